@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -38,9 +39,7 @@ func CheckTextsDecoded(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.
 		t.Errorf("%s %s: a text at %s is told by nothing: %s", rt.ID, op.Kind, ptr, changed)
 	}
 	text, err := json.Marshal(canary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var walk func(v *jsondoc.Value, ptr string)
 	walk = func(v *jsondoc.Value, ptr string) {
 		switch v.Kind {

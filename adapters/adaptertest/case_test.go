@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -37,14 +38,10 @@ func TestParseCase(t *testing.T) {
 	if string(c.Body) != "{\"a\":\n1}" || c.Reply.Status != 404 || string(c.Reply.Body) != "\xff\n" {
 		t.Errorf("body %q, reply %+v", c.Body, c.Reply)
 	}
-	if got := string(c.format()); got != whole {
-		t.Errorf("printed as\n%s", got)
-	}
+	expect.Equal(t, string(c.format()), whole, "printed as")
 	asked := c.asked()
 	asked.set("route", "none\n")
-	if got := string(asked.format()); got != whole {
-		t.Errorf("filled in again as\n%s", got)
-	}
+	expect.Equal(t, string(asked.format()), whole, "filled in again as")
 }
 
 func TestParseCaseRefuses(t *testing.T) {
@@ -57,8 +54,6 @@ func TestParseCaseRefuses(t *testing.T) {
 		"not quoted":         strings.Replace(whole, `"\xff\n"`, `\xff`, 1),
 		"an empty request":   "-- request --\n",
 	} {
-		if _, err := ParseCase([]byte(bad)); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
+		expect.Error(t, expect.Err(ParseCase([]byte(bad))), name, "accepted")
 	}
 }

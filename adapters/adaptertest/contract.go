@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Adapter is the gate's Adapter and Reader. It is declared again because adapters do
@@ -60,14 +62,10 @@ func Run(t *testing.T, a Adapter, fsys fs.FS) {
 		t.Run(strings.TrimSuffix(c.name, ".txtar"), func(t *testing.T) {
 			got := answer(t, a, c)
 			if *update {
-				if err := os.WriteFile(filepath.Join("testdata", c.name), got.format(), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(filepath.Join("testdata", c.name), got.format(), 0o644))
 			} else {
 				for _, s := range expectations {
-					if c.text(s) != got.text(s) {
-						t.Errorf("%s\n got: %s\nwant: %s", s, got.text(s), c.text(s))
-					}
+					expect.Equal(t, c.text(s), got.text(s), s)
 				}
 			}
 			t.Run("refuse", func(t *testing.T) { refusals(t, a, c.Request) })
@@ -88,9 +86,7 @@ func cases(tb testing.TB, fsys fs.FS) []*Case {
 		if err == nil {
 			all[i], err = ParseCase(data)
 		}
-		if err != nil {
-			tb.Fatalf("%s: %v", name, err)
-		}
+		must.Do(tb, err, name)
 		all[i].name = name
 	}
 	return all
@@ -112,13 +108,9 @@ func answer(t *testing.T, a Adapter, c *Case) *Case {
 	}
 	out.set("operation", renderOperation(op))
 	if c.has("gate") || c.has("forward") {
-		if err := c.rule(op); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.rule(op))
 		body, query, err := a.Encode(rt, c.Request, c.Body, op)
-		if err != nil {
-			t.Fatalf("Encode: %v", err)
-		}
+		must.Do(t, err, "Encode")
 		text := string(body)
 		if query != c.Request.Query {
 			text = "query: " + query + "\n" + text
@@ -137,9 +129,7 @@ func answer(t *testing.T, a Adapter, c *Case) *Case {
 	if c.has("drop") || c.has("answer") {
 		c.drop(reading)
 		body, err := a.Rewrite(rt, c.Request, c.Reply, reading)
-		if err != nil {
-			t.Fatalf("Rewrite: %v", err)
-		}
+		must.Do(t, err, "Rewrite")
 		if bytes.Equal(body, c.Reply.Body) {
 			out.set("answer", "unchanged\n")
 		} else {

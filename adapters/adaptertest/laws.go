@@ -14,6 +14,8 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Laws checks the contract with a request and an answer to it.
@@ -38,9 +40,7 @@ func Laws(t *testing.T, a Adapter, req memproxy.Request, body []byte, reply memp
 		return
 	}
 	doc, err := jsondoc.Parse(body, 0)
-	if err != nil {
-		t.Fatalf("decoded and not JSON: %q", body)
-	}
+	must.Do(t, err, "decoded and not JSON", body)
 	seen(t, op, doc.Root, "", own)
 }
 
@@ -52,12 +52,9 @@ func nothing(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request) {
 	}
 	reply := memproxy.Reply{Status: 204, Header: memproxy.Header{}}
 	rd, err := a.Read(rt, req, reply)
-	if err != nil || len(rd.Memories) > 0 {
-		t.Fatalf("an empty answer reads as %+v, %v", rd, err)
-	}
-	if out, err := a.Rewrite(rt, req, reply, rd); err != nil || len(out) > 0 {
-		t.Errorf("an empty answer becomes %q, %v", out, err)
-	}
+	must.Do(t, err, "an empty answer reads as", rd)
+	must.Len(t, rd.Memories, 0, "an empty answer reads as", rd)
+	expect.Len(t, must.Get(a.Rewrite(rt, req, reply, rd))(t), 0, "an empty answer becomes")
 }
 
 // determined checks that the same request decodes to the same operation.
@@ -94,9 +91,7 @@ func patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 	}
 	encode := func(op *memproxy.Operation) []byte {
 		out, _, err := a.Encode(rt, req, body, op)
-		if err != nil {
-			t.Fatalf("Encode: %v", err)
-		}
+		must.Do(t, err, "Encode")
 		return out
 	}
 	op := decode(body)
@@ -119,14 +114,10 @@ func patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 		seals(t, op, encode)
 	}
 	out := encode(op)
-	if again := encode(op); !bytes.Equal(out, again) {
-		t.Errorf("encoded once to\n%s\nand once to\n%s", out, again)
-	}
+	expect.Equal(t, string(out), string(encode(op)), "encoded once to")
 	parsed := op.Parsed
 	op.Parsed = nil
-	if anew := encode(op); !bytes.Equal(out, anew) {
-		t.Errorf("without what Decode had parsed\n got: %s\nwant: %s", anew, out)
-	}
+	expect.Equal(t, string(out), string(encode(op)), "without what Decode had parsed\n got")
 	op.Parsed = parsed
 	back := decode(out)
 	if back == nil {
@@ -154,9 +145,7 @@ func patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 		return
 	}
 	is, err := jsondoc.Parse(out, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s := survival{t: t, was: was, is: is, op: op}
 	s.value(was.Root, is.Root, "")
 }
@@ -178,13 +167,9 @@ func seals(t *testing.T, op *memproxy.Operation, encode func(*memproxy.Operation
 	walk = func(v *jsondoc.Value) {
 		if meta := v.Get(memproxy.StampPrefix + "meta"); meta != nil && meta.Text() != "" {
 			raw, err := base64.RawURLEncoding.DecodeString(meta.Text())
-			if err != nil {
-				t.Fatalf("sealed is %q", meta.Text())
-			}
+			must.Do(t, err, "sealed is", meta.Text())
 			beside, err := jsondoc.Parse(raw, 0)
-			if err != nil {
-				t.Fatalf("sealed for what is no JSON: %s", raw)
-			}
+			must.Do(t, err, "sealed for what is no JSON", raw)
 			for _, m := range beside.Root.Members {
 				if there := v.Get(m.Name); there == nil || !bytes.Equal(doc.Raw(there), beside.Raw(m.Value)) || memproxy.Reserved(m.Name) {
 					t.Errorf("sealed for %q: %s, which is not what is forwarded", m.Name, beside.Raw(m.Value))
@@ -278,9 +263,7 @@ func refusals(t *testing.T, a Adapter, req memproxy.Request) {
 			{Code: memproxy.PolicyForbid, Rule: `r"1`, Detail: "no <b>\n", Pointer: "/a~1b"},
 		}}
 		reply := a.Refuse(req, d)
-		if reply.Status != cmp.Or(status, 403) {
-			t.Errorf("%d is answered %d", status, reply.Status)
-		}
+		expect.Equal(t, reply.Status, cmp.Or(status, 403), status, "is answered")
 		if got := reply.Header.Values("Content-Type"); len(got) != 1 || got[0] != "application/json" {
 			t.Errorf("%d: content type %q", status, got)
 		}
@@ -290,9 +273,7 @@ func refusals(t *testing.T, a Adapter, req memproxy.Request) {
 			Decision string `json:"decision_id"`
 			Reasons  []memproxy.Reason
 		}
-		if err := json.Unmarshal(reply.Body, &body); err != nil {
-			t.Fatalf("%d: %v: %s", status, err, reply.Body)
-		}
+		must.Do(t, json.Unmarshal(reply.Body, &body), status, reply.Body)
 		if body.Detail == "" || body.Code == "" || body.Decision != "d-1" {
 			t.Errorf("%d: the body lacks detail, code or decision_id: %s", status, reply.Body)
 		}
@@ -315,9 +296,7 @@ func thins(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, rep
 		return
 	}
 	base, err := a.Rewrite(rt, req, reply, rd)
-	if err != nil {
-		t.Fatalf("Rewrite: %v", err)
-	}
+	must.Do(t, err, "Rewrite")
 	if len(rd.Links) == 0 && !projected(rt, req) && !bytes.Equal(base, reply.Body) {
 		t.Errorf("nothing was to change\n got: %s\nwant: %s", base, reply.Body)
 	}
@@ -331,9 +310,7 @@ func thins(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, rep
 			}
 			continue
 		}
-		if err != nil {
-			t.Fatalf("Rewrite: %v", err)
-		}
+		must.Do(t, err, "Rewrite")
 		left(t, a, rt, req, reply, rd, out, i)
 	}
 }
@@ -353,17 +330,12 @@ func left(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, repl
 	at := rd.Memories[i].Pointer
 	rest := slices.Delete(slices.Clone(rd.Memories), i, i+1)
 	rest = slices.DeleteFunc(rest, func(m memproxy.Memory) bool { return strings.HasPrefix(m.Pointer, at+"/") }) // memories inside it
-	if err != nil || len(back.Memories) != len(rest) {
-		t.Fatalf("without memory %d the answer reads as %+v, %v: %s", i, back, err, out)
-	}
+	must.Do(t, err, "without memory", i, "the answer reads as", back, out)
+	must.Len(t, back.Memories, len(rest), "without memory", i, "the answer reads as", back, out)
 	was, err := jsondoc.Parse(reply.Body, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	is, err := jsondoc.Parse(out, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for j, m := range rest {
 		k, holds := back.Memories[j], strings.HasPrefix(at, m.Pointer+"/")
 		if !projected(rt, req) && !holds && !bytes.Equal(was.Raw(was.At(m.Pointer)), is.Raw(is.At(k.Pointer))) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/answers"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -125,9 +126,8 @@ func TestNamesAreBounded(t *testing.T) {
 	if err != nil || p.Unclaimed != 43 || len(p.Names) != 8 {
 		t.Fatalf("%d, %q, %v", p.Unclaimed, p.Names, err)
 	}
-	if p.Names[0] != "/-/?" || p.Names[1] != "/-/plain" {
-		t.Errorf("%q", p.Names)
-	}
+	expect.Equal(t, p.Names[0], "/-/?", p.Names)
+	expect.Equal(t, p.Names[1], "/-/plain", p.Names)
 }
 
 // Proves EDGE-13: a backend's errors keep the members of errors; any other error is
@@ -183,9 +183,8 @@ func TestEvents(t *testing.T) {
 			if want == "=" {
 				want = tc.event
 			}
-			if string(p.Body) != want || p.Unclaimed != tc.n {
-				t.Errorf("%q, %d left out; want %q, %d", p.Body, p.Unclaimed, want, tc.n)
-			}
+			expect.Equal(t, string(p.Body), want)
+			expect.Equal(t, p.Unclaimed, tc.n)
 		})
 	}
 	if p := tab.PruneEvent("list", []byte("data: {}\n\n")); len(p.Body) > 0 || p.Unclaimed != 1 {
@@ -197,8 +196,6 @@ func TestParseRefuses(t *testing.T) {
 	for _, text := range []string{
 		"answer list [Memory", "answer list Memory", "answer list", "kind", "\tid s", "kind A\n\tid", "kind A\n\tid s]", "kind A\n\tid s]|[s", "what is this",
 	} {
-		if _, err := answers.Parse(text); err == nil {
-			t.Errorf("%q is read", text)
-		}
+		expect.Error(t, expect.Err(answers.Parse(text)), text, "is read")
 	}
 }

@@ -52,9 +52,7 @@ func FuzzPrune(f *testing.F) {
 					tt.Fatalf("%s: the scan takes %q for JSON", route, body)
 				}
 				doc, err := jsondoc.Parse(body, 0)
-				if err != nil {
-					tt.Fatalf("%s: the scan takes %q for readable: %v", route, body, err)
-				}
+				must.Do(tt, err, route, "the scan takes", body, "for readable")
 				p := pruning{e: doc.Edit()}
 				if !p.value(doc.Root, s, "") || p.n > 0 || !p.e.Empty() {
 					tt.Fatalf("%s: the scan lets %q pass, and %d members are not claimed", route, body, p.n)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/answers"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -109,8 +110,6 @@ func TestErrorsShowTheCallersOwnName(t *testing.T) {
 		got := must.Get(pruner.Prune(rt, memproxy.Reply{Status: 404, Body: body}))(t)
 		var shown struct{ Detail string }
 		must.Do(t, json.Unmarshal(got.Body, &shown))
-		if shown.Detail != want {
-			t.Errorf("%q is shown as %q, want %q", said, shown.Detail, want)
-		}
+		expect.Equal(t, shown.Detail, want, said, "is shown as")
 	}
 }

@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func parse(t testing.TB, src string) *jsondoc.Doc {
 	t.Helper()
 	doc, err := jsondoc.Parse([]byte(src), 0)
-	if err != nil {
-		t.Fatalf("Parse(%q): %v", src, err)
-	}
+	must.Do(t, err, "Parse", src)
 	return doc
 }
 
@@ -44,9 +44,7 @@ func TestObject(t *testing.T) {
 				added = [][]byte{[]byte(tt.add)}
 			}
 			e.Object(doc.Root, dropped, added)
-			if got := string(e.Apply()); got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
-			}
+			expect.Equal(t, string(e.Apply()), tt.want)
 		})
 	}
 }
@@ -65,9 +63,7 @@ func TestArray(t *testing.T) {
 			doc := parse(t, tt.src)
 			e := doc.Edit()
 			e.Array(doc.Root, func(i int) bool { return strings.Contains(tt.drop, string(rune('0'+i))) })
-			if got := string(e.Apply()); got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
-			}
+			expect.Equal(t, string(e.Apply()), tt.want)
 			if e.Empty() != (tt.drop == "") {
 				t.Error("Empty is wrong")
 			}
@@ -84,9 +80,7 @@ func TestEditsTogether(t *testing.T) {
 	e.Object(doc.Root, dropped, nil)
 	e.Array(doc.At("/l"), func(i int) bool { return i == 0 })
 	const want = `{"m":{"c": 0.7,"n":1,"o":2},"l":[{"a":2}]}`
-	if got := string(e.Apply()); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	expect.Equal(t, string(e.Apply()), want)
 }
 
 // Without changes the caller gets its own bytes, not a copy.
@@ -103,7 +97,5 @@ func TestEditInsideRemoved(t *testing.T) {
 	e := doc.Edit()
 	e.Replace(doc.At("/0/c"), []byte("9"))
 	e.Array(doc.Root, func(i int) bool { return i == 0 })
-	if got := string(e.Apply()); got != `[{"c":2}]` {
-		t.Errorf("got %s", got)
-	}
+	expect.Equal(t, string(e.Apply()), `[{"c":2}]`)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -46,9 +47,7 @@ func FuzzParse(f *testing.F) {
 			}
 			t.Fatalf("%q is accepted; encoding/json says %v", src, err)
 		}
-		if got := plain(t, doc, doc.Root); !reflect.DeepEqual(got, want) {
-			t.Errorf("%q reads as %v, encoding/json reads %v", src, got, want)
-		}
+		expect.Deep(t, plain(t, doc, doc.Root), want, src, "reads as")
 		spans(t, doc, doc.Root, "")
 		if strict, err := jsondoc.ParseRequest(src, depth); err == nil && !reflect.DeepEqual(strict.Root, doc.Root) {
 			t.Errorf("%q is read in two ways", src)
@@ -95,9 +94,8 @@ func spans(t *testing.T, doc *jsondoc.Doc, v *jsondoc.Value, ptr string) {
 	}
 	for _, m := range v.Members {
 		var name string
-		if err := json.Unmarshal([]byte(nameOf(doc, m)), &name); err != nil || name != m.Name {
-			t.Errorf("%q: the name's span is %q", ptr, nameOf(doc, m))
-		}
+		must.Do(t, json.Unmarshal([]byte(nameOf(doc, m)), &name), ptr, "the name's span is", nameOf(doc, m))
+		expect.Equal(t, name, m.Name, ptr, "the name's span is", nameOf(doc, m))
 		spans(t, doc, m.Value, jsondoc.Child(ptr, m.Name))
 	}
 	for i, e := range v.Elems {
@@ -130,9 +128,7 @@ func FuzzEdit(f *testing.F) {
 		}
 		got := jsontext.Value(bytes.Clone(out))
 		must.Do(t, got.Compact())
-		if string(got) != want {
-			t.Errorf("%q became %s, want %s", src, got, want)
-		}
+		expect.Equal(t, string(got), want, src, "became")
 	})
 }
 

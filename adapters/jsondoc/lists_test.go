@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // taker notes the elements of lists, takes those of some of them and knows some.
@@ -56,9 +58,7 @@ func FuzzParseLists(f *testing.F) {
 		} {
 			k := &taker{t, &jsondoc.Doc{Src: src}, takes, name != "none", map[string]any{}}
 			doc, err := jsondoc.ParseLists(src, k, jsondoc.MaxShared)
-			if fmt.Sprint(err) != fmt.Sprint(want) {
-				t.Fatalf("%s: %q: %v, as a whole %v", name, src, err, want)
-			}
+			must.Equal(t, fmt.Sprint(err), fmt.Sprint(want), name, src, err, "as a whole", want)
 			if err != nil {
 				continue
 			}
@@ -72,9 +72,7 @@ func FuzzParseLists(f *testing.F) {
 					all[at+"/"+strconv.Itoa(i)] = plain(t, whole, e)
 				}
 			}
-			if !reflect.DeepEqual(k.values, all) {
-				t.Errorf("%s: %q is taken as %v, and is %v", name, src, k.values, all)
-			}
+			expect.Deep(t, k.values, all, name, src, "is taken as")
 			if name == "none" && !reflect.DeepEqual(doc, whole) {
 				t.Errorf("%q is parsed differently", src)
 			}

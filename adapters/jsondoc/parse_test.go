@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -103,13 +104,9 @@ func TestSpans(t *testing.T) {
 		}
 	}
 	for i, want := range []string{`"a"`, `"q\"\\"`, `""`} {
-		if got := nameOf(doc, doc.Root.Members[i]); got != want {
-			t.Errorf("name %d spans %s, want %s", i, got, want)
-		}
+		expect.Equal(t, nameOf(doc, doc.Root.Members[i]), want, "name", i, "spans")
 	}
-	if got := doc.At("/q\"\\").Text(); got != `A"\` {
-		t.Errorf("Text = %q", got)
-	}
+	expect.Equal(t, doc.At("/q\"\\").Text(), `A"\`, "Text")
 	if !doc.True(doc.At("/a/2")) || doc.True(doc.At("/a/3")) || !doc.False(doc.At("/a/3")) || doc.False(doc.At("/a/4")) || doc.True(nil) {
 		t.Error("True and False disagree with the source")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -47,9 +48,7 @@ func TestFold(t *testing.T) {
 		"\uff55ser_id": {"user_id", "userid"}, "user\u200b_id": {"user_id", "userid"}, "userId": {"userid", "userid"},
 		"user-id": {"user-id", "userid"}, "\u212a": {"k", "k"}, "Ünï": {"ünï", "ünï"}, "": {"", ""}, "metadata_": {"metadata_", "metadata"},
 	} {
-		if got := [2]string{jsondoc.Fold(name), jsondoc.Squash(name)}; got != want {
-			t.Errorf("%q folds to %q, want %q", name, got, want)
-		}
+		expect.Equal(t, [2]string{jsondoc.Fold(name), jsondoc.Squash(name)}, want, name, "folds to")
 	}
 }
 

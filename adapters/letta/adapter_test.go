@@ -9,14 +9,13 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
 	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
 func TestOptions(t *testing.T) {
 	for _, key := range []string{"", "memproxy_confidence", "MEMPROXY_x"} {
-		if _, err := letta.New(letta.Options{ConfidenceKeys: []string{key}}); err == nil {
-			t.Errorf("the confidence key %q is taken", key)
-		}
+		expect.Error(t, expect.Err(letta.New(letta.Options{ConfidenceKeys: []string{key}})), "the confidence key", key, "is taken")
 	}
 }
 
@@ -26,9 +25,7 @@ func TestKindOf(t *testing.T) {
 		"archive-1": letta.TargetArchive, "conv-1": letta.TargetConversation, "source-1": letta.TargetFolder, "job-1": letta.TargetJob,
 		"block-": "", "block": "", "": "", "block/1": "", "Block-1": "",
 	} {
-		if got := letta.KindOf(id); got != want {
-			t.Errorf("%q is %q, want %q", id, got, want)
-		}
+		expect.Equal(t, letta.KindOf(id), want, id)
 	}
 }
 
@@ -84,9 +81,7 @@ func TestRefuse(t *testing.T) {
 		}
 	}
 	d = memproxy.Decision{ID: "d-1", Verdict: memproxy.Hold}
-	if r := a.Refuse(memproxy.Request{}, d); !strings.Contains(string(r.Body), `"code":"memproxy_held"`) {
-		t.Errorf("%s", r.Body)
-	}
+	expect.Text(t, string(a.Refuse(memproxy.Request{}, d).Body)).Has(`"code":"memproxy_held"`)
 }
 
 // Proves CARD-2: an agent file that is a JSON string of JSON is read and patched inside
@@ -105,14 +100,10 @@ func TestImportString(t *testing.T) {
 	}
 	op.ConfidenceClaims[0].Effective = 700
 	out, _, err := a.Encode(rt, req, body, op)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var got string
 	must.Do(t, json.Unmarshal(out, &got))
-	if want := `{"blocks":[{"label":"human","value":"a \"b\" \u00e9","n":1.50,"metadata":{"confidence":0.7}}]}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	expect.Equal(t, got, `{"blocks":[{"label":"human","value":"a \"b\" \u00e9","n":1.50,"metadata":{"confidence":0.7}}]}`)
 	op.Stamp = adaptertest.Stamp()
 	if out, _, err = a.Encode(rt, req, body, op); err != nil || !strings.Contains(string(out), `memproxy_sig`) {
 		t.Errorf("%s, %v", out, err)
@@ -140,9 +131,7 @@ func TestAnswersNotRead(t *testing.T) {
 			t.Errorf("%s %s: %+v, %v", tt.method, tt.path, rd, err)
 			continue
 		}
-		if out, err := a.Rewrite(rt, req, reply, rd); err != nil || string(out) != tt.body {
-			t.Errorf("%s %s: %q, %v", tt.method, tt.path, out, err)
-		}
+		expect.Equal(t, string(must.Get(a.Rewrite(rt, req, reply, rd))(t)), tt.body, tt.method, tt.path)
 	}
 }
 

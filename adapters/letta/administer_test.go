@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -71,27 +72,16 @@ func TestSecretsAreWithheld(t *testing.T) {
 "tools":[{"name":"t","source_code":"canary","json_schema":{"parameters":{"properties":{"token":{"type":"string"},"api_key":{"description":"kept"}}}}}],
 "mcp":{"server_url":"http://h","custom_headers":{"Authorization":"canary"},"env":{"A":"canary"},"access_token":"canary","token_enc":"canary"},
 "metadata":{"env":"prod","token":"kept","secret":"kept"},"usage":{"total_tokens":3},"blocks":[{"value":"my password is kept"}]}`
-	got := must.Get(a.Withhold(memproxy.Route{}, []byte(state), false))(t)
-	if strings.Contains(string(got), "canary") || strings.Count(string(got), "kept") != 4 || !strings.Contains(string(got), `"env":"prod"`) || !strings.Contains(string(got), "https://host/v1") {
-		t.Errorf("%s", got)
-	}
-	if got := must.Get(a.Withhold(memproxy.Route{}, []byte(state), true))(t); strings.Count(string(got), "canary") != 1 || !strings.Contains(string(got), `"source_code":"canary"`) {
-		t.Errorf("to an administrator: %s", got)
-	}
+	expect.Text(t, string(must.Get(a.Withhold(memproxy.Route{}, []byte(state), false))(t))).Lacks("canary").Times(4, "kept").Has(`"env":"prod"`, "https://host/v1")
+	expect.Text(t, string(must.Get(a.Withhold(memproxy.Route{}, []byte(state), true))(t)), "to an administrator").Times(1, "canary").Has(`"source_code":"canary"`)
 	file := []byte(`{"agents":[{"secrets":{"K":"","L":""},"tool_exec_environment_variables":{"K":"","L":""}}]}`) // exported: the server empties the values
-	if got := must.Get(a.Withhold(memproxy.Route{}, file, true))(t); string(got) != string(file) {
-		t.Errorf("an import of this file loses its secrets: %s", got)
-	}
-	if got := must.Get(a.Withhold(memproxy.Route{}, file, false))(t); strings.Contains(string(got), "K") {
-		t.Errorf("names are shown to all: %s", got)
-	}
+	expect.Equal(t, string(must.Get(a.Withhold(memproxy.Route{}, file, true))(t)), string(file), "an import of this file loses its secrets")
+	expect.Text(t, string(must.Get(a.Withhold(memproxy.Route{}, file, false))(t)), "names are shown to all").Lacks("K")
 	plain := []byte(`{"id":"block-1","value":"token of the environment","limit":3}`)
 	if got, err := a.Withhold(memproxy.Route{}, plain, false); err != nil || &got[0] != &plain[0] {
 		t.Errorf("%s %v", got, err)
 	}
-	if _, err := a.Withhold(memproxy.Route{}, []byte(`{"token":`), false); err == nil {
-		t.Error("what cannot be read is shown")
-	}
+	expect.Error(t, expect.Err(a.Withhold(memproxy.Route{}, []byte(`{"token":`), false)), "what cannot be read is shown")
 }
 
 // Proves EDGE-18: the server's 401 for a request is told from the one for a model's key.
@@ -102,8 +92,6 @@ func TestWhoseCredentialTheServerRefuses(t *testing.T) {
 		`{"error":{"type":"llm_authentication","message":"Authentication failed with the LLM model provider.","detail":"Unauthorized"}}`: false,
 		`Unauthorized`: false,
 	} {
-		if got := a.RefusesCredential(memproxy.Reply{Status: 401, Body: []byte(body)}); got != want {
-			t.Errorf("%s: %v", body, got)
-		}
+		expect.Equal(t, a.RefusesCredential(memproxy.Reply{Status: 401, Body: []byte(body)}), want, body)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/answers/answerstest"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -83,8 +84,6 @@ func TestAnswersOfTheServer(t *testing.T) {
 		`data: {"message_type":"memory_dump","content":"canary"}`:                    "",
 		`data: {"message_type":"assistant_message","content":"a","canary":"canary"}`: "data: {\"message_type\":\"assistant_message\",\"content\":\"a\"}\n\n",
 	} {
-		if got := a.PruneEvent(memproxy.Route{ID: "letta.send_message"}, []byte(event+"\n\n")); string(got.Body) != want {
-			t.Errorf("%q becomes %q", event, got.Body)
-		}
+		expect.Equal(t, string(a.PruneEvent(memproxy.Route{ID: "letta.send_message"}, []byte(event+"\n\n")).Body), want, event, "becomes")
 	}
 }

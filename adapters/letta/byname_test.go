@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -65,9 +66,8 @@ func TestEveryMemberThatNamesIsKnown(t *testing.T) {
 	said := map[string]string{}
 	for why, members := range harmless {
 		for m := range strings.FieldsSeq(members) {
-			if other := said[m]; other != "" || byName[m] != "" {
-				t.Errorf("%s is repeated: %s; %s %s", m, why, other, byName[m])
-			}
+			expect.Equal(t, said[m], "", m, "is repeated", why)
+			expect.Equal(t, byName[m], "", m, "is repeated", why)
 			said[m] = why
 		}
 	}

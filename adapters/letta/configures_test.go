@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -43,8 +44,6 @@ func TestWhatConfigures(t *testing.T) {
 			}
 		}
 		slices.Sort(got)
-		if !slices.Equal(got, tc.want) {
-			t.Errorf("%s: %q configures, want %q", name, got, tc.want)
-		}
+		expect.List(t, got, tc.want, name)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
 	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -57,9 +58,7 @@ func TestOwnersHaveOneSpellingInBodies(t *testing.T) {
 			if strings.Contains(body, "manager_config") && !strings.Contains(at, "groups") {
 				continue
 			}
-			if got := adaptertest.Malformed(t, adapter(t), at, body); got != refused {
-				t.Errorf("%s %s: refused is %v", at, body, got)
-			}
+			expect.Equal(t, adaptertest.Malformed(t, adapter(t), at, body), refused, at, body, "refused is")
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -37,9 +38,7 @@ func TestCounts(t *testing.T) {
 			}
 			got = append(got, path)
 		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %q is asked, want %q", name, got, tt.want)
-		}
+		expect.List(t, got, tt.want, name)
 	}
 	for _, tt := range []struct {
 		status int
@@ -85,8 +84,6 @@ func TestImportedAgentsAreReadWhole(t *testing.T) {
 		t.Errorf("%+v %v", whole, err)
 	}
 	for _, reply := range []memproxy.Reply{{Status: 404}, {Status: 200, Body: []byte(`[]`)}, {Status: 200, Body: []byte(`{"id":"agent-1"}`)}, {Status: 200, Body: []byte(`<`)}} {
-		if _, err := a.ReadObject(reply); err == nil {
-			t.Errorf("%d %s is an agent", reply.Status, reply.Body)
-		}
+		expect.Error(t, expect.Err(a.ReadObject(reply)), reply.Status, reply.Body, "is an agent")
 	}
 }

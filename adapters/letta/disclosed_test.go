@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -45,9 +46,8 @@ func TestAnswersToChangesAreTakenApart(t *testing.T) {
 			}
 		}
 		body, err := a.Rewrite(rt, memproxy.Request{}, reply, rd)
-		if err != nil || strings.Contains(string(body), "canary") || strings.Count(string(body), "likes tea") != strings.Count(tc.body, "likes tea") {
-			t.Errorf("%s: %s, %v", tc.route, body, err)
-		}
+		must.Do(t, err, tc.route)
+		expect.Text(t, string(body), tc.route).Lacks("canary").Times(strings.Count(tc.body, "likes tea"), "likes tea")
 	}
 	if _, err := a.ReadChange(memproxy.Route{ID: "letta.modify_block", Kind: memproxy.Correct}, memproxy.Request{}, memproxy.Reply{Body: []byte(`{`)}); err == nil {
 		t.Error("an answer that cannot be read is disclosed")

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -16,8 +17,6 @@ func TestHeld(t *testing.T) {
 		if ok != (want != "") || string(reply.Body) != want {
 			t.Errorf("%s: %v %s", route, ok, reply.Body)
 		}
-		if a.ReceiptID(memproxy.Route{ID: route}) != "" {
-			t.Errorf("%s is a receipt", route)
-		}
+		expect.Equal(t, a.ReceiptID(memproxy.Route{ID: route}), "", route, "is a receipt")
 	}
 }

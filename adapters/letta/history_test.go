@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -53,10 +54,7 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 	} {
 		reply := memproxy.Reply{Status: 200, Body: []byte(tc.stored)}
 		rd := must.Get(a.Read(rt, req, reply))(t)
-		got, err := a.Rewrite(rt, req, reply, rd)
-		if err != nil || string(got) != tc.shown {
-			t.Errorf("%s: %v\n got  %s\n want %s", name, err, got, tc.shown)
-		}
+		expect.Equal(t, string(must.Get(a.Rewrite(rt, req, reply, rd))(t)), tc.shown, name)
 	}
 }
 
@@ -97,10 +95,7 @@ func TestWaitingCallsOfBoth(t *testing.T) {
 		rt, req := Routed(t, a, "GET", tc.path)
 		req.Query = tc.query
 		reply := memproxy.Reply{Status: 200, Body: []byte(tc.stored)}
-		got, err := a.Rewrite(rt, req, reply, must.Get(a.Read(rt, req, reply))(t))
-		if err != nil || string(got) != tc.shown {
-			t.Errorf("%s: %v\n got  %s\n want %s", name, err, got, tc.shown)
-		}
+		expect.Equal(t, string(must.Get(a.Rewrite(rt, req, reply, must.Get(a.Read(rt, req, reply))(t)))(t)), tc.shown, name)
 	}
 }
 
@@ -143,8 +138,6 @@ func TestPagesThatGoOn(t *testing.T) {
 	for query, open := range map[string]bool{
 		"": true, "order=desc&limit=2": true, "before=message-9": false, "order=asc&limit=2": false, "order=asc&limit=3": true, "order=asc": true, "%zz": true,
 	} {
-		if got := mayEndWithNewest(query, 2); got != open {
-			t.Errorf("%q: %v", query, got)
-		}
+		expect.Equal(t, mayEndWithNewest(query, 2), open, query)
 	}
 }

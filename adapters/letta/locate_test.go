@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -57,15 +58,12 @@ func TestLocate(t *testing.T) {
 		if q.Query != "" {
 			got += "?" + q.Query
 		}
-		if q.Method != "GET" || got != tt.want {
-			t.Errorf("%s %s: %s is asked for with %s %s, want %s", tt.method, tt.path, tt.target, q.Method, got, tt.want)
-		}
+		expect.Equal(t, q.Method, "GET", tt.method, tt.path, tt.target, "is asked for with")
+		expect.Equal(t, got, tt.want, tt.method, tt.path, tt.target, "is asked for with")
 		if q.Header.Get("User_id") != "user-1" || q.Header.Get("X-Stainless-Package-Version") == "" {
 			t.Errorf("%s: headers %v", tt.path, q.Header)
 		}
-		if len(req.Header) != 1 {
-			t.Error("the client's headers were changed")
-		}
+		expect.Len(t, req.Header, 1, "the client's headers were changed")
 	}
 }
 
@@ -113,9 +111,7 @@ func TestLocated(t *testing.T) {
 			if (err != nil) != tt.fails {
 				t.Fatal(err)
 			}
-			if string(m.Metadata) != string(tt.want.Metadata) {
-				t.Errorf("metadata %s, want %s", m.Metadata, tt.want.Metadata)
-			}
+			expect.Equal(t, string(m.Metadata), string(tt.want.Metadata), "metadata")
 			m.Metadata, tt.want.Metadata = nil, nil
 			if !same(m, tt.want) {
 				t.Errorf("got %+v, want %+v", m, tt.want)
@@ -151,9 +147,7 @@ func TestMerges(t *testing.T) {
 	} {
 		rt, req := route(t, tt.method, tt.path)
 		op := must.Get(a.Decode(rt, req, []byte(tt.body)))(t)
-		if got := a.Merges(rt, op); got != tt.want {
-			t.Errorf("%s %s: %v", tt.path, tt.body, got)
-		}
+		expect.Equal(t, a.Merges(rt, op), tt.want, tt.path, tt.body)
 	}
 }
 
@@ -170,9 +164,7 @@ func TestLimitUpstream(t *testing.T) {
 		`{"description":"123456"}`:     false,
 	} {
 		op, err := a.Decode(rt, req, []byte(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		op.Stamp = &memproxy.Stamp{ID: "d-1"}
 		op.Current = map[string]memproxy.Memory{"block-1": {ID: "block-1", Limit: 5}}
 		_, _, err = a.Encode(rt, req, []byte(body), op)

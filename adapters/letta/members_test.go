@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -108,8 +109,6 @@ func TestMembersAreNamed(t *testing.T) {
 		"/initial_message_sequence/0/content": "message.content", "/nobody/knows": "agent.other", "/a~1b": "agent.other", "/metadata/system": "agent.metadata", "path:label": "agent.other",
 		"/model_settings/response_format/description": "agent.model_settings",
 	} {
-		if got := a.bodies.member("agent", pointer); got != want {
-			t.Errorf("%s is %s, want %s", pointer, got, want)
-		}
+		expect.Equal(t, a.bodies.member("agent", pointer), want, pointer)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -26,10 +27,7 @@ func TestNamesOfAnswers(t *testing.T) {
 			gone = append(gone, r.Pointer)
 		}
 	}
-	want := []string{"/0/managed_group", "/0/identity_ids/0", "/0/brand_new/0/x/of", "/0/tools/0"}
-	if !slices.Equal(gone, want) {
-		t.Errorf("found at %q, want %q", gone, want)
-	}
+	expect.List(t, gone, []string{"/0/managed_group", "/0/identity_ids/0", "/0/brand_new/0/x/of", "/0/tools/0"}, "found at")
 	if !slices.ContainsFunc(refs, func(r memproxy.Ref) bool { return r.ID == agent && r.Pointer == "/0" }) {
 		t.Error("the element itself is not told")
 	}
@@ -42,9 +40,7 @@ func TestNamesOfAnswers(t *testing.T) {
 	if out, err := a.RemovePointers(reply, []string{"/0/tools", "/0/tools/0", "/0"}); err != nil || string(out) != "[]" || !json.Valid(out) {
 		t.Errorf("what holds another goes with it: %s %v", out, err)
 	}
-	if _, err := a.RemovePointers(reply, []string{""}); err == nil {
-		t.Error("nothing is left, and no error")
-	}
+	expect.Error(t, expect.Err(a.RemovePointers(reply, []string{""})), "nothing is left, and no error")
 }
 
 // Proves EDGE-3: objects that are created along with another belong to the caller: the
@@ -110,9 +106,7 @@ func TestWithin(t *testing.T) {
 		for _, r := range rd.Memories[0].Parents {
 			got = append(got, r.ID)
 		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s %s: within %q, want %q", tt.path, tt.body, got, tt.want)
-		}
+		expect.List(t, got, tt.want, tt.path, tt.body, "within")
 	}
 }
 
@@ -151,8 +145,6 @@ func TestWhatAChangeRefersTo(t *testing.T) {
 	} {
 		req := memproxy.Request{Method: "PATCH", EscapedPath: tc.path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
 		rt, _ := a.Route(req)
-		if op := must.Get(a.Decode(rt, req, []byte(tc.body)))(t); !slices.Equal(op.Kept, tc.kept) {
-			t.Errorf("%s %s keeps %q, want %q", tc.path, tc.body, op.Kept, tc.kept)
-		}
+		expect.List(t, must.Get(a.Decode(rt, req, []byte(tc.body)))(t).Kept, tc.kept, tc.path, tc.body, "keeps")
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3, EDGE-13: an aggregate is narrowed by a parameter that its route
@@ -24,15 +26,11 @@ func TestParametersThatNarrow(t *testing.T) {
 	} {
 		rt, req := route(t, "GET", target)
 		op, err := adapter(t).Decode(rt, req, nil)
-		if err != nil {
-			t.Fatalf("%s: %v", target, err)
-		}
+		must.Do(t, err, target)
 		pins := false
 		for _, c := range op.Claims {
 			pins = pins || c.Pins && c.Op == memproxy.ClaimIs
 		}
-		if pins != want {
-			t.Errorf("%s: narrowed is %v, want %v: %+v", target, pins, want, op.Claims)
-		}
+		expect.Equal(t, pins, want, target, "narrowed is", op.Claims)
 	}
 }

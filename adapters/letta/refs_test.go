@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 const uuid = "-0f0e0d0c-0b0a-4908-8706-050403020100"
@@ -228,9 +229,7 @@ func TestReferencesAreBounded(t *testing.T) {
 		_, err := a.Decode(rt, req, []byte(`{"args":{"x":[`+strings.Join(ids, ",")+`]}}`))
 		return err
 	}
-	if err := ask(500); err != nil {
-		t.Errorf("500 references: %v", err)
-	}
+	expect.OK(t, ask(500), "500 references")
 	var bad *memproxy.Malformed
 	if err := ask(5000); !errors.As(err, &bad) || bad.Status != 422 {
 		t.Errorf("5000 references: %v", err)

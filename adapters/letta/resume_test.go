@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -50,9 +51,7 @@ func TestResume(t *testing.T) {
 		if q.Active {
 			how += " active"
 		}
-		if how != tc.how {
-			t.Errorf("%s: %q, want %q", name, how, tc.how)
-		}
+		expect.Equal(t, how, tc.how, name)
 		if ok == tc.no || !slices.Equal(q.Names, tc.names) || q.Within != tc.within || q.After != tc.after {
 			t.Errorf("%s: %+v, %v", name, q, ok)
 		}
@@ -71,9 +70,7 @@ func TestRunOf(t *testing.T) {
 		": a comment\n\n":                                           " false",
 	} {
 		run, data := a.RunOf([]byte(event))
-		if got := fmt.Sprint(run, " ", data); got != want {
-			t.Errorf("%q: %q, want %q", event, got, want)
-		}
+		expect.Equal(t, fmt.Sprint(run, " ", data), want, event)
 	}
 }
 
@@ -107,9 +104,7 @@ func TestMerge(t *testing.T) {
 		{true, `{"id":"run-1","status":"failed","stop_reason":"error","created_at":"a","completed_at":"d","background":true,"x":2.0}`},
 		{false, `{"id":"run-1","status":"running","stop_reason":null,"created_at":"a","completed_at":null,"background":true,"x":2.0}`},
 	} {
-		if got, err := a.Merge(run, memproxy.Request{}, "run-1", tc.over, answers); err != nil || string(got) != tc.want {
-			t.Errorf("%v: %s, %v", tc.over, got, err)
-		}
+		expect.Equal(t, string(must.Get(a.Merge(run, memproxy.Request{}, "run-1", tc.over, answers))(t)), tc.want, tc.over)
 	}
 	list := memproxy.Route{ID: "letta.list_messages_for_run"}
 	pages := [][]byte{[]byte(`[{"id":"m-1","run_id":"run-1"},{"id":"m-2","run_id":null}]`), []byte(`[{"id":"m-3","run_id":"run-2"}]`)}
@@ -127,14 +122,11 @@ func TestMerge(t *testing.T) {
 		for _, m := range must.Get(jsondoc.Parse(got, 0))(t).Root.Elems {
 			ids = append(ids, m.Get("id").Text())
 		}
-		if err != nil || strings.Join(ids, " ") != want {
-			t.Errorf("%s: %s, %v", query, got, err)
-		}
+		must.Do(t, err, query, got)
+		expect.Equal(t, strings.Join(ids, " "), want, query, got)
 	}
 	parts := [][]byte{[]byte(`[{"id":"m-1"},{"id":"m-1"},{"id":"m-2"}]`), []byte(`[]`)}
-	if got, err := a.Merge(list, memproxy.Request{Query: "limit=1"}, "run-1", true, parts); err != nil || string(got) != `[{"id":"m-1"},{"id":"m-1"}]` {
-		t.Errorf("a message of two parts: %s, %v", got, err)
-	}
+	expect.Equal(t, string(must.Get(a.Merge(list, memproxy.Request{Query: "limit=1"}, "run-1", true, parts))(t)), `[{"id":"m-1"},{"id":"m-1"}]`, "a message of two parts")
 	steps := [][]byte{[]byte(`[{"id":"s-1","run_id":"run-1"}]`), []byte(`[{"id":"s-2","run_id":"run-2"}]`)}
 	for query, want := range map[string]string{
 		"":          `[{"id":"s-2","run_id":"run-1"},{"id":"s-1","run_id":"run-1"}]`, // the newest first
@@ -155,11 +147,7 @@ func TestMerge(t *testing.T) {
 		for _, text := range tc.answers {
 			answers = append(answers, []byte(text))
 		}
-		if got, err := a.Merge(memproxy.Route{ID: id}, memproxy.Request{}, "run-1", true, answers); err != nil || string(got) != tc.want {
-			t.Errorf("%s: %s, %v", id, got, err)
-		}
+		expect.Equal(t, string(must.Get(a.Merge(memproxy.Route{ID: id}, memproxy.Request{}, "run-1", true, answers))(t)), tc.want, id)
 	}
-	if _, err := a.Merge(list, memproxy.Request{}, "run-1", true, [][]byte{[]byte(`{`)}); err == nil {
-		t.Error("an answer that cannot be read is merged")
-	}
+	expect.Error(t, expect.Err(a.Merge(list, memproxy.Request{}, "run-1", true, [][]byte{[]byte(`{`)})), "an answer that cannot be read is merged")
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -50,14 +51,11 @@ func TestProvenanceIsShown(t *testing.T) {
 			`[{"passage":{"id":"` + readBlock + `","text":"x"},"score":1}]`, `[{"passage":{"id":"` + readBlock + `","text":"x"` + with + `},"score":1}]`,
 		},
 	} {
-		got := rewritten(t, tc.method, tc.path, tc.answer, func(m *memproxy.Memory) {
+		expect.Equal(t, rewritten(t, tc.method, tc.path, tc.answer, func(m *memproxy.Memory) {
 			if m.ID == readBlock {
 				m.ShowProvenance = p
 			}
-		})
-		if got != tc.want {
-			t.Errorf("%s\n got: %s\nwant: %s", tc.path, got, tc.want)
-		}
+		}), tc.want, tc.path)
 	}
 }
 
@@ -76,9 +74,7 @@ func TestShownInPart(t *testing.T) {
 				m.Show = &text
 			}
 		})
-		if want := strings.ReplaceAll(answer, "bad", shown); got != want {
-			t.Errorf("%s\n got: %s\nwant: %s", path, got, want)
-		}
+		expect.Equal(t, got, strings.ReplaceAll(answer, "bad", shown), path)
 	}
 }
 
@@ -109,9 +105,7 @@ func TestRefills(t *testing.T) {
 		rd.Memories[0].Drop = true
 		fill := a.Refill(rt, req, []byte(tc.body), reply, rd)
 		if fill == nil {
-			if tc.asks != "" {
-				t.Errorf("%s?%s is not filled up", tc.path, tc.query)
-			}
+			expect.Equal(t, tc.asks, "", tc.path, "?", tc.query, "is not filled up")
 			continue
 		}
 		q, more := fill.Next()
@@ -152,8 +146,6 @@ func TestMessagesAreFilledUpWhenEmptied(t *testing.T) {
 func TestListedBlocksAreDroppedWhateverNamesThem(t *testing.T) {
 	for _, id := range []string{`"id":"` + readBlock + `"`, `"id":null,"message_id":"message-1"`, `"id":3,"message_id":"message-1"`, `"id":7`, `"label":"a"`} {
 		answer := `{"id":"` + readAgent + `","memory":{"blocks":[{` + id + `,"value":"hidden"}]}}`
-		if got := rewritten(t, "GET", "/v1/agents/"+readAgent, answer, func(m *memproxy.Memory) { m.Drop = true }); strings.Contains(got, "hidden") {
-			t.Errorf("%s: %s", id, got)
-		}
+		expect.Text(t, rewritten(t, "GET", "/v1/agents/"+readAgent, answer, func(m *memproxy.Memory) { m.Drop = true }), id).Lacks("hidden")
 	}
 }

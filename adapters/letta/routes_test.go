@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -143,9 +144,7 @@ func methods(d [3]string) []string {
 // without memory pass; under both mounts, with and without a trailing slash.
 func TestEveryDocumentedRoute(t *testing.T) {
 	a := adapter(t)
-	if len(documented) != 255 {
-		t.Fatalf("%d routes are documented, want 255", len(documented))
-	}
+	must.Len(t, documented, 255)
 	for _, d := range documented {
 		path := ids(d[2])
 		toggled := path + "/"
@@ -186,9 +185,7 @@ func TestEveryRouteOfTheSDK(t *testing.T) {
 			t.Errorf("%s %s is unknown", method, path)
 		}
 	}
-	if n != 129 {
-		t.Errorf("%d routes, want 129", n)
-	}
+	expect.Equal(t, n, 129)
 }
 
 // Proves EDGE-3: another spelling of a path is the same route or none, never one of

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -27,16 +28,13 @@ func TestRecoveryKeepsToItsOwn(t *testing.T) {
 		`"tool_rules":[{"type":"requires_approval","tool_name":"memory_insert"}],`: 0,
 	} {
 		q, turn, err := a.Recover("agent-1")
-		if err != nil || q.EscapedPath != "/v1/agents/agent-1/messages" {
-			t.Fatalf("%v %+v", err, q)
-		}
+		must.Do(t, err, q)
+		must.Equal(t, q.EscapedPath, "/v1/agents/agent-1/messages", q)
 		if _, more := turn.NextSideRequest(); !more {
 			t.Fatal("nothing is asked")
 		}
 		must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(waitingAgent, "RULES", rules, 1))}))
-		if got := len(turn.PendingCalls()); got != want {
-			t.Errorf("%s: %d calls wait", rules, got)
-		}
+		expect.Equal(t, len(turn.PendingCalls()), want, rules)
 	}
 	q, _, err := a.Recover("conv-1")
 	if err != nil || q.EscapedPath != "/v1/conversations/conv-1/messages" {

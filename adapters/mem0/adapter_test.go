@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -15,9 +16,7 @@ func TestOptions(t *testing.T) {
 	for _, opt := range []mem0.Options{
 		{FieldKey: "memproxy_field"}, {ConfidenceKeys: []string{"MEMPROXY_c"}}, {ConfidenceKeys: []string{""}},
 	} {
-		if _, err := mem0.New(opt); err == nil {
-			t.Errorf("New(%+v) is accepted", opt)
-		}
+		expect.Error(t, expect.Err(mem0.New(opt)), "New", opt, "is accepted")
 	}
 	a := must.Get(mem0.New(mem0.Options{FieldKey: "label", ConfidenceKeys: []string{"sure"}, MaxDepth: 4}))(t)
 	op := decode(t, a, "POST /memories", `{"messages":[{"role":"user","content":"b"}],"metadata":{"label":"gotchas","sure":0.9,"importance":0.9,"field":"x"}}`)
@@ -25,9 +24,7 @@ func TestOptions(t *testing.T) {
 		t.Errorf("%+v", op)
 	}
 	rt, req := routed(t, a, "POST /memories")
-	if _, err := a.Decode(rt, req, []byte(`{"metadata":{"a":[[[1]]]}}`)); err == nil {
-		t.Error("nested past MaxDepth and accepted")
-	}
+	expect.Error(t, expect.Err(a.Decode(rt, req, []byte(`{"metadata":{"a":[[[1]]]}}`))), "nested past MaxDepth and accepted")
 }
 
 // routed returns a request, "METHOD /path?query", and its route.
@@ -72,8 +69,6 @@ func TestEntriesOfABatchAreReadAsUpdates(t *testing.T) {
 		`"memproxy_id":"x"`, `"owner_id":"bob"`, `"user_id":"ann"`, `"filters":{"user_id":"ann"}`, `"image":"https://x.example/a.png"`, `"more":{"a":["b"]}`,
 	} {
 		one, entry := read("/v1/memories/"+id+"/", `{`+member+`}`), read("/v1/batch/", `{"memories":[{"memory_id":"`+id+`",`+member+`}]}`)
-		if one != entry {
-			t.Errorf("%s:\n%s\nin a batch\n%s", member, one, entry)
-		}
+		expect.Equal(t, one, entry, member)
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/answers/answerstest"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-13, CARD-1: every row's answer is claimed member by member, at every
@@ -89,13 +91,10 @@ func TestUnreadableElementsAreLeftOut(t *testing.T) {
 	}
 	rt, body := memproxy.Route{ID: "mem0.server.list", Kind: memproxy.Recall}, `{"results":[{"id":"a","user_id":"ann"},{"id":"b","user_id":7},{"id":"c","metadata":{"agent_id":{}}},"d",{"id":["e"]},{"id":"f","user_id":null}]}`
 	rd, err := a.Read(rt, memproxy.Request{}, memproxy.Reply{Status: 200, Body: []byte(body)})
-	if err != nil || len(rd.Memories) != 6 {
-		t.Fatalf("%+v, %v", rd, err)
-	}
+	must.Do(t, err, rd)
+	must.Len(t, rd.Memories, 6, rd)
 	for i, want := range []bool{false, true, true, true, true, false} {
-		if rd.Memories[i].Unreadable != want {
-			t.Errorf("%d: %+v", i, rd.Memories[i])
-		}
+		expect.Equal(t, rd.Memories[i].Unreadable, want, i, rd.Memories[i])
 	}
 }
 

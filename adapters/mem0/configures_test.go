@@ -1,6 +1,7 @@
 package mem0_test
 
 import (
+	"github.com/memproxy/memproxy/internal/expect"
 	"slices"
 	"testing"
 )
@@ -18,7 +19,5 @@ func TestWhatConfigures(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	if want := []string{"/custom_instructions", "/excludes/0", "/includes"}; !slices.Equal(got, want) {
-		t.Errorf("%q configures, want %q", got, want)
-	}
+	expect.List(t, got, []string{"/custom_instructions", "/excludes/0", "/includes"})
 }

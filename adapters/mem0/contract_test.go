@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves CARD-2, TRL-2, TRL-3, SYN-1, EDGE-3: the cases of testdata, each named after
@@ -49,9 +50,7 @@ func TestOwnersHaveOneSpellingInBodies(t *testing.T) {
 		if strings.Contains(body, "filters") {
 			path = "POST /v2/memories/search/"
 		}
-		if got := adaptertest.Malformed(t, adapter(t), path, body); got != refused {
-			t.Errorf("%s %s: refused is %v", path, body, got)
-		}
+		expect.Equal(t, adaptertest.Malformed(t, adapter(t), path, body), refused, path, body, "refused is")
 	}
 	op := decode(t, adapter(t), "PUT /v1/memories/m1/", `{"text":"t","metadata":{"userId":"bob"}}`)
 	if len(op.Claims) != 1 || op.Claims[0].Dim != memproxy.DimUser || op.Claims[0].Values[0] != "bob" {

@@ -10,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -64,9 +65,7 @@ func TestElementsAreRecognised(t *testing.T) {
 			continue
 		}
 		fresh, _ := read(t, adapter(t), c.rt, c.body)
-		if got := slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return m.Memo == memo && memo != nil }); got != c.known {
-			t.Errorf("%s: recognised is %v", name, got)
-		}
+		expect.Equal(t, slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return m.Memo == memo && memo != nil }), c.known, name, "recognised is")
 		if !sameReading(rd, fresh) {
 			t.Errorf("%s: %+v, read anew %+v", name, rd, fresh)
 		}
@@ -79,9 +78,7 @@ func TestElementsAreKeptTheSecondTime(t *testing.T) {
 	a := adapter(t)
 	for n, kept := range []bool{false, true, true} {
 		rd := must.Get(read(t, a, searched, `{"results":[`+elementOne+`]}`))(t)
-		if got := rd.Memories[0].Memo != nil; got != kept {
-			t.Errorf("reading %d: kept is %v", n+1, got)
-		}
+		expect.Equal(t, rd.Memories[0].Memo != nil, kept, "reading", n+1, "kept is")
 	}
 }
 
@@ -119,13 +116,11 @@ func TestKnownElementsKeepTheirPlaces(t *testing.T) {
 	a := adapter(t)
 	for range 3 {
 		rd, err := read(t, a, searched, `{"items":[`+elementOne+`],"results":[`+elementTwo+`]}`)
-		if err != nil || len(rd.Memories) != 2 {
-			t.Fatal(rd, err)
-		}
+		must.Do(t, err, rd)
+		must.Len(t, rd.Memories, 2, rd)
 		for _, m := range rd.Memories {
-			if want := map[string]string{"/results/0": "Lives in Rome", "/items/0": "Likes tea"}[m.Pointer]; m.Text != want || m.TextAt != m.Pointer+"/memory" {
-				t.Errorf("%s is %q at %s", m.Pointer, m.Text, m.TextAt)
-			}
+			expect.Equal(t, m.Text, map[string]string{"/results/0": "Lives in Rome", "/items/0": "Likes tea"}[m.Pointer], m.Pointer)
+			expect.Equal(t, m.TextAt, m.Pointer+"/memory", m.Pointer)
 		}
 	}
 }

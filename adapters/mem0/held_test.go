@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves MFW-7: a held addition is answered in the asynchronous form of its route.
@@ -35,9 +37,7 @@ func TestHeld(t *testing.T) {
 func TestPolled(t *testing.T) {
 	a := adapter(t)
 	rt, req := routed(t, a, "GET /v1/event/d1/")
-	if a.ReceiptID(rt) != "d1" {
-		t.Fatalf("polls %q", a.ReceiptID(rt))
-	}
+	must.Equal(t, a.ReceiptID(rt), "d1", "polls")
 	if rt, _ := routed(t, a, "GET /v1/memories/m1/"); a.ReceiptID(rt) != "" {
 		t.Errorf("a memory is taken for a receipt")
 	}
@@ -49,9 +49,7 @@ func TestPolled(t *testing.T) {
 	} {
 		h := memproxy.HeldWrite{ID: "d1", State: state, Created: at, Reviewed: at.Add(time.Minute), Result: memproxy.HoldResult{Memories: []string{"m1"}}}
 		body := string(a.ReceiptReply(rt, req, h).Body)
-		if !strings.Contains(body, want) || !strings.Contains(body, `"id":"d1"`) || !strings.Contains(body, `"created_at":"2026-09-01T12:00:00.000000Z"`) {
-			t.Errorf("%s: %s", state, body)
-		}
+		expect.Text(t, body, state).Has(want, `"id":"d1"`, `"created_at":"2026-09-01T12:00:00.000000Z"`)
 		if strings.Contains(body, `"PENDING"`) != strings.Contains(body, `"completed_at":null`) {
 			t.Errorf("%s: %s", state, body)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -70,9 +71,7 @@ func TestMerges(t *testing.T) {
 		"mem0.v1.update": true, "mem0.v1.batch.update": true, "mem0.server.update": true, "mem0.v1.batch.delete": false,
 		"mem0.v1.feedback": false, "mem0.v1.get": false, "none": false,
 	} {
-		if got := a.Merges(memproxy.Route{ID: id}, nil); got != want {
-			t.Errorf("Merges(%s) = %v", id, got)
-		}
+		expect.Equal(t, a.Merges(memproxy.Route{ID: id}, nil), want, "Merges", id)
 	}
 }
 
@@ -124,9 +123,7 @@ func TestAnExportIsNamedWhereOneIsRead(t *testing.T) {
 		body := strings.ReplaceAll(body, "MEMBER", `"memory_export_id":"`+other+`"`)
 		op := must.Get(a.Decode(rt, req, []byte(body)))(t)
 		sent, _, err := a.Encode(rt, req, []byte(body), op)
-		if err != nil {
-			t.Fatal(target, err)
-		}
+		must.Do(t, err, target)
 		if read := op.TargetKind == memproxy.TargetExport; read != strings.Contains(string(sent), other) || read != strings.Contains(target, "exports") {
 			t.Errorf("%s is about %s, and %s is sent", target, op.TargetKind, sent)
 		}

@@ -1,6 +1,8 @@
 package mem0_test
 
 import (
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"testing"
 )
 
@@ -27,19 +29,13 @@ func TestNamesAreMasked(t *testing.T) {
 		rt, req := routed(t, a, tc.target)
 		op := decode(t, a, tc.target, tc.body)
 		if !a.Masks(rt, op) {
-			if tc.want != "cannot" {
-				t.Errorf("%s %s cannot be masked", tc.target, tc.body)
-			}
+			expect.Equal(t, tc.want, "cannot", tc.target, tc.body, "cannot be masked")
 			continue
 		}
 		op.Masked = map[string]string{"user:bob": "nobody"}
 		body, query, err := a.Encode(rt, req, []byte(tc.body), op)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := string(body) + query; got != tc.want {
-			t.Errorf("%s %s is sent as %s, want %s", tc.target, tc.body, got, tc.want)
-		}
+		must.Do(t, err)
+		expect.Equal(t, string(body)+query, tc.want, tc.target, tc.body, "is sent as")
 	}
 }
 
@@ -62,11 +58,7 @@ func TestHiddenIDsAreReplaced(t *testing.T) {
 		op := decode(t, a, tc.target, tc.body)
 		op.Hidden = map[string]string{id: "new"}
 		body, query, err := a.Encode(rt, req, []byte(tc.body), op)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := string(body) + query; got != tc.want {
-			t.Errorf("%s %s is sent as %s, want %s", tc.target, tc.body, got, tc.want)
-		}
+		must.Do(t, err)
+		expect.Equal(t, string(body)+query, tc.want, tc.target, tc.body, "is sent as")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3, EDGE-13: ids are found by their form in every parameter, header and
@@ -45,9 +46,7 @@ func TestWhatHasNoRowIsFoundOrTakenOff(t *testing.T) {
 			continue
 		}
 		body, query, err := a.Encode(rt, req, []byte(tc.body), op)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		want, was := tc.bare, tc.body
 		if tc.body == "" {
 			was, body = req.Query, []byte(query)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves EDGE-3, EDGE-13: a request that derives from many memories, or changes many,
@@ -63,8 +64,6 @@ func TestPlacesThatNarrow(t *testing.T) {
 		for _, c := range op.Claims {
 			pins = pins || c.Pins && c.Op == memproxy.ClaimIs
 		}
-		if pins != tc.want {
-			t.Errorf("%s %s: narrowed is %v, want %v: %+v", tc.target, tc.body, pins, tc.want, op.Claims)
-		}
+		expect.Equal(t, pins, tc.want, tc.target, tc.body, "narrowed is", op.Claims)
 	}
 }

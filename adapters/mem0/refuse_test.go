@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -35,9 +36,7 @@ func TestRefuseBudget(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := a.Refuse(memproxy.Request{}, memproxy.Decision{ID: "d", Verdict: memproxy.Deny, Status: 429, Allowance: tt.al})
 			for name, want := range map[string]string{"Retry-After": tt.retry, "X-RateLimit-Remaining": tt.left, "X-RateLimit-Reset": tt.when} {
-				if got := r.Header.Get(name); got != want {
-					t.Errorf("%s: %q, want %q", name, got, want)
-				}
+				expect.Equal(t, r.Header.Get(name), want, name)
 			}
 			var body struct {
 				Limit, Remaining *int64
@@ -61,9 +60,8 @@ func TestRefuseMissing(t *testing.T) {
 	for path, word := range map[string]string{"/v1/memories/m/": "Memory not found!", "/memories/m": ""} {
 		req := memproxy.Request{EscapedPath: path}
 		one, other := a.Refuse(req, missing), a.Refuse(req, foreign)
-		if string(one.Body) != string(other.Body) || one.Status != other.Status {
-			t.Errorf("%s: %s and %s differ", path, one.Body, other.Body)
-		}
+		expect.Equal(t, string(one.Body), string(other.Body), path)
+		expect.Equal(t, one.Status, other.Status, path)
 		var body map[string]any
 		must.Do(t, json.Unmarshal(one.Body, &body))
 		if got, _ := body["error"].(string); got != word || body["detail"] != "Memory not found" {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves EDGE-13, CARD-1: counts that include others' memories are removed, and a list
@@ -44,9 +45,7 @@ func TestCountsOfAnOwnerAreForUnlimitedCallers(t *testing.T) {
 				want = tc.limited
 			}
 			rt := memproxy.Route{ID: tc.route, Kind: memproxy.Recall}
-			if got := rewritten(t, a, rt, memproxy.Request{}, tc.answer, func(rd *memproxy.Reading) { rd.Limited = limited }); got != want {
-				t.Errorf("%s, limited %v: %s", tc.route, limited, got)
-			}
+			expect.Equal(t, rewritten(t, a, rt, memproxy.Request{}, tc.answer, func(rd *memproxy.Reading) { rd.Limited = limited }), want, tc.route, "limited", limited)
 		}
 	}
 }
@@ -69,14 +68,11 @@ func TestAnswersOfWritesAreRewritten(t *testing.T) {
 		{"the text before", func(rd *memproxy.Reading) { rd.Memories[1].OmitBefore = true }, `{"results":[` + mine + `,{"id":"b","memory":"canary","event":"UPDATE"}],"relations":` + graph + `}`},
 		{"relations", func(rd *memproxy.Reading) { rd.Unrelated = true }, `{"results":[` + mine + `,` + theirs + `],"relations":{}}`},
 	} {
-		got := rewritten(t, a, rt, memproxy.Request{}, answer, func(rd *memproxy.Reading) {
+		expect.Equal(t, rewritten(t, a, rt, memproxy.Request{}, answer, func(rd *memproxy.Reading) {
 			if rd.Memories[1].Before != "canary" || !slices.Equal(rd.Relations, []string{"x likes tea"}) {
 				t.Errorf("%+v", rd)
 			}
 			tc.change(rd)
-		})
-		if got != tc.want {
-			t.Errorf("%s: %s", tc.name, got)
-		}
+		}), tc.want, tc.name)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves EDGE-3, EDGE-13: an id has one spelling, in paths and in bodies: the server
@@ -36,9 +37,7 @@ func TestIDsHaveOneSpelling(t *testing.T) {
 			}
 			_, err := a.Decode(rt, req, []byte(c.body))
 			var bad *memproxy.Malformed
-			if refused := errors.As(err, &bad) && bad.Code == memproxy.PayloadPath; refused != other {
-				t.Errorf("%s %q: %v", at, id, err)
-			}
+			expect.Equal(t, errors.As(err, &bad) && bad.Code == memproxy.PayloadPath, other, at, id, err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves SYN-5: a restored memory gets the field of its version together with the text.
@@ -26,9 +27,7 @@ func TestRestorePutsTheFieldBack(t *testing.T) {
 	} {
 		to := memproxy.Version{MemoryKey: memproxy.MemoryKey{ID: "m1"}, Field: tc.field, Text: "t"}
 		sent := a.Restore(to, tc.now, *adaptertest.Stamp())
-		if len(sent) != 2 {
-			t.Fatalf("%s: %d requests", name, len(sent))
-		}
+		must.Len(t, sent, 2, name)
 		if body := string(sent[0].Body); !strings.HasPrefix(body, `{"text":"t","metadata":`+tc.want) || !strings.Contains(body, `"memproxy_mark":""`) {
 			t.Errorf("%s: to a server %s", name, body)
 		}

@@ -1,12 +1,12 @@
 package mem0_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -52,9 +52,7 @@ func TestEmptyAnswersOfChanges(t *testing.T) {
 	a := adapter(t)
 	for _, target := range []string{"PUT /v1/memories/m1/", "DELETE /memories/m1"} {
 		rt, req := routed(t, a, target)
-		if got := rewritten(t, a, rt, req, "", func(rd *memproxy.Reading) { rd.CountsOthers, rd.Unrelated = true, true }); got != "" {
-			t.Errorf("%s: %q", target, got)
-		}
+		expect.Equal(t, rewritten(t, a, rt, req, "", func(rd *memproxy.Reading) { rd.CountsOthers, rd.Unrelated = true, true }), "", target)
 	}
 }
 
@@ -77,20 +75,14 @@ func TestHiddenResultsLeaveTheReceipt(t *testing.T) {
 	drop := func(m *memproxy.Memory) { m.Drop = true }
 	const event = `{"id":"e1","status":"SUCCEEDED","payload":{"messages":["bad"]},"results":[{"id":"m1","data":{"memory":"bad"}},{"id":"m2","data":{"memory":"good"}}]}`
 	const other = `{"id":"e2","payload":{"messages":["fine"]},"results":[{"id":"m3"}]}`
-	if got := rewrite("/v1/event/e1/", event, drop); strings.Contains(got, "bad") || !strings.Contains(got, "good") {
-		t.Errorf("the receipt tells %s", got)
-	}
+	expect.Text(t, rewrite("/v1/event/e1/", event, drop), "the receipt tells").Lacks("bad").Has("good")
 	got := rewrite("/v1/events/", `{"count":2,"results":[`+event+`,`+other+`]}`, drop)
-	if strings.Contains(got, "bad") || !strings.Contains(got, "good") || !strings.Contains(got, other) || !strings.Contains(got, `"count":2`) {
-		t.Errorf("the receipts tell %s", got)
-	}
+	expect.Text(t, got, "the receipts tell").Lacks("bad").Has("good", other, `"count":2`)
 	got = rewrite("/v1/memories/user/ann/", `{"results":[{"id":"m1","memory":"bad","input":[{"content":"bad"}]},{"id":"m2","memory":"x","input":[1]}]}`, func(m *memproxy.Memory) {
 		shown := "[PATTERN_001]"
 		m.Show = &shown
 	})
-	if want := `{"results":[{"id":"m1","memory":"[PATTERN_001]","input":[]},{"id":"m2","memory":"x","input":[1]}]}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	expect.Equal(t, got, `{"results":[{"id":"m1","memory":"[PATTERN_001]","input":[]},{"id":"m2","memory":"x","input":[1]}]}`)
 }
 
 // Proves MFW-8: a link to the next page repeats the reader's parameters for memproxy.

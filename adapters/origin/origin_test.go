@@ -7,6 +7,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/origin"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -77,19 +78,14 @@ func TestLookAlikeNames(t *testing.T) {
 		op := memproxy.Operation{Kind: memproxy.Learn}
 		doc := must.Get(jsondoc.Parse([]byte(`{"x":{"`+name+`":"eve"}}`), 0))(t)
 		origin.RecordAssertions(&op, doc, doc.Root, "", nil)
-		if got := len(op.Attributions) == 1; got != claims {
-			t.Errorf("%s claims provenance: %v", name, got)
-		}
+		expect.Equal(t, len(op.Attributions) == 1, claims, name, "claims provenance")
 	}
 }
 
 // Proves GOV-2: every name in metadata and every category is a key, at any depth.
 func TestKeys(t *testing.T) {
 	op := settled(t, `{"profile":{"religion":"x","more":[{"mood":1}]},"category":"health","tags":["a","b"]}`, memproxy.Operation{Items: []memproxy.Item{said("user")}})
-	want := []string{"profile", "religion", "more", "mood", "category", "health", "tags", "a", "b"}
-	if !slices.Equal(op.Keys, want) {
-		t.Errorf("%q, want %q", op.Keys, want)
-	}
+	expect.List(t, op.Keys, []string{"profile", "religion", "more", "mood", "category", "health", "tags", "a", "b"})
 }
 
 // Proves GOV-3: a conversation in which the user speaks is judged by the facts
@@ -111,9 +107,7 @@ func TestConversations(t *testing.T) {
 		}
 		op = settled(t, `{}`, op)
 		for i, want := range tc.want {
-			if op.Items[i].Inferred != want {
-				t.Errorf("%v %v: item %d inferred %v", tc.extracts, tc.roles, i, op.Items[i].Inferred)
-			}
+			expect.Equal(t, op.Items[i].Inferred, want, tc.extracts, tc.roles, "item", i, "inferred")
 		}
 	}
 }

@@ -3,12 +3,12 @@ package pages_test
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/pages"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -128,9 +128,7 @@ func TestEachElementIsShownOnce(t *testing.T) {
 				got = append(got, ids...)
 				_, _ = fmt.Sscan(ids[len(ids)-1], &after)
 			}
-			if !slices.Equal(got, want) {
-				t.Errorf("saw %v\nwant %v", got, want)
-			}
+			expect.List(t, got, want, "saw")
 			if name == "none" && len(b.asked) > 0 {
 				t.Errorf("nothing was missing, and %v was asked for", b.asked)
 			}
@@ -142,13 +140,11 @@ func TestEachElementIsShownOnce(t *testing.T) {
 // are enough elements, best first.
 func TestRanked(t *testing.T) {
 	b := &backend{n: 50, gone: func(i int) bool { return i <= 12 }}
-	if got := strings.Join(b.page(t, 5, 0, pages.Options{Ranked: true}), " "); got != "13 14 15 16 17" || len(b.asked) != 1 {
-		t.Errorf("got %s by %v", got, b.asked)
-	}
+	expect.Equal(t, strings.Join(b.page(t, 5, 0, pages.Options{Ranked: true}), " "), "13 14 15 16 17")
+	expect.Len(t, b.asked, 1)
 	b = &backend{n: 12, gone: func(i int) bool { return i != 11 }}
-	if got := strings.Join(b.page(t, 5, 0, pages.Options{Ranked: true}), " "); got != "11" || len(b.asked) != 1 {
-		t.Errorf("got %s by %v: there was no more", got, b.asked)
-	}
+	expect.Equal(t, strings.Join(b.page(t, 5, 0, pages.Options{Ranked: true}), " "), "11")
+	expect.Len(t, b.asked, 1)
 }
 
 // A list with an element without an id is not continued.
@@ -195,9 +191,7 @@ func TestQueries(t *testing.T) {
 	for _, tc := range [][2]string{
 		{"", "limit=5"}, {"a=%20&limit=9&b=", "a=%20&b=&limit=5"}, {"l%69mit=1&x", "x&limit=5"}, {"limits=1", "limits=1&limit=5"},
 	} {
-		if got := pages.SetParam(tc[0], "limit", "5"); got != tc[1] {
-			t.Errorf("%q became %q, want %q", tc[0], got, tc[1])
-		}
+		expect.Equal(t, pages.SetParam(tc[0], "limit", "5"), tc[1], tc[0], "became")
 	}
 	for query, want := range map[string]string{"a=1&limit=%35": "5", "limit=1&limit=2": "", "x=1": ""} {
 		if got, _ := pages.Param(query, "limit"); got != want {

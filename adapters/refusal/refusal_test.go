@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/refusal"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -22,9 +23,7 @@ func TestForeignIsRefusedAsMissing(t *testing.T) {
 	}
 	for _, status := range []int{0, 403, 404, 401, 422, 503} {
 		foreign, missing := body(status, memproxy.OwnerForeign, "it has another owner"), body(status, memproxy.OwnerUnknown, "nobody has it")
-		if foreign != missing {
-			t.Errorf("%d:\n%s\n%s", status, foreign, missing)
-		}
+		expect.Equal(t, foreign, missing, status)
 	}
 	if a, b := body(403, memproxy.ScreenRisk, "one"), body(403, memproxy.ScreenRisk, "two"); a == b {
 		t.Errorf("other reasons are worded anew: %s", a)
@@ -38,9 +37,7 @@ func TestUnreadablePlaceIsNamed(t *testing.T) {
 		memproxy.PayloadMalformed: "not JSON: query:metadata", memproxy.PayloadDuplicate: "not JSON: query:metadata", memproxy.ScreenRisk: "not JSON",
 	} {
 		d := memproxy.Decision{Verdict: memproxy.Deny, Status: 400, Reasons: []memproxy.Reason{{Code: code, Pointer: "query:metadata", Detail: "not JSON"}}}
-		if got := refusal.New(d, refusal.Words{}, func() time.Time { return time.Time{} }).Body.Detail; got != want {
-			t.Errorf("%s: %q, want %q", code, got, want)
-		}
+		expect.Equal(t, refusal.New(d, refusal.Words{}, func() time.Time { return time.Time{} }).Body.Detail, want, code)
 	}
 	d := memproxy.Decision{Verdict: memproxy.Deny, Status: 400, Reasons: []memproxy.Reason{{Code: memproxy.PayloadDuplicate, Pointer: "/a\x1b[2J\u202eb", Detail: "twice"}}}
 	if got, want := refusal.New(d, refusal.Words{}, func() time.Time { return time.Time{} }).Body.Detail, `twice: /a\x1b[2J\u202eb`; got != want {

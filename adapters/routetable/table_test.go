@@ -7,6 +7,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/routetable"
 	"github.com/memproxy/memproxy/adapters/routetable/routetabletest"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 type row = routetabletest.Row
@@ -75,9 +76,7 @@ func TestMatch(t *testing.T) {
 			if r, ps := build(x.opt).Match(c.method, c.path); r != nil {
 				got = strings.TrimSpace(strings.Join([]string{r.ID, ps["id"], ps["kind"]}, " "))
 			}
-			if got != x.want {
-				t.Errorf("%s %s (last slash told apart: %v): %q, want %q", c.method, c.path, x.opt.LastSlash, got, x.want)
-			}
+			expect.Equal(t, got, x.want, c.method, c.path, "last slash told apart", x.opt.LastSlash)
 		}
 	}
 }
@@ -90,8 +89,6 @@ func FuzzMatchAlias(f *testing.F) { routetabletest.Fuzz(f, build(either), either
 func TestMatchWithoutParametersDoesNotAllocate(t *testing.T) {
 	x := build(strict)
 	for _, path := range []string{"/v1/things/", "/v1/things/count/", "/admin/a/b"} {
-		if n := testing.AllocsPerRun(100, func() { x.Match("GET", path) }); n != 0 {
-			t.Errorf("%s: %v allocations", path, n)
-		}
+		expect.Equal(t, testing.AllocsPerRun(100, func() { x.Match("GET", path) }), 0, path)
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/spelling"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-13: every other spelling of a claim is recognised, by the fast path as by
@@ -16,9 +18,7 @@ func TestClaims(t *testing.T) {
 		"user_id": "user_id", "userId": "user_id", "USER_ID": "user_id", "user-id": "user_id", "user.id": "user_id", "_user__id_": "user_id", "ｕser_id": "user_id",
 		"user id": "user_id", "uſer_id": "user_id", "agentIds": "agent_ids", "user": "", "limit": "", "userid2": "", "": "",
 	} {
-		if got := n.Claim(name); got != want {
-			t.Errorf("%q is %q, want %q", name, got, want)
-		}
+		expect.Equal(t, n.Claim(name), want, name)
 	}
 }
 
@@ -47,9 +47,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		plain, err := url.ParseQuery(query)
-		if err != nil || len(plain) != len(values) {
-			t.Fatalf("%q is read as %v, by others as %v (%v)", query, values, plain, err)
-		}
+		must.Do(t, err, query, "is read as", values, "by others as")
+		must.Len(t, plain, len(values), query, "is read as", values, "by others as")
 		for name, list := range values {
 			if jsondoc.Squash(name) == "userid" && name != "user_id" {
 				t.Fatalf("%q names an owner as %q", query, name)

@@ -8,6 +8,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/stamps"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -68,9 +69,7 @@ func TestStampCoversMetadataSentWithIt(t *testing.T) {
 	p.Replace(doc.At("/confidence"), []byte("0.7"))
 	p.Replace(doc.At("/list/1/c"), []byte("0.7"))
 	p.Remove("/none/x")
-	if got := p.WithoutReserved(doc.Root); string(got) != `{"about":"tea","confidence":0.7,"ü":1.50}` {
-		t.Errorf("%s", got)
-	}
+	expect.Equal(t, string(p.WithoutReserved(doc.Root)), `{"about":"tea","confidence":0.7,"ü":1.50}`)
 	if got := p.WithoutReserved(doc.At("/about")); got != nil {
 		t.Errorf("%s", got)
 	}

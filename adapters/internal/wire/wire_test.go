@@ -7,6 +7,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -23,13 +24,9 @@ func TestFill(t *testing.T) {
 		{memproxy.DimRun, "r", true, true},
 		{memproxy.DimActor, "x", true, true},
 	} {
-		if got := wire.Fill(&s, &memproxy.Claim{Dim: c.dim, Values: []string{c.name}}, c.write); got != c.fits {
-			t.Errorf("%v: %v", c, got)
-		}
+		expect.Equal(t, wire.Fill(&s, &memproxy.Claim{Dim: c.dim, Values: []string{c.name}}, c.write), c.fits, c)
 	}
-	if s != (memproxy.Scope{User: "ann", Run: "r"}) {
-		t.Error(s)
-	}
+	expect.Equal(t, s, (memproxy.Scope{User: "ann", Run: "r"}))
 }
 
 func TestStringsLeavesNothingOut(t *testing.T) {
@@ -41,7 +38,5 @@ func TestStringsLeavesNothingOut(t *testing.T) {
 		got += fmt.Sprintln(it.Kind, it.Target, it.Pointer, it.Text)
 	}
 	const want = "metadata m /x/plain/0 a\nmetadata m /x/plain/2/ignore what was said ignore what was said\nmetadata m /x/b/c d\n"
-	if got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	expect.Equal(t, got, want)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta/compensate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -93,16 +94,12 @@ func TestWhatWasThereBeforeIsNotTheRuns(t *testing.T) {
 			again := must.Get(compensate.Restore(raw, clock))(t)
 			for _, w := range []memproxy.RunDiff{first, again} {
 				if _, err := tc.now.look(t, w); tc.unknown {
-					if err == nil || !strings.Contains(err.Error(), "cannot determine which") {
-						t.Errorf("%v", err)
-					}
+					expect.ErrorHas(t, err, "cannot determine which")
 					continue
 				} else if err != nil {
 					t.Fatal(err)
 				}
-				if got := inShort(w.Changes()); got != tc.want {
-					t.Errorf("got\n%s\nwant\n%s", got, tc.want)
-				}
+				expect.Equal(t, inShort(w.Changes()), tc.want)
 				for _, c := range w.Changes() {
 					if refs := c.Call.Operation.Refs; (len(refs) == 2 && refs[1].ID == "block-3") != tc.ref {
 						t.Errorf("refers to %+v", refs)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta/compensate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -132,18 +133,14 @@ func TestChangesAreFound(t *testing.T) {
 			again := must.Get(compensate.Restore(raw, clock))(t)
 			for _, w := range []memproxy.RunDiff{w, again} {
 				must.Get(tc.now.look(t, w))(t)
-				if got := inShort(w.Changes()); got != tc.want {
-					t.Errorf("got\n%s\nwant\n%s", got, tc.want)
-				}
+				expect.Equal(t, inShort(w.Changes()), tc.want)
 				for _, c := range w.Changes() {
 					if c.Call.Operation.Claims[0].Values[0] != "agent-1" || (c.Call.Operation.Cost == 0) != (c.Call.Operation.Kind == memproxy.Forget) {
 						t.Errorf("%+v", c.Call.Operation)
 					}
 					w.Accept(c.Key)
 				}
-				if len(w.Changes()) > 0 {
-					t.Error("a change is found again after it was accepted")
-				}
+				expect.Len(t, w.Changes(), 0, "a change is found again after it was accepted")
 			}
 		})
 	}
@@ -210,9 +207,7 @@ func TestWhoTakesPart(t *testing.T) {
 // A run whose agent writes to other agents, or that has no agent, cannot be watched. An
 // unreadable answer is not an empty memory.
 func TestWhatCannotBeWatched(t *testing.T) {
-	if _, err := compensate.New(compensate.Options{Conversation: "default"}, clock); !errors.Is(err, memproxy.ErrUngated) {
-		t.Error(err)
-	}
+	expect.Is(t, expect.Err(compensate.New(compensate.Options{Conversation: "default"}, clock)), memproxy.ErrUngated)
 	for name, tc := range map[string]struct {
 		agent   string
 		ungated bool
@@ -254,15 +249,11 @@ func TestRunsUnderWay(t *testing.T) {
 		`[{"id":"run-1","status":"created","conversation_id":"conv-1","metadata":{"run_type":"send_conversation_message"},"created_at":"x"}]`: {true, true},
 	} {
 		for i, w := range []memproxy.RunDiff{w, later} {
-			if busy, err := w.HasActiveRun(memproxy.Reply{Status: 200, Body: []byte(list)}); err != nil || busy != want[i] {
-				t.Errorf("%s, reopened %v: %v %v", list, i == 1, busy, err)
-			}
+			expect.Equal(t, must.Get(w.HasActiveRun(memproxy.Reply{Status: 200, Body: []byte(list)}))(t), want[i], list, "reopened", i == 1)
 		}
 	}
 	for _, status := range []int{404, 500} { // a server without runs; a broken one
-		if _, err := w.HasActiveRun(memproxy.Reply{Status: status}); err == nil {
-			t.Errorf("%d: a server that cannot say is taken for one that says no", status)
-		}
+		expect.Error(t, expect.Err(w.HasActiveRun(memproxy.Reply{Status: status})), status, "a server that cannot say is taken for one that says no")
 	}
 }
 
@@ -298,9 +289,7 @@ func FuzzAnswers(f *testing.F) {
 			}
 			w.Accept(c.Key)
 		}
-		if len(w.Changes()) > 0 {
-			t.Error("changes that cannot be accepted")
-		}
+		expect.Len(t, w.Changes(), 0, "changes that cannot be accepted")
 		_, _ = w.HasActiveRun(memproxy.Reply{Status: 200, Body: []byte(runs)})
 	})
 }

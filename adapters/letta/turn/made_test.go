@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -142,12 +143,8 @@ func TestMade(t *testing.T) {
 				got = append(got, line)
 			}
 		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s:\n got %q\nwant %q", name, got, c.want)
-		}
-		if again := tn.TakeEdits(); len(again) > 0 {
-			t.Errorf("%s: told twice", name)
-		}
+		expect.List(t, got, c.want, name)
+		expect.Len(t, tn.TakeEdits(), 0, name, "told twice")
 	}
 }
 
@@ -168,9 +165,7 @@ func TestToolRun(t *testing.T) {
 	} {
 		r := NewToolRun(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1"}, c.tool, `{"label":"human","new_string":"x"}`)
 		if r == nil {
-			if c.answer != "" {
-				t.Errorf("%s: it is not followed", name)
-			}
+			expect.Equal(t, c.answer, "", name, "it is not followed")
 			continue
 		}
 		if _, more := r.NextSideRequest(); !more || r.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(blocksOf("human", "Ann"))}) != nil {
@@ -192,9 +187,7 @@ func TestToolRun(t *testing.T) {
 		for _, e := range r.TakeEdits() {
 			n += len(e.Memories)
 		}
-		if n != c.want {
-			t.Errorf("%s: %d changes, want %d", name, n, c.want)
-		}
+		expect.Equal(t, n, c.want, name)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/cache"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -66,15 +67,9 @@ func TestAPersonIsNotAskedForWhatIsRefused(t *testing.T) {
 	if !turn.Paused() || len(turn.PendingCalls()) != 0 {
 		t.Fatal("the person is asked for what is refused")
 	}
-	body := request(t, turn)
-	if strings.Count(body, `"approve":false`) != 3 || !strings.Contains(body, "not to be written (memproxy decision d-c-1)") {
-		t.Errorf("the agent is told %s", body)
-	}
+	expect.Text(t, request(t, turn), "the agent is told").Times(3, `"approve":false`).Has("not to be written (memproxy decision d-c-1)")
 	must.Do(t, turn.ReadAnswer([]byte(`{"messages":[{"message_type":"assistant_message","content":"done"}],"stop_reason":{"stop_reason":"end_turn"}}`)))
-	answer, err := turn.Answer()
-	if err != nil || strings.Contains(string(answer), "approval_request_message") || !strings.Contains(string(answer), `[{"message_type":"reasoning_message"},{"id":"m-1","message_type":"tool_call_message"`) {
-		t.Errorf("%s, %v: want the calls, and no question", answer, err)
-	}
+	expect.Text(t, string(must.Get(turn.Answer())(t))).Lacks("approval_request_message").Has(`[{"message_type":"reasoning_message"},{"id":"m-1","message_type":"tool_call_message"`)
 }
 
 // If one of several calls is refused, the person is asked about the rest; the refusal
@@ -109,9 +104,7 @@ func TestAPersonIsAskedForTheRest(t *testing.T) {
 		turn.Rule("c-1", memproxy.Decision{ID: "d-1"})
 		body := request(t, turn)
 		for _, one := range []string{`{"type":"approval","tool_call_id":"c-1","approve":true}`, `"approve":false,"reason":"not to be written (memproxy decision d-c-2)","tool_call_id":"c-2"`, `{"type":"approval","tool_call_id":"c-3","approve":false}`} {
-			if !strings.Contains(body, one) {
-				t.Errorf("no %s in %s", one, body)
-			}
+			expect.Text(t, body, "no").Has(one)
 		}
 	}
 	older := newTurn(t, `{"messages":[{"type":"approval","approval_request_id":"m-1","approve":true}]}`, pending)
@@ -119,9 +112,7 @@ func TestAPersonIsAskedForTheRest(t *testing.T) {
 	for _, c := range older.PendingCalls() {
 		older.Rule(c.ID, memproxy.Decision{ID: "d-1"})
 	}
-	if body := request(t, older); strings.Count(body, `{"approve":true,"tool_call_id":`) != 3 || strings.Contains(body, Mark) {
-		t.Errorf("the person's approval is sent as memproxy's: %s", body)
-	}
+	expect.Text(t, request(t, older), "the person's approval is sent as memproxy's").Times(3, `{"approve":true,"tool_call_id":`).Lacks(Mark)
 }
 
 // Events of a pause are held back until its calls are ruled on, keep their order and
@@ -149,9 +140,7 @@ func TestFragmentsOfAQuestionAreKeptBack(t *testing.T) {
 		turn := newTurn(t, `{"input":"hi","streaming":true,"stream_tokens":true}`, ruled(asking))
 		request(t, turn)
 		for _, e := range stream {
-			if out, err := turn.Event([]byte(e)); err != nil || len(out) > 0 {
-				t.Fatalf("%s: told %q before it is ruled on, %v", name, out, err)
-			}
+			must.Len(t, must.Get(turn.Event([]byte(e)))(t), 0, name, "told")
 		}
 		out := turn.handed(t, tc.verdict, tc.only...)
 		var got []string
@@ -162,9 +151,7 @@ func TestFragmentsOfAQuestionAreKeptBack(t *testing.T) {
 			seq, _, _ = strings.Cut(seq, ",")
 			got = append(got, kind+" "+seq)
 		}
-		if strings.Join(got, " ") != tc.want {
-			t.Errorf("%s: %s, want %s", name, strings.Join(got, " "), tc.want)
-		}
+		expect.Equal(t, strings.Join(got, " "), tc.want, name)
 		if asked, _ := turn.Seq(); asked != 6 {
 			t.Errorf("%s: the last number told is %d", name, asked)
 		}
@@ -172,9 +159,7 @@ func TestFragmentsOfAQuestionAreKeptBack(t *testing.T) {
 	// Events that do not end in a pause are no question, and are released.
 	turn := newTurn(t, `{"input":"hi","streaming":true}`, ruled(asking))
 	request(t, turn)
-	if out, err := turn.Event([]byte(stream[0])); err != nil || len(out) > 0 {
-		t.Fatalf("%q, %v", out, err)
-	}
+	must.Len(t, must.Get(turn.Event([]byte(stream[0])))(t), 0)
 	if out, err := turn.Event([]byte(strings.Replace(stream[4], "requires_approval", "cancelled", 1))); err != nil || len(out) != 1 || !strings.Contains(string(out[0]), "memory_insert") {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -218,9 +203,7 @@ func TestCallsThatTheCallerIsAskedAbout(t *testing.T) {
 		} else {
 			turn.handed(t, memproxy.Allow)
 		}
-		if n := turn.opt.Asked.Len(); n != len(tc.want) {
-			t.Errorf("%s: %d calls are remembered, want %v", name, n, tc.want)
-		}
+		expect.Equal(t, turn.opt.Asked.Len(), len(tc.want), name, tc.want)
 		for _, key := range tc.want {
 			if _, there := turn.opt.Asked.Get(key); !there {
 				t.Errorf("%s: %s is not remembered", name, key)
@@ -248,8 +231,6 @@ func TestAnswersToCallsThatMemproxyAnswers(t *testing.T) {
 		for _, c := range turn.PendingCalls() {
 			turn.Rule(c.ID, memproxy.Decision{ID: "d-1", Verdict: memproxy.Allow})
 		}
-		if body := request(t, turn); !strings.Contains(body, want) || !strings.Contains(body, own) || strings.Count(body, `"tool_call_id"`) != 2 {
-			t.Errorf("%s is sent as\n %s", given, body)
-		}
+		expect.Text(t, request(t, turn), given, "is sent as").Has(want, own).Times(2, `"tool_call_id"`)
 	}
 }

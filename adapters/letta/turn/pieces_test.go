@@ -43,9 +43,7 @@ func TestCallsInPiecesAreThoseOfTheServer(t *testing.T) {
 			agent := strings.ReplaceAll(attached, "memory_insert", insert)
 			answer := func(body string) {
 				t.Helper()
-				if err := turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(body)}); err != nil {
-					t.Fatal(name, err)
-				}
+				must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(body)}), name)
 			}
 			for q, more := turn.NextSideRequest(); more; q, more = turn.NextSideRequest() {
 				answer(map[bool]string{true: "[]", false: agent}[strings.HasSuffix(q.EscapedPath, "/messages")])

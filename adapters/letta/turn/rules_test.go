@@ -3,12 +3,12 @@ package turn
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -68,9 +68,7 @@ func TestToolRulesBindOverPauses(t *testing.T) {
 			if tc.rules == "" { // the gate does not handle the other tool then
 				s = strings.ReplaceAll(s, "handed on", "ran")
 			}
-			if s != tc.want {
-				t.Errorf("%s: %s came to %s, want %s", tc.name, tc.calls, s, tc.want)
-			}
+			expect.Equal(t, s, tc.want, tc.name, tc.calls, "came to")
 		}
 	}
 }
@@ -82,9 +80,7 @@ func TestOnlyRulesThatLookBackShadowOtherTools(t *testing.T) {
 		`{"type":"exit_loop","tool_name":"mail"},{"type":"continue_loop","tool_name":"mail"},{"type":"requires_approval","tool_name":"mail"}`: false,
 		`{"type":"max_count_per_step","tool_name":"mail","max_count_limit":1}`:                                                                true,
 	} {
-		if got := strings.Contains(request(t, newTurn(t, `{"input":"hi"}`, ruled(rules))), `"mail"`); got != want {
-			t.Errorf("%s: mail is shadowed: %v, want %v", rules, got, want)
-		}
+		expect.Equal(t, strings.Contains(request(t, newTurn(t, `{"input":"hi"}`, ruled(rules))), `"mail"`), want, rules, "mail is shadowed")
 	}
 }
 
@@ -117,15 +113,11 @@ func TestUpstreamRequestsEndByRules(t *testing.T) {
 		if tc.want == `"max_steps":2` {
 			reminded := `{"messages":[{"message_type":"assistant_message","content":"done"},{"message_type":"user_message","content":"{\"reason\":\"ToolRuleViolated: You must call memory_insert at least once\"}"}],"stop_reason":{"message_type":"stop_reason","stop_reason":"max_steps"}}`
 			must.Do(t, turn.ReadAnswer([]byte(reminded)))
-			if answer, err := turn.Answer(); err != nil || !strings.Contains(string(answer), `"stop_reason":"end_turn"`) || strings.Contains(string(answer), "ToolRuleViolated") || !strings.Contains(string(answer), "done") {
-				t.Errorf("%s: %s, %v", tc.name, answer, err)
-			}
+			expect.Text(t, string(must.Get(turn.Answer())(t)), tc.name).Has(`"stop_reason":"end_turn"`).Lacks("ToolRuleViolated").Has("done")
 		}
 		if tc.want == `"max_steps":1` {
 			must.Do(t, turn.ReadAnswer([]byte(`{"messages":[],"stop_reason":{"message_type":"stop_reason","stop_reason":"max_steps"}}`)))
-			if answer, err := turn.Answer(); err != nil || !strings.Contains(string(answer), `"stop_reason":"tool_rule"`) {
-				t.Errorf("%s: %s, %v", tc.name, answer, err)
-			}
+			expect.Text(t, string(must.Get(turn.Answer())(t)), tc.name).Has(`"stop_reason":"tool_rule"`)
 		}
 	}
 }
@@ -135,16 +127,12 @@ func TestUpstreamRequestsEndByRules(t *testing.T) {
 func TestAPersonsApprovalStaysThePersons(t *testing.T) {
 	rule := `{"type":"requires_approval","tool_name":"memory_insert"}`
 	turn := newTurn(t, `{"input":"hi"}`, ruled(rule))
-	if body := request(t, turn); !strings.Contains(body, `"name":"memory_insert"`) {
-		t.Errorf("the tool is not shadowed, and would run once the rule is gone: %s", body)
-	}
+	expect.Text(t, request(t, turn), "the tool is not shadowed, and would run once the rule is gone").Has(`"name":"memory_insert"`)
 	must.Do(t, turn.ReadAnswer([]byte(called("memory_insert", "c-1"))))
 	if turn.handed(t, memproxy.Allow); turn.Paused() || len(turn.PendingCalls()) != 0 {
 		t.Error("memproxy answers in the person's place")
 	}
-	if answer, err := turn.Answer(); err != nil || !strings.Contains(string(answer), "approval_request_message") || !strings.Contains(string(answer), `"requires_approval"`) {
-		t.Errorf("the caller is not asked: %s, %v", answer, err)
-	}
+	expect.Text(t, string(must.Get(turn.Answer())(t)), "the caller is not asked").Has("approval_request_message", `"requires_approval"`)
 	waits := strings.Replace(ruled(rule), "{", `{"pending_approval":{"id":"m-1","tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]},`, 1)
 	// Without an answer nothing waits, and the server asks the caller.
 	turn = newTurn(t, `{"input":"hi"}`, waits)
@@ -153,13 +141,9 @@ func TestAPersonsApprovalStaysThePersons(t *testing.T) {
 	}
 	for verdict, want := range map[memproxy.Verdict]string{memproxy.Allow: `"approve":true`, memproxy.Deny: `"approve":false`} {
 		turn := newTurn(t, `{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":"c-1","approve":true}]}]}`, waits)
-		if calls := turn.PendingCalls(); len(calls) != 1 {
-			t.Fatalf("%d calls wait for a ruling, want the approved one", len(calls))
-		}
+		must.Len(t, turn.PendingCalls(), 1)
 		turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: verdict})
-		if body := request(t, turn); !strings.Contains(body, want) {
-			t.Errorf("%s: %s, want %s", verdict, body, want)
-		}
+		expect.Text(t, request(t, turn), verdict).Has(want)
 	}
 }
 
@@ -194,9 +178,7 @@ func TestTheTypeOfAToolDecides(t *testing.T) {
 		{`{"name":"archival_memory_search","tool_type":"letta_core"}`, gated},
 	} {
 		turn, err := New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"input":"hi"}`)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		err = turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(`{"agent_type":"letta_v1_agent","tools":[` + tc.tool + `]}`)})
 		got := harmless
 		switch {
@@ -207,9 +189,7 @@ func TestTheTypeOfAToolDecides(t *testing.T) {
 		case len(turn.tools.gated) > 0:
 			got = gated
 		}
-		if got != tc.want {
-			t.Errorf("%s: %d, want %d", tc.tool, got, tc.want)
-		}
+		expect.Equal(t, got, tc.want, tc.tool)
 	}
 }
 
@@ -234,16 +214,12 @@ func TestRulesBeyondAPauseAreUngated(t *testing.T) {
 func TestCallsAreRuledOnAsTheBlocksWillRead(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, ruled(``))
 	request(t, turn)
-	if err := turn.ReadAnswer([]byte(strings.Replace(called("memory_insert", "c-1"), `}]}],"`, `},{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"y\",\"insert_line\":0}","tool_call_id":"c-2"}]}],"`, 1))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, turn.ReadAnswer([]byte(strings.Replace(called("memory_insert", "c-1"), `}]}],"`, `},{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"y\",\"insert_line\":0}","tool_call_id":"c-2"}]}],"`, 1))))
 	q, more := turn.NextSideRequest()
 	if !more || q.EscapedPath != "/v1/agents/agent-1" || q.Query != "include=agent.blocks" {
 		t.Fatalf("%+v %v", q, more)
 	}
-	if err := turn.ReadSideReply(memproxy.Reply{Status: 503}); err == nil {
-		t.Error("calls are ruled on although nobody knows what they write to")
-	}
+	expect.Error(t, turn.ReadSideReply(memproxy.Reply{Status: 503}), "calls are ruled on although nobody knows what they write to")
 	must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(`{"blocks":[{"label":"human","value":"a\tb","description":null,"read_only":false}]}`)}))
 	var got []string
 	for _, c := range turn.PendingCalls() {
@@ -253,9 +229,7 @@ func TestCallsAreRuledOnAsTheBlocksWillRead(t *testing.T) {
 		}
 		got = append(got, fmt.Sprint(said(c.Operation), " ", size))
 	}
-	if want := []string{`learn human="x"; human="" 11`, `learn human="y"; human="" 13`}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	expect.List(t, got, []string{`learn human="x"; human="" 11`, `learn human="y"; human="" 13`})
 }
 
 // Proves EDGE-5, EDGE-16: a call in a conversation changes the conversation's own
@@ -282,9 +256,7 @@ func TestBlocksOfAConversationsOwn(t *testing.T) {
 	v := view{}
 	v.requestBlocks(&Options{Prefix: "/v1", Memory: remember, Conversation: "conv-1"}, "agent-1")
 	for _, body := range []string{`{"blocks":[{"label":"human","value":"a"}]}`, `{"isolated_block_ids":["block-9"]}`, `{"label":"human","value":"b"}`} {
-		if err := v.takeReply(memproxy.Reply{Status: 200, Body: []byte(body)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, v.takeReply(memproxy.Reply{Status: 200, Body: []byte(body)}))
 	}
 	if !v.loaded || v.isolated["human"] != "block-9" || len(v.blocks) != 1 || v.blocks[0].Value != "b" {
 		t.Errorf("%+v", v)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -41,10 +42,7 @@ func TestEventsAreNumberedAsOfOneRun(t *testing.T) {
 	}
 	request(t, turn)
 	send(event("ping", 1, "run-2", ""), event("ping", 1, "run-2", ""), event("tool_return_message", 2, "run-2", ""), event("ping", 2, "run-2", ""), event("assistant_message", 3, "run-2", ""))
-	want := []string{"ping 1", "ping 1", "tool_call_message 2", "ping 2", "tool_return_message 3", "ping 3", "assistant_message 4"}
-	if !slices.Equal(shown, want) {
-		t.Errorf("got  %q\nwant %q", shown, want)
-	}
+	expect.List(t, shown, []string{"ping 1", "ping 1", "tool_call_message 2", "ping 2", "tool_return_message 3", "ping 3", "assistant_message 4"})
 	if runs := turn.Runs(); !slices.Equal(runs, []string{"run-1", "run-2"}) {
 		t.Errorf("the turn has the runs %q", runs)
 	}

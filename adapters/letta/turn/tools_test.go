@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // said renders the writes of an operation: "kind label=text; …".
@@ -78,12 +79,9 @@ func TestMemoryToolsAreRead(t *testing.T) {
 			t.Errorf("%s %s: %v", tc.tool, tc.arguments, err)
 			continue
 		}
-		if got := said(op); got != tc.want {
-			t.Errorf("%s %s\n got  %s\n want %s", tc.tool, tc.arguments, got, tc.want)
-		}
-		if op.Claims[0].Values[0] != "agent-1" || op.Scope.Agent != "agent-1" {
-			t.Errorf("%s: %+v, want the agent's", tc.tool, op.Claims)
-		}
+		expect.Equal(t, said(op), tc.want, tc.tool, tc.arguments)
+		expect.Equal(t, op.Claims[0].Values[0], "agent-1", tc.tool, op.Claims)
+		expect.Equal(t, op.Scope.Agent, "agent-1", tc.tool, op.Claims)
 	}
 	for name, tool := range memoryTools {
 		if !tested[name] && !tool.search {
@@ -103,9 +101,7 @@ func TestUnreadableArguments(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want a flaw", arguments, op, err)
 		}
 	}
-	if _, err := operation("send_message_to_agent_async", "agent-1", `{"message":"m"}`, nil); err == nil {
-		t.Error("a message to nobody was read")
-	}
+	expect.Error(t, expect.Err(operation("send_message_to_agent_async", "agent-1", `{"message":"m"}`, nil)), "a message to nobody was read")
 }
 
 // Every string in the arguments of an insert is an item or names its target.
@@ -126,9 +122,7 @@ func FuzzOperation(f *testing.F) {
 		}
 		if op.Kind != memproxy.Forget && len(op.Items) == 0 && strings.ContainsAny(arguments, `":`) && strings.Count(arguments, `"`) > 2 {
 			// An object that has only names contains no text.
-			if strings.Contains(arguments, `":"`) {
-				t.Errorf("nothing of %s is an item", arguments)
-			}
+			expect.Text(t, arguments, "nothing of").Lacks(`":"`)
 		}
 	})
 }

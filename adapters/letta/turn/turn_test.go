@@ -2,13 +2,13 @@ package turn
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -43,27 +43,18 @@ func request(t *testing.T, turn *Turn) string {
 // Proves EDGE-1, EDGE-13.
 func TestTheFirstRequestNamesMemoryTools(t *testing.T) {
 	got := request(t, newTurn(t, `{"input":"hi", "max_steps":50,"seed":1.50,"include_return_message_types":["assistant_message"]}`, attached))
-	want := `{"input":"hi", "max_steps":50,"seed":1.50,"client_tools":[{"name":"memory_insert","description":"inserts","parameters":{"type":"object"}}]}`
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	expect.Equal(t, got, `{"input":"hi", "max_steps":50,"seed":1.50,"client_tools":[{"name":"memory_insert","description":"inserts","parameters":{"type":"object"}}]}`)
 	// A client tool of the same name replaces the server's: it writes nothing in the
 	// server.
 	got = request(t, newTurn(t, `{"input":"hi","client_tools":[{"name":"memory_insert"}]}`, attached))
-	if got != `{"input":"hi","client_tools":[{"name":"memory_insert"}]}` {
-		t.Errorf("got %s", got)
-	}
+	expect.Equal(t, got, `{"input":"hi","client_tools":[{"name":"memory_insert"}]}`)
 	// Only the member in lower case counts: the server reads no other.
 	named := `[{"name":"mine","NAME":"memory_insert","Name":"memory_insert"}`
 	got = request(t, newTurn(t, `{"input":"hi","client_tools":`+named+`]}`, attached))
-	if !strings.Contains(got, named+`,{"name":"memory_insert","description":"inserts"`) {
-		t.Errorf("got %s", got)
-	}
+	expect.Text(t, got).Has(named + `,{"name":"memory_insert","description":"inserts"`)
 	// Without memory tools the body is the caller's, byte for byte.
 	body := `{ "input":"hi" }`
-	if got := request(t, newTurn(t, body, `{"agent_type":"memgpt_agent","tools":[{"name":"web_search","tool_type":"letta_builtin"}]}`)); got != body {
-		t.Errorf("got %s", got)
-	}
+	expect.Equal(t, request(t, newTurn(t, body, `{"agent_type":"memgpt_agent","tools":[{"name":"web_search","tool_type":"letta_builtin"}]}`)), body)
 }
 
 // An approval with the message's id in place of the call's, which the server accepts,
@@ -78,14 +69,10 @@ func TestApprovalsOfTheMessageAreRuledOn(t *testing.T) {
 		t.Fatalf("%+v", calls)
 	}
 	turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny})
-	if got := request(t, turn); !strings.Contains(got, `"approve":false`) || strings.Contains(got, `"tool_call_id":"message-1"`) {
-		t.Errorf("got %s", got)
-	}
+	expect.Text(t, request(t, turn)).Has(`"approve":false`).Lacks(`"tool_call_id":"message-1"`)
 	turn = newTurn(t, `{"input":null,"messages":[{"role":"user","content":"hi"}]}`, waits) // some clients send null
 	turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny})
-	if got := request(t, turn); !strings.Contains(got, `{"role":"user","content":"hi"}]`) || strings.Contains(got, `"content":null`) {
-		t.Errorf("got %s", got)
-	}
+	expect.Text(t, request(t, turn)).Has(`{"role":"user","content":"hi"}]`).Lacks(`"content":null`)
 	turn = must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Conversation: "conv-1", Body: fmt.Appendf(nil, body, "true")}))(t)
 	must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(attached)}))
 	must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(`[{"id":"message-1","message_type":"assistant_message"},
@@ -111,25 +98,17 @@ func TestAConversationRunsItsOwnAgent(t *testing.T) {
 		}
 		must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "{", `{"agent_id":"agent-1",`, 1))}))
 	}
-	if got := request(t, turn); !strings.Contains(got, `"client_tools":[{"name":"memory_insert"`) {
-		t.Errorf("got %s", got)
-	}
+	expect.Text(t, request(t, turn)).Has(`"client_tools":[{"name":"memory_insert"`)
 }
 
 func TestOlderLoopsAreUngated(t *testing.T) {
 	turn, err := New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"input":"hi"}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	err = turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "letta_v1_agent", "memgpt_agent", 1))})
-	if !errors.Is(err, memproxy.ErrUngated) {
-		t.Errorf("%v, want ErrUngated", err)
-	}
+	expect.Is(t, err, memproxy.ErrUngated)
 	for _, more := range []string{`"enable_sleeptime":true`, `"managed_group":{"id":"group-1"}`, `"multi_agent_group":{"id":"group-1"}`} {
 		turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"input":"hi"}`)}))(t)
-		if err := turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "{", "{"+more+",", 1))}); !errors.Is(err, memproxy.ErrUngated) {
-			t.Errorf("%s: %v, want ErrUngated", more, err)
-		}
+		expect.Is(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "{", "{"+more+",", 1))}), memproxy.ErrUngated, more)
 	}
 }
 
@@ -146,18 +125,12 @@ func TestTheNextRequestAnswers(t *testing.T) {
 		t.Fatalf("%+v", calls)
 	}
 	turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Detail: "no"}}})
-	if len(turn.PendingCalls()) != 0 {
-		t.Error("a call waits after it was ruled on")
-	}
+	expect.Len(t, turn.PendingCalls(), 0, "a call waits after it was ruled on")
 	got := request(t, turn)
 	for _, want := range []string{`"tool_call_id":"c-1"`, `"approve":false`, `no (memproxy decision d-1)`, `"approval_request_id":"m-1"`, `"max_steps":1`, `"client_tools"`} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %s in %s", want, got)
-		}
+		expect.Text(t, got, "no").Has(want)
 	}
-	if strings.Contains(got, `"role":"user"`) {
-		t.Errorf("the caller's message is sent again: %s", got)
-	}
+	expect.Text(t, got, "the caller's message is sent again").Lacks(`"role":"user"`)
 }
 
 // Proves CARD-1: an error of a later request belongs to the turn's run and continues its
@@ -180,11 +153,8 @@ func TestErrorsBelongToTheTurn(t *testing.T) {
 		}
 		got = string(bytes.Join(must.Get(turn.Event([]byte(e+"\n\n")))(t), nil))
 	}
-	want := `data: {"message_type":"stop_reason","stop_reason":"error","run_id":"run-1","seq_id":5}` +
-		"\n\nevent: error\ndata: {\"message_type\":\"error_message\",\"run_id\":\"run-1\",\"seq_id\":6}\n\n"
-	if got != want {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
+	expect.Equal(t, got, `data: {"message_type":"stop_reason","stop_reason":"error","run_id":"run-1","seq_id":5}`+
+		"\n\nevent: error\ndata: {\"message_type\":\"error_message\",\"run_id\":\"run-1\",\"seq_id\":6}\n\n")
 	if seq, said := turn.Seq(); seq != 6 || !said {
 		t.Errorf("number %d, %v", seq, said)
 	}
@@ -216,9 +186,7 @@ func TestResultsHaveTheirToolsName(t *testing.T) {
 				must.Do(t, turn.ReadAnswer([]byte(`{"messages":[`+sent+`],"stop_reason":{"stop_reason":"end_turn"}}`)))
 				got = string(must.Get(turn.Answer())(t))
 			}
-			if !strings.Contains(got, want) {
-				t.Errorf("streams %v: got %s\nwant %s", streams, got, want)
-			}
+			expect.Text(t, got, "streams", streams).Has(want)
 		}
 	}
 }
@@ -264,9 +232,7 @@ func TestErrorsFollowTheReason(t *testing.T) {
 		if !turn.Paused() {
 			got = append(got, bytes.Join(turn.Tail(), nil)...)
 		}
-		if string(got) != tc.want {
-			t.Errorf("%s:\ngot  %q\nwant %q", name, got, tc.want)
-		}
+		expect.Equal(t, string(got), tc.want, name)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -51,9 +52,7 @@ func TestItTrustsEverybody(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
-	if _, err := embedded.New(embedded.Options{Keys: []string{""}}); err == nil {
-		t.Error("an empty key is accepted")
-	}
+	expect.Error(t, expect.Err(embedded.New(embedded.Options{Keys: []string{""}})), "an empty key is accepted")
 	b := must.Get(embedded.New(embedded.Options{Keys: []string{"k"}, AdminKey: "root"}))(t)
 	for at, want := range map[string]int{
 		"GET /memories?user_id=ann guess": 401, "GET /memories?user_id=ann k": 200, "POST /reset k": 403, "POST /reset root": 200, "GET /nowhere k": 404, "PUT /search k": 405,
