@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -41,9 +42,7 @@ func TestJournalKeepsRuns(t *testing.T) {
 		}
 	}
 	for range 2 { // removing twice is no error
-		if err := j.remove("01-a"); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, j.remove("01-a"))
 	}
 	if got, err := j.left(); len(got) != 1 || err != nil {
 		t.Errorf("%v %v", got, err)
@@ -66,9 +65,7 @@ func TestJournalSurvivesDamage(t *testing.T) {
 		t.Error("an unfinished file stays")
 	}
 	for _, id := range []string{"", "../x", `a\b`} {
-		if j.write(entryOf(id)) == nil {
-			t.Errorf("%q became a file name", id)
-		}
+		expect.Error(t, j.write(entryOf(id)), id, "became a file name")
 	}
 }
 
@@ -90,9 +87,7 @@ func TestUnsettledRunsAreRetriedWithBackoff(t *testing.T) {
 	take := func(want bool) *CompensatedRun {
 		t.Helper()
 		left, mine := u.take("d", now)
-		if mine != want {
-			t.Fatalf("at %v: %v, want %v", now, mine, want)
-		}
+		must.Equal(t, mine, want, now)
 		return left
 	}
 	take(true)

@@ -2,10 +2,10 @@ package agentrun
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -16,17 +16,11 @@ func TestFreeLocksAreTakenLate(t *testing.T) {
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer cancel()
 	unlock := must.Get(locks.Lock(late, "agent", Exclusive))(t)
-	if _, err := locks.Lock(late, "agent", Shared); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("one that is held: %v", err)
-	}
+	expect.Is(t, expect.Err(locks.Lock(late, "agent", Shared)), context.DeadlineExceeded, "one that is held")
 	unlock()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := locks.Lock(gone, "agent", Exclusive); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller who is gone: %v", err)
-	}
+	expect.Is(t, expect.Err(locks.Lock(gone, "agent", Exclusive)), context.Canceled, "a caller who is gone")
 	must.Get(locks.Lock(t.Context(), "agent", Exclusive))(t)()
-	if len(locks.held) > 0 {
-		t.Errorf("%d are held", len(locks.held))
-	}
+	expect.Len(t, locks.held, 0)
 }

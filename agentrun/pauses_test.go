@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -44,9 +45,7 @@ func TestInterruptedTurnsAreDue(t *testing.T) {
 	whole(true)
 	broken(false)
 	healed(false)
-	if got := keysOf(t, r, now.Add(time.Minute-1)); len(got) != 0 {
-		t.Errorf("before the interval is over: %q", got)
-	}
+	expect.Len(t, keysOf(t, r, now.Add(time.Minute-1)), 0, "before the interval is over")
 	if got := keysOf(t, r, now.Add(time.Minute)); fmt.Sprint(got) != "[agent-broken conv-healed]" {
 		t.Errorf("after it: %q", got)
 	}
@@ -86,10 +85,7 @@ func TestTurnsAreBounded(t *testing.T) {
 		now = now.Add(time.Millisecond)
 		done(false)
 	}
-	files, err := os.ReadDir(r.turns.dir)
-	if err != nil || len(files) != maxTurns {
-		t.Errorf("%d files, %v", len(files), err)
-	}
+	expect.Len(t, must.Get(os.ReadDir(r.turns.dir))(t), maxTurns)
 	now = now.Add(time.Hour)
 	seen := map[string]bool{}
 	for range maxTurns / maxLooks {
@@ -98,9 +94,7 @@ func TestTurnsAreBounded(t *testing.T) {
 			r.turns.end(key, now.Add(time.Minute))
 		}
 	}
-	if len(seen) != maxTurns {
-		t.Errorf("%d of %d turns are looked at in %d rounds", len(seen), maxTurns, maxTurns/maxLooks)
-	}
+	expect.Len(t, seen, maxTurns, maxTurns/maxLooks)
 	now, r = time.Unix(1e9, 0), runsIn(t.TempDir(), &now)
 	for _, key := range []string{"", ".", "..", strings.Repeat("x", 300)} {
 		opened(t, r, key)(false)

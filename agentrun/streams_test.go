@@ -10,6 +10,8 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // fakeTurn is a fake turn with fixed runs, names and sequence number.
@@ -46,9 +48,8 @@ func TestTurnsAreForgotten(t *testing.T) {
 		t.Error("an old turn is remembered")
 	}
 	c.Begin(first)
-	if len(c.order) != 1 || len(c.byName) != 1 {
-		t.Errorf("%d turns under %d names", len(c.order), len(c.byName))
-	}
+	must.Len(t, c.order, 1)
+	expect.Len(t, c.byName, 1)
 
 	var chs []*Stream
 	for i := range 8 {
@@ -84,9 +85,7 @@ func TestReadersHearOfLostStreams(t *testing.T) {
 		ch := c.Begin(one)
 		ch.Append(one, 1, [][]byte{big})
 		_, more, end := ch.EntriesFrom(1)
-		if end != nil {
-			t.Fatalf("%s: %v", name, end)
-		}
+		must.Do(t, end, name)
 		var all sync.WaitGroup
 		all.Go(func() {
 			<-more

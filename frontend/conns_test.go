@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // backlog is a listener in memory, with deadlines like the kernel's.
@@ -104,9 +105,7 @@ func (d *door) enter() (client, server net.Conn) {
 	case <-time.After(10 * time.Second):
 		d.t.Fatal("a connection is not accepted")
 	}
-	if server.RemoteAddr().String() != client.LocalAddr().String() {
-		d.t.Fatal("another connection is accepted")
-	}
+	must.Equal(d.t, server.RemoteAddr().String(), client.LocalAddr().String(), "another connection is accepted")
 	return client, server
 }
 
@@ -201,9 +200,7 @@ func theNewestIsServedFirst(t *testing.T) {
 	for i := len(waiting) - 1; i >= 0; i-- {
 		server.Close()
 		server = <-d.in
-		if is := server.RemoteAddr().String(); is != waiting[i].LocalAddr().String() {
-			t.Fatalf("%s is served, and not the newest", is)
-		}
+		must.Equal(t, server.RemoteAddr().String(), waiting[i].LocalAddr().String())
 		d.request(server, "ann")
 	}
 	late := d.dial()

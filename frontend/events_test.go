@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 
 	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -36,9 +36,7 @@ func TestEventsAreTheSameHoweverTheyAreCut(t *testing.T) {
 			if errors.Is(err, io.EOF) {
 				return out
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			out = append(out, string(event))
 		}
 	}
@@ -63,9 +61,7 @@ func TestEventsAreTheSameHoweverTheyAreCut(t *testing.T) {
 		}
 		same := func(how string, got []string) {
 			t.Helper()
-			if !slices.Equal(got, whole) {
-				t.Errorf("%.200q, %s: %.200q, want %.200q", s, how, got, whole)
-			}
+			expect.List(t, got, whole, s, how)
 		}
 		same("byte by byte", whatCame(iotest.OneByteReader(strings.NewReader(s))))
 		same("fed whole", fed(s))

@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves EDGE-13: a field of a body that overrides the method is found in every form
@@ -85,9 +86,7 @@ func TestFieldsThatOverrideTheMethod(t *testing.T) {
 		"application/octet-stream": false, "Image/PNG": false, "application/x-ndjson": false, "text/csv; charset=utf-8": false,
 		"application/xml": true, "broken/": true, "image": true, "application/octet-stream, application/json": true,
 	} {
-		if got := frontend.HasFields(memproxy.Header{"Content-Type": {media}}); got != read {
-			t.Errorf("%s: read %v", media, got)
-		}
+		expect.Equal(t, frontend.HasFields(memproxy.Header{"Content-Type": {media}}), read, media, "read")
 	}
 	if !frontend.HasFields(memproxy.Header{"Content-Type": {"image/png", "application/json"}}) {
 		t.Error("two types are taken for one")
@@ -121,9 +120,7 @@ func TestBodiesThatCannotBeRead(t *testing.T) {
 		&net.OpError{Op: "read", Err: errors.New("reset")}:               400,
 		io.ErrUnexpectedEOF:                                              400,
 	} {
-		if got := frontend.Unread(err); got.Status != want {
-			t.Errorf("%v: %d", err, got.Status)
-		}
+		expect.Equal(t, frontend.Unread(err).Status, want, err)
 	}
 }
 

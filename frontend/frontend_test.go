@@ -18,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -47,14 +48,10 @@ func TestPatterns(t *testing.T) {
 		{"GET", "custom/a", false},
 		{"GET", "", false},
 	} {
-		if got := ps.Match(c.method, c.path); got != c.want {
-			t.Errorf("%s %s: %v", c.method, c.path, got)
-		}
+		expect.Equal(t, ps.Match(c.method, c.path), c.want, c.method, c.path)
 	}
 	for _, bad := range []string{"", "GET", "GET custom", "/custom"} {
-		if _, err := frontend.ParsePatterns([]string{bad}); err == nil || !strings.Contains(err.Error(), "passthrough") {
-			t.Errorf("%q: %v", bad, err)
-		}
+		expect.ErrorHas(t, expect.Err(frontend.ParsePatterns([]string{bad})), "passthrough", bad)
 	}
 }
 
@@ -86,9 +83,7 @@ func TestRelocated(t *testing.T) {
 	} {
 		h := http.Header{"Location": {location}}
 		frontend.Relocate(h, up)
-		if got := h.Get("Location"); got != cmp.Or(want, location) {
-			t.Errorf("%q: %q", location, got)
-		}
+		expect.Equal(t, h.Get("Location"), cmp.Or(want, location), location)
 	}
 }
 
@@ -158,16 +153,13 @@ func TestSideRequests(t *testing.T) {
 		"Authorization": {"Token theirs"}, "X-Project": {"p"}, "Content-Md5": {"x"}, "X-Memproxy-Session": {"s"},
 	}}
 	reply, err := side.Send(t.Context(), q, []byte("{}"))
-	if err != nil || string(reply.Body) != "answer" {
-		t.Fatal(reply, err)
-	}
+	must.Do(t, err, reply)
+	must.Equal(t, string(reply.Body), "answer", reply)
 	if got.Method != "PUT" || got.RequestURI != "/base/v1/a%2Fb?x=1" || sent != "{}" {
 		t.Errorf("sent %s %s %q", got.Method, got.RequestURI, sent)
 	}
 	for name, want := range map[string]string{"X-Api-Key": "own", "Authorization": "", "X-Project": "p", "Content-Md5": "", "X-Memproxy-Session": "", "Accept-Encoding": "identity"} {
-		if got.Header.Get(name) != want {
-			t.Errorf("%s: %q, want %q", name, got.Header.Get(name), want)
-		}
+		expect.Equal(t, got.Header.Get(name), want, name)
 	}
 	up.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
@@ -179,9 +171,7 @@ func TestSideRequests(t *testing.T) {
 		t.Errorf("one that was compressed: %v, %v", reply, err)
 	}
 	for _, o := range []frontend.SideOptions{{}, {Upstream: base}, {Upstream: &url.URL{Scheme: "ftp", Host: "h"}, Transport: http.DefaultTransport}} {
-		if _, err := frontend.NewSide(o); err == nil {
-			t.Errorf("%v is taken", o)
-		}
+		expect.Error(t, expect.Err(frontend.NewSide(o)), o, "is taken")
 	}
 }
 
@@ -193,9 +183,7 @@ func TestDecisionWords(t *testing.T) {
 		"allow; id=d1; would=deny": {ID: "d1", Verdict: memproxy.Allow, ShadowVerdict: memproxy.Deny},
 		"deny; id=d1":              {ID: "d1", Verdict: memproxy.Deny, ShadowVerdict: memproxy.Allow},
 	} {
-		if got := frontend.Decision(&d); got != want {
-			t.Errorf("%q, not %q", got, want)
-		}
+		expect.Equal(t, frontend.Decision(&d), want)
 	}
 	told := map[string]string{}
 	frontend.Listed(&gate.Admission{Contested: strings.Split(strings.Repeat("a,", 100), ","), Rewritten: []string{"/a", "/n\u00e4me\n/0"}}, func(name, value string) { told[name] = value })
@@ -244,9 +232,8 @@ func TestChart(t *testing.T) {
 		got := frontend.Classify(nowhere{}, nil, frontend.Head{Request: memproxy.Request{Method: c.method, EscapedPath: "/x", Query: c.query, Header: c.header}, Sent: c.header})
 		if status := 0; got.Flaw != nil {
 			status = got.Flaw.Status
-			if status != c.status || got.Handling != frontend.Gated {
-				t.Errorf("%s: %d, way %d", name, status, got.Handling)
-			}
+			expect.Equal(t, status, c.status, name)
+			expect.Equal(t, got.Handling, frontend.Gated, name)
 		} else if c.status != 0 {
 			t.Errorf("%s: crosses", name)
 		}

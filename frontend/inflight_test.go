@@ -11,15 +11,14 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
 // grants checks what came of a request for room: nil, or frontend.ErrBusy.
 func grants(t *testing.T, what string, err, want error) {
 	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%s: %v", what, err)
-	}
+	expect.Is(t, err, want, what)
 }
 
 // Proves EDGE-14: no address gets all the bytes in flight, a quarter is for small
@@ -49,27 +48,19 @@ func inFlight(t *testing.T) {
 	grants(t, "what was given back does not reach who waits", <-done, nil)
 	b.Keep(mega)
 	b.Force(20 * mega)
-	if n := f.UsedBytes(); n != 64<<10+mega+21*mega {
-		t.Errorf("%d bytes are held", n)
-	}
+	expect.Equal(t, f.UsedBytes(), 64<<10+mega+21*mega)
 	b.Release()
 	b.Release()
 	other.Release()
-	if n := f.UsedBytes(); n != mega {
-		t.Errorf("%d bytes are held", n)
-	}
-	if err := a.Work(now, 12*mega); err != nil {
-		t.Error(err)
-	}
+	expect.Equal(t, f.UsedBytes(), mega)
+	expect.OK(t, a.Work(now, 12*mega))
 	grants(t, "more is worked on than there is room for", b.Work(now, 12*mega), frontend.ErrBusy)
 	grants(t, "a small request waits for large ones", b.Work(now, 64<<10), nil)
 	a.Done()
 	grants(t, "alone, and still refused", b.Work(now, 40*mega), nil)
 	b.Release()
 	var none *frontend.InFlight
-	if err := none.Lease("a").Grow(now, 1<<40); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, none.Lease("a").Grow(now, 1<<40))
 }
 
 // Proves EDGE-14: callers at one address do not block each other, and thousands of
@@ -91,9 +82,7 @@ func inFlightOfCallers(t *testing.T) {
 		}
 		held = append(held, l)
 	}
-	if n := f.UsedBytes(); n != 6<<20 {
-		t.Errorf("one caller holds %d bytes", n)
-	}
+	expect.Equal(t, f.UsedBytes(), 6<<20, "one caller holds")
 	ann := f.Lease("a")
 	ann.SetCaller("ann")
 	grants(t, "a caller is shut out by another at its address", ann.Grow(now, 64<<10), nil)
@@ -116,9 +105,7 @@ func inFlightOfCallers(t *testing.T) {
 		grants(t, "what is given back does not reach all who wait", <-got, nil)
 	}
 	ann.Release()
-	if n := f.UsedBytes(); n != 0 {
-		t.Errorf("%d bytes are held for nobody", n)
-	}
+	expect.Equal(t, f.UsedBytes(), 0)
 }
 
 // Proves EDGE-14: small requests are served while a large one waits for room.
@@ -167,14 +154,10 @@ func TestLargeAnswersDoNotWaitForEachOther(t *testing.T) {
 			}()
 		}
 		for range 40 {
-			if err := <-results; err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, <-results)
 		}
 		synctest.Wait() // until the last lease is released
-		if n := f.UsedBytes(); n != 0 {
-			t.Errorf("%d bytes are held", n)
-		}
+		expect.Equal(t, f.UsedBytes(), 0)
 	})
 }
 
@@ -188,13 +171,9 @@ func TestForcedBytesAreCounted(t *testing.T) {
 	must.Do(t, first.Grow(now, 8<<20))
 	write.Force(30 << 20)
 	first.Release()
-	if err := f.Lease("c").Grow(now, 4<<10); !errors.Is(err, frontend.ErrBusy) {
-		t.Errorf("%d bytes are held of %d, and another request is served: %v", f.UsedBytes(), 16<<20, err)
-	}
+	expect.Is(t, f.Lease("c").Grow(now, 4<<10), frontend.ErrBusy, f.UsedBytes(), "bytes are held of", 16<<20, "and another request is served")
 	write.Release()
-	if err := f.Lease("c").Grow(now, 4<<10); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, f.Lease("c").Grow(now, 4<<10))
 }
 
 // Proves EDGE-14: a large answer waits for those before it to be ruled on, and a small
@@ -223,9 +202,7 @@ func TestRequestsUnderWay(t *testing.T) {
 			for len(in) < 2*frontend.MaxRequests {
 				l := f.Lease(address)
 				if err := l.Enter(t.Context(), caller, tenant); err != nil {
-					if !errors.Is(err, frontend.ErrBusy) {
-						t.Fatal(err)
-					}
+					must.Is(t, err, frontend.ErrBusy)
 					return in
 				}
 				in = append(in, l)
@@ -234,12 +211,8 @@ func TestRequestsUnderWay(t *testing.T) {
 		}
 		const all = frontend.MaxRequests
 		mallory := fill("a", "mallory", "evil")
-		if len(mallory) != all/4 {
-			t.Errorf("one caller has %d requests under way of %d", len(mallory), all)
-		}
-		if n := len(fill("b", "mallory", "evil")); n != 0 {
-			t.Errorf("and %d more at another address", n)
-		}
+		expect.Len(t, mallory, all/4, "one caller has", all)
+		expect.Equal(t, len(fill("b", "mallory", "evil")), 0)
 		for n := range 12 {
 			fill("a", fmt.Sprint("accomplice ", n), "evil")
 		}
@@ -294,9 +267,7 @@ func TestSomeRoomIsAlwaysLeft(t *testing.T) {
 				}
 				for n := range want {
 					l := f.Lease("b")
-					if err := l.Enter(t.Context(), fmt.Sprint("ann ", n), "acme"); err != nil {
-						t.Fatalf("%s: %d of %d tenants have all %d places: the next one finds %d", name, seed, tenants, len(in), n)
-					}
+					must.Do(t, l.Enter(t.Context(), fmt.Sprint("ann ", n), "acme"), name, seed, tenants, "tenants have all", len(in), "places: the next one finds", n)
 					in = append(in, l)
 				}
 				for _, l := range in {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -73,9 +74,7 @@ func (i idle) CloseIdleConnections() { *i.told++ }
 func TestIdleConnectionsAreClosedThroughWrappers(t *testing.T) {
 	told := 0
 	(&http.Client{Transport: frontend.NoUpgrade(idle{http.DefaultTransport, &told})}).CloseIdleConnections()
-	if told != 1 {
-		t.Errorf("told %d times", told)
-	}
+	expect.Equal(t, told, 1, "told")
 }
 
 // Proves EDGE-13: headers with an id of a request, or a time to retry, contain no other
@@ -129,9 +128,7 @@ func TestBuffersGrowWithWhatArrived(t *testing.T) {
 		t.Errorf("over the limit: %q, %v", b, err)
 	}
 	full := errors.New("full")
-	if _, err := frontend.ReadGrown(strings.NewReader("1"), 1, 4, func(int64) error { return full }); !errors.Is(err, full) {
-		t.Errorf("reads without room: %v", err)
-	}
+	expect.Is(t, expect.Err(frontend.ReadGrown(strings.NewReader("1"), 1, 4, func(int64) error { return full })), full, "reads without room")
 }
 
 func FuzzReadGrown(f *testing.F) {
@@ -144,9 +141,7 @@ func FuzzReadGrown(f *testing.F) {
 		body, err := frontend.ReadGrown(iotest.OneByteReader(bytes.NewReader(sent)), announced, limit, nil)
 		switch {
 		case int64(len(sent)) > limit:
-			if !errors.Is(err, frontend.ErrTooLarge) {
-				t.Errorf("%d bytes over a limit of %d: %v", len(sent), limit, err)
-			}
+			expect.Is(t, err, frontend.ErrTooLarge, len(sent), "bytes over a limit of", limit)
 		case err != nil || !bytes.Equal(body, sent):
 			t.Errorf("%d bytes became %d, %v", len(sent), len(body), err)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -28,9 +29,8 @@ func TestSpellingsOfPathsAreGated(t *testing.T) {
 		resp := must.Get(http.DefaultTransport.RoundTrip(q))(t)
 		said, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != 403 || r.count() != 0 {
-			t.Errorf("%s: %d %s, %d arrived", path, resp.StatusCode, said, r.count())
-		}
+		expect.Equal(t, resp.StatusCode, 403, path, said)
+		expect.Equal(t, r.count(), 0, path, said)
 	}
 }
 
@@ -55,9 +55,7 @@ func TestPassthroughOpensPlainPathsOnly(t *testing.T) {
 	} {
 		n := r.count()
 		resp, _ := r.do(t, tc.method, tc.path, "")
-		if opened := r.count() > n; opened != tc.open {
-			t.Errorf("%s %s: %d, arrived %v, want %v", tc.method, tc.path, resp.StatusCode, opened, tc.open)
-		}
+		expect.Equal(t, r.count() > n, tc.open, tc.method, tc.path, resp.StatusCode, "arrived")
 	}
 }
 
@@ -114,9 +112,8 @@ func TestOnlyIdentifiedCallersGetTheCredential(t *testing.T) {
 			resp, _ := r.do(t, tc.method, tc.path, "", "Authorization", "Token mine", "X-Api-Key", "mine too", "X_api_key", "twin", "X-Key", tc.key,
 				"X-Memproxy-Token", "for memproxy", "Proxy-Authorization", "Bearer for memproxy")
 			if want == "-" {
-				if resp.StatusCode != 401 || r.count() != 0 {
-					t.Errorf("%s %s: %d, %d arrived", tc.method, tc.path, resp.StatusCode, r.count())
-				}
+				expect.Equal(t, resp.StatusCode, 401, tc.method, tc.path)
+				expect.Equal(t, r.count(), 0, tc.method, tc.path)
 				continue
 			}
 			got := r.last(t).header
@@ -124,9 +121,7 @@ func TestOnlyIdentifiedCallersGetTheCredential(t *testing.T) {
 				t.Errorf("%s %s with a %s key, lent %v: presented %q and %q", tc.method, tc.path, tc.key, lent, got.Get("Authorization"), got.Get("X-Api-Key"))
 			}
 			for name, values := range got {
-				if strings.Contains(fmt.Sprint(values), "for memproxy") || strings.Contains(fmt.Sprint(values), "twin") {
-					t.Errorf("%s %s: %s holds what was meant for memproxy", tc.method, tc.path, name)
-				}
+				expect.Text(t, fmt.Sprint(values), tc.method, tc.path, name, "holds what was meant for memproxy").Lacks("for memproxy", "twin")
 			}
 		}
 	}
@@ -161,9 +156,7 @@ func TestUnverifiedCertificatesIdentifyNoCaller(t *testing.T) {
 		if verified {
 			want = spiffe.String() + " says: x"
 		}
-		if got := r.last(t).body; got != want {
-			t.Errorf("verified %v: %q, want %q", verified, got, want)
-		}
+		expect.Equal(t, r.last(t).body, want, "verified", verified)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -142,12 +143,8 @@ func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend fu
 		in.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := stop(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := b.proxy.Close(ctx); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, stop(ctx))
+		expect.OK(t, b.proxy.Close(ctx))
 		for _, tr := range transports {
 			tr.CloseIdleConnections()
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/proxy"
@@ -102,9 +103,7 @@ func TestSideAnswersAreBounded(t *testing.T) {
 	budget, free := filled(t)
 	side := must.Get(frontend.NewSide(frontend.SideOptions{Upstream: u, Transport: proxy.NewTransport(nil, 0), InFlight: budget}))(t)
 	q := memproxy.Request{Method: "GET", Path: "/memory", EscapedPath: "/memory"}
-	if _, err := side.Fetch(context.Background(), q); !errors.Is(err, frontend.ErrBusy) {
-		t.Errorf("without room: %v", err)
-	}
+	expect.Is(t, expect.Err(side.Fetch(context.Background(), q)), frontend.ErrBusy, "without room")
 	free()
 	if got, err := side.Fetch(context.Background(), q); err != nil || len(got.Body) < 700<<10 {
 		t.Errorf("with room: %d bytes, %v", len(got.Body), err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/proxy"
@@ -48,9 +49,7 @@ func TestAnswersMayBeginBeforeTheBodyEnds(t *testing.T) {
 			if err != nil || said != "one two" || !strings.HasSuffix(got, "xend") || len(got) != 5003 {
 				t.Fatalf("%q: %q, %v, %d bytes arrived", query, said, err, len(got))
 			}
-			if resp.Close != closes {
-				t.Errorf("%q: the connection is closed: %v", query, resp.Close)
-			}
+			expect.Equal(t, resp.Close, closes, query, "the connection is closed")
 		}
 	})
 }

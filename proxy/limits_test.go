@@ -19,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/proxy"
@@ -69,21 +70,15 @@ func TestConnectionsAreBounded(t *testing.T) {
 		must.Do(t, ask(ordinary))
 		flood(one)
 		time.Sleep(time.Second) // each that waited has got a place, in turn
-		if err := ask(silent); err != nil {
-			t.Errorf("a client lost its connection, on which it had sent nothing, to slow headers of one address: %v", err)
-		}
+		expect.OK(t, ask(silent), "a client lost its connection, on which it had sent nothing, to slow headers of one address")
 		flood(many)
 		time.Sleep(time.Second)
-		if err := ask(ordinary); err != nil {
-			t.Errorf("an ordinary client lost its connection to slow headers: %v", err)
-		}
+		expect.OK(t, ask(ordinary), "an ordinary client lost its connection to slow headers")
 		flood(many)
 		for _, newcomer := range []string{"127.0.0.4", "127.0.0.1"} { // the second at a flood's address
 			c := from(newcomer)
 			time.Sleep(100 * time.Millisecond) // meanwhile others get places, one each millisecond
-			if err := ask(c); err != nil {
-				t.Errorf("a newcomer at %s is not served: %v", newcomer, err)
-			}
+			expect.OK(t, ask(c), "a newcomer at", newcomer, "is not served")
 		}
 	})
 }
@@ -108,9 +103,8 @@ func TestBodiesOfUnidentifiedCallersAreNotRead(t *testing.T) {
 		for range 2 {
 			fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: h\r\nX-Key: bad\r\nContent-Length: 4\r\n\r\nbody", path)
 			resp, err := http.ReadResponse(in, nil)
-			if err != nil || resp.StatusCode != 401 {
-				t.Fatal(path, resp, err)
-			}
+			must.Do(t, err, path, resp)
+			must.Equal(t, resp.StatusCode, 401, path, resp)
 			_, _ = io.Copy(io.Discard, resp.Body)
 		}
 	}
@@ -188,9 +182,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 			refused++
 		}
 	}
-	if refused != counts[503] {
-		t.Errorf("%d of %d refusals are recorded", refused, counts[503])
-	}
+	expect.Equal(t, refused, counts[503])
 	if resp, err := post(); err != nil || resp.StatusCode != 200 {
 		t.Error("not served once there is room:", resp, err)
 	}
@@ -283,9 +275,7 @@ func TestPanicsAreLogged(t *testing.T) {
 			answer.Body.Close()
 		}
 		must.Do(t, stop(t.Context()))
-		if got := strings.Contains(log.String(), `"level":"ERROR"`) && strings.Contains(log.String(), "TestPanicsAreLogged"); got != logged {
-			t.Errorf("%v: %s", value, log.String())
-		}
+		expect.Equal(t, strings.Contains(log.String(), `"level":"ERROR"`) && strings.Contains(log.String(), "TestPanicsAreLogged"), logged, value, log.String())
 	}
 }
 
@@ -316,9 +306,7 @@ func TestOneCallerDoesNotStopOthers(t *testing.T) {
 				for range many {
 					go func() {
 						resp, body, err := b.ask(t, "GET", path, nil, "X-Key", "mallory")
-						if err != nil {
-							t.Error(err)
-						}
+						expect.OK(t, err)
 						got <- answer{resp, body}
 					}()
 				}

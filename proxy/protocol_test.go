@@ -14,6 +14,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -24,9 +25,7 @@ func (r *rig) raw(t *testing.T, request, tunnel string) (status int, head http.H
 	conn := must.Get(net.Dial("tcp", r.Listener.Addr().String()))(t)
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(ring.Limit))
-	if _, err := io.WriteString(conn, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, request))(t)
 	in := bufio.NewReader(conn)
 	method, _, _ := strings.Cut(request, " ")
 	resp := must.Get(http.ReadResponse(in, &http.Request{Method: method}))(t)
@@ -93,9 +92,7 @@ func TestProtocolsAreNotSwitched(t *testing.T) {
 				r.mu.Lock()
 				for _, got := range r.got {
 					for _, name := range []string{"Upgrade", "Http2-Settings"} {
-						if got.header.Get(name) != "" {
-							t.Errorf("%s %s: %s arrived", target.method, target.path, name)
-						}
+						expect.Equal(t, got.header.Get(name), "", target.method, target.path, name, "arrived")
 					}
 				}
 				r.mu.Unlock()
@@ -104,9 +101,7 @@ func TestProtocolsAreNotSwitched(t *testing.T) {
 		}
 	}
 	for len(orders) > 0 {
-		if got := <-orders; got != "" {
-			t.Errorf("the backend was given %q past the gate", got)
-		}
+		expect.Equal(t, <-orders, "", "the backend was given")
 	}
 }
 
@@ -238,13 +233,9 @@ func TestHopByHopHeadersEndHere(t *testing.T) {
 			t.Errorf("%s: headers for the backend were lost: %v", path, got)
 		}
 		for _, name := range []string{"X-Back", "Alt-Svc", "Proxy-Authenticate"} {
-			if resp.Header.Get(name) != "" {
-				t.Errorf("%s: %s came back", path, name)
-			}
+			expect.Equal(t, resp.Header.Get(name), "", path, name, "came back")
 		}
-		if resp.Header.Get("X-Request-Id") != "2" {
-			t.Errorf("%s: a header of the answer was lost", path)
-		}
+		expect.Equal(t, resp.Header.Get("X-Request-Id"), "2", path, "a header of the answer was lost")
 	}
 }
 
@@ -318,9 +309,8 @@ func TestPreflights(t *testing.T) {
 				t.Errorf("%s: %s arrived", path, name)
 			}
 		}
-		if got.target != path || got.body != "" {
-			t.Errorf("%s arrived as %q %q", path, got.target, got.body)
-		}
+		expect.Equal(t, got.target, path)
+		expect.Equal(t, got.body, "")
 	}
 	before := r.count()
 	for name, q := range map[string][]string{

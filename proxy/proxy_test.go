@@ -17,6 +17,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -33,20 +34,15 @@ func TestPassIsByteForByte(t *testing.T) {
 	})
 	resp, body := r.do(t, "PUT", "/keys?a=1&a=2&b=%2F;c", "{ \"not\":json \xff", "X-Multi", "1", "X-Multi", "2", "X-Forwarded-For", "1.2.3.4", "Accept-Encoding", "zstd")
 	got := r.last(t)
-	if got.target != "/keys?a=1&a=2&b=%2F;c" || got.body != "{ \"not\":json \xff" {
-		t.Errorf("arrived as %q %q", got.target, got.body)
-	}
+	expect.Equal(t, got.target, "/keys?a=1&a=2&b=%2F;c", "arrived as")
+	expect.Equal(t, got.body, "{ \"not\":json \xff", "arrived as")
 	for name, want := range map[string][]string{"X-Multi": {"1", "2"}, "X-Forwarded-For": {"1.2.3.4"}, "Accept-Encoding": {"zstd"}} {
-		if !slices.Equal(got.header[name], want) {
-			t.Errorf("%s arrived as %q, want %q", name, got.header[name], want)
-		}
+		expect.List(t, got.header[name], want, name, "arrived as")
 	}
 	if resp.StatusCode != http.StatusTeapot || body != "\x00\xff{" || resp.Header.Get("X-Request-Id") != "x" || !slices.Equal(resp.Header["Vary"], []string{"a", "b"}) {
 		t.Errorf("came back as %d %q %v", resp.StatusCode, body, resp.Header)
 	}
-	if resp.Header.Get(frontend.DecisionHeader) != "allow; id=d1" {
-		t.Errorf("decided %q", resp.Header.Get(frontend.DecisionHeader))
-	}
+	expect.Equal(t, resp.Header.Get(frontend.DecisionHeader), "allow; id=d1", "decided")
 }
 
 // Proves CARD-1, CARD-10: an unchanged read is the same both ways, except for the
@@ -55,9 +51,8 @@ func TestGatedReadIsByteForByte(t *testing.T) {
 	r := newRig(t, nil)
 	resp, body := r.do(t, "GET", "/memory?x=%7e&x=2", "", "X-Multi", "1", "X-Multi", "2")
 	got := r.last(t)
-	if got.target != "/memory?x=%7e&x=2" || !slices.Equal(got.header["X-Multi"], []string{"1", "2"}) {
-		t.Errorf("arrived as %q %v", got.target, got.header)
-	}
+	expect.Equal(t, got.target, "/memory?x=%7e&x=2", "arrived as", got.header)
+	expect.List(t, got.header["X-Multi"], []string{"1", "2"}, "arrived as", got.header)
 	if body != "m1 ann\n" || !strings.HasPrefix(resp.Header.Get(frontend.DecisionHeader), "allow; id=d1") {
 		t.Errorf("came back as %q, %q", body, resp.Header.Get(frontend.DecisionHeader))
 	}
@@ -77,9 +72,7 @@ func TestAnswersAreFilteredAndResized(t *testing.T) {
 	if body != "m1 ann\n" || resp.ContentLength != 7 || resp.Header.Get("Etag") != "" {
 		t.Errorf("%q, length %d, etag %q", body, resp.ContentLength, resp.Header.Get("Etag"))
 	}
-	if got := r.last(t).header.Get("Accept-Encoding"); got != "identity" {
-		t.Errorf("asked upstream for %q, want identity: the answer must be read", got)
-	}
+	expect.Equal(t, r.last(t).header.Get("Accept-Encoding"), "identity", "asked upstream for")
 }
 
 func TestCompressedAnswersAreReadAllTheSame(t *testing.T) {
@@ -131,9 +124,7 @@ func TestBodiesAreBounded(t *testing.T) {
 			t.Errorf("%d bytes: %d %s", len(body), resp.StatusCode, said)
 		}
 	}
-	if r.count() != n {
-		t.Error("a body over the limit was forwarded")
-	}
+	expect.Equal(t, r.count(), n, "a body over the limit was forwarded")
 	if len(r.parts.Recorded()) < 3 {
 		t.Error("the refusals were not recorded")
 	}
@@ -145,10 +136,8 @@ func TestSlowBodies(t *testing.T) {
 	conn := must.Get(net.Dial("tcp", r.Listener.Addr().String()))(t)
 	defer conn.Close()
 	fmt.Fprint(conn, "POST /memory HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
-	resp := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
-	if resp.StatusCode != http.StatusRequestTimeout || r.count() != 0 {
-		t.Errorf("%d, %d arrived", resp.StatusCode, r.count())
-	}
+	expect.Equal(t, must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t).StatusCode, http.StatusRequestTimeout)
+	expect.Equal(t, r.count(), 0)
 }
 
 func TestShadowForwardsEvenWhatIsTooLarge(t *testing.T) {
@@ -178,9 +167,7 @@ func TestWritesAreStampedAndRefusalsStayHere(t *testing.T) {
 	if resp, said = r.do(t, "POST", "/memory", "x", "X-Key", "bad"); resp.StatusCode != 401 {
 		t.Errorf("bad credential: %d %s", resp.StatusCode, said)
 	}
-	if r.count() != n {
-		t.Error("a refused request was forwarded")
-	}
+	expect.Equal(t, r.count(), n, "a refused request was forwarded")
 }
 
 // If the caller hangs up, the write is completed and its outcome recorded.
@@ -209,9 +196,8 @@ func TestBackendGone(t *testing.T) {
 	r := newRig(t, nil)
 	r.upstream.Close()
 	resp, said := r.do(t, "POST", "/memory", "x")
-	if resp.StatusCode != 502 || said != `"upstream.unavailable"` {
-		t.Errorf("%d %s", resp.StatusCode, said)
-	}
+	expect.Equal(t, resp.StatusCode, 502)
+	expect.Equal(t, said, `"upstream.unavailable"`)
 	if resp, said = r.do(t, "GET", "/ping", ""); resp.StatusCode != 502 || said != `"upstream.unavailable"` {
 		t.Errorf("on a pass route: %d %s", resp.StatusCode, said)
 	}
@@ -233,10 +219,7 @@ func TestStreamsFlow(t *testing.T) {
 	defer resp.Body.Close()
 	br := bufio.NewReader(resp.Body)
 	for i := range 3 {
-		line, err := br.ReadString('\n')
-		if err != nil || line != fmt.Sprintf("data: %d\n", i) {
-			t.Fatalf("%q %v", line, err)
-		}
+		must.Equal(t, must.Get(br.ReadString('\n'))(t), fmt.Sprintf("data: %d\n", i))
 		_, _ = br.ReadString('\n')
 		next <- true
 	}
@@ -250,18 +233,14 @@ func TestRedirectsStayOnTheProxy(t *testing.T) {
 	}
 	for _, path := range []string{"/moved", "/memory"} {
 		resp, _ := r.do(t, "GET", path, "")
-		if got := resp.Header.Get("Location"); got != "/memory/?a=%2F" {
-			t.Errorf("%s: Location %q leads past the proxy", path, got)
-		}
+		expect.Equal(t, resp.Header.Get("Location"), "/memory/?a=%2F", path, "Location")
 	}
 }
 
 func TestUpstreamPrefix(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.opt.Upstream, _ = url.Parse(r.upstream.URL + "/base/") })
 	r.do(t, "GET", "/memory?q=1", "")
-	if got := r.last(t).target; got != "/base/memory?q=1" {
-		t.Errorf("arrived as %q", got)
-	}
+	expect.Equal(t, r.last(t).target, "/base/memory?q=1", "arrived as")
 }
 
 // Even over a raw connection, no second request is smuggled behind the first.

@@ -10,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -60,9 +61,7 @@ func TestOtherDialectsAreTried(t *testing.T) {
 		if err := p.BackendClient().Remove(t.Context(), memproxy.MemoryKey{ID: "0|1"}); err != nil {
 			got = err.Error()
 		}
-		if got != want {
-			t.Errorf("%v: %q, want %q", answers, got, want)
-		}
+		expect.Equal(t, got, want, answers)
 	}
 }
 
@@ -224,7 +223,6 @@ func TestHeadAnswersLikeTheFilteredGet(t *testing.T) {
 			t.Errorf("on a pass route: %d %q", resp.StatusCode, said)
 		}
 	}
-	if lengths[0] != [2]string{"7", "7"} || lengths[1] != lengths[0] {
-		t.Errorf("lengths %v", lengths)
-	}
+	expect.Equal(t, lengths[0], [2]string{"7", "7"}, "lengths", lengths)
+	expect.Equal(t, lengths[1], lengths[0], "lengths", lengths)
 }

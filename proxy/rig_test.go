@@ -82,9 +82,7 @@ func (r *rig) count() int {
 func (r *rig) do(t *testing.T, method, path, body string, header ...string) (*http.Response, string) {
 	t.Helper()
 	resp, said, err := r.take(t, method, path, body, header...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return resp, said
 }
 

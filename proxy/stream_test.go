@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -168,9 +169,7 @@ func TestDeletionsAreAnsweredWhenRecorded(t *testing.T) {
 				answered <- fmt.Sprint(said, err)
 			}()
 			synctest.Wait()
-			if len(answered) > 0 {
-				t.Errorf("%q is complete before the record", answer)
-			}
+			expect.Len(t, answered, 0, answer, "is complete before the record")
 			<-b.parts.Wrote
 			if said := <-answered; said != "done<nil>" && said != "<nil>" {
 				t.Errorf("%q: %s", answer, said)
@@ -212,9 +211,7 @@ func (b *bubble) outcome(t *testing.T, want memproxy.StreamEnd, status int) {
 			t.Errorf("the outcome says %q, cancelled: %v, status %d; want %q", ev.Ended, ev.Cancelled, ev.Status, want)
 		}
 	}
-	if n != 1 {
-		t.Errorf("%d outcomes are on record", n)
-	}
+	expect.Equal(t, n, 1)
 }
 
 // Proves EDGE-14: the time until the backend's answer begins is bounded on every kind
@@ -279,9 +276,7 @@ func TestSlowReadersAreNotIdleStreams(t *testing.T) {
 						_, _ = io.CopyN(io.Discard, body, size)
 					}
 				}, func(said string, err error) {
-					if err != nil {
-						t.Errorf("the answer is cut: %v", err)
-					}
+					expect.OK(t, err, "the answer is cut")
 				})
 			})
 		})
@@ -343,9 +338,7 @@ func TestHeadOfAStreamAndPartsOfAnswers(t *testing.T) {
 	for _, path := range []string{"/run", "/memory", "/ping"} {
 		resp, _ := r.do(t, "HEAD", path, "", "Range", "bytes=0-3", "If-None-Match", `"x"`, "If-Modified-Since", "now", "If-Range", "x")
 		for _, name := range []string{"Range", "If-None-Match", "If-Modified-Since", "If-Range"} {
-			if got := r.last(t).header.Get(name); got != "" {
-				t.Errorf("%s: %s arrived: %q", path, name, got)
-			}
+			expect.Equal(t, r.last(t).header.Get(name), "", path, name, "arrived")
 		}
 		if path != "/ping" && resp.ContentLength == 14 {
 			t.Errorf("%s: the length of what was not filtered came back", path)

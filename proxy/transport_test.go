@@ -49,9 +49,7 @@ func TestNoRequestIsLostAfterAnErrorOfTheServer(t *testing.T) {
 	for i, body := range []string{"fail", "a", "b", "fail", "fail", "c"} {
 		req := must.Get(http.NewRequestWithContext(t.Context(), "POST", "http://"+l.Addr().String(), strings.NewReader(body)))(t)
 		resp, err := transport.RoundTrip(req)
-		if err != nil {
-			t.Fatalf("request %d: %v", i, err)
-		}
+		must.Do(t, err, "request", i)
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
 		if failed := resp.StatusCode == 502; failed != (body == "fail") {

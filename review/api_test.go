@@ -3,13 +3,13 @@ package review_test
 import (
 	"errors"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
@@ -88,9 +88,8 @@ func TestApproveSendsOnce(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	if len(r.up.sent) != 1 || !strings.Contains(r.up.sent[0], `"content":"text"`) {
-		t.Errorf("sent %q", r.up.sent)
-	}
+	must.Len(t, r.up.sent, 1, "sent")
+	expect.Text(t, r.up.sent[0], "sent").Has(`"content":"text"`)
 	e := r.audit.events[0]
 	if e.Type != memproxy.EventReview || e.Principal.ID != "human:bob" || e.Decision != "h" || e.Route != "review.hold.approve" {
 		t.Errorf("recorded %+v", e)
@@ -136,9 +135,7 @@ func TestContentIsSanitisedUnlessConfirmed(t *testing.T) {
 	if p := view.Texts[0].Placeholders; len(p) != 1 || p[0].Rule != "directive.always" || p[0].Instruction == "" {
 		t.Errorf("described %+v", p)
 	}
-	if len(r.audit.events) != 0 {
-		t.Errorf("recorded %+v", r.audit.events)
-	}
+	expect.Len(t, r.audit.events, 0, "recorded")
 	status, body := r.do(annToken, "GET", "/v1/holds/h?content=full", "")
 	if status != 428 || strings.Contains(body, "Always") || len(r.audit.events) != 0 {
 		t.Errorf("without a confirmation: %d %s", status, body)
@@ -176,14 +173,11 @@ func TestListAndBatch(t *testing.T) {
 			break
 		}
 	}
-	if !reflect.DeepEqual(ids, []string{"a1", "a2", "b"}) {
-		t.Errorf("listed %v", ids)
-	}
+	expect.Deep(t, ids, []string{"a1", "a2", "b"}, "listed")
 	page, err := review.Call[memproxy.HoldPage](t.Context(), c, "listHolds",
 		v("since", "1h", "before", r.clock.Now().Format(time.RFC3339Nano), "backend", "mem0", "principal", "agent:dev", "session", "s1", "similarity", group), nil)
-	if err != nil || len(page.Holds) != 2 {
-		t.Errorf("filtered: %+v, %v", page, err)
-	}
+	must.Do(t, err, "filtered", page)
+	expect.Len(t, page.Holds, 2, "filtered", page)
 	in := review.BatchRequest{Action: "approve", Similarity: group, Before: r.clock.Now(), Expect: 3, Reason: "fine"}
 	refused[review.BatchAnswer](t, "another number than listed", 409, c, "batchHolds", nil, in)
 	in.Expect = 2
@@ -192,9 +186,7 @@ func TestListAndBatch(t *testing.T) {
 		t.Fatalf("batch %+v, %v", b, err)
 	}
 	must.Do(t, r.runner.Recover(t.Context()))
-	if len(r.up.sent) != 2 {
-		t.Errorf("sent %q", r.up.sent)
-	}
+	expect.Len(t, r.up.sent, 2, "sent")
 	in.Action = "burn"
 	refused[review.BatchAnswer](t, "no such action", 400, c, "batchHolds", nil, in)
 	if status, body := r.do(annToken, "GET", "/v1/holds?backend=letta", ""); status != http.StatusOK || !strings.Contains(body, `"holds":[]`) {
@@ -215,9 +207,7 @@ func TestSessions(t *testing.T) {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	for _, want := range []string{"3 operations refused", "locked", "field.forbidden by rule constitution (3)"} {
-		if !strings.Contains(s.Text, want) {
-			t.Errorf("%q does not say %q", s.Text, want)
-		}
+		expect.Text(t, s.Text).Has(want)
 	}
 	page, err := review.Call[memproxy.SessionPage](t.Context(), r.client(bobToken), "listSessions", nil, nil)
 	if err != nil || len(page.Sessions) != 1 || page.Sessions[0].ID != "run/1" || page.Sessions[0].Until.IsZero() {

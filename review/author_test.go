@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/review"
@@ -35,9 +36,8 @@ func TestRemovedAuthor(t *testing.T) {
 	authored("late")
 	r.up.err = review.ErrNotSent
 	s, err := approve("late", false)
-	if err != nil || s.Hold.State != memproxy.HoldApproved {
-		t.Fatalf("%+v, %v", s.Hold, err)
-	}
+	must.Do(t, err, s.Hold)
+	must.Equal(t, s.Hold.State, memproxy.HoldApproved, s.Hold)
 	r.up.err, r.up.stranger = nil, "agent:dev"
 	sent := len(r.up.sent)
 	must.Do(t, r.runner.Recover(t.Context()))
@@ -54,9 +54,7 @@ func TestRemovedAuthor(t *testing.T) {
 		}
 		_, err = approve(id, false)
 		wantStatus(t, "without the word", err, 409)
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: refused with %v", method, err)
-		}
+		expect.Text(t, err.Error(), method, "refused with", err).Has(want)
 		if s, err := approve(id, true); err != nil || !strings.Contains(s.Hold.Reasons[len(s.Hold.Reasons)-1].Detail, want) {
 			t.Errorf("%s: %+v, %v", method, s.Hold.Reasons, err)
 		}
@@ -67,9 +65,7 @@ func TestRemovedAuthor(t *testing.T) {
 	refused[review.BatchAnswer](t, "in a group", 409, r.client(bobToken), "batchHolds", nil, review.BatchRequest{
 		Action: "approve", Tenant: "acme", Similarity: h.Similarity, Before: r.clock.Now().Add(time.Hour), Expect: 1, Reason: "all",
 	})
-	if h, err := r.ledger.Holds.Get(t.Context(), "h"); err != nil || h.State != memproxy.HoldPending {
-		t.Errorf("%s, %v", h.State, err)
-	}
+	expect.Equal(t, must.Get(r.ledger.Holds.Get(t.Context(), "h"))(t).State, memproxy.HoldPending)
 	r.up.err = review.ErrNotSent
 	if s, err = approve("h", true); err != nil || s.Hold.State != memproxy.HoldApproved {
 		t.Errorf("with the word, and no way to send it: %s, %v", s.Hold.State, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/review"
@@ -126,16 +127,14 @@ func TestCommands(t *testing.T) {
 		if c.code != 0 {
 			said = errs
 		}
-		if code != c.code || !strings.Contains(said, c.want) {
-			t.Errorf("%s: exit %d\n%s%s\nwant %d and %q", c.line, code, out, errs, c.code, c.want)
-		}
+		expect.Equal(t, code, c.code, c.line, out, errs)
+		expect.Text(t, said, c.line, out, errs).Has(c.want)
 	}
 	for line, want := range map[string]int{"holds list --json": 0, "holds list --state rejected --json": 2, "holds list --state all --json": 4} {
 		_, out, _ := r.run(bobToken, line)
 		var page memproxy.HoldPage
-		if err := json.Unmarshal([]byte(out), &page); err != nil || len(page.Holds) != want {
-			t.Errorf("%s: %s: %v", line, out, err)
-		}
+		must.Do(t, json.Unmarshal([]byte(out), &page), line, out)
+		expect.Len(t, page.Holds, want, line, out)
 	}
 	r.hold("h5", "Send it to Eve.")
 	must.Get(r.ledger.Holds.Approve(t.Context(), "h5", memproxy.Review{Reviewer: "human:bob"}))(t)
@@ -169,7 +168,5 @@ func TestOutputHasNoControlSequences(t *testing.T) {
 	h.Findings, c.Texts[0].Text = nil, "a\x1b[2Jb\u202ec\rd\te\x00f\u200bg ü"
 	must.Get(r.ledger.Holds.Put(t.Context(), h, c))(t)
 	_, out, _ := r.run(bobToken, "holds show h")
-	if want := `a\u001b[2Jb\u202ec\u000dd\u0009e\u0000f\u200bg ü`; !strings.Contains(out, want) {
-		t.Errorf("%q, want %q in it", out, want)
-	}
+	expect.Text(t, out).Has(`a\u001b[2Jb\u202ec\u000dd\u0009e\u0000f\u200bg ü`)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
@@ -72,9 +73,7 @@ func TestAcceptingAChain(t *testing.T) {
 	var b strings.Builder
 	got.Print(&b)
 	for _, want := range []string{`chain of tenant "acme": 1 faults accepted, it goes on from 7; 4 memories`, "delete at 3", "not accepted: missing-text"} {
-		if !strings.Contains(b.String(), want) || strings.Contains(b.String(), "\x1b") {
-			t.Errorf("no %q in\n%q", want, b.String())
-		}
+		expect.Text(t, b.String(), "no").Has(want).Lacks("\x1b")
 	}
 	for what, try := range map[string]struct {
 		token string
@@ -110,12 +109,9 @@ func TestCustody(t *testing.T) {
 	if acme.Backends[0].Findings = nil; !reflect.DeepEqual(acme.Backends[0], review.BackendSweep{Backend: "mem0", Partial: true}) {
 		t.Errorf("%+v", acme.Backends[0])
 	}
-	if got, err := review.Call[review.SealReport](t.Context(), r.client(bobToken), "seal", nil, review.SealRequest{Backend: "mem0", Tenant: "acme", Reason: "day one"}); err != nil || got != (review.SealReport{Backend: "mem0", Tenant: "acme", Partial: true, Sealed: 3, Whole: true}) {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if strings.Join(r.audit.acts(), " ") != "sweep:attempted sweep:done sweep:attempted sweep:done seal:attempted seal:done" || r.audit.events[4].Principal.ID != "human:bob" {
-		t.Errorf("recorded %+v", r.audit.events)
-	}
+	expect.Equal(t, must.Get(review.Call[review.SealReport](t.Context(), r.client(bobToken), "seal", nil, review.SealRequest{Backend: "mem0", Tenant: "acme", Reason: "day one"}))(t), (review.SealReport{Backend: "mem0", Tenant: "acme", Partial: true, Sealed: 3, Whole: true}))
+	expect.Equal(t, strings.Join(r.audit.acts(), " "), "sweep:attempted sweep:done sweep:attempted sweep:done seal:attempted seal:done", "recorded", r.audit.events)
+	expect.Equal(t, r.audit.events[4].Principal.ID, "human:bob", "recorded", r.audit.events)
 	refused[review.SealReport](t, "another's tenant", 404, r.client(bobToken), "seal", nil, review.SealRequest{Backend: "mem0", Tenant: "other", Reason: "mine now"})
 	refused[review.SealReport](t, "no backend", 400, r.client(bobToken), "seal", nil, review.SealRequest{Tenant: "acme", Reason: "which?"})
 	refused[review.SweepReport](t, "another role", 403, r.client(viewToken), "sweep", nil, review.SweepRequest{Reason: "curious"})
@@ -143,12 +139,8 @@ func TestSweepEndsWhenItsCallerDisconnects(t *testing.T) {
 	r := newRig(t, func(o *review.Options) { o.Integrity = c; o.Timeout = 1 })
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-c.until; cancel() }()
-	if _, err := review.Call[review.SweepReport](ctx, r.client(annToken), "sweep", nil, review.SweepRequest{Reason: "long"}); err == nil {
-		t.Error("an answer")
-	}
-	if err := <-c.ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("it ended with %v", err)
-	}
+	expect.Error(t, expect.Err(review.Call[review.SweepReport](ctx, r.client(annToken), "sweep", nil, review.SweepRequest{Reason: "long"})), "an answer")
+	expect.Is(t, <-c.ended, context.Canceled, "it ended with")
 }
 
 // Ids in printed reports cannot contain terminal control sequences.
@@ -160,13 +152,9 @@ func TestReportsArePrinted(t *testing.T) {
 	report.Print(&b)
 	review.SealReport{Backend: "mem0", Tenant: "acme"}.Print(&b)
 	for _, want := range []string{"2 memories", "7 findings", "and 5 more", "audit seal", `chain of tenant "other": 0 records, 1 faults`, "does not count as sealed"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q in\n%s", want, b.String())
-		}
+		expect.Text(t, b.String(), "no").Has(want)
 	}
-	if strings.Contains(b.String(), "\x1b") {
-		t.Errorf("%q", b.String())
-	}
+	expect.Text(t, b.String()).Lacks("\x1b")
 }
 
 // The progress of a sweep is reported to a reviewer of all tenants who requests it, and
@@ -206,8 +194,6 @@ func TestBackendsOfOtherTenantsAreNotNamed(t *testing.T) {
 		}
 	}
 	for token, want := range map[string]int{annToken: 2, bobToken: 1} {
-		if got, err := review.Call[review.SweepReport](t.Context(), r.client(token), "sweep", nil, review.SweepRequest{Reason: "why"}); err != nil || len(got.Backends) != want {
-			t.Errorf("%+v, %v, want %d backends", got.Backends, err, want)
-		}
+		expect.Len(t, must.Get(review.Call[review.SweepReport](t.Context(), r.client(token), "sweep", nil, review.SweepRequest{Reason: "why"}))(t).Backends, want)
 	}
 }

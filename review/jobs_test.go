@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -59,9 +60,7 @@ func TestJobsRunOnRequest(t *testing.T) {
 		}
 	}
 	want := "job.run:attempted job.run:done job.run:attempted job.run:failed:job job.run:refused:unknown job.run:refused:tenants job.run:refused:role"
-	if got := strings.Join(r.audit.acts(), " "); got != want {
-		t.Errorf("recorded %s\nwant     %s", got, want)
-	}
+	expect.Equal(t, strings.Join(r.audit.acts(), " "), want, "recorded")
 	if ev := r.audit.events[0]; len(ev.Targets) != 1 || ev.Targets[0] != "anchors" {
 		t.Errorf("recorded %+v", ev)
 	}

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -82,10 +82,7 @@ func TestRollback(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, out, err)
 		}
 	}
-	after, err := r.ledger.History(t.Context(), memory, 0, 0)
-	if err != nil || len(after) != len(before) {
-		t.Errorf("%d versions, %v; want %d: nothing was rolled back", len(after), err, len(before))
-	}
+	expect.Len(t, must.Get(r.ledger.History(t.Context(), memory, 0, 0))(t), len(before))
 }
 
 // Proves SYN-5: versions are listed with everything except their texts.
@@ -102,9 +99,7 @@ func TestHistoryVersionTrace(t *testing.T) {
 	}
 	text := must.Get(json.Marshal(page.Versions[0]))(t)
 	for _, member := range []string{"version", "time", "actor", "sha256", "score", "pinned"} {
-		if !strings.Contains(string(text), `"`+member+`":`) {
-			t.Errorf("%s has no %s", text, member)
-		}
+		expect.Text(t, string(text), member).Has(`"` + member + `":`)
 	}
 	if v, err := review.Call[review.VersionView](t.Context(), c, "memoryVersion", of(memory, "version", "1"), nil); err != nil || v.SHA256 != vs[0].SHA256 || v.Content != nil {
 		t.Errorf("version %+v, %v", v, err)
@@ -246,18 +241,14 @@ func TestReplayOutcomes(t *testing.T) {
 		if detail := s.Hold.Result.Detail; (detail == refusal) != c.refuses {
 			t.Errorf("%s: the reason is %q", name, detail)
 		}
-		if woken := len(r.runner.WakeChan()) > 0; woken != waits {
-			t.Errorf("%s: whether it is tried again at once: %v", name, woken)
-		}
+		expect.Equal(t, len(r.runner.WakeChan()) > 0, waits, name, "whether it is tried again at once")
 		if err := r.runner.Recover(t.Context()); errors.Is(err, review.ErrNotSent) != waits {
 			t.Errorf("%s: recovered: %v", name, err)
 		}
 		r.up.status, r.up.err, r.up.refuses = 200, nil, false
 		r.clock.Pass(leaseOver)
 		_ = r.runner.Recover(t.Context()) // writes with an unknown outcome stay unchanged
-		if sent := map[bool]int{true: 0, false: 1}[c.refuses]; len(r.up.sent) != sent {
-			t.Errorf("%s: sent %d times in the end", name, len(r.up.sent))
-		}
+		expect.Len(t, r.up.sent, map[bool]int{true: 0, false: 1}[c.refuses], name, "sent")
 	}
 }
 
@@ -270,18 +261,14 @@ func TestBackendIsAway(t *testing.T) {
 	r.up.err = memproxy.ErrNoConnection
 	for _, id := range []string{"h1", "h2", "h3"} {
 		r.hold(id, "text of "+id)
-		if _, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", id), review.ApproveRequest{Reason: "fine"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", id), review.ApproveRequest{Reason: "fine"}))(t)
 	}
 	before := len(r.audit.events)
-	if err := r.runner.Recover(t.Context()); !errors.Is(err, review.ErrNotSent) || len(r.audit.events) != before+2 {
-		t.Errorf("%v, %d records", err, len(r.audit.events)-before)
-	}
+	expect.Is(t, r.runner.Recover(t.Context()), review.ErrNotSent, len(r.audit.events)-before)
+	expect.Len(t, r.audit.events, before+2, len(r.audit.events)-before)
 	r.up.err = nil
-	if err := r.runner.Recover(t.Context()); err != nil || len(r.up.sent) != 3 {
-		t.Errorf("back: %v, sent %v", err, r.up.sent)
-	}
+	must.Do(t, r.runner.Recover(t.Context()), "back")
+	expect.Len(t, r.up.sent, 3, "back")
 }
 
 // The backend is asked about a write that may have been sent, or a reviewer resolves
@@ -298,9 +285,7 @@ func TestStrandedWritesAreLookedUp(t *testing.T) {
 			r.up.err, r.up.found = nil, found
 			runner := r.runs(askable{r.up})
 			must.Do(t, runner.Recover(t.Context()))
-			if len(r.up.sent) != 1 {
-				t.Error("sent again within the lease")
-			}
+			expect.Len(t, r.up.sent, 1, "sent again within the lease")
 			r.clock.Pass(leaseOver)
 			must.Do(t, runner.Recover(t.Context()))
 			h, err := r.ledger.Holds.Get(t.Context(), "h")
@@ -321,9 +306,7 @@ func TestStrandedWritesAreLookedUp(t *testing.T) {
 	if s, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "resolveHold", v("id", "h"), in); err != nil || s.Hold.State != memproxy.HoldDone || len(r.up.sent) != 1 {
 		t.Errorf("resolved: %+v, %v", s, err)
 	}
-	if !strings.Contains(r.audit.events[len(r.audit.events)-1].Route, "resolve") {
-		t.Errorf("recorded %+v", r.audit.events)
-	}
+	expect.Text(t, r.audit.events[len(r.audit.events)-1].Route, "recorded", r.audit.events).Has("resolve")
 }
 
 // A hold that is rejected after its approval and before it is sent is rejected, and the

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
@@ -52,9 +53,7 @@ func TestOpenAPI(t *testing.T) {
 	} {
 		_, body := r.do(annToken, http.MethodGet, path, "")
 		var got map[string]any
-		if err := json.Unmarshal([]byte(body), &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(body), &got))
 		compare(t, doc.Components.Schemas, name, got)
 	}
 	ops := map[string]bool{}
@@ -99,9 +98,7 @@ func compare(t *testing.T, all map[string]schema, name string, got map[string]an
 				continue
 			}
 		}
-		if kind != p.Type {
-			t.Errorf("%s: %s is %T %v, described as %q", name, member, value, value, p.Type)
-		}
+		expect.Equal(t, kind, p.Type, name, member, value, value, "described as")
 	}
 	for _, member := range s.Required {
 		if _, there := got[member]; !there {

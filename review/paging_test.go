@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
@@ -76,9 +77,7 @@ func TestEveryPagedRouteIsReadToItsEnd(t *testing.T) {
 			}
 		}
 	}
-	if limited != len(rows) {
-		t.Errorf("%d rows have a limit, %d have pages", limited, len(rows))
-	}
+	expect.Equal(t, limited, len(rows))
 	for op, row := range rows {
 		pages := inPages{cursor: row.cursor, answer: row.answer}
 		if got, _, code := marks(t, pages, row.line); got != "mark-1 mark-2 mark-3" || code != cli.OK {
@@ -93,9 +92,7 @@ func TestEveryPagedRouteIsReadToItsEnd(t *testing.T) {
 			_, next, is := strings.Cut(out, "more: ")
 			line, more = row.line+" --limit 1 "+next, is
 		}
-		if strings.Join(got, ", ") != "mark-1, mark-2, mark-3" {
-			t.Errorf("%s: page by page %q", op, got)
-		}
+		expect.Equal(t, strings.Join(got, ", "), "mark-1, mark-2, mark-3", op, "page by page", got)
 		pages.circles = true
 		if _, out, code := marks(t, pages, row.line); code != cli.Failed || !strings.Contains(out, "returned the cursor") {
 			t.Errorf("%s: of pages without an end: exit %d, %q", op, code, out)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
@@ -66,9 +67,7 @@ func TestActionsAndResultsAreRecorded(t *testing.T) {
 			from := len(r.audit.events)
 			status, body := r.do(c.token, "POST", c.path, c.body)
 			acts := r.audit.acts()[from:]
-			if got := strings.Join(acts, " "); got != c.want {
-				t.Errorf("recorded %s, want %s (%d %s)", got, c.want, status, body)
-			}
+			expect.Equal(t, strings.Join(acts, " "), c.want, "recorded", status, body)
 			for _, e := range r.audit.events[from:] {
 				if e.Act.Stage == memproxy.ActRefused != (e.Verdict == memproxy.Deny) {
 					t.Errorf("%+v with the verdict %s", e.Act, e.Verdict)

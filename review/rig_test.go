@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -247,9 +248,8 @@ func (r *rig) do(token, method, path, body string, header ...string) (int, strin
 	if got := resp.Header.Get("Content-Type"); got != "application/json" || !json.Valid(b) {
 		r.t.Errorf("%s %s: %s %q", method, path, got, b)
 	}
-	if resp.Header.Get("Cache-Control") != "no-store" || len(resp.Cookies()) > 0 {
-		r.t.Errorf("%s %s: cached, or with a cookie", method, path)
-	}
+	expect.Equal(r.t, resp.Header.Get("Cache-Control"), "no-store", method, path, "cached, or with a cookie")
+	expect.Len(r.t, resp.Cookies(), 0, method, path, "cached, or with a cookie")
 	return resp.StatusCode, string(b)
 }
 

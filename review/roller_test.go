@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
@@ -26,9 +27,7 @@ func (r *rig) ops() []string {
 
 func wantOps(t *testing.T, r *rig, what string, want ...string) {
 	t.Helper()
-	if got := r.ops(); !slices.Equal(got[3:], want) {
-		t.Errorf("%s: %q, want %q", what, got[3:], want)
-	}
+	expect.List(t, r.ops()[3:], want, what)
 }
 
 // Proves SYN-5: a text that was written meanwhile is stored before it is overwritten; a
@@ -40,9 +39,7 @@ func TestRollbackChecksTheBackend(t *testing.T) {
 	c := r.client(bobToken)
 	r.up.now.Text = "written meanwhile"
 	refused[review.RollbackAnswer](t, "another text than the reviewer saw", 409, c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Newest: vs[2].SHA256, Reason: "x"})
-	if len(r.up.applied) != 0 {
-		t.Fatalf("applied %+v", r.up.applied)
-	}
+	must.Len(t, r.up.applied, 0, "applied")
 	wantOps(t, r, "after the conflict", `seal "written meanwhile"`)
 	out, err := review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
 	if err != nil || out.Version == nil || out.Version.Before == vs[2].SHA256 || out.Version.Before == "" {
@@ -56,9 +53,7 @@ func TestRollbackChecksTheBackend(t *testing.T) {
 	r.up.now, r.up.applied = memproxy.Memory{ID: "m", Missing: true}, nil
 	refused[review.RollbackAnswer](t, "deleted", 409, c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
 	refused[review.RollbackAnswer](t, "deleted, again", 409, c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
-	if len(r.up.applied) != 0 {
-		t.Errorf("applied %+v", r.up.applied)
-	}
+	expect.Len(t, r.up.applied, 0, "applied")
 	wantOps(t, r, "deleted", `seal "written meanwhile"`, `rollback "text 0"`, `rollback "text 1"`, `delete ""`)
 
 	r.up.nowErr = errors.New("away")
@@ -90,9 +85,7 @@ func TestInterruptedRollbacksAreCompleted(t *testing.T) {
 			must.Do(t, r.runner.Recover(t.Context()))
 		}
 		wantOps(t, r, name, tc.want...)
-		if len(r.up.applied) != tc.applied {
-			t.Errorf("%s: applied %+v", name, r.up.applied)
-		}
+		expect.Len(t, r.up.applied, tc.applied, name, "applied")
 		if left, err := r.ledger.Rollbacks.Unfinished(t.Context(), time.Hour); len(left) > 0 || err != nil {
 			t.Errorf("%s: left %+v %v", name, left, err)
 		}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -38,15 +39,12 @@ not a sample
 	defer server.Close()
 	code, out, errs := ran(t, time.Now, "token", server.URL, "status --json")
 	var st review.Status
-	if err := json.Unmarshal([]byte(out), &st); err != nil || code != cli.OK {
-		t.Fatalf("exit %d, %v: %s%s", code, err, out, errs)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &st), out, errs)
+	must.Equal(t, code, cli.OK, out, errs)
 	if st.Decisions["allow"] != 12 || len(st.Shadow) != 1 || st.Shadow["screen.risk"] != 5 || st.Decisions["deny"] != 3 || len(st.Reasons) != 1 || st.Reasons["field.forbidden"] != 3 || st.Lag["queued"] != 4 || st.Rules != `r\"1` {
 		t.Errorf("%+v", st)
 	}
-	if want := map[string]int64{"telemetry_exports failed": 3, "reloads refused": 1, "ledger": 2}; !maps.Equal(st.Faults, want) {
-		t.Errorf("faults %v, want %v", st.Faults, want)
-	}
+	expect.Map(t, st.Faults, map[string]int64{"telemetry_exports failed": 3, "reloads refused": 1, "ledger": 2}, "faults")
 	for i := range 10 {
 		answers["/metrics"] += fmt.Sprintf("memproxy_decisions_total{reason=\"r%d\",verdict=\"hold\"} %d\n", i, i)
 	}

@@ -62,9 +62,7 @@ func TestSlowWebhooks(t *testing.T) {
 					Jitter: func() float64 { return 0 }, Log: slog.New(slog.DiscardHandler),
 				}))(t)
 				began := time.Now()
-				if _, err := w.Deliver(t.Context()); err != nil {
-					t.Error(err)
-				}
+				must.Get(w.Deliver(t.Context()))(t)
 				if took := time.Since(began); took > 10*time.Second || (store.delayed == "delivered") != tc.delivered || store.delayed == "" {
 					t.Errorf("after %v: %q", took, store.delayed)
 				}

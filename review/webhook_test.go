@@ -6,13 +6,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/review"
@@ -128,9 +128,7 @@ func TestWebhookRetries(t *testing.T) {
 	if len(hook.got) != 1 || hook.bad > 0 {
 		t.Errorf("got %+v", hook.got)
 	}
-	if told := log.String(); strings.Count(told, "a notice was not delivered") != 1 || strings.Count(told, "delivered again") != 1 || strings.Contains(told, "/hook") {
-		t.Errorf("the log tells %s", told)
-	}
+	expect.Text(t, log.String(), "the log tells").Times(1, "a notice was not delivered").Times(1, "delivered again").Lacks("/hook")
 	r.hold("g", "text")
 	hook.status = 500
 	for range 18 {
@@ -154,9 +152,7 @@ func TestWebhookAfterCrash(t *testing.T) {
 	}
 	r.clock.Pass(2 * time.Minute)
 	r.deliver(w, hook, 1)
-	if len(hook.got) != 1 {
-		t.Errorf("got %+v", hook.got)
-	}
+	expect.Len(t, hook.got, 1)
 }
 
 func TestWebhookKinds(t *testing.T) {
@@ -174,16 +170,12 @@ func TestWebhookKinds(t *testing.T) {
 	for _, b := range hook.got {
 		kinds = append(kinds, b.Kind)
 	}
-	if !slices.Equal(kinds, []memproxy.NoticeKind{memproxy.NoticeLocked}) {
-		t.Errorf("told of %v", kinds)
-	}
+	expect.List(t, kinds, []memproxy.NoticeKind{memproxy.NoticeLocked}, "told of")
 }
 
 func TestSignature(t *testing.T) {
 	const want = "t=1800000000,v1=d3e17924cac4a72ca2ee9e5700df170fdb5733eaf69ecd909fb0c18a962b03a5"
-	if got := review.Sign([]byte("0123456789abcdef"), time.Unix(1_800_000_000, 0), []byte(`{"a":1}`)); got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	expect.Equal(t, review.Sign([]byte("0123456789abcdef"), time.Unix(1_800_000_000, 0), []byte(`{"a":1}`)), want)
 }
 
 // A webhook's address and secret are checked, and its URL is not in errors.
