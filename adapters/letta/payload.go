@@ -100,6 +100,7 @@ func media(r *row, req memproxy.Request, body []byte) (boundary string, err erro
 
 type part struct {
 	name, filename, media string
+	isFile                bool // it has a filename, even if that is empty
 	start, end            int
 	data                  []byte
 }
@@ -142,10 +143,13 @@ func (p *payload) form(boundary string) error {
 		if seen[one.name] {
 			return bad(memproxy.PayloadDuplicate, 400, "part:"+one.name, "a form field is repeated")
 		}
-		if seen[one.name] = true; one.name == "file" {
-			p.start, p.end, p.document = one.start, one.end, one
-		} else {
+		switch seen[one.name] = true; {
+		case one.name != "file":
 			p.fields = append(p.fields, one)
+		case !one.isFile: // the server reads it as text
+			return withoutFile("the form's file has no filename")
+		default:
+			p.start, p.end, p.document = one.start, one.end, one
 		}
 		at += size + len(delim)
 		rest := p.body[at:]
@@ -184,7 +188,8 @@ func readPart(body []byte, from, to int) (part, error) {
 			if !plain || kind != "form-data" || params["name"] == "" {
 				return part{}, malformedForm("the Content-Disposition of a form part is ambiguous")
 			}
-			one.name, one.filename = params["name"], params["filename"]
+			one.name = params["name"]
+			one.filename, one.isFile = params["filename"]
 		case "content-type":
 			// It must be one type, in UTF-8 if it is text, without further parts.
 			one.media = strings.TrimSpace(value)
