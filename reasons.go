@@ -35,6 +35,7 @@ const (
 	PayloadTooDeep     ReasonCode = "payload.too_deep"   // nested over the limit
 	PayloadContentType ReasonCode = "payload.media_type" // not application/json
 	PayloadSlow        ReasonCode = "payload.slow"       // the body did not arrive in time
+	PayloadIncomplete  ReasonCode = "payload.incomplete" // the client disconnected before the body was complete
 	PayloadPath        ReasonCode = "payload.path"       // an ambiguous path, which two parsers may read differently
 	PayloadReserved    ReasonCode = "payload.reserved"   // the client's memproxy_ keys were removed
 	PayloadUnclaimed   ReasonCode = "payload.unclaimed"  // members that look like names of objects but that memproxy does not know were removed
@@ -114,7 +115,7 @@ func ReasonCodes() []ReasonCode {
 		IdentityMissing, IdentityInvalid, IdentityActsAs, IdentityUser, IdentityApp, IdentityRun, IdentityTenant, IdentityBroad,
 		ScopeUnpinned, ScopeConflict, OwnerForeign, OwnerUnknown, OwnerFiltered, AnswerUnclaimed, AnswerUnreadable, RouteUnknown,
 		RunUngated,
-		PayloadMalformed, PayloadDuplicate, PayloadEncoding, PayloadTooLarge, PayloadTooDeep, PayloadContentType, PayloadSlow, PayloadPath,
+		PayloadMalformed, PayloadDuplicate, PayloadEncoding, PayloadTooLarge, PayloadTooDeep, PayloadContentType, PayloadSlow, PayloadIncomplete, PayloadPath,
 		PayloadReserved, PayloadUnclaimed, PayloadTooMany, PayloadUnseen,
 		IntegrityMismatch, IntegrityForged, IntegrityUnknown, IntegrityMetadata, IntegrityMissing, IntegrityChain, IntegrityLedger, ReviewApproved,
 		SessionLocked, StateWithheld, StateSanitised,

@@ -1,6 +1,7 @@
 package frontend_test
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -110,17 +111,24 @@ func TestReadsHaveNoBody(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: a malformed body, and one whose connection ends early, is the caller's error;
-// one that is late is a timeout.
+// Proves EDGE-13, CARD-6: a malformed body is the caller's error, one that is late a timeout, and
+// one whose connection ends early is recorded as neither.
 func TestBodiesThatCannotBeRead(t *testing.T) {
-	for err, want := range map[error]int{
-		errors.New("invalid byte in chunk length"):                       400,
-		fmt.Errorf("http: %w", errors.New("malformed chunked encoding")): 400,
-		os.ErrDeadlineExceeded:                                           408,
-		&net.OpError{Op: "read", Err: errors.New("reset")}:               400,
-		io.ErrUnexpectedEOF:                                              400,
+	for err, want := range map[error]memproxy.ReasonCode{
+		errors.New("invalid byte in chunk length"):                       memproxy.PayloadMalformed,
+		fmt.Errorf("http: %w", errors.New("malformed chunked encoding")): memproxy.PayloadMalformed,
+		os.ErrDeadlineExceeded:                                           memproxy.PayloadSlow,
+		fmt.Errorf("read: %w", context.Canceled):                         memproxy.PayloadIncomplete,
+		&net.OpError{Op: "read", Err: errors.New("reset")}:               memproxy.PayloadIncomplete,
+		io.ErrUnexpectedEOF:                                              memproxy.PayloadIncomplete,
 	} {
-		expect.Equal(t, frontend.Unread(err).Status, want, err)
+		status := 400
+		if want == memproxy.PayloadSlow {
+			status = 408
+		}
+		if got := frontend.Unread(err); got.Code != want || got.Status != status {
+			t.Errorf("%v: %d %s", err, got.Status, got.Code)
+		}
 	}
 }
 

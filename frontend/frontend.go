@@ -128,7 +128,7 @@ func Unread(err error) *memproxy.Malformed {
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, os.ErrDeadlineExceeded):
 		return TooSlow()
 	case errors.As(err, &wire), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, context.Canceled):
-		flaw.Detail = "the connection ended before the complete body was received"
+		flaw.Code, flaw.Detail = memproxy.PayloadIncomplete, "the connection ended before the complete body was received"
 	}
 	return flaw
 }
