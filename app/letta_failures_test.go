@@ -85,6 +85,7 @@ func TestServerFailsDuringATurn(t *testing.T) {
 		"the model refuses a later request": {``, func(w http.ResponseWriter, request int) bool {
 			if request == 2 {
 				w.Header().Set("Content-Type", "application/json")
+				w.Header().Set("X-Should-Retry", "true")
 				w.WriteHeader(http.StatusTooManyRequests)
 				fmt.Fprint(w, `{"error":{"type":"llm_rate_limit","message":"Rate limit exceeded for LLM model provider. Please wait before making another request."}}`)
 			}
@@ -109,7 +110,13 @@ func TestServerFailsDuringATurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &flaky{breaks: tc.breaks}
 			l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { f.Handler = h; return f })
-			l.say(poisoned, tc.more).want(t, tc.status).has(t, tc.says)
+			a := l.say(poisoned, tc.more)
+			if a.status != tc.status || !strings.Contains(a.body, tc.says) {
+				t.Errorf("%d %s, want %d %s", a.status, a.body, tc.status, tc.says)
+			}
+			if again := a.header.Get("X-Should-Retry"); again != "false" && a.status != 200 {
+				t.Errorf("%d with X-Should-Retry %q: clients repeat the message", a.status, again)
+			}
 			l.blocks("Ann", "helper")
 			f.set(nil)
 			l.say("SAY hello", "").want(t, 200).has(t, "hello")

@@ -237,6 +237,7 @@ func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 		// Clients retry on a conflict. This one is about memproxy's request, not theirs.
 		if !t.begun && resp.StatusCode != http.StatusConflict {
 			t.status = resp.StatusCode
+			resp.Header.Set("X-Should-Retry", "false") // the server has the message already: a client that repeats it sends it twice
 			if err = t.failed(ctx, resp); err != nil {
 				return false, err
 			}
