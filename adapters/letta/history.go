@@ -2,6 +2,7 @@ package letta
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/url"
 	"slices"
@@ -55,20 +56,29 @@ type history struct {
 	doc   *jsondoc.Doc
 	asked *asked
 
-	names      map[string]string // of the calls that required approval, by their ids
-	given      map[string]bool   // ids of answered calls
-	ours       map[string]bool   // ids of calls that memproxy answered, or will
-	ran        map[string]bool   // ids of calls with a result
-	newest     string            // newest date
-	goesOn     bool              // the page cannot have the newest message
+	of         map[*jsondoc.Value]*calls // by message
+	newest     string                    // newest date
+	goesOn     bool                      // the page cannot have the newest message
 	descending bool
+}
+
+// calls are the calls that a message can be about, by their ids.
+type calls struct {
+	names map[string]string // of the calls that required approval
+	given map[string]bool   // calls with an answer
+	ours  map[string]bool   // calls that memproxy answered, or will
+	ran   map[string]bool   // calls with a result
+}
+
+func newCalls() *calls {
+	return &calls{map[string]string{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
 }
 
 // unpause makes approval requests for memory tools tool calls, also those that wait next to
 // a client tool of the caller, and removes memproxy's own answers. It also removes messages
 // of types that the caller did not request.
 func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string, asks *asked) {
-	h := &history{e: e, doc: doc, asked: asks, names: map[string]string{}, given: map[string]bool{}, ours: map[string]bool{}, ran: map[string]bool{}}
+	h := &history{e: e, doc: doc, asked: asks, of: map[*jsondoc.Value]*calls{}}
 	list := doc.Root
 	if list.Kind == jsondoc.Object {
 		h.pending(list)
@@ -77,7 +87,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string, a
 	if list == nil || list.Kind != jsondoc.Array {
 		return
 	}
-	h.goesOn, h.descending = !mayEndWithNewest(query, len(list.Elems)), !ascending(query)
+	h.goesOn, h.descending = !mayEndWithNewest(query, len(list.Elems)), descends(list.Elems, query)
 	h.read(list)
 	some := slices.ContainsFunc(list.Elems, func(m *jsondoc.Value) bool { return len(h.parts(m)) > 0 }) // an empty page would end a client's paging
 	e.Array(list, func(i int) bool {
@@ -96,9 +106,9 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string, a
 		if len(shown) == 0 {
 			return true
 		}
-		id := m.Get("tool_call_id").Text()
-		if name := turn.MissingToolName(m); name != nil && h.ours[id] && h.names[id] != "" {
-			e.Replace(name, turn.Quoted(h.names[id])) // as the server names the results of its own tools
+		c, id := h.of[m], m.Get("tool_call_id").Text()
+		if name := turn.MissingToolName(m); name != nil && c.ours[id] && c.names[id] != "" {
+			e.Replace(name, turn.Quoted(c.names[id])) // as the server names the results of its own tools
 		} else if shown[0] != nil {
 			e.Replace(m, bytes.Join(shown, []byte{','}))
 		}
@@ -106,22 +116,34 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string, a
 	})
 }
 
-// read collects the calls, answers and results of a list.
+// read collects the calls, answers and results of a list, from the oldest message on. Some
+// models number the calls of each step anew: after a request for a call whose id was used
+// before, answers and results are for the new call.
 func (h *history) read(list *jsondoc.Value) {
-	for _, m := range list.Elems {
-		for _, c := range inMessage(m, "approval_request_message", "tool_calls") {
-			h.names[c.Get("tool_call_id").Text()] = c.Get("name").Text()
-		}
+	of, elems := newCalls(), slices.Clone(list.Elems)
+	if h.descending {
+		slices.Reverse(elems)
 	}
-	for _, m := range list.Elems {
+	for _, m := range elems {
+		requests := inMessage(m, "approval_request_message", "tool_calls")
+		if slices.ContainsFunc(requests, func(c *jsondoc.Value) bool {
+			id := c.Get("tool_call_id").Text()
+			return of.names[id] != "" || of.given[id] || of.ran[id]
+		}) {
+			of = newCalls()
+		}
+		h.of[m] = of
+		for _, c := range requests {
+			of.names[c.Get("tool_call_id").Text()] = c.Get("name").Text()
+		}
 		for _, a := range inMessage(m, "approval_response_message", "approvals") {
 			id := a.Get("tool_call_id").Text()
-			h.given[id] = true
+			of.given[id] = true
 			// A result that memproxy supplied has no reason with turn.Mark.
-			h.ours[id] = h.ours[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.IsGated(h.names[id])
+			of.ours[id] = of.ours[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.IsGated(of.names[id])
 		}
 		for _, r := range inMessage(m, "tool_return_message", "tool_returns") {
-			h.ran[r.Get("tool_call_id").Text()] = true
+			of.ran[r.Get("tool_call_id").Text()] = true
 		}
 		// The system message is left out: the server rewrites it and renews its date.
 		if m.Get("message_type").Text() != "system_message" {
@@ -139,15 +161,15 @@ func (h *history) read(list *jsondoc.Value) {
 // answered with that.
 func (h *history) readCalls(m *jsondoc.Value) {
 	calls := inMessage(m, "approval_request_message", "tool_calls")
-	callers := slices.ContainsFunc(calls, func(c *jsondoc.Value) bool { return !turn.IsGated(c.Get("name").Text()) })
+	of, callers := h.of[m], slices.ContainsFunc(calls, func(c *jsondoc.Value) bool { return !turn.IsGated(c.Get("name").Text()) })
 	for _, c := range calls {
 		id := c.Get("tool_call_id").Text()
 		_, asked := h.asked.Get(turn.AskedKey(m.Get("id").Text(), id))
-		if h.given[id] || asked || !turn.IsGated(c.Get("name").Text()) {
+		if of.given[id] || asked || !turn.IsGated(c.Get("name").Text()) {
 			continue
 		}
-		if h.goesOn || h.ran[id] || m.Get("date").Text() < h.newest || callers {
-			h.ours[id] = true
+		if h.goesOn || of.ran[id] || m.Get("date").Text() < h.newest || callers {
+			of.ours[id] = true
 		}
 	}
 }
@@ -160,7 +182,7 @@ func whole(m *jsondoc.Value) []turn.MessagePart {
 // parts returns a message as the caller saw it. The Raw of a message that is shown as it is
 // is nil.
 func (h *history) parts(m *jsondoc.Value) []turn.MessagePart {
-	ours := func(v *jsondoc.Value) bool { return h.ours[v.Get("tool_call_id").Text()] }
+	ours := func(v *jsondoc.Value) bool { return h.of[m].ours[v.Get("tool_call_id").Text()] }
 	inList := slices.Concat(inMessage(m, "approval_request_message", "tool_calls"), inMessage(m, "approval_response_message", "approvals"))
 	if !slices.ContainsFunc(inList, ours) {
 		return whole(m)
@@ -179,6 +201,7 @@ func (h *history) parts(m *jsondoc.Value) []turn.MessagePart {
 // pending leaves out of an agent's pending approval the calls that memproxy answers.
 func (h *history) pending(agent *jsondoc.Value) {
 	m := agent.Get("pending_approval")
+	h.of[m] = newCalls()
 	h.readCalls(m)
 	for _, p := range h.parts(m) {
 		if p.Kind == "approval_request_message" && p.Raw != nil {
@@ -211,6 +234,21 @@ func mayEndWithNewest(query string, n int) bool {
 		return q.Get("before") == ""
 	}
 	return n < pageLimit(q)
+}
+
+// descends reports whether a list has the newest message first: by the dates of the
+// messages, or by the query if they are the same.
+func descends(elems []*jsondoc.Value, query string) bool {
+	first, last := "", ""
+	for _, m := range elems {
+		if date := m.Get("date").Text(); date != "" && m.Get("message_type").Text() != "system_message" {
+			first, last = cmp.Or(first, date), date
+		}
+	}
+	if first != last {
+		return first > last
+	}
+	return !ascending(query)
 }
 
 func ascending(query string) bool {

@@ -32,23 +32,31 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 		found    = `{"id":"message-10","message_type":"approval_response_message","approvals":[{"type":"tool","tool_call_id":"c5","tool_return":"[]"}]}`
 		result   = `{"id":"message-11","name":null,"message_type":"tool_return_message","tool_call_id":"c5","tool_returns":[{"tool_call_id":"c5"}]}`
 		own      = `{"id":"message-12","name":null,"message_type":"tool_return_message","tool_call_id":"c2","tool_returns":[{"tool_call_id":"c2"}]}`
+		first    = `{"id":"message-14","date":"2026-01-01T00:00:01+00:00","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","tool_call_id":"c0"}]}`
+		firstYes = `{"id":"message-15","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c0","approve":true,"reason":"(memproxy decision d4)"}]}`
+		again    = `{"id":"message-16","date":"2026-01-01T00:00:02+00:00","message_type":"approval_request_message","tool_calls":[{"name":"my_tool","tool_call_id":"c0"}]}`
+		againYes = `{"id":"message-17","message_type":"approval_response_message","approvals":[{"type":"tool","tool_call_id":"c0","tool_return":"42"}]}`
 		said     = `{"id":"message-7","message_type":"assistant_message","content":"done"}`
 	)
+	firstCall := strings.Replace(first, "approval_request", "tool_call", 1)
 	a := must.Get(New(Options{}))(t)
 	rt, req := Routed(t, a, "GET", "/v1/agents/agent-1/messages")
 	list := func(ms ...string) string { return "[" + strings.Join(ms, ",") + "]" }
 	for name, tc := range map[string]struct{ stored, shown string }{
-		"a turn":                  {list(asked, yes, said), list(called, said)},
-		"a search":                {list(looked, found, result, said), list(strings.Replace(looked, "approval_request", "tool_call", 1), strings.Replace(result, "null", `"conversation_search"`, 1), said)},
-		"a caller's result":       {list(theirs, theirYes, own, said), list(theirs, theirYes, own, said)},
-		"a person's approval":     {list(asked, person, said), list(asked, person, said)},
+		"a turn":                  {list(said, yes, asked), list(said, called)},
+		"a search":                {list(said, result, found, looked), list(said, strings.Replace(result, "null", `"conversation_search"`, 1), strings.Replace(looked, "approval_request", "tool_call", 1))},
+		"a caller's result":       {list(said, own, theirYes, theirs), list(said, own, theirYes, theirs)},
+		"a person's approval":     {list(said, person, asked), list(said, person, asked)},
 		"nobody answered yet":     {list(asked), list(asked)},
-		"a question beside older": {list(`{"message_type":"system_message","date":"2026-01-01T00:00:09+00:00"}`, `{"message_type":"user_message"}`, asked), list(`{"message_type":"system_message","date":"2026-01-01T00:00:09+00:00"}`, `{"message_type":"user_message"}`, asked)},
+		"a question beside older": {list(asked, `{"message_type":"user_message"}`, `{"message_type":"system_message","date":"2026-01-01T00:00:09+00:00"}`), list(asked, `{"message_type":"user_message"}`, `{"message_type":"system_message","date":"2026-01-01T00:00:09+00:00"}`)},
 		"answered elsewhere":      {list(later, asked), list(later, called)},
-		"a denial of elsewhere":   {list(no, said), list(said)},
-		"the caller's own":        {list(theirs, theirYes, said), list(theirs, theirYes, said)},
+		"a denial of elsewhere":   {list(said, no), list(said)},
+		"the caller's own":        {list(said, theirYes, theirs), list(said, theirYes, theirs)},
 		"a pause of both":         {list(said, mixed), list(said, mixedOwn, mixedOur)},
 		"both are answered":       {list(mixedYes, mixed), list(ownYes, mixedOwn, mixedOur)},
+		"an id used again":        {list(againYes, again, firstYes, first), list(againYes, again, firstCall)},
+		"the same, oldest first":  {list(first, firstYes, again, againYes), list(firstCall, again, againYes)},
+		"the first elsewhere":     {list(again, firstYes), list(again)},
 		"nothing else":            {list(no), list(no)},
 		"no pause, byte by byte":  {"[ " + said + " ]", "[ " + said + " ]"},
 	} {
@@ -107,7 +115,7 @@ func TestHistoryByType(t *testing.T) {
 		yes    = `{"id":"message-2","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c1","approve":true,"reason":"(memproxy decision d0)"}]}`
 		theirs = `{"id":"message-4","message_type":"approval_request_message","tool_calls":[{"name":"my_tool","arguments":"{}","tool_call_id":"c2"}]}`
 		said   = `{"id":"message-7","message_type":"assistant_message","content":"done"}`
-		all    = "[" + asked + "," + yes + "," + theirs + "," + said + "]"
+		all    = "[" + said + "," + theirs + "," + yes + "," + asked + "]"
 	)
 	called := strings.Replace(asked, "approval_request", "tool_call", 1)
 	a := must.Get(New(Options{}))(t)
@@ -116,7 +124,7 @@ func TestHistoryByType(t *testing.T) {
 		rt, req := Routed(t, a, "GET", path)
 		for _, tc := range []struct{ query, sent, stored, shown string }{
 			{only + "tool_call_message&limit=9", "limit=9", all, "[" + called + "]"},
-			{"after=message-0&" + only + "tool_call_message&" + only + "assistant_message", "after=message-0", all, "[" + called + "," + said + "]"},
+			{"after=message-0&" + only + "tool_call_message&" + only + "assistant_message", "after=message-0", all, "[" + said + "," + called + "]"},
 			{only + "approval_request_message", "", all, "[" + theirs + "]"},
 			{only + "approval_response_message", "", all, "[]"},
 			{only + "tool_call_message", "", "[" + said + "]", "[]"},

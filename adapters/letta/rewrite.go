@@ -41,8 +41,8 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		return nil, err
 	}
 	e := doc.Edit()
-	if rt.ID == runMessages {
-		query += "&order=asc" // this route's default; an order in the request precedes it and counts
+	if rt.ID == runMessages || rt.ID == "letta.list_messages_for_step" {
+		query += "&order=asc" // these routes' default; an order in the request precedes it and counts
 	}
 	unpause(e, doc, query, types, a.runs.asked)
 	return e.Apply(), nil
