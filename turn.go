@@ -102,6 +102,10 @@ type Resumable interface {
 	// Seq returns the number of the backend's latest event, and whether that event
 	// carries the number: the last events of a stream have none.
 	Seq() (n int64, said bool)
+	// Cancel ends the turn as one whose run was cancelled: no request follows, and Answer or
+	// Tail return what the backend sends for such a run. It returns the request that cancels
+	// the latest run, which may have paused.
+	Cancel() SideRequest
 }
 
 // ToolTexts are the texts in the arguments of a tool call, or in its result.

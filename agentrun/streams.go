@@ -40,7 +40,11 @@ type Streams struct {
 type Stream struct {
 	all   *Streams
 	begun time.Time
-	names []string // the events of a stream without a name are not kept
+	names []string  // the events of a stream without a name are not kept
+	turn  [2]string // its key and its agent
+
+	// cancels is held shared while the backend answers a request that cancels the turn.
+	cancels sync.RWMutex
 
 	mu      sync.Mutex
 	runs    []string
@@ -49,6 +53,7 @@ type Stream struct {
 	lost    bool // the stream grew too large to keep
 	over    bool
 	done    bool          // complete, without a pause
+	stopped bool          // a caller cancelled it
 	changed chan struct{} // closed at the next change
 }
 
@@ -61,7 +66,7 @@ type Entry struct {
 // Begin registers a turn that starts.
 func (c *Streams) Begin(t memproxy.Resumable) *Stream {
 	now := c.Clock()
-	ch := &Stream{all: c, begun: now, names: t.Names(), changed: make(chan struct{})}
+	ch := &Stream{all: c, begun: now, names: t.Names(), turn: [2]string{t.Key(), t.Agent()}, changed: make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.order) > 0 && (len(c.order) >= maxStreams || now.Sub(c.order[0].begun) > streamTime) {
@@ -119,6 +124,43 @@ func (c *Streams) Find(names ...string) *Stream {
 		}
 	}
 	return nil
+}
+
+// Cancel marks the turns in progress that name stands for, which is a run, an agent or the
+// key of a turn. None of them sends a further request. The caller must call Released on each
+// once the backend has answered its own request to cancel.
+func (c *Streams) Cancel(name string) (marked []*Stream) {
+	c.mu.Lock()
+	for _, ch := range c.order {
+		if runs, over := ch.State(); !over && (slices.Contains(ch.turn[:], name) || slices.Contains(runs, name)) {
+			marked = append(marked, ch)
+		}
+	}
+	c.mu.Unlock()
+	for _, ch := range marked {
+		ch.cancels.RLock()
+		ch.mu.Lock()
+		ch.stopped = true
+		ch.mu.Unlock()
+	}
+	return marked
+}
+
+// Released ends what Cancel began.
+func (ch *Stream) Released() { ch.cancels.RUnlock() }
+
+// Cancelled reports whether a caller cancelled the turn.
+func (ch *Stream) Cancelled() bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.stopped
+}
+
+// WhenReleased calls f once no request that cancels the turn is in progress.
+func (ch *Stream) WhenReleased(f func()) {
+	ch.cancels.Lock()
+	defer ch.cancels.Unlock()
+	f()
 }
 
 // Append adds events that were sent to the caller, and the turn's new run ids.

@@ -24,6 +24,10 @@ type fakeTurn struct {
 func (t *fakeTurn) Runs() []string     { return t.runs }
 func (t *fakeTurn) Names() []string    { return t.names }
 func (t *fakeTurn) Seq() (int64, bool) { return t.seq, true }
+func (t *fakeTurn) Key() string        { return "agent-1" }
+func (t *fakeTurn) Agent() string      { return "agent-1" }
+
+func (t *fakeTurn) Cancel() memproxy.SideRequest { return memproxy.SideRequest{} }
 
 // Kept turns are bounded in number, bytes and time; a forgotten one is requested from
 // the backend.

@@ -357,11 +357,12 @@ type RunMerger interface {
 	RunOf(event []byte) (run string, data bool)
 
 	// RequestedRuns returns the runs that a request is about: one run to read, or those to
-	// stop.
+	// stop, where an agent or a conversation stands for all its runs.
 	RequestedRuns(route memproxy.Route, req memproxy.Request, body []byte) (runs []string, reads bool)
 
 	// Merge combines the answers about each of a turn's runs, in order, into one
-	// answer about run. Over is false while the turn is under way.
+	// answer about run. Over is false while the turn is under way. Without answers it
+	// returns the answer that says that the run was stopped.
 	Merge(route memproxy.Route, req memproxy.Request, run string, over bool, answers [][]byte) ([]byte, error)
 }
 

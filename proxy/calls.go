@@ -15,6 +15,9 @@ import (
 // no more calls to answer, which ends a turn that has begun.
 func (t *agentTurn) rulePersonCalls(ctx context.Context) (over bool, err error) {
 	calls := t.turn.ApprovalCalls()
+	if t.cancelled() {
+		return true, t.cancel(ctx)
+	}
 	if len(calls) == 0 {
 		return false, nil
 	}
@@ -42,6 +45,23 @@ func (t *agentTurn) rulePersonCalls(ctx context.Context) (over bool, err error) 
 		t.p.opt.Gate.Agents().Refused(ctx, f)
 	}
 	return false, nil
+}
+
+// cancelled reports whether a caller cancelled the turn since its first request was sent.
+func (t *agentTurn) cancelled() bool { return t.status != 0 && t.kept != nil && t.kept.Cancelled() }
+
+// cancel ends a cancelled turn instead of sending its next request. It cancels the latest
+// run, unless the caller's own request did, so that no later turn runs its pending calls.
+func (t *agentTurn) cancel(ctx context.Context) (err error) {
+	q := t.turn.(memproxy.Resumable).Cancel()
+	q.Request.Header = memproxy.Header(t.r.Header)
+	fctx, cancel := t.p.backend.Within(ctx)
+	defer cancel()
+	t.kept.WhenReleased(func() { _, err = t.side().Send(fctx, q.Request, q.Body) })
+	if err != nil {
+		return err
+	}
+	return t.end(ctx)
 }
 
 // end sends the rest of the answer if no further request follows.

@@ -118,6 +118,7 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 	ctx, span := p.opt.Tracer.Start(on, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
 	asked := runQueryOf(a, &p.streams)
+	defer asked.release()
 	out := p.outgoing(ctx, r, a, rest)
 	transport := p.opt.Transport
 	if a.Call().NoMemoryAccess {
@@ -149,9 +150,10 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 	}
 	body, decoded, err := whole(ctx, w, resp, a, p.opt.MaxAnswer)
 	span.End()
-	if err == nil && asked != nil && resp.StatusCode == http.StatusOK {
-		body, err = asked.oneAnswer(ctx, p.side, body)
+	if err == nil && asked != nil {
+		body, err = asked.oneAnswer(ctx, p.side, resp, body)
 		decoded = true
+		asked.release()
 	}
 	if err != nil {
 		p.abandon(w, r, a, err)

@@ -62,6 +62,8 @@ type runQuery struct {
 	over bool
 	// led maps the runs in the forwarded request to those that the caller named.
 	led map[string]string
+	// stopped are the turns that the request cancels.
+	stopped []*agentrun.Stream
 }
 
 // runQueryOf returns the turns that a request is about, or nil. It redirects a request that
@@ -74,7 +76,11 @@ func runQueryOf(a *gate.Admission, streams *agentrun.Streams) *runQuery {
 	call := a.Call()
 	named, reads := merger.RequestedRuns(call.Route, call.Request, a.Body)
 	led := map[string]string{}
+	var stopped []*agentrun.Stream
 	for _, run := range named {
+		if !reads {
+			stopped = append(stopped, streams.Cancel(run)...)
+		}
 		ch := streams.Find(run)
 		if ch == nil {
 			continue
@@ -88,21 +94,41 @@ func runQueryOf(a *gate.Admission, streams *agentrun.Streams) *runQuery {
 			led[run] = runs[len(runs)-1]
 		}
 	}
-	if len(led) == 0 {
+	if len(led) == 0 && len(stopped) == 0 {
 		return nil
 	}
 	for from, to := range led {
 		a.Body = bytes.ReplaceAll(a.Body, quoted(from), quoted(to))
 	}
-	a.Changed = true
-	return &runQuery{merger: merger, call: call, led: led}
+	a.Changed = a.Changed || len(led) > 0
+	return &runQuery{merger: merger, call: call, led: led, stopped: stopped}
 }
 
 func quoted(id string) []byte { return []byte(`"` + id + `"`) }
 
+// release lets the turns that the request cancels end.
+func (ab *runQuery) release() {
+	if ab != nil {
+		for _, ch := range ab.stopped {
+			ch.Released()
+		}
+		ab.stopped = nil
+	}
+}
+
 // oneAnswer merges the backend's answers into one answer about the runs that the caller
-// named.
-func (ab *runQuery) oneAnswer(ctx context.Context, side *frontend.Side, answer []byte) ([]byte, error) {
+// named. Between two requests of a turn the backend has no run to cancel and answers with a
+// conflict, but the turn is cancelled.
+func (ab *runQuery) oneAnswer(ctx context.Context, side *frontend.Side, resp *http.Response, answer []byte) ([]byte, error) {
+	for _, ch := range ab.stopped {
+		if runs, _ := ch.State(); resp.StatusCode == http.StatusConflict && len(runs) > 0 {
+			resp.StatusCode = http.StatusOK
+			return ab.merger.Merge(ab.call.Route, ab.call.Request, runs[0], true, nil)
+		}
+	}
+	if resp.StatusCode != http.StatusOK {
+		return answer, nil
+	}
 	for to, from := range ab.led {
 		answer = bytes.ReplaceAll(answer, quoted(from), quoted(to))
 	}

@@ -18,8 +18,7 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// maxRequests is the maximum number of requests of one turn. Letta's own limit is 50
-// steps.
+// maxRequests is the maximum number of requests of one turn. Letta's limit is 50 steps.
 const maxRequests = 200
 
 type agentTurn struct {
@@ -208,6 +207,9 @@ func (t *agentTurn) ruledOn(ctx context.Context, call memproxy.ToolCall) *gate.A
 
 // request sends one request and reports whether the turn is over.
 func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
+	if t.cancelled() {
+		return true, t.cancel(ctx)
+	}
 	body, err := t.turn.Next()
 	if err != nil {
 		return false, err
@@ -233,6 +235,9 @@ func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		if first {
 			return true, t.failed(ctx, resp)
+		}
+		if t.cancelled() {
+			return true, t.cancel(ctx)
 		}
 		// Clients retry on a conflict. This one is about memproxy's request, not theirs.
 		if !t.begun && resp.StatusCode != http.StatusConflict {

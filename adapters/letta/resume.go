@@ -78,7 +78,17 @@ func (r runs) RequestedRuns(rt memproxy.Route, req memproxy.Request, body []byte
 		return []string{rt.Params["run_id"]}, true
 	case "letta.cancel_message":
 		for _, e := range rootOf(body).Get("run_ids").List() {
-			runs = append(runs, e.Text())
+			if id := e.Text(); KindOf(id) == TargetRun {
+				runs = append(runs, id)
+			}
+		}
+		if len(rootOf(body).Get("run_ids").List()) == 0 {
+			runs = []string{rt.Params["agent_id"]}
+		}
+	case "letta.cancel_conversation":
+		if runs = []string{rt.Params["conversation_id"]}; runs[0] == ownConversation {
+			q, _ := url.ParseQuery(req.Query)
+			runs = q["agent_id"]
 		}
 	}
 	return runs, false
@@ -98,6 +108,8 @@ func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bo
 		docs[i] = doc
 	}
 	switch rt.ID {
+	case "letta.cancel_message", "letta.cancel_conversation":
+		return slices.Concat([]byte("{"), turn.Quoted(run), []byte(`:"cancelled"}`)), nil
 	case "letta.retrieve_run":
 		return oneRun(docs, run, over), nil
 	case runMessages, runSteps:

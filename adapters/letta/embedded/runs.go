@@ -140,6 +140,9 @@ func (l *answer) status() string {
 // same if it cancels a run while the model is working.
 func (s *runs) cancel(_ *http.Request, q *cancelling) any {
 	out := map[string]string{}
+	if len(q.Runs) == 0 {
+		return refusal{http.StatusConflict, "No active runs to cancel"} // requests run one at a time here
+	}
 	for _, id := range q.Runs {
 		out[id] = "failed"
 		if l := s.all[id]; l != nil {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
@@ -14,6 +15,24 @@ func (t *Turn) Runs() []string { return t.out.runIDs }
 
 // Seq implements memproxy.Resumable.
 func (t *Turn) Seq() (n int64, said bool) { return t.out.seq, t.out.numbered }
+
+// Cancel implements memproxy.Resumable. The server denies the pending calls of a run that is
+// cancelled while it is paused.
+func (t *Turn) Cancel() memproxy.SideRequest {
+	const stop = `{"message_type":"stop_reason","stop_reason":"cancelled"}`
+	t.pause.calls, t.out.held = nil, nil
+	t.out.stopEvent, t.out.done = dataEvent([]byte(stop)), true
+	if doc, err := jsondoc.Parse(t.out.last, 0); err == nil {
+		e := doc.Edit()
+		e.Replace(doc.Root.Get("stop_reason"), []byte(stop))
+		t.out.last = e.Apply()
+	}
+	path := t.opt.Prefix + "/agents/" + t.agent + "/messages/cancel"
+	return memproxy.SideRequest{
+		Request: memproxy.Request{Method: "POST", Path: path, EscapedPath: path},
+		Body:    slices.Concat([]byte(`{"run_ids":[`), Quoted(t.out.latestRun()), []byte(`]}`)),
+	}
+}
 
 // Names implements memproxy.Resumable. Only background runs have names: the server keeps
 // their streams, and finds them by conversation or by the caller's message ids (otids).
@@ -83,6 +102,13 @@ func (s *stitched) run(id string) (first string) {
 		return id
 	}
 	return s.runIDs[0]
+}
+
+func (s *stitched) latestRun() string {
+	if n := len(s.runIDs); n > 0 {
+		return s.runIDs[n-1]
+	}
+	return ""
 }
 
 // plainID reports whether an id needs no escaping in JSON and in a path.
