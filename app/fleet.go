@@ -138,13 +138,16 @@ func clientTLS(c *config.Control) (*tls.Config, error) {
 
 // take puts a release in force. keep stores it on disk first.
 func (m *fleetClient) take(r *policy.Release, keep func() error) error {
-	err := m.rules.take(r.Contents, func(rules *gate.Rules) error {
-		if err := keep(); err != nil {
-			return err
-		}
-		m.meter.name(rules.Version, r.Name())
-		return m.gate.Use(rules)
-	})
+	err := keepsBuiltin(m.cfg, m.unsafe, &r.Contents)
+	if err == nil {
+		err = m.rules.take(r.Contents, func(rules *gate.Rules) error {
+			if err := keep(); err != nil {
+				return err
+			}
+			m.meter.name(rules.Version, r.Name())
+			return m.gate.Use(rules)
+		})
+	}
 	if err != nil {
 		m.rules.fail(fromPolicies, fmt.Errorf("release %d: %w", r.Number, err))
 		m.telemetry.Instruments().Reloaded(context.Background(), false)

@@ -5,16 +5,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/fleet"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/policy"
 )
 
 // Proves CARD-9, EDGE-9: a sidecar of a fleet refuses everything until its first release,
@@ -169,6 +172,35 @@ func TestSidecarRefusesBrokenReleases(t *testing.T) {
 		a := r.get("/readyz")
 		return strings.Contains(a.body, "is older than 3") && strings.Contains(a.body, "the control plane is unavailable")
 	})
+}
+
+// Proves GOV-6, CARD-9: production refuses a release without the built-in policies, like a
+// directory with builtin: false, unless its environment allows it by name; every record
+// then has that name.
+func TestReleaseKeepsTheBuiltinPolicies(t *testing.T) {
+	t.Parallel()
+	f := newFleetRig(t)
+	f.start()
+	f.seal(1, 1, closed)
+	r := f.sidecar()
+	ring.Until(r.t, "the first release", func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.closed") })
+	dir := policyDir(t, `@id("own.open") permit (principal, action, resource);`)
+	writeFile(t, filepath.Join(dir, "bundle.yaml"), "builtin: false\n")
+	if code, _, errs := invoke(t, "control", "sign", "--key", filepath.Join(f.dir, fleet.KeyFile), "--policies", dir, "--releases", filepath.Join(f.dir, "releases"), "--fleet", "north"); code != 0 {
+		t.Fatal(errs)
+	}
+	ring.Until(r.t, "the refusal", func() bool {
+		l := f.sidecars()
+		return l[0].Rejected != nil && strings.Contains(l[0].Rejected.Reason, config.BuiltinPolicies+" in "+config.UnsafeEnv)
+	})
+	r.do("POST", "/memories", note).want(t, 403).has(t, "own.closed")
+
+	b := must.Get(policy.OpenRelease(must.Get(os.ReadFile(filepath.Join(f.dir, "releases", "000002.release")))(t), must.Get(config.PublicKeys([]string{f.public}))(t)...))(t).Contents
+	cfg := *r.car.cfg
+	names := must.Get(allowed(&cfg, func(string) string { return config.BuiltinPolicies + "," + strings.Join(r.car.unsafe, ",") }))(t)
+	if err := keepsBuiltin(&cfg, names, &b); err != nil || !slices.Contains(names, config.BuiltinPolicies) {
+		t.Errorf("allowed by name: %v, %v", names, err)
+	}
 }
 
 // Proves CARD-9, SYN-4: a release's limits, ceilings and screening pack replace the

@@ -340,8 +340,8 @@ func (s *App) reload(b policy.Bundle) error {
 	return nil
 }
 
-// keepsBuiltin refuses a policy directory that leaves the built-in policies out, unless
-// production was started with that explicitly allowed.
+// keepsBuiltin refuses a policy directory or a release that leaves the built-in policies
+// out, unless production was started with that explicitly allowed.
 func keepsBuiltin(cfg *config.Config, unsafe []string, b *policy.Bundle) error {
 	if b.BuiltinOff() == "" || cfg.Profile != "production" || slices.Contains(unsafe, config.BuiltinPolicies) {
 		return nil
@@ -357,7 +357,11 @@ func allowed(cfg *config.Config, getenv func(string) string) ([]string, error) {
 		b, _ := policy.Load(cfg.Policy.Dir)
 		config.SetBuiltinOff(cfg, b.BuiltinOff())
 	}
-	return cfg.AllowedUnsafe(getenv(config.UnsafeEnv))
+	list := getenv(config.UnsafeEnv)
+	if cfg.Policy.Control != nil && strings.Contains(list, config.BuiltinPolicies) {
+		config.SetBuiltinOff(cfg, "policy.control") // any release may leave them out
+	}
+	return cfg.AllowedUnsafe(list)
 }
 
 // reloaded reports new rules in metrics, the log and the audit log.

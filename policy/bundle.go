@@ -31,7 +31,7 @@ type Bundle struct {
 	Policies   []Source // sorted by name
 	Schema     Source
 	places     map[string]string // "file:line" of the ids in Disabled and Shadowed, if they were read from a file
-	builtinOff string            // the file that leaves the built-in policies out; "" if none does
+	builtinOff string            // where the built-in policies are left out; "" if they are not
 
 	// Disabled are the ids of policies that are left out.
 	Disabled []string

@@ -80,7 +80,8 @@ func (b *Bundle) named(file string, ids []id) []string {
 // name of the file that lists such ids.
 func (b *Bundle) Position(id string) string { return cmp.Or(b.places[id], settingsFile) }
 
-// BuiltinOff returns the file of a directory that leaves the built-in policies out, or "".
+// BuiltinOff returns the file of a directory, or of a release's, that leaves the built-in
+// policies out, or "".
 func (b *Bundle) BuiltinOff() string { return b.builtinOff }
 
 // Load reads a directory: every *.cedar, an optional *.cedarschema that replaces the
