@@ -39,7 +39,8 @@ type Dir struct {
 	read  map[string]Mark // cache of read marks, which do not change
 }
 
-// opened is a parsed release file.
+// opened is a parsed release file. A file that was damaged after it was read has a fault,
+// and still its release: without it the sidecars would get an older or a wider one.
 type opened struct {
 	size    int64
 	mtime   time.Time
@@ -86,15 +87,19 @@ func (d *Dir) Releases() ([]*policy.Release, []error, error) {
 		}
 		o := d.known[e.Name()]
 		if o == nil || o.size != info.Size() || !o.mtime.Equal(info.ModTime()) {
+			was := o
 			o = &opened{size: info.Size(), mtime: info.ModTime()}
-			o.release, o.fault = d.open(e.Name(), m[1])
+			if o.release, o.fault = d.open(e.Name(), m[1]); o.fault != nil && was != nil {
+				o.release = was.release
+			}
 		}
 		present[e.Name()] = o
 		if o.fault != nil {
 			faults = append(faults, o.fault)
-			continue
 		}
-		out = append(out, o.release)
+		if o.release != nil {
+			out = append(out, o.release)
+		}
 	}
 	d.known = present
 	slices.SortFunc(out, func(a, b *policy.Release) int { return cmp.Compare(a.Number, b.Number) })

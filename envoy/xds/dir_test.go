@@ -63,6 +63,36 @@ func TestDirReleases(t *testing.T) {
 	}
 }
 
+// Proves CARD-9: a release that was read stays, as it was, while its file is damaged, so
+// that no sidecar gets an older or a wider one; it goes with its file.
+func TestDamagedReleaseStays(t *testing.T) {
+	dir := t.TempDir()
+	d := must.Get(xds.NewDir(dir, dir, keys()))(t)
+	must.Do(t, d.Publish(sealed(t, 1, key)))
+	first, _, _ := d.Releases()
+	path := filepath.Join(dir, "000001.release")
+	for name, damage := range map[string]func() error{
+		"truncated": func() error { return os.Truncate(path, 100) },
+		"empty":     func() error { return os.Truncate(path, 0) },
+		"no file":   func() error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
+	} {
+		must.Do(t, os.RemoveAll(path))
+		must.Do(t, os.WriteFile(path, first[0].Encoded(), 0o600))
+		if _, faults, _ := d.Releases(); len(faults) > 0 {
+			t.Fatal(faults)
+		}
+		must.Do(t, damage())
+		list, faults, err := d.Releases()
+		if err != nil || len(list) != 1 || list[0].Name() != first[0].Name() || len(faults) != 1 {
+			t.Errorf("%s: %v, %v, %v", name, list, faults, err)
+		}
+	}
+	must.Do(t, os.RemoveAll(path))
+	if list, faults, err := d.Releases(); err != nil || len(list)+len(faults) > 0 {
+		t.Errorf("removed: %v, %v, %v", list, faults, err)
+	}
+}
+
 // The first mark stays; a truncated one still counts.
 func TestDirMarks(t *testing.T) {
 	path, marks := t.TempDir(), t.TempDir()

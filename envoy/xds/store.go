@@ -11,7 +11,8 @@ import (
 // a stop overrides everything.
 type Store interface {
 	// Releases returns the releases ordered by number, and a fault for each invalid
-	// one. An error means that the store is unavailable.
+	// one. A release that becomes invalid is still returned as it was. An error means
+	// that the store is unavailable.
 	Releases() ([]*policy.Release, []error, error)
 	// Marks returns every mark.
 	Marks() ([]Mark, error)
