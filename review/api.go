@@ -304,10 +304,10 @@ func problemOf(err error) problem {
 			continue
 		}
 		p := r.problem
-		if r.no == memproxy.ErrState { // stores quote their own ids and counts only, and nothing that a caller wrote
-			_, state, _ := strings.Cut(err.Error(), memproxy.ErrState.Error()+": ")
-			state, _, _ = strings.Cut(state, "\n")
-			p.detail = cmp.Or(state, p.detail)
+		if r.no == memproxy.ErrState || r.no == memproxy.ErrRefused { // stores say what they miss, and quote nothing that a caller of a backend wrote
+			_, why, _ := strings.Cut(err.Error(), r.no.Error()+": ")
+			why, _, _ = strings.Cut(why, "\n")
+			p.detail = cmp.Or(why, p.detail)
 		}
 		return p
 	}

@@ -189,6 +189,14 @@ func TestListAndBatch(t *testing.T) {
 	expect.Len(t, r.up.sent, 2, "sent")
 	in.Action = "burn"
 	refused[review.BatchAnswer](t, "no such action", 400, c, "batchHolds", nil, in)
+	for request, want := range map[[3]string]string{
+		{"GET", "/v1/holds?cursor=zzz"}: "not a cursor",
+		{"POST", "/v1/holds/batch", `{"action":"reject","similarity":"s","expect":3,"reason":"x"}`}: "a batch needs a similarity, a time and how many are expected",
+	} {
+		if status, body := r.do(annToken, request[0], request[1], request[2]); status != 400 || !strings.Contains(body, want) {
+			t.Errorf("%v: %d %s, want %s", request, status, body, want)
+		}
+	}
 	if status, body := r.do(annToken, "GET", "/v1/holds?backend=letta", ""); status != http.StatusOK || !strings.Contains(body, `"holds":[]`) {
 		t.Errorf("none: %d %s", status, body)
 	}

@@ -118,7 +118,11 @@ func Token(file string, getenv func(string) string) (string, error) {
 		return strings.TrimSpace(getenv(TokenEnv)), nil
 	}
 	b, err := durable.ReadInput(file)
-	return strings.TrimSpace(string(b)), err
+	token := strings.TrimSpace(string(b))
+	if err == nil && token == "" { // without a token the operator would act in the reviewer's place
+		err = fmt.Errorf("%s is empty", file)
+	}
+	return token, err
 }
 
 // connect creates the client.

@@ -147,6 +147,10 @@ func TestCommands(t *testing.T) {
 	if code, out, errs := r.run("", "holds list --state all --token-file "+file); code != 0 || !strings.Contains(out, "h1") {
 		t.Errorf("token from a file: %d %s%s", code, out, errs)
 	}
+	must.Do(t, os.WriteFile(file, []byte("\n"), 0o600))
+	if code, _, errs := r.run("", "holds list --token-file "+file); code != cli.Usage || !strings.Contains(errs, file+" is empty") {
+		t.Errorf("an empty file: %d %s", code, errs)
+	}
 }
 
 // Proves EDGE-15: the command fails if an approved write is not written.
