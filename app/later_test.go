@@ -283,8 +283,8 @@ func TestChangesWithoutAnAnswer(t *testing.T) {
 // first text back into the ledger.
 func TestWhatIsDeletedBeforeItsReceiptStaysDeleted(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct{ read, change bool }{
-		"deleted, never read": {false, false}, "deleted, read": {true, false}, "changed, never read": {false, true}, "changed, read": {true, true},
+	for name, tc := range map[string]struct{ read, change, all bool }{
+		"deleted, never read": {}, "deleted, read": {read: true}, "changed, never read": {change: true}, "changed, read": {read: true, change: true}, "all deleted, never read": {all: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -298,8 +298,12 @@ func TestWhatIsDeletedBeforeItsReceiptStaysDeleted(t *testing.T) {
 					back.ServeHTTP(w, q)
 				}))
 			}
-			startRig(r, screeningConf, "SCREENING", "memories: {validate: 0}")
-			r.do("POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"Ann keeps bees."},{"role":"user","content":"Ann sails."}]}`).want(t, 200).has(t, "event_id")
+			startRig(r, screeningConf, "SCREENING", "memories: {validate: 0}", "kind: agent,", "kind: agent, roles: [memproxy-forget],")
+			var receipt struct {
+				ID string `json:"event_id"`
+			}
+			made := r.do("POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"Ann keeps bees."},{"role":"user","content":"Ann sails."}]}`).want(t, 200)
+			must.Do(t, json.Unmarshal([]byte(made.body), &receipt))
 			ids := map[string]string{}
 			ring.Until(t, "the memories", func() bool {
 				var page struct{ Results []struct{ ID, Memory string } }
@@ -313,19 +317,27 @@ func TestWhatIsDeletedBeforeItsReceiptStaysDeleted(t *testing.T) {
 			if tc.read {
 				r.do("GET", "/memories/"+id, "").want(t, 200).has(t, "bees")
 			}
-			if tc.change {
+			switch {
+			case tc.change:
 				r.do("PUT", "/memories/"+id, `{"text":"Ann keeps cats."}`).want(t, 200)
-			} else {
+			case tc.all:
+				r.do("DELETE", "/memories?user_id=ann", "").want(t, 200)
+			default:
 				r.do("DELETE", "/memories/"+id, "").want(t, 200)
 			}
 			close(told)
-			r.versioned(stays) // recorded along with the other
+			if !tc.all {
+				r.versioned(stays) // recorded along with the other
+			}
 			must.Do(t, r.car.ledger.Sync(t.Context()))
 			r.clean(name)
 			if tc.change {
 				r.do("GET", "/memories/"+id, "").want(t, 200).has(t, "cats")
 			} else {
 				r.do("GET", "/v1/memories/"+id+"/history/", "").lacks(t, "bees")
+			}
+			if !tc.change {
+				r.do("GET", "/v1/event/"+receipt.ID+"/", "").want(t, 200).lacks(t, "bees")
 			}
 		})
 	}

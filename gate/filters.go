@@ -29,7 +29,7 @@ func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 		if m := ret.op.Current[it.ID]; m.Missing {
 			it.unsaid = "the memory was deleted before its addition was read"
 		}
-		if ret.settled {
+		if ret.settled && slices.Contains(ret.op.Targets, it.ID) {
 			continue
 		}
 		late = append(late, it)
