@@ -232,7 +232,7 @@ func (ret *answer) disclose(ctx context.Context, reader Reader) (refused bool, e
 			ret.receipts = ret.reading.Events
 		}
 		extractor, _ := ret.call.Backend.Adapter.(Extractor)
-		if err := (&making{ret, extractor, ret.reading.Memories}).extracted(ctx); err != nil {
+		if err := (&making{answer: ret, extractor: extractor, memories: ret.reading.Memories}).extracted(ctx); err != nil {
 			return false, err
 		}
 	}

@@ -208,7 +208,9 @@ func (ret *making) settleLater(ctx context.Context) {
 	if b == nil || ret.memories == nil { // the backend does not report any
 		return
 	}
-	if last, n := b.count(b.tally(ret.memories, ret.stuck), -1); last {
+	n := b.tally(ret.memories, ret.stuck)
+	n.added, n.changed = n.added-ret.gone, n.changed+ret.gone // what was deleted counts in the hour only
+	if last, n := b.count(n, -1); last {
 		ret.g.accounts.settleTo(ctx, ret.Admission, n.added+n.changed, n.added)
 	}
 }

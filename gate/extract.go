@@ -22,6 +22,7 @@ type making struct {
 	*answer
 	extractor Extractor
 	memories  []memproxy.Memory
+	gone      int64 // of memories: deleted with all that their owner has, before they were recorded
 }
 
 // extracted checks the memories that the backend's model extracted from a write. A
@@ -348,6 +349,9 @@ func (ret *making) markLater(ctx context.Context) {
 	ret.reading = &memproxy.Reading{Memories: slices.DeleteFunc(slices.Clone(ret.memories), func(m memproxy.Memory) bool {
 		row := known.owner(m.TargetKind(), m.ID)
 		rewritten := row != nil && m.Event != eventUpdate && row.Decision != ret.Decision.ID && row.SHA256 != tamper.Hash(m.Text)
+		if row == nil && gone[m.ID].Missing && !m.Drop && m.Event == eventAdd {
+			ret.gone++
+		}
 		return m.Drop || rewritten || row != nil && row.Deleted || gone[m.ID].Missing
 	})}
 	if made := (&effects{answer: ret.answer}); len(ret.reading.Memories) > 0 {
