@@ -36,7 +36,7 @@ func refusal(src []byte, maxDepth int, strict bool) error {
 		case err != nil:
 			return refuse(memproxy.PayloadMalformed, "the body is not valid JSON")
 		case strict && next == '0' && !storable(tok.String()):
-			return refuse(memproxy.PayloadMalformed, "a number does not fit into 64 bits and would be stored with another value")
+			return refuse(memproxy.PayloadMalformed, "a number would be stored with another value: servers take 64-bit integers, and other numbers below 2^63 that are not too close to zero")
 		case strict && next == '"' && strings.IndexByte(tok.String(), 0) >= 0:
 			return refuse(memproxy.PayloadEncoding, "a string contains a NUL character, which cannot be stored")
 		}
