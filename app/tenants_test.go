@@ -169,8 +169,8 @@ func TestPagesTellNothingOfOtherTenants(t *testing.T) {
 }
 
 // Proves EDGE-3, GOV-5: binding a name costs as much as a write: a write that the
-// backend refuses, or that writes nothing, binds its names and is charged. A list of
-// names binds none, wherever it stands.
+// backend refuses, or that writes nothing, is charged. The names of a refused one are
+// released. A list of names binds none, wherever it stands.
 func TestBindingNamesIsCharged(t *testing.T) {
 	t.Parallel()
 	r := start(t, tenantsConf+"budgets: {default: {writes_per_hour: 4}, together: 1}\n", "RIVAL", sha("rival-key"))
@@ -194,7 +194,12 @@ func TestBindingNamesIsCharged(t *testing.T) {
 	} {
 		r.do("POST", "/memories", fmt.Sprintf(`{%s,"user_id":"bob-%d","infer":false}`, tc.body, i), rival...).want(t, tc.want, "write", i, "of nothing")
 	}
-	for _, user := range []string{"ann-1", "ann-2", "ann-3", "bob-4"} {
-		add(user, "").want(t, 200, user, "which the rival has not written for")
+	for _, user := range []string{"ann-1", "ann-3", "bob-0", "bob-4"} { // the backend refused the write for bob-0
+		if a := add(user, ""); a.status != 200 {
+			t.Errorf("%s, for which the backend has nothing of the rival: %d %s", user, a.status, a.body)
+		}
+	}
+	if a := add("bob-2", ""); a.status != 404 {
+		t.Errorf("a name that a write bound: %d %s", a.status, a.body)
 	}
 }

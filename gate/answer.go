@@ -99,6 +99,7 @@ func (g *Gate) Abandon(ctx context.Context, a *Admission, end memproxy.StreamEnd
 // AbandonUnsent is Abandon for an admitted call that certainly did not reach the backend.
 // Like a call that the backend refused, it is not charged.
 func (g *Gate) AbandonUnsent(ctx context.Context, a *Admission, end memproxy.StreamEnd) memproxy.Reply {
+	g.accounts.unbind(ctx, a)
 	if a.enforced() {
 		g.accounts.release(ctx, a)
 	}
@@ -124,6 +125,9 @@ func (g *Gate) unanswered(ctx context.Context, ret *answer, why *memproxy.Malfor
 // unread.
 func (g *Gate) RecordUnfiltered(ctx context.Context, a *Admission, status int, end memproxy.StreamEnd) {
 	ret := &answer{Admission: a, g: g, ended: end, status: status, reply: memproxy.Reply{Status: status}}
+	if refused4xx(status) {
+		g.accounts.unbind(ctx, a)
+	}
 	switch {
 	case !a.enforced(): // a request in shadow mode may have deleted memories
 		kept := &effects{answer: ret}
@@ -131,7 +135,7 @@ func (g *Gate) RecordUnfiltered(ctx context.Context, a *Admission, status int, e
 		if a.DeletesOwner() && ok2xx(status) {
 			kept.swept(ctx)
 		}
-	case status >= 400 && status < 500:
+	case refused4xx(status):
 		g.accounts.release(ctx, a) // a call that the backend refused is not charged
 	}
 	g.outcome(ctx, ret)

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -99,8 +100,8 @@ type bill struct {
 	charge memproxy.Charge
 	paid   *memproxy.Charge // the charge made when the write was held, or nil
 
-	// bound is set if the write bound owners to its tenant. They stay bound even if the
-	// write makes nothing, so it counts as at least one memory of the hour.
+	// bound is set if the write bound owners to its tenant. No other tenant could use them
+	// meanwhile, so the write counts as at least one memory of the hour, whatever it makes.
 	bound bool
 
 	mu      sync.Mutex
@@ -233,8 +234,12 @@ func (ret *effects) countsLater(b *bill) bool {
 // what follows from decisions.
 type accounts struct{ opt *Options }
 
-// release credits the charge of a write that made nothing.
+// release credits the charge of a write that made nothing, and releases the names that it
+// bound. In shadow mode the write may still be sent, so its names stay bound.
 func (acc *accounts) release(ctx context.Context, a *Admission) {
+	if a.enforced() {
+		acc.unbind(ctx, a)
+	}
 	if a.bill != nil && a.bill.bound {
 		acc.settleTo(ctx, a, 0, 0)
 		return
@@ -245,6 +250,20 @@ func (acc *accounts) release(ctx context.Context, a *Admission) {
 	if err := acc.opt.Budget.Release(ctx, a.bill.charge); err != nil {
 		acc.opt.Log.WarnContext(ctx, "budget not released", "decision", a.Decision.ID, "error", err)
 	}
+}
+
+// unbind releases the names that a write was the first to use, except for those that
+// another operation has bound since. Nothing was written under them.
+func (acc *accounts) unbind(ctx context.Context, a *Admission) {
+	for _, row := range a.claimed {
+		gone := row
+		gone.Deleted = true
+		err := acc.opt.Ledger.Commit(context.WithoutCancel(ctx), memproxy.Entry{ExpectedOwners: []memproxy.Ownership{row}, Owners: []memproxy.Ownership{gone}})
+		if err != nil && !errors.Is(err, memproxy.ErrStale) {
+			acc.opt.Log.WarnContext(ctx, "name not released: it stays this tenant's", "decision", a.Decision.ID, "error", err)
+		}
+	}
+	a.claimed = nil
 }
 
 // repay credits the total lines of the authors of deleted memories, and those of the

@@ -295,9 +295,11 @@ type Admission struct {
 	op     *memproxy.Operation
 	owners map[string]memproxy.Ownership
 	// named holds the ledger's records of the owners and objects that the request names.
-	// unbound are the named owners without a record, which a write binds to the tenant.
+	// unbound are the named owners that the operation has to bind to the tenant; claimed are
+	// those that it was the first to use, until it is known whether anything was written.
 	named    *lookups
 	unbound  []string
+	claimed  []memproxy.Ownership
 	authored []authored // the authors of the memories that the operation would change
 	bill     *bill
 	event    memproxy.Event

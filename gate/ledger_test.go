@@ -108,7 +108,9 @@ func (l *fakeLedger) Commit(_ context.Context, e memproxy.Entry) error {
 		}
 	}
 	for _, row := range e.Owners {
-		l.rows[row.ID] = row
+		if l.rows[row.ID] = row; row.Deleted && row.Kind == memproxy.TargetEntity {
+			delete(l.rows, row.ID)
+		}
 	}
 	l.versions = append(l.versions, e.Versions...)
 	return nil
@@ -122,8 +124,12 @@ func (l *fakeLedger) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memp
 	}
 	out := make([]memproxy.Ownership, len(rows))
 	for i, row := range rows {
-		if _, bound := l.rows[row.ID]; !bound {
+		switch is, bound := l.rows[row.ID]; {
+		case !bound:
 			l.rows[row.ID] = row
+		case is.Kind == memproxy.TargetEntity && is.Scope.Tenant == row.Scope.Tenant && is.Decision != row.Decision:
+			is.Decision = ""
+			l.rows[row.ID] = is
 		}
 		out[i] = l.rows[row.ID]
 	}

@@ -2,9 +2,11 @@ package gate_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
 )
 
@@ -97,5 +99,72 @@ func TestOneForeignRecordIsEnough(t *testing.T) {
 		if a := r.admit(op); (a.Decision.Verdict == memproxy.Allow) != one || len(r.ledger.rows) > 0 {
 			t.Errorf("one tenant %v: %+v, bound %v", one, a.Decision, r.ledger.rows)
 		}
+	}
+}
+
+// Proves EDGE-3: a name whose only write made nothing is nobody's again, and one that
+// another operation relied on, or whose write may have arrived, stays its tenant's.
+func TestNamesOfRefusedWritesAreReleased(t *testing.T) {
+	write := learn("x")
+	write.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
+	of := func(kind memproxy.Kind, more func(*memproxy.Operation)) *memproxy.Operation {
+		op := memproxy.Operation{Kind: kind, Claims: write.Claims}
+		more(&op)
+		return &op
+	}
+	answered := func(status int) func(*rig, *gate.Admission) {
+		return func(r *rig, a *gate.Admission) {
+			r.gate.Return(context.Background(), a, memproxy.Reply{Status: status, Body: []byte("{}")})
+		}
+	}
+	shadow := func(r *rig) { r.rules.Enforce = false }
+	for name, tc := range map[string]struct {
+		change   func(*rig)
+		meantime *memproxy.Operation
+		end      func(*rig, *gate.Admission)
+		stays    bool
+	}{
+		"refused by the backend":    {end: answered(400)},
+		"in shadow mode":            {change: shadow, end: answered(400)},
+		"where there is one tenant": {change: func(r *rig) { r.rules.OneTenant = true }, end: answered(400)},
+		"of an answer that was not read": {end: func(r *rig, a *gate.Admission) {
+			r.gate.RecordUnfiltered(context.Background(), a, 422, memproxy.StreamWhole)
+		}},
+		"of one in shadow mode": {change: shadow, end: func(r *rig, a *gate.Admission) {
+			r.gate.RecordUnfiltered(context.Background(), a, 422, memproxy.StreamWhole)
+		}},
+		"that was not sent": {end: func(r *rig, a *gate.Admission) { r.gate.AbandonUnsent(context.Background(), a, memproxy.StreamWhole) }},
+		"that was not sent in shadow mode": {change: shadow, end: func(r *rig, a *gate.Admission) {
+			r.gate.AbandonUnsent(context.Background(), a, memproxy.StreamWhole)
+		}},
+		"that has no record": {change: func(r *rig) { r.recorder.err = errors.New("full") }, end: func(*rig, *gate.Admission) {}},
+		"that read the name": {meantime: of(memproxy.Recall, func(*memproxy.Operation) {}), end: answered(400)},
+
+		"admitted":                   {end: answered(200), stays: true},
+		"with an error":              {end: answered(500), stays: true},
+		"without an answer":          {end: func(r *rig, a *gate.Admission) { r.gate.Abandon(context.Background(), a, memproxy.StreamWhole) }, stays: true},
+		"with another write of it":   {meantime: &write, end: answered(400), stays: true},
+		"with a summary of it":       {meantime: of(memproxy.Recall, func(op *memproxy.Operation) { op.Derived = true }), end: answered(400), stays: true},
+		"with a bulk deletion of it": {meantime: of(memproxy.Forget, func(op *memproxy.Operation) { op.Bulk = true }), end: answered(400), stays: true},
+	} {
+		t.Run("a write "+name, func(t *testing.T) {
+			r := tenants(t, tc.change)
+			a := r.admit(write)
+			if tc.meantime != nil {
+				if b := r.admit(*tc.meantime); b.Reply != nil {
+					t.Fatalf("%+v", b.Decision)
+				}
+				r.fake.op = write
+			}
+			tc.end(r, a)
+			if row, bound := r.ledger.rows["user:ann"]; bound != tc.stays || bound && row.Scope.Tenant != "acme" {
+				t.Errorf("bound %v: %+v", bound, row)
+			}
+			r.recorder.err = nil
+			r.who.Tenant = "globex"
+			if b := r.admit(write); (b.Reply != nil) != tc.stays && r.rules.Enforce && !r.rules.OneTenant {
+				t.Errorf("another tenant's write: %+v", b.Decision)
+			}
+		})
 	}
 }

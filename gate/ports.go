@@ -93,7 +93,9 @@ type Ledger interface {
 
 	// Bind inserts the rows whose (Backend, Kind, ID) has no row yet, in one
 	// transaction, and returns the stored row for each. Callers that bind one id
-	// concurrently all get the same row.
+	// concurrently all get the same row. A name that is bound again by its tenant, with
+	// another Decision, loses its Decision: it can no longer be released. To release one,
+	// Commit an entry that expects the row and replaces it by a deleted one.
 	Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
 
 	// DeleteScope records tombstones for the backend's memories within the scope, of

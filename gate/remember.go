@@ -26,10 +26,13 @@ type effects struct {
 // owner is then looked up in the backend the next time.
 func (ret *effects) remember(ctx context.Context) {
 	uncache(ret)
+	if refused4xx(ret.status) {
+		ret.g.accounts.unbind(ctx, ret.Admission)
+	}
 	if ret.op == nil || !ret.enforced() && ret.reading == nil {
 		return
 	}
-	if ret.status >= 400 && ret.status < 500 {
+	if refused4xx(ret.status) {
 		ret.g.accounts.release(ctx, ret.Admission) // the backend refused: nothing was written
 	}
 	if !ok2xx(ret.status) {
@@ -230,7 +233,8 @@ func nothingToBind(r *evaluation) bool {
 // bind records the caller's tenant as the owner of the names that a write is the first
 // to use, before the write is forwarded or held. A deletion of everything of that owner
 // then includes the held write. If two tenants race for a name, one gets it, and the
-// other's write is refused.
+// other's write is refused. A name that only this write uses is released if the backend
+// refuses the write (accounts.unbind).
 func bind(ctx context.Context, r *evaluation) error {
 	var rows []memproxy.Ownership
 	for _, id := range r.unbound {
@@ -243,7 +247,7 @@ func bind(ctx context.Context, r *evaluation) error {
 		}
 		rows = append(rows, memproxy.Ownership{
 			Backend: r.op.Backend, Kind: memproxy.TargetEntity, ID: id, Scope: memproxy.Scope{Tenant: r.Principal.Tenant},
-			Actor: actor, Trust: r.Principal.Trust, Written: r.begun, // no Decision: only written memories have one
+			Actor: actor, Trust: r.Principal.Trust, Written: r.begun, Decision: r.Decision.ID,
 		})
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
@@ -256,8 +260,11 @@ func bind(ctx context.Context, r *evaluation) error {
 	for _, row := range bound {
 		if row.Scope.Tenant != r.Principal.Tenant {
 			r.verdict.Missing("")
-		} else if r.bill != nil && !r.singleTenant() {
-			r.bill.bound = true
+		} else if row.Decision == r.Decision.ID {
+			r.claimed = append(r.claimed, row)
+			if r.bill != nil && !r.singleTenant() {
+				r.bill.bound = true
+			}
 		}
 	}
 	if r.verdict.Worst.Stops() && !r.keeps() {
@@ -364,3 +371,6 @@ func boundRow(backend string, m *memproxy.Memory, tenant string) memproxy.Owners
 }
 
 func ok2xx(status int) bool { return status >= 200 && status <= 299 }
+
+// refused4xx reports whether the backend refused a request, and so wrote nothing.
+func refused4xx(status int) bool { return status >= 400 && status <= 499 }

@@ -216,7 +216,7 @@ func (l *Ledger) Decision(ctx context.Context, backend, decision string) (mempro
 	// The receipt represents the whole write, so it sorts first; deleted rows sort last.
 	return first(querySettled(ctx, l.store, "look up a decision", scanPart(l.store, ownerOf),
 		`SELECT `+recordColumns+` FROM record
-		WHERE backend = ? AND decision = ? AND decision <> ''
+		WHERE backend = ? AND decision = ? AND decision <> '' AND kind <> 'entity'
 		ORDER BY kind <> 'event', deleted > 0, kind, id LIMIT 1`, backend, decision))
 }
 

@@ -249,6 +249,9 @@ func (r *recordRow) own(row *memproxy.Ownership, now int64) {
 	if r.edited {
 		return
 	}
+	if row.Kind == memproxy.TargetEntity && row.Deleted { // a released name is as if it had never been claimed
+		row = &memproxy.Ownership{}
+	}
 	r.Record = owned(r.Record, row)
 	if !row.Deleted {
 		r.deleted = 0
@@ -345,6 +348,10 @@ func validate(row *memproxy.Ownership) error {
 // that is then stored, tombstones included. The owners are on disk when Bind returns.
 // If several proxies or callers bind one id at once, the first wins and all get the
 // same answer.
+//
+// The owner of a name (memproxy.TargetEntity) is a claim while it has a Decision: an entry
+// can release it with ExpectedOwners and a tombstone, which removes the owner. Bind by the
+// same tenant with another decision makes the claim permanent, by removing its decision.
 func (l *Ledger) Bind(ctx context.Context, bound ...memproxy.Ownership) ([]memproxy.Ownership, error) {
 	return bindRows(ctx, l.store, bound, func(*transaction, *memproxy.Ownership) bool { return false })
 }
@@ -372,11 +379,15 @@ func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free fu
 		bound := make([]memproxy.Ownership, 0, len(own))
 		for i := range own {
 			row := &own[i]
-			r := t.record(row.Key())
-			if !r.HasOwner() || r.Owner.Scope.Tenant != row.Scope.Tenant && free(t, row) {
+			switch r := t.record(row.Key()); {
+			case !r.HasOwner() || r.Owner.Scope.Tenant != row.Scope.Tenant && free(t, row):
 				r.own(row, t.now())
+			case row.Kind == memproxy.TargetEntity && r.Owner.Scope.Tenant == row.Scope.Tenant && r.Owner.Decision != "" && r.Owner.Decision != row.Decision:
+				kept := r.Owner
+				kept.Decision = ""
+				r.own(&kept, t.now())
 			}
-			bound = append(bound, r.Owner)
+			bound = append(bound, t.record(row.Key()).Owner)
 		}
 		return bound
 	})

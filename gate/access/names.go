@@ -25,7 +25,8 @@ type Names struct {
 // A Ruling is the decision on the names in an operation.
 type Ruling struct {
 	Refused []memproxy.Reason
-	// Unbound are owners without a record that a write binds to the tenant.
+	// Unbound are owners that the operation binds to the tenant: those without a record that
+	// a write names, and those whose binding could be released meanwhile.
 	Unbound []string
 	// Masked are the owners that are replaced by another name. The reasons are in
 	// Notes, which only the record has, because the caller must see no difference.
@@ -49,8 +50,10 @@ func (n *Names) Relation(d memproxy.Dimension, name string) Relation {
 }
 
 // Claims rules on the owners that are named. A write binds an unused name to the
-// tenant; in a read, an unused name is treated like another tenant's, so that the
-// two cannot be told apart.
+// tenant. The name is released if the backend refuses that write and no other operation
+// relied on it: one that would be wrong for another tenant's name binds it again. In
+// a read, an unused name is treated like another tenant's, so that the two cannot be told
+// apart.
 func (n *Names) Claims() (out Ruling) {
 	if c := n.tooMany(); c != nil {
 		return Ruling{Refused: []memproxy.Reason{broad(c)}}
@@ -107,6 +110,13 @@ func (n *Names) tooMany() *memproxy.Claim {
 	return nil
 }
 
+// mayBeReleased reports whether a name is still claimed by one write, which gives it up if
+// the backend refuses that write.
+func (n *Names) mayBeReleased(d memproxy.Dimension, name string) bool {
+	row := n.Rows(memproxy.TargetEntity, memproxy.OwnerID(d, name))
+	return row != nil && row.Decision != ""
+}
+
 // claim rules on one name.
 func (n *Names) claim(out *Ruling, c *memproxy.Claim, name string) {
 	op := n.Op
@@ -117,6 +127,8 @@ func (n *Names) claim(out *Ruling, c *memproxy.Claim, name string) {
 		if !n.Alone {
 			out.Refused = append(out.Refused, Missing(c.Pointer))
 		}
+	case bond == Ours && (writes || op.Derived || op.Bulk) && n.mayBeReleased(c.Dim, name):
+		out.Unbound = append(out.Unbound, memproxy.OwnerID(c.Dim, name))
 	case bond == Ours:
 	case bond == Unknown && Exists(op, c.Dim, name) && (op.Derived || op.Bulk) && !n.Alone:
 		out.Refused = append(out.Refused, Missing(c.Pointer)) // made out-of-band, by an unknown tenant

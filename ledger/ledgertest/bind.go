@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -33,6 +34,76 @@ func bound(t *testing.T, s *ledger.Ledger) {
 		t.Errorf("another backend's name: %+v, %v", got, err)
 	}
 	expect.Error(t, expect.Err(s.Bind(ctx, entity("acme", "user:\x00"))), "a name with a NUL was bound")
+}
+
+// release gives up the claim of a name, as Bind returned it.
+func release(t *testing.T, s *ledger.Ledger, claim memproxy.Ownership) error {
+	gone := claim
+	gone.Deleted = true
+	return s.Commit(t.Context(), memproxy.Entry{ExpectedOwners: []memproxy.Ownership{claim}, Owners: []memproxy.Ownership{gone}})
+}
+
+func claim(tenant, id, decision string) memproxy.Ownership {
+	row := entity(tenant, id)
+	row.Decision = decision
+	return row
+}
+
+func released(t *testing.T, s *ledger.Ledger) {
+	bind := func(tenant, decision string) memproxy.Ownership {
+		t.Helper()
+		return must.Get(s.Bind(t.Context(), claim(tenant, "user:ann", decision)))(t)[0]
+	}
+	first := bind("acme", "1")
+	if again := bind("acme", "1"); again != first || first.Decision != "1" {
+		t.Errorf("claimed twice by one decision: %+v, then %+v", first, again)
+	}
+	if other := bind("globex", "2"); other != first {
+		t.Errorf("another tenant's claim: %+v", other)
+	}
+	if _, found, err := s.Decision(t.Context(), "mem", "1"); found || err != nil {
+		t.Errorf("a name counts as a memory of its decision: %v, %v", found, err)
+	}
+	must.Do(t, release(t, s, first))
+	if rows, err := ledger.ByID(t.Context(), s, "mem", memproxy.TargetEntity, "user:ann"); len(rows) > 0 || err != nil {
+		t.Errorf("released: %+v, %v", rows, err)
+	}
+	wantErr(t, "released twice", release(t, s, first), memproxy.ErrStale)
+	second := bind("globex", "2")
+	wantErr(t, "another's claim", release(t, s, first), memproxy.ErrStale)
+	if third := bind("globex", "3"); second.Scope.Tenant != "globex" || third.Scope.Tenant != "globex" || third.Decision != "" {
+		t.Errorf("claimed by %+v, then by %+v", second, third)
+	}
+	wantErr(t, "a claim that another write relies on", release(t, s, second), memproxy.ErrStale)
+	listed := must.Get(s.Bind(t.Context(), claim("acme", "user:bob", "4")))(t)[0]
+	must.Get(s.Assign(t.Context(), entity("acme", "user:bob")))(t)
+	wantErr(t, "a claim of a listed name", release(t, s, listed), memproxy.ErrStale)
+}
+
+// releasedAtOnce releases a claim while another write of its tenant comes to rely on it,
+// and a second tenant wants the name.
+func releasedAtOnce(t *testing.T, s *ledger.Ledger) {
+	for i := range 20 {
+		id := fmt.Sprint("user:", i)
+		first := must.Get(s.Bind(t.Context(), claim("acme", id, "1")))(t)[0]
+		var gone error
+		var mine, theirs []memproxy.Ownership
+		var errs [2]error
+		var wg sync.WaitGroup
+		wg.Go(func() { gone = release(t, s, first) })
+		wg.Go(func() { mine, errs[0] = s.Bind(t.Context(), claim("acme", id, "2")) })
+		wg.Go(func() { theirs, errs[1] = s.Bind(t.Context(), claim("globex", id, "3")) })
+		wg.Wait()
+		must.Do(t, errors.Join(errs[:]...))
+		rows := must.Get(ledger.ByID(t.Context(), s, "mem", memproxy.TargetEntity, id))(t)
+		is := rows[id].Owner
+		if is.Scope.Tenant != mine[0].Scope.Tenant || theirs[0].Scope.Tenant == "globex" && mine[0].Scope.Tenant == "acme" {
+			t.Fatalf("released: %v; the tenant was told %+v, the other %+v, and the owner is %+v", gone, mine[0], theirs[0], is)
+		}
+		if stale := errors.Is(gone, memproxy.ErrStale); stale != (is.Scope.Tenant == "acme" && is.Decision == "") {
+			t.Fatalf("released: %v, and the owner is %+v", gone, is)
+		}
+	}
 }
 
 func assigned(t *testing.T, s *ledger.Ledger) {

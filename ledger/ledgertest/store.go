@@ -28,6 +28,8 @@ func Run(t *testing.T, open func(*testing.T) *ledger.Ledger) {
 		{"backends and kinds are apart", apart},
 		{"a name is bound once", bound},
 		{"a name that many bind at once is one's", boundAtOnce},
+		{"a claimed name is released unless others rely on it", released},
+		{"a name is released while it is claimed", releasedAtOnce},
 		{"a listed name goes to its tenant where nobody else has anything", assigned},
 		{"many ids", manyIDs},
 		{"odd ids are stored exactly", oddIDs},
