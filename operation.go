@@ -191,6 +191,9 @@ type Operation struct {
 	Route       string // Route.ID
 	Scope       Scope  // the identities that the payload names directly
 	Claims      []Claim
+	// Within are, for each dimension in which the request's filter restricts the answer to
+	// some names, those names.
+	Within map[Dimension][]string
 	// Targets are the ids of the existing memories (or objects of TargetKind) that the
 	// operation names. Kept are those of them that continue to exist: a deletion that
 	// only empties them, or a change of another object that only refers to them.

@@ -203,3 +203,24 @@ func TestBindingNamesIsCharged(t *testing.T) {
 		t.Errorf("a name that a write bound: %d %s", a.status, a.body)
 	}
 }
+
+// Proves EDGE-3: a limited caller may exclude owners from a search of its own, and from
+// nothing wider.
+func TestSearchesMayExcludeOwners(t *testing.T) {
+	t.Parallel()
+	r := start(t, plain)
+	for filters, want := range map[string]int{
+		`{"user_id":"ann","NOT":[{"user_id":"bob"}]}`:                    200,
+		`{"AND":[{"user_id":"ann"},{"NOT":[{"user_id":"bob"}]}]}`:        200,
+		`{"user_id":{"in":["ann"],"ne":"bob"}}`:                          200,
+		`{"NOT":[{"user_id":"bob"}]}`:                                    403,
+		`{"OR":[{"user_id":"ann"},{"NOT":[{"user_id":"bob"}]}]}`:         403,
+		`{"AND":[{"user_id":"ann"},{"OR":[{"user_id":"bob"}]}]}`:         403,
+		`{"user_id":{"in":["ann","bob"]},"NOT":[{"user_id":"bob"}]}`:     403,
+		`{"AND":[{"NOT":[{"user_id":{"ne":"ann"}}]},{"user_id":"ann"}]}`: 200,
+	} {
+		if a := r.do("POST", "/search", `{"query":"tea","agent_id":"dev","filters":`+filters+`}`); a.status != want {
+			t.Errorf("%s: %d %s, want %d", filters, a.status, a.body, want)
+		}
+	}
+}

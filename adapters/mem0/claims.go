@@ -135,6 +135,98 @@ func oneOrMore(v *jsondoc.Value) []*jsondoc.Value {
 	return v.Elems
 }
 
+// bound is the names of a dimension that memories can have: all, or the listed ones.
+type bound struct {
+	all   bool
+	names []string
+}
+
+// combined combines the bounds of conditions that apply together, or else of alternatives. No
+// conditions exclude no name, because a backend may ignore an empty list.
+func combined(parts []bound, together bool) bound {
+	out := bound{all: together || len(parts) == 0}
+	for _, b := range parts {
+		switch {
+		case !together:
+			out = bound{out.all || b.all, append(out.names, b.names...)}
+		case out.all:
+			out = b
+		case !b.all:
+			out.names = slices.DeleteFunc(slices.Clone(out.names), func(name string) bool { return !slices.Contains(b.names, name) })
+		}
+	}
+	return out
+}
+
+// within returns the names that a memory can have in a dimension if it matches a filter,
+// or, negated, if it does not: what narrows a read. The bound holds however a backend reads
+// what its documentation leaves open: it may ignore an OR next to an AND, and a list in NOT
+// may exclude what matches one of its filters, or only what matches all of them. Every
+// condition but equality with names excludes no name.
+func within(v *jsondoc.Value, dim memproxy.Dimension, negated bool) bound {
+	if v.Kind == jsondoc.Array {
+		return eachWithin(v, dim, negated, !negated)
+	}
+	and := slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool { return keyword(m.Name) == "and" })
+	parts := make([]bound, len(v.Members))
+	for i, m := range v.Members {
+		switch word := keyword(m.Name); {
+		case word == "and":
+			parts[i] = eachWithin(m.Value, dim, negated, !negated)
+		case word == "or" && (negated || !and):
+			parts[i] = eachWithin(m.Value, dim, negated, negated)
+		case word == "not", word == "nor":
+			parts[i] = eachWithin(m.Value, dim, !negated, false)
+		case word == string(dim)+"_id":
+			parts[i] = namesIn(m.Value, negated)
+		default:
+			parts[i].all = true
+		}
+	}
+	return combined(parts, !negated)
+}
+
+// eachWithin combines the bounds of the filters in a list, or of a single one.
+func eachWithin(v *jsondoc.Value, dim memproxy.Dimension, negated, together bool) bound {
+	if v.Kind != jsondoc.Array {
+		return within(v, dim, negated)
+	}
+	parts := make([]bound, len(v.Elems))
+	for i, e := range v.Elems {
+		parts[i] = within(e, dim, negated)
+	}
+	return combined(parts, together)
+}
+
+// namesIn returns the names that match the value of an owner's key: a name, a list of
+// names, or an object of operators. Empty names and wildcards match all.
+func namesIn(v *jsondoc.Value, negated bool) bound {
+	if v.Kind == jsondoc.Object {
+		parts := make([]bound, len(v.Members))
+		for i, m := range v.Members {
+			equal, list := m.Value.Kind == jsondoc.String, m.Value.Kind == jsondoc.Array
+			switch op := strings.TrimPrefix(m.Name, "$"); {
+			case op == "eq" && equal, op == "in" && list:
+				parts[i] = namesIn(m.Value, negated)
+			case op == "ne" && equal, op == "nin" && list:
+				parts[i] = namesIn(m.Value, !negated)
+			default:
+				parts[i].all = true
+			}
+		}
+		return combined(parts, !negated)
+	}
+	b := bound{all: negated || len(oneOrMore(v)) == 0}
+	for _, e := range oneOrMore(v) {
+		b.all = b.all || e.Text() == "" || e.Text() == "*"
+		b.names = append(b.names, e.Text())
+	}
+	return b
+}
+
+// keyword returns a filter's key as the backend may read it.
+func keyword(key string) string { return jsondoc.Fold(strings.TrimPrefix(key, "$")) }
+
 // filters reads a filter at any depth. A claim inside AND narrows the operation if the
 // surrounding filter does; a claim inside OR or NOT never does.
 func (d *decoding) filters(v *jsondoc.Value, ptr string, pins, negated bool) error {
@@ -149,7 +241,7 @@ func (d *decoding) filters(v *jsondoc.Value, ptr string, pins, negated bool) err
 	}
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
-		low := jsondoc.Fold(strings.TrimPrefix(m.Name, "$"))
+		low := keyword(m.Name)
 		if dim, ok := dimOf(low); ok {
 			if low != m.Name {
 				return bad(memproxy.PayloadDuplicate, 400, p, "a known key is spelled with different letter case")

@@ -194,6 +194,7 @@ func (d *decoding) settle() error {
 	for i := range op.Claims {
 		c := &op.Claims[i]
 		c.Pins = c.Pins && d.row.narrows(c)
+		d.narrow(c)
 	}
 	// An identity in metadata is the owner only if no other place of the payload
 	// names one.
@@ -220,6 +221,19 @@ func (d *decoding) settle() error {
 		op.SingleOwner = op.DeletesScope && d.row.single(op)
 	}
 	return nil
+}
+
+// narrow sets the names within which a claim of other than equality narrows the request.
+func (d *decoding) narrow(c *memproxy.Claim) {
+	at := memproxy.Claim{Dim: c.Dim, Pointer: "/filters/" + string(c.Dim) + "_id"}
+	if c.Op != memproxy.ClaimIs && d.doc != nil && d.doc.Root.Get("filters") != nil && d.row.narrows(&at) {
+		if b := within(d.doc.Root.Get("filters"), c.Dim, false); !b.all {
+			if d.op.Within == nil {
+				d.op.Within = map[memproxy.Dimension][]string{}
+			}
+			d.op.Within[c.Dim] = b.names
+		}
+	}
 }
 
 // single reports whether a sweep deletes the memories of one owner, named in a parameter

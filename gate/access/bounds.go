@@ -18,6 +18,7 @@ func Bounds(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.R
 		limit := p.LimitIn(c.Dim)
 		switch {
 		case limit.All:
+		case c.Op != memproxy.ClaimIs && narrowed(p, op, c.Dim): // it can only narrow further
 		case c.Op != memproxy.ClaimIs:
 			refused = append(refused, memproxy.Reason{
 				Code: memproxy.IdentityBroad, Pointer: c.Pointer,
@@ -51,6 +52,20 @@ func pinned(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.R
 		refused = append(refused, memproxy.Reason{Code: memproxy.ScopeUnpinned, Detail: detail})
 	}
 	return refused
+}
+
+// narrowed reports whether the filter of a read restricts it to owners that the principal
+// may name. Whatever other conditions on owners it has then narrow it further. Only a read
+// whose answer is filtered memory by memory can be narrowed like this, because a backend
+// may ignore a condition that another contradicts.
+func narrowed(p *memproxy.Principal, op *memproxy.Operation, d memproxy.Dimension) bool {
+	if op.Kind != memproxy.Recall || op.Derived || op.Bulk {
+		return false
+	}
+	limit := p.LimitIn(d)
+	names, within := op.Within[d]
+	within = within && !slices.ContainsFunc(names, func(name string) bool { return !limit.Allows(name) })
+	return within || pins(op.Claims, d)
 }
 
 // words has the wording of refusals by dimension.
