@@ -117,7 +117,7 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 	if err != nil {
 		return err
 	}
-	var rows []memproxy.Ownership
+	var rows, adopted []memproxy.Ownership
 	var found []memproxy.Version
 	for _, m := range unknown {
 		if b := relation(&m); b == access.Foreign || s.narrow && b != access.Ours {
@@ -127,19 +127,31 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 		row := s.row(&m)
 		if m.Stamp != nil {
 			s.report.Known++
+			rows = append(rows, row)
 		} else {
-			s.report.Sealed++
+			adopted = append(adopted, row)
 			found = append(found, memproxy.Version{
 				MemoryKey: memproxy.MemoryKey{Backend: s.backend, Kind: row.Kind, ID: row.ID}, Tenant: s.tenant, Field: m.Field,
 				Decision: s.decision, Text: m.Text, Metadata: m.Metadata,
 			})
 		}
-		rows = append(rows, row)
 	}
 	if err := s.c.Ledger.Commit(ctx, memproxy.Entry{Queued: true, Owners: rows}); err != nil {
 		return err
 	}
-	_, err = s.c.Ledger.Backends.BeginHistories(ctx, found...)
+	// Another replica's seal, or a write, may have recorded an owner meanwhile, which stays.
+	bound, err := s.c.Ledger.Bind(ctx, adopted...)
+	if err != nil {
+		return err
+	}
+	sealed := found[:0]
+	for i, row := range bound {
+		if row.Decision == s.decision {
+			sealed = append(sealed, found[i])
+		}
+	}
+	s.report.Sealed, s.report.Known = s.report.Sealed+len(sealed), s.report.Known+len(bound)-len(sealed)
+	_, err = s.c.Ledger.Backends.BeginHistories(ctx, sealed...)
 	return err
 }
 
