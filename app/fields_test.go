@@ -3,11 +3,12 @@ package app
 import (
 	"encoding/json"
 	"fmt"
-	"github.com/memproxy/memproxy/internal/expect"
-	"github.com/memproxy/memproxy/internal/must"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves SYN-1: a caller that may not write a governed field may not change its

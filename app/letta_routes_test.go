@@ -281,7 +281,7 @@ func TestUnownedBlocksAttachedDuringARun(t *testing.T) {
 	attach.Store("")
 	agent = create()
 	say(agent, `CALL memory {"command":"create","path":"/memories/human","description":"about Ann","file_text":"likes tea"}`+"\nTHEN\nSAY done")
-	expect.Equal(t, l.letta.Value(agent, "human"), "likes tea", "the run's own block reads", l.audit("--type", "decision"))
+	expect.Equal(t, l.letta.Value(agent, "human"), "likes tea", "the run's own block reads")
 }
 
 // Proves EDGE-3, EDGE-13: an upsert by key is a change of the object with that key.

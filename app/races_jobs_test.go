@@ -2,9 +2,10 @@ package app
 
 import (
 	"fmt"
-	"github.com/memproxy/memproxy/internal/must"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves SYN-5, EDGE-4: no change comes between the state that a rollback finds and its end,

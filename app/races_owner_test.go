@@ -2,9 +2,10 @@ package app
 
 import (
 	"fmt"
-	"github.com/memproxy/memproxy/internal/expect"
 	"testing"
 	"testing/synctest"
+
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // waits starts a request while another is under way, and fails the test if it is answered

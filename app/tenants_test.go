@@ -2,12 +2,13 @@ package app
 
 import (
 	"fmt"
-	"github.com/memproxy/memproxy/internal/expect"
-	"github.com/memproxy/memproxy/internal/ring"
 	"net/url"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 const tenantsConf = withMem0 + `    - {sha256: "KEY", id: "agent:acme", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}

@@ -5,10 +5,11 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"github.com/memproxy/memproxy/internal/must"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // extremes are values of JSON at the edges of what parsers take, some of which

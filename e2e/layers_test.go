@@ -4,12 +4,13 @@ package e2e
 
 import (
 	"fmt"
-	"github.com/memproxy/memproxy/internal/must"
 	"net/http"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // refusal is how a rule of the layers words one; a mark in a stamp is none.

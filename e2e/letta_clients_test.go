@@ -5,12 +5,13 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"github.com/memproxy/memproxy/internal/expect"
-	"github.com/memproxy/memproxy/internal/must"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const lettaDropin = `profile: development

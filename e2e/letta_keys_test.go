@@ -4,10 +4,11 @@ package e2e
 
 import (
 	"fmt"
-	"github.com/memproxy/memproxy/internal/expect"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // What Letta finds by a key, a name or a label of the caller's choice, and what is made

@@ -5,11 +5,12 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"github.com/memproxy/memproxy/internal/expect"
-	"github.com/memproxy/memproxy/internal/must"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // walks is what an SDK saw.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -24,8 +25,6 @@ func TestIdentifiersChangeNoScore(t *testing.T) {
 	}
 	want := score(0)
 	for i := range 500 {
-		if got := score(i); got != want {
-			t.Fatalf("%d and %d of 1000 for the same words", want, got)
-		}
+		must.Equal(t, score(i), want)
 	}
 }

@@ -17,9 +17,7 @@ func columns(t *testing.T, file string, n int) (lines [][]string) {
 		if line[0] == '#' {
 			continue
 		}
-		if len(f) != n {
-			t.Fatalf("%s: %q has %d columns, want %d", file, line, len(f), n)
-		}
+		must.Len(t, f, n, file, line)
 		lines = append(lines, f)
 	}
 	return lines

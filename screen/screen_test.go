@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"io/fs"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/evasion"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
@@ -43,9 +43,7 @@ func TestSpansPointIntoTheOriginal(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			for _, f := range s.Text(c.text, "", "").Findings {
 				if f.Rule == c.rule {
-					if got := c.text[f.Start:f.End]; got != c.want {
-						t.Errorf("the span is %q, want %q", got, c.want)
-					}
+					expect.Equal(t, c.text[f.Start:f.End], c.want, "the span is")
 					return
 				}
 			}
@@ -114,22 +112,16 @@ func TestSensitivityBySource(t *testing.T) {
 		}
 	}
 	for _, wrong := range []map[string]string{{"hostile": "extreme"}, {"nobody": "high"}} {
-		if _, err := screen.New(screen.Options{Sources: wrong}); err == nil {
-			t.Errorf("%v is taken", wrong)
-		}
+		expect.Error(t, expect.Err(screen.New(screen.Options{Sources: wrong})), wrong, "is taken")
 	}
 }
 
 func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []screen.Options{{Sensitivity: "extreme"}, {Disable: []string{"lexicom"}}} {
-		if _, err := screen.New(o); err == nil {
-			t.Errorf("%+v is accepted", o)
-		}
+		expect.Error(t, expect.Err(screen.New(o)), o, "is accepted")
 	}
 	s := screener(t, screen.Options{Disable: []string{screen.LayerLexicon, screen.LayerDirective, screen.LayerClassify}})
-	if r := s.Text(poison, "", ""); r.Score != 0 {
-		t.Errorf("with every layer off the score is %d", r.Score)
-	}
+	expect.Equal(t, s.Text(poison, "", "").Score, 0, "with every layer off the score is")
 }
 
 // pack returns the built-in pack's files, to break them.
@@ -151,9 +143,7 @@ func pack(t *testing.T) fstest.MapFS {
 func TestBrokenPacksAreRefused(t *testing.T) {
 	ring.Long(t, "one pack after another")
 	whole := must.Get(screen.Load(pack(t)))(t)
-	if whole.Version() != screen.Default().Version() {
-		t.Errorf("versions %s and %s of the same bytes", whole.Version(), screen.Default().Version())
-	}
+	expect.Equal(t, whole.Version(), screen.Default().Version(), "versions")
 	for _, c := range []struct{ name, file, add, want string }{
 		{"a case that must match does not", "must.txt", "User likes tea.\n", "must.txt:"},
 		{"a case that must not match does", "mustnot.txt", poison + "\n", "mustnot.txt:"},
@@ -175,9 +165,7 @@ func TestBrokenPacksAreRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := pack(t)
 			m[c.file] = &fstest.MapFile{Data: append(append([]byte(nil), m[c.file].Data...), c.add...)}
-			if _, err := screen.Load(m); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %q", err, c.want)
-			}
+			expect.ErrorHas(t, expect.Err(screen.Load(m)), c.want)
 		})
 	}
 	for file := range pack(t) {
@@ -215,9 +203,7 @@ func FuzzText(f *testing.F) {
 				t.Fatalf("%s: span %d..%d of %d bytes", x.Rule, x.Start, x.End, len(text))
 			}
 		}
-		if again := s.Text(text, "", ""); !reflect.DeepEqual(r, again) {
-			t.Fatalf("two reports: %+v and %+v", r, again)
-		}
+		must.Deep(t, r, s.Text(text, "", ""), "two reports")
 	})
 }
 
@@ -237,9 +223,7 @@ func TestJoinedAsksTheClassifierWhereARuleHolds(t *testing.T) {
 				alone++
 				want = screen.Report{}
 			}
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("%q: got %v, want %v", text, got, want)
-			}
+			expect.Deep(t, got, want, text)
 		}
 	}
 	if ruled == 0 || alone == 0 {

@@ -72,9 +72,7 @@ func FuzzApartIsAsAlone(f *testing.F) {
 		all, alone := scratch{words: words}, scratch{words: words[first:end]}
 		all.measure(pack.model)
 		alone.measure(pack.model)
-		if got := all.isolate(pack.model, first, end); !slices.Equal(got, alone.strides) {
-			t.Fatalf("%q, words %d to %d: %v, not %v", text, first, end, got, alone.strides)
-		}
+		must.List(t, all.isolate(pack.model, first, end), alone.strides, text, "words", first, end)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/cache"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // A weighed cache stays under its limit whatever is added, replaced and removed, and
@@ -24,9 +25,7 @@ func TestWeighed(t *testing.T) {
 		{"d", 11, true, nil, []string{"a", "c", "d"}},     // too heavy alone
 		{"e", 10, false, []string{"e"}, nil},
 	} {
-		if got := c.Add(step.key, step.weight); got != step.evicted {
-			t.Errorf("%s: evicted is %v", step.key, got)
-		}
+		expect.Equal(t, c.Add(step.key, step.weight), step.evicted, step.key, "evicted is")
 		for _, k := range step.kept {
 			if _, ok := c.Get(k); !ok {
 				t.Errorf("after %s: %s is gone", step.key, k)
@@ -37,9 +36,7 @@ func TestWeighed(t *testing.T) {
 				t.Errorf("after %s: %s is kept", step.key, k)
 			}
 		}
-		if c.Len() != len(step.kept) {
-			t.Errorf("after %s: %d entries", step.key, c.Len())
-		}
+		expect.Equal(t, c.Len(), len(step.kept), step.key)
 	}
 	c.Remove("e")
 	if evicted := c.Add("f", 10); evicted || c.Len() != 1 {

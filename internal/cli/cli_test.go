@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -26,9 +27,7 @@ func TestMeter(t *testing.T) {
 	told := m.Progress()
 	told(50, 0)
 	told(51, 0) // too soon to draw again
-	if want := "\r[######..................]  25%  50 lines  5/s  30s left"; screen.String() != want {
-		t.Errorf("%q, want %q", screen.String(), want)
-	}
+	expect.Equal(t, screen.String(), "\r[######..................]  25%  50 lines  5/s  30s left")
 	screen.Reset()
 	must.Get(m.Writer(&plain{to: Terminal{&screen}}).Write([]byte("line 7: bad\n")))(t)
 	if s := screen.String(); !strings.HasPrefix(s, "\r   ") || !strings.HasSuffix(s, " \rline 7: bad\n") {
@@ -73,9 +72,7 @@ func TestWhatIsLeftOfAFile(t *testing.T) {
 		t.Errorf("%d left, %v", remaining(f), err)
 	}
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer r.Close()
 	defer w.Close()
 	if remaining(r) != 0 || WriterFor(r) != io.Writer(r) {
@@ -105,9 +102,7 @@ func FuzzPlain(f *testing.F) {
 		}
 		for form, read := range map[Output]func([]byte, any) error{JSON: json.Unmarshal, YAML: yaml.Unmarshal} {
 			out.Reset()
-			if err := form.Print(&plain{to: &out}, map[string][]string{"a": {text}}, nil); err != nil {
-				t.Fatal(form, err)
-			}
+			must.Do(t, form.Print(&plain{to: &out}, map[string][]string{"a": {text}}, nil), form)
 			seen(t, out.String())
 			var back map[string][]string
 			if err := read([]byte(out.String()), &back); err != nil || len(back["a"]) != 1 || back["a"][0] != text {

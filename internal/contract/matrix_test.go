@@ -7,6 +7,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -37,9 +38,7 @@ func TestEveryRouteIsInTheMatrix(t *testing.T) {
 				r := Route{ID: rt.ID, Method: method, Path: path, Kind: rt.Kind}
 				seen := map[string]bool{}
 				for c, err := range tc.f.Cases(tc.w, []Route{r}, AllCases) {
-					if err != nil {
-						t.Fatalf("%s: %v", at, err)
-					}
+					must.Do(t, err, at)
 					seen[c.Place+" "+string(c.Class)] = true
 				}
 				for _, part := range param.FindAllStringSubmatch(path, -1) {
@@ -79,9 +78,7 @@ func TestSharesAreTheWhole(t *testing.T) {
 		w := small(LettaOwner, LettaUnknown())
 		w.Owners[2].Objects["agent"] += strings.Repeat("0", n)
 		for c, err := range Letta().Cases(w, routes, AllCases) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			name, times := strings.Join([]string{c.Route.ID, c.Place, string(c.Class), c.Caller.Name}, " "), 0
 			for seed := range uint32(share) {
 				if (&Matrix{World: w, Share: share, Seed: seed}).plays(c) {
@@ -90,14 +87,10 @@ func TestSharesAreTheWhole(t *testing.T) {
 				}
 			}
 			always := c.Class == Victims && c.Caller == w.Callers[0] && strings.HasPrefix(c.Place, "path:")
-			if want := map[bool]int{true: share, false: 1}[always]; times != want {
-				t.Errorf("%s is played for %d seeds, want %d", name, times, want)
-			}
+			expect.Equal(t, times, map[bool]int{true: share, false: 1}[always], name, "is played for")
 		}
 	}
 	for name, seed := range first {
-		if again[name] != seed {
-			t.Errorf("%s is played for %d, and with other ids for %d", name, seed, again[name])
-		}
+		expect.Equal(t, again[name], seed, name, "is played for")
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 type answers func(*http.Request) (*http.Response, error)
@@ -36,14 +38,11 @@ func TestOpenStreamsAreReadUntilTimeIsUp(t *testing.T) {
 		})}
 		a, err := send(client, "http://server", "GET", "/", "", nil)
 		if tc.body == "" {
-			if !errors.Is(err, tc.with) {
-				t.Errorf("%s that ends with %q: %v", tc.kind, tc.with, err)
-			}
+			expect.Is(t, err, tc.with, tc.kind, "that ends with")
 			continue
 		}
-		if err != nil || a.Body != tc.body {
-			t.Errorf("%s that ends with %q: %+v, %v", tc.kind, tc.with, a, err)
-		}
+		must.Do(t, err, tc.kind, "that ends with", tc.with, a)
+		expect.Equal(t, a.Body, tc.body, tc.kind, "that ends with", tc.with, a)
 	}
 }
 
@@ -53,9 +52,7 @@ func TestTheLastErrorIsReported(t *testing.T) {
 	broken := errors.New("no answer")
 	p := &Matrix{Format: Letta(), World: w, Workers: 2, Fail: t.Errorf, Routes: []Route{{ID: "letta.x", Method: "GET", Path: "/v1/agents/{agent_id}", Kind: memproxy.Recall}}}
 	p.client.Transport = answers(func(*http.Request) (*http.Response, error) { return nil, broken })
-	if err := p.pass(func(string, *Caller) bool { return true }); !errors.Is(err, broken) {
-		t.Errorf("the pass ended with %v", err)
-	}
+	expect.Is(t, p.pass(func(string, *Caller) bool { return true }), broken, "the pass ended with")
 }
 
 // A name of another owner's that a caller wrote as text comes back in the body of a later
@@ -86,9 +83,7 @@ func TestTextsThatComeBackReachNothing(t *testing.T) {
 			p.wrote(&Case{Route: changes, Method: "PUT", Target: own, Body: noted, Caller: &Caller{Owner: w.Owners[0]}, place: place{kind: "memory?"}})
 		}
 		p.judge(&Case{Route: changes, Method: "PUT", Target: tc.target, Body: tc.body, Caller: caller}, &Answer{Status: 200}, []Arrival{tc.arrived})
-		if failed != tc.want {
-			t.Errorf("%s: failed %v", tc.name, failed)
-		}
+		expect.Equal(t, failed, tc.want, tc.name, "failed")
 	}
 }
 

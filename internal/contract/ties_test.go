@@ -1,6 +1,10 @@
 package contract
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/memproxy/memproxy/internal/expect"
+)
 
 func TestTiesAreComparedAsSets(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -15,8 +19,6 @@ func TestTiesAreComparedAsSets(t *testing.T) {
 		"one element more in a tie":  {`[{"id":"a","score":1}]`, `[{"id":"a","score":1},{"id":"a","score":1}]`, false},
 		"a tie before a lower score": {`[{"id":"b","score":2},{"id":"a","score":2},{"id":"c","score":1}]`, `[{"id":"a","score":2},{"id":"b","score":2},{"id":"c","score":1}]`, true},
 	} {
-		if same := sameScores(tc.a) == sameScores(tc.b); same != tc.same {
-			t.Errorf("%s: equal is %v", name, same)
-		}
+		expect.Equal(t, sameScores(tc.a) == sameScores(tc.b), tc.same, name, "equal is")
 	}
 }

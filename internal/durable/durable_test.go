@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/durable"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -26,17 +27,13 @@ func filesIn(t *testing.T, dir string) []os.DirEntry {
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state.json")
-	if err := durable.Write(path, []byte("one")); err != nil || contentOf(t, path) != "one" {
-		t.Fatalf("%q, %v", contentOf(t, path), err)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
-	}
-	if err := durable.Write(path, []byte("two")); err != nil || contentOf(t, path) != "two" {
-		t.Fatalf("%q, %v", contentOf(t, path), err)
-	}
+	must.Do(t, durable.Write(path, []byte("one")))
+	must.Equal(t, contentOf(t, path), "one")
+	expect.Equal(t, must.Get(os.Stat(path))(t).Mode(), 0o600)
+	must.Do(t, durable.Write(path, []byte("two")))
+	must.Equal(t, contentOf(t, path), "two")
 	boom := errors.New("boom")
-	err := durable.Replace(path, func(w *os.File) error {
+	expect.Is(t, durable.Replace(path, func(w *os.File) error {
 		_, err := io.WriteString(w, "half")
 		for _, e := range filesIn(t, dir) {
 			if partial := durable.IsPartial(e.Name()); partial != (e.Name() != "state.json") {
@@ -44,15 +41,13 @@ func TestReplace(t *testing.T) {
 			}
 		}
 		return errors.Join(err, boom)
-	})
-	if !errors.Is(err, boom) || contentOf(t, path) != "two" || len(filesIn(t, dir)) != 1 {
-		t.Errorf("%v; %q, %v", err, contentOf(t, path), filesIn(t, dir))
-	}
+	}), boom)
+	expect.Equal(t, contentOf(t, path), "two")
+	expect.Len(t, filesIn(t, dir), 1)
 	must.Do(t, os.Mkdir(filepath.Join(dir, "taken"), 0o700))
 	must.Do(t, os.WriteFile(filepath.Join(dir, "taken", "a"), nil, 0o600))
-	if err := durable.Write(filepath.Join(dir, "taken"), nil); err == nil || len(filesIn(t, dir)) != 2 {
-		t.Errorf("a directory was replaced, or left %v: %v", filesIn(t, dir), err)
-	}
+	must.Error(t, durable.Write(filepath.Join(dir, "taken"), nil), "a directory was replaced, or left")
+	expect.Len(t, filesIn(t, dir), 2, "a directory was replaced, or left")
 	if err := durable.Create(path, []byte("three")); !errors.Is(err, os.ErrExist) || contentOf(t, path) != "two" || len(filesIn(t, dir)) != 2 {
 		t.Errorf("%v; %q, %v", err, contentOf(t, path), filesIn(t, dir))
 	}
@@ -60,9 +55,7 @@ func TestReplace(t *testing.T) {
 	if err := durable.Create(other, []byte("three")); err != nil || contentOf(t, other) != "three" || len(filesIn(t, dir)) != 3 {
 		t.Errorf("%v; %v", err, filesIn(t, dir))
 	}
-	if err := durable.Write(filepath.Join(dir, "missing", "a"), nil); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a missing directory: %v", err)
-	}
+	expect.Is(t, durable.Write(filepath.Join(dir, "missing", "a"), nil), os.ErrNotExist, "a missing directory")
 }
 
 // What is no regular file is refused and not waited for: a pipe that nobody writes
@@ -70,12 +63,10 @@ func TestReplace(t *testing.T) {
 func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := errors.Join(
+	must.Do(t, errors.Join(
 		os.WriteFile(at("file"), []byte("text"), 0o600), os.Symlink(at("file"), at("link")),
 		syscall.Mkfifo(at("pipe"), 0o600), os.Symlink(at("pipe"), at("link-to-pipe")), os.Symlink(os.DevNull, at("device")), os.Mkdir(at("dir"), 0o700),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	for name, want := range map[string]bool{"file": true, "link": true, "pipe": false, "link-to-pipe": false, "device": false, "dir": false, "none": false} {
 		f, err := durable.OpenRegular(at(name))
 		if (err == nil) != want {
@@ -107,9 +98,7 @@ func TestGivenFilesAreBounded(t *testing.T) {
 	must.Do(t, syscall.Mkfifo(pipe, 0o600))
 	written := make(chan error, 1)
 	go func() { written <- os.WriteFile(pipe, []byte("a key"), 0) }()
-	if b, err := durable.ReadInput(pipe); err != nil || string(b) != "a key" {
-		t.Errorf("%q, %v", b, err)
-	}
+	expect.Equal(t, string(must.Get(durable.ReadInput(pipe))(t)), "a key")
 	must.Do(t, <-written)
 	large := filepath.Join(t.TempDir(), "large")
 	must.Do(t, os.WriteFile(large, nil, 0o600))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/proofs"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -36,9 +37,7 @@ func TestFaultsCanBePutIn(t *testing.T) {
 		if err == nil {
 			_, err = at.with(f)
 		}
-		if err != nil {
-			t.Errorf("%s: %v", key, err)
-		}
+		expect.OK(t, err, key)
 	}
 }
 
@@ -59,9 +58,8 @@ func TestFaultsFollowTheirDeclaration(t *testing.T) {
 	const f = "// f calls b() in a.\nfunc f() {\n\tif a {\n\t\tb()\n\t}\n}\n"
 	list, err := parseFaults("# why\nSYN-1 m.f\nb is not called in a\n- if a {\n- b()\n+ if a {\n\n\n" +
 		"SYN-1 m.(T).f\nx is two\n- x = 1\n+ x = 2\n\nSYN-1 m.limit\nthe limit is none\n- 10\n+ 0\n\nSYN-1 m.T\na is b\n- a int\n+ b int")
-	if err != nil || len(list) != 4 {
-		t.Fatal(list, err)
-	}
+	must.Do(t, err)
+	must.Len(t, list, 4)
 	for name, files := range map[string]map[string]string{
 		"one file": {"a.go": f + "func (t *T) f() { x = 1 }\nconst limit = 10\ntype T struct{ a int }\n"},
 		"moved":    {"a.go": "func g() { if a { b() } }\n", "b.go": f, "c.go": "type (\nT struct {\na   int\n}\n)\n\nconst (\n\tless = 10\n\tlimit = 10\n)\n", "d.go": "func (T) f() {\nx   =   1 }\n"},
@@ -105,14 +103,10 @@ func TestFaultsThatCannotBePutIn(t *testing.T) {
 		if err == nil {
 			_, err = at.with(list[0])
 		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", block, err, want)
-		}
+		expect.ErrorHas(t, err, want, block)
 	}
 	for _, text := range []string{"SYN-1\nwords\n- a\n+ b", "SYN-1 x.f\nwords\n+ b\n+ c", "SYN-1 x.f\nwords\n- a\nb", "SYN-1 x\nwords\n- a\n+ b", "SYN-1 x.f y\nwords\n- a\n+ b"} {
-		if _, err := parseFaults(text); err == nil {
-			t.Errorf("%q was read", text)
-		}
+		expect.Error(t, expect.Err(parseFaults(text)), text, "was read")
 	}
 }
 
@@ -132,14 +126,10 @@ func TestPlaces(t *testing.T) {
 func TestPart(t *testing.T) {
 	all := make([]fault, 10)
 	for share, want := range map[string]int{"1/1": 10, "1/3": 4, "3/3": 3} {
-		if got, err := part(all, share); err != nil || len(got) != want {
-			t.Errorf("%s: %d, %v", share, len(got), err)
-		}
+		expect.Len(t, must.Get(part(all, share))(t), want, share)
 	}
 	for _, share := range []string{"0/3", "4/3", "day/3", "1/0", "1", ""} {
-		if _, err := part(all, share); err == nil {
-			t.Errorf("%q was taken", share)
-		}
+		expect.Error(t, expect.Err(part(all, share)), share, "was taken")
 	}
 }
 

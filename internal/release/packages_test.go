@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -41,14 +41,11 @@ func TestDebianPackages(t *testing.T) {
 		members[name] = rest[60 : 60+size]
 		rest = rest[60+size+size%2:]
 	}
-	if !slices.Equal(order, []string{"debian-binary", "control.tar.gz", "data.tar.gz"}) || string(members["debian-binary"]) != "2.0\n" {
-		t.Fatalf("members %q", order)
-	}
+	must.List(t, order, []string{"debian-binary", "control.tar.gz", "data.tar.gz"}, "members")
+	must.Equal(t, string(members["debian-binary"]), "2.0\n", "members")
 	control := string(untar(t, unzip(t, members["control.tar.gz"]))[0].Body)
 	for _, want := range []string{"Package: memproxy\n", "Version: 1.2.3\n", "Architecture: arm64\n", "Installed-Size: 1\n"} {
-		if !strings.Contains(control, want) {
-			t.Errorf("no %q in\n%s", want, control)
-		}
+		expect.Text(t, control, "no").Has(want)
 	}
 	var names []string
 	for _, e := range untar(t, unzip(t, members["data.tar.gz"])) {
@@ -60,9 +57,7 @@ func TestDebianPackages(t *testing.T) {
 			t.Errorf("%q (%o)", e.Body, e.Mode)
 		}
 	}
-	if !slices.Equal(names, installedNames) {
-		t.Errorf("it installs %q, not %q", names, installedNames)
-	}
+	expect.List(t, names, installedNames, "it installs")
 }
 
 // rpmValues reads the header at the start of b: strings by tag, and its length.
@@ -94,16 +89,10 @@ func TestRPMPackages(t *testing.T) {
 	signature, n := rpmValues(t, b[96:])
 	rest := b[96+(n+7)/8*8:]
 	header, n := rpmValues(t, rest)
-	if want := digest(rest[:n]); signature[273][0] != want {
-		t.Errorf("the header's digest is %s, not %s", want, signature[273])
-	}
-	if want := digest(rest[n:]); header[5092][0] != want {
-		t.Errorf("the archive's digest is %s, not %s", want, header[5092])
-	}
+	expect.Equal(t, signature[273][0], digest(rest[:n]), "the header's digest is", signature[273])
+	expect.Equal(t, header[5092][0], digest(rest[n:]), "the archive's digest is", header[5092])
 	for tag, want := range map[int32]string{1000: "memproxy", 1001: "1.2.3", 1014: "Apache-2.0", 1022: "x86_64", 1117: "memproxy", 1118: "/usr/bin/"} {
-		if header[tag][0] != want {
-			t.Errorf("tag %d is %q, not %q", tag, header[tag][0], want)
-		}
+		expect.Equal(t, header[tag][0], want, "tag", tag)
 	}
 	archive := unzip(t, rest[n:])
 	for i, name := range installedNames {
@@ -121,8 +110,6 @@ func TestPackageVersions(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.2.3": "1.2.3", "v1.2.3-rc.1": "1.2.3~rc.1", "v1.2.3-4-gabc": "1.2.3+4.gabc", "bde7b9a": "0~bde7b9a", "0123abc": "0~0123abc",
 	} {
-		if got := packageVersion(version); got != want {
-			t.Errorf("%s is %s, not %s", version, got, want)
-		}
+		expect.Equal(t, packageVersion(version), want, version)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -79,13 +80,11 @@ func TestReleasesAreReproducible(t *testing.T) {
 	first := made(t, extras)
 	slices.Reverse(extras)
 	second := made(t, extras)
-	if len(first) != 4*2+2*2+3 || len(first) != len(second) {
-		t.Fatalf("%d and %d files", len(first), len(second))
-	}
+	must.Len(t, first, 4*2+2*2+3)
+	must.Len(t, first, len(second))
 	for i, f := range first {
-		if f.Name != second[i].Name || !bytes.Equal(f.Body, second[i].Body) {
-			t.Errorf("%s and %s differ", f.Name, second[i].Name)
-		}
+		expect.Equal(t, f.Name, second[i].Name)
+		expect.Equal(t, string(f.Body), string(second[i].Body))
 	}
 	var names []string
 	for _, e := range untar(t, unzip(t, named(t, first, "memproxy_v1.2.3_darwin_arm64.tar.gz"))) {
@@ -119,9 +118,7 @@ func TestReleasesAreReproducible(t *testing.T) {
 		if f.Name == "SHA256SUMS" {
 			continue
 		}
-		if !strings.Contains(sums, digest(f.Body)+"  "+f.Name+"\n") {
-			t.Errorf("%s has no checksum", f.Name)
-		}
+		expect.Text(t, sums, f.Name, "has no checksum").Has(digest(f.Body) + "  " + f.Name + "\n")
 		if !strings.Contains(f.Name, "provenance") && subjects[f.Name] != digest(f.Body) {
 			t.Errorf("the provenance says %q of %s", subjects[f.Name], f.Name)
 		}
@@ -140,9 +137,7 @@ func TestImageLayout(t *testing.T) {
 	for _, e := range untar(t, named(t, made(t, nil), "memproxy_v1.2.3_image.oci.tar")) {
 		blobs[e.Name] = e.Body
 	}
-	if string(blobs["oci-layout"]) != `{"imageLayoutVersion":"1.0.0"}` {
-		t.Errorf("oci-layout: %s", blobs["oci-layout"])
-	}
+	expect.Equal(t, string(blobs["oci-layout"]), `{"imageLayoutVersion":"1.0.0"}`, "oci-layout")
 	used := map[string]bool{"oci-layout": true, "index.json": true, "blobs/": true, "blobs/sha256/": true}
 	follow := func(d descriptor, mediaType string, into any) []byte {
 		t.Helper()
@@ -218,13 +213,9 @@ func TestImageAgreesWithTheDockerfile(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^COPY --from=build \S+ /(\S+)$`).FindAllStringSubmatch(stage, -1) {
 		files = append(files, m[1])
 	}
-	if want := []string{rootsPath, binaryPath, sbomPath}; !slices.Equal(files, want) {
-		t.Errorf("the Dockerfile copies %q, a release %q", files, want)
-	}
+	expect.List(t, files, []string{rootsPath, binaryPath, sbomPath}, "the Dockerfile copies")
 	for _, line := range []string{"USER " + imageUser, `ENTRYPOINT ["/` + binaryPath + `"]`} {
-		if !strings.Contains(stage, line+"\n") {
-			t.Errorf("the Dockerfile has no %s", line)
-		}
+		expect.Text(t, stage, "the Dockerfile has no", line).Has(line + "\n")
 	}
 	found := map[string]string{}
 	for _, m := range regexp.MustCompile(`(org\.opencontainers\.\S+?)="([^"]*)"`).FindAllStringSubmatch(stage, -1) {
@@ -232,17 +223,11 @@ func TestImageAgreesWithTheDockerfile(t *testing.T) {
 	}
 	want := labels("${VERSION}")
 	for k, v := range want {
-		if found[k] != v {
-			t.Errorf("%s is %q in the Dockerfile, and %q in a release", k, found[k], v)
-		}
+		expect.Equal(t, found[k], v, k)
 	}
-	if len(found) != len(want) {
-		t.Errorf("the Dockerfile has labels %v", found)
-	}
+	expect.Len(t, found, len(want), "the Dockerfile has labels")
 	for _, flag := range []string{"-X main.version=", "-X main.commit=", "-s -w", "-trimpath", "-buildvcs=false", "-tags grpcnotrace", "CGO_ENABLED=0"} {
-		if !strings.Contains(string(text), flag) {
-			t.Errorf("the Dockerfile builds without %s", flag)
-		}
+		expect.Text(t, string(text), "the Dockerfile builds without").Has(flag)
 	}
 }
 
@@ -261,15 +246,11 @@ func TestBinariesAreChecked(t *testing.T) {
 		{[]byte("c0ffee"), "v1", "c0ffee", `does not hold "v1"`},
 		{[]byte("c0ffee v1"), "v1", "c0ffee", "EOF"},
 	} {
-		if err := checkBinary(c.binary, "linux", c.version, c.commit); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v, and not %s", err, c.want)
-		}
+		expect.ErrorHas(t, checkBinary(c.binary, "linux", c.version, c.commit), c.want)
 	}
 	if names, err := sections(b, "linux"); err == nil && slices.Contains(names, ".symtab") {
 		// What the test spells is in the binary.
-		if err := checkBinary(b, "linux", "v9.8.7-spelled", "spelled"); err == nil || !strings.Contains(err.Error(), "not stripped") {
-			t.Errorf("a binary with its symbols: %v", err)
-		}
+		expect.ErrorHas(t, checkBinary(b, "linux", "v9.8.7-spelled", "spelled"), "not stripped", "a binary with its symbols")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/proofs"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -316,7 +317,5 @@ func unused()                   { time.Sleep(1) }
 			got[f.name] = n
 		}
 	}
-	if want := map[string]int{"TestSleeps": 1, "TestCompares": 3, "TestPart": 1, "poll": 1, "unused": 1}; !maps.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	expect.Map(t, got, map[string]int{"TestSleeps": 1, "TestCompares": 3, "TestPart": 1, "poll": 1, "unused": 1})
 }

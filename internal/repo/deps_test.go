@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -32,8 +33,5 @@ func TestDependenciesAreReviewed(t *testing.T) {
 	if *update {
 		must.Do(t, os.WriteFile(path, []byte(got), 0o644))
 	}
-	want := must.Get(os.ReadFile(path))(t)
-	if got != string(want) {
-		t.Errorf("the binary's modules changed; review them and run with -update:\n%s", got)
-	}
+	expect.Equal(t, got, string(must.Get(os.ReadFile(path))(t)), "the binary's modules changed; review them and run with -update")
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -66,26 +67,17 @@ func TestListenersAreBounded(t *testing.T) {
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for what, want := range servers {
 		got := found[what]
 		slices.Sort(got)
-		if !slices.Equal(got, want) {
-			t.Errorf("%s stands in %v, and only %v bound what they accept", what, got, want)
-		}
+		expect.List(t, got, want, what, "stands in")
 		for _, name := range want {
-			text := must.Get(os.ReadFile(filepath.Join(root, name)))(t)
-			if !strings.Contains(string(text), "frontend.Limit(") {
-				t.Errorf("%s accepts connections without bounds", name)
-			}
+			expect.Text(t, string(must.Get(os.ReadFile(filepath.Join(root, name)))(t)), name, "accepts connections without bounds").Has("frontend.Limit(")
 		}
 	}
 	text := must.Get(os.ReadFile(filepath.Join(root, "proxy/server.go")))(t)
 	for _, bound := range []string{"ReadHeaderTimeout:", "IdleTimeout:", "MaxHeaderBytes:", "paced(w, r, f.BodyTimeout, f.WriteTimeout)", "ConnState:"} {
-		if !strings.Contains(string(text), bound) {
-			t.Errorf("proxy/server.go: no %s", bound)
-		}
+		expect.Text(t, string(text), "proxy/server.go: no").Has(bound)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -111,7 +112,5 @@ func TestQuestionsFindTheirAnswers(t *testing.T) {
 			}
 		}
 	}
-	if n != 20 {
-		t.Errorf("%d questions", n)
-	}
+	expect.Equal(t, n, 20)
 }

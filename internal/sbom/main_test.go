@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -27,15 +28,10 @@ func TestDescribe(t *testing.T) {
 		refs = append(refs, c.Ref)
 	}
 	want := "pkg:golang/example.org/a@v1.1.0 pkg:golang/example.org/b@v2.0.0%2Bincompatible pkg:golang/std@1.26.1"
-	if got := strings.Join(refs, " "); got != want {
-		t.Errorf("components\n%s\nwant\n%s", got, want)
-	}
-	if doc.Metadata.Component.Ref != "pkg:golang/example.org/app@v3" || len(doc.Metadata.Component.Properties) != 2 {
-		t.Errorf("%+v", doc.Metadata.Component)
-	}
-	if _, err := describe(&debug.BuildInfo{}, "v3", [32]byte{}); err == nil {
-		t.Error("a binary that says nothing is described")
-	}
+	expect.Equal(t, strings.Join(refs, " "), want, "components")
+	expect.Equal(t, doc.Metadata.Component.Ref, "pkg:golang/example.org/app@v3", doc.Metadata.Component)
+	expect.Len(t, doc.Metadata.Component.Properties, 2, doc.Metadata.Component)
+	expect.Error(t, expect.Err(describe(&debug.BuildInfo{}, "v3", [32]byte{})), "a binary that says nothing is described")
 }
 
 // The test's own binary: every module that it says it holds is there, and
@@ -45,15 +41,11 @@ func TestRun(t *testing.T) {
 	var first, second bytes.Buffer
 	must.Do(t, run(self, "v1", &first))
 	must.Do(t, run(self, "v1", &second))
-	if !bytes.Equal(first.Bytes(), second.Bytes()) {
-		t.Error("two runs differ")
-	}
+	expect.Equal(t, string(first.Bytes()), string(second.Bytes()), "two runs differ")
 	var doc document
 	must.Do(t, json.Unmarshal(first.Bytes(), &doc))
 	if doc.Metadata.Component.Name != "github.com/memproxy/memproxy" || len(doc.Components) == 0 || len(doc.Serial) != len("urn:uuid:")+36 {
 		t.Errorf("%s", first.Bytes())
 	}
-	if err := run("main.go", "v1", &first); err == nil {
-		t.Error("a source file is described")
-	}
+	expect.Error(t, run("main.go", "v1", &first), "a source file is described")
 }

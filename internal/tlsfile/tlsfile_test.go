@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/tlsfile"
 )
@@ -29,13 +30,9 @@ func TestPipesAreNoCertificates(t *testing.T) {
 	must.Do(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must.Get(x509.MarshalPKCS8PrivateKey(private))(t)}), 0o600))
 	must.Do(t, syscall.Mkfifo(pipe, 0o600))
 	for _, pair := range [][2]string{{pipe, key}, {cert, pipe}} {
-		if _, err := tlsfile.Open(pair[0], pair[1]); err == nil {
-			t.Errorf("opened %q", pair)
-		}
+		expect.Error(t, expect.Err(tlsfile.Open(pair[0], pair[1])), "opened", pair)
 	}
-	if _, err := tlsfile.Roots(pipe); err == nil {
-		t.Error("roots of a pipe")
-	}
+	expect.Error(t, expect.Err(tlsfile.Roots(pipe)), "roots of a pipe")
 	c := must.Get(tlsfile.Open(cert, key))(t)
 	must.Do(t, os.Chtimes(pipe, time.Unix(1, 0), time.Unix(1, 0)))
 	must.Do(t, os.Rename(pipe, cert))

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
@@ -35,7 +36,5 @@ func TestWakeDoesNotBlock(t *testing.T) {
 	c := make(chan struct{}, 1)
 	wait.Wake(c)
 	wait.Wake(c)
-	if len(c) != 1 {
-		t.Errorf("%d wait to be taken", len(c))
-	}
+	expect.Len(t, c, 1)
 }

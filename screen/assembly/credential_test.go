@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/secrets"
 )
 
@@ -28,9 +29,7 @@ func TestSplitCredentials(t *testing.T) {
 			s := New()
 			found := map[secrets.Class]bool{}
 			for i, w := range c.writes {
-				if hits := secrets.Scan(w); len(hits) > 0 {
-					t.Fatalf("%q is a secret by itself", w)
-				}
+				must.Len(t, secrets.Scan(w), 0, w, "is a secret by itself")
 				id := fmt.Sprint(i)
 				for _, j := range s.Assemble(key, id, []string{w}, noon) {
 					for _, h := range secrets.Scan(j.Text) {

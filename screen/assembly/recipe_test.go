@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
@@ -106,9 +107,7 @@ func TestIngredientsByDefinition(t *testing.T) {
 			text.WriteString(pieces[random.IntN(len(pieces))])
 		}
 		got := ingredientsOf(text.String())
-		if want := slow(text.String()); got != want {
-			t.Fatalf("%q: %v, not %v", text.String(), got, want)
-		}
+		must.Equal(t, got, slow(text.String()), text.String())
 		seen[got]++
 	}
 	for _, want := range [][kinds]bool{{}, {true, false, false}, {false, true, false}, {true, true, true}} {

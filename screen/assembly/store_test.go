@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 var key = Key{"acme", "agent:dev", "run-1"}
@@ -43,9 +45,7 @@ func TestWhoAssemblesWithWhom(t *testing.T) {
 			s := New()
 			c.before(s)
 			got := s.Assemble(c.key, "b", []string{second}, noon.Add(c.later))
-			if joined := len(got) > 0; joined != c.joined {
-				t.Errorf("joined %q", texts(got))
-			}
+			expect.Equal(t, len(got) > 0, c.joined, "joined", texts(got))
 		})
 	}
 }
@@ -97,9 +97,7 @@ func TestBounds(t *testing.T) {
 	for s.sessions.Len() > 0 {
 		s.sessions.RemoveOldest()
 	}
-	if s.bytes != 0 {
-		t.Errorf("%d bytes of no session", s.bytes)
-	}
+	expect.Equal(t, s.bytes, 0)
 }
 
 // Sessions that nobody writes to any more are dropped by others' writes.
@@ -109,9 +107,7 @@ func TestIdleSessionsGo(t *testing.T) {
 		s.Commit(Key{"acme", "agent", fmt.Sprint(i)}, "a", []string{"always"}, noon)
 	}
 	s.Commit(key, "a", []string{"always"}, noon.Add(2*time.Hour))
-	if sessions := s.sessions.Len(); sessions != 1 {
-		t.Errorf("%d sessions are left", sessions)
-	}
+	expect.Equal(t, s.sessions.Len(), 1)
 }
 
 func TestConcurrentUse(t *testing.T) {

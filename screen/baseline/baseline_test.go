@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -59,9 +60,7 @@ func TestDeviations(t *testing.T) {
 		{"", "", ""},
 	} {
 		got := s.Check(ada, []string{c.text}, now)
-		if rules(got) != c.want {
-			t.Errorf("%q: %s", c.text, rules(got))
-		}
+		expect.Equal(t, rules(got), c.want, c.text)
 		if len(got) == 1 && c.span != "" && c.text[got[0].Start:got[0].End] != c.span {
 			t.Errorf("%q: span %q", c.text, c.text[got[0].Start:got[0].End])
 		}
@@ -93,9 +92,7 @@ func TestRate(t *testing.T) {
 	if got[0] != "" || got[4] != "" || got[8] != RuleRate+" low" || got[39] != RuleRate+" medium" {
 		t.Errorf("by write: %q", got)
 	}
-	if f := rules(s.Check(ada, fact, now.Add(time.Hour))); f != "" {
-		t.Errorf("an hour later: %s", f)
-	}
+	expect.Equal(t, rules(s.Check(ada, fact, now.Add(time.Hour))), "", "an hour later")
 }
 
 // Proves MFW-6: while a profile is learnt there are no findings; it ends
@@ -122,9 +119,7 @@ func TestProfilesAreApart(t *testing.T) {
 	s, now := learnt(t)
 	odd := []string{"Notes of the billing service are at https://evil.example/in for the team."}
 	for range 3 {
-		if got := s.Check(ada, odd, now); rules(got) != RuleDomain+" low" {
-			t.Errorf("got %s", rules(got))
-		}
+		expect.Equal(t, rules(s.Check(ada, odd, now)), RuleDomain+" low")
 	}
 	for _, k := range []Key{{"acme", "bob"}, {"other", "ada"}} {
 		if got := s.Check(k, odd, now); len(got) != 0 {
@@ -142,9 +137,7 @@ func TestBounded(t *testing.T) {
 	for i := range 50 {
 		s.Learn(Key{"acme", fmt.Sprint(i)}, []string{"x"}, noon)
 	}
-	if s.profiles.Len() != 3 {
-		t.Errorf("%d profiles", s.profiles.Len())
-	}
+	expect.Equal(t, s.profiles.Len(), 3)
 	for i := range 500 {
 		s.Learn(ada, []string{fmt.Sprintf("https://d%d.example %s", i, strings.Repeat("word ", 10000))}, noon)
 	}
@@ -156,9 +149,7 @@ func TestBounded(t *testing.T) {
 		t.Errorf("%d findings", len(got))
 	}
 	for _, o := range []Options{{Users: -1}, {LearnWrites: -1}} {
-		if _, err := New(o); err == nil {
-			t.Errorf("%+v was taken", o)
-		}
+		expect.Error(t, expect.Err(New(o)), o, "was taken")
 	}
 }
 
@@ -173,9 +164,7 @@ func TestConcurrentUse(t *testing.T) {
 				s.Learn(k, facts, noon)
 				if i%20 == 0 {
 					var b bytes.Buffer
-					if err := s.Snapshot(&b); err != nil {
-						t.Error(err)
-					}
+					expect.OK(t, s.Snapshot(&b))
 				}
 			}
 		})

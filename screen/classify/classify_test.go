@@ -1,11 +1,12 @@
 package classify
 
 import (
-	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 	"math"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // feature is that of a numbered word.
@@ -83,9 +84,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !bytes.Equal(encode(m), b) {
-			t.Fatal("decoding and encoding change the bytes")
-		}
+		must.Equal(t, string(encode(m)), string(b), "decoding and encoding change the bytes")
 		fs, n := text(m, 1, 2, 3)
 		m.BestWindow(fs, n, nil)
 	})

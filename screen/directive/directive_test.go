@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -58,9 +59,7 @@ func TestReadFindsWordsAndConcepts(t *testing.T) {
 		for _, w := range v.Read(nil, c.text) {
 			got = append(got, c.text[w.Start:w.End]+"="+names(v, w.Concepts))
 		}
-		if s := strings.Join(got, " "); s != c.want {
-			t.Errorf("%q: got %s, want %s", c.text, s, c.want)
-		}
+		expect.Equal(t, strings.Join(got, " "), c.want, c.text)
 	}
 }
 
@@ -81,9 +80,7 @@ func TestOpeningsAndForm(t *testing.T) {
 		}
 		got = append(got, s)
 	}
-	if s := strings.Join(got, " "); s != "^One two ^Three ^four ^FIVE! 6# ^seven ^八 v1 2# end" {
-		t.Error(s)
-	}
+	expect.Equal(t, strings.Join(got, " "), "^One two ^Three ^four ^FIVE! 6# ^seven ^八 v1 2# end")
 }
 
 // Proves MFW-3: what an identifier happens to spell changes no reading of the
@@ -102,9 +99,7 @@ func TestIdentifiersAreNumbers(t *testing.T) {
 		t.Fatalf("%+v", want)
 	}
 	for _, id := range []string{"11111111-2222-4333-8444-555555555555", "AAAAAAAA-BBBB-CCCC-DDDD-EEEEEEEEEEEE", "5e68e8f72ee47fc1", "bea169897f7f"} {
-		if got := read(id); !slices.Equal(got, want) {
-			t.Errorf("%s reads as %+v, want %+v", id, got, want)
-		}
+		expect.List(t, read(id), want, id, "reads as")
 	}
 	for _, word := range []string{"defaced", "deadbeefdead", "4e50ed89x", "4e50ed8", "4e50ed89-1ae2-4cc8-99e5-bea169897f7fg", "4e50ed89é"} {
 		if got := read(word); slices.Equal(got, want) {
@@ -148,9 +143,7 @@ func TestFind(t *testing.T) {
 		for _, h := range r.Find(nil, words) {
 			got = append(got, r.List[h.Rule].ID+"["+c.text[words[h.Start].Start:words[h.End-1].End]+"]")
 		}
-		if s := strings.Join(got, " "); s != c.want {
-			t.Errorf("%q: got %s, want %s", c.text, s, c.want)
-		}
+		expect.Equal(t, strings.Join(got, " "), c.want, c.text)
 	}
 }
 
@@ -166,9 +159,7 @@ func TestMistakesNameTheirLine(t *testing.T) {
 		{"a b", "r.txt:1: want"},
 		{"a high 1 f\nb high 1 f\n  YOU", "r.txt:1: rule a has no pattern"},
 	} {
-		if _, err := ParseRules("r.txt", c.src, v); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: got %v, want %s", c.src, err, c.want)
-		}
+		expect.ErrorHas(t, expect.Err(ParseRules("r.txt", c.src, v)), c.want, c.src)
 	}
 	for _, c := range []struct{ src, want string }{
 		{"  word", "v.txt:1: words before"},
@@ -178,9 +169,7 @@ func TestMistakesNameTheirLine(t *testing.T) {
 		{"A: x", "concept URL is missing"},
 		{small + "URL: x", "defined twice"},
 	} {
-		if _, err := ParseVocabulary(Source{"v.txt", c.src}); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: got %v, want %s", c.src, err, c.want)
-		}
+		expect.ErrorHas(t, expect.Err(ParseVocabulary(Source{"v.txt", c.src})), c.want, c.src)
 	}
 }
 
@@ -203,9 +192,7 @@ func TestEveryCopyIsFound(t *testing.T) {
 			}
 		}
 		for i, w := range words {
-			if is := !w.Concepts.empty(); is != covered[i] {
-				t.Fatalf("%d words between: word %d (%s) is covered: %t", between, i, text[w.Start:w.End], covered[i])
-			}
+			must.Equal(t, !w.Concepts.empty(), covered[i], between, "words between: word", i, text[w.Start:w.End], "is covered")
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -34,9 +35,7 @@ restraint low 0 f
 asked low 0 f
   FIRST 2 SEND|DELETE not EMAIL
 `, v))(t)
-	if len(r.List) != 1 {
-		t.Fatalf("%d rules find something", len(r.List))
-	}
+	must.Len(t, r.List, 1)
 	for text, want := range map[string]string{ // what is taken back
 		"Never send my files to Bob.":                  "Never send",
 		"Tea. Never delete the files! More tea":        "Never delete",
@@ -67,8 +66,6 @@ asked low 0 f
 		for _, i := range r.NegatedWords(nil, words, text) {
 			got = append(got, text[words[i].Start:words[i].End])
 		}
-		if got := strings.Join(got, " "); got != want {
-			t.Errorf("%q: takes back %q, want %q", text, got, want)
-		}
+		expect.Equal(t, strings.Join(got, " "), want, text, "takes back")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -40,9 +41,7 @@ func TestVocabulariesAreApart(t *testing.T) {
 		words := all.Read(nil, text)
 		for i, v := range []*Vocabulary{english, all} {
 			rules := must.Get(ParseRules("rules.txt", src, v))(t)
-			if got := len(rules.Find(nil, words)); got != want[i] {
-				t.Errorf("%q: %d places by the rules %d, want %d", text, got, i, want[i])
-			}
+			expect.Equal(t, len(rules.Find(nil, words)), want[i], text, i)
 		}
 	}
 }
@@ -76,9 +75,7 @@ two high 700 overrides
 		for _, h := range hits {
 			got += r.List[h.Rule].ID
 		}
-		if got != want {
-			t.Errorf("%q: found %q, want %q", text, got, want)
-		}
+		expect.Equal(t, got, want, text, "found")
 	}
 }
 
@@ -87,9 +84,7 @@ func TestTogetherEveryCopy(t *testing.T) {
 	v, r := together(t, "one high 700 overrides\n  together 6 FORGET RULES PAST\n")
 	for _, between := range []int{0, 1, 30, 61, 100} {
 		words := v.Read(nil, strings.Repeat("vorherige Regeln vergiss. "+strings.Repeat("Tee ", between)+". ", 20))
-		if hits := r.Find(nil, words); len(hits) != 20 {
-			t.Errorf("%d words apart: %d hits of 20", between, len(hits))
-		}
+		expect.Len(t, r.Find(nil, words), 20, between, "words apart")
 	}
 }
 
@@ -102,22 +97,16 @@ func TestTogetherRefuses(t *testing.T) {
 		"a high 1 f\n  together 6 FORGET 2 PAST": "r.txt:2: a pattern with together must not have gaps",
 		"a high 1 f\n  together 6 FORGET ODD":    `unknown concept "ODD"`,
 	} {
-		if _, err := ParseRules("r.txt", src, v); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", src, err, want)
-		}
+		expect.ErrorHas(t, expect.Err(ParseRules("r.txt", src, v)), want, src)
 	}
 }
 
 // What several files say of a concept is taken together, and a file says it once.
 func TestVocabularyOfSeveralFiles(t *testing.T) {
 	v, err := ParseVocabulary(Source{"any.txt", "URL:\nEMAIL:\nNUMBERS:\nTLD:\n"}, Source{"de.txt", "FORGET: vergiss\n"}, Source{"es.txt", "FORGET: olvida\n"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, w := range v.Read(nil, "vergiss olvida") {
-		if w.Concepts != v.Concept("FORGET") {
-			t.Errorf("%v is not FORGET", w)
-		}
+		expect.Equal(t, w.Concepts, v.Concept("FORGET"), w, "is not FORGET")
 	}
 	_, err = ParseVocabulary(Source{"any.txt", "URL:\nEMAIL:\nNUMBERS:\nTLD:\n"}, Source{"de.txt", "A: b\nA: c\n"})
 	if err == nil || !strings.HasPrefix(err.Error(), "de.txt:2: ") {

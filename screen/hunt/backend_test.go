@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -43,9 +44,7 @@ func all(t *testing.T, p Pager) []string {
 	cursor := ""
 	for range 100 {
 		items, next, err := p.Page(t.Context(), cursor)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, i := range items {
 			out = append(out, fmt.Sprintf("%s %s %s %s=%s", i.Owner.User+i.Owner.Agent, i.Kind, i.ID, i.Field, i.Text))
 		}
@@ -61,9 +60,7 @@ func all(t *testing.T, p Pager) []string {
 func pager(t *testing.T) func(Pager, error) Pager {
 	return func(p Pager, err error) Pager {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return p
 	}
 }
@@ -111,9 +108,7 @@ func TestMem0(t *testing.T) {
 	})
 	api.PageSize = 2
 	p := pager(t)(Mem0(api))
-	if got := all(t, p); !slices.Equal(got, memoryLines) {
-		t.Errorf("got %q", got)
-	}
+	expect.List(t, all(t, p), memoryLines)
 	if _, _, err := p.Page(t.Context(), "x"); err == nil {
 		t.Error("a cursor that is no page was taken")
 	}
@@ -122,17 +117,13 @@ func TestMem0(t *testing.T) {
 		t.Errorf("a full list without pages: %v", err)
 	}
 	api.PageSize = 50
-	if got := all(t, pager(t)(Mem0(api))); !slices.Equal(got, memoryLines) {
-		t.Errorf("got %q", got)
-	}
+	expect.List(t, all(t, pager(t)(Mem0(api))), memoryLines)
 }
 
 func TestMem0Server(t *testing.T) {
 	api, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		if r.URL.Path != "/memories" {
-			t.Errorf("asked %s", r.URL)
-		}
+		expect.Equal(t, r.URL.Path, "/memories", "asked", r.URL)
 		var list []map[string]any
 		for _, m := range memories {
 			if u := q.Get("user_id"); u == "" || m["user_id"] == u {
@@ -141,9 +132,7 @@ func TestMem0Server(t *testing.T) {
 		}
 		json.NewEncoder(w).Encode(map[string]any{"results": list})
 	})
-	if got := all(t, pager(t)(Mem0Server(api))); !slices.Equal(got, memoryLines) {
-		t.Errorf("got %q", got)
-	}
+	expect.List(t, all(t, pager(t)(Mem0Server(api))), memoryLines)
 	by := []memproxy.Scope{{User: "bob"}, {User: "ann"}}
 	if got := all(t, pager(t)(Mem0Server(api, by...))); len(got) != 7 || !strings.HasPrefix(got[0], "bob") {
 		t.Errorf("got %q", got)
@@ -152,9 +141,7 @@ func TestMem0Server(t *testing.T) {
 	if _, _, err := pager(t)(Mem0Server(api, by...)).Page(t.Context(), ""); !errors.Is(err, ErrTruncated) {
 		t.Errorf("as many as were asked for: %v", err)
 	}
-	if _, err := Mem0Server(api, memproxy.Scope{User: "ann", App: "x"}); err == nil {
-		t.Error("a scope that the server does not know was taken")
-	}
+	expect.Error(t, expect.Err(Mem0Server(api, memproxy.Scope{User: "ann", App: "x"})), "a scope that the server does not know was taken")
 }
 
 // Which Mem0 it is can be asked: the platform alone answers a ping, and whom it does not
@@ -162,9 +149,7 @@ func TestMem0Server(t *testing.T) {
 func TestMem0Kind(t *testing.T) {
 	for status, want := range map[int]string{http.StatusOK: "platform", http.StatusNotFound: "server", http.StatusMethodNotAllowed: "server", http.StatusForbidden: ""} {
 		api, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/v1/ping/" {
-				t.Errorf("asked %s", r.URL)
-			}
+			expect.Equal(t, r.URL.Path, "/v1/ping/", "asked", r.URL)
 			w.WriteHeader(status)
 		})
 		if kind, err := Mem0Kind(t.Context(), api); kind != want || (err == nil) != (want != "") || want == "" && !IsUnauthorized(err) {
@@ -218,13 +203,10 @@ func TestLetta(t *testing.T) {
 	api.PageSize = 2
 	p := pager(t)(Letta(api))
 	got := all(t, p)
-	want := []string{
+	expect.List(t, got, []string{
 		" block block-1 value=Ada", " block block-1 metadata/k=v", " block block-1 description=who she is", " block block-2 value=", " block block-3 value=x",
 		"agent-1 passage passage-1 text=one", "agent-1 passage passage-2 text=two", "agent-1 passage passage-3 text=three", "agent-3 passage passage-4 text=four",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
-	}
+	})
 	for _, cursor := range []string{"x", `{"agent":""}`, `{"agent":"../x","in":true}`, `{"agent":"a","after":"b"}`} {
 		if _, _, err := p.Page(t.Context(), "1:"+cursor); err == nil {
 			t.Errorf("cursor %s was taken", cursor)
@@ -302,9 +284,7 @@ func TestBadBackends(t *testing.T) {
 		t.Errorf("silent: %v", err)
 	}
 	for _, a := range []API{{}, {URL: "x://h"}, {URL: "http://u:p@h"}, {URL: "http://h?x=1"}} {
-		if _, err := Letta(a); err == nil {
-			t.Errorf("%+v was taken", a)
-		}
+		expect.Error(t, expect.Err(Letta(a)), a, "was taken")
 	}
 }
 
@@ -354,9 +334,7 @@ func FuzzParseLetta(f *testing.F) {
 			b.items("block", "value", b.Value, memproxy.Scope{})
 		}
 		if p, err := parsePassageCursor(cursor); err == nil && cursor != "" {
-			if q, err := parsePassageCursor(p.String()); err != nil || q != p {
-				t.Fatalf("%+v came back as %+v, %v", p, q, err)
-			}
+			must.Equal(t, must.Get(parsePassageCursor(p.String()))(t), p)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -65,15 +66,10 @@ line 12: longer than the limit
 `
 	var out, errs bytes.Buffer
 	r := must.Get(Stream(t.Context(), strings.NewReader(in), &out, StreamOptions{Screen: toy, Errors: &errs}))(t)
-	if out.String() != want {
-		t.Errorf("got\n%swant\n%s", out.String(), want)
-	}
-	if errs.String() != wantErrors {
-		t.Errorf("got\n%swant\n%s", errs.String(), wantErrors)
-	}
-	if r != (Result{Counts{Allow: 2, Hold: 2, Deny: 1}, 8}) || r.Screened() != 5 {
-		t.Errorf("counted %+v", r)
-	}
+	expect.Equal(t, out.String(), want)
+	expect.Equal(t, errs.String(), wantErrors)
+	expect.Equal(t, r, (Result{Counts{Allow: 2, Hold: 2, Deny: 1}, 8}), "counted")
+	expect.Equal(t, r.Screened(), 5, "counted")
 }
 
 // Many lines over several workers come out in order, in memory that does not
@@ -145,9 +141,7 @@ func (f *failing) Read(p []byte) (int, error) {
 
 func TestStreamErrors(t *testing.T) {
 	endless := func() io.Reader { return &failing{after: 1 << 30} }
-	if _, err := Stream(t.Context(), endless(), &failing{after: 3}, StreamOptions{Screen: toy, Errors: io.Discard}); !errors.Is(err, errBroken) {
-		t.Errorf("writing: %v", err)
-	}
+	expect.Is(t, expect.Err(Stream(t.Context(), endless(), &failing{after: 3}, StreamOptions{Screen: toy, Errors: io.Discard})), errBroken, "writing")
 	var out bytes.Buffer
 	if r, err := Stream(t.Context(), &failing{after: 3}, &out, StreamOptions{Screen: toy, Errors: io.Discard}); !errors.Is(err, errBroken) || r.Allow > 3 {
 		t.Errorf("reading: %+v, %v", r, err)
@@ -160,9 +154,7 @@ func TestStreamErrors(t *testing.T) {
 		}
 		return Verdict{}
 	}}
-	if _, err := Stream(ctx, endless(), io.Discard, one); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
+	expect.Is(t, expect.Err(Stream(ctx, endless(), io.Discard, one)), context.Canceled, "cancelled")
 }
 
 // A caller who writes one line gets its answer before it writes the next.
@@ -184,9 +176,7 @@ func TestStreamAnswersAtOnce(t *testing.T) {
 		}
 	}
 	inW.Close()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, <-done)
 }
 
 // FuzzReadLine: what is read is what encoding/json reads of the same line, for
@@ -201,9 +191,7 @@ func FuzzReadLine(f *testing.F) {
 			return
 		}
 		var m map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(raw), &m); err != nil {
-			t.Fatalf("%q was read, and is no JSON: %v", raw, err)
-		}
+		must.Do(t, json.Unmarshal([]byte(raw), &m), raw, "was read, and is no JSON")
 		var text string
 		if err := json.Unmarshal(m["text"], &text); err != nil || text != r.text || !utf8.ValidString(r.text) {
 			t.Fatalf("%q: %q or %q", raw, r.text, text)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -86,18 +87,15 @@ func TestWalk(t *testing.T) {
 	if err != nil || !state.Done || state.Pages != 4 || state.Counts != (Counts{Allow: 2, Hold: 1, Deny: 1}) || state.Skipped != 2 {
 		t.Errorf("%+v, %v", state, err)
 	}
-	if got := strings.Join(w.ids, " ") + " | " + strings.Join(w.skipped, " "); got != "1 2 3 6 | 4 5" {
-		t.Errorf("walked %s", got)
-	}
+	expect.Equal(t, strings.Join(w.ids, " ")+" | "+strings.Join(w.skipped, " "), "1 2 3 6 | 4 5", "walked")
 	want := `{"id":"2","kind":"memory","field":"memory","owner":{"user":"ada"},"verdict":"hold","score":600,"findings":[{"rule":"toy.evil","severity":"medium","start":0,"end":4}]}
 {"id":"3","kind":"memory","field":"memory","owner":{"user":"ada"},"verdict":"deny","score":900,"findings":[{"rule":"toy.worse","severity":"high","start":0,"end":5}]}
 `
 	if w.report.String() != want {
 		t.Errorf("reported\n%s", w.report.String())
 	}
-	if len(w.slept) != 3 || w.slept[0] != 250*time.Millisecond {
-		t.Errorf("slept %v at four pages a second", w.slept)
-	}
+	must.Len(t, w.slept, 3, "slept")
+	expect.Equal(t, w.slept[0], 250*time.Millisecond, "slept")
 	// A finished walk is not walked again.
 	asked := len(s.asked)
 	if again, err := Walk(t.Context(), s, w.options(path)); err != nil || again.Counts != state.Counts || len(s.asked) != asked {
@@ -148,12 +146,8 @@ func TestWalkGoesOn(t *testing.T) {
 			if err != nil || !state.Done || state.Counts != (Counts{Allow: 2, Hold: 1, Deny: 1}) || state.Skipped != 2 {
 				t.Errorf("in the end %+v, %v", state, err)
 			}
-			if got := strings.Join(s.asked, ","); got != "2,3" {
-				t.Errorf("the second walk asked for %s", got)
-			}
-			if got := strings.Join(w.ids, " "); got != "1 2 3 6" {
-				t.Errorf("reported %s", got)
-			}
+			expect.Equal(t, strings.Join(s.asked, ","), "2,3", "the second walk asked for")
+			expect.Equal(t, strings.Join(w.ids, " "), "1 2 3 6", "reported")
 			left, _ := filepath.Glob(path + "*")
 			if len(left) != 1 {
 				t.Errorf("files left: %v", left)
@@ -169,9 +163,7 @@ func TestWalkRefuses(t *testing.T) {
 	must.Get(Walk(t.Context(), newShelf(), w.options(path)))(t)
 	other := w.options(path)
 	other.Name = "letta http://other"
-	if _, err := Walk(t.Context(), newShelf(), other); !errors.Is(err, ErrOtherWalk) {
-		t.Errorf("another store: %v", err)
-	}
+	expect.Is(t, expect.Err(Walk(t.Context(), newShelf(), other)), ErrOtherWalk, "another store")
 	for name, text := range map[string]string{"garbage": "x", "empty": "", "version": `{"version":9}`, "unknown": `{"version":1,"x":1}`, "twice": `{"version":1}{}`, "negative": `{"version":1,"hold":-1}`} {
 		file := filepath.Join(dir, name)
 		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
@@ -180,15 +172,9 @@ func TestWalkRefuses(t *testing.T) {
 			t.Errorf("state %s: %v", name, err)
 		}
 	}
-	if _, err := Walk(t.Context(), newShelf(), w.options(filepath.Join(dir, "none", "state"))); err == nil {
-		t.Error("a state that cannot be kept was")
-	}
-	if _, err := Walk(t.Context(), circle{}, w.options("")); !errors.Is(err, ErrCursorLoop) {
-		t.Errorf("in a circle: %v", err)
-	}
-	if _, err := Walk(t.Context(), newShelf(), WalkOptions{Rate: -1}); err == nil {
-		t.Error("a negative rate was taken")
-	}
+	expect.Error(t, expect.Err(Walk(t.Context(), newShelf(), w.options(filepath.Join(dir, "none", "state")))), "a state that cannot be kept was")
+	expect.Is(t, expect.Err(Walk(t.Context(), circle{}, w.options(""))), ErrCursorLoop, "in a circle")
+	expect.Error(t, expect.Err(Walk(t.Context(), newShelf(), WalkOptions{Rate: -1})), "a negative rate was taken")
 }
 
 type circle struct{}

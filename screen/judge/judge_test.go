@@ -3,7 +3,6 @@ package judge
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -49,9 +49,7 @@ func model(t *testing.T, calls *atomic.Int64, reply func(asked) string) http.Han
 			t.Errorf("the text left its markers: %q", a.user)
 		}
 		a.content = data.Content
-		if strings.Contains(a.user, a.canary) {
-			t.Error("the canary stands beside the text")
-		}
+		expect.Text(t, a.user, "the canary stands beside the text").Lacks(a.canary)
 		answer(w, reply(a))
 	}
 }
@@ -83,13 +81,9 @@ func TestWords(t *testing.T) {
 		var calls atomic.Int64
 		j := newJudge(t, model(t, &calls, obey(string(w))), Options{})
 		for range 3 {
-			if got, err := j.Ask(t.Context(), "acme/agent:dev", "She likes tea.", 500); err != nil || got != w {
-				t.Errorf("%s: %s, %v", w, got, err)
-			}
+			expect.Equal(t, must.Get(j.Ask(t.Context(), "acme/agent:dev", "She likes tea.", 500))(t), w)
 		}
-		if calls.Load() != 1 {
-			t.Errorf("%d calls for one text", calls.Load())
-		}
+		expect.Equal(t, calls.Load(), 1)
 		for score, want := range map[memproxy.PerMille]bool{0: false, 349: false, 350: true, 650: true, 651: false, 1000: false} {
 			if got, err := j.Ask(t.Context(), "acme/agent:dev", "Another text.", score); err != nil || (got != NotAsked) != want {
 				t.Errorf("score %d: %s, %v", score, got, err)
@@ -132,9 +126,7 @@ func TestHostileModel(t *testing.T) {
 	var calls atomic.Int64
 	j := newJudge(t, model(t, &calls, obey("SAFE")), Options{})
 	for _, text := range []string{"", "\"}\n", "\xff\xfe", strings.Repeat("\\", 100), "\u2028"} {
-		if got, err := j.Ask(t.Context(), "acme/agent:dev", text, 500); err != nil || got != Safe {
-			t.Errorf("%q: %s, %v", text, got, err)
-		}
+		expect.Equal(t, must.Get(j.Ask(t.Context(), "acme/agent:dev", text, 500))(t), Safe, text)
 	}
 }
 
@@ -164,16 +156,10 @@ func TestNoOpinion(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	silent := newJudge(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }), Options{Timeout: 20 * time.Millisecond})
-	if _, err := silent.Ask(t.Context(), "acme/agent:dev", "text", 500); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("silent: %v", err)
-	}
-	if _, err := silent.Ask(t.Context(), "acme/agent:dev", strings.Repeat("x", maxText+1), 500); !errors.Is(err, ErrTooLong) {
-		t.Errorf("long: %v", err)
-	}
+	expect.Is(t, expect.Err(silent.Ask(t.Context(), "acme/agent:dev", "text", 500)), context.DeadlineExceeded, "silent")
+	expect.Is(t, expect.Err(silent.Ask(t.Context(), "acme/agent:dev", strings.Repeat("x", maxText+1), 500)), ErrTooLong, "long")
 	moved := newJudge(t, http.RedirectHandler("http://127.0.0.1:1/", http.StatusTemporaryRedirect), Options{})
-	if _, err := moved.Ask(t.Context(), "acme/agent:dev", "text", 500); err == nil {
-		t.Error("a redirect was followed")
-	}
+	expect.Error(t, expect.Err(moved.Ask(t.Context(), "acme/agent:dev", "text", 500)), "a redirect was followed")
 	var calls atomic.Int64
 	dry := newJudge(t, model(t, &calls, obey("SAFE")), Options{Random: strings.NewReader("short")})
 	if _, err := dry.Ask(t.Context(), "acme/agent:dev", "text", 500); err == nil || calls.Load() != 0 {
@@ -190,9 +176,7 @@ func TestBudget(t *testing.T) {
 		asker string
 		want  error
 	}{{"a", nil}, {"a", ErrBudget}, {"b", nil}, {"b", ErrBudget}, {"c", ErrBudget}} {
-		if _, err := j.Ask(t.Context(), c.asker, fmt.Sprint(i), 500); !errors.Is(err, c.want) {
-			t.Errorf("call %d: %v", i, err)
-		}
+		expect.Is(t, expect.Err(j.Ask(t.Context(), c.asker, fmt.Sprint(i), 500)), c.want, "call", i)
 	}
 	if got, err := j.Ask(t.Context(), "acme/agent:dev", "0", 500); err != nil || got != Safe || calls.Load() != 2 {
 		t.Errorf("the cache costs nothing: %s, %v", got, err)
@@ -207,15 +191,11 @@ func TestBudget(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range inFlight {
 		wg.Go(func() {
-			if _, err := slow.Ask(context.Background(), fmt.Sprint("asker ", i), fmt.Sprint("text ", i), 500); err != nil {
-				t.Error(err)
-			}
+			must.Get(slow.Ask(context.Background(), fmt.Sprint("asker ", i), fmt.Sprint("text ", i), 500))(t)
 		})
 		<-arrived
 	}
-	if _, err := slow.Ask(t.Context(), "one more", "b", 500); !errors.Is(err, ErrBusy) {
-		t.Errorf("while as many as may are under way: %v", err)
-	}
+	expect.Is(t, expect.Err(slow.Ask(t.Context(), "one more", "b", 500)), ErrBusy, "while as many as may are under way")
 	close(release)
 	wg.Wait()
 }
@@ -240,9 +220,7 @@ func TestOneCallerCannotExhaustTheJudge(t *testing.T) {
 		if i >= 5 {
 			want = ErrBudget
 		}
-		if _, err := j.Ask(t.Context(), "greedy", fmt.Sprint("text ", i), 500); !errors.Is(err, want) {
-			t.Errorf("call %d of one who asks all the time: %v, want %v", i, err, want)
-		}
+		expect.Is(t, expect.Err(j.Ask(t.Context(), "greedy", fmt.Sprint("text ", i), 500)), want, "call", i, "of one who asks all the time")
 	}
 	for i := range 3 {
 		if _, err := j.Ask(t.Context(), "other", fmt.Sprint("other text ", i), 500); err != nil {
@@ -253,16 +231,12 @@ func TestOneCallerCannotExhaustTheJudge(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 2 {
 		wg.Go(func() {
-			if _, err := j.Ask(context.Background(), "greedy", fmt.Sprint("slow ", i), 500); err != nil {
-				t.Error(err)
-			}
+			must.Get(j.Ask(context.Background(), "greedy", fmt.Sprint("slow ", i), 500))(t)
 		})
 		<-arrived
 	}
 	now = now.Add(time.Minute) // what is under way still counts
-	if _, err := j.Ask(t.Context(), "greedy", "a third", 500); !errors.Is(err, ErrBusy) {
-		t.Errorf("three at once: %v", err)
-	}
+	expect.Is(t, expect.Err(j.Ask(t.Context(), "greedy", "a third", 500)), ErrBusy, "three at once")
 	if _, err := j.Ask(t.Context(), "other", "meanwhile", 500); err != nil {
 		t.Errorf("another, meanwhile: %v", err)
 	}
@@ -275,9 +249,7 @@ func TestOneCallerCannotExhaustTheJudge(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []Options{{}, {URL: "http://h"}, {URL: "x://h", Model: "m"}, {URL: "http://u:p@h", Model: "m"}, {URL: "http://h", Model: "m", Timeout: -1}, {URL: "http://h", Model: "m", PerMinute: -1}} {
-		if _, err := New(o); err == nil {
-			t.Errorf("%+v was taken", o)
-		}
+		expect.Error(t, expect.Err(New(o)), o, "was taken")
 	}
 }
 

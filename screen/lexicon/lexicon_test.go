@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -52,9 +53,7 @@ func TestFind(t *testing.T) {
 		for _, h := range hits {
 			got = append(got, l.Rules[h.Rule].ID+"["+c.text[h.Start:h.End]+"]")
 		}
-		if s := strings.Join(got, " "); s != c.want {
-			t.Errorf("%.40q: got %s, want %s", c.text, s, c.want)
-		}
+		expect.Equal(t, strings.Join(got, " "), c.want, c.text)
 	}
 }
 
@@ -86,14 +85,10 @@ func TestLint(t *testing.T) {
 	for _, p := range []string{
 		`a.*b`, `a.{0,60}b`, `a[^x]*b`, `a[^<>]{0,9}b`, `(a.+)`, `(?s:a.?.*b)`, `\w{40}`, `[0-9a-f]{16,}`, `a{13}`, `(a+b)+`, `(a|b*)*`, `a*`, `x?`, `(^|a?)`, `a(b`, `[a-z]{3}`,
 	} {
-		if _, err := lint(p); err == nil {
-			t.Errorf("%s is accepted", p)
-		}
+		expect.Error(t, expect.Err(lint(p)), p, "is accepted")
 	}
 	for _, p := range []string{`ax.b`, `ax\s*b`, `ax[a-z]{0,12}b`, `#\d+`, `(^|\n)system:`, `a+b+`, `<(a|b)\s`, `[a-z0-9._/-]+\?`} {
-		if _, err := lint(p); err != nil {
-			t.Error(err)
-		}
+		must.Get(lint(p))(t)
 	}
 }
 
@@ -110,9 +105,7 @@ func TestMistakesNameTheirLine(t *testing.T) {
 		{"a high 1 f\n  \\d+\\s", "l.txt:1: rule a: pattern"},
 		{"a high 1 f\n  near 9\n  \\d+\\s\n  x", "l.txt:1: rule a: pattern"},
 	} {
-		if _, err := Parse("l.txt", c.src); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: got %v, want %s", c.src, err, c.want)
-		}
+		expect.ErrorHas(t, expect.Err(Parse("l.txt", c.src)), c.want, c.src)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -111,9 +112,7 @@ func TestPieces(t *testing.T) {
 			end = to
 			return nil
 		})
-		if end != len(text) {
-			t.Errorf("%s: the pieces end at %d of %d", name, end, len(text))
-		}
+		expect.Equal(t, end, len(text), name, "the pieces end at")
 	}
 }
 

@@ -3,6 +3,7 @@ package normal
 import (
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
@@ -27,13 +28,9 @@ func TestMistypedWordsAreFound(t *testing.T) {
 		}
 	}
 	for _, w := range []string{"", "qzxvq", "ignqqe", "instqqctions", "xkcd", "kubernetes", "trains", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"} {
-		if got := n.of(w, terms.HashWord(w)); got != "" {
-			t.Errorf("%q is read as %q", w, got)
-		}
+		expect.Equal(t, n.of(w, terms.HashWord(w)), "", w, "is read as")
 	}
-	if got := n.of("IGNROE", terms.HashWord("IGNROE")); got != "ignore" {
-		t.Errorf("capitals are read as %q", got)
-	}
+	expect.Equal(t, n.of("IGNROE", terms.HashWord("IGNROE")), "ignore", "capitals are read as")
 }
 
 // Words whose lengths differ by more than one letter can have the same hash; comparing them
@@ -46,8 +43,6 @@ func TestOneKeyIsOfWordsAsLong(t *testing.T) {
 		{"ignore", "ignorexyz", false}, {"ign", "ignore", false}, {"ignoreabc", "ignore", false}, {"", "a", false}, {"", "", false}, {"a", "", true},
 		{"ignore", "ignore", false}, {"ignore", "ignor", true}, {"ignore", "ignoer", true}, {"ignore", "ignora", true}, {"ignore", "ingora", false},
 	} {
-		if got := oneKey(c.long, c.short); got != c.want {
-			t.Errorf("%q and %q: %v", c.long, c.short, got)
-		}
+		expect.Equal(t, oneKey(c.long, c.short), c.want, c.long, c.short)
 	}
 }

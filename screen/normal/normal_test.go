@@ -10,6 +10,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // What is hidden is read, and clean text is not touched.
@@ -132,9 +134,7 @@ func TestOrdinaryTextHasOneReading(t *testing.T) {
 	} {
 		r := Read(text)
 		r.Views = slices.DeleteFunc(r.Views, func(v View) bool { return v.Name == Backward }) // every English text has it
-		if len(r.Views) != 1 {
-			t.Errorf("%q has %d readings: %s %q", text, len(r.Views), r.Views[1].Name, r.Views[1].Text)
-		}
+		expect.Len(t, r.Views, 1, text)
 		if _, odd := fold(text); odd.alike != 0 || !r.Views[0].Overt {
 			t.Errorf("%q is said to have look-alikes", text)
 		}
@@ -142,9 +142,7 @@ func TestOrdinaryTextHasOneReading(t *testing.T) {
 			t.Errorf("%q is changed to %q", text, r.Views[0].Text)
 		}
 	}
-	if got := Read("Встречу перенесли").Views[0].Text; got != "встречу перенесли" {
-		t.Errorf("Russian is read as %q", got)
-	}
+	expect.Equal(t, Read("Встречу перенесли").Views[0].Text, "встречу перенесли", "Russian is read as")
 }
 
 // The work on one text is bounded, however it nests, and where the bounds end it,
@@ -175,9 +173,7 @@ func TestBounds(t *testing.T) {
 		if sum > maxExtra*len(text)+16<<10 {
 			t.Errorf("%d readings of %d bytes for %d", len(r.Views), sum, len(text))
 		}
-		if r.Truncated != cut {
-			t.Errorf("%.60q…: cut is %v", text, r.Truncated)
-		}
+		expect.Equal(t, r.Truncated, cut, text, "…: cut is")
 	}
 }
 
@@ -318,9 +314,7 @@ func TestAltered(t *testing.T) {
 			}
 			found = true
 			from := strings.Index(c.text, c.span)
-			if got := v.Altered(from, from+len(c.span)); got != c.want {
-				t.Errorf("%s of %q in %q: altered %v, want %v", c.span, v.Text, c.text, got, c.want)
-			}
+			expect.Equal(t, v.Altered(from, from+len(c.span)), c.want, c.span, v.Text, c.text, "altered")
 		}
 		if found != (c.span != "") {
 			t.Errorf("%s: %q has a reading %v", c.view, c.text, found)

@@ -2,14 +2,13 @@ package panel
 
 import (
 	"errors"
-	"maps"
-	"reflect"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
@@ -44,17 +43,13 @@ func TestKnownTextsAreJudgedAlike(t *testing.T) {
 		all.Go(func() {
 			for range 4 {
 				got := judge(kept)
-				if !reflect.DeepEqual(got, want) {
-					t.Errorf("got  %v\nwant %v", got, want)
-				}
+				expect.Deep(t, got, want)
 				got[0][0].Rule = "changed" // by the caller, in its own copy
 			}
 		})
 	}
 	all.Wait()
-	if n := kept.cache.Len(); n != 3 {
-		t.Errorf("%d texts are kept", n)
-	}
+	expect.Equal(t, kept.cache.Len(), 3)
 }
 
 // listed is a read of texts.
@@ -92,9 +87,7 @@ func TestTextsAreScreenedOnce(t *testing.T) {
 			t.Errorf("one text waits %v, for all of a list", wait)
 		}
 		all.Wait()
-		if want := map[string]int{"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "x": 1}; !maps.Equal(looked, want) {
-			t.Errorf("looked at %v", looked)
-		}
+		expect.Map(t, looked, map[string]int{"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "x": 1}, "looked at")
 	})
 }
 

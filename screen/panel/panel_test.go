@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/assembly"
@@ -253,12 +254,8 @@ func TestScreen(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := p.Screen(ctx, memproxy.Screening{Operation: op}); err == nil {
-		t.Error("an operation is screened after its context ended")
-	}
-	if _, err := p.Screen(t.Context(), memproxy.Screening{}); err == nil {
-		t.Error("no operation is no error")
-	}
+	expect.Error(t, expect.Err(p.Screen(ctx, memproxy.Screening{Operation: op})), "an operation is screened after its context ended")
+	expect.Error(t, expect.Err(p.Screen(t.Context(), memproxy.Screening{})), "no operation is no error")
 }
 
 // Proves GOV-4: a text that stands alone is judged as the gate would judge it,
@@ -275,9 +272,7 @@ func TestText(t *testing.T) {
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := p.Text(cancelled, attack, "", ""); err == nil {
-		t.Error("judged for nobody")
-	}
+	expect.Error(t, expect.Err(p.Text(cancelled, attack, "", "")), "judged for nobody")
 }
 
 func TestOptions(t *testing.T) {
@@ -288,8 +283,6 @@ func TestOptions(t *testing.T) {
 	} {
 		o := good
 		edit(&o)
-		if _, err := panel.New(o); err == nil {
-			t.Errorf("%s: taken", name)
-		}
+		expect.Error(t, expect.Err(panel.New(o)), name, "taken")
 	}
 }

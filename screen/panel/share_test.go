@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
@@ -19,9 +20,8 @@ func TestScreeningsOfACallerAreBounded(t *testing.T) {
 		s := &shares{most: 2}
 		a, err := s.enter(t.Context(), "mallory")
 		b, err2 := s.enter(t.Context(), "mallory")
-		if err != nil || err2 != nil {
-			t.Fatal(err, err2)
-		}
+		must.Do(t, err)
+		must.Do(t, err2)
 		got := make(chan error)
 		go func() {
 			leave, err := s.enter(t.Context(), "mallory")
@@ -32,18 +32,14 @@ func TestScreeningsOfACallerAreBounded(t *testing.T) {
 		}()
 		synctest.Wait()
 		ann, err := s.enter(t.Context(), "ann")
-		if err != nil {
-			t.Error("another caller waits:", err)
-		}
+		expect.OK(t, err, "another caller waits")
 		select {
 		case err := <-got:
 			t.Fatal("a third screening of one caller does not wait:", err)
 		default:
 		}
 		a()
-		if err := <-got; err != nil {
-			t.Error("a place that was given back does not reach who waits:", err)
-		}
+		expect.OK(t, <-got, "a place that was given back does not reach who waits")
 		c := must.Get(s.enter(t.Context(), "mallory"))(t)
 		var busy *memproxy.Malformed
 		if _, err := s.enter(t.Context(), "mallory"); !errors.As(err, &busy) || busy.Status != 503 || busy.Code != memproxy.LimitInFlight {
@@ -52,9 +48,7 @@ func TestScreeningsOfACallerAreBounded(t *testing.T) {
 		b()
 		c()
 		ann()
-		if len(s.callers) != 0 {
-			t.Errorf("%d callers are remembered who screen nothing", len(s.callers))
-		}
+		expect.Len(t, s.callers, 0)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -99,9 +100,7 @@ func TestSeveral(t *testing.T) {
 	for _, h := range Scan(text) {
 		got = append(got, string(h.Class))
 	}
-	if s := strings.Join(got, " "); s != "email phone credential connection_string" {
-		t.Errorf("got %s", s)
-	}
+	expect.Equal(t, strings.Join(got, " "), "email phone credential connection_string")
 }
 
 // The number of hits is bounded.

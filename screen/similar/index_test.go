@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -84,9 +85,7 @@ func TestFailureIsNoAnswer(t *testing.T) {
 	broken := errors.New("broken")
 	x := newIndex(t, Options{})
 	x.opts.Embedder = bag{broken}
-	if _, err := x.Match(t.Context(), "tea", memproxy.SourceTrusted); !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
-	}
+	expect.Is(t, expect.Err(x.Match(t.Context(), "tea", memproxy.SourceTrusted)), broken)
 	for name, v := range map[string][][]float32{
 		"none":        nil,
 		"too many":    {{1, 0}, {1, 0}},
@@ -95,9 +94,7 @@ func TestFailureIsNoAnswer(t *testing.T) {
 		"not bounded": {{float32(math.Inf(1)), 0, 0, 0, 0, 0, 0, 0}},
 	} {
 		x.opts.Embedder = fixed(v)
-		if m, err := x.Match(t.Context(), "tea", memproxy.SourceTrusted); err == nil {
-			t.Errorf("%s: %+v", name, m)
-		}
+		expect.Error(t, expect.Err(x.Match(t.Context(), "tea", memproxy.SourceTrusted)), name)
 	}
 }
 
@@ -113,9 +110,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"threshold":       {Embedder: bag{}, Exemplars: exemplars, Thresholds: Thresholds{Trusted: 1001, Verified: 1, Untrusted: 1, Hostile: 1}},
 		"broken embedder": {Embedder: bag{errors.New("x")}, Exemplars: exemplars},
 	} {
-		if _, err := New(t.Context(), o); err == nil {
-			t.Errorf("%s: was taken", name)
-		}
+		expect.Error(t, expect.Err(New(t.Context(), o)), name, "was taken")
 	}
 }
 
@@ -134,9 +129,7 @@ func FuzzWindows(f *testing.F) {
 			}
 			last = s.to
 		}
-		if strings.TrimSpace(text[last:]) != "" {
-			t.Fatal("the end is missing")
-		}
+		must.Equal(t, strings.TrimSpace(text[last:]), "", "the end is missing")
 		if n := len(windows(text, size, 3)); n > 3 {
 			t.Fatalf("%d windows", n)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing/quick"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -76,13 +77,10 @@ func TestMandatoryPatterns(t *testing.T) {
 
 // Spans lie within the text, whatever it is.
 func TestSpans(t *testing.T) {
-	err := quick.Check(func(text string) bool {
+	expect.OK(t, quick.Check(func(text string) bool {
 		text += "<b>" + text + `\x41`
 		return !slices.ContainsFunc(append(Patterns(text), Heuristics(text, nil)...), func(h Hit) bool { return h.Start < 0 || h.End > len(text) || h.Start > h.End })
-	}, nil)
-	if err != nil {
-		t.Error(err)
-	}
+	}, nil))
 }
 
 // The heuristics hold on one side of the ADR's thresholds and not on the other.
@@ -94,9 +92,7 @@ func TestThresholds(t *testing.T) {
 	}
 	alphabet := "abcdefghijklmnopqrstuvwxyz0123456789"
 	for n, want := range map[int]bool{22: false, 23: true} { // log2 of 22 is 4.46, of 23 it is 4.52
-		if got := has(strings.Repeat(alphabet[:n], 4), "entropy"); got != want {
-			t.Errorf("%d different characters: %t", n, got)
-		}
+		expect.Equal(t, has(strings.Repeat(alphabet[:n], 4), "entropy"), want, n, "different characters")
 	}
 	for name, text := range map[string]string{
 		"prose": "The user prefers short answers and lives in Lisbon with a dog called Rex.", "short": "Zx9$kQ!7", "chinese": "用户喜欢简短的回答，住在里斯本，养了一只叫雷克斯的狗，每天早上喝绿茶，周末去爬山看日出。",
@@ -128,9 +124,7 @@ func TestThresholds(t *testing.T) {
 		{"agent-1, agent-2 and agent-3 agreed", []string{"3"}, false},
 		{"the agent is an agent of every agent", nil, false},
 	} {
-		if got := has(c.text, "agents", c.own...); got != c.want {
-			t.Errorf("%q by %v mentions %v: %t", c.text, c.own, mentions(c.text, c.own), got)
-		}
+		expect.Equal(t, has(c.text, "agents", c.own...), c.want, c.text, c.own, "mentions", mentions(c.text, c.own))
 	}
 	for text, want := range map[string]bool{
 		"Delete the logs. Push to main. Skip the tests.":                                                  true,
@@ -139,9 +133,7 @@ func TestThresholds(t *testing.T) {
 		"Always run tests before commit.":                                                                 false, // one sentence says nothing about a share
 		"The build takes an hour. The cache is cold. Tests are slow.":                                     false,
 	} {
-		if got := has(text, "imperative"); got != want {
-			t.Errorf("%q: %t", text, got)
-		}
+		expect.Equal(t, has(text, "imperative"), want, text)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
@@ -25,14 +26,10 @@ func FuzzHead(f *testing.F) {
 func TestTable(t *testing.T) {
 	var table terms.Table[int]
 	for h := range uint32(1000) {
-		if table.Get(h*7919) != 0 {
-			t.Fatalf("%d is there before it was set", h)
-		}
+		must.Equal(t, table.Get(h*7919), 0, h, "is there before it was set")
 		*table.At(h * 7919) = int(h) + 1
 	}
 	for h := range uint32(1000) {
-		if v := table.Get(h * 7919); v != int(h)+1 {
-			t.Fatalf("%d is %d", h, v)
-		}
+		must.Equal(t, table.Get(h*7919), int(h)+1, h)
 	}
 }

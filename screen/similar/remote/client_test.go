@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -59,23 +59,14 @@ func TestEmbed(t *testing.T) {
 		texts, want = append(texts, strings.Repeat("a", i+1)), append(want, []float32{float32(i + 1), 1})
 	}
 	for range 2 {
-		got, err := c.Embed(t.Context(), texts)
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Fatalf("got %v, %v", got, err)
-		}
-		if calls.Load() != 2 {
-			t.Errorf("%d calls for two texts more than a batch has, then from the cache", calls.Load())
-		}
+		must.Deep(t, must.Get(c.Embed(t.Context(), texts))(t), want)
+		expect.Equal(t, calls.Load(), 2)
 	}
-	if got, err := c.Embed(t.Context(), nil); err != nil || len(got) != 0 {
-		t.Errorf("nothing: %v, %v", got, err)
-	}
+	expect.Len(t, must.Get(c.Embed(t.Context(), nil))(t), 0, "nothing")
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			if _, err := c.Embed(context.Background(), []string{fmt.Sprint(i % 3)}); err != nil {
-				t.Error(err)
-			}
+			must.Get(c.Embed(context.Background(), []string{fmt.Sprint(i % 3)}))(t)
 		})
 	}
 	wg.Wait()
@@ -120,9 +111,7 @@ func TestDeadline(t *testing.T) {
 	release := make(chan struct{})
 	c := client(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }), Options{Timeout: 20 * time.Millisecond})
 	defer close(release)
-	if _, err := c.Embed(t.Context(), []string{"a"}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
+	expect.Is(t, expect.Err(c.Embed(t.Context(), []string{"a"})), context.DeadlineExceeded)
 }
 
 // An endpoint that fails in a row is left alone, and tried again once after
@@ -145,9 +134,7 @@ func TestBreaker(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range maxFailures {
-		if _, err := c.Embed(gone, []string{"a"}); !errors.Is(err, context.Canceled) {
-			t.Fatalf("got %v", err)
-		}
+		must.Is(t, expect.Err(c.Embed(gone, []string{"a"})), context.Canceled)
 	}
 	for range maxFailures {
 		if err := try(); err == nil || errors.Is(err, ErrOpen) {
@@ -155,30 +142,23 @@ func TestBreaker(t *testing.T) {
 		}
 	}
 	before := calls.Load()
-	if err := try(); !errors.Is(err, ErrOpen) || calls.Load() != before {
-		t.Errorf("open: %v", err)
-	}
+	expect.Is(t, try(), ErrOpen, "open")
+	expect.Equal(t, calls.Load(), before, "open")
 	now = now.Add(cooldown)
 	if err := try(); err == nil || errors.Is(err, ErrOpen) || calls.Load() != before+1 {
 		t.Errorf("probe: %v", err)
 	}
-	if err := try(); !errors.Is(err, ErrOpen) {
-		t.Errorf("open again: %v", err)
-	}
+	expect.Is(t, try(), ErrOpen, "open again")
 	now = now.Add(cooldown)
 	healthy.Store(true)
 	for range 3 {
-		if err := try(); err != nil {
-			t.Errorf("healthy: %v", err)
-		}
+		expect.OK(t, try(), "healthy")
 	}
 }
 
 func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []Options{{}, {URL: "http://h/v1"}, {URL: "ftp://h", Model: "m"}, {URL: "http://u:p@h", Model: "m"}} {
-		if _, err := New(o); err == nil {
-			t.Errorf("%+v was taken", o)
-		}
+		expect.Error(t, expect.Err(New(o)), o, "was taken")
 	}
 }
 
@@ -198,8 +178,6 @@ func FuzzParse(f *testing.F) {
 				t.Fatal("a vector is missing")
 			}
 		}
-		if len(vectors) != want {
-			t.Fatalf("%d vectors for %d", len(vectors), want)
-		}
+		must.Len(t, vectors, want)
 	})
 }
