@@ -288,11 +288,11 @@ func (a got) about(what ...any) got {
 
 // want ends the test unless the answer has the status.
 func (a got) want(t testing.TB, status int, about ...any) got {
-	t.Helper()
 	if len(about) > 0 {
 		a.of = about
 	}
 	if a.status != status {
+		t.Helper()
 		must.Equal(t, a.status, status, append(slices.Clip(a.of), a.body)...)
 	}
 	return a

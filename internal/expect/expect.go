@@ -2,7 +2,8 @@
 // and lets the test go on; package must has the same checks for what the rest of a
 // test needs. What a check is about, such as the name of a case, comes last.
 //
-// Its functions are not inlined, so that the many packages that call them compile
+// A check marks itself as a helper when it fails, since each mark costs a walk up the
+// stack. Its functions are not inlined, so that the many packages that call them compile
 // as quickly as without them.
 package expect
 
@@ -50,73 +51,100 @@ func shown(v any) string {
 //
 //go:noinline
 func Equal[T comparable](t testing.TB, got, want T, about ...any) bool {
+	if got == want {
+		return true
+	}
 	t.Helper()
-	return got == want || fail(t, about, "got %s, want %s", shown(got), shown(want))
+	return fail(t, about, "got %s, want %s", shown(got), shown(want))
 }
 
 // List says whether a list has the wanted elements in their order.
 //
 //go:noinline
 func List[T comparable](t testing.TB, got, want []T, about ...any) bool {
+	if slices.Equal(got, want) {
+		return true
+	}
 	t.Helper()
-	return slices.Equal(got, want) || fail(t, about, "\n got %s\nwant %s", shown(got), shown(want))
+	return fail(t, about, "\n got %s\nwant %s", shown(got), shown(want))
 }
 
 // Map says whether a map has the wanted entries.
 //
 //go:noinline
 func Map[K, V comparable](t testing.TB, got, want map[K]V, about ...any) bool {
+	if maps.Equal(got, want) {
+		return true
+	}
 	t.Helper()
-	return maps.Equal(got, want) || fail(t, about, "\n got %s\nwant %s", shown(got), shown(want))
+	return fail(t, about, "\n got %s\nwant %s", shown(got), shown(want))
 }
 
 // Deep says whether two values are deeply equal.
 //
 //go:noinline
 func Deep(t testing.TB, got, want any, about ...any) bool {
+	if reflect.DeepEqual(got, want) {
+		return true
+	}
 	t.Helper()
-	return reflect.DeepEqual(got, want) || fail(t, about, "\n got %s\nwant %s", shown(got), shown(want))
+	return fail(t, about, "\n got %s\nwant %s", shown(got), shown(want))
 }
 
 // Len says whether a list, map or text has a length.
 //
 //go:noinline
 func Len(t testing.TB, list any, want int, about ...any) bool {
-	t.Helper()
 	got := reflect.ValueOf(list).Len()
-	return got == want || fail(t, about, "length %d, want %d: %s", got, want, shown(list))
+	if got == want {
+		return true
+	}
+	t.Helper()
+	return fail(t, about, "length %d, want %d: %s", got, want, shown(list))
 }
 
 // OK says whether there was no error.
 //
 //go:noinline
 func OK(t testing.TB, err error, about ...any) bool {
+	if err == nil {
+		return true
+	}
 	t.Helper()
-	return err == nil || fail(t, about, "%v", err)
+	return fail(t, about, "%v", err)
 }
 
 // Error says whether there was an error.
 //
 //go:noinline
 func Error(t testing.TB, err error, about ...any) bool {
+	if err != nil {
+		return true
+	}
 	t.Helper()
-	return err != nil || fail(t, about, "no error")
+	return fail(t, about, "no error")
 }
 
 // ErrorHas says whether there was an error that contains a text.
 //
 //go:noinline
 func ErrorHas(t testing.TB, err error, text string, about ...any) bool {
+	if err != nil && strings.Contains(err.Error(), text) {
+		return true
+	}
 	t.Helper()
-	return err != nil && strings.Contains(err.Error(), text) || fail(t, about, "error %v, without %q", err, text)
+	return fail(t, about, "error %v, without %q", err, text)
 }
 
 // Is says whether an error is the wanted one, or wraps it.
 //
 //go:noinline
 func Is(t testing.TB, err, want error, about ...any) bool {
+	if errors.Is(err, want) {
+		return true
+	}
 	t.Helper()
-	return errors.Is(err, want) || fail(t, about, "error %v, want %v", err, want)
+	return fail(t, about, "error %v, want %v", err, want)
 }
 
 // Err is the error of a call that returns a value as well.
@@ -137,9 +165,9 @@ func Text(t testing.TB, text string, about ...any) Content { return Content{t, t
 //
 //go:noinline
 func (c Content) Has(parts ...string) Content {
-	c.t.Helper()
 	for _, p := range parts {
 		if !strings.Contains(c.text, p) {
+			c.t.Helper()
 			fail(c.t, c.about, "without %q: %s", p, c.text)
 		}
 	}
@@ -150,9 +178,9 @@ func (c Content) Has(parts ...string) Content {
 //
 //go:noinline
 func (c Content) Lacks(parts ...string) Content {
-	c.t.Helper()
 	for _, p := range parts {
 		if strings.Contains(c.text, p) {
+			c.t.Helper()
 			fail(c.t, c.about, "with %q: %s", p, c.text)
 		}
 	}
@@ -163,8 +191,8 @@ func (c Content) Lacks(parts ...string) Content {
 //
 //go:noinline
 func (c Content) Times(want int, part string) Content {
-	c.t.Helper()
 	if n := strings.Count(c.text, part); n != want {
+		c.t.Helper()
 		fail(c.t, c.about, "%d times %q, want %d: %s", n, part, want, c.text)
 	}
 	return c

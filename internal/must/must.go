@@ -6,6 +6,11 @@
 package must
 
 import (
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/expect"
@@ -17,8 +22,10 @@ import (
 //go:noinline
 func Get[V any](v V, err error) func(testing.TB) V {
 	return func(t testing.TB) V {
-		t.Helper()
-		Do(t, err)
+		if err != nil {
+			t.Helper()
+			Do(t, err)
+		}
 		return v
 	}
 }
@@ -27,8 +34,10 @@ func Get[V any](v V, err error) func(testing.TB) V {
 //
 //go:noinline
 func Do(t testing.TB, err error, about ...any) {
-	t.Helper()
-	stopUnless(t, expect.OK(t, err, about...))
+	if err != nil {
+		t.Helper()
+		stopUnless(t, expect.OK(t, err, about...))
+	}
 }
 
 func stopUnless(t testing.TB, ok bool) {
@@ -42,62 +51,78 @@ func stopUnless(t testing.TB, ok bool) {
 //
 //go:noinline
 func Equal[T comparable](t testing.TB, got, want T, about ...any) {
-	t.Helper()
-	stopUnless(t, expect.Equal(t, got, want, about...))
+	if got != want {
+		t.Helper()
+		stopUnless(t, expect.Equal(t, got, want, about...))
+	}
 }
 
 // List ends the test unless a list has the wanted elements in their order.
 //
 //go:noinline
 func List[T comparable](t testing.TB, got, want []T, about ...any) {
-	t.Helper()
-	stopUnless(t, expect.List(t, got, want, about...))
+	if !slices.Equal(got, want) {
+		t.Helper()
+		stopUnless(t, expect.List(t, got, want, about...))
+	}
 }
 
 // Map ends the test unless a map has the wanted entries.
 //
 //go:noinline
 func Map[K, V comparable](t testing.TB, got, want map[K]V, about ...any) {
-	t.Helper()
-	stopUnless(t, expect.Map(t, got, want, about...))
+	if !maps.Equal(got, want) {
+		t.Helper()
+		stopUnless(t, expect.Map(t, got, want, about...))
+	}
 }
 
 // Deep ends the test unless two values are deeply equal.
 //
 //go:noinline
 func Deep(t testing.TB, got, want any, about ...any) {
-	t.Helper()
-	stopUnless(t, expect.Deep(t, got, want, about...))
+	if !reflect.DeepEqual(got, want) {
+		t.Helper()
+		stopUnless(t, expect.Deep(t, got, want, about...))
+	}
 }
 
 // Len ends the test unless a list, map or text has a length.
 //
 //go:noinline
 func Len(t testing.TB, list any, want int, about ...any) {
-	t.Helper()
-	stopUnless(t, expect.Len(t, list, want, about...))
+	if reflect.ValueOf(list).Len() != want {
+		t.Helper()
+		stopUnless(t, expect.Len(t, list, want, about...))
+	}
 }
 
 // Is ends the test unless an error is the wanted one, or wraps it.
 //
 //go:noinline
 func Is(t testing.TB, err, want error, about ...any) {
-	t.Helper()
-	stopUnless(t, expect.Is(t, err, want, about...))
+	if !errors.Is(err, want) {
+		t.Helper()
+		stopUnless(t, expect.Is(t, err, want, about...))
+	}
 }
 
 // Error ends the test unless there was an error.
 //
 //go:noinline
 func Error(t testing.TB, err error, about ...any) {
-	t.Helper()
-	stopUnless(t, expect.Error(t, err, about...))
+	if err == nil {
+		t.Helper()
+		stopUnless(t, expect.Error(t, err, about...))
+	}
 }
 
 // ErrorHas ends the test unless there was an error that contains a text.
 //
 //go:noinline
 func ErrorHas(t testing.TB, err error, text string, about ...any) {
-	t.Helper()
-	stopUnless(t, expect.ErrorHas(t, err, text, about...))
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Helper()
+		stopUnless(t, expect.ErrorHas(t, err, text, about...))
+	}
 }
