@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry"
 )
@@ -26,20 +27,14 @@ func TestLogLinesAreTraced(t *testing.T) {
 	log.Info("without a request")
 	log.Debug("too low")
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
-	if len(lines) != 2 {
-		t.Fatalf("%q", lines)
-	}
+	must.Len(t, lines, 2)
 	var got map[string]any
 	must.Do(t, json.Unmarshal([]byte(lines[0]), &got))
 	if got["trace_id"] != span.SpanContext().TraceID().String() || got["decision"] != decision || got["backend"] != "mem0" || got["n"] != 3.0 {
 		t.Error(lines[0])
 	}
-	if strings.Contains(lines[1], "trace_id") {
-		t.Error(lines[1])
-	}
-	if _, err := telemetry.NewLogger(&b, "xml", slog.LevelInfo); err == nil {
-		t.Error("an unknown format was taken")
-	}
+	expect.Text(t, lines[1]).Lacks("trace_id")
+	expect.Error(t, expect.Err(telemetry.NewLogger(&b, "xml", slog.LevelInfo)), "an unknown format was taken")
 }
 
 func TestLogRedacts(t *testing.T) {
@@ -68,9 +63,7 @@ func TestLogRedacts(t *testing.T) {
 			log := must.Get(telemetry.NewLogger(&b, format, slog.LevelInfo))(t)
 			log.Info("x", name, value)
 			log.With(name, value).WithGroup("g").Info("x", slog.Group("h", name, value))
-			if strings.Contains(b.String(), "canary") {
-				t.Errorf("%s, %s: %s", name, format, b.String())
-			}
+			expect.Text(t, b.String(), name, format).Lacks("canary")
 		}
 	}
 }
@@ -82,9 +75,7 @@ func TestLogKeeps(t *testing.T) {
 	for _, value := range []string{"agent:dev", "mem0.v3.add", "http://127.0.0.1:8000/v1", "the token budget is 5", "budget.hour", "sk", "a basic check", "no bearer"} {
 		b.Reset()
 		log.Info("the basic idea", "a", value, "error", errors.New(value))
-		if strings.Count(b.String(), value) != 2 || !strings.Contains(b.String(), "the basic idea") {
-			t.Errorf("%q became %s", value, b.String())
-		}
+		expect.Text(t, b.String()).Times(2, value).Has("the basic idea")
 	}
 	b.Reset()
 	log.Info("x", "a", strings.Repeat("ä", 5000), "headers", http.Header{"X-Name": {"v"}})

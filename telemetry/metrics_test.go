@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -45,9 +46,7 @@ func scrape(t *testing.T, tel *telemetry.Telemetry, accept string) string {
 	q.Header.Set("Accept", accept)
 	w := httptest.NewRecorder()
 	tel.Metrics().ServeHTTP(w, q)
-	if w.Code != http.StatusOK {
-		t.Fatalf("status %d: %s", w.Code, w.Body)
-	}
+	must.Equal(t, w.Code, http.StatusOK, w.Body)
 	return w.Body.String()
 }
 
@@ -126,16 +125,10 @@ func TestMetricsAreTheCatalogue(t *testing.T) {
 		}
 	}
 	version = "rules-2"
-	if text := grep(scrape(t, tel, ""), "memproxy_rules_info{"); !strings.Contains(text, "rules-2") || strings.Contains(text, "rules-1") {
-		t.Errorf("after a reload:\n%s", text)
-	}
+	expect.Text(t, grep(scrape(t, tel, ""), "memproxy_rules_info{"), "after a reload").Has("rules-2").Lacks("rules-1")
 	must.Do(t, stop())
-	if text := grep(scrape(t, tel, ""), "memproxy_rules_info{"); text != "" {
-		t.Errorf("after stop:\n%s", text)
-	}
-	if text := scrape(t, tel, ""); !strings.Contains(text, "go_goroutines") || !strings.Contains(text, "process_") || strings.Contains(text, "canary") {
-		t.Error("runtime metrics are missing, or a canary is there")
-	}
+	expect.Equal(t, grep(scrape(t, tel, ""), "memproxy_rules_info{"), "", "after stop")
+	expect.Text(t, scrape(t, tel, ""), "runtime metrics are missing, or a canary is there").Has("go_goroutines", "process_").Lacks("canary")
 }
 
 // Proves CARD-10: the exemplar of a metric has its trace and decision.
@@ -143,13 +136,8 @@ func TestExemplars(t *testing.T) {
 	tel := start(t, telemetry.Options{})
 	sc := request(t.Context(), tel)
 	text := scrape(t, tel, openMetrics)
-	line := grep(text, "memproxy_decisions_total{")
-	if !strings.Contains(line, `trace_id="`+sc.TraceID().String()+`"`) || !strings.Contains(line, `decision_id="`+decision+`"`) {
-		t.Errorf("no exemplar:\n%s", line)
-	}
-	if !strings.Contains(grep(text, "memproxy_request_duration_seconds_bucket"), sc.TraceID().String()) {
-		t.Error("no exemplar on the duration")
-	}
+	expect.Text(t, grep(text, "memproxy_decisions_total{"), "no exemplar").Has(`trace_id="`+sc.TraceID().String()+`"`, `decision_id="`+decision+`"`)
+	expect.Text(t, grep(text, "memproxy_request_duration_seconds_bucket"), "no exemplar on the duration").Has(sc.TraceID().String())
 }
 
 // Labels with external values cannot grow the metrics without bound.
@@ -165,12 +153,8 @@ func TestLabelsAreBounded(t *testing.T) {
 	if n := strings.Count(text, "\n") + 1; n > 1001 {
 		t.Errorf("%d series", n)
 	}
-	if !strings.Contains(grep(text, `reason="other"`), " 4000") {
-		t.Errorf("the rest is not counted: %s", grep(text, `reason="other"`))
-	}
-	if !strings.Contains(grep(text, `reason="other"`), `verdict="other",would="other"`) {
-		t.Errorf("the rest is counted under a verdict that it did not have: %s", grep(text, `reason="other"`))
-	}
+	expect.Text(t, grep(text, `reason="other"`), "the rest is not counted").Has(" 4000")
+	expect.Text(t, grep(text, `reason="other"`), "the rest is counted under a verdict that it did not have").Has(`verdict="other",would="other"`)
 }
 
 func TestInstrumentsAtOnce(t *testing.T) {

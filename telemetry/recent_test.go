@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -34,9 +35,7 @@ func recent(t *testing.T, tel *telemetry.Telemetry, query string) (out []kept) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	tel.Spans().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/spans"+query, nil))
-	if strings.Contains(w.Body.String(), "canary") {
-		t.Errorf("a canary: %s", w.Body)
-	}
+	expect.Text(t, w.Body.String(), "a canary", w.Body).Lacks("canary")
 	must.Do(t, json.Unmarshal(w.Body.Bytes(), &out))
 	return out
 }
@@ -44,9 +43,7 @@ func recent(t *testing.T, tel *telemetry.Telemetry, query string) (out []kept) {
 // Proves CARD-6: without a collector the last requests are available.
 func TestRecentRequests(t *testing.T) {
 	tel := start(t, telemetry.Options{})
-	if got := recent(t, tel, ""); len(got) != 0 {
-		t.Errorf("before any request: %v", got)
-	}
+	expect.Len(t, recent(t, tel, ""), 0, "before any request")
 	var last trace.SpanContext
 	for range 300 {
 		last = request(t.Context(), tel)
@@ -55,12 +52,8 @@ func TestRecentRequests(t *testing.T) {
 	if len(got) != 256 || got[0].Trace != last.TraceID().String() || len(got[0].Steps) != 3 || got[0].Attributes[signal.AttrDecision] != decision {
 		t.Errorf("got %+v", got)
 	}
-	if got := recent(t, tel, "?decision="+decision); len(got) != 256 {
-		t.Errorf("by decision: %d", len(got))
-	}
-	if got := recent(t, tel, "?decision=other"); len(got) != 0 {
-		t.Errorf("by another decision: %d", len(got))
-	}
+	expect.Len(t, recent(t, tel, "?decision="+decision), 256, "by decision")
+	expect.Len(t, recent(t, tel, "?decision=other"), 0, "by another decision")
 }
 
 // A recent request continues its caller's trace like the SDK's spans, is kept only if
@@ -100,9 +93,7 @@ func TestRecentRequestIsASpan(t *testing.T) {
 		if c.sampled {
 			want = fmt.Sprintf("[server false map[%s:%s %s:[%s]] [{step true}]]", signal.AttrDecision, strings.Repeat("é", 128), signal.AttrReasons, strings.Repeat("x", 256))
 		}
-		if s := fmt.Sprint(got); s != want {
-			t.Errorf("%s: %s, not %s", name, s, want)
-		}
+		expect.Equal(t, fmt.Sprint(got), want, name)
 	}
 }
 
@@ -124,7 +115,5 @@ func TestRecentRequestsOfOneTrace(t *testing.T) {
 	for _, r := range recent(t, tel, "") {
 		got = append(got, fmt.Sprintf("%s %v", r.Name, r.Steps))
 	}
-	if s := fmt.Sprint(got); s != "[memproxy two [{two false}] memproxy one [{one false}]]" {
-		t.Error(s)
-	}
+	expect.Equal(t, fmt.Sprint(got), "[memproxy two [{two false}] memproxy one [{one false}]]")
 }

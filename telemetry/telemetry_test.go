@@ -17,6 +17,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/internal/wait"
@@ -96,19 +97,14 @@ func TestEverySignalReachesTheReceiver(t *testing.T) {
 	sc := request(tel.Propagator().Extract(t.Context(), propagation.HeaderCarrier(parent)), tel)
 	must.Do(t, tel.Flush(t.Context()))
 	traceID := hex.EncodeToString(r.span(signal.SpanLookupOwners).GetTraceId())
-	if traceID != "0af7651916cd43dd8448eb211c80319c" || traceID != sc.TraceID().String() {
-		t.Errorf("trace id %s does not go on the caller's", traceID)
-	}
+	expect.Equal(t, traceID, "0af7651916cd43dd8448eb211c80319c", "trace id")
+	expect.Equal(t, traceID, sc.TraceID().String(), "trace id")
 	server := r.span(signal.SpanServer + "mem0.v3.add")
-	if got := hex.EncodeToString(server.GetParentSpanId()); got != "b7ad6b7169203331" {
-		t.Errorf("the server span's parent is %s", got)
-	}
+	expect.Equal(t, hex.EncodeToString(server.GetParentSpanId()), "b7ad6b7169203331", "the server span's parent is")
 	for key, want := range map[string]string{
 		signal.AttrDecision: decision, signal.AttrVerdict: "deny", signal.AttrPrincipalID: "agent:dev", signal.AttrRoute: "mem0.v3.add",
 	} {
-		if got := value(server.GetAttributes(), key); got != want {
-			t.Errorf("span: %s = %q, want %q", key, got, want)
-		}
+		expect.Equal(t, value(server.GetAttributes(), key), want, "span", key)
 	}
 	if own := r.span(signal.SpanLookupOwners); len(own.GetEvents()) != 0 || string(own.GetParentSpanId()) != string(server.GetSpanId()) {
 		t.Errorf("child span: %v", own)
@@ -116,9 +112,7 @@ func TestEverySignalReachesTheReceiver(t *testing.T) {
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.logs) != 1 {
-		t.Fatalf("%d log records", len(r.logs))
-	}
+	must.Len(t, r.logs, 1)
 	record := r.logs[0]
 	if hex.EncodeToString(record.TraceId) != traceID || value(record.Attributes, signal.AttrDecision) != decision ||
 		!strings.Contains(record.Body.GetStringValue(), decision) || record.SeverityText != "WARN" || record.EventName != "memproxy.decision" {
@@ -129,20 +123,15 @@ func TestEverySignalReachesTheReceiver(t *testing.T) {
 		for _, e := range p.Exemplars {
 			exemplar = value(e.FilteredAttributes, signal.LabelDecision) + "/" + hex.EncodeToString(e.TraceId)
 		}
-		if value(p.Attributes, signal.LabelDecision) != "" || value(p.Attributes, signal.LabelReason) != "budget.hour" {
-			t.Errorf("labels: %v", p.Attributes)
-		}
+		expect.Equal(t, value(p.Attributes, signal.LabelDecision), "", "labels", p.Attributes)
+		expect.Equal(t, value(p.Attributes, signal.LabelReason), "budget.hour", "labels", p.Attributes)
 	}
-	if exemplar != decision+"/"+traceID {
-		t.Errorf("exemplar %q", exemplar)
-	}
+	expect.Equal(t, exemplar, decision+"/"+traceID, "exemplar")
 	if bytes.Contains(r.raw, []byte("canary")) {
 		t.Error("a canary is in a payload")
 	}
 	for _, h := range r.headers {
-		if h.Get("X-Collector-Key") != "canary-collector-key" {
-			t.Error("the collector's header is missing")
-		}
+		expect.Equal(t, h.Get("X-Collector-Key"), "canary-collector-key", "the collector's header is missing")
 	}
 }
 
@@ -167,9 +156,7 @@ func TestSampling(t *testing.T) {
 		}
 		out := propagation.MapCarrier{}
 		tel.Propagator().Inject(trace.ContextWithSpanContext(t.Context(), sc), out)
-		if !strings.Contains(out["traceparent"], sc.TraceID().String()) {
-			t.Errorf("%s: passes on %q", name, out["traceparent"])
-		}
+		expect.Text(t, out["traceparent"], name, "passes on").Has(sc.TraceID().String())
 	}
 }
 
@@ -217,17 +204,11 @@ func TestFailingCollector(t *testing.T) {
 			if !failures(text, "traces") {
 				t.Errorf("failures are not counted:\n%s", grep(text, "exports"))
 			}
-			if n := strings.Count(log.String(), "signal=traces"); n != 1 {
-				t.Errorf("%d lines in one minute:\n%s", n, log.String())
-			}
-			if strings.Contains(log.String(), "canary") {
-				t.Errorf("a secret, or what the collector says, is logged: %s", log.String())
-			}
+			expect.Equal(t, strings.Count(log.String(), "signal=traces"), 1, log.String())
+			expect.Text(t, log.String(), "a secret, or what the collector says, is logged").Lacks("canary")
 			short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
-			if wait.For(long, func() { _ = tel.Shutdown(short) }) != nil {
-				t.Fatal("the shutdown waits for the collector")
-			}
+			must.Do(t, wait.For(long, func() { _ = tel.Shutdown(short) }), "the shutdown waits for the collector")
 		})
 	}
 }

@@ -23,9 +23,7 @@ func BenchmarkRecord(b *testing.B) {
 			for range callers {
 				wg.Go(func() {
 					for range work {
-						if _, err := l.Record(context.Background(), ev); err != nil {
-							b.Error(err)
-						}
+						must.Get(l.Record(context.Background(), ev))(b)
 					}
 				})
 			}

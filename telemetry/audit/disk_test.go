@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/internal/wait"
@@ -61,9 +62,7 @@ func TestDiskFull(t *testing.T) {
 	want(false, try("b")) // the note, which has no waiting caller, was kept
 	want(false, l.Healthy())
 	closeLog(t, l)
-	if got := strings.Join(ids, " "); got != "a note b" {
-		t.Errorf("the log holds %q, want a note b", got)
-	}
+	expect.Equal(t, strings.Join(ids, " "), "a note b", "the log holds")
 	if size, repair := reopen(t, opt); size != 3 || repair != "" {
 		t.Errorf("reopened with %d records, repair %q", size, repair)
 	}
@@ -75,9 +74,7 @@ func TestDiskFullAtABundlesStart(t *testing.T) {
 	l := open(t, opt)
 	record(t, l, 256)
 	full.Store(true)
-	if _, err := l.Record(context.Background(), fullEvent()); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("record: %v", err)
-	}
+	must.Is(t, expect.Err(l.Record(context.Background(), fullEvent())), syscall.ENOSPC, "record")
 	full.Store(false)
 	record(t, l, 10)
 	closeLog(t, l)
@@ -100,12 +97,8 @@ func TestCheckpointFails(t *testing.T) {
 	l := open(t, opt)
 	broken.Store(true)
 	record(t, l, 300)
-	if err := l.Flush(context.Background()); !errors.Is(err, syscall.EIO) {
-		t.Errorf("flush: %v", err)
-	}
-	if err := l.Healthy(); !errors.Is(err, syscall.EIO) {
-		t.Errorf("healthy: %v", err)
-	}
+	expect.Is(t, l.Flush(context.Background()), syscall.EIO, "flush")
+	expect.Is(t, l.Healthy(), syscall.EIO, "healthy")
 	if lag := l.Lag(); lag.Unsigned != 300 {
 		t.Errorf("lag %+v", lag)
 	}
@@ -115,15 +108,11 @@ func TestCheckpointFails(t *testing.T) {
 			break
 		}
 	}
-	if !errors.Is(err, ErrFull) {
-		t.Errorf("memory is not bounded: %v", err)
-	}
+	expect.Is(t, err, ErrFull, "memory is not bounded")
 	broken.Store(false)
 	must.Do(t, l.publisher.publish(false))
 	record(t, l, 1)
-	if err := l.Healthy(); err != nil {
-		t.Errorf("still ill: %v", err)
-	}
+	expect.OK(t, l.Healthy(), "still ill")
 	closeLog(t, l)
 }
 
@@ -145,9 +134,7 @@ func TestDirectoriesAreSyncedWithTheirNames(t *testing.T) {
 		if round == 2 { // another directory may have taken the log's place
 			record(t, l, 1)
 			must.Do(t, os.Rename(filepath.Join(opt.Dir, journalPath(2)), filepath.Join(opt.Dir, "away")))
-			if _, err := l.Record(t.Context(), fullEvent()); err == nil {
-				t.Error("a record in a journal that is not in its place")
-			}
+			expect.Error(t, expect.Err(l.Record(t.Context(), fullEvent())), "a record in a journal that is not in its place")
 		}
 		record(t, l, tileWidth)
 		must.Do(t, l.Flush(t.Context()))
@@ -199,14 +186,10 @@ func TestCheckpointsWriteWhatChanged(t *testing.T) {
 		}
 		return true
 	})
-	if want := 2*keepPartials + 1; noted != want {
-		t.Errorf("%d partial files are noted, want those %d in place", noted, want)
-	}
+	expect.Equal(t, noted, 2*keepPartials+1)
 	must.Do(t, os.Remove(filepath.Join(opt.Dir, above)))
 	must.Do(t, os.Rename(filepath.Join(opt.Dir, journalPath(1)), filepath.Join(opt.Dir, "away")))
-	if _, err := l.Record(t.Context(), fullEvent()); err == nil {
-		t.Error("a record in a journal that is not in its place")
-	}
+	expect.Error(t, expect.Err(l.Record(t.Context(), fullEvent())), "a record in a journal that is not in its place")
 	record(t, l, 1)
 	must.Do(t, l.Flush(t.Context()))
 	if files()[above] == nil {
@@ -257,29 +240,15 @@ func hangingDisk(t *testing.T) {
 		t.Error("nothing waits for the disk")
 	}
 	cancel()
-	if err := <-second; !errors.Is(err, context.Canceled) {
-		t.Errorf("a cancelled record: %v", err)
-	}
-	if err := l.RecordAsync(fullEvent()); err != nil {
-		t.Errorf("the queue has room for a note: %v", err)
-	}
-	if err := l.RecordAsync(fullEvent()); !errors.Is(err, ErrFull) {
-		t.Errorf("a full queue: %v", err)
-	}
-	if _, err := l.Record(context.Background(), fullEvent()); !errors.Is(err, ErrFull) {
-		t.Errorf("a full queue: %v", err)
-	}
+	expect.Is(t, <-second, context.Canceled, "a cancelled record")
+	expect.OK(t, l.RecordAsync(fullEvent()), "the queue has room for a note")
+	expect.Is(t, l.RecordAsync(fullEvent()), ErrFull, "a full queue")
+	expect.Is(t, expect.Err(l.Record(context.Background(), fullEvent())), ErrFull, "a full queue")
 	short, stop := context.WithCancel(context.Background())
 	stop()
-	if err := l.Close(short); !errors.Is(err, context.Canceled) {
-		t.Errorf("close of a hanging log: %v", err)
-	}
+	expect.Is(t, l.Close(short), context.Canceled, "close of a hanging log")
 	free()
-	if err := <-first; err != nil {
-		t.Errorf("the first record: %v", err)
-	}
+	expect.OK(t, <-first, "the first record")
 	closeLog(t, l)
-	if l.Size() != 2 {
-		t.Errorf("%d records, want the first and the note: what was given up is not written", l.Size())
-	}
+	expect.Equal(t, l.Size(), 2)
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -189,10 +190,7 @@ func compare(t testing.TB, ev memproxy.Event, at place) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	d := encode(nil, &ev, at)
 	got := splice(nil, &d, 42, prev, appendTime(nil, now))
-	want := slow(t, &ev, at, 42, prev, now)
-	if !bytes.Equal(got, want) {
-		t.Fatalf("the fast encoder differs\n got %s\nwant %s", got, want)
-	}
+	must.Equal(t, string(got), string(slow(t, &ev, at, 42, prev, now)), "the fast encoder differs\n got")
 	if len(got) > len(d.buf)+maxWriterMembers {
 		t.Fatalf("the writer's members take %d bytes, more than allowed for", len(got)-len(d.buf))
 	}
@@ -265,9 +263,7 @@ func TestLongListsTakeSeveralRecords(t *testing.T) {
 		}
 		n += len(r.Outcome.Memories)
 	}
-	if n != 9000 {
-		t.Errorf("%d of 9000 memories recorded", n)
-	}
+	expect.Equal(t, n, 9000)
 	if bodies = encodeAll(bodies, &memproxy.Event{Memories: ev.Memories[:1000]}, whole); len(bodies) != 1 {
 		t.Errorf("1000 memories fit one record, and took %d", len(bodies))
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
-	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -36,9 +36,7 @@ func testOptions(dir string) Options {
 func verifierOf(t testing.TB, opt Options) note.Verifier {
 	t.Helper()
 	_, _, v, err := newSigner(opt.Origin, opt.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return v
 }
 
@@ -58,17 +56,13 @@ func record(t testing.TB, l *Log, n int) {
 	for range min(n, 50) {
 		wg.Go(func() {
 			for range n / min(n, 50) {
-				if _, err := l.Record(context.Background(), fullEvent()); err != nil {
-					t.Error(err)
-				}
+				must.Get(l.Record(context.Background(), fullEvent()))(t)
 			}
 		})
 	}
 	wg.Wait()
 	for range n % min(n, 50) {
-		if _, err := l.Record(context.Background(), fullEvent()); err != nil {
-			t.Error(err)
-		}
+		must.Get(l.Record(context.Background(), fullEvent()))(t)
 	}
 }
 
@@ -82,24 +76,18 @@ func TestRecordsSurviveReopening(t *testing.T) {
 	opt.OnRecord = func(i uint64, ev memproxy.Event, rec []byte) {
 		mu.Lock()
 		defer mu.Unlock()
-		if ev.Decision != "01J8ZK6Q" {
-			t.Errorf("record %d comes with event %+v", i, ev)
-		}
+		expect.Equal(t, ev.Decision, "01J8ZK6Q", "record", i, "comes with event", ev)
 		seen[i] = rec
 	}
 	var leaves []tlog.Hash
 	for _, n := range []int{3, 253, 1, 256, 600, 0, 171} {
 		l := open(t, opt)
-		if l.Size() != uint64(len(leaves)) {
-			t.Fatalf("size %d after reopening, want %d", l.Size(), len(leaves))
-		}
+		must.Equal(t, l.Size(), uint64(len(leaves)), "size", len(leaves))
 		if n > 0 {
 			record(t, l, n)
 		}
 		must.Do(t, l.Flush(context.Background()))
-		if lag := l.Lag(); lag != (Lag{}) {
-			t.Errorf("lag %+v after a flush", lag)
-		}
+		expect.Equal(t, l.Lag(), (Lag{}), "lag")
 		for i := len(leaves); i < int(l.Size()); i++ {
 			leaves = append(leaves, tlog.RecordHash(seen[uint64(i)]))
 		}
@@ -151,9 +139,8 @@ func TestReceipt(t *testing.T) {
 	for i := range uint64(3) {
 		r := must.Get(l.Record(context.Background(), fullEvent()))(t)
 		<-told
-		if r.Index != i || r.Hash != hexOf(tlog.RecordHash(last)) {
-			t.Errorf("receipt %+v of %s", r, last)
-		}
+		expect.Equal(t, r.Index, i, "receipt", r, last)
+		expect.Equal(t, r.Hash, hexOf(tlog.RecordHash(last)), "receipt", r, last)
 	}
 }
 
@@ -172,23 +159,15 @@ func TestNotesKeepTheirOrder(t *testing.T) {
 	if got := len(kinds); got != 4 || kinds[0] != "a" || kinds[1] != "b" || kinds[2] != "c" || kinds[3] != "d" {
 		t.Errorf("order %v, want a b c d", kinds)
 	}
-	if err := l.RecordAsync(memproxy.Event{}); !errors.Is(err, ErrClosed) {
-		t.Errorf("note on a closed log: %v", err)
-	}
-	if _, err := l.Record(context.Background(), memproxy.Event{}); !errors.Is(err, ErrClosed) {
-		t.Errorf("record on a closed log: %v", err)
-	}
-	if err := l.Healthy(); !errors.Is(err, ErrClosed) {
-		t.Errorf("a closed log is healthy: %v", err)
-	}
+	expect.Is(t, l.RecordAsync(memproxy.Event{}), ErrClosed, "note on a closed log")
+	expect.Is(t, expect.Err(l.Record(context.Background(), memproxy.Event{})), ErrClosed, "record on a closed log")
+	expect.Is(t, l.Healthy(), ErrClosed, "a closed log is healthy")
 }
 
 func TestOneWriter(t *testing.T) {
 	opt := testOptions(ring.Dir(t))
 	l := open(t, opt)
-	if _, err := Open(opt); !errors.Is(err, ErrLocked) {
-		t.Errorf("a second writer: %v, want ErrLocked", err)
-	}
+	expect.Is(t, expect.Err(Open(opt)), ErrLocked, "a second writer")
 	closeLog(t, l)
 	closeLog(t, open(t, opt))
 }
@@ -202,16 +181,12 @@ func TestOptionsAreChecked(t *testing.T) {
 	} {
 		o := good
 		spoil(&o)
-		if _, err := Open(o); err == nil {
-			t.Errorf("%s: opened", name)
-		}
+		expect.Error(t, expect.Err(Open(o)), name, "opened")
 	}
 	closeLog(t, open(t, good))
 	other := good
 	other.Key = testKey(2)
-	if _, err := Open(other); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("another key: %v, want ErrCorrupt", err)
-	}
+	expect.Is(t, expect.Err(Open(other)), ErrCorrupt, "another key")
 }
 
 func TestKeyFile(t *testing.T) {
@@ -226,14 +201,10 @@ func TestKeyFile(t *testing.T) {
 		t.Errorf("key file mode %v", st.Mode())
 	}
 	must.Do(t, os.Chmod(path, 0o640))
-	if _, err := LoadOrCreateKey(dir); err == nil {
-		t.Error("a key that others may read was taken")
-	}
+	expect.Error(t, expect.Err(LoadOrCreateKey(dir)), "a key that others may read was taken")
 	must.Do(t, os.WriteFile(path, []byte("rubbish"), 0o600))
 	_ = os.Chmod(path, 0o600)
-	if _, err := LoadOrCreateKey(dir); err == nil {
-		t.Error("rubbish was taken for a key")
-	}
+	expect.Error(t, expect.Err(LoadOrCreateKey(dir)), "rubbish was taken for a key")
 }
 
 // Proves CARD-7: after a pause a record is signed within a tenth of a second, and a busy
@@ -251,13 +222,9 @@ func checkpointsAreASecondApart(t *testing.T) {
 	}
 	pass(2 * time.Second)
 	record(t, l, 1)
-	if l.Lag().Unsigned != 1 {
-		t.Fatal("the record is signed at once")
-	}
+	must.Equal(t, l.Lag().Unsigned, 1, "the record is signed at once")
 	pass(100 * time.Millisecond)
-	if n := l.Lag().Unsigned; n != 0 {
-		t.Fatalf("%d records are not signed 100 ms after a pause", n)
-	}
+	must.Equal(t, l.Lag().Unsigned, 0)
 	checkpoints, signed := 0, l.Lag().Unsigned
 	for range 400 {
 		record(t, l, 1)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -49,9 +49,7 @@ func frameStarts(t testing.TB, b []byte) []int {
 	starts := []int{0}
 	for at := 0; at < len(b); {
 		_, _, _, _, n, err := readFrame(b[at:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		at += n
 		starts = append(starts, at)
 	}
@@ -134,9 +132,7 @@ func TestDamageIsRefused(t *testing.T) {
 			opt, path, content := crashed(t, 3)
 			bad := spoil(bytes.Clone(content), frameStarts(t, content))
 			must.Do(t, os.WriteFile(path, bad, 0o600))
-			if _, err := Open(opt); !errors.Is(err, ErrCorrupt) {
-				t.Errorf("opened: %v, want ErrCorrupt", err)
-			}
+			expect.Is(t, expect.Err(Open(opt)), ErrCorrupt, "opened")
 			if after, _ := os.ReadFile(path); !bytes.Equal(after, bad) {
 				t.Error("the damaged journal was changed")
 			}
@@ -167,9 +163,7 @@ func TestDamageOfSignedRecordsIsRefused(t *testing.T) {
 			record(t, l, 300)
 			closeLog(t, l)
 			must.Do(t, spoil(opt.Dir))
-			if _, err := Open(opt); !errors.Is(err, ErrCorrupt) {
-				t.Errorf("opened: %v, want ErrCorrupt", err)
-			}
+			expect.Is(t, expect.Err(Open(opt)), ErrCorrupt, "opened")
 		})
 	}
 	// Derived files are rebuilt: partial tiles and leftovers of a crash.
@@ -193,9 +187,7 @@ func TestDamageOfSignedRecordsIsRefused(t *testing.T) {
 			t.Errorf("not made again: %v", err)
 		}
 	}
-	if _, err := os.Stat(stale); err == nil {
-		t.Error("a leftover stayed")
-	}
+	expect.Error(t, expect.Err(os.Stat(stale)), "a leftover stayed")
 }
 
 // Proves SYN-6: whole bundles are pruned by age, with a record, but never the last one.
@@ -221,9 +213,7 @@ func TestPrune(t *testing.T) {
 		{at.Add(-60 * time.Hour), 0, 0},
 		{at.Add(time.Hour), 0, 256}, // the last full bundle stays
 	} {
-		if n, err := l.Prune(context.Background(), c.before, c.room); err != nil || n != c.want {
-			t.Errorf("before %v: pruned %d (%v), want %d", c.before, n, err, c.want)
-		}
+		expect.Equal(t, must.Get(l.Prune(context.Background(), c.before, c.room))(t), c.want, "before", c.before, "pruned")
 	}
 	closeLog(t, l)
 	if n := len(kinds); n != 1026 || kinds[n-1] != memproxy.EventPrune || kinds[n-2] != memproxy.EventPrune {
@@ -252,9 +242,7 @@ func TestPruneBySize(t *testing.T) {
 	}{
 		{0, 0}, {5 * bundle, 0}, {2*bundle + bundle/2, 512}, {2*bundle + bundle/2, 0}, {1, 256},
 	} {
-		if n, err := l.Prune(context.Background(), time.Time{}, c.maxBytes); err != nil || n != c.want {
-			t.Errorf("at most %d bytes: pruned %d (%v), want %d", c.maxBytes, n, err, c.want)
-		}
+		expect.Equal(t, must.Get(l.Prune(context.Background(), time.Time{}, c.maxBytes))(t), c.want, "at most", c.maxBytes, "bytes: pruned")
 	}
 	closeLog(t, l)
 	if size, repair := reopen(t, opt); size != 4*256+2 || repair != "" {

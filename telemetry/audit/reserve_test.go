@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -45,9 +46,7 @@ func journalsArePreallocated(t *testing.T) {
 	if size != tileWidth+2 || strings.Contains(repair, "cut") { // and the repair record
 		t.Errorf("%d records, repair %q: want %d and nothing cut", size, repair, tileWidth+2)
 	}
-	if _, err := os.Stat(filepath.Join(opt.Dir, journalPath(2))); err == nil {
-		t.Error("a journal that was never begun is left")
-	}
+	expect.Error(t, expect.Err(os.Stat(filepath.Join(opt.Dir, journalPath(2)))), "a journal that was never begun is left")
 	if size, repair := reopen(t, opt); size != tileWidth+2 || repair != "" {
 		t.Errorf("after an orderly close: %d records, repair %q", size, repair)
 	}
@@ -63,10 +62,7 @@ func closeRemovesTheReserve(t *testing.T) {
 	record(t, l, 1)
 	waitReserve(t, l, 1)
 	closeLog(t, l)
-	list, err := os.ReadDir(filepath.Join(opt.Dir, journalDir))
-	if err != nil || len(list) != 1 {
-		t.Errorf("%v, %v: want the one journal", list, err)
-	}
+	expect.Len(t, must.Get(os.ReadDir(filepath.Join(opt.Dir, journalDir)))(t), 1)
 }
 
 // Zeros in the middle of written frames are damage, not preallocated space.
@@ -75,9 +71,7 @@ func TestZeroedCommitsAreDamage(t *testing.T) {
 	starts := frameStarts(t, content)
 	clear(content[starts[1]:starts[2]])
 	must.Do(t, os.WriteFile(path, content, 0o600))
-	if _, err := Open(opt); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("opened: %v, want ErrCorrupt", err)
-	}
+	expect.Is(t, expect.Err(Open(opt)), ErrCorrupt, "opened")
 }
 
 // Without disk space for preallocation the log is only slower.
@@ -92,9 +86,7 @@ func TestReserveFails(t *testing.T) {
 	}
 	l := open(t, opt)
 	record(t, l, 3*tileWidth)
-	if l.Size() != 3*tileWidth {
-		t.Errorf("%d records", l.Size())
-	}
+	expect.Equal(t, l.Size(), 3*tileWidth)
 	closeLog(t, l)
 	if size, repair := reopen(t, opt); size != 3*tileWidth || repair != "" {
 		t.Errorf("%d records, %q", size, repair)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
@@ -28,9 +29,7 @@ func rows(t *testing.T, doc, heading string) map[string]string {
 	section, _, _ := strings.Cut(rest, "\n## ")
 	out := map[string]string{}
 	for _, m := range row.FindAllStringSubmatch(section, -1) {
-		if out[m[1]] != "" {
-			t.Errorf("%s: %s twice", heading, m[1])
-		}
+		expect.Equal(t, out[m[1]], "", heading, m[1], "twice")
 		out[m[1]] = m[0]
 	}
 	return out
@@ -75,9 +74,7 @@ func TestCatalogueIsDocumented(t *testing.T) {
 	for heading, want := range want {
 		got := rows(t, string(b), heading)
 		for name, line := range want {
-			if got[name] != line {
-				t.Errorf("%s: the document has\n%s\nthe catalogue gives\n%s", heading, got[name], line)
-			}
+			expect.Equal(t, got[name], line, heading, "the document has")
 		}
 		for name := range got {
 			if want[name] == "" {
@@ -108,9 +105,7 @@ func TestCatalogueIsComplete(t *testing.T) {
 			t.Errorf("%s has a constant and is not in the catalogue", m[2])
 		}
 	}
-	if found != len(listed) {
-		t.Errorf("%d constants, %d in the catalogue", found, len(listed))
-	}
+	expect.Equal(t, found, len(listed))
 }
 
 // Names that gate and proxy use are in the catalogue: the exporter would silently drop

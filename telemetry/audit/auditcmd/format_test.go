@@ -13,13 +13,9 @@ import (
 func TestFormats(t *testing.T) {
 	dir := newLog(t, 8)
 	code, out, errs := run(t, "query", "--dir", dir, "--output", "ocsf", "--verdict", "deny")
-	if code != 0 {
-		t.Fatalf("exit %d: %s", code, errs)
-	}
+	must.Equal(t, code, 0, errs)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	if len(lines) != 2 {
-		t.Fatalf("%d lines: %s", len(lines), out)
-	}
+	must.Len(t, lines, 2, out)
 	for i, l := range lines {
 		var e struct {
 			Class    int `json:"class_uid"`

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/telemetry/audit"
@@ -120,12 +121,8 @@ func TestQueryAndTail(t *testing.T) {
 	if code != 0 || strings.Count(out, "\n") != 3 || !strings.HasPrefix(out, "37 2026-01-01T00:00:00.000000000Z decision amend principal=agent:1 kind=learn fields=gotchas decision=d37 ") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
-	if strings.Contains(out, "\x1b") {
-		t.Error("a record writes to the terminal")
-	}
-	if !strings.Contains(out, " fields=gotchas reason=screen.risk reason=screen.finding decision=d39 ") {
-		t.Errorf("each code is told once: %s", out)
-	}
+	expect.Text(t, out, "a record writes to the terminal").Lacks("\x1b")
+	expect.Text(t, out, "each code is told once").Has(" fields=gotchas reason=screen.risk reason=screen.finding decision=d39 ")
 	if code, out, _ := run(t, "query", "--dir", dir, "--since", "2026-01-02T00:00:00Z"); code != 0 || out != "" {
 		t.Errorf("exit %d: %s", code, out)
 	}
@@ -155,9 +152,7 @@ func TestProve(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, doc, errs := run(t, append([]string{"prove", "--dir", dir}, c.args...)...)
-			if code != 0 {
-				t.Fatalf("exit %d: %s", code, errs)
-			}
+			must.Equal(t, code, 0, errs)
 			path := filepath.Join(away, name)
 			must.Do(t, os.WriteFile(path, []byte(doc), 0o600))
 			if code, out, errs := run(t, "prove", "--check", path, "--key", key); code != 0 || !strings.HasPrefix(out, c.want) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -52,12 +53,9 @@ func TestQueryByEveryDimension(t *testing.T) {
 	} {
 		want := strings.Replace(c.want, "Ann", "wanted", 1)
 		code, out, errs := run(t, "query", "--dir", dir, "--"+c.flag, c.value, "--json")
-		if code != 0 || strings.Count(out, "\n") != 1 || !strings.Contains(out, want) {
-			t.Errorf("-%s %s: exit %d: %s%s", c.flag, c.value, code, out, errs)
-		}
-		if strings.Contains(out, "Smith") || strings.Contains(out, "tuesday") {
-			t.Errorf("the record holds what the caller wrote: %s", out)
-		}
+		expect.Equal(t, code, 0, "-", c.flag, c.value, errs)
+		expect.Text(t, out, "-", c.flag, c.value, errs).Times(1, "\n").Has(want)
+		expect.Text(t, out, "the record holds what the caller wrote").Lacks("Smith", "tuesday")
 	}
 	if code, out, _ := run(t, "query", "--dir", dir, "--since", "11d"); code != 0 || strings.Count(out, "\n") != 5 {
 		t.Errorf("eleven days: exit %d: %s", code, out)

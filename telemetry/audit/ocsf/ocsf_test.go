@@ -25,9 +25,7 @@ func decode(t testing.TB, text []byte) *verify.Record {
 	v := jsontext.Value(bytes.Clone(text))
 	must.Do(t, v.Canonicalize())
 	r, err := verify.Decode(v)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, v)
-	}
+	must.Do(t, err, v)
 	return r
 }
 
@@ -144,9 +142,8 @@ func FuzzEvent(f *testing.F) {
 		}
 		a := must.Get(Event(r, ""))(t)
 		b, err := Event(r, "")
-		if err != nil || !bytes.Equal(a, b) {
-			t.Fatalf("%v: %s, then %s", err, a, b)
-		}
+		must.Do(t, err)
+		must.Equal(t, string(a), string(b))
 		required(t, a)
 	})
 }

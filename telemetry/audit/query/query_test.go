@@ -8,13 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/telemetry/audit"
@@ -106,12 +105,8 @@ func TestQuery(t *testing.T) {
 		})
 	}
 	must.Do(t, l.Close(context.Background()))
-	if got := run(t, dir, query.Filter{}); len(got) != size {
-		t.Errorf("%d records after closing, want %d", len(got), size)
-	}
-	if err := query.Query(context.Background(), dir, query.Filter{Last: query.MaxLast + 1}, nil); err == nil {
-		t.Error("more than fits memory was promised")
-	}
+	expect.Len(t, run(t, dir, query.Filter{}), size)
+	expect.Error(t, query.Query(context.Background(), dir, query.Filter{Last: query.MaxLast + 1}, nil), "more than fits memory was promised")
 }
 
 // Proves SYN-6: a record matches by the right member, not because the word occurs
@@ -129,9 +124,7 @@ func TestQueryAsksTheRightMember(t *testing.T) {
 		f    query.Filter
 		want int
 	}{{query.Filter{Field: "one"}, 0}, {query.Filter{Field: "two"}, 1}, {query.Filter{Memory: "one"}, 1}, {query.Filter{Memory: "two"}, 0}} {
-		if got := run(t, dir, c.f); !slices.Equal(got, []int{c.want}) {
-			t.Errorf("%+v: %v, want %d", c.f, got, c.want)
-		}
+		expect.List(t, run(t, dir, c.f), []int{c.want}, c.f, c.want)
 	}
 }
 
@@ -141,9 +134,7 @@ func TestQueryOfPrunedLog(t *testing.T) {
 	l := openLog(t, dir)
 	add(t, l, 0, 800)
 	must.Do(t, l.Flush(context.Background()))
-	if n, err := l.Prune(context.Background(), begin.Add(300*time.Second), 0); err != nil || n != 256 {
-		t.Fatalf("pruned %d (%v), want one bundle", n, err)
-	}
+	must.Equal(t, must.Get(l.Prune(context.Background(), begin.Add(300*time.Second), 0))(t), 256, "pruned")
 	if got := run(t, dir, query.Filter{}); len(got) != 801-256 || got[0] != 256 {
 		t.Errorf("%d records from %d on", len(got), got[0])
 	}
@@ -171,9 +162,7 @@ func tailFollows(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		for _, i := range got {
-			if i != next {
-				t.Fatalf("record %d, want %d", i, next)
-			}
+			must.Equal(t, i, next, "record")
 			next++
 		}
 		if got = nil; next != to {
@@ -184,9 +173,7 @@ func tailFollows(t *testing.T) {
 	must.Do(t, <-done)
 	must.Do(t, l.Close(context.Background()))
 	stop := errors.New("enough")
-	if err := query.Tail(context.Background(), dir, query.Filter{}, 5, false, func(*verify.Record) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("the caller's error is lost: %v", err)
-	}
+	expect.Is(t, query.Tail(context.Background(), dir, query.Filter{}, 5, false, func(*verify.Record) error { return stop }), stop, "the caller's error is lost")
 }
 
 // Records that are missing in the middle, or before the end in the checkpoint, are an
@@ -212,9 +199,7 @@ func TestGapsAreErrors(t *testing.T) {
 		at := ring.Dir(t)
 		must.Do(t, errors.Join(os.CopyFS(at, os.DirFS(dir)), cut(at)))
 		for _, f := range []query.Filter{{}, {Last: len(all)}} {
-			if err := query.Query(t.Context(), at, f, func(*verify.Record) error { return nil }); !errors.Is(err, verify.ErrGap) {
-				t.Errorf("%s, last %d: %v", name, f.Last, err)
-			}
+			expect.Is(t, query.Query(t.Context(), at, f, func(*verify.Record) error { return nil }), verify.ErrGap, name, "last", f.Last)
 		}
 	}
 	if len(all) < 1800 {
@@ -229,7 +214,5 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 	add(t, l, 0, 10)
 	must.Do(t, l.Close(t.Context()))
 	must.Do(t, os.Symlink(os.DevNull, dir+"/tile/entries/000"))
-	if err := query.Query(t.Context(), dir, query.Filter{}, func(*verify.Record) error { return nil }); err == nil || !strings.Contains(err.Error(), "is not a file") {
-		t.Errorf("a device in a bundle's place: %v", err)
-	}
+	expect.ErrorHas(t, query.Query(t.Context(), dir, query.Filter{}, func(*verify.Record) error { return nil }), "is not a file", "a device in a bundle's place")
 }

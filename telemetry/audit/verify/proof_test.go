@@ -3,12 +3,12 @@ package verify_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
@@ -29,15 +29,11 @@ func TestProofs(t *testing.T) {
 	k := vkey(t, 1)
 	p := must.Get(verify.NewProver(dir, k))(t)
 	const size = 700
-	if _, err := p.ProveInclusion(size); err == nil {
-		t.Fatalf("more than %d records are signed", size)
-	}
+	must.Error(t, expect.Err(p.ProveInclusion(size)), "more than", size, "records are signed")
 	var docs [][]byte
 	keep := func(doc *verify.Proof, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		b := must.Get(doc.Marshal())(t)
 		docs = append(docs, b)
 	}
@@ -47,16 +43,12 @@ func TestProofs(t *testing.T) {
 	for _, old := range older {
 		keep(p.ProveConsistency(old))
 	}
-	if _, err := p.ProveInclusion(size); err == nil {
-		t.Error("a record behind the checkpoint was proved")
-	}
+	expect.Error(t, expect.Err(p.ProveInclusion(size)), "a record behind the checkpoint was proved")
 	for i, doc := range docs {
 		if _, err := verify.CheckProof(doc, k); err != nil {
 			t.Errorf("proof %d: %v", i, err)
 		}
-		if _, err := verify.CheckProof(doc, vkey(t, 2)); !errors.Is(err, verify.ErrProof) {
-			t.Errorf("proof %d holds under another key: %v", i, err)
-		}
+		expect.Is(t, expect.Err(verify.CheckProof(doc, vkey(t, 2))), verify.ErrProof, "proof", i, "holds under another key")
 	}
 	// No changed byte proves something else.
 	for _, doc := range [][]byte{docs[4], docs[len(docs)-2]} {
@@ -76,17 +68,13 @@ func TestProofs(t *testing.T) {
 	d["index"] = 254
 	delete(d, "record")
 	b, _ := json.Marshal(d)
-	if _, err := verify.CheckProof(b, k); !errors.Is(err, verify.ErrProof) {
-		t.Errorf("a record was proved in another's place: %v", err)
-	}
+	expect.Is(t, expect.Err(verify.CheckProof(b, k)), verify.ErrProof, "a record was proved in another's place")
 	// No proof is made from a damaged log.
 	tile := filepath.Join(dir, "tile/0/000")
 	content := read(t, dir, "tile/0/000")
 	content[33] ^= 1
 	must.Do(t, os.WriteFile(tile, content, 0o600))
-	if _, err := p.ProveInclusion(0); !errors.Is(err, verify.ErrProof) {
-		t.Errorf("a proof from a damaged tile: %v", err)
-	}
+	expect.Is(t, expect.Err(p.ProveInclusion(0)), verify.ErrProof, "a proof from a damaged tile")
 }
 
 func same(a, b *verify.Proof) bool {
@@ -103,9 +91,7 @@ func TestForkHasNoProof(t *testing.T) {
 	opt.Clock = time.Now // another history
 	writeWith(t, opt, 30)
 	p := must.Get(verify.NewProver(other, ""))(t)
-	if _, err := p.ProveConsistency(read(t, dir, "checkpoint")); !errors.Is(err, verify.ErrProof) {
-		t.Errorf("a fork was proved to continue: %v", err)
-	}
+	expect.Is(t, expect.Err(p.ProveConsistency(read(t, dir, "checkpoint"))), verify.ErrProof, "a fork was proved to continue")
 }
 
 func FuzzDecode(f *testing.F) {
@@ -175,9 +161,7 @@ func FuzzLogFiles(f *testing.F) {
 			t.Errorf("%s holds %q and nothing was found", names[i], content)
 		}
 		for n := range int64(2) {
-			if _, err := verify.Dir(d).Records(n); err != nil {
-				t.Error(err)
-			}
+			must.Get(verify.Dir(d).Records(n))(t)
 		}
 		_, _, _ = verify.Dir(d).Bundles()
 	})

@@ -35,9 +35,7 @@ func TestPrunedLog(t *testing.T) {
 			early = read(t, dir, "checkpoint")
 		}
 	}
-	if n, err := l.Prune(context.Background(), middle, 0); err != nil || n != 512 {
-		t.Fatalf("pruned %d (%v), want 512", n, err)
-	}
+	must.Equal(t, must.Get(l.Prune(context.Background(), middle, 0))(t), 512, "pruned")
 	must.Do(t, l.Close(context.Background()))
 	k := vkey(t, 1)
 	r := check(t, verify.Options{Dir: dir, Key: k, Trusted: [][]byte{early}})
@@ -80,9 +78,7 @@ func TestVerifyWhileWritten(t *testing.T) {
 		})
 		r, err := verify.Verify(context.Background(), verify.Options{Dir: dir, Key: k, Settle: 5 * time.Millisecond})
 		wg.Wait()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if !r.OK() {
 			t.Errorf("of %d records: %v", r.Size, r.Problems)
 		}
