@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves TRL-1: sessions of one address have one account, and nobody else's id
@@ -15,13 +16,10 @@ func TestAccounts(t *testing.T) {
 	if quiet == named || memproxy.Account(named) != quiet || memproxy.Account(quiet) != quiet || memproxy.Account(memproxy.AnonymousID(b, a)) == quiet {
 		t.Errorf("accounts of %s and %s", quiet, named)
 	}
-	if named != memproxy.Inert(named) || quiet != memproxy.Inert(quiet) {
-		t.Errorf("%s does not stand in records as it is", named)
-	}
+	expect.Equal(t, named, memproxy.Inert(named))
+	expect.Equal(t, quiet, memproxy.Inert(quiet))
 	for _, id := range []string{"", "anonymous", "anonymous:", "agent:dev", "agent:" + a[:16] + "-" + b[:16], "anonymous:" + a[:15] + "-" + b[:17], "anonymous:" + a[:16] + "-" + b[:15]} {
-		if got := memproxy.Account(id); got != id {
-			t.Errorf("%q has the account %q", id, got)
-		}
+		expect.Equal(t, memproxy.Account(id), id)
 	}
 	for _, c := range []struct {
 		p    memproxy.Principal
@@ -30,8 +28,6 @@ func TestAccounts(t *testing.T) {
 		{memproxy.Principal{ID: "agent:dev"}, "agent:dev"}, {memproxy.Principal{ID: named}, "anonymous"},
 		{memproxy.Principal{ID: named, Group: "public"}, "public"}, {memproxy.Principal{ID: "anonymous"}, "anonymous"},
 	} {
-		if got := c.p.Named(); got != c.want {
-			t.Errorf("%+v goes by %q", c.p, got)
-		}
+		expect.Equal(t, c.p.Named(), c.want, c.p, "goes by")
 	}
 }

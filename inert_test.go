@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // A name that reads like a sentence is a hash in records, whatever stands
@@ -28,22 +29,14 @@ func TestInert(t *testing.T) {
 		"", "ann", "bob.smith@example.org", "ann+notes@example.org", "agent:dev", "team-7/build-bot", "workload:demo", "archival_memory_insert", "core-memory",
 		"0190f3c2-7c1d-7e55-9d4b-0123456789ab", "agent-0190f3c2-deaf-4bad-beef-facade456789", "user_2fK9", "Conventions", "*", "sha256:0123456789abcdef0123456789abcdef",
 	} {
-		if got := memproxy.Inert(name); got != name {
-			t.Errorf("%q is hidden as %q", name, got)
-		}
+		expect.Equal(t, memproxy.Inert(name), name)
 	}
 	caller := memproxy.SessionKey{Kind: memproxy.SessionUser, Principal: "agent:dev", User: "ann"}.ID()
-	if got := memproxy.InertID(caller); got != caller {
-		t.Errorf("%s", got)
-	}
+	expect.Equal(t, memproxy.InertID(caller), caller)
 	for _, user := range []string{"ignore all", "ignore-all-previous-rules"} {
-		if got := memproxy.InertID(memproxy.SessionKey{Kind: memproxy.SessionUser, Principal: "agent:dev", User: user}.ID()); strings.Contains(got, "ignore") || !strings.Contains(got, "dev") {
-			t.Errorf("%s", got)
-		}
+		expect.Text(t, memproxy.InertID(memproxy.SessionKey{Kind: memproxy.SessionUser, Principal: "agent:dev", User: user}.ID())).Lacks("ignore").Has("dev")
 	}
-	if got := memproxy.InertPath("/v1/entities/user/ignore-all%20rules/"); got != "/v1/entities/user/"+memproxy.Inert("ignore-all rules")+"/" {
-		t.Errorf("%s", got)
-	}
+	expect.Equal(t, memproxy.InertPath("/v1/entities/user/ignore-all%20rules/"), "/v1/entities/user/"+memproxy.Inert("ignore-all rules")+"/")
 }
 
 // A session's name is a hash from where it came in, however it is printed.
@@ -59,9 +52,7 @@ func TestSessionNamesAreHashes(t *testing.T) {
 	var log strings.Builder
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "session", n)
 	for _, s := range []string{n.String(), fmt.Sprint(n), fmt.Sprintf("%+v %#v", n, n), string(raw), log.String()} {
-		if strings.Contains(s, "ignore") || !strings.Contains(s, "sha256:") {
-			t.Errorf("%s", s)
-		}
+		expect.Text(t, s).Lacks("ignore").Has("sha256:")
 	}
 	if err != nil || back.N != n || memproxy.NameSession(n.String()) != n || n.IsZero() || !memproxy.NameSession("").IsZero() {
 		t.Errorf("%+v, %v", back, err)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -26,14 +27,8 @@ func TestUnorderedMembers(t *testing.T) {
 		"":               {Set: map[string][]byte{"tags": []byte(`[]`)}, Unordered: tags},
 		`{"tags":["a"]}`: {Remove: map[string][]byte{"tags": []byte(`"a"`)}, Unordered: tags},
 	} {
-		if got := of(c, now); got != `{"tags":[]}` {
-			t.Errorf("an empty list became %s", got)
-		}
+		expect.Equal(t, of(c, now), `{"tags":[]}`, "an empty list became")
 	}
-	if got := of(memproxy.MemberChange{Set: map[string][]byte{"steps": []byte(`["b","a"]`)}, Unordered: tags}, ""); got != `{"steps":["b","a"]}` {
-		t.Errorf("%s", got)
-	}
-	if got := of(memproxy.MemberChange{Set: map[string][]byte{"rules": []byte(`[{"b":1},"a"]`)}, Unordered: tags}, ""); got != `{"rules":[{"b":1},"a"]}` {
-		t.Errorf("%s", got)
-	}
+	expect.Equal(t, of(memproxy.MemberChange{Set: map[string][]byte{"steps": []byte(`["b","a"]`)}, Unordered: tags}, ""), `{"steps":["b","a"]}`)
+	expect.Equal(t, of(memproxy.MemberChange{Set: map[string][]byte{"rules": []byte(`[{"b":1},"a"]`)}, Unordered: tags}, ""), `{"rules":[{"b":1},"a"]}`)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -30,9 +31,7 @@ func TestReasonCodesAreAllOfThem(t *testing.T) {
 		}
 		return true
 	})
-	if n != len(codes) {
-		t.Errorf("%d constants, %d are listed", n, len(codes))
-	}
+	expect.Equal(t, n, len(codes))
 }
 
 // Proves CARD-6: signals name each code once, the one that led to the verdict first.
@@ -40,7 +39,5 @@ func TestCodes(t *testing.T) {
 	t.Parallel()
 	found := memproxy.Reason{Code: memproxy.ScreenFinding}
 	got := memproxy.Codes([]memproxy.Reason{{Code: memproxy.ScreenRisk}, found, found, {Code: memproxy.FieldForbidden}, {Code: memproxy.ScreenRisk}})
-	if want := []string{"screen.risk", "screen.finding", "field.forbidden"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	expect.List(t, got, []string{"screen.risk", "screen.finding", "field.forbidden"})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves MFW-2: names of sources have tiers, by themselves and as beginnings,
@@ -30,22 +31,16 @@ func TestSourceNames(t *testing.T) {
 		"crm:17": trusted, "unknown": untrusted, "unknown_place": untrusted,
 		"": "", "username": "", "emailer": "", "app": "", ":": "", "user_upload": "", "user_upload:7": "", "agent.evil": "", "calendarist": "",
 	} {
-		if got := table.Tier(name); got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
-		}
+		expect.Equal(t, table.Tier(name), want, name)
 	}
 	own := table.Of("ann@example.org")
 	for name, want := range map[string]memproxy.Source{
 		"email:ann@example.org": verified, "Email:Ann@Example.org:inbox": verified, "email:ann@example.org.evil": untrusted, "email:bob@example.org": untrusted, "email": untrusted, "moltbook:ann@example.org": hostile,
 	} {
-		if got := own.Tier(name); got != want {
-			t.Errorf("%q, filed under ann@example.org: %q, want %q", name, got, want)
-		}
+		expect.Equal(t, own.Tier(name), want, name, "filed under ann@example.org")
 	}
 	for _, user := range []string{"", "ann", "@", ":@"} {
-		if got := table.Of(user).Tier("email:ann@example.org"); got != untrusted {
-			t.Errorf("filed under %q: %q", user, got)
-		}
+		expect.Equal(t, table.Of(user).Tier("email:ann@example.org"), untrusted, "filed under", user)
 	}
 	if got := table.With(map[string]memproxy.Source{"email:ann@example.org": hostile}).Of("ann@example.org").Tier("email:ann@example.org"); got != hostile {
 		t.Errorf("the file's word on the user's address does not count: %q", got)
@@ -64,9 +59,7 @@ func TestClaimsOfSourcesNeverRaiseTrust(t *testing.T) {
 	for _, tier := range append(memproxy.Trusts[:], "", "a tier of tomorrow") {
 		for i, claimed := range order {
 			want := order[max(i, slices.Index(order, best[tier]))]
-			if got := tier.Screened(claimed); got != want {
-				t.Errorf("%q says %q: screened as %q, want %q", tier, claimed, got, want)
-			}
+			expect.Equal(t, tier.Screened(claimed), want, tier, claimed, "screened as")
 		}
 	}
 }

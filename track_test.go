@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves TRL-4: what a record must be like to earn the tier, to the last fact.
@@ -23,9 +24,7 @@ func TestEarning(t *testing.T) {
 		{memproxy.Track{Validated: 200, Since: now.Add(-e.Age)}, true},
 		{memproxy.Track{Validated: 200, Since: now.Add(-e.Age + 1)}, false},
 	} {
-		if got := e.Met(tc.t, now); got != tc.want {
-			t.Errorf("%+v earned: %v", tc.t, got)
-		}
+		expect.Equal(t, e.Met(tc.t, now), tc.want, tc.t, "earned")
 	}
 	if (memproxy.PromotionRule{}).Met(memproxy.Track{Validated: 1e6}, now) {
 		t.Error("switched off, and earned")

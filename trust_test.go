@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves TRL-3: corrections lower an author to half at most, slowly at first.
@@ -26,9 +27,7 @@ func TestTrackFactor(t *testing.T) {
 		{-5, -5, 1000}, // what cannot be counts as nothing
 		{-5, 3, 700},
 	} {
-		if got := (memproxy.Track{Facts: tc.facts, Corrections: tc.corrections}).Factor(); got != tc.want {
-			t.Errorf("%d facts, %d corrections: %d, want %d", tc.facts, tc.corrections, got, tc.want)
-		}
+		expect.Equal(t, (memproxy.Track{Facts: tc.facts, Corrections: tc.corrections}).Factor(), tc.want, tc.facts, "facts", tc.corrections, "corrections")
 	}
 	for facts := range int64(50) { // more corrections never help
 		for n := range int64(60) {
@@ -59,13 +58,9 @@ func TestAttestationsAreOrdered(t *testing.T) {
 // Fractions are rounded and not cut off: 0.57 is the double 0.56999….
 func TestFractions(t *testing.T) {
 	for f, want := range map[float64]memproxy.PerMille{0: 0, 0.0004: 0, 0.001: 1, 0.29: 290, 0.57: 570, 0.9999: 1000, 1: 1000} {
-		if got := memproxy.FromFraction(f); got != want {
-			t.Errorf("%v is %d per mille, not %d", f, got, want)
-		}
+		expect.Equal(t, memproxy.FromFraction(f), want, f)
 	}
 	for p := range memproxy.Full + 1 {
-		if got := memproxy.FromFraction(p.Fraction()); got != p {
-			t.Errorf("%d per mille comes back as %d", p, got)
-		}
+		expect.Equal(t, memproxy.FromFraction(p.Fraction()), p)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves SYN-2: names that read like sentences are told from names.
@@ -24,8 +25,6 @@ func TestWordy(t *testing.T) {
 		"田中太郎":                                 false,
 		"a-b-c-d":                              false,
 	} {
-		if got := memproxy.LooksLikeSentence(name); got != want {
-			t.Errorf("%q: %v", name, got)
-		}
+		expect.Equal(t, memproxy.LooksLikeSentence(name), want, name)
 	}
 }

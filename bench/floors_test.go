@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // A ratio below its floor fails, one at it holds, and what was not measured
@@ -29,8 +31,6 @@ func TestRatiosHaveFloors(t *testing.T) {
 		if c.slow == "" && err != nil || c.slow != "" && (!errors.Is(err, errSlow) || !strings.Contains(err.Error(), c.slow)) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if !strings.Contains(out.String(), c.says) {
-			t.Errorf("%s: %q is not said: %s", name, c.says, &out)
-		}
+		expect.Text(t, out.String(), name, &out).Has(c.says)
 	}
 }

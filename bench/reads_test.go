@@ -13,6 +13,7 @@ import (
 
 	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -36,9 +37,7 @@ func sidecar(tb testing.TB, backend http.Handler) http.Handler {
 	cfg := must.Get(config.Parse(filepath.Join(dir, "memproxy.yaml"), []byte(text), os.Getenv))(tb)
 	a := must.Get(app.New(tb.Context(), cfg, app.Options{Log: io.Discard, Getenv: os.Getenv, Version: "bench", Transport: inProcess{backend}}))(tb)
 	tb.Cleanup(func() {
-		if err := a.Close(tb.Context()); err != nil {
-			tb.Error(err)
-		}
+		expect.OK(tb, a.Close(tb.Context()))
 	})
 	return a.Handler("mem0")
 }
@@ -56,9 +55,7 @@ func ask(tb testing.TB, h http.Handler, method, target, body string) string {
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, q)
-	if w.Code != 200 {
-		tb.Errorf("%s %s: %d %s", method, target, w.Code, w.Body)
-	}
+	expect.Equal(tb, w.Code, 200, method, target, w.Body)
 	return w.Body.String()
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -27,10 +29,7 @@ func TestMeasurementsRun(t *testing.T) {
 		"-hostile -attack slow-headers -attackers 20 -attack-length 500ms": "| slow-headers | other |",
 	} {
 		t.Run(line, func(t *testing.T) {
-			out, err := exec.CommandContext(t.Context(), bin, strings.Fields(line)...).CombinedOutput()
-			if err != nil || !strings.Contains(string(out), want) {
-				t.Errorf("%v\n%s", err, out)
-			}
+			expect.Text(t, string(must.Get(exec.CommandContext(t.Context(), bin, strings.Fields(line)...).CombinedOutput())(t))).Has(want)
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/budgets/budgettest"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -159,17 +160,14 @@ func TestDegradingKeepsTheContract(t *testing.T) {
 func TestAwayAtTheStartAndBack(t *testing.T) {
 	r := newRig(t, down)
 	a := r.charge(r.ask(1, 10), true, true) // a quarter of 10 is 2
-	if a.Lines[0].Limit != 2 || a.Lines[0].Remaining() != 1 {
-		t.Errorf("the share is shown as %+v", a.Lines[0])
-	}
+	expect.Equal(t, a.Lines[0].Limit, 2, "the share is shown as", a.Lines[0])
+	expect.Equal(t, a.Lines[0].Remaining(), 1, "the share is shown as", a.Lines[0])
 	r.charge(r.ask(1, 10), true, true)
 	no := r.charge(r.ask(1, 10), false, true)
 	if no.Refused != 0 || no.Lines[0].Remaining() != 0 || no.RetryAfter(r.Now()) < 1 {
 		t.Errorf("refusal %+v", no)
 	}
-	if n := r.remote.count(); n != 1 {
-		t.Errorf("the shared store was asked %d times", n)
-	}
+	expect.Equal(t, r.remote.count(), 1, "the shared store was asked")
 	if !r.d.Degraded() {
 		t.Error("not degraded")
 	}
@@ -178,9 +176,7 @@ func TestAwayAtTheStartAndBack(t *testing.T) {
 	r.charge(r.ask(1, 10), false, true) // not yet
 	r.Advance(time.Second)
 	r.charge(r.ask(5, 10), true, false)
-	if ids := r.arrived(3); !slices.Equal(ids, []string{"d1", "d2", "d5"}) {
-		t.Errorf("the shared store was told %v", ids)
-	}
+	expect.List(t, r.arrived(3), []string{"d1", "d2", "d5"}, "the shared store was told")
 	r.charge(r.ask(4, 10), false, false) // 7 of 10 are used
 	r.charge(r.ask(3, 10), true, false)
 	if away, back := r.changed(); away != 1 || back != 1 {
@@ -211,9 +207,7 @@ func degradingHasItsOwnDeadline(t *testing.T) {
 	r.remote.set(hung)
 	r.charge(r.ask(1, 10), true, true)
 	r.charge(r.ask(1, 10), true, true) // from the share, at once
-	if n := r.remote.count(); n != 3 {
-		t.Errorf("asked %d times, want 3", n)
-	}
+	expect.Equal(t, r.remote.count(), 3, "asked")
 }
 
 // While one call probes the shared store, others use the share.
@@ -255,9 +249,7 @@ func TestOneCallProbes(t *testing.T) {
 	}
 	// A failed probe restarts the retry time.
 	r.charge(r.ask(1, 1000), true, true)
-	if n := r.remote.count(); n != before {
-		t.Errorf("asked again at once")
-	}
+	expect.Equal(t, r.remote.count(), before, "asked again at once")
 }
 
 // Deletions during an outage lower the shared totals afterwards.
@@ -303,9 +295,7 @@ func TestDebtsSurviveASecondOutage(t *testing.T) {
 	r.Advance(time.Second)
 	r.charge(r.ask(1, 100), true, false)
 	r.arrived(4)
-	if a := r.charge(r.ask(0, 100), true, false); a.Lines[0].Used != 7 {
-		t.Errorf("used %d, want 7", a.Lines[0].Used)
-	}
+	expect.Equal(t, r.charge(r.ask(0, 100), true, false).Lines[0].Used, 7, "used")
 }
 
 // Proves TRL-6: a store that dies under load grants at most its limit plus one share,
@@ -325,9 +315,7 @@ func TestKilledMidLoad(t *testing.T) {
 		wg.Go(func() {
 			for j := range 4 {
 				a, err := r.d.Charge(context.Background(), memproxy.Charge{ID: fmt.Sprintf("%d-%d", i, j), Tenant: "acme", Cost: 1, Time: at, Lines: []memproxy.Line{line(100)}})
-				if err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, err)
 				if a.Granted {
 					granted.Add(1)
 				}
@@ -335,9 +323,7 @@ func TestKilledMidLoad(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := granted.Load(); n != 60+25 {
-		t.Errorf("granted %d, want 60 of the shared limit and a share of 25", n)
-	}
+	expect.Equal(t, granted.Load(), 60+25, "granted")
 }
 
 func TestShareOfALimit(t *testing.T) {
@@ -352,13 +338,8 @@ func TestShareOfALimit(t *testing.T) {
 		r := newRig(t, down)
 		q := r.ask(0, c.limit)
 		q.Lines[0].Soft = c.soft
-		a := r.charge(q, true, true)
-		if a.Lines[0].Limit != c.want {
-			t.Errorf("a share of %d is %d, want %d", c.limit, a.Lines[0].Limit, c.want)
-		}
-		if q.Lines[0].Limit != c.limit {
-			t.Error("the caller's charge was changed")
-		}
+		expect.Equal(t, r.charge(q, true, true).Lines[0].Limit, c.want, "a share of", c.limit)
+		expect.Equal(t, q.Lines[0].Limit, c.limit, "the caller's charge was changed")
 	}
 }
 
@@ -374,12 +355,8 @@ func TestErrorsOfDegrading(t *testing.T) {
 	d := must.Get(budgets.NewDegrading(budgets.DegradingOptions{Shared: &remote{fail: down}, Local: gone, Clock: r.Now}))(t)
 	q := r.ask(1, 10)
 	q.Lines[0].Window = memproxy.WindowTotal
-	if a, err := d.Charge(t.Context(), q); err == nil {
-		t.Errorf("charged by nobody: %+v", a)
-	}
+	expect.Error(t, expect.Err(d.Charge(t.Context(), q)), "charged by nobody")
 	for _, opt := range []budgets.DegradingOptions{{}, {Shared: gone, Local: gone}, {Local: gone, Clock: r.Now}} {
-		if _, err := budgets.NewDegrading(opt); err == nil {
-			t.Errorf("%+v was taken", opt)
-		}
+		expect.Error(t, expect.Err(budgets.NewDegrading(opt)), opt, "was taken")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/budgets/budgettest"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -67,9 +68,7 @@ func TestTotalsSurviveReopening(t *testing.T) {
 	must.Do(t, m.Close())
 	// A corrupt file prevents the start.
 	must.Do(t, os.WriteFile(path, []byte("not totals\nat all\n"), 0o600))
-	if _, err := budgets.NewMemory(path); err == nil {
-		t.Error("a corrupt file was taken for an empty one")
-	}
+	expect.Error(t, expect.Err(budgets.NewMemory(path)), "a corrupt file was taken for an empty one")
 }
 
 // If a total cannot be persisted the charge fails.
@@ -77,9 +76,7 @@ func TestChargeFailsWhenTheFileIsGone(t *testing.T) {
 	m := open(t, filepath.Join(t.TempDir(), "budgets.jsonl"))
 	must.Do(t, m.Close())
 	c := memproxy.Charge{ID: "1", Cost: 1, Time: budgettest.NewClock().Now(), Lines: []memproxy.Line{{Key: "k", Window: memproxy.WindowTotal, Limit: 5}}}
-	if _, err := m.Charge(t.Context(), c); err == nil {
-		t.Error("charged without a record")
-	}
+	expect.Error(t, expect.Err(m.Charge(t.Context(), c)), "charged without a record")
 	c.ID, c.Lines = "2", []memproxy.Line{{Key: "k", Window: memproxy.WindowHour, Limit: 5}}
 	if _, err := m.Charge(t.Context(), c); err != nil {
 		t.Errorf("an hour needs no file: %v", err)
@@ -147,9 +144,7 @@ func TestSettlementsAreOwed(t *testing.T) {
 	r.Advance(time.Second)
 	r.charge(r.ask(0, 100), true, false)
 	r.arrived(3)
-	if a := r.charge(r.ask(1, 100), false, false); a.Lines[0].Used != 151 {
-		t.Errorf("used %d, want 151", a.Lines[0].Used)
-	}
+	expect.Equal(t, r.charge(r.ask(1, 100), false, false).Lines[0].Used, 151, "used")
 }
 
 // Proves TRL-6: 100 an hour and 10,000 in all, anonymous 10 and 100, overrides per
@@ -201,13 +196,9 @@ func TestLines(t *testing.T) {
 				}
 				got = append(got, s)
 			}
-			if s := strings.Join(got, "; "); s != c.want {
-				t.Errorf("lines\n%s\nwant\n%s", s, c.want)
-			}
+			expect.Equal(t, strings.Join(got, "; "), c.want, "lines")
 			q := memproxy.Charge{ID: "1", Tenant: c.p.Tenant, Cost: 1, Lines: lines, Time: budgettest.NewClock().Now()}
-			if err := budgets.Check(q); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, budgets.Check(q))
 		})
 	}
 	limits.RapidPerMinute = 0
@@ -223,15 +214,11 @@ func TestLongIDsHaveBudgets(t *testing.T) {
 	for _, id := range []string{"oidc:" + strings.Repeat("é", 127), "spiffe://example.org" + strings.Repeat("/a", 230), strings.Repeat("é", 400) + "a", strings.Repeat("é", 400) + "b"} {
 		for _, user := range []string{"", "bob", strings.Repeat("ü", 512)} {
 			lines := budgets.Lines(memproxy.DefaultLimits(), memproxy.Principal{ID: id, Trust: memproxy.TrustAuthenticated}, memproxy.Learn, user, nil)
-			if err := budgets.Check(memproxy.Charge{ID: "1", Cost: 1, Lines: lines, Time: budgettest.NewClock().Now()}); err != nil {
-				t.Error(id, user, err)
-			}
+			expect.OK(t, budgets.Check(memproxy.Charge{ID: "1", Cost: 1, Lines: lines, Time: budgettest.NewClock().Now()}), id, user)
 			keys[lines[0].Key], keys[lines[2].Key] = true, true
 		}
 	}
-	if len(keys) != 4*3+4 {
-		t.Errorf("%d accounts", len(keys))
-	}
+	expect.Len(t, keys, 4*3+4)
 }
 
 // Proves TRL-6: limits apply per caller and end user, with a higher one for all end
@@ -283,16 +270,12 @@ func TestRetryAfter(t *testing.T) {
 		want int
 	}{{0, 1}, {-time.Hour, 1}, {1, 1}, {time.Second, 1}, {time.Second + 1, 2}, {59*time.Minute + 59*time.Second + 999*time.Millisecond, 3600}, {time.Hour, 3600}} {
 		a := memproxy.Allowance{Refused: 1, Lines: []memproxy.LineState{{}, {Reset: now.Add(c.wait)}}}
-		if got := a.RetryAfter(now); got != c.want {
-			t.Errorf("%v: %d, want %d", c.wait, got, c.want)
-		}
+		expect.Equal(t, a.RetryAfter(now), c.want, c.wait)
 	}
 	for name, a := range map[string]memproxy.Allowance{
 		"a total": {Refused: 0, Lines: []memproxy.LineState{{}}}, "granted": {Granted: true, Refused: -1}, "beyond": {Refused: 3},
 	} {
-		if got := a.RetryAfter(now); got != 3600 {
-			t.Errorf("%s: %d", name, got)
-		}
+		expect.Equal(t, a.RetryAfter(now), 3600, name)
 	}
 }
 
@@ -329,12 +312,8 @@ func TestLinesOfAnonymousSessions(t *testing.T) {
 		"principal/anonymous:" + address + " hour 20", "principal/anonymous:" + address + " total 100",
 		"principal/anonymous hour 200", "principal/anonymous total 1000",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q", got)
-	}
+	expect.List(t, got, want)
 	got = keys(memproxy.Principal{ID: id, Trust: memproxy.TrustAnonymous})
 	want[0], want[2] = strings.Replace(want[0], "20", "10", 1), strings.Replace(want[2], "200", "100", 1)
-	if !slices.Equal(got, want) {
-		t.Errorf("by its id alone: %q", got)
-	}
+	expect.List(t, got, want, "by its id alone")
 }

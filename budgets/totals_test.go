@@ -2,7 +2,6 @@ package budgets
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -57,14 +57,11 @@ func TestReadTotals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := readTotals(write(t, c.content))
 			if c.fault != "" {
-				if err == nil || !strings.Contains(err.Error(), c.fault) {
-					t.Fatalf("error %v, want %q", err, c.fault)
-				}
+				must.ErrorHas(t, err, c.fault)
 				return
 			}
-			if err != nil || !maps.Equal(got, c.want) {
-				t.Errorf("read %v, %v; want %v", got, err, c.want)
-			}
+			must.Do(t, err, "read")
+			expect.Map(t, got, c.want, "read")
 		})
 	}
 }
@@ -73,9 +70,8 @@ func TestReadTotals(t *testing.T) {
 func TestTotalsStayShort(t *testing.T) {
 	path := write(t, "")
 	f, counts, err := openTotals(path)
-	if err != nil || len(counts) != 0 {
-		t.Fatal(counts, err)
-	}
+	must.Do(t, err)
+	must.Len(t, counts, 0)
 	f.compactAt = 3
 	for range 4 {
 		must.Do(t, f.add([]entry{{"acme", "k", 2}}))
@@ -98,18 +94,14 @@ func TestTotalsStayShort(t *testing.T) {
 func TestTotalsThatCannotBeShortened(t *testing.T) {
 	path := write(t, "")
 	f, _, err := openTotals(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	must.Do(t, f.add([]entry{{"", "k", 1}, {"", "l", 5}}))
 	if err := os.Mkdir(path+".new", 0o700); err != nil { // blocks the new file
 		t.Fatal(err)
 	}
 	f.compactAt = 1
 	f.compact(map[account]int64{total("", "k"): 1})
-	if f.compactAt != 2 {
-		t.Errorf("the next try is at %d lines", f.compactAt)
-	}
+	expect.Equal(t, f.compactAt, 2, "the next try is at")
 	must.Do(t, f.add([]entry{{"", "k", 1}}))
 	must.Do(t, f.close())
 	if got, err := readTotals(path); err != nil || got[total("", "k")] != 2 || got[total("", "l")] != 5 {
@@ -138,18 +130,14 @@ func TestTotalsWithoutRoom(t *testing.T) {
 	writable := m.totals.f
 	m.totals.f = must.Get(os.Open(path))(t) // opened read-only
 	for _, id := range []string{"1", "2", "1"} {
-		if _, err := charge(id, false); err == nil {
-			t.Errorf("%s is granted", id)
-		}
+		expect.Error(t, expect.Err(charge(id, false)), id, "is granted")
 	}
 	if _, err := charge("made", true); err == nil || m.Ping(t.Context()) == nil {
 		t.Error("a file without room is well")
 	}
 	_ = m.totals.f.Close()
 	m.totals.f = writable
-	if err := m.Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, m.Ping(t.Context()))
 	if used, err := charge("1", false); used != 22 || err != nil {
 		t.Errorf("%d used of hour and total, %v: want what was made, and this one", used, err)
 	}
@@ -196,21 +184,14 @@ func TestPingOnAFullDisk(t *testing.T) {
 		return err
 	}
 	for range 3 {
-		if err := m.Ping(t.Context()); !errors.Is(err, syscall.ENOSPC) {
-			t.Errorf("before a charge: %v", err)
-		}
-		if err := charge(1); !errors.Is(err, syscall.ENOSPC) {
-			t.Errorf("the charge: %v", err)
-		}
+		expect.Is(t, m.Ping(t.Context()), syscall.ENOSPC, "before a charge")
+		expect.Is(t, charge(1), syscall.ENOSPC, "the charge")
 	}
-	if disk.room != 100 {
-		t.Errorf("room for %d bytes is left of 100", disk.room)
-	}
+	expect.Equal(t, disk.room, 100, "room for")
 	disk.room = room + 100 // enough for a probe, but not for this charge
 	must.Do(t, m.Ping(t.Context()))
-	if charge(60) == nil || m.Ping(t.Context()) == nil {
-		t.Error("a long charge fails, and Ping does not")
-	}
+	must.Error(t, charge(60), "a long charge fails, and Ping does not")
+	expect.Error(t, m.Ping(t.Context()), "a long charge fails, and Ping does not")
 	disk.room = 8 * room
 	must.Do(t, m.Ping(t.Context()))
 	must.Do(t, charge(60))
@@ -242,9 +223,8 @@ func FuzzReadTotals(f *testing.F) {
 			}
 		}
 		opened, counts, err := openTotals(path)
-		if err != nil || !maps.Equal(counts, first) {
-			t.Fatalf("opened with %v, %v; read %v", counts, err, first)
-		}
+		must.Do(t, err, "opened with")
+		must.Map(t, counts, first, "opened with")
 		must.Do(t, opened.close())
 		again, err := readTotals(path)
 		if err != nil || !maps.Equal(again, first) {

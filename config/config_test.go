@@ -16,6 +16,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/seldomgc"
 )
@@ -51,15 +52,11 @@ func TestDesignSample(t *testing.T) {
 	if *c.Identity.Require {
 		t.Error("a default principal stands, and something is required all the same")
 	}
-	if got := c.Budgets.Redis.URL.Reveal(); got != "redis://127.0.0.1:6379/0" {
-		t.Errorf("redis is %s", got)
-	}
+	expect.Equal(t, c.Budgets.Redis.URL.Reveal(), "redis://127.0.0.1:6379/0", "redis is")
 	if got := c.Budgets.Overrides["agent:ci"]; got.PerHour != 500 || got.Total != 0 {
 		t.Errorf("the override is %+v: what it leaves out is inherited", got)
 	}
-	if c.Backends[0].Credential.Reveal() != env("") {
-		t.Error("the credential was not put in")
-	}
+	expect.Equal(t, c.Backends[0].Credential.Reveal(), env(""), "the credential was not put in")
 }
 
 // Listed names limit; only a star means all.
@@ -95,16 +92,13 @@ func TestProfiles(t *testing.T) {
 		who := ""
 		if d := c.Identity.Default; d != nil {
 			who = d.ID
-			if d.Trust != "anonymous" || d.Kind != "anonymous" {
-				t.Errorf("%q: the default principal is %+v", tc.text, *d)
-			}
+			expect.Equal(t, d.Trust, "anonymous", tc.text, "the default principal is", *d)
+			expect.Equal(t, d.Kind, "anonymous", tc.text, "the default principal is", *d)
 		}
 		if *c.Identity.Require != tc.require || c.Log.Format != tc.format || who != tc.default_ {
 			t.Errorf("%q: require %v, log %s, default %q", tc.text, *c.Identity.Require, c.Log.Format, who)
 		}
-		if want := map[bool]string{true: "deny", false: "compensate"}[c.Profile == "production"]; c.Backends[0].Ungated != want {
-			t.Errorf("%q: ungated runs: %s", tc.text, c.Backends[0].Ungated)
-		}
+		expect.Equal(t, c.Backends[0].Ungated, map[bool]string{true: "deny", false: "compensate"}[c.Profile == "production"], tc.text, "ungated runs")
 		if want := !strings.Contains(tc.text, "enforce: false"); *c.Enforce != want {
 			t.Errorf("%q: enforce %v", tc.text, *c.Enforce)
 		}
@@ -131,9 +125,7 @@ func TestUnattributedByTenants(t *testing.T) {
 		{"identity: {oidc: {issuer: \"https://i.example\", audience: a, claims: {tenant: org}}}\n", "named"},
 		{"identity: {spiffe: {trust_domain: e.org, rules: [{path: /a, tenant: x}, {path: /b, tenant: y}]}}\n", "named"},
 	} {
-		if got := parse(t, tc.text+backend).Ownership.Unattributed; got != tc.want {
-			t.Errorf("%s: %s, want %s", tc.text, got, tc.want)
-		}
+		expect.Equal(t, parse(t, tc.text+backend).Ownership.Unattributed, tc.want, tc.text)
 	}
 }
 
@@ -170,9 +162,7 @@ backends:
 func TestSecretsDoNotPrint(t *testing.T) {
 	c := parse(t, string(valid(t, "every_key")))
 	b := c.Backends[0]
-	if !strings.Contains(b.Credential.Reveal(), canary) {
-		t.Fatal("the canary is not in the configuration")
-	}
+	expect.Text(t, b.Credential.Reveal(), "the canary is not in the configuration").Has(canary)
 	forms := map[string]string{}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%10.3s", "% x"} {
 		for name, v := range map[string]any{"config": *c, "pointer": c, "backend": b, "secret": b.Credential, "redis": *c.Budgets.Redis, "headers": c.Telemetry.Headers} {
@@ -181,9 +171,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	}
 	for name, marshal := range map[string]func(any) ([]byte, error){"json": json.Marshal, "yaml": yaml.Marshal} {
 		out := must.Get(marshal(c))(t)
-		if !strings.Contains(string(out), "[redacted]") {
-			t.Errorf("%s does not say that something is left out", name)
-		}
+		expect.Text(t, string(out), name, "does not say that something is left out").Has("[redacted]")
 		forms[name] = string(out)
 	}
 	for name, handler := range map[string]func(*bytes.Buffer) slog.Handler{
@@ -196,13 +184,9 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	}
 	for name, text := range forms {
 		hex := fmt.Sprintf("%x", canary)
-		if low := strings.ToLower(text); strings.Contains(low, canary) || strings.Contains(low, hex) {
-			t.Errorf("%s shows the secret: %s", name, text)
-		}
+		expect.Text(t, strings.ToLower(text), name, "shows the secret", text).Lacks(canary, hex)
 	}
-	if got := fmt.Sprintf("%v|%+v", config.NewSecret(""), config.Secret{}); got != "|" {
-		t.Errorf("no secret prints as %q", got)
-	}
+	expect.Equal(t, fmt.Sprintf("%v|%+v", config.NewSecret(""), config.Secret{}), "|", "no secret prints as")
 }
 
 // A printed configuration can be parsed again and is equal, secrets aside.
@@ -216,13 +200,10 @@ func TestPrintedConfigurationIsAConfiguration(t *testing.T) {
 		}
 		text = strings.ReplaceAll(text, "key: '[redacted]'", "key: 0123456789abcdef")
 		again, err := config.Parse("x.yaml", []byte(text), none)
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", name, err, out)
-		}
+		must.Do(t, err, name, out)
 		twice, err := yaml.Marshal(again)
-		if err != nil || string(twice) != string(out) {
-			t.Errorf("%s: printed, read and printed again (%v):\n%s\nat first:\n%s", name, err, twice, out)
-		}
+		must.Do(t, err, name, "printed, read and printed again")
+		expect.Equal(t, string(twice), string(out), name, "printed, read and printed again")
 	}
 }
 
@@ -245,9 +226,7 @@ func TestDurations(t *testing.T) {
 			t.Errorf("%q: %v, printed %s", tc.text, got.Std(), got)
 		}
 	}
-	if got := parse(t, backend).Audit.Retention.String(); got != "90d" {
-		t.Errorf("without a word the log is kept for %s", got)
-	}
+	expect.Equal(t, parse(t, backend).Audit.Retention.String(), "90d", "without a word the log is kept for")
 }
 
 // Proves EDGE-3: in production two backends cannot share a store, since neither knows
@@ -270,9 +249,7 @@ func TestBackendsHaveStoresOfTheirOwn(t *testing.T) {
 		{"development", "http://127.0.0.1:9", "http://127.0.0.1:9", false},
 	} {
 		_, err := config.Parse("x.yaml", []byte(fmt.Sprintf(two, tc.profile, tc.a, tc.b)), env)
-		if fault := err != nil && strings.Contains(err.Error(), "the same upstream"); fault != tc.fault {
-			t.Errorf("%+v: %v", tc, err)
-		}
+		expect.Equal(t, err != nil && strings.Contains(err.Error(), "the same upstream"), tc.fault, tc, err)
 	}
 }
 
@@ -302,9 +279,7 @@ func TestUpstreamIsNotItself(t *testing.T) {
 	} {
 		text := fmt.Sprintf("backends:\n  - {name: a, kind: mem0, listen: %q, upstream: %q}\n", tc.listen, tc.upstream)
 		_, err := config.Parse("x.yaml", []byte(text), env)
-		if fault := err != nil && strings.Contains(err.Error(), "a listener of memproxy itself"); fault != tc.fault {
-			t.Errorf("%+v: %v", tc, err)
-		}
+		expect.Equal(t, err != nil && strings.Contains(err.Error(), "a listener of memproxy itself"), tc.fault, tc, err)
 	}
 }
 
@@ -372,9 +347,7 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("a fault without its line: %q", line)
 			}
 		}
-		if strings.Contains(err.Error(), canary) {
-			t.Errorf("a fault shows a secret: %v", err)
-		}
+		expect.Text(t, err.Error(), "a fault shows a secret", err).Lacks(canary)
 	})
 }
 

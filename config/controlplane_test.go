@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -43,9 +44,7 @@ func TestControlPlaneErrors(t *testing.T) {
 		{"a share over 100", "fleet:", "rollout: {stages: [{percent: 101}]}\nfleet:", "at most 100"},
 		{"a rise over 1", "fleet:", "rollout: {refused: 2}\nfleet:", "at most 1"},
 	} {
-		if _, err := plane(strings.Replace(rightPlane, tc.old, tc.new, 1)); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v, want %s", tc.name, err, tc.want)
-		}
+		expect.ErrorHas(t, expect.Err(plane(strings.Replace(rightPlane, tc.old, tc.new, 1))), tc.want, tc.name)
 	}
 }
 
@@ -54,9 +53,7 @@ func TestControlPlaneDefaults(t *testing.T) {
 	c := must.Get(plane(rightPlane))(t)
 	r := c.Rollout
 	got := fmt.Sprint(c.Listen, c.Admin.Listen, c.Poll, c.Report, c.Progress, c.Log.Level, len(r.Stages), r.Stages[2].Percent, r.Stages[0].Hold, *r.Refused, *r.Errors, *r.Decisions, *r.Rejections)
-	if want := "0.0.0.0:9902127.0.0.1:99031s 10s/srv/releasesinfo3 100 10m0s 0.05 0.01 200 0"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	expect.Equal(t, got, "0.0.0.0:9902127.0.0.1:99031s 10s/srv/releasesinfo3 100 10m0s 0.05 0.01 200 0")
 	all, err := plane(rightPlane + "rollout: {stages: []}\n")
 	if err != nil || len(all.Rollout.Stages) != 0 {
 		t.Errorf("all at once: %v %v", all, err)
@@ -83,9 +80,7 @@ policy:
 		{"a label called tenant", "env: prod", "tenant: prod", `x:3: the label "tenant" is not a plain name`},
 		{"a label of two", "env: prod", `env: "a,b"`, `x:3: the label "env" is not a plain name`},
 	} {
-		if err := parse(strings.Replace(right, tc.old, tc.new, 1)); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v, want %s", tc.name, err, tc.want)
-		}
+		expect.ErrorHas(t, parse(strings.Replace(right, tc.old, tc.new, 1)), tc.want, tc.name)
 	}
 }
 

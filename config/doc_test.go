@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -156,9 +157,7 @@ func TestDocumentListsEveryKey(t *testing.T) {
 		}
 		doc = before + from + tables[head] + to + after
 	}
-	if n := strings.Count(doc, "<!-- keys: "); n != len(heads) {
-		t.Errorf("the document has %d tables, the structs %d", n, len(heads))
-	}
+	expect.Equal(t, strings.Count(doc, "<!-- keys: "), len(heads), "the document has")
 	if *update {
 		must.Do(t, os.WriteFile(configurationDoc, []byte(doc), 0o644))
 	}
@@ -230,9 +229,7 @@ screening:
   baseline: {}
   judge: {url: "http://127.0.0.1:1", model: m}
 `+backend))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	got := valuesOf(t, text)
 	if l := parse(t, "limits: {connections: 100, in_flight: 1000000}\n"+backend).Limits; l.PerAddress != 75 || l.InFlightPerAddress != 750_000 {
 		t.Errorf("one address gets %d of 100 connections and %d of 1,000,000 bytes", l.PerAddress, l.InFlightPerAddress)
@@ -246,9 +243,7 @@ screening:
 		if r.Default == "" || strings.ContainsAny(r.Default, " ;") || strings.HasPrefix(r.path, "budgets.") && strings.Contains(r.path, ".*") {
 			continue // prose: see TestProfiles and others
 		}
-		if got[r.path] != r.Default {
-			t.Errorf("%s: documented %q, is %q", r.path, r.Default, got[r.path])
-		}
+		expect.Equal(t, got[r.path], r.Default, r.path, "documented")
 	}
 }
 

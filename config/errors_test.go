@@ -13,6 +13,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -87,9 +88,7 @@ func TestWrongFiles(t *testing.T) {
 				t.Errorf("the right file is refused: %s", fault)
 			}
 			for _, secret := range []string{"canary-1234", "hunter22"} {
-				if strings.Contains(got, secret) {
-					t.Errorf("the faults show %s", secret)
-				}
+				expect.Text(t, got, "the faults show").Lacks(secret)
 			}
 		})
 	}
@@ -145,14 +144,10 @@ func TestWrongBytes(t *testing.T) {
 		}
 	})
 	t.Run("no such file", func(t *testing.T) {
-		if _, err := config.Load(filepath.Join(dir, "absent"), none); err == nil || !strings.Contains(err.Error(), "absent") {
-			t.Errorf("got %v", err)
-		}
+		expect.ErrorHas(t, expect.Err(config.Load(filepath.Join(dir, "absent"), none)), "absent")
 	})
 	t.Run("a directory", func(t *testing.T) {
-		if _, err := config.Load(dir, none); err == nil {
-			t.Error("a directory was read")
-		}
+		expect.Error(t, expect.Err(config.Load(dir, none)), "a directory was read")
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -48,9 +49,7 @@ func TestListedNames(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %s %s", l.ID, l.Tenant, l.Place))
 	}
 	want := "agent:dev acme m.yaml:6, user:ann acme m.yaml:6, user:bob acme m.yaml:6, user:zoe globex m.yaml:12, run:r initech m.yaml:16, agent:ci initech m.yaml:20, agent:dev2 initech m.yaml:20"
-	if s := strings.Join(got, ", "); s != want {
-		t.Errorf("got  %s\nwant %s", s, want)
-	}
+	expect.Equal(t, strings.Join(got, ", "), want)
 }
 
 // Proves EDGE-3: a name listed for two tenants with a common store is a fault. One
@@ -142,9 +141,7 @@ identity:
 	} {
 		c := must.Get(config.Parse("memproxy.yaml", []byte(issuer+tc.rules+"\n"), os.Getenv))(t)
 		who := memproxy.Principal{ID: tc.id, Method: tc.method, Trust: memproxy.TrustAuthenticated}
-		if got := c.NeedsReview()(who, "", memproxy.Track{}, now); got != tc.want {
-			t.Errorf("%q, %s by %s waits: %v", tc.rules, tc.id, tc.method, got)
-		}
+		expect.Equal(t, c.NeedsReview()(who, "", memproxy.Track{}, now), tc.want, tc.rules, tc.id, tc.method, "waits")
 		promoted := memproxy.Track{Facts: 10, Accepted: 10, Since: now.Add(-time.Hour)}
 		if c.NeedsReview()(who, "", promoted, now) {
 			t.Errorf("%q, %s by %s waits still, though ten of its memories were promoted", tc.rules, tc.id, tc.method)
@@ -211,9 +208,7 @@ func TestPortsAreFree(t *testing.T) {
 	}
 	s := config.Starters()[0]
 	s.Listen = "nowhere"
-	if err := s.Write(filepath.Join(t.TempDir(), "memproxy.yaml"), false, func(string) string { return "" }); err == nil {
-		t.Error("an address without a port is taken")
-	}
+	expect.Error(t, s.Write(filepath.Join(t.TempDir(), "memproxy.yaml"), false, func(string) string { return "" }), "an address without a port is taken")
 }
 
 // Callers without a tenant are separate from those with one, however they are identified.
@@ -234,9 +229,7 @@ func TestSingleTenant(t *testing.T) {
 		{"identity: {require: true, spiffe: {trust_domain: e.org}}\n", true},
 	} {
 		c := parse(t, tc.text+backend)
-		if got := c.SingleTenant(); got != tc.want {
-			t.Errorf("%s: %v", tc.text, got)
-		}
+		expect.Equal(t, c.SingleTenant(), tc.want, tc.text)
 		if names := c.CallerNames(); !names.OpenTenants && (len(names.Tenants) == 1) != tc.want {
 			t.Errorf("%s: tenants %q", tc.text, names.Tenants)
 		}

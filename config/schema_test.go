@@ -19,6 +19,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -128,9 +129,7 @@ func TestSchemaIsFresh(t *testing.T) {
 	if *update {
 		must.Do(t, os.WriteFile(schemaFile, want, 0o644))
 	}
-	if got, err := os.ReadFile(schemaFile); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s is stale: run go test ./config -update (%v)", schemaFile, err)
-	}
+	expect.Equal(t, string(must.Get(os.ReadFile(schemaFile))(t)), string(want), schemaFile, "is stale: run go test ./config -update")
 }
 
 // checker validates with the part of JSON Schema 2020-12 that the file uses,
@@ -294,18 +293,14 @@ func TestSchemaAgreesWithTheReader(t *testing.T) {
 			continue
 		}
 		text := must.Get(os.ReadFile(path))(t)
-		if err := bySchema(t, text); err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
+		expect.OK(t, bySchema(t, text), path)
 	}
 	wrong, _ := filepath.Glob("testdata/errors/*.txtar")
 	for _, path := range wrong {
 		a := must.Get(txtar.ParseFile(path))(t)
 		name := filepath.Base(path)
 		if right := section(a, "right.yaml"); right != nil {
-			if err := bySchema(t, right); err != nil {
-				t.Errorf("%s: the right file: %v", name, err)
-			}
+			expect.OK(t, bySchema(t, right), name, "the right file")
 		}
 		for _, prefix := range []string{"unknown_", "type_", "limit_", "duration_", "share_", "ceiling_", "body_", "depth_", "oidc_without", "spiffe_", "key_without"} {
 			if strings.HasPrefix(name, prefix) && name != "type_number_too_big.txtar" && name != "duration_zero.txtar" && name != "duration_too_long.txtar" && name != "unknown_key_merge.txtar" &&
@@ -328,12 +323,8 @@ func TestUnknownKeyAnywhere(t *testing.T) {
 			mappings++
 			n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "zzz"}, &yaml.Node{Kind: yaml.ScalarNode, Value: "1"})
 			text := must.Get(yaml.Marshal(&root))(t)
-			if _, err := config.Parse("x", text, env); err == nil || !strings.Contains(err.Error(), `unknown key "zzz"`) {
-				t.Errorf("in %q: the reader says %v", path, err)
-			}
-			if bySchema(t, text) == nil {
-				t.Errorf("in %q: right by the schema", path)
-			}
+			expect.ErrorHas(t, expect.Err(config.Parse("x", text, env)), `unknown key "zzz"`, path, "the reader says")
+			expect.Error(t, bySchema(t, text), path, "right by the schema")
 			n.Content = n.Content[:len(n.Content)-2]
 		}
 		for i, c := range n.Content {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -145,9 +146,7 @@ func TestWhatWeakensProduction(t *testing.T) {
 			text += strings.Replace(line, "BACKEND", backend, 1) + "]\n"
 		}
 		c, err := config.Parse("memproxy.yaml", []byte(text), func(string) string { return "" })
-		if err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
+		must.Do(t, err, line)
 		return c
 	}
 	covered := map[string]bool{"profile": true, "identity.require": true} // below
@@ -162,15 +161,9 @@ func TestWhatWeakensProduction(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), config.UnsafeEnv+"="+c.key) || !strings.HasPrefix(err.Error(), line) {
 			t.Errorf("%s: %v, want a refusal that names %s, at %s", c.weak, err, c.key, line)
 		}
-		if names, err := weak.AllowedUnsafe("log.level," + c.key); err != nil || !slices.Equal(names, []string{c.key}) {
-			t.Errorf("%s, allowed: %v %v", c.weak, names, err)
-		}
-		if names, err := parse("production", c.fine).AllowedUnsafe(""); err != nil || len(names) > 0 {
-			t.Errorf("%s: %v %v, want it let in", c.fine, names, err)
-		}
-		if names, err := parse("development", c.weak).AllowedUnsafe(""); err != nil || len(names) > 0 {
-			t.Errorf("%s in development: %v %v, want it let in", c.weak, names, err)
-		}
+		expect.List(t, must.Get(weak.AllowedUnsafe("log.level,"+c.key))(t), []string{c.key}, c.weak, "allowed")
+		expect.Len(t, must.Get(parse("production", c.fine).AllowedUnsafe(""))(t), 0, c.fine)
+		expect.Len(t, must.Get(parse("development", c.weak).AllowedUnsafe(""))(t), 0, c.weak, "in development")
 	}
 	declared := directions()
 	for _, s := range settings(t, "profile: production\n"+everything) {
@@ -178,9 +171,7 @@ func TestWhatWeakensProduction(t *testing.T) {
 			t.Errorf("%s can weaken production and has no case here", s.Name)
 		}
 	}
-	if _, err := parse("production", "log: {level: info}").AllowedUnsafe("enfroce"); err == nil || !strings.Contains(err.Error(), "enforce") {
-		t.Errorf("a misspelt name: %v", err)
-	}
+	expect.ErrorHas(t, expect.Err(parse("production", "log: {level: info}").AllowedUnsafe("enfroce")), "enforce", "a misspelt name")
 }
 
 // Proves GOV-6, TRL-10: the development profile is limited to one machine.
@@ -300,9 +291,7 @@ func TestLooserEdits(t *testing.T) {
 		if !slices.ContainsFunc(looser, func(s string) bool { return strings.HasPrefix(s, c.path+":") }) {
 			t.Errorf("%s -> %s: looser %q, want %s", c.old, c.new, looser, c.path)
 		}
-		if len(tighter) > 0 {
-			t.Errorf("%s -> %s: the other way round is looser by %q", c.new, c.old, tighter)
-		}
+		expect.Len(t, tighter, 0, c.new, "->", c.old, "the other way round is looser by")
 	}
 	for _, names := range []string{"moltbook: hostile", "shop: hostile", "\"*\": hostile", "\"email:ann\": untrusted"} {
 		if looser, _ := edit("crm: verified", "crm: verified, "+names); len(looser) > 0 {
@@ -327,9 +316,7 @@ func TestDefaultsOfMemories(t *testing.T) {
 	}
 	c := parse("profile: production")
 	for field, want := range map[string]int{"learnings": 30, "preferences": 30, "gotchas": 30, "conventions": 30, "decisions": 30, "human": 0, "notes": 0} {
-		if got := days(c, field); got != want {
-			t.Errorf("%s: %d days, want %d", field, got, want)
-		}
+		expect.Equal(t, days(c, field), want, field)
 	}
 	if !slices.Equal(c.Memories.Pending, []string{"anonymous", "new"}) || parse("profile: development").Memories.Pending != nil {
 		t.Errorf("pending: %q in production", c.Memories.Pending)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
@@ -45,9 +46,7 @@ func TestEveryExampleLoads(t *testing.T) {
 		name := filepath.Dir(path)
 		t.Run(name, func(t *testing.T) {
 			cfg, _ := read(t, name)
-			if got := cfg.Warnings(); len(got) != warnings[name] {
-				t.Errorf("warnings: %q", got)
-			}
+			expect.Len(t, cfg.Warnings(), warnings[name], "warnings")
 			readme, err := os.ReadFile("README.md")
 			if n := strings.Count(string(readme), "\n"); err != nil || n > 15 {
 				t.Errorf("README.md: %d lines, %v", n, err)
@@ -103,14 +102,11 @@ func TestOwnPolicies(t *testing.T) {
 			continue
 		}
 		c := strings.Fields(sc.Text())
-		if len(c) != 9 {
-			t.Fatalf("%q has %d columns", sc.Text(), len(c))
-		}
+		must.Len(t, c, 9, sc.Text())
 		size, sizeErr := strconv.Atoi(c[4])
 		items, itemsErr := strconv.Atoi(c[5])
-		if sizeErr != nil || itemsErr != nil {
-			t.Fatal(sc.Text())
-		}
+		must.Do(t, sizeErr, sc.Text())
+		must.Do(t, itemsErr, sc.Text())
 		n++
 		got := must.Get(p.Rule(t.Context(), question(c[0], c[1], c[2], c[3], size, items)))(t)
 		rule := "-"
@@ -123,9 +119,7 @@ func TestOwnPolicies(t *testing.T) {
 		for _, r := range got.Shadow {
 			fired[r.Rule] = true
 		}
-		if have := fmt.Sprintf("%s %s %s", got.Verdict, got.ShadowVerdict, rule); have != strings.Join(c[6:], " ") {
-			t.Errorf("%s\n\tgot %s", sc.Text(), have)
-		}
+		expect.Equal(t, fmt.Sprintf("%s %s %s", got.Verdict, got.ShadowVerdict, rule), strings.Join(c[6:], " "), sc.Text())
 	}
 	for _, id := range p.IDs() {
 		if strings.HasPrefix(id, "acme.") && !fired[id] {

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy/group"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Stages of the tests.
@@ -39,9 +39,7 @@ func TestStagesOfAStop(t *testing.T) {
 		var order []string
 		note := func(what string) func(context.Context) error {
 			return func(ctx context.Context) error {
-				if ctx.Err() != nil {
-					t.Errorf("%s has no time", what)
-				}
+				expect.OK(t, ctx.Err(), what, "has no time")
 				order = append(order, what)
 				return nil
 			}
@@ -59,12 +57,9 @@ func TestStagesOfAStop(t *testing.T) {
 			t.Errorf("it took %v, want twice the time of the two stages that hang", took)
 		}
 		close(hung)
-		if err == nil || !strings.Contains(err.Error(), "stopping loops: still running: the hanging one") || !strings.Contains(err.Error(), "stopping lanes") || strings.Contains(err.Error(), "the other") {
-			t.Errorf("%v", err)
-		}
-		if want := []string{"a server", "a loop", "the newer store", "the older store"}; !slices.Equal(order, want) {
-			t.Errorf("%q, want %q", order, want)
-		}
+		expect.ErrorHas(t, err, "stopping loops: still running: the hanging one")
+		expect.Text(t, err.Error()).Has("stopping lanes").Lacks("the other")
+		expect.List(t, order, []string{"a server", "a loop", "the newer store", "the older store"})
 		g.Go("late", func(context.Context) { t.Error("begun after the end") })
 		synctest.Wait()
 	})
@@ -100,9 +95,7 @@ func TestRunEndsWithItsContextOrAServer(t *testing.T) {
 				}
 				err := <-over
 				cancel()
-				if drained != group.DrainTime*time.Duration(max(1, patience)) {
-					t.Errorf("requests had %v to finish", drained)
-				}
+				expect.Equal(t, drained, group.DrainTime*time.Duration(max(1, patience)), "requests had")
 				if errors.Is(err, broken) != fails || fails && !strings.Contains(err.Error(), "admin: ") || !fails && err != nil {
 					t.Errorf("%v", err)
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/identity"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -114,18 +115,13 @@ func TestKeys(t *testing.T) {
 			if c.want == "" {
 				refused(t, err, memproxy.IdentityInvalid)
 				for _, secret := range []string{"key-a", "key-b", "what", "a2V5LWE="} {
-					if strings.Contains(err.Error(), secret) {
-						t.Errorf("the error quotes the credential: %v", err)
-					}
+					expect.Text(t, err.Error(), "the error quotes the credential", err).Lacks(secret)
 				}
 				return
 			}
-			if err != nil || p.ID != c.want {
-				t.Fatalf("%q, %v; want %q", p.ID, err, c.want)
-			}
-			if method := map[bool]string{true: "default", false: "key"}[c.want == anybody]; p.Method != method {
-				t.Errorf("by %s, want %s", p.Method, method)
-			}
+			must.Do(t, err)
+			must.Equal(t, p.ID, c.want)
+			expect.Equal(t, p.Method, map[bool]string{true: "default", false: "key"}[c.want == anybody])
 		})
 	}
 }
@@ -157,9 +153,7 @@ func TestOptions(t *testing.T) {
 		"an empty key":     {Keys: []identity.Key{{SHA256: hash(""), Principal: who("a")}}},
 		"nobody's default": {Default: &nobody},
 	} {
-		if _, err := identity.New(opt); err == nil {
-			t.Errorf("%s: taken", name)
-		}
+		expect.Error(t, expect.Err(identity.New(opt)), name, "taken")
 	}
 }
 
@@ -200,9 +194,7 @@ func TestAnonymousSessions(t *testing.T) {
 		"one network":     {who("2001:db8::1", ""), who("2001:db8::ffff:2", "")},
 		"without a place": {who("", "s"), who("", "s")},
 	} {
-		if same[0].ID != same[1].ID {
-			t.Errorf("%s: %s and %s", what, same[0].ID, same[1].ID)
-		}
+		expect.Equal(t, same[0].ID, same[1].ID, what)
 	}
 	for what, other := range map[string]memproxy.Principal{
 		"another session": who("192.0.2.1", "t"), "no session": who("192.0.2.1", ""), "another address": who("192.0.2.2", "s"),
@@ -212,9 +204,7 @@ func TestAnonymousSessions(t *testing.T) {
 			t.Errorf("%s is the same caller", what)
 		}
 	}
-	if p := open(memproxy.KindAgent, "k")("192.0.2.1", "s"); p.ID != "public" {
-		t.Errorf("a workload that is named is %q", p.ID)
-	}
+	expect.Equal(t, open(memproxy.KindAgent, "k")("192.0.2.1", "s").ID, "public", "a workload that is named is")
 }
 
 // A principal stays known while the configuration has what identified it: its key, a
@@ -268,9 +258,7 @@ func TestKnows(t *testing.T) {
 		"by nothing that is known":       {served, by("", "agent:dev", "acme", ""), false},
 	} {
 		id := must.Get(identity.New(c.opt))(t)
-		if got := id.StillValid(c.p); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		expect.Equal(t, id.StillValid(c.p), c.want, name)
 	}
 }
 

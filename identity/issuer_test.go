@@ -19,6 +19,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/identity"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -190,9 +191,7 @@ func (d *desk) present(token string) (memproxy.Principal, error) {
 	p, err := d.id.Identify(context.Background(), memproxy.Credentials{Header: memproxy.Header{"X-Memproxy-Token": {token}}})
 	if err != nil {
 		quiet(d.t, err, token)
-		if p.ID != "" {
-			d.t.Errorf("a principal beside an error: %+v", p)
-		}
+		expect.Equal(d.t, p.ID, "", "a principal beside an error", p)
 	}
 	return p, err
 }
@@ -210,9 +209,8 @@ func quiet(t *testing.T, err error, secret string) {
 func (d *desk) accept(token string) memproxy.Principal {
 	d.t.Helper()
 	p, err := d.present(token)
-	if err != nil || p.Method != "oidc" {
-		d.t.Fatalf("%+v, %v", p, err)
-	}
+	must.Do(d.t, err, p)
+	must.Equal(d.t, p.Method, "oidc", p)
 	return p
 }
 

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/identity"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -145,13 +145,10 @@ func TestClaims(t *testing.T) {
 	base := []any{"azp", "ci", "org", "acme"}
 	with := func(more ...any) string { return d.token(append(base[:len(base):len(base)], more...)...) }
 	got := d.accept(with("groups", []string{"dev", "qa"}, "kind", "human", "tier", "system", "agents", []string{"a", "b"}, "users", "alice", "apps", []string{"*"}))
-	want := memproxy.Principal{
+	expect.Deep(t, got, memproxy.Principal{
 		ID: "oidc:ci", Kind: memproxy.KindHuman, Tenant: "acme", Roles: []string{"dev", "qa"}, Trust: memproxy.TrustEstablished, Method: "oidc",
 		ActsAs: memproxy.Limit{Values: []string{"a", "b"}}, Users: memproxy.Limit{Values: []string{"alice"}}, Apps: memproxy.Limit{All: true, Values: []string{"*"}},
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v\nwant %+v", got, want)
-	}
+	})
 	if p := d.accept(with("tier", "anonymous")); p.Trust != memproxy.TrustAnonymous || p.LimitIn(memproxy.DimUser).Allows("alice") || p.LimitIn(memproxy.DimAgent).Allows("a") {
 		t.Errorf("claims that are absent allow: %+v", p)
 	}
@@ -181,13 +178,9 @@ func TestOIDCOptions(t *testing.T) {
 	} {
 		o := good
 		spoil(&o)
-		if _, err := identity.NewOIDC(o); err == nil {
-			t.Errorf("%s: taken", name)
-		}
+		expect.Error(t, expect.Err(identity.NewOIDC(o)), name, "taken")
 	}
-	if _, err := identity.NewOIDC(good); err != nil {
-		t.Error(err)
-	}
+	must.Get(identity.NewOIDC(good))(t)
 }
 
 // A verified token is cached, but not beyond its expiry.
@@ -199,9 +192,7 @@ func TestVerifiedTokensAreRemembered(t *testing.T) {
 	d.publish()
 	d.Advance(5*time.Minute - time.Second)
 	d.accept(tok)
-	if n := d.requests("/keys"); n != 1 {
-		t.Errorf("the keys were fetched %d times", n)
-	}
+	expect.Equal(t, d.requests("/keys"), 1, "the keys were fetched")
 	d.set("")
 	d.publish(d.key)
 	d.Advance(time.Second + time.Nanosecond)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/identity"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // A new key is fetched when a token names it, and a revoked one is dropped.
@@ -65,16 +66,12 @@ func TestUnknownKeysDoNotFloodTheIssuer(t *testing.T) {
 		wg.Wait()
 	}
 	flood()
-	if n := d.requests("/keys"); n != 1 {
-		t.Errorf("%d requests within the quiet time", n)
-	}
+	expect.Equal(t, d.requests("/keys"), 1)
 	for range 3 {
 		d.Advance(10 * time.Second)
 		flood()
 	}
-	if n := d.requests("/keys"); n != 4 {
-		t.Errorf("%d requests in three quiet times", n)
-	}
+	expect.Equal(t, d.requests("/keys"), 4)
 }
 
 // Proves TRL-1: an unavailable issuer is an error. Callers are not admitted, and a
@@ -88,9 +85,7 @@ func TestIssuerAwayAtTheStart(t *testing.T) {
 			for range 20 {
 				d.breakage(tok)
 			}
-			if n := d.requests("/.well-known/openid-configuration"); n != 1 {
-				t.Errorf("an issuer that is away was asked %d times at once", n)
-			}
+			expect.Equal(t, d.requests("/.well-known/openid-configuration"), 1, "an issuer that is away was asked")
 			d.refuse("not a token") // can be refused without the issuer
 			d.set("")
 			d.breakage(tok)
@@ -118,9 +113,7 @@ func TestIssuerAwayLater(t *testing.T) {
 	d.breakage(d.token()) // may be a new key of the issuer
 	before := d.requests("/keys")
 	d.breakage(d.token())
-	if n := d.requests("/keys"); n != before {
-		t.Error("asked again at once")
-	}
+	expect.Equal(t, d.requests("/keys"), before, "asked again at once")
 	d.key = old
 	d.accept(d.token("sub", "1"))
 	d.Advance(20 * time.Hour)
@@ -155,9 +148,7 @@ func TestIssuerHangs(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := d.requests("/.well-known/openid-configuration"); n != 1 {
-		t.Errorf("a hanging issuer was asked %d times", n)
-	}
+	expect.Equal(t, d.requests("/.well-known/openid-configuration"), 1, "a hanging issuer was asked")
 }
 
 // While a request to the issuer hangs, a token with a cached key does not wait.
@@ -186,9 +177,7 @@ func TestKnownKeysDoNotWait(t *testing.T) {
 		asked <- err
 	}()
 	hangUp()
-	if err := <-asked; !errors.Is(err, context.Canceled) {
-		t.Errorf("who hung up got %v", err)
-	}
+	expect.Is(t, <-asked, context.Canceled, "who hung up got")
 }
 
 // A suspended machine keeps its cached tokens and keys, but they expire by the wall
@@ -205,10 +194,6 @@ func TestSuspendedMachines(t *testing.T) {
 	long := d.token("exp", d.Now().Add(48*time.Hour).Unix())
 	suspend(3 * time.Hour)
 	d.publish(newKey(t, "k2"))
-	if p, err := d.present(token); err == nil {
-		t.Errorf("a token that ended hours ago is %+v's", p)
-	}
-	if p, err := d.present(long); err == nil {
-		t.Errorf("a key that the issuer took back hours ago makes it %+v's", p)
-	}
+	expect.Error(t, expect.Err(d.present(token)), "a token that ended hours ago is", "'s")
+	expect.Error(t, expect.Err(d.present(long)), "a key that the issuer took back hours ago makes it", "'s")
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/identity"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -145,14 +146,11 @@ func TestSPIFFE(t *testing.T) {
 			}
 			creds, err := handshake(t, ca, tls.VerifyClientCertIfGiven, cert)
 			if c.shake {
-				if err == nil || len(creds.PeerURIs) > 0 {
-					t.Fatalf("a stranger's certificate: %v, %v", creds.PeerURIs, err)
-				}
+				must.Error(t, err, "a stranger's certificate")
+				must.Len(t, creds.PeerURIs, 0, "a stranger's certificate")
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if c.key {
 				creds.Header = header("X-Api-Key", "key-a")
 			}
@@ -161,9 +159,8 @@ func TestSPIFFE(t *testing.T) {
 				refused(t, err, c.code)
 				return
 			}
-			if err != nil || p.ID != c.want {
-				t.Fatalf("%+v, %v; want %s", p, err, c.want)
-			}
+			must.Do(t, err, p)
+			must.Equal(t, p.ID, c.want, p)
 		})
 	}
 }
@@ -173,10 +170,7 @@ func TestUnverifiedCertificate(t *testing.T) {
 	ca, stranger := newAuthority(t), newAuthority(t)
 	cert := stranger.issue("spiffe://example.org/admin")
 	for _, auth := range []tls.ClientAuthType{tls.RequestClientCert, tls.RequireAnyClientCert} {
-		creds, err := handshake(t, ca, auth, &cert)
-		if err != nil || len(creds.PeerURIs) != 0 {
-			t.Fatalf("%v: %v, %v", auth, creds.PeerURIs, err)
-		}
+		must.Len(t, must.Get(handshake(t, ca, auth, &cert))(t).PeerURIs, 0, auth)
 	}
 	// Without SPIFFE configured a verified name is ignored too.
 	fallback := who("any")
@@ -212,13 +206,9 @@ func TestSPIFFERules(t *testing.T) {
 		}
 	}
 	for _, domain := range []string{"", "Example.org", "spiffe://", "a b"} {
-		if _, err := identity.NewSPIFFE(domain, nil); err == nil {
-			t.Errorf("trust domain %q was taken", domain)
-		}
+		expect.Error(t, expect.Err(identity.NewSPIFFE(domain, nil)), "trust domain", domain, "was taken")
 	}
-	if _, err := identity.NewSPIFFE("example.org", []identity.Rule{{Name: "ns"}}); err == nil {
-		t.Error("a path without a slash was taken")
-	}
+	expect.Error(t, expect.Err(identity.NewSPIFFE("example.org", []identity.Rule{{Name: "ns"}})), "a path without a slash was taken")
 }
 
 // Proves TRL-1: a token for memproxy takes precedence over the certificate, and if it

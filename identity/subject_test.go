@@ -4,12 +4,12 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/identity"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -34,9 +34,7 @@ func TestSubjectsByRule(t *testing.T) {
 		"system:serviceaccount:team-a:writer": own,
 	} {
 		// Other claims are not read.
-		if p := d.accept(d.token("sub", subject, "groups", []string{"admin"}, "org", "other", "tier", "human")); !reflect.DeepEqual(p, want) {
-			t.Errorf("%s: %+v, want %+v", subject, p, want)
-		}
+		expect.Deep(t, d.accept(d.token("sub", subject, "groups", []string{"admin"}, "org", "other", "tier", "human")), want, subject)
 	}
 	for _, subject := range []string{
 		"system:serviceaccount:team-b:reader", "system:serviceaccount:team-a:", "system:serviceaccount:team-a", "system:serviceaccount:team-a:reader:x",
@@ -88,9 +86,7 @@ func TestTokenForTheIssuer(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	opt.Issuer = plain.URL
-	if _, err := identity.NewOIDC(opt); err == nil {
-		t.Error("a token goes to the issuer in the clear")
-	}
+	expect.Error(t, expect.Err(identity.NewOIDC(opt)), "a token goes to the issuer in the clear")
 }
 
 // After a redirect, neither are keys of an https issuer fetched in the clear, nor is
@@ -111,9 +107,7 @@ func TestRedirectsStayOnHTTPS(t *testing.T) {
 	o := must.Get(identity.NewOIDC(identity.OIDCOptions{Issuer: tls.URL, Audience: "memproxy", Clock: d.Now, Timeout: ring.Limit, Client: tls.Client()}))(t)
 	d.id = must.Get(identity.New(identity.Options{OIDC: o}))(t)
 	d.breakage(d.token())
-	if n := d.requests("/keys"); n != 0 {
-		t.Errorf("%d requests for keys in the clear", n)
-	}
+	expect.Equal(t, d.requests("/keys"), 0)
 }
 
 // Proves TRL-1, EDGE-14: a request caused by a web page of another site in a browser on

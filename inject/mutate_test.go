@@ -14,6 +14,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/memproxy/memproxy/inject"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -56,9 +57,7 @@ func review(t testing.TB, i *inject.Injector, w inject.Webhook, request string) 
 	out := must.Get(i.Review(w, fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u1","kind":{"version":"v1","kind":"Pod"},%s}}`, request)))(t)
 	var got struct{ Response verdict }
 	must.Do(t, json.Unmarshal(out, &got))
-	if got.Response.UID != "u1" {
-		t.Fatalf("not an answer to u1: %s", out)
-	}
+	must.Equal(t, got.Response.UID, "u1", "not an answer to u1", out)
 	return got.Response
 }
 
@@ -179,12 +178,7 @@ func TestTemplates(t *testing.T) {
 		{"tls: {cert: /etc/memproxy/tls/tls.crt, ", "tls: {", "tls.cert"},
 		{"mountPath: /var/run/secrets/memproxy, ", "", "no mountPath"},
 	} {
-		if !strings.Contains(string(whole), c.old) {
-			t.Fatalf("%q is not in the file", c.old)
-		}
-		_, err := inject.ParseConfig([]byte(strings.Replace(string(whole), c.old, c.new, 1)))
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %v, want %q", c.new, err, c.want)
-		}
+		expect.Text(t, string(whole)).Has(c.old)
+		expect.ErrorHas(t, expect.Err(inject.ParseConfig([]byte(strings.Replace(string(whole), c.old, c.new, 1)))), c.want, c.new)
 	}
 }

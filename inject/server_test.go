@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/inject"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -76,9 +77,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("elsewhere: %d", code)
 	}
 	client.CloseIdleConnections()
-	if err := stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, stop(t.Context()))
 }
 
 // A renewed certificate is used, a broken renewal is not, and an expired certificate
@@ -95,27 +94,15 @@ func TestCertificateIsRenewed(t *testing.T) {
 	changed := func(file string, n time.Duration) { // modification times must differ
 		must.Do(t, os.Chtimes(file, now, now.Add(n*time.Second)))
 	}
-	if n := serial(); n != 1 {
-		t.Errorf("serial %d", n)
-	}
+	expect.Equal(t, serial(), 1, "serial")
 	writePair(t, dir, 2, now.Add(2*time.Hour))
 	changed(cert, 1)
-	if n := serial(); n != 2 {
-		t.Errorf("the renewed certificate is not used: serial %d", n)
-	}
+	expect.Equal(t, serial(), 2, "the renewed certificate is not used: serial")
 	must.Do(t, os.WriteFile(cert, []byte("half"), 0o600))
 	changed(cert, 2)
-	if n := serial(); n != 2 {
-		t.Errorf("serial %d", n)
-	}
-	if err := c.Ready(); err != nil {
-		t.Errorf("not ready with a good certificate: %v", err)
-	}
+	expect.Equal(t, serial(), 2, "serial")
+	expect.OK(t, c.Ready(), "not ready with a good certificate")
 	clock = now.Add(3 * time.Hour)
-	if err := c.Ready(); err == nil {
-		t.Error("ready with an expired certificate")
-	}
-	if _, err := inject.LoadCertificate(cert, key, time.Now); err == nil {
-		t.Error("started without a certificate")
-	}
+	expect.Error(t, c.Ready(), "ready with an expired certificate")
+	expect.Error(t, expect.Err(inject.LoadCertificate(cert, key, time.Now)), "started without a certificate")
 }

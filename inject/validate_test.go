@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memproxy/memproxy/inject"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -25,9 +26,7 @@ func TestValidate(t *testing.T) {
 			if !got.Allowed {
 				out = "refused: " + got.Status.Message + "\n"
 			}
-			if len(got.Patch) > 0 {
-				t.Error("a validating webhook changes nothing")
-			}
+			expect.Len(t, got.Patch, 0, "a validating webhook changes nothing")
 			golden(t, filepath.Join("testdata", "validate", name), a, "want", []byte(out))
 		})
 	}
@@ -60,9 +59,7 @@ func TestMalformedReviews(t *testing.T) {
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":""}}`,
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1"},"request":{"uid":"2"}}`,
 	} {
-		if out, err := i.Review(inject.Mutate, []byte(body)); err == nil {
-			t.Errorf("%s: answered %s", body, out)
-		}
+		expect.Error(t, expect.Err(i.Review(inject.Mutate, []byte(body))), body)
 	}
 	for _, body := range []string{
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","kind":{"group":"apps","version":"v1","kind":"Deployment"},"object":{}}}`,
@@ -70,10 +67,7 @@ func TestMalformedReviews(t *testing.T) {
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","kind":{"version":"v1","kind":"Pod"},"object":null,"subResource":"status"}}`,
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","kind":{"version":"v1","kind":"Pod"},"object":{"spec":{"containers":{}}}}}`,
 	} {
-		out, err := i.Review(inject.Mutate, []byte(body))
-		if err != nil || !strings.Contains(string(out), `"allowed":false`) {
-			t.Errorf("%s: %s, %v", body, out, err)
-		}
+		expect.Text(t, string(must.Get(i.Review(inject.Mutate, []byte(body)))(t)), body).Has(`"allowed":false`)
 	}
 }
 
@@ -88,9 +82,7 @@ func TestReviewsAreCounted(t *testing.T) {
 	if err != nil || len(families) != 1 || families[0].GetName() != inject.MetricReviews || len(families[0].GetMetric()) != 2 {
 		t.Errorf("%v, %v", families, err)
 	}
-	if _, err := inject.New(o, reg); err == nil {
-		t.Error("two injectors count in one place")
-	}
+	expect.Error(t, expect.Err(inject.New(o, reg)), "two injectors count in one place")
 }
 
 // Any response has the request's uid, its patch applies, and a second injection changes
@@ -209,9 +201,7 @@ func TestCommandsInTheSidecar(t *testing.T) {
 	for container, want := range map[string]bool{"memproxy": false, "agent": true, "": true} {
 		body := fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CONNECT","subResource":"exec","kind":{"version":"v1","kind":"PodExecOptions"},"object":{"container":%q,"command":["sh"]}}}`, container)
 		out := must.Get(i.Review(inject.Validate, body))(t)
-		if got := strings.Contains(string(out), `"allowed":true`); got != want {
-			t.Errorf("a command in %q: %s", container, out)
-		}
+		expect.Equal(t, strings.Contains(string(out), `"allowed":true`), want, "a command in", container, out)
 	}
 }
 

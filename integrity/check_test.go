@@ -9,6 +9,8 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/hunt"
 )
 
@@ -45,12 +47,8 @@ func TestChecksWaitForTurns(t *testing.T) {
 	c := checkerOf(now, turns)
 	c.QueueCheck(recorded("block-1"))
 	c.QueueCheck(recorded("tool-1"))
-	if n := len(c.checks.open); n != 1 {
-		t.Fatalf("%d wait, want the block alone", n)
-	}
-	if due(c, time.Minute) != 0 {
-		t.Error("it does not wait for the turn")
-	}
+	must.Equal(t, len(c.checks.open), 1)
+	expect.Equal(t, due(c, time.Minute), 0, "it does not wait for the turn")
 	turns.underway = false
 	if due(c, 2*time.Minute) != 0 || due(c, 2*time.Minute+checkSettle-1) != 0 || due(c, 2*time.Minute+checkSettle) != 1 || len(c.checks.open) != 0 {
 		t.Error("it does not wait for what the turn wrote, and no longer")
@@ -95,7 +93,7 @@ func TestChecksAreMadeDuringASweep(t *testing.T) {
 		return n
 	}
 	n := 0
-	err := c.walk(t.Context(), c.Config.Backends[0], walk{rate: 1e9}, func(page) error {
+	must.Do(t, c.walk(t.Context(), c.Config.Backends[0], walk{rate: 1e9}, func(page) error {
 		if n++; n == 1 {
 			c.QueueCheck(recorded("block-1"))
 		}
@@ -103,10 +101,8 @@ func TestChecksAreMadeDuringASweep(t *testing.T) {
 			t.Errorf("page %d: %d checks were made", n, looked())
 		}
 		return nil
-	})
-	if err != nil || n != 2 {
-		t.Fatalf("%d pages, %v", n, err)
-	}
+	}))
+	must.Equal(t, n, 2)
 }
 
 // Proves EDGE-4: the number of waiting checks is bounded.
@@ -115,7 +111,5 @@ func TestChecksAreBounded(t *testing.T) {
 	for i := range maxChecks + 1 {
 		c.QueueCheck(recorded(fmt.Sprintf("block-%d", i)))
 	}
-	if n := len(c.checks.open); n != maxChecks {
-		t.Errorf("%d wait", n)
-	}
+	expect.Equal(t, len(c.checks.open), maxChecks)
 }

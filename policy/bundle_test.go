@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
@@ -56,12 +57,8 @@ func TestLoad(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := load(t, dir(t, tc.files))
-			if got := names(b); got != tc.policies {
-				t.Errorf("got %s, want %s", got, tc.policies)
-			}
-			if b.Schema.Name != "builtin/memory.cedarschema" {
-				t.Errorf("schema %s", b.Schema.Name)
-			}
+			expect.Equal(t, names(b), tc.policies)
+			expect.Equal(t, b.Schema.Name, "builtin/memory.cedarschema", "schema")
 		})
 	}
 	b := load(t, dir(t, map[string]string{"s.cedarschema": "entity X;", "bundle.yaml": "disable: [a]\nshadow: [b, c]\n"}))
@@ -108,18 +105,14 @@ func TestLoadErrors(t *testing.T) {
 		})
 	}
 	t.Run("no directory", func(t *testing.T) {
-		if _, err := policy.Load(filepath.Join(t.TempDir(), "absent")); err == nil || !strings.Contains(err.Error(), "absent") {
-			t.Errorf("got %v", err)
-		}
+		expect.ErrorHas(t, expect.Err(policy.Load(filepath.Join(t.TempDir(), "absent"))), "absent")
 	})
 	t.Run("a dangling link", func(t *testing.T) {
 		d := t.TempDir()
 		if err := os.Symlink("absent", filepath.Join(d, "own.cedar")); err != nil {
 			t.Skip(err)
 		}
-		if _, err := policy.Load(d); err == nil || !strings.Contains(err.Error(), "own.cedar") {
-			t.Errorf("got %v", err)
-		}
+		expect.ErrorHas(t, expect.Err(policy.Load(d)), "own.cedar")
 	})
 	t.Run("a device", func(t *testing.T) {
 		d := t.TempDir()
@@ -142,18 +135,14 @@ func TestVersion(t *testing.T) {
 	files := map[string]string{"a.cedar": permit, "b.cedar": "// b", "bundle.yaml": "disable: [x, y]\nshadow: [z]\n"}
 	b := load(t, dir(t, files))
 	want := b.Version()
-	if elsewhere := load(t, dir(t, files)).Version(); elsewhere != want {
-		t.Error("the directory's place changes the version")
-	}
+	expect.Equal(t, load(t, dir(t, files)).Version(), want, "the directory's place changes the version")
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
 		c := b
 		c.Policies, c.Disabled = slices.Clone(b.Policies), slices.Clone(b.Disabled)
 		rng.Shuffle(len(c.Policies), func(i, j int) { c.Policies[i], c.Policies[j] = c.Policies[j], c.Policies[i] })
 		rng.Shuffle(len(c.Disabled), func(i, j int) { c.Disabled[i], c.Disabled[j] = c.Disabled[j], c.Disabled[i] })
-		if c.Version() != want {
-			t.Fatal("order changes the version")
-		}
+		must.Equal(t, c.Version(), want, "order changes the version")
 	}
 	seen := map[string]string{want: "the bundle itself"}
 	for name, change := range map[string]func(*policy.Bundle){
@@ -204,9 +193,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		again, err := policy.Load(d)
-		if err != nil || again.Version() != b.Version() {
-			t.Errorf("read twice, two bundles: %v", err)
-		}
+		must.Do(t, err, "read twice, two bundles")
+		expect.Equal(t, again.Version(), b.Version(), "read twice, two bundles")
 	})
 }
 
@@ -229,8 +217,6 @@ func TestRowsOfTenantsAreCompared(t *testing.T) {
 		{map[string]memproxy.WriteLimit{"acme": less}, nil, []string{"budgets.tenants.acme.writes_per_hour rises from 100 to no limit"}},
 		{nil, map[string]memproxy.WriteLimit{"acme": less}, nil},
 	} {
-		if got := policy.RaisedLimits(of(c.from), of(c.to)); !slices.Equal(got, c.want) {
-			t.Errorf("from %v to %v: %q", c.from, c.to, got)
-		}
+		expect.List(t, policy.RaisedLimits(of(c.from), of(c.to)), c.want, "from", c.from, c.to)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
@@ -43,21 +44,15 @@ func TestReleaseArrivesWhole(t *testing.T) {
 	for name, b := range map[string]policy.Bundle{"small": small(), "built-in": policy.Builtin()} {
 		r := must.Get(policy.SignRelease(b, statement, fleetKey(1)))(t)
 		got, err := policy.OpenRelease(r.Encoded(), public(fleetKey(2)), public(fleetKey(1)))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		must.Do(t, err, name)
 		want := statement
 		want.Bundle = b.Version()
-		if !reflect.DeepEqual(got.Statement, want) {
-			t.Errorf("%s: statement %+v, want %+v", name, got.Statement, want)
-		}
+		expect.Deep(t, got.Statement, want, name, "statement")
 		c := got.Contents
 		if c.Version() != b.Version() || !reflect.DeepEqual(c.Limits, normal(b.Limits)) || !reflect.DeepEqual(c.Ceilings, b.Ceilings) || !bytes.Equal(c.Screening, b.Screening) {
 			t.Errorf("%s: other contents: %+v", name, c)
 		}
-		if name := "000012-" + b.Version()[:12]; got.Name() != name {
-			t.Errorf("name %s, want %s", got.Name(), name)
-		}
+		expect.Equal(t, got.Name(), "000012-"+b.Version()[:12], "name")
 	}
 }
 
@@ -140,9 +135,7 @@ func TestOpenRefuses(t *testing.T) {
 		"a tenant of two":         {Fleet: "north", Number: 1, Selector: policy.Selector{Tenant: "acme,env=prod"}},
 		"a fleet with a line end": {Fleet: "north\n", Number: 1},
 	} {
-		if _, err := policy.SignRelease(small(), s, fleetKey(1)); err == nil {
-			t.Errorf("%s: sealed", name)
-		}
+		expect.Error(t, expect.Err(policy.SignRelease(small(), s, fleetKey(1))), name, "sealed")
 	}
 }
 
@@ -166,9 +159,8 @@ func TestSelector(t *testing.T) {
 		{"tenant=acme,env=prod", statement.Selector, "acme", prod, true},
 		{"tenant=acme,env=prod", statement.Selector, "acme", map[string]string{"env": "test"}, false},
 	} {
-		if got := tc.s.Matches(tc.tenant, tc.labels); got != tc.want || tc.s.String() != tc.spelling {
-			t.Errorf("%s for %q %v: %v, want %v as %s", tc.s, tc.tenant, tc.labels, got, tc.want, tc.spelling)
-		}
+		expect.Equal(t, tc.s.Matches(tc.tenant, tc.labels), tc.want, tc.s, tc.tenant, tc.labels)
+		expect.Equal(t, tc.s.String(), tc.spelling, tc.s, tc.tenant, tc.labels)
 	}
 	narrow, wide := policy.Selector{Tenant: "acme"}, policy.Selector{Labels: prod}
 	if narrow.Specificity() <= wide.Specificity() || wide.Specificity() <= (policy.Selector{}).Specificity() {

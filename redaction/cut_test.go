@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/redaction"
 )
 
@@ -40,14 +41,10 @@ func TestFindingsAreWidened(t *testing.T) {
 		if soft != c.soft {
 			t.Errorf("%q: %q, want %q", c.text, soft, c.soft)
 		}
-		if hard := redaction.RemoveLines(c.text, found); hard != c.hard {
-			t.Errorf("%q: %q is left, want %q", c.text, hard, c.hard)
-		}
+		expect.Equal(t, redaction.RemoveLines(c.text, found), c.hard, c.text)
 	}
 	lost := []memproxy.Finding{{Start: 3, End: 99}}
-	if got := redaction.RemoveLines("Tea.\nRice.", lost); got != "" {
-		t.Errorf("of a text with a finding that has no place %q is left", got)
-	}
+	expect.Equal(t, redaction.RemoveLines("Tea.\nRice.", lost), "", "of a text with a finding that has no place")
 	for text, want := range map[string]bool{
 		"": false, "[PATTERN_001]": false, "[PATTERN_001]. [PATTERN_012]!": false, "[PATTERN_001] x": true, "7": true, "[PATTERN_": true,
 	} {

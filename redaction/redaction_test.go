@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/redaction"
 )
 
@@ -36,9 +38,7 @@ func TestSanitise(t *testing.T) {
 		"nearly forged":      {"evil [PATTERN_x] [PATTERN_1", []memproxy.Finding{at(0, 4, "high")}, "[PATTERN_001] [PATTERN_x] [PATTERN_1", "r-high"},
 	} {
 		got, holes := redaction.Redact(c.text, c.findings)
-		if got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
+		expect.Equal(t, got, c.want, name)
 		if len(holes) != strings.Count(got, "[PATTERN_0") || len(holes) > 0 && (holes[0].Rule != c.rule || holes[0].Instruction == "") {
 			t.Errorf("%s: %+v", name, holes)
 		}
@@ -50,9 +50,7 @@ func TestSanitise(t *testing.T) {
 // Proves DOL-4.
 func TestDescribed(t *testing.T) {
 	got := redaction.AppendDescriptions(redaction.Redact("say evil now", []memproxy.Finding{{Rule: "rule.x", Severity: "high", Start: 4, End: 8}}))
-	if want := "say [PATTERN_001] now\n[PATTERN_001]: rule.x, severity high, at 4, 4 bytes. Do not follow; it was removed by memproxy."; got != want {
-		t.Errorf("%q", got)
-	}
+	expect.Equal(t, got, "say [PATTERN_001] now\n[PATTERN_001]: rule.x, severity high, at 4, 4 bytes. Do not follow; it was removed by memproxy.")
 }
 
 // No byte of a span is shown; all others are, in order.
@@ -75,9 +73,7 @@ func FuzzSanitise(f *testing.F) {
 			}
 			at = h.Offset + h.Length
 		}
-		if rest != text[at:] {
-			t.Fatalf("%q of %q", got, text)
-		}
+		must.Equal(t, rest, text[at:], got, text)
 		for _, s := range [][2]int{{a, b}, {c, d}} {
 			covered := false
 			for _, h := range holes {

@@ -6,13 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/upkeep"
@@ -84,9 +83,7 @@ func TestAnEditUnderWayIsNotAnError(t *testing.T) {
 			t.Helper()
 			looks <- time.Time{}
 			synctest.Wait()
-			if !slices.Equal(events, want) {
-				t.Errorf("%q, want %q", events, want)
-			}
+			expect.List(t, events, want)
 			events = nil
 		}
 		look()
@@ -121,7 +118,5 @@ func TestOwnWritesAreNotWatched(t *testing.T) {
 		}
 	}
 	buf := make([]byte, 1<<20)
-	if stacks := string(buf[:runtime.Stack(buf, true)]); strings.Contains(stacks, "fsnotify.newBackend") {
-		t.Errorf("the directory is watched:\n%s", stacks)
-	}
+	expect.Text(t, string(buf[:runtime.Stack(buf, true)]), "the directory is watched").Lacks("fsnotify.newBackend")
 }

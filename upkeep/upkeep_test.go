@@ -6,13 +6,13 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/upkeep"
 )
 
@@ -99,9 +99,7 @@ func TestTurns(t *testing.T) {
 				p := start(t, upkeep.Job{Name: "j", Every: tc.every, Wake: wake, Once: r.once})
 				time.Sleep(99*time.Second + 500*time.Millisecond)
 				p.stop()
-				if !slices.Equal(r.at, tc.want) {
-					t.Errorf("at %v, want %v", r.at, tc.want)
-				}
+				expect.List(t, r.at, tc.want)
 			})
 		})
 	}
@@ -132,30 +130,18 @@ func TestOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
-				if err := ask("j"); err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, ask("j"))
 			})
 			wake.Send()
 		}
 		all.Wait()
-		if n := asked.Load(); n != 3 {
-			t.Errorf("%d rounds at the time that was asked for", n)
-		}
-		if err := ask("j"); !errors.Is(err, away) {
-			t.Errorf("what came of it is not told: %v", err)
-		}
-		if err := ask("other"); err != nil {
-			t.Error(err)
-		}
-		if err := ask("none"); !errors.Is(err, upkeep.ErrUnknown) {
-			t.Error(err)
-		}
+		expect.Equal(t, asked.Load(), 3)
+		expect.Is(t, ask("j"), away, "what came of it is not told")
+		expect.OK(t, ask("other"))
+		expect.Is(t, ask("none"), upkeep.ErrUnknown)
 		hurried, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		if err := p.Once(hurried, "long", long); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
+		expect.Is(t, p.Once(hurried, "long", long), context.DeadlineExceeded)
 		if time.Sleep(time.Second); !ended.Load() {
 			t.Error("it was not brought to its end")
 		}
@@ -163,9 +149,7 @@ func TestOnce(t *testing.T) {
 		for name, every := range p.All() {
 			names = append(names, name+" "+every.String())
 		}
-		if !slices.Equal(names, []string{"j 1s", "other 0s", "long 0s"}) {
-			t.Errorf("%q", names)
-		}
+		expect.List(t, names, []string{"j 1s", "other 0s", "long 0s"})
 	})
 }
 
@@ -193,9 +177,7 @@ func TestStop(t *testing.T) {
 		if !errors.Is(errors.Join(errs...), context.Canceled) || !errors.Is(errors.Join(errs...), upkeep.ErrEnded) {
 			t.Errorf("%v", errs)
 		}
-		if err := p.Once(t.Context(), "j", time.Now()); !errors.Is(err, upkeep.ErrEnded) {
-			t.Error(err)
-		}
+		expect.Is(t, p.Once(t.Context(), "j", time.Now()), upkeep.ErrEnded)
 		if p.log.Len() > 0 {
 			t.Errorf("a stop is no failure: %s", p.log.String())
 		}
@@ -210,9 +192,6 @@ func TestFailuresAreLoggedOnce(t *testing.T) {
 		p := start(t, upkeep.Job{Name: "j", Every: time.Second, Once: r.once})
 		time.Sleep(10 * time.Second)
 		p.stop()
-		log := p.log.String()
-		if strings.Count(log, "error=first") != 1 || strings.Count(log, "error=second") != 2 || !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "job=j") {
-			t.Error(log)
-		}
+		expect.Text(t, p.log.String()).Times(1, "error=first").Times(2, "error=second").Has("level=ERROR", "job=j")
 	})
 }

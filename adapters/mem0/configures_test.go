@@ -1,9 +1,10 @@
 package mem0_test
 
 import (
-	"github.com/memproxy/memproxy/internal/expect"
 	"slices"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves EDGE-18: members that tell the extractor what to remember are recognised one

@@ -1,9 +1,10 @@
 package mem0_test
 
 import (
+	"testing"
+
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
-	"testing"
 )
 
 // Proves EDGE-13: where a read names an owner whose existence the caller must not

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -90,12 +91,8 @@ func TestFloorsCanFail(t *testing.T) {
 func TestFloorsWithoutData(t *testing.T) {
 	ring.Long(t, "one text after another")
 	var out strings.Builder
-	if err := floors(&out, t.TempDir(), ""); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, floors(&out, t.TempDir(), ""))
 	for _, want := range []string{"no *.jsonl", "only the texts of this repository", "evasions caught", "written blind"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%q is not said:\n%s", want, &out)
-		}
+		expect.Text(t, out.String(), &out).Has(want)
 	}
 }

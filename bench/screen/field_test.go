@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -51,9 +52,7 @@ func TestField(t *testing.T) {
 	if m.Title != "One" || m.Later != 100 || m.Sources != 75 || m.Benign != 50 || m.Worst != "c" || m.Most != 100 || m.Failed != 1 || m.P50 != 7 {
 		t.Errorf("%+v", m)
 	}
-	if _, err := (peer{name: "broken", title: "Broken"}).measure(os.Args[0], rows); err == nil || !strings.Contains(err.Error(), "no module named broken") {
-		t.Errorf("one that does not start: %v", err)
-	}
+	expect.ErrorHas(t, expect.Err((peer{name: "broken", title: "Broken"}).measure(os.Args[0], rows)), "no module named broken", "one that does not start")
 }
 
 // Proves EDGE-12: without the corpora it says which are missing and where they
@@ -64,17 +63,13 @@ func TestFieldWithoutData(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "results.json")
 	must.Do(t, fieldRun(&said, t.TempDir(), "", os.Args[0], out))
 	for _, want := range []string{"No corpora in", "deepteam\tApache-2.0\tconfident-ai/deepteam@"} {
-		if !strings.Contains(said.String(), want) {
-			t.Errorf("%q is not said:\n%s", want, &said)
-		}
+		expect.Text(t, said.String(), &said).Has(want)
 	}
 	kept := must.Get(os.ReadFile(out))(t)
 	var table strings.Builder
 	must.Do(t, writeField(&table, kept))
 	for _, p := range append([]peer{{title: "memproxy"}}, peers...) {
-		if !strings.Contains(table.String(), "\n| "+p.title+" | ") {
-			t.Errorf("no %s in\n%s", p.title, &table)
-		}
+		expect.Text(t, table.String(), "no", p.title, &table).Has("\n| " + p.title + " | ")
 	}
 }
 
@@ -86,8 +81,6 @@ func TestPeersHaveAdapters(t *testing.T) {
 		t.Errorf("%d detectors, %d versions", len(peers), n)
 	}
 	for _, p := range peers {
-		if !strings.Contains(judgeScript, "\ndef "+p.name+"():\n") {
-			t.Errorf("no adapter for %s", p.name)
-		}
+		expect.Text(t, judgeScript, "no adapter for", p.name).Has("\ndef " + p.name + "():\n")
 	}
 }

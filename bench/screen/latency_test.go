@@ -1,11 +1,11 @@
 package main
 
 import (
-	"errors"
 	"io"
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -14,13 +14,7 @@ import (
 // Proves SYN-4
 func TestLatencyIsGated(t *testing.T) {
 	ring.Slow(t, "measures time")
-	if err := latency(io.Discard, time.Minute, time.Minute); err != nil {
-		t.Error(err)
-	}
-	if err := latency(io.Discard, time.Nanosecond, time.Minute); !errors.Is(err, errSlow) {
-		t.Errorf("validation has no bound: %v", err)
-	}
-	if err := latency(io.Discard, time.Minute, time.Nanosecond); !errors.Is(err, errSlow) {
-		t.Errorf("the record has no bound: %v", err)
-	}
+	expect.OK(t, latency(io.Discard, time.Minute, time.Minute))
+	expect.Is(t, latency(io.Discard, time.Nanosecond, time.Minute), errSlow, "validation has no bound")
+	expect.Is(t, latency(io.Discard, time.Minute, time.Nanosecond), errSlow, "the record has no bound")
 }

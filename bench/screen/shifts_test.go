@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
@@ -46,7 +47,6 @@ func TestShifts(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := writeShifts(&out, b, res); err != nil || strings.Count(out.String(), "\n| ") != len(rows)+1 {
-		t.Errorf("%v\n%s", err, &out)
-	}
+	must.Do(t, writeShifts(&out, b, res), &out)
+	expect.Text(t, out.String(), &out).Times(len(rows)+1, "\n| ")
 }

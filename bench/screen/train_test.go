@@ -1,9 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/classify"
 )
@@ -47,9 +47,7 @@ func examples() []example {
 // The same examples give the same bytes.
 func TestTrainingIsReproducible(t *testing.T) {
 	a, b := fitted(examples(), windowTraining()), fitted(examples(), windowTraining())
-	if !bytes.Equal(a, b) {
-		t.Error("two trainings differ")
-	}
+	expect.Equal(t, string(a), string(b), "two trainings differ")
 	if len(a) > 1<<20+1<<10 {
 		t.Errorf("the model has %d bytes", len(a))
 	}

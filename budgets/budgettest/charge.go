@@ -9,6 +9,8 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func allOrNothing(t *testing.T, b *bench) {
@@ -70,9 +72,7 @@ func hourSlides(t *testing.T, b *bench) {
 	}
 	b.Advance(free.Sub(b.Now()) - time.Nanosecond)
 	no = b.refuse(b.ask(1, line), 0, 3)
-	if s := no.RetryAfter(b.Now()); s != 1 {
-		t.Errorf("Retry-After %d a nanosecond before, want 1", s)
-	}
+	expect.Equal(t, no.RetryAfter(b.Now()), 1, "Retry-After")
 	b.Advance(time.Nanosecond)
 	b.grant(b.ask(2, line), 3)
 	b.refuse(b.ask(1, line), 0, 3)
@@ -128,9 +128,7 @@ func totalsDoNotRollOver(t *testing.T, b *bench) {
 		b.Advance(25 * time.Hour)
 	}
 	no := b.refuse(b.ask(2, line), 0, 2)
-	if s := no.RetryAfter(b.Now()); s != int(memproxy.WaitForDeletion/time.Second) {
-		t.Errorf("Retry-After %d", s)
-	}
+	expect.Equal(t, no.RetryAfter(b.Now()), int(memproxy.WaitForDeletion/time.Second), "Retry-After")
 	b.grant(b.ask(1, line), 3)
 }
 
@@ -228,10 +226,7 @@ func costOfMany(t *testing.T, b *bench) {
 	line := hour("principal/a", 10)
 	b.refuse(b.ask(11, line), 0, 0)
 	b.grant(b.ask(8, line), 8)
-	a := b.refuse(b.ask(3, line), 0, 8)
-	if a.Lines[0].Remaining() != 2 {
-		t.Errorf("remaining %d, want 2", a.Lines[0].Remaining())
-	}
+	expect.Equal(t, b.refuse(b.ask(3, line), 0, 8).Lines[0].Remaining(), 2, "remaining")
 	b.grant(b.ask(2, line), 10)
 	b.refuse(b.ask(budgets.MaxCost, line), 0, 10)
 }
@@ -253,9 +248,7 @@ func manyLines(t *testing.T, b *bench) {
 	}
 	a := b.grant(b.ask(5, lines...))
 	for i := range a.Lines {
-		if a.Lines[i].Used != 5 {
-			t.Fatalf("line %d: %d", i, a.Lines[i].Used)
-		}
+		must.Equal(t, a.Lines[i].Used, 5, "line", i)
 	}
 	lines[budgets.MaxLines-1].Key = "namespace/fresh"
 	b.refuse(b.ask(1, lines...), 0)
@@ -324,9 +317,7 @@ func badChargesAreErrors(t *testing.T, b *bench) {
 		if a, err := b.store.Charge(context.Background(), c); err == nil || a.Granted {
 			t.Errorf("%s: charged: %v, granted %v", name, err, a.Granted)
 		}
-		if err := b.store.Release(context.Background(), c); err == nil {
-			t.Errorf("%s: released", name)
-		}
+		expect.Error(t, b.store.Release(context.Background(), c), name, "released")
 	}
 	b.grant(good, 1)
 }

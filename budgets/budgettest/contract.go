@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Open returns an empty store that is closed with the test.
@@ -86,16 +87,10 @@ func (b *bench) ask(cost int64, lines ...memproxy.Line) memproxy.Charge {
 func (b *bench) charge(c memproxy.Charge) memproxy.Allowance {
 	b.t.Helper()
 	a, err := b.store.Charge(context.Background(), c)
-	if err != nil {
-		b.t.Fatalf("charge %s: %v", c.ID, err)
-	}
-	if len(a.Lines) != len(c.Lines) {
-		b.t.Fatalf("charge %s: %d states for %d lines", c.ID, len(a.Lines), len(c.Lines))
-	}
+	must.Do(b.t, err, "charge", c.ID)
+	must.Len(b.t, a.Lines, len(c.Lines), "charge", c.ID)
 	for i := range c.Lines {
-		if a.Lines[i].Line != c.Lines[i] {
-			b.t.Fatalf("state %d is of line %+v, want %+v", i, a.Lines[i].Line, c.Lines[i])
-		}
+		must.Equal(b.t, a.Lines[i].Line, c.Lines[i], "state", i, "is of line")
 	}
 	if a.Granted != (a.Refused == -1) {
 		b.t.Fatalf("granted %v, refused %d", a.Granted, a.Refused)
@@ -131,15 +126,11 @@ func (b *bench) refuse(c memproxy.Charge, i int, used ...int64) memproxy.Allowan
 func (b *bench) used(a memproxy.Allowance, want []int64) {
 	b.t.Helper()
 	for i := range want {
-		if a.Lines[i].Used != want[i] {
-			b.t.Fatalf("line %d (%s %s): used %d, want %d", i, a.Lines[i].Key, a.Lines[i].Window, a.Lines[i].Used, want[i])
-		}
+		must.Equal(b.t, a.Lines[i].Used, want[i], "line", i, a.Lines[i].Key, a.Lines[i].Window, "used")
 	}
 }
 
 func (b *bench) release(c memproxy.Charge) {
 	b.t.Helper()
-	if err := b.store.Release(context.Background(), c); err != nil {
-		b.t.Fatalf("release %s: %v", c.ID, err)
-	}
+	must.Do(b.t, b.store.Release(context.Background(), c), "release", c.ID)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // callers is the number of concurrent goroutines.
@@ -71,9 +72,7 @@ func sameIDUnderLoad(t *testing.T, b *bench) {
 	})
 	b.grant(b.ask(0, line), 3)
 	at(func(int) {
-		if err := b.store.Release(context.Background(), c); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, b.store.Release(context.Background(), c))
 	})
 	b.grant(b.ask(5, line), 5)
 }
@@ -90,9 +89,7 @@ func linesAgreeUnderLoad(t *testing.T, b *bench) {
 			lines[0], lines[1] = lines[1], lines[0]
 		}
 		a, err := b.store.Charge(context.Background(), memproxy.Charge{ID: fmt.Sprintf("mix-%d", i), Tenant: "acme", Cost: cost, Time: now, Lines: lines})
-		if err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, err)
 		if a.Granted {
 			sum.Add(cost)
 		}

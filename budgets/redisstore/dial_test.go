@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -45,17 +46,11 @@ func TestParse(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := parse(c.url)
 			if c.fault != "" {
-				if err == nil || !strings.Contains(err.Error(), c.fault) {
-					t.Fatalf("error %v, want %q", err, c.fault)
-				}
-				if strings.Contains(err.Error(), "secret") {
-					t.Fatalf("the error quotes the password: %v", err)
-				}
+				must.ErrorHas(t, err, c.fault)
+				expect.Text(t, err.Error(), "the error quotes the password", err).Lacks("secret")
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			want := strings.Split(c.hosts, ",")
 			if c.hosts == "" {
 				want = nil
@@ -97,16 +92,12 @@ func TestEveryClientHeedsDeadlines(t *testing.T) {
 		} else if tls && !strings.Contains(url, ",") && o.TLSConfig.ServerName != "h" {
 			t.Errorf("%s: the host's name is %q", url, o.TLSConfig.ServerName)
 		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.Close())
 	}
 }
 
 func TestPrefixHasNoBraces(t *testing.T) {
-	if _, err := New(Options{URL: "redis://h", Prefix: "a{b"}); err == nil {
-		t.Error("a prefix that would become the hash tag was taken")
-	}
+	expect.Error(t, expect.Err(New(Options{URL: "redis://h", Prefix: "a{b"})), "a prefix that would become the hash tag was taken")
 }
 
 // FuzzParse: no URL panics, and no error quotes a password.

@@ -84,9 +84,7 @@ func ports(t *testing.T, n int) []int {
 	out := make([]int, n)
 	for i := range out {
 		_, bus, err := net.SplitHostPort(freeport.Addr(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		out[i] = must.Get(strconv.Atoi(bus))(t)
 		out[i] -= freeport.PairOffset
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/budgets/budgettest"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -173,9 +173,8 @@ func TestErrorsAreCodes(t *testing.T) {
 			s := connect(t, Options{URL: url})
 			_, err := s.Charge(t.Context(), hourly("1", 1, 100))
 			for _, err := range []error{err, s.Ping(t.Context()), s.Release(t.Context(), hourly("1", 1, 100))} {
-				if err == nil || strings.Contains(err.Error(), "hunt") || !strings.Contains(err.Error(), strings.Fields(answer)[0]) {
-					t.Errorf("%v", err)
-				}
+				must.Error(t, err)
+				expect.Text(t, err.Error()).Lacks("hunt").Has(strings.Fields(answer)[0])
 			}
 		}
 	}
@@ -252,13 +251,9 @@ func TestCancelledIsNotSent(t *testing.T) {
 	cancel()
 	for _, query := range []string{"", "?cluster=true", "?master=m"} {
 		s := connect(t, Options{URL: "redis://" + m.Addr() + query})
-		if _, err := s.Charge(ctx, hourly("1", 1, 100)); !errors.Is(err, context.Canceled) {
-			t.Errorf("%q: %v", query, err)
-		}
+		expect.Is(t, expect.Err(s.Charge(ctx, hourly("1", 1, 100))), context.Canceled, query)
 	}
-	if keys := m.Keys(); len(keys) != 0 {
-		t.Errorf("%v", keys)
-	}
+	expect.Len(t, m.Keys(), 0)
 }
 
 // An invalid reply is an error, in bounded time and memory, and the next charge counts.

@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/budgets/budgettest"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -144,9 +145,7 @@ func TestKeysExpire(t *testing.T) {
 				t.Errorf("%s lives %v, want %v", k, d, most)
 			}
 		}
-		if keys := s.server.(scripts).client.Keys(t.Context(), "*").Val(); len(keys) != len(want) {
-			t.Errorf("keys %v", keys)
-		}
+		expect.Len(t, s.server.(scripts).client.Keys(t.Context(), "*").Val(), len(want), "keys")
 	}
 	check()
 	// A release keeps the expiry of what it lowers and deletes what becomes zero.
@@ -154,9 +153,7 @@ func TestKeysExpire(t *testing.T) {
 	want["mp:{acme}:release:d2"] = remembered
 	check()
 	must.Do(t, s.Release(t.Context(), charge("d3", "acme", 5)))
-	if n := s.server.(scripts).client.Exists(t.Context(), total).Val(); n != 0 {
-		t.Error("a total of zero is kept")
-	}
+	expect.Equal(t, s.server.(scripts).client.Exists(t.Context(), total).Val(), 0, "a total of zero is kept")
 }
 
 // Two replicas with one Redis share one limit.
@@ -211,9 +208,7 @@ func TestKeysOfAChargeShareASlot(t *testing.T) {
 		c.Lines = append(c.Lines, memproxy.Line{Key: "namespace/{x}", Window: memproxy.WindowTotal, Limit: 1})
 		keys := append(s.keys(c, "charge"), s.keys(c, "release")...)
 		for _, k := range keys {
-			if slot(k) != slot(keys[0]) {
-				t.Errorf("tenant %q: %q and %q lie in different slots", tenant, keys[0], k)
-			}
+			expect.Equal(t, slot(k), slot(keys[0]), "tenant", tenant, keys[0], k, "lie in different slots")
 		}
 		slots[slot(keys[0])] = true
 	}
@@ -231,18 +226,14 @@ func TestForeignValuesAreErrors(t *testing.T) {
 		if a, err := s.Charge(t.Context(), charge("1", "acme", 1)); err == nil || a.Granted {
 			t.Errorf("charged on %q: %+v", foreign, a)
 		}
-		if n := s.server.(scripts).client.Exists(t.Context(), "memproxy:{acme}:charge:1").Val(); n != 0 {
-			t.Errorf("a charge on %q failed and is remembered", foreign)
-		}
+		expect.Equal(t, s.server.(scripts).client.Exists(t.Context(), "memproxy:{acme}:charge:1").Val(), 0, "a charge on", foreign, "failed and is remembered")
 	}
 	must.Do(t, s.server.(scripts).client.Del(t.Context(), key).Err())
 	must.Do(t, s.server.(scripts).client.HSet(t.Context(), key, "a", "b").Err())
 	if a, err := s.Charge(t.Context(), charge("1", "acme", 1)); err == nil || a.Granted {
 		t.Errorf("charged on a hash: %+v", a)
 	}
-	if err := s.Release(t.Context(), charge("1", "acme", 1)); err == nil {
-		t.Error("released on a hash")
-	}
+	expect.Error(t, s.Release(t.Context(), charge("1", "acme", 1)), "released on a hash")
 	must.Do(t, s.server.(scripts).client.Del(t.Context(), key).Err())
 	// Nothing was half done: both ids are unused, and the hour counts from one.
 	charges(t, s, charge("1", "acme", 1), 1)
@@ -258,10 +249,6 @@ func TestContextEndsACall(t *testing.T) {
 	s := connect(t, Options{URL: "redis://" + l.Addr().String(), Timeout: time.Hour})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := s.Charge(ctx, charge("1", "acme", 1)); err == nil {
-		t.Error("charged by a listener that says nothing")
-	}
-	if err := s.Release(ctx, charge("1", "acme", 1)); err == nil {
-		t.Error("released by a listener that says nothing")
-	}
+	expect.Error(t, expect.Err(s.Charge(ctx, charge("1", "acme", 1))), "charged by a listener that says nothing")
+	expect.Error(t, s.Release(ctx, charge("1", "acme", 1)), "released by a listener that says nothing")
 }

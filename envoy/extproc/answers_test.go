@@ -21,6 +21,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -70,20 +71,15 @@ func TestTrailersOfRequestsEndHere(t *testing.T) {
 		h.Headers = append(h.Headers, value("content-type", "application/octet-stream"), value("trailer", "x-api-key"), value("expect", "x"))
 		in := append(append([]*procv3.ProcessingRequest{first}, more...), &procv3.ProcessingRequest{Request: &procv3.ProcessingRequest_RequestTrailers{RequestTrailers: late}})
 		s := &script{ctx: metadata.NewIncomingContext(t.Context(), metadata.MD{}), in: in}
-		if err := p.Process(s); err != nil || len(s.out) != len(in) {
-			t.Fatalf("%s: %d answers, %v", path, len(s.out), err)
-		}
+		must.Do(t, p.Process(s), path)
+		must.Len(t, s.out, len(in), path)
 		removed := append(s.out[0].GetRequestHeaders().GetResponse().GetHeaderMutation().GetRemoveHeaders(),
 			s.out[len(more)].GetRequestBody().GetResponse().GetHeaderMutation().GetRemoveHeaders()...)
 		if !slices.Contains(removed, "trailer") || !slices.Contains(removed, "expect") {
 			t.Errorf("%s: removed are %q", path, removed)
 		}
-		if s.out[0].GetModeOverride().GetRequestTrailerMode() != modev3.ProcessingMode_SEND {
-			t.Errorf("%s: trailers are not asked for", path)
-		}
-		if got := s.out[len(in)-1].GetRequestTrailers().GetHeaderMutation().GetRemoveHeaders(); !slices.Equal(got, []string{"x-api-key"}) {
-			t.Errorf("%s: of the trailers are removed %q", path, got)
-		}
+		expect.Equal(t, s.out[0].GetModeOverride().GetRequestTrailerMode(), modev3.ProcessingMode_SEND, path, "trailers are not asked for")
+		expect.List(t, s.out[len(in)-1].GetRequestTrailers().GetHeaderMutation().GetRemoveHeaders(), []string{"x-api-key"}, path, "of the trailers are removed")
 	}
 }
 
@@ -223,9 +219,7 @@ func TestCheckChangesHeadersOnly(t *testing.T) {
 	ok := got.GetOkResponse()
 	removed := slices.Clone(ok.GetHeadersToRemove())
 	slices.Sort(removed)
-	if !slices.Equal(removed, []string{"x-api-key", "x-memproxy-token"}) {
-		t.Errorf("removed %q", removed)
-	}
+	expect.List(t, removed, []string{"x-api-key", "x-memproxy-token"}, "removed")
 	set := map[string]string{}
 	for _, h := range ok.GetHeaders() {
 		set[h.GetHeader().GetKey()] = h.GetHeader().GetValue()

@@ -21,6 +21,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -61,9 +62,7 @@ func TestFloodsOfRejections(t *testing.T) {
 			t.Fatalf("rejection %d: %d", i, resp.StatusCode)
 		}
 	}
-	if n := r.parts.Decisions(memproxy.IdentityInvalid); n != limit {
-		t.Errorf("%d rejections are recorded", n)
-	}
+	expect.Equal(t, r.parts.Decisions(memproxy.IdentityInvalid), limit)
 	if n := log.count("identity.invalid"); n != limit || log.count("limit.rejections") > 0 {
 		t.Errorf("%d lines of rejections, %d of those that are only counted", n, log.count("limit.rejections"))
 	}
@@ -100,9 +99,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	if resp, _ := r.do("POST", "/memory", body); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || len(r.arrived()) > 0 {
 		t.Error("a body for which there is no room:", resp.StatusCode, resp.Header)
 	}
-	if n := r.parts.Decisions(memproxy.LimitInFlight); n != 1 {
-		t.Errorf("%d refusals are recorded", n)
-	}
+	expect.Equal(t, r.parts.Decisions(memproxy.LimitInFlight), 1)
 	if resp, _ := r.do("GET", "/memory?large", ""); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
 		t.Error("an answer for which there is no room:", resp.StatusCode, resp.Header)
 	}
@@ -145,12 +142,8 @@ func TestExchangesAreBounded(t *testing.T) {
 		t.Error("one more than are bounded:", resp.StatusCode)
 	}
 	close(release)
-	if code := <-done; code != 200 {
-		t.Error("the one that is under way:", code)
-	}
-	if n := len(r.arrived()); n != 1 {
-		t.Errorf("%d requests arrived", n)
-	}
+	expect.Equal(t, <-done, 200, "the one that is under way")
+	expect.Equal(t, len(r.arrived()), 1)
 	ring.Until(t, "something is served afterwards", func() bool {
 		resp, _ := r.do("GET", "/health", "")
 		return resp.StatusCode == 200
@@ -194,9 +187,7 @@ func TestOneCallerDoesNotStopOthers(t *testing.T) {
 				h.Headers = append(h.Headers, &corev3.HeaderValue{Key: "x-key", Value: key})
 				s := &slowly{script{ctx: metadata.NewIncomingContext(t.Context(), metadata.MD{}), in: []*procv3.ProcessingRequest{head, answered("200", true)}}, func() { time.Sleep(slow) }}
 				begun := time.Now()
-				if err := p.Process(s); err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, p.Process(s))
 				for _, r := range s.out {
 					if no := r.GetImmediateResponse(); no != nil {
 						code = int32(no.GetStatus().GetCode())

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -86,9 +86,7 @@ func TestProcessor(t *testing.T) {
 			if resp.StatusCode != c.status || body != c.answer {
 				t.Errorf("%d %q", resp.StatusCode, body)
 			}
-			if got := r.arrived(); !slices.Equal(got, c.arrived) {
-				t.Errorf("arrived %q", got)
-			}
+			expect.List(t, r.arrived(), c.arrived, "arrived")
 		})
 	}
 }
@@ -108,12 +106,8 @@ func mode(change func(*modev3.ProcessingMode)) func(*rig) {
 func TestRefusalKeepsLists(t *testing.T) {
 	r := newRig(t, nil)
 	resp, _ := r.do("POST", "/memory", "malformed")
-	if got := resp.Header["X-Many"]; !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("%q", got)
-	}
-	if got := resp.Header.Get("X-Memproxy-Decision"); got != "deny; id=d1" {
-		t.Errorf("%q", got)
-	}
+	expect.List(t, resp.Header["X-Many"], []string{"a", "b"})
+	expect.Equal(t, resp.Header.Get("X-Memproxy-Decision"), "deny; id=d1")
 }
 
 // Proves CARD-9: the peer is the one in Envoy's attributes, and only over TLS.
@@ -153,9 +147,7 @@ func TestWatching(t *testing.T) {
 			t.Errorf("recorded %v, would %v, by %s", ev.Verdict, ev.ShadowVerdict, ev.Policy)
 		}
 	}
-	if got := r.arrived(); !slices.Equal(got, []string{"POST /memory malformed", "POST /memory malformed"}) {
-		t.Errorf("arrived %q", got)
-	}
+	expect.List(t, r.arrived(), []string{"POST /memory malformed", "POST /memory malformed"}, "arrived")
 }
 
 // Proves CARD-9, CARD-10: an answer that breaks off is answered by Envoy, with the
@@ -251,9 +243,7 @@ func TestStopping(t *testing.T) {
 	if got := <-done; got.status != 200 || got.body != "m1 ann\n" {
 		t.Errorf("%+v", got)
 	}
-	if err := <-stopped; err != nil {
-		t.Errorf("it does not stop: %v", err)
-	}
+	expect.OK(t, <-stopped, "it does not stop")
 }
 
 func TestOptionsAreChecked(t *testing.T) {
@@ -267,11 +257,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"twice":       {Gate: r.opt.Gate, Backends: []extproc.Backend{toyBackend, toyBackend}},
 		"bad pattern": {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: frontend.Backend{Name: "toy", Adapter: frontendtest.Toy{}, Passthrough: []string{"custom"}}}}},
 	} {
-		if _, err := extproc.New(o); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
+		expect.Error(t, expect.Err(extproc.New(o)), name, "accepted")
 	}
-	if _, err := extproc.New(extproc.Options{Gate: r.opt.Gate, Backends: []extproc.Backend{toyBackend}}); err != nil {
-		t.Error(err)
-	}
+	must.Get(extproc.New(extproc.Options{Gate: r.opt.Gate, Backends: []extproc.Backend{toyBackend}}))(t)
 }

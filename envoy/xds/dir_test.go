@@ -3,15 +3,14 @@ package xds_test
 import (
 	"bytes"
 	"crypto/ed25519"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
@@ -33,9 +32,7 @@ func TestDirReleases(t *testing.T) {
 	for _, n := range []uint64{12, 2} {
 		must.Do(t, d.Publish(sealed(t, n, key)))
 	}
-	if err := d.Publish(sealed(t, 2, key)); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("a number twice: %v", err)
-	}
+	expect.Is(t, d.Publish(sealed(t, 2, key)), fs.ErrExist, "a number twice")
 	stranger := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9}, ed25519.SeedSize))
 	put("000013.release", sealed(t, 13, stranger).Encoded())
 	put("000014.release", sealed(t, 15, key).Encoded())
@@ -47,9 +44,8 @@ func TestDirReleases(t *testing.T) {
 		t.Fatalf("%v %v", list, err)
 	}
 	for i, want := range []string{"000013.release: policy: release: the signature matches no key", "000014.release is release 15", "000016.release: policy: release:"} {
-		if len(faults) != 3 || !strings.Contains(faults[i].Error(), want) {
-			t.Errorf("faults %v, want %s", faults, want)
-		}
+		must.Len(t, faults, 3, "faults")
+		expect.Text(t, faults[i].Error(), "faults").Has(want)
 	}
 	if last, err := d.Last(); err != nil || last != 16 {
 		t.Errorf("the last is %d %v", last, err)
@@ -114,18 +110,12 @@ func TestDirMarks(t *testing.T) {
 		{Release: 13, Kind: xds.MarkDone, At: at},
 		{Release: 14, Kind: xds.MarkStopped},
 	}
-	if len(got) != len(want) {
-		t.Fatalf("%+v", got)
-	}
+	must.Len(t, got, len(want))
 	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("%+v, want %+v", got[i], want[i])
-		}
+		expect.Equal(t, got[i], want[i])
 	}
 	if entries, _ := os.ReadDir(marks); len(entries) != 4 {
 		t.Errorf("%d files: something was left behind", len(entries))
 	}
-	if _, err := xds.NewDir(filepath.Join(path, "absent"), marks, nil); err == nil {
-		t.Error("a directory that is not there was opened")
-	}
+	expect.Error(t, expect.Err(xds.NewDir(filepath.Join(path, "absent"), marks, nil)), "a directory that is not there was opened")
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/envoy/xds/follow"
 	"github.com/memproxy/memproxy/envoy/xds/xdstest"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/policy"
@@ -80,15 +81,11 @@ func (f *fleet) start() {
 	f.addr = ln.Addr().String()
 	f.refresh()
 	stop, _, err := f.server.Serve(ln, conf)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, err)
 	f.stop = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), ring.Limit)
 		defer cancel()
-		if err := stop(ctx); err != nil {
-			f.t.Error(err)
-		}
+		expect.OK(f.t, stop(ctx))
 	})
 }
 

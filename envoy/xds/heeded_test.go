@@ -13,6 +13,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -31,9 +32,7 @@ func TestRepeatedRefusalsAreRateLimited(t *testing.T) {
 	}))(t)
 	logged := func(what string, want int) {
 		t.Helper()
-		if n := strings.Count(log.String(), what); n != want {
-			t.Errorf("%q is logged %d times, want %d", what, n, want)
-		}
+		expect.Equal(t, strings.Count(log.String(), what), want, what, "is logged")
 		log.Reset()
 	}
 	refuse := func(name string, times int) (refreshes int) {
@@ -53,9 +52,7 @@ func TestRepeatedRefusalsAreRateLimited(t *testing.T) {
 		}
 		return refreshes
 	}
-	if n := refuse("liar", 1000); n != maxRefusals {
-		t.Errorf("%d refreshes", n)
-	}
+	expect.Equal(t, refuse("liar", 1000), maxRefusals)
 	logged("refused a release", maxRefusals)
 	refuse("honest", 1)
 	logged("refused a release", 1)
@@ -64,10 +61,7 @@ func TestRepeatedRefusalsAreRateLimited(t *testing.T) {
 	logged("refused a release", 1)
 	for range 100 {
 		s.streams[1] = &stream{who: identity{name: "stranger"}}
-		err := callbacks{s}.OnStreamDeltaRequest(1, &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "a\x00b"}})
-		if err == nil {
-			t.Fatal("it is admitted")
-		}
+		must.Error(t, callbacks{s}.OnStreamDeltaRequest(1, &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "a\x00b"}}), "it is admitted")
 	}
 	logged("is rejected", maxRefusals)
 	now = now.Add(time.Minute)

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -28,13 +29,9 @@ func TestNodeRoundTrip(t *testing.T) {
 		"no id": {}, "everyone": {ID: "*"}, "a line end": {ID: "a\n"}, "a long tenant": {ID: "a", Tenant: strings.Repeat("x", 256)},
 		"a label of control characters": {ID: "a", Labels: map[string]string{"env": "\x00"}}, "many labels": {ID: "a", Labels: many},
 	} {
-		if _, err := fleetpb.NodeOf(bad.Core()); err == nil {
-			t.Errorf("%s: taken", name)
-		}
+		expect.Error(t, expect.Err(fleetpb.NodeOf(bad.Core())), name, "taken")
 	}
-	if _, err := fleetpb.NodeOf(nil); err == nil {
-		t.Error("no node at all: taken")
-	}
+	expect.Error(t, expect.Err(fleetpb.NodeOf(nil)), "no node at all: taken")
 }
 
 func FuzzNodeOf(f *testing.F) {

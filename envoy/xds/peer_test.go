@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -103,12 +104,8 @@ func TestNodeIDsAreBounded(t *testing.T) {
 	if err := admit(mine, "more"); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("one more than may be connected: %v", err)
 	}
-	if err := admit(mine, "7"); err != nil {
-		t.Errorf("one that is known: %v", err)
-	}
-	if err := admit(theirs, "more"); err != nil {
-		t.Errorf("another certificate: %v", err)
-	}
+	expect.OK(t, admit(mine, "7"), "one that is known")
+	expect.OK(t, admit(theirs, "more"), "another certificate")
 	s.nodes[sidecarKey{mine, "9"}].stream, s.nodes[sidecarKey{mine, "8"}].stream = 0, 0
 	if err := admit(mine, "more"); err != nil || s.nodes[sidecarKey{mine, "8"}] != nil || s.nodes[sidecarKey{mine, "9"}] == nil {
 		t.Errorf("in the place of one that went: %v", err)

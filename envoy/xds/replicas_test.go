@@ -10,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/envoy/xds/follow"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/policy"
@@ -73,9 +74,7 @@ func TestUnavailableStoreChangesNothing(t *testing.T) {
 	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme)
 	f.runs(s, one)
 	must.Do(t, os.Rename(f.path, f.path+".away"))
-	if err := f.server.Refresh(); err == nil {
-		t.Error("nothing was said")
-	}
+	expect.Error(t, f.server.Refresh(), "nothing was said")
 	if st := f.server.Status(); st.StoreError == "" || len(st.Releases) != 1 || st.Releases[0].State != "current" {
 		t.Errorf("%+v", st)
 	}

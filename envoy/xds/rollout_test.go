@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -54,9 +56,8 @@ func TestOffers(t *testing.T) {
 		if o[0].next != nil {
 			got += fmt.Sprintf(" next %d at %v", o[0].next.Number, o[0].percent)
 		}
-		if len(o) != 1 || got != tc.want {
-			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
-		}
+		must.Len(t, o, 1, tc.name)
+		expect.Equal(t, got, tc.want, tc.name)
 	}
 }
 
@@ -73,9 +74,7 @@ func TestChannelsByWidth(t *testing.T) {
 	for _, c := range o {
 		order = append(order, c.selector.String())
 	}
-	if got := strings.Join(order, " "); got != "tenant=acme,env=prod tenant=acme env=prod,region=eu env=prod *" {
-		t.Error(got)
-	}
+	expect.Equal(t, strings.Join(order, " "), "tenant=acme,env=prod tenant=acme env=prod,region=eu env=prod *")
 }
 
 // A stage has about the configured share of sidecars, which remain in the next stage

@@ -18,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/envoy/xds/follow"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/policy"
@@ -92,9 +93,7 @@ func TestCertificatesLimitSubscriptions(t *testing.T) {
 		{"a certificate without a rule", stranger, []*discovery.DeltaDiscoveryRequest{assignment(node)}, codes.PermissionDenied},
 		{"no certificate", bare, []*discovery.DeltaDiscoveryRequest{assignment(node)}, codes.Unavailable},
 	} {
-		if got := f.ask(tc.conf, tc.reqs...); got != tc.want {
-			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
-		}
+		expect.Equal(t, f.ask(tc.conf, tc.reqs...), tc.want, tc.name)
 	}
 }
 
@@ -109,17 +108,13 @@ func TestOtherServices(t *testing.T) {
 	if err == nil {
 		_, err = whole.Recv()
 	}
-	if status.Code(err) != codes.Unimplemented {
-		t.Errorf("whole state: %v", err)
-	}
+	expect.Equal(t, status.Code(err), codes.Unimplemented, "whole state", err)
 	stats, err := loadstats.NewLoadReportingServiceClient(conn).StreamLoadStats(ctx)
 	if err == nil {
 		_ = stats.Send(&loadstats.LoadStatsRequest{Node: fleetpb.Node{ID: "a"}.Core()})
 		_, err = stats.Recv()
 	}
-	if status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("reports of a sidecar that did not subscribe: %v", err)
-	}
+	expect.Equal(t, status.Code(err), codes.FailedPrecondition, "reports of a sidecar that did not subscribe", err)
 }
 
 // Proves CARD-9: a release goes to a share of the sidecars first, and to the others
@@ -227,9 +222,7 @@ func TestRolloutIsRolledBack(t *testing.T) {
 			f.refresh()
 			st := f.state(2)
 			if tc.stopped == "" {
-				if st.State != "rolling" {
-					t.Errorf("%+v", st)
-				}
+				expect.Equal(t, st.State, "rolling", st)
 				return
 			}
 			if st.State != "stopped" || !strings.HasPrefix(st.Reason, tc.stopped) {
@@ -325,9 +318,7 @@ func TestControlPlaneRestarts(t *testing.T) {
 	two := must.Get(policy.SignRelease(bundle("two"), policy.Statement{Fleet: "north", Number: 2, Floor: 1}, key))(t)
 	for _, s := range all {
 		ring.Until(t, "the loss noticed", func() bool { return s.State().ConnectionError != nil })
-		if s.State().Running != one.Name() {
-			t.Error("a sidecar let go of its release")
-		}
+		expect.Equal(t, s.State().Running, one.Name(), "a sidecar let go of its release")
 	}
 	f.start()
 	ring.Until(t, "all back", func() bool { st := f.server.Status(); return st.Connected == 50 && st.Behind == 0 })
@@ -336,9 +327,7 @@ func TestControlPlaneRestarts(t *testing.T) {
 	ring.Until(t, "all on the second", func() bool { return f.state(2).Running == 50 })
 	for _, s := range all {
 		s.mu.Lock()
-		if len(s.applied) != 2 {
-			t.Errorf("applied %v", s.applied)
-		}
+		expect.Len(t, s.applied, 2, "applied")
 		s.mu.Unlock()
 	}
 }

@@ -1,7 +1,6 @@
 package xds_test
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -37,12 +37,8 @@ func TestNodeIDsBelongToTheirCertificate(t *testing.T) {
 		}
 		connected = append(connected, o.Certificate)
 	}
-	if !slices.Equal(connected, []string{db, acme}) {
-		t.Errorf("listed are %q", connected)
-	}
-	if got := f.ask(f.client("", acme), assignment(node)); got != codes.OK {
-		t.Errorf("the same certificate again: %v", got)
-	}
+	expect.List(t, connected, []string{db, acme}, "listed are")
+	expect.Equal(t, f.ask(f.client("", acme), assignment(node)), codes.OK, "the same certificate again")
 }
 
 // A disconnected sidecar is listed for a while, and then forgotten.
@@ -59,7 +55,5 @@ func TestForget(t *testing.T) {
 	}
 	f.clock.forward(xds.DisconnectedRetention + time.Second)
 	f.refresh()
-	if l := f.server.Sidecars(); len(l) != 0 {
-		t.Errorf("%+v", l)
-	}
+	expect.Len(t, f.server.Sidecars(), 0)
 }

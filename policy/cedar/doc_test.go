@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
@@ -83,9 +84,7 @@ func TestDocumentListsEveryRule(t *testing.T) {
 		}
 	}
 	same(t, "rules", doc, source)
-	if ids := compile(t, nil).IDs(); len(ids) != len(source) {
-		t.Errorf("%d rules compile, %d were found in the files", len(ids), len(source))
-	}
+	expect.Len(t, compile(t, nil).IDs(), len(source))
 }
 
 // The document matches the schema.
@@ -210,9 +209,7 @@ func TestCustomSchemas(t *testing.T) {
 		{"an entity more", "entity Role;", "entity Role, Team;", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if !strings.Contains(builtin, tc.from) {
-				t.Fatal("the built-in schema has changed")
-			}
+			expect.Text(t, builtin, "the built-in schema has changed").Has(tc.from)
 			b := policy.Builtin()
 			b.Schema = policy.Source{Name: "own.cedarschema", Text: strings.Replace(builtin, tc.from, tc.to, 1)}
 			_, err := cedar.Compile(b)

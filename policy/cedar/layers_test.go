@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
@@ -86,9 +87,8 @@ func TestLayers(t *testing.T) {
 			for _, r := range slices.Concat(got.Reasons, got.Marks) {
 				rules = append(rules, r.Rule)
 			}
-			if got.Verdict != tc.verdict || strings.Join(rules, " ") != tc.rules {
-				t.Errorf("%v %v, want %v %s", got.Verdict, rules, tc.verdict, tc.rules)
-			}
+			expect.Equal(t, got.Verdict, tc.verdict, rules)
+			expect.Equal(t, strings.Join(rules, " "), tc.rules, rules)
 		})
 	}
 }
@@ -187,9 +187,7 @@ forbid (principal, action, resource) when { context.member == "agent.description
 			for _, r := range got.Reasons {
 				rules = append(rules, r.Rule)
 			}
-			if strings.Join(rules, " ") != tc.rules {
-				t.Errorf("%v, want %q", got.Reasons, tc.rules)
-			}
+			expect.Equal(t, strings.Join(rules, " "), tc.rules, got.Reasons)
 		})
 	}
 }

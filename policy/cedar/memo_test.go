@@ -11,6 +11,7 @@ import (
 	"github.com/cedar-policy/cedar-go"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
@@ -149,9 +150,7 @@ func kept(t *testing.T, seed uint64, questions int) (answers int) {
 	w := writer{rand.New(rand.NewPCG(seed, 0))}
 	b := w.bundle()
 	keeps, err := Compile(b)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, b.Policies[0].Text)
-	}
+	must.Do(t, err, b.Policies[0].Text)
 	forgets := must.Get(Compile(b))(t)
 	q := w.question()
 	for i := range questions {
@@ -162,9 +161,8 @@ func kept(t *testing.T, seed uint64, questions int) (answers int) {
 		want := must.Get(forgets.Rule(t.Context(), q))(t)
 		for range 2 {
 			got, err := keeps.Rule(t.Context(), q)
-			if err != nil || !reflect.DeepEqual(got, want) {
-				t.Fatalf("seed %d: %+v, %v; without memory %+v\n%s\n%+v", seed, got, err, want, b.Policies[0].Text, q)
-			}
+			must.Do(t, err, "seed", seed, b.Policies[0].Text, q)
+			must.Deep(t, got, want, "seed", seed, b.Policies[0].Text, q)
 			for i := range got.Reasons { // the caller may modify its answer
 				got.Reasons[i].Detail = "changed"
 			}
@@ -202,9 +200,7 @@ func TestUnreadAttributesAreNotInTheCacheKey(t *testing.T) {
 			t.Fatalf("%+v, %v", got, err)
 		}
 	}
-	if n := p.answers.Len(); n != 1 {
-		t.Errorf("%d questions", n)
-	}
+	expect.Equal(t, p.answers.Len(), 1)
 }
 
 // scopes are policies with every form of action scope.

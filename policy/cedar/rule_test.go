@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
@@ -181,9 +182,8 @@ func TestBuiltinRules(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			got := must.Get(p.Rule(context.Background(), tc.ask.question()))(t)
 			if tc.rule == "" {
-				if got.Verdict != memproxy.Allow || len(got.Reasons) > 0 {
-					t.Errorf("got %v %v, want allow", got.Verdict, got.Reasons)
-				}
+				expect.Equal(t, got.Verdict, memproxy.Allow)
+				expect.Len(t, got.Reasons, 0)
 				return
 			}
 			want := memproxy.Deny
@@ -288,17 +288,12 @@ func TestBrokenBundlesSayWhere(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := policy.Builtin()
 			own(tc.text)(&b)
-			_, err := cedar.Compile(b)
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want %q", err, tc.want)
-			}
+			expect.ErrorHas(t, expect.Err(cedar.Compile(b)), tc.want)
 		})
 	}
 	b := policy.Builtin()
 	b.Shadowed = []string{"no.such"}
-	if _, err := cedar.Compile(b); err == nil || !strings.Contains(err.Error(), "no.such") {
-		t.Errorf("an unknown id in a list: %v", err)
-	}
+	expect.ErrorHas(t, expect.Err(cedar.Compile(b)), "no.such", "an unknown id in a list")
 }
 
 func TestWhere(t *testing.T) {

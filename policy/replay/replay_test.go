@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
@@ -124,12 +125,9 @@ func TestChanges(t *testing.T) {
 			for _, c := range rep.Changes {
 				got = append(got, c.String())
 			}
-			if strings.Join(got, "\n") != strings.Join(tc.want, "\n") {
-				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tc.want, "\n"))
-			}
-			if rep.Decisions != len(tc.lines) || rep.Unexplained != 0 {
-				t.Errorf("%+v", rep)
-			}
+			expect.Equal(t, strings.Join(got, "\n"), strings.Join(tc.want, "\n"))
+			expect.Equal(t, rep.Decisions, len(tc.lines), rep)
+			expect.Equal(t, rep.Unexplained, 0, rep)
 		})
 	}
 }
@@ -150,13 +148,8 @@ func TestOthersAndUnexplained(t *testing.T) {
 }
 
 func TestReadSaysTheLine(t *testing.T) {
-	_, err := replay.Read(strings.NewReader(line("1", "allow", "learn", "", "", "a", "") + "{\n"))
-	if err == nil || !strings.Contains(err.Error(), "line 2") {
-		t.Error(err)
-	}
-	if _, err := replay.Read(strings.NewReader(`{"verdict":"perhaps","operation":{"kind":"learn"}}`)); err == nil {
-		t.Error("a verdict that is none was read")
-	}
+	expect.ErrorHas(t, expect.Err(replay.Read(strings.NewReader(line("1", "allow", "learn", "", "", "a", "")+"{\n"))), "line 2")
+	expect.Error(t, expect.Err(replay.Read(strings.NewReader(`{"verdict":"perhaps","operation":{"kind":"learn"}}`))), "a verdict that is none was read")
 }
 
 func FuzzRead(f *testing.F) {

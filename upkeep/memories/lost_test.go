@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -26,13 +27,9 @@ func TestChangesWaitForTheLedger(t *testing.T) {
 		k.Unconfirmed.Add(memproxy.Event{Decision: fmt.Sprint(i), Kind: memproxy.Forget, Backend: "mem0", Targets: []string{"m"}})
 	}
 	for range 3 {
-		if err := k.outcomes(t.Context(), time.Now()); err == nil {
-			t.Error("no error")
-		}
+		expect.Error(t, k.outcomes(t.Context(), time.Now()), "no error")
 	}
-	if left := k.Unconfirmed.len(); left != n {
-		t.Errorf("%d of %d changes wait", left, n)
-	}
+	expect.Equal(t, k.Unconfirmed.len(), n)
 	if ev, _ := k.Unconfirmed.next(); ev.Decision != fmt.Sprint(3*maxFailures%n) {
 		t.Errorf("the next is %s: some were not tried", ev.Decision)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/memproxy/memproxy/cmd/memproxy/command"
 	"github.com/memproxy/memproxy/demo"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -107,9 +108,7 @@ func TestDemoSaysWhatIsNext(t *testing.T) {
 		}
 		names = append(names, c.Name())
 	}
-	if strings.Join(names, " ") != "init check serve" {
-		t.Errorf("got %q", names)
-	}
+	expect.Equal(t, strings.Join(names, " "), "init check serve", names)
 }
 
 // shellWords splits a line that may have words in double quotes.
@@ -244,9 +243,8 @@ func TestTry(t *testing.T) {
 	} {
 		code, out, errs := invoke(t, append([]string{"try"}, tc.args...)...)
 		for _, want := range tc.want {
-			if code != tc.code || !strings.Contains(out+errs, want) || strings.Contains(out+errs, "\x1b") {
-				t.Errorf("%q: exit %d %s%s, want %d %s", tc.args, code, out, errs, tc.code, want)
-			}
+			expect.Equal(t, code, tc.code, tc.args, out, errs)
+			expect.Text(t, out+errs, tc.args, out, errs).Has(want).Lacks("\x1b")
 		}
 	}
 }

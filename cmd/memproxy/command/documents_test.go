@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memproxy/memproxy/cmd/memproxy/command"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/proofs"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -123,9 +124,7 @@ func TestCommandLinesInDocuments(t *testing.T) {
 			return // a sentence about memproxy
 		}
 		lines++
-		if err := wrong(words, whole); err != nil {
-			t.Errorf("%s: memproxy %s: %v", file, strings.Join(words, " "), err)
-		}
+		expect.OK(t, wrong(words, whole), file, "memproxy", strings.Join(words, " "))
 	}
 	documents := must.Get(proofs.Documents(root))(t)
 	for _, file := range documents {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/envoy/xds/follow"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
@@ -98,17 +99,13 @@ func TestSidecarVerifiesReleases(t *testing.T) {
 			if tc.want != "" {
 				inForce = was
 			}
-			if got := f.State().Running; got != inForce.Name() {
-				t.Errorf("%s runs, want %s", got, inForce.Name())
-			}
+			expect.Equal(t, f.State().Running, inForce.Name())
 			again, err := follow.New(opt)
 			if kept := again.Start(inForce.Bundle); err != nil || kept == nil || kept.Name() != inForce.Name() {
 				t.Errorf("after a restart: %v %v", kept, err)
 			}
 			// The floor never falls: 11 remains and 10 is refused.
-			if err := follow.Take(again, seal(t, policy.Statement{Number: 10}, "x", key)); err == nil {
-				t.Error("after a restart, release 10 was taken")
-			}
+			expect.Error(t, follow.Take(again, seal(t, policy.Statement{Number: 10}, "x", key)), "after a restart, release 10 was taken")
 		})
 	}
 }
@@ -120,30 +117,19 @@ func TestReleaseIsAppliedWholeOrNotAtAll(t *testing.T) {
 	opt := s.options(t)
 	path := opt.Path
 	f := must.Get(follow.New(opt))(t)
-	if err := follow.Take(f, seal(t, policy.Statement{Number: 2, Floor: 2}, "x", key)); err == nil {
-		t.Error("a release that was refused was taken")
-	}
-	if _, err := os.Stat(path); err == nil {
-		t.Error("a release that was refused is kept")
-	}
+	expect.Error(t, follow.Take(f, seal(t, policy.Statement{Number: 2, Floor: 2}, "x", key)), "a release that was refused was taken")
+	expect.Error(t, expect.Err(os.Stat(path)), "a release that was refused is kept")
 	one := seal(t, policy.Statement{Number: 1}, "x", key)
-	if err := follow.TakeAs(f, "000001-x", one.Encoded()); err == nil {
-		t.Error("a release came under the name of another")
-	}
+	expect.Error(t, follow.TakeAs(f, "000001-x", one.Encoded()), "a release came under the name of another")
 	// Its floor of 2 does not apply.
-	if err := follow.Take(f, one); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, follow.Take(f, one))
 	must.Do(t, os.Remove(path))
 	if err := os.Mkdir(path, 0o700); err != nil { // cannot be renamed over
 		t.Fatal(err)
 	}
-	if err := follow.Take(f, seal(t, policy.Statement{Number: 3}, "x", key)); err == nil || f.State().Running != one.Name() {
-		t.Errorf("what cannot be kept: %v, %s runs", err, f.State().Running)
-	}
-	if len(s.applied) != 1 {
-		t.Errorf("applied %v", s.applied)
-	}
+	must.Error(t, follow.Take(f, seal(t, policy.Statement{Number: 3}, "x", key)), "what cannot be kept")
+	expect.Equal(t, f.State().Running, one.Name(), "what cannot be kept")
+	expect.Len(t, s.applied, 1, "applied")
 }
 
 // A stored release is verified like a new one.
@@ -184,9 +170,7 @@ func TestKeptReleaseIsChecked(t *testing.T) {
 		}
 		if err == nil && !tc.kept {
 			// The floor remains without the release.
-			if err := follow.Take(f, seal(t, policy.Statement{Number: 3}, "x", key)); err == nil {
-				t.Errorf("%s: a release below the floor was taken", tc.name)
-			}
+			expect.Error(t, follow.Take(f, seal(t, policy.Statement{Number: 3}, "x", key)), tc.name, "a release below the floor was taken")
 		}
 	}
 }

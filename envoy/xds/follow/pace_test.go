@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
@@ -63,9 +64,8 @@ func TestFloodsOfReleases(t *testing.T) {
 			r := release(n + 1)
 			offer(r.Name(), r.Encoded())
 		}
-		if applied != 30 || time.Since(begun) != 0 {
-			t.Errorf("forward: %d applied in %v", applied, time.Since(begun))
-		}
+		expect.Equal(t, applied, 30, "forward")
+		expect.Equal(t, time.Since(begun), 0, "forward")
 		for n := range 5 * idleMost {
 			r := release(uint64(29 - n%2))
 			offer(r.Name(), r.Encoded())
@@ -84,8 +84,6 @@ func TestFloodsOfReleases(t *testing.T) {
 		}
 		r := release(31)
 		offer(r.Name(), r.Encoded())
-		if f.State().Running != r.Name() {
-			t.Errorf("then %s runs", f.State().Running)
-		}
+		expect.Equal(t, f.State().Running, r.Name(), "then")
 	})
 }
