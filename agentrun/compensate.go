@@ -61,7 +61,7 @@ type CompensatedRun struct {
 // determined. Requests for the agents' memory carry the credentials of the caller's
 // headers.
 func (r *Runs) Compensate(ctx context.Context, a *gate.Admission, caller http.Header) (*CompensatedRun, error) {
-	compensator := r.opt.Backend.Adapter.(gate.Compensator) // required by the gate before it admits such a run
+	compensator := r.opt.Backend.Adapter.(gate.AgentRunner) // required by the gate before it admits such a run
 	call := a.Call()
 	c := &CompensatedRun{r: r, a: a, caller: caller, held: LockSet{Locks: r.opt.Locks}, ruled: map[string]*gate.Admission{}}
 	var who []string

@@ -181,7 +181,7 @@ func (t *turns) due(now time.Time) ([]interruptedTurn, error) {
 // pending calls is examined until the time limit of a run, at growing intervals, because
 // its model may still be generating.
 func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
-	recoverer, ok := r.opt.Backend.Adapter.(gate.Recoverer)
+	runner, ok := r.opt.Backend.Adapter.(gate.AgentRunner)
 	if !ok || r.turns.dir == "" {
 		return nil
 	}
@@ -190,7 +190,7 @@ func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		over, failed := r.declinePending(ctx, recoverer, turn.key)
+		over, failed := r.declinePending(ctx, runner, turn.key)
 		age := now.Sub(turn.begun)
 		if !over && age <= r.opt.RunTimeout {
 			r.turns.postpone(turn.key, now.Add(max(r.opt.PauseLimit, age/8)))
@@ -207,8 +207,8 @@ func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
 
 // declinePending declines the pending calls of a turn until the run ends. over reports that
 // no call is pending, or none that the gate decides on.
-func (r *Runs) declinePending(ctx context.Context, recoverer gate.Recoverer, key string) (over bool, err error) {
-	req, turn, err := recoverer.Recover(key)
+func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key string) (over bool, err error) {
+	req, turn, err := runner.Recover(key)
 	if err != nil {
 		return false, err
 	}

@@ -88,7 +88,7 @@ const patience = 50 * time.Millisecond
 // Resettle retries the compensated runs that no goroutine is settling. When it returns,
 // their agents are locked. Runs with busy agents are retried in a later round.
 func (r *Runs) Resettle(now time.Time) error {
-	compensator, ok := r.opt.Backend.Adapter.(gate.Compensator)
+	runner, ok := r.opt.Backend.Adapter.(gate.AgentRunner)
 	if !ok || r.opt.Dir == "" {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (r *Runs) Resettle(now time.Time) error {
 		if !mine {
 			continue
 		}
-		if left, err := r.resettle(compensator, e, left); err != nil {
+		if left, err := r.resettle(runner, e, left); err != nil {
 			r.journal.leave(e.Decision, left, false, now)
 			r.opt.Log.Warn("compensation of a run is not complete yet", "backend", r.opt.Backend.Name, "decision", e.Decision, "error", err)
 		}
@@ -111,7 +111,7 @@ func (r *Runs) Resettle(now time.Time) error {
 
 // resettle settles a run in the background, from its state c in this process or, if c is
 // nil, from its journal entry.
-func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *CompensatedRun) (*CompensatedRun, error) {
+func (r *Runs) resettle(runner gate.AgentRunner, e *journalEntry, c *CompensatedRun) (*CompensatedRun, error) {
 	if c == nil {
 		call := &gate.Call{
 			Backend: r.opt.Backend, Known: true, Route: memproxy.Route{ID: e.Route, Kind: memproxy.Run}, Session: e.Session,
@@ -131,7 +131,7 @@ func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Compen
 	}
 	if c.diff == nil {
 		var err error
-		if c.diff, err = compensator.RestoreRunDiff(e.Baseline); err != nil {
+		if c.diff, err = runner.RestoreRunDiff(e.Baseline); err != nil {
 			return c, err
 		}
 	}

@@ -55,13 +55,9 @@ func callerNames(s *App) memproxy.CallerNames {
 // openInventory returns a pager of a backend's memories, for a scan, and the adapter that
 // parses them.
 func openInventory(ctx context.Context, b config.Backend, sources memproxy.SourceNames, scopes []memproxy.Scope) (gate.Locator, hunt.Pager, error) {
-	a, err := adapterFor(b, sources)
+	adapter, err := adapterFor(b, sources)
 	if err != nil {
 		return nil, nil, err
-	}
-	adapter, ok := a.(gate.Locator)
-	if !ok {
-		return nil, nil, errors.New("its memories cannot be read one by one")
 	}
 	api := "auto"
 	if len(scopes) > 0 {

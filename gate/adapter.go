@@ -31,9 +31,61 @@ type Adapter interface {
 	// request's where the route carries its payload there.
 	Encode(memproxy.Route, memproxy.Request, []byte, *memproxy.Operation) (body []byte, query string, err error)
 
+	// Reword replaces texts of a payload by the pointers of their items. A pointer that is
+	// not a text of the payload is an error.
+	Reword(rt memproxy.Route, req memproxy.Request, body []byte, texts map[string]string) ([]byte, error)
+
 	// Refuse writes a decision in the backend's own error format. A temporary refusal
 	// (429, 503) has a Retry-After.
 	Refuse(memproxy.Request, memproxy.Decision) memproxy.Reply
+
+	// HeldReply returns the answer to a held write in the form that the backend's clients
+	// expect for an asynchronous write. It returns false if they take every success for
+	// completion, so that no truthful answer exists.
+	HeldReply(memproxy.Route, memproxy.Request, *memproxy.Operation, memproxy.Decision) (memproxy.Reply, bool)
+
+	// ReceiptID returns the receipt that a request asks for, or "".
+	ReceiptID(memproxy.Route) string
+
+	// ReceiptReply returns the state of a held write as an answer to a request for its
+	// receipt.
+	ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply
+
+	// Read finds the memories in an answer. An answer that cannot be read is
+	// an error; the gate then withholds it.
+	Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
+
+	// Rewrite returns the answer without the memories marked Drop, with Links
+	// changed to Request.Base, and without fields that Encode had added to the
+	// request. With nothing to change it returns the body itself.
+	Rewrite(memproxy.Route, memproxy.Request, memproxy.Reply, *memproxy.Reading) ([]byte, error)
+
+	// Prune returns the answer without the members that have no claim. If the
+	// answer as a whole is not one of the route's, Prune returns an error; the gate
+	// then withholds it. Errors of the backend are pruned too, and are never an
+	// error here.
+	Prune(memproxy.Route, memproxy.Reply) (memproxy.Pruned, error)
+
+	// Structured reports whether a route answers with a document of members, so
+	// that its answer must be read even if no other filter needs it. Pages and
+	// files are not structured. Unknown routes are: their answers are withheld.
+	Structured(memproxy.Route) bool
+
+	// PruneEvent prunes one event of a stream; an empty body removes the event.
+	PruneEvent(memproxy.Route, []byte) memproxy.Pruned
+
+	// Refill returns the source of further pages for a list from which memories were
+	// filtered out, from the request as it was sent and the reading with its dropped
+	// memories. It returns nil if nothing is missing, or if no further page can be
+	// requested without repeating or skipping memories.
+	Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill
+
+	// Evict removes the memories with these ids from the adapter's cache, if it has one,
+	// or all memories if no id is given: deleted memories must not stay in the process.
+	Evict(ids ...string)
+
+	Locator
+	Restorer
 }
 
 // NormalizedRoute finds the route that a path without a row would have if its slashes were
@@ -67,27 +119,6 @@ func unknownHint(a Adapter, req memproxy.Request) string {
 	})
 }
 
-// A Reader is an Adapter that can filter the answers to reads. The answers of other
-// adapters are passed on unchanged.
-type Reader interface {
-	// Read finds the memories in an answer. An answer that cannot be read is
-	// an error; the gate then withholds it.
-	Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
-
-	// Rewrite returns the answer without the memories marked Drop, with Links
-	// changed to Request.Base, and without fields that Encode had added to the
-	// request. With nothing to change it returns the body itself.
-	Rewrite(memproxy.Route, memproxy.Request, memproxy.Reply, *memproxy.Reading) ([]byte, error)
-}
-
-// A Cacher is a Reader that caches memories it has read.
-type Cacher interface {
-	Reader
-	// Evict removes the memories with these ids from the cache, or all memories if no
-	// id is given: deleted memories must not stay in the process.
-	Evict(ids ...string)
-}
-
 // A Withholder is an Adapter whose backend shows secrets in ordinary answers.
 type Withholder interface {
 	// Withhold removes the values of secrets from an answer, and for a caller who may
@@ -97,8 +128,7 @@ type Withholder interface {
 	Withhold(route memproxy.Route, body []byte, administers bool) ([]byte, error)
 }
 
-// A Locator is an Adapter that can fetch one memory from its backend, so that
-// operations by id can be ruled on.
+// A Locator fetches one memory from a backend, so that operations by id can be ruled on.
 type Locator interface {
 	// Locate returns the request that fetches target.
 	Locate(route memproxy.Route, req memproxy.Request, target string) memproxy.Request
@@ -113,21 +143,6 @@ type Locator interface {
 	Merges(route memproxy.Route, op *memproxy.Operation) bool
 }
 
-// A HoldReplier is an Adapter that can answer a held write in the form that its clients
-// expect for an asynchronous write.
-type HoldReplier interface {
-	// HeldReply returns the answer to a held write. It returns false if the backend's
-	// clients take every success for completion, so that no truthful answer exists.
-	HeldReply(memproxy.Route, memproxy.Request, *memproxy.Operation, memproxy.Decision) (memproxy.Reply, bool)
-
-	// ReceiptID returns the receipt that a request asks for, or "".
-	ReceiptID(memproxy.Route) string
-
-	// ReceiptReply returns the state of a held write as an answer to a request for its
-	// receipt.
-	ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply
-}
-
 // A Fetcher sends a side request to the backend on behalf of an admission:
 // with the same credentials, with a deadline of its own, bounded in size.
 type Fetcher interface {
@@ -136,40 +151,10 @@ type Fetcher interface {
 	Send(context.Context, memproxy.Request, []byte) (memproxy.Reply, error)
 }
 
-// A Pruner is a Reader that knows every member of its backend's answers.
-type Pruner interface {
-	Reader
-	// Prune returns the answer without the members that have no claim. If the
-	// answer as a whole is not one of the route's, Prune returns an error; the gate
-	// then withholds it. Errors of the backend are pruned too, and are never an
-	// error here.
-	Prune(memproxy.Route, memproxy.Reply) (memproxy.Pruned, error)
-
-	// Structured reports whether a route answers with a document of members, so
-	// that its answer must be read even if no other filter needs it. Pages and
-	// files are not structured. Unknown routes are: their answers are withheld.
-	Structured(memproxy.Route) bool
-
-	// PruneEvent prunes one event of a stream; an empty body removes the event.
-	PruneEvent(memproxy.Route, []byte) memproxy.Pruned
-}
-
-// A Refiller is a Reader that can request more of a list from which memories were
-// filtered out.
-type Refiller interface {
-	Reader
-	// Refill returns the source of further pages for an answer, from the request as
-	// it was sent and the reading with its dropped memories. It returns nil if nothing
-	// is missing, or if no further page can be requested without repeating or skipping
-	// memories.
-	Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill
-}
-
-// A Discloser is a Reader whose answers to changes also show memories that the
+// A Discloser is an Adapter whose answers to changes also show memories that the
 // change did not make, such as an agent with all of its blocks when one is
 // attached.
 type Discloser interface {
-	Reader
 	// ReadChange finds the memories in the answer to a change. An answer that
 	// cannot be read is an error.
 	ReadChange(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
@@ -200,11 +185,10 @@ type Masker interface {
 	Masks(memproxy.Route, *memproxy.Operation) bool
 }
 
-// An Echoer is a Reader whose backend shows the stamp of a write with the memories
+// An Echoer is an Adapter whose backend shows the stamp of a write with the memories
 // made from it, so that memories can be matched with their write before their ids
 // are known. Only such writes are set aside (Rules.NeverRefuse).
 type Echoer interface {
-	Reader
 	// Echoes reports whether everything that the write makes has its stamp, and is
 	// shown only on routes whose answers Read can filter.
 	Echoes(memproxy.Route, *memproxy.Operation) bool
@@ -214,27 +198,9 @@ type Echoer interface {
 	OmitsStamps(memproxy.Route) bool
 }
 
-// An Attacher is an Adapter with operations that put existing memories in front of an
-// agent without their texts in the payload, such as attaching a block to another
-// agent.
-type Attacher interface {
-	// Attaches returns the targets that the operation puts in front of an agent.
-	// Targets that it detaches or replaces are not among them.
-	Attaches(memproxy.Route, *memproxy.Operation) []string
-}
-
-// An Editor is an Adapter whose backend's agents write their own memory by tools,
-// which clients may also call directly.
-type Editor interface {
-	// ToolRun follows the tool call that a request makes directly; nil if the
-	// request calls no tool that writes.
-	ToolRun(route memproxy.Route, req memproxy.Request, body []byte) memproxy.ToolRun
-}
-
-// An Extractor is a Reader whose backend lets its own model decide what a write
+// An Extractor is an Adapter whose backend lets its own model decide what a write
 // becomes, at once or later behind a receipt.
 type Extractor interface {
-	Reader
 	// Receipt returns the request for the outcome of an asynchronous write.
 	Receipt(route memproxy.Route, req memproxy.Request, id string) memproxy.Request
 
@@ -252,10 +218,9 @@ type Extractor interface {
 	Verbatim(body []byte, text string) ([]byte, error)
 }
 
-// A Counter is a Reader whose backend can report after some writes how many
+// A Counter is an Adapter whose backend can report after some writes how many
 // memories they made, such as of a document that is split.
 type Counter interface {
-	Reader
 	// Counts returns the requests that ask how many memories a write made, by the
 	// ids in its answer; none if the answer reports it already, or no request
 	// could.
@@ -265,10 +230,9 @@ type Counter interface {
 	ReadCount(memproxy.Reply) (more int64, over bool, err error)
 }
 
-// A Completer is a Reader whose backend answers some writes with the ids of what they
+// A Completer is an Adapter whose backend answers some writes with the ids of what they
 // made, and not with what that contains: agents that are created from a file.
 type Completer interface {
-	Reader
 	// ObjectRequests returns the requests for the objects that a write made and that its
 	// answer only names, and whether they contain every memory that it made.
 	ObjectRequests(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, rd *memproxy.Reading) (asks []memproxy.Request, all bool)
@@ -277,16 +241,8 @@ type Completer interface {
 	ReadObject(memproxy.Reply) (*memproxy.Reading, error)
 }
 
-// A Reworder is an Adapter that can replace texts in a payload.
-type Reworder interface {
-	// Reword replaces texts by the pointers of their items. A pointer that is not a
-	// text of the payload is an error.
-	Reword(rt memproxy.Route, req memproxy.Request, body []byte, texts map[string]string) ([]byte, error)
-}
-
-// A Seeker is a Locator that can search for a write by its stamp.
+// A Seeker is an Adapter that can search for a write by its stamp.
 type Seeker interface {
-	Locator
 	// StampSearchRequest returns the request for a page, counted from 1, of the list of
 	// memories that a write may have made. It returns false if none of them would have a
 	// stamp.
@@ -297,7 +253,7 @@ type Seeker interface {
 	ReadStampSearch(reply memproxy.Reply, decision string) (ids []string, of int, more bool, err error)
 }
 
-// A Restorer is an Adapter that can restore a previous version of a memory. If a
+// A Restorer restores a previous version of a memory. If a
 // backend has several dialects it returns one request for each dialect that supports
 // the memory, and the first that the backend implements applies. It returns none if the
 // memory cannot be restored.
@@ -325,13 +281,6 @@ type MetadataMixer interface {
 	IsBackendField(name string) bool
 }
 
-// An Observer is an Adapter whose answers also contain what tools, files and
-// services returned while an agent ran.
-type Observer interface {
-	// ObserveTools starts to observe a run on a route.
-	ObserveTools(memproxy.Route) memproxy.ToolObserver
-}
-
 // An AgentRunner is an Adapter whose backend runs agents: on some routes the agent calls
 // tools while the request lasts, and some tools write its memory inside the
 // backend, where no proxy sees them.
@@ -340,16 +289,38 @@ type AgentRunner interface {
 	// runs no agent. A run that cannot be made to pause is memproxy.ErrUngated.
 	Turn(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.Turn, error)
 
+	// Recover returns a turn that answers the pause which the turn of a key may have
+	// left, and a request with the path that its requests go to. Once prepared, it has
+	// no waiting calls if there is no pause, or if another turn has to answer it.
+	Recover(key string) (memproxy.Request, memproxy.Turn, error)
+
+	// ObserveTools starts to observe what tools, files and services return in the answers
+	// of a route while an agent runs.
+	ObserveTools(memproxy.Route) memproxy.ToolObserver
+
 	// ChangesToolsOf returns the agent whose tools a request changes, or "".
 	ChangesToolsOf(route memproxy.Route) string
-}
 
-// A RunMerger is an AgentRunner whose backend treats each request of a turn as a separate
-// run. Callers know only the first run, so a request about it is answered for all
-// runs of the turn.
-type RunMerger interface {
-	AgentRunner
-	// Resume reports whether a request resumes the stream of a turn.
+	// Attaches returns the targets that the operation puts in front of an agent without
+	// their texts in the payload, such as a block of another agent. Targets that it
+	// detaches or replaces are not among them.
+	Attaches(memproxy.Route, *memproxy.Operation) []string
+
+	// ToolRun follows the call of an agent's tool that a request makes directly, in place
+	// of the agent; nil if the request calls no tool that writes.
+	ToolRun(route memproxy.Route, req memproxy.Request, body []byte) memproxy.ToolRun
+
+	// Probe returns the agent and the side request that describes it, for a request whose
+	// effect depends on the state of an agent, such as one that runs a tool outside of a
+	// run, and false for other requests. ReadProbe reads the answer. It returns nil if the
+	// request alone determines the effect, and ErrUngated if the request may write
+	// something else, wrapped in an error that names it if it is known.
+	Probe(route memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool)
+	ReadProbe(route memproxy.Route, reply memproxy.Reply) error
+
+	// Resume reports whether a request resumes the stream of a turn. The backend treats
+	// each request of a turn as a separate run. Callers know only the first run, so a
+	// request about it is answered for all runs of the turn.
 	Resume(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.Resumption, bool)
 
 	// RunOf returns the run that an event of a stream names, or "". Data is false for an
@@ -364,37 +335,12 @@ type RunMerger interface {
 	// answer about run. Over is false while the turn is under way. Without answers it
 	// returns the answer that says that the run was stopped.
 	Merge(route memproxy.Route, req memproxy.Request, run string, over bool, answers [][]byte) ([]byte, error)
-}
 
-// A Prober is an AgentRunner with requests whose effect depends on the state of an agent,
-// such as one that runs a tool outside of a run.
-type Prober interface {
-	AgentRunner
-	// Probe returns the agent and the side request that describes it, and false for
-	// other requests. ReadProbe reads the answer. It returns nil if the request alone
-	// determines the effect, and ErrUngated if the request may write something else,
-	// wrapped in an error that names it if it is known.
-	Probe(route memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool)
-	ReadProbe(route memproxy.Route, reply memproxy.Reply) error
-}
-
-// A Compensator is an AgentRunner that can determine afterwards what a run changed.
-type Compensator interface {
-	AgentRunner
 	// DiffRun returns what to compare before and after an admitted run that cannot be
-	// gated. A run whose changes cannot be determined is memproxy.ErrUngated.
+	// gated, to determine afterwards what it changed. A run whose changes cannot be
+	// determined is memproxy.ErrUngated.
 	DiffRun(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.RunDiff, error)
 
 	// RestoreRunDiff restores a RunDiff from its serialised baseline.
 	RestoreRunDiff(baseline []byte) (memproxy.RunDiff, error)
-}
-
-// A Recoverer is an AgentRunner that can decline the tool calls of a run that was left
-// paused.
-type Recoverer interface {
-	AgentRunner
-	// Recover returns a turn that answers the pause which the turn of a key may have
-	// left, and a request with the path that its requests go to. Once prepared, it has
-	// no waiting calls if there is no pause, or if another turn has to answer it.
-	Recover(key string) (memproxy.Request, memproxy.Turn, error)
 }

@@ -74,18 +74,14 @@ func next(ctx context.Context, r *evaluation) error {
 			r.Next = RunAgent{turn}
 		}
 	}
-	if prober, ok := runner.(Prober); ok && r.Next == nil {
-		if agent, q, ok := prober.Probe(c.Route, c.Request); ok && agent != "" {
-			r.Next = Probe{agent, q}
-		}
+	if agent, q, ok := runner.Probe(c.Route, c.Request); ok && agent != "" && r.Next == nil {
+		r.Next = Probe{agent, q}
 	}
 	if agent := runner.ChangesToolsOf(c.Route); agent != "" && r.Next == nil {
 		r.Next = ChangeTools{agent}
 	}
-	if merger, ok := runner.(RunMerger); ok {
-		if q, ok := merger.Resume(c.Route, c.Request, r.Body); ok {
-			r.Next = Resume{q, r.onward()}
-		}
+	if q, ok := runner.Resume(c.Route, c.Request, r.Body); ok {
+		r.Next = Resume{q, r.onward()}
 	}
 	return nil
 }
@@ -129,7 +125,7 @@ func (g Agents) Probe(ctx context.Context, a *Admission, p Probe) error {
 	if err != nil {
 		return err
 	}
-	err = a.call.Backend.Adapter.(Prober).ReadProbe(a.call.Route, reply)
+	err = a.call.Backend.Adapter.(AgentRunner).ReadProbe(a.call.Route, reply)
 	if errors.Is(err, memproxy.ErrUngated) && err != memproxy.ErrUngated { // it says more
 		a.unruled = err.Error()
 		return err
@@ -253,7 +249,7 @@ func toolCall(ctx context.Context, r *evaluation) error {
 // is compensated if its writes are to be ruled on afterwards.
 func (g Agents) RuleUngated(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
 	mode := a.call.Backend.Ungated
-	if _, can := a.call.Backend.Adapter.(Compensator); can && mode == UngatedCompensate && a.enforced() {
+	if _, runs := a.call.Backend.Adapter.(AgentRunner); runs && mode == UngatedCompensate && a.enforced() {
 		a.compensated = true
 		return memproxy.Reply{}, false
 	}
@@ -364,8 +360,8 @@ func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (mempro
 	}
 	g.accounts.release(ctx, a)
 	detail := memproxy.ErrUngated.Error() + "; this is possible for agents of type letta_v1_agent on the messages routes (with background: true instead of async)"
-	if c, can := a.call.Backend.Adapter.(Compensator); can && a.call.Backend.Ungated != UngatedCompensate {
-		if _, err := c.DiffRun(a.call.Route, a.call.Request, a.Body); err == nil {
+	if runner, ok := a.call.Backend.Adapter.(AgentRunner); ok && a.call.Backend.Ungated != UngatedCompensate {
+		if _, err := runner.DiffRun(a.call.Route, a.call.Request, a.Body); err == nil {
 			detail += ", and backends[].ungated: compensate allows such a request"
 		}
 	}

@@ -195,21 +195,20 @@ func (ret *answer) filterReply(ctx context.Context) {
 
 // filterMemories filters the memories of an answer.
 func (ret *answer) filterMemories(ctx context.Context) (refused bool, err error) {
-	reader, ok := ret.call.Backend.Adapter.(Reader)
-	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) {
+	if !ret.Inspect || !ok2xx(ret.reply.Status) {
 		return false, nil
 	}
-	if ret.reading, err = reader.Read(ret.call.Route, ret.call.Request, ret.reply); err != nil {
+	if ret.reading, err = ret.call.Backend.Adapter.Read(ret.call.Route, ret.call.Request, ret.reply); err != nil {
 		return false, err
 	}
 	if all := ret.reading.Memories; len(all) == 1 && all[0].Missing && all[0].Pointer == "" && ret.refuseAsMissing() {
 		return true, nil
 	}
 	if ret.op.Kind != memproxy.Recall {
-		return ret.disclose(ctx, reader)
+		return ret.disclose(ctx)
 	}
 	upstream := ret.reply
-	if refused, err := ret.rewrite(ctx, reader); refused || err != nil {
+	if refused, err := ret.rewrite(ctx); refused || err != nil {
 		return refused, err
 	}
 	pages := ret.refill(ctx, upstream)
@@ -219,18 +218,18 @@ func (ret *answer) filterMemories(ctx context.Context) (refused bool, err error)
 }
 
 // rewrite filters the memories and removes the dropped ones from the answer.
-func (ret *answer) rewrite(ctx context.Context, reader Reader) (refused bool, err error) {
+func (ret *answer) rewrite(ctx context.Context) (refused bool, err error) {
 	if refused, err = ret.through(ctx, takenApart); refused || err != nil {
 		return refused, err
 	}
-	ret.reply.Body, err = reader.Rewrite(ret.call.Route, ret.call.Request, ret.reply, ret.reading)
+	ret.reply.Body, err = ret.call.Backend.Adapter.Rewrite(ret.call.Route, ret.call.Request, ret.reply, ret.reading)
 	return false, err
 }
 
 // disclose filters the answer to a write: the writer sees what a reader would see, and
 // its own content. Everything that the write made is checked first. The filters then
 // work on a copy, because the memories that they hide are still recorded.
-func (ret *answer) disclose(ctx context.Context, reader Reader) (refused bool, err error) {
+func (ret *answer) disclose(ctx context.Context) (refused bool, err error) {
 	if ret.op.Kind == memproxy.Learn {
 		if !ret.reading.Settles {
 			ret.receipts = ret.reading.Events
@@ -241,7 +240,7 @@ func (ret *answer) disclose(ctx context.Context, reader Reader) (refused bool, e
 		}
 	}
 	shown := *ret.reading
-	if d, ok := reader.(Discloser); ok && ret.op.Kind != memproxy.Learn {
+	if d, ok := ret.call.Backend.Adapter.(Discloser); ok && ret.op.Kind != memproxy.Learn {
 		rd, err := d.ReadChange(ret.call.Route, ret.call.Request, ret.reply)
 		if err != nil {
 			return false, err
@@ -250,7 +249,7 @@ func (ret *answer) disclose(ctx context.Context, reader Reader) (refused bool, e
 	}
 	shown.Memories = slices.Clone(shown.Memories)
 	view := &answer{Admission: ret.Admission, g: ret.g, reply: ret.reply, status: ret.status, reading: &shown, answers: true, looked: ret.lookups()}
-	refused, err = view.rewrite(ctx, reader)
+	refused, err = view.rewrite(ctx)
 	if !refused {
 		view.contested()
 	}

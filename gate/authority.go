@@ -130,7 +130,7 @@ func loadReplaced(ctx context.Context, r *evaluation, compensated bool) {
 			}
 		}
 	}
-	if _, ok := r.call.Backend.locator(); ok && !compensated {
+	if r.call.Backend.Fetch != nil && !compensated {
 		var err error
 		if op.Current, err = fetch(ctx, r.call, targets); err != nil {
 			r.g.opt.Log.ErrorContext(ctx, "the authors of the memories that a call changes cannot be fetched", "decision", r.Decision.ID, "error", err)

@@ -12,14 +12,6 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// watchman is a driver that can say what a run changed.
-type watchman struct{ driver }
-
-func (*watchman) DiffRun(memproxy.Route, memproxy.Request, []byte) (memproxy.RunDiff, error) {
-	return nil, memproxy.ErrUngated
-}
-func (*watchman) RestoreRunDiff([]byte) (memproxy.RunDiff, error) { return nil, memproxy.ErrUngated }
-
 // Proves EDGE-1: a run that cannot be gated is refused, compensated or let through
 // by what its backend is set to, by whether anybody can say what it changes,
 // and by the profile; nothing but shadow mode lets it through unnoted.
@@ -45,7 +37,7 @@ func TestUngatedRuns(t *testing.T) {
 			r := newRig(t, func(r *rig) {
 				r.rules.Profile, r.rules.Enforce = tc.profile, !tc.shadow
 				if !tc.blind {
-					r.adapter = &watchman{driver{streamer: streamer{fakeReader: r.adapter.(*fakeReader)}, err: memproxy.ErrUngated}}
+					r.adapter = driver{streamer: streamer{fakeReader: r.adapter.(*fakeReader)}, err: memproxy.ErrUngated}
 				}
 			})
 			op := memproxy.Operation{Kind: memproxy.Run}
@@ -76,10 +68,10 @@ func TestUngatedRuns(t *testing.T) {
 	}
 }
 
-// seer is a watchman that can diff every run.
-type seer struct{ watchman }
+// seer is a driver that can say what every run changed.
+type seer struct{ driver }
 
-func (*seer) DiffRun(memproxy.Route, memproxy.Request, []byte) (memproxy.RunDiff, error) {
+func (seer) DiffRun(memproxy.Route, memproxy.Request, []byte) (memproxy.RunDiff, error) {
 	return nil, nil
 }
 
@@ -89,9 +81,9 @@ func TestARefusedRunSaysWhatAllowsIt(t *testing.T) {
 	for _, covered := range []bool{true, false} {
 		r := newRig(t, func(r *rig) {
 			r.rules.Profile = gate.Production
-			w := watchman{driver{streamer: streamer{fakeReader: r.adapter.(*fakeReader)}, err: memproxy.ErrUngated}}
-			if r.adapter = &w; covered {
-				r.adapter = &seer{w}
+			d := driver{streamer: streamer{fakeReader: r.adapter.(*fakeReader)}, err: memproxy.ErrUngated}
+			if r.adapter = d; covered {
+				r.adapter = seer{d}
 			}
 		})
 		r.fake.op = memproxy.Operation{Kind: memproxy.Run}

@@ -84,11 +84,11 @@ func (f *fakeReader) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Re
 	return []byte(strings.Join(ids, ",")), nil
 }
 
-func (f *fakeReader) Locate(_ memproxy.Route, _ memproxy.Request, id string) memproxy.Request {
+func (f *fakeAdapter) Locate(_ memproxy.Route, _ memproxy.Request, id string) memproxy.Request {
 	return memproxy.Request{Method: "GET", EscapedPath: "/" + id}
 }
 
-func (f *fakeReader) ReadLocated(_ memproxy.Route, id string, r memproxy.Reply) (memproxy.Memory, error) {
+func (f *fakeAdapter) ReadLocated(_ memproxy.Route, id string, r memproxy.Reply) (memproxy.Memory, error) {
 	if r.Status == 404 {
 		return memproxy.Memory{Missing: true}, nil
 	}
@@ -98,7 +98,7 @@ func (f *fakeReader) ReadLocated(_ memproxy.Route, id string, r memproxy.Reply) 
 	return f.located[id], nil
 }
 
-func (f *fakeReader) Merges(memproxy.Route, *memproxy.Operation) bool { return f.merges }
+func (f *fakeAdapter) Merges(memproxy.Route, *memproxy.Operation) bool { return f.merges }
 
 type fakeFetch struct {
 	gate.Fetcher // nil: nothing is sent with a body

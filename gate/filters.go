@@ -88,9 +88,8 @@ func bindOne(ret *answer, it *item) {
 // receipts replaces the receipt of a write that was set aside by one that says whether it
 // was written and with what status, but not its content.
 func receipts(_ context.Context, ret *answer) (refused bool, err error) {
-	holder, polls := ret.call.Backend.Adapter.(HoldReplier)
-	extractor, extracts := ret.call.Backend.Adapter.(Extractor)
-	if !polls || !extracts {
+	extractor, ok := ret.call.Backend.Adapter.(Extractor)
+	if !ok {
 		return false, nil
 	}
 	for i := range ret.items {
@@ -107,7 +106,7 @@ func receipts(_ context.Context, ret *answer) (refused bool, err error) {
 		if over {
 			h.State, h.Reviewed, h.Result.Memories = memproxy.HoldDone, h.Created, idsOfAll(memories)
 		}
-		ret.reply = holder.ReceiptReply(ret.call.Route, ret.call.Request, h)
+		ret.reply = ret.call.Backend.Adapter.ReceiptReply(ret.call.Route, ret.call.Request, h)
 		ret.shown = append(ret.shown, it.ID)
 		return true, nil
 	}
@@ -284,7 +283,7 @@ func secrets(ctx context.Context, ret *answer) (refused bool, err error) {
 // that memproxy did not see.
 func heard(_ context.Context, ret *answer) (refused bool, err error) {
 	who := readerOf(ret.Admission)
-	o, ok := ret.call.Backend.Adapter.(Observer)
+	o, ok := ret.call.Backend.Adapter.(AgentRunner)
 	if !ok || who.Session == "" || ret.op == nil || !ret.enforced() {
 		return false, nil
 	}
@@ -330,8 +329,7 @@ const maxCalls = 1024
 // reportMissing reports a memory that was requested by its id and that the backend
 // does not have, although it was not deleted through the proxy.
 func reportMissing(ctx context.Context, ret *answer) {
-	loc, ok := ret.call.Backend.Adapter.(Locator)
-	if !ok || ret.op.Kind != memproxy.Recall || ret.rules.Changed == ChangedIgnore || !answersItself(ret.Admission, loc, ret.op.Targets) {
+	if ret.op.Kind != memproxy.Recall || ret.rules.Changed == ChangedIgnore || !answersItself(ret.Admission, ret.op.Targets) {
 		return
 	}
 	row, known := ret.owners[ret.op.Targets[0]] // visibility was ruled on before

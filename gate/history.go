@@ -184,14 +184,14 @@ func (ret *effects) before(target string) (id string, m memproxy.Memory) {
 
 // noDirectToolCall reports whether the request cannot be a direct call of an agent's tool.
 func noDirectToolCall(r *evaluation) bool {
-	_, ok := r.call.Backend.Adapter.(Editor)
+	_, ok := r.call.Backend.Adapter.(AgentRunner)
 	return !ok || r.call.Backend.Fetch == nil || r.op == nil || !r.op.Kind.Writes()
 }
 
 // precede handles a request that calls an agent's tool directly: it adds the call's
 // changes of the agent's memory to the operation, and prepares their recording.
 func precede(ctx context.Context, r *evaluation) error {
-	call := r.call.Backend.Adapter.(Editor).ToolRun(r.call.Route, r.call.Request, r.Body)
+	call := r.call.Backend.Adapter.(AgentRunner).ToolRun(r.call.Route, r.call.Request, r.Body)
 	if call == nil {
 		return nil
 	}

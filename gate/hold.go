@@ -71,11 +71,10 @@ func hold(ctx context.Context, r *evaluation) error {
 // heldReply is the answer to a held write in a form that the backend's clients know.
 // Without one it is refused.
 func heldReply(r *evaluation) (memproxy.Reply, bool) {
-	holder, ok := r.call.Backend.Adapter.(HoldReplier)
-	if !ok || r.g.opt.RefuseHolds || r.op == nil || inside(r) {
+	if r.g.opt.RefuseHolds || r.op == nil || inside(r) {
 		return memproxy.Reply{}, false
 	}
-	return holder.HeldReply(r.call.Route, r.call.Request, r.op, r.Decision)
+	return r.call.Backend.Adapter.HeldReply(r.call.Route, r.call.Request, r.op, r.Decision)
 }
 
 // keepForReview stores a write for reviewers, even if the caller has disconnected.
@@ -203,18 +202,14 @@ func heldTexts(a *Admission) (all []memproxy.HeldText) {
 
 // noReceipt: the request does not ask for a receipt that could be a held write's.
 func noReceipt(r *evaluation) bool {
-	if r.op == nil || r.g.opt.Holds == nil {
-		return true
-	}
-	holder, ok := r.call.Backend.Adapter.(HoldReplier)
-	return !ok || holder.ReceiptID(r.call.Route) == ""
+	return r.op == nil || r.g.opt.Holds == nil || r.call.Backend.Adapter.ReceiptID(r.call.Route) == ""
 }
 
 // polled finds the held write behind a receipt. It is shown to callers who could
 // have written it; for others the request goes to the backend, which does not know
 // the receipt and says so.
 func polled(ctx context.Context, r *evaluation) error {
-	id := r.call.Backend.Adapter.(HoldReplier).ReceiptID(r.call.Route)
+	id := r.call.Backend.Adapter.ReceiptID(r.call.Route)
 	ctx, cancel := r.call.Backend.Within(ctx)
 	defer cancel()
 	h, ok, err := r.g.opt.Holds.Get(ctx, id)
@@ -239,7 +234,7 @@ func answerPoll(ctx context.Context, r *evaluation) error {
 	if r.held.State == memproxy.HoldDone && len(r.held.Result.Memories) == 0 {
 		workedOn(ctx, r)
 	}
-	reply := r.call.Backend.Adapter.(HoldReplier).ReceiptReply(r.call.Route, r.call.Request, *r.held)
+	reply := r.call.Backend.Adapter.ReceiptReply(r.call.Route, r.call.Request, *r.held)
 	r.Reply = &reply
 	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, status: reply.Status, shown: r.held.Result.Memories})
 	return nil

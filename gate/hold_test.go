@@ -175,8 +175,6 @@ func TestReceiptsOfHeldWrites(t *testing.T) {
 	}
 }
 
-var _ gate.HoldReplier = (*fakeHoldReplier)(nil)
-
 // Proves TRL-6: what is held is charged when it is held and not again when it
 // is sent, but for the totals, which count memories; what there is no budget
 // for, or no room in the queue, is refused with 429 and what is left.

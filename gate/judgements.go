@@ -332,5 +332,5 @@ func (r *evaluation) settle() {
 	}
 	forwarded := r.enforced() && !d.Verdict.Stops()
 	r.Inspect = forwarded && r.inspects()
-	r.ErrorsByStatus = forwarded && !r.Inspect && r.call.Known && r.call.Backend.closed(r.rules)
+	r.ErrorsByStatus = forwarded && !r.Inspect && r.call.Known && r.rules.Unclaimed != UnclaimedPass
 }

@@ -203,11 +203,7 @@ func (ret *effects) objects(e *memproxy.Entry) {
 // answered returns the changed object from the answer, for a request that does not name
 // the object.
 func answered(ret *answer) (memproxy.Memory, bool) {
-	loc, ok := ret.call.Backend.Adapter.(Locator)
-	if !ok {
-		return memproxy.Memory{}, false
-	}
-	m, err := loc.ReadLocated(ret.call.Route, "", ret.raw)
+	m, err := ret.call.Backend.Adapter.ReadLocated(ret.call.Route, "", ret.raw)
 	return m, err == nil && m.ID != "" && m.Members != nil
 }
 

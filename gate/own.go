@@ -175,11 +175,10 @@ func among(fields []string, field string) bool {
 // be merged with the present state, and those whose text is put in front of an
 // agent.
 func locate(ctx context.Context, r *evaluation) error {
-	loc, ok := r.call.Backend.locator()
-	if !ok || r.op.TargetKind == memproxy.TargetExport {
+	if r.call.Backend.Fetch == nil || r.op.TargetKind == memproxy.TargetExport {
 		return nil
 	}
-	merge := loc.Merges(r.call.Route, r.op) || needsImage(r)
+	merge := r.call.Backend.Adapter.Merges(r.call.Route, r.op) || needsImage(r)
 	brings := brings(r.call, r.op)
 	var ask []string
 	unknown := 0
@@ -192,7 +191,7 @@ func locate(ctx context.Context, r *evaluation) error {
 			ask = append(ask, id)
 		}
 	}
-	if asksTooMuch(r, unknown, "names %d memories") || len(ask) == 0 || answersItself(r.Admission, loc, ask) {
+	if asksTooMuch(r, unknown, "names %d memories") || len(ask) == 0 || answersItself(r.Admission, ask) {
 		return nil
 	}
 	var err error
@@ -223,19 +222,12 @@ func needsImage(r *evaluation) bool {
 
 // answersItself reports whether the call is itself the request that locates its
 // target: its own answer is then judged in Return, instead of fetching twice.
-func answersItself(a *Admission, loc Locator, ask []string) bool {
+func answersItself(a *Admission, ask []string) bool {
 	if len(ask) != 1 || !safe(a.call.Request.Method) {
 		return false
 	}
-	q := loc.Locate(a.call.Route, a.call.Request, ask[0])
+	q := a.call.Backend.Adapter.Locate(a.call.Route, a.call.Request, ask[0])
 	return q.Method == a.call.Request.Method && q.EscapedPath == a.call.Request.EscapedPath
-}
-
-// locator returns what describes side requests for objects of the backend; false if
-// nothing can be fetched from it.
-func (b *Backend) locator() (Locator, bool) {
-	loc, ok := b.Adapter.(Locator)
-	return loc, ok && b.Fetch != nil
 }
 
 // ask sends one side request.
@@ -247,10 +239,9 @@ func (b *Backend) ask(ctx context.Context, q memproxy.Request) (memproxy.Reply, 
 
 // fetch asks the backend for objects by id, concurrently within the limit. The result
 // has those that it answered for, and the error is the first of the others'. Nothing is
-// found on a backend without a locator.
+// found if no side requests can be sent.
 func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memory, error) {
-	loc, ok := c.Backend.locator()
-	if !ok || len(ids) == 0 {
+	if c.Backend.Fetch == nil || len(ids) == 0 {
 		return nil, nil
 	}
 	ctx, cancel := c.Backend.Within(ctx)
@@ -262,9 +253,9 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			reply, err := c.Backend.Fetch.Fetch(ctx, loc.Locate(c.Route, c.Request, id))
+			reply, err := c.Backend.Fetch.Fetch(ctx, c.Backend.Adapter.Locate(c.Route, c.Request, id))
 			if err == nil {
-				all[i], err = loc.ReadLocated(c.Route, id, reply)
+				all[i], err = c.Backend.Adapter.ReadLocated(c.Route, id, reply)
 			}
 			errs[i] = LookupFailure(reply, err)
 		})
@@ -313,20 +304,13 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 			// tenant's is, so that the two cannot be told apart.
 			r.verdict.Missing("")
 			return
-		case selfAnswered(r, id):
+		case answersItself(r.Admission, []string{id}): // its own answer is judged
 		case r.op.TargetKind == memproxy.TargetExport && r.unlimited() && r.singleTenant():
 		default:
 			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "its owner is unknown"})
 			return
 		}
 	}
-}
-
-// selfAnswered reports whether the call locates this target itself, and its answer can be read.
-func selfAnswered(r *evaluation, id string) bool {
-	loc, located := r.call.Backend.Adapter.(Locator)
-	_, reads := r.call.Backend.Adapter.(Reader)
-	return located && reads && answersItself(r.Admission, loc, []string{id})
 }
 
 // unlimited reports whether the principal may see everything there is.
@@ -345,8 +329,7 @@ const maxAscent = 64
 // only callers who may not act for every agent need it.
 func (v *viewer) ascend(ctx context.Context, bare []memproxy.Memory) error {
 	c := v.call.call
-	loc, ok := c.Backend.locator()
-	if !ok || v.call.singleTenant() && v.Principal.ActsAs.All {
+	if c.Backend.Fetch == nil || v.call.singleTenant() && v.Principal.ActsAs.All {
 		return nil
 	}
 	var ask []string
@@ -363,7 +346,7 @@ func (v *viewer) ascend(ctx context.Context, bare []memproxy.Memory) error {
 	if len(ask) == 0 {
 		return nil
 	}
-	located := slices.DeleteFunc(slices.Clone(ask), func(id string) bool { return loc.Locate(c.Route, c.Request, id).EscapedPath == "" })
+	located := slices.DeleteFunc(slices.Clone(ask), func(id string) bool { return c.Backend.Adapter.Locate(c.Route, c.Request, id).EscapedPath == "" })
 	found, _ := fetch(ctx, c, located) // an object that is not returned belongs to nothing
 	maps.DeleteFunc(found, func(_ string, m memproxy.Memory) bool { return m.Missing })
 	var above []memproxy.MemoryKey

@@ -38,10 +38,10 @@ type leftovers struct {
 // and removes them unless the rules pass them on. An event may then be empty. This filter
 // runs before all others, because they do not know these members.
 func members(ctx context.Context, ret *answer) (refused bool, err error) {
-	pruner, ok := ret.call.Backend.Adapter.(Pruner)
-	if !ok || !ret.Inspect {
+	if !ret.Inspect {
 		return false, nil
 	}
+	pruner := ret.call.Backend.Adapter
 	var p memproxy.Pruned
 	pass := ret.rules.Unclaimed == UnclaimedPass
 	if ret.single {
@@ -111,13 +111,12 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 		ret.g.opt.Log.WarnContext(ctx, "a filtered page could not be refilled",
 			"decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
 	}
-	refiller, ok := ret.call.Backend.Adapter.(Refiller)
-	if !ok || ret.call.Backend.Fetch == nil {
+	if ret.call.Backend.Fetch == nil {
 		return nil
 	}
 	sent := ret.call.Request
 	sent.Query = ret.Query
-	fill := refiller.Refill(ret.call.Route, sent, ret.Body, upstream, ret.reading)
+	fill := ret.call.Backend.Adapter.Refill(ret.call.Route, sent, ret.Body, upstream, ret.reading)
 	if fill == nil {
 		return nil
 	}
@@ -130,7 +129,7 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 		if !more {
 			break
 		}
-		page, err := ret.page(within, refiller, fill, q, left)
+		page, err := ret.page(within, fill, q, left)
 		if err != nil {
 			short(err)
 			break
@@ -148,7 +147,7 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 
 // page fetches a page of a list and filters it like every answer. left has the ids that
 // were filtered out before.
-func (ret *answer) page(ctx context.Context, reader Reader, fill memproxy.Refill, q memproxy.SideRequest, left map[string]bool) (*answer, error) {
+func (ret *answer) page(ctx context.Context, fill memproxy.Refill, q memproxy.SideRequest, left map[string]bool) (*answer, error) {
 	reply, err := ret.call.Backend.Fetch.Send(ctx, q.Request, q.Body)
 	if err != nil {
 		return nil, err
@@ -160,7 +159,7 @@ func (ret *answer) page(ctx context.Context, reader Reader, fill memproxy.Refill
 	refused, err := page.through(ctx, asSent)
 	if err == nil && !refused {
 		reply = page.reply
-		if page.reading, err = reader.Read(ret.call.Route, ret.call.Request, reply); err == nil {
+		if page.reading, err = ret.call.Backend.Adapter.Read(ret.call.Route, ret.call.Request, reply); err == nil {
 			refused, err = page.through(ctx, takenApart)
 		}
 	}
@@ -174,7 +173,7 @@ func (ret *answer) page(ctx context.Context, reader Reader, fill memproxy.Refill
 	if err := fill.Select(reply, page.reading); err != nil {
 		return nil, err
 	}
-	kept, err := reader.Rewrite(ret.call.Route, ret.call.Request, reply, page.reading)
+	kept, err := ret.call.Backend.Adapter.Rewrite(ret.call.Route, ret.call.Request, reply, page.reading)
 	if err != nil {
 		return nil, err
 	}
@@ -214,26 +213,13 @@ func (ret *answer) absorb(ctx context.Context, pages []*answer) {
 	ret.Contested = slices.Compact(ret.Contested)
 }
 
-// structured reports whether a route answers with members, each of which needs a claim.
-func (b *Backend) structured(rt memproxy.Route) bool {
-	pruner, ok := b.Adapter.(Pruner)
-	return ok && pruner.Structured(rt)
-}
-
-// closed reports whether members without a claim are removed from the backend's
-// answers.
-func (b *Backend) closed(r *Rules) bool {
-	_, ok := b.Adapter.(Pruner)
-	return ok && r.Unclaimed != UnclaimedPass
-}
-
 // InspectsPublic reports whether the answer of a public route must be read and
 // passed through Public. Pages and files are streamed, and byStatus reports that only
 // the status of their errors is passed on.
 func (g *Gate) InspectsPublic(b Backend, rt memproxy.Route) (inspect, byStatus bool) {
 	r := g.rules.Load()
-	inspect = r.Enforce && b.structured(rt)
-	return inspect, r.Enforce && !inspect && b.closed(r)
+	inspect = r.Enforce && b.Adapter.Structured(rt)
+	return inspect, r.Enforce && !inspect && r.Unclaimed != UnclaimedPass
 }
 
 // Public removes the members without a claim from a public route's answer. Public

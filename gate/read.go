@@ -319,24 +319,16 @@ func unowned(ret *answer) (out []string) {
 // notThere reports whether the backend answered that the target does not exist: by 404,
 // or by a failure that has this meaning according to the adapter.
 func notThere(ret *answer) bool {
-	loc, ok := ret.call.Backend.Adapter.(Locator)
-	if ask := unowned(ret); ok && ret.status >= 500 && answersItself(ret.Admission, loc, ask) {
-		_, err := loc.ReadLocated(ret.call.Route, ask[0], ret.reply)
+	if ask := unowned(ret); ret.status >= 500 && answersItself(ret.Admission, ask) {
+		_, err := ret.call.Backend.Adapter.ReadLocated(ret.call.Route, ask[0], ret.reply)
 		return err == nil
 	}
 	return ret.status == memproxy.StatusNotFound
 }
 
-// inspects reports whether the adapter can and must read the answer. The answer to
-// a request that touches no memory is read if it has members, which need a claim;
-// passthrough routes have no row with claims.
+// inspects reports whether the answer must be read. The answer to a request that touches
+// no memory is read if it has members, which need a claim; passthrough routes have no row
+// with claims.
 func (r *evaluation) inspects() bool {
-	switch {
-	case r.op == nil:
-		return false
-	case r.call.NoMemoryAccess:
-		return r.call.Known && r.call.Backend.structured(r.call.Route)
-	}
-	_, ok := r.call.Backend.Adapter.(Reader)
-	return ok
+	return r.op != nil && (!r.call.NoMemoryAccess || r.call.Known && r.call.Backend.Adapter.Structured(r.call.Route))
 }

@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
-	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // endless is an adapter whose lists can always be gone on with. Its answers
@@ -147,5 +145,3 @@ func TestStreamedOutcome(t *testing.T) {
 		expect.Equal(t, r.budget.used, used, status)
 	}
 }
-
-var _ gate.Refiller = (*endless)(nil)

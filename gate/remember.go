@@ -80,13 +80,11 @@ func uncache(ret *effects) {
 	if ret.op == nil || !ok2xx(ret.status) && ret.status != memproxy.StatusNotFound || safe(ret.call.Request.Method) {
 		return
 	}
-	cacher, caches := ret.call.Backend.Adapter.(Cacher)
 	switch kind := ret.op.Kind; {
-	case !caches:
 	case kind == memproxy.Admin || ret.op.DeletesScope:
-		cacher.Evict()
+		ret.call.Backend.Adapter.Evict()
 	case kind == memproxy.Correct || kind == memproxy.Forget:
-		cacher.Evict(ret.op.Targets...)
+		ret.call.Backend.Adapter.Evict(ret.op.Targets...)
 	}
 }
 

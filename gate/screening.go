@@ -155,9 +155,8 @@ func (w *reworded) toSend(body []byte) []byte {
 // Otherwise the first ruling remains. In governed fields a person has to approve the
 // result. In shadow mode nothing is rewritten.
 func reword(ctx context.Context, r *evaluation, ruling *memproxy.Ruling) error {
-	reworder, ok := r.call.Backend.Adapter.(Reworder)
 	writes := r.op.Kind == memproxy.Learn || r.op.Kind == memproxy.Correct
-	if !ok || !writes || !r.call.Known || r.mode == recheck || !r.enforced() || r.g.opt.Holds == nil || !ruling.Verdict.Stops() || r.verdict.Worst.Stops() || !aboutContent(ruling) {
+	if !writes || !r.call.Known || r.mode == recheck || !r.enforced() || r.g.opt.Holds == nil || !ruling.Verdict.Stops() || r.verdict.Worst.Stops() || !aboutContent(ruling) {
 		return nil
 	}
 	for _, change := range changes[r.rules.Rewrite] {
@@ -165,7 +164,7 @@ func reword(ctx context.Context, r *evaluation, ruling *memproxy.Ruling) error {
 		if len(texts) == 0 {
 			continue
 		}
-		next, again, err := tryRewritten(ctx, r, reworder, texts)
+		next, again, err := tryRewritten(ctx, r, texts)
 		if err != nil {
 			return err
 		}
@@ -247,9 +246,9 @@ func without(r *evaluation, change change, patterns bool) map[string]string {
 
 // tryRewritten returns the rewritten write, as the backend will read it, and the ruling
 // on it. The write is nil if it cannot be rewritten, or is not decoded to these texts.
-func tryRewritten(ctx context.Context, r *evaluation, reworder Reworder, texts map[string]string) (*reworded, memproxy.Ruling, error) {
+func tryRewritten(ctx context.Context, r *evaluation, texts map[string]string) (*reworded, memproxy.Ruling, error) {
 	c := r.call
-	body, err := reworder.Reword(c.Route, c.Request, c.Body, texts)
+	body, err := c.Backend.Adapter.Reword(c.Route, c.Request, c.Body, texts)
 	if err != nil {
 		return nil, memproxy.Ruling{}, nil //nolint:nilerr // the write and the ruling stay as they are
 	}

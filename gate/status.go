@@ -322,11 +322,10 @@ func leavesOut(a *Admission, user string) bool {
 
 // brings returns the targets that the operation puts in front of an agent.
 func brings(c *Call, op *memproxy.Operation) []string {
-	b, ok := c.Backend.Adapter.(Attacher)
-	if !ok {
-		return nil
+	if runner, ok := c.Backend.Adapter.(AgentRunner); ok {
+		return runner.Attaches(c.Route, op)
 	}
-	return b.Attaches(c.Route, op)
+	return nil
 }
 
 // refuseWithheld refuses to attach a memory to an agent if its status withholds it

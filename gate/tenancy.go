@@ -179,13 +179,12 @@ func cursor(pointer string) bool {
 // discover fetches the parents of objects that are not in the ledger. Objects that
 // cannot be fetched are denied on shared backends, except to administrators.
 func discover(ctx context.Context, r *evaluation, ask []string, at map[string]*memproxy.Ref) error {
-	loc, ok := r.call.Backend.locator()
-	if !ok || r.dry() {
+	if r.call.Backend.Fetch == nil || r.dry() {
 		return nil
 	}
 	var some []string
 	for _, id := range ask {
-		if loc.Locate(r.call.Route, r.call.Request, id).EscapedPath != "" {
+		if r.call.Backend.Adapter.Locate(r.call.Route, r.call.Request, id).EscapedPath != "" {
 			some = append(some, id)
 		} else if !r.singleTenant() && r.rules.Unattributed != access.Visible && r.op.Kind != memproxy.Admin && !cursor(at[id].Pointer) {
 			r.verdict.Missing(at[id].Pointer)
@@ -244,11 +243,11 @@ func (g Agents) RefuseByNameStream(ctx context.Context, a *Admission) (memproxy.
 // alone. It returns false for other requests, and if the stream's owner does not matter:
 // in shadow mode, or for a caller who may see everything.
 func untracedStream(a *Admission) (memproxy.Resumption, bool) {
-	merger, ok := a.call.Backend.Adapter.(RunMerger)
+	runner, ok := a.call.Backend.Adapter.(AgentRunner)
 	if !ok || !a.enforced() || a.singleTenant() && a.unlimited() {
 		return memproxy.Resumption{}, false
 	}
-	q, ok := merger.Resume(a.call.Route, a.call.Request, a.Body)
+	q, ok := runner.Resume(a.call.Route, a.call.Request, a.Body)
 	return q, ok && q.Anywhere
 }
 
@@ -284,7 +283,7 @@ func traced(ctx context.Context, g *Gate, a *Admission, event []byte) (ok bool, 
 	if !s.anywhere {
 		return true, nil
 	}
-	run, data := a.call.Backend.Adapter.(RunMerger).RunOf(event)
+	run, data := a.call.Backend.Adapter.(AgentRunner).RunOf(event)
 	if !data {
 		return true, nil // a comment, the end mark
 	}
@@ -314,7 +313,7 @@ func traced(ctx context.Context, g *Gate, a *Admission, event []byte) (ok bool, 
 // maySee reports whether the caller may see an object. It returns false if that cannot
 // be determined.
 func maySee(ctx context.Context, g *Gate, a *Admission, id string) bool {
-	if _, ok := a.call.Backend.locator(); !ok {
+	if a.call.Backend.Fetch == nil {
 		return false
 	}
 	known := newLookups(g, a)

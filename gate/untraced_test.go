@@ -22,6 +22,20 @@ func (streamer) Turn(memproxy.Route, memproxy.Request, []byte) (memproxy.Turn, e
 	return nil, nil
 }
 func (streamer) ChangesToolsOf(memproxy.Route) string { return "" }
+func (streamer) Recover(string) (memproxy.Request, memproxy.Turn, error) {
+	return memproxy.Request{}, nil, errBroken
+}
+func (streamer) ObserveTools(memproxy.Route) memproxy.ToolObserver                 { return silent{} }
+func (streamer) Attaches(memproxy.Route, *memproxy.Operation) []string             { return nil }
+func (streamer) ToolRun(memproxy.Route, memproxy.Request, []byte) memproxy.ToolRun { return nil }
+func (streamer) Probe(memproxy.Route, memproxy.Request) (string, memproxy.Request, bool) {
+	return "", memproxy.Request{}, false
+}
+func (streamer) ReadProbe(memproxy.Route, memproxy.Reply) error { return nil }
+func (streamer) DiffRun(memproxy.Route, memproxy.Request, []byte) (memproxy.RunDiff, error) {
+	return nil, memproxy.ErrUngated
+}
+func (streamer) RestoreRunDiff([]byte) (memproxy.RunDiff, error) { return nil, memproxy.ErrUngated }
 func (s streamer) Resume(memproxy.Route, memproxy.Request, []byte) (memproxy.Resumption, bool) {
 	return s.again, len(s.again.Names) > 0
 }
@@ -37,6 +51,11 @@ func (streamer) RequestedRuns(memproxy.Route, memproxy.Request, []byte) ([]strin
 func (streamer) Merge(memproxy.Route, memproxy.Request, string, bool, [][]byte) ([]byte, error) {
 	return nil, nil
 }
+
+// silent observes a run without tools.
+type silent struct{}
+
+func (silent) Observe([]byte) (calls, results []memproxy.ToolTexts) { return nil, nil }
 
 // Proves EDGE-3, EDGE-13, TRL-1: a stream that the backend would find by its name alone
 // is not requested if it could be another caller's. Callers who may see every stream, and

@@ -28,7 +28,7 @@ func TestPassIsByteForByte(t *testing.T) {
 			w.Header()["Vary"] = []string{"a", "b"}
 			w.Header().Set("X-Request-Id", "x")
 			w.Header().Set("Content-Encoding", "br")
-			w.WriteHeader(http.StatusTeapot)
+			w.WriteHeader(http.StatusAccepted)
 			_, _ = w.Write([]byte{0, 255, '{'})
 		}
 	})
@@ -39,7 +39,7 @@ func TestPassIsByteForByte(t *testing.T) {
 	for name, want := range map[string][]string{"X-Multi": {"1", "2"}, "X-Forwarded-For": {"1.2.3.4"}, "Accept-Encoding": {"zstd"}} {
 		expect.List(t, got.header[name], want, name, "arrived as")
 	}
-	if resp.StatusCode != http.StatusTeapot || body != "\x00\xff{" || resp.Header.Get("X-Request-Id") != "x" || !slices.Equal(resp.Header["Vary"], []string{"a", "b"}) {
+	if resp.StatusCode != http.StatusAccepted || body != "\x00\xff{" || resp.Header.Get("X-Request-Id") != "x" || !slices.Equal(resp.Header["Vary"], []string{"a", "b"}) {
 		t.Errorf("came back as %d %q %v", resp.StatusCode, body, resp.Header)
 	}
 	expect.Equal(t, resp.Header.Get(frontend.DecisionHeader), "allow; id=d1", "decided")

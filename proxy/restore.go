@@ -10,7 +10,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
@@ -33,11 +32,7 @@ func (o *BackendClient) CurrentMemory(ctx context.Context, k memproxy.MemoryKey)
 // FetchMemory is CurrentMemory without recording. The error is ErrUnanswered if a later
 // attempt may succeed, and ErrNoRestore if the backend has no request for one memory.
 func (o *BackendClient) FetchMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
-	restorer, ok := o.p.opt.Adapter.(gate.Restorer)
-	if !ok {
-		return memproxy.Memory{}, ErrNoRestore
-	}
-	_, reply, err := o.first(ctx, restorer.FindRequests(k))
+	_, reply, err := o.first(ctx, o.p.opt.Adapter.FindRequests(k))
 	switch {
 	case errors.Is(err, ErrNoRestore):
 		return memproxy.Memory{}, err
@@ -46,7 +41,7 @@ func (o *BackendClient) FetchMemory(ctx context.Context, k memproxy.MemoryKey) (
 	case reply.Status == http.StatusTooManyRequests || reply.Status >= 500:
 		return memproxy.Memory{}, fmt.Errorf("%w: status %d", ErrUnanswered, reply.Status)
 	}
-	return restorer.ReadFound(k, reply)
+	return o.p.opt.Adapter.ReadFound(k, reply)
 }
 
 // LockMemory waits until no change of a memory is under way, and keeps others waiting until
@@ -61,14 +56,10 @@ func (o *BackendClient) LockMemory(ctx context.Context, k memproxy.MemoryKey) (l
 // Restore restores a version of a memory on behalf of a reviewer; now is the result of
 // Now.
 func (o *BackendClient) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.SendResult {
-	restorer, ok := o.p.opt.Adapter.(gate.Restorer)
-	if !ok {
-		return memproxy.UnsentResult(ErrNoRestore)
-	}
 	if to.Kind == memproxy.TargetObject {
-		return o.putBack(ctx, restorer, to, now, decision, reviewer)
+		return o.putBack(ctx, to, now, decision, reviewer)
 	}
-	requests := restorer.Restore(to, now, o.p.opt.Gate.Reviewed().RestoredStamp(to, decision))
+	requests := o.p.opt.Adapter.Restore(to, now, o.p.opt.Gate.Reviewed().RestoredStamp(to, decision))
 	_, reply, err := o.first(ctx, requests)
 	switch {
 	case errors.Is(err, ErrNoRestore):
@@ -79,19 +70,19 @@ func (o *BackendClient) Restore(ctx context.Context, to memproxy.Version, now me
 	result := memproxy.HoldResult{Status: reply.Status}
 	if done(reply.Status) {
 		result.Memories = []string{to.ID}
-		o.uncache(to.ID)
+		o.p.opt.Adapter.Evict(to.ID)
 	}
 	return memproxy.AnsweredResult(result)
 }
 
 // putBack restores the members of an object. The request is ruled on like any other,
 // because the current rules may refuse its content or what it refers to.
-func (o *BackendClient) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.SendResult {
-	i, _, err := o.first(ctx, restorer.FindRequests(to.MemoryKey)) // index of the API that the backend has
+func (o *BackendClient) putBack(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.SendResult {
+	i, _, err := o.first(ctx, o.p.opt.Adapter.FindRequests(to.MemoryKey)) // index of the API that the backend has
 	if err != nil {
 		return memproxy.UnsentResult(err)
 	}
-	requests := restorer.Restore(to, now, memproxy.Stamp{})
+	requests := o.p.opt.Adapter.Restore(to, now, memproxy.Stamp{})
 	if i >= len(requests) {
 		return memproxy.UnsentResult(ErrNoRestore)
 	}
@@ -111,26 +102,14 @@ func (o *BackendClient) putBack(ctx context.Context, restorer gate.Restorer, to 
 
 // Remove deletes a memory in the backend. A missing memory counts as deleted.
 func (o *BackendClient) Remove(ctx context.Context, k memproxy.MemoryKey) error {
-	restorer, ok := o.p.opt.Adapter.(gate.Restorer)
-	if !ok {
-		return ErrNoRestore
-	}
-	_, reply, err := o.first(ctx, restorer.Remove(k))
+	_, reply, err := o.first(ctx, o.p.opt.Adapter.Remove(k))
 	if err == nil && !done(reply.Status) && reply.Status != http.StatusNotFound {
 		err = fmt.Errorf("the backend returned status %d", reply.Status)
 	}
 	if err == nil {
-		o.uncache(k.ID)
+		o.p.opt.Adapter.Evict(k.ID)
 	}
 	return err
-}
-
-// uncache removes a memory from the adapter's cache after a request of memproxy's own
-// deleted or replaced it.
-func (o *BackendClient) uncache(id string) {
-	if cacher, caches := o.p.opt.Adapter.(gate.Cacher); caches {
-		cacher.Evict(id)
-	}
 }
 
 func done(status int) bool { return status >= 200 && status <= 299 }

@@ -94,7 +94,38 @@ func (running) Turn(rt memproxy.Route, _ memproxy.Request, _ []byte) (memproxy.T
 	return &oneRequest{}, nil
 }
 
-func (running) ChangesToolsOf(memproxy.Route) string { return "" }
+func (running) Recover(string) (memproxy.Request, memproxy.Turn, error) {
+	return memproxy.Request{}, nil, memproxy.ErrUngated
+}
+func (running) ObserveTools(memproxy.Route) memproxy.ToolObserver                 { return silent{} }
+func (running) ChangesToolsOf(memproxy.Route) string                              { return "" }
+func (running) Attaches(memproxy.Route, *memproxy.Operation) []string             { return nil }
+func (running) ToolRun(memproxy.Route, memproxy.Request, []byte) memproxy.ToolRun { return nil }
+func (running) Probe(memproxy.Route, memproxy.Request) (string, memproxy.Request, bool) {
+	return "", memproxy.Request{}, false
+}
+func (running) ReadProbe(memproxy.Route, memproxy.Reply) error { return nil }
+func (running) Resume(memproxy.Route, memproxy.Request, []byte) (memproxy.Resumption, bool) {
+	return memproxy.Resumption{}, false
+}
+func (running) RunOf([]byte) (string, bool) { return "", false }
+func (running) RequestedRuns(memproxy.Route, memproxy.Request, []byte) ([]string, bool) {
+	return nil, false
+}
+
+func (running) Merge(memproxy.Route, memproxy.Request, string, bool, [][]byte) ([]byte, error) {
+	return nil, nil
+}
+
+func (running) DiffRun(memproxy.Route, memproxy.Request, []byte) (memproxy.RunDiff, error) {
+	return still{}, nil
+}
+func (running) RestoreRunDiff([]byte) (memproxy.RunDiff, error) { return still{}, nil }
+
+// silent observes a run without tools.
+type silent struct{}
+
+func (silent) Observe([]byte) (calls, results []memproxy.ToolTexts) { return nil, nil }
 
 type oneRequest struct{ body []byte }
 
@@ -161,8 +192,8 @@ func TestAnswersOfTurnsAreFiltered(t *testing.T) {
 	}
 }
 
-// compensating is pruning whose runs cannot be gated, and change nothing.
-type compensating struct{ frontendtest.Pruning }
+// compensating is running, but its runs cannot be gated, and change nothing.
+type compensating struct{ running }
 
 func (compensating) Turn(rt memproxy.Route, _ memproxy.Request, _ []byte) (memproxy.Turn, error) {
 	if rt.Kind != memproxy.Run {
@@ -170,14 +201,6 @@ func (compensating) Turn(rt memproxy.Route, _ memproxy.Request, _ []byte) (mempr
 	}
 	return nil, memproxy.ErrUngated
 }
-
-func (compensating) ChangesToolsOf(memproxy.Route) string { return "" }
-
-func (compensating) DiffRun(memproxy.Route, memproxy.Request, []byte) (memproxy.RunDiff, error) {
-	return still{}, nil
-}
-
-func (compensating) RestoreRunDiff([]byte) (memproxy.RunDiff, error) { return still{}, nil }
 
 type still struct{}
 

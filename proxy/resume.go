@@ -54,7 +54,7 @@ func (p *Proxy) resume(w *answerWriter, r *http.Request, a *gate.Admission, ch *
 
 // runQuery is a request about turns that consist of several runs of the backend.
 type runQuery struct {
-	merger gate.RunMerger
+	runner gate.AgentRunner
 	call   *gate.Call
 	// run is the id of the turn that is read, runs are the ids of all its runs.
 	run  string
@@ -69,12 +69,12 @@ type runQuery struct {
 // runQueryOf returns the turns that a request is about, or nil. It redirects a request that
 // stops runs to the active runs.
 func runQueryOf(a *gate.Admission, streams *agentrun.Streams) *runQuery {
-	merger, ok := a.Call().Backend.Adapter.(gate.RunMerger)
+	runner, ok := a.Call().Backend.Adapter.(gate.AgentRunner)
 	if !ok || a.Shadow() {
 		return nil
 	}
 	call := a.Call()
-	named, reads := merger.RequestedRuns(call.Route, call.Request, a.Body)
+	named, reads := runner.RequestedRuns(call.Route, call.Request, a.Body)
 	led := map[string]string{}
 	var stopped []*agentrun.Stream
 	for _, run := range named {
@@ -89,7 +89,7 @@ func runQueryOf(a *gate.Admission, streams *agentrun.Streams) *runQuery {
 		switch {
 		case len(runs) == 0 || run != runs[0]:
 		case reads && (len(runs) > 1 || !over):
-			return &runQuery{merger: merger, call: call, run: run, runs: runs, over: over}
+			return &runQuery{runner: runner, call: call, run: run, runs: runs, over: over}
 		case !reads && len(runs) > 1:
 			led[run] = runs[len(runs)-1]
 		}
@@ -101,7 +101,7 @@ func runQueryOf(a *gate.Admission, streams *agentrun.Streams) *runQuery {
 		a.Body = bytes.ReplaceAll(a.Body, quoted(from), quoted(to))
 	}
 	a.Changed = a.Changed || len(led) > 0
-	return &runQuery{merger: merger, call: call, led: led, stopped: stopped}
+	return &runQuery{runner: runner, call: call, led: led, stopped: stopped}
 }
 
 func quoted(id string) []byte { return []byte(`"` + id + `"`) }
@@ -123,7 +123,7 @@ func (ab *runQuery) oneAnswer(ctx context.Context, side *frontend.Side, resp *ht
 	for _, ch := range ab.stopped {
 		if runs, _ := ch.State(); resp.StatusCode == http.StatusConflict && len(runs) > 0 {
 			resp.StatusCode = http.StatusOK
-			return ab.merger.Merge(ab.call.Route, ab.call.Request, runs[0], true, nil)
+			return ab.runner.Merge(ab.call.Route, ab.call.Request, runs[0], true, nil)
 		}
 	}
 	if resp.StatusCode != http.StatusOK {
@@ -150,5 +150,5 @@ func (ab *runQuery) oneAnswer(ctx context.Context, side *frontend.Side, resp *ht
 		}
 		answers = append(answers, reply.Body)
 	}
-	return ab.merger.Merge(ab.call.Route, ab.call.Request, ab.run, ab.over, answers)
+	return ab.runner.Merge(ab.call.Route, ab.call.Request, ab.run, ab.over, answers)
 }

@@ -36,11 +36,18 @@ type Adapter struct {
 	answertable.Pruner
 	runs
 	holdReplier
+	noCache
 	opt     Options
 	bodies  members
 	names   *spelling.Names // keys that name the owner or the subject of a request
 	headers *spelling.Names // headers that name an identity
 }
+
+// noCache is in the place of a cache of memories.
+type noCache struct{}
+
+// Evict does nothing.
+func (noCache) Evict(...string) {}
 
 // New returns the adapter.
 func New(opt Options) (*Adapter, error) {

@@ -98,7 +98,7 @@ func (e elements) lookup(rt memproxy.Route, member string, rest []byte) (*elemen
 	return known, known.match(rest)
 }
 
-// Evict implements the gate's cacher.
+// Evict removes the elements with these ids from the cache, or all if no id is given.
 func (a *Adapter) Evict(ids ...string) {
 	if len(ids) == 0 {
 		a.elements.Purge()

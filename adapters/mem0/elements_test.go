@@ -9,8 +9,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
-	"github.com/memproxy/memproxy/gate"
-	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -85,7 +83,6 @@ func TestElementsAreKeptTheSecondTime(t *testing.T) {
 // Elements of a deleted memory are removed from the cache by id, or all elements if no
 // id is given.
 func TestDeletedElementsAreRemoved(t *testing.T) {
-	var _ gate.Cacher = (*mem0.Adapter)(nil)
 	list := `{"results":[` + elementOne + `,` + elementTwo + `]}`
 	for _, step := range []struct {
 		ids  []string

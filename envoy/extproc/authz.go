@@ -131,11 +131,10 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 		)
 	}
 	ex := x.p.opt.Gate.Explain(x.ctx, call)
-	_, reads := x.b.Adapter.(gate.Reader)
 	switch {
 	case !ex.Enforced || ex.Decision.Verdict.Stops() || ex.Operation == nil:
 		return nil
-	case ex.Operation.Kind == memproxy.Recall && !x.p.opt.UnfilteredReads && reads:
+	case ex.Operation.Kind == memproxy.Recall && !x.p.opt.UnfilteredReads:
 		return flaw(
 			memproxy.ScopeUnpinned,
 			http.StatusForbidden,

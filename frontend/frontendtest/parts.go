@@ -77,6 +77,49 @@ func (Toy) Refuse(_ memproxy.Request, d memproxy.Decision) memproxy.Reply {
 	return memproxy.Reply{Status: d.Status, Header: h, Body: fmt.Appendf(nil, "%q", code)}
 }
 
+func (Toy) Reword(_ memproxy.Route, _ memproxy.Request, body []byte, _ map[string]string) ([]byte, error) {
+	return body, nil
+}
+
+func (Toy) HeldReply(memproxy.Route, memproxy.Request, *memproxy.Operation, memproxy.Decision) (memproxy.Reply, bool) {
+	return memproxy.Reply{}, false
+}
+func (Toy) ReceiptID(memproxy.Route) string { return "" }
+func (Toy) ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply {
+	return memproxy.Reply{}
+}
+
+func (Toy) Prune(_ memproxy.Route, r memproxy.Reply) (memproxy.Pruned, error) {
+	return memproxy.Pruned{Body: r.Body}, nil
+}
+func (Toy) Structured(memproxy.Route) bool { return false }
+func (Toy) PruneEvent(_ memproxy.Route, event []byte) memproxy.Pruned {
+	return memproxy.Pruned{Body: event}
+}
+
+func (Toy) Refill(memproxy.Route, memproxy.Request, []byte, memproxy.Reply, *memproxy.Reading) memproxy.Refill {
+	return nil
+}
+func (Toy) Evict(...string) {}
+
+func (Toy) Locate(_ memproxy.Route, _ memproxy.Request, id string) memproxy.Request {
+	return memproxy.Request{Method: "GET", EscapedPath: "/memory/" + id}
+}
+
+func (Toy) ReadLocated(memproxy.Route, string, memproxy.Reply) (memproxy.Memory, error) {
+	return memproxy.Memory{Missing: true}, nil
+}
+func (Toy) Merges(memproxy.Route, *memproxy.Operation) bool { return false }
+
+func (Toy) FindRequests(memproxy.MemoryKey) []memproxy.SideRequest { return nil }
+func (Toy) ReadFound(memproxy.MemoryKey, memproxy.Reply) (memproxy.Memory, error) {
+	return memproxy.Memory{Missing: true}, nil
+}
+func (Toy) Restore(memproxy.Version, memproxy.Memory, memproxy.Stamp) []memproxy.SideRequest {
+	return nil
+}
+func (Toy) Remove(memproxy.MemoryKey) []memproxy.SideRequest { return nil }
+
 func (Toy) Read(_ memproxy.Route, _ memproxy.Request, r memproxy.Reply) (*memproxy.Reading, error) {
 	if strings.Contains(string(r.Body), "unreadable") {
 		return nil, errors.New("unreadable")
