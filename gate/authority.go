@@ -375,7 +375,7 @@ func (ret *making) usurped(ctx context.Context) error {
 			ret.reasons = append(ret.reasons, why)
 		default:
 			text := m.Text
-			ret.reasons = append(ret.reasons, ret.retract(ctx, m, why))
+			ret.retract(ctx, m, why)
 			dissent(ctx, ret.g, ret.Admission, w, text)
 		}
 	}

@@ -45,23 +45,27 @@ func (ret *making) extracted(ctx context.Context) error {
 		if found, err = ret.judge(ctx, ret.memories); err != nil {
 			return err
 		}
-		for i := range ret.memories {
-			m := &ret.memories[i]
-			if m.Drop || m.Event == eventNone || m.Event == eventDelete {
-				continue
-			}
-			worse, err := ret.worse(ctx, m, found[i])
-			if err != nil {
-				return err
-			}
-			if worse {
-				why := memproxy.Reason{Code: memproxy.ScreenExtracted}
-				ret.reasons = append(ret.reasons, ret.retract(ctx, m, why))
-				ret.keepExtracted(ctx, *m, found[i], why)
-			}
+	}
+	said := trust.UserStatements(ret.op)
+	for i := range ret.memories {
+		m := &ret.memories[i]
+		if m.Drop || m.Event == eventNone || m.Event == eventDelete {
+			continue
+		}
+		worse, err := ret.worse(ctx, m, found[i])
+		switch stated := !m.Inferred && said.States(m.Text); {
+		case worse:
+			why := memproxy.Reason{Code: memproxy.ScreenExtracted}
+			ret.retract(ctx, m, why)
+			ret.keepExtracted(ctx, *m, found[i], why)
+		case err == nil && ret.op.Extracts && m.Text != "" && !stated:
+			err = ret.ruleOnInferred(ctx, m, found[i])
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return ret.ruleOnInferred(ctx, found)
+	return nil
 }
 
 // worse reports whether an extracted memory is more dangerous than its write: whether
@@ -76,26 +80,19 @@ func (ret *making) worse(ctx context.Context, m *memproxy.Memory, j judged) (boo
 	if j.risk > input && j.risk >= ret.rules.Withhold {
 		return true, nil
 	}
-	q := ret.inferredFact(m)
+	q := ret.inferredFact(m, j)
 	q.Operation.Items[0].Inferred, q.Operation.Items[0].Role = false, ""
-	for _, f := range j.spans {
-		f.Item = 0
-		q.Findings = append(q.Findings, f)
-	}
 	ruling, err := ret.rules.Policy.Rule(ctx, q)
-	if err != nil || !ruling.Verdict.Stops() {
-		return false, err
-	}
-	return slices.ContainsFunc(ruling.Reasons, func(why memproxy.Reason) bool { return strings.HasPrefix(string(why.Code), "screen.") }), nil
+	return err == nil && ruling.Verdict.Stops() && aboutScreening(ruling.Reasons), err
 }
 
 // isSecret reports whether a finding is a credential. It has no score: the policy
 // decides whether it is stored.
 func isSecret(f memproxy.Finding) bool { return strings.HasPrefix(f.Rule, "secret.") }
 
-// retract removes a memory from the backend and from the answer. The reason reports
-// whether that succeeded.
-func (ret *making) retract(ctx context.Context, m *memproxy.Memory, why memproxy.Reason) memproxy.Reason {
+// retract removes a memory from the backend and from the answer. The reason that it adds
+// to the outcome reports whether that succeeded.
+func (ret *making) retract(ctx context.Context, m *memproxy.Memory, why memproxy.Reason) {
 	m.Drop = true
 	what := "undone"
 	if err := ret.takeBack(ctx, *m); err != nil {
@@ -111,7 +108,7 @@ func (ret *making) retract(ctx context.Context, m *memproxy.Memory, why memproxy
 		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{Owners: []memproxy.Ownership{*gone}}, "the retraction of a memory could not be recorded") // commit logs the error
 	}
 	why.Detail = fmt.Sprintf("the backend's model derived sha256 %s from sha256 %s: %s", tamper.Hash(m.Text), ret.event.ContentSHA256, what)
-	return why
+	ret.reasons = append(ret.reasons, why)
 }
 
 func (ret *making) takeBack(ctx context.Context, m memproxy.Memory) error {
@@ -265,7 +262,7 @@ func (ret *making) rejectForeign(ctx context.Context, m *memproxy.Memory) {
 	why := memproxy.Reason{Code: memproxy.OwnerForeign, Rule: m.ID}
 	switch m.Event {
 	case "UPDATE":
-		ret.reasons = append(ret.reasons, ret.retract(ctx, m, why))
+		ret.retract(ctx, m, why)
 		return
 	case eventDelete:
 		why.Detail = "the backend's model deleted a memory of another tenant"
@@ -278,52 +275,41 @@ func (ret *making) rejectForeign(ctx context.Context, m *memproxy.Memory) {
 	ret.reasons = append(ret.reasons, why)
 }
 
-// ruleOnInferred asks the policy about each fact that the backend's model inferred: no
-// user stated it in the write. A fact that is denied or held is retracted, and a held
-// one waits for review together with its write. A marked fact is marked in the ledger,
+// ruleOnInferred asks the policy about a fact that the backend's model inferred: no user
+// stated it in the write. A fact that is denied or held is retracted, and a held one
+// waits for review together with its write. A marked fact is marked in the ledger,
 // because the stamp covers the whole write.
-func (ret *making) ruleOnInferred(ctx context.Context, found map[int]judged) error {
-	if !ret.op.Extracts || ret.confirmed {
-		return nil
+func (ret *making) ruleOnInferred(ctx context.Context, m *memproxy.Memory, j judged) error {
+	q := ret.inferredFact(m, j)
+	for i := range q.Findings {
+		q.Findings[i].Score = 0 // worse ruled on the risk
 	}
-	said := trust.UserStatements(ret.op)
-	for i := range ret.memories {
-		m := &ret.memories[i]
-		if m.Drop || m.Text == "" || m.Event == eventNone || m.Event == eventDelete || !m.Inferred && said.States(m.Text) {
-			continue
+	ruling, err := ret.rules.Policy.Rule(ctx, q)
+	if err != nil {
+		return err
+	}
+	ret.reasons = append(ret.reasons, ruling.Shadow...)
+	switch {
+	case ruling.Verdict.Stops():
+		ret.retract(ctx, m, ruling.Reasons[0])
+		if ruling.Verdict == memproxy.Hold {
+			ret.keepExtracted(ctx, *m, j, ruling.Reasons[0])
 		}
-		q := ret.inferredFact(m)
-		for _, f := range found[i].spans {
-			f.Item, f.Score = 0, 0 // worse ruled on the risk
-			q.Findings = append(q.Findings, f)
+	case len(ruling.Marks) > 0:
+		if ret.made == nil {
+			ret.made = map[string][]string{}
 		}
-		ruling, err := ret.rules.Policy.Rule(ctx, q)
-		if err != nil {
-			return err
-		}
-		ret.reasons = append(ret.reasons, ruling.Shadow...)
-		switch {
-		case ruling.Verdict.Stops():
-			why := ruling.Reasons[0]
-			ret.reasons = append(ret.reasons, ret.retract(ctx, m, why))
-			if ruling.Verdict == memproxy.Hold {
-				ret.keepExtracted(ctx, *m, found[i], why)
-			}
-		case len(ruling.Marks) > 0:
-			if ret.made == nil {
-				ret.made = map[string][]string{}
-			}
-			ret.made[m.ID] = codesOf(ruling.Marks)
-			for _, why := range ruling.Marks {
-				ret.reasons = append(ret.reasons, memproxy.Reason{Code: why.Code, Rule: why.Rule, Pointer: m.Pointer, Detail: why.Detail})
-			}
+		ret.made[m.ID] = codesOf(ruling.Marks)
+		for _, why := range ruling.Marks {
+			ret.reasons = append(ret.reasons, memproxy.Reason{Code: why.Code, Rule: why.Rule, Pointer: m.Pointer, Detail: why.Detail})
 		}
 	}
 	return nil
 }
 
-// inferredFact returns the policy question about a fact that a model inferred.
-func (ret *making) inferredFact(m *memproxy.Memory) memproxy.Question {
+// inferredFact returns the policy question about a fact that a model inferred, with the
+// findings in it.
+func (ret *making) inferredFact(m *memproxy.Memory, j judged) memproxy.Question {
 	field := fieldOf(ret.op, m)
 	q := ret.asking(&memproxy.Operation{
 		Kind: memproxy.Learn, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope, SourceClaim: ret.op.SourceClaim, LayerClaims: ret.op.LayerClaims,
@@ -332,7 +318,10 @@ func (ret *making) inferredFact(m *memproxy.Memory) memproxy.Question {
 		}},
 	})
 	q.Confidence = max(0, ret.event.Confidence)
-	q.Claimed = q.Confidence
+	q.Claimed, q.Findings = q.Confidence, slices.Clone(j.spans)
+	for i := range q.Findings {
+		q.Findings[i].Item = 0
+	}
 	return q
 }
 

@@ -118,9 +118,7 @@ func (a *Admission) screening() memproxy.Screening {
 // explainFindings adds the findings behind a ruling of the policy to the reasons: rules
 // and pointers, never the content.
 func explainFindings(r *evaluation, reasons []memproxy.Reason) {
-	if len(r.q.Findings) == 0 || !slices.ContainsFunc(reasons, func(why memproxy.Reason) bool {
-		return strings.HasPrefix(string(why.Code), "screen.")
-	}) {
+	if len(r.q.Findings) == 0 || !aboutScreening(reasons) {
 		return
 	}
 	for _, at := range foundAt(r, worst(r.q.Findings, maxNamed)) {
@@ -129,6 +127,11 @@ func explainFindings(r *evaluation, reasons []memproxy.Reason) {
 			r.verdict.Reasons = append(r.verdict.Reasons, why)
 		}
 	}
+}
+
+// aboutScreening reports whether one of the reasons is a result of screening.
+func aboutScreening(reasons []memproxy.Reason) bool {
+	return slices.ContainsFunc(reasons, func(why memproxy.Reason) bool { return strings.HasPrefix(string(why.Code), "screen.") })
 }
 
 // reworded is a rewritten write.
