@@ -119,15 +119,6 @@ func unknownHint(a Adapter, req memproxy.Request) string {
 	})
 }
 
-// A Withholder is an Adapter whose backend shows secrets in ordinary answers.
-type Withholder interface {
-	// Withhold removes the values of secrets from an answer, and for a caller who may
-	// not administer the backend also what only administrators are shown. If there is
-	// nothing to remove it returns the body itself. An answer that cannot be read is an
-	// error.
-	Withhold(route memproxy.Route, body []byte, administers bool) ([]byte, error)
-}
-
 // A Locator fetches one memory from a backend, so that operations by id can be ruled on.
 type Locator interface {
 	// Locate returns the request that fetches target.
@@ -151,44 +142,20 @@ type Fetcher interface {
 	Send(context.Context, memproxy.Request, []byte) (memproxy.Reply, error)
 }
 
-// A Discloser is an Adapter whose answers to changes also show memories that the
-// change did not make, such as an agent with all of its blocks when one is
-// attached.
-type Discloser interface {
-	// ReadChange finds the memories in the answer to a change. An answer that
-	// cannot be read is an error.
-	ReadChange(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
-}
-
-// An ObjectLister is an Adapter whose answers name objects by typed ids, which can be found
-// under any member.
-type ObjectLister interface {
-	// Names returns every object that an answer names, with its pointer.
-	Names(memproxy.Route, memproxy.Reply) ([]memproxy.Ref, error)
-
-	// RemovePointers returns the answer's body without the values at the pointers.
-	RemovePointers(reply memproxy.Reply, gone []string) ([]byte, error)
-}
-
-// A CredentialRefuser is an Adapter whose backend answers 401 not only for the request's
-// credential, but also if, for example, a model provider refuses the backend's own.
-type CredentialRefuser interface {
-	// RefusesCredential reports whether a 401 answer is about the request's credential.
-	RefusesCredential(memproxy.Reply) bool
-}
-
-// A Masker is an Adapter that can replace the names in a read (Operation.Masked), so
-// that its backend answers as for an unknown name. It can also replace ids
-// (Operation.Hidden) in every body and parameter.
-type Masker interface {
-	// Masks reports whether all names of the operation can be replaced.
-	Masks(memproxy.Route, *memproxy.Operation) bool
-}
-
-// An Echoer is an Adapter whose backend shows the stamp of a write with the memories
-// made from it, so that memories can be matched with their write before their ids
+// An Extractor is an Adapter whose backend lets its own model decide what a write
+// becomes, at once or later behind a receipt. It shows the stamp of a write with the
+// memories made from it, so that they can be matched with their write before their ids
 // are known. Only such writes are set aside (Rules.NeverRefuse).
-type Echoer interface {
+type Extractor interface {
+	// Masks reports whether all names of a read can be replaced (Operation.Masked), so that
+	// the backend answers as for an unknown name. Ids can be replaced (Operation.Hidden) in
+	// every body and parameter.
+	Masks(memproxy.Route, *memproxy.Operation) bool
+
+	// IsBackendField reports whether a name may be that of a field of the backend's own,
+	// which some answers show inside a memory's metadata, and others next to it.
+	IsBackendField(name string) bool
+
 	// Echoes reports whether everything that the write makes has its stamp, and is
 	// shown only on routes whose answers Read can filter.
 	Echoes(memproxy.Route, *memproxy.Operation) bool
@@ -196,11 +163,14 @@ type Echoer interface {
 	// OmitsStamps reports whether the answers of a route show texts without their
 	// stamps: a history, a receipt.
 	OmitsStamps(memproxy.Route) bool
-}
 
-// An Extractor is an Adapter whose backend lets its own model decide what a write
-// becomes, at once or later behind a receipt.
-type Extractor interface {
+	// StampSearchRequest returns the request for a page, counted from 1, of the list of
+	// memories that a write may have made. It returns false if none of them would have a
+	// stamp. ReadStampSearch reads the answer: the ids of the memories with the decision in
+	// their stamp, the length of the whole list, and whether there is another page.
+	StampSearchRequest(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, page int) (memproxy.Request, bool)
+	ReadStampSearch(reply memproxy.Reply, decision string) (ids []string, of int, more bool, err error)
+
 	// Receipt returns the request for the outcome of an asynchronous write.
 	Receipt(route memproxy.Route, req memproxy.Request, id string) memproxy.Request
 
@@ -216,41 +186,6 @@ type Extractor interface {
 	// Verbatim returns the body of a write that stores only this text, unchanged, for the
 	// same owner and with the same metadata as the write in body.
 	Verbatim(body []byte, text string) ([]byte, error)
-}
-
-// A Counter is an Adapter whose backend can report after some writes how many
-// memories they made, such as of a document that is split.
-type Counter interface {
-	// Counts returns the requests that ask how many memories a write made, by the
-	// ids in its answer; none if the answer reports it already, or no request
-	// could.
-	Counts(route memproxy.Route, req memproxy.Request, ids []string) []memproxy.Request
-
-	// ReadCount reads the answer to one of them: how many, and whether that is final.
-	ReadCount(memproxy.Reply) (more int64, over bool, err error)
-}
-
-// A Completer is an Adapter whose backend answers some writes with the ids of what they
-// made, and not with what that contains: agents that are created from a file.
-type Completer interface {
-	// ObjectRequests returns the requests for the objects that a write made and that its
-	// answer only names, and whether they contain every memory that it made.
-	ObjectRequests(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, rd *memproxy.Reading) (asks []memproxy.Request, all bool)
-
-	// ReadObject returns what the answer to one of them contains.
-	ReadObject(memproxy.Reply) (*memproxy.Reading, error)
-}
-
-// A Seeker is an Adapter that can search for a write by its stamp.
-type Seeker interface {
-	// StampSearchRequest returns the request for a page, counted from 1, of the list of
-	// memories that a write may have made. It returns false if none of them would have a
-	// stamp.
-	StampSearchRequest(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, page int) (memproxy.Request, bool)
-
-	// ReadStampSearch reads the answer: the ids of the memories with the decision in
-	// their stamp, the length of the whole list, and whether there is another page.
-	ReadStampSearch(reply memproxy.Reply, decision string) (ids []string, of int, more bool, err error)
 }
 
 // A Restorer restores a previous version of a memory. If a
@@ -274,17 +209,44 @@ type Restorer interface {
 	Remove(memproxy.MemoryKey) []memproxy.SideRequest
 }
 
-// A MetadataMixer is an Adapter whose backend shows fields of its own inside a memory's
-// metadata in some answers, and next to it in others.
-type MetadataMixer interface {
-	// IsBackendField reports whether a name may be that of such a field.
-	IsBackendField(name string) bool
-}
-
-// An AgentRunner is an Adapter whose backend runs agents: on some routes the agent calls
-// tools while the request lasts, and some tools write its memory inside the
-// backend, where no proxy sees them.
+// An AgentRunner is an Adapter whose backend has agents and other objects, and runs agents:
+// on some routes the agent calls tools while the request lasts, and some tools write its
+// memory inside the backend, where no proxy sees them.
 type AgentRunner interface {
+	// RefusesCredential reports whether a 401 answer is about the request's credential, and
+	// not about the backend's own, which a model provider refused.
+	RefusesCredential(memproxy.Reply) bool
+
+	// ReadChange finds the memories in the answer to a change, also those that the change
+	// did not make, such as an agent with all of its blocks when one is attached. An answer
+	// that cannot be read is an error.
+	ReadChange(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
+
+	// Names returns every object that an answer names by a typed id, under any member, with
+	// its pointer. RemovePointers returns the answer's body without the values at pointers.
+	Names(memproxy.Route, memproxy.Reply) ([]memproxy.Ref, error)
+	RemovePointers(reply memproxy.Reply, gone []string) ([]byte, error)
+
+	// Withhold removes the values of secrets from an answer, and for a caller who may
+	// not administer the backend also what only administrators are shown. If there is
+	// nothing to remove it returns the body itself. An answer that cannot be read is an
+	// error.
+	Withhold(route memproxy.Route, body []byte, administers bool) ([]byte, error)
+
+	// Counts returns the requests that ask how many memories a write made, such as a
+	// document that is split, by the ids in its answer; none if the answer reports it
+	// already, or no request could. ReadCount reads the answer to one of them: how many,
+	// and whether that is final.
+	Counts(route memproxy.Route, req memproxy.Request, ids []string) []memproxy.Request
+	ReadCount(memproxy.Reply) (more int64, over bool, err error)
+
+	// ObjectRequests returns the requests for the objects that a write made and that its
+	// answer only names, such as agents that are created from a file, and whether they
+	// contain every memory that it made. ReadObject returns what the answer to one of them
+	// contains.
+	ObjectRequests(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, rd *memproxy.Reading) (asks []memproxy.Request, all bool)
+	ReadObject(memproxy.Reply) (*memproxy.Reading, error)
+
 	// Turn returns the run that an admitted request starts, or nil if its route
 	// runs no agent. A run that cannot be made to pause is memproxy.ErrUngated.
 	Turn(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.Turn, error)

@@ -240,8 +240,8 @@ func (ret *answer) disclose(ctx context.Context) (refused bool, err error) {
 		}
 	}
 	shown := *ret.reading
-	if d, ok := ret.call.Backend.Adapter.(Discloser); ok && ret.op.Kind != memproxy.Learn {
-		rd, err := d.ReadChange(ret.call.Route, ret.call.Request, ret.reply)
+	if runner, ok := ret.call.Backend.Adapter.(AgentRunner); ok && ret.op.Kind != memproxy.Learn {
+		rd, err := runner.ReadChange(ret.call.Route, ret.call.Request, ret.reply)
 		if err != nil {
 			return false, err
 		}

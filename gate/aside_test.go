@@ -11,6 +11,7 @@ import (
 
 // echoer is a backend that shows the stamp of a write with what came of it.
 type echoer struct {
+	noModel
 	fakeReader
 	loses, bare bool
 }

@@ -220,7 +220,7 @@ func (ret *making) settleLater(ctx context.Context) {
 // made, and reports whether there are any. The listener sends them, as it does for
 // asynchronous extraction, and the bill is settled by their answers.
 func (ret *effects) countsLater(b *bill) bool {
-	counter, ok := ret.call.Backend.Adapter.(Counter)
+	counter, ok := ret.call.Backend.Adapter.(AgentRunner)
 	if !ok || ret.reading.Settles || !ret.enforced() {
 		return false
 	}

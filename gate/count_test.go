@@ -14,6 +14,7 @@ import (
 
 // counting is an adapter whose backend is asked what a write came to.
 type counting struct {
+	noRuns
 	settling
 	asks  int
 	more  int64
@@ -128,6 +129,7 @@ func TestHeldWritesAreSettled(t *testing.T) {
 
 // abridging is an adapter whose answers only name what a write made.
 type abridging struct {
+	noRuns
 	settling
 	whole *memproxy.Reading
 	wrong error

@@ -23,7 +23,7 @@ func TestARefusedCredentialIsMemproxys(t *testing.T) {
 		"not the access": {true, true, false, 401},
 	} {
 		r := newRig(t, nil)
-		r.adapter = guarded{r.fake, tc.about}
+		r.adapter = guarded{noRuns{}, r.fake, tc.about}
 		r.fake.op = learn("likes tea")
 		call := r.call(r.fake.op)
 		call.Backend.Lends = tc.lends
@@ -41,6 +41,7 @@ func TestARefusedCredentialIsMemproxys(t *testing.T) {
 
 // guarded tells whether a 401 is about the request's credential.
 type guarded struct {
+	noRuns
 	*fakeAdapter
 	about bool
 }

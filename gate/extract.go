@@ -175,7 +175,7 @@ func workedOn(ctx context.Context, r *evaluation) {
 // ReadFollowUp takes the answer to one of FollowUpRequests, and reports whether it is
 // final.
 func (g *Gate) ReadFollowUp(ctx context.Context, a *Admission, reply memproxy.Reply) (over bool) {
-	if counter, ok := a.call.Backend.Adapter.(Counter); ok && len(a.counting) > 0 {
+	if counter, ok := a.call.Backend.Adapter.(AgentRunner); ok && len(a.counting) > 0 {
 		return g.accounts.counted(ctx, a, counter, reply)
 	}
 	extractor, ok := a.call.Backend.Adapter.(Extractor)
@@ -351,7 +351,7 @@ func (ret *making) markLater(ctx context.Context) {
 }
 
 // counted reads the answer to one of CountRequests. The last one settles the bill.
-func (acc *accounts) counted(ctx context.Context, a *Admission, counter Counter, reply memproxy.Reply) (over bool) {
+func (acc *accounts) counted(ctx context.Context, a *Admission, counter AgentRunner, reply memproxy.Reply) (over bool) {
 	if reply.Status == memproxy.StatusNotFound {
 		reply = memproxy.Reply{Status: reply.Status} // deleted meanwhile: it contains nothing
 	} else if !ok2xx(reply.Status) {

@@ -191,7 +191,7 @@ func oneOwner(ret *answer) bool {
 // tenant's: an identity attached to an agent, a tool, a member of a group. The
 // memories of the answer were ruled on before.
 func foreignIDs(ctx context.Context, ret *answer) (refused bool, err error) {
-	lister, ok := ret.call.Backend.Adapter.(ObjectLister)
+	lister, ok := ret.call.Backend.Adapter.(AgentRunner)
 	if !ok || !ret.Inspect || ret.singleTenant() || !ok2xx(ret.reply.Status) || len(bytes.TrimSpace(ret.reply.Body)) == 0 {
 		return false, nil
 	}
@@ -260,7 +260,7 @@ func lookUpForeign(ctx context.Context, ret *answer, refs []memproxy.Ref) (map[m
 // secrets removes secrets from ordinary answers, and for callers who may not administer
 // the backend everything else that only administrators are shown.
 func secrets(ctx context.Context, ret *answer) (refused bool, err error) {
-	w, ok := ret.call.Backend.Adapter.(Withholder)
+	w, ok := ret.call.Backend.Adapter.(AgentRunner)
 	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) || len(ret.reply.Body) == 0 || ret.op.Kind == memproxy.Admin || ret.op.Administers {
 		return false, nil
 	}

@@ -285,7 +285,7 @@ func (a *Admission) traceable() bool {
 	if a.op == nil || a.op.Kind != memproxy.Learn || !a.enforced() {
 		return false
 	}
-	echoer, ok := a.call.Backend.Adapter.(Echoer)
+	echoer, ok := a.call.Backend.Adapter.(Extractor)
 	return ok && echoer.Echoes(a.call.Route, a.op)
 }
 
@@ -351,7 +351,7 @@ func (ret *making) asideLater(ctx context.Context) error {
 // from the writes that made them: the change may remove the stamp that links a target
 // to its write.
 func recallStates(ctx context.Context, r *evaluation) error {
-	if _, echoes := r.call.Backend.Adapter.(Echoer); !echoes || r.dry() {
+	if _, echoes := r.call.Backend.Adapter.(Extractor); !echoes || r.dry() {
 		return nil
 	}
 	ret := &answer{Admission: r.Admission, g: r.g, looked: r.known, reading: &memproxy.Reading{}}

@@ -261,7 +261,7 @@ func dangerous(findings []memproxy.Finding) []memproxy.Finding {
 // memory whose write is unknown may have been set aside, so it is withheld if
 // Rules.NeverRefuse is set.
 func byDecision(ctx context.Context, ret *answer) {
-	echoer, ok := ret.call.Backend.Adapter.(Echoer)
+	echoer, ok := ret.call.Backend.Adapter.(Extractor)
 	if !ok {
 		return
 	}

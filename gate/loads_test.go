@@ -73,6 +73,7 @@ func (finds) RecordWrite(memproxy.Screening) {}
 // the object whose name it has, and whose memories carry the stamps of their writes.
 type sideAnswers struct {
 	Adapter
+	Extractor
 	Fetcher
 	bare bool
 	err  error

@@ -336,7 +336,7 @@ func idsOf(op *memproxy.Operation, names []string) []string {
 // backend accepts any text, so that the request has the effect of an unknown id. It
 // reports whether the adapter can replace ids.
 func conceal(r *evaluation, v *viewer) bool {
-	if _, masks := r.call.Backend.Adapter.(Masker); !masks {
+	if _, masks := r.call.Backend.Adapter.(Extractor); !masks {
 		return false
 	}
 	if len(r.op.Refs) == 0 {

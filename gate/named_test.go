@@ -16,6 +16,7 @@ import (
 // naming is a backend's adapter whose answers name objects: in a body, ids
 // parted by commas.
 type naming struct {
+	noRuns
 	fakeReader
 	made []string
 	err  error
@@ -29,6 +30,10 @@ func (f *naming) Read(rt memproxy.Route, q memproxy.Request, reply memproxy.Repl
 		}
 	}
 	return rd, err
+}
+
+func (f *naming) ReadChange(rt memproxy.Route, q memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
+	return f.Read(rt, q, reply)
 }
 
 func (f *naming) Rewrite(_ memproxy.Route, _ memproxy.Request, reply memproxy.Reply, _ *memproxy.Reading) ([]byte, error) {

@@ -312,7 +312,7 @@ func ownCredentialRefused(ret *answer) bool {
 	if ret.status != memproxy.StatusUnauthorized || !b.Lends || ret.Principal.ID == "" || !ret.enforced() {
 		return false
 	}
-	refuser, ok := b.Adapter.(CredentialRefuser)
+	refuser, ok := b.Adapter.(AgentRunner)
 	return !ok || refuser.RefusesCredential(ret.reply)
 }
 

@@ -275,7 +275,7 @@ const (
 // object that cannot be fetched gets no record, so that only callers who may see
 // everybody's memories see its contents.
 func complete(ctx context.Context, ret *effects) {
-	completer, ok := ret.call.Backend.Adapter.(Completer)
+	completer, ok := ret.call.Backend.Adapter.(AgentRunner)
 	if !ok || ret.reading == nil || ret.op.Kind != memproxy.Learn || ret.call.Backend.Fetch == nil {
 		return
 	}

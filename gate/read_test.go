@@ -15,6 +15,7 @@ import (
 
 // teller is a fake whose answers are what its memories say, and relations.
 type teller struct {
+	noRuns
 	*fakeReader
 	relations []string
 }
@@ -25,6 +26,10 @@ func (s teller) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Rep
 		rd.Relations = s.relations
 	}
 	return rd, err
+}
+
+func (s teller) ReadChange(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
+	return s.Read(rt, req, reply)
 }
 
 func (s teller) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
@@ -91,7 +96,7 @@ func TestEveryAnswerGoesThroughOneListOfFilters(t *testing.T) {
 		var passed []string
 		r, l := anyAgent(t, func(r *rig) {
 			r.rules.OneTenant, r.rules.Withhold, r.rules.Screener = false, 500, screener{}
-			r.adapter = teller{r.adapter.(*fakeReader), []string{"evil evil canary"}}
+			r.adapter = teller{noRuns{}, r.adapter.(*fakeReader), []string{"evil evil canary"}}
 			r.filtered = func(_ memproxy.Route, name string) { passed = append(passed, name) }
 		})
 		l.rows["theirs"], l.rows["tool-theirs"], l.rows["old"] = owned("theirs", "globex", "dev"), owned("tool-theirs", "globex", "dev"), owned("old", "acme", "dev")
@@ -147,7 +152,7 @@ func TestRelationsAreShownOfAnOwner(t *testing.T) {
 		for _, kind := range []memproxy.Kind{memproxy.Recall, memproxy.Learn} {
 			r := newRig(t, func(r *rig) {
 				r.rules.OneTenant, r.rules.Withhold, r.rules.Screener = tc.one, 500, screener{}
-				r.adapter = teller{r.adapter.(*fakeReader), strings.Split(tc.relation, "|")}
+				r.adapter = teller{noRuns{}, r.adapter.(*fakeReader), strings.Split(tc.relation, "|")}
 				r.ledger.rows = map[string]memproxy.Ownership{"user:ann": {Kind: memproxy.TargetEntity, ID: "user:ann", Scope: memproxy.Scope{Tenant: "acme"}}}
 			})
 			op := memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: tc.pins}}

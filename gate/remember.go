@@ -276,7 +276,7 @@ func bind(ctx context.Context, r *evaluation) error {
 // tenant.
 func (r *evaluation) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
 	mixed := func(string) bool { return false }
-	if mixer, ok := r.call.Backend.Adapter.(MetadataMixer); ok {
+	if mixer, ok := r.call.Backend.Adapter.(Extractor); ok {
 		mixed = mixer.IsBackendField
 	}
 	hashes := metadata.Hashes(s.ID, raw, mixed)

@@ -67,6 +67,7 @@ func TestReplaysAreChargedByAttempt(t *testing.T) {
 // listed is an adapter whose backend lists what writes made in pages of one.
 type listed struct {
 	gate.Fetcher
+	noModel
 	fakeReader
 	decisions []string // of what is listed
 	grows     bool     // by one after each page

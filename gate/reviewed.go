@@ -171,7 +171,7 @@ func (g Reviewed) AdmitRestore(ctx context.Context, b Backend, q memproxy.SideRe
 // returns the ids of its memories. If known is false, or after an error, the outcome
 // stays unknown.
 func (g Reviewed) FindWrite(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
-	seeker, ok := b.Adapter.(Seeker)
+	seeker, ok := b.Adapter.(Extractor)
 	if !ok || b.Fetch == nil {
 		return nil, false, nil
 	}

@@ -40,6 +40,7 @@ func (s screener) Screen(_ context.Context, asked memproxy.Screening) ([]memprox
 
 // fakeExtractor is a backend whose model decides what a write becomes.
 type fakeExtractor struct {
+	noModel
 	fakeReader
 	became []memproxy.Memory
 	over   bool

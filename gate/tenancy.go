@@ -120,7 +120,7 @@ func (l *lookups) named(op *memproxy.Operation) []memproxy.MemoryKey {
 
 // namesOf returns the names in the request, with their records, for the access rules.
 func namesOf(r *evaluation) *access.Names {
-	masker, masks := r.call.Backend.Adapter.(Masker)
+	masker, masks := r.call.Backend.Adapter.(Extractor)
 	return &access.Names{
 		Op: r.op, Tenant: r.Principal.Tenant, Rows: r.named.owner, Alone: r.singleTenant(), Visible: r.rules.Unattributed == access.Visible,
 		Masks: masks && r.op.Kind == memproxy.Recall && masker.Masks(r.call.Route, r.op),

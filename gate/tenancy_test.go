@@ -19,7 +19,10 @@ func object(id, tenant, actor string) memproxy.Ownership {
 }
 
 // masking is a backend's adapter that can replace names.
-type masking struct{ fakeReader }
+type masking struct {
+	noModel
+	fakeReader
+}
 
 func (*masking) Masks(memproxy.Route, *memproxy.Operation) bool { return true }
 

@@ -14,28 +14,11 @@ import (
 // streamer is a fake backend that finds streams by names that callers choose. The run of
 // an event is the text after its colon.
 type streamer struct {
+	noRuns
 	*fakeReader
 	again memproxy.Resumption
 }
 
-func (streamer) Turn(memproxy.Route, memproxy.Request, []byte) (memproxy.Turn, error) {
-	return nil, nil
-}
-func (streamer) ChangesToolsOf(memproxy.Route) string { return "" }
-func (streamer) Recover(string) (memproxy.Request, memproxy.Turn, error) {
-	return memproxy.Request{}, nil, errBroken
-}
-func (streamer) ObserveTools(memproxy.Route) memproxy.ToolObserver                 { return silent{} }
-func (streamer) Attaches(memproxy.Route, *memproxy.Operation) []string             { return nil }
-func (streamer) ToolRun(memproxy.Route, memproxy.Request, []byte) memproxy.ToolRun { return nil }
-func (streamer) Probe(memproxy.Route, memproxy.Request) (string, memproxy.Request, bool) {
-	return "", memproxy.Request{}, false
-}
-func (streamer) ReadProbe(memproxy.Route, memproxy.Reply) error { return nil }
-func (streamer) DiffRun(memproxy.Route, memproxy.Request, []byte) (memproxy.RunDiff, error) {
-	return nil, memproxy.ErrUngated
-}
-func (streamer) RestoreRunDiff([]byte) (memproxy.RunDiff, error) { return nil, memproxy.ErrUngated }
 func (s streamer) Resume(memproxy.Route, memproxy.Request, []byte) (memproxy.Resumption, bool) {
 	return s.again, len(s.again.Names) > 0
 }
@@ -44,18 +27,6 @@ func (streamer) RunOf(event []byte) (string, bool) {
 	_, run, data := strings.Cut(string(event), ":")
 	return run, data
 }
-
-func (streamer) RequestedRuns(memproxy.Route, memproxy.Request, []byte) ([]string, bool) {
-	return nil, false
-}
-func (streamer) Merge(memproxy.Route, memproxy.Request, string, bool, [][]byte) ([]byte, error) {
-	return nil, nil
-}
-
-// silent observes a run without tools.
-type silent struct{}
-
-func (silent) Observe([]byte) (calls, results []memproxy.ToolTexts) { return nil, nil }
 
 // Proves EDGE-3, EDGE-13, TRL-1: a stream that the backend would find by its name alone
 // is not requested if it could be another caller's. Callers who may see every stream, and
@@ -76,7 +47,7 @@ func TestStreamsFoundAnywhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := tenants(t, func(r *rig) {
-				r.adapter = streamer{r.adapter.(*fakeReader), tc.again}
+				r.adapter = streamer{noRuns{}, r.adapter.(*fakeReader), tc.again}
 				if tc.change != nil {
 					tc.change(r)
 				}
@@ -117,7 +88,7 @@ func TestEventsOfOthersRuns(t *testing.T) {
 					"near": {ID: "near", Scope: memproxy.Scope{Agent: "ours"}}, "far": {ID: "far", Scope: memproxy.Scope{Agent: "notours"}},
 					"unheard": {ID: "unheard", Missing: true},
 				}
-				r.adapter = streamer{r.adapter.(*fakeReader), tc.again}
+				r.adapter = streamer{noRuns{}, r.adapter.(*fakeReader), tc.again}
 			}, object("mine", "acme", "agent:dev"), object("theirs", "globex", "agent:x"),
 				name(memproxy.DimAgent, "ours", "acme"), name(memproxy.DimAgent, "notours", "globex"))
 			a := r.admit(memproxy.Operation{Kind: memproxy.Run})

@@ -94,6 +94,25 @@ func (running) Turn(rt memproxy.Route, _ memproxy.Request, _ []byte) (memproxy.T
 	return &oneRequest{}, nil
 }
 
+func (running) RefusesCredential(memproxy.Reply) bool { return true }
+func (r running) ReadChange(rt memproxy.Route, q memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
+	return r.Read(rt, q, reply)
+}
+func (running) Names(memproxy.Route, memproxy.Reply) ([]memproxy.Ref, error) { return nil, nil }
+func (running) RemovePointers(reply memproxy.Reply, _ []string) ([]byte, error) {
+	return reply.Body, nil
+}
+func (running) Withhold(_ memproxy.Route, body []byte, _ bool) ([]byte, error)       { return body, nil }
+func (running) Counts(memproxy.Route, memproxy.Request, []string) []memproxy.Request { return nil }
+func (running) ReadCount(memproxy.Reply) (int64, bool, error)                        { return 0, true, nil }
+func (running) ObjectRequests(memproxy.Route, memproxy.Request, *memproxy.Operation, *memproxy.Reading) ([]memproxy.Request, bool) {
+	return nil, true
+}
+
+func (running) ReadObject(memproxy.Reply) (*memproxy.Reading, error) {
+	return &memproxy.Reading{}, nil
+}
+
 func (running) Recover(string) (memproxy.Request, memproxy.Turn, error) {
 	return memproxy.Request{}, nil, memproxy.ErrUngated
 }

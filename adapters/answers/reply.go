@@ -10,7 +10,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Pruner implements the gate's pruner with a table.
+// Pruner implements the gate's Adapter with a table.
 type Pruner struct {
 	Answers *Table
 	// Recognizer returns the function that recognises elements of a route's 2xx answers,

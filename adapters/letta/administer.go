@@ -72,13 +72,13 @@ func hasUnknownSetting(v *jsondoc.Value) bool {
 		slices.ContainsFunc(v.Elems, hasUnknownSetting) || slices.ContainsFunc(v.Members, unknown)
 }
 
-// RefusesCredential implements gate.CredentialRefuser: if a model's provider refuses a key, the
+// RefusesCredential tells whose credential a 401 is about: if a model's provider refuses a key, the
 // server answers 401 with an error of another form.
 func (a *Adapter) RefusesCredential(reply memproxy.Reply) bool {
 	return strings.HasPrefix(rootOf(reply.Body).Get("detail").Text(), "Unauthorized")
 }
 
-// Withhold implements the gate's withholder. Administrators see the source code of tools and,
+// Withhold implements the gate's AgentRunner. Administrators see the source code of tools and,
 // where the server has emptied the values, the names of secrets: they read a tool, change it
 // and write it back, or import an agent file with the secrets that it names, and what is
 // withheld would be lost.

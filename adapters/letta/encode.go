@@ -42,7 +42,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	return out, query, err
 }
 
-// Reword implements the gate's reworder.
+// Reword implements the gate's Adapter.
 func (a *Adapter) Reword(rt memproxy.Route, req memproxy.Request, body []byte, texts map[string]string) ([]byte, error) {
 	r := a.Row(rt.ID)
 	if r == nil {

@@ -266,7 +266,7 @@ func pageLimit(q url.Values) int {
 // holdReplier answers held writes for a backend without receipts.
 type holdReplier struct{}
 
-// HeldReply implements the gate's HoldReplier. A held passage is answered with an empty
+// HeldReply implements the gate's Adapter. A held passage is answered with an empty
 // list of created passages. Letta's other creations return the new object, which does not
 // exist yet, so they are refused.
 func (holdReplier) HeldReply(rt memproxy.Route, _ memproxy.Request, _ *memproxy.Operation, _ memproxy.Decision) (memproxy.Reply, bool) {
@@ -276,10 +276,10 @@ func (holdReplier) HeldReply(rt memproxy.Route, _ memproxy.Request, _ *memproxy.
 	return memproxy.Reply{Status: 200, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: []byte("[]")}, true
 }
 
-// ReceiptID implements the gate's HoldReplier: Letta has no receipts.
+// ReceiptID implements the gate's Adapter: Letta has no receipts.
 func (holdReplier) ReceiptID(memproxy.Route) string { return "" }
 
-// ReceiptReply implements the gate's HoldReplier.
+// ReceiptReply implements the gate's Adapter.
 func (holdReplier) ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply {
 	return memproxy.Reply{Status: 404, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: []byte(`{"detail":"there is no such receipt"}`)}
 }

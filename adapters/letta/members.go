@@ -129,7 +129,7 @@ func (r *row) configures(member string) bool {
 	return false
 }
 
-// ReadChange implements the gate's discloser: the answer to a change contains the whole
+// ReadChange implements the gate's AgentRunner: the answer to a change contains the whole
 // object, such as an agent with its blocks. The answer to a run needs no reading, because
 // the results of its tools were filtered before.
 func (a *Adapter) ReadChange(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {

@@ -12,7 +12,7 @@ import (
 // with the server's default limits is fifty agents with everything attached.
 const maxNamed = 20000
 
-// Names implements the gate's ObjectLister. It returns a reference for every id in an
+// Names implements the gate's AgentRunner. It returns a reference for every id in an
 // answer, at any depth, whether the answer contains the object or only its id. A string
 // with the form of an id counts unless its member is known to hold free text.
 func (a *Adapter) Names(_ memproxy.Route, reply memproxy.Reply) ([]memproxy.Ref, error) {
@@ -47,7 +47,7 @@ func appendNamed(refs []memproxy.Ref, name string, v *jsondoc.Value, ptr string)
 	return refs
 }
 
-// RemovePointers implements the gate's ObjectLister: it removes elements of lists, and sets
+// RemovePointers implements the gate's AgentRunner: it removes elements of lists, and sets
 // members to null.
 func (a *Adapter) RemovePointers(reply memproxy.Reply, gone []string) ([]byte, error) {
 	doc, err := jsondoc.Parse(reply.Body, 0)
@@ -98,7 +98,7 @@ var builtInTools = nameSet(
 	"run_code", "run_code_with_tools", "web_search", "fetch_webpage", "open_files", "grep_files", "semantic_search_files",
 )
 
-// Attaches implements the gate's Attacher. It returns the blocks that a request attaches,
+// Attaches implements the gate's AgentRunner. It returns the blocks that a request attaches,
 // lists in an agent or a group, or copies into a conversation by label. Content of archives
 // and folders is checked when an agent searches it.
 func (a *Adapter) Attaches(rt memproxy.Route, op *memproxy.Operation) []string {

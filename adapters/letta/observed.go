@@ -29,7 +29,7 @@ const (
 	maxObservedParts = 1 << 20 // bytes
 )
 
-// ObserveTools implements the gate's observer: it extracts the texts of tool calls, and of
+// ObserveTools implements the gate's AgentRunner: it extracts the texts of tool calls, and of
 // the results of calls that the server ran. Results of the caller's own tools are in the
 // caller's requests, which the gate reads.
 func (a *Adapter) ObserveTools(rt memproxy.Route) memproxy.ToolObserver {

@@ -19,7 +19,7 @@ var (
 	errWhole = errors.New("letta: the response is a single memory that must be withheld")
 )
 
-// Read implements the gate's reader. It finds every memory in the answer to a read, and the
+// Read implements the gate's Adapter. It finds every memory in the answer to a read, and the
 // new objects in the answer to a creation. It does not read other answers, because they
 // contain no memory that is new to the gate; see ReadChange for answers to changes.
 func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {

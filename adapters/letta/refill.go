@@ -21,7 +21,7 @@ const (
 	defaultSearch = 5
 )
 
-// Refill implements the gate's refiller: lists continue after their last element, and
+// Refill implements the gate's Adapter: lists continue after their last element, and
 // searches are repeated with a higher limit. A list that pages backwards is not refilled,
 // because the server returns the start of the range before the cursor, not its end.
 func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
@@ -76,7 +76,7 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 	return pages.New(o, reply, rd)
 }
 
-// Counts implements the gate's counter: the server reports the number of passages of an
+// Counts implements the gate's AgentRunner: the server reports the number of passages of an
 // uploaded document.
 func (a *Adapter) Counts(rt memproxy.Route, req memproxy.Request, ids []string) []memproxy.Request {
 	if r := a.Row(rt.ID); r == nil || r.shape != upload {
@@ -92,7 +92,7 @@ func (a *Adapter) Counts(rt memproxy.Route, req memproxy.Request, ids []string) 
 	return out
 }
 
-// ReadCount implements the gate's counter.
+// ReadCount implements the gate's AgentRunner.
 func (a *Adapter) ReadCount(reply memproxy.Reply) (more int64, over bool, err error) {
 	if reply.Status == 404 {
 		return 0, true, nil
@@ -130,7 +130,7 @@ func (a *Adapter) ReadCount(reply memproxy.Reply) (more int64, over bool, err er
 // maxWholes bounds the side requests for the agents of one file.
 const maxWholes = 64
 
-// ObjectRequests implements the gate's completer: the answer to an import has only the ids
+// ObjectRequests implements the gate's AgentRunner: the answer to an import has only the ids
 // of its agents, so each agent is requested. all is false if there are too many agents, or
 // if the file has documents, because no answer reports the number of their passages.
 func (a *Adapter) ObjectRequests(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, rd *memproxy.Reading) (asks []memproxy.Request, all bool) {
@@ -146,7 +146,7 @@ func (a *Adapter) ObjectRequests(rt memproxy.Route, req memproxy.Request, op *me
 	return asks, ok && p.doc != nil && len(p.doc.Root.Get("files").List()) == 0 && len(asks) < maxWholes
 }
 
-// ReadObject implements the gate's completer.
+// ReadObject implements the gate's AgentRunner.
 func (a *Adapter) ReadObject(reply memproxy.Reply) (*memproxy.Reading, error) {
 	if reply.Status != 200 {
 		return nil, fmt.Errorf("letta: the request for an agent returned status %d", reply.Status)

@@ -15,7 +15,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
-// Resume implements the gate's RunMerger. A client requests a stream again by its run, by
+// Resume implements the gate's AgentRunner. A client requests a stream again by its run, by
 // its conversation, or by sending the same messages again.
 func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (memproxy.Resumption, bool) {
 	switch rt.ID {
@@ -55,7 +55,7 @@ func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (mempro
 	return q, true
 }
 
-// RunOf implements the gate's RunMerger.
+// RunOf implements the gate's AgentRunner.
 func (r runs) RunOf(event []byte) (run string, data bool) {
 	_, text := turn.Fields(event)
 	if text = bytes.TrimSpace(text); len(text) == 0 || string(text) == "[DONE]" {
@@ -71,7 +71,7 @@ const (
 	runSteps    = "letta.list_steps_for_run"
 )
 
-// RequestedRuns implements the gate's RunMerger.
+// RequestedRuns implements the gate's AgentRunner.
 func (r runs) RequestedRuns(rt memproxy.Route, req memproxy.Request, body []byte) (runs []string, reads bool) {
 	switch rt.ID {
 	case "letta.retrieve_run", runMessages, runSteps, "letta.retrieve_usage_for_run", "letta.retrieve_metrics_for_run":
@@ -94,7 +94,7 @@ func (r runs) RequestedRuns(rt memproxy.Route, req memproxy.Request, body []byte
 	return runs, false
 }
 
-// Merge implements the gate's RunMerger: it presents the runs of a turn as its first run, in
+// Merge implements the gate's AgentRunner: it presents the runs of a turn as its first run, in
 // the state of the last run, with the messages, steps and numbers of all runs. A page is
 // not longer than requested. The server accepts a message or a step of any run as a cursor,
 // so the next page continues after it.
@@ -239,7 +239,7 @@ func oneRun(docs []*jsondoc.Doc, run string, over bool) []byte {
 	return e.Apply()
 }
 
-// Probe implements the gate's prober. Two kinds of request need the agent's state: one that
+// Probe implements the gate's AgentRunner. Two kinds of request need the agent's state: one that
 // runs a tool, because the agent may have a custom tool of that name, and one that detaches
 // a folder, because the server may delete a block with it.
 func (r runs) Probe(rt memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool) {
@@ -259,7 +259,7 @@ func detachesFolder(r *row) bool {
 	return r.id == "letta.detach_folder_from_agent" || r.id == "letta.detach_source_from_agent"
 }
 
-// ReadProbe implements the gate's prober. The decoder identifies tools by name only, but the
+// ReadProbe implements the gate's AgentRunner. The decoder identifies tools by name only, but the
 // agent may have a custom tool of that name: it is refused if its writes cannot be
 // predicted. The server does not run a tool that the agent lacks.
 func (r runs) ReadProbe(rt memproxy.Route, reply memproxy.Reply) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
-// Rewrite implements the gate's reader.
+// Rewrite implements the gate's Adapter.
 func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
 	r := a.Row(rt.ID)
 	types, query := r.onlyTypes(req.Query)

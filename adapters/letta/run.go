@@ -42,7 +42,7 @@ func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (mempro
 	return t, nil
 }
 
-// ToolRun implements the gate's editor for requests that run an agent's tool.
+// ToolRun implements the gate's AgentRunner for requests that run an agent's tool.
 func (r runs) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) memproxy.ToolRun {
 	if row := r.routes.Row(rt.ID); row == nil || row.shape != toolRun {
 		return nil
@@ -97,7 +97,7 @@ func (r runs) ChangesToolsOf(rt memproxy.Route) string {
 	return ""
 }
 
-// Recover implements the gate's recoverer. key is the turn's key: the id of an agent, or of
+// Recover implements the gate's AgentRunner. key is the turn's key: the id of an agent, or of
 // a conversation.
 func (r runs) Recover(key string) (memproxy.Request, memproxy.Turn, error) {
 	path := "/v1/agents/"
@@ -112,7 +112,7 @@ func (r runs) Recover(key string) (memproxy.Request, memproxy.Turn, error) {
 	return sideRequest(memproxy.Request{}, "POST", path+url.PathEscape(key)+"/messages", ""), t, nil
 }
 
-// DiffRun implements the gate's compensator for runs that cannot be paused, but whose agents
+// DiffRun implements the gate's AgentRunner for runs that cannot be paused, but whose agents
 // are known beforehand and whose end can be awaited. It returns memproxy.ErrUngated for
 // batches, which take hours, and for chats in another provider's format, whose run writes
 // at an unknown time after the answer.
@@ -132,7 +132,7 @@ func (r runs) DiffRun(rt memproxy.Route, req memproxy.Request, body []byte) (mem
 	return compensate.New(opt, r.now)
 }
 
-// RestoreRunDiff implements the gate's compensator.
+// RestoreRunDiff implements the gate's AgentRunner.
 func (r runs) RestoreRunDiff(baseline []byte) (memproxy.RunDiff, error) {
 	return compensate.Restore(baseline, r.now)
 }

@@ -46,7 +46,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	return p.Apply(), query, nil
 }
 
-// Reword implements the gate's reworder.
+// Reword implements the gate's Adapter.
 func (a *Adapter) Reword(_ memproxy.Route, _ memproxy.Request, body []byte, texts map[string]string) ([]byte, error) {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {
@@ -108,7 +108,7 @@ func takesStamp(r *row, holder *jsondoc.Value) bool {
 	})
 }
 
-// Echoes implements the gate's Echoer. The engine copies an addition's metadata to every
+// Echoes implements the gate's Extractor. The engine copies an addition's metadata to every
 // memory that it makes of the addition, verbatim or extracted, at once or later. Relations
 // of a graph have no metadata, so Echoes is false if the addition enables the graph.
 func (a *Adapter) Echoes(rt memproxy.Route, op *memproxy.Operation) bool {
@@ -125,12 +125,12 @@ func (a *Adapter) Echoes(rt memproxy.Route, op *memproxy.Operation) bool {
 	return graph == nil || graph.Kind == jsondoc.Null || doc.False(graph)
 }
 
-// OmitsStamps implements the gate's Echoer: histories and events show texts without metadata.
+// OmitsStamps implements the gate's Extractor: histories and events show texts without metadata.
 func (a *Adapter) OmitsStamps(rt memproxy.Route) bool {
 	return strings.Contains(rt.ID, "history") || strings.HasPrefix(rt.ID, "mem0.v1.event")
 }
 
-// IsBackendField implements the gate's mixer: a server's list of its whole store shows a
+// IsBackendField implements the gate's Extractor: a server's list of its whole store shows a
 // memory's own fields among its metadata; other answers show them outside of it.
 func (a *Adapter) IsBackendField(name string) bool {
 	switch name {

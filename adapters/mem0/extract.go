@@ -8,7 +8,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Receipt implements the gate's extractor.
+// Receipt implements the gate's Extractor.
 func (a *Adapter) Receipt(_ memproxy.Route, req memproxy.Request, id string) memproxy.Request {
 	return memproxy.Request{Method: "GET", EscapedPath: "/v1/event/" + url.PathEscape(id) + "/", Header: req.Header, Base: req.Base}
 }

@@ -12,7 +12,7 @@ const heldMessage = "The memory waits for review"
 // holdReplier answers held additions in the form of the platform's asynchronous ones.
 type holdReplier struct{ routes *routes }
 
-// HeldReply implements the gate's HoldReplier. A held addition gets the answer to an
+// HeldReply implements the gate's Adapter. A held addition gets the answer to an
 // asynchronous addition, which the platform's clients know: they request its event again
 // later. Requests that are always completed at once (a change, a deletion, an addition to
 // an agent's public board) have no such answer.
@@ -38,7 +38,7 @@ func wantsObject(op *memproxy.Operation) bool {
 	return doc != nil && doc.Root.Get("output_format").Text() == "v1.1" && doc.Root.Get("version").Text() == "v2"
 }
 
-// ReceiptID implements the gate's HoldReplier.
+// ReceiptID implements the gate's Adapter.
 func (h holdReplier) ReceiptID(rt memproxy.Route) string {
 	if row := h.routes.Row(rt.ID); row != nil && row.shape == event && row.kind == memproxy.Recall {
 		return rt.Params["id"]
@@ -46,7 +46,7 @@ func (h holdReplier) ReceiptID(rt memproxy.Route) string {
 	return ""
 }
 
-// ReceiptReply implements the gate's HoldReplier.
+// ReceiptReply implements the gate's Adapter.
 func (holdReplier) ReceiptReply(_ memproxy.Route, _ memproxy.Request, h memproxy.HeldWrite) memproxy.Reply {
 	at := h.Created.UTC().Format(stampTime)
 	out := map[string]any{

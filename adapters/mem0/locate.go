@@ -76,7 +76,7 @@ const smallList, wideList = 100, 1000
 
 var errFull = errors.New("mem0: the backend has more memories than one list response contains")
 
-// StampSearchRequest implements the gate's Seeker. It lists the memories of an addition's
+// StampSearchRequest implements the gate's Extractor. It lists the memories of an addition's
 // scope: every memory made from the addition has its stamp in the metadata.
 func (a *Adapter) StampSearchRequest(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, page int) (memproxy.Request, bool) {
 	path, q := "/v1/memories/", url.Values{"page": {strconv.Itoa(page)}, "page_size": {strconv.Itoa(maxPage)}}
@@ -99,7 +99,7 @@ func (a *Adapter) StampSearchRequest(rt memproxy.Route, req memproxy.Request, op
 	return memproxy.Request{Method: "GET", EscapedPath: path, Query: q.Encode(), Header: req.Header, Base: req.Base}, true
 }
 
-// ReadStampSearch implements the gate's seeker.
+// ReadStampSearch implements the gate's Extractor.
 func (a *Adapter) ReadStampSearch(reply memproxy.Reply, decision string) (ids []string, of int, more bool, err error) {
 	rd, err := a.Read(memproxy.Route{Kind: memproxy.Recall}, memproxy.Request{}, reply)
 	if err != nil {

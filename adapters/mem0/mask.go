@@ -9,7 +9,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Masks implements the gate's Masker: names can be replaced in bodies and in query
+// Masks implements the gate's Extractor: names can be replaced in bodies and in query
 // parameters of their own, but not in paths or in JSON inside the query.
 func (a *Adapter) Masks(_ memproxy.Route, op *memproxy.Operation) bool {
 	for i := range op.Claims {

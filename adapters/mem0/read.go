@@ -21,7 +21,7 @@ var (
 // listKeys are the members of answers that list their elements.
 var listKeys = [...]string{"results", "memories", "items"}
 
-// Read implements the gate's reader.
+// Read implements the gate's Adapter.
 func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	if rt.Derived || rt.Kind == memproxy.Admin {
 		return readDerived(rt, reply)

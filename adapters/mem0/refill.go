@@ -20,7 +20,7 @@ const (
 	defaultPage   = 100
 )
 
-// Refill implements the gate's Refiller. Ranked and limited lists are requested again with
+// Refill implements the gate's Adapter. Ranked and limited lists are requested again with
 // a higher limit. Numbered pages are recounted without the dropped elements, unless the list
 // has more than maxRepaged elements; such a list keeps short pages.
 func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {

@@ -15,7 +15,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
-// Rewrite implements the gate's reader.
+// Rewrite implements the gate's Adapter.
 func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
 	unwanted := unwanted(a.Row(rt.ID), rt, req)
 	changed := len(rd.Links) > 0 || len(unwanted) > 0 || rd.Unrelated || rd.CountsOthers
