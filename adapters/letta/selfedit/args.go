@@ -1,6 +1,7 @@
 package selfedit
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,32 +25,35 @@ type param struct {
 	optional bool
 }
 
-// Args are the arguments of a call by parameter.
+// Args are the arguments of a call by parameter, each of the parameter's type.
 type Args struct {
-	text  map[string]string
-	whole map[string]int
-	list  map[string][]string
+	doc   *jsondoc.Doc
+	given map[string]*jsondoc.Value
 }
 
-func (a Args) has(name string) bool {
-	_, is := a.text[name]
-	return is
-}
+func (a Args) has(name string) bool { return a.given[name] != nil }
 
 // Text returns a text argument, or "".
-func (a Args) Text(name string) string { return a.text[name] }
+func (a Args) Text(name string) string { return a.given[name].Text() }
 
 // either returns the argument of a parameter that has another name in older servers.
-func (a Args) either(name, older string) string {
-	if a.has(name) {
-		return a.Text(name)
-	}
-	return a.Text(older)
-}
+func (a Args) either(name, older string) string { return cmp.Or(a.given[name], a.given[older]).Text() }
 
 // Texts returns the elements of a list argument; for the chunks of store_memories,
 // their texts.
-func (a Args) Texts(name string) []string { return a.list[name] }
+func (a Args) Texts(name string) (texts []string) {
+	for _, e := range a.given[name].List() {
+		if e.Kind == jsondoc.String {
+			texts = append(texts, e.Text())
+		}
+		for _, m := range e.Members {
+			if m.Value.Kind == jsondoc.String {
+				texts = append(texts, m.Value.Text())
+			}
+		}
+	}
+	return texts
+}
 
 // signatures are the parameters of the tools; optional ones end in a question mark.
 // Older servers have other names for some.
@@ -103,7 +107,7 @@ func ReadByLoop(name string) bool {
 // from its parameter's is a *memproxy.Malformed, because Python would convert it to a text
 // that differs from what was written.
 func Read(tool string, doc *jsondoc.Doc) (args Args, fits bool, err error) {
-	args = Args{text: map[string]string{}, whole: map[string]int{}, list: map[string][]string{}}
+	args = Args{doc, map[string]*jsondoc.Value{}}
 	known := params(tool)
 	fits = known != nil
 	for _, m := range doc.Root.Members {
@@ -118,13 +122,13 @@ func Read(tool string, doc *jsondoc.Doc) (args Args, fits bool, err error) {
 		if m.Value.Kind == jsondoc.Null && (tool == "memory" && known[at].optional || known[at].shape == texts) {
 			continue // null counts as absent
 		}
-		if err := args.readArgument(known[at], doc, m.Value); err != nil {
+		if err := known[at].check(doc, m.Value); err != nil {
 			return args, false, err
 		}
+		args.given[m.Name] = m.Value
 	}
 	for _, p := range known {
-		_, list := args.list[p.name]
-		fits = fits && (p.optional || args.has(p.name) || list)
+		fits = fits && (p.optional || args.has(p.name))
 	}
 	if tool != "memory" { // exactly one of the two names must be given
 		for _, pair := range [...][2]string{{"old_string", "old_str"}, {"new_string", "new_str"}} {
@@ -136,67 +140,50 @@ func Read(tool string, doc *jsondoc.Doc) (args Args, fits bool, err error) {
 	return args, fits, nil
 }
 
-func (a *Args) readArgument(p param, doc *jsondoc.Doc, v *jsondoc.Value) error {
+// check refuses an argument that is not of its parameter's type.
+func (p param) check(doc *jsondoc.Doc, v *jsondoc.Value) error {
 	at := jsondoc.Child("", p.name)
 	switch p.shape {
 	case text:
-		s, err := readText(v, at)
-		a.text[p.name] = s
-		return err
+		return checkText(v, at)
 	case integer:
-		n, err := strconv.Atoi(string(doc.Raw(v)))
-		if v.Kind != jsondoc.Number || err != nil {
+		if _, err := strconv.Atoi(string(doc.Raw(v))); err != nil {
 			return Malformed(at, "this argument of a memory tool must be an integer")
 		}
-		a.whole[p.name] = n
 		return nil
 	}
 	if v.Kind != jsondoc.Array {
 		return Malformed(at, "this argument of a memory tool must be a list")
 	}
-	a.list[p.name] = []string{}
-	for i, e := range v.Elems {
-		at := jsondoc.Index(at, i)
-		if p.shape == chunks {
-			if err := a.chunk(p.name, at, e); err != nil {
-				return err
-			}
-			continue
-		}
-		s, err := readText(e, at)
-		if err != nil {
-			return err
-		}
-		a.list[p.name] = append(a.list[p.name], s)
+	if p.shape == chunks {
+		return v.Each(at, checkChunk)
 	}
-	return nil
+	return v.Each(at, checkText)
 }
 
-func (a *Args) chunk(name, at string, v *jsondoc.Value) error {
+func checkChunk(v *jsondoc.Value, at string) error {
 	if v.Kind != jsondoc.Object {
 		return Malformed(at, "a conversation chunk must be an object")
 	}
 	for _, m := range v.Members {
-		switch {
-		case m.Value.Kind == jsondoc.String:
-			a.list[name] = append(a.list[name], m.Value.Text())
-		case m.Value.Kind != jsondoc.Number && m.Value.Kind != jsondoc.Null:
+		switch m.Value.Kind {
+		case jsondoc.String, jsondoc.Number, jsondoc.Null:
+		default:
 			return Malformed(jsondoc.Child(at, m.Name), "a conversation chunk must contain only numbers and strings")
 		}
 	}
 	return nil
 }
 
-// readText returns a string argument. U+0000 is refused, because the server removes it
-// before it stores the text.
-func readText(v *jsondoc.Value, at string) (string, error) {
+// checkText refuses U+0000, too, because the server removes it before it stores the text.
+func checkText(v *jsondoc.Value, at string) error {
 	if v.Kind != jsondoc.String {
-		return "", Malformed(at, "this argument of a memory tool must be a string")
+		return Malformed(at, "this argument of a memory tool must be a string")
 	}
 	if strings.ContainsRune(v.Text(), 0) {
-		return "", Malformed(at, "the character U+0000 cannot be stored unchanged")
+		return Malformed(at, "the character U+0000 cannot be stored unchanged")
 	}
-	return v.Text(), nil
+	return nil
 }
 
 // Malformed returns the error for invalid or ambiguous arguments.

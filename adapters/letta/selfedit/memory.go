@@ -210,12 +210,12 @@ func (m *memory) insert(label, text string, a Args, set func(*entry, string)) er
 		return errServer
 	}
 	lines := strings.Split(ExpandTabs(e.Value), "\n")
-	at, said := a.whole["insert_line"]
-	switch {
-	case !said, at == -1:
-		at = len(lines)
-	case at < 0 || at > len(lines):
-		return errServer
+	at := len(lines)
+	if line, given := a.doc.Int(a.given["insert_line"]); given && line != -1 {
+		if line < 0 || line > int64(at) {
+			return errServer
+		}
+		at = int(line)
 	}
 	set(e, strings.Join(slices.Insert(lines, at, strings.Split(ExpandTabs(text), "\n")...), "\n"))
 	return nil
@@ -274,7 +274,7 @@ func (m *memory) command(a Args) error {
 		}
 		return m.replace(labelIn(a.Text("path")), a.Text(from), a.Text(to), store)
 	case "insert":
-		if _, at := a.whole["insert_line"]; !at || !has("path", "insert_text") {
+		if !has("path", "insert_line", "insert_text") {
 			return errServer
 		}
 		return m.insert(flatLabel(a.Text("path")), a.Text("insert_text"), a, store)
