@@ -114,12 +114,12 @@ func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bo
 		return oneRun(docs, run, over), nil
 	case runMessages, runSteps:
 	default:
-		all := make([]runValue, len(docs))
+		all := make([]turn.RunValue, len(docs))
 		for i, doc := range docs {
-			all[i] = runValue{doc, doc.Root}
+			all[i] = turn.RunValue{Doc: doc, Value: doc.Root}
 		}
 		e := docs[0].Edit()
-		sum(e, all)
+		turn.Sum(e, docs[0].Root, all)
 		return e.Apply(), nil
 	}
 	q, _ := url.ParseQuery(req.Query)
@@ -153,66 +153,6 @@ func inRun(raw []byte, run string) []byte {
 	e := doc.Edit()
 	e.Replace(id, strconv.AppendQuote(nil, run))
 	return e.Apply()
-}
-
-type runValue struct {
-	doc *jsondoc.Doc
-	v   *jsondoc.Value
-}
-
-// sum replaces numbers in the first run's answer by the sums over all runs, in objects
-// member by member, and joins lists without duplicates. Other values, and the time at which
-// a run started, stay those of the first run.
-func sum(e *jsondoc.Edits, all []runValue) {
-	into := all[0].v
-	given := slices.DeleteFunc(slices.Clone(all), func(p runValue) bool { return p.v == nil || p.v.Kind == jsondoc.Null })
-	if len(given) == 0 {
-		return
-	}
-	switch first := given[0]; {
-	case first.v != into: // the first run has no value, so that of a later run is its base
-		doc, err := jsondoc.Parse(first.doc.Raw(first.v), 0)
-		if err != nil {
-			return // unreachable: part of a parsed document
-		}
-		sub := doc.Edit()
-		given[0] = runValue{doc, doc.Root}
-		sum(sub, given)
-		e.Replace(into, sub.Apply())
-	case first.v.Kind == jsondoc.Number:
-		var n int64
-		for _, p := range given {
-			i, whole := p.doc.Int(p.v)
-			if !whole {
-				return // not an integer: the first run's number stays
-			}
-			n += i
-		}
-		e.Replace(into, strconv.AppendInt(nil, n, 10))
-	case first.v.Kind == jsondoc.Array: // such as the list of used tools
-		var each [][]byte
-		for _, p := range given {
-			for _, v := range p.v.Elems {
-				if raw := p.doc.Raw(v); !slices.ContainsFunc(each, func(b []byte) bool { return bytes.Equal(b, raw) }) {
-					each = append(each, raw)
-				}
-			}
-		}
-		e.Replace(into, turn.List(each))
-	case into.Kind == jsondoc.Object:
-		for _, m := range into.Members {
-			of := make([]runValue, len(all))
-			for i, p := range all {
-				of[i].doc = p.doc
-				if p.v != nil && p.v.Kind == jsondoc.Object {
-					of[i].v = p.v.Get(m.Name)
-				}
-			}
-			if m.Name != "run_start_ns" {
-				sum(e, of)
-			}
-		}
-	}
 }
 
 // oneRun returns the last run with the id and the start of the first. Unless the turn is

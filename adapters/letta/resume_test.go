@@ -140,7 +140,7 @@ func TestMerge(t *testing.T) {
 		answers []string
 		want    string
 	}{
-		"letta.retrieve_usage_for_run":   {[]string{`{"total_tokens":15,"d":null,"e":{"x":1},"f":null}`, `{"total_tokens":20,"d":{"cached":3},"e":{"x":2},"f":null}`, `{"total_tokens":1,"d":{"cached":4},"e":null}`}, `{"total_tokens":36,"d":{"cached":7},"e":{"x":3},"f":null}`},
+		"letta.retrieve_usage_for_run":   {[]string{`{"total_tokens":15,"context_tokens":7,"d":null,"e":{"x":1},"f":null}`, `{"total_tokens":20,"context_tokens":9,"d":{"cached":3},"e":{"x":2},"f":null}`, `{"total_tokens":1,"d":{"cached":4},"e":null}`}, `{"total_tokens":36,"context_tokens":9,"d":{"cached":7},"e":{"x":3},"f":null}`},
 		"letta.retrieve_metrics_for_run": {[]string{`{"id":"run-1","run_start_ns":5,"run_ns":10,"num_steps":1,"tools_used":["t-1"]}`, `{"id":"run-2","run_start_ns":50,"run_ns":7,"num_steps":2,"tools_used":["t-2","t-1"]}`}, `{"id":"run-1","run_start_ns":5,"run_ns":17,"num_steps":3,"tools_used":["t-1","t-2"]}`},
 	} {
 		var answers [][]byte

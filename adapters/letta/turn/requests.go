@@ -89,7 +89,7 @@ func (t *Turn) Next() ([]byte, error) {
 		drop = append(drop, "messages", "input")
 		added = append(added, append([]byte(`"messages":`), messages...))
 	}
-	n := t.caller.stepsLeft(t.out.usage["step_count"], runs)
+	n := t.caller.stepsLeft(t.out.steps, runs)
 	if first {
 		n = 0
 	}

@@ -47,3 +47,42 @@ func TestEventsAreNumberedAsOfOneRun(t *testing.T) {
 		t.Errorf("the turn has the runs %q", runs)
 	}
 }
+
+// Proves EDGE-1: the usage of a turn has the sums over its requests, also in its nested
+// objects, but the last size of the context and, in a stream, its own number.
+func TestUsageIsOfAllRequests(t *testing.T) {
+	const first = `"step_count":1,"context_tokens":7,"run_ids":["run-1"],"details":{"cached":3},"other":null`
+	const second = `"step_count":2,"context_tokens":9,"run_ids":["run-2"],"details":{"cached":4},"other":{"n":5}`
+	const sum = `"step_count":3,"context_tokens":9,"run_ids":["run-1","run-2"],"details":{"cached":7},"other":{"n":5}`
+	rule := func(turn *Turn) {
+		for _, c := range turn.PendingCalls() {
+			turn.Rule(c.ID, memproxy.Decision{ID: "d-1"})
+		}
+	}
+	turn := newTurn(t, `{"input":"hi"}`, attached)
+	request(t, turn)
+	must.Do(t, turn.ReadAnswer([]byte(strings.Replace(pausedAnswer, `"step_count":2,"context_tokens":7`, first, 1))))
+	rule(turn)
+	request(t, turn)
+	must.Do(t, turn.ReadAnswer([]byte(`{"messages":[],"stop_reason":{"stop_reason":"end_turn"},"usage":{`+second+`}}`)))
+	if got := string(must.Get(turn.Answer())(t)); !strings.Contains(got, `"usage":{`+sum+`}`) {
+		t.Errorf("%s, want the usage %s", got, sum)
+	}
+
+	turn = newTurn(t, `{"input":"hi","background":true,"streaming":true}`, attached)
+	send := func(run, usage string, events ...string) {
+		t.Helper()
+		request(t, turn)
+		for i, e := range append(events, `{"message_type":"usage_statistics",`+usage) {
+			must.Get(turn.Event(fmt.Appendf(nil, "data: %s,\"seq_id\":%d,\"run_id\":%q}\n\n", e, i+1, run)))(t)
+		}
+	}
+	send("run-1", first, `{"message_type":"approval_request_message","id":"m-1","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c-1"}]`,
+		`{"message_type":"stop_reason","stop_reason":"requires_approval"`)
+	rule(turn)
+	send("run-2", second, `{"message_type":"stop_reason","stop_reason":"end_turn"`)
+	tail := turn.Tail()
+	if got, want := string(tail[len(tail)-1]), `data: {"message_type":"usage_statistics",`+sum+`,"seq_id":5,"run_id":"run-1"}`; strings.TrimSpace(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

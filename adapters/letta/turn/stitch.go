@@ -3,7 +3,6 @@ package turn
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -20,11 +19,11 @@ type stitched struct {
 
 	last           []byte // the last JSON answer
 	messages       [][]byte
-	usage          map[string]int64
-	runs           []json.RawMessage
+	usage          []RunValue // of each request
+	steps          int64      // of all requests, by their usage
 	requests       int
-	stopEvent      json.RawMessage   // the last stop_reason event
-	usageEvent     json.RawMessage   // the last usage event
+	stopEvent      []byte            // the last stop_reason event
+	usageEvent     []byte            // the last usage event
 	done           bool              // [DONE] was received
 	missingReturns []toolReturn      // results that the server may omit
 	names          map[string]string // of the calls that memproxy answered, by their ids
@@ -42,55 +41,87 @@ type stitched struct {
 	started  bool     // this request's first numbered event was received
 }
 
-// add adds a request's usage to the sums. The size of the context is not summed: the last
-// request's counts.
-func (s *stitched) add(doc *jsondoc.Doc, usage *jsondoc.Value) {
-	if usage == nil {
-		return
+// add keeps a request's usage.
+func (s *stitched) add(raw []byte) {
+	doc, err := jsondoc.Parse(raw, 0)
+	if err != nil {
+		return // unreachable: part of a parsed document
 	}
-	if s.usage == nil {
-		s.usage = map[string]int64{}
-	}
-	for _, m := range usage.Members {
-		if m.Value.Kind != jsondoc.Number {
-			continue
-		}
-		n, err := strconv.ParseInt(string(doc.Raw(m.Value)), 10, 64)
-		switch {
-		case err != nil:
-		case m.Name == "context_tokens":
-			s.usage[m.Name] = n
-		default:
-			s.usage[m.Name] += n
-		}
-	}
-	for _, e := range usage.Get("run_ids").List() {
-		s.runs = append(s.runs, doc.Raw(e))
-	}
+	s.usage = append(s.usage, RunValue{doc, doc.Root})
+	n, _ := doc.Int(doc.Root.Get("step_count"))
+	s.steps += n
 }
 
-// total returns a usage object with its numbers replaced by the sums.
+// total returns the usage of the last request with the numbers of all.
 func (s *stitched) total(raw []byte) ([]byte, error) {
 	doc, err := jsondoc.Parse(raw, 0)
 	if err != nil || s.requests < 2 {
 		return raw, err
 	}
 	e := doc.Edit()
-	for _, m := range doc.Root.Members {
-		switch {
-		case m.Value.Kind == jsondoc.Number || m.Value.Kind == jsondoc.Null && m.Name != "run_ids":
-			if n, ok := s.usage[m.Name]; ok {
-				e.Replace(m.Value, strconv.AppendInt(nil, n, 10))
+	Sum(e, doc.Root, s.usage)
+	return e.Apply(), nil
+}
+
+// RunValue is a value in an answer about one of the runs of a turn.
+type RunValue struct {
+	Doc   *jsondoc.Doc
+	Value *jsondoc.Value
+}
+
+// Sum replaces numbers in one run's value by the sums over all runs, in objects member by
+// member, and joins lists without duplicates. Other values, and the time at which a run
+// started, stay. The size of the context and the number of an event are the last run's.
+func Sum(e *jsondoc.Edits, into *jsondoc.Value, all []RunValue) {
+	if len(all) == 0 {
+		return
+	}
+	switch into.Kind {
+	case jsondoc.Null: // the first value that a run has is the base
+		doc, err := jsondoc.Parse(all[0].Doc.Raw(all[0].Value), 0)
+		if err != nil || doc.Root.Kind == jsondoc.Null {
+			return
+		}
+		sub := doc.Edit()
+		Sum(sub, doc.Root, all)
+		e.Replace(into, sub.Apply())
+	case jsondoc.Number:
+		var n int64
+		for _, r := range all {
+			i, whole := r.Doc.Int(r.Value)
+			if !whole {
+				return // not an integer: the number stays
 			}
-		case m.Name == "run_ids" && len(s.runs) > 0:
-			ids, err := json.Marshal(s.runs)
-			if err != nil {
-				return nil, err
+			n += i
+		}
+		e.Replace(into, strconv.AppendInt(nil, n, 10))
+	case jsondoc.Array: // such as the list of used tools
+		var each [][]byte
+		for _, r := range all {
+			for _, v := range r.Value.Elems {
+				if raw := r.Doc.Raw(v); !slices.ContainsFunc(each, func(b []byte) bool { return bytes.Equal(b, raw) }) {
+					each = append(each, raw)
+				}
 			}
-			e.Replace(m.Value, ids)
+		}
+		e.Replace(into, List(each))
+	case jsondoc.Object:
+		for _, m := range into.Members {
+			var of []RunValue
+			for _, r := range all {
+				if v := r.Value.Get(m.Name); v != nil && v.Kind != jsondoc.Null {
+					of = append(of, RunValue{r.Doc, v})
+				}
+			}
+			switch m.Name {
+			case "run_start_ns":
+				continue
+			case "context_tokens", "seq_id":
+				of = of[max(0, len(of)-1):]
+			}
+			Sum(e, m.Value, of)
 		}
 	}
-	return e.Apply(), nil
 }
 
 // ReadAnswer reads the JSON answer of a request.
@@ -104,7 +135,9 @@ func (t *Turn) ReadAnswer(body []byte) error {
 	}
 	t.out.requests++
 	t.out.last = doc.Src
-	t.out.add(doc, doc.Root.Get("usage"))
+	if v := doc.Root.Get("usage"); v != nil {
+		t.out.add(doc.Raw(v))
+	}
 	var calls []*call
 	request := ""
 	for _, v := range doc.Root.Get("messages").List() {

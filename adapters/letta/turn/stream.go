@@ -77,7 +77,7 @@ func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byt
 		return events(held), nil
 	case "usage_statistics":
 		t.out.usageEvent = data
-		t.out.add(doc, doc.Root)
+		t.out.add(data)
 		return nil, nil
 	case "approval_request_message":
 		return t.out.pause(doc)
