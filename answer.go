@@ -4,6 +4,8 @@ package memproxy
 type Memory struct {
 	// Pointer is the JSON pointer of the element in the answer.
 	Pointer string
+	// Copies are the pointers at which the answer repeats the element.
+	Copies []string
 	// Kind is the kind of object that ID names; empty means a memory.
 	Kind  TargetKind
 	ID    string

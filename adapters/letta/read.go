@@ -217,12 +217,12 @@ func (f *finding) inside(root *jsondoc.Value) {
 	f.blocks("", f.agent)
 }
 
-// blocks reads the blocks in an agent's state, each once.
+// blocks reads the blocks in an agent's state, each once with its copies.
 func (f *finding) blocks(ptr, agent string) {
 	was := f.agent
 	f.agent = agent
 	defer func() { f.agent = was }()
-	var seen []string
+	first := len(f.rd.Memories)
 	for _, home := range blockLists {
 		for i, e := range f.doc.At(ptr + home).List() {
 			if e.Kind != jsondoc.Object {
@@ -230,10 +230,11 @@ func (f *finding) blocks(ptr, agent string) {
 				continue
 			}
 			m := f.memory(e, jsondoc.Index(ptr+home, i))
-			if m.ID != "" && slices.Contains(seen, m.ID) {
+			here := f.rd.Memories[first:]
+			if i := slices.IndexFunc(here, func(b memproxy.Memory) bool { return b.ID == m.ID && b.ID != "" }); i >= 0 {
+				here[i].Copies = append(here[i].Copies, m.Pointer)
 				continue
 			}
-			seen = append(seen, m.ID)
 			f.rd.Memories = append(f.rd.Memories, m)
 		}
 	}

@@ -1,7 +1,6 @@
 package letta
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,16 +23,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	if err != nil {
 		return nil, err
 	}
-	w := rewriting{doc: doc, e: doc.Edit(), lists: map[string]string{}, copies: map[blockInAgent][]string{}}
-	if r != nil && r.is(inside) {
-		w.agent("")
-	}
-	for i := range rd.Memories {
-		if m := &rd.Memories[i]; KindOf(m.ID) == TargetAgent && m.Pointer != "/id" {
-			w.agent(m.Pointer)
-		}
-	}
-	out, err := w.apply(rd.Memories)
+	out, err := rewrite(doc, rd.Memories)
 	if err != nil || !history {
 		return out, err
 	}
@@ -50,58 +40,26 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 
 func changes(m memproxy.Memory) bool { return m.Drop || m.Show != nil || m.ShowProvenance != nil }
 
-// rewriting is the state of changing one answer. An agent's state lists a block more than
-// once; every copy is changed.
-type rewriting struct {
-	doc    *jsondoc.Doc
-	e      *jsondoc.Edits
-	lists  map[string]string         // from the pointer of a list of blocks to that of its agent
-	copies map[blockInAgent][]string // pointers of the blocks in those lists
-}
-
-type blockInAgent struct{ agent, id string }
-
-// agent records where the state of the agent at a pointer lists its blocks.
-func (w *rewriting) agent(ptr string) {
-	for _, home := range blockLists {
-		if _, known := w.lists[ptr+home]; known {
-			return
-		}
-		w.lists[ptr+home] = ptr
-		for i, e := range w.doc.At(ptr + home).List() {
-			if id := cmp.Or(e.Get("id").Text(), e.Get("message_id").Text()); id != "" {
-				b := blockInAgent{ptr, id}
-				w.copies[b] = append(w.copies[b], jsondoc.Index(ptr+home, i))
-			}
-		}
-	}
-}
-
-// apply returns the answer without the dropped memories, and with the new texts and
+// rewrite returns the answer without the dropped memories, and with the new texts and
 // provenance of the others.
-func (w *rewriting) apply(memories []memproxy.Memory) ([]byte, error) {
+func rewrite(doc *jsondoc.Doc, memories []memproxy.Memory) ([]byte, error) {
+	e := doc.Edit()
 	gone, parents, fewer := map[string]bool{}, map[string]bool{}, 0 // pointers of dropped values and of their parents
 	shown := map[string]string{}                                    // new texts by pointer
 	for _, m := range memories {
 		if !changes(m) {
 			continue
 		}
-		agent, nested := w.lists[m.Pointer[:max(0, strings.LastIndexByte(m.Pointer, '/'))]]
-		places := []string{m.Pointer}
-		switch {
-		case m.Drop && m.Pointer == "":
-			return nil, errWhole
-		case nested:
-			for _, at := range w.copies[blockInAgent{agent, m.ID}] {
-				if at != m.Pointer {
-					places = append(places, at)
-				}
+		if m.Drop {
+			switch strings.Count(m.Pointer, "/") {
+			case 0:
+				return nil, errWhole
+			case 2: // an element of the answer's list, and no block of an agent in it
+				fewer++
 			}
-		case m.Drop:
-			fewer++
 		}
-		for _, at := range places {
-			v := w.doc.At(at)
+		for _, at := range append([]string{m.Pointer}, m.Copies...) {
+			v := doc.At(at)
 			if m.Drop {
 				gone[at], parents[at[:strings.LastIndexByte(at, '/')]] = true, true
 				continue
@@ -117,39 +75,39 @@ func (w *rewriting) apply(memories []memproxy.Memory) ([]byte, error) {
 			}
 			if v != nil && v.Kind == jsondoc.Object && m.ShowProvenance != nil {
 				v, _ = wrapped(v, at)
-				if err := stamps.SetProvenance(w.e, v, m.ShowProvenance); err != nil {
+				if err := stamps.SetProvenance(e, v, m.ShowProvenance); err != nil {
 					return nil, err
 				}
 			}
 		}
 	}
-	if err := w.e.Texts(shown); err != nil {
+	if err := e.Texts(shown); err != nil {
 		return nil, err
 	}
 	for ptr := range parents {
-		w.removeFrom(ptr, gone)
+		removeFrom(doc, e, ptr, gone)
 	}
 	// Some answers report the number of their elements.
-	if c := w.doc.Root.Get("count"); c != nil && c.Kind == jsondoc.Number && fewer > 0 {
-		if was, err := strconv.Atoi(string(w.doc.Raw(c))); err == nil {
-			w.e.Replace(c, strconv.AppendInt(nil, int64(max(0, was-fewer)), 10))
+	if c := doc.Root.Get("count"); c != nil && c.Kind == jsondoc.Number && fewer > 0 {
+		if was, err := strconv.Atoi(string(doc.Raw(c))); err == nil {
+			e.Replace(c, strconv.AppendInt(nil, int64(max(0, was-fewer)), 10))
 		}
 	}
-	return w.e.Apply(), nil
+	return e.Apply(), nil
 }
 
 // removeFrom removes what is gone from the list or object at a pointer.
-func (w *rewriting) removeFrom(ptr string, gone map[string]bool) {
-	switch v := w.doc.At(ptr); {
+func removeFrom(doc *jsondoc.Doc, e *jsondoc.Edits, ptr string, gone map[string]bool) {
+	switch v := doc.At(ptr); {
 	case v == nil:
 	case v.Kind == jsondoc.Array:
-		w.e.Array(v, func(i int) bool { return gone[jsondoc.Index(ptr, i)] })
+		e.Array(v, func(i int) bool { return gone[jsondoc.Index(ptr, i)] })
 	case v.Kind == jsondoc.Object:
 		drop := func(m *jsondoc.Member) bool {
 			return m.Value.Kind == jsondoc.String && gone[jsondoc.Child(ptr, m.Name)]
 		}
 		if slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool { return drop(&m) }) {
-			w.e.Object(v, drop, nil)
+			e.Object(v, drop, nil)
 		}
 	}
 }
