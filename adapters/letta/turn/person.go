@@ -17,7 +17,7 @@ type heldPart struct {
 	doc      *jsondoc.Doc
 	fragment bool
 	calls    []*call
-	at       int // index in the messages of a JSON answer; -1 in a stream
+	inAnswer bool // the message is in a JSON answer, not in a stream
 }
 
 // needsPerson reports whether a person must approve a call of a memory tool. It is false
@@ -45,26 +45,27 @@ func (t *Turn) ApprovalCalls() []memproxy.ToolCall {
 // the caller must answer one of them, the refused ones wait for the caller's answer.
 func (t *Turn) ReleasePause() ([][]byte, bool, error) {
 	if t.pause.asksPerson() {
-		t.applyPersonRulings()
+		applyPersonRulings(t)
 	}
 	if len(t.out.held) == 0 {
 		return nil, false, nil
 	}
 	l := t.out.held[0]
-	if l.at >= 0 {
-		t.out.insertHeld()
-		return nil, false, nil
-	}
 	t.out.held = t.out.held[1:]
+	shown, more := t.out.shownPart(l), len(t.out.held) > 0
+	if l.inAnswer {
+		t.out.messages = append(t.out.messages, shown...)
+		return nil, more, nil
+	}
 	if n, ok := numberOf(l.doc); ok {
 		t.out.seq, t.out.numbered = n, true
 	}
-	return events(t.out.shownPart(l)), len(t.out.held) > 0, nil
+	return events(shown), more, nil
 }
 
 // applyPersonRulings applies the rulings on calls that a person would be asked about:
 // memproxy answers the refused ones, and the caller answers the others.
-func (t *Turn) applyPersonRulings() {
+func applyPersonRulings(t *Turn) {
 	others := false
 	for _, c := range t.pause.calls {
 		if c.needsPerson && c.ruled {
@@ -81,12 +82,4 @@ func (t *Turn) applyPersonRulings() {
 	case t.requests > 0:
 		t.tools.constrain(t.pause.calls)
 	}
-}
-
-// insertHeld inserts the held messages of a pause at their positions in the JSON answer.
-func (s *stitched) insertHeld() {
-	for _, l := range slices.Backward(s.held) {
-		s.messages = slices.Insert(s.messages, l.at, s.shownPart(l)...)
-	}
-	s.held = nil
 }

@@ -133,13 +133,10 @@ func (t *Turn) ReadAnswer(body []byte) error {
 	if doc, err = t.tools.rules.fixStopReason(doc, doc.Root.Get("stop_reason")); err != nil {
 		return err
 	}
-	t.out.requests++
 	t.out.last = doc.Src
 	if v := doc.Root.Get("usage"); v != nil {
 		t.out.add(doc.Raw(v))
 	}
-	var calls []*call
-	request := ""
 	for _, v := range doc.Root.Get("messages").List() {
 		m, err := jsondoc.Parse(doc.Raw(v), 0)
 		if err != nil {
@@ -148,22 +145,13 @@ func (t *Turn) ReadAnswer(body []byte) error {
 		if m, err = t.out.inFirst(m, m.Edit()); err != nil {
 			return err
 		}
-		if m.Root.Get("message_type").Text() == "approval_request_message" {
-			calls, request = callsOf(m.Root), m.Root.Get("id").Text()
-			if slices.ContainsFunc(calls, t.tools.needsPerson) {
-				t.out.held = append(t.out.held, heldPart{doc: m, at: len(t.out.messages)})
-				continue
-			}
+		shown, err := t.out.message(m, true)
+		if err != nil {
+			return err
 		}
-		t.out.messages = append(t.out.messages, t.out.shown(m)...)
+		t.out.messages = append(t.out.messages, shown...)
 	}
-	t.pause.calls = nil
-	if doc.Root.Get("stop_reason").Get("stop_reason").Text() == "requires_approval" {
-		t.paused(calls, request)
-	}
-	if !t.pause.asksPerson() {
-		t.out.insertHeld()
-	}
+	t.out.messages = append(t.out.messages, t.ended(doc.Root.Get("stop_reason").Get("stop_reason").Text())...)
 	return nil
 }
 
@@ -202,6 +190,25 @@ func Quoted(text string) []byte {
 // List returns a JSON list of values.
 func List(values [][]byte) []byte {
 	return slices.Concat([]byte{'['}, bytes.Join(values, []byte{','}), []byte{']'})
+}
+
+// ended ends a request and returns the messages that were held back, unless its calls need a
+// ruling before a person sees them.
+func (t *Turn) ended(reason string) (held [][]byte) {
+	calls, request := t.out.stopped()
+	t.pause.calls = nil
+	if reason == "requires_approval" {
+		t.paused(calls, request)
+	}
+	t.out.pieces = false
+	if t.pause.asksPerson() {
+		return nil
+	}
+	for _, l := range t.out.held {
+		held = append(held, t.out.shownPart(l)...)
+	}
+	t.out.held = nil
+	return held
 }
 
 // shown returns a message as the caller sees it: the calls of a pause that the gate answers

@@ -60,35 +60,21 @@ func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byt
 		if err == nil && ended != doc {
 			event = dataEvent(ended.Src)
 		}
-		calls, request := t.out.stopped(event)
-		t.pause.calls = nil
-		if reason == "requires_approval" {
-			t.paused(calls, request)
-		}
-		t.out.pieces = false
-		if err != nil || t.pause.asksPerson() {
-			return nil, err
-		}
-		var held [][]byte
-		for _, l := range t.out.held {
-			held = append(held, t.out.shownPart(l)...)
-		}
-		t.out.held = nil
-		return events(held), nil
+		held := events(t.ended(reason))
+		t.out.stopEvent = event
+		return held, err
 	case "usage_statistics":
 		t.out.usageEvent = data
 		t.out.add(data)
 		return nil, nil
-	case "approval_request_message":
-		return t.out.pause(doc)
 	case "ping":
 		return [][]byte{event}, nil
-	default:
-		if len(t.out.shown(doc)) == 0 {
-			return nil, nil
-		}
+	}
+	shown, err := t.out.message(doc, false)
+	if kind != "approval_request_message" && len(shown) > 0 {
 		return [][]byte{event}, nil
 	}
+	return events(shown), err
 }
 
 // Fields returns an event's name and data (WHATWG HTML, section 9.2.6).
@@ -114,9 +100,8 @@ func dataEvent(data []byte) []byte {
 
 // stopped ends a request and returns the calls of its pause and the id of their
 // message.
-func (s *stitched) stopped(event []byte) (calls []*call, request string) {
+func (s *stitched) stopped() (calls []*call, request string) {
 	s.requests++
-	s.stopEvent = event
 	calls, request = s.order, s.request
 	for _, c := range calls {
 		c.arguments, c.pieces = string(c.pieces), nil
@@ -125,16 +110,19 @@ func (s *stitched) stopped(event []byte) (calls []*call, request string) {
 	return calls, request
 }
 
-// pause reads a message of a pause, whole or a fragment, and returns the events to send to
-// the caller now.
-func (s *stitched) pause(doc *jsondoc.Doc) ([][]byte, error) {
+// message reads a message of an answer or of a stream, where the messages of a pause can
+// arrive in fragments. It returns what the caller sees of it now.
+func (s *stitched) message(doc *jsondoc.Doc, inAnswer bool) ([][]byte, error) {
+	if doc.Root.Get("message_type").Text() != "approval_request_message" {
+		return s.shown(doc), nil
+	}
 	if s.partial == nil {
 		s.partial = map[string]*call{}
 	}
 	s.request = doc.Root.Get("id").Text()
 	list := doc.Root.Get("tool_calls")
-	whole := list != nil && list.Kind == jsondoc.Array
-	l := heldPart{doc: doc, fragment: !whole, at: -1}
+	whole := inAnswer || list != nil && list.Kind == jsondoc.Array
+	l := heldPart{doc: doc, fragment: !whole, inAnswer: inAnswer}
 	s.pieces = s.pieces || l.fragment
 	for _, c := range callsOf(doc.Root) {
 		l.calls = append(l.calls, s.fragment(c))
@@ -143,14 +131,14 @@ func (s *stitched) pause(doc *jsondoc.Doc) ([][]byte, error) {
 	if late {
 		s.heldBytes += len(doc.Src)
 	}
-	if s.heldBytes > maxKept {
+	if s.heldBytes > maxKept && !inAnswer {
 		return nil, errPieces
 	}
 	if late {
 		s.held = append(s.held, l)
 		return nil, nil
 	}
-	return events(s.shownPart(l)), nil
+	return s.shownPart(l), nil
 }
 
 // shownPart returns a message or a fragment of a pause as the caller sees it.
