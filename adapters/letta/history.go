@@ -87,7 +87,8 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string, a
 	if list == nil || list.Kind != jsondoc.Array {
 		return
 	}
-	h.goesOn, h.descending = !mayEndWithNewest(query, len(list.Elems)), descends(list.Elems, query)
+	q, _ := url.ParseQuery(query) // Decode refuses a query that cannot be parsed
+	h.goesOn, h.descending = !mayEndWithNewest(q, len(list.Elems)), descends(list.Elems, q)
 	h.read(list)
 	some := slices.ContainsFunc(list.Elems, func(m *jsondoc.Value) bool { return len(h.parts(m)) > 0 }) // an empty page would end a client's paging
 	e.Array(list, func(i int) bool {
@@ -225,20 +226,16 @@ const defaultPage = 100
 // mayEndWithNewest reports whether a page of n messages may contain the newest message: it
 // is the first page in descending order, or a page in ascending order that is not full. On
 // other pages every pause is followed by a later message.
-func mayEndWithNewest(query string, n int) bool {
-	q, err := url.ParseQuery(query)
-	if err != nil {
-		return true
+func mayEndWithNewest(q url.Values, n int) bool {
+	if q.Get("order") == "asc" {
+		return n < pageLimit(q)
 	}
-	if !ascending(query) {
-		return q.Get("before") == ""
-	}
-	return n < pageLimit(q)
+	return q.Get("before") == ""
 }
 
 // descends reports whether a list has the newest message first: by the dates of the
 // messages, or by the query if they are the same.
-func descends(elems []*jsondoc.Value, query string) bool {
+func descends(elems []*jsondoc.Value, q url.Values) bool {
 	first, last := "", ""
 	for _, m := range elems {
 		if date := m.Get("date").Text(); date != "" && m.Get("message_type").Text() != "system_message" {
@@ -248,12 +245,7 @@ func descends(elems []*jsondoc.Value, query string) bool {
 	if first != last {
 		return first > last
 	}
-	return !ascending(query)
-}
-
-func ascending(query string) bool {
-	q, err := url.ParseQuery(query)
-	return err == nil && q.Get("order") == "asc"
+	return q.Get("order") != "asc"
 }
 
 func pageLimit(q url.Values) int {

@@ -98,7 +98,8 @@ func objectKind(id string) string {
 func (d *decoding) recordMemberChanges() error {
 	switch {
 	case d.op.Kind == memproxy.Attach, d.op.Kind == memproxy.Admin && d.row.verb() != "":
-		return d.recordReferenceChanges()
+		d.recordReferenceChanges()
+		return nil
 	case d.op.Kind != memproxy.Correct && (d.op.Kind != memproxy.Admin || d.req.Method != "PATCH" && d.req.Method != "PUT"):
 		return nil
 	case d.doc == nil || d.doc.Root == nil:
@@ -164,7 +165,7 @@ func (r *row) verb() string {
 
 // recordReferenceChanges records a change to the list in which the path's first object
 // refers to the path's last one.
-func (d *decoding) recordReferenceChanges() error {
+func (d *decoding) recordReferenceChanges() {
 	var named []string // the path's parameters
 	for word := range strings.SplitSeq(d.row.path, "/") {
 		if name, param := strings.CutPrefix(word, "{"); param {
@@ -184,9 +185,7 @@ func (d *decoding) recordReferenceChanges() error {
 	c.View = list == "file_ids"
 	switch verb := d.row.verb(); {
 	case verb == "approval":
-		if err := recordApprovalRule(&c, d.req.Query, d.doc, element); err != nil {
-			return err
-		}
+		recordApprovalRule(&c, d, element)
 	case verb == "close-all":
 		c.Set = map[string][]byte{"file_ids": []byte("[]")}
 	case verb == "detach", verb == "close", d.req.Method == "DELETE":
@@ -195,20 +194,15 @@ func (d *decoding) recordReferenceChanges() error {
 		c.Add = one
 	}
 	d.op.Changes = append(d.op.Changes, c)
-	return nil
 }
 
 // recordApprovalRule records the change of the tool rule that requires a person's approval
 // for a tool of an agent.
-func recordApprovalRule(c *memproxy.MemberChange, query string, doc *jsondoc.Doc, tool string) error {
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return bad(memproxy.PayloadMalformed, 400, "", "the query cannot be read")
-	}
-	waits := jsondoc.LaxTrue(values.Get("requires_approval"))
-	if doc != nil && doc.Root != nil {
-		if v := doc.Root.Get("requires_approval"); v != nil {
-			waits = doc.LaxTrue(v)
+func recordApprovalRule(c *memproxy.MemberChange, d *decoding, tool string) {
+	waits := jsondoc.LaxTrue(d.values.Get("requires_approval"))
+	if d.doc != nil {
+		if v := d.doc.Root.Get("requires_approval"); v != nil {
+			waits = d.doc.LaxTrue(v)
 		}
 	}
 	rule := append(append([]byte(`{"tool_name":`), turn.Quoted(tool)...), `,"type":"requires_approval"}`...)
@@ -217,7 +211,6 @@ func recordApprovalRule(c *memproxy.MemberChange, query string, doc *jsondoc.Doc
 	} else {
 		c.Remove = map[string][]byte{"tool_rules": rule}
 	}
-	return nil
 }
 
 // included is the query for the relations that an answer with an agent omits by default.

@@ -3,7 +3,6 @@ package letta
 import (
 	"bytes"
 	"cmp"
-	"net/url"
 	"path"
 	"strings"
 	"unicode"
@@ -257,8 +256,7 @@ func (d *decoding) document(one part) {
 	if one.filename != "" {
 		wire.Add(d.op, "part:file/filename", one.filename, d.newItem(memproxy.ItemMetadata))
 	}
-	query, _ := url.ParseQuery(d.req.Query)
-	if plainText(one, cmp.Or(query.Get("name"), one.filename)) {
+	if plainText(one, cmp.Or(d.values.Get("name"), one.filename)) {
 		wire.Add(d.op, "part:file", string(one.data), d.newItem(memproxy.ItemContent))
 	} else {
 		wire.Add(d.op, "part:file", one.media, d.newItem(memproxy.ItemData))
