@@ -11,9 +11,6 @@ import (
 // Encode implements the gate's adapter.
 func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, op *memproxy.Operation) ([]byte, string, error) {
 	r := a.Row(rt.ID)
-	if r == nil {
-		return nil, "", errors.New("letta: unknown route " + rt.ID)
-	}
 	_, query := r.onlyTypes(req.Query)
 	if len(body) == 0 || r.shape == upload || !stamps.Needed(op) {
 		return body, query, nil
@@ -44,11 +41,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 
 // Reword implements the gate's Adapter.
 func (a *Adapter) Reword(rt memproxy.Route, req memproxy.Request, body []byte, texts map[string]string) ([]byte, error) {
-	r := a.Row(rt.ID)
-	if r == nil {
-		return nil, errors.New("letta: unknown route " + rt.ID)
-	}
-	p, err := newPayload(r, req, body, a.opt.MaxDepth)
+	p, err := newPayload(a.Row(rt.ID), req, body, a.opt.MaxDepth)
 	if err != nil {
 		return nil, err
 	}

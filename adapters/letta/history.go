@@ -31,7 +31,7 @@ var messageTypes = [...]string{
 func (r *row) onlyTypes(query string) (types []string, rest string) {
 	const name = "include_return_message_types"
 	q, err := url.ParseQuery(query)
-	if err != nil || r == nil || slices.ContainsFunc(q[name], func(t string) bool { return !slices.Contains(messageTypes[:], t) }) {
+	if err != nil || slices.ContainsFunc(q[name], func(t string) bool { return !slices.Contains(messageTypes[:], t) }) {
 		return nil, query
 	}
 	switch r.id {

@@ -20,7 +20,7 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 	r := a.Row(rt.ID)
 	kind := KindOf(target)
 	named := (inPath(rt, target) || kind == TargetLabel) && (rt.Params["file_id"] == "" || kind == TargetFile)
-	if r != nil && r.is(itself) && named && (req.Method == "GET" || req.Method == "HEAD") {
+	if r.is(itself) && named && (req.Method == "GET" || req.Method == "HEAD") {
 		out.EscapedPath = req.EscapedPath
 		return out
 	}
@@ -29,7 +29,8 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 		return out
 	}
 	out.EscapedPath, out.Query = locationOf(rt, target)
-	if r != nil && (r.kind == memproxy.Correct || r.kind == memproxy.Attach || r.kind == memproxy.Forget || r.kind == memproxy.Admin) {
+	switch r.kind {
+	case memproxy.Correct, memproxy.Attach, memproxy.Forget, memproxy.Admin:
 		out.EscapedPath, out.Query = fullLocationOf(rt, target)
 	}
 	return out
@@ -194,8 +195,8 @@ func (f *finding) single(id, target string) (memproxy.Memory, error) {
 	kind := objectKind(target)
 	if target == "" || kind == "server" {
 		kind = objectKind(m.ID)
-		if r := f.row; r != nil && kind == "server" {
-			kind = objectOf(r)
+		if kind == "server" {
+			kind = objectOf(f.row)
 		}
 	}
 	m.Members = f.bodies.image(kind, root, f.doc)
@@ -208,7 +209,7 @@ func (f *finding) single(id, target string) (memproxy.Memory, error) {
 func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	r := a.Row(rt.ID)
 	p, ok := op.Parsed.(*payload)
-	if r == nil || r.kind != memproxy.Correct || !r.is(stamped) || !ok || p.doc == nil {
+	if r.kind != memproxy.Correct || !r.is(stamped) || !ok || p.doc == nil {
 		return false
 	}
 	root := p.doc.Root
@@ -293,9 +294,6 @@ func appendParent(out []memproxy.Ref, id, self string) []memproxy.Ref {
 // query parameter by which the server is known to select.
 func requestParents(r *row, rt memproxy.Route, req memproxy.Request) []memproxy.Ref {
 	var out []memproxy.Ref
-	if r == nil {
-		return nil
-	}
 	if !r.is(lists) {
 		for _, name := range slices.Sorted(maps.Keys(rt.Params)) {
 			switch paramKind(name) {

@@ -33,7 +33,7 @@ func newMembers(rows *routes) members {
 		kind, inside := strings.CutPrefix(name, "@")
 		if !inside {
 			r := rows.Row(name)
-			if r == nil {
+			if r.id == "" {
 				continue
 			}
 			kind = objectOf(r)
@@ -136,7 +136,7 @@ func (a *Adapter) ReadChange(rt memproxy.Route, req memproxy.Request, reply memp
 	rd := &memproxy.Reading{}
 	r := a.Row(rt.ID)
 	changes := rt.Kind == memproxy.Correct || rt.Kind == memproxy.Attach || rt.Kind == memproxy.Forget
-	if r == nil || rt.Derived || !changes || len(bytes.TrimSpace(reply.Body)) == 0 {
+	if rt.Derived || !changes || len(bytes.TrimSpace(reply.Body)) == 0 {
 		return rd, nil
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)

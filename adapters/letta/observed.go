@@ -33,13 +33,7 @@ const (
 // the results of calls that the server ran. Results of the caller's own tools are in the
 // caller's requests, which the gate reads.
 func (a *Adapter) ObserveTools(rt memproxy.Route) memproxy.ToolObserver {
-	o := &toolObserver{rt: rt, names: map[string]string{}, parts: map[string]string{}}
-	if r := a.Row(rt.ID); r != nil {
-		o.shape = r.shape
-	} else {
-		o.rt.Kind = memproxy.Other
-	}
-	return o
+	return &toolObserver{rt: rt, shape: a.Row(rt.ID).shape, names: map[string]string{}, parts: map[string]string{}}
 }
 
 // Observe implements memproxy.ToolObserver.

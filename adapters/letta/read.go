@@ -29,11 +29,11 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	switch {
 	case !reads && len(bytes.TrimSpace(reply.Body)) == 0:
 		return rd, nil
-	case r != nil && r.shape == toolRun:
+	case r.shape == toolRun:
 		return rd, readToolResult(rd, rt, reply.Body)
-	case r != nil && r.is(makes):
+	case r.is(makes):
 		return rd, createdObjects(rd, reply)
-	case r == nil, rt.Derived, !reads && rt.Kind != memproxy.Learn:
+	case r.id == "", rt.Derived, !reads && rt.Kind != memproxy.Learn:
 		return rd, nil
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)

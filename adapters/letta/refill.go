@@ -26,7 +26,7 @@ const (
 // because the server returns the start of the range before the cursor, not its end.
 func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	r := a.Row(rt.ID)
-	if r == nil || rt.Kind != memproxy.Recall || rt.Derived || r.is(inside) {
+	if rt.Kind != memproxy.Recall || rt.Derived || r.is(inside) {
 		return nil
 	}
 	o := pages.Options{
@@ -79,7 +79,7 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 // Counts implements the gate's AgentRunner: the server reports the number of passages of an
 // uploaded document.
 func (a *Adapter) Counts(rt memproxy.Route, req memproxy.Request, ids []string) []memproxy.Request {
-	if r := a.Row(rt.ID); r == nil || r.shape != upload {
+	if a.Row(rt.ID).shape != upload {
 		return nil
 	}
 	folder := cmp.Or(rt.Params["folder_id"], rt.Params["source_id"])
@@ -134,7 +134,7 @@ const maxWholes = 64
 // of its agents, so each agent is requested. all is false if there are too many agents, or
 // if the file has documents, because no answer reports the number of their passages.
 func (a *Adapter) ObjectRequests(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, rd *memproxy.Reading) (asks []memproxy.Request, all bool) {
-	if r := a.Row(rt.ID); r == nil || r.shape != file {
+	if a.Row(rt.ID).shape != file {
 		return nil, false
 	}
 	for i := range rd.Memories {

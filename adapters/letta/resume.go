@@ -185,7 +185,7 @@ func oneRun(docs []*jsondoc.Doc, run string, over bool) []byte {
 func (r runs) Probe(rt memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool) {
 	row, include := r.routes.Row(rt.ID), "include=agent.tools"
 	switch agent = rt.Params["agent_id"]; {
-	case row == nil || agent == "":
+	case agent == "":
 		return "", q, false
 	case detachesFolder(row):
 		include = "include=agent.blocks&include=agent.sources"
@@ -213,7 +213,7 @@ func (r runs) ReadProbe(rt memproxy.Route, reply memproxy.Reply) error {
 	if err != nil {
 		return err
 	}
-	if row := r.routes.Row(rt.ID); row != nil && detachesFolder(row) {
+	if detachesFolder(r.routes.Row(rt.ID)) {
 		return losesBlock(doc, cmp.Or(rt.Params["folder_id"], rt.Params["source_id"]))
 	}
 	tools := doc.Root.Get("tools")

@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"cmp"
 	_ "embed" // the table is data
 	"strings"
 
@@ -103,7 +104,7 @@ func parseRoutes(text string) (rows []row) {
 // newRoutes indexes the table. The server redirects paths with a trailing slash and
 // also serves every path under /latest.
 func newRoutes() *routes {
-	return routetable.New(table, func(r *row) (string, string, memproxy.Route) {
+	return &routes{routetable.New(table, func(r *row) (string, string, memproxy.Route) {
 		rt := memproxy.Route{
 			ID: r.id, Kind: r.kind,
 			Bulk: r.is(bulk), Steering: r.is(steering), Derived: r.is(derived), Pass: r.is(pass), Public: r.is(public),
@@ -112,8 +113,11 @@ func newRoutes() *routes {
 			rt.Params = map[string]string{} // Decode stores the searched agent here, for Read
 		}
 		return r.method, r.path, rt
-	}, routetable.Options{Alias: map[string]string{"latest": "v1"}})
+	}, routetable.Options{Alias: map[string]string{"latest": "v1"}})}
 }
 
 // routes finds the route of a request, and the row of a route.
-type routes = routetable.Table[row]
+type routes struct{ *routetable.Table[row] }
+
+// Row returns the row of a route, and an empty one for a route of no row.
+func (t *routes) Row(id string) *row { return cmp.Or(t.Table.Row(id), &row{}) }

@@ -181,7 +181,7 @@ func TestEveryRouteOfTheSDK(t *testing.T) {
 			continue
 		}
 		n++
-		if r, ok := a.Route(memproxy.Request{Method: method, EscapedPath: ids(path)}); !ok || a.Row(r.ID) == nil {
+		if r, ok := a.Route(memproxy.Request{Method: method, EscapedPath: ids(path)}); !ok || *a.Row(r.ID) == *a.Row("") {
 			t.Errorf("%s %s is unknown", method, path)
 		}
 	}

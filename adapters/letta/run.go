@@ -24,15 +24,12 @@ type runs struct {
 // returns memproxy.ErrUngated.
 func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.Turn, error) {
 	row := r.routes.Row(rt.ID)
-	if row == nil || row.kind != memproxy.Run {
-		return nil, nil
-	}
-	if !row.is(pauses) {
-		// A completion calls the agent's model without the agent's memory and tools.
-		if row.id != "letta.generate_completion" && (row.shape == chat || row.shape == batch || row.shape == gateway) {
-			return nil, memproxy.ErrUngated
-		}
-		return nil, nil
+	switch {
+	case row.is(pauses):
+	case row.kind != memproxy.Run, row.id == "letta.generate_completion", row.shape != chat && row.shape != batch && row.shape != gateway:
+		return nil, nil // a completion calls the agent's model without the agent's memory and tools
+	default:
+		return nil, memproxy.ErrUngated
 	}
 	agent, conversation := where(rt, body)
 	t, err := turn.New(turn.Options{Prefix: prefixOf(req), Agent: agent, Conversation: conversation, Body: body, Memory: r.bodies.memory, Asked: r.asked})
@@ -44,7 +41,7 @@ func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (mempro
 
 // ToolRun implements the gate's AgentRunner for requests that run an agent's tool.
 func (r runs) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) memproxy.ToolRun {
-	if row := r.routes.Row(rt.ID); row == nil || row.shape != toolRun {
+	if r.routes.Row(rt.ID).shape != toolRun {
 		return nil
 	}
 	doc, err := jsondoc.Parse(body, 0)
@@ -91,7 +88,7 @@ func where(rt memproxy.Route, body []byte) (agent, conversation string) {
 
 // ChangesToolsOf implements the gate's AgentRunner.
 func (r runs) ChangesToolsOf(rt memproxy.Route) string {
-	if row := r.routes.Row(rt.ID); row != nil && row.is(changesTools) {
+	if r.routes.Row(rt.ID).is(changesTools) {
 		return rt.Params["agent_id"]
 	}
 	return ""
