@@ -15,22 +15,24 @@ import (
 // written to. Replaced or removed text is not content, because forbidden text may be
 // removed.
 func (c *toolCall) readTexts() error {
-	switch c.name {
-	case "memory_apply_patch":
+	if c.name == "memory_apply_patch" {
 		return c.patch(c.args.Text("label"))
-	case "memory":
-		return c.command()
 	}
+	command, path := c.args.Text("command"), c.args.Text("path") // only the tool named memory has commands
 	labels := []string{cmp.Or(c.args.Text("label"), c.args.Text("target_block_label"))}
-	switch path := c.args.Text("path"); {
+	switch {
 	case c.name == "rethink_user_memory":
 		labels[0] = "human"
+	case command == "create" || command == "str_replace": // the label is the path, unchanged
+		labels = selfedit.Labels(path)[:1]
 	case path != "":
 		labels = selfedit.Labels(path)
 	}
 	for _, label := range labels { // selfedit.Read accepted only the tool's own parameters
-		for _, a := range [...]string{"content", "new_content", "new_string", "new_str", "new_memory", "insert_text"} {
-			c.addArgument(a, label)
+		for _, a := range [...]string{"content", "new_content", "new_string", "new_str", "new_memory", "insert_text", "file_text", "description"} {
+			if c.doc.Root.Get(a) != nil {
+				c.add("/"+a, c.args.Text(a), label)
+			}
 		}
 	}
 	for _, list := range [...]string{"tags", "chunks"} {
@@ -38,60 +40,24 @@ func (c *toolCall) readTexts() error {
 			c.add(jsondoc.Index("/"+list, i), s, "")
 		}
 	}
-	return nil
-}
-
-// addArgument adds an argument as content of a block, if it is present.
-func (c *toolCall) addArgument(argument, label string) {
-	if c.doc.Root.Get(argument) != nil {
-		c.add("/"+argument, c.args.Text(argument), label)
-	}
-}
-
-// command reads the tool named memory, whose argument command selects what it does.
-func (c *toolCall) command() error {
-	labels := selfedit.Labels(c.args.Text("path"))
-	every := func(arguments ...string) {
-		for _, label := range labels {
-			for _, a := range arguments {
-				c.addArgument(a, label)
-			}
-		}
-	}
-	switch c.args.Text("command") {
-	case "create": // the label is the path, unchanged
-		c.op.Kind, labels = memproxy.Learn, labels[:1]
-		every("file_text", "description")
+	switch command {
+	case "create":
+		c.op.Kind = memproxy.Learn
 		c.add("/path", labels[0], labels[0])
-	case "str_replace":
-		labels = labels[:1]
-		every("new_string", "new_str")
 	case "insert":
 		c.op.Kind = memproxy.Learn
-		every("insert_text")
 	case "delete":
 		c.op.Kind, c.op.Cost = memproxy.Forget, 0
 		for _, label := range labels {
 			c.add("/path", "", label)
 		}
-	case "rename":
-		c.rename(labels)
+	case "rename": // the server changes the description only, if it is told both
+		from, to := c.args.Text("old_path"), c.args.Text("new_path")
+		if from != "" && to != "" && (path == "" || c.args.Text("description") == "") {
+			c.recordRename("/old_path", "/new_path", selfedit.Labels(from), selfedit.Labels(to))
+		}
 	}
 	return nil
-}
-
-// rename reads the change of a description or of a label. If the arguments have both, the
-// server changes the description only.
-func (c *toolCall) rename(labels []string) {
-	if c.args.Text("path") != "" && c.args.Text("description") != "" {
-		for _, label := range labels {
-			c.addArgument("description", label)
-		}
-		return
-	}
-	if to := c.args.Text("new_path"); to != "" && c.args.Text("old_path") != "" {
-		c.recordRename("/old_path", "/new_path", selfedit.Labels(c.args.Text("old_path")), selfedit.Labels(to))
-	}
 }
 
 // recordRename adds items for a renaming. The new label is content, because agents read
