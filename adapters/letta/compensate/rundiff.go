@@ -67,15 +67,11 @@ func New(opt Options, clock func() time.Time) (memproxy.RunDiff, error) {
 }
 
 func (o *Options) get(query string, parts ...string) memproxy.Request {
-	return turn.Get(o.path(parts...), query)
-}
-
-func (o *Options) path(parts ...string) string {
 	path := o.Prefix
 	for _, p := range parts {
 		path += "/" + url.PathEscape(p)
 	}
-	return path
+	return turn.Get(path, query)
 }
 
 // StartSnapshot implements memproxy.RunDiff.
@@ -91,7 +87,7 @@ func (d *RunDiff) StartSnapshot() {
 			})
 		}
 	}
-	if c := d.opt.Conversation; c != "" && c != "default" {
+	if c := d.opt.Conversation; c != "" {
 		gone := func() { // the server reports it when the run starts
 			if d.base != nil {
 				d.now.Agents = append(d.now.Agents, &agent{ID: d.opt.Agent, Gone: true})
@@ -208,12 +204,14 @@ func (d *RunDiff) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
 
 func (d *RunDiff) requestAgent(id string) {
 	q := d.opt.get("include=agent.blocks&include=agent.managed_group&include=agent.tools", "agents", id)
-	gone := func() { d.now.Agents = append(d.now.Agents, &agent{ID: id, Gone: true}) } // it has no changes
-	d.request(q, jsondoc.Object, "one object", gone, func(doc *jsondoc.Doc) error { return d.agent(id, doc) })
+	a := &agent{ID: id}
+	d.now.Agents = append(d.now.Agents, a)
+	gone := func() { a.Gone = true } // it has no changes
+	d.request(q, jsondoc.Object, "one object", gone, func(doc *jsondoc.Doc) error { return d.agent(a, doc) })
 }
 
-func (d *RunDiff) agent(id string, doc *jsondoc.Doc) error {
-	if doc.Root.Get("id").Text() != id {
+func (d *RunDiff) agent(a *agent, doc *jsondoc.Doc) error {
+	if doc.Root.Get("id").Text() != a.ID {
 		return errors.New("letta: the server returned a different agent than requested")
 	}
 	// An agent may be able to send messages to other agents. The RunDiff does not read the memory
@@ -223,12 +221,11 @@ func (d *RunDiff) agent(id string, doc *jsondoc.Doc) error {
 	}) {
 		return memproxy.ErrUngated
 	}
-	a := &agent{ID: id, Blocks: []string{}}
-	d.now.Agents = append(d.now.Agents, a)
 	list := turn.Blocks(doc.Root)
 	if list == nil || list.Kind != jsondoc.Array {
 		return errors.New("letta: the agent's blocks are missing in the response")
 	}
+	a.Blocks = []string{}
 	for _, e := range list.Elems {
 		b, err := d.block(doc, e)
 		if err != nil {
@@ -236,21 +233,21 @@ func (d *RunDiff) agent(id string, doc *jsondoc.Doc) error {
 		}
 		a.Blocks = append(a.Blocks, b)
 	}
-	if id == d.opt.Agent {
+	if a.ID == d.opt.Agent {
 		for _, g := range turn.Groups(doc.Root) {
 			if err := d.group(g); err != nil {
 				return err
 			}
 		}
 	}
-	archives := d.opt.get(newestQuery+"&agent_id="+id, archiveList, "")
+	archives := d.opt.get(newestQuery+"&agent_id="+a.ID, archiveList, "")
 	d.request(archives, jsondoc.Array, "a list", func() {}, func(doc *jsondoc.Doc) error {
 		a.Archives = listIDs(doc)
 		return nil
 	})
 	d.requestPassages(a, "")
 	if d.base == nil {
-		d.steps = append(d.steps, step{d.opt.busy(id), func(r memproxy.Reply) error {
+		d.steps = append(d.steps, step{d.opt.busy(a.ID), func(r memproxy.Reply) error {
 			runs, err := d.active(r)
 			d.now.Running = append(d.now.Running, runs...)
 			return err
@@ -263,10 +260,10 @@ func (d *RunDiff) agent(id string, doc *jsondoc.Doc) error {
 // blocks.
 func (d *RunDiff) group(g *jsondoc.Value) error {
 	for _, id := range ids(g.Get("agent_ids")) {
-		if id == d.opt.Agent || slices.ContainsFunc(d.steps, func(s step) bool { return s.request.EscapedPath == d.opt.path("agents", id) }) || d.now.agent(id) != nil {
+		if d.now.agent(id) != nil {
 			continue
 		}
-		if len(d.steps) > maxAgents {
+		if len(d.now.Agents) > maxAgents {
 			return errBounds
 		}
 		d.requestAgent(id)

@@ -44,7 +44,7 @@ func (v *view) requestBlocks(o *Options, agent string) {
 			v.setBlock(doc, e)
 		}
 	}}}
-	if c := o.Conversation; c != "" && c != "default" {
+	if c := o.Conversation; c != "" {
 		v.lookups = append(v.lookups, lookup{Get(o.Prefix+"/conversations/"+c, ""), v.requestIsolated})
 	}
 }
@@ -70,7 +70,7 @@ func (v *view) takeReply(r memproxy.Reply) error {
 // fragments of a call that precede its id; the arguments joined from the stream then
 // differ from the stored ones, which the server would run.
 func (p *pause) requestStored(o *Options, agent string) lookup {
-	if c := o.Conversation; c != "" && c != "default" {
+	if c := o.Conversation; c != "" {
 		return lookup{Get(o.Prefix+"/conversations/"+c+"/messages", "order=desc&limit=20"), func(doc *jsondoc.Doc) { p.setStored(pauseOf(doc.Root)) }}
 	}
 	return lookup{Get(o.Prefix+"/agents/"+agent, "include=agent.pending_approval"), func(doc *jsondoc.Doc) { p.setStored(doc.Root.Get("pending_approval")) }}

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,10 +69,7 @@ func ResentStream(agent, conversation string, body []byte) string {
 // ConversationStream returns the stream name of a conversation, or of the agent's own
 // conversation.
 func ConversationStream(agent, conversation string) string {
-	if conversation != "" && conversation != "default" {
-		return "in " + conversation
-	}
-	return "in " + agent
+	return "in " + cmp.Or(conversation, agent)
 }
 
 // ByOtid returns a stream's name by the client's id of one of its messages.

@@ -22,8 +22,8 @@ type Options struct {
 	RecoveryOnly bool
 	// Prefix is the path prefix of the server's routes as the caller spelled it: "/v1".
 	Prefix string
-	// Agent and Conversation are ids; at least one is set. The server ignores other ids
-	// in the body.
+	// Agent and Conversation are ids; at least one is set. An agent's own conversation is
+	// "". The server ignores other ids in the body.
 	Agent, Conversation string
 	// Body is the admitted request body.
 	Body []byte
@@ -187,7 +187,7 @@ func (t *Turn) ReadSideReply(r memproxy.Reply) error {
 		if err := t.tools.readAttached(doc); err != nil {
 			return err
 		}
-		if t.pauseKnown = t.opt.Conversation == "" || t.opt.Conversation == "default" || len(t.tools.server) == 0; t.pauseKnown {
+		if t.pauseKnown = t.opt.Conversation == "" || len(t.tools.server) == 0; t.pauseKnown {
 			t.takePending(doc.Root.Get("pending_approval"))
 		}
 		return nil
