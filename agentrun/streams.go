@@ -29,7 +29,7 @@ const (
 type Streams struct {
 	Clock func() time.Time
 
-	mu     sync.Mutex
+	mu     sync.Mutex // of the streams, too
 	byName map[string]*Stream
 	order  []*Stream // by age
 	size   int
@@ -46,7 +46,6 @@ type Stream struct {
 	// cancels is held shared while the backend answers a request that cancels the turn.
 	cancels sync.RWMutex
 
-	mu      sync.Mutex
 	runs    []string
 	log     []Entry
 	size    int
@@ -87,12 +86,10 @@ func (c *Streams) name(ch *Stream, names []string) {
 	}
 }
 
-// forget drops the oldest stream; c.mu is held.
+// forget drops the oldest stream; the lock is held.
 func (c *Streams) forget() {
 	ch := c.order[0]
 	c.order = slices.Delete(c.order, 0, 1)
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
 	for _, n := range append(ch.names, ch.runs...) {
 		if c.byName[n] == ch {
 			delete(c.byName, n)
@@ -102,13 +99,13 @@ func (c *Streams) forget() {
 	ch.lose()
 }
 
-// lose drops the kept events and wakes readers; ch.mu is held.
+// lose drops the kept events and wakes readers; the lock is held.
 func (ch *Stream) lose() {
 	ch.size, ch.log, ch.lost = 0, nil, true
 	ch.notify()
 }
 
-// notify wakes readers that wait for more events; ch.mu is held.
+// notify wakes readers that wait for more events; the lock is held.
 func (ch *Stream) notify() {
 	close(ch.changed)
 	ch.changed = make(chan struct{})
@@ -178,8 +175,6 @@ func (ch *Stream) Append(t memproxy.Resumable, seq int64, events [][]byte) {
 	for ch.all.size+size > maxLogs && len(ch.all.order) > 0 && ch.all.order[0] != ch {
 		ch.all.forget()
 	}
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
 	if ch.all.size+size > maxLogs && !ch.lost {
 		ch.all.size -= ch.size
 		ch.lose()
@@ -199,8 +194,8 @@ func (ch *Stream) Append(t memproxy.Resumable, seq int64, events [][]byte) {
 
 // End marks the turn as ended.
 func (ch *Stream) End() {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
+	ch.all.mu.Lock()
+	defer ch.all.mu.Unlock()
 	if !ch.over {
 		ch.over = true
 		ch.notify()
@@ -209,23 +204,23 @@ func (ch *Stream) End() {
 
 // Finish marks the stream as complete; readers then end with io.EOF.
 func (ch *Stream) Finish() {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
+	ch.all.mu.Lock()
+	defer ch.all.mu.Unlock()
 	ch.done = true
 }
 
 // State returns the turn's runs and whether it has ended.
 func (ch *Stream) State() (runs []string, over bool) {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
+	ch.all.mu.Lock()
+	defer ch.all.mu.Unlock()
 	return ch.runs, ch.over
 }
 
 // EntriesFrom returns the entries from index i on, and a channel that is closed at the next
 // change. After the last entry, end is how the stream ended; io.EOF means complete.
 func (ch *Stream) EntriesFrom(i int) (entries []Entry, more <-chan struct{}, end error) {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
+	ch.all.mu.Lock()
+	defer ch.all.mu.Unlock()
 	switch {
 	case i < len(ch.log):
 		entries = ch.log[i:len(ch.log):len(ch.log)]
@@ -244,7 +239,7 @@ func (ch *Stream) HasName(name string) bool { return slices.Contains(ch.names, n
 
 // Readable reports whether the stream's events are still kept.
 func (ch *Stream) Readable() bool {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
+	ch.all.mu.Lock()
+	defer ch.all.mu.Unlock()
 	return len(ch.names) > 0 && !ch.lost
 }
