@@ -30,9 +30,6 @@ func (st *stretches) clear(l *Lexicon) {
 // Find returns the matches of all rules in text, in order. If a rule has more than
 // maxHits matches, its last hit extends to the end of the text.
 func (l *Lexicon) Find(text string) []Hit {
-	if l.rarest == nil {
-		return nil
-	}
 	var st *stretches
 	near := false // whether the rarest part of a "near" rule may match
 	add := func(lit *literal, end int) {

@@ -37,8 +37,12 @@ type ending struct {
 	part int
 }
 
-// newScanner returns a scanner for literals, each with its possible endings.
+// newScanner returns a scanner for literals, each with its possible endings, or nil if
+// there are none.
 func newScanner(literals map[string][]ending) *scanner {
+	if len(literals) == 0 {
+		return nil
+	}
 	s := &scanner{}
 	classes := uint32(0)
 	for text, ends := range literals {
@@ -96,6 +100,9 @@ const byFrequency = " etaoinsrhldcumfpgwybvkxjqz"
 // scan calls found with each literal in text, and the offset at which its first bytes (at
 // most maxScanned) end.
 func (s *scanner) scan(text string, found func(lit *literal, end int)) {
+	if s == nil {
+		return
+	}
 	const all = 1<<(classBits*lookBack) - 1
 	var last uint64
 	var key uint32
