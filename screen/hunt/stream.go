@@ -29,24 +29,15 @@ type Result struct {
 
 const (
 	maxLine = 1 << 20 // bytes of a line; a longer one is a bad line
-	ahead   = 64      // lines that are read ahead of the output, per worker
+	ahead   = 64      // lines that are judged together, per processor
 )
 
-// answer is a line and, once done is closed, its result.
+// answer is a line without its newline, and its result. A blank line has none.
 type answer struct {
-	line
-	done    chan struct{}
-	blank   bool
+	raw     []byte
 	bad     error // why the line cannot be read
 	verdict Verdict
 	out     bytes.Buffer
-	err     error
-}
-
-// line is a line without its newline. A line over the limit has no content.
-type line struct {
-	raw  []byte
-	long bool
 }
 
 // Stream reads JSON lines {"id","text"} and writes, in the same order,
@@ -54,70 +45,63 @@ type line struct {
 // are reported and counted. An error is one of reading or writing, or the context's; the
 // output so far is whole lines.
 func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (Result, error) {
-	g, ctx := errgroup.WithContext(ctx)
-	workers := runtime.GOMAXPROCS(0)
-	g.SetLimit(workers + 2) // plus the reader and the writer
-	// Each line goes to a worker and, in order, to the writer. The channel is bounded: a
-	// slow writer stops the reader (back-pressure).
-	order := make(chan *answer, ahead*workers)
-	g.Go(func() error {
-		defer close(order)
-		r := bufio.NewReaderSize(in, 64<<10)
-		for {
-			l, err := readOne(r)
-			if err == nil || len(l.raw) > 0 || l.long {
-				a := &answer{line: l, done: make(chan struct{})}
-				select {
-				case order <- a:
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-				g.Go(func() error {
-					defer close(a.done)
-					a.judge(o.Screen)
-					return nil
-				})
-			}
-			if err == io.EOF {
-				return nil
-			}
-			if err != nil {
-				return fmt.Errorf("hunt: reading: %w", err)
-			}
-		}
-	})
+	r, workers := bufio.NewReaderSize(in, 64<<10), runtime.GOMAXPROCS(0)
 	var total Result
-	count := o.Progress.Counting()
-	g.Go(func() error {
-		number := 0
-		for a := range order {
-			select {
-			case <-a.done:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+	count, number := o.Progress.Counting(), 0
+	for {
+		batch, end := readBatch(r, ahead*workers)
+		var g errgroup.Group
+		g.SetLimit(workers)
+		for i := range batch {
+			g.Go(func() error {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				return batch[i].judge(o.Screen)
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return total, err
+		}
+		for i := range batch {
+			a := &batch[i]
 			number++
 			count(1)
 			switch {
-			case a.err != nil:
-				return a.err
-			case a.blank:
 			case a.bad != nil:
 				total.Malformed++
 				if _, err := fmt.Fprintf(o.Errors, "line %d: %v\n", number, a.bad); err != nil {
-					return fmt.Errorf("hunt: reporting invalid lines: %w", err)
+					return total, fmt.Errorf("hunt: reporting invalid lines: %w", err)
 				}
-			default:
+			case a.out.Len() > 0:
 				total.add(a.verdict.Verdict)
 				if _, err := out.Write(a.out.Bytes()); err != nil {
-					return fmt.Errorf("hunt: writing: %w", err)
+					return total, fmt.Errorf("hunt: writing: %w", err)
 				}
 			}
 		}
-		return nil
-	})
-	err := g.Wait()
-	return total, err
+		if end == io.EOF {
+			return total, nil
+		}
+		if end != nil {
+			return total, fmt.Errorf("hunt: reading: %w", end)
+		}
+	}
+}
+
+// readBatch reads up to most lines: the next one, and those that follow it without
+// waiting for more input. The error is io.EOF after the last line.
+func readBatch(r *bufio.Reader, most int) (batch []answer, err error) {
+	for len(batch) == 0 || len(batch) < most && r.Buffered() > 0 {
+		var a answer
+		if err = a.read(r); err == nil || len(a.raw) > 0 || a.bad != nil {
+			batch = append(batch, a)
+		}
+		if err != nil {
+			return batch, err
+		}
+	}
+	return batch, nil
 }
 
 // StreamUntil is Stream for an input whose reads cannot be cancelled, such as a terminal.
@@ -132,41 +116,31 @@ func StreamUntil(ctx context.Context, in io.Reader, out io.Writer, o StreamOptio
 	return total, err
 }
 
-func (a *answer) judge(screen Screener) {
-	if a.long {
-		a.bad = errTooLong
-		return
-	}
-	raw := a.raw
-	a.raw = nil // frees the line: answers queue until the earlier ones are written
-	if a.blank = len(bytes.TrimSpace(raw)) == 0; a.blank {
-		return
-	}
+// judge fills in the result. The error is one of writing it.
+func (a *answer) judge(screen Screener) error {
 	var r record
-	if r, a.bad = readLine(raw); a.bad != nil {
-		return
+	if a.bad == nil && len(bytes.TrimSpace(a.raw)) > 0 {
+		r, a.bad = readLine(a.raw)
+	}
+	if a.bad != nil || r.id == nil {
+		return nil
 	}
 	a.verdict = screen(r.text)
-	a.err = writeLine(&a.out, r, a.verdict)
+	return writeLine(&a.out, r, a.verdict)
 }
 
-// readOne reads one line. The rest of a line over the limit is discarded.
-func readOne(r *bufio.Reader) (line, error) {
-	var l line
+// read reads one line. A line over the limit is discarded.
+func (a *answer) read(r *bufio.Reader) error {
 	for {
 		piece, err := r.ReadSlice('\n')
-		full := err == bufio.ErrBufferFull
-		if err == nil {
-			piece = piece[:len(piece)-1]
+		if a.bad == nil {
+			a.raw = append(a.raw, bytes.TrimSuffix(piece, []byte("\n"))...)
 		}
-		if !l.long && len(l.raw)+len(piece) > maxLine {
-			l = line{long: true}
+		if len(a.raw) > maxLine {
+			a.raw, a.bad = nil, errTooLong
 		}
-		if !l.long {
-			l.raw = append(l.raw, piece...)
-		}
-		if !full {
-			return l, err
+		if err != bufio.ErrBufferFull {
+			return err
 		}
 	}
 }
