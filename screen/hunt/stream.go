@@ -45,7 +45,7 @@ type answer struct {
 // are reported and counted. An error is one of reading or writing, or the context's; the
 // output so far is whole lines.
 func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (Result, error) {
-	r, workers := bufio.NewReaderSize(in, 64<<10), runtime.GOMAXPROCS(0)
+	r, workers := bufio.NewReaderSize(in, maxLine), runtime.GOMAXPROCS(0)
 	var total Result
 	count, number := o.Progress.Counting(), 0
 	for {
@@ -89,10 +89,10 @@ func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (
 	}
 }
 
-// readBatch reads up to most lines: the next one, and those that follow it without
-// waiting for more input. The error is io.EOF after the last line.
+// readBatch reads up to most lines: the next one, and whole lines that follow it in the
+// buffer, without waiting for more input. The error is io.EOF after the last line.
 func readBatch(r *bufio.Reader, most int) (batch []answer, err error) {
-	for len(batch) == 0 || len(batch) < most && r.Buffered() > 0 {
+	for there := []byte(nil); len(batch) == 0 || len(batch) < most && bytes.IndexByte(there, '\n') >= 0; there, _ = r.Peek(r.Buffered()) {
 		var a answer
 		if err = a.read(r); err == nil || len(a.raw) > 0 || a.bad != nil {
 			batch = append(batch, a)

@@ -157,7 +157,7 @@ func TestStreamErrors(t *testing.T) {
 	expect.Is(t, expect.Err(Stream(ctx, endless(), io.Discard, one)), context.Canceled, "cancelled")
 }
 
-// A caller who writes one line gets its answer before it writes the next.
+// A caller who writes one line gets its answer before it writes the rest of the next.
 func TestStreamAnswersAtOnce(t *testing.T) {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -169,12 +169,13 @@ func TestStreamAnswersAtOnce(t *testing.T) {
 	}()
 	answers := bufio.NewReader(outR)
 	for i := range 3 {
-		fmt.Fprintf(inW, "{\"id\":%d,\"text\":\"evil\"}\n", i)
+		fmt.Fprintf(inW, "%s\"id\":%d,\"text\":\"evil\"}\n{", []string{"{", ""}[min(i, 1)], i) // and the beginning of the next
 		a, err := answers.ReadString('\n')
 		if err != nil || !strings.HasPrefix(a, fmt.Sprintf(`{"id":%d,"verdict":"hold"`, i)) {
 			t.Fatalf("%q, %v", a, err)
 		}
 	}
+	fmt.Fprint(inW, "}")
 	inW.Close()
 	expect.OK(t, <-done)
 }
