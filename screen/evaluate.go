@@ -35,7 +35,12 @@ func (s *Screener) Margin(text string) float64 {
 // classifier and the margin that another model gave. length is that of the text in bytes.
 // The bonus for hidden readings is in the other findings only.
 func (s *Screener) WithMargin(others Report, margin float64, length int) Report {
-	return s.ReportOf(s.pack.classified(slices.Clip(others.Findings), margin, 0, length), "", "")
+	findings := slices.Clip(others.Findings)
+	if f, ok := s.pack.classified(margin); ok {
+		f.End = length
+		findings = append(findings, f)
+	}
+	return s.ReportOf(findings, "", "")
 }
 
 // Sample has the classifier's training features of a text, all readings together. Windows

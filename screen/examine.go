@@ -25,6 +25,7 @@ type scratch struct {
 	isolated  []classify.Total // the same for a range that is scored as a separate text
 	dangerous []classify.Span  // scored as separate texts, over the hold threshold
 	sentences []sentence       // sentences read so far
+	code      []stretch        // Markdown code spans of the text
 	judged    int              // words scored as sentences; a word counts each time
 	part      featureSet
 	lift      []float32 // margin of the enclosing part, for every classify.Stride words
@@ -53,10 +54,11 @@ func (s *Screener) Findings(text string) []memproxy.Finding {
 func (s *Screener) scan(reading *normal.Readings, text string, classify bool) (out []memproxy.Finding) {
 	sc := pool.Get().(*scratch)
 	defer pool.Put(sc)
-	code, spans := reading.IsEncoded(), codeSpans(text)
+	code := reading.IsEncoded()
+	sc.code = codeSpans(text)
 	var taken []bool // bytes of the text that a restraint negates in its plain reading
 	for i := range reading.Views {
-		v, from := &reading.Views[i], len(out)
+		v := &reading.Views[i]
 		s.pack.read(v, sc, taken)
 		if i == 0 && len(sc.negated) > 0 {
 			taken = make([]bool, len(text))
@@ -69,7 +71,7 @@ func (s *Screener) scan(reading *normal.Readings, text string, classify bool) (o
 		}
 		if !s.off[LayerLexicon] {
 			for _, h := range s.pack.lexicon.Find(v.Text) {
-				out = append(out, finding(v, &s.pack.lexicon.Rules[h.Rule].Rule, h.Start, h.End))
+				out = append(out, sc.finding(v, &s.pack.lexicon.Rules[h.Rule].Rule, h.Start, h.End))
 			}
 		}
 		if !s.off[LayerDirective] {
@@ -81,17 +83,6 @@ func (s *Screener) scan(reading *normal.Readings, text string, classify bool) (o
 		if classify && !v.Noisy && (i > 0 || !code) && worded(v.Text) {
 			out = s.classifier(out, v, sc)
 		}
-		for j := range out[from:] {
-			f := &out[from+j]
-			if v.Noisy { // a guess may cause a hold but not a refusal
-				f.Score = min(f.Score, truncatedScore)
-			}
-			if v.Overt {
-				lowerQuoted(f, spans)
-			} else {
-				raiseHidden(f, v)
-			}
-		}
 	}
 	if reading.Truncated {
 		out = append(out, memproxy.Finding{Rule: RuleTruncated, Severity: "high", End: len(text), Score: truncatedScore})
@@ -99,32 +90,38 @@ func (s *Screener) scan(reading *normal.Readings, text string, classify bool) (o
 	return out
 }
 
-// raiseHidden raises the score of a finding whose span reads differently in the text as
-// written.
-func raiseHidden(f *memproxy.Finding, v *normal.View) {
-	bonus := memproxy.PerMille(decodedBonus)
-	if f.Rule == RuleClassifier {
-		bonus = hiddenBonus
-	}
-	if (f.Rule == RuleClassifier || v.Name == normal.Plain) && !v.Altered(f.Start, f.End) {
-		return
-	}
-	f.Score = min(memproxy.Full, f.Score+bonus)
-}
-
 // appendDirectives appends the directives in a reading. sc.words has its words.
 func appendDirectives(out []memproxy.Finding, v *normal.View, rules *directive.Rules, sc *scratch) []memproxy.Finding {
 	sc.hits = rules.Find(sc.hits[:0], sc.words)
 	for _, h := range sc.hits {
-		out = append(out, finding(v, &rules.List[h.Rule].Rule, int(sc.words[h.Start].Start), int(sc.words[h.End-1].End)))
+		out = append(out, sc.finding(v, &rules.List[h.Rule].Rule, int(sc.words[h.Start].Start), int(sc.words[h.End-1].End)))
 	}
 	return out
 }
 
 // finding returns the finding of a rule for bytes start to end of a reading.
-func finding(v *normal.View, r *rulefile.Rule, start, end int) memproxy.Finding {
-	f := memproxy.Finding{Rule: r.ID, Severity: r.Severity, Score: memproxy.PerMille(r.Score)}
+func (sc *scratch) finding(v *normal.View, r *rulefile.Rule, start, end int) memproxy.Finding {
+	return sc.placed(v, memproxy.Finding{Rule: r.ID, Severity: r.Severity, Score: memproxy.PerMille(r.Score)}, start, end)
+}
+
+// placed returns a finding at bytes start to end of a reading. Its score depends on the
+// reading: a guess may cause a hold but not a refusal, code that is displayed does not
+// run, and what reads differently in the text as written was concealed.
+func (sc *scratch) placed(v *normal.View, f memproxy.Finding, start, end int) memproxy.Finding {
 	f.Start, f.End = v.Span(start, end)
+	if v.Noisy {
+		f.Score = min(f.Score, truncatedScore)
+	}
+	bonus, decoded := memproxy.PerMille(decodedBonus), v.Name != normal.Plain
+	if f.Rule == RuleClassifier {
+		bonus, decoded = hiddenBonus, false
+	}
+	switch {
+	case v.Overt:
+		lowerQuoted(&f, sc.code)
+	case decoded || v.Altered(start, end):
+		f.Score = min(memproxy.Full, f.Score+bonus)
+	}
 	return f
 }
 
@@ -154,20 +151,18 @@ func (s *Screener) classifier(out []memproxy.Finding, v *normal.View, sc *scratc
 		}
 	}
 	for _, span := range spans {
-		start, end := v.Span(int(sc.words[span.Start].Start), int(sc.words[span.End-1].End))
-		out = s.pack.classified(out, float64(span.Margin), start, end)
+		if f, ok := s.pack.classified(float64(span.Margin)); ok {
+			out = append(out, sc.placed(v, f, int(sc.words[span.Start].Start), int(sc.words[span.End-1].End)))
+		}
 	}
 	return out
 }
 
-// classified appends the classifier's finding for a margin, if its score reaches
+// classified returns the classifier's finding for a margin, and whether its score reaches
 // minClassified.
-func (p *Pack) classified(out []memproxy.Finding, margin float64, start, end int) []memproxy.Finding {
+func (p *Pack) classified(margin float64) (memproxy.Finding, bool) {
 	score := p.probability(margin)
-	if score < minClassified {
-		return out
-	}
-	return append(out, memproxy.Finding{Rule: RuleClassifier, Severity: severity(score, p), Score: memproxy.PerMille(score), Start: start, End: end})
+	return memproxy.Finding{Rule: RuleClassifier, Severity: severity(score, p), Score: memproxy.PerMille(score)}, score >= minClassified
 }
 
 // places filters spans, which are sorted by margin, highest first. It keeps those that

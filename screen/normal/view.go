@@ -1,7 +1,6 @@
 package normal
 
 import (
-	"slices"
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy/screen/terms"
@@ -44,9 +43,6 @@ type View struct {
 	// changed are the spans in which the text differs from the parent reading's, with
 	// their context; nil means all of it.
 	changed []span
-
-	likeness []likeness // prefix counts for the original from first on, computed on demand
-	first    int
 }
 
 // Span returns the span in the original of bytes start to end of the reading. It is not
@@ -76,47 +72,24 @@ func (v *View) Span(start, end int) (int, int) {
 	return int(lo), int(hi) + max(n, 1)
 }
 
-// Altered reports whether the reading of a span of the original differs from it by more
-// than occasional characters.
-func (v *View) Altered(from, to int) bool {
+// Altered reports whether bytes start to end of the reading differ from the original by
+// more than occasional characters.
+func (v *View) Altered(start, end int) bool {
 	if v.whole || v.at == nil {
 		return v.whole
 	}
-	if v.likeness == nil {
-		v.likeness = v.compare()
-	}
-	end := len(v.likeness) - 1
-	a, b := v.likeness[min(max(from-v.first, 0), end)], v.likeness[min(max(to-v.first, 0), end)]
-	return (b.same-a.same)*altered < max(b.read-a.read, int32(to-from))*(altered-1)
-}
-
-// likeness has prefix counts: the bytes of a reading that map to the original before an
-// offset, and how many of them are equal.
-type likeness struct{ read, same int32 }
-
-// compare computes the prefix counts once, so that a text with many findings is compared
-// once.
-func (v *View) compare() []likeness {
-	v.first = int(slices.Min(v.at))
-	sum := make([]likeness, int(slices.Max(v.at))-v.first+2)
-	next, last := int32(0), int32(-1)
-	for i, at := range v.at {
-		pos := at
-		if at == last { // a continuation byte
+	same, next := 0, v.at[start] // next: the offset of the next byte if nothing is left out
+	for i, pos := range v.at[start:end] {
+		if i += start; i > start && pos == v.at[i-1] { // a continuation byte
 			pos = next
 		}
-		l := &sum[int(at)-v.first+1]
-		l.read++
 		if pos == next && int(pos) < len(v.orig) && terms.Lower(v.orig[pos]) == terms.Lower(v.Text[i]) {
-			l.same++
+			same++
 		}
-		next, last = pos+1, at
+		next = pos + 1
 	}
-	for i := 1; i < len(sum); i++ {
-		sum[i].read += sum[i-1].read
-		sum[i].same += sum[i-1].same
-	}
-	return sum
+	from, to := v.Span(start, end)
+	return same*altered < max(end-start, to-from)*(altered-1)
 }
 
 const altered = 12 // a span is altered if more than one byte in this many differs
