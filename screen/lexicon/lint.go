@@ -9,16 +9,13 @@ import (
 const maxRepeat = 12 // the highest counted repetition: an automaton copies what is repeated
 
 // lint rejects patterns whose cost is not small and predictable: gaps (".*" and the like,
-// bounded or not; use near instead), high counted repetitions, nested repetitions,
-// patterns that match the empty text, and patterns without a literal that every match
-// contains. Parse rejects rules without a rare literal.
+// bounded or not; use near instead), high counted repetitions, nested repetitions, and
+// patterns without a literal that every match contains, such as those that match the
+// empty text. Parse rejects rules without a rare literal.
 func lint(pattern string) (expression, error) {
 	re, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase)
 	if err != nil {
 		return expression{}, err
-	}
-	if matchesEmpty(re) {
-		return expression{}, fmt.Errorf("pattern %q matches the empty string", pattern)
 	}
 	if err := even(re, pattern, false); err != nil {
 		return expression{}, err
@@ -69,23 +66,6 @@ func wide(re *syntax.Regexp) bool {
 		return wide(re.Sub[0])
 	case syntax.OpAlternate:
 		return slices.ContainsFunc(re.Sub, wide)
-	}
-	return false
-}
-
-func matchesEmpty(re *syntax.Regexp) bool {
-	switch re.Op {
-	case syntax.OpEmptyMatch, syntax.OpStar, syntax.OpQuest, syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText, syntax.OpEndText,
-		syntax.OpWordBoundary, syntax.OpNoWordBoundary:
-		return true
-	case syntax.OpRepeat:
-		return re.Min == 0 || matchesEmpty(re.Sub[0])
-	case syntax.OpCapture, syntax.OpPlus:
-		return matchesEmpty(re.Sub[0])
-	case syntax.OpConcat:
-		return !slices.ContainsFunc(re.Sub, func(s *syntax.Regexp) bool { return !matchesEmpty(s) })
-	case syntax.OpAlternate:
-		return slices.ContainsFunc(re.Sub, matchesEmpty)
 	}
 	return false
 }
