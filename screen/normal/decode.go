@@ -1,7 +1,7 @@
 package normal
 
 import (
-	"slices"
+	"bytes"
 	"strings"
 	"unicode/utf8"
 
@@ -168,47 +168,6 @@ func (d *digits) decode(dst []byte, s string) []byte {
 	return dst
 }
 
-const glance = 32 // this many digits of a run are enough, nearly always, to see that it encodes no text
-
-// mayBegin reports whether the first digits of s may encode text: UTF-16, or UTF-8, of
-// which only the lengths of characters are checked.
-func (d *digits) mayBegin(s string) bool {
-	x, n := uint32(0), uint(0)
-	count, more, bad := 0, 0, false // count: bytes; more: continuation bytes expected
-	for i := range min(len(s), glance) {
-		v := d.value[s[i]]
-		if v < 0 {
-			return false
-		}
-		if x, n = x<<d.bits|uint32(v), n+d.bits; n < 8 {
-			continue
-		}
-		n -= 8
-		c := byte(x >> n)
-		if count++; c == 0 && count <= 2 {
-			return true
-		}
-		switch {
-		case more > 0:
-			more--
-			bad = bad || c&0xc0 != 0x80
-		case c < utf8.RuneSelf:
-		case c < 0xc2 || c > 0xf4:
-			bad = true
-		case c < 0xe0:
-			more = 1
-		case c < 0xf0:
-			more = 2
-		default:
-			more = 3
-		}
-		if bad && count > 1 {
-			return false
-		}
-	}
-	return true
-}
-
 // decodeRun returns the text that a run encodes, or nil. A run whose beginning is not
 // text is not decoded further: a text may have thousands of candidates.
 func decodeRun(s string) []byte {
@@ -218,12 +177,15 @@ func decodeRun(s string) []byte {
 	var buf [opening]byte
 	head := s[:min(len(s), opening)]
 	for _, code := range [...]*codec{codec16, codec2, codec32, codec64} {
-		run := code.whole(head)
-		if run == "" || !slices.ContainsFunc(code.alphabets, func(d *digits) bool { return d.mayBegin(run) }) || len(s) > opening && !opens(code.decode(buf[:0], head)) {
-			continue
+		t := code.decode(buf[:0], head)
+		if len(s) > opening {
+			if !opens(t) {
+				continue
+			}
+			t = code.decode(make([]byte, 0, len(s)), s)
 		}
-		if t := readable(code.decode(make([]byte, 0, len(s)), s)); t != nil {
-			return t
+		if t = readable(t); t != nil {
+			return bytes.Clone(t)
 		}
 	}
 	return nil
