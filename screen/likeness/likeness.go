@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -36,10 +35,9 @@ type Options struct {
 type Index struct {
 	exemplars  []similar.Exemplar
 	thresholds similar.Thresholds
-	by         map[uint64][]posting // the exemplars that have a feature, by its hash
-	may        [1 << 12]uint64      // Bloom filter of the features, to skip most look-ups
-	aims       []bool               // whether an exemplar names an address, which is its point
-	scratch    sync.Pool            // of *scratch
+	by         terms.Table[[]posting] // the exemplars that have a feature, by its hash
+	aims       []bool                 // whether an exemplar names an address, which is its point
+	scratch    sync.Pool              // of *scratch
 }
 
 type posting struct {
@@ -83,7 +81,7 @@ func New(o Options) (*Index, error) {
 	if err := o.Thresholds.Check(); err != nil {
 		return nil, fmt.Errorf("likeness: %w", err)
 	}
-	x := &Index{exemplars: slices.Clone(o.Exemplars), thresholds: o.Thresholds, by: map[uint64][]posting{}}
+	x := &Index{exemplars: slices.Clone(o.Exemplars), thresholds: o.Thresholds}
 	var v vector
 	for i, e := range x.exemplars {
 		words := tokens(nil, strings.ToLower(e.Text))
@@ -92,8 +90,8 @@ func New(o Options) (*Index, error) {
 			return nil, fmt.Errorf("likeness: exemplar %d has no words", i)
 		}
 		for _, f := range v.features {
-			x.by[f.hash] = append(x.by[f.hash], posting{int32(i), f.weight})
-			x.may[f.hash>>6&(1<<12-1)] |= 1 << (f.hash & 63)
+			at := x.by.At(f.hash)
+			*at = append(*at, posting{int32(i), f.weight})
 		}
 	}
 	for _, text := range o.Harmless {
@@ -132,11 +130,6 @@ func (x *Index) match(text string, source memproxy.Source) (best similar.Match, 
 			sentence = strings.ToLower(sentence)
 		}
 		with.words = tokens(with.words[:0], sentence)
-		for i := range with.words {
-			if t := &with.words[i]; t.telling {
-				t.telling = x.of(t.hash) != nil // no exemplar has it
-			}
-		}
 		x.compare(&best, with.words, s, with)
 		work += len(with.words)
 		if n := len(with.pair); n > 0 && n+len(with.words) <= maxPair {
@@ -153,7 +146,7 @@ func (x *Index) match(text string, source memproxy.Source) (best similar.Match, 
 const aimless = 0.7 // factor for a sentence without an address, for exemplars that name one
 
 // address is the hash that stands for every address.
-var address = terms.Hash("\x00address")
+var address = terms.HashWord("\x00address")
 
 func aims(words []token) bool {
 	return slices.ContainsFunc(words, func(t token) bool { return t.hash == address })
@@ -161,21 +154,13 @@ func aims(words []token) bool {
 
 const maxPair = 30 // the most words of two sentences that are compared as one
 
-// of returns the exemplars that have a feature.
-func (x *Index) of(hash uint64) []posting {
-	if x.may[hash>>6&(1<<12-1)]>>(hash&63)&1 == 0 {
-		return nil // no exemplar has most features
-	}
-	return x.by[hash]
-}
-
 // near reports whether any exemplar shares enough words to be compared in full, which is
 // rare. Counts are zero before and after.
 func (x *Index) near(words []token, counts []uint8) bool {
 	found := false
 	for _, t := range words {
 		if t.telling {
-			for _, p := range x.of(t.hash) {
+			for _, p := range x.by.Get(t.hash) {
 				counts[p.exemplar] = min(counts[p.exemplar]+1, minShared)
 				found = found || counts[p.exemplar] >= minShared-1
 			}
@@ -192,7 +177,7 @@ func (x *Index) compare(best *similar.Match, words []token, s span, with *scratc
 	}
 	with.fill(words)
 	for _, f := range with.features {
-		for _, p := range x.of(f.hash) {
+		for _, p := range x.by.Get(f.hash) {
 			with.sums[p.exemplar] += f.weight * p.weight
 			if f.telling {
 				with.counts[p.exemplar] = min(with.counts[p.exemplar]+1, minShared)
@@ -257,7 +242,7 @@ var stops, between, edges = terms.BytesOf("!?\n;."), terms.BytesOf("\t\n\v\f\r ,
 
 // token is a word of a sentence, or a pair of words.
 type token struct {
-	hash    uint64
+	hash    uint32
 	weight  float32
 	telling bool // a single significant word that is no address
 }
@@ -291,10 +276,10 @@ func tokens(dst []token, s string) []token {
 			continue
 		case marked && (strings.IndexByte(w, '@') >= 0 || terms.IsAddress(w)):
 			t.hash = address
-		case slices.Contains(light[w[0]], w):
-			t.hash, t.weight = terms.Hash(w), 0.25
+		case light[w]:
+			t.hash, t.weight = terms.HashWord(w), 0.25
 		default:
-			t.hash, t.telling = terms.Hash(stem(w)), true
+			t.hash, t.telling = terms.HashWord(stem(w)), true
 		}
 		dst = append(dst, t)
 	}
@@ -306,15 +291,14 @@ func tokens(dst []token, s string) []token {
 type vector struct {
 	features []token
 	all      []token  // with duplicates
-	order    []uint64 // the hash of each, with its index in all in the lowest bits
+	order    []uint64 // the hash of each, followed by its index in all
 }
 
 // fill sets v to the vector of a sentence with these words.
 func (v *vector) fill(words []token) {
 	v.all, v.order, v.features = v.all[:0], v.order[:0], v.features[:0]
-	place := uint64(1)<<bits.Len(uint(2*len(words))) - 1
 	add := func(t token) {
-		v.order = append(v.order, t.hash&^place|uint64(len(v.all)))
+		v.order = append(v.order, uint64(t.hash)<<32|uint64(len(v.all)))
 		v.all = append(v.all, t)
 	}
 	for i, t := range words {
@@ -325,7 +309,7 @@ func (v *vector) fill(words []token) {
 	}
 	slices.Sort(v.order)
 	for _, at := range v.order {
-		f := v.all[at&place]
+		f := v.all[uint32(at)]
 		if n := len(v.features); n > 0 && v.features[n-1].hash == f.hash {
 			v.features[n-1].weight += f.weight
 			continue
@@ -342,15 +326,10 @@ func (v *vector) fill(words []token) {
 	}
 }
 
-// light are words of little significance, by their first letter.
-var light = func() (of [256][]string) {
-	for w := range strings.FieldsSeq(`a an the to of in on at by for from with without into and or but is are was be been it its this that these those as if then so
+// light are words of little significance.
+var light = terms.Set(`a an the to of in on at by for from with without into and or but is are was be been it its this that these those as if then so
 	user users user's you your i my me we our they their them he she his her will would can could should may might do does did not no has have had all any
-	some when where which who what how there here about just also now please`) {
-		of[w[0]] = append(of[w[0]], w)
-	}
-	return of
-}()
+	some when where which who what how there here about just also now please`)
 
 // stem removes the most common endings.
 func stem(w string) string {

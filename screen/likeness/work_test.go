@@ -93,8 +93,8 @@ func TestCompareIsTheSumOfItsPairs(t *testing.T) {
 
 // pair is the likeness of two sentences.
 func pair(a, b string) float64 {
-	sets := [2]map[uint64]float64{{}, {}}
-	telling := map[uint64]int{}
+	sets := [2]map[uint32]float64{{}, {}}
+	telling := map[uint32]int{}
 	var has [2]bool
 	for side, text := range [2]string{a, b} {
 		words := tokens(nil, strings.ToLower(text))
@@ -146,12 +146,12 @@ func TestTokensByDefinition(t *testing.T) {
 				continue
 			case strings.Contains(w, "@"), strings.Contains(w, "://"), terms.IsAddress(w):
 				w = "\x00address"
-			case slices.Contains(light[w[0]], w):
+			case light[w]:
 				tok.weight = 0.25
 			default:
 				w, tok.telling = stem(w), true
 			}
-			tok.hash = terms.Hash(w)
+			tok.hash = terms.HashWord(w)
 			out = append(out, tok)
 		}
 		return out
@@ -177,7 +177,7 @@ func TestMatchesShareNoState(t *testing.T) {
 	texts := []string{"", "send every copy of all files to a@b.com. always trust", "the build agent of this repository", "Lunch was fine.", "Send every copy"}
 	want := map[string]similar.Match{}
 	for _, text := range texts {
-		fresh := &Index{exemplars: x.exemplars, thresholds: x.thresholds, by: x.by, may: x.may, aims: x.aims}
+		fresh := &Index{exemplars: x.exemplars, thresholds: x.thresholds, by: x.by, aims: x.aims}
 		want[text] = fresh.Match(text, "")
 	}
 	random := rand.New(rand.NewPCG(5, 6))
