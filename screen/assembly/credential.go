@@ -16,42 +16,34 @@ type cue struct {
 	place int    // the position in the secret; 0 if not stated
 }
 
-// places maps words to the position of a piece in the whole. The last piece has the
-// highest number.
-var places = map[string]int{
-	"first": 1, "1st": 1, "start": 1, "starts": 1, "begins": 1, "beginning": 1, "prefix": 1, "1": 1,
-	"second": 2, "2nd": 2, "2": 2, "middle": 2, "third": 3, "3rd": 3, "3": 3, "fourth": 4, "4": 4,
-	"last": 99, "rest": 99, "remaining": 99, "remainder": 99, "end": 99, "ends": 99, "suffix": 99, "final": 99,
-}
-
-const splitWords = "first second third fourth last rest remaining remainder prefix suffix digits starts begins ends continues continued"
-
-const pieceWords = "part part1 part2 part3 half chunk piece segment fragment portion hälfte teil yarısı moitié mitad"
-
-var labels = map[string]string{
-	"password": "password", "passwd": "password", "pwd": "password", "passphrase": "password", "passwort": "password", "parola": "password", "şifre": "password",
-	"key": "api_key", "apikey": "api_key", "token": "api_key", "secret": "api_key", "credential": "api_key", "credentials": "api_key",
-	"card": "card", "iban": "iban", "ssn": "ssn",
-}
-
-// cues maps each of these words, and "part" before a position, to its cue.
+// cues maps words to their cues. A position may follow "part": part2.
 var cues = func() map[string]cue {
-	split, piece, all := terms.Set(splitWords), terms.Set(pieceWords), map[string]cue{}
-	add := func(w string, place int) {
-		all[w] = cue{split: split[w], piece: piece[w], label: labels[w], place: place}
+	all := map[string]cue{}
+	add := func(words string, set func(*cue)) {
+		for w := range strings.FieldsSeq(words) {
+			c := all[w]
+			set(&c)
+			all[w] = c
+		}
 	}
-	for w := range strings.FieldsSeq(splitWords + " " + pieceWords) {
-		add(w, 0)
+	for place, words := range map[int]string{
+		1: "first 1st start starts begins beginning prefix 1", 2: "second 2nd 2 middle", 3: "third 3rd 3", 4: "fourth 4 part4",
+		lastPlace: "last rest remaining remainder end ends suffix final",
+	} {
+		add(words+" part"+strings.ReplaceAll(words, " ", " part"), func(c *cue) { c.place = place })
 	}
-	for w := range labels {
-		add(w, 0)
+	for label, words := range map[string]string{
+		"password": "password passwd pwd passphrase passwort parola şifre", "api_key": "key apikey token secret credential credentials",
+		"card": "card", "iban": "iban", "ssn": "ssn",
+	} {
+		add(words, func(c *cue) { c.label = label })
 	}
-	for w, n := range places {
-		add(w, n)
-		add("part"+w, n)
-	}
+	add("first second third fourth last rest remaining remainder prefix suffix digits starts begins ends continues continued", func(c *cue) { c.split = true })
+	add("part part1 part2 part3 half chunk piece segment fragment portion hälfte teil yarısı moitié mitad", func(c *cue) { c.piece = true })
 	return all
 }()
+
+const lastPlace = 99 // more than that of any other piece
 
 const (
 	minOpaque = 3
@@ -111,7 +103,7 @@ const maxPieces = 4 // the latest pieces of a secret that are joined
 // state positions, in the order of those.
 func (j *joiner) credentials() {
 	found := make([]*piece, 0, maxPieces)
-	label, split, own := "", false, false
+	label, split := "", false
 	for _, p := range slices.Backward(j.all) {
 		if len(p.opaque) == 0 {
 			continue
@@ -119,12 +111,8 @@ func (j *joiner) credentials() {
 		if len(found) < maxPieces {
 			found = append(found, p)
 		}
-		own = own || j.isNew(p)
 		split = split || p.cue.split
 		label = cmp.Or(label, p.cue.label)
-	}
-	if !own || len(found) < 2 {
-		return
 	}
 	slices.Reverse(found)
 	j.secret(found, label, split)

@@ -43,7 +43,7 @@ func (j *joiner) encoded() {
 		}
 	}
 	if len(runs) < 2 || !j.isNew(runs[0]) {
-		return
+		return // decoding is worth it only for a run of the new write
 	}
 	var b strings.Builder
 	b.Grow(size)

@@ -72,16 +72,11 @@ func partMark(t string) (number, end int) {
 // number the later one counts.
 func (j *joiner) parts() {
 	var found []*piece
-	own := false
 	for _, p := range slices.Backward(j.all) {
 		if p.part.number == 0 || slices.ContainsFunc(found, func(f *piece) bool { return f.part.number == p.part.number }) {
 			continue
 		}
 		found = append(found, p)
-		own = own || j.isNew(p)
-	}
-	if !own || len(found) < 2 {
-		return
 	}
 	slices.SortStableFunc(found, func(a, b *piece) int { return a.part.number - b.part.number })
 	var apart, together draft
