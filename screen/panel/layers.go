@@ -203,7 +203,8 @@ func (p *Panel) validated(s memproxy.Screening, findings []memproxy.Finding) []m
 			hits = append(hits, synapse.Heuristics(it.Text, own)...)
 		}
 		for _, h := range hits {
-			findings = append(findings, memproxy.Finding{Rule: h.Rule, Severity: h.Severity, Item: i, Start: h.Start, End: h.End})
+			h.Item = i
+			findings = append(findings, h)
 		}
 	}
 	return findings

@@ -17,19 +17,13 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen/normal"
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // Prefix is the prefix of all rule ids.
 const Prefix = "synapse."
-
-// Hit is a match of a rule, as a span of the text in bytes.
-type Hit struct {
-	Rule       string
-	Severity   string // high for a pattern, medium for a heuristic
-	Start, End int
-}
 
 type pattern struct {
 	rule string
@@ -53,8 +47,8 @@ const maxHits = 32 // the most matches of one pattern in a reading; the last ext
 
 // Patterns returns the mandatory patterns in a text, as written and in every reading of
 // package normal.
-func Patterns(text string) []Hit {
-	var out []Hit
+func Patterns(text string) []memproxy.Finding {
+	var out []memproxy.Finding
 	find := func(in string, span func(int, int) (int, int)) {
 		for _, p := range patterns {
 			found := p.re.FindAllStringIndex(in, maxHits)
@@ -63,7 +57,7 @@ func Patterns(text string) []Hit {
 				if i == maxHits-1 {
 					end = len(text)
 				}
-				out = append(out, Hit{p.rule, "high", start, end})
+				out = append(out, memproxy.Finding{Rule: p.rule, Severity: "high", Start: start, End: end})
 			}
 		}
 	}
@@ -74,7 +68,7 @@ func Patterns(text string) []Hit {
 			find(v.Text, v.Span)
 		}
 	}
-	slices.SortFunc(out, func(a, b Hit) int {
+	slices.SortFunc(out, func(a, b memproxy.Finding) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End), cmp.Compare(a.Rule, b.Rule))
 	})
 	return slices.Compact(out)
@@ -91,9 +85,11 @@ const (
 
 // Heuristics returns in which ways a text is suspicious as a whole. own has the names of
 // the writing agent, which may mention itself.
-func Heuristics(text string, own []string) []Hit {
-	var out []Hit
-	add := func(rule string) { out = append(out, Hit{Prefix + rule, "medium", 0, len(text)}) }
+func Heuristics(text string, own []string) []memproxy.Finding {
+	var out []memproxy.Finding
+	add := func(rule string) {
+		out = append(out, memproxy.Finding{Rule: Prefix + rule, Severity: "medium", End: len(text)})
+	}
 	if entropy(text) > maxEntropy {
 		add("entropy")
 	}

@@ -7,7 +7,7 @@ import (
 	"testing/quick"
 	"time"
 
-	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -57,7 +57,7 @@ func TestMandatoryPatterns(t *testing.T) {
 	} {
 		rule := Prefix + c.rule
 		holds := func(text string) bool {
-			return slices.ContainsFunc(Patterns(text), func(h Hit) bool { return h.Rule == rule })
+			return slices.ContainsFunc(Patterns(text), func(h memproxy.Finding) bool { return h.Rule == rule })
 		}
 		if !holds(c.is) {
 			t.Errorf("%s does not hold for %q", c.rule, c.is)
@@ -79,8 +79,11 @@ func TestMandatoryPatterns(t *testing.T) {
 func TestSpans(t *testing.T) {
 	expect.OK(t, quick.Check(func(text string) bool {
 		text += "<b>" + text + `\x41`
-		return !slices.ContainsFunc(append(Patterns(text), Heuristics(text, nil)...), func(h Hit) bool { return h.Start < 0 || h.End > len(text) || h.Start > h.End })
-	}, nil))
+		return !slices.ContainsFunc(append(Patterns(text), Heuristics(text, nil)...), func(h memproxy.Finding) bool { return h.Start < 0 || h.End > len(text) || h.Start > h.End })
+	}, nil)
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // The heuristics hold on one side of the ADR's thresholds and not on the other.
@@ -88,7 +91,7 @@ func TestSpans(t *testing.T) {
 // Proves SYN-3
 func TestThresholds(t *testing.T) {
 	has := func(text, rule string, own ...string) bool {
-		return slices.ContainsFunc(Heuristics(text, own), func(h Hit) bool { return h.Rule == Prefix+rule })
+		return slices.ContainsFunc(Heuristics(text, own), func(h memproxy.Finding) bool { return h.Rule == Prefix+rule })
 	}
 	alphabet := "abcdefghijklmnopqrstuvwxyz0123456789"
 	for n, want := range map[int]bool{22: false, 23: true} { // log2 of 22 is 4.46, of 23 it is 4.52
