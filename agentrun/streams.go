@@ -43,17 +43,18 @@ type Stream struct {
 	names []string  // the events of a stream without a name are not kept
 	turn  [2]string // its key and its agent
 
-	// cancels is held shared while the backend answers a request that cancels the turn.
+	// cancels is held shared while the backend answers a request to cancel the turn.
 	cancels sync.RWMutex
 
-	runs    []string
-	log     []Entry
-	size    int
-	lost    bool // the stream grew too large to keep
-	over    bool
-	done    bool          // complete, without a pause
-	stopped bool          // a caller cancelled it
-	changed chan struct{} // closed at the next change
+	runs []string
+	log  []Entry
+	size int
+	lost bool // the stream grew too large to keep
+	over bool
+	done bool // complete, without a pause
+
+	cancelled bool          // changed with the lock and a share of cancels held
+	changed   chan struct{} // closed at the next change
 }
 
 // Entry is one event of the backend as sent to the caller.
@@ -123,41 +124,36 @@ func (c *Streams) Find(names ...string) *Stream {
 	return nil
 }
 
-// Cancel marks the turns in progress that name stands for, which is a run, an agent or the
-// key of a turn. None of them sends a further request. The caller must call Released on each
-// once the backend has answered its own request to cancel.
-func (c *Streams) Cancel(name string) (marked []*Stream) {
+// Cancelling returns the turns in progress that the names stand for, which are runs, agents or
+// keys of turns, each turn once. Each waits with its next request until EndCancel is called
+// for it.
+func (c *Streams) Cancelling(names []string) (turns []*Stream) {
 	c.mu.Lock()
 	for _, ch := range c.order {
-		if runs, over := ch.State(); !over && (slices.Contains(ch.turn[:], name) || slices.Contains(runs, name)) {
-			marked = append(marked, ch)
+		if !ch.over && slices.ContainsFunc(names, func(n string) bool { return slices.Contains(ch.turn[:], n) || slices.Contains(ch.runs, n) }) {
+			turns = append(turns, ch)
 		}
 	}
 	c.mu.Unlock()
-	for _, ch := range marked {
+	for _, ch := range turns {
 		ch.cancels.RLock()
-		ch.mu.Lock()
-		ch.stopped = true
-		ch.mu.Unlock()
 	}
-	return marked
+	return turns
 }
 
-// Released ends what Cancel began.
-func (ch *Stream) Released() { ch.cancels.RUnlock() }
+// EndCancel ends what Cancelling began. If the turn is cancelled it sends no further request.
+func (ch *Stream) EndCancel(cancelled bool) {
+	ch.all.mu.Lock()
+	ch.cancelled = ch.cancelled || cancelled
+	ch.all.mu.Unlock()
+	ch.cancels.RUnlock()
+}
 
-// Cancelled reports whether a caller cancelled the turn.
+// Cancelled reports whether the turn is cancelled. It waits for requests that may cancel it.
 func (ch *Stream) Cancelled() bool {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	return ch.stopped
-}
-
-// WhenReleased calls f once no request that cancels the turn is in progress.
-func (ch *Stream) WhenReleased(f func()) {
 	ch.cancels.Lock()
 	defer ch.cancels.Unlock()
-	f()
+	return ch.cancelled
 }
 
 // Append adds events that were sent to the caller, and the turn's new run ids.

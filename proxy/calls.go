@@ -51,14 +51,13 @@ func (t *agentTurn) rulePersonCalls(ctx context.Context) (over bool, err error) 
 func (t *agentTurn) cancelled() bool { return t.status != 0 && t.kept != nil && t.kept.Cancelled() }
 
 // cancel ends a cancelled turn instead of sending its next request. It cancels the latest
-// run, unless the caller's own request did, so that no later turn runs its pending calls.
-func (t *agentTurn) cancel(ctx context.Context) (err error) {
+// run, so that no later turn makes the run's pending calls.
+func (t *agentTurn) cancel(ctx context.Context) error {
 	q := t.turn.(memproxy.Resumable).Cancel()
 	q.Request.Header = memproxy.Header(t.r.Header)
 	fctx, cancel := t.p.backend.Within(ctx)
 	defer cancel()
-	t.kept.WhenReleased(func() { _, err = t.side().Send(fctx, q.Request, q.Body) })
-	if err != nil {
+	if _, err := t.side().Send(fctx, q.Request, q.Body); err != nil {
 		return err
 	}
 	return t.end(ctx)

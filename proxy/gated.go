@@ -118,7 +118,7 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 	ctx, span := p.opt.Tracer.Start(on, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
 	asked := runQueryOf(a, &p.streams)
-	defer asked.release()
+	defer asked.release(false)
 	out := p.outgoing(ctx, r, a, rest)
 	transport := p.opt.Transport
 	if a.Call().NoMemoryAccess {
@@ -153,7 +153,6 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 	if err == nil && asked != nil {
 		body, err = asked.oneAnswer(ctx, p.side, resp, body)
 		decoded = true
-		asked.release()
 	}
 	if err != nil {
 		p.abandon(w, r, a, err)

@@ -62,7 +62,7 @@ type runQuery struct {
 	over bool
 	// led maps the runs in the forwarded request to those that the caller named.
 	led map[string]string
-	// stopped are the turns that the request cancels.
+	// stopped are the turns that the request may cancel.
 	stopped []*agentrun.Stream
 }
 
@@ -77,10 +77,10 @@ func runQueryOf(a *gate.Admission, streams *agentrun.Streams) *runQuery {
 	named, reads := runner.RequestedRuns(call.Route, call.Request, a.Body)
 	led := map[string]string{}
 	var stopped []*agentrun.Stream
+	if !reads {
+		stopped = streams.Cancelling(named)
+	}
 	for _, run := range named {
-		if !reads {
-			stopped = append(stopped, streams.Cancel(run)...)
-		}
 		ch := streams.Find(run)
 		if ch == nil {
 			continue
@@ -106,11 +106,11 @@ func runQueryOf(a *gate.Admission, streams *agentrun.Streams) *runQuery {
 
 func quoted(id string) []byte { return []byte(`"` + id + `"`) }
 
-// release lets the turns that the request cancels end.
-func (ab *runQuery) release() {
+// release ends the wait of the turns that the request may cancel.
+func (ab *runQuery) release(cancelled bool) {
 	if ab != nil {
 		for _, ch := range ab.stopped {
-			ch.Released()
+			ch.EndCancel(cancelled)
 		}
 		ab.stopped = nil
 	}
@@ -123,9 +123,11 @@ func (ab *runQuery) oneAnswer(ctx context.Context, side *frontend.Side, resp *ht
 	for _, ch := range ab.stopped {
 		if runs, _ := ch.State(); resp.StatusCode == http.StatusConflict && len(runs) > 0 {
 			resp.StatusCode = http.StatusOK
+			ab.release(true)
 			return ab.runner.Merge(ab.call.Route, ab.call.Request, runs[0], true, nil)
 		}
 	}
+	ab.release(resp.StatusCode == http.StatusOK)
 	if resp.StatusCode != http.StatusOK {
 		return answer, nil
 	}
