@@ -48,11 +48,12 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 	if numbered != doc {
 		doc, data, event = numbered, numbered.Src, dataEvent(numbered.Src)
 	}
-	out, err := t.event(event, data, kind, doc)
+	out, err := ordinary(t, event, data, kind, doc)
 	return append(owed, out...), err
 }
 
-func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byte, error) {
+// ordinary returns the events to send for a numbered event without a name.
+func ordinary(t *Turn, event, data []byte, kind string, doc *jsondoc.Doc) ([][]byte, error) {
 	switch kind {
 	case "stop_reason":
 		reason := doc.Root.Get("stop_reason").Text()
