@@ -68,10 +68,12 @@ type calls struct {
 	given map[string]bool   // calls with an answer
 	ours  map[string]bool   // calls that memproxy answered, or will
 	ran   map[string]bool   // calls with a result
+
+	person []string // tools that a person approves, if the agent's rules are known
 }
 
 func newCalls() *calls {
-	return &calls{map[string]string{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	return &calls{names: map[string]string{}, given: map[string]bool{}, ours: map[string]bool{}, ran: map[string]bool{}}
 }
 
 // unpause makes approval requests for memory tools tool calls, also those that wait next to
@@ -159,14 +161,16 @@ func (h *history) read(list *jsondoc.Value) {
 // readCalls adds the calls of an approval request that memproxy answers, or answered. If the
 // answer is on another page, the tool decides. A call without an answer still waits: for
 // memproxy if the request also has a call that only the caller can answer, and then it is
-// answered with that.
+// answered with that. If this process did not see the pause, the agent's rules tell which
+// calls wait for a person.
 func (h *history) readCalls(m *jsondoc.Value) {
+	_, seen := h.asked.Get(turn.AskedKey(m.Get("id").Text(), ""))
 	calls := inMessage(m, "approval_request_message", "tool_calls")
 	of, callers := h.of[m], slices.ContainsFunc(calls, func(c *jsondoc.Value) bool { return !turn.IsGated(c.Get("name").Text()) })
 	for _, c := range calls {
 		id := c.Get("tool_call_id").Text()
 		_, asked := h.asked.Get(turn.AskedKey(m.Get("id").Text(), id))
-		if of.given[id] || asked || !turn.IsGated(c.Get("name").Text()) {
+		if of.given[id] || asked || !seen && slices.Contains(of.person, c.Get("name").Text()) || !turn.IsGated(c.Get("name").Text()) {
 			continue
 		}
 		if h.goesOn || of.ran[id] || m.Get("date").Text() < h.newest || callers {
@@ -203,6 +207,11 @@ func (h *history) parts(m *jsondoc.Value) []turn.MessagePart {
 func (h *history) pending(agent *jsondoc.Value) {
 	m := agent.Get("pending_approval")
 	h.of[m] = newCalls()
+	for _, r := range agent.Get("tool_rules").List() {
+		if r.Get("type").Text() == "requires_approval" {
+			h.of[m].person = append(h.of[m].person, r.Get("tool_name").Text())
+		}
+	}
 	h.readCalls(m)
 	for _, p := range h.parts(m) {
 		if p.Kind == "approval_request_message" && p.Raw != nil {

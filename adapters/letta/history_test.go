@@ -95,9 +95,15 @@ func TestWaitingCallsOfBoth(t *testing.T) {
 		"the other's":    {"/v1/agents/agent-1", "", `{"id":"agent-1","pending_approval":` + message("approval_request", own) + `}`, `{"id":"agent-1","pending_approval":` + message("approval_request", own) + `}`, false},
 		"asked, agents":  {"/v1/agents/", "before=agent-9", `[{"id":"agent-1","pending_approval":` + both + `}]`, `[{"id":"agent-1","pending_approval":` + both + `}]`, true},
 		"asked, earlier": {"/v1/agents/agent-1/messages", "before=message-9", "[" + both + "," + said + "]", "[" + both + "," + said + "]", true},
+		"by a rule":      {"/v1/agents/agent-1", "", `{"id":"agent-1","tool_rules":[{"type":"requires_approval","tool_name":"memory_insert"}],"pending_approval":` + both + `}`, `{"id":"agent-1","tool_rules":[{"type":"requires_approval","tool_name":"memory_insert"}],"pending_approval":` + both + `}`, false},
+		"another rule":   {"/v1/agents/agent-1", "", `{"id":"agent-1","tool_rules":[{"type":"run_first","tool_name":"memory_insert"}],"pending_approval":` + both + `}`, `{"id":"agent-1","tool_rules":[{"type":"run_first","tool_name":"memory_insert"}],"pending_approval":` + message("approval_request", own) + `}`, false},
+		"refused by us":  {"/v1/agents/agent-1", "", `{"id":"agent-1","tool_rules":[{"type":"requires_approval","tool_name":"memory_insert"}],"pending_approval":` + both + `}`, `{"id":"agent-1","tool_rules":[{"type":"requires_approval","tool_name":"memory_insert"}],"pending_approval":` + message("approval_request", own) + `}`, false},
 		"asked, agent":   {"/v1/agents/agent-1", "", `{"id":"agent-1","pending_approval":` + both + `}`, `{"id":"agent-1","pending_approval":` + both + `}`, true},
 	} {
 		a := must.Get(New(Options{}))(t)
+		if name == "refused by us" { // this process saw the pause and does not ask the caller
+			a.asked.Add(turn.AskedKey("message-1", ""), struct{}{})
+		}
 		if tc.asked {
 			a.asked.Add(turn.AskedKey("message-1", "c1"), struct{}{})
 		}

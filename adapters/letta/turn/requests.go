@@ -220,8 +220,9 @@ func (t *Turn) paused(calls []*call, request string) {
 	}
 }
 
-// ask records the calls of memory tools in a pause that the caller answers itself.
+// ask records a pause, and its calls of memory tools that the caller answers itself.
 func ask(t *Turn, calls []*call, request string) {
+	t.opt.Asked.Add(AskedKey(request, ""), struct{}{})
 	for _, c := range calls {
 		if IsGated(c.name) && !t.tools.gateAnswers(c) {
 			t.opt.Asked.Add(AskedKey(request, c.id), struct{}{})

@@ -29,7 +29,8 @@ type Options struct {
 	Body []byte
 	// Memory reads a block or a passage of the agent.
 	Memory func(doc *jsondoc.Doc, v *jsondoc.Value, agent string) memproxy.Memory
-	// Asked gets the calls of memory tools that the caller is asked about, by AskedKey.
+	// Asked gets the calls of memory tools that the caller is asked about, by AskedKey, and
+	// the pauses with the caller's calls, as calls without an id.
 	Asked *cache.Generations[string, struct{}]
 }
 
