@@ -238,9 +238,13 @@ func nothing(rec *memproxy.Record) bool {
 	return !rec.HasOwner() && !rec.HasStatus() && rec.Presence == memproxy.NotSealed
 }
 
-// owned returns a record with an owner, which replaces the record's listing.
+// owned returns a record with an owner, which replaces the record's listing. The status is
+// from then on the owner's tenant's: its readers see the mark, and its reviewers rule on it.
 func owned(rec memproxy.Record, owner *memproxy.Ownership) memproxy.Record {
 	rec.Owner, rec.Presence, rec.FirstSeen = *owner, memproxy.NotSealed, ""
+	if rec.HasStatus() && rec.HasOwner() {
+		rec.Status.Tenant = owner.Scope.Tenant
+	}
 	return rec
 }
 

@@ -252,7 +252,10 @@ func (r *recordRow) own(row *memproxy.Ownership, now int64) {
 	if row.Kind == memproxy.TargetEntity && row.Deleted { // a released name is as if it had never been claimed
 		row = &memproxy.Ownership{}
 	}
-	r.Record = owned(r.Record, row)
+	tenant := r.Status.Tenant
+	if r.Record = owned(r.Record, row); r.Status.Tenant != tenant {
+		r.dirty |= statusPart
+	}
 	if !row.Deleted {
 		r.deleted = 0
 	} else if r.deleted == 0 {

@@ -156,6 +156,9 @@ func (t *transaction) putStatus(r *recordRow, st memproxy.Status, prior memproxy
 	if st.Changed.IsZero() {
 		st.Changed = moment(t.now())
 	}
+	if r.HasOwner() {
+		st.Tenant = r.Owner.Scope.Tenant
+	}
 	st.Changed, st.Expires, st.Findings = moment(micros(st.Changed)), moment(micros(st.Expires)), slices.Clone(st.Findings)
 	r.Status, r.prior, r.dirty = st, prior, r.dirty|statusPart
 }
@@ -199,6 +202,7 @@ func (t *transaction) setState(c *memproxy.StateChange) bool {
 	st.CurrentRules = ""
 	st.Changed = moment(t.now())
 	t.putStatus(r, st, "")
+	st = r.Status
 	if was == st.State || st.Kind == memproxy.TargetDecision {
 		return true
 	}

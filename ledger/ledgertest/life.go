@@ -90,6 +90,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"what was retracted is known again", retractions},
 		{"states are set and seen", statesSet},
 		{"states are listed in pages", statesListed},
+		{"a state is that of the owner's tenant", statesOfOwners},
 		{"quiet ones are found", quiet},
 		{"what is over expires, and comes back confirmed", expiry},
 		{"what is purged is known and unreadable", purged},
