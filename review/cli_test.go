@@ -94,6 +94,7 @@ func TestCommands(t *testing.T) {
 		{bobToken, "holds reject --reason bad h3", 0, "h3 is rejected"},
 		{bobToken, "holds reject --reason bad --similarity " + group + " --expect 2", 1, "1 holds wait in the group"},
 		{bobToken, "holds reject --reason bad --similarity " + group, 2, "--expect"},
+		{bobToken, "holds list --session s-none", 0, "no held write matches"},
 		{bobToken, "holds reject --reason bad --similarity " + group + " --expect 1", 0, "h4 is rejected"},
 		{bobToken, "holds pattern h1 PATTERN_001", 0, "PATTERN_001"},
 		{bobToken, "holds resolve --reason x --outcome done h1", 1, "hold h1 is done"},

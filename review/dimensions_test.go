@@ -18,7 +18,7 @@ func TestHoldsByEveryDimension(t *testing.T) {
 	r.clock.Pass(3 * 24 * time.Hour)
 	for _, c := range []struct{ name, has, other string }{
 		{"state", "pending", "rejected"}, {"tenant", "acme", ""}, {"backend", "mem0", "letta"}, {"principal", "agent:dev", "agent:qa"},
-		{"session", "s1", "s2"}, {"similarity", group, "x" + group},
+		{"session", "s1", "s2"}, {"similarity", group, "00000000deadbeef"},
 		{"since", "7d", "2d"}, {"since", "1w", "24h"}, {"since", made.Add(-time.Hour).Format(time.RFC3339), made.Add(time.Hour).Format(time.RFC3339)},
 		{"before", "2d", "7d"}, {"before", made.Add(time.Hour).Format(time.RFC3339), made.Add(-time.Hour).Format(time.RFC3339)},
 	} {
@@ -35,5 +35,11 @@ func TestHoldsByEveryDimension(t *testing.T) {
 	status, body := r.do(annToken, "GET", "/v1/holds?backend=mem9", "")
 	if status != http.StatusBadRequest || !strings.Contains(body, "configured backends: mem0, letta") {
 		t.Errorf("an unknown backend: %d %s", status, body)
+	}
+	for _, misspelt := range []string{"x" + group, group[1:], strings.ToUpper("x" + group[1:])} {
+		status, body := r.do(annToken, "GET", "/v1/holds?similarity="+misspelt, "")
+		if status != http.StatusBadRequest || !strings.Contains(body, "want a group of held writes, 16 hex digits, as in the column GROUP") {
+			t.Errorf("similarity %s: %d %s", misspelt, status, body)
+		}
 	}
 }

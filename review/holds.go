@@ -104,6 +104,11 @@ const (
 	openState = "open" // not settled yet
 )
 
+// isGroup reports whether a text has the form of a similarity group.
+func isGroup(s string) bool {
+	return len(s) == 16 && strings.Trim(s, "0123456789abcdef") == ""
+}
+
 func listHolds(c *call) (memproxy.HoldPage, error) {
 	q := c.req.URL.Query()
 	f := memproxy.HoldFilter{
@@ -115,6 +120,9 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 	}
 	if f.State != "" && !slices.Contains(memproxy.HoldStates[:], f.State) {
 		return memproxy.HoldPage{}, badRequest(fmt.Sprintf("invalid state %q: want one of %s, %s, %s", f.State, openState, anyState, strings.Join(strings.Fields(strings.Trim(fmt.Sprint(memproxy.HoldStates), "[]")), ", ")))
+	}
+	if f.Similarity != "" && !isGroup(f.Similarity) {
+		return memproxy.HoldPage{}, badRequest(fmt.Sprintf("invalid similarity %.40q: want a group of held writes, 16 hex digits, as in the column GROUP of memproxy holds list", f.Similarity))
 	}
 	if err := checkBackend(c, f.Backend, http.StatusBadRequest, "bad_request"); err != nil {
 		return memproxy.HoldPage{}, err

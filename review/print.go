@@ -60,7 +60,7 @@ func (p *printer) holds(page memproxy.HoldPage) {
 		p.row(h.ID, h.State, h.CurrentVerdict, at(h.Created), h.Tenant, h.Principal, h.Backend, h.Route, h.Score, h.Similarity, codes(h.Reasons))
 	}
 	if len(page.Holds) == 0 {
-		p.line("none; memproxy holds list --state all shows those in every state")
+		p.line("no held write matches; memproxy holds list --state all shows those in every state")
 	}
 	p.more(page.Next)
 }
