@@ -261,14 +261,13 @@ func Tail(ctx context.Context, dir string, f Filter, n int, follow bool, each fu
 	}
 }
 
-// skip goes to the end of the log.
+// skip goes to the end of the log. The last journals may be empty: the next one is there
+// before it is used.
 func (r *reader) skip() error {
 	from, to, err := r.dir.Bundles()
-	if err != nil || from == to {
-		return err
+	for n := to - 1; err == nil && n >= from && r.next == 0; n-- {
+		_, err = r.bundle(n, 1<<63) // reads no record, only sets next
 	}
-	r.next = uint64(to-1) * 256    // the last journal may be empty
-	_, err = r.bundle(to-1, 1<<63) // reads no record, only sets next
 	return err
 }
 

@@ -29,7 +29,7 @@ func openLog(t testing.TB, dir string) *audit.Log {
 	t.Helper()
 	at := begin.Add(-2 * time.Second) // opening the log reads the clock once
 	return must.Get(audit.Open(audit.Options{
-		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "q", CheckpointEvery: time.Hour,
+		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "q", CheckpointEvery: time.Hour, Reserve: 1 << 16,
 		Sync:  func(*os.File) error { return nil },
 		Clock: func() time.Time { at = at.Add(time.Second); return at },
 	}))(t)
@@ -141,9 +141,15 @@ func TestQueryOfPrunedLog(t *testing.T) {
 	must.Do(t, l.Close(context.Background()))
 }
 
-func TestTailFollows(t *testing.T) { synctest.Test(t, tailFollows) }
+// Proves SYN-6: what is followed is every later record, after the last three or after none,
+// while the journal of the next bundle is there already.
+func TestTailFollows(t *testing.T) {
+	for _, last := range []int{3, 0} {
+		synctest.Test(t, func(t *testing.T) { tailFollows(t, last) })
+	}
+}
 
-func tailFollows(t *testing.T) {
+func tailFollows(t *testing.T, last int) {
 	dir := ring.Dir(t)
 	l := openLog(t, dir)
 	add(t, l, 0, 254)
@@ -151,9 +157,13 @@ func tailFollows(t *testing.T) {
 	var got []int
 	done := make(chan error, 1)
 	go func() {
-		done <- query.Tail(ctx, dir, query.Filter{}, 3, true, func(r *verify.Record) error { got = append(got, int(r.Index)); return nil })
+		done <- query.Tail(ctx, dir, query.Filter{}, last, true, func(r *verify.Record) error { got = append(got, int(r.Index)); return nil })
 	}()
-	next := 251
+	synctest.Wait() // it is at the end of the log
+	if journals, err := os.ReadDir(filepath.Join(dir, "journal")); err != nil || len(journals) != 2 {
+		t.Fatalf("%v, %v: want the journal of the next bundle beside that of the last", journals, err)
+	}
+	next := 254 - last
 	for _, to := range []int{254, 256, 600, 601} { // at 256 a bundle is full, and the next one empty; then follow two more
 		if to == 601 {
 			must.Do(t, l.Flush(ctx))
