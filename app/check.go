@@ -41,6 +41,9 @@ func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) 
 	_, callers := buildIdentifier(cfg, nil, 0)
 	unsafe, weakened := allowed(cfg, getenv)
 	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), unmanaged(ctx))
+	if err == nil && weakened == nil {
+		err = keepsBuiltin(cfg, unsafe, &rules.now.Load().bundle)
+	}
 	faults := []error{callers, weakened, err}
 	fault := func(err error, path ...any) {
 		if err != nil {

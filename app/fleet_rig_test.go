@@ -81,12 +81,18 @@ func newFleetRig(t *testing.T) *fleetRig {
 // start runs the control plane, at its previous address after a restart.
 func (f *fleetRig) start(change ...string) {
 	f.t.Helper()
+	f.plane = must.Get(f.open(change...))(f.t)
+	must.Do(f.t, f.plane.Start(context.Background()))
+	f.addr = f.plane.FleetAddr
+}
+
+// open builds the control plane.
+func (f *fleetRig) open(change ...string) (*fleet.Plane, error) {
+	f.t.Helper()
 	text := strings.NewReplacer(change...).Replace(planeConfig)
 	text = strings.NewReplacer("DIR", f.dir, "PUBLIC", f.public, "LISTEN", `"`+f.addr+`"`).Replace(text)
 	cfg := must.Get(config.ParseControlPlane("control.yaml", []byte(text), os.Getenv))(f.t)
-	f.plane = must.Get(fleet.Open(cfg, fleet.Options{Log: f.log, Getenv: os.Getenv}))(f.t)
-	must.Do(f.t, f.plane.Start(context.Background()))
-	f.addr = f.plane.FleetAddr
+	return fleet.Open(cfg, fleet.Options{Log: f.log, Getenv: os.Getenv})
 }
 
 func (f *fleetRig) stop() {

@@ -17,7 +17,6 @@ import (
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
-	"github.com/memproxy/memproxy/policy"
 )
 
 // Proves CARD-9, EDGE-9: a sidecar of a fleet refuses everything until its first release,
@@ -179,11 +178,7 @@ func TestSidecarRefusesBrokenReleases(t *testing.T) {
 // then has that name.
 func TestReleaseKeepsTheBuiltinPolicies(t *testing.T) {
 	t.Parallel()
-	f := newFleetRig(t)
-	f.start()
-	f.seal(1, 1, closed)
-	r := f.sidecar()
-	ring.Until(r.t, "the first release", func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.closed") })
+	f, r, state := following(t)
 	dir := policyDir(t, `@id("own.open") permit (principal, action, resource);`)
 	writeFile(t, filepath.Join(dir, "bundle.yaml"), "builtin: false\n")
 	if code, _, errs := invoke(t, "control", "sign", "--key", filepath.Join(f.dir, fleet.KeyFile), "--policies", dir, "--releases", filepath.Join(f.dir, "releases"), "--fleet", "north"); code != 0 {
@@ -195,11 +190,34 @@ func TestReleaseKeepsTheBuiltinPolicies(t *testing.T) {
 	})
 	r.do("POST", "/memories", note).want(t, 403).has(t, "own.closed")
 
-	b := must.Get(policy.OpenRelease(must.Get(os.ReadFile(filepath.Join(f.dir, "releases", "000002.release")))(t), must.Get(config.PublicKeys([]string{f.public}))(t)...))(t).Contents
-	cfg := *r.car.cfg
-	names := must.Get(allowed(&cfg, func(string) string { return config.BuiltinPolicies + "," + strings.Join(r.car.unsafe, ",") }))(t)
-	if err := keepsBuiltin(&cfg, names, &b); err != nil || !slices.Contains(names, config.BuiltinPolicies) {
-		t.Errorf("allowed by name: %v, %v", names, err)
+	r.stop()
+	release := must.Get(os.ReadFile(filepath.Join(f.dir, "releases", "000002.release")))(t)
+	writeFile(t, filepath.Join(state, lastGoodFile), "{\"floor\":1}\n"+string(release))
+	cfg := must.Get(config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv))(t)
+	named := allowing(cfg)(config.UnsafeEnv)
+	getenv := func(string) string { return named }
+	for what, start := range map[string]func() error{
+		"start": func() error { _, err := New(t.Context(), cfg, Options{Log: r.log, Getenv: getenv}); return err },
+		"check": func() error { _, err := Check(t.Context(), cfg, getenv); return err },
+	} {
+		if err := start(); err == nil || !strings.Contains(err.Error(), "bundle.yaml of release 000002-") {
+			t.Errorf("%s with such a release: %v", what, err)
+		}
+	}
+	named += "," + config.BuiltinPolicies
+	if result, err := Check(t.Context(), cfg, getenv); err != nil || !slices.Contains(result.Unsafe, config.BuiltinPolicies) {
+		t.Errorf("allowed by name: %+v, %v", result, err)
+	}
+}
+
+// Proves CARD-9: what prevents a control plane from starting names its setting.
+func TestControlPlaneNamesTheSetting(t *testing.T) {
+	t.Parallel()
+	f := newFleetRig(t)
+	for path, setting := range map[string]string{"DIR/ca.crt": "tls.client_ca: ", "DIR/control.crt": "tls.cert or tls.key: ", "DIR/releases": "releases or progress: "} {
+		if _, err := f.open(path, "DIR/absent"); err == nil || !strings.Contains(err.Error(), setting) {
+			t.Errorf("without %s: %v", path, err)
+		}
 	}
 }
 

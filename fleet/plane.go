@@ -72,7 +72,7 @@ func Open(cfg *config.ControlPlane, opt Options) (*Plane, error) {
 	}
 	store, err := xds.NewDir(cfg.Releases, cfg.Progress, keys)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("releases or progress: %w", err)
 	}
 	server := xds.Options{
 		Fleet: cfg.Fleet, Store: store, Rules: rulesOf(cfg.Sidecars), Plan: planOf(cfg.Rollout),
@@ -89,11 +89,11 @@ func Open(cfg *config.ControlPlane, opt Options) (*Plane, error) {
 	}
 	cert, err := tlsfile.Open(cfg.TLS.Cert, cfg.TLS.Key)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("tls.cert or tls.key: %w", err)
 	}
 	clients, err := tlsfile.Roots(cfg.TLS.ClientCA)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("tls.client_ca: %w", err)
 	}
 	p.tls = &tls.Config{GetCertificate: cert.Server, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}
 	p.counts = prometheus.NewRegistry()
