@@ -105,6 +105,9 @@ type StatusFilter struct {
 	Overdue bool
 	// QuietSince excludes memories that were changed or corrected at this time or later.
 	QuietSince time.Time
+	// Deleted, if set, selects memories that were deleted at this time or later, with or
+	// without a status; only their keys are complete.
+	Deleted *time.Time
 	// After is the last key of the previous page; the zero key starts at the beginning.
 	After MemoryKey
 	// Limit is the page size: at most 1000; 0 is 10.

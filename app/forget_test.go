@@ -41,6 +41,45 @@ func (r *rig) ownedBy(text, owner string, as ...string) {
 	r.do("POST", "/memories", `{"messages":[{"role":"user","content":"`+text+`"}],`+owner+`,"infer":false}`, as...).want(r.t, http.StatusOK, text)
 }
 
+// Proves GOV-7: what was deleted is in no export that was made before, asked for by its id or
+// by its owners, as the backend keeps it; the export of another user, and one that is made
+// afterwards, are answered.
+func TestExportsDoNotOutliveDeletions(t *testing.T) {
+	t.Parallel()
+	for name, all := range map[string]bool{"one memory": false, "all that the user has": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}", "kind: agent,", "kind: agent, roles: [memproxy-owner, memproxy-forget],")
+			id := r.written("Ann keeps bees.", "")
+			r.ownedBy("Ann sails.", `"user_id":"ann"`)
+			r.ownedBy("Bob swims.", `"user_id":"bob"`)
+			owners := func(user string) string { return `"filters":{"AND":[{"user_id":"` + user + `"}]}` }
+			export := func(user string) string {
+				a := r.do("POST", "/v1/exports/", `{"schema":{"properties":{"all":{"type":"array"}}},`+owners(user)+`}`).want(t, 201)
+				_, rest, _ := strings.Cut(a.body, `"id":"`)
+				made, _, _ := strings.Cut(rest, `"`)
+				return `"memory_export_id":"` + made + `"`
+			}
+			get := func(which string) got { return r.do("POST", "/v1/exports/get/", "{"+which+"}") }
+			anns, bobs := export("ann"), export("bob")
+			for _, which := range []string{anns, owners("ann")} {
+				get(which).want(t, 200).has(t, "bees")
+			}
+			if all {
+				r.do("DELETE", "/v1/memories/?user_id=ann", "").want(t, 200)
+			} else {
+				r.do("DELETE", "/v1/memories/"+id+"/", "").want(t, 200)
+			}
+			for _, which := range []string{anns, owners("ann"), anns + "," + owners("bob")} {
+				get(which).want(t, 403).has(t, "state.withheld")
+			}
+			get(bobs).want(t, 200).has(t, "swims")
+			get(owners("bob")).want(t, 200).has(t, "swims")
+			get(export("ann")).want(t, 200).lacks(t, "bees")
+		})
+	}
+}
+
 // Proves EDGE-18, EDGE-3: with the role memproxy-forget a key clears one owner that it
 // names and may act for, on every route of both Mem0 APIs, in one recorded decision.
 // Other owners' memories remain, and the deleted ones are shown to nobody. Held writes

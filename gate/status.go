@@ -241,7 +241,36 @@ func refuseDerived(ctx context.Context, r *evaluation) {
 		r.verdict.Forbid(memproxy.TrustBelow, "", "the response is derived from many memories, so a minimum confidence cannot be enforced")
 	case mayReadWithheld(ctx, r.g, r.Admission):
 		r.verdict.Forbid(memproxy.StateWithheld, "", "the response is derived from many memories, and some of them are withheld from this caller because of their status")
+	case exportsDeleted(ctx, r):
+		r.verdict.Forbid(memproxy.StateWithheld, "", "the export may contain memories that were deleted since; make a new one and get it by its id")
 	}
+}
+
+// exportsDeleted reports whether an export may contain memories that were deleted after it
+// was made. The age of one that is asked for by its owners is not known.
+func exportsDeleted(ctx context.Context, r *evaluation) bool {
+	if r.op.TargetKind != memproxy.TargetExport {
+		return false
+	}
+	since, scope := time.Time{}, r.op.Scope
+	for _, id := range r.op.Targets {
+		if row, known := r.owners[id]; known {
+			since, scope = row.Written, row.Scope
+		}
+	}
+	gone, err := r.g.opt.Ledger.ListStatuses(ctx, memproxy.StatusFilter{Backend: r.op.Backend, Tenant: &r.Principal.Tenant, Deleted: &since, Limit: maxStatuses})
+	if err != nil || len(gone) == maxStatuses {
+		return true
+	}
+	keys := make([]memproxy.MemoryKey, len(gone))
+	for i := range gone {
+		keys[i] = gone[i].MemoryKey
+	}
+	records, err := r.g.opt.Ledger.Lookup(ctx, keys...)
+	return err != nil || slices.ContainsFunc(keys, func(k memproxy.MemoryKey) bool {
+		row := records[k].Owner
+		return row.Scope.Within(scope)
+	})
 }
 
 // mayReadWithheld reports whether an answer that is derived from the memories of the

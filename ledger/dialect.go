@@ -33,7 +33,7 @@ func (d dialect) sql(text string) string {
 		// value, unless the limit is an expression.
 		return strings.ReplaceAll(text, "LIMIT ?", "LIMIT 0 + ?")
 	}
-	text = strings.NewReplacer(viaUnverified, "", viaExpires, "").Replace(text)
+	text = strings.NewReplacer(viaUnverified, "", viaExpires, "", viaDeleted, "").Replace(text)
 	text = strings.ReplaceAll(text, "SELECT value FROM json_each(", "SELECT json_array_elements_text(")
 	var b strings.Builder
 	next := 0

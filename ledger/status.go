@@ -48,14 +48,19 @@ func (l *Ledger) ListStatuses(ctx context.Context, f memproxy.StatusFilter) ([]m
 	if err != nil {
 		return nil, err
 	}
-	return querySettled(ctx, l.store, "list statuses", scanPart(l.store, statusOf), query, args...)
+	part := statusOf
+	if f.Deleted != nil {
+		part = func(r *recordRow) memproxy.Status { return memproxy.Status{MemoryKey: r.key} }
+	}
+	return querySettled(ctx, l.store, "list statuses", scanPart(l.store, part), query, args...)
 }
 
-// viaUnverified and viaExpires make SQLite use a small index. Without statistics it
+// viaUnverified, viaExpires and viaDeleted make SQLite use a small index. Without statistics it
 // would choose the primary key; Postgres has statistics.
 const (
 	viaUnverified = " INDEXED BY record_unverified"
 	viaExpires    = " INDEXED BY record_expires"
+	viaDeleted    = " INDEXED BY record_deleted"
 )
 
 // overdue is memproxy.Status.Overdue as an SQL condition.
@@ -63,13 +68,19 @@ const overdue = `expires > 0 AND expires <= ? AND pinned = 0 AND state NOT IN ('
 
 func statusQuery(f *memproxy.StatusFilter, now time.Time) (query string, args []any, err error) {
 	c := conditions{}
-	c.add("state <> ''")
 	c.add("(backend, kind, id) > (?, ?, ?)", f.After)
 	c.text("state", "state = ?", string(f.State))
 	c.text("backend", "backend = ?", f.Backend)
 	c.text("the version of the rules", "rules <> ?", f.NotRules)
-	c.tenant("status_tenant", f.Tenant)
 	from := "record"
+	if f.Deleted != nil {
+		from += viaDeleted
+		c.add("kind = 'memory' AND deleted > 0 AND deleted >= ?", micros(*f.Deleted))
+		c.tenant("tenant", f.Tenant)
+	} else {
+		c.add("state <> ''")
+		c.tenant("status_tenant", f.Tenant)
+	}
 	if f.Unverified {
 		from += viaUnverified
 		c.add("unverified <> ''")

@@ -144,6 +144,9 @@ func (d *decoding) path() error {
 			op.TargetKind = memproxy.TargetEvent
 		}
 	}
+	if d.row.id == "mem0.v1.export.get" { // also where the export is named by its owners
+		op.TargetKind = memproxy.TargetExport
+	}
 	if job, ok := params["job"]; ok { // the platform shows a job to every caller with its id
 		op.Refs = append(op.Refs, memproxy.Ref{Kind: targetJob, ID: job, Pointer: "path:job"})
 	}

@@ -92,6 +92,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"states are listed in pages", statesListed},
 		{"a state is that of the owner's tenant", statesOfOwners},
 		{"quiet ones are found", quiet},
+		{"what was deleted since is found", deletedSince},
 		{"what is over expires, and comes back confirmed", expiry},
 		{"what is purged is known and unreadable", purged},
 		{"dissent is kept", contested},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -39,4 +40,29 @@ func swept(t *testing.T, s *ledger.Ledger) {
 		t.Errorf("a second sweep: %+v, %v; want nothing left", again, err)
 	}
 	expect.Is(t, expect.Err(s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{}, memproxy.Version{})), ledger.ErrRow, "a sweep of everything")
+}
+
+// deletedSince: memories that were deleted since a time, with or without a status, are
+// listed by tenant.
+func deletedSince(t *testing.T, l Life) {
+	ctx, began := t.Context(), l.Clock.Now()
+	for _, id := range []string{"stays", "before", "since", "stated"} {
+		put(t, l.Ledger, memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme", User: id}})
+	}
+	must.Get(l.SetState(ctx, memproxy.StateChange{MemoryKey: mem("stated"), Tenant: "acme", State: memproxy.StateFlagged}))(t)
+	must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "before"}, memproxy.Version{}))(t)
+	l.Clock.Pass(time.Minute)
+	since := l.Clock.Now()
+	for _, user := range []string{"since", "stated"} {
+		must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: user}, memproxy.Version{}))(t)
+	}
+	for _, tc := range []struct {
+		tenant string
+		at     time.Time
+		want   int
+	}{{"acme", since, 2}, {"acme", began, 3}, {"acme", time.Time{}, 3}, {"acme", since.Add(time.Minute), 0}, {"globex", began, 0}} {
+		if list, err := l.Other.ListStatuses(ctx, memproxy.StatusFilter{Backend: "mem0", Tenant: &tc.tenant, Deleted: &tc.at}); err != nil || len(list) != tc.want {
+			t.Errorf("%s since %v: %v, %v; want %d", tc.tenant, tc.at, list, err, tc.want)
+		}
+	}
 }
