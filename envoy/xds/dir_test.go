@@ -3,6 +3,7 @@ package xds_test
 import (
 	"bytes"
 	"crypto/ed25519"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
