@@ -125,10 +125,9 @@ func (g *Gate) unanswered(ctx context.Context, ret *answer, why *memproxy.Malfor
 // unread.
 func (g *Gate) RecordUnfiltered(ctx context.Context, a *Admission, status int, end memproxy.StreamEnd) {
 	ret := &answer{Admission: a, g: g, ended: end, status: status, reply: memproxy.Reply{Status: status}}
-	if refused4xx(status) {
-		g.accounts.unbind(ctx, a)
-	}
 	switch {
+	case !a.enforced() && refused4xx(status):
+		g.accounts.unbind(ctx, a)
 	case !a.enforced(): // a request in shadow mode may have deleted memories
 		kept := &effects{answer: ret}
 		uncache(kept)

@@ -197,7 +197,7 @@ func (d *decoding) settle() error {
 	for i := range op.Claims {
 		c := &op.Claims[i]
 		c.Pins = c.Pins && d.row.narrows(c)
-		d.narrow(c)
+		narrow(d, c)
 	}
 	// An identity in metadata is the owner only if no other place of the payload
 	// names one.
@@ -227,7 +227,7 @@ func (d *decoding) settle() error {
 }
 
 // narrow sets the names within which a claim of other than equality narrows the request.
-func (d *decoding) narrow(c *memproxy.Claim) {
+func narrow(d *decoding, c *memproxy.Claim) {
 	at := memproxy.Claim{Dim: c.Dim, Pointer: "/filters/" + string(c.Dim) + "_id"}
 	if c.Op != memproxy.ClaimIs && d.doc != nil && d.doc.Root.Get("filters") != nil && d.row.narrows(&at) {
 		if b := within(d.doc.Root.Get("filters"), c.Dim, false); !b.all {

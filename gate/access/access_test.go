@@ -228,10 +228,6 @@ func codes(all []memproxy.Reason) []memproxy.ReasonCode {
 	return out
 }
 
-func within(users ...string) map[memproxy.Dimension][]string {
-	return map[memproxy.Dimension][]string{memproxy.DimUser: users}
-}
-
 // Proves EDGE-3, CARD-8, TRL-1: every identity that a payload names, wherever, is held
 // to the caller's own limits, and the refusal names the setting that opens it.
 func TestBounds(t *testing.T) {
@@ -245,15 +241,6 @@ func TestBounds(t *testing.T) {
 	}{
 		"unlimited":                        {nil, memproxy.Operation{Claims: []memproxy.Claim{is(memproxy.DimUser, "ann"), loose}, Bulk: true}, nil},
 		"an exclusion":                     {bobOnly, memproxy.Operation{Claims: []memproxy.Claim{not("bob")}}, []memproxy.ReasonCode{memproxy.IdentityBroad}},
-		"an exclusion of its user's":       {bobOnly, memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{not("ann")}, Within: within("bob")}, nil},
-		"an exclusion within more users":   {bobOnly, memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{not("ann")}, Within: within("bob", "eve")}, []memproxy.ReasonCode{memproxy.IdentityBroad}},
-		"a wildcard within a member":       {bobOnly, memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "bob"), loose}}, nil},
-		"another within a member":          {bobOnly, memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "bob"), is(memproxy.DimUser, "eve")}}, []memproxy.ReasonCode{memproxy.IdentityUser}},
-		"an exclusion within nothing":      {bobOnly, memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{not("ann")}, Within: within()}, nil},
-		"an exclusion in another's limits": {none, memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{not("ann")}, Within: map[memproxy.Dimension][]string{memproxy.DimRun: {}}}, []memproxy.ReasonCode{memproxy.IdentityBroad}},
-		"an exclusion in a summary":        {bobOnly, memproxy.Operation{Kind: memproxy.Recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "bob"), not("ann")}, Within: within("bob")}, []memproxy.ReasonCode{memproxy.IdentityBroad}},
-		"an exclusion in a bulk read":      {bobOnly, memproxy.Operation{Kind: memproxy.Recall, Bulk: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "bob"), not("ann")}, Within: within("bob")}, []memproxy.ReasonCode{memproxy.IdentityBroad}},
-		"an exclusion in a write":          {bobOnly, memproxy.Operation{Kind: memproxy.Learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "bob"), not("ann")}, Within: within("bob")}, []memproxy.ReasonCode{memproxy.IdentityBroad}},
 		"the empty name is not everyone":   {bobOnly, memproxy.Operation{Claims: []memproxy.Claim{is(memproxy.DimUser, "")}}, []memproxy.ReasonCode{memproxy.IdentityUser}},
 		"a speaker's name":                 {none, memproxy.Operation{Claims: []memproxy.Claim{is(memproxy.DimActor, "ceo")}}, nil},
 		"of nobody, to be filtered":        {bobOnly, memproxy.Operation{}, nil},

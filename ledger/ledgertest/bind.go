@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -156,6 +157,48 @@ func boundAtOnce(t *testing.T, s *ledger.Ledger) {
 	for _, tenant := range told {
 		if tenant == "" || tenant != told[0] {
 			t.Fatalf("callers were told different tenants: %v", told)
+		}
+	}
+}
+
+// statesOfOwners marks memories before another tenant comes to own them.
+func statesOfOwners(t *testing.T, l Life) {
+	row := Row("m1")
+	row.Scope.Tenant = "globex"
+	bound := Row("m2")
+	bound.Scope.Tenant = "globex"
+	for _, id := range []string{"m1", "m2", "none"} {
+		set(t, l, id, memproxy.StateQuarantined)
+	}
+	put(t, l.Ledger, row)
+	if st := status(t, l, "m1"); st.Tenant != "globex" { // also while the owner is queued
+		t.Errorf("adopted: %+v", st)
+	}
+	must.Get(l.Bind(t.Context(), bound))(t)
+	for _, again := range []memproxy.MemoryState{memproxy.StateFlagged, memproxy.StateQuarantined} {
+		set(t, l, "m1", again) // by a change that has the earlier tenant
+	}
+	for tenant, want := range map[string][]string{"globex": {"m1", "m2"}, "acme": {"none"}} {
+		var ids []string
+		for _, st := range must.Get(l.Other.ListStatuses(t.Context(), memproxy.StatusFilter{State: memproxy.StateQuarantined, Tenant: &tenant}))(t) {
+			ids = append(ids, st.ID)
+		}
+		if !slices.Equal(ids, want) {
+			t.Errorf("quarantined of %s: %v, want %v", tenant, ids, want)
+		}
+	}
+}
+
+// judgedAgain begins the histories of memories that the rules judged before. They are
+// judged by the same rules again, unless they have a state that says more.
+func judgedAgain(t *testing.T, l Life) {
+	for id, state := range map[string]memproxy.MemoryState{"m1": memproxy.StateUntrusted, "m2": memproxy.StateFlagged} {
+		set(t, l, id, state)
+		v := Version(id, "found")
+		must.Get(l.Backends.BeginHistories(t.Context(), v, v))(t)
+		want := map[memproxy.MemoryState]string{memproxy.StateUntrusted: "", memproxy.StateFlagged: "p1"}[state]
+		if st := status(t, l, id); st.Rules != want || st.State != state || st.Decision != "d-"+id {
+			t.Errorf("%s: %+v, want rules %q", state, st, want)
 		}
 	}
 }

@@ -91,6 +91,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"states are set and seen", statesSet},
 		{"states are listed in pages", statesListed},
 		{"a state is that of the owner's tenant", statesOfOwners},
+		{"what gets a history is judged again", judgedAgain},
 		{"quiet ones are found", quiet},
 		{"what was deleted since is found", deletedSince},
 		{"what is over expires, and comes back confirmed", expiry},

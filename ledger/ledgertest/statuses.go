@@ -55,34 +55,6 @@ func statesSet(t *testing.T, l Life) {
 	}
 }
 
-// statesOfOwners marks memories before another tenant comes to own them.
-func statesOfOwners(t *testing.T, l Life) {
-	row := Row("m1")
-	row.Scope.Tenant = "globex"
-	bound := Row("m2")
-	bound.Scope.Tenant = "globex"
-	for _, id := range []string{"m1", "m2", "none"} {
-		set(t, l, id, memproxy.StateQuarantined)
-	}
-	put(t, l.Ledger, row)
-	if st := status(t, l, "m1"); st.Tenant != "globex" { // also while the owner is queued
-		t.Errorf("adopted: %+v", st)
-	}
-	must.Get(l.Bind(t.Context(), bound))(t)
-	for _, again := range []memproxy.MemoryState{memproxy.StateFlagged, memproxy.StateQuarantined} {
-		set(t, l, "m1", again) // by a change that has the earlier tenant
-	}
-	for tenant, want := range map[string][]string{"globex": {"m1", "m2"}, "acme": {"none"}} {
-		var ids []string
-		for _, st := range must.Get(l.Other.ListStatuses(t.Context(), memproxy.StatusFilter{State: memproxy.StateQuarantined, Tenant: &tenant}))(t) {
-			ids = append(ids, st.ID)
-		}
-		if !slices.Equal(ids, want) {
-			t.Errorf("quarantined of %s: %v, want %v", tenant, ids, want)
-		}
-	}
-}
-
 func statesListed(t *testing.T, l Life) {
 	for i := range 25 {
 		set(t, l, fmt.Sprintf("m%02d", i), memproxy.StateUntrusted)
