@@ -190,7 +190,7 @@ func compare(t testing.TB, ev memproxy.Event, at place) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	d := encode(nil, &ev, at)
 	got := splice(nil, &d, 42, prev, appendTime(nil, now))
-	must.Equal(t, string(got), string(slow(t, &ev, at, 42, prev, now)), "the fast encoder differs\n got")
+	must.Equal(t, string(got), string(slow(t, &ev, at, 42, prev, now)), "the fast encoder")
 	if len(got) > len(d.buf)+maxWriterMembers {
 		t.Fatalf("the writer's members take %d bytes, more than allowed for", len(got)-len(d.buf))
 	}

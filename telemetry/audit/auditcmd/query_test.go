@@ -53,7 +53,7 @@ func TestQueryByEveryDimension(t *testing.T) {
 	} {
 		want := strings.Replace(c.want, "Ann", "wanted", 1)
 		code, out, errs := run(t, "query", "--dir", dir, "--"+c.flag, c.value, "--json")
-		expect.Equal(t, code, 0, "-", c.flag, c.value, errs)
+		expect.Equal(t, code, 0, c.flag, c.value, errs)
 		expect.Text(t, out, "-", c.flag, c.value, errs).Times(1, "\n").Has(want)
 		expect.Text(t, out, "the record holds what the caller wrote").Lacks("Smith", "tuesday")
 	}
