@@ -26,7 +26,8 @@ func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (mempro
 	row := r.routes.Row(rt.ID)
 	switch {
 	case row.is(pauses):
-	case row.kind != memproxy.Run, row.id == "letta.generate_completion", row.shape != chat && row.shape != batch && row.shape != gateway:
+	case row.kind != memproxy.Run, row.id == "letta.generate_completion",
+		row.shape != chat && row.shape != batch && row.shape != gateway:
 		return nil, nil // a completion calls the agent's model without the agent's memory and tools
 	default:
 		return nil, memproxy.ErrUngated

@@ -11,6 +11,13 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
+// written are the arguments with the text that a command of the tool named memory writes.
+var written = map[string][]string{
+	"create":      {"file_text", "description"},
+	"str_replace": {"new_string", "new_str"},
+	"insert":      {"insert_text"},
+}
+
 // readTexts adds an item for each text that a call writes, with the block that it is
 // written to. Replaced or removed text is not content, because forbidden text may be
 // removed.
@@ -18,7 +25,14 @@ func (c *toolCall) readTexts() error {
 	if c.name == "memory_apply_patch" {
 		return c.patch(c.args.Text("label"))
 	}
-	command, path := c.args.Text("command"), c.args.Text("path") // only the tool named memory has commands
+	command, path := c.args.Text("command"), c.args.Text("path")
+	arguments := []string{"content", "new_content", "new_string", "new_str", "new_memory", "insert_text"}
+	if c.name == "memory" {
+		arguments = written[command]
+	}
+	if command == "rename" && path != "" && c.args.Text("description") != "" { // the server changes nothing else
+		command, arguments = "", []string{"description"}
+	}
 	labels := []string{cmp.Or(c.args.Text("label"), c.args.Text("target_block_label"))}
 	switch {
 	case c.name == "rethink_user_memory":
@@ -29,7 +43,7 @@ func (c *toolCall) readTexts() error {
 		labels = selfedit.Labels(path)
 	}
 	for _, label := range labels { // selfedit.Read accepted only the tool's own parameters
-		for _, a := range [...]string{"content", "new_content", "new_string", "new_str", "new_memory", "insert_text", "file_text", "description"} {
+		for _, a := range arguments {
 			if c.doc.Root.Get(a) != nil {
 				c.add("/"+a, c.args.Text(a), label)
 			}
@@ -51,9 +65,8 @@ func (c *toolCall) readTexts() error {
 		for _, label := range labels {
 			c.add("/path", "", label)
 		}
-	case "rename": // the server changes the description only, if it is told both
-		from, to := c.args.Text("old_path"), c.args.Text("new_path")
-		if from != "" && to != "" && (path == "" || c.args.Text("description") == "") {
+	case "rename":
+		if from, to := c.args.Text("old_path"), c.args.Text("new_path"); from != "" && to != "" {
 			c.recordRename("/old_path", "/new_path", selfedit.Labels(from), selfedit.Labels(to))
 		}
 	}

@@ -126,3 +126,18 @@ func FuzzOperation(f *testing.F) {
 		}
 	})
 }
+
+// A command's arguments that the server ignores are not written, whatever a model fills in.
+func TestIgnoredArgumentsAreNotWritten(t *testing.T) {
+	const ignored = `,"file_text":"","insert_text":"","new_string":"","old_string":"","description":""`
+	for arguments, want := range map[string]string{
+		`{"command":"delete","path":"/memories/human"` + ignored + `}`:                                         `forget human=""`,
+		`{"command":"rename","path":"","old_path":"/memories/notes","new_path":"/memories/x"` + ignored + `}`:  `correct x="x"; notes=""`,
+		`{"command":"rename","path":"a","old_path":"/memories/notes","new_path":"/memories/x"` + ignored + `}`: `correct x="x"; notes=""`,
+		`{"command":"","path":"/memories/human","new_string":"d","file_text":"e"}`:                             `correct human=""; human="/memories/human"; human="d"; human="e"`,
+	} {
+		if op, err := operation("memory", "agent-1", arguments, nil); err != nil || said(op) != want {
+			t.Errorf("%s: %v\n got  %s\n want %s", arguments, err, said(op), want)
+		}
+	}
+}
