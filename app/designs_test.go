@@ -161,7 +161,7 @@ func TestJudgeBudgetIsPerCaller(t *testing.T) {
 	t.Parallel()
 	var asked lockedBuffer
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		must.Get(io.Copy(&asked, r.Body))(t)
+		expect.OK(t, expect.Err(io.Copy(&asked, r.Body)))
 		fmt.Fprint(w, `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"SAFE"}}]}`)
 	}))
 	t.Cleanup(model.Close)

@@ -235,7 +235,7 @@ func TestPausesAnsweredByAnotherClient(t *testing.T) {
 						} `json:"tool_calls"`
 					} `json:"pending_approval"`
 				}
-				must.Do(t, json.Unmarshal(agent.Body.Bytes(), &waits), agent.Body)
+				expect.OK(t, json.Unmarshal(agent.Body.Bytes(), &waits), agent.Body)
 				expect.Len(t, waits.Pending.Calls, 1, agent.Body)
 				for _, c := range waits.Pending.Calls {
 					l.letta.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/v1/agents/"+l.agent+"/messages",

@@ -311,7 +311,9 @@ func TestTurnsOfAnAgentAreSerialised(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			l.say(fmt.Sprintf("CALL memory_insert {\"label\":\"human\",\"new_string\":\"n%d\"}\nTHEN\nSAY done", i), "").want(t, 200).has(t, `"content":"done"`)
+			a := l.say(fmt.Sprintf("CALL memory_insert {\"label\":\"human\",\"new_string\":\"n%d\"}\nTHEN\nSAY done", i), "")
+			expect.Equal(t, a.status, 200, a.body)
+			a.has(t, `"content":"done"`)
 		})
 	}
 	wg.Wait()

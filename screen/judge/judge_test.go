@@ -191,7 +191,7 @@ func TestBudget(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range inFlight {
 		wg.Go(func() {
-			must.Get(slow.Ask(context.Background(), fmt.Sprint("asker ", i), fmt.Sprint("text ", i), 500))(t)
+			expect.OK(t, expect.Err(slow.Ask(context.Background(), fmt.Sprint("asker ", i), fmt.Sprint("text ", i), 500)))
 		})
 		<-arrived
 	}
@@ -231,7 +231,7 @@ func TestOneCallerCannotExhaustTheJudge(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 2 {
 		wg.Go(func() {
-			must.Get(j.Ask(context.Background(), "greedy", fmt.Sprint("slow ", i), 500))(t)
+			expect.OK(t, expect.Err(j.Ask(context.Background(), "greedy", fmt.Sprint("slow ", i), 500)))
 		})
 		<-arrived
 	}
