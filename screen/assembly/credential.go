@@ -27,19 +27,25 @@ var cues = func() map[string]cue {
 		}
 	}
 	for place, words := range map[int]string{
-		1: "first 1st start starts begins beginning prefix 1", 2: "second 2nd 2 middle", 3: "third 3rd 3", 4: "fourth 4",
+		1: "first 1st start starts begins beginning prefix 1",
+		2: "second 2nd 2 middle",
+		3: "third 3rd 3",
+		4: "fourth 4",
 		lastPlace: "last rest remaining remainder end ends suffix final",
 	} {
 		add(words+" part"+strings.ReplaceAll(words, " ", " part"), func(c *cue) { c.place = place })
 	}
 	for label, words := range map[string]string{
-		"password": "password passwd pwd passphrase passwort parola şifre", "api_key": "key apikey token secret credential credentials",
-		"card": "card", "iban": "iban", "ssn": "ssn",
+		"password": "password passwd pwd passphrase passwort parola şifre",
+		"api_key":  "key apikey token secret credential credentials",
+		"card":     "card", "iban": "iban", "ssn": "ssn",
 	} {
 		add(words, func(c *cue) { c.label = label })
 	}
-	add("first second third fourth last rest remaining remainder prefix suffix digits starts begins ends continues continued", func(c *cue) { c.split = true })
-	add("part part1 part2 part3 half chunk piece segment fragment portion hälfte teil yarısı moitié mitad", func(c *cue) { c.piece = true })
+	add(`first second third fourth last rest remaining remainder prefix suffix digits starts begins ends
+		continues continued`, func(c *cue) { c.split = true })
+	add("part part1 part2 part3 half chunk piece segment fragment portion hälfte teil yarısı moitié mitad",
+		func(c *cue) { c.piece = true })
 	return all
 }()
 
