@@ -82,6 +82,9 @@ func TestExtprocCommand(t *testing.T) {
 	done := make(chan int, 1)
 	go func() { done <- a.run(ctx) }()
 	ring.Until(t, "the listener", func() bool { return strings.Contains(log.String(), `"name":"extproc"`) })
+	if info := must.Get(os.Stat(socket))(t); info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket has mode %v: another user can play Envoy", info.Mode())
+	}
 	conn := must.Get(net.Dial("unix", socket))(t)
 	_ = conn.Close()
 	cancel()

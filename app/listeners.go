@@ -322,14 +322,14 @@ func (s *App) listenExtproc(f Envoy) error {
 			opt.TLS.ClientAuth = tls.RequireAndVerifyClientCert
 		}
 	}
-	network, addr := "tcp", f.Listen
+	var ln net.Listener
 	if socket, ok := strings.CutPrefix(f.Listen, "unix:"); ok {
-		network, addr = "unix", socket
-		if err := removeSocket(socket); err != nil {
-			return fmt.Errorf("extproc: %w", err)
+		if err = removeSocket(socket); err == nil {
+			ln, err = listenSocket(socket)
 		}
+	} else {
+		ln, err = net.Listen("tcp", f.Listen)
 	}
-	ln, err := net.Listen(network, addr)
 	if err != nil {
 		return fmt.Errorf("extproc: %w", err)
 	}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
@@ -80,19 +82,34 @@ func (s *App) listenLocal() error {
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
 		_ = os.Remove(path) // left by a killed process; an error appears when listening
 	}
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	ln, err := listenSocket(path)
 	if err != nil {
 		// The directory may be on a file system without sockets.
 		s.log.Warn("the operator of this machine cannot review without a token: there is no socket", "path", path, "error", err)
 		return nil
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return errors.Join(err, ln.Close())
-	}
 	s.socket = path
 	stop, failed := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: adminPages(s, s.review.OperatorHandler()), Cut: s.runner.AbortAll, Log: s.log})
 	s.group.Serve(stageListeners, "operators", stop, failed)
 	return nil
+}
+
+// listenSocket listens on a socket that only memproxy's own user can open, whatever the
+// umask: whoever opens it speaks for the operator, or for Envoy.
+func listenSocket(path string) (*net.UnixListener, error) {
+	// On Linux the file is made with the mode that the socket has, so that nobody opens it before the
+	// change of mode below. Other systems refuse the first.
+	private := func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
+	}
+	ln, err := (&net.ListenConfig{Control: private}).Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	return ln.(*net.UnixListener), nil
 }
 
 // describeReviewers describes who can review held writes.
