@@ -162,7 +162,8 @@ func (s *Screener) classifier(out []memproxy.Finding, v *normal.View, sc *scratc
 // minClassified.
 func (p *Pack) classified(margin float64) (memproxy.Finding, bool) {
 	score := p.probability(margin)
-	return memproxy.Finding{Rule: RuleClassifier, Severity: severity(score, p), Score: memproxy.PerMille(score)}, score >= minClassified
+	f := memproxy.Finding{Rule: RuleClassifier, Severity: severity(score, p), Score: memproxy.PerMille(score)}
+	return f, score >= minClassified
 }
 
 // places filters spans, which are sorted by margin, highest first. It keeps those that

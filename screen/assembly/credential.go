@@ -27,10 +27,10 @@ var cues = func() map[string]cue {
 		}
 	}
 	for place, words := range map[int]string{
-		1: "first 1st start starts begins beginning prefix 1",
-		2: "second 2nd 2 middle",
-		3: "third 3rd 3",
-		4: "fourth 4",
+		1:         "first 1st start starts begins beginning prefix 1",
+		2:         "second 2nd 2 middle",
+		3:         "third 3rd 3",
+		4:         "fourth 4",
 		lastPlace: "last rest remaining remainder end ends suffix final",
 	} {
 		add(words+" part"+strings.ReplaceAll(words, " ", " part"), func(c *cue) { c.place = place })

@@ -92,7 +92,7 @@ func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (
 // readBatch reads up to most lines: the next one, and whole lines that follow it in the
 // buffer, without waiting for more input. The error is io.EOF after the last line.
 func readBatch(r *bufio.Reader, most int) (batch []answer, err error) {
-	for there := []byte(nil); len(batch) == 0 || len(batch) < most && bytes.IndexByte(there, '\n') >= 0; there, _ = r.Peek(r.Buffered()) {
+	for more := true; more; {
 		var a answer
 		if err = a.read(r); err == nil || len(a.raw) > 0 || a.bad != nil {
 			batch = append(batch, a)
@@ -100,6 +100,8 @@ func readBatch(r *bufio.Reader, most int) (batch []answer, err error) {
 		if err != nil {
 			return batch, err
 		}
+		there, _ := r.Peek(r.Buffered()) // cannot fail: the bytes are in the buffer
+		more = len(batch) < most && bytes.IndexByte(there, '\n') >= 0
 	}
 	return batch, nil
 }
