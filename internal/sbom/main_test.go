@@ -41,7 +41,7 @@ func TestRun(t *testing.T) {
 	var first, second bytes.Buffer
 	must.Do(t, run(self, "v1", &first))
 	must.Do(t, run(self, "v1", &second))
-	expect.Equal(t, string(first.Bytes()), string(second.Bytes()), "two runs differ")
+	expect.Equal(t, first.String(), second.String(), "two runs differ")
 	var doc document
 	must.Do(t, json.Unmarshal(first.Bytes(), &doc))
 	if doc.Metadata.Component.Name != "github.com/memproxy/memproxy" || len(doc.Components) == 0 || len(doc.Serial) != len("urn:uuid:")+36 {
