@@ -267,10 +267,14 @@ func serve(t *testing.T, dir, config string) *sidecar {
 
 func sha(secret string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(secret))) }
 
+// commandTime ends commands that hang. With other load on the machine, the scenario of an SDK
+// took longer than three minutes.
+const commandTime = 15 * time.Minute
+
 // run runs a command to its end and returns its output.
 func run(t *testing.T, env []string, name string, args ...string) (stdout string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), env...)
