@@ -283,8 +283,8 @@ func TestChangesWithoutAnAnswer(t *testing.T) {
 // first text back into the ledger.
 func TestWhatIsDeletedBeforeItsReceiptStaysDeleted(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct{ read, change, all bool }{
-		"deleted, never read": {}, "deleted, read": {read: true}, "changed, never read": {change: true}, "changed, read": {read: true, change: true}, "all deleted, never read": {all: true},
+	for name, tc := range map[string]struct{ read, change, all, polled bool }{
+		"deleted, never read": {}, "deleted, receipt read": {polled: true}, "deleted, read": {read: true}, "changed, never read": {change: true}, "changed, read": {read: true, change: true}, "all deleted, never read": {all: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -292,7 +292,7 @@ func TestWhatIsDeletedBeforeItsReceiptStaysDeleted(t *testing.T) {
 			r.before = func() {
 				back := r.back.handler()
 				r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-					if strings.HasPrefix(q.URL.Path, "/v1/event") {
+					if strings.HasPrefix(q.URL.Path, "/v1/event") && q.Header.Get("X-Reads") == "" {
 						<-told
 					}
 					back.ServeHTTP(w, q)
@@ -314,6 +314,9 @@ func TestWhatIsDeletedBeforeItsReceiptStaysDeleted(t *testing.T) {
 				return len(ids) == 2
 			})
 			id, stays := ids["Ann keeps bees."], ids["Ann sails."]
+			if tc.polled {
+				r.do("GET", "/v1/event/"+receipt.ID+"/", "", "X-Reads", "yes").want(t, 200).has(t, "bees").has(t, "sails")
+			}
 			if tc.read {
 				r.do("GET", "/memories/"+id, "").want(t, 200).has(t, "bees")
 			}

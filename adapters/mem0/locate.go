@@ -20,7 +20,7 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 		out.EscapedPath = target
 	case rt.Params["job"] == target && target != "":
 		return memproxy.Request{} // no route returns its owner
-	case r != nil && r.shape == event:
+	case isEvent(r, rt, target):
 		out.EscapedPath = "/v1/event/" + url.PathEscape(target) + "/"
 	case r != nil:
 		out.EscapedPath = pathOf(r.dialect, target)
@@ -28,6 +28,12 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 		out.EscapedPath = pathOf(hosted, target)
 	}
 	return out
+}
+
+// isEvent reports whether a target is the event that a request names, and not a memory among
+// its results.
+func isEvent(r *row, rt memproxy.Route, target string) bool {
+	return r != nil && r.shape == event && rt.Params["id"] == target
 }
 
 // ReadLocated implements the gate's locator.
@@ -42,7 +48,7 @@ func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.R
 		return memproxy.Memory{ID: target, Members: image(reply.Body)}, nil
 	}
 	look := memproxy.Route{ID: "mem0.v1.get", Kind: memproxy.Recall}
-	if r := a.Row(rt.ID); r != nil && r.shape == event {
+	if isEvent(a.Row(rt.ID), rt, target) {
 		look.ID = "mem0.v1.event"
 	}
 	rd, err := a.Read(look, memproxy.Request{}, reply)

@@ -20,9 +20,10 @@ func TestLocate(t *testing.T) {
 		{"mem0.server.delete", "m1", "/memories/m1"},
 		{"mem0.server.delete", "x/../y?z#", "/memories/x%2F..%2Fy%3Fz%23"},
 		{"mem0.v1.event", "e1", "/v1/event/e1/"},
+		{"mem0.v1.event", "m1", "/v1/memories/m1/"}, // a memory that the event made
 	} {
 		header := memproxy.Header{"Authorization": {"Token x"}}
-		r := a.Locate(memproxy.Route{ID: tt.route}, memproxy.Request{Method: "PUT", Query: "q=1", Header: header, Base: "b"}, tt.target)
+		r := a.Locate(memproxy.Route{ID: tt.route, Params: map[string]string{"id": "e1"}}, memproxy.Request{Method: "PUT", Query: "q=1", Header: header, Base: "b"}, tt.target)
 		if r.Method != "GET" || r.EscapedPath != tt.path || r.Query != "" || r.Header.Get("Authorization") != "Token x" {
 			t.Errorf("%s %q: %+v", tt.route, tt.target, r)
 		}
@@ -53,9 +54,10 @@ func TestLocated(t *testing.T) {
 		{"a sentence", "mem0.v1.update", 200, `{"message":"hello"}`, false, false},
 		{"no JSON", "mem0.v1.update", 200, `<html>`, false, false},
 		{"a receipt", "mem0.v1.event", 200, `{"id":"m1","payload":{"user_id":"alice"}}`, false, true},
+		{"no receipt", "mem0.v1.event", 200, `{"id":"m2","memory":"a"}`, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m, err := a.ReadLocated(memproxy.Route{ID: tt.route}, "m1", memproxy.Reply{Status: tt.status, Body: []byte(tt.body)})
+			m, err := a.ReadLocated(memproxy.Route{ID: tt.route, Params: map[string]string{"id": "m1"}}, "m1", memproxy.Reply{Status: tt.status, Body: []byte(tt.body)})
 			if (err == nil) != tt.ok || m.Missing != tt.missing {
 				t.Errorf("%+v, %v", m, err)
 			}
