@@ -152,10 +152,20 @@ func combined(parts []bound, together bool) bound {
 		case out.all:
 			out = b
 		case !b.all:
-			out.names = slices.DeleteFunc(slices.Clone(out.names), func(name string) bool { return !slices.Contains(b.names, name) })
+			out.names = both(out.names, b.names)
 		}
 	}
 	return out
+}
+
+// both returns the names of a that are in b. Filters list thousands of names, so that it
+// looks them up.
+func both(a, b []string) []string {
+	in := make(map[string]bool, len(b))
+	for _, name := range b {
+		in[name] = true
+	}
+	return slices.DeleteFunc(slices.Clone(a), func(name string) bool { return !in[name] })
 }
 
 // within returns the names that a memory can have in a dimension if it matches a filter,

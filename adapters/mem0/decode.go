@@ -2,6 +2,7 @@ package mem0
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -197,8 +198,8 @@ func (d *decoding) settle() error {
 	for i := range op.Claims {
 		c := &op.Claims[i]
 		c.Pins = c.Pins && d.row.narrows(c)
-		narrow(d, c)
 	}
+	narrow(d)
 	// An identity in metadata is the owner only if no other place of the payload
 	// names one.
 	for _, inside := range [...]bool{false, true} {
@@ -226,15 +227,24 @@ func (d *decoding) settle() error {
 	return nil
 }
 
-// narrow sets the names within which a claim of other than equality narrows the request.
-func narrow(d *decoding, c *memproxy.Claim) {
-	at := memproxy.Claim{Dim: c.Dim, Pointer: "/filters/" + string(c.Dim) + "_id"}
-	if c.Op != memproxy.ClaimIs && d.doc != nil && d.doc.Root.Get("filters") != nil && d.row.narrows(&at) {
-		if b := within(d.doc.Root.Get("filters"), c.Dim, false); !b.all {
+// narrow sets the names within which the filter narrows the request, in the dimensions
+// that have a claim of other than equality. It reads the filter once for each dimension,
+// however many claims there are.
+func narrow(d *decoding) {
+	if d.doc == nil || d.doc.Root.Get("filters") == nil {
+		return
+	}
+	filters := d.doc.Root.Get("filters")
+	for _, dim := range memproxy.Dimensions {
+		at := memproxy.Claim{Dim: dim, Pointer: "/filters/" + string(dim) + "_id"}
+		if !d.row.narrows(&at) || !slices.ContainsFunc(d.op.Claims, func(c memproxy.Claim) bool { return c.Dim == dim && c.Op != memproxy.ClaimIs }) {
+			continue
+		}
+		if b := within(filters, dim, false); !b.all {
 			if d.op.Within == nil {
 				d.op.Within = map[memproxy.Dimension][]string{}
 			}
-			d.op.Within[c.Dim] = b.names
+			d.op.Within[dim] = b.names
 		}
 	}
 }

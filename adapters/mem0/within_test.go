@@ -189,3 +189,16 @@ func TestWithinIsAnUpperBound(t *testing.T) {
 		t.Errorf("%d of the filters narrow: too few to tell", narrowed)
 	}
 }
+
+// Proves EDGE-3: the work for a filter grows with its length, not with the square of it,
+// however many of its conditions do not name an owner.
+func TestNarrowingReadsAFilterOnce(t *testing.T) {
+	a := adapter(t)
+	allocated := func(conditions int) float64 {
+		body := `{"query":"tea","filters":{"AND":[{"user_id":"ann"}` + strings.Repeat(`,{"user_id":{"ne":"bob"}}`, conditions) + `]}}`
+		return testing.AllocsPerRun(3, func() { decode(t, a, "POST /v3/memories/search/", body) })
+	}
+	if few, many := allocated(100), allocated(400); many > 6*few {
+		t.Errorf("%v allocations for a hundred conditions, %v for four hundred", few, many)
+	}
+}

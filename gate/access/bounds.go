@@ -14,11 +14,15 @@ func Bounds(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.R
 	if p.Kind == memproxy.KindAnonymous { // it has none
 		entry = "identity.default"
 	}
+	narrow := map[memproxy.Dimension]bool{}
+	for _, d := range memproxy.Dimensions {
+		narrow[d] = narrowed(p, op, d)
+	}
 	for _, c := range op.Claims {
 		limit := p.LimitIn(c.Dim)
 		switch {
 		case limit.All:
-		case c.Op != memproxy.ClaimIs && narrowed(p, op, c.Dim): // it can only narrow further
+		case c.Op != memproxy.ClaimIs && narrow[c.Dim]: // it can only narrow further
 		case c.Op != memproxy.ClaimIs:
 			refused = append(refused, memproxy.Reason{
 				Code: memproxy.IdentityBroad, Pointer: c.Pointer,
