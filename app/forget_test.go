@@ -80,6 +80,36 @@ func TestExportsDoNotOutliveDeletions(t *testing.T) {
 	}
 }
 
+// Proves GOV-7: an export that names its owners as alternatives, in a list or in a filter that
+// does not restrict it, may contain the memories of each of them, whichever was deleted.
+func TestExportsOfAlternativesDoNotOutliveDeletions(t *testing.T) {
+	t.Parallel()
+	for name, filters := range map[string]string{
+		"of one dimension":        `{"OR":[{"user_id":"cy"},{"user_id":"ann"}]}`,
+		"of two":                  `{"OR":[{"user_id":"ann"},{"run_id":"r-1"}]}`,
+		"within a restriction":    `{"AND":[{"user_id":"ann"},{"OR":[{"run_id":"r-1"},{"run_id":"r-2"},{"user_id":"ann"}]}]}`,
+		"in a list":               `{"AND":[{"user_id":{"in":["cy","ann"]}}]}`,
+		"of which one is no name": `{"OR":[{"user_id":"cy"},{"user_id":{"ne":"cy"}}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}", "kind: agent,", "kind: agent, roles: [memproxy-owner, memproxy-forget],")
+			id := r.written("Ann keeps bees.", "")
+			r.ownedBy("Cy sails.", `"user_id":"cy","run_id":"r-1"`)
+			a := r.do("POST", "/v1/exports/", `{"schema":{"properties":{"all":{"type":"array"}}},"filters":`+filters+`}`).want(t, 201)
+			_, rest, _ := strings.Cut(a.body, `"id":"`)
+			made, _, _ := strings.Cut(rest, `"`)
+			for _, which := range []string{`"memory_export_id":"` + made + `"`, `"filters":` + filters} {
+				r.do("POST", "/v1/exports/get/", "{"+which+"}").want(t, 200).has(t, "bees")
+			}
+			r.do("DELETE", "/v1/memories/"+id+"/", "").want(t, 200)
+			for _, which := range []string{`"memory_export_id":"` + made + `"`, `"filters":` + filters} {
+				r.do("POST", "/v1/exports/get/", "{"+which+"}").want(t, 403).lacks(t, "bees")
+			}
+		})
+	}
+}
+
 // Proves EDGE-18, EDGE-3: with the role memproxy-forget a key clears one owner that it
 // names and may act for, on every route of both Mem0 APIs, in one recorded decision.
 // Other owners' memories remain, and the deleted ones are shown to nobody. Held writes

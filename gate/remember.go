@@ -218,7 +218,10 @@ func exported(ret *effects) {
 		return
 	}
 	for _, id := range ret.reading.Events {
-		ret.put(ret.row(memproxy.TargetExport, id))
+		row := ret.row(memproxy.TargetExport, id)
+		row.Scope = access.RestrictedTo(ret.op)
+		row.Scope.Tenant = ret.Principal.Tenant
+		ret.put(row)
 	}
 }
 

@@ -252,7 +252,7 @@ func exportsDeleted(ctx context.Context, r *evaluation) bool {
 	if r.op.TargetKind != memproxy.TargetExport {
 		return false
 	}
-	since, scope := time.Time{}, r.op.Scope
+	since, scope := time.Time{}, access.RestrictedTo(r.op)
 	for _, id := range r.op.Targets {
 		if row, known := r.owners[id]; known {
 			since, scope = row.Written, row.Scope
@@ -267,6 +267,11 @@ func exportsDeleted(ctx context.Context, r *evaluation) bool {
 		keys[i] = gone[i].MemoryKey
 	}
 	records, err := r.g.opt.Ledger.Lookup(ctx, keys...)
+	for _, d := range memproxy.Dimensions {
+		if scope.In(d) == access.AnyOwner {
+			*scope.Owner(d) = ""
+		}
+	}
 	return err != nil || slices.ContainsFunc(keys, func(k memproxy.MemoryKey) bool {
 		row := records[k].Owner
 		return row.Scope.Within(scope)

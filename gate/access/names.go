@@ -178,6 +178,25 @@ func Narrows(op *memproxy.Operation, c *memproxy.Claim) bool {
 		!slices.ContainsFunc(op.Claims, func(other memproxy.Claim) bool { return other.Dim == c.Dim && other.Op != memproxy.ClaimIs })
 }
 
+// AnyOwner is the owner of an export in a dimension in which its filter names owners and
+// does not restrict it to one of them, such as in an OR. Callers see such an export if they
+// may name every owner.
+const AnyOwner = "*"
+
+// RestrictedTo returns the owners that an operation is restricted to.
+func RestrictedTo(op *memproxy.Operation) memproxy.Scope {
+	scope := op.Scope
+	for _, d := range memproxy.Dimensions {
+		name := scope.In(d)
+		if name != "" && !slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool {
+			return c.Dim == d && len(c.Values) == 1 && c.Values[0] == name && Narrows(op, &c)
+		}) {
+			*scope.Owner(d) = AnyOwner
+		}
+	}
+	return scope
+}
+
 // Whole returns the reasons for refusing an operation that derives its result from many
 // memories, or changes many, and is not narrowed to an owner of the tenant.
 func (n *Names) Whole() []memproxy.Reason {
