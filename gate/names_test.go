@@ -168,3 +168,29 @@ func TestNamesOfRefusedWritesAreReleased(t *testing.T) {
 		})
 	}
 }
+
+// Proves EDGE-3: an approved write keeps its names, whatever the backend answers: it may have
+// been sent before, with an outcome that stayed unknown.
+func TestNamesOfApprovedWritesAreKept(t *testing.T) {
+	for _, earlier := range []int{0, 500} {
+		r := tenants(t, func(r *rig) { r.rules.Policy, r.holds = says(memproxy.Hold, memproxy.PolicyForbid), newHoldStore() })
+		write := learn("x")
+		write.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
+		h := r.admit(write)
+		r.fake.knows = true
+		held := approved("fake.route")
+		held.ID, held.Tenant = h.Decision.ID, "acme"
+		for _, status := range []int{earlier, 400} {
+			a, err := r.replay(held, memproxy.HoldContent{Body: []byte("body")})
+			if err != nil || a.Reply != nil {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			if status > 0 {
+				r.gate.Return(t.Context(), a, memproxy.Reply{Status: status, Body: []byte("{}")})
+			}
+		}
+		if row, bound := r.ledger.rows["user:ann"]; !bound || row.Scope.Tenant != "acme" {
+			t.Errorf("after %d and 400: bound %v: %+v", earlier, bound, row)
+		}
+	}
+}

@@ -235,9 +235,14 @@ func nothingToBind(r *evaluation) bool {
 // to use, before the write is forwarded or held. A deletion of everything of that owner
 // then includes the held write. If two tenants race for a name, one gets it, and the
 // other's write is refused. A name that only this write uses is released if the backend
-// refuses the write (accounts.unbind).
+// refuses the write (accounts.unbind). An approved write makes its names permanent, because
+// it may have been sent before, with an outcome that stayed unknown.
 func bind(ctx context.Context, r *evaluation) error {
 	var rows []memproxy.Ownership
+	claim := r.Decision.ID
+	if r.mode == replay {
+		claim = ""
+	}
 	for _, id := range r.unbound {
 		actor := r.Principal.ID
 		if d, name, _ := strings.Cut(id, ":"); access.Exists(r.op, memproxy.Dimension(d), name) {
@@ -248,7 +253,7 @@ func bind(ctx context.Context, r *evaluation) error {
 		}
 		rows = append(rows, memproxy.Ownership{
 			Backend: r.op.Backend, Kind: memproxy.TargetEntity, ID: id, Scope: memproxy.Scope{Tenant: r.Principal.Tenant},
-			Actor: actor, Trust: r.Principal.Trust, Written: r.begun, Decision: r.Decision.ID,
+			Actor: actor, Trust: r.Principal.Trust, Written: r.begun, Decision: claim,
 		})
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
@@ -261,7 +266,7 @@ func bind(ctx context.Context, r *evaluation) error {
 	for _, row := range bound {
 		if row.Scope.Tenant != r.Principal.Tenant {
 			r.verdict.Missing("")
-		} else if row.Decision == r.Decision.ID {
+		} else if row.Decision != "" && row.Decision == claim {
 			r.claimed = append(r.claimed, row)
 			if r.bill != nil && !r.singleTenant() {
 				r.bill.bound = true
