@@ -300,6 +300,7 @@ type Admission struct {
 	named    *lookups
 	unbound  []string
 	claimed  []memproxy.Ownership
+	sent     bool       // a run's first request was sent
 	authored []authored // the authors of the memories that the operation would change
 	bill     *bill
 	event    memproxy.Event

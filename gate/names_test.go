@@ -133,6 +133,10 @@ func TestNamesOfRefusedWritesAreReleased(t *testing.T) {
 		"of one in shadow mode": {change: shadow, end: func(r *rig, a *gate.Admission) {
 			r.gate.RecordUnfiltered(context.Background(), a, 422, memproxy.StreamWhole)
 		}},
+		"of a run that was refused at once": {end: func(r *rig, a *gate.Admission) {
+			r.gate.Agents().Sending(a)()
+			r.gate.RecordUnfiltered(context.Background(), a, 429, memproxy.StreamWhole)
+		}},
 		"that was not sent": {end: func(r *rig, a *gate.Admission) { r.gate.AbandonUnsent(context.Background(), a, memproxy.StreamWhole) }},
 		"that was not sent in shadow mode": {change: shadow, end: func(r *rig, a *gate.Admission) {
 			r.gate.AbandonUnsent(context.Background(), a, memproxy.StreamWhole)
@@ -140,8 +144,14 @@ func TestNamesOfRefusedWritesAreReleased(t *testing.T) {
 		"that has no record": {change: func(r *rig) { r.recorder.err = errors.New("full") }, end: func(*rig, *gate.Admission) {}},
 		"that read the name": {meantime: of(memproxy.Recall, func(*memproxy.Operation) {}), end: answered(400)},
 
-		"admitted":                   {end: answered(200), stays: true},
-		"with an error":              {end: answered(500), stays: true},
+		"admitted":      {end: answered(200), stays: true},
+		"with an error": {end: answered(500), stays: true},
+		"whose run had begun": {end: func(r *rig, a *gate.Admission) {
+			for range 2 {
+				r.gate.Agents().Sending(a)()
+			}
+			r.gate.RecordUnfiltered(context.Background(), a, 429, memproxy.StreamWhole)
+		}, stays: true},
 		"without an answer":          {end: func(r *rig, a *gate.Admission) { r.gate.Abandon(context.Background(), a, memproxy.StreamWhole) }, stays: true},
 		"with another write of it":   {meantime: &write, end: answered(400), stays: true},
 		"with a summary of it":       {meantime: of(memproxy.Recall, func(op *memproxy.Operation) { op.Derived = true }), end: answered(400), stays: true},
