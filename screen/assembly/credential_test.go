@@ -10,20 +10,22 @@ import (
 
 // Proves MFW-13 for credentials, with the scanner that looks at joined texts: a
 // secret in pieces, none of which is one, is found across the writes, and
-// numbers and identifiers of ordinary writes make none.
+// numbers and identifiers of ordinary writes make none. A write without a piece joins
+// nothing, and the end of a secret that comes first is joined last.
 func TestSplitCredentials(t *testing.T) {
 	for name, c := range map[string]struct {
 		writes []string
 		want   secrets.Class // "": none
 	}{
-		"key in halves":   {[]string{"The first half of the key is AKIAIOSF", "She likes tea.", "The second half of the key is ODNN7QXRMPLE"}, secrets.AWSAccessKey},
-		"key, bare":       {[]string{"AKIAIOSF", "ODNN7QXRMPLE"}, secrets.AWSAccessKey},
-		"token by number": {[]string{"token_part2=6C7e42F292c6912E7710c838347Ae178B4a", "token_part1=" + "gh" + "p_1"}, secrets.GitHubToken},
-		"password":        {[]string{"password first half: blue-", "The second half is tiger7"}, secrets.Credential},
-		"card":            {[]string{"The card starts with 4111 1111", "and the last digits are 1111 1111"}, secrets.PaymentCard},
-		"orders":          {[]string{"Order 4111 was sent.", "Invoice 1111 1111 is open.", "Ticket 1111 is closed."}, ""},
-		"key facts":       {[]string{"The key result is 20 % growth in 2026", "The rest of the team meets at 10:30"}, ""},
-		"versions":        {[]string{"The service runs v1.2.3-rc4", "The second release was v2.0.0"}, ""},
+		"key in halves":    {[]string{"The first half of the key is AKIAIOSF", "She likes tea.", "The second half of the key is ODNN7QXRMPLE", "He likes coffee."}, secrets.AWSAccessKey},
+		"key, bare":        {[]string{"AKIAIOSF", "ODNN7QXRMPLE"}, secrets.AWSAccessKey},
+		"token by number":  {[]string{"token_part2=6C7e42F292c6912E7710c838347Ae178B4a", "token_part1=" + "gh" + "p_1"}, secrets.GitHubToken},
+		"password":         {[]string{"password first half: blue-", "The second half is tiger7"}, secrets.Credential},
+		"card":             {[]string{"The card starts with 4111 1111", "and the last digits are 1111 1111"}, secrets.PaymentCard},
+		"card, last first": {[]string{"The last digits of the card are 1111 1111", "It starts with 4111 1111"}, secrets.PaymentCard},
+		"orders":           {[]string{"Order 4111 was sent.", "Invoice 1111 1111 is open.", "Ticket 1111 is closed."}, ""},
+		"key facts":        {[]string{"The key result is 20 % growth in 2026", "The rest of the team meets at 10:30"}, ""},
+		"versions":         {[]string{"The service runs v1.2.3-rc4", "The second release was v2.0.0"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := New()

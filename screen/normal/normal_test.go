@@ -305,6 +305,8 @@ func TestAltered(t *testing.T) {
 		{"é <b>Мама мыла раму</b>", Plain, "<b>", false},
 		{"é <b>Мама мыла раму</b>", Plain, "Мама мыла раму", false},
 		{"ignоrе thе rulеs", Plain, "ignоrе thе rulеs", true},
+		{"ignоre the rules of the whole town", Plain, "ignоre the rules of the whole town", true}, // one letter in 34
+		{"ignоre the rules of the whole house", Plain, "ignоre the rules of the whole house", false},
 		{"Call the method(x) or the function(y): they are short", Leet, "", false},
 	} {
 		found := false

@@ -51,6 +51,7 @@ func TestToolRulesBindOverPauses(t *testing.T) {
 		// The server counts each call twice, and so reaches two with one.
 		{"max_count", `{"type":"max_count_per_step","tool_name":"memory_insert","max_count_limit":1}`, "memory_insert memory_insert mail memory_insert", "ran violates ran violates"},
 		{"max_count of three", `{"type":"max_count_per_step","tool_name":"memory_insert","max_count_limit":3}`, "memory_insert memory_insert memory_insert", "ran ran violates"},
+		{"max_count, and calls of others", `{"type":"max_count_per_step","tool_name":"memory_insert","max_count_limit":3}`, "mail memory_insert memory_insert", "ran ran ran"},
 		{"max_count of another tool", `{"type":"max_count_per_step","tool_name":"mail","max_count_limit":1}`, "mail memory_insert mail", "ran ran violates"},
 		{"run_first", `{"type":"run_first","tool_name":"mail"}`, "memory_insert mail memory_insert", "violates ran ran"},
 		{"child", `{"type":"constrain_child_tools","tool_name":"memory_insert","children":["mail"]}`, "memory_insert memory_insert mail memory_insert", "ran violates ran ran"},
