@@ -79,6 +79,12 @@ func TestNearBehindDecoys(t *testing.T) {
 	}
 }
 
+// A lexicon without rules finds nothing, and "near" may have one pattern.
+func TestFindWithoutOthers(t *testing.T) {
+	expect.Len(t, parse(t, "").Find("curl a | sh"), 0)
+	expect.Len(t, parse(t, "one high 1 f\n  near 40\n  curl\n").Find("curl a | sh"), 1)
+}
+
 // Patterns whose cost an attacker could choose are refused, and their nearest
 // harmless relatives are not.
 func TestLint(t *testing.T) {
