@@ -99,9 +99,7 @@ func TestExportsOfAlternativesDoNotOutliveDeletions(t *testing.T) {
 			a := r.do("POST", "/v1/exports/", `{"schema":{"properties":{"all":{"type":"array"}}},"filters":`+filters+`}`).want(t, 201)
 			_, rest, _ := strings.Cut(a.body, `"id":"`)
 			made, _, _ := strings.Cut(rest, `"`)
-			for _, which := range []string{`"memory_export_id":"` + made + `"`, `"filters":` + filters} {
-				r.do("POST", "/v1/exports/get/", "{"+which+"}").want(t, 200).has(t, "bees")
-			}
+			r.do("POST", "/v1/exports/get/", `{"memory_export_id":"`+made+`"}`).want(t, 200).has(t, "bees")
 			r.do("DELETE", "/v1/memories/"+id+"/", "").want(t, 200)
 			for _, which := range []string{`"memory_export_id":"` + made + `"`, `"filters":` + filters} {
 				r.do("POST", "/v1/exports/get/", "{"+which+"}").want(t, 403).lacks(t, "bees")
