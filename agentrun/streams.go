@@ -50,6 +50,7 @@ type Stream struct {
 	log  []Entry
 	size int
 	lost bool // the stream grew too large to keep
+	last bool // the turn sends no further request
 	over bool
 	done bool // complete, without a pause
 
@@ -130,7 +131,7 @@ func (c *Streams) Find(names ...string) *Stream {
 func (c *Streams) Cancelling(names []string) (turns []*Stream) {
 	c.mu.Lock()
 	for _, ch := range c.order {
-		if !ch.over && slices.ContainsFunc(names, func(n string) bool { return slices.Contains(ch.turn[:], n) || slices.Contains(ch.runs, n) }) {
+		if !ch.last && !ch.over && slices.ContainsFunc(names, func(n string) bool { return slices.Contains(ch.turn[:], n) || slices.Contains(ch.runs, n) }) {
 			turns = append(turns, ch)
 		}
 	}
@@ -154,6 +155,24 @@ func (ch *Stream) Cancelled() bool {
 	ch.cancels.Lock()
 	defer ch.cancels.Unlock()
 	return ch.cancelled
+}
+
+// Last says that the turn sends no further request, so that nothing of it can be cancelled.
+func (ch *Stream) Last() {
+	ch.all.mu.Lock()
+	defer ch.all.mu.Unlock()
+	ch.last = true
+}
+
+// Cancellable returns the first run of the turn, or "" if the turn has none yet or sends no
+// further request.
+func (ch *Stream) Cancellable() (run string) {
+	ch.all.mu.Lock()
+	defer ch.all.mu.Unlock()
+	if ch.last || len(ch.runs) == 0 {
+		return ""
+	}
+	return ch.runs[0]
 }
 
 // Append adds events that were sent to the caller, and the turn's new run ids.

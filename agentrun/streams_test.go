@@ -150,3 +150,20 @@ func TestStreamsReadAgainEndAsTheirTurn(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-1: a turn can be cancelled from its first run until it sends no further request.
+func TestTurnsAreCancellableWhileTheyGoOn(t *testing.T) {
+	c := &Streams{Clock: time.Now}
+	one := &fakeTurn{}
+	ch := c.Begin(one)
+	expect.Equal(t, ch.Cancellable(), "", "before its first run")
+	one.runs = []string{"run-1", "run-2"}
+	ch.Append(one, 0, nil)
+	expect.Equal(t, ch.Cancellable(), "run-1", "between its requests")
+	turns := c.Cancelling([]string{"run-2", "run-2"})
+	must.Len(t, turns, 1, "each turn once")
+	ch.Last() // while the backend answers the request to cancel
+	expect.Equal(t, ch.Cancellable(), "", "after its last request")
+	ch.EndCancel(false)
+	expect.Len(t, c.Cancelling([]string{"run-2"}), 0, "after its last request")
+}

@@ -2,7 +2,9 @@ package app
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -69,5 +71,44 @@ func TestTurnsAreCancelledBetweenRequests(t *testing.T) {
 			l.do("POST", path, `{"input":"SAY hello","streaming":false}`, auth...).want(t, 200).has(t, "hello")
 			l.blocks("Ann", "helper")
 		}
+	}
+}
+
+// Proves EDGE-1: when the last request of a turn has been answered the server has nothing to
+// cancel, and its conflict is the answer, also while the gate still looks up what the turn
+// changed: both callers read what happened.
+func TestEndedTurnsAreNotCancelled(t *testing.T) {
+	t.Parallel()
+	for _, more := range []string{`,"streaming":false`, `,"streaming":true`} {
+		var requests atomic.Int32
+		release, reached := make(chan struct{}), make(chan struct{})
+		var pause sync.Once
+		l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case strings.HasSuffix(r.URL.Path, "/messages") && r.Method == http.MethodPost && requests.Add(1) == 2:
+					rec := httptest.NewRecorder()
+					h.ServeHTTP(rec, r)
+					w.Header().Set("Content-Type", rec.Header().Get("Content-Type"))
+					_, _ = io.WriteString(w, strings.ReplaceAll(rec.Body.String(), "plays go", "plays chess")) // not the predicted text: it is looked up
+					return
+				case r.Method == http.MethodGet && requests.Load() == 2:
+					pause.Do(func() { close(reached); <-release })
+				}
+				h.ServeHTTP(w, r)
+			})
+		})
+		said := make(chan got, 1)
+		go func() {
+			said <- l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"plays go\"}\nTHEN\nSAY done", more)
+		}()
+		select {
+		case <-reached:
+		case <-time.After(ring.Limit):
+			t.Fatal("the gate looks up nothing after the last request")
+		}
+		l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{}`, "Authorization", "Bearer "+devToken).want(t, 409, more).has(t, "No active runs")
+		close(release)
+		(<-said).want(t, 200, more).has(t, `"stop_reason":"end_turn"`)
 	}
 }

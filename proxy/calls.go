@@ -36,6 +36,9 @@ func (t *agentTurn) rulePersonCalls(ctx context.Context) (over bool, err error) 
 		t.pass(ctx, events)
 	}
 	if !t.turn.Paused() {
+		if t.cancelled() {
+			return true, t.cancel(ctx)
+		}
 		if t.status != 0 {
 			err = t.end(ctx)
 		}
@@ -65,6 +68,9 @@ func (t *agentTurn) cancel(ctx context.Context) error {
 
 // end sends the rest of the answer if no further request follows.
 func (t *agentTurn) end(ctx context.Context) error {
+	if t.kept != nil {
+		t.kept.Last()
+	}
 	if t.streams {
 		t.ending = true
 		t.pass(ctx, t.turn.Tail())

@@ -121,10 +121,10 @@ func (ab *runQuery) release(cancelled bool) {
 // conflict, but the turn is cancelled.
 func (ab *runQuery) oneAnswer(ctx context.Context, side *frontend.Side, resp *http.Response, answer []byte) ([]byte, error) {
 	for _, ch := range ab.stopped {
-		if runs, _ := ch.State(); resp.StatusCode == http.StatusConflict && len(runs) > 0 {
+		if run := ch.Cancellable(); resp.StatusCode == http.StatusConflict && run != "" {
 			resp.StatusCode = http.StatusOK
 			ab.release(true)
-			return ab.runner.Merge(ab.call.Route, ab.call.Request, runs[0], true, nil)
+			return ab.runner.Merge(ab.call.Route, ab.call.Request, run, true, nil)
 		}
 	}
 	ab.release(resp.StatusCode == http.StatusOK)
