@@ -29,7 +29,7 @@ type CheckResult struct {
 	Version         string   // version of the rules
 	Unsafe          []string // settings that weaken production and are explicitly allowed
 	Warnings        []string // valid settings that are probably not intended
-	MachineProblems []string // sentences: why the configuration cannot run on this machine
+	MachineProblems []string // sentences: what would not work on this machine at present
 	Reviewers       string   // describes who may review held writes
 	// NoOperator is the reason why the local operator cannot review without a token, or
 	// nil.
@@ -37,8 +37,9 @@ type CheckResult struct {
 }
 
 // Check validates a configuration, its policies and its files without opening the state.
+// It asks the issuer of tokens for its keys.
 func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) (*CheckResult, error) {
-	_, callers := buildIdentifier(cfg, nil, 0)
+	identifier, callers := buildIdentifier(cfg, nil, 0)
 	unsafe, weakened := allowed(cfg, getenv)
 	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), unmanaged(ctx))
 	if err == nil && weakened == nil {
@@ -72,6 +73,9 @@ func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) 
 		return nil, err
 	}
 	out := &CheckResult{rules: rules, cfg: cfg, MachineProblems: machineProblems(cfg, getenv), Unsafe: unsafe, Warnings: append(cfg.Warnings(), unmatched(cfg)...)}
+	if err := issuerAnswers(ctx, identifier); err != nil {
+		out.MachineProblems = append(out.MachineProblems, err.Error())
+	}
 	out.Version, _ = rules.state()
 	socket, err := socketPath(cfg.State, getenv)
 	out.Reviewers, out.NoOperator = describeReviewers(cfg, socket), err

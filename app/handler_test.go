@@ -194,6 +194,24 @@ func testReadinessNamesHangingStores(t *testing.T) {
 	want(look(answerTime), "frozen", "ok: well")
 }
 
+// An issuer that does not answer is named in the log at the start, in readiness and by
+// check; the sidecar stays in service.
+//
+// Proves CARD-8.
+func TestReadinessNamesTheIssuer(t *testing.T) {
+	t.Parallel()
+	away := httptest.NewServer(http.NotFoundHandler())
+	defer away.Close()
+	const check = `"name":"issuer","ok":true,"degraded":true`
+	without := start(t, plain)
+	expect.Text(t, without.get("/readyz").want(t, 200).body, "no issuer").Lacks("issuer")
+	r := start(t, plain, "log: {level: info}", `  oidc: {issuer: "`+away.URL+`", audience: memproxy}
+log: {level: info}`)
+	r.get("/readyz").want(t, 200).has(t, check, "status 404 from "+away.URL)
+	ring.Until(t, "the log names the issuer", func() bool { return strings.Contains(r.log.String(), "the issuer of tokens cannot be used") })
+	says(t, 0, "on this machine: tokens whose keys are not known are answered 503 (identity.oidc.issuer "+away.URL, "check", "--config", writeFile(t, filepath.Join(r.dir, "memproxy.yaml"), r.conf))
+}
+
 // A real sidecar lists its stores in readiness; liveness probes none.
 //
 // Proves CARD-8.

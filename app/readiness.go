@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/identity"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -28,7 +29,7 @@ type probe struct {
 	// needed is set if hardly any request can be served without the store. A failure of
 	// any other store makes the sidecar degraded.
 	needed bool
-	// okDetail returns the detail for a store that answers.
+	// okDetail returns the detail for a store that answers; "" leaves the check out.
 	okDetail func() string
 	ask      func(context.Context) error
 }
@@ -72,9 +73,11 @@ func (r *readiness) checks() []proxy.Check {
 		case <-late.Done():
 		}
 	}
-	out := make([]proxy.Check, len(r.stores))
-	for i, s := range r.stores {
-		out[i] = s.check(r)
+	var out []proxy.Check
+	for _, s := range r.stores {
+		if c := s.check(r); c.Detail != "" {
+			out = append(out, c)
+		}
 	}
 	return out
 }
@@ -140,6 +143,34 @@ func (s *state) watchStores() {
 		_, err := s.ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending, Limit: 1})
 		return err
 	}})
+}
+
+// watchIssuer adds the issuer of callers' tokens to the readiness, and logs whether it
+// answers at the start.
+func (s *App) watchIssuer() {
+	s.stores.add(probe{name: "issuer", okDetail: func() string { return s.callers.now.Load().Issuer() }, ask: func(ctx context.Context) error {
+		return issuerAnswers(ctx, s.callers.now.Load())
+	}})
+	s.group.Go("issuer", s.logIssuer)
+}
+
+// issuerAnswers returns an error if the issuer of callers' tokens does not answer.
+func issuerAnswers(ctx context.Context, callers *identity.Identifier) error {
+	if err := callers.IssuerAnswers(ctx); err != nil {
+		return fmt.Errorf("tokens whose keys are not known are answered 503 (identity.oidc.issuer %s): %w", callers.Issuer(), err)
+	}
+	return nil
+}
+
+// logIssuer logs if the issuer of callers' tokens does not answer, which does not prevent
+// the start.
+func (s *App) logIssuer(ctx context.Context) {
+	callers := s.callers.now.Load()
+	if err := issuerAnswers(ctx, callers); err != nil && ctx.Err() == nil {
+		s.log.Warn("the issuer of tokens cannot be used", "setting", "identity.oidc.issuer", "error", err)
+	} else if err == nil && callers.Issuer() != "" {
+		s.log.Info("the issuer of tokens answers", "issuer", callers.Issuer())
+	}
 }
 
 // auditAnswers returns an error if the log is broken, or if queued records do not reach

@@ -165,6 +165,23 @@ func (id *Identifier) StillValid(p memproxy.Principal) bool {
 	return false
 }
 
+// Issuer returns the URL of the issuer of tokens, or "" if no tokens are accepted.
+func (id *Identifier) Issuer() string {
+	if id.opt.OIDC == nil {
+		return ""
+	}
+	return id.opt.OIDC.opt.Issuer
+}
+
+// IssuerAnswers returns an error if the issuer's keys cannot be fetched. Keys that are
+// fresh are not fetched again.
+func (id *Identifier) IssuerAnswers(ctx context.Context) error {
+	if id.opt.OIDC == nil {
+		return nil
+	}
+	return id.opt.OIDC.issuer.answers(ctx)
+}
+
 // token verifies a credential for memproxy: a known key, or an OIDC token.
 func (id *Identifier) token(ctx context.Context, token string) (memproxy.Principal, error) {
 	if p, ok := id.lookup(token); ok {

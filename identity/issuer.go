@@ -100,6 +100,19 @@ func (s *issuer) payload(ctx context.Context, jws *jose.JSONWebSignature) ([]byt
 	return nil, errSignature
 }
 
+// answers fetches the keys if they are not fresh. Another fetch in progress is no error.
+func (s *issuer) answers(ctx context.Context) error {
+	_, asked := s.known()
+	age := elapsed(asked, s.clock())
+	if age < freshTime {
+		return nil
+	}
+	if err := s.refresh(ctx, asked, age >= staleTime); !errors.Is(err, errBusy) {
+		return err
+	}
+	return nil
+}
+
 // elapsed returns the time since an event, by the wall clock or by the monotonic clock,
 // whichever is longer. The monotonic clock stands still while a machine is suspended.
 func elapsed(since, now time.Time) time.Duration {

@@ -57,8 +57,8 @@ type OIDCOptions struct {
 	Bearer func() (string, error)
 }
 
-// OIDC verifies bearer tokens. Discovery happens at the first token and not at the start,
-// so that the proxy can start while the issuer is unavailable.
+// OIDC verifies bearer tokens. NewOIDC does not contact the issuer, so that the proxy can
+// start while it is unavailable.
 type OIDC struct {
 	opt    OIDCOptions
 	issuer *issuer

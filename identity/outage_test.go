@@ -101,6 +101,27 @@ func TestIssuerAwayAtTheStart(t *testing.T) {
 	})
 }
 
+// Whether the issuer answers can be asked without a token. Fresh keys are not fetched
+// again, and an issuer that is away is not asked more often than for tokens.
+func TestIssuerIsAskedWithoutAToken(t *testing.T) {
+	d := newDesk(t, nil)
+	expect.Equal(t, d.id.Issuer(), d.server.URL)
+	answers := func() bool { return d.id.IssuerAnswers(t.Context()) == nil }
+	d.set("down")
+	expect.Equal(t, answers() || answers(), false, "an issuer that is away")
+	expect.Equal(t, d.requests("/.well-known/openid-configuration"), 1)
+	d.set("")
+	d.Advance(time.Second)
+	expect.Equal(t, answers() && answers(), true, "an issuer that is back")
+	d.accept(d.token())
+	expect.Equal(t, d.requests("/keys"), 1)
+	d.set("down")
+	d.Advance(10 * time.Minute)
+	expect.Equal(t, answers() || answers(), false, "an issuer that went away")
+	expect.Equal(t, d.requests("/keys"), 2)
+	d.accept(d.token("sub", "known"))
+}
+
 // After the start, cached keys are used for a day; only a new key has to wait.
 func TestIssuerAwayLater(t *testing.T) {
 	d := newDesk(t, nil)
