@@ -1,5 +1,7 @@
 package memproxy
 
+import "time"
+
 // Memory is one memory as a backend returns it.
 type Memory struct {
 	// Pointer is the JSON pointer of the element in the answer.
@@ -97,6 +99,9 @@ type Reading struct {
 	Created []CreatedObject
 	// Derived are texts of the answer that the backend derived from several memories.
 	Derived []string
+	// Made, if set, says that the backend keeps what it derived, of memories as they were at
+	// that time. It is zero if the time is not known.
+	Made *time.Time
 	// Relations are the relations in the answer. They are derived from memories that the
 	// answer does not name. Unrelated tells Rewrite to remove them.
 	Relations []string

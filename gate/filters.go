@@ -133,11 +133,15 @@ func related(ctx context.Context, ret *answer) (refused bool, err error) {
 }
 
 // derived refuses an answer that is made of many memories if a text in it looks like an
-// attack. A memory that was written out-of-band, which reads would withhold, cannot be
-// removed from such an answer.
+// attack, or if it may be older than the deletion of one of them. A memory that was written
+// out-of-band, which reads would withhold, cannot be removed from such an answer.
 func derived(ctx context.Context, ret *answer) (refused bool, err error) {
 	if refused, err = attacks(ctx, ret, ret.reading.Derived); refused && err == nil {
 		ret.refuse(memproxy.StatusForbidden, memproxy.ScreenWithheld, "the response is derived from many memories and contains a suspected attack")
+	}
+	if made := ret.reading.Made; made != nil && !refused && err == nil && deletedSince(ctx, ret.g, ret.Admission, *made, ret.op.Scope) {
+		ret.refuse(memproxy.StatusForbidden, memproxy.StateWithheld, "the response may contain memories that were deleted since it was made; have it made anew")
+		return true, nil
 	}
 	return refused, err
 }

@@ -77,7 +77,7 @@ var filters = [...]Filter{
 		load: compilations, judge: compiled, left: leftOut(memproxy.StateWithheld, "data derived from withheld memories")},
 	{Name: "attacks", Effect: Withholds, What: "memories that look like attacks", stage: takenApart,
 		load: screened, judge: harmless, left: leftOut(memproxy.ScreenWithheld, "memories that look like attacks")},
-	{Name: "derived", Effect: Withholds, What: "responses derived from many memories that look like attacks", stage: takenApart, whole: derived},
+	{Name: "derived", Effect: Withholds, What: "responses derived from many memories that look like attacks, or are older than a deletion", stage: takenApart, whole: derived},
 	{Name: "previous", Effect: Drops, What: "replaced texts without a known author, or that look like attacks", stage: takenApart, load: replacedTexts, judge: previous},
 	{Name: "enclosed", Effect: Drops, What: "parts of removed items", stage: takenApart, load: enclosures, judge: enclosed},
 	{Name: "relations", Effect: Drops, What: "totals and relations that may belong to other tenants, relations that look like attacks", stage: takenApart, whole: related},

@@ -258,7 +258,13 @@ func exportsDeleted(ctx context.Context, r *evaluation) bool {
 			since, scope = row.Written, row.Scope
 		}
 	}
-	gone, err := r.g.opt.Ledger.ListStatuses(ctx, memproxy.StatusFilter{Backend: r.op.Backend, Tenant: &r.Principal.Tenant, Deleted: &since, Limit: maxStatuses})
+	return deletedSince(ctx, r.g, r.Admission, since, scope)
+}
+
+// deletedSince reports whether memories of the caller's tenant and an owner were deleted
+// since a time, or may have been.
+func deletedSince(ctx context.Context, g *Gate, a *Admission, since time.Time, scope memproxy.Scope) bool {
+	gone, err := g.opt.Ledger.ListStatuses(ctx, memproxy.StatusFilter{Backend: a.op.Backend, Tenant: &a.Principal.Tenant, Deleted: &since, Limit: maxStatuses})
 	if err != nil || len(gone) == maxStatuses {
 		return true
 	}
@@ -266,7 +272,7 @@ func exportsDeleted(ctx context.Context, r *evaluation) bool {
 	for i := range gone {
 		keys[i] = gone[i].MemoryKey
 	}
-	records, err := r.g.opt.Ledger.Lookup(ctx, keys...)
+	records, err := g.opt.Ledger.Lookup(ctx, keys...)
 	for _, d := range memproxy.Dimensions {
 		if scope.In(d) == access.AnyOwner {
 			*scope.Owner(d) = ""

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/internal/wire"
@@ -70,6 +71,10 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	return rd, nil
 }
 
+// makingTime is how long the platform may take to make a profile: its memories are at most
+// that much older than its updated_at.
+const makingTime = time.Minute
+
 // readDerived reads the texts of a derived answer and the id of a job.
 func readDerived(rt memproxy.Route, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
@@ -86,6 +91,12 @@ func readDerived(rt memproxy.Route, reply memproxy.Reply) (*memproxy.Reading, er
 		}
 	}
 	if doc.Root.Kind == jsondoc.Object {
+		if p := doc.Root.Get("profile"); p != nil && rt.Kind == memproxy.Recall && p.Kind != jsondoc.Null && (p.Kind != jsondoc.Object || len(p.Members) > 0) {
+			rd.Made = new(time.Time)
+			if at, err := time.Parse(time.RFC3339, doc.Root.Get("updated_at").Text()); err == nil {
+				*rd.Made = at.Add(-makingTime)
+			}
+		}
 		links(rd, doc.Root)
 		if id := doc.Root.Get("id"); id != nil && id.Kind == jsondoc.String {
 			rd.Events = append(rd.Events, id.Text())
