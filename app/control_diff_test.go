@@ -50,6 +50,10 @@ func TestControlDiff(t *testing.T) {
 	}
 	says(t, cli.OK, `"changes": []`, "control", "diff", "--decisions", decisions, "--json")
 	says(t, cli.Failed, "absent", "control", "diff", "--decisions", filepath.Join(open, "absent"))
+	for _, none := range []string{"", `{"type":"start"}` + "\n", `{"type":"decision","verdict":"deny"}` + "\n"} {
+		file := writeFile(t, filepath.Join(t.TempDir(), "none.jsonl"), none)
+		says(t, cli.Failed, "none of 0 decision(s) could be replayed", "control", "diff", "--to", open, "--decisions", file)
+	}
 	if code, _, _ := invoke(t, "control", "diff"); code != cli.Usage {
 		t.Errorf("without decisions: %d", code)
 	}

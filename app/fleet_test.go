@@ -181,7 +181,7 @@ func TestReleaseKeepsTheBuiltinPolicies(t *testing.T) {
 	f, r, state := following(t)
 	dir := policyDir(t, `@id("own.open") permit (principal, action, resource);`)
 	writeFile(t, filepath.Join(dir, "bundle.yaml"), "builtin: false\n")
-	if code, _, errs := invoke(t, "control", "sign", "--key", filepath.Join(f.dir, fleet.KeyFile), "--policies", dir, "--releases", filepath.Join(f.dir, "releases"), "--fleet", "north"); code != 0 {
+	if code, _, errs := invoke(t, "control", "sign", "--key", filepath.Join(f.dir, fleet.KeyFile), "--policies", dir, "--releases", filepath.Join(f.dir, "releases"), "--fleet", "north"); code != 0 || !strings.Contains(errs, ": builtin: false leaves the built-in policies out") {
 		t.Fatal(errs)
 	}
 	ring.Until(r.t, "the refusal", func() bool {

@@ -27,7 +27,8 @@ func (d Diff) NewlyAllows() bool {
 }
 
 // Compare evaluates recorded decisions under two versions of the rules. Each version is a
-// policy directory, a release signed with the fleet's key (public), or "builtin".
+// policy directory, a release signed with the fleet's key (public), or "builtin". It fails
+// if no decision can be compared, because that would look like no difference.
 func Compare(ctx context.Context, from, to, public string, q config.Replay, getenv func(string) string) (d Diff, err error) {
 	var keys []ed25519.PublicKey
 	if public != "" {
@@ -46,7 +47,9 @@ func Compare(ctx context.Context, from, to, public string, q config.Replay, gete
 		return d, err
 	}
 	d.Raised = policy.RaisedLimits(older, newer)
-	d.Replay, err = replayed(ctx, q, getenv, older, newer)
+	if d.Replay, err = replayed(ctx, q, getenv, older, newer); err == nil && d.Replay.Policies == 0 {
+		err = fmt.Errorf("%s: none of %d decision(s) could be replayed, so nothing was compared: want the records of memproxy audit query --json --type decision that the older rules decided", q.Decisions, d.Replay.Decisions)
+	}
 	return d, err
 }
 

@@ -52,6 +52,9 @@ func controlSign(in *Invocation) *cobra.Command {
 			r, err := fleet.Sign(key, dir, pack, dirs(), s, c.Flags().Changed("floor"))
 			if err == nil {
 				fmt.Fprintf(in.Stdout, "release %s for %s, floor %d, bundle %s\n", r.Name(), r.Selector, r.Floor, r.Bundle)
+				if off := r.Contents.BuiltinOff(); off != "" {
+					fmt.Fprintf(in.Stderr, "warning: %s: builtin: false leaves the built-in policies out; in production a sidecar refuses the release unless %s names %s\n", off, config.UnsafeEnv, config.BuiltinPolicies)
+				}
 			}
 			return err
 		})
