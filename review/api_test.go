@@ -70,6 +70,9 @@ func TestRolesAndTenants(t *testing.T) {
 	if h, err := r.ledger.Holds.Get(t.Context(), "h"); err != nil || h.State != memproxy.HoldPending {
 		t.Errorf("after all that: %+v, %v", h, err)
 	}
+	if _, body := r.do(annToken, "POST", "/v1/holds/h/approve", `{"reason":"x","force":true}`); !strings.Contains(body, `unknown member \"force\" of the body`) {
+		t.Errorf("a body with an unknown member: %v", body)
+	}
 	if _, body := r.do(annToken, "GET", "/v1/holds?state=splendid", ""); !strings.Contains(body, "want one of open, all, pending, approved, ") {
 		t.Errorf("a state that there is not: %v", body)
 	}

@@ -109,6 +109,9 @@ func (c *call) body(v any) error {
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return problem{http.StatusRequestEntityTooLarge, "too_large", "the body is too large"}
 	}
+	if wrong, is := errors.AsType[*json.SemanticError](err); is && errors.Is(wrong.Err, json.ErrUnknownName) {
+		return badRequest(fmt.Sprintf("unknown member %+.40q of the body", wrong.JSONPointer.LastToken()))
+	}
 	if err != nil {
 		return badRequest("the body is not the documented JSON object")
 	}

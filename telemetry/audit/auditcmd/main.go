@@ -93,7 +93,9 @@ func keyText(path string) (string, error) {
 		return "", err
 	}
 	key := strings.TrimSuffix(string(b), "\n")
-	_, err = verify.ParseKey(key)
+	if _, err = verify.ParseKey(key); err != nil {
+		err = fmt.Errorf("--key %s: %w; want %s of a log's directory, as origin+hash+base64", path, err, verify.KeyFile)
+	}
 	return key, err
 }
 

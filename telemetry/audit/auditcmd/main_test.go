@@ -71,6 +71,11 @@ func TestVerify(t *testing.T) {
 		t.Errorf("the directory above: exit %d: %s", code, errs)
 	}
 	kept := filepath.Join(ring.Dir(t), "checkpoint")
+	inPEM := filepath.Join(ring.Dir(t), "audit.pub")
+	must.Do(t, os.WriteFile(inPEM, []byte("-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA\n-----END PUBLIC KEY-----\n"), 0o600))
+	if code, _, errs := run(t, "verify", "--dir", dir, "--key", inPEM); code == 0 || !strings.Contains(errs, "want log.vkey of a log's directory") {
+		t.Errorf("the key in another form: %d %s", code, errs)
+	}
 	code, out, errs := run(t, "verify", "--dir", dir, "--key", key)
 	if code != 0 || !strings.HasPrefix(out, "OK   300 records of cmd.example/log, root ") {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
