@@ -35,7 +35,7 @@ const (
 	PayloadTooDeep     ReasonCode = "payload.too_deep"   // nested over the limit
 	PayloadContentType ReasonCode = "payload.media_type" // not application/json
 	PayloadSlow        ReasonCode = "payload.slow"       // the body did not arrive in time
-	PayloadIncomplete  ReasonCode = "payload.incomplete" // the client disconnected before the body was complete
+	PayloadIncomplete  ReasonCode = "payload.incomplete" // the client disconnected before the body was complete or screened
 	PayloadPath        ReasonCode = "payload.path"       // an ambiguous path, which two parsers may read differently
 	PayloadReserved    ReasonCode = "payload.reserved"   // the client's memproxy_ keys were removed
 	PayloadUnclaimed   ReasonCode = "payload.unclaimed"  // members that look like names of objects but that memproxy does not know were removed

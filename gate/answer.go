@@ -168,7 +168,7 @@ func (ret *answer) refuseAsMissing() bool {
 }
 
 // filterReply reads, filters and rewrites the answer. It withholds an answer that
-// cannot be read, and so cannot be filtered, or that is not screened in time.
+// cannot be read, and so cannot be filtered, or that is not screened in time or before the caller hangs up.
 func (ret *answer) filterReply(ctx context.Context) {
 	if ownCredentialRefused(ret) {
 		ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamUnavailable, ownRefused)
@@ -185,7 +185,7 @@ func (ret *answer) filterReply(ctx context.Context) {
 		return
 	}
 	ret.g.opt.Log.ErrorContext(ctx, "answer withheld", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
-	if busy := (*memproxy.Malformed)(nil); errors.As(err, &busy) && busy.Code == memproxy.LimitInFlight && !ret.Writes() { // a caller must not repeat a write
+	if busy := (*memproxy.Malformed)(nil); errors.As(err, &busy) && (busy.Code == memproxy.LimitInFlight || busy.Code == memproxy.PayloadIncomplete) && !ret.Writes() { // a caller must not repeat a write
 		ret.refuse(busy.Status, busy.Code, busy.Detail)
 		return
 	}

@@ -155,6 +155,21 @@ func TestWhatIsNotScreenedInTimeIsNotShown(t *testing.T) {
 	}
 }
 
+// A record of a read whose caller hung up before it was screened says so, and does not say that
+// the backend's answer could not be read.
+func TestCallersWhoHungUpAreOnRecord(t *testing.T) {
+	r, x, f, _ := screeningRig(t)
+	r.who.ActsAs = all()
+	x.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "canary"}}
+	a := r.admitWith(memproxy.Operation{Kind: memproxy.Recall, Scope: memproxy.Scope{User: "ann"}}, f)
+	r.rules.Screener = screener{err: &memproxy.Malformed{Code: memproxy.PayloadIncomplete, Status: 400, Detail: "gone"}}
+	got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("canary")})
+	expect.Equal(t, got.Status, 400)
+	why := r.recorder.last().Reasons
+	expect.Len(t, why, 1, why)
+	expect.Equal(t, why[0].Code, memproxy.PayloadIncomplete)
+}
+
 // Proves EDGE-2: what a backend's model made of a write is screened; what is
 // worse than the write is deleted, kept for review and not shown; both hashes
 // stand in the record.

@@ -2,6 +2,7 @@ package panel
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -20,6 +21,12 @@ var errBusy = &memproxy.Malformed{
 	Detail: "too many texts of this caller are being screened; try again",
 }
 
+// errGone is returned if the caller hung up before its turn to be screened.
+var errGone = &memproxy.Malformed{
+	Code: memproxy.PayloadIncomplete, Status: http.StatusBadRequest,
+	Detail: "the client disconnected before its texts were screened",
+}
+
 // shares bounds the concurrent screenings of each caller (a semaphore per caller). A
 // caller waits for its own screenings only.
 type shares struct {
@@ -35,7 +42,7 @@ type share struct {
 }
 
 // enter takes a slot of the caller and returns the function that releases it. It returns
-// errBusy if there is none in time. Nil shares do not limit anything.
+// errBusy if there is none in time, and errGone if the caller hangs up first. Nil shares do not limit anything.
 func (s *shares) enter(ctx context.Context, caller string) (leave func(), err error) {
 	if s == nil {
 		return func() {}, nil
@@ -60,6 +67,9 @@ func (s *shares) enter(ctx context.Context, caller string) (leave func(), err er
 	}
 	if ctx.Err() != nil || !own.places.TryAcquire(1) && own.wait(ctx) != nil {
 		forget()
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil, errGone
+		}
 		return nil, errBusy
 	}
 	return func() { own.places.Release(1); forget() }, nil

@@ -67,16 +67,21 @@ func TestPanelTakesAPlace(t *testing.T) {
 	defer leave()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	var busy *memproxy.Malformed
-	if _, err := p.Screen(gone, s); !errors.As(err, &busy) {
-		t.Error("screened without a place:", err)
+	var left *memproxy.Malformed
+	if _, err := p.Screen(gone, s); !errors.As(err, &left) || left.Code != memproxy.PayloadIncomplete {
+		t.Error("a caller that hung up before its turn:", err)
+	}
+	over, stop := context.WithTimeout(t.Context(), 0)
+	defer stop()
+	if _, err := p.Screen(over, s); !errors.As(err, &left) || left.Code != memproxy.LimitInFlight {
+		t.Error("a caller whose turn did not come in time:", err)
 	}
 	s.FromBackend = true
 	if _, err := p.Screen(t.Context(), s); err != nil {
 		t.Error("a read of a known text:", err)
 	}
 	s.Operation.Items[0].Text = "Ann likes coffee."
-	if _, err := p.Screen(gone, s); !errors.As(err, &busy) {
+	if _, err := p.Screen(gone, s); !errors.As(err, &left) {
 		t.Error("an unknown text is screened without a place:", err)
 	}
 }
