@@ -93,6 +93,7 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 		return err
 	}
 	var unknown []memproxy.Memory
+	var sealed []memproxy.Version
 	for _, item := range items {
 		if item.Raw == "" && !item.Incomplete {
 			continue // part of the preceding item
@@ -104,6 +105,9 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 			continue
 		case rec.HasOwner():
 			s.report.Known++
+			if m, err := read(adapter, item); err == nil && s.interrupted(&rec, &m) {
+				sealed = append(sealed, s.version(&m))
+			}
 			continue
 		}
 		m, err := read(adapter, item)
@@ -130,10 +134,7 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 			rows = append(rows, row)
 		} else {
 			adopted = append(adopted, row)
-			found = append(found, memproxy.Version{
-				MemoryKey: memproxy.MemoryKey{Backend: s.backend, Kind: row.Kind, ID: row.ID}, Tenant: s.tenant, Field: m.Field,
-				Decision: s.decision, Text: m.Text, Metadata: m.Metadata,
-			})
+			found = append(found, s.version(&m))
 		}
 	}
 	if err := s.c.Ledger.Commit(ctx, memproxy.Entry{Queued: true, Owners: rows}); err != nil {
@@ -144,15 +145,31 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 	if err != nil {
 		return err
 	}
-	sealed := found[:0]
 	for i, row := range bound {
 		if row.Decision == s.decision {
 			sealed = append(sealed, found[i])
+			s.report.Sealed++
+		} else {
+			s.report.Known++
 		}
 	}
-	s.report.Sealed, s.report.Known = s.report.Sealed+len(sealed), s.report.Known+len(bound)-len(sealed)
 	_, err = s.c.Ledger.Backends.BeginHistories(ctx, sealed...)
 	return err
+}
+
+// interrupted reports whether an earlier seal recorded the owner of a memory and was
+// stopped before it began the history, which also makes the status.
+func (s *sealing) interrupted(rec *memproxy.Record, m *memproxy.Memory) bool {
+	own := &rec.Owner
+	return own.Actor == "" && own.Scope.Tenant == s.tenant && !own.Deleted && !rec.HasStatus() && own.SHA256 == memproxy.TextSHA256(m.Text)
+}
+
+// version returns the first version of a memory.
+func (s *sealing) version(m *memproxy.Memory) memproxy.Version {
+	return memproxy.Version{
+		MemoryKey: memproxy.MemoryKey{Backend: s.backend, Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.tenant, Field: m.Field,
+		Decision: s.decision, Text: m.Text, Metadata: m.Metadata,
+	}
 }
 
 // relations returns a function that gives the relation of a memory without a record, from

@@ -68,3 +68,42 @@ func TestSealsAtTheSameTime(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-4: a repeated seal begins the histories that one which was stopped did not
+// begin: of its own tenant, of texts that are as they were, and of no memory with an author.
+func TestSealsResume(t *testing.T) {
+	ctx := context.Background()
+	l := must.Get(ledger.Open(ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: ledgertest.Vault(t)}))(t)
+	t.Cleanup(func() { _ = l.Close() })
+	seal := func(decision string) *sealing {
+		return &sealing{
+			c:       New(Options{Ledger: l, Clock: func() time.Time { return time.Unix(1e9, 0) }}),
+			backend: "mem0", tenant: "acme", decision: decision, report: &review.SealReport{},
+		}
+	}
+	items := []hunt.Item{{ID: "own", Raw: "likes tea"}, {ID: "changed", Raw: "has two cats"}, {ID: "theirs", Raw: "sails"}, {ID: "written", Raw: "swims"}}
+	stopped := seal("first")
+	for i, was := range []string{"likes tea", "has a cat", "sails", "swims"} {
+		row := stopped.row(&memproxy.Memory{ID: items[i].ID, Text: was})
+		switch row.ID {
+		case "theirs":
+			row.Scope.Tenant = "globex"
+		case "written":
+			row.Actor = "agent:dev"
+		}
+		must.Get(l.Bind(ctx, row))(t)
+	}
+	for range 2 {
+		again := seal("second")
+		must.Do(t, again.page(ctx, &textReader{}, items))
+		if again.report.Known != 4 || again.report.Sealed != 0 {
+			t.Errorf("%+v", again.report)
+		}
+	}
+	for i, want := range []int{1, 0, 0, 0} {
+		history := must.Get(l.History(ctx, memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: items[i].ID}, 0, 0))(t)
+		if len(history) != want || want == 1 && (history[0].Op != memproxy.OpSeal || history[0].Tenant != "acme" || history[0].Decision != "second") {
+			t.Errorf("the history of %s: %+v", items[i].ID, history)
+		}
+	}
+}
