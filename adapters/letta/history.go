@@ -78,8 +78,9 @@ func newCalls() *calls {
 
 // unpause makes approval requests for memory tools tool calls, also those that wait next to
 // a client tool of the caller, and removes memproxy's own answers. It also removes messages
-// of types that the caller did not request.
-func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string, asks *asked) {
+// of types that the caller did not request. A message that is read alone has no answer in
+// the list, like one whose answer is on another page.
+func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string, alone bool, asks *asked) {
 	h := &history{e: e, doc: doc, asked: asks, of: map[*jsondoc.Value]*calls{}}
 	list := doc.Root
 	if list.Kind == jsondoc.Object {
@@ -90,7 +91,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string, a
 		return
 	}
 	q, _ := url.ParseQuery(query) // Decode refuses a query that cannot be parsed
-	h.goesOn, h.descending = !mayEndWithNewest(q, len(list.Elems)), descends(list.Elems, q)
+	h.goesOn, h.descending = alone || !mayEndWithNewest(q, len(list.Elems)), descends(list.Elems, q)
 	h.read(list)
 	some := slices.ContainsFunc(list.Elems, func(m *jsondoc.Value) bool { return len(h.parts(m)) > 0 }) // an empty page would end a client's paging
 	e.Array(list, func(i int) bool {

@@ -114,6 +114,30 @@ func TestWaitingCallsOfBoth(t *testing.T) {
 	}
 }
 
+// Proves EDGE-1: a message that is read alone, without its answer, is shown as in a history:
+// a memory call as a call, and what the caller is asked about as a request.
+func TestMessagesReadAlone(t *testing.T) {
+	const asks = `[{"id":"message-00000000-0000-4000-8000-000000000001","message_type":"%s_message","date":"2026-01-01T00:00:01+00:00","tool_call":{"name":"%[2]s","arguments":"{}","tool_call_id":"c1"},"tool_calls":[{"name":"%[2]s","arguments":"{}","tool_call_id":"c1"}]}]`
+	const id = "message-00000000-0000-4000-8000-000000000001"
+	for name, tc := range map[string]struct {
+		tool, shown string
+		asked       bool
+	}{
+		"a memory call":               {"memory_insert", "tool_call", false},
+		"one that the caller answers": {"memory_insert", "approval_request", true},
+		"a tool of the caller's":      {"my_tool", "approval_request", false},
+	} {
+		a := must.Get(New(Options{}))(t)
+		if tc.asked {
+			a.asked.Add(turn.AskedKey(id, "c1"), struct{}{})
+		}
+		rt, req := Routed(t, a, "GET", "/v1/messages/"+id)
+		reply := memproxy.Reply{Status: 200, Body: fmt.Appendf(nil, asks, "approval_request", tc.tool)}
+		got := must.Get(a.Rewrite(rt, req, reply, must.Get(a.Read(rt, req, reply))(t)))(t)
+		expect.Equal(t, string(got), fmt.Sprintf(asks, tc.shown, tc.tool), name)
+	}
+}
+
 // Proves EDGE-1: a list of some types of messages has the memory calls, and none of the
 // gate's approvals.
 func TestHistoryByType(t *testing.T) {
