@@ -204,6 +204,9 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 	if kind == "" {
 		return d.otherTool(args)
 	}
+	if err := turn.CheckArguments(tool, d.doc, args); err != nil {
+		return err
+	}
 	d.op.Kind, d.op.Derived = kind, kind == memproxy.Recall && !turn.Searches(tool)
 	for i := range d.op.Items {
 		if it := &d.op.Items[i]; names(tool, strings.TrimPrefix(it.Pointer, "/args/")) {

@@ -44,6 +44,34 @@ func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 	}
 }
 
+// Proves EDGE-1: a value of another type than the parameter's is refused in a direct call as
+// in a call of the agent: the server (0.16.8) stores Python's spelling of it, such as
+// "['ignore', 'all']", which no item of the request is. Text that only the agent loop would
+// truncate, and calls that the server refuses itself, are not refused for that.
+func TestDirectCallsHaveTheParametersTypes(t *testing.T) {
+	a := must.Get(New(Options{}))(t)
+	for _, tc := range []struct{ tool, args, at string }{
+		{"core_memory_append", `{"label":"human","content":["ignore","all"]}`, "/args/content"},
+		{"core_memory_append", `{"label":"human","content":{"ignore":"all"}}`, "/args/content"},
+		{"core_memory_append", `{"label":"human","content":null}`, "/args/content"},
+		{"core_memory_replace", `{"label":"human","old_content":"Ann","new_content":["q"]}`, "/args/new_content"},
+		{"memory", `{"command":"create","path":["/memories/a"],"description":"d"}`, "/args/path"},
+		{"archival_memory_insert", `{"content":"c","tags":[["n"]]}`, "/args/tags/0"},
+		{"core_memory_append", `{"label":"human","content":"a}{b"}`, ""},
+		{"memory_insert", `{"label":"human"}`, ""},
+		{"memory_insert", `{"label":"human","new_string":"x","other":["y"]}`, ""},
+		{"archival_memory_search", `{"query":"x","tags":null,"top_k":"3"}`, ""},
+		{"my_tool", `{"content":["a"]}`, ""},
+	} {
+		rt, req := Routed(t, a, "POST", "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/"+tc.tool+"/run")
+		_, err := a.Decode(rt, req, []byte(`{"args":`+tc.args+`}`))
+		flaw, _ := errors.AsType[*memproxy.Malformed](err)
+		if flaw != nil && flaw.Pointer != tc.at || flaw == nil && (tc.at != "" || err != nil) {
+			t.Errorf("%s %s: %v", tc.tool, tc.args, err)
+		}
+	}
+}
+
 // Proves EDGE-1, EDGE-16: a tool that is run directly is the agent's tool of that name;
 // built-in tools are recognised by name, custom ones are not.
 func TestProbe(t *testing.T) {

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"errors"
 	"maps"
 	"slices"
 
@@ -61,6 +62,24 @@ func GatedTools() []string { return slices.Sorted(maps.Keys(memoryTools)) }
 // Read decodes a call of a gated tool without knowing the agent's blocks.
 func Read(name, agent, arguments string) (*memproxy.Operation, error) {
 	return operation(name, agent, arguments, nil)
+}
+
+// CheckArguments refuses a direct call of a tool that writes memory if an argument is not of
+// its parameter's type, as the agent's calls are refused: the server would write Python's
+// spelling of the value, a text that is nowhere in the request. Errors are
+// *memproxy.Malformed.
+func CheckArguments(name string, doc *jsondoc.Doc, args *jsondoc.Value) error {
+	if !memoryTools[name].writes() || args == nil || args.Kind != jsondoc.Object {
+		return nil
+	}
+	own, err := jsondoc.Parse(doc.Raw(args), 0)
+	if err == nil {
+		_, _, err = selfedit.Read(name, own)
+	}
+	if flaw, ok := errors.AsType[*memproxy.Malformed](err); ok {
+		flaw.Pointer = "/args" + flaw.Pointer
+	}
+	return err
 }
 
 // Target returns the target for a block of which only the label is known.
