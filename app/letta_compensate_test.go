@@ -109,6 +109,26 @@ func TestUngatedRunsAreCompensated(t *testing.T) {
 	}
 }
 
+// noFieldless refuses to change what is in no block.
+const noFieldless = `@id("own.fieldless") @reason("field.forbidden") @detail("only blocks are changed")
+forbid (principal, action == Action::"correct", resource) when { context.field == "" };`
+
+// Proves EDGE-1: the policy is asked about the texts that a run wrote and about no other,
+// whether the run pauses or is ruled on when it ends.
+func TestRunsAreRuledOnForTheirOwnTexts(t *testing.T) {
+	t.Parallel()
+	own := t.TempDir()
+	writeFile(t, filepath.Join(own, "own.cedar"), noFieldless)
+	for name, agent := range map[string]string{"paused": someAgent, "compensated": olderAgent} {
+		l := startLettaWith(t, agent, strings.Replace(compensating, "DIR/policies", own, 1), plainly)
+		l.say(`CALL memory_insert {"label":"human","new_string":"likes tea"}
+THEN
+SAY done`, "").want(t, 200)
+		l.settled()
+		expect.Equal(t, l.letta.Value(l.agent, "human"), "Ann\nlikes tea", name)
+	}
+}
+
 // Proves EDGE-1: agents that run after another and share its memory are waited for and
 // settled with it.
 func TestFollowingAgentsAreCompensated(t *testing.T) {

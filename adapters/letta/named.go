@@ -107,6 +107,9 @@ func (a *Adapter) Attaches(rt memproxy.Route, op *memproxy.Operation) []string {
 	default:
 		return nil
 	}
+	if strings.Contains(rt.ID, "/") {
+		return nil // a call or a change of an agent's run has all its texts
+	}
 	named := rt.ID == "letta.attach_core_memory_block" || rt.ID == "letta.attach_block_to_group"
 	var out []string
 	for _, id := range op.Targets {

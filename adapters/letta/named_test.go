@@ -129,6 +129,18 @@ func TestBlocksThatAreAttached(t *testing.T) {
 	}
 }
 
+// Proves EDGE-1: a change that a run made has all its texts, also that of a block that it
+// attached, so that no text of the server's is added to the policy question.
+func TestChangesOfARunHaveTheirTexts(t *testing.T) {
+	a := adapter(t)
+	for _, change := range []string{"block", "block.attached", "block.detached", "passage", "memory_insert"} {
+		op := &memproxy.Operation{Kind: memproxy.Correct, Targets: []string{"block-00000000-0000-4000-8000-000000000003"}}
+		if got := a.Attaches(memproxy.Route{ID: "letta.send_message/" + change, Kind: memproxy.Correct}, op); len(got) != 0 {
+			t.Errorf("%s attaches %q", change, got)
+		}
+	}
+}
+
 // Proves EDGE-5: a change of an object leaves those that its body refers to as they are, and
 // never the one in its path.
 func TestWhatAChangeRefersTo(t *testing.T) {
