@@ -122,36 +122,41 @@ func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bo
 		turn.Sum(e, docs[0].Root, all)
 		return e.Apply(), nil
 	}
+	last := docs[len(docs)-1]
 	q, _ := url.ParseQuery(req.Query)
 	if order := q.Get("order"); order == "desc" || order == "" && rt.ID == runSteps {
 		slices.Reverse(docs)
 	}
 	var all [][]byte
-	left, last := pageLimit(q), ""
+	left, previous := pageLimit(q), ""
 	for _, doc := range docs {
 		for _, m := range doc.Root.Elems {
-			if id := m.Get("id").Text(); id != last { // several parts of one message have its id
-				left, last = left-1, id
+			if id := m.Get("id").Text(); id != previous { // several parts of one message have its id
+				left, previous = left-1, id
 			}
 			if left >= 0 {
-				all = append(all, inRun(doc.Raw(m), run))
+				all = append(all, inRun(doc.Raw(m), run, over && doc == last))
 			}
 		}
 	}
 	return turn.List(all), nil
 }
 
-func inRun(raw []byte, run string) []byte {
+// inRun returns a message or a step of one of a turn's runs as one of the first run. A step
+// that stopped for memproxy's approval did not stop for the caller, who can have been asked
+// only at the end of the turn.
+func inRun(raw []byte, run string, ends bool) []byte {
 	doc, err := jsondoc.Parse(raw, 0)
 	if err != nil {
 		return raw // unreachable: part of a parsed document
 	}
-	id := doc.Root.Get("run_id")
-	if id.Text() == "" || id.Text() == run {
-		return raw
-	}
 	e := doc.Edit()
-	e.Replace(id, strconv.AppendQuote(nil, run))
+	if id := doc.Root.Get("run_id"); id.Text() != "" && id.Text() != run {
+		e.Replace(id, strconv.AppendQuote(nil, run))
+	}
+	if stop := doc.Root.Get("stop_reason"); !ends && stop.Text() == "requires_approval" {
+		e.Replace(stop, []byte("null"))
+	}
 	return e.Apply()
 }
 

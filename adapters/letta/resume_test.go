@@ -136,6 +136,13 @@ func TestMerge(t *testing.T) {
 			t.Errorf("steps, %q: %s, %v", query, got, err)
 		}
 	}
+	// Only the last step of a turn that is over can have stopped for the caller's approval.
+	const stopped = `[{"id":"s-%[1]d","run_id":"run-%[1]d","stop_reason":%[2]s}]`
+	waits := [][]byte{fmt.Appendf(nil, stopped, 1, `"requires_approval"`), fmt.Appendf(nil, stopped, 2, `"requires_approval"`)}
+	for over, last := range map[bool]string{true: `"requires_approval"`, false: "null"} {
+		got := must.Get(a.Merge(memproxy.Route{ID: "letta.list_steps_for_run"}, memproxy.Request{}, "run-1", over, waits))(t)
+		expect.Equal(t, string(got), `[{"id":"s-2","run_id":"run-1","stop_reason":`+last+`},{"id":"s-1","run_id":"run-1","stop_reason":null}]`, over)
+	}
 	for id, tc := range map[string]struct {
 		answers []string
 		want    string
