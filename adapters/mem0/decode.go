@@ -262,7 +262,8 @@ func (r *row) single(op *memproxy.Operation) bool {
 }
 
 // onlyOwners reports whether the request selects memories by owners only, each a single
-// name. Besides owners the query may have the credential's organisation and project.
+// name. Besides owners the query may have the credential's organisation and project, and
+// the client's name in source, which both command lines send: none of them selects.
 func onlyOwners(op *memproxy.Operation, doc *jsondoc.Doc, query string) bool {
 	if doc != nil && len(doc.Root.Members) > 0 {
 		return false
@@ -274,7 +275,7 @@ func onlyOwners(op *memproxy.Operation, doc *jsondoc.Doc, query string) bool {
 	}
 	values, err := url.ParseQuery(query)
 	for key := range values {
-		if _, identity := dimOf(key); !identity && key != "org_id" && key != "project_id" {
+		if _, identity := dimOf(key); !identity && key != "org_id" && key != "project_id" && key != "source" {
 			return false
 		}
 	}
