@@ -110,8 +110,15 @@ func onlyUnknown(req memproxy.Request) bool {
 	return err == nil && paths.Flaw(path) == "" && !strings.ContainsAny(path, "?#") && !strings.ContainsFunc(path, unicode.IsControl) && strings.Count(path, "/") == strings.Count(req.EscapedPath, "/")
 }
 
-// unknownHint says how to repeat a request to a path that the adapter does not know.
+// unknownHint says how to repeat a request that has no row: the path may have one for another
+// method.
 func unknownHint(a Adapter, req memproxy.Request) string {
+	other := req
+	for _, other.Method = range [...]string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+		if route, ok := a.Route(other); ok {
+			return "with the method " + other.Method + " the path matches " + route.ID + ": check the method"
+		}
+	}
 	return paths.Hint(req.EscapedPath, func(path string) (string, bool) {
 		req.EscapedPath = path
 		route, ok := NormalizedRoute(a, req)

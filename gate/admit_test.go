@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -190,28 +191,30 @@ func TestUnknownRoutes(t *testing.T) {
 	}
 }
 
-// Proves EDGE-18: a path that is a route with other slashes, or behind the path of a base
-// URL, is refused with the name of that route, and not with the advice to let it pass.
+// Proves EDGE-18: a path that is a route with another method or other slashes, or behind the
+// path of a base URL, is refused with that route's name, not with the advice to let it pass.
 func TestMisspeltPathsAreNamed(t *testing.T) {
 	r := newRig(t, nil)
-	for path, want := range map[string]string{
-		"/memory/":     "with different slashes the path matches toy.add:",
-		"//memory":     "with different slashes the path matches toy.add:",
-		"/v1/memory":   "without its first segment the path matches toy.add:",
-		"/v1//memory/": "without its first segment the path matches toy.add:",
-		"/memories":    "list it as passthrough",
-		"/a/b/memory":  "list it as passthrough",
-		"/memory/x":    "list it as passthrough",
-		"//":           "the path has two slashes in a row",
-		"/./memory":    "the path has a segment that is a dot or two, which servers may read differently",
-		"/memory%2F":   "the path has percent-encoded characters, which servers may read differently",
+	for request, want := range map[string]string{
+		"PUT /memory":       "with the method GET the path matches toy.add:",
+		"POST /memory/":     "with different slashes the path matches toy.add:",
+		"POST //memory":     "with different slashes the path matches toy.add:",
+		"POST /v1/memory":   "without its first segment the path matches toy.add:",
+		"POST /v1//memory/": "without its first segment the path matches toy.add:",
+		"POST /memories":    "list it as passthrough",
+		"POST /a/b/memory":  "list it as passthrough",
+		"POST /memory/x":    "list it as passthrough",
+		"POST //":           "the path has two slashes in a row",
+		"POST /./memory":    "the path has a segment that is a dot or two, which servers may read differently",
+		"POST /memory%2F":   "the path has percent-encoded characters, which servers may read differently",
 	} {
 		c := r.call(memproxy.Operation{})
-		c.Known, c.Route, c.Request.Method, c.Request.EscapedPath = false, memproxy.Route{}, "POST", path
+		c.Known, c.Route = false, memproxy.Route{}
+		c.Request.Method, c.Request.EscapedPath, _ = strings.Cut(request, " ")
 		c.Backend.Adapter = onlyMemory{r.fake}
 		a := r.gate.Admit(context.Background(), c)
 		wantCodes(t, a.Decision, memproxy.Deny, memproxy.RouteUnknown)
-		expect.Text(t, a.Decision.Reasons[0].Detail, path, want).Has("; " + want)
+		expect.Text(t, a.Decision.Reasons[0].Detail, request, want).Has("; " + want)
 	}
 }
 
@@ -219,7 +222,7 @@ func TestMisspeltPathsAreNamed(t *testing.T) {
 type onlyMemory struct{ *fakeAdapter }
 
 func (onlyMemory) Route(q memproxy.Request) (memproxy.Route, bool) {
-	return memproxy.Route{ID: "toy.add"}, q.EscapedPath == "/memory"
+	return memproxy.Route{ID: "toy.add"}, q.EscapedPath == "/memory" && q.Method != "PUT"
 }
 
 func TestMalformedIsRefusedWithItsStatusAndRecorded(t *testing.T) {
