@@ -224,6 +224,7 @@ func TestInit(t *testing.T) {
 		{"answers", "letta\nhttp://10.0.0.8:8283\n", nil, key, []string{"kind: letta", "http://10.0.0.8:8283", sha("letta-secret"), "\n    credential: \"${LETTA_SERVER_PASSWORD}\"\n    credential_as: bearer\n"}},
 		{"proposals", "\n\n", nil, key, []string{"kind: mem0", "https://api.mem0.ai", sha("m0-secret")}},
 		{"by the backend's flag", "", []string{"--letta"}, key, []string{"kind: letta", "http://127.0.0.1:8283", sha("letta-secret")}},
+		{"a key from a file with line ends", "", []string{"--mem0"}, map[string]string{"MEM0_API_KEY": " m0-secret\r\n"}, []string{sha("m0-secret")}},
 		{"one of each", "http://127.0.0.1:8000", []string{"--backend", "mem0-server"}, key, []string{"http://127.0.0.1:8000", "\n    credential_as: x-api-key\n"}},
 	} {
 		file, out := initialised(t, tc.answers, tc.env, tc.args...)

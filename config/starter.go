@@ -46,7 +46,7 @@ func Starters() []Starter {
 		{Name: "mem0", About: "Mem0, hosted", Backend: "mem0", Kind: "mem0", Listen: "127.0.0.1:8081", Upstream: "https://api.mem0.ai", As: "token",
 			Client: `MemoryClient(host="http://%s")`, Keys: []string{"MEM0_API_KEY"}},
 		{Name: "mem0-server", About: "Mem0, self-hosted", Backend: "mem0", Kind: "mem0", Listen: "127.0.0.1:8081", Upstream: "http://127.0.0.1:8000", As: "x-api-key",
-			Client: "http://%s as the server's address", Keys: []string{"MEM0_API_KEY"}},
+			Client: "http://%s as the server's address, the key in X-API-Key", Keys: []string{"MEM0_API_KEY"}},
 		{Name: "letta", About: "Letta", Backend: "letta", Kind: "letta", Listen: "127.0.0.1:8281", Upstream: "http://127.0.0.1:8283", As: "bearer",
 			Client: `Letta(base_url="http://%s")`, Keys: []string{"LETTA_API_KEY", "LETTA_SERVER_PASSWORD"}},
 	}
@@ -63,7 +63,7 @@ func (s *Starter) Write(path string, force bool, getenv func(string) string) err
 	s.Admin = freeFrom("127.0.0.1:9901", u.Port())
 	key, from, off := "", s.Keys[0], "# "
 	for _, name := range s.Keys {
-		if key = getenv(name); key != "" {
+		if key = strings.TrimSpace(getenv(name)); key != "" { // no header has what surrounds it
 			s.KeyFrom, from, off = "$"+name, name, ""
 			break
 		}
