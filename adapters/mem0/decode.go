@@ -261,9 +261,12 @@ func (r *row) single(op *memproxy.Operation) bool {
 	return strings.TrimSpace(name) == name && !strings.Contains(name, "*") && r.narrows(c)
 }
 
+// labels are parameters that select no memories: the organisation and project of the
+// credential, by id or (TypeScript SDK 2) by name, and the client's name.
+var labels = [...]string{"org_id", "project_id", "org_name", "project_name", "source"}
+
 // onlyOwners reports whether the request selects memories by owners only, each a single
-// name. Besides owners the query may have the credential's organisation and project, and
-// the client's name in source, which both command lines send: none of them selects.
+// name. Besides owners the query may have labels.
 func onlyOwners(op *memproxy.Operation, doc *jsondoc.Doc, query string) bool {
 	if doc != nil && len(doc.Root.Members) > 0 {
 		return false
@@ -275,7 +278,7 @@ func onlyOwners(op *memproxy.Operation, doc *jsondoc.Doc, query string) bool {
 	}
 	values, err := url.ParseQuery(query)
 	for key := range values {
-		if _, identity := dimOf(key); !identity && key != "org_id" && key != "project_id" && key != "source" {
+		if _, identity := dimOf(key); !identity && !slices.Contains(labels[:], key) {
 			return false
 		}
 	}
