@@ -145,6 +145,8 @@ func TestWhatReadersAskFor(t *testing.T) {
 		{query: "a=1&b=%20x&&c", rest: "a=1&b=%20x&&c"},
 		{trust: "0.7", provenance: "true", want: gate.ReadOptions{MinTrust: 700, Provenance: true}},
 		{provenance: "false"},
+		{trust: "0.0001", want: gate.ReadOptions{MinTrust: 1}}, {trust: "0.2001", want: gate.ReadOptions{MinTrust: 201}}, // no less than was asked for
+		{trust: "0.07", want: gate.ReadOptions{MinTrust: 70}}, {trust: "0.57", want: gate.ReadOptions{MinTrust: 570}},
 		{trust: "0"}, {trust: "1", want: gate.ReadOptions{MinTrust: 1000}},
 		{query: "memproxy_min_trust=0.7", own: "memproxy_min_trust=0.7", want: gate.ReadOptions{MinTrust: 700}},
 		{

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -41,7 +42,7 @@ func ParseReadOptions(req memproxy.Request) (memproxy.Request, gate.ReadOptions,
 		if len(values) > 1 || err != nil || !(f >= 0 && f <= 1) {
 			return req, w, unclear(MinTrustHeader + " must be a single number from 0 to 1")
 		}
-		w.MinTrust = memproxy.FromFraction(f)
+		w.MinTrust = memproxy.PerMille(math.Ceil(f*1000 - 1e-6)) // at least what was asked for; less 1e-6 because 0.07*1000 is over 70
 	}
 	if values := said[provenanceParam]; len(values) > 0 {
 		if len(values) > 1 || values[0] != "true" && values[0] != "false" {
