@@ -33,6 +33,9 @@ type Memory struct {
 	PreviousMembers []byte
 	// Stamp is the provenance found in the metadata, unverified, or nil.
 	Stamp *Stamp
+	// Unstamped is set if the element shows the metadata of a memory whose backend keeps
+	// each stamp there, and they have none.
+	Unstamped bool
 	// Memo is shared by all answers that show the memory with identical bytes. It is nil
 	// if the adapter does not recognise repeated bytes.
 	Memo *Memo

@@ -105,6 +105,7 @@ func TestTamperingBehindMem0(t *testing.T) {
 			for name, text := range map[string]string{
 				"whole": "Ann likes green tea.", "tampered": "Ann plays go.", "cut": "Ann sails on Tuesdays and on Fridays.", "one": "Ann has a cat.",
 				"other": "Ann lives in Bern.", "deleted": "Ann has a boat.", "forged": "Ann is a nurse.", "metadata": "Ann reads books.", "robbed": "Ann sings.",
+				"stripped": "Ann rows.", "emptied": "Ann runs.",
 			} {
 				ids[name] = r.written(text, `,"metadata":{"about":"`+name+`"}`)
 			}
@@ -127,6 +128,8 @@ func TestTamperingBehindMem0(t *testing.T) {
 			robbed := metadataOf(t, r.behind("GET", "/v1/memories/"+ids["robbed"]+"/", ""))
 			put("robbed", `{"metadata":`+stamp+`}`)
 			put("metadata", `{"metadata":`+strings.Replace(metadataOf(t, r.behind("GET", "/v1/memories/"+ids["metadata"]+"/", "")), `"about":"metadata"`, `"about":"Eve"`, 1)+`}`)
+			put("stripped", `{"metadata":{"about":"Eve"}}`)
+			put("emptied", `{"metadata":{}}`)
 			var made struct{ Results []struct{ ID string } }
 			insert := func(name, text, more string) {
 				t.Helper()
@@ -140,7 +143,7 @@ func TestTamperingBehindMem0(t *testing.T) {
 
 			want := map[string]string{
 				"tampered": "tamper integrity.mismatch", "cut": "truncate integrity.mismatch", "one": "reorder integrity.mismatch", "other": "reorder integrity.mismatch",
-				"deleted": "delete integrity.missing", "forged": "forge integrity.forged", "robbed": "forge integrity.forged", "metadata": "metadata integrity.metadata",
+				"deleted": "delete integrity.missing", "forged": "forge integrity.forged", "robbed": "forge integrity.forged", "stripped": "forge integrity.forged", "emptied": "forge integrity.forged", "metadata": "metadata integrity.metadata",
 				"inserted": "insert integrity.unknown", "copied": "insert integrity.forged",
 			}
 			a := r.do("GET", "/memories?user_id=ann", "")

@@ -182,6 +182,8 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 				m.OtherTexts = append(m.OtherTexts, text)
 			}
 		}
+	default:
+		m.Unstamped = meta != nil
 	}
 	if id := v.Get("event_id"); id != nil && id.Kind == jsondoc.String && f.rt.Kind == memproxy.Learn {
 		f.rd.Events = append(f.rd.Events, id.Text())
@@ -193,6 +195,7 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 		m.Metadata = f.doc.Raw(meta)
 		m.Field, m.Filed = f.a.opt.fieldsOf(f.doc, meta)
 		m.Stamp = stamps.Parse(meta, f.doc)
+		m.Unstamped = m.Unstamped && m.Stamp == nil
 		m.Scope = merge(m.Scope, scope(meta))
 	}
 	// A memory without its id cannot be looked up in the ledger, so its status is unknown.

@@ -73,6 +73,9 @@ func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memp
 			return memproxy.IntegrityMetadata, "the metadata differs from what was written"
 		}
 	}
+	if m.Unstamped && row != nil && row.Actor != "" && row.SHA256 != "" {
+		return memproxy.IntegrityForged, "the provenance was removed"
+	}
 	if row != nil && row.SHA256 != "" && m.Text != "" && m.TextAt != "" && !proof.is(row.SHA256) {
 		return memproxy.IntegrityMismatch, "the text differs from the one written through memproxy"
 	}
