@@ -9,9 +9,9 @@ var (
 	ErrUnknown = errors.New("unknown")
 	// ErrState: the object is in a state that does not allow the change.
 	ErrState = errors.New("not allowed in the current state")
-	// ErrForged: the stored hold differs from what was approved. It waits for review
-	// again.
-	ErrForged = errors.New("the stored hold differs from what was approved and must be reviewed again")
+	// ErrForged: the stored hold differs from the write that was held, or from what was
+	// approved. It is not sent.
+	ErrForged = errors.New("the stored hold was changed outside of memproxy")
 	// ErrOwnReview: an author may not review its own writes.
 	ErrOwnReview = errors.New("an author may not review its own writes")
 	// ErrGone: the content was destroyed, or deleted because newer versions exist.

@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,7 +72,7 @@ func (hs Holds) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldCo
 	if err := validHold(&h); err != nil {
 		return h, err
 	}
-	plain, err := json.Marshal(c)
+	plain, err := json.Marshal(holdSecret{c, requestSum(&h)})
 	if err != nil {
 		return h, refused("the content of a hold: %v", err)
 	}
@@ -93,6 +95,21 @@ func (hs Holds) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldCo
 		return h, err
 	}
 	return kept, nil
+}
+
+// holdSecret is what is encrypted of a hold: the content, and the hash of the row's
+// members that never change. The row itself is not encrypted, and is compared with it.
+type holdSecret struct {
+	memproxy.HoldContent
+	Request []byte `json:"request,omitempty"` // absent in holds of earlier versions
+}
+
+// requestSum hashes the members of a hold that say whose write it is and where it is sent.
+func requestSum(h *memproxy.HeldWrite) []byte {
+	sum := sha256.Sum256([]byte(asJSON([...]any{
+		h.ID, h.Backend, h.Route, h.Method, h.EscapedPath, h.Tenant, h.Principal, h.Trust, h.Session, h.Scope, h.Kind, h.ContentSHA256,
+	})))
+	return sum[:]
 }
 
 func putHold(t *transaction, h memproxy.HeldWrite, sk sketch, plain []byte) memproxy.HeldWrite {
@@ -151,21 +168,25 @@ func (hs Holds) Get(ctx context.Context, id string) (memproxy.HeldWrite, error) 
 	return oneOrUnknown(found, err, "hold "+id)
 }
 
-// Content returns a hold with its content, or ErrShredded if the content is gone.
+// Content returns a hold with its content, or ErrShredded if the content is gone, or
+// ErrForged if the row was edited since Put.
 func (hs Holds) Content(ctx context.Context, id string) (memproxy.HeldWrite, memproxy.HoldContent, error) {
-	var c memproxy.HoldContent
+	var c holdSecret
 	h, err := hs.Get(ctx, id)
 	if err != nil {
-		return h, c, err
+		return h, memproxy.HoldContent{}, err
 	}
 	plain, err := hs.decrypt(ctx, ref(refHold, h.ID), h.Tenant)
 	if err != nil {
-		return h, c, err
+		return h, memproxy.HoldContent{}, err
 	}
 	if err := json.Unmarshal(plain, &c); err != nil {
-		return h, c, fmt.Errorf("%w: hold %s", ErrSealed, h.ID)
+		return h, memproxy.HoldContent{}, fmt.Errorf("%w: hold %s", ErrSealed, h.ID)
 	}
-	return h, c, nil
+	if c.Request != nil && !bytes.Equal(c.Request, requestSum(&h)) {
+		return h, memproxy.HoldContent{}, fmt.Errorf("ledger: hold %s: %w", h.ID, memproxy.ErrForged)
+	}
+	return h, c.HoldContent, nil
 }
 
 // List returns a page of holds, oldest first. It refuses an invalid cursor with ErrRow.

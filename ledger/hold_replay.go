@@ -25,16 +25,24 @@ import (
 // that nothing was sent, Release. A claim whose lease expires before that is stranded
 // (ExpiredClaims), and Resolve ends it after the backend was asked. The first Claim of a
 // hold that waited in a restored ledger makes it stranded too. ErrState means that the
-// hold is not approved.
+// hold is not approved, ErrForged that its row was edited: it goes back to review, and its
+// votes are deleted.
 func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error) {
 	if lease <= 0 {
 		return memproxy.Replay{}, refused("a claim needs a lease")
 	}
 	h, c, err := hs.Content(ctx, id) // before the claim, because a claimed hold whose content cannot be opened would be stranded
-	if err != nil {
-		return memproxy.Replay{}, err
+	if err == nil {
+		err = hs.approved(ctx, &h)
 	}
-	if err := hs.approved(ctx, &h); err != nil {
+	if errors.Is(err, memproxy.ErrForged) {
+		err = errors.Join(err, hs.change(ctx, nil, func(t *transaction) {
+			if t.run(`UPDATE hold SET state = 'pending' WHERE id = ? AND state = 'approved'`, h.ID) == 1 {
+				withdrawApproval(t, h.ID)
+			}
+		}))
+	}
+	if err != nil {
 		return memproxy.Replay{Hold: h}, err
 	}
 	random, err := hs.opt.Vault.Random(16)
@@ -63,8 +71,7 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	return memproxy.Replay{Hold: h, Content: c, Token: token}, nil
 }
 
-// approved checks that a hold is unchanged since its approval. A hold whose row was
-// edited goes back to review, and its votes are deleted.
+// approved checks that a hold is unchanged since its approval, else the error is ErrForged.
 func (hs Holds) approved(ctx context.Context, h *memproxy.HeldWrite) error {
 	if h.State != memproxy.HoldApproved {
 		return nil // Claim reports it
@@ -76,12 +83,7 @@ func (hs Holds) approved(ctx context.Context, h *memproxy.HeldWrite) error {
 	case err != nil && !errors.Is(err, ErrShredded) && !errors.Is(err, ErrSealed):
 		return err
 	}
-	err = hs.change(ctx, nil, func(t *transaction) {
-		if t.run(`UPDATE hold SET state = 'pending' WHERE id = ? AND state = 'approved'`, h.ID) == 1 {
-			withdrawApproval(t, h.ID)
-		}
-	})
-	return errors.Join(fmt.Errorf("ledger: hold %s: %w", h.ID, memproxy.ErrForged), err)
+	return fmt.Errorf("ledger: hold %s: %w", h.ID, memproxy.ErrForged)
 }
 
 // withdrawApproval deletes the approval of a hold and all votes for it.

@@ -212,7 +212,7 @@ func (hs Holds) Reevaluate(ctx context.Context, policy string, f func(memproxy.H
 		}
 		for _, h := range page.Holds {
 			h, c, err := hs.Content(ctx, h.ID)
-			if errors.Is(err, ErrShredded) || errors.Is(err, ErrSealed) || errors.Is(err, ErrUnknown) {
+			if errors.Is(err, ErrShredded) || errors.Is(err, ErrSealed) || errors.Is(err, ErrUnknown) || errors.Is(err, memproxy.ErrForged) {
 				continue
 			}
 			if err != nil {

@@ -187,14 +187,18 @@ func TestEditedHoldsAreNotSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		approved bool
 		edit     []string
+		late     bool // the edit is approved with the rest
 	}{
-		"never approved":         {false, []string{edited}},
-		"another's approval":     {false, []string{edited, `INSERT INTO content SELECT 'approval/1:h/', tenant, vault, wrapped, body FROM content WHERE ref = 'approval/5:other/'`}},
-		"another path":           {true, []string{`UPDATE hold SET path = '/v1/elsewhere/' WHERE id = 'h'`}},
-		"another author":         {true, []string{`UPDATE hold SET principal = 'human:boss' WHERE id = 'h'`}},
-		"another reviewer":       {true, []string{`UPDATE hold SET reviewer = 'human:boss' WHERE id = 'h'`}},
-		"the approval was taken": {true, []string{`DELETE FROM content WHERE ref = 'approval/1:h/'`}},
-		"as it was approved":     {true, nil},
+		"never approved":         {false, []string{edited}, false},
+		"another's approval":     {false, []string{edited, `INSERT INTO content SELECT 'approval/1:h/', tenant, vault, wrapped, body FROM content WHERE ref = 'approval/5:other/'`}, false},
+		"another path":           {true, []string{`UPDATE hold SET path = '/v1/elsewhere/' WHERE id = 'h'`}, false},
+		"another author":         {true, []string{`UPDATE hold SET principal = 'human:boss' WHERE id = 'h'`}, false},
+		"another reviewer":       {true, []string{`UPDATE hold SET reviewer = 'human:boss' WHERE id = 'h'`}, false},
+		"another path, unseen":   {false, []string{`UPDATE hold SET path = '/v1/elsewhere/' WHERE id = 'h'`}, true},
+		"another author, unseen": {false, []string{`UPDATE hold SET principal = 'human:boss' WHERE id = 'h'`}, true},
+		"another trust, unseen":  {false, []string{`UPDATE hold SET trust = 'human' WHERE id = 'h'`}, true},
+		"the approval was taken": {true, []string{`DELETE FROM content WHERE ref = 'approval/1:h/'`}, false},
+		"as it was approved":     {true, nil, false},
 	} {
 		vandalise(t, path, `DELETE FROM hold`, `DELETE FROM content WHERE ref LIKE 'hold/%' OR ref LIKE 'approval/%'`, `DELETE FROM vote`)
 		for _, id := range []string{"h", "other"} {
@@ -206,6 +210,9 @@ func TestEditedHoldsAreNotSent(t *testing.T) {
 			approve("h")
 		}
 		vandalise(t, path, c.edit...)
+		if c.late {
+			approve("h")
+		}
 		_, err := l.Holds.Claim(t.Context(), "h", time.Minute)
 		if forged := errors.Is(err, memproxy.ErrForged); forged != (c.edit != nil) || !forged && err != nil {
 			t.Errorf("%s: %v", name, err)
