@@ -138,9 +138,10 @@ func (d *Dir) Last() (uint64, error) {
 	return last, nil
 }
 
-// Publish adds a release to the directory. Each number can be used once.
+// Publish adds a release to the directory. Each number can be used once. The control plane
+// may run as another user than the process that signs, so the file is readable by all.
 func (d *Dir) Publish(r *policy.Release) error {
-	return durable.Create(filepath.Join(d.path, fmt.Sprintf("%06d.release", r.Number)), r.Encoded())
+	return durable.CreateShared(filepath.Join(d.path, fmt.Sprintf("%06d.release", r.Number)), r.Encoded())
 }
 
 // Marks implements Store.
@@ -192,7 +193,7 @@ func (d *Dir) Put(m Mark) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.Create(filepath.Join(d.marks, fmt.Sprintf("%06d.%s", m.Release, kind)), append(b, '\n')); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := durable.CreateShared(filepath.Join(d.marks, fmt.Sprintf("%06d.%s", m.Release, kind)), append(b, '\n')); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil

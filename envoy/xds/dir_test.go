@@ -60,6 +60,17 @@ func TestDirReleases(t *testing.T) {
 	}
 }
 
+// The control plane may run as another user than whoever signs or stops a release.
+func TestFilesAreReadableByOtherUsers(t *testing.T) {
+	dir := t.TempDir()
+	d := must.Get(xds.NewDir(dir, dir, keys()))(t)
+	must.Do(t, d.Publish(sealed(t, 1, key)))
+	must.Do(t, d.Put(xds.Mark{Release: 1, Kind: xds.MarkStopped, Reason: "by hand"}))
+	for _, name := range []string{"000001.release", "000001.stopped"} {
+		expect.Equal(t, must.Get(os.Stat(filepath.Join(dir, name)))(t).Mode(), fs.FileMode(0o644), name)
+	}
+}
+
 // Proves CARD-9: a release that was read stays, as it was, while its file is damaged, so
 // that no sidecar gets an older or a wider one; it goes with its file.
 func TestDamagedReleaseStays(t *testing.T) {

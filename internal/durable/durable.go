@@ -53,14 +53,19 @@ func Write(path string, content []byte) error {
 // Create makes a file, of mode 0600, whole or not at all. Where there is one already it
 // is an fs.ErrExist, and that one stays. When it returns nil, content and name are on the
 // disk.
-func Create(path string, content []byte) (err error) {
+func Create(path string, content []byte) error { return create(path, content, 0o600) }
+
+// CreateShared is Create for a file that processes of other users read: its mode is 0644.
+func CreateShared(path string, content []byte) error { return create(path, content, 0o644) }
+
+func create(path string, content []byte, mode fs.FileMode) (err error) {
 	f, err := partial(path)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // its other name stays
 	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
 		err = os.Link(f.Name(), path)
 	}
 	if err != nil {
