@@ -118,6 +118,8 @@ func TestBuiltinRules(t *testing.T) {
 		{"steering by an established caller", ask{change: steered, trust: memproxy.TrustEstablished}, ""},
 		{"steering by an owner", ask{change: steered, roles: []string{"memproxy-owner"}}, ""},
 		{"steering by whom nobody knows, with an owner's role", ask{change: steered, roles: []string{"memproxy-owner"}, trust: memproxy.TrustAnonymous, who: memproxy.KindAnonymous}, "surface.steering"},
+		{"steering by an administrator", ask{change: steered, roles: []string{"memproxy-admin"}}, ""},
+		{"steering by an anonymous caller, with an administrator's role", ask{change: steered, roles: []string{"memproxy-admin"}, trust: memproxy.TrustAnonymous, who: memproxy.KindAnonymous}, "surface.steering"},
 		{"administration by an owner", ask{kind: memproxy.Admin, roles: []string{"memproxy-owner"}}, "surface.admin"},
 		{"administration that steers", ask{kind: memproxy.Admin, change: steered}, "surface.admin"},
 		{"steering while developing", ask{change: steered, profile: "development"}, ""},
