@@ -26,7 +26,13 @@ type ControlPlane struct {
 	Sidecars []SidecarRule `yaml:"sidecars,omitempty" doc:"which certificates may act as which sidecars; the first match counts" required:"true"`
 	Rollout  Rollout       `yaml:"rollout,omitempty" doc:"how a release is rolled out"`
 	Replay   Replay        `yaml:"replay,omitempty" doc:"recorded decisions, to find out what a release newly allows"`
-	Log      Log           `yaml:"log,omitempty" doc:"the process's own log, on stderr"`
+	Log      ControlLog    `yaml:"log,omitempty" doc:"the process's own log, on stderr"`
+}
+
+// ControlLog configures the log of memproxy control, which has no profiles.
+type ControlLog struct {
+	Level  string `yaml:"level,omitempty" doc:"lowest level that is logged" default:"info" enum:"debug,info,warn,error"`
+	Format string `yaml:"format,omitempty" doc:"format of the log" default:"json" enum:"text,json"`
 }
 
 // ControlAdmin is the control plane's admin listener.
