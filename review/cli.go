@@ -82,7 +82,7 @@ func (c CLI) command(v verb) *cobra.Command {
 		return nil
 	}
 	fs := out.Flags()
-	fs.StringVar(&in.admin, "admin", DefaultAdmin, "address of the admin listener, with a token")
+	fs.StringVar(&in.admin, "admin", DefaultAdmin, "address of the admin listener, used with a token")
 	in.named = func() bool { return fs.Changed("admin") }
 	fs.StringVar(&in.socket, "socket", DefaultSocket, "socket of the local operator, used without a token; $"+SocketEnv)
 	fs.StringVar(&in.tokenFile, "token-file", "", "file with the reviewer's token; else $"+TokenEnv)

@@ -22,7 +22,7 @@ func (in *Invocation) ledger() *cobra.Command {
 	var a review.AcceptRequest
 	accept := integrityCommand(in, "accept", "accept a broken chain of versions and continue from its end", `memproxy ledger accept --config memproxy.yaml --tenant acme --reason "restored from a backup"`,
 		"acceptChain", &a, new(memproxy.Progress), review.Integrity.Accept, nil)
-	accept.Flags().StringVar(&a.Tenant, "tenant", "", "whose chain; absent: of the one `tenant` of an installation without tenants")
+	accept.Flags().StringVar(&a.Tenant, "tenant", "", "`tenant` of the chain; absent: of an installation without tenants")
 	accept.Flags().StringVar(&a.Reason, "reason", "", "`why`; it is recorded")
 	return cli.Group("ledger", "compare the backends' contents with what was written through memproxy; accept a broken chain; back up, restore, migrate",
 		"memproxy ledger sweep --config memproxy.yaml", sweep, cli.RequireFlags(accept, "reason"), backup(in), restore(in), migrate(in))
@@ -36,7 +36,7 @@ func (in *Invocation) seal() *cobra.Command {
 			return r.Whole || len(q.Scopes) > 0 && r.Skipped == 0 && !r.Partial // everything that was asked for is recorded
 		})
 	storeFlags(c, &q.Backend, &q.Reason, &q.Scopes)
-	c.Flags().StringVar(&q.Tenant, "tenant", "", "whose the memories are from now on; absent: of the one `tenant` of an installation without tenants")
+	c.Flags().StringVar(&q.Tenant, "tenant", "", "`tenant` that gets the memories; absent: of an installation without tenants")
 	return cli.RequireFlags(c, "backend")
 }
 

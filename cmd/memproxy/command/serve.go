@@ -73,10 +73,10 @@ func (in *Invocation) extproc() *cobra.Command {
 	fs.StringVar(&f.Listen, "listen", "127.0.0.1:9902", "address of the processor: host:port, or unix:PATH")
 	fs.StringVar(&f.Cert, "cert", "", "certificate chain of the processor, PEM")
 	fs.StringVar(&f.Key, "key", "", "its private key, PEM")
-	fs.StringVar(&f.ClientCA, "client-ca", "", "roots of Envoy's client certificate, PEM; it must then have one")
+	fs.StringVar(&f.ClientCA, "client-ca", "", "roots of Envoy's client certificate, PEM; Envoy must then present one")
 	fs.BoolVar(&f.Authorize, "authz", false, "serve ext_authz as well: decisions only")
 	fs.BoolVar(&f.UnfilteredReads, "authz-unfiltered-reads", false, "let ext_authz admit reads, whose answers it cannot filter")
-	fs.DurationVar(&f.Grace, "grace", 2*time.Second, "how long health reports a stop before connections close")
+	fs.DurationVar(&f.Grace, "grace", 2*time.Second, "how long health checks report a stop before connections close")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if f.Grace < 0 {
 			return errors.New("--grace is negative")
