@@ -131,7 +131,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if s.callers, err = newCallers(cfg, s.keys.Signing.Derive("anonymous callers"), o.within(identity.DefaultOIDCTimeout)); err != nil {
 		return nil, err
 	}
-	s.watchIssuer()
+	s.callers.watchIssuer(s.stores, s.log)
 	s.unconfirmed = &memories.Unconfirmed{Log: s.log}
 	s.fleet = &fleetClient{App: s, meter: newReleaseMeter(s.telemetry.Instruments())}
 	s.gate, err = gate.New(gate.Options{

@@ -37,6 +37,30 @@ func (c *callers) Identify(ctx context.Context, presented memproxy.Credentials) 
 	return c.now.Load().Identify(ctx, presented)
 }
 
+// watchIssuer adds the issuer of tokens to the readiness, and logs whether it answers at
+// the start. An issuer that does not answer prevents no start.
+func (c *callers) watchIssuer(stores *readiness, log *slog.Logger) {
+	stores.add(probe{name: "issuer", okDetail: func() string { return c.now.Load().Issuer() }, ask: func(ctx context.Context) error {
+		return issuerAnswers(ctx, c.now.Load())
+	}})
+	stores.begin("issuer", func(ctx context.Context) {
+		first := c.now.Load()
+		if err := issuerAnswers(ctx, first); err != nil && ctx.Err() == nil {
+			log.Warn("the issuer of tokens cannot be used", "setting", "identity.oidc.issuer", "error", err)
+		} else if err == nil && first.Issuer() != "" {
+			log.Info("the issuer of tokens answers", "issuer", first.Issuer())
+		}
+	})
+}
+
+// issuerAnswers returns an error if the issuer of tokens does not answer.
+func issuerAnswers(ctx context.Context, by *identity.Identifier) error {
+	if err := by.IssuerAnswers(ctx); err != nil {
+		return fmt.Errorf("tokens whose keys are not known are answered 503 (identity.oidc.issuer %s): %w", by.Issuer(), err)
+	}
+	return nil
+}
+
 // buildIdentifier compiles the identity section of the configuration. key is the key of
 // the hashes in the ids of callers without credentials; issuer is the timeout of a
 // request to an issuer.

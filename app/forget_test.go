@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -79,37 +78,6 @@ func TestExportsDoNotOutliveDeletions(t *testing.T) {
 			get(export("ann")).want(t, 200).lacks(t, "bees")
 		})
 	}
-}
-
-// Proves GOV-7: a profile from before a deletion, or of unknown age, is not shown; a newer one,
-// an empty one and another user's are.
-func TestProfilesDoNotOutliveDeletions(t *testing.T) {
-	t.Parallel()
-	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}", "kind: agent,", "kind: agent, roles: [memproxy-owner, memproxy-forget],")
-	id := r.written("Ann keeps bees.", "")
-	r.ownedBy("Bob swims.", `"user_id":"bob"`)
-	profile := func(user, texts, updated string) got {
-		to := r.back.handler()
-		defer r.back.handle(to)
-		r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintf(w, `{"profile":%s,"status":"succeeded","entity_type":"user","entity_id":%q,"updated_at":%s,"generation_count":1,"error":null}`, texts, user, updated)
-		}))
-		return r.do("GET", "/v2/entities/user/"+user+"/profile/", "")
-	}
-	const bees = `{"hobby":"Ann keeps bees."}`
-	before := time.Now()
-	at := func(when time.Time) string { return when.Format(`"2006-01-02T15:04:05.999999-07:00"`) }
-	profile("ann", bees, at(before)).want(t, 200).has(t, "bees")
-	profile("ann", bees, "null").want(t, 200, "nothing was deleted").has(t, "bees")
-	r.do("DELETE", "/v1/memories/"+id+"/", "").want(t, 200)
-	for _, old := range []string{at(before), at(before.In(time.FixedZone("", 9*3600))), "null", `"soon"`, "7"} {
-		profile("ann", bees, old).want(t, 403, old).has(t, "state.withheld").lacks(t, "bees")
-	}
-	profile("ann", bees, at(time.Now().Add(10*time.Second))).want(t, 403, "it may have been read before")
-	profile("ann", `"Ann sails."`, at(time.Now().Add(2*time.Minute))).want(t, 200).has(t, "sails")
-	profile("ann", `{}`, "null").want(t, 200)
-	profile("bob", `{"hobby":"Bob swims."}`, at(before)).want(t, 200).has(t, "swims")
 }
 
 // Proves EDGE-18, EDGE-3: with the role memproxy-forget a key clears one owner that it

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/identity"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -143,34 +142,6 @@ func (s *state) watchStores() {
 		_, err := s.ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending, Limit: 1})
 		return err
 	}})
-}
-
-// watchIssuer adds the issuer of callers' tokens to the readiness, and logs whether it
-// answers at the start.
-func (s *App) watchIssuer() {
-	s.stores.add(probe{name: "issuer", okDetail: func() string { return s.callers.now.Load().Issuer() }, ask: func(ctx context.Context) error {
-		return issuerAnswers(ctx, s.callers.now.Load())
-	}})
-	s.group.Go("issuer", s.logIssuer)
-}
-
-// issuerAnswers returns an error if the issuer of callers' tokens does not answer.
-func issuerAnswers(ctx context.Context, callers *identity.Identifier) error {
-	if err := callers.IssuerAnswers(ctx); err != nil {
-		return fmt.Errorf("tokens whose keys are not known are answered 503 (identity.oidc.issuer %s): %w", callers.Issuer(), err)
-	}
-	return nil
-}
-
-// logIssuer logs if the issuer of callers' tokens does not answer, which does not prevent
-// the start.
-func (s *App) logIssuer(ctx context.Context) {
-	callers := s.callers.now.Load()
-	if err := issuerAnswers(ctx, callers); err != nil && ctx.Err() == nil {
-		s.log.Warn("the issuer of tokens cannot be used", "setting", "identity.oidc.issuer", "error", err)
-	} else if err == nil && callers.Issuer() != "" {
-		s.log.Info("the issuer of tokens answers", "issuer", callers.Issuer())
-	}
 }
 
 // auditAnswers returns an error if the log is broken, or if queued records do not reach
