@@ -100,7 +100,17 @@ await run.step("archive_delete", () => client.archives.delete(archive.id));
 // ---- messages
 const send = (more = {}, text = SCRIPT) => client.agents.messages.create(agent.id, { input: text, ...more });
 await run.step("message_plain", () => send({}, "Good morning"));
-await run.step("message_memory", () => send());
+const told = await run.step("message_memory", () => send());
+// What was said, by itself, by its step and by its run.
+await run.step("message_alone", async () => {
+  const each = [];
+  for (const id of new Set(told.messages.map((m) => m.id))) each.push(await client.messages.retrieve(id));
+  return each;
+});
+await run.step("step_messages", () => run.all(client.steps.messages.list(told.messages[0].step_id)));
+await run.step("run_steps", () => run.all(client.runs.steps.list(told.messages[0].run_id)));
+await run.step("run_messages", () => run.all(client.runs.messages.list(told.messages[0].run_id)));
+await run.step("run_usage", () => client.runs.usage.retrieve(told.messages[0].run_id));
 await run.step("message_memory_result", () => client.agents.blocks.retrieve("human", { agent_id: agent.id }), (b) => b.value);
 await run.step("message_steps", async () => run.drain(await send({ streaming: true })));
 await run.step("message_tokens", async () => run.drain(await send({ streaming: true, stream_tokens: true })));
