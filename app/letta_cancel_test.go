@@ -98,6 +98,8 @@ func TestEndedTurnsAreNotCancelled(t *testing.T) {
 				h.ServeHTTP(w, r)
 			})
 		})
+		goOn := sync.OnceFunc(func() { close(release) })
+		t.Cleanup(goOn)
 		said := make(chan got, 1)
 		go func() {
 			said <- l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"plays go\"}\nTHEN\nSAY done", more)
@@ -108,7 +110,7 @@ func TestEndedTurnsAreNotCancelled(t *testing.T) {
 			t.Fatal("the gate looks up nothing after the last request")
 		}
 		l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{}`, "Authorization", "Bearer "+devToken).want(t, 409, more).has(t, "No active runs")
-		close(release)
+		goOn()
 		(<-said).want(t, 200, more).has(t, `"stop_reason":"end_turn"`)
 	}
 }
