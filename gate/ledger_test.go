@@ -21,7 +21,9 @@ type fakeLedger struct {
 	mu    sync.Mutex
 	rows  map[string]memproxy.Ownership
 	// statuses are by the objects' ids.
-	statuses    map[string]memproxy.Status
+	statuses map[string]memproxy.Status
+	// listed are the ids of objects that the backend held when it was sealed.
+	listed      map[string]struct{}
 	corrections []memproxy.Correction // of every memory
 	track       memproxy.Track        // of every author
 	said        memproxy.Retraction   // by every author
@@ -54,7 +56,11 @@ func (l *fakeLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[
 		if ok {
 			st.MemoryKey = k
 		}
-		return memproxy.Record{Status: st}
+		rec := memproxy.Record{Status: st}
+		if _, listed := l.listed[k.ID]; listed {
+			rec.Presence = memproxy.PresentAtSeal
+		}
+		return rec
 	})
 }
 

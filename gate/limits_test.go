@@ -99,23 +99,26 @@ func TestSideRequestsAreBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		ids    int
 		known  int
+		listed int // of the unknown ones, those that the backend held when it was sealed
 		merges bool
 		refers bool
 		status int // of the refusal, 0 for none
 		asked  int
 	}{
-		"64 unknown ids":                      {ids: 64, asked: 64},
-		"65 unknown ids":                      {ids: 65, status: 422},
-		"15,000 ids":                          {ids: 15_000, status: 413},
-		"a batch of 1,000":                    {ids: 1000, known: 1000},
-		"a batch of 1,000, a few unknown":     {ids: 1000, known: 990, asked: 10},
-		"an update of 1,000, which is merged": {ids: 1000, known: 1000, merges: true, asked: 1000},
-		"a merged update of unknown ids":      {ids: 1000, known: 900, merges: true, status: 422},
-		"64 references":                       {ids: 64, refers: true, asked: 64},
-		"65 references":                       {ids: 65, refers: true, status: 422},
+		"64 unknown ids":                        {ids: 64, asked: 64},
+		"65 unknown ids":                        {ids: 65, status: 422},
+		"15,000 ids":                            {ids: 15_000, status: 413},
+		"a batch of 1,000":                      {ids: 1000, known: 1000},
+		"a batch of 1,000, a few unknown":       {ids: 1000, known: 990, asked: 10},
+		"an update of 1,000, which is merged":   {ids: 1000, known: 1000, merges: true, asked: 1000},
+		"a merged update of unknown ids":        {ids: 1000, known: 900, merges: true, status: 422},
+		"a batch of 1,000 from before memproxy": {ids: 1000, listed: 1000, asked: 1000},
+		"some of them came behind memproxy":     {ids: 1000, listed: 935, status: 422},
+		"64 references":                         {ids: 64, refers: true, asked: 64},
+		"65 references":                         {ids: 65, refers: true, status: 422},
 	} {
 		r := newRig(t, nil)
-		r.fake.merges, r.fake.located = c.merges, map[string]memproxy.Memory{}
+		r.fake.merges, r.fake.located, r.ledger.listed = c.merges, map[string]memproxy.Memory{}, map[string]struct{}{}
 		op := memproxy.Operation{Kind: memproxy.Forget, TargetKind: memproxy.TargetMemory}
 		if c.refers {
 			op = memproxy.Operation{Kind: memproxy.Recall}
@@ -127,6 +130,8 @@ func TestSideRequestsAreBounded(t *testing.T) {
 				row := owned(id, "acme", "dev")
 				row.Actor = "agent:dev"
 				r.ledger.rows[id] = row
+			} else if i < c.known+c.listed {
+				r.ledger.listed[id] = struct{}{}
 			}
 			if c.refers {
 				op.Refs = append(op.Refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: id, Pointer: "/block_ids/0"})

@@ -171,9 +171,9 @@ func among(fields []string, field string) bool {
 	return slices.ContainsFunc(fields, func(f string) bool { return memproxy.Key(f) == memproxy.Key(field) })
 }
 
-// locate fetches the targets that the ledger does not know, those whose patch must
-// be merged with the present state, and those whose text is put in front of an
-// agent.
+// locate fetches the targets whose owner the ledger does not know, those whose patch
+// must be merged with the present state, and those whose text is put in front of an
+// agent. Only those of which it has no record at all count as unknown.
 func locate(ctx context.Context, r *evaluation) error {
 	if r.call.Backend.Fetch == nil || r.op.TargetKind == memproxy.TargetExport {
 		return nil
@@ -184,7 +184,7 @@ func locate(ctx context.Context, r *evaluation) error {
 	unknown := 0
 	for _, id := range r.op.Targets {
 		_, known := r.owners[id]
-		if !known {
+		if rec := r.known.of(r.op.TargetKind, id); !known && !rec.HasStatus() && rec.Presence != memproxy.PresentAtSeal {
 			unknown++
 		}
 		if !known || merge || slices.Contains(brings, id) {
@@ -206,7 +206,7 @@ func asksTooMuch(r *evaluation, n int, what string) bool {
 		return false
 	}
 	r.verdict.Refuse(memproxy.StatusUnprocessed, memproxy.Reason{Code: memproxy.LimitSideRequests, Detail: fmt.Sprintf(
-		"the request "+what+" that memproxy would have to fetch from the backend; the limit is %d", n, limits.MaxUnknown)})
+		"the request "+what+" that memproxy would have to fetch from the backend; the limit is %d, so split the request", n, limits.MaxUnknown)})
 	return true
 }
 

@@ -22,8 +22,9 @@ const (
 	maxRefs    = 8192    // places that name something
 	maxItems   = 1 << 15 // pieces of content
 	maxName    = 1000    // bytes of an id or a name; with its dimension a name has to fit into a text of the ledger
-	// MaxUnknown bounds the side requests of one request for targets that the
-	// ledger does not know. Targets that it knows are bounded by maxTargets.
+	// MaxUnknown bounds the side requests of one request for targets that are not in
+	// the ledger: neither written through memproxy nor there when the backend was
+	// sealed. All others are bounded by maxTargets.
 	MaxUnknown = 64
 )
 
