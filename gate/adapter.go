@@ -102,12 +102,15 @@ func NormalizedRoute(a Adapter, req memproxy.Request) (memproxy.Route, bool) {
 }
 
 // onlyUnknown reports whether no server takes a path without a row for one of the adapter's
-// routes, by slashes, dot segments or encoded characters, which ids may have. Servers whose
+// routes, by slashes, dot segments or encoded characters, which only ids may have. Servers whose
 // routes are regular expressions take a line end after a route's path for its end. To a
 // slash too many or too few at the end the known servers answer 404 or redirect.
-func onlyUnknown(req memproxy.Request) bool {
+func onlyUnknown(a Adapter, req memproxy.Request) bool {
 	path, err := url.PathUnescape(req.EscapedPath)
-	return err == nil && paths.Flaw(path) == "" && !strings.ContainsAny(path, "?#") && !strings.ContainsFunc(path, unicode.IsControl) && strings.Count(path, "/") == strings.Count(req.EscapedPath, "/")
+	escaped := req.EscapedPath
+	req.EscapedPath = path
+	_, known := a.Route(req)
+	return err == nil && !known && paths.Flaw(path) == "" && !strings.ContainsAny(path, "?#") && !strings.ContainsFunc(path, unicode.IsControl) && strings.Count(path, "/") == strings.Count(escaped, "/")
 }
 
 // unknownHint says how to repeat a request that has no row: the path may have one for another

@@ -174,6 +174,7 @@ func TestUnknownRoutes(t *testing.T) {
 		{"with an encoded slash", "HEAD", "/new/..%2fmemory", gate.Development, true},
 		{"with an encoded end", "GET", "/memory%3Fx/", gate.Development, true},
 		{"with an encoded line end", "GET", "/memory%0A", gate.Development, true},
+		{"of a known route with an encoded letter", "GET", "/%6demory", gate.Development, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, func(r *rig) { r.rules.Profile = tc.profile })

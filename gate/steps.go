@@ -178,7 +178,7 @@ func reserved(r *evaluation) {
 // because a newer backend may have routes that this version does not know, unless a
 // server could serve a known route for it.
 func unknown(r *evaluation) {
-	if r.rules.Profile != Development || !safe(r.call.Request.Method) || !onlyUnknown(r.call.Request) {
+	if r.rules.Profile != Development || !safe(r.call.Request.Method) || !onlyUnknown(r.call.Backend.Adapter, r.call.Request) {
 		r.verdict.Forbid(memproxy.RouteUnknown, "", "memproxy does not know this route, so it cannot check the request; "+unknownHint(r.call.Backend.Adapter, r.call.Request))
 	}
 }
