@@ -224,7 +224,8 @@ type Operation struct {
 	// version.
 	Changes []MemberChange
 	// Administers is set if the payload also changes settings of the installation (a
-	// model's endpoint, keys, an environment), or asks for secrets. The caller then also
+	// model's endpoint, keys, an environment), or asks for secrets, or if the route is of
+	// memories that everybody can read and write. The caller then also
 	// needs the permission to administer. AdministersAt is the JSON pointer of the first
 	// such member, if it is in the payload.
 	Administers   bool

@@ -44,7 +44,7 @@ func mem0Reads() []readRow {
 		{"mem0.v1.entities", "GET", "/v1/entities/", "", `{"count":1,"results":[{"id":"1","name":"ann","type":"user","total_memories":2}]}`, nothing, names},
 		{"mem0.v1.entities.filters", "GET", "/v1/entities/filters/?user_id=ann", "", `{"categories":["{T}"]}`, derived, ""},
 		{"mem0.v2.entity", "GET", "/v2/entities/user/ann/", "", `[{"id":"1","name":"ann","type":"user"}]`, nothing, names},
-		{"mem0.rush.search", "POST", "/v1/agent-rush/memories/search/", `{"query":"tea"}`, `{"memories":` + list + `}`, listed, ""},
+		{"mem0.rush.search", "POST", "/v1/agent-rush/memories/search/", `{"query":"tea"}`, `{"memories":` + list + `}`, refused, ""},
 		{"mem0.server.list", "GET", "/memories?user_id=ann", "", results, listed, ""},
 		{"mem0.server.get", "GET", "/memories/{M}", "", `{"id":"{M}","memory":"{T}","user_id":"ann"}`, single, ""},
 		{"mem0.server.history", "GET", "/memories/{M}/history", "", `[{"id":"h1","memory_id":"{M}","old_memory":"{T}","new_memory":"{T}","event":"UPDATE"}]`, unparted, ""},

@@ -37,7 +37,7 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 		return nil, bad(memproxy.RouteUnknown, 403, "", "memproxy does not support the payload of this route yet")
 	}
 	d := &decoding{a: a, row: r, req: req, params: rt.Params, op: &memproxy.Operation{
-		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID,
+		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID, Administers: r.flags&shared != 0,
 	}}
 	if err := r.media(req.Header, body); err != nil {
 		return nil, r.withStatus(err)

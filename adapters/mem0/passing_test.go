@@ -6,6 +6,8 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // passing says why each passing row may pass: it touches no memory, shows no keys and
@@ -38,5 +40,21 @@ func TestAdministrationByPath(t *testing.T) {
 				t.Errorf("%s is %s", rt.ID, rt.Kind)
 			}
 		}
+	}
+}
+
+// Proves EDGE-3: memories that everybody can read and write belong to no tenant, so that only
+// administrators write there and read what anybody wrote.
+func TestMemoriesOfEverybodyAreAdministration(t *testing.T) {
+	a := adapter(t)
+	for target, body := range map[string]string{
+		"POST /v1/agent-rush/memories/":        `{"content":"the build is green"}`,
+		"POST /v1/agent-rush/memories/search/": `{"query":"build"}`,
+		"POST /v3/memories/add/":               `{"messages":[{"role":"user","content":"the build is green"}],"user_id":"ann"}`,
+		"POST /v3/memories/search/":            `{"query":"build","filters":{"user_id":"ann"}}`,
+	} {
+		rt, req := routed(t, a, target)
+		op := must.Get(a.Decode(rt, req, []byte(body)))(t)
+		expect.Equal(t, op.Administers, strings.Contains(target, "rush"), target)
 	}
 }

@@ -54,6 +54,7 @@ const (
 	derived
 	pass   // neither reads nor writes memory
 	public // pass, without identity and without record
+	shared // of memories that everybody reads and writes: only administrators use them
 )
 
 // table has every route of the formats. Literal segments take precedence over
@@ -102,8 +103,8 @@ var table = [...]row{
 	{"GET", "/v1/ping/", "mem0.ping", memproxy.Other, pass | public, query, hosted},
 	{"POST", "/v1/feedback/", "mem0.v1.feedback", memproxy.Correct, 0, update, hosted},
 	{"GET", "/v1/stats/", "mem0.v1.stats", memproxy.Other, pass | derived, query, hosted},
-	{"POST", "/v1/agent-rush/memories/", "mem0.rush.add", memproxy.Learn, 0, addBody, hosted},
-	{"POST", "/v1/agent-rush/memories/search/", "mem0.rush.search", memproxy.Recall, 0, search, hosted},
+	{"POST", "/v1/agent-rush/memories/", "mem0.rush.add", memproxy.Learn, shared, addBody, hosted},
+	{"POST", "/v1/agent-rush/memories/search/", "mem0.rush.search", memproxy.Recall, shared, search, hosted},
 	{"POST", "/api/v1/auth/email_code/", "mem0.auth.code", memproxy.Admin, 0, config, hosted},
 	{"POST", "/api/v1/auth/email_code/verify/", "mem0.auth.verify", memproxy.Admin, 0, config, hosted},
 	{"POST", "/api/v1/auth/agent_mode/", "mem0.auth.agent", memproxy.Admin, 0, config, hosted},
