@@ -74,7 +74,9 @@ func checkEncoding(src []byte) error {
 	switch {
 	case len(bytes.TrimSpace(src)) == 0:
 		return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Detail: "the body is empty"}
-	case bytes.HasPrefix(src, []byte("\xef\xbb\xbf")), bytes.IndexByte(src, 0) >= 0, !utf8.Valid(src):
+	case bytes.HasPrefix(src, []byte("\xef\xbb\xbf")):
+		return &memproxy.Malformed{Code: memproxy.PayloadEncoding, Status: 400, Detail: "the body begins with a byte order mark"}
+	case bytes.IndexByte(src, 0) >= 0, !utf8.Valid(src):
 		return &memproxy.Malformed{Code: memproxy.PayloadEncoding, Status: 400, Detail: "the body is not valid UTF-8"}
 	}
 	return nil

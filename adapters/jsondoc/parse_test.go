@@ -91,6 +91,30 @@ func TestParseErrorsDoNotQuote(t *testing.T) {
 	}
 }
 
+// An error names the member at fault, and says what is wrong with it. Proves EDGE-18.
+func TestParseErrorsNameTheMember(t *testing.T) {
+	for src, want := range map[string]string{
+		`{"user_id":"a","infer":true,"user_id":"b"}`:        "a key is repeated in one object: /user_id",
+		`{"metadata":{"a":1,"b":{"c":2},"a":3}}`:            "a key is repeated in one object: /metadata/a",
+		`{"messages":[{"role":"a"},{"role":"b","role":1}]}`: "a key is repeated in one object: /messages/1/role",
+		`{"a":1,"n":NaN}`:    "the body is not valid JSON: /n",
+		"\xef\xbb\xbf{}":     "the body begins with a byte order mark",
+		"{\"a\":\"\xff\"}":   "the body is not valid UTF-8",
+		"\xff\xfe{\x00}\x00": "the body is not valid UTF-8",
+	} {
+		_, err := jsondoc.Parse([]byte(src), 0)
+		var m *memproxy.Malformed
+		if !errors.As(err, &m) {
+			t.Fatalf("%q: %v", src, err)
+		}
+		said := m.Detail
+		if m.Pointer != "" {
+			said += ": " + m.Pointer
+		}
+		expect.Equal(t, said, want, src)
+	}
+}
+
 func TestSpans(t *testing.T) {
 	src := ` {"a" : [1, -2.50e+3 ,true,false , null], "q\"\\" :"\u0041\"\\", "": {} } `
 	doc := must.Get(jsondoc.Parse([]byte(src), 0))(t)

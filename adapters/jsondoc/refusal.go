@@ -30,7 +30,11 @@ func refusal(src []byte, maxDepth int, strict bool) error {
 		}
 		switch tok, err := dec.ReadToken(); {
 		case errors.Is(err, jsontext.ErrDuplicateName):
-			return refuse(memproxy.PayloadDuplicate, "a key is repeated in one object")
+			flaw := &memproxy.Malformed{Code: memproxy.PayloadDuplicate, Status: 400, Detail: "a key is repeated in one object"}
+			if at, ok := errors.AsType[*jsontext.SyntacticError](err); ok { // the decoder is still at the member before
+				flaw.Pointer = string(at.JSONPointer)
+			}
+			return flaw
 		case err != nil && (strings.Contains(err.Error(), "UTF-8") || strings.Contains(err.Error(), "surrogate")):
 			return refuse(memproxy.PayloadEncoding, "a string is not valid Unicode")
 		case err != nil:
