@@ -125,12 +125,17 @@ func Failed(status int) memproxy.Reply {
 	return memproxy.Reply{Status: status, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: body}
 }
 
-// NoAnswerReply returns the reply for a backend that did not answer, or whose answer
-// cannot be read, when there is no admission whose adapter could format the refusal.
-func NoAnswerReply() memproxy.Reply {
+// NoAnswerReply returns the reply for a backend that did not answer, when there is no
+// admission whose adapter could format the refusal.
+func NoAnswerReply() memproxy.Reply { return upstreamReply("the backend did not respond") }
+
+// UnreadReply is NoAnswerReply for an answer that arrived and cannot be read.
+func UnreadReply() memproxy.Reply { return upstreamReply("the backend's response could not be read") }
+
+func upstreamReply(detail string) memproxy.Reply {
 	return memproxy.Reply{
 		Status: http.StatusBadGateway, Header: memproxy.Header{"Content-Type": {"application/json"}},
-		Body: []byte(`{"detail":"the backend did not respond","code":"memproxy_upstream"}`),
+		Body: []byte(`{"detail":"` + detail + `","code":"memproxy_upstream"}`),
 	}
 }
 

@@ -42,11 +42,16 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 	}
 	body, decoded, err := frontend.ReadAnswer(resp, frontend.MaxPublic, func(n int64) error { return w.lease.Grow(on, n) })
 	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
+	if err != nil && frontend.Unreadable(err, frontend.MaxPublic) == nil {
+		p.gone(w, r, err) // it broke off
+		return
+	}
 	if err == nil {
 		reply, err = p.opt.Gate.Public(on, p.backend, rt, reply)
 	}
 	if err != nil {
-		p.gone(w, r, err)
+		p.opt.Log.WarnContext(r.Context(), "the response is withheld", "backend", p.opt.Name, "route", rt.ID, "error", err)
+		p.write(w, frontend.UnreadReply(), nil, nil)
 		return
 	}
 	p.passOn(w, reply, decoded || !frontend.SameBytes(reply.Body, body), nil)

@@ -62,13 +62,13 @@ func (an *answer) published(b *procv3.HttpBody) *change {
 		an.reply, err = x.p.opt.Gate.Public(x.ctx, x.b.gate, x.entry.Class.Route, an.reply)
 	}
 	if err != nil {
-		return x.gone(err)
+		x.p.opt.Log.WarnContext(x.ctx, "the response is withheld", "backend", x.b.Name, "route", x.entry.Class.Name, "error", err)
+		return x.reply(frontend.UnreadReply())
 	}
 	return an.rewritten(decoded || !frontend.SameBytes(an.reply.Body, plain))
 }
 
-// gone answers when the backend did not answer, or its answer cannot be read, and there
-// is no admission.
+// gone answers when the backend did not answer, and there is no admission.
 func (x *exchange) gone(err error) *change {
 	x.p.opt.Log.WarnContext(x.ctx, "the backend did not respond", "backend", x.b.Name, "route", x.entry.Class.Name, "error", err)
 	return x.reply(frontend.NoAnswerReply())
