@@ -126,7 +126,7 @@ func (g *Gate) unanswered(ctx context.Context, ret *answer, why *memproxy.Malfor
 func (g *Gate) RecordUnfiltered(ctx context.Context, a *Admission, status int, end memproxy.StreamEnd) {
 	ret := &answer{Admission: a, g: g, ended: end, status: status, reply: memproxy.Reply{Status: status}}
 	switch {
-	case !a.enforced() && refused4xx(status):
+	case !a.enforced() && unwritten(status):
 		g.accounts.unbind(ctx, a)
 	case !a.enforced(): // a request in shadow mode may have deleted memories
 		kept := &effects{answer: ret}
@@ -134,7 +134,7 @@ func (g *Gate) RecordUnfiltered(ctx context.Context, a *Admission, status int, e
 		if a.DeletesOwner() && ok2xx(status) {
 			kept.swept(ctx)
 		}
-	case refused4xx(status):
+	case unwritten(status):
 		g.accounts.release(ctx, a) // a call that the backend refused is not charged
 	}
 	g.outcome(ctx, ret)

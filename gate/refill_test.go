@@ -132,9 +132,9 @@ func TestLeastTrustOfWhatIsMade(t *testing.T) {
 }
 
 // Proves TRL-8: the outcome of an answer that was not read tells the backend's
-// status; a write that the backend refused is not paid for, one that it took is.
+// status; a write that the backend refused or redirected is not paid for, one that it took is.
 func TestStreamedOutcome(t *testing.T) {
-	for status, used := range map[int]int64{200: 1, 422: 0, 500: 1} {
+	for status, used := range map[int]int64{200: 1, 303: 1, 307: 0, 422: 0, 500: 1} {
 		plain := &fakeAdapter{}
 		r := newRig(t, func(r *rig) { r.adapter, r.fake = plain, plain })
 		a := r.admit(learn("likes tea"))

@@ -26,13 +26,13 @@ type effects struct {
 // owner is then looked up in the backend the next time.
 func (ret *effects) remember(ctx context.Context) {
 	uncache(ret)
-	if refused4xx(ret.status) {
+	if unwritten(ret.status) {
 		ret.g.accounts.unbind(ctx, ret.Admission)
 	}
 	if ret.op == nil || !ret.enforced() && ret.reading == nil {
 		return
 	}
-	if refused4xx(ret.status) {
+	if unwritten(ret.status) {
 		ret.g.accounts.release(ctx, ret.Admission) // the backend refused: nothing was written
 	}
 	if !ok2xx(ret.status) {
@@ -378,5 +378,6 @@ func boundRow(backend string, m *memproxy.Memory, tenant string) memproxy.Owners
 
 func ok2xx(status int) bool { return status >= 200 && status <= 299 }
 
-// refused4xx reports whether the backend refused a request, and so wrote nothing.
-func refused4xx(status int) bool { return status >= 400 && status <= 499 }
+// unwritten reports whether the backend refused a request, or redirected it, and so wrote
+// nothing. After a 303 the request was processed, and its result is elsewhere.
+func unwritten(status int) bool { return status >= 300 && status <= 499 && status != 303 }

@@ -73,6 +73,7 @@ func TestChargesAreSettled(t *testing.T) {
 		{"fewer", 5, 2, 200, true, 2},
 		{"none", 5, 0, 200, true, 2},
 		{"the backend refused it", 5, 3, 400, true, 2},
+		{"it is to be sent to another address", 5, 3, 307, true, 2},
 		{"nobody knows: it stays reserved", 5, 3, 502, true, 7},
 		{"fewer are named", 3, 1, 200, false, 10},
 		{"more are named", 3, 4, 200, false, 14},

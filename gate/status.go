@@ -66,7 +66,7 @@ type NeedsReview func(memproxy.Principal, memproxy.Source, memproxy.Track, time.
 // The request may still change the other targets, so they are fetched again later
 // (Options.Unconfirmed).
 func (ret *answer) recordUnconfirmed(ctx context.Context) {
-	if ret.op == nil || !ret.enforced() || ret.op.Kind != memproxy.Forget && (ret.op.Kind != memproxy.Correct || ret.status/100 == 4) {
+	if ret.op == nil || !ret.enforced() || ret.op.Kind != memproxy.Forget && (ret.op.Kind != memproxy.Correct || unwritten(ret.status)) {
 		return
 	}
 	op := *ret.op
@@ -79,7 +79,7 @@ func (ret *answer) recordUnconfirmed(ctx context.Context) {
 			}
 		}
 	}
-	if ret.status/100 != 4 && len(op.Targets) < max(1, len(ret.op.Targets)) {
+	if !unwritten(ret.status) && len(op.Targets) < max(1, len(ret.op.Targets)) {
 		ret.g.opt.Unconfirmed(ret.event)
 	}
 	if len(op.Targets) == 0 {
