@@ -15,15 +15,7 @@ const maxSubject = 255
 
 // principalOf maps the claims of a verified token to a principal.
 func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Principal, error) {
-	text := func(name string) (string, bool) {
-		var s string
-		r, ok := raw[name]
-		if name == "" || !ok || json.Unmarshal(r, &s) != nil {
-			return "", false
-		}
-		return s, s != ""
-	}
-	id, ok := text(o.Claims.ID)
+	id, ok := text(raw, o.Claims.ID)
 	if !ok {
 		return memproxy.Principal{}, rejected("the token does not have the claim that names its subject")
 	}
@@ -41,12 +33,12 @@ func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Princ
 	if o.Claims.Tenant != "" {
 		// A token without its tenant would share the memories of callers without a
 		// tenant.
-		if p.Tenant, ok = text(o.Claims.Tenant); !ok || len(p.Tenant) > maxSubject || strings.ContainsFunc(p.Tenant, unicode.IsControl) {
+		if p.Tenant, ok = text(raw, o.Claims.Tenant); !ok || len(p.Tenant) > maxSubject || strings.ContainsFunc(p.Tenant, unicode.IsControl) {
 			return memproxy.Principal{}, rejected("the token does not name its tenant")
 		}
 	}
 	p.Roles = list(raw, o.Claims.Roles)
-	if s, ok := text(o.Claims.Kind); ok || has(raw, o.Claims.Kind) {
+	if s, ok := text(raw, o.Claims.Kind); ok || has(raw, o.Claims.Kind) {
 		switch k := memproxy.PrincipalKind(s); k {
 		case memproxy.KindAgent, memproxy.KindHuman, memproxy.KindService:
 			p.Kind = k
@@ -54,7 +46,7 @@ func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Princ
 			return memproxy.Principal{}, rejected("the token names an unknown kind of principal")
 		}
 	}
-	if s, ok := text(o.Claims.Trust); ok || has(raw, o.Claims.Trust) {
+	if s, ok := text(raw, o.Claims.Trust); ok || has(raw, o.Claims.Trust) {
 		tier := slices.Index(memproxy.Trusts[:], memproxy.Trust(s))
 		if tier < 0 {
 			return memproxy.Principal{}, rejected("the token names an unknown tier")
@@ -72,6 +64,15 @@ func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Princ
 func has(raw map[string]json.RawMessage, name string) bool {
 	_, ok := raw[name]
 	return name != "" && ok
+}
+
+// text reads a claim that is a string and not empty.
+func text(raw map[string]json.RawMessage, name string) (s string, ok bool) {
+	r, there := raw[name]
+	if name == "" || !there || json.Unmarshal(r, &s) != nil {
+		return "", false
+	}
+	return s, s != ""
 }
 
 // list reads a claim that is a string or a list of strings.

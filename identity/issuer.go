@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -68,36 +69,28 @@ func newIssuer(url string, client *http.Client, timeout time.Duration, clock fun
 	return &issuer{url: url, client: client, timeout: timeout, clock: clock, bearer: bearer, asking: make(chan struct{}, 1)}
 }
 
-// payload verifies a signature and returns the signed payload. If the issuer is
-// unavailable, the error is an *unavailableError, unless a cached key that is recent
-// enough made the signature.
-func (s *issuer) payload(ctx context.Context, jws *jose.JSONWebSignature) ([]byte, error) {
-	if len(jws.Signatures) != 1 {
-		return nil, errSignature
-	}
+// verify verifies a signature. The error is errSignature, or an *unavailableError if the
+// issuer is unavailable and no cached key that is recent enough made the signature.
+func (s *issuer) verify(ctx context.Context, jws *jose.JSONWebSignature) error {
 	keys, asked := s.known()
 	age := elapsed(asked, s.clock())
-	var known []byte
-	if age < staleTime {
-		known = check(keys, jws)
-	}
+	known := age < staleTime && signed(keys, jws)
 	switch {
-	case known != nil && age < freshTime:
-		return known, nil
-	case known == nil && age < minFetchInterval:
-		return nil, errSignature
+	case known && age < freshTime:
+		return nil
+	case !known && age < minFetchInterval:
+		return errSignature
 	}
-	if err := s.refresh(ctx, asked, known == nil); err != nil {
-		if known != nil {
-			return known, nil
+	if err := s.refresh(ctx, asked, !known); err != nil {
+		if known {
+			return nil
 		}
-		return nil, err
+		return err
 	}
-	keys, _ = s.known()
-	if p := check(keys, jws); p != nil {
-		return p, nil
+	if keys, _ = s.known(); !signed(keys, jws) {
+		return errSignature
 	}
-	return nil, errSignature
+	return nil
 }
 
 // answers fetches the keys if they are not fresh. Another fetch in progress is no error.
@@ -119,19 +112,16 @@ func elapsed(since, now time.Time) time.Duration {
 	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
 }
 
-// check returns the payload if one of the keys made the signature, else nil.
-func check(keys []jose.JSONWebKey, jws *jose.JSONWebSignature) []byte {
+// signed reports whether one of the keys made the signature.
+func signed(keys []jose.JSONWebKey, jws *jose.JSONWebSignature) bool {
 	head := jws.Signatures[0].Header
-	for i := range keys {
-		k := &keys[i]
+	return slices.ContainsFunc(keys, func(k jose.JSONWebKey) bool {
 		if head.KeyID != "" && k.KeyID != head.KeyID || k.Algorithm != "" && k.Algorithm != head.Algorithm {
-			continue
+			return false
 		}
-		if p, err := jws.Verify(k); err == nil && p != nil {
-			return p
-		}
-	}
-	return nil
+		_, err := jws.Verify(&k)
+		return err == nil
+	})
 }
 
 func (s *issuer) known() ([]jose.JSONWebKey, time.Time) {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 	jsonv2 "github.com/go-json-experiment/json"
 
@@ -62,7 +61,6 @@ type OIDCOptions struct {
 type OIDC struct {
 	opt    OIDCOptions
 	issuer *issuer
-	config oidc.Config
 	cache  cache.Cache[[sha256.Size]byte, cached]
 }
 
@@ -73,10 +71,7 @@ type cached struct {
 
 // algorithms lists the accepted signature algorithms. They are all asymmetric, so that a
 // public key can never be used as a shared secret (algorithm confusion).
-var (
-	algorithms = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA}
-	signatures = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA}
-)
+var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA}
 
 func (o OIDCOptions) ruleset() ruleset { return ruleset{o.Rules, ":", "oidc"} }
 
@@ -114,27 +109,7 @@ func NewOIDC(opt OIDCOptions) (*OIDC, error) {
 	client.Timeout = opt.Timeout
 	client.CheckRedirect = secureRedirects
 	return &OIDC{
-		opt: opt, issuer: newIssuer(opt.Issuer, &client, opt.Timeout, opt.Clock, opt.Bearer), cache: cache.New[[sha256.Size]byte, cached](DefaultOIDCCache),
-		config: oidc.Config{ClientID: opt.Audience, SupportedSigningAlgs: algorithms, Now: opt.Clock},
-	}, nil
-}
-
-// attempt is the key set of one verification. The verifier rewrites the errors of its key
-// set, so attempt keeps the original error.
-type attempt struct {
-	issuer *issuer
-	err    error
-}
-
-// VerifySignature implements oidc.KeySet.
-func (a *attempt) VerifySignature(ctx context.Context, token string) ([]byte, error) {
-	jws, err := jose.ParseSignedCompact(token, signatures)
-	if err != nil {
-		return nil, err
-	}
-	var payload []byte
-	payload, a.err = a.issuer.payload(ctx, jws)
-	return payload, a.err
+		opt: opt, issuer: newIssuer(opt.Issuer, &client, opt.Timeout, opt.Clock, opt.Bearer), cache: cache.New[[sha256.Size]byte, cached](DefaultOIDCCache)}, nil
 }
 
 // principal verifies a token. An invalid token is a *memproxy.CredentialError; any other
@@ -148,41 +123,58 @@ func (o *OIDC) principal(ctx context.Context, token string) (memproxy.Principal,
 		}
 		o.cache.Remove(sum)
 	}
+	jws, err := jose.ParseSignedCompact(token, algorithms)
+	if err != nil {
+		return memproxy.Principal{}, errNotAccepted
+	}
+	// The issuer is asked for its keys only for a token that could be accepted.
+	raw, end, err := o.opt.valid(jws.UnsafePayloadWithoutVerification(), now)
+	if err != nil {
+		return memproxy.Principal{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, o.opt.Timeout)
 	defer cancel()
-	try := attempt{issuer: o.issuer}
-	t, err := oidc.NewVerifier(o.opt.Issuer, &try, &o.config).Verify(ctx, token)
-	if away, is := errors.AsType[*unavailableError](try.err); is {
-		return memproxy.Principal{}, away
-	}
-	if _, late := errors.AsType[*oidc.TokenExpiredError](err); late {
-		return memproxy.Principal{}, rejected("the token has expired")
-	}
-	if err != nil {
-		return memproxy.Principal{}, rejected("the token was not accepted")
-	}
-	var text json.RawMessage
-	var raw map[string]json.RawMessage
-	if err := t.Claims(&text); err != nil || jsonv2.Unmarshal(text, &raw) != nil { // it refuses a claim that occurs twice
-		return memproxy.Principal{}, rejected("the token's claims cannot be read")
-	}
-	// The verifier also reads a text of digits as a time.
-	if _, ok := seconds(raw["exp"]); !ok {
-		return memproxy.Principal{}, rejected("the token has no expiry time")
-	}
-	if begin, ok := seconds(raw["nbf"]); raw["nbf"] != nil && (!ok || begin > float64(now.Add(leeway).Unix())) {
-		return memproxy.Principal{}, rejected("the token is not valid yet")
+	if err := o.issuer.verify(ctx, jws); errors.Is(err, errSignature) {
+		return memproxy.Principal{}, errNotAccepted
+	} else if err != nil {
+		return memproxy.Principal{}, err
 	}
 	p, err := o.opt.principalOf(raw)
 	if err != nil {
 		return memproxy.Principal{}, err
 	}
 	until := now.Add(freshTime) // a verified token is cached for a limited time, so that a revoked key stops working
-	if t.Expiry.Before(until) {
-		until = t.Expiry
+	if end < float64(until.Unix()) {
+		until = time.Unix(int64(end), 0)
 	}
 	o.cache.Add(sum, cached{p, until})
 	return p, nil
+}
+
+var errNotAccepted = rejected("the token was not accepted")
+
+// valid reads the claims of a token whose signature is verified afterwards, and checks
+// that it is meant for memproxy and valid now; end is when it expires. Claims are read by
+// their exact names and occur once: encoding/json would take "AUD" for the audience too,
+// and an issuer may let its users name claims.
+func (o *OIDCOptions) valid(payload []byte, now time.Time) (raw map[string]json.RawMessage, end float64, err error) {
+	if jsonv2.Unmarshal(payload, &raw) != nil {
+		return nil, 0, rejected("the token's claims cannot be read")
+	}
+	if iss, _ := text(raw, "iss"); iss != o.Issuer || !slices.Contains(list(raw, "aud"), o.Audience) {
+		return nil, 0, errNotAccepted
+	}
+	end, ok := seconds(raw["exp"])
+	switch {
+	case !ok:
+		return nil, 0, rejected("the token has no expiry time")
+	case end <= float64(now.Unix()):
+		return nil, 0, rejected("the token has expired")
+	}
+	if begin, ok := seconds(raw["nbf"]); raw["nbf"] != nil && (!ok || begin > float64(now.Add(leeway).Unix())) {
+		return nil, 0, rejected("the token is not valid yet")
+	}
+	return raw, end, nil
 }
 
 // leeway is the allowed difference between two clocks.

@@ -83,6 +83,44 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// What decides whether a token is accepted is read from the claims of these exact names:
+// an issuer lets users choose the names of some claims, so "AUD" is not the audience, nor
+// does it change the one that is there. Proves TRL-1.
+func TestClaimsAreReadByTheirExactNames(t *testing.T) {
+	d := newDesk(t, nil)
+	for name, c := range map[string]struct {
+		bad    any
+		others []string
+	}{
+		"aud": {"mem0", []string{"AUD", "Aud"}},
+		"iss": {"https://elsewhere.example", []string{"ISS", "i\u017f\u017f"}},
+		"exp": {d.Now().Add(-time.Minute).Unix(), []string{"EXP", "Exp"}},
+		"nbf": {d.Now().Add(time.Hour).Unix(), []string{"NBF", "Nbf"}},
+	} {
+		good := d.claims()[name]
+		if name == "nbf" {
+			good = d.Now().Unix()
+		}
+		for _, other := range c.others {
+			alone := must.Get(json.Marshal(d.claims(name, nil, other, good)))(t)
+			after := fmt.Appendf(nil, "%s,%s}", bytes.TrimSuffix(must.Get(json.Marshal(d.claims(name, c.bad)))(t), []byte("}")), member(t, other, good))
+			before := fmt.Appendf(nil, "{%s,%s", member(t, other, good), bytes.TrimPrefix(must.Get(json.Marshal(d.claims(name, c.bad)))(t), []byte("{")))
+			d.refuse(signText(t, jose.ES256, d.key, after))
+			d.refuse(signText(t, jose.ES256, d.key, before))
+			if name != "nbf" {
+				d.refuse(signText(t, jose.ES256, d.key, alone))
+			}
+			d.accept(d.token(name, good, other, c.bad))
+		}
+	}
+}
+
+func member(t *testing.T, name string, value any) string {
+	t.Helper()
+	whole := must.Get(json.Marshal(map[string]any{name: value}))(t)
+	return string(whole[1 : len(whole)-1])
+}
+
 // tamper changes a claim and keeps the signature.
 func tamper(t *testing.T, token string) string {
 	t.Helper()

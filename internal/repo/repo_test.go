@@ -203,7 +203,7 @@ var fences = []struct {
 	{"github.com/jackc/pgx", []string{"ledger"}, "storage belongs to the ledger"},
 	{"go.opentelemetry.io/otel/sdk", []string{"telemetry"}, "the SDK is set up in one place; others use the API"},
 	{"go.opentelemetry.io/otel/exporters", []string{"telemetry"}, "exporters are set up in one place"},
-	{"github.com/coreos/go-oidc", []string{"identity"}, "tokens are verified in one place"},
+	{"github.com/go-jose/go-jose", []string{"identity"}, "tokens are verified in one place"},
 	{"github.com/spiffe/go-spiffe", []string{"identity"}, "identities are parsed in one place"},
 	{"net/http/pprof", nil, "no debug handlers by import"},
 }
