@@ -128,6 +128,11 @@ func issuerClient(o *config.OIDC) (*http.Client, error) {
 	return &http.Client{Transport: t}, nil
 }
 
+// sameIssuer reports whether requests to two configured issuers are the same.
+func sameIssuer(a, b *config.OIDC) bool {
+	return a != nil && b != nil && a.Issuer == b.Issuer && a.CA == b.CA && a.TokenFile == b.TokenFile
+}
+
 // maxBearer is the maximum size of a token's file in bytes.
 const maxBearer = 64 << 10
 

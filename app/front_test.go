@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,35 +136,50 @@ log: {level: error}`)
 	expect.Text(t, r.audit("--principal", "agent:dev"), "record").Has(`"method":"spiffe"`)
 }
 
+// tokenIssuer is an OpenID provider with one key.
+type tokenIssuer struct {
+	*httptest.Server
+	t      *testing.T
+	signer jose.Signer
+	away   atomic.Bool // answers 503
+}
+
+func newTokenIssuer(t *testing.T) *tokenIssuer {
+	t.Helper()
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	i := &tokenIssuer{t: t, signer: must.Get(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k1"}}, nil))(t)}
+	i.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case i.away.Load():
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case r.URL.Path == "/.well-known/openid-configuration":
+			_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
+		case r.URL.Path == "/keys":
+			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "k1", Algorithm: "ES256", Use: "sig"}}})
+		}
+	}))
+	t.Cleanup(i.Close)
+	return i
+}
+
+// token is for a caller of tenant acme.
+func (i *tokenIssuer) token(aud, sub string) string {
+	i.t.Helper()
+	claims := must.Get(json.Marshal(map[string]any{
+		"iss": i.URL, "aud": aud, "sub": sub, "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
+		"tenant": "acme", "acts_as": []string{"dev"},
+	}))(i.t)
+	return must.Get(must.Get(i.signer.Sign(claims))(i.t).CompactSerialize())(i.t)
+}
+
 // Proves TRL-1: a token of a real issuer identifies the caller in either header, is not
 // forwarded, and is refused if its audience differs.
 func TestTokensIdentify(t *testing.T) {
 	t.Parallel()
-	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	signer := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k1"}}, nil))(t)
-	var issuer *httptest.Server
-	issuer = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/.well-known/openid-configuration":
-			_ = json.NewEncoder(w).Encode(map[string]any{"issuer": issuer.URL, "jwks_uri": issuer.URL + "/keys"})
-		case "/keys":
-			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "k1", Algorithm: "ES256", Use: "sig"}}})
-		}
-	}))
-	defer issuer.Close()
-	token := func(aud string) string {
-		claims, err := json.Marshal(map[string]any{
-			"iss": issuer.URL, "aud": aud, "sub": "dev", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
-			"tenant": "acme", "acts_as": []string{"dev"},
-		})
-		must.Do(t, err)
-		jws := must.Get(signer.Sign(claims))(t)
-		text := must.Get(jws.CompactSerialize())(t)
-		return text
-	}
+	issuer := newTokenIssuer(t)
 	r := start(t, plain, "log: {level: info}", `  oidc: {issuer: "`+issuer.URL+`", audience: memproxy, claims: {tenant: tenant, acts_as: acts_as}}
 log: {level: info}`)
-	good, foreign := token("memproxy"), token("elsewhere")
+	good, foreign := issuer.token("memproxy", "dev"), issuer.token("elsewhere", "dev")
 	for _, tc := range []struct {
 		header []string
 		status int

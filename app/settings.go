@@ -134,9 +134,12 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 		return fmt.Errorf("exceptions that weaken production apply at start only: restart to change from [%s] to [%s]", strings.Join(s.unsafe, ", "), strings.Join(unsafe, ", "))
 	}
 	identifier := s.callers.now.Load()
-	if !reflect.DeepEqual(cfg.Identity, s.inForce.Identity) { // otherwise keep the cached keys of issuers
+	if !reflect.DeepEqual(cfg.Identity, s.inForce.Identity) {
 		if identifier, err = buildIdentifier(cfg, s.callers.key, s.callers.issuer); err != nil {
 			return err
+		}
+		if sameIssuer(cfg.Identity.OIDC, s.inForce.Identity.OIDC) {
+			identifier.KeepIssuer(s.callers.now.Load()) // its keys are known, also while it is away
 		}
 	}
 	err = s.rules.edit(fromConfiguration, func(in *ruleSources) { in.cfg = cfg }, func(rules *gate.Rules) error {

@@ -208,6 +208,38 @@ func TestCheckPrintsTheProfile(t *testing.T) {
 	expect.Text(t, r.audit("--type", "decision"), "not clamped").Has(`"given":700`)
 }
 
+// An edit of the callers while the issuer is away, such as the revocation of a key, leaves
+// the issuer's keys known: its tokens are accepted as before, by the edited rules. Another
+// issuer's keys are not taken over.
+func TestIssuersKeysSurviveEdits(t *testing.T) {
+	t.Parallel()
+	p, issuer, other := newPaces(), newTokenIssuer(t), newTokenIssuer(t)
+	oidc := func(of *tokenIssuer) string {
+		return `  oidc: {issuer: "` + of.URL + `", audience: memproxy, claims: {tenant: tenant, acts_as: acts_as}}
+log: {level: info}`
+	}
+	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, file: filepath.Join(t.TempDir(), "memproxy.yaml")}, plain, "log: {level: info}", oidc(issuer))
+	write := func(token string) int {
+		return r.do("POST", "/memories", note, "X-API-Key", "", "X-Memproxy-Token", token).status
+	}
+	edit := func(text string) {
+		t.Helper()
+		before := r.car.callers.now.Load()
+		must.Do(t, os.Rename(writeFile(t, r.file+".new", text), r.file))
+		r.within(p, time.Second, "the edit in force", func() bool { return r.car.callers.now.Load() != before })
+	}
+	expect.Equal(t, write(issuer.token("memproxy", "first")), 200)
+	issuer.away.Store(true)
+	edit(strings.Replace(r.conf, "users: [ann]", "users: [ann, bob]", 1))
+	expect.Equal(t, write(issuer.token("memproxy", "second")), 200, "after an edit of another caller")
+	edit(strings.Replace(r.conf, "audience: memproxy", "audience: elsewhere", 1))
+	expect.Equal(t, write(issuer.token("memproxy", "third")), 401, "after an edit of the audience")
+	expect.Equal(t, write(issuer.token("elsewhere", "third")), 200, "after an edit of the audience")
+	edit(strings.Replace(r.conf, issuer.URL, other.URL, 1))
+	expect.Equal(t, write(issuer.token("memproxy", "fourth")), 401, "of an issuer that was replaced")
+	expect.Equal(t, write(other.token("memproxy", "fourth")), 200, "of the new issuer")
+}
+
 // An edit of the configuration is applied atomically by the running process: callers,
 // budgets and rule switches at once, while settings that need a restart are named. An
 // edit that is broken, weakens production, or gives a name to another tenant changes

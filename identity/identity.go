@@ -173,6 +173,15 @@ func (id *Identifier) Issuer() string {
 	return id.opt.OIDC.opt.Issuer
 }
 
+// KeepIssuer makes id use the issuer of from, with the keys that were fetched from it and
+// the pauses between two fetches, if both name the same issuer. It must be called before
+// id is used, and only if the settings of requests to the issuer are the same.
+func (id *Identifier) KeepIssuer(from *Identifier) {
+	if id.opt.OIDC != nil && id.Issuer() == from.Issuer() {
+		id.opt.OIDC.issuer = from.opt.OIDC.issuer
+	}
+}
+
 // IssuerAnswers returns an error if the issuer's keys cannot be fetched. Keys that are
 // fresh are not fetched again.
 func (id *Identifier) IssuerAnswers(ctx context.Context) error {
