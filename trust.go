@@ -181,6 +181,8 @@ type Credentials struct {
 	// PeerURIs are the URI SANs of the client certificate. They are set only if the TLS
 	// stack verified the certificate against the configured roots.
 	PeerURIs []string
+	// PeerExpired is set if that certificate has expired since the connection was made.
+	PeerExpired bool
 	// Peer is the remote address of the connection without the port, or "". It is never
 	// taken from a header.
 	Peer string

@@ -101,6 +101,8 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 	switch {
 	case token != "":
 		p, err = id.token(ctx, token)
+	case len(c.PeerURIs) > 0 && id.opt.SPIFFE != nil && c.PeerExpired:
+		err = rejected("the client certificate has expired; connect again with the present one")
 	case len(c.PeerURIs) > 0 && id.opt.SPIFFE != nil:
 		p, err = id.opt.SPIFFE.principal(c.PeerURIs)
 	}

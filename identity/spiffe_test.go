@@ -165,6 +165,21 @@ func TestSPIFFE(t *testing.T) {
 	}
 }
 
+// A certificate that expired on its connection is refused; its caller becomes neither the
+// default principal nor the owner of a key that is presented too. A token is for whom a
+// gateway connects, whatever its certificate.
+func TestExpiredCertificate(t *testing.T) {
+	s := must.Get(identity.NewSPIFFE("example.org", nil))(t)
+	fallback := who("any")
+	id := must.Get(identity.New(identity.Options{SPIFFE: s, Default: &fallback, Keys: []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}}}))(t)
+	for _, h := range []memproxy.Header{nil, header("X-Api-Key", "key-a")} {
+		_, err := id.Identify(t.Context(), memproxy.Credentials{Header: h, PeerURIs: []string{"spiffe://example.org/ci"}, PeerExpired: true})
+		refused(t, err, memproxy.IdentityInvalid)
+	}
+	p := must.Get(id.Identify(t.Context(), memproxy.Credentials{Header: header("X-Memproxy-Token", "key-a"), PeerURIs: []string{"spiffe://example.org/ci"}, PeerExpired: true}))(t)
+	expect.Equal(t, p.ID, "a")
+}
+
 // A certificate that was not verified is ignored.
 func TestUnverifiedCertificate(t *testing.T) {
 	ca, stranger := newAuthority(t), newAuthority(t)

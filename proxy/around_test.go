@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -146,7 +147,7 @@ func TestUnverifiedCertificatesIdentifyNoCaller(t *testing.T) {
 	for _, verified := range []bool{false, true} {
 		r := newRig(t, nil)
 		q := httptest.NewRequest("POST", "/memory", strings.NewReader("x"))
-		cert := &x509.Certificate{URIs: []*url.URL{spiffe}}
+		cert := &x509.Certificate{URIs: []*url.URL{spiffe}, NotAfter: time.Now().Add(time.Hour)}
 		q.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}
 		if verified {
 			q.TLS.VerifiedChains = [][]*x509.Certificate{{cert}}
@@ -157,6 +158,44 @@ func TestUnverifiedCertificatesIdentifyNoCaller(t *testing.T) {
 			want = spiffe.String() + " says: x"
 		}
 		expect.Equal(t, r.last(t).body, want, "verified", verified)
+	}
+}
+
+// A certificate identifies its caller until it, or what vouches for it, has expired, also
+// on a connection that lasts longer. Before that, answers have the client connect again,
+// which is when it presents its next one. Proves TRL-1.
+func TestCertificatesIdentifyUntilTheyExpire(t *testing.T) {
+	const hour, minute, over = time.Hour, time.Minute, -time.Second
+	spiffe, _ := url.Parse("spiffe://example.org/agent/ci")
+	for name, c := range map[string]struct {
+		chains [][]time.Duration // how long each certificate of each chain is still valid
+		status int
+		close  string
+	}{
+		"valid":                               {[][]time.Duration{{hour, hour}}, 200, ""},
+		"soon to expire":                      {[][]time.Duration{{minute, hour}}, 200, "close"},
+		"expired":                             {[][]time.Duration{{over, hour}}, 401, "close"},
+		"its authority soon to expire":        {[][]time.Duration{{hour, minute}}, 200, "close"},
+		"its authority expired":               {[][]time.Duration{{hour, over}}, 401, "close"},
+		"one of two authorities expired":      {[][]time.Duration{{hour, over}, {hour, hour}}, 200, ""},
+		"expired, whichever the authority":    {[][]time.Duration{{over, hour}, {over, hour}}, 401, "close"},
+		"one of two, which is soon to expire": {[][]time.Duration{{hour, over}, {hour, minute}}, 200, "close"},
+	} {
+		r := newRig(t, nil)
+		q := httptest.NewRequest("POST", "/memory", strings.NewReader("x"))
+		q.TLS = &tls.ConnectionState{}
+		for _, chain := range c.chains {
+			var certs []*x509.Certificate
+			for _, left := range chain {
+				certs = append(certs, &x509.Certificate{URIs: []*url.URL{spiffe}, NotAfter: time.Now().Add(left)})
+			}
+			q.TLS.VerifiedChains = append(q.TLS.VerifiedChains, certs)
+			q.TLS.PeerCertificates = certs[:1]
+		}
+		w := httptest.NewRecorder()
+		r.Config.Handler.ServeHTTP(w, q)
+		expect.Equal(t, w.Code, c.status, name)
+		expect.Equal(t, w.Header().Get("Connection"), c.close, name)
 	}
 }
 

@@ -3,8 +3,10 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -81,7 +83,8 @@ func (p *Proxy) Close(ctx context.Context) error {
 // preflights and public routes are not ruled on.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	req, creds := describe(r), credentials(r)
+	req := describe(r)
+	creds, renew := credentials(r, p.opt.Clock())
 	class := p.opt.Classify(frontend.Head{Request: req, Sent: creds.Header, Body: r.ContentLength != 0})
 	ctx := p.opt.Propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanServer+class.Name, trace.WithSpanKind(trace.SpanKindServer))
@@ -90,6 +93,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Header = http.Header(req.Header)
 	aw, r := paced(w, r, p.opt.BodyTimeout, frontend.DefaultWriteTimeout)
 	defer aw.end()
+	if renew {
+		aw.Header()["Connection"] = []string{"close"}
+	}
 	aw.Header()["Content-Type"] = nil // otherwise net/http would guess a type from the body
 	peer := frontend.Peer(r.RemoteAddr)
 	aw.lease = p.opt.InFlight.Lease(peer)
@@ -133,15 +139,32 @@ func describe(r *http.Request) memproxy.Request {
 	}
 }
 
-// credentials returns what the caller presents outside of the payload.
-func credentials(r *http.Request) memproxy.Credentials {
-	c := memproxy.Credentials{Header: memproxy.Header(frontend.IdentityHeaders(r.Header)), Peer: frontend.Peer(r.RemoteAddr), Host: r.Host}
+// credentials returns what the caller presents outside of the payload. renew reports that
+// the client must connect again: its certificate could expire while the connection is
+// idle, and was presented when the connection was made.
+func credentials(r *http.Request, now time.Time) (c memproxy.Credentials, renew bool) {
+	c = memproxy.Credentials{Header: memproxy.Header(frontend.IdentityHeaders(r.Header)), Peer: frontend.Peer(r.RemoteAddr), Host: r.Host}
 	// VerifiedChains is set only when the handshake verified the certificate
 	// against the configured roots; PeerCertificates alone proves nothing.
-	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && len(r.TLS.PeerCertificates) > 0 {
-		for _, u := range r.TLS.PeerCertificates[0].URIs {
-			c.PeerURIs = append(c.PeerURIs, u.String())
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.PeerCertificates) == 0 {
+		return c, false
+	}
+	for _, u := range r.TLS.PeerCertificates[0].URIs {
+		c.PeerURIs = append(c.PeerURIs, u.String())
+	}
+	end := expiry(r.TLS.VerifiedChains)
+	c.PeerExpired = now.After(end)
+	return c, now.Add(idleTimeout).After(end)
+}
+
+// expiry returns when the last of the chains ceases to be valid, which it is for as long
+// as all of its certificates are.
+func expiry(chains [][]*x509.Certificate) (end time.Time) {
+	for _, chain := range chains {
+		first := slices.MinFunc(chain, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+		if first.NotAfter.After(end) {
+			end = first.NotAfter
 		}
 	}
-	return c
+	return end
 }

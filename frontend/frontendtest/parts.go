@@ -158,6 +158,8 @@ type Parts struct {
 func (*Parts) Identify(_ context.Context, c memproxy.Credentials) (memproxy.Principal, error) {
 	p := memproxy.Principal{ID: "agent:dev", Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, Users: memproxy.Limit{Values: []string{"ann"}}, ActsAs: memproxy.Limit{All: true}, Apps: memproxy.Limit{All: true}, Runs: memproxy.Limit{All: true}}
 	switch {
+	case c.PeerExpired:
+		return memproxy.Principal{}, &memproxy.CredentialError{Code: memproxy.IdentityInvalid}
 	case len(c.PeerURIs) > 0:
 		p.ID = c.PeerURIs[0]
 	case c.Header.Get("X-Key") == "mallory":
