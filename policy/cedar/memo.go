@@ -30,6 +30,9 @@ type visibility struct {
 	blur   []func(facts reflect.Value) // functions that map indistinguishable facts to equal ones
 }
 
+// sees reports whether the policies can observe the value of an attribute that is a text.
+func (s *visibility) sees(name string) bool { return s.whole || s.exact[name] }
+
 // node inspects one node of a policy and reports whether to descend.
 func (s *visibility) node(n xast.IsNode) bool {
 	switch n := n.(type) {

@@ -12,26 +12,33 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Rule implements the gate's policy. Each part of a write is evaluated separately, and
-// the strictest verdict applies.
+// Rule implements the gate's policy. Each part of a write is evaluated separately, and so
+// are the owners that a request names; the strictest verdict applies.
 func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, error) {
 	if q.Operation == nil {
 		return memproxy.Ruling{}, fmt.Errorf("cedar: a question without an operation")
 	}
 	var out ruling
 	who, asked := callerOf(&q), factsOf(&q)
+	owners, ok := p.ownersOf(q.Operation)
+	if !ok {
+		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyError, Detail: "the request names more users, agents, apps and runs together than the policies can be asked about"})
+	}
 	for _, w := range partsOf(&q) {
-		about := asked.about(&w, &q.Governance)
-		key := question{who, p.visibility.of(about.facts)}
-		one, known := p.answers.Get(key)
-		if !known {
-			var err error
-			if one, err = p.ask(&q, &about); err != nil {
-				return memproxy.Ruling{}, err
+		part := asked.about(&w, &q.Governance)
+		for _, by := range owners {
+			about := part.owned(by)
+			key := question{who, p.visibility.of(about.facts)}
+			one, known := p.answers.Get(key)
+			if !known {
+				var err error
+				if one, err = p.ask(&q, &about); err != nil {
+					return memproxy.Ruling{}, err
+				}
+				p.answers.Add(key, one)
 			}
-			p.answers.Add(key, one)
+			out.merge(one)
 		}
-		out.merge(one)
 	}
 	out.Reasons, out.Led = out.inOrder()
 	out.Shadow, out.Marks = sorted(out.Shadow), sorted(out.Marks)

@@ -1,0 +1,65 @@
+package cedar
+
+import (
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
+
+// maxOwners is how many combinations of owners a request is ruled on for. One that names
+// more is denied if the policies could distinguish them.
+const maxOwners = 256
+
+// ownersOf returns the combinations of owners of which the policies are asked. A request
+// is ruled on under every name that it has, or a second name would hide the first. ok is
+// false if there are too many.
+func (p *Policy) ownersOf(op *memproxy.Operation) (all []memproxy.Scope, ok bool) {
+	all = []memproxy.Scope{op.Scope}
+	for _, d := range memproxy.Dimensions {
+		if !p.visibility.sees(string(d)) {
+			continue
+		}
+		names := namesOf(op, d)
+		if len(all)*len(names) > maxOwners {
+			return nil, false
+		}
+		var next []memproxy.Scope
+		for _, scope := range all {
+			for _, name := range names {
+				*scope.Owner(d) = name
+				next = append(next, scope)
+			}
+		}
+		all = next
+	}
+	return all, true
+}
+
+// namesOf returns the names that an operation has in a dimension, "" among them if it is
+// not narrowed to the others.
+func namesOf(op *memproxy.Operation, d memproxy.Dimension) (names []string) {
+	if name := op.Scope.In(d); name != "" {
+		names = append(names, name)
+	}
+	open := false
+	for i := range op.Claims {
+		switch c := &op.Claims[i]; {
+		case c.Dim != d:
+		case c.Op == memproxy.ClaimIs:
+			names = append(names, c.Values...)
+		default:
+			open = len(op.Within[d]) == 0
+		}
+	}
+	if open || len(names) == 0 {
+		names = append(names, "")
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// owned returns the facts with other owners.
+func (a asked) owned(by memproxy.Scope) asked {
+	a.User, a.Agent, a.App, a.Run = by.User, by.Agent, by.App, by.Run
+	return a
+}
