@@ -131,6 +131,20 @@ func (s Scope) In(d Dimension) string {
 // HasOwner reports whether the scope names at least one owner.
 func (s Scope) HasOwner() bool { return s.User != "" || s.Agent != "" || s.App != "" || s.Run != "" }
 
+// Common returns the names that two scopes share.
+func (s Scope) Common(other Scope) Scope {
+	same := func(a, b string) string {
+		if a != b {
+			return ""
+		}
+		return a
+	}
+	return Scope{
+		Tenant: same(s.Tenant, other.Tenant), User: same(s.User, other.User), Agent: same(s.Agent, other.Agent),
+		App: same(s.App, other.App), Run: same(s.Run, other.Run),
+	}
+}
+
 // Within reports whether every owner that outer names is also the owner in s. The tenant
 // does not count.
 func (s Scope) Within(outer Scope) bool {

@@ -55,6 +55,45 @@ func heldID(t *testing.T, a got) string {
 	return id
 }
 
+// Proves GOV-7, EDGE-8: what was held is unreadable, to every reviewer and at once, when the
+// memory that it became is deleted, and when all of its owner's are: also what was rejected, and
+// a change of a memory by its id, which names no owner and is not to be decided on any more.
+func TestHeldTextsDoNotOutliveDeletions(t *testing.T) {
+	t.Parallel()
+	rule := strings.Replace(holdingPolicy, `Action::"learn", resource) when { context.user == "bob" }`, `Action::"write", resource) when { context.field == "project" }`, 1)
+	r := start(t, withPeople(screeningConf), replacements("SCREENING", fmt.Sprintf(`policy: {dir: %q}
+review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, policyDir(t, rule), sha(reviewToken)),
+		`id: "human:ann", kind: human,`, `id: "human:ann", kind: human, roles: [memproxy-forget],`)...)
+	add := func(user, text string) string {
+		return heldID(t, r.do("POST", "/memories", `{"user_id":"`+user+`","infer":false,"metadata":{"field":"project"},"messages":[{"role":"user","content":"`+text+`"}]}`))
+	}
+	shows := func(id, text string, want bool) {
+		t.Helper()
+		out, _, _ := r.command("holds", "show", "--full", id)
+		expect.Equal(t, strings.Contains(out, text), want, out)
+	}
+	sent, rejected, waits, bobs := add("ann", "Ann rows."), add("ann", "Ann runs."), add("ann", "Ann swims."), add("bob", "Bob dives.")
+	r.does("holds", "approve", "--reason", "read", sent)
+	r.does("holds", "reject", "--reason", "read", rejected)
+	change := heldID(t, r.do("PUT", "/memories/"+r.note("", "Ann sails.", ""), `{"text":"Ann flies."}`, as("peer")...))
+	for id, text := range map[string]string{sent: "rows", rejected: "runs", waits: "swims", bobs: "dives", change: "flies"} {
+		shows(id, text, true)
+	}
+	made := must.Get(r.car.ledger.Holds.Get(t.Context(), sent))(t).Result.Memories
+	must.Len(t, made, 1)
+	r.do("DELETE", "/memories/"+made[0], "").want(t, 200)
+	shows(sent, "rows", false)
+	shows(rejected, "runs", true)
+	r.do("DELETE", "/memories?user_id=ann", "", as("human")...).want(t, 200)
+	for id, text := range map[string]string{sent: "rows", rejected: "runs", waits: "swims", change: "flies"} {
+		shows(id, text, false)
+	}
+	shows(bobs, "dives", true)
+	for _, id := range []string{waits, change} {
+		expect.Equal(t, must.Get(r.car.ledger.Holds.Get(t.Context(), id))(t).State, memproxy.HoldFailed)
+	}
+}
+
 // Proves MFW-7: while the backend's model still extracts memories from an approved
 // write, its receipt says pending, and then lists their ids.
 func TestReceiptsNameTheCreatedMemories(t *testing.T) {

@@ -47,6 +47,24 @@ func (a *Admission) endUser() string {
 	return user
 }
 
+// scope returns whose an operation is: the owner in the payload, else what the owners of its
+// targets have in common. A held change of memories by id is theirs like one that names them.
+func (a *Admission) scope() memproxy.Scope {
+	if a.op.Scope.HasOwner() || len(a.owners) == 0 {
+		return a.op.Scope
+	}
+	var common *memproxy.Scope
+	for _, row := range a.owners {
+		s := row.Scope
+		if common != nil {
+			s = s.Common(*common)
+		}
+		common = &s
+	}
+	common.Tenant = a.op.Scope.Tenant
+	return *common
+}
+
 // recordsOf returns the ids of the rejection records for a write: of its session, if it
 // has one, of the principal for the end user, and of the principal as a whole. The session
 // is the one that the caller names, the run in the payload, or, if agents run inside the

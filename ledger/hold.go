@@ -172,6 +172,9 @@ func (hs Holds) Get(ctx context.Context, id string) (memproxy.HeldWrite, error) 
 // ErrForged if the row was edited since Put.
 func (hs Holds) Content(ctx context.Context, id string) (memproxy.HeldWrite, memproxy.HoldContent, error) {
 	var c holdSecret
+	if err := hs.flush(ctx); err != nil { // a deletion that is queued destroys it
+		return memproxy.HeldWrite{}, memproxy.HoldContent{}, err
+	}
 	h, err := hs.Get(ctx, id)
 	if err != nil {
 		return h, memproxy.HoldContent{}, err
@@ -291,38 +294,68 @@ func roomFor(t *transaction, h memproxy.HeldWrite) error {
 	return fmt.Errorf("%w: %w", ErrFull, &memproxy.HoldLimitError{Key: "holds", Limit: total, Setting: "review.max_held_tenant"})
 }
 
+// settledStates are those in which a hold is over, as a list for SQL.
+const settledStates = `('rejected', 'done', 'failed', 'rewritten')`
+
 // clearHolds ends the writes that wait within a scope after everything in the scope was
 // deleted. If they were approved later, they would restore deleted data. A write that
 // is being sent is marked, and is not sent again. clearHolds returns the holds that it
-// ended, in their last state.
+// ended, in their last state. What was held within the scope is destroyed, of holds that
+// were settled before too: it is data of the owner as well.
 func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Scope) (ended []memproxy.HeldWrite, _ error) {
+	type step struct {
+		seen  int
+		after string
+		ended []memproxy.HeldWrite
+	}
 	for after := ""; ; {
-		seen, err := result(ctx, s, job{}, func(t *transaction) []memproxy.HeldWrite {
-			waiting := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold
-				WHERE state IN ('pending', 'approved', 'replaying') AND backend = ? AND id > ? ORDER BY id LIMIT ?`, backend, after, expireStep)
-			for i := range waiting {
-				if waiting[i].Scope.Within(scope) {
-					clearHold(t, &waiting[i])
+		did, err := result(ctx, s, job{durable: true}, func(t *transaction) (did step) {
+			all := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE backend = ? AND id > ? ORDER BY id LIMIT ?`, backend, after, expireStep)
+			for i := range all {
+				h := &all[i]
+				if did.after = h.ID; h.Scope.Within(scope) && clearHold(t, h) {
+					did.ended = append(did.ended, *h)
 				}
 			}
-			return waiting
+			did.seen = len(all)
+			return did
 		})
-		for i := range seen {
-			if after = seen[i].ID; seen[i].State == memproxy.HoldFailed {
-				ended = append(ended, seen[i])
-			}
-		}
-		if err != nil || len(seen) < expireStep {
+		ended = append(ended, did.ended...)
+		if after = did.after; err != nil || did.seen < expireStep {
 			return ended, err
 		}
 	}
 }
 
-func clearHold(t *transaction, h *memproxy.HeldWrite) {
+// clearHold reports whether it ended a hold that was waiting.
+func clearHold(t *transaction, h *memproxy.HeldWrite) bool {
 	was := h.State
-	if h.Result.Cleared = true; was != memproxy.HoldReplaying {
+	switch was {
+	case memproxy.HoldReplaying:
+		h.Result.Cleared = true
+	case memproxy.HoldPending, memproxy.HoldApproved:
 		h.State, h.Result = memproxy.HoldFailed, whenCleared()
 		closeDissents(t, h.ID)
+		destroyHeld(t, h.ID)
+	default:
+		destroyHeld(t, h.ID)
+		return false
 	}
 	t.run(`UPDATE hold SET state = ?, result = ? WHERE id = ? AND state = ?`, string(h.State), asJSON(h.Result), h.ID, string(was))
+	return was != memproxy.HoldReplaying
+}
+
+// destroyHeld destroys a hold's content and the key that it is encrypted under.
+func destroyHeld(t *transaction, id string) {
+	t.run(`UPDATE content SET vault = '', wrapped = ?1, body = ?1 WHERE ref = ?2 AND vault <> ''`, []byte{}, ref(refHold, id))
+}
+
+// destroyHeldOf destroys what was held of a memory that was deleted: no version of it can
+// be read any more, and a hold shows the same text.
+func destroyHeldOf(t *transaction, k memproxy.MemoryKey) {
+	for _, id := range rows(t, scanOne[string], `SELECT id FROM hold WHERE state IN `+settledStates+` 
+		AND id IN (SELECT decision FROM version WHERE backend = ?1 AND kind = ?2 AND id = ?3 UNION
+			SELECT decision FROM record WHERE backend = ?1 AND kind = ?2 AND id = ?3)`, k) {
+		destroyHeld(t, id)
+	}
 }

@@ -160,8 +160,8 @@ type leaving struct {
 // memories were all deleted is not sent again: it becomes failed.
 func leaveClaim(t *transaction, l *leaving, where string, args ...any) (memproxy.HoldState, bool) {
 	to, r := l.to, l.result
+	h := lockHold(t, l.id)
 	if to == memproxy.HoldApproved || to == memproxy.HoldPending { // it may be sent again
-		h := lockHold(t, l.id)
 		r.SentBefore = h.Result.SentBefore || l.sent
 		if h.Result.Cleared {
 			to, r = memproxy.HoldFailed, whenCleared()
@@ -175,6 +175,9 @@ func leaveClaim(t *transaction, l *leaving, where string, args ...any) (memproxy
 		withdrawApproval(t, l.id)
 	case to != memproxy.HoldApproved: // it was written or has failed for good
 		closeDissents(t, l.id)
+		if h.Result.Cleared {
+			destroyHeld(t, l.id)
+		}
 	}
 	return to, n > 0
 }
@@ -247,8 +250,7 @@ func (hs Holds) Shred(ctx context.Context, id string, r memproxy.Review) error {
 		case memproxy.HoldPending, memproxy.HoldApproved:
 			settleHold(t, id, memproxy.HoldRejected, r)
 		}
-		// Destroys both the content and the key that it is encrypted under.
-		t.run(`UPDATE content SET vault = '', wrapped = ?1, body = ?1 WHERE ref = ?2 AND vault <> ''`, []byte{}, ref(refHold, id))
+		destroyHeld(t, id)
 	}})
 }
 
@@ -258,7 +260,7 @@ func (hs Holds) Prune(ctx context.Context, before time.Time) (int, error) {
 	step := job{bad: need(!before.IsZero(), "prune holds: no time given"), erase: true, durable: true}
 	return inSteps(ctx, hs.store, step, pruneStep, func(t *transaction) int {
 		ids := rows(t, scanOne[string], `DELETE FROM hold WHERE id IN
-			(SELECT id FROM hold WHERE state IN ('rejected', 'done', 'failed', 'rewritten') AND created < ?1 AND reviewed < ?1 LIMIT ?2)
+			(SELECT id FROM hold WHERE state IN `+settledStates+` AND created < ?1 AND reviewed < ?1 LIMIT ?2)
 			RETURNING id`, micros(before), pruneStep)
 		for _, id := range ids {
 			t.run(`DELETE FROM content WHERE ref IN (?, ?)`, ref(refHold, id), ref(refApproval, id))

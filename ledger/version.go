@@ -103,6 +103,9 @@ func (t *transaction) append(v memproxy.Version) memproxy.Version {
 	head.place, head.link, head.grown = r.place, r.Link, true
 	updateFlag(t, &r)
 	compact(t, &r)
+	if r.textless() && r.Actor != "" { // without an actor it was found missing
+		destroyHeldOf(t, r.MemoryKey)
+	}
 	return r.Version
 }
 

@@ -160,6 +160,9 @@ func (p *printer) trace(t TraceAnswer) {
 	}
 	p.row("author", author)
 	p.row("decision", t.Decision)
+	if t.Deleted {
+		p.row("deleted", "true")
+	}
 	if st := t.Status; st != nil {
 		p.row("state", strings.TrimSuffix(fmt.Sprintf("%s since %s: %s", st.State, at(st.Changed), st.Reason), ": "))
 		p.row("current rules", st.CurrentRules)

@@ -80,6 +80,56 @@ func shredded(t *testing.T, l Life) {
 	wantState(t, l, "h", memproxy.HoldRejected)
 }
 
+// heldOfDeleted: what was held is destroyed with the memory that it became, and with
+// everything of its owner, and no earlier.
+func heldOfDeleted(t *testing.T, l Life) {
+	ctx := t.Context()
+	for _, id := range []string{"sent", "other", "rejected", "waits", "elsewhere", "resent"} {
+		h, c := Held(id, "the text of "+id)
+		if h.Scope = (memproxy.Scope{Tenant: "acme", User: "ann"}); id == "elsewhere" {
+			h.Scope.User = "bob"
+		}
+		must.Get(l.Holds.Put(ctx, h, c))(t)
+	}
+	send := func(id string) string {
+		must.Get(l.Holds.Approve(ctx, id, by("human:eve")))(t)
+		v := Version("m-"+id, "the text of "+id)
+		v.Decision = id
+		appendAll(t, l, v)
+		return must.Get(l.Holds.Claim(ctx, id, time.Minute))(t).Token
+	}
+	must.Do(t, l.Holds.Finish(ctx, "sent", send("sent"), memproxy.HoldResult{Status: 200}))
+	must.Do(t, l.Holds.Finish(ctx, "other", send("other"), memproxy.HoldResult{Status: 200}))
+	must.Do(t, l.Holds.Reject(ctx, "rejected", by("human:eve")))
+	token := send("resent")
+	readable := func(when string, want ...string) {
+		t.Helper()
+		var got []string
+		for _, id := range []string{"sent", "other", "rejected", "waits", "elsewhere", "resent"} {
+			_, c, err := l.Other.Holds.Content(ctx, id)
+			if err == nil && len(c.Body) > 0 {
+				got = append(got, id)
+			} else {
+				wantErr(t, when+": "+id, err, ledger.ErrShredded)
+			}
+		}
+		expect.Equal(t, strings.Join(got, " "), strings.Join(want, " "), when)
+	}
+	readable("before", "sent", "other", "rejected", "waits", "elsewhere", "resent")
+	missing, gone := Version("m-other", ""), Version("m-sent", "")
+	missing.Op, missing.Actor = memproxy.OpDelete, "" // it is missing, and nobody deleted it
+	gone.Op, gone.Decision = memproxy.OpDelete, "d-gone"
+	appendAll(t, l, missing, gone)
+	readable("one deleted", "other", "rejected", "waits", "elsewhere", "resent")
+	swept := must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, memproxy.Version{}))(t)
+	if len(swept.Holds) != 1 || swept.Holds[0].ID != "waits" {
+		t.Errorf("the deletion ended %+v", swept.Holds)
+	}
+	readable("all deleted", "elsewhere", "resent")
+	must.Do(t, l.Holds.Finish(ctx, "resent", token, memproxy.HoldResult{Status: 200}))
+	readable("the one that was being sent is over", "elsewhere")
+}
+
 func agedAndPruned(t *testing.T, l Life) {
 	ctx := t.Context()
 	hold(t, l, "old", "a text")
