@@ -172,10 +172,13 @@ func Main(ctx context.Context, commands func(stdout, stderr io.Writer) *cobra.Co
 	err = cmp.Or(err, wrong)
 	var code ExitError
 	switch {
-	case err == nil:
-		return OK
 	case errors.As(err, &code):
 		return int(code)
+	case stdout.lost != nil: // what prints lines one by one does not look at each error
+		fmt.Fprintf(stderr, "%s: %v\n", c.CommandPath(), stdout.lost)
+		return Failed
+	case err == nil:
+		return OK
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", c.CommandPath(), err)
 	if !strings.Contains(err.Error(), "\n") {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"reflect"
@@ -17,6 +18,7 @@ type plain struct {
 	mu   sync.Mutex
 	to   io.Writer
 	rest []byte // the start of a character whose end is still to come
+	lost error  // why something was not written
 }
 
 // Write implements io.Writer. An escape is \uXXXX, which in a string of JSON is
@@ -36,6 +38,7 @@ func (p *plain) Write(b []byte) (int, error) {
 	}
 	_, err := io.WriteString(p.to, escape(string(text[:end]), func(r rune) bool { return r == '\n' || r == '\t' }))
 	p.rest = append([]byte(nil), text[end:]...)
+	p.lost = cmp.Or(p.lost, err)
 	return len(b), err
 }
 

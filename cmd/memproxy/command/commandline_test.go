@@ -72,6 +72,22 @@ func TestHelpOnEveryLevel(t *testing.T) {
 	}
 }
 
+// noRoom is a disk that is full.
+type noRoom struct{}
+
+func (noRoom) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// A command whose output is lost says so and fails, in every form of output.
+func TestLostOutputIsAnError(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"--help", "--version", "version", "version --json", "completion bash", "audit verify --help", "try hello"} {
+		var errs bytes.Buffer
+		a := command.Invocation{Args: strings.Fields(line), Stdin: strings.NewReader(""), Stdout: noRoom{}, Stderr: &errs, Getenv: func(string) string { return "" }, Version: "test"}
+		expect.Equal(t, a.Run(t.Context()), 1, line)
+		expect.Equal(t, strings.Count(errs.String(), "no space left on device"), 1, line, errs.String())
+	}
+}
+
 // A word that is no command is an error below help and completion too.
 func TestHelpOfAnUnknownCommand(t *testing.T) {
 	t.Parallel()
