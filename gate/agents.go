@@ -169,10 +169,10 @@ func (g Agents) RuleOnCall(ctx context.Context, a *Admission, tc memproxy.ToolCa
 // Sending says that the calls that were ruled on are sent. Changes of the agent wait until
 // the answer, and for no longer than the backend may take to begin: a tool that the run
 // calls next may make such a change. A second request means that the backend accepted the
-// first, so the run keeps its names whatever the later ones are answered.
+// first, so the run keeps its names and its charge whatever the later ones are answered.
 func (g Agents) Sending(a *Admission) (answered func()) {
 	if a.sent {
-		a.claimed = nil
+		a.claimed, a.bill = nil, nil
 	}
 	a.sent = true
 	leave := a.leave

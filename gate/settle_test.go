@@ -88,6 +88,22 @@ func TestChargesAreSettled(t *testing.T) {
 	wantCodes(t, r.admit(costs(1)).Decision, memproxy.Deny, memproxy.BudgetTotal)
 }
 
+// Proves TRL-6: a run is credited if the backend refuses its first request, and not if it
+// refuses a later one, which the caller's charge did not pay for.
+func TestALaterRequestOfARunIsNotCredited(t *testing.T) {
+	for requests, want := range map[int]int64{1: 0, 2: 3} {
+		r, _, store := settlingRig(t, 20)
+		a := r.admit(memproxy.Operation{Kind: memproxy.Run, Cost: 3})
+		for range requests {
+			r.gate.Agents().Sending(a)()
+		}
+		r.gate.RecordUnfiltered(context.Background(), a, 429, memproxy.StreamWhole)
+		if hour, total := charged(t, r, store); hour != want || total != want {
+			t.Errorf("%d requests: charged %d in the hour and %d in all, want %d", requests, hour, total, want)
+		}
+	}
+}
+
 // A memory that the backend's model changed is none more, but it was written
 // in this hour.
 func TestChangedMemoriesCountInTheHour(t *testing.T) {
