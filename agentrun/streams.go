@@ -1,6 +1,7 @@
 package agentrun
 
 import (
+	"context"
 	"errors"
 	"io"
 	"slices"
@@ -43,9 +44,6 @@ type Stream struct {
 	names []string  // the events of a stream without a name are not kept
 	turn  [2]string // its key and its agent
 
-	// cancels is held shared while the backend answers a request to cancel the turn.
-	cancels sync.RWMutex
-
 	runs []string
 	log  []Entry
 	size int
@@ -54,7 +52,8 @@ type Stream struct {
 	over bool
 	done bool // complete, without a pause
 
-	cancelled bool          // changed with the lock and a share of cancels held
+	cancels   int // requests to cancel the turn that the backend has not answered
+	cancelled bool
 	changed   chan struct{} // closed at the next change
 }
 
@@ -130,14 +129,12 @@ func (c *Streams) Find(names ...string) *Stream {
 // for it.
 func (c *Streams) Cancelling(names []string) (turns []*Stream) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, ch := range c.order {
 		if !ch.last && !ch.over && slices.ContainsFunc(names, func(n string) bool { return slices.Contains(ch.turn[:], n) || slices.Contains(ch.runs, n) }) {
+			ch.cancels++
 			turns = append(turns, ch)
 		}
-	}
-	c.mu.Unlock()
-	for _, ch := range turns {
-		ch.cancels.RLock()
 	}
 	return turns
 }
@@ -145,16 +142,26 @@ func (c *Streams) Cancelling(names []string) (turns []*Stream) {
 // EndCancel ends what Cancelling began. If the turn is cancelled it sends no further request.
 func (ch *Stream) EndCancel(cancelled bool) {
 	ch.all.mu.Lock()
-	ch.cancelled = ch.cancelled || cancelled
-	ch.all.mu.Unlock()
-	ch.cancels.RUnlock()
+	defer ch.all.mu.Unlock()
+	ch.cancels, ch.cancelled = ch.cancels-1, ch.cancelled || cancelled
+	ch.notify()
 }
 
-// Cancelled reports whether the turn is cancelled. It waits for requests that may cancel it.
-func (ch *Stream) Cancelled() bool {
-	ch.cancels.Lock()
-	defer ch.cancels.Unlock()
-	return ch.cancelled
+// Cancelled reports whether the turn is cancelled. It waits for requests that may cancel it
+// until the context ends.
+func (ch *Stream) Cancelled(ctx context.Context) bool {
+	for {
+		ch.all.mu.Lock()
+		cancelled, waits, more := ch.cancelled, ch.cancels > 0, ch.changed
+		ch.all.mu.Unlock()
+		if cancelled || !waits || ctx.Err() != nil {
+			return cancelled
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // Last says that the turn sends no further request, so that nothing of it can be cancelled.

@@ -2,6 +2,7 @@ package agentrun
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"sync"
@@ -166,4 +167,22 @@ func TestTurnsAreCancellableWhileTheyGoOn(t *testing.T) {
 	expect.Equal(t, ch.Cancellable(), "", "after its last request")
 	ch.EndCancel(false)
 	expect.Len(t, c.Cancelling([]string{"run-2"}), 0, "after its last request")
+}
+
+// Proves EDGE-1: a turn waits for a request that may cancel it for no longer than it may take
+// itself.
+func TestTurnsWaitForACancellationWithinTheirTime(t *testing.T) {
+	c := &Streams{Clock: time.Now}
+	ch := c.Begin(&fakeTurn{runs: []string{"run-1"}})
+	ch.Append(&fakeTurn{runs: []string{"run-1"}}, 0, nil)
+	must.Len(t, c.Cancelling([]string{"run-1"}), 1)
+	over, end := context.WithCancel(t.Context())
+	end()
+	if ch.Cancelled(over) {
+		t.Error("cancelled before the answer")
+	}
+	ch.EndCancel(true)
+	if !ch.Cancelled(t.Context()) {
+		t.Error("not cancelled after the answer")
+	}
 }

@@ -15,7 +15,7 @@ import (
 // no more calls to answer, which ends a turn that has begun.
 func (t *agentTurn) rulePersonCalls(ctx context.Context) (over bool, err error) {
 	calls := t.turn.ApprovalCalls()
-	if t.cancelled() {
+	if t.cancelled(ctx) {
 		return true, t.cancel(ctx)
 	}
 	if len(calls) == 0 {
@@ -36,7 +36,7 @@ func (t *agentTurn) rulePersonCalls(ctx context.Context) (over bool, err error) 
 		t.pass(ctx, events)
 	}
 	if !t.turn.Paused() {
-		if t.cancelled() {
+		if t.cancelled(ctx) {
 			return true, t.cancel(ctx)
 		}
 		if t.status != 0 {
@@ -51,7 +51,9 @@ func (t *agentTurn) rulePersonCalls(ctx context.Context) (over bool, err error) 
 }
 
 // cancelled reports whether a caller cancelled the turn since its first request was sent.
-func (t *agentTurn) cancelled() bool { return t.status != 0 && t.kept != nil && t.kept.Cancelled() }
+func (t *agentTurn) cancelled(ctx context.Context) bool {
+	return t.status != 0 && t.kept != nil && t.kept.Cancelled(ctx)
+}
 
 // cancel ends a cancelled turn instead of sending its next request. It cancels the latest
 // run, so that no later turn makes the run's pending calls.

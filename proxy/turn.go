@@ -207,7 +207,7 @@ func (t *agentTurn) ruledOn(ctx context.Context, call memproxy.ToolCall) *gate.A
 
 // request sends one request and reports whether the turn is over.
 func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
-	if t.cancelled() {
+	if t.cancelled(ctx) {
 		return true, t.cancel(ctx)
 	}
 	body, err := t.turn.Next()
@@ -236,7 +236,7 @@ func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 		if first {
 			return true, t.failed(ctx, resp)
 		}
-		if t.cancelled() {
+		if t.cancelled(ctx) {
 			return true, t.cancel(ctx)
 		}
 		// Clients retry on a conflict. This one is about memproxy's request, not theirs.
