@@ -11,8 +11,53 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/ring"
 )
+
+// pausedServer is a Letta server that answers until the gate looks something up after a number of
+// messages; that look-up waits for goOn.
+type pausedServer struct {
+	http.Handler
+	after         int32
+	messages      atomic.Int32
+	once          sync.Once
+	reached, goOn chan struct{}
+}
+
+func (p *pausedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, "/messages") && r.Method == http.MethodPost {
+		p.messages.Add(1)
+	} else if r.Method == http.MethodGet && p.messages.Load() == p.after {
+		p.once.Do(func() { close(p.reached); <-p.goOn })
+	}
+	p.Handler.ServeHTTP(w, r)
+}
+
+// begins sends a message that reaches the pause, which ends with the test if not before.
+func (p *pausedServer) begins(t *testing.T, send func() got) (said chan got, goOn func()) {
+	t.Helper()
+	goOn = sync.OnceFunc(func() { close(p.goOn) })
+	t.Cleanup(goOn)
+	said = make(chan got, 1)
+	go func() { said <- send() }()
+	select {
+	case <-p.reached:
+	case <-time.After(ring.Limit):
+		t.Fatal("the gate looks up nothing")
+	}
+	return said, goOn
+}
+
+// startPaused starts a rig whose server pauses after a number of messages.
+func startPaused(t *testing.T, after int32, next func(p *pausedServer, h http.Handler) http.HandlerFunc) (*lettaRig, *pausedServer) {
+	t.Helper()
+	p := &pausedServer{after: after, reached: make(chan struct{}), goOn: make(chan struct{})}
+	return startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
+		p.Handler = next(p, h)
+		return p
+	}), p
+}
 
 // Proves EDGE-1: a request to cancel that arrives between two requests of a turn, while the
 // gate rules on a call, ends the turn, whether it names the run, the agent or the
@@ -23,22 +68,14 @@ func TestTurnsAreCancelledBetweenRequests(t *testing.T) {
 	auth := []string{"Authorization", "Bearer " + devToken}
 	for _, more := range []string{`,"streaming":false`, `,"streaming":true`, `,"streaming":true,"stream_tokens":true,"background":true`} {
 		for _, by := range []string{"run", "agent", "conversation", "own conversation"} {
-			var requests atomic.Int32
-			release, reached := make(chan struct{}), make(chan struct{})
-			var pause sync.Once
-			l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
-				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					switch {
-					case strings.HasSuffix(r.URL.Path, "/messages") && r.Method == http.MethodPost:
-						requests.Add(1)
-					case r.Method == http.MethodGet && requests.Load() == 1:
-						pause.Do(func() { close(reached); <-release })
-					case strings.HasPrefix(r.URL.Path, "/v1/conversations/") && strings.HasSuffix(r.URL.Path, "/cancel"):
+			l, p := startPaused(t, 1, func(_ *pausedServer, h http.Handler) http.HandlerFunc {
+				return func(w http.ResponseWriter, r *http.Request) {
+					if strings.HasPrefix(r.URL.Path, "/v1/conversations/") && strings.HasSuffix(r.URL.Path, "/cancel") {
 						http.Error(w, `{"detail":"No active runs to cancel"}`, http.StatusConflict)
 						return
 					}
 					h.ServeHTTP(w, r)
-				})
+				}
 			})
 			path, cancel, body := "/v1/agents/"+l.agent+"/messages", "/v1/agents/"+l.agent+"/messages/cancel", `{}`
 			switch by {
@@ -51,22 +88,16 @@ func TestTurnsAreCancelledBetweenRequests(t *testing.T) {
 			case "own conversation":
 				cancel = "/v1/conversations/default/cancel?agent_id=" + l.agent
 			}
-			said := make(chan got, 1)
-			go func() {
-				said <- l.do("POST", path, fmt.Sprintf(`{"input":%q%s}`, poisoned, more), auth...)
-			}()
-			select {
-			case <-reached:
-			case <-time.After(ring.Limit):
-				t.Fatal("the gate asks for nothing")
-			}
+			said, goOn := p.begins(t, func() got {
+				return l.do("POST", path, fmt.Sprintf(`{"input":%q%s}`, poisoned, more), auth...)
+			})
 			if ch := l.do("POST", cancel, body, auth...); ch.status != 200 || !strings.HasPrefix(ch.body, `{"run-`) || !strings.HasSuffix(strings.TrimSpace(ch.body), `":"cancelled"}`) {
 				t.Errorf("%s, %s: the canceller reads %d %s", more, by, ch.status, ch.body)
 			}
-			close(release)
+			goOn()
 			a := <-said
-			if a.status != 200 || !strings.Contains(a.body, `"stop_reason":"cancelled"`) || strings.Contains(a.body, "requires_approval") || requests.Load() != 1 {
-				t.Errorf("%s, %s: %d requests, the caller reads %d %s", more, by, requests.Load(), a.status, a.body)
+			if a.status != 200 || !strings.Contains(a.body, `"stop_reason":"cancelled"`) || strings.Contains(a.body, "requires_approval") || p.messages.Load() != 1 {
+				t.Errorf("%s, %s: %d requests, the caller reads %d %s", more, by, p.messages.Load(), a.status, a.body)
 			}
 			l.do("POST", path, `{"input":"SAY hello","streaming":false}`, auth...).want(t, 200).has(t, "hello")
 			l.blocks("Ann", "helper")
@@ -80,37 +111,69 @@ func TestTurnsAreCancelledBetweenRequests(t *testing.T) {
 func TestEndedTurnsAreNotCancelled(t *testing.T) {
 	t.Parallel()
 	for _, more := range []string{`,"streaming":false`, `,"streaming":true`} {
-		var requests atomic.Int32
-		release, reached := make(chan struct{}), make(chan struct{})
-		var pause sync.Once
-		l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				switch {
-				case strings.HasSuffix(r.URL.Path, "/messages") && r.Method == http.MethodPost && requests.Add(1) == 2:
-					rec := httptest.NewRecorder()
-					h.ServeHTTP(rec, r)
-					w.Header().Set("Content-Type", rec.Header().Get("Content-Type"))
-					_, _ = io.WriteString(w, strings.ReplaceAll(rec.Body.String(), "plays go", "plays chess")) // not the predicted text: it is looked up
+		l, p := startPaused(t, 2, func(p *pausedServer, h http.Handler) http.HandlerFunc {
+			return func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodPost || p.messages.Load() != 2 || !strings.HasSuffix(r.URL.Path, "/messages") {
+					h.ServeHTTP(w, r)
 					return
-				case r.Method == http.MethodGet && requests.Load() == 2:
-					pause.Do(func() { close(reached); <-release })
 				}
-				h.ServeHTTP(w, r)
-			})
+				rec := httptest.NewRecorder()
+				h.ServeHTTP(rec, r)
+				w.Header().Set("Content-Type", rec.Header().Get("Content-Type"))
+				_, _ = io.WriteString(w, strings.ReplaceAll(rec.Body.String(), "plays go", "plays chess")) // not the predicted text: it is looked up
+			}
 		})
-		goOn := sync.OnceFunc(func() { close(release) })
-		t.Cleanup(goOn)
-		said := make(chan got, 1)
-		go func() {
-			said <- l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"plays go\"}\nTHEN\nSAY done", more)
-		}()
-		select {
-		case <-reached:
-		case <-time.After(ring.Limit):
-			t.Fatal("the gate looks up nothing after the last request")
-		}
+		said, goOn := p.begins(t, func() got {
+			return l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"plays go\"}\nTHEN\nSAY done", more)
+		})
 		l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{}`, "Authorization", "Bearer "+devToken).want(t, 409, more).has(t, "No active runs")
 		goOn()
 		(<-said).want(t, 200, more).has(t, `"stop_reason":"end_turn"`)
+	}
+}
+
+// Proves EDGE-1: a turn ends as cancelled only if the server has cancelled its run: neither
+// the caller's own request to cancel nor memproxy's counts if the server did not carry it out.
+func TestCancellationsThatFail(t *testing.T) {
+	t.Parallel()
+	failed := func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"run-00000000-0000-4000-8000-000000000007":"failed"}`)
+	}
+	conflict := func(w http.ResponseWriter) {
+		http.Error(w, `{"detail":"No active runs to cancel"}`, http.StatusConflict)
+	}
+	for name, tc := range map[string]struct {
+		callers, own   func(http.ResponseWriter)
+		messages       int32
+		canceller, say string
+		status         int
+	}{
+		"the caller's":             {failed, conflict, 2, `"failed"`, `"end_turn"`, 200},
+		"memproxy's":               {conflict, failed, 1, `"cancelled"`, "upstream.unavailable", 502},
+		"memproxy's, by a refusal": {conflict, conflict, 1, `"cancelled"`, "upstream.unavailable", 502},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, p := startPaused(t, 1, func(_ *pausedServer, h http.Handler) http.HandlerFunc {
+				var cancels atomic.Int32
+				return func(w http.ResponseWriter, r *http.Request) {
+					switch {
+					case !strings.HasSuffix(r.URL.Path, "/cancel"):
+						h.ServeHTTP(w, r)
+					case cancels.Add(1) == 1:
+						tc.callers(w)
+					default:
+						tc.own(w)
+					}
+				}
+			})
+			said, goOn := p.begins(t, func() got {
+				return l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", "")
+			})
+			l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{}`, "Authorization", "Bearer "+devToken).want(t, 200).has(t, tc.canceller)
+			goOn()
+			(<-said).want(t, tc.status).has(t, tc.say)
+			expect.Equal(t, p.messages.Load(), tc.messages, "messages")
+		})
 	}
 }

@@ -303,6 +303,10 @@ type AgentRunner interface {
 	// stop, where an agent or a conversation stands for all its runs.
 	RequestedRuns(route memproxy.Route, req memproxy.Request, body []byte) (runs []string, reads bool)
 
+	// Stopped reports whether the answer to a request to stop runs says that none of these
+	// goes on.
+	Stopped(answer memproxy.Reply, runs []string) bool
+
 	// Merge combines the answers about each of a turn's runs, in order, into one
 	// answer about run. Over is false while the turn is under way. Without answers it
 	// returns the answer that says that the run was stopped.

@@ -91,6 +91,8 @@ func (noRuns) RequestedRuns(memproxy.Route, memproxy.Request, []byte) ([]string,
 	return nil, false
 }
 
+func (noRuns) Stopped(memproxy.Reply, []string) bool { return true }
+
 func (noRuns) Merge(memproxy.Route, memproxy.Request, string, bool, [][]byte) ([]byte, error) {
 	return nil, nil
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
@@ -62,8 +63,12 @@ func (t *agentTurn) cancel(ctx context.Context) error {
 	q.Request.Header = memproxy.Header(t.r.Header)
 	fctx, cancel := t.p.backend.Within(ctx)
 	defer cancel()
-	if _, err := t.side().Send(fctx, q.Request, q.Body); err != nil {
+	reply, err := t.side().Send(fctx, q.Request, q.Body)
+	if err != nil {
 		return err
+	}
+	if !t.p.opt.Adapter.(gate.AgentRunner).Stopped(reply, t.turn.(memproxy.Resumable).Runs()) {
+		return fmt.Errorf("the backend did not cancel the run: status %d", reply.Status)
 	}
 	return t.end(ctx)
 }

@@ -118,7 +118,7 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 	ctx, span := p.opt.Tracer.Start(on, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
 	asked := runQueryOf(a, &p.streams)
-	defer asked.release(false)
+	defer asked.release(memproxy.Reply{})
 	out := p.outgoing(ctx, r, a, rest)
 	transport := p.opt.Transport
 	if a.Call().NoMemoryAccess {

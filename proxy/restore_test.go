@@ -132,6 +132,8 @@ func (running) RequestedRuns(memproxy.Route, memproxy.Request, []byte) ([]string
 	return nil, false
 }
 
+func (running) Stopped(memproxy.Reply, []string) bool { return true }
+
 func (running) Merge(memproxy.Route, memproxy.Request, string, bool, [][]byte) ([]byte, error) {
 	return nil, nil
 }

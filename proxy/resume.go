@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/agentrun"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
@@ -107,10 +108,11 @@ func runQueryOf(a *gate.Admission, streams *agentrun.Streams) *runQuery {
 func quoted(id string) []byte { return []byte(`"` + id + `"`) }
 
 // release ends the wait of the turns that the request may cancel.
-func (ab *runQuery) release(cancelled bool) {
+func (ab *runQuery) release(answer memproxy.Reply) {
 	if ab != nil {
 		for _, ch := range ab.stopped {
-			ch.EndCancel(cancelled)
+			runs, _ := ch.State()
+			ch.EndCancel(ab.runner.Stopped(answer, runs))
 		}
 		ab.stopped = nil
 	}
@@ -123,11 +125,11 @@ func (ab *runQuery) oneAnswer(ctx context.Context, side *frontend.Side, resp *ht
 	for _, ch := range ab.stopped {
 		if run := ch.Cancellable(); resp.StatusCode == http.StatusConflict && run != "" {
 			resp.StatusCode = http.StatusOK
-			ab.release(true)
+			ab.release(memproxy.Reply{Status: http.StatusOK})
 			return ab.runner.Merge(ab.call.Route, ab.call.Request, run, true, nil)
 		}
 	}
-	ab.release(resp.StatusCode == http.StatusOK)
+	ab.release(memproxy.Reply{Status: resp.StatusCode, Body: answer})
 	if resp.StatusCode != http.StatusOK {
 		return answer, nil
 	}

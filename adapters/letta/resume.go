@@ -94,6 +94,14 @@ func (r runs) RequestedRuns(rt memproxy.Route, req memproxy.Request, body []byte
 	return runs, false
 }
 
+// Stopped implements the gate's AgentRunner. The server answers 200, with "failed" for each run
+// that it could not cancel.
+func (r runs) Stopped(answer memproxy.Reply, runs []string) bool {
+	return answer.Status == 200 && !slices.ContainsFunc(runs, func(run string) bool {
+		return rootOf(answer.Body).Get(run).Text() == "failed"
+	})
+}
+
 // Merge implements the gate's AgentRunner: it presents the runs of a turn as its first run, in
 // the state of the last run, with the messages, steps and numbers of all runs. A page is
 // not longer than requested. The server accepts a message or a step of any run as a cursor,
