@@ -15,11 +15,10 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// pausedServer is a Letta server that answers until the gate looks something up after a number of
-// messages; that look-up waits for goOn.
+// pausedServer is a Letta server whose first look-up that at selects waits for goOn.
 type pausedServer struct {
 	http.Handler
-	after         int32
+	at            func(r *http.Request, messages int32) bool
 	messages      atomic.Int32
 	once          sync.Once
 	reached, goOn chan struct{}
@@ -28,7 +27,7 @@ type pausedServer struct {
 func (p *pausedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/messages") && r.Method == http.MethodPost {
 		p.messages.Add(1)
-	} else if r.Method == http.MethodGet && p.messages.Load() == p.after {
+	} else if p.at(r, p.messages.Load()) {
 		p.once.Do(func() { close(p.reached); <-p.goOn })
 	}
 	p.Handler.ServeHTTP(w, r)
@@ -49,11 +48,16 @@ func (p *pausedServer) begins(t *testing.T, send func() got) (said chan got, goO
 	return said, goOn
 }
 
-// startPaused starts a rig whose server pauses after a number of messages.
-func startPaused(t *testing.T, after int32, next func(p *pausedServer, h http.Handler) http.HandlerFunc) (*lettaRig, *pausedServer) {
+// lookUpAfter selects look-ups after a number of messages.
+func lookUpAfter(n int32) func(*http.Request, int32) bool {
+	return func(r *http.Request, messages int32) bool { return r.Method == http.MethodGet && messages == n }
+}
+
+// startPaused starts a rig whose server pauses.
+func startPaused(t *testing.T, agent string, at func(*http.Request, int32) bool, next func(p *pausedServer, h http.Handler) http.HandlerFunc) (*lettaRig, *pausedServer) {
 	t.Helper()
-	p := &pausedServer{after: after, reached: make(chan struct{}), goOn: make(chan struct{})}
-	return startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
+	p := &pausedServer{at: at, reached: make(chan struct{}), goOn: make(chan struct{})}
+	return startLettaBehind(t, agent, func(h http.Handler) http.Handler {
 		p.Handler = next(p, h)
 		return p
 	}), p
@@ -68,7 +72,7 @@ func TestTurnsAreCancelledBetweenRequests(t *testing.T) {
 	auth := []string{"Authorization", "Bearer " + devToken}
 	for _, more := range []string{`,"streaming":false`, `,"streaming":true`, `,"streaming":true,"stream_tokens":true,"background":true`} {
 		for _, by := range []string{"run", "agent", "conversation", "own conversation"} {
-			l, p := startPaused(t, 1, func(_ *pausedServer, h http.Handler) http.HandlerFunc {
+			l, p := startPaused(t, someAgent, lookUpAfter(1), func(_ *pausedServer, h http.Handler) http.HandlerFunc {
 				return func(w http.ResponseWriter, r *http.Request) {
 					if strings.HasPrefix(r.URL.Path, "/v1/conversations/") && strings.HasSuffix(r.URL.Path, "/cancel") {
 						http.Error(w, `{"detail":"No active runs to cancel"}`, http.StatusConflict)
@@ -111,7 +115,7 @@ func TestTurnsAreCancelledBetweenRequests(t *testing.T) {
 func TestEndedTurnsAreNotCancelled(t *testing.T) {
 	t.Parallel()
 	for _, more := range []string{`,"streaming":false`, `,"streaming":true`} {
-		l, p := startPaused(t, 2, func(p *pausedServer, h http.Handler) http.HandlerFunc {
+		l, p := startPaused(t, someAgent, lookUpAfter(2), func(p *pausedServer, h http.Handler) http.HandlerFunc {
 			return func(w http.ResponseWriter, r *http.Request) {
 				if r.Method != http.MethodPost || p.messages.Load() != 2 || !strings.HasSuffix(r.URL.Path, "/messages") {
 					h.ServeHTTP(w, r)
@@ -154,7 +158,7 @@ func TestCancellationsThatFail(t *testing.T) {
 		"memproxy's, by a refusal": {conflict, conflict, 1, `"cancelled"`, "upstream.unavailable", 502},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, p := startPaused(t, 1, func(_ *pausedServer, h http.Handler) http.HandlerFunc {
+			l, p := startPaused(t, someAgent, lookUpAfter(1), func(_ *pausedServer, h http.Handler) http.HandlerFunc {
 				var cancels atomic.Int32
 				return func(w http.ResponseWriter, r *http.Request) {
 					switch {
@@ -176,4 +180,21 @@ func TestCancellationsThatFail(t *testing.T) {
 			expect.Equal(t, p.messages.Load(), tc.messages, "messages")
 		})
 	}
+}
+
+// Proves TRL-2: a call that was admitted and not sent, because the turn was cancelled
+// meanwhile, is recorded as that.
+func TestCallsThatACancellationOvertakes(t *testing.T) {
+	t.Parallel()
+	l, p := startPaused(t, searchingAgent, func(r *http.Request, _ int32) bool {
+		return strings.HasSuffix(r.URL.Path, "/archival_memory_search/run")
+	}, func(_ *pausedServer, h http.Handler) http.HandlerFunc { return h.ServeHTTP })
+	said, goOn := p.begins(t, func() got {
+		return l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nCALL archival_memory_search {\"query\":\"tea\"}\nTHEN\nSAY done", "")
+	})
+	l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{}`, "Authorization", "Bearer "+devToken).want(t, 200)
+	goOn()
+	(<-said).want(t, 200).has(t, `"stop_reason":"cancelled"`)
+	l.outcomes(`the request did not reach the backend`)
+	l.blocks("Ann", "helper")
 }

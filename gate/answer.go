@@ -54,6 +54,7 @@ type answer struct {
 const notFiltered = "the backend's answer could not be read, so it could not be filtered"
 
 var noAnswer = memproxy.Malformed{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusBadGateway, Detail: "the backend did not answer"}
+var notSent = memproxy.Malformed{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusBadGateway, Detail: "the request did not reach the backend"}
 
 // Return filters the backend's answer to an admitted call, records what was written and
 // the outcome, and returns the answer to pass on. It must be called for every admission
@@ -103,7 +104,7 @@ func (g *Gate) AbandonUnsent(ctx context.Context, a *Admission, end memproxy.Str
 	if a.enforced() {
 		g.accounts.release(ctx, a)
 	}
-	return g.unanswered(ctx, &answer{Admission: a, g: g, ended: end}, &noAnswer)
+	return g.unanswered(ctx, &answer{Admission: a, g: g, ended: end}, &notSent)
 }
 
 // AbandonUnreadable records the outcome of an admitted call whose answer cannot be read,

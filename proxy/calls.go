@@ -51,6 +51,48 @@ func (t *agentTurn) rulePersonCalls(ctx context.Context) (over bool, err error) 
 	return false, nil
 }
 
+// rule rules on the calls that wait, and returns the rulings by call.
+func (t *agentTurn) rule(ctx context.Context) (map[string]*gate.Admission, error) {
+	ruled := map[string]*gate.Admission{}
+	for _, call := range t.turn.PendingCalls() {
+		if call.ReadRequest != nil {
+			if err := t.search(ctx, call); err != nil {
+				t.unsent(ctx)
+				return nil, err
+			}
+			continue
+		}
+		asked := t.ruledOn(ctx, call)
+		t.turn.Rule(call.ID, asked.Decision)
+		ruled[call.ID] = asked
+		switch {
+		case asked.Decision.Verdict.Stops():
+		case asked.Decision.Verdict == memproxy.Amend && call.Direct != nil:
+			t.sendAmended(ctx, asked, call)
+		default:
+			t.waiting = append(t.waiting, asked)
+		}
+	}
+	return ruled, nil
+}
+
+// ruledOn rules on a call. It declines a call that another caller's turn left: this
+// turn's caller may have more authority, and the agent can make the call again.
+func (t *agentTurn) ruledOn(ctx context.Context, call memproxy.ToolCall) *gate.Admission {
+	if call.FromEarlierTurn && !t.resumes {
+		return t.p.opt.Gate.Agents().Decline(ctx, t.a, call, agentrun.DeclinedResult)
+	}
+	return t.p.opt.Gate.Agents().RuleOnCall(ctx, t.a, call)
+}
+
+// unsent records that the admitted calls will not be made. They are not charged.
+func (t *agentTurn) unsent(ctx context.Context) {
+	for _, asked := range t.waiting {
+		t.p.opt.Gate.AbandonUnsent(context.WithoutCancel(ctx), asked, memproxy.StreamWhole)
+	}
+	t.waiting = nil
+}
+
 // cancelled reports whether a caller cancelled the turn since its first request was sent.
 func (t *agentTurn) cancelled(ctx context.Context) bool {
 	return t.status != 0 && t.kept != nil && t.kept.Cancelled(ctx)
@@ -59,6 +101,7 @@ func (t *agentTurn) cancelled(ctx context.Context) bool {
 // cancel ends a cancelled turn instead of sending its next request. It cancels the latest
 // run, so that no later turn makes the run's pending calls.
 func (t *agentTurn) cancel(ctx context.Context) error {
+	t.unsent(ctx)
 	q := t.turn.(memproxy.Resumable).Cancel()
 	q.Request.Header = memproxy.Header(t.r.Header)
 	fctx, cancel := t.p.backend.Within(ctx)

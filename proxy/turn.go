@@ -32,15 +32,17 @@ type agentTurn struct {
 	// reported in the stream. gone is set when the caller disconnected; the turn is
 	// finished nevertheless, because the agent would wait for ever.
 	begun, gone bool
+	sent        bool // a request of the turn may have reached the backend
 	refused     bool // the caller received the backend's error answer to a later request
 	status      int
 	header      http.Header // header of the first answer, if it was not streamed
 	agent       string      // the agent whose tools are locked
 	held        agentrun.LockSet
-	resumes     bool             // the agent's last turn was interrupted and had the same caller
-	streams     bool             // the last answer was streamed
-	body        []byte           // body of the last answer, if it was not streamed
-	kept        *agentrun.Stream // the recorded stream, if the backend can resume turns
+	waiting     []*gate.Admission // admitted calls that the next request makes
+	resumes     bool              // the agent's last turn was interrupted and had the same caller
+	streams     bool              // the last answer was streamed
+	body        []byte            // body of the last answer, if it was not streamed
+	kept        *agentrun.Stream  // the recorded stream, if the backend can resume turns
 	seq         int64
 	ending      bool // the events being sent are the last ones
 }
@@ -54,7 +56,7 @@ func (p *Proxy) locked(w *answerWriter, r *http.Request, a *gate.Admission, next
 	case errors.Is(err, memproxy.ErrUngated):
 		p.ungated(w, r, a)
 	case err != nil:
-		p.abandon(w, r, a, err)
+		p.abandon(w, r, a, unsentError{err})
 	}
 }
 
@@ -166,20 +168,9 @@ func (t *agentTurn) requests(ctx context.Context) error {
 		if over, err := t.rulePersonCalls(ctx); err != nil || over && n > 0 {
 			return err
 		}
-		ruled := map[string]*gate.Admission{}
-		for _, call := range t.turn.PendingCalls() {
-			if call.ReadRequest != nil {
-				if err := t.search(ctx, call); err != nil {
-					return err
-				}
-				continue
-			}
-			asked := t.ruledOn(ctx, call)
-			t.turn.Rule(call.ID, asked.Decision)
-			ruled[call.ID] = asked
-			if asked.Decision.Verdict == memproxy.Amend && call.Direct != nil {
-				t.sendAmended(ctx, asked, call)
-			}
+		ruled, err := t.rule(ctx)
+		if err != nil {
+			return err
 		}
 		over, err := t.request(ctx)
 		looked := t.keep(ctx, err != nil, ruled) // also after an interrupted request, because its calls may have run
@@ -212,6 +203,7 @@ func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 	}
 	body, err := t.turn.Next()
 	if err != nil {
+		t.unsent(ctx)
 		return false, err
 	}
 	ctx, span := t.p.opt.Tracer.Start(ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
@@ -222,6 +214,11 @@ func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 	frontend.DropDigests(out.Header)
 	defer t.p.opt.Gate.Agents().Sending(t.a)()
 	resp, err := t.p.opt.Transport.RoundTrip(out)
+	if errors.As(unsent(err), new(unsentError)) {
+		t.unsent(ctx)
+		return false, err
+	}
+	t.sent, t.waiting = true, nil
 	if err != nil {
 		return false, err
 	}
@@ -384,6 +381,9 @@ func (t *agentTurn) send(events [][]byte) {
 // and its next turn answers them.
 func (t *agentTurn) fail(ctx context.Context, err error) {
 	t.gone = t.gone || t.r.Context().Err() != nil
+	if !t.sent {
+		err = unsentError{err}
+	}
 	if !t.begun {
 		t.p.abandon(t.w, t.r, t.a, err)
 		return
