@@ -64,7 +64,7 @@ func TestFailedAndForbiddenSearches(t *testing.T) {
 	auth := []string{"Authorization", "Bearer " + devToken}
 	l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"tea is at five"}`, auth...)
 	const script = "CALL archival_memory_search {\"query\":\"tea\"}\nTHEN\nSAY done"
-	l.say(script, "").want(t, 200).lacks(t, "at five").has(t, "the search failed", "done")
+	l.say(script, "").want(t, 200).lacks(t, "at five").has(t, "the call failed", "done")
 	fail.Store(false)
 	l.say(script, "").has(t, "at five")
 	l.say("CALL archival_memory_search {\"query\":\nTHEN\nSAY done", "").want(t, 200).has(t, "denied", "done")

@@ -74,6 +74,8 @@ func TestLettaRefusesALookUp(t *testing.T) {
 		f.refused(l.rig, "PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/human", `{"value":"y"}`, status)
 		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/messages", `{"input":"SAY hello"}`, status)
 		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/messages", `{"input":"SAY hello","streaming":true}`, status)
+		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/tools/memory_insert/run", `{"args":{"label":"human","new_string":"y"}}`, status)
+		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/tools/archival_memory_search/run", `{"args":{"query":"y"}}`, status)
 		l.outcomes(fmt.Sprintf(`"status":%d`, status))
 		if status != http.StatusUnauthorized { // which is not the object's
 			f.recorded(l.rig, status)
@@ -81,6 +83,53 @@ func TestLettaRefusesALookUp(t *testing.T) {
 	}
 	f.status.Store(0)
 	l.say("SAY hello", "").want(t, 200).has(t, "hello")
+}
+
+// Proves CARD-1: if Letta refuses only to say which tool a request runs, the client gets that
+// answer, and the tool does not run.
+func TestLettaRefusesAProbe(t *testing.T) {
+	t.Parallel()
+	f := &refuser{}
+	l := startLettaBehind(t, searchingAgent, func(next http.Handler) http.Handler {
+		refusing := f.in(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.RawQuery == "include=agent.tools" || r.Method != http.MethodGet {
+				refusing.ServeHTTP(w, r)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusForbidden, http.StatusUnauthorized} {
+		f.status.Store(int32(status))
+		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/tools/memory_insert/run", `{"args":{"label":"human","new_string":"y"}}`, status)
+		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/tools/archival_memory_search/run", `{"args":{"query":"y"}}`, status)
+	}
+	l.blocks("Ann", "helper")
+}
+
+// Proves EDGE-1, TRL-6: if Letta refuses a tool run that memproxy makes for an agent, the agent
+// reads that the call failed, the turn goes on, and the call is recorded with that status and
+// is not charged.
+func TestLettaRefusesAToolRunOfMemproxys(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusForbidden} {
+		l := startLettaBehind(t, searchingAgent, func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "/run") {
+					http.Error(w, `{"detail":"no"}`, status)
+					return
+				}
+				next.ServeHTTP(w, r)
+			})
+		})
+		l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\",\"memproxy_trust\":\"system\"}\nTHEN\nSAY done", "").want(t, 200).has(t, "done", "the call failed")
+		l.say("CALL archival_memory_search {\"query\":\"tea\"}\nTHEN\nSAY done", "").want(t, 200).has(t, "done", "the call failed")
+		l.blocks("Ann", "helper")
+		for _, call := range []string{"/memory_insert", "letta.run_tool_for_agent"} {
+			expect.Text(t, l.outcomes(call), status).Has(fmt.Sprintf(`"status":%d`, status))
+		}
+	}
 }
 
 // Proves CARD-1, EDGE-1: a look-up that the backend refuses after a turn has begun does not

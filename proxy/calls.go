@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
@@ -177,8 +178,13 @@ func (t *agentTurn) sendAmended(ctx context.Context, asked *gate.Admission, tc m
 	ctx, cancel := t.p.backend.Within(ctx)
 	defer cancel()
 	reply, err := t.side().Send(ctx, req, tc.Direct.Body)
-	if err != nil {
+	switch {
+	case errors.As(unsent(err), new(unsentError)):
+		reply = t.p.opt.Gate.AbandonUnsent(ctx, asked, memproxy.StreamWhole)
+	case err != nil:
 		reply = t.p.opt.Gate.Abandon(ctx, asked, memproxy.StreamWhole)
+	case reply.Status != http.StatusOK:
+		t.p.opt.Gate.RecordUnfiltered(ctx, asked, reply.Status, memproxy.StreamWhole)
 	}
 	t.turn.Result(tc.ID, reply)
 }

@@ -127,7 +127,7 @@ func (t *Turn) Result(id string, found memproxy.Reply) {
 }
 
 func resultOf(c *call, found memproxy.Reply) *toolReturn {
-	r := &toolReturn{Type: "tool", Status: "error", ID: c.id, Return: "Error executing function " + c.name + ": the search failed", name: c.name, message: "message-" + c.decision.ID}
+	r := &toolReturn{Type: "tool", Status: "error", ID: c.id, Return: "Error executing function " + c.name + ": the call failed", name: c.name, message: "message-" + c.decision.ID}
 	doc, err := jsondoc.Parse(found.Body, 0)
 	if found.Status != 200 || err != nil || doc.Root.Get("status").Text() != "success" {
 		return r
