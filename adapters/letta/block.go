@@ -148,7 +148,7 @@ func (d *draft) other(m jsondoc.Member, ptr string) {
 		return
 	}
 	if d.op.Kind.Writes() {
-		origin.RecordMemberAssertions(d.op, d.doc, m, ptr)
+		origin.RecordMemberAssertions(d.op, d.doc, m, ptr, d.opt.ConfidenceKeys)
 		wire.Name(d.op, m.Name, ptr, d.newItem(memproxy.ItemMetadata))
 		kind := memproxy.ItemMetadata
 		if withheld.HoldsCallbackURL(m) {
@@ -204,7 +204,7 @@ func (d *draft) metadata(v *jsondoc.Value, ptr string) error {
 	case v.Kind != jsondoc.Object && d.op.Kind.Writes():
 		return bad(memproxy.PayloadMalformed, 422, ptr, "metadata must be an object")
 	}
-	origin.RecordAssertions(d.op, d.doc, v, ptr, func(name string) bool { return slices.Contains(d.opt.ConfidenceKeys, name) })
+	origin.RecordAssertions(d.op, d.doc, v, ptr, d.opt.ConfidenceKeys)
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
 		switch {

@@ -56,7 +56,7 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 				}
 				wire.Strings(d.op, f.Value, p, newItem(memproxy.ItemMetadata, ""))
 			default:
-				origin.RecordMemberAssertions(d.op, d.doc, f, p)
+				origin.RecordMemberAssertions(d.op, d.doc, f, p, d.a.opt.ConfidenceKeys)
 				wire.Member(d.op, f, p, newItem(memproxy.ItemMetadata, ""))
 			}
 		}
@@ -210,7 +210,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 			}
 		}
 	}
-	origin.RecordAssertions(d.op, d.doc, v, ptr, func(name string) bool { return slices.Contains(d.a.opt.ConfidenceKeys, name) })
+	origin.RecordAssertions(d.op, d.doc, v, ptr, d.a.opt.ConfidenceKeys)
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
 		if memproxy.Reserved(m.Name) {

@@ -165,7 +165,7 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 		return nil
 	}
 	if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin {
-		origin.RecordMemberAssertions(d.op, d.doc, m, ptr)
+		origin.RecordMemberAssertions(d.op, d.doc, m, ptr, d.a.opt.ConfidenceKeys)
 		wire.Name(d.op, m.Name, ptr, newItem(memproxy.ItemMetadata, of))
 		kind := memproxy.ItemMetadata
 		if withheld.HoldsCallbackURL(m) {

@@ -14,7 +14,7 @@ import (
 // those under which backends show provenance, and memproxy's own.
 func attributionOf(name string) memproxy.AttributionKind {
 	switch name {
-	case "actorid", "actor", "author", "authorid", "authorrole", "authoredby", "createdby", "createdbyid", "writtenby", "updatedby",
+	case "actorid", "actor", "author", "authorid", "authorrole", "authoredby", "createdby", "createdbyid", "creator", "creatorid", "writer", "writerid", "by", "addedby", "submittedby", "postedby", "writtenby", "updatedby",
 		"toldby", "recordedby", "notedby", "enteredby", "editedby", "updatedbyid", "lastupdatedby", "lastupdatedbyid", "modifiedby", "saidby", "statedby", "speaker", "speakerid", "speakerrole",
 		"attributedto", "attribution", "role", "principal", "principalid":
 		return memproxy.AttributesAuthor
@@ -40,33 +40,28 @@ func claimsCredibility(name string) bool {
 	return false
 }
 
-// RecordAssertions records the attributions and credibility claims in a value, at any
-// depth. skip excludes members of the value itself that were already read; it may be nil.
-func RecordAssertions(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, skip func(string) bool) {
-	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
-		return
-	}
+// RecordAssertions records the attributions and credibility claims in a metadata object, at any
+// depth. Its own members with the names in keys, the adapter reads; deeper numbers under such a
+// name weigh content as well.
+func RecordAssertions(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, keys []string) {
 	for _, m := range v.Members {
-		if skip != nil && (memproxy.Reserved(m.Name) || skip(m.Name)) {
-			continue
+		if !memproxy.Reserved(m.Name) && !slices.Contains(keys, m.Name) {
+			RecordMemberAssertions(op, doc, m, jsondoc.Child(ptr, m.Name), keys)
 		}
-		RecordMemberAssertions(op, doc, m, jsondoc.Child(ptr, m.Name))
-	}
-	for i, e := range v.Elems {
-		RecordAssertions(op, doc, e, jsondoc.Index(ptr, i), nil)
 	}
 }
 
 // RecordMemberAssertions records the attributions and credibility claims in a member and
 // its value.
-func RecordMemberAssertions(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr string) {
+func RecordMemberAssertions(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr string, keys []string) {
 	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
 		return
 	}
 	name := strings.Map(lookAlike, jsondoc.Squash(m.Name))
 	kind := attributionOf(name)
+	weighs := func(key string) bool { return jsondoc.Squash(key) == name }
 	switch {
-	case claimsCredibility(name) && m.Value.Kind == jsondoc.Number:
+	case m.Value.Kind == jsondoc.Number && (claimsCredibility(name) || slices.ContainsFunc(keys, weighs)):
 		op.ConfidenceClaims = append(op.ConfidenceClaims, Hint(doc, m.Value, ptr))
 		return
 	case claimsCredibility(name):
@@ -74,11 +69,20 @@ func RecordMemberAssertions(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.
 	case (name == "source" || name == "sourcetrust") && slices.ContainsFunc(stringsIn(m.Value), claimsTrust):
 		kind = memproxy.AttributesStatus
 	}
-	if kind == "" {
-		RecordAssertions(op, doc, m.Value, ptr, nil)
+	if kind != "" {
+		attribute(op, doc, memproxy.Attribution{Pointer: ptr, Kind: kind}, m.Value)
 		return
 	}
-	attribute(op, doc, memproxy.Attribution{Pointer: ptr, Kind: kind}, m.Value)
+	recordWithin(op, doc, m.Value, ptr, keys)
+}
+
+func recordWithin(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, keys []string) {
+	for _, m := range v.Members {
+		RecordMemberAssertions(op, doc, m, jsondoc.Child(ptr, m.Name), keys)
+	}
+	for i, e := range v.Elems {
+		recordWithin(op, doc, e, jsondoc.Index(ptr, i), keys)
+	}
 }
 
 // lookAlikes maps Cyrillic, Greek and further Latin letters (homoglyphs) to the ASCII

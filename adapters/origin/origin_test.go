@@ -72,13 +72,36 @@ func TestMetadataOnlyAddsRules(t *testing.T) {
 func TestLookAlikeNames(t *testing.T) {
 	for name, claims := range map[string]bool{
 		"memproxy_actor": true, "mempro\u0445\u0443_attestation": true, "\u0430uthor": true, "\u03b1ctor_id": true, "verif\u0131ed": true,
-		"user_confirmed": true, "on_behalf_of": true,
+		"user_confirmed": true, "on_behalf_of": true, "writer": true, "by": true, "creator_id": true, "addedBy": true,
+		"written": false, "bypass": false, "creation": false,
 		"\u0430\u0434\u0440\u0435\u0441": false, "\u03ba\u03cc\u03c3\u03c4\u03bf\u03c2": false, "topic": false, "gr\u00f6\u00dfe": false,
 	} {
 		op := memproxy.Operation{Kind: memproxy.Learn}
 		doc := must.Get(jsondoc.Parse([]byte(`{"x":{"`+name+`":"eve"}}`), 0))(t)
 		origin.RecordAssertions(&op, doc, doc.Root, "", nil)
 		expect.Equal(t, len(op.Attributions) == 1, claims, name, "claims provenance")
+	}
+}
+
+// Proves TRL-2: a number weighs content by its name at any depth, by the configured keys too. Such
+// a key is the adapter's to read at the top, and words under it are the application's below.
+func TestNumbersThatWeigh(t *testing.T) {
+	for text, want := range map[string][]string{
+		`{"importance":1}`:                      nil,
+		`{"x":{"importance":1}}`:                {"/x/importance"},
+		`{"x":[{"Impor-tance":0.2}],"list":[]}`: {"/x/0/Impor-tance"},
+		`{"x":{"importance":"high"}}`:           nil,
+		`{"trust":1,"x":{"trust":1}}`:           {"/trust", "/x/trust"},
+		`{"author":{"importance":1}}`:           nil, // removed as a whole
+	} {
+		op := memproxy.Operation{Kind: memproxy.Learn}
+		doc := must.Get(jsondoc.Parse([]byte(text), 0))(t)
+		origin.RecordAssertions(&op, doc, doc.Root, "", []string{"confidence", "importance"})
+		var got []string
+		for _, c := range op.ConfidenceClaims {
+			got = append(got, c.Pointer)
+		}
+		expect.List(t, got, want, text)
 	}
 }
 
