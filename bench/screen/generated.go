@@ -141,10 +141,11 @@ func number(name string, n int) int {
 
 func (g *generatedResult) write(w io.Writer) {
 	fmt.Fprintf(w, note("generated"), g.attacks, g.benign)
-	fmt.Fprint(w, "| transform | attacks caught | harmless held |\n|---|--:|--:|\n")
+	rows := make([]named, 0, len(g.single))
 	for _, t := range g.single {
-		fmt.Fprintf(w, "| %s | %.1f %% | %.1f %% |\n", t.name, t.caught.share(), t.benign.share())
+		rows = append(rows, named{t.name, fmt.Sprintf("%.1f %% | %.1f %%", t.caught.share(), t.benign.share())})
 	}
+	fmt.Fprintf(w, "| attacks caught | harmless held | transforms |\n|--:|--:|---|\n%s", alike(rows))
 	fmt.Fprintf(w, "\nTwo transforms, one in the other: %.1f %% of %d attacks are caught, %.1f %% of %d harmless texts are held. Those that hide most:\n\n| | caught |\n|---|--:|\n",
 		g.pairs.share(), g.pairs.n, g.pairHeld.share(), g.pairHeld.n)
 	names := worstFirst(g.pairMissed, false)

@@ -150,14 +150,16 @@ func report(w io.Writer, b setting, res []result) error {
 		return err
 	}
 	fmt.Fprint(w, note("limits"))
-	fmt.Fprint(w, "## Misses\n\nBy source: attacks that were not held, then harmless rows that were. Ids are those of the data; texts are never quoted.\n")
-	for _, m := range []byName{c.attacks, c.benign} {
+	fmt.Fprint(w, "## Misses\n\nBy source, with their number. Ids are those of the data; texts are never quoted.\n")
+	for i, m := range []byName{c.attacks, c.benign} {
+		fmt.Fprintf(w, "\n<details><summary>%s</summary>\n\n", []string{"Attacks that were not held", "Harmless rows that were held"}[i])
 		for _, k := range slices.Sorted(maps.Keys(m)) {
 			if t := m[k]; len(t.missed) > 0 {
 				slices.Sort(t.missed)
-				fmt.Fprintf(w, "\n<details><summary>%s: %d</summary>\n\n%s\n\n</details>\n", k, len(t.missed), strings.Join(t.missed, " "))
+				fmt.Fprintf(w, "- %s: %d: %s\n", k, len(t.missed), strings.Join(t.missed, " "))
 			}
 		}
+		fmt.Fprint(w, "\n</details>\n")
 	}
 	return nil
 }
@@ -174,9 +176,34 @@ func worstFirst(m byName, high bool) []string {
 	return names
 }
 
+// named is the figures of one transform, as cells of a table.
+type named struct{ name, figures string }
+
+// alike returns a row of a table for each distinct figures, with the transforms that have
+// them.
+func alike(rows []named) string {
+	var order []string
+	names := map[string][]string{}
+	for _, r := range rows {
+		if names[r.figures] == nil {
+			order = append(order, r.figures)
+		}
+		names[r.figures] = append(names[r.figures], r.name)
+	}
+	var b strings.Builder
+	for _, f := range order {
+		who := strings.Join(names[f], ", ")
+		if len(order) == 1 {
+			who = "every one"
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", f, who)
+	}
+	return b.String()
+}
+
 // evasionResult has the results for transformed poison and harmless text.
 type evasionResult struct {
-	rows            []string
+	rows            []named
 	total, harmless tally
 	worst           tally // of one transform
 	worstName       string
@@ -204,7 +231,7 @@ func evasions() (*evasionResult, error) {
 		if e.worst.n == 0 || here.share() < e.worst.share() {
 			e.worst, e.worstName = here, t.Name
 		}
-		e.rows = append(e.rows, fmt.Sprintf("| %s | %d of %d | %d of %d |", t.Name, here.held, here.n, fine.held, fine.n))
+		e.rows = append(e.rows, named{t.Name, fmt.Sprintf("%d of %d | %d of %d", here.held, here.n, fine.held, fine.n)})
 	}
 	spoken := evasion.PoisonsByLanguage()
 	for _, l := range []string{"Chinese", "French", "German", "Russian", "Spanish", "Turkish"} {
@@ -218,7 +245,7 @@ func evasions() (*evasionResult, error) {
 }
 
 func (e *evasionResult) write(w io.Writer) {
-	fmt.Fprintf(w, "## Evasions\n\nThe shipped pack; the texts are in `internal/evasion`.\n\n| transform | poison caught | harmless held |\n|---|--:|--:|\n%s\n\n", strings.Join(e.rows, "\n"))
+	fmt.Fprintf(w, "## Evasions\n\nThe shipped pack; the texts and the %d transforms are in `internal/evasion`.\n\n| poison caught | harmless held | transforms |\n|--:|--:|---|\n%s\n", len(e.rows), alike(e.rows))
 	fmt.Fprintf(w, "Poison in other languages:\n\n| language | caught |\n|---|--:|\n%s\n\n", strings.Join(e.spoken, "\n"))
 }
 
