@@ -103,7 +103,7 @@ func (r *Runs) Resettle(now time.Time) error {
 		}
 		if left, err := r.resettle(runner, e, left); err != nil {
 			r.journal.leave(e.Decision, left, false, now)
-			r.opt.Log.Warn("compensation of a run is not complete yet", "backend", r.opt.Backend.Name, "decision", e.Decision, "error", err)
+			r.opt.Log.Warn("compensation of a run is incomplete; it will be retried", "backend", r.opt.Backend.Name, "decision", e.Decision, "error", err)
 		}
 	}
 	return err

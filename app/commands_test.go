@@ -235,7 +235,7 @@ func TestInit(t *testing.T) {
 		expect.Text(t, out, tc.name, "the next command is not said").Has("memproxy serve --config")
 	}
 	file, out := initialised(t, "letta\n\n", nil)
-	_, made, _ := strings.Cut(out, "That key is ")
+	_, made, _ := strings.Cut(out, "The key, which is shown only once: ")
 	made, _, _ = strings.Cut(made, "\n")
 	if len(made) < 20 || !strings.Contains(file, sha(made)) || strings.Contains(file, made) || !strings.Contains(file, "\n    # credential: ") {
 		t.Errorf("the key that was made: %q\n%s", made, file)

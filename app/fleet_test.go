@@ -151,7 +151,7 @@ func TestSidecarRefusesBrokenReleases(t *testing.T) {
 	ring.Until(r.t, "the third release", func() bool { return r.do("POST", "/memories", note).status == 200 })
 	ring.Until(r.t, "the sidecar to say so", func() bool {
 		code, out, _ := f.status()
-		return code == cli.OK && strings.Contains(out, "1 sidecar(s) connected, 0 behind") && !strings.Contains(out, "refused 000002-")
+		return code == cli.OK && strings.Contains(out, "sidecars: 1 connected, 0 behind") && !strings.Contains(out, "refused 000002-")
 	})
 	r.get("/readyz").about("readyz after the mend").has(t, `"status":"ready"`)
 	code, out, errs := invoke(t, "control", "stop", "--releases", filepath.Join(f.dir, "releases"), "--number", "3", "--reason", "a mistake")

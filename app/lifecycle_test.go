@@ -294,8 +294,8 @@ policy: {dir: "%s"}
 		`"msg":"started","version":"v1.2.3","profile":"production","switched_off":["memories.new.configured","memories.seal","memories.sweep"`,
 		`"policy field.name","policy screen.hostile"]`,
 		`"msg":"listening","name":"here"`, `"msg":"listening","name":"admin"`, `held writes are reviewed by`,
-		`"msg":"the backend can be reached","backend":"here"`, `cannot be reached; requests to it are answered 502 until it can","backend":"away","setting":"backends[].upstream"`,
-		`until it can","backend":"plain","setting":"backends[].upstream","error":"tls: first record does not look like a TLS handshake"`, `"msg":"the backend can be reached","backend":"tls"`,
+		`"msg":"the backend is reachable","backend":"here"`, `is unreachable; requests to it are answered 502","backend":"away","setting":"backends[].upstream"`,
+		`is unreachable; requests to it are answered 502","backend":"plain","setting":"backends[].upstream","error":"tls: first record does not look like a TLS handshake"`, `"msg":"the backend is reachable","backend":"tls"`,
 	} {
 		ring.Until(t, want, func() bool { return strings.Contains(log.String(), want) })
 	}

@@ -194,7 +194,7 @@ func TestStatus(t *testing.T) {
 	}
 	out, code := run()
 	expect.Equal(t, code, 0, out)
-	for _, want := range []string{"ready", "field.forbidden 3", "session.locked 1", "wait for review", "1, the oldest for 0s: " + id, memproxy.InertSession("s1"), "deny 4", "hold 1", "audit records waiting"} {
+	for _, want := range []string{"ready", "field.forbidden 3", "session.locked 1", "wait for review", "1, the oldest for 0s: " + id, memproxy.InertSession("s1"), "deny 4", "hold 1", "audit records"} {
 		expect.Text(t, out).Has(want)
 	}
 	if out, code := run("--json"); code != 0 || !strings.Contains(out, `"waiting": 1`) {

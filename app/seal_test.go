@@ -264,7 +264,7 @@ func TestMisspeltNamesAreErrors(t *testing.T) {
 		{bobsToken, "holds list --principal agent:acme", 1, "configured principals: agent:globex\n"},
 		{bobsToken, "holds list --principal agent:globex", 0, "no held write matches"},
 		{reviewToken, "sessions list --tenant acmee", 1, "configured tenants: acme, globex\n"},
-		{reviewToken, "sessions list --principal agent:acme", 0, ""},
+		{reviewToken, "sessions list --principal agent:acme", 0, "no session matches"},
 		{reviewToken, "upkeep run anchor", 1, "job not found; jobs: replays, "},
 	} {
 		if out, code := r.as(c.token, strings.Fields(c.line)...); code != c.code || !strings.Contains(out, c.want) || c.token == bobsToken && strings.Contains(out, "acme,") {

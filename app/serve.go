@@ -109,10 +109,10 @@ func logReachability(ctx context.Context, b config.Backend, within time.Duration
 		return // the process is stopping
 	}
 	if err != nil {
-		log.Warn("the backend cannot be reached; requests to it are answered 502 until it can", "backend", b.Name, "setting", "backends[].upstream", "error", err)
+		log.Warn("the backend is unreachable; requests to it are answered 502", "backend", b.Name, "setting", "backends[].upstream", "error", err)
 		return
 	}
-	log.Info("the backend can be reached", "backend", b.Name, "address", c.RemoteAddr().String())
+	log.Info("the backend is reachable", "backend", b.Name, "address", c.RemoteAddr().String())
 	_ = c.Close() // nothing was sent
 }
 

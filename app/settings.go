@@ -159,10 +159,10 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 	s.inForce, s.broken, s.restart = cfg, nil, restart
 	s.mu.Unlock()
 	s.reloaded()
-	s.log.Info("the configuration was edited and is in force")
+	s.log.Info("configuration reloaded")
 	s.warn(cfg)
 	if len(restart) > 0 {
-		s.log.Warn("a part of the edit of the configuration needs a restart", "settings", restart)
+		s.log.Warn("some of the changed settings need a restart", "settings", restart)
 	}
 	if err := s.compare(cfg); err != nil { // the edit is in force nevertheless
 		s.log.Error("the settings cannot be saved; the next start reports edits since the last saved settings", "error", err)
@@ -190,7 +190,7 @@ func (s *edits) failed(err error) {
 	s.broken = err
 	s.mu.Unlock()
 	s.telemetry.Instruments().Reloaded(context.Background(), false)
-	s.log.Error("the edit of the configuration is not in force; the previous configuration remains", "error", err)
+	s.log.Error("configuration reload failed; the previous configuration stays in force", "error", err)
 	s.notInForce("an edit of the configuration", err)
 }
 
@@ -384,6 +384,6 @@ func (s *App) reloaded() {
 func (s *App) reloadFailed(what string, err error) {
 	s.rules.fail(what, err)
 	s.telemetry.Instruments().Reloaded(context.Background(), false)
-	s.log.Error("the edit of the rules is broken; the last good rules stay in force", "of", what, "error", err)
+	s.log.Error("rules reload failed; the last good rules stay in force", "source", what, "error", err)
 	s.edits.notInForce("an edit of "+what, err)
 }

@@ -76,7 +76,7 @@ func (s *App) listenLocal() error {
 		err = ownDir(filepath.Dir(path))
 	}
 	if err != nil { // only the local operator is affected, not the service
-		s.log.Warn("the operator of this machine cannot review without a token: there is no socket", "error", err)
+		s.log.Warn("reviews need a token: the local operator's socket cannot be opened", "error", err)
 		return nil
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
@@ -85,7 +85,7 @@ func (s *App) listenLocal() error {
 	ln, err := listenSocket(path)
 	if err != nil {
 		// The directory may be on a file system without sockets.
-		s.log.Warn("the operator of this machine cannot review without a token: there is no socket", "path", path, "error", err)
+		s.log.Warn("reviews need a token: the local operator's socket cannot be opened", "path", path, "error", err)
 		return nil
 	}
 	s.socket = path

@@ -177,7 +177,7 @@ func (s *state) ledgerOptions(vault *keys.Vault) ledger.Options {
 		Locks: lockLimits(s.cfg), MaxHolds: s.cfg.Review.MaxHeldTenant, MaxPrincipalHolds: s.cfg.Review.MaxHeld,
 		MaxUserHolds: s.cfg.Review.MaxHeldUser,
 	}
-	opt.Progress = func(part string) { s.log.Info("the ledger is migrated", "part", part) }
+	opt.Progress = func(part string) { s.log.Info("ledger migration", "part", part) }
 	if s.cfg.Review.Webhook != nil {
 		opt.OnNotice = s.noticed.Send
 	}

@@ -26,12 +26,12 @@ func (i *Injector) Handler(log *slog.Logger) http.Handler {
 		mux.HandleFunc("POST /"+string(w), func(rw http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxReview))
 			if err != nil {
-				http.Error(rw, "the review cannot be read", http.StatusRequestEntityTooLarge)
+				http.Error(rw, "the admission request cannot be read", http.StatusRequestEntityTooLarge)
 				return
 			}
 			out, err := i.Review(w, body)
 			if err != nil {
-				log.Warn("a review was not answered", "webhook", string(w), "error", err)
+				log.Warn("admission request not answered", "webhook", string(w), "error", err)
 				http.Error(rw, errMalformed.Error(), http.StatusBadRequest)
 				return
 			}

@@ -77,7 +77,7 @@ func (c CLI) command(v verb) *cobra.Command {
 	words := strings.Fields(v.args)
 	out.Args = func(_ *cobra.Command, ids []string) error {
 		if !strings.HasSuffix(v.args, "...") && len(ids) != len(words) {
-			return fmt.Errorf("expected %s, got %d argument(s)", cmp.Or(v.args, "none"), len(ids))
+			return fmt.Errorf("needs %s; %d given", cmp.Or(v.args, "no argument"), len(ids))
 		}
 		return nil
 	}

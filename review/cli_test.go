@@ -102,7 +102,7 @@ func TestCommands(t *testing.T) {
 		{viewToken, "memory history m", 2, "--backend is required"},
 		{viewToken, "memory history --backend mem0 none", 1, "no record of this memory"},
 		{viewToken, "sessions summary none", 1, "sessions list --all"},
-		{viewToken, "memory trace --backend mem0 m", 0, "chain: 3 records, unbroken"},
+		{viewToken, "memory trace --backend mem0 m", 0, "chain: unbroken, records checked: 3"},
 		{bobToken, "memory pin --backend mem0 --version 1 --reason x m", 0, "the version is pinned"},
 		{bobToken, "memory pin --backend mem0 --off --reason x m", 0, "the memory is unpinned"},
 		{bobToken, "memory promote --backend mem0 --reason x m", 0, "validated"},
@@ -120,7 +120,7 @@ func TestCommands(t *testing.T) {
 		{bobToken, "memory history --backend mem0 --limit 501 m", 1, "limit is a number from 1 to 500"},
 		{bobToken, "holds", 2, "Usage:"},
 		{bobToken, "holds burn", 2, `unknown command "burn"`},
-		{bobToken, "holds show", 2, "expected ID"},
+		{bobToken, "holds show", 2, "needs ID"},
 		{bobToken, "holds list -burn", 2, "burn"},
 	} {
 		code, out, errs := r.run(c.token, c.line)

@@ -49,7 +49,7 @@ func TestJobsRunOnRequest(t *testing.T) {
 		{annToken, "upkeep run anchors", 0, "anchors is done"},
 		{annToken, "upkeep run --reason why seal:mem0", 1, `the backend is away\u001b`},
 		{annToken, "upkeep run none", 1, "job not found; jobs: anchors, seal:mem0\n"},
-		{annToken, "upkeep run", 2, "expected JOB"},
+		{annToken, "upkeep run", 2, "needs JOB"},
 		{bobToken, "upkeep list", 1, "all tenants"},
 		{bobToken, "upkeep run anchors", 1, "all tenants"},
 		{viewToken, "upkeep run anchors", 1, "role"},

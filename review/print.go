@@ -179,7 +179,7 @@ func (p *printer) trace(t TraceAnswer) {
 		p.line("disputed %s by %s (%s), decision %s: %s", at(d.Time), d.Corrector, d.Trust, d.Decision, d.Reason)
 	}
 	if len(t.Chain.Faults) == 0 {
-		p.line("chain: %d records, unbroken", t.Chain.Checked)
+		p.line("chain: unbroken, records checked: %d", t.Chain.Checked)
 	}
 	for _, f := range t.Chain.Faults {
 		p.line("chain: %s at version %d: %s", f.Class, f.Version, f.Detail)
@@ -197,6 +197,9 @@ func (p *printer) sessions(page memproxy.SessionPage) {
 	p.row("ID", "WHAT", "TENANT", "PRINCIPAL", "USER", "REJECTIONS", "LAST", "LOCKED UNTIL", "WHY")
 	for _, s := range page.Sessions {
 		p.row(s.ID, s.Kind, s.Tenant, s.Principal, s.User, fmt.Sprint(s.CountedRejections, " of ", s.Limit), at(s.LastRejection), at(s.Until), topReasons(s.Reasons))
+	}
+	if len(page.Sessions) == 0 {
+		p.line("no session matches; memproxy sessions list --all includes those that are not locked")
 	}
 	p.more(page.Next)
 }

@@ -173,7 +173,7 @@ func (p *printer) status(st *Status, now time.Time) {
 	for _, s := range st.Locked {
 		p.row("", fmt.Sprintf("%s until %s", s.ID, at(s.Until)))
 	}
-	p.row("audit records waiting", tally(st.Lag, len(st.Lag)))
+	p.row("audit records pending", tally(st.Lag, len(st.Lag)))
 	p.row("faults since its start", tally(st.Faults, len(st.Faults)))
 	for _, problem := range st.Problems {
 		p.row("not known", problem)

@@ -196,7 +196,7 @@ func (k *Maintainer) age(ctx context.Context, now time.Time) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("held writes were not checked for their age: %w", err))
 		} else if len(old) > 0 {
-			k.Log.Warn("held writes have waited for too long", "holds", len(old))
+			k.Log.Warn("held writes have waited longer than review.age", "holds", len(old))
 		}
 	}
 	if d := k.Config.Review.Idle.Std(); d > 0 {

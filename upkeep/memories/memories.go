@@ -174,7 +174,7 @@ func (k *Maintainer) purgeOne(ctx context.Context, p *proxy.BackendClient, st *m
 		return nil
 	}
 	if err := p.Remove(ctx, st.MemoryKey); err != nil {
-		k.Log.Warn("an expired memory was not deleted; it is tried again", "memory", st.ID, "error", err)
+		k.Log.Warn("deleting an expired memory failed; it will be retried", "memory", st.ID, "error", err)
 		return nil
 	}
 	if err := k.Ledger.Upkeep.Purge(ctx, st.MemoryKey, memproxy.SystemActor, st.Decision); err != nil {

@@ -44,7 +44,7 @@ func controlStatus(in *Invocation) *cobra.Command {
 // printStatus prints the releases, then the sidecars that run another release than the
 // assigned one, or an older one than they refused, each with its last refusal.
 func printStatus(to io.Writer, st *fleet.Status) {
-	cli.Printf(to, "fleet %s: %d sidecar(s) connected, %d behind, %d without a release\n", st.Fleet, st.Connected, st.Behind, st.Unassigned)
+	cli.Printf(to, "fleet %s, sidecars: %d connected, %d behind, %d without a release\n", st.Fleet, st.Connected, st.Behind, st.Unassigned)
 	if st.StoreError != "" {
 		cli.Printf(to, "the directory of releases is unavailable: %s\n", st.StoreError)
 	}

@@ -61,9 +61,9 @@ func (in *Invocation) initialising(backend, upstream, out string, force bool) er
 	if err := s.Write(out, force, in.Getenv); err != nil {
 		return err
 	}
-	fmt.Fprintf(in.Stdout, "%s is written, for clients that present %s.\n", out, s.KeyFrom)
+	fmt.Fprintf(in.Stdout, "%s written. Clients present %s.\n", out, s.KeyFrom)
 	if s.Key != "" {
-		fmt.Fprintf(in.Stdout, "That key is %s\nIt is not stored: give it to the clients as %s. Put the key that the backend wants, if any, into credential.\n", s.Key, s.Keys[0])
+		fmt.Fprintf(in.Stdout, "The key, which is shown only once: %s\nSet it as %s for the clients. If the backend needs a key of its own, put that into credential.\n", s.Key, s.Keys[0])
 	}
 	fmt.Fprintf(in.Stdout, "Next:\n  memproxy check --config %s\n  memproxy serve --config %s\nThen point the clients at it: "+s.Client+"\n", out, out, s.Listen)
 	return nil

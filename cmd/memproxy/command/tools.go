@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -39,13 +40,17 @@ func (in *Invocation) check(use, short, example string, print bool) *cobra.Comma
 			fmt.Fprint(in.Stdout, string(b))
 		}
 		found.Print(in.Stdout, controls)
-		fmt.Fprintf(in.Stdout, "%s is valid: profile %s, %d backend(s), rules %s\n", file, cfg.Profile, len(cfg.Backends), found.Version)
+		names := make([]string, len(cfg.Backends))
+		for i, b := range cfg.Backends {
+			names[i] = b.Name
+		}
+		fmt.Fprintf(in.Stdout, "%s is valid: profile %s, backends %s, rules %s\n", file, cfg.Profile, strings.Join(names, ", "), found.Version)
 		for _, w := range found.MachineProblems {
 			fmt.Fprintln(in.Stdout, "on this machine:", w)
 		}
 		fmt.Fprintf(in.Stdout, "held writes are reviewed by %s\n", found.Reviewers)
 		if found.NoOperator != nil {
-			fmt.Fprintf(in.Stdout, "warning: the operator of this machine cannot review without a token: %v\n", found.NoOperator)
+			fmt.Fprintf(in.Stdout, "warning: reviews need a token: the local operator's socket cannot be opened: %v\n", found.NoOperator)
 		}
 		return nil
 	})
