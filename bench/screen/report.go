@@ -128,7 +128,7 @@ func report(w io.Writer, b setting, res []result) error {
 	}
 	table("Detection by family", strings.TrimSpace(note("family")), c.family, families)
 	table("Detection by source", strings.TrimSpace(note("detection")), c.attacks, worstFirst(c.attacks, false))
-	table("False positives by source", "Held rows of sources that are harmless.", c.benign, worstFirst(c.benign, true))
+	fmt.Fprintf(w, "## False positives by source\n\nHeld rows of sources that are harmless.\n\n| held | rows | 95 %% interval | sources |\n|--:|--:|--:|---|\n%s\n", alike(figures(c.benign)))
 	if err := writeField(w, fieldKept); err != nil {
 		return err
 	}
@@ -176,11 +176,20 @@ func worstFirst(m byName, high bool) []string {
 	return names
 }
 
-// named is the figures of one transform, as cells of a table.
+// figures returns the shares of the tallies with their intervals, the worst first.
+func figures(m byName) (rows []named) {
+	for _, k := range worstFirst(m, true) {
+		t := m[k]
+		lo, hi := wilson(t.held, t.n)
+		rows = append(rows, named{k, fmt.Sprintf("%.1f %% | %d | %.1f–%.1f", t.share(), t.n, lo, hi)})
+	}
+	return rows
+}
+
+// named is the figures of one transform or source, as cells of a table.
 type named struct{ name, figures string }
 
-// alike returns a row of a table for each distinct figures, with the transforms that have
-// them.
+// alike returns a row of a table for each distinct figures, with the names that have them.
 func alike(rows []named) string {
 	var order []string
 	names := map[string][]string{}
@@ -239,14 +248,14 @@ func evasions() (*evasionResult, error) {
 		for _, p := range spoken[l] {
 			here.add(s.Text(p, "", "").Verdict.Stops(), false, "")
 		}
-		e.spoken = append(e.spoken, fmt.Sprintf("| %s | %d of %d |", l, here.held, here.n))
+		e.spoken = append(e.spoken, fmt.Sprintf("%s %d of %d", l, here.held, here.n))
 	}
 	return &e, nil
 }
 
 func (e *evasionResult) write(w io.Writer) {
 	fmt.Fprintf(w, "## Evasions\n\nThe shipped pack; the texts and the %d transforms are in `internal/evasion`.\n\n| poison caught | harmless held | transforms |\n|--:|--:|---|\n%s\n", len(e.rows), alike(e.rows))
-	fmt.Fprintf(w, "Poison in other languages:\n\n| language | caught |\n|---|--:|\n%s\n\n", strings.Join(e.spoken, "\n"))
+	fmt.Fprintf(w, "Poison in other languages, caught: %s.\n\n", strings.Join(e.spoken, ", "))
 }
 
 // speed measures one goroutine without the cache.

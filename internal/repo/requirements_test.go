@@ -47,7 +47,7 @@ func TestRequirementsListTheirTests(t *testing.T) {
 		cell := ""
 		if len(tests) > 0 {
 			cell = fmt.Sprintf("[%s](proofs.md#%s) ", ringsOf(tests), strings.ToLower(id))
-			list += "\n## " + id + "\n\n"
+			list += "\n## " + id + "\n"
 		}
 		lines[i] = fmt.Sprintf("| %s | %s | %s|", id, m[2], cell)
 		for _, p := range tests {
