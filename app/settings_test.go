@@ -326,7 +326,7 @@ func TestBrokenPoliciesRemainReported(t *testing.T) {
 	r.within(p, time.Second, "the broken policies", isBroken)
 	edited := filepath.Join(t.TempDir(), "edited.yaml")
 	must.Do(t, os.Rename(writeFile(t, edited, r.conf+"budgets: {default: {writes_per_hour: 77}}\n"), r.file))
-	r.within(p, time.Second, "the other configuration", func() bool { return strings.Contains(r.log.String(), "was edited and is in force") })
+	r.within(p, time.Second, "the other configuration", func() bool { return strings.Contains(r.log.String(), "configuration reloaded") })
 	if !isBroken() {
 		t.Error("an edit of the configuration hides that the policies are broken")
 	}
