@@ -28,7 +28,7 @@ count: ## how many tests there are in all rings together
 times: ## the tests of the core that take over two seconds alone, on a machine that does nothing else
 	$(GO) test -count=1 -p 1 -parallel 1 -v ./... | grep -E '^(--- .*\(([2-9]|[0-9]{2,})\.[0-9]+s\)|ok|FAIL)'
 
-check: vet lint race modules ## what must be green before a commit lands, beside the core
+check: vet lint race modules ## what must be green before a commit lands, in addition to the core
 
 vet:
 	$(GO) vet -tags e2e,e2ekube,slow ./...
@@ -87,7 +87,7 @@ SCREEN_DATA ?= ../shared/data/dev,../shared/data/dev2
 bench-screen: ## how well and how fast screening judges; writes docs/screening.md
 	$(GO) run ./bench/screen -data $(SCREEN_DATA) -report docs/screening.md
 
-bench-field: ## other published detectors beside memproxy, on every corpus; writes docs/screening.md; 30 minutes
+bench-field: ## compare other published detectors with memproxy, on every corpus; writes docs/screening.md; 30 minutes
 	bench/screen/field/install.sh
 	$(GO) run ./bench/screen -data $(SCREEN_DATA) -field .field/bin/python
 	$(GO) run ./bench/screen -data $(SCREEN_DATA) -report docs/screening.md

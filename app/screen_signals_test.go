@@ -53,7 +53,7 @@ func TestFindingsAreRecorded(t *testing.T) {
 		}
 	}
 	if f := found[1].Findings; len(f) != 1 || f[0].Rule != "pii.email" || found[1].Verdict == "deny" {
-		t.Errorf("personal data is told of, and no reason to refuse: %+v", found[1])
+		t.Errorf("personal data is reported, and is no reason to refuse: %+v", found[1])
 	}
 	if code, out, errs := invoke(t, "audit", "verify", "--dir", filepath.Join(r.dir, "state", "audit")); code != 0 {
 		t.Errorf("exit %d %s %s", code, out, errs)

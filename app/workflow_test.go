@@ -198,8 +198,8 @@ func TestOverdueHoldsAndLocksAreReported(t *testing.T) {
 	r.do("POST", "/memories", noted("Ann likes tea."), "X-Memproxy-Session", "calm")
 	s1 := memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: "agent:dev", User: "bob", Name: memproxy.InertSession("s1")}.ID()
 	r.once("webhooks", clock.Now())
-	must.Len(t, w.of(memproxy.NoticeHold, id), 1, "the hold and the lock are not told of")
-	expect.Len(t, w.of(memproxy.NoticeLocked, s1), 1, "the hold and the lock are not told of")
+	must.Len(t, w.of(memproxy.NoticeHold, id), 1, "notices of the hold and of the lock")
+	expect.Len(t, w.of(memproxy.NoticeLocked, s1), 1, "notices of the hold and of the lock")
 	w.fails(10)
 	clock.Pass(20 * time.Minute)
 	r.once("ageing", clock.Now())
@@ -219,7 +219,7 @@ func TestOverdueHoldsAndLocksAreReported(t *testing.T) {
 	if out, code := r.as(reviewToken, "sessions", "summary", "--tenant", "acme", "s1"); code != 0 || !strings.Contains(out, text) || strings.Contains(out, "invoices") {
 		t.Errorf("the command: %d %s; want %s", code, out, text)
 	}
-	expect.Len(t, w.of(memproxy.NoticeEnded, "calm"), 0, "a session without a refusal is told of")
+	expect.Len(t, w.of(memproxy.NoticeEnded, "calm"), 0, "no notice of a session without a refusal")
 
 	for range 3 { // reported once
 		clock.Pass(25 * time.Hour)

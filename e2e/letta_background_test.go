@@ -114,7 +114,7 @@ func TestLettaBackground(t *testing.T) {
 	}
 }
 
-// Proves EDGE-1: a run that is cancelled stops, whichever leg it is in, and
+// Proves EDGE-1: a run that is cancelled stops, whichever of its requests is in progress, and
 // the agent is free.
 func TestLettaCancel(t *testing.T) {
 	t.Parallel()

@@ -31,8 +31,8 @@ var lettaOwn = map[string]string{
 	"agent_bad_id":       "refused by memproxy, in its own words",
 	"message_invalid":    "refused by memproxy, in its own words",
 	"message_list_pages": "a page holds fewer messages: memproxy's approvals are left out of it",
-	"background":         "each leg of a background run numbers its events anew: docs/letta.md",
-	"background_again":   "resuming a background run shows its first leg: docs/letta.md",
+	"background":         "each run of a background turn numbers its events from 1: docs/letta.md",
+	"background_again":   "resuming a background turn shows its first run: docs/letta.md",
 }
 
 var (

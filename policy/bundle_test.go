@@ -81,7 +81,7 @@ func TestLoadErrors(t *testing.T) {
 		{"a file without a byte", map[string]string{"own.cedar": ""}, "/own.cedar:1: the file is empty"},
 		{"an empty schema", map[string]string{"s.cedarschema": ""}, "/s.cedarschema:1: the file is empty"},
 		{"empty settings", map[string]string{"bundle.yaml": ""}, "/bundle.yaml:1: the file is empty"},
-		{"two schemas", map[string]string{"a.cedarschema": "entity X;", "b.cedarschema": "entity X;"}, "/b.cedarschema:1: a second schema beside "},
+		{"two schemas", map[string]string{"a.cedarschema": "entity X;", "b.cedarschema": "entity X;"}, "/b.cedarschema:1: a second schema, in addition to "},
 		{"not UTF-8", map[string]string{"own.cedar": "//\n//\n\xff"}, "/own.cedar:3: not UTF-8"},
 		{"over the bound", map[string]string{"own.cedar": strings.Repeat("/", 1<<20+1)}, "/own.cedar: over 1048576 bytes"},
 		{"an unknown key", map[string]string{"bundle.yaml": "builtin: true\ndisabled: [a]\n"}, "/bundle.yaml:2: unknown key disabled; there are budgets, builtin, confidence, disable and shadow"},

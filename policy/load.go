@@ -130,7 +130,7 @@ func Load(dir string) (Bundle, error) {
 		case ext == ".cedar":
 			own.Policies = append(own.Policies, Source{path, string(text)})
 		case ext == ".cedarschema" && own.Schema.Text != "":
-			return Bundle{}, fmt.Errorf("policy: %s:1: a second schema beside %s", path, own.Schema.Name)
+			return Bundle{}, fmt.Errorf("policy: %s:1: a second schema, in addition to %s", path, own.Schema.Name)
 		case ext == ".cedarschema":
 			own.Schema = Source{path, string(text)}
 		default:

@@ -163,7 +163,7 @@ func TestEveryReferenceIsFound(t *testing.T) {
 		for _, id := range want {
 			places++
 			if !slices.Contains(got, id) {
-				t.Errorf("%s: nobody is told of %s; %q", at, id, got)
+				t.Errorf("%s: %s is not reported; %q", at, id, got)
 			}
 		}
 		if slices.Contains(got, "message"+uuid) {

@@ -29,7 +29,7 @@ func main() {
 	lexis := flag.String("words", "", "write further words that many permitted sources share into this file")
 	alone := flag.Bool("ablation", false, "say what is found without each layer, and nothing else")
 	hide := flag.Int("evasions", 0, "transform so many rows of each source, and say what hides them")
-	field := flag.String("field", "", "measure other detectors beside memproxy, with this python, and keep what came of it in -out")
+	field := flag.String("field", "", "also measure other detectors, with this python, and store the results in -out")
 	kept := flag.String("out", "bench/screen/field/results.json", "with -field: the file")
 	flag.Parse()
 	var err error

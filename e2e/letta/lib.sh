@@ -8,7 +8,7 @@ python=$home/letta-py/bin/python
 template=$home/letta-template
 # Everything is on this machine; a proxy of the environment must not step in.
 export NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost
-# Compiled once, beside the packages: a start takes a third of the time.
+# Compiled once, next to the packages: a start takes a third of the time.
 export PYTHONPYCACHEPREFIX=$home/pycache
 unset PYTHONDONTWRITEBYTECODE
 

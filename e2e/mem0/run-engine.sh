@@ -9,7 +9,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 home=${E2E_HOME:-$(cd "$here/../.." && pwd)/.e2e}
-# Compiled once, beside the packages: a start takes half the time.
+# Compiled once, next to the packages: a start takes half the time.
 export PYTHONPYCACHEPREFIX=$home/pycache
 unset PYTHONDONTWRITEBYTECODE
 export ADMIN_API_KEY=${ADMIN_API_KEY:-e2e-admin-key}

@@ -85,7 +85,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"reevaluation settles by the new rules", reevaluated},
 		{"shredded content is gone", shredded},
 		{"what was held of deleted memories is destroyed", heldOfDeleted},
-		{"old holds are told of once, settled ones pruned", agedAndPruned},
+		{"old holds are reported once, settled ones pruned", agedAndPruned},
 		{"holds of a tenant are bounded", holdBound},
 		{"notices are given out until delivered", notices},
 		{"what was retracted is known again", retractions},

@@ -140,7 +140,7 @@ func agedAndPruned(t *testing.T, l Life) {
 	if err != nil || len(aged) != 1 || aged[0].ID != "old" {
 		t.Errorf("aged: %v, %v", aged, err)
 	}
-	expect.Len(t, must.Get(l.Holds.Age(ctx, l.Clock.Now().Add(-time.Minute)))(t), 0, "told of twice")
+	expect.Len(t, must.Get(l.Holds.Age(ctx, l.Clock.Now().Add(-time.Minute)))(t), 0, "reported twice")
 	n, err := l.Holds.Prune(ctx, l.Clock.Now().Add(-time.Minute))
 	must.Do(t, err, "pruned")
 	expect.Equal(t, n, 1, "pruned")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs other detectors, as they are published, beside this checkout: .field/.
+# Installs other detectors, as they are published, next to this checkout: .field/.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 command -v python3 >/dev/null || { echo "field: python3 is needed; install it" >&2; exit 1; }

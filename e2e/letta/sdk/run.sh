@@ -8,7 +8,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 home=${E2E_HOME:-$(cd "$here/../../.." && pwd)/.e2e}
-# Compiled once, beside the packages: importing the SDK takes half the time.
+# Compiled once, next to the packages: importing the SDK takes half the time.
 export E2E_HOME=$home PYTHONPYCACHEPREFIX=$home/pycache
 unset PYTHONDONTWRITEBYTECODE
 # Everything is on this machine; a proxy of the environment must not step in, and
