@@ -80,8 +80,8 @@ var admission = [...]step{
 	{signal.SpanReceiptLookup, client | explain, false, memproxy.LedgerUnavailable, noReceipt, polled},
 	{signal.SpanLockMemory, client | replay | putBack, false, memproxy.InternalError, unordered, inTurn},
 	{signal.SpanLookupOwners, client | replay | putBack | recheck | explain, false, memproxy.UpstreamUnavailable, untargeted, ownUnlocked},
-	{signal.SpanReadBlocks, client | replay | recheck, false, memproxy.UpstreamUnavailable, noDirectToolCall, precede},
-	{signal.SpanSystemRole, client | replay | recheck | explain, false, memproxy.PolicyError, uninstructed, instruct},
+	{signal.SpanReadBlocks, client | replay | recheck, false, memproxy.UpstreamUnavailable, noDirectToolCall, prepareToolCall},
+	{signal.SpanSystemRole, client | replay | recheck | explain, false, memproxy.PolicyError, noSystemMessages, instruct},
 	{signal.SpanScreen, client | call | foresee | putBack | recheck | explain, false, memproxy.InternalError, unscreened, screen},
 	{signal.SpanClamp, client | call | foresee | replay | putBack | recheck | explain, false, memproxy.InternalError, withoutConfidence, clamp},
 	{signal.SpanRule, client | call | foresee | putBack | recheck | explain, false, memproxy.PolicyError, undecoded, rule},
@@ -94,7 +94,7 @@ var admission = [...]step{
 	// The record is durable before anything is forwarded.
 	{signal.SpanRecord, client | call | decline | replay | putBack, true, memproxy.AuditUnavailable, nil, record},
 	{signal.SpanHold, client | call, true, memproxy.LedgerUnavailable, unheld, hold},
-	{signal.SpanReserveStatus, client | replay, true, memproxy.LedgerUnavailable, noPendingMemories, putAside},
+	{signal.SpanReserveStatus, client | replay, true, memproxy.LedgerUnavailable, noPendingMemories, storePlannedStatus},
 	{signal.SpanEvidence, client, true, memproxy.LedgerUnavailable, notReworded, keepEvidence},
 	{signal.SpanReject, client | call, true, memproxy.LedgerUnavailable, notRejected, reject},
 	{signal.SpanDissent, client | call, true, memproxy.LedgerUnavailable, uncontested, contest},
@@ -140,7 +140,7 @@ func (r *evaluation) walk(ctx context.Context) {
 			r.after(s, err)
 		}
 	}
-	if r.Next = r.onward(); r.Reply != nil {
+	if r.Next = r.nextAction(); r.Reply != nil {
 		r.ReleaseLocks()
 	}
 }
@@ -215,7 +215,7 @@ func inTurn(ctx context.Context, r *evaluation) error {
 	if entered && (op.Kind == memproxy.Learn || op.DeletesScope) {
 		enter(ctx, r, alone, ownerKeys(r.call, op.Scope))
 	}
-	return stillOwned(ctx, r)
+	return refuseCleared(ctx, r)
 }
 
 // patience is how long a change waits for others. The calls of a turn keep their locks for

@@ -81,7 +81,7 @@ func next(ctx context.Context, r *evaluation) error {
 		r.Next = ChangeTools{agent}
 	}
 	if q, ok := runner.Resume(c.Route, c.Request, r.Body); ok {
-		r.Next = Resume{q, r.onward()}
+		r.Next = Resume{q, r.nextAction()}
 	}
 	return nil
 }
@@ -96,8 +96,8 @@ func running(c *Call) bool {
 	return turn != nil || err != nil
 }
 
-// onward is the next action, Forward by default.
-func (a *Admission) onward() Next {
+// nextAction is the next action, Forward by default.
+func (a *Admission) nextAction() Next {
 	switch {
 	case a.Reply != nil:
 		return Reply{*a.Reply}
@@ -282,7 +282,7 @@ func (a *Admission) IsCompensated() bool { return a.compensated }
 // RecordCompensated records that a run is admitted because its writes are ruled on at its
 // end.
 func (g Agents) RecordCompensated(ctx context.Context, a *Admission) {
-	g.letThrough(ctx, a, "the run cannot be paused at its tool calls; its writes are checked when it ends")
+	g.recordUngated(ctx, a, "the run cannot be paused at its tool calls; its writes are checked when it ends")
 }
 
 // RuleUntrackable rules on a run whose changes cannot be determined: it cannot be gated,
@@ -360,7 +360,7 @@ func (g Agents) RecordUnsettled(ctx context.Context, a *Admission, givenUp bool,
 // be sent.
 func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (memproxy.Reply, bool) {
 	if !a.enforced() || mode != UngatedDeny && a.rules.Profile == Development {
-		g.letThrough(ctx, a, cmp.Or(a.unruled, memproxy.ErrUngated.Error()))
+		g.recordUngated(ctx, a, cmp.Or(a.unruled, memproxy.ErrUngated.Error()))
 		return memproxy.Reply{}, false
 	}
 	g.accounts.release(ctx, a)
@@ -373,9 +373,9 @@ func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (mempro
 	return deny(ctx, g.Gate, a, memproxy.StatusForbidden, memproxy.RunUngated, cmp.Or(a.unruled, detail)), true
 }
 
-// letThrough records that a run goes on although its calls are not ruled on.
-func (g Agents) letThrough(ctx context.Context, a *Admission, why string) {
-	ev := following(&a.event, memproxy.EventOutcome, g.opt.Clock())
+// recordUngated records that a run goes on although its calls are not ruled on.
+func (g Agents) recordUngated(ctx context.Context, a *Admission, why string) {
+	ev := followUpEvent(&a.event, memproxy.EventOutcome, g.opt.Clock())
 	ev.Reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: why}}
 	g.accounts.add(ctx, ev)
 }

@@ -67,7 +67,7 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	if ret.status == memproxy.StatusNotFound && ret.Inspect {
 		reportMissing(ctx, ret)
 	}
-	if !ret.Inspect || !notThere(ret) || !ret.refuseAsMissing() {
+	if !ret.Inspect || !saysMissing(ret) || !ret.refuseAsMissing() {
 		if ret.filterReply(ctx); ret.AnswerRefusal != nil && ret.AnswerRefusal.Status == memproxy.StatusBadGateway {
 			span.SetStatus(codes.Error, string(ret.AnswerRefusal.Reasons[0].Code))
 		}
@@ -133,7 +133,7 @@ func (g *Gate) RecordUnfiltered(ctx context.Context, a *Admission, status int, e
 		kept := &effects{answer: ret}
 		uncache(kept)
 		if a.DeletesOwner() && ok2xx(status) {
-			kept.swept(ctx)
+			kept.recordScopeDeletion(ctx)
 		}
 	case unwritten(status):
 		g.accounts.release(ctx, a) // a call that the backend refused is not charged
@@ -175,12 +175,12 @@ func (ret *answer) filterReply(ctx context.Context) {
 		ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamUnavailable, ownRefused)
 		return
 	}
-	refused, err := ret.through(ctx, asSent)
+	refused, err := ret.runStage(ctx, asSent)
 	if err == nil && !refused {
 		refused, err = ret.filterMemories(ctx)
 	}
 	if err == nil && !refused {
-		_, err = ret.through(ctx, rewritten)
+		_, err = ret.runStage(ctx, rewritten)
 	}
 	if err == nil {
 		return
@@ -219,7 +219,7 @@ func (ret *answer) filterMemories(ctx context.Context) (refused bool, err error)
 
 // rewrite filters the memories and removes the dropped ones from the answer.
 func (ret *answer) rewrite(ctx context.Context) (refused bool, err error) {
-	if refused, err = ret.through(ctx, takenApart); refused || err != nil {
+	if refused, err = ret.runStage(ctx, takenApart); refused || err != nil {
 		return refused, err
 	}
 	ret.reply.Body, err = ret.call.Backend.Adapter.Rewrite(ret.call.Route, ret.call.Request, ret.reply, ret.reading)
@@ -235,7 +235,7 @@ func (ret *answer) disclose(ctx context.Context) (refused bool, err error) {
 			ret.receipts = ret.reading.Events
 		}
 		extractor, _ := ret.call.Backend.Adapter.(Extractor)
-		if err := (&making{answer: ret, extractor: extractor, memories: ret.reading.Memories}).extracted(ctx); err != nil {
+		if err := (&making{answer: ret, extractor: extractor, memories: ret.reading.Memories}).checkExtracted(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -325,7 +325,7 @@ func (g *Gate) outcome(ctx context.Context, ret *answer) {
 	if d := ret.Shown(); d.Verdict == memproxy.Deny { // the same as in header, span and metric
 		ret.event.Verdict, ret.event.ShadowVerdict = d.Verdict, d.Verdict
 	}
-	ev := following(&ret.event, memproxy.EventOutcome, g.opt.Clock())
+	ev := followUpEvent(&ret.event, memproxy.EventOutcome, g.opt.Clock())
 	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.ended.Cancelled()
 	ev.Ended, ev.Reasons = ret.ended, ret.reasons
 	verdict.Sort(ev.Reasons)

@@ -30,11 +30,11 @@ func loadAuthors(ctx context.Context, r *evaluation, targets []string) {
 	case r.verdict.Worst.Stops() && r.enforced():
 		return
 	case r.op.Kind == memproxy.Attach:
-		targets = taken(r)
+		targets = detachedTargets(r)
 	case r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget:
 		return
 	}
-	left, rewritten := brings(r.call, r.op), content.Replaced(r.op)
+	left, rewritten := attachedTargets(r.call, r.op), content.Replaced(r.op)
 	if r.op.Kind == memproxy.Correct {
 		left = slices.Concat(left, r.op.Kept)
 	}
@@ -73,10 +73,10 @@ func absent(r *evaluation, target string) bool {
 	return m.Missing && !known || asked && row.Deleted && m.Text == "" && m.Members == nil
 }
 
-// taken are the targets that a request takes away from an object, as a block from an
+// detachedTargets are the targets that a request takes away from an object, as a block from an
 // agent that reads it: what their authors wrote no longer counts there. The objects
 // that a caller made are its own to take from.
-func taken(r *evaluation) []string {
+func detachedTargets(r *evaluation) []string {
 	var out []string
 	for i := range r.op.Changes {
 		c := &r.op.Changes[i]
@@ -137,7 +137,7 @@ func loadReplaced(ctx context.Context, r *evaluation, compensated bool) {
 			r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.UpstreamUnavailable, Detail: "who wrote the memory cannot be looked up"})
 			return
 		}
-		recognise(ctx, r)
+		resolveTargets(ctx, r)
 	}
 	if r.blind {
 		ledgerFailed(ctx, r, errBlind, noAuthors)
@@ -271,7 +271,7 @@ func settleChange(ctx context.Context, g *Gate, a *Admission) {
 				c.Trust = memproxy.TrustHuman // a reviewer's, not the author's
 			}
 			e.Corrections = append(e.Corrections, c)
-			ev := following(&a.event, memproxy.EventCrossCorrection, g.opt.Clock())
+			ev := followUpEvent(&a.event, memproxy.EventCrossCorrection, g.opt.Clock())
 			ev.Targets, ev.Fields = []string{c.ID}, nil
 			ev.Detail = "written by " + c.Author + ", corrected by " + c.Corrector + ": " + c.Reason
 			g.accounts.add(ctx, ev)
@@ -289,9 +289,9 @@ func settleChange(ctx context.Context, g *Gate, a *Admission) {
 	}
 }
 
-// restated returns the new status of memories whose text was replaced: what was
+// resetStatuses returns the new status of memories whose text was replaced: what was
 // known of the old text does not apply to the new one.
-func (ret *effects) restated() []memproxy.StateChange {
+func (ret *effects) resetStatuses() []memproxy.StateChange {
 	if ret.aside != "" {
 		return nil
 	}
@@ -303,7 +303,7 @@ func (ret *effects) restated() []memproxy.StateChange {
 		}
 		// A decision about the old text does not apply to the new one. A withheld memory
 		// stays withheld until it is reviewed.
-		c, _ := foreseen(ret.Admission, w.row.Key(), ret.marksOf(w.row.ID))
+		c, _ := plannedStatus(ret.Admission, w.row.Key(), ret.marksOf(w.row.ID))
 		c.Text = w.replacement(ret.op)
 		c.From = []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated}
 		changes = append(changes, c)
@@ -338,11 +338,11 @@ func mayCorrect(a *Admission) string {
 	return "the policy lets the corrector"
 }
 
-// usurped checks what the backend's own model changed or deleted while it processed
+// checkModelChanges checks what the backend's own model changed or deleted while it processed
 // an addition. A text whose author is trusted more than the caller is restored, and
 // the replacement is kept as dissent. A deletion cannot be undone and is only
 // reported. The error is the ledger's: it is unknown then whose text was changed.
-func (ret *making) usurped(ctx context.Context) error {
+func (ret *making) checkModelChanges(ctx context.Context) error {
 	if !ret.enforced() || ret.Principal.Kind == memproxy.KindHuman {
 		return nil
 	}

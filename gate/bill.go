@@ -266,9 +266,9 @@ func (acc *accounts) unbind(ctx context.Context, a *Admission) {
 	a.claimed = nil
 }
 
-// repay credits the total lines of the authors of deleted memories, and those of the
+// creditAuthors credits the total lines of the authors of deleted memories, and those of the
 // fields that they were written to, once for each.
-func (acc *accounts) repay(ctx context.Context, a *Admission, history Histories, deleted []memproxy.Ownership) {
+func (acc *accounts) creditAuthors(ctx context.Context, a *Admission, history Histories, deleted []memproxy.Ownership) {
 	counts, paid := map[memproxy.AuthorCount]int64{}, map[string]bool{}
 	for i := range deleted {
 		if row := &deleted[i]; CountsInTotals(row) && !paid[row.ID] {
@@ -338,7 +338,7 @@ func (acc *accounts) warnOf(ctx context.Context, a *Admission, al *memproxy.Allo
 }
 
 func (acc *accounts) note(ctx context.Context, a *Admission, t memproxy.EventType, al *memproxy.Allowance) {
-	ev := following(&a.event, t, a.event.Time)
+	ev := followUpEvent(&a.event, t, a.event.Time)
 	ev.Budget, ev.Degraded, ev.Targets, ev.Fields = al.Lines, al.Degraded, nil, nil
 	acc.add(ctx, ev)
 }

@@ -25,18 +25,18 @@ type making struct {
 	gone      int64 // of memories: deleted with all that their owner has, before they were recorded
 }
 
-// extracted checks the memories that the backend's model extracted from a write. A
+// checkExtracted checks the memories that the backend's model extracted from a write. A
 // memory that is more dangerous than the write itself, and would have been refused or
 // held as a write, is retracted and kept for review. The answer does not show it, and
 // its record has the hashes of both texts.
-func (ret *making) extracted(ctx context.Context) error {
+func (ret *making) checkExtracted(ctx context.Context) error {
 	if ret.extractor == nil || ret.op.Kind != memproxy.Learn {
 		return nil
 	}
 	if err := ret.removeForeign(ctx); err != nil || ret.confirmed {
 		return err
 	}
-	if err := ret.usurped(ctx); err != nil {
+	if err := ret.checkModelChanges(ctx); err != nil {
 		return err
 	}
 	var found map[int]judged
@@ -150,9 +150,9 @@ func (g *Gate) FollowUpRequests(a *Admission) []memproxy.Request {
 	return out
 }
 
-// workedOn asks the backend for the result of an approved write that it answered with a
+// followReceipt asks the backend for the result of an approved write that it answered with a
 // receipt of its own. Until the result is known, the write counts as being sent.
-func workedOn(ctx context.Context, r *evaluation) {
+func followReceipt(ctx context.Context, r *evaluation) {
 	b, h := &r.call.Backend, r.held
 	ctx, cancel := b.Within(ctx)
 	defer cancel()
@@ -176,7 +176,7 @@ func workedOn(ctx context.Context, r *evaluation) {
 // final.
 func (g *Gate) ReadFollowUp(ctx context.Context, a *Admission, reply memproxy.Reply) (over bool) {
 	if counter, ok := a.call.Backend.Adapter.(AgentRunner); ok && len(a.counting) > 0 {
-		return g.accounts.counted(ctx, a, counter, reply)
+		return g.accounts.settleCounted(ctx, a, counter, reply)
 	}
 	extractor, ok := a.call.Backend.Adapter.(Extractor)
 	if !ok || !ok2xx(reply.Status) {
@@ -185,7 +185,7 @@ func (g *Gate) ReadFollowUp(ctx context.Context, a *Admission, reply memproxy.Re
 	memories, over, err := extractor.ReadExtracted(reply)
 	ret := &making{answer: &answer{Admission: a, g: g, reply: reply, status: reply.Status}, extractor: extractor, memories: memories}
 	if err == nil && over {
-		err = errors.Join(ret.asideLater(ctx), ret.extracted(ctx))
+		err = errors.Join(ret.storeStatusLater(ctx), ret.checkExtracted(ctx))
 	}
 	if err != nil {
 		g.opt.Log.ErrorContext(ctx, "the memories made from a write could not be screened", "decision", a.Decision.ID, "error", err)
@@ -193,7 +193,7 @@ func (g *Gate) ReadFollowUp(ctx context.Context, a *Admission, reply memproxy.Re
 			return false // nothing was retracted yet, so the request can be repeated
 		}
 	} else {
-		ret.markLater(ctx)
+		ret.recordLate(ctx)
 	}
 	if over {
 		ret.settleLater(ctx)
@@ -220,7 +220,7 @@ func (ret *making) removeForeign(ctx context.Context) error {
 		if m := &ret.memories[i]; m.ID != "" && !m.Drop {
 			keys = append(keys, known.key(memproxy.TargetMemory, m.ID))
 			if !ret.singleTenant() {
-				bare = append(bare, ret.placed(m))
+				bare = append(bare, ret.withOwners(m))
 			}
 		}
 	}
@@ -234,7 +234,7 @@ func (ret *making) removeForeign(ctx context.Context) error {
 		m := &ret.memories[i]
 		row := known.owner(memproxy.TargetMemory, m.ID)
 		old := m.Event != "" && m.Event != eventAdd
-		placed := ret.placed(m)
+		placed := ret.withOwners(m)
 		switch {
 		case m.ID == "" || m.Drop || err != nil && !old:
 		case err != nil:
@@ -249,8 +249,8 @@ func (ret *making) removeForeign(ctx context.Context) error {
 	return unknown
 }
 
-// placed returns a memory with the addition's owners if its event names none.
-func (ret *making) placed(m *memproxy.Memory) memproxy.Memory {
+// withOwners returns a memory with the addition's owners if its event names none.
+func (ret *making) withOwners(m *memproxy.Memory) memproxy.Memory {
 	placed := *m
 	if !placed.Scope.HasOwner() {
 		placed.Scope = ret.op.Scope
@@ -325,9 +325,9 @@ func (ret *making) inferredFact(m *memproxy.Memory, j judged) memproxy.Question 
 	return q
 }
 
-// markLater records the memories that the backend reported after the write, as if the
+// recordLate records the memories that the backend reported after the write, as if the
 // answer had contained them, except those that were deleted or rewritten meanwhile.
-func (ret *making) markLater(ctx context.Context) {
+func (ret *making) recordLate(ctx context.Context) {
 	known := newLookups(ret.g, ret.Admission)
 	var gone map[string]memproxy.Memory
 	// Everything of some owner may have been deleted meanwhile.
@@ -350,8 +350,8 @@ func (ret *making) markLater(ctx context.Context) {
 	}
 }
 
-// counted reads the answer to one of CountRequests. The last one settles the bill.
-func (acc *accounts) counted(ctx context.Context, a *Admission, counter AgentRunner, reply memproxy.Reply) (over bool) {
+// settleCounted reads the answer to one of CountRequests. The last one settles the bill.
+func (acc *accounts) settleCounted(ctx context.Context, a *Admission, counter AgentRunner, reply memproxy.Reply) (over bool) {
 	if reply.Status == memproxy.StatusNotFound {
 		reply = memproxy.Reply{Status: reply.Status} // deleted meanwhile: it contains nothing
 	} else if !ok2xx(reply.Status) {

@@ -280,12 +280,12 @@ func secrets(ctx context.Context, ret *answer) (refused bool, err error) {
 	return false, err
 }
 
-// heard records the results of tools that are shown to the caller, as possible sources
+// recordToolResults records the results of tools that are shown to the caller, as possible sources
 // of its later writes. The caller's own texts, in its request or in the arguments of its
 // agent's calls, are not a source, even if a tool repeats them. Neither is a text that
 // the caller may have said but that is no longer remembered, nor the result of a call
 // that memproxy did not see.
-func heard(_ context.Context, ret *answer) (refused bool, err error) {
+func recordToolResults(_ context.Context, ret *answer) (refused bool, err error) {
 	who := readerOf(ret.Admission)
 	o, ok := ret.call.Backend.Adapter.(AgentRunner)
 	if !ok || who.Session == "" || ret.op == nil || !ret.enforced() {
@@ -348,9 +348,9 @@ func reportMissing(ctx context.Context, ret *answer) {
 	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
 }
 
-// swept records that everything within the scope was deleted, and cancels the held
+// recordScopeDeletion records that everything within the scope was deleted, and cancels the held
 // writes within it, so that none of them restores deleted content.
-func (ret *effects) swept(ctx context.Context) {
+func (ret *effects) recordScopeDeletion(ctx context.Context) {
 	now := ret.g.opt.Clock()
 	ret.g.cleared.Store(&now)
 	var v memproxy.Version

@@ -188,9 +188,9 @@ func noDirectToolCall(r *evaluation) bool {
 	return !ok || r.call.Backend.Fetch == nil || r.op == nil || !r.op.Kind.Writes()
 }
 
-// precede handles a request that calls an agent's tool directly: it adds the call's
+// prepareToolCall handles a request that calls an agent's tool directly: it adds the call's
 // changes of the agent's memory to the operation, and prepares their recording.
-func precede(ctx context.Context, r *evaluation) error {
+func prepareToolCall(ctx context.Context, r *evaluation) error {
 	call := r.call.Backend.Adapter.(AgentRunner).ToolRun(r.call.Route, r.call.Request, r.Body)
 	if call == nil {
 		return nil

@@ -161,8 +161,8 @@ func TestSelfEditsCountAgainstTheirCaller(t *testing.T) {
 	expect.Map(t, l.strikes, map[string]int{"acme/caller:agent:dev/ann": 1, "acme/caller:agent:dev": 1}, "counted")
 }
 
-// Proves SYN-7: a record of rejections is named for the end user, whom reviewers and notices
-// are told of, and a name that may be a sentence is its hash.
+// Proves SYN-7: a record of rejections is named for the end user, which reviewers and notices
+// see; a name that may be a sentence is replaced by its hash.
 func TestRecordsQuoteNoSentences(t *testing.T) {
 	r, l := anyAgent(t, nil)
 	r.rules.Policy = says(memproxy.Deny, memproxy.ScreenRisk)

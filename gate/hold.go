@@ -44,7 +44,7 @@ func unheld(r *evaluation) bool {
 func hold(ctx context.Context, r *evaluation) error {
 	g := r.g
 	a, w := r.Admission, r.reworded
-	if inside(r) {
+	if isToolCall(r) {
 		if a, w = direct(r), nil; a == nil {
 			g.accounts.release(ctx, r.Admission)
 			why := memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "the call cannot be held for review, because it cannot be repeated later"}
@@ -71,7 +71,7 @@ func hold(ctx context.Context, r *evaluation) error {
 // heldReply is the answer to a held write in a form that the backend's clients know.
 // Without one it is refused.
 func heldReply(r *evaluation) (memproxy.Reply, bool) {
-	if r.g.opt.RefuseHolds || r.op == nil || inside(r) {
+	if r.g.opt.RefuseHolds || r.op == nil || isToolCall(r) {
 		return memproxy.Reply{}, false
 	}
 	return r.call.Backend.Adapter.HeldReply(r.call.Route, r.call.Request, r.op, r.Decision)
@@ -194,7 +194,7 @@ func (ret *making) keepExtracted(ctx context.Context, m memproxy.Memory, j judge
 
 // heldTexts are the texts of an operation for reviewers.
 func heldTexts(a *Admission) (all []memproxy.HeldText) {
-	for _, it := range content.Screened(a.op, brings(a.call, a.op)) {
+	for _, it := range content.Screened(a.op, attachedTargets(a.call, a.op)) {
 		all = append(all, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text})
 	}
 	return all
@@ -232,7 +232,7 @@ func notPolling(r *evaluation) bool {
 // answerPoll answers in the backend's place.
 func answerPoll(ctx context.Context, r *evaluation) error {
 	if r.held.State == memproxy.HoldDone && len(r.held.Result.Memories) == 0 {
-		workedOn(ctx, r)
+		followReceipt(ctx, r)
 	}
 	reply := r.call.Backend.Adapter.ReceiptReply(r.call.Route, r.call.Request, *r.held)
 	r.Reply = &reply
@@ -240,11 +240,11 @@ func answerPoll(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
-// setAside turns a ruling against the content of a new memory into a status of the
+// admitFlagged turns a ruling against the content of a new memory into a status of the
 // memory (DOL-2): the write goes through, and the status decides how the memory is
 // shown. A ruling with any other reason remains, and so does one about a
 // credential, which is a leak wherever it is stored.
-func setAside(r *evaluation, ruling *memproxy.Ruling) {
+func admitFlagged(r *evaluation, ruling *memproxy.Ruling) {
 	if !r.rules.NeverRefuse || !ruling.Verdict.Stops() || r.verdict.Worst.Stops() || !r.traceable() ||
 		slices.ContainsFunc(ruling.Reasons, func(why memproxy.Reason) bool { return why.Code != memproxy.ScreenRisk }) {
 		return
@@ -264,12 +264,12 @@ func noPendingMemories(r *evaluation) bool {
 	return r.Decision.Verdict.Stops() || !r.traceable() || !r.confirmed && r.aside == "" && !r.waits()
 }
 
-// putAside stores the status that the new memories will have under the write's
+// storePlannedStatus stores the status that the new memories will have under the write's
 // decision before the write is forwarded, so that they are never readable without
 // it, even if this process ends in between. If the status cannot be stored the
 // write is refused.
-func putAside(ctx context.Context, r *evaluation) error {
-	change, ordinary := foreseen(r.Admission, memproxy.MemoryKey{Backend: r.op.Backend, Kind: memproxy.TargetDecision, ID: r.Decision.ID}, r.marks)
+func storePlannedStatus(ctx context.Context, r *evaluation) error {
+	change, ordinary := plannedStatus(r.Admission, memproxy.MemoryKey{Backend: r.op.Backend, Kind: memproxy.TargetDecision, ID: r.Decision.ID}, r.marks)
 	if ordinary {
 		return nil
 	}
@@ -289,9 +289,9 @@ func (a *Admission) traceable() bool {
 	return ok && echoer.Echoes(a.call.Route, a.op)
 }
 
-// foreseen is the status that a memory made by the write, and marked so, will have;
+// plannedStatus is the status that a memory made by the write, and marked so, will have;
 // ordinary reports that it needs none in advance.
-func foreseen(a *Admission, k memproxy.MemoryKey, marks []string) (c memproxy.StateChange, ordinary bool) {
+func plannedStatus(a *Admission, k memproxy.MemoryKey, marks []string) (c memproxy.StateChange, ordinary bool) {
 	c = memproxy.StateChange{
 		MemoryKey: k, Tenant: a.Principal.Tenant, Decision: a.Decision.ID, Attestation: a.attested(marks),
 		From: []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateExpired},
@@ -334,8 +334,8 @@ func spansIn(a *Admission, m *memproxy.Memory) []memproxy.Finding {
 	return spans
 }
 
-// asideLater stores the status of a write's memories once their ids are known.
-func (ret *making) asideLater(ctx context.Context) error {
+// storeStatusLater stores the status of a write's memories once their ids are known.
+func (ret *making) storeStatusLater(ctx context.Context) error {
 	if ret.aside == "" {
 		return nil
 	}
@@ -365,9 +365,9 @@ func recallStates(ctx context.Context, r *evaluation) error {
 	}
 	ret.items = itemsOf(ret.reading)
 	for i := range ret.items {
-		ret.items[i].know(r.known)
+		ret.items[i].setRecord(r.known)
 	}
-	if err := settleAside(ctx, ret, origins(ret, false)); err != nil {
+	if err := applyPlannedStatus(ctx, ret, origins(ret, false)); err != nil {
 		return err
 	}
 	_, _ = bindLate(ctx, ret) // it refuses nothing

@@ -136,7 +136,7 @@ func compiled(ret *answer, it *item) outcome {
 // Such a memory may have been written out-of-band, or before the rule existed.
 func harmless(ret *answer, it *item) outcome {
 	switch made := ret.answers && ret.op.Kind == memproxy.Learn && it.Event != "" && it.Event != eventNone; {
-	case made, vouched(ret, it), ret.ownText(it.Memory):
+	case made, approvedAsIs(ret, it), ret.ownText(it.Memory):
 		return outcome{} // it was ruled on with the write
 	case ret.rules.Withhold > 0 && it.judged.risk >= ret.rules.Withhold, irredactable(ret, it):
 		return outcome{action: drop, status: memproxy.StatusForbidden, code: memproxy.ScreenWithheld, detail: "the memory looks like an attack and is withheld"}
@@ -254,11 +254,11 @@ func changedSinceValidated(ret *answer, it *item) bool {
 	return validated != "" && validated != tamper.Hash(it.Text)
 }
 
-// vouched reports whether a reviewer confirmed the memory with its present text, so
+// approvedAsIs reports whether a reviewer confirmed the memory with its present text, so
 // that screening findings no longer count against it. A memory that can change without
-// memproxy seeing it is never vouched for. The reviewer did not read earlier texts, nor
+// memproxy seeing it is never approved as it is. The reviewer did not read earlier texts, nor
 // the texts next to the memory's own.
-func vouched(ret *answer, it *item) bool {
+func approvedAsIs(ret *answer, it *item) bool {
 	if it.Mutable || len(it.OtherTexts) > 0 || it.judged.risk > it.judged.score || ret.rules.Changed == ChangedIgnore || it.altered != "" {
 		return false
 	}
@@ -266,10 +266,10 @@ func vouched(ret *answer, it *item) bool {
 	return st.State == memproxy.StateValidated && st.Attestation == memproxy.HumanConfirmed && st.Unverified == ""
 }
 
-// unseen reports whether a memory's text was written out-of-band: it is not the last
-// one that went through memproxy. Items derived from a memory are never unseen, because
+// outOfBand reports whether a memory's text was written out-of-band: it is not the last
+// one that went through memproxy. Items derived from a memory never count as such, because
 // the status of the memory decides on them.
-func unseen(it *item) bool {
+func outOfBand(it *item) bool {
 	if kind := it.Memory.TargetKind(); kind == memproxy.TargetEvent || kind == memproxy.TargetExport || it.Uncounted || it.BuiltIn || it.Compiled || it.ID == "" {
 		return false
 	}
@@ -285,7 +285,7 @@ func hidden(ret *answer, it *item) []memproxy.Finding {
 	switch {
 	case flagged && st.Text != "" && st.Text == tamper.Hash(it.Text) && len(st.Findings) > 0:
 		return st.Findings
-	case ret.screened && ret.rules.Sanitise > 0 && j.score >= ret.rules.Sanitise && (flagged || unseen(it)):
+	case ret.screened && ret.rules.Sanitise > 0 && j.score >= ret.rules.Sanitise && (flagged || outOfBand(it)):
 	case flagged && (!ret.screened || st.Text == "" || st.Text == tamper.Hash(it.Text)):
 		return []memproxy.Finding{{Rule: redaction.RuleUnspecified, Severity: "high", End: len(it.Text)}}
 	default:
@@ -300,7 +300,7 @@ func hidden(ret *answer, it *item) []memproxy.Finding {
 // irredactable reports whether a memory was written out-of-band, is dangerous, and has
 // no spans that could be redacted.
 func irredactable(ret *answer, it *item) bool {
-	return ret.rules.Sanitise > 0 && it.judged.risk >= ret.rules.Sanitise && (it.TextAt == "" || it.judged.score < ret.rules.Sanitise) && unseen(it)
+	return ret.rules.Sanitise > 0 && it.judged.risk >= ret.rules.Sanitise && (it.TextAt == "" || it.judged.score < ret.rules.Sanitise) && outOfBand(it)
 }
 
 // decide turns the results of the steps into the decision.

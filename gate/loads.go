@@ -34,7 +34,7 @@ func records(ctx context.Context, ret *answer) error {
 	for i := range ret.items {
 		it := &ret.items[i]
 		named = named || it.ID != "" && !it.Drop
-		if it.know(known); it.row != nil {
+		if it.setRecord(known); it.row != nil {
 			scopes = append(scopes, &it.row.Scope, &it.Scope)
 			continue
 		}
@@ -275,7 +275,7 @@ func byDecision(ctx context.Context, ret *answer) {
 			it.unsaid, made[i] = unsaidWrite, ""
 		}
 	}
-	err := settleAside(ctx, ret, made)
+	err := applyPlannedStatus(ctx, ret, made)
 	if err == nil {
 		return
 	}
@@ -289,10 +289,10 @@ func byDecision(ctx context.Context, ret *answer) {
 
 const unsaidWrite = "the write that created the memory is unknown, so it is withheld"
 
-// settleAside gives memories the status of their write and records it. A memory with a
+// applyPlannedStatus gives memories the status of their write and records it. A memory with a
 // status from that write keeps it, because it may have been reviewed since. made has the
-// decision of each item's write; settleAside clears it where nothing had to be recorded.
-func settleAside(ctx context.Context, ret *answer, made []string) error {
+// decision of each item's write; applyPlannedStatus clears it where nothing had to be recorded.
+func applyPlannedStatus(ctx context.Context, ret *answer, made []string) error {
 	known := ret.lookups()
 	var ask []string
 	for i := range ret.items {
@@ -332,7 +332,7 @@ func settleAside(ctx context.Context, ret *answer, made []string) error {
 		if person {
 			st.Text, st.Reviewed = memproxy.TextSHA256(it.Text), memproxy.TextSHA256(it.Text)
 		}
-		known.rate(st)
+		known.setStatus(st)
 		it.rec.Status = st
 		if st.Kind != memproxy.TargetEvent {
 			made[i] = d

@@ -113,9 +113,9 @@ func carries(ret *answer, b *books) (out []string) {
 		if it.row != nil {
 			out = append(out, it.ID+" of "+it.row.Scope.Tenant)
 		} else {
-			bond := ret.view.Descent(it.Memory)
-			say(bond == access.Ours, it.ID+" ours by descent")
-			say(bond == access.Foreign, it.ID+" foreign by descent")
+			relation := ret.view.Descent(it.Memory)
+			say(relation == access.Ours, it.ID+" ours by descent")
+			say(relation == access.Foreign, it.ID+" foreign by descent")
 		}
 		say(it.altered != "", it.ID+" "+string(it.altered))
 		say(it.unsaid != "", it.ID+" not told")

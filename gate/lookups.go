@@ -110,8 +110,8 @@ func (l *lookups) owner(kind memproxy.TargetKind, id string) *memproxy.Ownership
 	return nil
 }
 
-// rate sets a status that a step determined.
-func (l *lookups) rate(st memproxy.Status) {
+// setStatus sets a status that a step determined.
+func (l *lookups) setStatus(st memproxy.Status) {
 	rec := l.records[st.MemoryKey]
 	rec.Status = st
 	if l.records == nil {
@@ -250,7 +250,7 @@ func (v *viewer) lookUp(ctx context.Context, scopes []*memproxy.Scope, bare []me
 	if err := v.known.need(ctx, also...); err != nil {
 		return err
 	}
-	if err := v.ascend(ctx, bare); err != nil || v.Principal.ActsAs.All {
+	if err := v.loadParents(ctx, bare); err != nil || v.Principal.ActsAs.All {
 		return err
 	}
 	also = also[:0]
@@ -332,10 +332,10 @@ func idsOf(op *memproxy.Operation, names []string) []string {
 	return ids
 }
 
-// conceal replaces the ids of objects that the caller may not see, in places where the
+// maskHiddenIDs replaces the ids of objects that the caller may not see, in places where the
 // backend accepts any text, so that the request has the effect of an unknown id. It
 // reports whether the adapter can replace ids.
-func conceal(r *evaluation, v *viewer) bool {
+func maskHiddenIDs(r *evaluation, v *viewer) bool {
 	if _, masks := r.call.Backend.Adapter.(Extractor); !masks {
 		return false
 	}

@@ -9,7 +9,7 @@ import (
 
 // Proves DOL-5, TRL-9: what is made of many memories is refused for one that is
 // to come of a write and waits for review, as long as it may come; what was
-// foreseen of a write and did come, or cannot any more, keeps nobody from it.
+// planned for a write and did come, or cannot any more, keeps nobody from it.
 func TestDerivedTextsWaitForPendingMemories(t *testing.T) {
 	for name, tc := range map[string]struct {
 		st      memproxy.Status

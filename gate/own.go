@@ -47,7 +47,7 @@ func own(ctx context.Context, r *evaluation) error {
 	if inTurnByID(ctx, r, since) {
 		return own(ctx, r)
 	}
-	recognise(ctx, r)
+	resolveTargets(ctx, r)
 	if err := recallStates(ctx, r); err != nil && op.Kind != memproxy.Recall { // a read is judged by its answer
 		ledgerFailed(ctx, r, err, "the status of the memory cannot be recorded")
 		return nil
@@ -60,10 +60,10 @@ func own(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
-// recognise looks up the owners of targets that the request names differently from
+// resolveTargets looks up the owners of targets that the request names differently from
 // the ledger: a block by its label. An approved write changes only what the name
 // stood for when it was held.
-func recognise(ctx context.Context, r *evaluation) {
+func resolveTargets(ctx context.Context, r *evaluation) {
 	for name, id := range r.approved.Objects {
 		if m, asked := r.op.Current[name]; asked && !m.Missing && m.ID != id {
 			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "the name now refers to a different object than the one for which the write was approved"})
@@ -134,7 +134,7 @@ func nameFields(r *evaluation) {
 	if r.op.Kind != memproxy.Correct {
 		return
 	}
-	brings := brings(r.call, r.op) // their fields are not written
+	brings := attachedTargets(r.call, r.op) // their fields are not written
 	for _, target := range r.op.Targets {
 		m := r.op.Current[target]
 		if slices.Contains(brings, target) {
@@ -179,7 +179,7 @@ func locate(ctx context.Context, r *evaluation) error {
 		return nil
 	}
 	merge := r.call.Backend.Adapter.Merges(r.call.Route, r.op) || needsImage(r)
-	brings := brings(r.call, r.op)
+	brings := attachedTargets(r.call, r.op)
 	var ask []string
 	unknown := 0
 	for _, id := range r.op.Targets {
@@ -323,11 +323,11 @@ func (a *Admission) unlimited() bool {
 // attributed.
 const maxAscent = 64
 
-// ascend fetches the parents of objects that memories are within and that have no
+// loadParents fetches the parents of objects that memories are within and that have no
 // record: of a message the run, and of the run the agent, which has an owner. What
 // is found counts as if it had been recorded. If one tenant has the backend alone,
 // only callers who may not act for every agent need it.
-func (v *viewer) ascend(ctx context.Context, bare []memproxy.Memory) error {
+func (v *viewer) loadParents(ctx context.Context, bare []memproxy.Memory) error {
 	c := v.call.call
 	if c.Backend.Fetch == nil || v.call.singleTenant() && v.Principal.ActsAs.All {
 		return nil

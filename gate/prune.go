@@ -156,11 +156,11 @@ func (ret *answer) page(ctx context.Context, fill memproxy.Refill, q memproxy.Si
 		return nil, fmt.Errorf("the backend answered %d", reply.Status)
 	}
 	page := &answer{Admission: ret.Admission, g: ret.g, reply: reply, status: reply.Status}
-	refused, err := page.through(ctx, asSent)
+	refused, err := page.runStage(ctx, asSent)
 	if err == nil && !refused {
 		reply = page.reply
 		if page.reading, err = ret.call.Backend.Adapter.Read(ret.call.Route, ret.call.Request, reply); err == nil {
-			refused, err = page.through(ctx, takenApart)
+			refused, err = page.runStage(ctx, takenApart)
 		}
 	}
 	switch {
@@ -239,7 +239,7 @@ func (g *Gate) Public(ctx context.Context, b Backend, rt memproxy.Route, reply m
 // Event filters one event of a stream and returns the event to send on. It returns nil
 // for an event that is withheld, such as one of a run that the caller may not see.
 func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
-	if ok, instead := traced(ctx, g, a, event); !ok {
+	if ok, instead := filterStreamEvent(ctx, g, a, event); !ok {
 		return instead
 	}
 	if !a.Inspect {
@@ -249,7 +249,7 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 	defer func() { a.AnswerRefusal = shown }() // a refused event does not refuse the whole answer
 	ret := &answer{Admission: a, g: g, reply: memproxy.Reply{Status: 200, Body: event}, status: 200, single: true}
 	defer func() { a.leftovers.filtered += ret.filtered }()
-	if refused, err := ret.through(ctx, asSent); err != nil || refused {
+	if refused, err := ret.runStage(ctx, asSent); err != nil || refused {
 		return lostEvent(ctx, g, a, err)
 	}
 	if event = ret.reply.Body; len(event) == 0 {
@@ -260,7 +260,7 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 		return event // nothing to filter: a name, a comment, the end mark
 	}
 	ret.reply.Body = data
-	if refused, err := ret.through(ctx, rewritten); err != nil || refused {
+	if refused, err := ret.runStage(ctx, rewritten); err != nil || refused {
 		return lostEvent(ctx, g, a, err)
 	}
 	if bytes.Equal(ret.reply.Body, data) {

@@ -84,7 +84,7 @@ var filters = [...]Filter{
 	{Name: "provenance", Effect: Marks, What: "the provenance of memories, if the reader requests it", stage: takenApart, judge: provenance},
 	{Name: "names", Effect: Drops, What: "ids of objects of other tenants", stage: rewritten, whole: foreignIDs},
 	{Name: "secrets", Effect: Drops, What: "keys, tokens and environments, unless an administrator asks for them; the source code of tools, for all other callers", stage: rewritten, whole: secrets},
-	{Name: "heard", Effect: Notes, What: "results of tools, as possible sources of what the session writes", stage: rewritten, whole: heard},
+	{Name: "heard", Effect: Notes, What: "results of tools, as possible sources of what the session writes", stage: rewritten, whole: recordToolResults},
 }
 
 func leftOut(code memproxy.ReasonCode, what string) memproxy.Reason {
@@ -118,8 +118,8 @@ func itemsOf(rd *memproxy.Reading) []item {
 	return items
 }
 
-// know sets rec and row from the ledger's records.
-func (it *item) know(known *lookups) {
+// setRecord sets rec and row from the ledger's records.
+func (it *item) setRecord(known *lookups) {
 	it.rec, it.row = known.of(it.Memory.TargetKind(), it.ID), nil
 	if it.rec.HasOwner() {
 		it.row = &it.rec.Owner
@@ -163,8 +163,8 @@ func (ret *answer) any(is func(*item) bool) bool {
 	return false
 }
 
-// through runs the filters of one stage on an answer.
-func (ret *answer) through(ctx context.Context, at stage) (refused bool, err error) {
+// runStage runs the filters of one stage on an answer.
+func (ret *answer) runStage(ctx context.Context, at stage) (refused bool, err error) {
 	if at == takenApart {
 		ret.items = itemsOf(ret.reading)
 	}
@@ -316,9 +316,9 @@ func unowned(ret *answer) (out []string) {
 	return out
 }
 
-// notThere reports whether the backend answered that the target does not exist: by 404,
+// saysMissing reports whether the backend answered that the target does not exist: by 404,
 // or by a failure that has this meaning according to the adapter.
-func notThere(ret *answer) bool {
+func saysMissing(ret *answer) bool {
 	if ask := unowned(ret); ret.status >= 500 && answersItself(ret.Admission, ask) {
 		_, err := ret.call.Backend.Adapter.ReadLocated(ret.call.Route, ask[0], ret.reply)
 		return err == nil

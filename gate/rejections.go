@@ -139,7 +139,7 @@ func locked(ctx context.Context, r *evaluation) error {
 // against lists the reasons that do not indicate that.
 func reject(ctx context.Context, r *evaluation) error {
 	g, a, d := r.g, r.Admission, &r.Decision
-	strikes, wide := against(d.Reasons)
+	strikes, wide := countsAgainst(d.Reasons)
 	ids := recordsOf(r)
 	if !wide || d.Verdict == memproxy.Hold {
 		ids = ids[:len(ids)-2] // only the session's
@@ -159,7 +159,7 @@ func reject(ctx context.Context, r *evaluation) error {
 	for _, s := range locked {
 		id := memproxy.InertID(s.ID)
 		g.opt.Log.WarnContext(ctx, "writes are locked after too many rejections", "session", id, "principal", a.Principal.ID, "until", s.Until)
-		ev := following(&a.event, memproxy.EventLock, g.opt.Clock())
+		ev := followUpEvent(&a.event, memproxy.EventLock, g.opt.Clock())
 		ev.Detail = id + " is locked until " + s.Until.UTC().Format(time.RFC3339)
 		ev.Reasons = []memproxy.Reason{{Code: memproxy.SessionLocked, Rule: string(s.Kind), Detail: "too many rejections"}}
 		g.accounts.add(ctx, ev)
@@ -174,7 +174,7 @@ func notRejected(r *evaluation) bool {
 	return readOnly(r) || r.refused != nil || !d.Verdict.Stops() || d.Status != memproxy.StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked)
 }
 
-// against reports whether the reasons of a refusal count in the session's record, and
+// countsAgainst reports whether the reasons of a refusal count in the session's record, and
 // whether they count in the caller's records.
 //
 // A refusal of the operation itself, whatever its text, counts nowhere: ordinary clients
@@ -185,7 +185,7 @@ func notRejected(r *evaluation) bool {
 // credential nowhere. A field that may not be written, or is too long, counts in the
 // session only. Reasons that only report what was lowered, removed or found are skipped;
 // a refusal without any other reason counts in the session.
-func against(reasons []memproxy.Reason) (session, caller bool) {
+func countsAgainst(reasons []memproxy.Reason) (session, caller bool) {
 	var ruled, pattern, secret, field, other bool
 	for _, why := range reasons {
 		switch why.Code {
@@ -363,9 +363,9 @@ func (acc *accounts) add(ctx context.Context, ev memproxy.Event) {
 	}
 }
 
-// following returns an event that follows a decision. It does not repeat the budget, the
+// followUpEvent returns an event that follows a decision. It does not repeat the budget, the
 // content's hash, the findings and the facts of the decision.
-func following(decision *memproxy.Event, t memproxy.EventType, at time.Time) memproxy.Event {
+func followUpEvent(decision *memproxy.Event, t memproxy.EventType, at time.Time) memproxy.Event {
 	ev := *decision
 	ev.Type, ev.Time = t, at
 	ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts = nil, "", nil, nil

@@ -148,7 +148,7 @@ func (ret *effects) learned(ctx context.Context) {
 		}
 		ret.put(*row)
 	}
-	ret.g.accounts.repay(ctx, ret.Admission, ret.g.opt.Ledger, gone)
+	ret.g.accounts.creditAuthors(ctx, ret.Admission, ret.g.opt.Ledger, gone)
 	for _, id := range ret.reading.Events {
 		receipt := ret.row(memproxy.TargetEvent, id)
 		if ret.reading.Settles {
@@ -196,7 +196,7 @@ func (ret *effects) corrected() {
 // totals.
 func (ret *effects) forgotten(ctx context.Context) {
 	if ret.op.DeletesScope {
-		ret.swept(ctx)
+		ret.recordScopeDeletion(ctx)
 	}
 	var gone []memproxy.Ownership
 	for _, id := range ret.op.Targets {
@@ -208,7 +208,7 @@ func (ret *effects) forgotten(ctx context.Context) {
 		row.Deleted = true
 		ret.put(row)
 	}
-	ret.g.accounts.repay(ctx, ret.Admission, ret.g.opt.Ledger, gone)
+	ret.g.accounts.creditAuthors(ctx, ret.Admission, ret.g.opt.Ledger, gone)
 	ret.shown = ret.op.Targets
 }
 

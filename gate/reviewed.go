@@ -22,8 +22,8 @@ type Reviewed struct{ *Gate }
 // Reviewed returns the part of the gate that carries out reviewers' decisions.
 func (g *Gate) Reviewed() Reviewed { return Reviewed{g} }
 
-// again begins a run with a held write as the call.
-func (g Reviewed) again(m mode, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*evaluation, error) {
+// evaluationOf begins a run with a held write as the call.
+func (g Reviewed) evaluationOf(m mode, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*evaluation, error) {
 	req := memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Query: content.Query, Header: content.Header}
 	if req.Header == nil {
 		req.Header = memproxy.Header{}
@@ -42,7 +42,7 @@ func (g Reviewed) again(m mode, b Backend, h memproxy.HeldWrite, content memprox
 // screening are not asked again, because a person has decided. The record names the
 // reviewer. The caller treats the admission like one of Admit.
 func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*Admission, error) {
-	r, err := g.again(replay, b, h, content)
+	r, err := g.evaluationOf(replay, b, h, content)
 	if err != nil {
 		return nil, err
 	}
@@ -60,9 +60,9 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 	return r.Admission, nil
 }
 
-// stillOwned refuses an approved write if everything of its owner was deleted since it was
+// refuseCleared refuses an approved write if everything of its owner was deleted since it was
 // claimed: while it waited for that deletion, say.
-func stillOwned(ctx context.Context, r *evaluation) error {
+func refuseCleared(ctx context.Context, r *evaluation) error {
 	if r.mode != replay || r.g.opt.Holds == nil {
 		return nil
 	}
@@ -81,7 +81,7 @@ func refuseUnseen(r *evaluation) {
 	if r.mode != replay || len(r.approved.Texts) == 0 {
 		return
 	}
-	for _, it := range content.Screened(r.op, brings(r.call, r.op))[len(r.op.Items):] {
+	for _, it := range content.Screened(r.op, attachedTargets(r.call, r.op))[len(r.op.Items):] {
 		seen := slices.ContainsFunc(r.approved.Texts, func(s memproxy.HeldText) bool { return s.Text == it.Text })
 		if it.Target != "" && !seen {
 			r.verdict.Forbid(memproxy.TrustAuthority, "target:"+it.Target, "the memory was changed after the write was held, so the reviewer did not see its current text")
@@ -126,7 +126,7 @@ func unlimited(h memproxy.HeldWrite, content memproxy.HoldContent) memproxy.Prin
 // now. Nothing is charged, recorded, changed or sent, except for side requests to
 // the backend. After an error it can be tried again, unless the error is ErrRouteGone.
 func (g Reviewed) Reevaluate(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
-	r, err := g.again(recheck, b, h, content)
+	r, err := g.evaluationOf(recheck, b, h, content)
 	if err != nil {
 		return memproxy.Reevaluation{}, err
 	}
@@ -288,7 +288,7 @@ type FoundAt struct {
 // foundAt adds the pointers of their items to findings in a call.
 func foundAt(r *evaluation, findings []memproxy.Finding) []FoundAt {
 	out := make([]FoundAt, 0, len(findings))
-	items := content.Screened(r.op, brings(r.call, r.op))
+	items := content.Screened(r.op, attachedTargets(r.call, r.op))
 	for _, f := range findings {
 		at := FoundAt{Finding: f}
 		if f.Item >= 0 && f.Item < len(items) {

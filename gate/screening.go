@@ -35,13 +35,13 @@ func screen(ctx context.Context, r *evaluation) error {
 		return err
 	}
 	asked := r.screening()
-	asked.Operation.Items = content.Screened(r.op, brings(r.call, r.op))
+	asked.Operation.Items = content.Screened(r.op, attachedTargets(r.call, r.op))
 	findings, err := r.rules.Screener.Screen(ctx, asked)
 	if crowded, is := errors.AsType[*memproxy.Malformed](err); is {
 		r.verdict.Malformed(crowded)
 		return nil
 	}
-	r.findings, r.configured = divide(r, asked.Operation.Items, findings)
+	r.findings, r.configured = splitConfiguration(r, asked.Operation.Items, findings)
 	r.q.Findings = r.findings
 	for _, f := range r.configured {
 		why := memproxy.Reason{Code: memproxy.ScreenConfigured, Pointer: asked.Operation.Items[f.Item].Pointer, Detail: "screening reported findings in owner-configured or approved content"}
@@ -59,24 +59,24 @@ const (
 	roleAdmin = "memproxy-admin"
 )
 
-// owns reports whether the caller may configure agents: by its roles, which come
+// mayConfigure reports whether the caller may configure agents: by its roles, which come
 // from the identity configuration and never from a payload. Anonymous callers have
 // no such role.
-func (a *Admission) owns() bool {
+func (a *Admission) mayConfigure() bool {
 	p := &a.Principal
 	return p.Trust != "" && p.Trust != memproxy.TrustAnonymous && p.Kind != memproxy.KindAnonymous &&
 		(slices.Contains(p.Roles, RoleOwner) || slices.Contains(p.Roles, roleAdmin))
 }
 
-// divide separates the findings in an owner's configuration, in texts on the allow list,
+// splitConfiguration separates the findings in an owner's configuration, in texts on the allow list,
 // and in texts that a change leaves as a reviewer approved them, from all others. Such
 // texts often look dangerous: a system prompt instructs, a tool's description contains
 // markup, and instructions to an extractor name the secrets that it must not keep. The
 // screening rules are made for planted texts, so in these texts their findings are
 // recorded and reported but refuse nothing. They excuse nothing either: extracted
 // memories are compared with the other findings only.
-func divide(r *evaluation, screened []memproxy.Item, findings []memproxy.Finding) (count, configured []memproxy.Finding) {
-	owns := r.owns()
+func splitConfiguration(r *evaluation, screened []memproxy.Item, findings []memproxy.Finding) (count, configured []memproxy.Finding) {
+	owns := r.mayConfigure()
 	configured, count = verdict.Split(findings, func(f memproxy.Finding) bool {
 		if f.Item < 0 || f.Item >= len(screened) {
 			return false
@@ -93,7 +93,7 @@ func leavesApproved(r *evaluation, it *memproxy.Item) bool {
 	m := r.op.Current[it.Target]
 	st := r.known.of(r.op.TargetKind, cmp.Or(m.ID, it.Target)).Status
 	was := (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written()
-	return r.op.Kind == memproxy.Correct && it.Text != "" && it.Text == m.Text && !slices.Contains(brings(r.call, r.op), it.Target) &&
+	return r.op.Kind == memproxy.Correct && it.Text != "" && it.Text == m.Text && !slices.Contains(attachedTargets(r.call, r.op), it.Target) &&
 		st.State == memproxy.StateValidated && st.Reviewed == memproxy.TextSHA256(it.Text) &&
 		!slices.ContainsFunc(it.Written(), func(f string) bool { return !among(was, f) })
 }
@@ -163,7 +163,7 @@ func reword(ctx context.Context, r *evaluation, ruling *memproxy.Ruling) error {
 		return nil
 	}
 	for _, change := range changes[r.rules.Rewrite] {
-		texts := without(r, change, has(ruling.Reasons, memproxy.ScreenPattern))
+		texts := withoutFindings(r, change, has(ruling.Reasons, memproxy.ScreenPattern))
 		if len(texts) == 0 {
 			continue
 		}
@@ -218,10 +218,10 @@ func aboutContent(ruling *memproxy.Ruling) bool {
 	})
 }
 
-// without returns the texts of the items without their findings, by pointer; nil if
+// withoutFindings returns the texts of the items without their findings, by pointer; nil if
 // that is not possible, or if nothing is left of a text. With patterns, findings
 // without a score are removed too: the patterns that a governed field refuses.
-func without(r *evaluation, change change, patterns bool) map[string]string {
+func withoutFindings(r *evaluation, change change, patterns bool) map[string]string {
 	found := map[int][]memproxy.Finding{}
 	for _, f := range r.findings {
 		if f.Rule == string(memproxy.ScreenRisk) || f.Score == 0 && !patterns {
@@ -282,14 +282,14 @@ func tryRewritten(ctx context.Context, r *evaluation, texts map[string]string) (
 		}
 	}
 	asked := r.screening()
-	asked.Operation.Items, asked.Operation.Parsed = content.Screened(&next, brings(c, &next)), next.Parsed
+	asked.Operation.Items, asked.Operation.Parsed = content.Screened(&next, attachedTargets(c, &next)), next.Parsed
 	findings, err := r.rules.Screener.Screen(ctx, asked)
 	if err != nil {
 		return nil, memproxy.Ruling{}, err
 	}
 	q := r.q
 	q.Operation = &next
-	q.Findings, _ = divide(r, asked.Operation.Items, findings) // the items correspond one to one
+	q.Findings, _ = splitConfiguration(r, asked.Operation.Items, findings) // the items correspond one to one
 	again, err := r.rules.Policy.Rule(ctx, q)
 	return &reworded{op: &next, body: body, texts: texts}, again, err
 }

@@ -17,7 +17,7 @@ import (
 // confirms by repeating them.
 func (ret *effects) newStates() []memproxy.StateChange {
 	if ret.enforced() && ret.op.Kind == memproxy.Correct {
-		return ret.restated()
+		return ret.resetStatuses()
 	}
 	if !ret.enforced() || ret.reading == nil || ret.op.Kind != memproxy.Learn {
 		return nil
@@ -28,7 +28,7 @@ func (ret *effects) newStates() []memproxy.StateChange {
 		if m.ID == "" || m.Drop || m.Event == eventNone || m.Event == eventDelete || m.Layer == memproxy.Episodic {
 			continue
 		}
-		c, _ := foreseen(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: m.TargetKind(), ID: m.ID}, ret.marksOf(m.ID))
+		c, _ := plannedStatus(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: m.TargetKind(), ID: m.ID}, ret.marksOf(m.ID))
 		if c.Text = tamper.Hash(m.Text); ret.aside != "" && !ret.confirmed {
 			c.Findings, c.Text = spansIn(ret.Admission, m), memproxy.TextSHA256(m.Text)
 		}
@@ -37,17 +37,17 @@ func (ret *effects) newStates() []memproxy.StateChange {
 		}
 		changes = append(changes, c)
 	}
-	return append(changes, ret.endReserved(len(changes))...)
+	return append(changes, ret.endPlannedStatus(len(changes))...)
 }
 
-// endReserved ends the status that was stored in advance for a write's memories,
+// endPlannedStatus ends the status that was stored in advance for a write's memories,
 // because each of them now has a status of its own. The status in advance is kept while
 // the backend may make more memories.
-func (ret *effects) endReserved(memories int) []memproxy.StateChange {
+func (ret *effects) endPlannedStatus(memories int) []memproxy.StateChange {
 	if memories == 0 || len(ret.reading.Events) > 0 && !ret.reading.Settles || len(ret.receipts) > 1 || ret.aside != "" || !ret.traceable() {
 		return nil
 	}
-	c, ordinary := foreseen(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetDecision, ID: ret.Decision.ID}, nil)
+	c, ordinary := plannedStatus(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetDecision, ID: ret.Decision.ID}, nil)
 	if ordinary {
 		return nil
 	}
@@ -360,8 +360,8 @@ func leavesOut(a *Admission, user string) bool {
 	})
 }
 
-// brings returns the targets that the operation puts in front of an agent.
-func brings(c *Call, op *memproxy.Operation) []string {
+// attachedTargets returns the targets that the operation puts in front of an agent.
+func attachedTargets(c *Call, op *memproxy.Operation) []string {
 	if runner, ok := c.Backend.Adapter.(AgentRunner); ok {
 		return runner.Attaches(c.Route, op)
 	}
@@ -372,7 +372,7 @@ func brings(c *Call, op *memproxy.Operation) []string {
 // from readers: the agent would read it inside the backend. Reviewers are refused
 // too, because the reader is the agent.
 func refuseWithheld(ctx context.Context, r *evaluation) {
-	ids := idsOf(r.op, brings(r.call, r.op))
+	ids := idsOf(r.op, attachedTargets(r.call, r.op))
 	if len(ids) == 0 {
 		return
 	}

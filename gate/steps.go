@@ -31,8 +31,8 @@ func untargeted(r *evaluation) bool {
 // sent.
 func (r *evaluation) dry() bool { return r.mode&(recheck|explain) != 0 }
 
-// inside reports whether a running agent makes the call.
-func inside(r *evaluation) bool { return r.mode&(call|foresee|decline) != 0 }
+// isToolCall reports whether a running agent makes the call.
+func isToolCall(r *evaluation) bool { return r.mode&(call|foresee|decline) != 0 }
 
 func unscreened(r *evaluation) bool {
 	return r.op == nil || r.rules.Screener == nil || r.call.NoMemoryAccess
@@ -188,7 +188,7 @@ func safe(method string) bool { return method == "GET" || method == "HEAD" || me
 // rule asks the policy. An error of the policy denies.
 func rule(ctx context.Context, r *evaluation) error {
 	r.q.Principal, r.q.Operation, r.q.Profile = r.Principal, r.op, string(r.rules.Profile)
-	r.q.Governance, r.q.AttachedItems = r.rules.Governance, content.AttachedItems(r.op, brings(r.call, r.op))
+	r.q.Governance, r.q.AttachedItems = r.rules.Governance, content.AttachedItems(r.op, attachedTargets(r.call, r.op))
 	addAuthors(r)
 	r.q.Ceiling = r.rules.Ceilings.Ceiling(r.Principal.Trust, "")
 	ruling, err := r.rules.Policy.Rule(ctx, r.q)
@@ -203,7 +203,7 @@ func rule(ctx context.Context, r *evaluation) error {
 	if err := reword(ctx, r, &ruling); err != nil {
 		return err
 	}
-	setAside(r, &ruling)
+	admitFlagged(r, &ruling)
 	refuseDerived(ctx, r)
 	point(r.op, ruling.Reasons)
 	if ruling.Verdict == memproxy.Hold && running(r.call) {
@@ -229,7 +229,7 @@ func administers(ctx context.Context, r *evaluation) error {
 	if err != nil {
 		return err
 	}
-	if ruling.Verdict.Stops() && r.owns() && safe(r.call.Request.Method) {
+	if ruling.Verdict.Stops() && r.mayConfigure() && safe(r.call.Request.Method) {
 		r.op.Administers = false
 		return nil
 	}
@@ -255,8 +255,8 @@ func point(op *memproxy.Operation, reasons []memproxy.Reason) {
 	}
 }
 
-// uninstructed reports whether no message claims to instruct the model.
-func uninstructed(r *evaluation) bool {
+// noSystemMessages reports whether no message claims to instruct the model.
+func noSystemMessages(r *evaluation) bool {
 	return r.op == nil || !slices.ContainsFunc(r.op.Attributions, instruction)
 }
 
@@ -315,10 +315,10 @@ func (a *Admission) asking(op *memproxy.Operation) memproxy.Question {
 	}
 }
 
-// closed refuses an administrative request of a caller who may not administer. It runs
+// refuseAdministration refuses an administrative request of a caller who may not administer. It runs
 // before the names in the request are looked up, so that the refusal does not reveal
 // what exists.
-func closed(ctx context.Context, r *evaluation) (bool, error) {
+func refuseAdministration(ctx context.Context, r *evaluation) (bool, error) {
 	if r.op.Kind != memproxy.Admin || !r.enforced() {
 		return false, nil
 	}

@@ -63,7 +63,7 @@ func tenancy(ctx context.Context, r *evaluation) error {
 			"this backend serves another tenant than the caller's: backends[].tenant and the tenant of its entry under identity differ")
 		return nil
 	}
-	if closed, err := closed(ctx, r); closed || err != nil {
+	if closed, err := refuseAdministration(ctx, r); closed || err != nil {
 		return err
 	}
 	r.named = r.known
@@ -140,7 +140,7 @@ func referred(ctx context.Context, r *evaluation) error {
 		}
 	}
 	_ = v.lookUp(ctx, scopes, nil) // after an error the view is blind
-	names, concealed := namesOf(r), conceal(r, &v)
+	names, concealed := namesOf(r), maskHiddenIDs(r, &v)
 	for i := range r.op.Refs {
 		ref := &r.op.Refs[i]
 		if ref.Loose && concealed {
@@ -152,7 +152,7 @@ func referred(ctx context.Context, r *evaluation) error {
 			}
 			continue
 		}
-		if !inside(r) && ref.Kind == r.op.TargetKind && slices.Contains(r.op.Targets, ref.ID) {
+		if !isToolCall(r) && ref.Kind == r.op.TargetKind && slices.Contains(r.op.Targets, ref.ID) {
 			continue
 		}
 		row := r.named.owner(ref.Kind, ref.ID)
@@ -232,17 +232,17 @@ func (ret *effects) adopt(ctx context.Context) {
 // everything. It returns the reply for a stream that does not exist, and whether to send
 // it.
 func (g Agents) RefuseByNameStream(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
-	if q, found := untracedStream(a); !found || q.Starts {
+	if q, found := byNameStream(a); !found || q.Starts {
 		return memproxy.Reply{}, false
 	}
 	g.accounts.release(ctx, a)
 	return deny(ctx, g.Gate, a, memproxy.StatusNotFound, memproxy.OwnerUnknown, "the owner of the run that this stream belongs to is unknown"), true
 }
 
-// untracedStream returns the request for a stream that the backend would find by name
+// byNameStream returns the request for a stream that the backend would find by name
 // alone. It returns false for other requests, and if the stream's owner does not matter:
 // in shadow mode, or for a caller who may see everything.
-func untracedStream(a *Admission) (memproxy.Resumption, bool) {
+func byNameStream(a *Admission) (memproxy.Resumption, bool) {
 	runner, ok := a.call.Backend.Adapter.(AgentRunner)
 	if !ok || !a.enforced() || a.singleTenant() && a.unlimited() {
 		return memproxy.Resumption{}, false
@@ -253,7 +253,7 @@ func untracedStream(a *Admission) (memproxy.Resumption, bool) {
 
 // sources are the runs that the events of a stream named.
 type sources struct {
-	asked    bool            // whether untracedStream was called
+	asked    bool            // whether byNameStream was called
 	anywhere bool            // its result
 	seen     map[string]bool // whether a run's events may be shown, by run
 	last     bool            // whether the events of the last run named may be shown
@@ -270,14 +270,14 @@ func (a *Admission) IsForeignStream() bool { return a.sources.foreign }
 // maxSources bounds the runs of one stream that are remembered.
 const maxSources = 64
 
-// traced reports whether an event may be passed on. If the backend may have found another
+// filterStreamEvent reports whether an event may be passed on. If the backend may have found another
 // caller's stream, only events of runs that the caller may see are. An event without a
 // run belongs to the run of the event before it. If a stream begins with another caller's
 // run, instead is an error event that replaces its first event.
-func traced(ctx context.Context, g *Gate, a *Admission, event []byte) (ok bool, instead []byte) {
+func filterStreamEvent(ctx context.Context, g *Gate, a *Admission, event []byte) (ok bool, instead []byte) {
 	s := &a.sources
 	if !s.asked {
-		_, s.anywhere = untracedStream(a)
+		_, s.anywhere = byNameStream(a)
 		s.asked, s.seen = true, map[string]bool{}
 	}
 	if !s.anywhere {

@@ -40,13 +40,13 @@ func (n *Names) Relation(d memproxy.Dimension, name string) Relation {
 	if name == "" {
 		return Unknown
 	}
-	bond := Unknown.With(n.Rows(memproxy.TargetEntity, memproxy.OwnerID(d, name)), n.Tenant)
+	relation := Unknown.With(n.Rows(memproxy.TargetEntity, memproxy.OwnerID(d, name)), n.Tenant)
 	for i := range n.Op.Refs { // an owner that is an object has a row of that kind
 		if ref := &n.Op.Refs[i]; ref.ID == name && ref.Kind != memproxy.TargetEntity {
-			bond = bond.With(n.Rows(ref.Kind, name), n.Tenant)
+			relation = relation.With(n.Rows(ref.Kind, name), n.Tenant)
 		}
 	}
-	return bond
+	return relation
 }
 
 // Claims rules on the owners that are named. A write binds an unused name to the
@@ -121,23 +121,23 @@ func (n *Names) mayBeReleased(d memproxy.Dimension, name string) bool {
 func (n *Names) claim(out *Ruling, c *memproxy.Claim, name string) {
 	op := n.Op
 	writes := op.Kind == memproxy.Learn || op.Kind == memproxy.Correct
-	switch bond := n.Relation(c.Dim, name); {
+	switch relation := n.Relation(c.Dim, name); {
 	case name == "" && (writes || op.Kind == memproxy.Recall && !op.Derived && !op.Bulk): // backends take it for none; each memory is ruled on by itself
 	case writes && name == "*": // a wildcard is bound to no tenant
 		if !n.Alone {
 			out.Refused = append(out.Refused, Missing(c.Pointer))
 		}
-	case bond == Ours && (writes || op.Derived || op.Bulk) && n.mayBeReleased(c.Dim, name):
+	case relation == Ours && (writes || op.Derived || op.Bulk) && n.mayBeReleased(c.Dim, name):
 		out.Unbound = append(out.Unbound, memproxy.OwnerID(c.Dim, name))
-	case bond == Ours:
-	case bond == Unknown && Exists(op, c.Dim, name) && (op.Derived || op.Bulk) && !n.Alone:
+	case relation == Ours:
+	case relation == Unknown && Exists(op, c.Dim, name) && (op.Derived || op.Bulk) && !n.Alone:
 		out.Refused = append(out.Refused, Missing(c.Pointer)) // made out-of-band, by an unknown tenant
-	case bond == Unknown && writes:
+	case relation == Unknown && writes:
 		out.Unbound = append(out.Unbound, memproxy.OwnerID(c.Dim, name))
-	case bond == Unknown && Exists(op, c.Dim, name): // the gate's step referred rules on it as a reference
-	case bond == Unknown && (n.Alone || !op.Derived && !op.Bulk && n.Visible):
+	case relation == Unknown && Exists(op, c.Dim, name): // the gate's step referred rules on it as a reference
+	case relation == Unknown && (n.Alone || !op.Derived && !op.Bulk && n.Visible):
 	default:
-		n.mask(out, c, name, bond)
+		n.mask(out, c, name, relation)
 	}
 }
 
@@ -145,20 +145,20 @@ func (n *Names) claim(out *Ruling, c *memproxy.Claim, name string) {
 // are never shown, and excluding them in the backend would reveal by the length of a
 // page that they exist.
 func (n *Names) exclude(out *Ruling, c *memproxy.Claim, name string) {
-	if bond := n.Relation(c.Dim, name); bond != Ours && !n.Alone && (bond != Unknown || !n.Visible) {
-		n.mask(out, c, name, bond)
+	if relation := n.Relation(c.Dim, name); relation != Ours && !n.Alone && (relation != Unknown || !n.Visible) {
+		n.mask(out, c, name, relation)
 	}
 }
 
 // mask replaces a name that does not exist for the tenant, or refuses it.
-func (n *Names) mask(out *Ruling, c *memproxy.Claim, name string, bond Relation) {
+func (n *Names) mask(out *Ruling, c *memproxy.Claim, name string, relation Relation) {
 	if !n.Masks || n.Op.Kind != memproxy.Recall || n.Op.Derived || n.Op.Bulk {
 		out.Refused = append(out.Refused, Missing(c.Pointer))
 		return
 	}
 	out.Masked = append(out.Masked, memproxy.OwnerID(c.Dim, name))
 	why := memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: c.Pointer, Detail: "the name was replaced by one that does not exist: the caller's tenant has no memory under it"}
-	if bond == Foreign {
+	if relation == Foreign {
 		why.Code = memproxy.OwnerForeign
 	}
 	out.Notes = append(out.Notes, why)

@@ -22,7 +22,7 @@ const (
 	Foreign
 )
 
-// With combines the bond with another row for the same name or object. Once a row is
+// With combines the relation with another row for the same name or object. Once a row is
 // another tenant's the relation stays Foreign. A nil row changes nothing.
 func (b Relation) With(row *memproxy.Ownership, tenant string) Relation {
 	switch {

@@ -112,11 +112,11 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 		attributed = true
 		stamped = m.Stamp.Actor != v.Principal.ID
 	default:
-		bond := v.Descent(m)
-		if bond == Foreign {
+		relation := v.Descent(m)
+		if relation == Foreign {
 			return false
 		}
-		attributed = attributed || bond == Ours
+		attributed = attributed || relation == Ours
 	}
 	named, owned := false, false
 	for _, d := range memproxy.Dimensions {
@@ -154,17 +154,17 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 	return v.Unattributed == Visible
 }
 
-// Descent returns the bond of a memory without a record, by its parents and the owners
+// Descent returns the relation of a memory without a record, by its parents and the owners
 // that it names.
 func (v *View) Descent(m *memproxy.Memory) Relation {
-	bond := Unknown
+	relation := Unknown
 	for _, d := range memproxy.Dimensions {
 		if name := m.Scope.In(d); name != "" {
-			bond = bond.With(v.owner(d, name), v.Principal.Tenant)
+			relation = relation.With(v.owner(d, name), v.Principal.Tenant)
 		}
 	}
 	for _, ref := range m.Parents {
-		bond = bond.With(v.object(ref.Kind, ref.ID), v.Principal.Tenant)
+		relation = relation.With(v.object(ref.Kind, ref.ID), v.Principal.Tenant)
 	}
-	return bond
+	return relation
 }
