@@ -3,6 +3,7 @@ package memproxy
 import (
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -16,6 +17,13 @@ func FromFraction(f float64) PerMille { return PerMille(f*1000 + 0.5) }
 
 // Fraction converts to a number from 0 to 1.
 func (p PerMille) Fraction() float64 { return float64(p) / 1000 }
+
+// Decimal reads a number in plain decimal digits, such as 0.25: without a sign, an exponent or
+// another base.
+func Decimal(text string) (n float64, ok bool) {
+	n, err := strconv.ParseFloat(text, 64)
+	return n, err == nil && strings.Trim(text, "0123456789.") == ""
+}
 
 // Full is certainty.
 const Full PerMille = 1000

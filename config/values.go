@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/memproxy/memproxy"
 )
 
 // Secret is a value that is never printed. It holds a pointer because fmt bypasses the
@@ -70,8 +72,8 @@ const durationForm = "a duration such as 90d, 1h30m or 500ms"
 
 func parseDuration(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
-		f, err := strconv.ParseFloat(days, 64)
-		if err != nil || !(f >= 0 && f <= 36500) {
+		f, ok := memproxy.Decimal(days)
+		if !ok || f > 36500 {
 			return 0, errors.New("want " + durationForm)
 		}
 		return time.Duration(f * 24 * float64(time.Hour)), nil

@@ -167,6 +167,8 @@ func TestWhatReadersAskFor(t *testing.T) {
 		{query: "memproxy_min_trus=0.7", flawed: true}, // a caller that expects to see less must not see more
 		{query: "MemProxy_Min_Trust=0.7", flawed: true},
 		{trust: "high", flawed: true}, {trust: "-0.1", flawed: true}, {provenance: "1", flawed: true},
+		{trust: "0x1p-1", flawed: true}, {trust: "5e-1", flawed: true}, {trust: "+0.5", flawed: true}, {trust: "0x0_1p-1", flawed: true},
+		{trust: ".5", want: gate.ReadOptions{MinTrust: 500}}, {trust: "Inf", flawed: true}, {trust: ".", flawed: true},
 	} {
 		h := memproxy.Header{}
 		if tc.trust != "" {

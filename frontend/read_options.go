@@ -4,7 +4,6 @@ import (
 	"math"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -38,9 +37,9 @@ func ParseReadOptions(req memproxy.Request) (memproxy.Request, gate.ReadOptions,
 		return req, w, unclear(SessionHeader + " is repeated with different values")
 	}
 	if values := said[minTrustParam]; len(values) > 0 {
-		f, err := strconv.ParseFloat(values[0], 64)
-		if len(values) > 1 || err != nil || !(f >= 0 && f <= 1) {
-			return req, w, unclear(MinTrustHeader + " must be a single number from 0 to 1")
+		f, ok := memproxy.Decimal(values[0])
+		if len(values) > 1 || !ok || f > 1 {
+			return req, w, unclear(MinTrustHeader + " must be a single number from 0 to 1, in decimal digits")
 		}
 		w.MinTrust = memproxy.PerMille(math.Ceil(f*1000 - 1e-6)) // at least what was asked for; less 1e-6 because 0.07*1000 is over 70
 	}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/memproxy/memproxy"
 )
 
 // Exit codes.
@@ -168,6 +170,7 @@ func Main(ctx context.Context, commands func(stdout, stderr io.Writer) *cobra.Co
 			shell.Example = "  " + shell.CommandPath()
 		}
 	}
+	inDecimal(root)
 	c, err := root.ExecuteContextC(ctx)
 	err = cmp.Or(err, wrong)
 	var code ExitError
@@ -185,6 +188,31 @@ func Main(ctx context.Context, commands func(stdout, stderr io.Writer) *cobra.Co
 		fmt.Fprintf(stderr, "Run '%s --help' for its options.\n", c.CommandPath())
 	}
 	return Usage
+}
+
+// decimal is the value of an option that takes a number. pflag reads other bases, too, and 010
+// as 8.
+type decimal struct{ pflag.Value }
+
+func (d decimal) Set(text string) error {
+	digits := strings.TrimPrefix(text, "-")
+	if _, ok := memproxy.Decimal(digits); !ok || len(digits) > 1 && digits[0] == '0' && digits[1] != '.' {
+		return strconv.ErrSyntax
+	}
+	return d.Value.Set(text)
+}
+
+// inDecimal has all options of a command and of those below it read numbers in decimal digits.
+func inDecimal(c *cobra.Command) {
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		switch f.Value.Type() {
+		case "int", "int64", "uint64", "float64":
+			f.Value = decimal{f.Value}
+		}
+	})
+	for _, below := range c.Commands() {
+		inDecimal(below)
+	}
 }
 
 // misspelt is the error for options that a command does not have. Every option
