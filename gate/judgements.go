@@ -42,14 +42,15 @@ var (
 )
 
 // visible removes memories that the caller may not see. The targets were ruled on
-// before the request was sent. Another tenant's memory that the backend returns instead
-// of a target, or along with it, was not.
+// before the request was sent, by the ledger. Another tenant's memory that the backend
+// returns instead of a target, or along with it, was not, nor was the owner that a memory
+// names in the answer.
 func visible(ret *answer, it *item) outcome {
 	target := slices.Contains(ret.op.Targets, it.ID)
 	ours := it.row == nil || it.row.Scope.Tenant == ret.Principal.Tenant
 	switch {
 	case ret.settled:
-		if ours || target {
+		if (ours || target) && !ret.view.Denies(it.Memory, nil) {
 			return outcome{}
 		}
 	case ret.answers && (target || it.row == nil):

@@ -33,6 +33,7 @@ func asksFor(ret *answer)   { ret.op.Targets = []string{"m1"} }
 func wants(ret *answer)     { ret.call.ReadOptions.MinTrust = 500 }
 func withholds(ret *answer) { ret.rules.Withhold, ret.rules.Sanitise = 800, 400; ret.screened = true }
 func strict(ret *answer)    { ret.rules.Changed = ChangedWithhold }
+func annOnly(ret *answer)   { ret.Principal.Users.Values = []string{"ann"} }
 
 // memory is an item of an answer, of row's owner where it has one.
 func memory(m memproxy.Memory, row *memproxy.Ownership, set ...func(*item)) *item {
@@ -84,6 +85,9 @@ func TestJudgements(t *testing.T) {
 			{"another tenant's, asked for, not ruled on", readerAnswer(asksFor), memory(bare, of("globex")), refuse, memproxy.OwnerForeign},
 			{"asked for and ruled on", readerAnswer(settled), memory(bare, of("acme")), keep, ""},
 			{"another tenant's next to what was ruled on", readerAnswer(settled), memory(with(func(m *memproxy.Memory) { m.ID = "m2" }), of("globex")), expel, memproxy.OwnerForeign},
+			{"ruled on, and now of a user that the caller may not name", readerAnswer(settled, annOnly), memory(with(func(m *memproxy.Memory) { m.Scope.User = "bob" }), of("acme")), expel, memproxy.OwnerForeign},
+			{"next to what was ruled on, of such a user", readerAnswer(settled, annOnly), memory(with(func(m *memproxy.Memory) { m.ID, m.Scope.User = "m2", "bob" }), nil), expel, memproxy.OwnerForeign},
+			{"next to what was ruled on", readerAnswer(settled, annOnly), memory(with(func(m *memproxy.Memory) { m.ID, m.Scope.User = "m2", "ann" }), nil), keep, ""},
 			{"missing", readerAnswer(), memory(memproxy.Memory{ID: "m1", Missing: true}, of("globex")), keep, ""},
 			{"another tenant's in the answer to a write", readerAnswer(written), memory(bare, of("globex")), expel, memproxy.OwnerUnknown},
 			{"the target of a write", readerAnswer(written, asksFor), memory(bare, of("globex")), keep, ""},
