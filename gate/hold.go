@@ -32,6 +32,20 @@ func RefuseHold(d *memproxy.Decision, err error) bool {
 	return true
 }
 
+// canWait reports whether a request can be sent once a reviewer has approved it: what it
+// does is then still wanted, and its body is kept.
+func canWait(r *evaluation) bool {
+	return !r.call.NoMemoryAccess && (!readOnly(r) || r.op.Kind == memproxy.Admin && !safe(r.call.Request.Method))
+}
+
+// noHold returns the verdict on a request that cannot wait.
+func noHold(v memproxy.Verdict) memproxy.Verdict {
+	if v == memproxy.Hold {
+		return memproxy.Deny
+	}
+	return v
+}
+
 // unheld: the write is not held, or held writes are not stored.
 func unheld(r *evaluation) bool {
 	return r.Decision.Verdict != memproxy.Hold || r.g.opt.Holds == nil || r.op == nil

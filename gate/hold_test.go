@@ -125,6 +125,38 @@ func TestHoldsThatAreRefusals(t *testing.T) {
 	}
 }
 
+// Only what can be sent later waits for review: writes and administration. A policy's hold
+// denies what is answered at once or never, such as reads, and streamed requests, whose
+// bodies are not kept. Proves MFW-7.
+func TestOnlyWhatCanBeSentLaterWaits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		kind     memproxy.Kind
+		method   string
+		streamed bool
+		want     memproxy.Verdict
+	}{
+		"a write":                   {memproxy.Forget, "DELETE", false, memproxy.Hold},
+		"administration":            {memproxy.Admin, "POST", false, memproxy.Hold},
+		"a read of administration":  {memproxy.Admin, "GET", false, memproxy.Deny},
+		"streamed administration":   {memproxy.Admin, "POST", true, memproxy.Deny},
+		"a read":                    {memproxy.Recall, "GET", false, memproxy.Deny},
+		"a search":                  {memproxy.Recall, "POST", false, memproxy.Deny},
+		"what touches no memory":    {memproxy.Other, "POST", false, memproxy.Deny},
+		"streamed past the adapter": {memproxy.Other, "POST", true, memproxy.Deny},
+	} {
+		r, _, k := holdRig(t, nil)
+		r.fake.op = memproxy.Operation{Kind: tc.kind}
+		c := r.call(r.fake.op)
+		c.Request.Method, c.NoMemoryAccess = tc.method, tc.streamed
+		a := r.gate.Admit(t.Context(), c)
+		expect.Equal(t, a.Decision.Verdict, tc.want, name, a.Decision.Reasons)
+		expect.Equal(t, a.Decision.Reasons[0].Code, memproxy.PolicyForbid, name)
+		if len(k.kept) > 0 != (tc.want == memproxy.Hold) {
+			t.Errorf("%s: %d kept", name, len(k.kept))
+		}
+	}
+}
+
 // Proves MFW-7: a tool call that cannot be made later does not wait.
 func TestCallsThatCannotBeMadeLaterDoNotWait(t *testing.T) {
 	r, _, k := holdRig(t, nil)

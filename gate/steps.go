@@ -195,6 +195,9 @@ func rule(ctx context.Context, r *evaluation) error {
 	if err != nil {
 		return err
 	}
+	if !canWait(r) {
+		ruling.Verdict, ruling.ShadowVerdict = noHold(ruling.Verdict), noHold(ruling.ShadowVerdict)
+	}
 	if r.op.Administers && r.op.Kind != memproxy.Admin {
 		if err := administers(ctx, r); err != nil {
 			return err
