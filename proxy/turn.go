@@ -187,15 +187,6 @@ func (t *agentTurn) requests(ctx context.Context) error {
 	return agentrun.ErrRequests
 }
 
-// ruledOn rules on a call. It declines a call that another caller's turn left: this
-// turn's caller may have more authority, and the agent can make the call again.
-func (t *agentTurn) ruledOn(ctx context.Context, call memproxy.ToolCall) *gate.Admission {
-	if call.FromEarlierTurn && !t.resumes {
-		return t.p.opt.Gate.Agents().Decline(ctx, t.a, call, agentrun.DeclinedResult)
-	}
-	return t.p.opt.Gate.Agents().RuleOnCall(ctx, t.a, call)
-}
-
 // request sends one request and reports whether the turn is over.
 func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 	if t.cancelled(ctx) {
