@@ -137,7 +137,7 @@ func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent
 	h := memproxy.HeldWrite{
 		ID: a.Decision.ID, Backend: c.Backend.Name, Route: c.Route.ID, Method: c.Request.Method, EscapedPath: c.Request.EscapedPath,
 		Tenant: a.Principal.Tenant, Principal: a.Principal.ID, Trust: a.Principal.Trust, Session: a.event.Session,
-		Scope: a.scope(), Kind: a.op.Kind, Reasons: a.Decision.Recorded(), Findings: a.findings, Policy: a.Decision.Policy,
+		Scope: scopeOf(a), Kind: a.op.Kind, Reasons: a.Decision.Recorded(), Findings: a.findings, Policy: a.Decision.Policy,
 		ContentSHA256: a.event.ContentSHA256, Created: a.begun, State: memproxy.HoldPending, Score: memproxy.Risk(a.findings),
 	}
 	said := memproxy.HoldContent{

@@ -47,9 +47,9 @@ func (a *Admission) endUser() string {
 	return user
 }
 
-// scope returns whose an operation is: the owner in the payload, else what the owners of its
+// scopeOf returns whose an operation is: the owner in the payload, else what the owners of its
 // targets have in common. A held change of memories by id is theirs like one that names them.
-func (a *Admission) scope() memproxy.Scope {
+func scopeOf(a *Admission) memproxy.Scope {
 	if a.op.Scope.HasOwner() || len(a.owners) == 0 {
 		return a.op.Scope
 	}
