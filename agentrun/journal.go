@@ -71,9 +71,9 @@ func (j *journal) remove(decision string) error {
 	return nil
 }
 
-// left returns the entries of the directory, oldest first: file names sort by time. The
+// unsettled returns the entries of the directory, oldest first: file names sort by time. The
 // error joins the errors of unreadable entries.
-func (j *journal) left() (entries []*journalEntry, err error) {
+func (j *journal) unsettled() (entries []*journalEntry, err error) {
 	files, err := os.ReadDir(j.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err

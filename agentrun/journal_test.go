@@ -25,14 +25,14 @@ func entryOf(id string) *journalEntry {
 // the process's user can read it.
 func TestJournalKeepsRuns(t *testing.T) {
 	j := journal{dir: filepath.Join(t.TempDir(), "runs", "letta")}
-	if got, err := j.left(); len(got) != 0 || err != nil {
+	if got, err := j.unsettled(); len(got) != 0 || err != nil {
 		t.Fatalf("%v %v", got, err)
 	}
 	one, two := entryOf("01-a"), entryOf("02-b")
 	for _, e := range []*journalEntry{two, one} {
 		must.Do(t, j.write(e))
 	}
-	got, err := j.left()
+	got, err := j.unsettled()
 	if err != nil || len(got) != 2 || !reflect.DeepEqual(got[0], one) || !reflect.DeepEqual(got[1], two) {
 		t.Fatalf("%v %+v", err, got)
 	}
@@ -44,7 +44,7 @@ func TestJournalKeepsRuns(t *testing.T) {
 	for range 2 { // removing twice is no error
 		expect.OK(t, j.remove("01-a"))
 	}
-	if got, err := j.left(); len(got) != 1 || err != nil {
+	if got, err := j.unsettled(); len(got) != 1 || err != nil {
 		t.Errorf("%v %v", got, err)
 	}
 }
@@ -57,7 +57,7 @@ func TestJournalSurvivesDamage(t *testing.T) {
 	for name, text := range map[string]string{"02-b.json": "{", "03-c.json": `{"decision":"01-a"}`, ".02-b.json.1.tmp": "{", "notes.txt": ""} {
 		must.Do(t, os.WriteFile(filepath.Join(j.dir, name), []byte(text), 0o600))
 	}
-	got, err := j.left()
+	got, err := j.unsettled()
 	if len(got) != 1 || err == nil || !strings.Contains(err.Error(), "another run") {
 		t.Errorf("%v %v", got, err)
 	}

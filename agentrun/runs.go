@@ -92,7 +92,7 @@ func (r *Runs) Resettle(now time.Time) error {
 	if !ok || r.opt.Dir == "" {
 		return nil
 	}
-	entries, err := r.journal.left()
+	entries, err := r.journal.unsettled()
 	for _, e := range entries {
 		if r.life.Err() != nil {
 			return err

@@ -97,11 +97,11 @@ func (c *Streams) forget() {
 		}
 	}
 	c.size -= ch.size
-	ch.lose()
+	ch.dropEvents()
 }
 
-// lose drops the kept events and wakes readers; the lock is held.
-func (ch *Stream) lose() {
+// dropEvents drops the kept events and wakes readers; the lock is held.
+func (ch *Stream) dropEvents() {
 	ch.size, ch.log, ch.lost = 0, nil, true
 	ch.notify()
 }
@@ -199,7 +199,7 @@ func (ch *Stream) Append(t memproxy.Resumable, seq int64, events [][]byte) {
 	}
 	if ch.all.size+size > maxLogs && !ch.lost {
 		ch.all.size -= ch.size
-		ch.lose()
+		ch.dropEvents()
 	}
 	if len(runs) > len(ch.runs) {
 		ch.all.name(ch, runs[len(ch.runs):])

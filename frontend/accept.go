@@ -54,7 +54,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if c := l.next(now); c != nil {
 			return c, nil
 		}
-		l.until(now)
+		l.setAcceptDeadline(now)
 		nc, err := l.Listener.Accept()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -69,7 +69,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		}
 		remote := nc.RemoteAddr().String()
 		c := &Conn{Conn: nc, stall: l.stall, conns: &l.conns, remote: remote, peer: Peer(remote), came: now}
-		if l.enters(c, now) {
+		if l.takeSlot(c, now) {
 			return c, nil
 		}
 		l.queue.waiting.PushFront(c)
@@ -79,8 +79,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// until limits the wait for the next connection while others wait for a slot.
-func (l *Listener) until(now time.Time) {
+// setAcceptDeadline limits the wait for the next connection while others wait for a slot.
+func (l *Listener) setAcceptDeadline(now time.Time) {
 	var deadline time.Time
 	if l.queue.waiting.Len() > 0 {
 		deadline = now.Add(evictEach)
@@ -97,15 +97,15 @@ func (l *Listener) next(now time.Time) *Conn {
 		l.turnAway(e)
 	}
 	e := q.waiting.Front()
-	if e == nil || !l.enters(e.Value.(*Conn), now) {
+	if e == nil || !l.takeSlot(e.Value.(*Conn), now) {
 		return nil
 	}
 	return q.waiting.Remove(e).(*Conn)
 }
 
-// enters gives a connection a slot, if one is free or can be freed by closing another
+// takeSlot gives a connection a slot, if one is free or can be freed by closing another
 // connection.
-func (l *Listener) enters(c *Conn, now time.Time) bool {
+func (l *Listener) takeSlot(c *Conn, now time.Time) bool {
 	evict := !l.conns.keep && !l.queue.evicts.After(now)
 	ok, over := l.conns.admit(c, evict)
 	if over != nil {

@@ -62,8 +62,8 @@ func CopyResponseHeaders(dst, src http.Header, others func(names []string) (pass
 	for name, values := range src {
 		switch {
 		// Alt-Svc would lead clients around memproxy to the backend.
-		case own(name), ends(name, listed), name == "Alt-Svc":
-		case answers(name, values):
+		case isOwnHeader(name), isDropped(name, listed), name == "Alt-Svc":
+		case isClaimed(name, values):
 			dst[name] = values
 		default:
 			if rest = append(rest, name); !among(name, unreported[:]) {
@@ -82,8 +82,8 @@ func CopyResponseHeaders(dst, src http.Header, others func(names []string) (pass
 	}
 }
 
-// answers reports whether a header of an answer is claimed.
-func answers(name string, values []string) bool {
+// isClaimed reports whether a header of an answer is claimed.
+func isClaimed(name string, values []string) bool {
 	if strings.IndexByte(name, '_') >= 0 || !among(name, claimedHeaders[:]) && !beginsAny(name, claimedPrefixes[:]) {
 		return false
 	}

@@ -62,7 +62,7 @@ func Classify(adapter gate.Adapter, passthrough Patterns, h Head) Class {
 	}
 	switch {
 	case c.Flaw != nil:
-	case preflight(h) && asksOfSomething(adapter, passthrough, h):
+	case preflight(h) && isForKnownRoute(adapter, passthrough, h):
 		c.Name, c.Handling = "preflight", Preflight
 	case c.Known && c.Route.Public && !h.Body:
 		c.Handling = Public
@@ -141,7 +141,7 @@ func barred(status int, detail string) *memproxy.Malformed {
 // overrides reports whether frameworks use a header to override the method. Neither
 // backend has a header that contains such a word.
 func overrides(name string) bool {
-	return holds(name, "method") || word(name, "verb", "http-action") || holds(name, "http-verb")
+	return holds(name, "method") || containsWord(name, "verb", "http-action") || holds(name, "http-verb")
 }
 
 // queryOverrides reports whether a query has a parameter that overrides the method, in
@@ -202,8 +202,8 @@ func preflight(h Head) bool {
 	return h.Method == http.MethodOptions && !h.Body && h.Header.Get("Origin") != "" && h.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// asksOfSomething reports whether a preflight is for an existing route.
-func asksOfSomething(adapter gate.Adapter, passthrough Patterns, h Head) bool {
+// isForKnownRoute reports whether a preflight is for an existing route.
+func isForKnownRoute(adapter gate.Adapter, passthrough Patterns, h Head) bool {
 	asked := h.Request
 	asked.Method = h.Header.Get("Access-Control-Request-Method")
 	if protocol(Head{Request: memproxy.Request{Method: asked.Method}}) != nil {

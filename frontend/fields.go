@@ -70,7 +70,7 @@ func (c *Class) Body(q memproxy.Request, body []byte) *memproxy.Malformed {
 // fieldOverrides reports whether a body has a field with which frameworks override the
 // method. It checks the format that the body has, as well as its declared type.
 func fieldOverrides(h memproxy.Header, body []byte) bool {
-	text := bytes.TrimSpace(unmarked(body))
+	text := bytes.TrimSpace(withoutByteOrderMarks(body))
 	if len(text) == 0 {
 		return false
 	}
@@ -87,9 +87,9 @@ func fieldOverrides(h memproxy.Header, body []byte) bool {
 	return text[0] == '{' && memberOverrides(text)
 }
 
-// unmarked returns a body without byte order marks and without the zero bytes of UTF-16
+// withoutByteOrderMarks returns a body without byte order marks and without the zero bytes of UTF-16
 // and UTF-32, which servers detect (RFC 4627, section 3).
-func unmarked(body []byte) []byte {
+func withoutByteOrderMarks(body []byte) []byte {
 	for _, mark := range [...]string{"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"} {
 		body = bytes.TrimPrefix(body, []byte(mark))
 	}

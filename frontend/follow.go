@@ -66,7 +66,7 @@ func (f *Follower) Follow(a *gate.Admission) {
 			defer f.leave(w)
 			ctx, cancel := context.WithTimeout(f.life, followTime)
 			defer cancel()
-			f.inquire(ctx, w.leave, a, q)
+			f.poll(ctx, w.leave, a, q)
 		})
 	}
 }
@@ -101,7 +101,7 @@ func (f *Follower) leave(w *followed) {
 	f.followed = slices.DeleteFunc(f.followed, func(o *followed) bool { return o == w })
 }
 
-func (f *Follower) inquire(ctx context.Context, leave <-chan struct{}, a *gate.Admission, q memproxy.Request) {
+func (f *Follower) poll(ctx context.Context, leave <-chan struct{}, a *gate.Admission, q memproxy.Request) {
 	for wait := followWait; ; wait = min(2*wait, followMax) {
 		select {
 		case <-ctx.Done():

@@ -38,7 +38,7 @@ func IdentityHeaders(h http.Header) http.Header {
 // CopyRequestHeaders copies the headers that are forwarded to the backend: without
 // memproxy's own, and without any copy of a token that the caller presents to memproxy.
 func CopyRequestHeaders(dst, src http.Header) {
-	forward(dst, src, func(name string) bool { return !own(name) })
+	forward(dst, src, func(name string) bool { return !isOwnHeader(name) })
 }
 
 // forward copies the headers of a request for which keep is true, except hop-by-hop and
@@ -47,11 +47,11 @@ func CopyRequestHeaders(dst, src http.Header) {
 func forward(dst, src http.Header, keep func(name string) bool) {
 	listed := connection(src)
 	for name, values := range src {
-		if keep(name) && !ends(name, listed) && !rerouting(name) {
+		if keep(name) && !isDropped(name, listed) && !rerouting(name) {
 			dst[name] = values
 		}
 	}
-	for _, token := range addressed(src) {
+	for _, token := range presentedTokens(src) {
 		for _, name := range credentialHeaders {
 			if slices.ContainsFunc(dst[name], func(v string) bool { return strings.HasSuffix(strings.TrimSpace(v), token) }) {
 				delete(dst, name)
@@ -60,9 +60,9 @@ func forward(dst, src http.Header, keep func(name string) bool) {
 	}
 }
 
-// addressed returns the tokens that were presented to memproxy in its own headers. Copies
+// presentedTokens returns the tokens that were presented to memproxy in its own headers. Copies
 // of them among the backend's credentials are not forwarded.
-func addressed(h http.Header) []string {
+func presentedTokens(h http.Header) []string {
 	var out []string
 	for _, name := range [...]string{OwnPrefix + "Token", "Proxy-Authorization"} {
 		for _, v := range h[name] {
@@ -124,7 +124,7 @@ func connection(h http.Header) []string {
 	return listed
 }
 
-func own(name string) bool { return begins(name, "x-memproxy-") }
+func isOwnHeader(name string) bool { return hasPrefixFold(name, "x-memproxy-") }
 
 // hop lists the hop-by-hop headers, in lower case. Expect is one of them because memproxy
 // itself answers with 100.
@@ -138,11 +138,11 @@ var hop = [...]string{
 // sections 13.2.1 and 14.2).
 var conditional = [...]string{"range", "if-range", "if-none-match", "if-modified-since"}
 
-// ends reports whether a header is not forwarded: a hop-by-hop header, a header for a
+// isDropped reports whether a header is not forwarded: a hop-by-hop header, a header for a
 // part of the unfiltered answer, or a variant spelling of a header that matters for
 // security.
-func ends(name string, listed []string) bool {
-	return among(name, hop[:]) || among(name, conditional[:]) || begins(name, "proxy-") || slices.Contains(listed, name) || twin(name)
+func isDropped(name string, listed []string) bool {
+	return among(name, hop[:]) || among(name, conditional[:]) || hasPrefixFold(name, "proxy-") || slices.Contains(listed, name) || isVariantSpelling(name)
 }
 
 // criticalHeaders lists headers that identify the caller or describe the body, and
@@ -153,11 +153,11 @@ var (
 	criticalPrefixes = [...]string{"content-", "x-letta-", "x-project", "x-forwarded-", "mem0-"}
 )
 
-// twin reports whether a name with an underscore, or another separator than a hyphen,
+// isVariantSpelling reports whether a name with an underscore, or another separator than a hyphen,
 // could be read as one of these headers by a server that maps all separators to _, as CGI
 // does. Such a second spelling was neither used for identification nor ruled on.
-func twin(name string) bool {
-	if !strings.ContainsFunc(name, func(r rune) bool { return r != '-' && (r > 0x7f || mark(byte(r))) }) {
+func isVariantSpelling(name string) bool {
+	if !strings.ContainsFunc(name, func(r rune) bool { return r != '-' && (r > 0x7f || isSeparator(byte(r))) }) {
 		return false
 	}
 	return among(name, criticalHeaders[:]) || beginsAny(name, criticalPrefixes[:])
@@ -170,18 +170,18 @@ var targets = [...]string{"url", "uri", "path", "script-name", "accel", "sendfil
 
 // rerouting reports whether a header may replace the path.
 func rerouting(name string) bool {
-	return word(name, targets[:]...) || begins(name, "x-forwarded-prefix") || name == "Destination"
+	return containsWord(name, targets[:]...) || hasPrefixFold(name, "x-forwarded-prefix") || name == "Destination"
 }
 
-// word reports whether a name contains one of the lower-case words, delimited by
+// containsWord reports whether a name contains one of the lower-case words, delimited by
 // separators or the ends of the name.
-func word(name string, folded ...string) bool {
+func containsWord(name string, folded ...string) bool {
 	for i := range len(name) {
-		if i > 0 && !mark(name[i-1]) {
+		if i > 0 && !isSeparator(name[i-1]) {
 			continue
 		}
 		for _, f := range folded {
-			if end := i + len(f); begins(name[i:], f) && (end == len(name) || mark(name[end])) {
+			if end := i + len(f); hasPrefixFold(name[i:], f) && (end == len(name) || isSeparator(name[end])) {
 				return true
 			}
 		}
@@ -189,16 +189,18 @@ func word(name string, folded ...string) bool {
 	return false
 }
 
-// mark reports whether a byte of a header's name is a separator between words.
-func mark(c byte) bool { return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') }
-
-func among(name string, folded []string) bool {
-	return slices.ContainsFunc(folded, func(f string) bool { return len(f) == len(name) && begins(name, f) })
+// isSeparator reports whether a byte of a header's name is a separator between words.
+func isSeparator(c byte) bool {
+	return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')
 }
 
-// begins reports whether a name has a lower-case prefix, ignoring case and treating all
+func among(name string, folded []string) bool {
+	return slices.ContainsFunc(folded, func(f string) bool { return len(f) == len(name) && hasPrefixFold(name, f) })
+}
+
+// hasPrefixFold reports whether a name has a lower-case prefix, ignoring case and treating all
 // separators alike.
-func begins(name, folded string) bool {
+func hasPrefixFold(name, folded string) bool {
 	if len(name) < len(folded) {
 		return false
 	}
@@ -207,7 +209,7 @@ func begins(name, folded string) bool {
 		switch {
 		case c >= 'A' && c <= 'Z':
 			c += 'a' - 'A'
-		case mark(c):
+		case isSeparator(c):
 			c = '-'
 		}
 		if c != folded[i] {
@@ -218,12 +220,12 @@ func begins(name, folded string) bool {
 }
 
 func beginsAny(name string, folded []string) bool {
-	return slices.ContainsFunc(folded, func(prefix string) bool { return begins(name, prefix) })
+	return slices.ContainsFunc(folded, func(prefix string) bool { return hasPrefixFold(name, prefix) })
 }
 
 func holds(name, folded string) bool {
 	for i := range len(name) - len(folded) + 1 {
-		if name[i]|0x20 == folded[0] && begins(name[i:], folded) { // fast path: the first letter matches
+		if name[i]|0x20 == folded[0] && hasPrefixFold(name[i:], folded) { // fast path: the first letter matches
 			return true
 		}
 	}

@@ -74,16 +74,16 @@ func (p pattern) matches(method, escapedPath string) bool {
 // of the adapter.
 func Unmatched(adapter gate.Adapter, entries []string) (out []string) {
 	for _, entry := range entries {
-		if p, err := parsePattern(entry); err == nil && !p.reached(adapter) {
+		if p, err := parsePattern(entry); err == nil && !p.isReachable(adapter) {
 			out = append(out, entry)
 		}
 	}
 	return out
 }
 
-// reached reports whether at least one of several sample requests that the pattern
+// isReachable reports whether at least one of several sample requests that the pattern
 // matches is passed through.
-func (p pattern) reached(adapter gate.Adapter) bool {
+func (p pattern) isReachable(adapter gate.Adapter) bool {
 	methods, tails := []string{p.method}, []string{""}
 	if p.method == "*" {
 		methods = routeMethods[:]

@@ -47,26 +47,26 @@ func (p *Proxy) ruled(w *answerWriter, r *http.Request, e *frontend.Entry) *gate
 	case r.ContentLength != 0:
 		rest = r.Body
 	}
-	p.obey(w, r, a, a.Next, rest)
+	p.perform(w, r, a, a.Next, rest)
 	if a.IsCompensated() {
 		p.compensate(w, r, a)
 	}
 	return a
 }
 
-// obey carries out the gate's next action.
-func (p *Proxy) obey(w *answerWriter, r *http.Request, a *gate.Admission, next gate.Next, rest io.Reader) {
+// perform carries out the gate's next action.
+func (p *Proxy) perform(w *answerWriter, r *http.Request, a *gate.Admission, next gate.Next, rest io.Reader) {
 	switch next := next.(type) {
 	case gate.Reply:
 		p.write(w, next.Reply, nil, a)
 	case gate.Resume:
-		if ch := resumes(next, &p.streams); ch != nil {
+		if ch := recordedStream(next, &p.streams); ch != nil {
 			p.resume(w, r, a, ch, next.After)
 		} else if reply, refused := p.opt.Gate.Agents().RefuseByNameStream(r.Context(), a); refused {
 			w.Header().Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
 			p.write(w, reply, nil, a)
 		} else {
-			p.obey(w, r, a, next.Else, rest)
+			p.perform(w, r, a, next.Else, rest)
 		}
 	case gate.RunAgent:
 		p.takeTurn(w, r, a, next.Turn)
@@ -148,7 +148,7 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 		}
 		return
 	}
-	body, decoded, err := whole(ctx, w, resp, a, p.opt.MaxAnswer)
+	body, decoded, err := readAnswer(ctx, w, resp, a, p.opt.MaxAnswer)
 	span.End()
 	if err == nil && asked != nil {
 		body, err = asked.oneAnswer(ctx, p.side, resp, body)
@@ -250,9 +250,9 @@ func (p *Proxy) passOn(w *answerWriter, got memproxy.Reply, changed bool, a *gat
 	p.write(w, got, header, a)
 }
 
-// whole reads an answer to its end, within a size limit and the lease. decoded reports
+// readAnswer reads an answer to its end, within a size limit and the lease. decoded reports
 // that it was decompressed.
-func whole(ctx context.Context, w *answerWriter, resp *http.Response, a *gate.Admission, limit int64) (body []byte, decoded bool, err error) {
+func readAnswer(ctx context.Context, w *answerWriter, resp *http.Response, a *gate.Admission, limit int64) (body []byte, decoded bool, err error) {
 	lease := w.lease
 	body, decoded, err = frontend.ReadAnswer(resp, limit, func(n int64) error {
 		if a.Writes() { // the write has happened, so its outcome must become known

@@ -97,8 +97,8 @@ func (b *pacedBody) whole() bool {
 	return b.ended
 }
 
-// hurry shortens the deadline of a body whose rest is not wanted.
-func (b *pacedBody) hurry() {
+// shortenDeadline shortens the deadline of a body whose rest is not wanted.
+func (b *pacedBody) shortenDeadline() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.left = min(b.left, drainTimeout); !b.ended {
@@ -174,7 +174,7 @@ func (w *answerWriter) end() {
 	}
 	if w.body != nil {
 		_ = w.body.Close()
-		w.body.hurry()
+		w.body.shortenDeadline()
 	}
 	if w.multiplexed {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.stall))
@@ -206,7 +206,7 @@ func drain(r *http.Request) {
 	if !ok || r.ContentLength > drainMost {
 		return
 	}
-	b.hurry()
+	b.shortenDeadline()
 	_, _ = io.CopyN(io.Discard, b, drainMost) // if the body does not arrive, the connection is closed
 }
 

@@ -27,7 +27,7 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 	defer cancel()
 	resp, err := p.opt.PassTransport.RoundTrip(p.upstreamRequest(on, r, r.URL.RawQuery, p.opt.RequestHeaders(r.Header, inspect, known)))
 	if err != nil {
-		p.gone(w, r, err)
+		p.answerUnreachable(w, r, err)
 		return
 	}
 	defer resp.Body.Close()
@@ -43,7 +43,7 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 	body, decoded, err := frontend.ReadAnswer(resp, frontend.MaxPublic, func(n int64) error { return w.lease.Grow(on, n) })
 	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
 	if err != nil && frontend.Unreadable(err, frontend.MaxPublic) == nil {
-		p.gone(w, r, err) // it broke off
+		p.answerUnreachable(w, r, err) // it broke off
 		return
 	}
 	if err == nil {
@@ -66,7 +66,7 @@ func (p public) preflight(w *answerWriter, r *http.Request) {
 	frontend.PreflightRequest(out.Header, r.Header)
 	resp, err := p.opt.PassTransport.RoundTrip(out)
 	if err != nil {
-		p.gone(w, r, err)
+		p.answerUnreachable(w, r, err)
 		return
 	}
 	_ = resp.Body.Close()
@@ -75,8 +75,8 @@ func (p public) preflight(w *answerWriter, r *http.Request) {
 	w.WriteHeader(frontend.PreflightStatus(resp.StatusCode))
 }
 
-// gone answers when the backend did not answer and there is no admission.
-func (p public) gone(w *answerWriter, r *http.Request, err error) {
+// answerUnreachable answers when the backend did not answer and there is no admission.
+func (p public) answerUnreachable(w *answerWriter, r *http.Request, err error) {
 	p.opt.Log.WarnContext(r.Context(), "the backend did not respond", "backend", p.opt.Name, "error", err)
 	p.write(w, frontend.NoAnswerReply(), nil, nil)
 }

@@ -93,7 +93,7 @@ func (o *BackendClient) send(ctx context.Context, a *gate.Admission, req memprox
 		body, _, err = frontend.ReadAnswer(resp, o.p.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // the write has happened
 	}
 	if err != nil {
-		sent := sentOrNot(err)
+		sent := outcomeOf(err)
 		if end := context.WithoutCancel(ctx); sent.Outcome == memproxy.OutcomeUnsent {
 			o.p.opt.Gate.AbandonUnsent(end, a, memproxy.StreamWhole)
 		} else {
@@ -106,9 +106,9 @@ func (o *BackendClient) send(ctx context.Context, a *gate.Admission, req memprox
 	return memproxy.AnsweredResult(memproxy.HoldResult{Status: resp.StatusCode, Memories: a.Memories})
 }
 
-// sentOrNot returns the outcome of a request that failed. Without a connection nothing
+// outcomeOf returns the outcome of a request that failed. Without a connection nothing
 // was sent; otherwise it is unknown whether the backend processed it.
-func sentOrNot(err error) memproxy.SendResult {
+func outcomeOf(err error) memproxy.SendResult {
 	if errors.As(unsent(err), new(unsentError)) {
 		return memproxy.UnsentResult(fmt.Errorf("%w: %w", memproxy.ErrNoConnection, err))
 	}

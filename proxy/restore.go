@@ -32,7 +32,7 @@ func (o *BackendClient) CurrentMemory(ctx context.Context, k memproxy.MemoryKey)
 // FetchMemory is CurrentMemory without recording. The error is ErrUnanswered if a later
 // attempt may succeed, and ErrNoRestore if the backend has no request for one memory.
 func (o *BackendClient) FetchMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
-	_, reply, err := o.first(ctx, o.p.opt.Adapter.FindRequests(k))
+	_, reply, err := o.firstKnown(ctx, o.p.opt.Adapter.FindRequests(k))
 	switch {
 	case errors.Is(err, ErrNoRestore):
 		return memproxy.Memory{}, err
@@ -60,12 +60,12 @@ func (o *BackendClient) Restore(ctx context.Context, to memproxy.Version, now me
 		return o.putBack(ctx, to, now, decision, reviewer)
 	}
 	requests := o.p.opt.Adapter.Restore(to, now, o.p.opt.Gate.Reviewed().RestoredStamp(to, decision))
-	_, reply, err := o.first(ctx, requests)
+	_, reply, err := o.firstKnown(ctx, requests)
 	switch {
 	case errors.Is(err, ErrNoRestore):
 		return memproxy.UnsentResult(err)
 	case err != nil:
-		return sentOrNot(err)
+		return outcomeOf(err)
 	}
 	result := memproxy.HoldResult{Status: reply.Status}
 	if done(reply.Status) {
@@ -78,7 +78,7 @@ func (o *BackendClient) Restore(ctx context.Context, to memproxy.Version, now me
 // putBack restores the members of an object. The request is ruled on like any other,
 // because the current rules may refuse its content or what it refers to.
 func (o *BackendClient) putBack(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.SendResult {
-	i, _, err := o.first(ctx, o.p.opt.Adapter.FindRequests(to.MemoryKey)) // index of the API that the backend has
+	i, _, err := o.firstKnown(ctx, o.p.opt.Adapter.FindRequests(to.MemoryKey)) // index of the API that the backend has
 	if err != nil {
 		return memproxy.UnsentResult(err)
 	}
@@ -102,7 +102,7 @@ func (o *BackendClient) putBack(ctx context.Context, to memproxy.Version, now me
 
 // Remove deletes a memory in the backend. A missing memory counts as deleted.
 func (o *BackendClient) Remove(ctx context.Context, k memproxy.MemoryKey) error {
-	_, reply, err := o.first(ctx, o.p.opt.Adapter.Remove(k))
+	_, reply, err := o.firstKnown(ctx, o.p.opt.Adapter.Remove(k))
 	if err == nil && !done(reply.Status) && reply.Status != http.StatusNotFound {
 		err = fmt.Errorf("the backend returned status %d", reply.Status)
 	}
@@ -114,11 +114,11 @@ func (o *BackendClient) Remove(ctx context.Context, k memproxy.MemoryKey) error 
 
 func done(status int) bool { return status >= 200 && status <= 299 }
 
-// first sends the requests, one for each API of the backend, in order until the backend
+// firstKnown sends the requests, one for each API of the backend, in order until the backend
 // knows one, and returns its answer and index. If a backend rejects the credential for
 // one API, the request of the next one is sent, too; if it knows none, the rejection is
 // returned. Without requests the error is ErrNoRestore.
-func (o *BackendClient) first(ctx context.Context, requests []memproxy.SideRequest) (int, memproxy.Reply, error) {
+func (o *BackendClient) firstKnown(ctx context.Context, requests []memproxy.SideRequest) (int, memproxy.Reply, error) {
 	if len(requests) == 0 {
 		return 0, memproxy.Reply{}, ErrNoRestore
 	}

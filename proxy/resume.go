@@ -12,9 +12,9 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// resumes returns the recorded stream of the requested turn, or nil if the backend must
+// recordedStream returns the recorded stream of the requested turn, or nil if the backend must
 // answer.
-func resumes(q gate.Resume, streams *agentrun.Streams) *agentrun.Stream {
+func recordedStream(q gate.Resume, streams *agentrun.Streams) *agentrun.Stream {
 	ch := streams.Find(q.Names...)
 	if ch == nil || !ch.Readable() || q.Within != "" && !ch.HasName(q.Within) {
 		return nil

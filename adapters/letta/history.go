@@ -76,11 +76,11 @@ func newCalls() *calls {
 	return &calls{names: map[string]string{}, given: map[string]bool{}, ours: map[string]bool{}, ran: map[string]bool{}}
 }
 
-// unpause makes approval requests for memory tools tool calls, also those that wait next to
+// hidePause turns approval requests for memory tools into tool calls, also those that wait next to
 // a client tool of the caller, and removes memproxy's own answers. It also removes messages
 // of types that the caller did not request. A message that is read alone has no answer in
 // the list, like one whose answer is on another page.
-func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string, alone bool, asks *asked) {
+func hidePause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string, alone bool, asks *asked) {
 	h := &history{e: e, doc: doc, asked: asks, of: map[*jsondoc.Value]*calls{}}
 	list := doc.Root
 	if list.Kind == jsondoc.Object {

@@ -34,7 +34,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	if rt.ID == runMessages || rt.ID == "letta.list_messages_for_step" {
 		query += "&order=asc" // these routes' default; an order in the request precedes it and counts
 	}
-	unpause(e, doc, query, types, rt.ID == "letta.retrieve_message", a.runs.asked)
+	hidePause(e, doc, query, types, rt.ID == "letta.retrieve_message", a.runs.asked)
 	return e.Apply(), nil
 }
 

@@ -98,7 +98,7 @@ func target(op *memproxy.Operation, v *jsondoc.Value, kind memproxy.TargetKind, 
 	if v.Kind != jsondoc.String || id == "" {
 		return bad(memproxy.PayloadMalformed, 422, ptr, "an id must be a string")
 	}
-	if respelledUUID(id) || id == "." || id == ".." || strings.Contains(id, "/") || strings.ContainsFunc(id, routetable.Unfit) {
+	if variantUUID(id) || id == "." || id == ".." || strings.Contains(id, "/") || strings.ContainsFunc(id, routetable.Unfit) {
 		return bad(memproxy.PayloadPath, 422, ptr, "this cannot be an id")
 	}
 	if len(op.Targets) > 0 && op.TargetKind != kind { // an operation has one TargetKind for all targets
@@ -108,11 +108,11 @@ func target(op *memproxy.Operation, v *jsondoc.Value, kind memproxy.TargetKind, 
 	return nil
 }
 
-// respelledUUID reports whether an id is a UUID in a spelling other than the server's:
+// variantUUID reports whether an id is a UUID in a spelling other than the server's:
 // without dashes, in braces, as a URN or in upper case. The server accepts all of them for
 // the same memory, but the ledger knows only one. A spelling counts if Python's uuid.UUID
 // accepts it, including the digits that Python's int accepts.
-func respelledUUID(id string) bool {
+func variantUUID(id string) bool {
 	bare := strings.Trim(strings.NewReplacer("urn:", "", "uuid:", "").Replace(id), "{}")
 	n, plain := 0, true
 	for _, r := range bare {
@@ -137,7 +137,7 @@ const targetJob memproxy.TargetKind = "job"
 func (d *decoding) path() error {
 	op, params := d.op, d.params
 	if id, ok := params["id"]; ok {
-		if respelledUUID(id) {
+		if variantUUID(id) {
 			return bad(memproxy.PayloadPath, 422, "path:id", "this cannot be an id")
 		}
 		op.Targets, op.TargetKind = []string{id}, memproxy.TargetMemory
