@@ -140,7 +140,7 @@ func derived(ctx context.Context, ret *answer) (refused bool, err error) {
 		ret.refuse(memproxy.StatusForbidden, memproxy.ScreenWithheld, "the response is derived from many memories and contains a suspected attack")
 	}
 	if made := ret.reading.Made; made != nil && !refused && err == nil && deletedSince(ctx, ret.g, ret.Admission, *made, ret.op.Scope) {
-		ret.refuse(memproxy.StatusForbidden, memproxy.StateWithheld, "the response may contain memories that were deleted since it was made; have it made anew")
+		ret.refuse(memproxy.StatusForbidden, memproxy.StateWithheld, "the response may contain memories that were deleted since it was made; regenerate it")
 		return true, nil
 	}
 	return refused, err

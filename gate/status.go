@@ -242,7 +242,7 @@ func refuseDerived(ctx context.Context, r *evaluation) {
 	case mayReadWithheld(ctx, r.g, r.Admission):
 		r.verdict.Forbid(memproxy.StateWithheld, "", "the response is derived from many memories, and some of them are withheld from this caller because of their status")
 	case exportsDeleted(ctx, r):
-		r.verdict.Forbid(memproxy.StateWithheld, "", "the export may contain memories that were deleted since; make a new one and get it by its id")
+		r.verdict.Forbid(memproxy.StateWithheld, "", "the export may contain memories that were deleted since; create a new export and get it by its id")
 	}
 }
 
