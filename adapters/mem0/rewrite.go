@@ -73,12 +73,17 @@ func unwanted(r *row, rt memproxy.Route, req memproxy.Request) []string {
 
 // proxyLink returns a link of the backend changed to lead through memproxy, with the
 // client's parameters for memproxy itself, as JSON. It is null if the link cannot be parsed.
+// What is in front of the path that was requested is the upstream's prefix, which memproxy
+// adds to each request.
 func proxyLink(link string, req memproxy.Request) []byte {
 	u, err := url.Parse(link)
 	if err != nil {
 		return []byte("null")
 	}
 	back, sep := u.EscapedPath(), "?"
+	if i := strings.Index(back, req.EscapedPath); i > 0 {
+		back = back[i:]
+	}
 	for _, q := range [...]string{u.RawQuery, req.ProxyQuery} {
 		if q != "" {
 			back += sep + q

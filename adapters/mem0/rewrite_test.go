@@ -85,13 +85,17 @@ func TestHiddenResultsLeaveTheReceipt(t *testing.T) {
 	expect.Equal(t, got, `{"results":[{"id":"m1","memory":"[PATTERN_001]","input":[]},{"id":"m2","memory":"x","input":[1]}]}`)
 }
 
-// Proves MFW-8: a link to the next page repeats the reader's parameters for memproxy.
+// Proves MFW-8, CARD-1: a link to the next page repeats the reader's parameters for memproxy, and
+// has the path that clients of memproxy send, without the upstream's prefix.
 func TestLinksCarryWishes(t *testing.T) {
 	a := adapter(t)
 	for link, want := range map[string]string{
 		"https://up/v3/memories/?page=2": `"http://p/v3/memories/?page=2&memproxy_min_trust=0.7"`,
 		"https://up/v3/memories/":        `"http://p/v3/memories/?memproxy_min_trust=0.7"`,
 		"https://up/%zz":                 `null`,
+
+		"https://up/base/mem0/v3/memories/?page=2": `"http://p/v3/memories/?page=2&memproxy_min_trust=0.7"`,
+		"https://up/base/mem0/v2/other/?page=2":    `"http://p/base/mem0/v2/other/?page=2&memproxy_min_trust=0.7"`,
 	} {
 		rt, req := routed(t, a, "POST /v3/memories/")
 		req.Base, req.ProxyQuery = "http://p", "memproxy_min_trust=0.7"
