@@ -1,7 +1,6 @@
 package agentrun
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,6 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
-	"github.com/memproxy/memproxy/internal/durable"
 )
 
 const (
@@ -32,7 +30,7 @@ const (
 	// round examines. The agent of an untracked turn waits for its next turn.
 	maxTurns, maxLooks = 4096, 64
 	// DeclinedResult is the tool result that the agent reads for a declined call.
-	DeclinedResult = "the turn broke off before this call was ruled on; nothing was written"
+	DeclinedResult = "the turn broke off, and this call may have been made or not: read the memory before calling again"
 )
 
 // ErrRequests ends a turn that exceeds its number of requests.
@@ -43,18 +41,23 @@ func reconciler() memproxy.Principal {
 	return memproxy.Principal{ID: "system:reconciler", Kind: memproxy.KindService, Trust: memproxy.TrustSystem, Method: "internal"}
 }
 
-// turns are the turns in progress, by the key of the agent or conversation. Each has a
-// file with a hash of its caller. The file's modification time is the start of the turn.
-// From the files the next process knows which agents may be paused, and for which
-// callers. Losing a file in a crash is safe: the agent's next turn declines its pending
-// calls.
+// turns are the turns in progress and those that were interrupted, by the key of the agent
+// or conversation. Each has a file, whose modification time is the start of the turn. From
+// the files the next process knows which agents may be paused.
 type turns struct {
 	dir string // "" if turns are not tracked
 
-	mu sync.Mutex
-	// next is when an interrupted turn is examined again; zero for a turn that is in
-	// progress in this process.
-	next map[string]time.Time
+	mu    sync.Mutex
+	known map[string]knownTurn
+}
+
+// knownTurn is a turn of this process.
+type knownTurn struct {
+	// next is when the interrupted turn is examined again; zero while it is in progress.
+	next time.Time
+	// caller is whose pending calls these are; "" if nobody's, so that no later turn makes
+	// them.
+	caller string
 }
 
 // path returns the file of a turn, or "" if the turn is not tracked because the key is
@@ -69,26 +72,31 @@ func (t *turns) path(key string) string {
 
 // TrackTurn tracks a turn that starts, and replaces an earlier one of the same key. The
 // caller holds the lock of the key and calls done before releasing it, with whole=false if
-// the turn was interrupted and its agent may be paused. A turn that cannot be tracked
-// proceeds: the agent's next turn declines its pending calls. same reports that the earlier
-// turn was interrupted and had the same caller. left means that an earlier turn left
-// pending calls: if that turn had another caller, the new file names no caller, so that no
-// caller can continue those calls if this turn is interrupted, too.
-func (r *Runs) TrackTurn(ctx context.Context, key string, by *memproxy.Principal, left bool) (same bool, done func(whole bool)) {
+// the turn was interrupted and its agent may be paused, and answered=true if the backend
+// may have made the pending calls, because it was sent answers that it did not confirm: no
+// later turn makes them again. A turn that cannot be tracked proceeds: the agent's next turn
+// declines its pending calls. same reports that the earlier turn was interrupted in this
+// process and had the same caller, who may continue its calls. left means that an earlier turn
+// left pending calls: if that turn had another caller, so that these calls may be pending
+// when this turn is interrupted, too, they are nobody's.
+func (r *Runs) TrackTurn(ctx context.Context, key string, by *memproxy.Principal, left bool) (same bool, done func(whole, answered bool)) {
 	t := &r.turns
 	path := t.path(key)
-	if path == "" || !t.begin(key) {
-		return false, func(bool) {}
+	caller := by.Tenant + "\x00" + by.ID
+	if path == "" {
+		return false, func(bool, bool) {}
 	}
-	who := []byte(memproxy.TextSHA256(by.Tenant + "\x00" + by.ID))
-	before, err := durable.ReadPrefix(path, int64(len(who)))
-	if same = err == nil && bytes.Equal(before, who); left && !same {
-		who = nil
+	before, ok := t.begin(key)
+	if !ok {
+		return false, func(bool, bool) {}
+	}
+	if same = before == caller; left && !same {
+		caller = ""
 	}
 	now := r.opt.Clock()
-	err = os.MkdirAll(t.dir, 0o700)
+	err := os.MkdirAll(t.dir, 0o700)
 	if err == nil {
-		err = os.WriteFile(path, who, 0o600)
+		err = os.WriteFile(path, nil, 0o600)
 	}
 	if err == nil {
 		err = os.Chtimes(path, now, now)
@@ -96,39 +104,44 @@ func (r *Runs) TrackTurn(ctx context.Context, key string, by *memproxy.Principal
 	if err != nil {
 		r.opt.Log.WarnContext(ctx, "a turn could not be saved; if it is interrupted, its agent stays paused until the next turn", "backend", r.opt.Backend.Name, "error", err)
 	}
-	return same, func(whole bool) {
+	return same, func(whole, answered bool) {
 		if whole || err != nil {
 			r.forget(key)
 			return
 		}
-		t.end(key, r.opt.Clock().Add(r.opt.PauseLimit))
+		if answered {
+			caller = ""
+		}
+		t.end(key, knownTurn{r.opt.Clock().Add(r.opt.PauseLimit), caller})
 	}
 }
 
-// begin reports whether there is room for a turn.
-func (t *turns) begin(key string) bool {
+// begin reports whether there is room for a turn, and the caller of the interrupted turn
+// that it replaces.
+func (t *turns) begin(key string) (before string, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.next) >= maxTurns {
-		return false
+	before = t.known[key].caller
+	if len(t.known) >= maxTurns {
+		return "", false
 	}
-	t.next[key] = time.Time{}
-	return true
+	t.known[key] = knownTurn{}
+	return before, true
 }
 
 // inProgress reports whether a turn runs in this process; t.mu is held.
 func (t *turns) inProgress(key string) bool {
-	next, known := t.next[key]
-	return known && next.IsZero()
+	k, known := t.known[key]
+	return known && k.next.IsZero()
 }
 
-// end records that a turn is no longer in progress, and when it is examined; the zero
-// time means never.
-func (t *turns) end(key string, next time.Time) {
+// end records that a turn is no longer in progress. One that is not examined again is
+// forgotten.
+func (t *turns) end(key string, k knownTurn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.next[key] = next; next.IsZero() {
-		delete(t.next, key)
+	if t.known[key] = k; k.next.IsZero() {
+		delete(t.known, key)
 	}
 }
 
@@ -140,14 +153,14 @@ func (t *turns) postpone(key string, next time.Time) bool {
 	if t.inProgress(key) {
 		return false
 	}
-	t.next[key] = next
+	t.known[key] = knownTurn{next, t.known[key].caller}
 	return true
 }
 
 // forget stops tracking a turn. If its file remains, its agent is examined once more.
 func (r *Runs) forget(key string) {
 	_ = os.Remove(r.turns.path(key))
-	r.turns.end(key, time.Time{})
+	r.turns.end(key, knownTurn{})
 }
 
 type interruptedTurn struct {
@@ -168,10 +181,10 @@ func (t *turns) due(now time.Time) ([]interruptedTurn, error) {
 	for _, f := range files {
 		key, bad := url.PathUnescape(f.Name())
 		info, gone := f.Info()
-		if bad != nil || gone != nil || t.inProgress(key) || now.Before(t.next[key]) {
+		if bad != nil || gone != nil || t.inProgress(key) || now.Before(t.known[key].next) {
 			continue
 		}
-		out = append(out, interruptedTurn{key, info.ModTime(), t.next[key]})
+		out = append(out, interruptedTurn{key, info.ModTime(), t.known[key].next})
 	}
 	slices.SortStableFunc(out, func(a, b interruptedTurn) int { return a.next.Compare(b.next) })
 	return out[:min(len(out), maxLooks)], err

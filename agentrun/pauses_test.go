@@ -29,8 +29,8 @@ func keysOf(t *testing.T, r *Runs, now time.Time) (keys []string) {
 
 func opened(t *testing.T, r *Runs, key string) (done func(whole bool)) {
 	t.Helper()
-	_, done = r.TrackTurn(t.Context(), key, &memproxy.Principal{ID: "agent:dev", Tenant: "acme"}, false)
-	return done
+	_, end := r.TrackTurn(t.Context(), key, &memproxy.Principal{ID: "agent:dev", Tenant: "acme"}, false)
+	return func(whole bool) { end(whole, false) }
 }
 
 // Proves EDGE-1: a turn is examined an interval after it was interrupted, but neither
@@ -91,7 +91,7 @@ func TestTurnsAreBounded(t *testing.T) {
 	for range maxTurns / maxLooks {
 		for _, key := range keysOf(t, r, now) {
 			seen[key] = true
-			r.turns.end(key, now.Add(time.Minute))
+			r.turns.postpone(key, now.Add(time.Minute))
 		}
 	}
 	expect.Len(t, seen, maxTurns, maxTurns/maxLooks)
@@ -115,15 +115,17 @@ func TestTurnsBelongToTheirCaller(t *testing.T) {
 		by         *memproxy.Principal
 		left, same bool
 		whole      bool
+		answered   bool
 	}{
-		{ann, false, false, false}, {ann, true, true, false}, // her own calls
-		{bob, true, false, false}, {bob, true, false, false}, {ann, true, false, false}, // whose, nobody knows
-		{ann, true, false, true}, {ann, true, false, false}, // declined; then of an untracked turn
-		{ann, false, false, false}, {ann, true, true, false},
-		{&memproxy.Principal{ID: "human:ann", Tenant: "globex"}, true, false, false},
+		{ann, false, false, false, false}, {ann, true, true, false, false}, // her own calls
+		{bob, true, false, false, false}, {bob, true, false, false, false}, {ann, true, false, false, false}, // whose, nobody knows
+		{ann, true, false, true, false}, {ann, true, false, false, false}, // declined; then of an untracked turn
+		{ann, false, false, false, false}, {ann, true, true, false, false},
+		{ann, true, true, false, true}, {ann, true, false, false, false}, // they may have been made
+		{ann, false, false, false, false}, {&memproxy.Principal{ID: "human:ann", Tenant: "globex"}, true, false, false, false},
 	} {
 		same, done := r.TrackTurn(t.Context(), "agent-1", step.by, step.left)
-		if done(step.whole); same != step.same {
+		if done(step.whole, step.answered); same != step.same {
 			t.Errorf("step %d: the same caller: %v", i, same)
 		}
 	}

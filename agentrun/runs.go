@@ -59,7 +59,7 @@ func New(opt Options) *Runs {
 	r := &Runs{
 		opt:     opt,
 		journal: journal{dir: opt.Dir, runs: map[string]*attempt{}},
-		turns:   turns{next: map[string]time.Time{}},
+		turns:   turns{known: map[string]knownTurn{}},
 	}
 	if opt.Dir != "" && opt.PauseLimit > 0 {
 		r.turns.dir = filepath.Join(opt.Dir, "turns")

@@ -37,6 +37,35 @@ func TestTurnsFinishAfterAHangUp(t *testing.T) {
 	l.say("SAY hello", "").want(t, 200).has(t, "hello")
 }
 
+// Proves EDGE-1: a call whose approval the server got is not approved again by the next turn
+// of the same caller if the connection breaks: a server that is interrupted may have run the
+// call without storing its result, and would run it twice.
+func TestAnsweredCallsAreNotMadeTwice(t *testing.T) {
+	t.Parallel()
+	for _, more := range []string{"", `,"streaming":true,"stream_tokens":true`} {
+		t.Run(more, func(t *testing.T) {
+			t.Parallel()
+			f := &flaky{}
+			l := startLettaWith(t, someAgent, strings.Replace(lettaConf, `upstream: "LETTA"`, `upstream: "LETTA", reconcile: 1h`, 1), func(whole http.Handler) http.Handler {
+				f.Handler = whole
+				return f
+			})
+			f.breaks = func(_ http.ResponseWriter, request int) bool {
+				if request == 2 {
+					w := httptest.NewRecorder()
+					f.Handler.ServeHTTP(w, httptest.NewRequest("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/human", strings.NewReader(`{"value":"Ann\nlikes tea"}`)))
+					expect.Equal(t, w.Code, 200, w.Body)
+					panic(http.ErrAbortHandler)
+				}
+				return false
+			}
+			l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", more)
+			l.say("SAY hello", "").want(t, 200).has(t, "hello", "this call may have been made or not")
+			l.blocks("Ann\nlikes tea", "helper")
+		})
+	}
+}
+
 // flaky is a server whose later requests fail.
 type flaky struct {
 	http.Handler

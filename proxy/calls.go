@@ -81,6 +81,7 @@ func (t *agentTurn) rule(ctx context.Context) (map[string]*gate.Admission, error
 // ruledOn rules on a call. It declines a call that another caller's turn left: this
 // turn's caller may have more authority, and the agent can make the call again.
 func (t *agentTurn) ruledOn(ctx context.Context, call memproxy.ToolCall) *gate.Admission {
+	t.answered = true
 	if call.FromEarlierTurn && !t.resumes {
 		return t.p.opt.Gate.Agents().Decline(ctx, t.a, call, agentrun.DeclinedResult)
 	}

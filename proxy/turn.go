@@ -40,6 +40,7 @@ type agentTurn struct {
 	held        agentrun.LockSet
 	waiting     []*gate.Admission // admitted calls that the next request makes
 	resumes     bool              // the agent's last turn was interrupted and had the same caller
+	answered    bool              // the pending calls may have been made: the backend did not confirm their answers
 	streams     bool              // the last answer was streamed
 	body        []byte            // body of the last answer, if it was not streamed
 	kept        *agentrun.Stream  // the recorded stream, if the backend can resume turns
@@ -113,7 +114,7 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 	left := slices.ContainsFunc(turn.PendingCalls(), func(c memproxy.ToolCall) bool { return c.FromEarlierTurn })
 	same, done := p.runs.TrackTurn(ctx, turn.Key(), &a.Principal, left)
 	t.resumes = same
-	defer func() { done(whole) }()
+	defer func() { done(whole, t.answered) }()
 	if resumable, ok := turn.(memproxy.Resumable); ok {
 		t.kept = p.streams.Begin(resumable)
 		defer t.kept.End()
@@ -173,6 +174,7 @@ func (t *agentTurn) requests(ctx context.Context) error {
 			return err
 		}
 		over, err := t.request(ctx)
+		t.answered = t.answered && err != nil
 		looked := t.keep(ctx, err != nil, ruled) // also after an interrupted request, because its calls may have run
 		if err != nil || over {
 			return err
