@@ -104,13 +104,20 @@ func TestServerFailsDuringATurn(t *testing.T) {
 		breaks func(http.ResponseWriter, int) bool
 		status int
 		says   string
+		human  string // after the next turn, which makes the pending call if the server has not
 	}{
 		"a later request fails": {``, func(w http.ResponseWriter, request int) bool {
 			if request == 2 {
 				http.Error(w, "no", http.StatusInternalServerError)
 			}
 			return request == 2
-		}, 500, `"detail":"the backend answered 500"`},
+		}, 500, `"detail":"the backend answered 500"`, "Ann\nlikes tea"},
+		"a later request fails in between": {``, func(w http.ResponseWriter, request int) bool {
+			if request == 2 {
+				http.Error(w, "no", http.StatusBadGateway)
+			}
+			return request == 2
+		}, 502, `"detail":"the backend answered 502"`, "Ann"},
 		"the model refuses a later request": {``, func(w http.ResponseWriter, request int) bool {
 			if request == 2 {
 				w.Header().Set("Content-Type", "application/json")
@@ -119,13 +126,13 @@ func TestServerFailsDuringATurn(t *testing.T) {
 				fmt.Fprint(w, `{"error":{"type":"llm_rate_limit","message":"Rate limit exceeded for LLM model provider. Please wait before making another request."}}`)
 			}
 			return request == 2
-		}, 429, `{"error":{"type":"llm_rate_limit","message":"Rate limit exceeded for LLM model provider. Please wait before making another request."}}`},
+		}, 429, `{"error":{"type":"llm_rate_limit","message":"Rate limit exceeded for LLM model provider. Please wait before making another request."}}`, "Ann\nlikes tea"},
 		"a later request is in conflict": {``, func(w http.ResponseWriter, request int) bool {
 			if request == 2 {
 				http.Error(w, "no", http.StatusConflict)
 			}
 			return request == 2
-		}, 502, "upstream.unavailable"},
+		}, 502, "upstream.unavailable", "Ann\nlikes tea"},
 		"a later request is cut off, streamed": {`,"streaming":true`, func(w http.ResponseWriter, request int) bool {
 			if request == 2 {
 				w.Header().Set("Content-Type", "text/event-stream")
@@ -134,7 +141,7 @@ func TestServerFailsDuringATurn(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			}
 			return false
-		}, 200, "event: error"},
+		}, 200, "event: error", "Ann"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &flaky{breaks: tc.breaks}
@@ -149,7 +156,7 @@ func TestServerFailsDuringATurn(t *testing.T) {
 			l.blocks("Ann", "helper")
 			f.set(nil)
 			l.say("SAY hello", "").want(t, 200).has(t, "hello")
-			l.blocks("Ann\nlikes tea", "helper") // the pending call was decided, then continued
+			l.blocks(tc.human, "helper")
 		})
 	}
 }

@@ -229,6 +229,7 @@ func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 		if t.cancelled(ctx) {
 			return true, t.cancel(ctx)
 		}
+		t.answered = t.answered && resp.StatusCode > http.StatusInternalServerError // those are an intermediary's, which does not know
 		// Clients retry on a conflict. This one is about memproxy's request, not theirs.
 		if !t.begun && resp.StatusCode != http.StatusConflict {
 			t.status = resp.StatusCode
