@@ -17,12 +17,6 @@ import (
 	"github.com/memproxy/memproxy/internal/cache"
 )
 
-// messageTypes are the types of messages that the server knows (0.16.8).
-var messageTypes = [...]string{
-	"system_message", "user_message", "assistant_message", "reasoning_message", "hidden_reasoning_message", "tool_call_message", "tool_return_message",
-	"approval_request_message", "approval_response_message", "summary_message", "event_message",
-}
-
 // onlyTypes returns the message types to which a request limits a list (nil for all) and
 // the query without that parameter. The server applies the limit to a page after reading
 // it, and stores memory calls as approval requests. So memproxy requests the page without
@@ -31,7 +25,7 @@ var messageTypes = [...]string{
 func (r *row) onlyTypes(query string) (types []string, rest string) {
 	const name = "include_return_message_types"
 	q, err := url.ParseQuery(query)
-	if err != nil || slices.ContainsFunc(q[name], func(t string) bool { return !slices.Contains(messageTypes[:], t) }) {
+	if err != nil || slices.ContainsFunc(q[name], func(t string) bool { return !slices.Contains(turn.MessageTypes[:], t) }) {
 		return nil, query
 	}
 	switch r.id {

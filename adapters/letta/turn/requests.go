@@ -73,12 +73,17 @@ func (t *Turn) Next() ([]byte, error) {
 	}
 	running := t.caller.callsToRun(t.pause.calls)
 	limit := t.tools.rules.stepLimit(t.pause.calls, running)
-	drop := []string{"client_tools", "include_return_message_types"}
+	drop := []string{"client_tools", returnTypes}
 	tools, err := json.Marshal(append(slices.Clone(t.tools.own), t.tools.shadowed...))
 	if err != nil {
 		return nil, err
 	}
 	added := [][]byte{append([]byte(`"client_tools":`), tools...)}
+	if types, err := t.caller.typesToCheck(); err != nil {
+		return nil, err
+	} else if types != nil {
+		added = append(added, append([]byte(`"`+returnTypes+`":`), types...))
+	}
 	runs := false
 	if len(t.pause.calls) > 0 {
 		t.out.missingReturns, runs = t.caller.missingReturns(t.pause.calls)

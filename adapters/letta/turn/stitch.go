@@ -3,6 +3,7 @@ package turn
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -292,8 +293,38 @@ func part(doc *jsondoc.Doc, kind string, kept func(*jsondoc.Value) bool) Message
 	return MessagePart{kind, e.Apply()}
 }
 
-// wanted applies the caller's include_return_message_types. It is not forwarded, because
-// the server would then leave out the pause.
+// MessageTypes are the types of messages that the server knows (0.16.8).
+var MessageTypes = [...]string{
+	"system_message", "user_message", "assistant_message", "reasoning_message", "hidden_reasoning_message", "tool_call_message", "tool_return_message",
+	"approval_request_message", "approval_response_message", "summary_message", "event_message",
+}
+
+// typesToCheck returns the list of types to send so that the server refuses a list that it
+// cannot read, or nil if it can read the caller's. It has all known types besides.
+func (c *caller) typesToCheck() (json.RawMessage, error) {
+	switch list := c.root.Root.Get(returnTypes); {
+	case list == nil || list.Kind == jsondoc.Null:
+		return nil, nil
+	case list.Kind != jsondoc.Array:
+		return c.root.Raw(list), nil
+	case !slices.ContainsFunc(list.Elems, func(v *jsondoc.Value) bool { return !slices.Contains(MessageTypes[:], v.Text()) }):
+		return nil, nil
+	default:
+		types := make([]any, 0, len(MessageTypes)+len(list.Elems))
+		for _, name := range MessageTypes {
+			types = append(types, name)
+		}
+		for _, v := range list.Elems {
+			types = append(types, json.RawMessage(c.root.Raw(v)))
+		}
+		return json.Marshal(types)
+	}
+}
+
+const returnTypes = "include_return_message_types"
+
+// wanted applies the caller's include_return_message_types. Its list is not forwarded as it
+// is, because the server would then leave out the pause.
 func (s *stitched) wanted(kind string, raw []byte) [][]byte {
 	if s.types != nil && !slices.Contains(s.types, kind) {
 		return nil

@@ -105,7 +105,7 @@ func New(opt Options) (*Turn, error) {
 		recovers: opt.RecoveryOnly, gated: map[string]bool{}, forRules: map[string]bool{}, refused: map[string]bool{}, server: map[string]bool{},
 	}}
 	t.out.tools, t.out.allowed = &t.tools, &t.allowed
-	for _, e := range doc.Root.Get("include_return_message_types").List() {
+	for _, e := range doc.Root.Get(returnTypes).List() {
 		t.out.types = append(t.out.types, e.Text())
 	}
 	for _, e := range doc.Root.Get("client_tools").List() {

@@ -44,6 +44,13 @@ func request(t *testing.T, turn *Turn) string {
 func TestTheFirstRequestNamesMemoryTools(t *testing.T) {
 	got := request(t, newTurn(t, `{"input":"hi", "max_steps":50,"seed":1.50,"include_return_message_types":["assistant_message"]}`, attached))
 	expect.Equal(t, got, `{"input":"hi", "max_steps":50,"seed":1.50,"client_tools":[{"name":"memory_insert","description":"inserts","parameters":{"type":"object"}}]}`)
+	// A list that the server cannot read is sent, for it to refuse, without leaving out the pause.
+	for types, sent := range map[string]string{
+		`["assistant_message","bogus",1]`: `"event_message","assistant_message","bogus",1]}`, `"assistant_message"`: `"include_return_message_types":"assistant_message"}`,
+	} {
+		got = request(t, newTurn(t, `{"input":"hi","include_return_message_types":`+types+`}`, attached))
+		expect.Text(t, got).Has(`"client_tools":[{"name":"memory_insert"`, sent)
+	}
 	// A client tool of the same name replaces the server's: it writes nothing in the
 	// server.
 	got = request(t, newTurn(t, `{"input":"hi","client_tools":[{"name":"memory_insert"}]}`, attached))
