@@ -75,6 +75,9 @@ type Route struct {
 	// Public marks Pass routes that need no identity and are not recorded, such as health
 	// and documentation.
 	Public bool
+	// Respelled is the path with the last slash that the backend's route has, if the request
+	// has another; else "". The backend would redirect the request to it.
+	Respelled string
 	// Params are the decoded path parameters by name, and what Decode stores for Read and
 	// Rewrite.
 	Params map[string]string

@@ -86,6 +86,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	req := describe(r)
 	creds, renew := credentials(r, p.opt.Clock())
 	class := p.opt.Classify(frontend.Head{Request: req, Sent: creds.Header, Body: r.ContentLength != 0})
+	if class.Respell(&req) {
+		to := *r.URL
+		to.Path, to.RawPath = req.Path, req.EscapedPath
+		r.URL = &to
+	}
 	ctx := p.opt.Propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanServer+class.Name, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()

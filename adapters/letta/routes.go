@@ -19,7 +19,7 @@ var table = parseRoutes(routeText)
 
 // row is one line of the route table. In a path, {name} matches one segment, and {name...}
 // the rest. Paths begin with /v1; the server also serves them under /latest. A trailing
-// slash is ignored, because the server redirects.
+// slash is ignored, because the server redirects; the request is sent with the row's.
 type row struct {
 	method, path, id string
 	kind             memproxy.Kind

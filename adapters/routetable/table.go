@@ -167,11 +167,22 @@ func (t *Table[R]) Route(req memproxy.Request) (memproxy.Route, bool) {
 	if r == nil {
 		return memproxy.Route{}, false
 	}
-	_, _, route := t.at(r)
+	_, path, route := t.at(r)
 	if params != nil {
 		route.Params = params
 	}
+	if spelled := withLastSlash(req.EscapedPath, strings.HasSuffix(path, "/")); spelled != req.EscapedPath && !strings.HasSuffix(path, "...}") {
+		route.Respelled = spelled
+	}
 	return route, true
+}
+
+func withLastSlash(path string, slash bool) string {
+	path = strings.TrimSuffix(path, "/")
+	if slash {
+		path += "/"
+	}
+	return path
 }
 
 // Row returns the row of a route by its id, or nil.

@@ -81,6 +81,19 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+// Proves CARD-1: a route has the path with the last slash of its row where the request has
+// another, and none where the rest of the path is free.
+func TestRespelled(t *testing.T) {
+	for path, want := range map[string]string{
+		"/v1/things/": "", "/v1/things": "/v1/things/", "/latest/things/a%2Fb": "/latest/things/a%2Fb/",
+		"/admin/a": "", "/admin/a/": "", "/": "",
+	} {
+		r, known := build(either).Route(memproxy.Request{Method: "GET", EscapedPath: path})
+		expect.Equal(t, known, true, path)
+		expect.Equal(t, r.Respelled, want, path)
+	}
+}
+
 // The tables agree with the simple matcher.
 func FuzzMatch(f *testing.F) { routetabletest.Fuzz(f, build(strict), strict) }
 
