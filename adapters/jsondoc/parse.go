@@ -32,7 +32,8 @@ type Value struct {
 	Start, End int // byte span in the source
 	Members    []Member
 	Elems      []*Value
-	text       string // decoded, for strings
+	text       string         // decoded, for strings
+	index      map[string]int // positions in Members, unless they are few
 }
 
 // Member is one name and value of an object, in the order of the source.
@@ -173,7 +174,14 @@ func (p *parser) object(v *Value, depth int) bool {
 		}
 	}
 	v.Members, p.members = p.store(p.members[first:]), p.members[:first]
-	return !hasDuplicate(v.Members)
+	if len(v.Members) <= fewMembers {
+		return !hasDuplicate(v.Members)
+	}
+	v.index = make(map[string]int, len(v.Members))
+	for i := range v.Members {
+		v.index[v.Members[i].Name] = i
+	}
+	return len(v.index) == len(v.Members)
 }
 
 // store copies the members of an object to the slab with the members of complete objects.
@@ -255,17 +263,11 @@ func (p *parser) intern(raw []byte) string {
 	return name
 }
 
-// fewMembers is the number of members up to which names are compared in pairs.
+// fewMembers is the number of members up to which names are compared one by one. An object
+// with more has an index: a request may look up each of its members.
 const fewMembers = 64
 
 func hasDuplicate(members []Member) bool {
-	if len(members) > fewMembers {
-		seen := make(map[string]struct{}, len(members))
-		for i := range members {
-			seen[members[i].Name] = struct{}{}
-		}
-		return len(seen) < len(members)
-	}
 	var seen uint64 // one bit for each name; several names may share a bit
 	for i := range members {
 		name := members[i].Name
@@ -284,6 +286,12 @@ func hasDuplicate(members []Member) bool {
 // Get returns the member's value, or nil. It is safe on nil and on other kinds.
 func (v *Value) Get(name string) *Value {
 	if v == nil || v.Kind != Object {
+		return nil
+	}
+	if v.index != nil {
+		if i, ok := v.index[name]; ok {
+			return v.Members[i].Value
+		}
 		return nil
 	}
 	for i := range v.Members {

@@ -1,6 +1,7 @@
 package mem0
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -21,11 +22,17 @@ func (o *Options) governs(name string) bool {
 	return name == o.FieldKey || name == "category" || name == "categories"
 }
 
+// maxFields bounds the fields of one member: every piece of content is ruled on in each.
+const maxFields = 32
+
 // recordFiling records the governed fields that a member names: one, or a list.
 func (d *decoding) recordFiling(v *jsondoc.Value, ptr, prefix string) error {
 	names, ok := fieldNames(d.doc, v)
 	if !ok {
 		return bad(memproxy.PayloadMalformed, 422, ptr, "a governed field (category) must be a name or a list of names")
+	}
+	if len(names) > maxFields {
+		return bad(memproxy.PayloadTooMany, 413, ptr, fmt.Sprintf("the request names %d governed fields (categories) in one place; at most %d are accepted", len(names), maxFields))
 	}
 	if len(names) > 0 {
 		// The content may follow in the payload, so govern applies the filing at the end.

@@ -1,6 +1,7 @@
 package mem0
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -180,9 +181,15 @@ func newItem(kind memproxy.ItemKind, target string) memproxy.Item {
 	return memproxy.Item{Kind: kind, Layer: memproxy.Semantic, Target: target}
 }
 
+// maxEntries is the largest batch that the hosted API takes.
+const maxEntries = 1000
+
 func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Array {
 		return bad(memproxy.PayloadMalformed, 422, ptr, "memories must be a list")
+	}
+	if len(v.Elems) > maxEntries {
+		return bad(memproxy.PayloadTooMany, 413, ptr, fmt.Sprintf("the request names %d memories; at most %d are accepted", len(v.Elems), maxEntries))
 	}
 	named := make(map[string]bool, len(v.Elems))
 	for i, e := range v.Elems {
