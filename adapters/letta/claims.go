@@ -173,6 +173,9 @@ func (d *draft) targets(kind memproxy.TargetKind, v *jsondoc.Value, ptr string) 
 		if err := checkID(v.Text(), kind, ptr); err != nil {
 			return err
 		}
+		if len(d.op.Targets) > maxRefs { // each is compared with the others
+			return tooManyObjects()
+		}
 		if d.op.Kind == memproxy.Correct && !slices.Contains(d.op.Targets, v.Text()) {
 			d.op.Kept = append(d.op.Kept, v.Text()) // only the object in the path is changed
 		}

@@ -60,9 +60,13 @@ func (d *decoding) refs() error {
 		}
 	}
 	if len(d.op.Refs) > maxRefs {
-		return bad(memproxy.PayloadMalformed, 422, "", "the request names too many objects")
+		return tooManyObjects()
 	}
 	return nil
+}
+
+func tooManyObjects() error {
+	return bad(memproxy.PayloadMalformed, 422, "", "the request names too many objects")
 }
 
 // referring collects the objects that one request names.
