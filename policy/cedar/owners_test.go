@@ -50,7 +50,7 @@ func TestEveryNamedOwnerIsRuledOn(t *testing.T) {
 	none := with(`@id("nobody") forbid (principal, action, resource) when { context.user == "" };`)
 	expect.Equal(t, none(), nobody)
 	expect.Equal(t, none(user("ann", "bob")), "")
-	expect.Equal(t, none(user("ann"), anyone), nobody, "a wildcard besides a name")
+	expect.Equal(t, none(user("ann"), anyone), nobody, "a wildcard next to a name")
 
 	both := with(`@id("bob") forbid (principal, action, resource) when { context.user == "bob" && context.agent == "dev" };`)
 	expect.Equal(t, both(user("ann"), user("bob"), agent("qa"), agent("dev")), forbidden)
