@@ -77,12 +77,12 @@ func TestNothingRunsAfterAStop(t *testing.T) {
 	t.Cleanup(back.Close)
 	before := goroutines()
 	r := &rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}}
-	r.conf = strings.NewReplacer("DIR", r.dir, "UPSTREAM", back.URL, "KEY", sha(devToken), "HOOK", hook.URL, "POLICIES", policyDir(t, holdingPolicy)).Replace(plain + `
+	r.conf = strings.NewReplacer("DIR", r.dir, "UPSTREAM", back.URL, "KEY", sha(devToken), "REVIEWER", sha(reviewToken), "HOOK", hook.URL, "POLICIES", policyDir(t, holdingPolicy)).Replace(plain + `
 policy: {dir: "POLICIES"}
 memories: {sweep: 1h}
 screening: {baseline: {}}
 review:
-  reviewers: [{id: eve, sha256: "KEY", roles: [view, review, content], tenants: "*"}]
+  reviewers: [{id: eve, sha256: "REVIEWER", roles: [view, review, content], tenants: "*"}]
   webhook: {url: "HOOK", key: "a webhook's key of 32 characters"}
 `)
 	r.run()

@@ -71,7 +71,7 @@ func (v *reader) check(c *Config, at func(...any) int) {
 		v.control(c.Policy.Control, func(path ...any) int { return at(append([]any{"policy", "control"}, path...)...) })
 	}
 	v.screening(&c.Screening, at)
-	v.review(&c.Review, at)
+	v.review(&c.Review, c.Identity.Keys, at)
 	u := c.Ledger.URL.Reveal()
 	faultIf(v, u != "" && !strings.HasPrefix(u, "postgres://") && !strings.HasPrefix(u, "postgresql://"), at("ledger", "url"), "url must begin with postgres://")
 	v.governance(&c.Memories, at)
@@ -184,8 +184,11 @@ func (v *reader) screening(s *Screening, at func(...any) int) {
 	}
 }
 
-func (v *reader) review(r *Review, at func(...any) int) {
-	seen, deciding := map[string]bool{}, map[string]bool{}
+func (v *reader) review(r *Review, callers []Key, at func(...any) int) {
+	seen, deciding, keys := map[string]bool{}, map[string]bool{}, map[string]string{}
+	for i := range callers {
+		keys[strings.ToLower(callers[i].SHA256)] = callers[i].ID
+	}
 	for i, who := range r.Reviewers {
 		if slices.Contains(who.Roles, "review") {
 			deciding[who.ID] = true
@@ -194,6 +197,8 @@ func (v *reader) review(r *Review, at func(...any) int) {
 		hash := strings.ToLower(who.SHA256)
 		faultIf(v, seen[hash], at("review", "reviewers", i, "sha256"), "two reviewers have the same token")
 		seen[hash] = true
+		id, calls := keys[hash]
+		faultIf(v, calls && id != who.ID, at("review", "reviewers", i, "sha256"), "the token is the key of caller %q, which could decide on its own writes: use another one, or id %q", id, id)
 	}
 	faultIf(v, r.Need > 1 && len(deciding) < r.Need, at("review", "need"), "need is %d, and %d reviewer(s) have the role review", r.Need, len(deciding))
 	if w := r.Webhook; w != nil {

@@ -32,7 +32,7 @@ memories: {ttl: {default: 30d}, layers: {semantic: {ttl: 30d}}}
 confidence: {principal: {anonymous: 0.2}, source: {hostile: 0.1}}
 budgets: {overrides: {"agent:dev": {writes_per_hour: 5}}, tenants: {"*": {writes_per_hour: 5}}, namespaces: {n: {writes_per_hour: 5}}, redis: {url: "redis://127.0.0.1:1"}}
 sessions: {strikes: 3, principal_strikes: 10}
-review: {reviewers: [{id: r, sha256: "` + someHash + `", tenants: [acme]}], webhook: {url: "http://127.0.0.1:1", key: 0123456789abcdef}}
+review: {reviewers: [{id: r, sha256: "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a", tenants: [acme]}], webhook: {url: "http://127.0.0.1:1", key: 0123456789abcdef}}
 `
 
 const someHash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
