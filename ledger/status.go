@@ -90,7 +90,7 @@ func statusQuery(f *memproxy.StatusFilter, now time.Time) (query string, args []
 		c.add(overdue, micros(now))
 	}
 	if !f.QuietSince.IsZero() {
-		c.add(`changed < ? AND NOT EXISTS (SELECT 1 FROM correction c
+		c.add(`changed < ? AND contested = 0 AND NOT EXISTS (SELECT 1 FROM correction c
 			WHERE c.backend = record.backend AND c.id = record.id AND c.kind = record.kind AND c.at >= ?)`, micros(f.QuietSince), micros(f.QuietSince))
 	}
 	n := min(cmp.Or(max(0, f.Limit), 10), 1000)

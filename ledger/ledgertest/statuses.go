@@ -89,9 +89,11 @@ func statesListed(t *testing.T, l Life) {
 
 func quiet(t *testing.T, l Life) {
 	ctx := t.Context()
-	for _, id := range []string{"calm", "corrected"} {
+	for _, id := range []string{"calm", "corrected", "disputed"} {
 		set(t, l, id, memproxy.StatePending)
 	}
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{{Text: "not so", SHA256: "ab", Correction: memproxy.Correction{
+		Backend: "mem0", ID: "disputed", Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Trust: memproxy.TrustAuthenticated, Decision: "d1", Reason: "r"}}}}))
 	l.Clock.Pass(5 * 24 * time.Hour)
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Corrections: []memproxy.Correction{{
 		Backend: "mem0", ID: "corrected", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Trust: memproxy.TrustHuman, Decision: "d2", Reason: "wrong"}}}))
