@@ -59,6 +59,9 @@ type Memory struct {
 	// Annotations are texts next to the memory's text, such as metadata and the name of
 	// the speaker. They are screened, too.
 	Annotations []string
+	// ClaimsProvenance is set if the metadata has ProvenanceKey, which no write through
+	// memproxy stores.
+	ClaimsProvenance bool
 	// Missing is set if the backend does not have the memory. Unproven is set if that is
 	// unknown because the backend cannot be asked.
 	Missing, Unproven bool

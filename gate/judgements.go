@@ -166,10 +166,11 @@ func enclosed(_ *answer, it *item) outcome {
 	return outcome{action: remove}
 }
 
-// provenance adds its provenance to each memory, for readers who ask for it. Raw
-// messages, receipts and entities are not memories.
+// provenance adds its provenance to each memory, for readers who ask for it, and in place
+// of one that was planted in the backend. Raw messages, receipts and entities are not
+// memories.
 func provenance(ret *answer, it *item) outcome {
-	if !ret.call.ReadOptions.Provenance || ret.answers || it.ID == "" || it.Missing || it.Layer == memproxy.Episodic || it.Memory.TargetKind() != memproxy.TargetMemory {
+	if !ret.call.ReadOptions.Provenance && !it.ClaimsProvenance || ret.answers || it.ID == "" || it.Missing || it.Layer == memproxy.Episodic || it.Memory.TargetKind() != memproxy.TargetMemory {
 		return outcome{}
 	}
 	return outcome{action: annotate, told: new(knownOf(ret, it))}
