@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"testing"
@@ -14,6 +15,7 @@ func TestProfilesDoNotOutliveDeletions(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}", "kind: agent,", "kind: agent, roles: [memproxy-owner, memproxy-forget],")
 	id := r.written("Ann keeps bees.", "")
 	r.ownedBy("Bob swims.", `"user_id":"bob"`)
+	path := ""
 	profile := func(user, texts, updated string) got {
 		to := r.back.handler()
 		defer r.back.handle(to)
@@ -21,7 +23,7 @@ func TestProfilesDoNotOutliveDeletions(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{"profile":%s,"status":"succeeded","entity_type":"user","entity_id":%q,"updated_at":%s,"generation_count":1,"error":null}`, texts, user, updated)
 		}))
-		return r.do("GET", "/v2/entities/user/"+user+"/profile/", "")
+		return r.do("GET", cmp.Or(path, "/v2/entities/user/"+user+"/profile/"), "")
 	}
 	const bees = `{"hobby":"Ann keeps bees."}`
 	before := time.Now()
@@ -36,4 +38,6 @@ func TestProfilesDoNotOutliveDeletions(t *testing.T) {
 	profile("ann", `"Ann sails."`, at(time.Now().Add(2*time.Minute))).want(t, 200).has(t, "sails")
 	profile("ann", `{}`, "null").want(t, 200)
 	profile("bob", `{"hobby":"Bob swims."}`, at(before)).want(t, 200).has(t, "swims")
+	path = "/v2/profiles/jobs/00000000-0000-4000-8000-000000000001/?user_id=bob" // which the service ignores
+	profile("ann", bees, at(before)).want(t, 403, "of a job").lacks(t, "bees")
 }

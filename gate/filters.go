@@ -139,7 +139,7 @@ func derived(ctx context.Context, ret *answer) (refused bool, err error) {
 	if refused, err = attacks(ctx, ret, ret.reading.Derived); refused && err == nil {
 		ret.refuse(memproxy.StatusForbidden, memproxy.ScreenWithheld, "the response is derived from many memories and contains a suspected attack")
 	}
-	if made := ret.reading.Made; made != nil && !refused && err == nil && deletedSince(ctx, ret.g, ret.Admission, *made, ret.op.Scope) {
+	if made := ret.reading.Made; made != nil && !refused && err == nil && deletedSince(ctx, ret.g, ret.Admission, *made, access.RestrictedTo(ret.op)) {
 		ret.refuse(memproxy.StatusForbidden, memproxy.StateWithheld, "the response may contain memories that were deleted since it was made; regenerate it")
 		return true, nil
 	}
@@ -175,11 +175,7 @@ func oneOwner(ret *answer) bool {
 		return false
 	}
 	pinned := false
-	for i := range ret.op.Claims {
-		c := &ret.op.Claims[i]
-		if !access.Narrows(ret.op, c) {
-			continue
-		}
+	for _, c := range access.Narrowing(ret.op) {
 		for _, name := range c.Values {
 			row := ret.named.owner(memproxy.TargetEntity, memproxy.OwnerID(c.Dim, name))
 			if row == nil || row.Scope.Tenant != ret.Principal.Tenant {

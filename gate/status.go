@@ -261,8 +261,8 @@ func exportsDeleted(ctx context.Context, r *evaluation) bool {
 	return deletedSince(ctx, r.g, r.Admission, since, scope)
 }
 
-// deletedSince reports whether memories of the caller's tenant and an owner were deleted
-// since a time, or may have been.
+// deletedSince reports whether memories of the caller's tenant and of owners, to which an
+// operation is restricted, were deleted since a time, or may have been.
 func deletedSince(ctx context.Context, g *Gate, a *Admission, since time.Time, scope memproxy.Scope) bool {
 	gone, err := g.opt.Ledger.ListStatuses(ctx, memproxy.StatusFilter{Backend: a.op.Backend, Tenant: &a.Principal.Tenant, Deleted: &since, Limit: maxStatuses})
 	if err != nil || len(gone) == maxStatuses {
@@ -328,13 +328,14 @@ func readsAny(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryS
 	if err != nil {
 		return true
 	}
+	narrow := access.Narrowing(a.op)
 	for _, k := range keys {
 		rec := records[k]
 		row := &rec.Owner
 		if own := rec.HasOwner() && row.Actor == a.Principal.ID && row.Scope.Tenant == a.Principal.Tenant; own && state == memproxy.StatePending {
 			continue
 		}
-		if !rec.HasOwner() || !row.Deleted && !leavesOut(a, row.Scope.User) {
+		if !rec.HasOwner() || !row.Deleted && !leavesOut(narrow, row.Scope.User) {
 			return true
 		}
 	}
@@ -353,10 +354,10 @@ func resolved(a *Admission, st *memproxy.Status) bool {
 	return st.State == memproxy.StateUntrusted || st.State == memproxy.StatePending && a.begun.Sub(st.Changed) > resolveWithin
 }
 
-// leavesOut reports whether the operation is narrowed to other users than this one.
-func leavesOut(a *Admission, user string) bool {
-	return user != "" && slices.ContainsFunc(a.op.Claims, func(c memproxy.Claim) bool {
-		return c.Dim == memproxy.DimUser && access.Narrows(a.op, &c) && !slices.Contains(c.Values, user)
+// leavesOut reports whether claims narrow an operation to other users than this one.
+func leavesOut(narrow []*memproxy.Claim, user string) bool {
+	return user != "" && slices.ContainsFunc(narrow, func(c *memproxy.Claim) bool {
+		return c.Dim == memproxy.DimUser && !slices.Contains(c.Values, user)
 	})
 }
 

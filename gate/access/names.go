@@ -169,13 +169,21 @@ func Missing(pointer string) memproxy.Reason {
 	return memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: pointer, Detail: "not found in this caller's tenant"}
 }
 
-// Narrows reports whether a claim narrows the whole operation to its owners. It does not
-// if another claim has a wildcard or an exclusion in the same dimension, because the
+// Narrowing returns the claims that narrow the whole operation to their owners. A claim does
+// not if another one has a wildcard or an exclusion in the same dimension, because the
 // backend then decides which of the two applies, or if a name is empty, because the backend
 // ignores it.
-func Narrows(op *memproxy.Operation, c *memproxy.Claim) bool {
-	return c.Pins && c.Op == memproxy.ClaimIs && c.Dim != memproxy.DimActor && len(c.Values) > 0 && !slices.Contains(c.Values, "") &&
-		!slices.ContainsFunc(op.Claims, func(other memproxy.Claim) bool { return other.Dim == c.Dim && other.Op != memproxy.ClaimIs })
+func Narrowing(op *memproxy.Operation) (narrow []*memproxy.Claim) {
+	loose := map[memproxy.Dimension]bool{memproxy.DimActor: true}
+	for i := range op.Claims {
+		loose[op.Claims[i].Dim] = loose[op.Claims[i].Dim] || op.Claims[i].Op != memproxy.ClaimIs
+	}
+	for i := range op.Claims {
+		if c := &op.Claims[i]; c.Pins && !loose[c.Dim] && len(c.Values) > 0 && !slices.Contains(c.Values, "") {
+			narrow = append(narrow, c)
+		}
+	}
+	return narrow
 }
 
 // AnyOwner is the owner of an export in a dimension in which its filter names owners and
@@ -185,11 +193,11 @@ const AnyOwner = "*"
 
 // RestrictedTo returns the owners that an operation is restricted to.
 func RestrictedTo(op *memproxy.Operation) memproxy.Scope {
-	scope := op.Scope
+	scope, narrow := op.Scope, Narrowing(op)
 	for _, d := range memproxy.Dimensions {
 		name := scope.In(d)
-		if name != "" && !slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool {
-			return c.Dim == d && len(c.Values) == 1 && c.Values[0] == name && Narrows(op, &c)
+		if name != "" && !slices.ContainsFunc(narrow, func(c *memproxy.Claim) bool {
+			return c.Dim == d && len(c.Values) == 1 && c.Values[0] == name
 		}) {
 			*scope.Owner(d) = AnyOwner
 		}
@@ -207,7 +215,7 @@ func (n *Names) Whole() []memproxy.Reason {
 	if len(op.Targets) > 0 && op.TargetKind != memproxy.TargetEntity {
 		return nil // each target is ruled on by id
 	}
-	if slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return Narrows(op, &c) }) {
+	if len(Narrowing(op)) > 0 {
 		return nil // Claims ruled on all names
 	}
 	for i := range op.Refs {
