@@ -109,6 +109,8 @@ type StatusFilter struct {
 	// Deleted, if set, selects memories that were deleted at this time or later, with or
 	// without a status; only their keys are complete.
 	Deleted *time.Time
+	// Within, with Deleted, selects memories of all these owners; its tenant does not count.
+	Within Scope
 	// After is the last key of the previous page; the zero key starts at the beginning.
 	After MemoryKey
 	// Limit is the page size: at most 1000; 0 is 10.

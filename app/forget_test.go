@@ -15,6 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -78,6 +79,25 @@ func TestExportsDoNotOutliveDeletions(t *testing.T) {
 			get(export("ann")).want(t, 200).lacks(t, "bees")
 		})
 	}
+}
+
+// Proves GOV-7: exports by their owners are shown however many memories of other owners the
+// tenant has deleted.
+func TestManyDeletionsOfOthers(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}", "kind: agent,", "kind: agent, roles: [memproxy-owner, memproxy-forget],")
+	r.written("Ann keeps bees.", "")
+	const owners = `"filters":{"AND":[{"user_id":"ann"}]}`
+	r.do("POST", "/v1/exports/", `{"schema":{"properties":{"all":{"type":"array"}}},`+owners+`}`).want(t, 201)
+	var e memproxy.Entry
+	for i := range 1001 {
+		e.Owners = append(e.Owners, memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint("gone-", i), Scope: memproxy.Scope{Tenant: "acme", User: "zoe"}, Deleted: true})
+	}
+	must.Do(t, r.car.ledger.Commit(t.Context(), e))
+	r.do("POST", "/v1/exports/get/", "{"+owners+"}").want(t, 200).has(t, "bees")
+	e.Owners = []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "gone", Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Deleted: true}}
+	must.Do(t, r.car.ledger.Commit(t.Context(), e))
+	r.do("POST", "/v1/exports/get/", "{"+owners+"}").want(t, 403).has(t, "state.withheld")
 }
 
 // Proves EDGE-18, EDGE-3: with the role memproxy-forget a key clears one owner that it

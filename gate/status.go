@@ -264,24 +264,13 @@ func exportsDeleted(ctx context.Context, r *evaluation) bool {
 // deletedSince reports whether memories of the caller's tenant and of owners, to which an
 // operation is restricted, were deleted since a time, or may have been.
 func deletedSince(ctx context.Context, g *Gate, a *Admission, since time.Time, scope memproxy.Scope) bool {
-	gone, err := g.opt.Ledger.ListStatuses(ctx, memproxy.StatusFilter{Backend: a.op.Backend, Tenant: &a.Principal.Tenant, Deleted: &since, Limit: maxStatuses})
-	if err != nil || len(gone) == maxStatuses {
-		return true
-	}
-	keys := make([]memproxy.MemoryKey, len(gone))
-	for i := range gone {
-		keys[i] = gone[i].MemoryKey
-	}
-	records, err := g.opt.Ledger.Lookup(ctx, keys...)
 	for _, d := range memproxy.Dimensions {
 		if scope.In(d) == access.AnyOwner {
 			*scope.Owner(d) = ""
 		}
 	}
-	return err != nil || slices.ContainsFunc(keys, func(k memproxy.MemoryKey) bool {
-		row := records[k].Owner
-		return row.Scope.Within(scope)
-	})
+	gone, err := g.opt.Ledger.ListStatuses(ctx, memproxy.StatusFilter{Backend: a.op.Backend, Tenant: &a.Principal.Tenant, Deleted: &since, Within: scope})
+	return err != nil || len(gone) > 0
 }
 
 // mayReadWithheld reports whether an answer that is derived from the memories of the

@@ -77,6 +77,9 @@ func statusQuery(f *memproxy.StatusFilter, now time.Time) (query string, args []
 		from += viaDeleted
 		c.add("kind = 'memory' AND deleted > 0 AND deleted >= ?", micros(*f.Deleted))
 		c.tenant("tenant", f.Tenant)
+		for _, d := range memproxy.Dimensions {
+			c.text("the "+string(d), `"`+string(d)+`" = ?`, f.Within.In(d))
+		}
 	} else {
 		c.add("state <> ''")
 		c.tenant("status_tenant", f.Tenant)

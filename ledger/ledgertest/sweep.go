@@ -57,12 +57,15 @@ func deletedSince(t *testing.T, l Life) {
 		must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: user}, memproxy.Version{}))(t)
 	}
 	for _, tc := range []struct {
-		tenant string
-		at     time.Time
-		want   int
-	}{{"acme", since, 2}, {"acme", began, 3}, {"acme", time.Time{}, 3}, {"acme", since.Add(time.Minute), 0}, {"globex", began, 0}} {
-		if list, err := l.Other.ListStatuses(ctx, memproxy.StatusFilter{Backend: "mem0", Tenant: &tc.tenant, Deleted: &tc.at}); err != nil || len(list) != tc.want {
-			t.Errorf("%s since %v: %v, %v; want %d", tc.tenant, tc.at, list, err, tc.want)
+		tenant, user string
+		at           time.Time
+		want         int
+	}{
+		{"acme", "", since, 2}, {"acme", "", began, 3}, {"acme", "", time.Time{}, 3}, {"acme", "", since.Add(time.Minute), 0},
+		{"globex", "", began, 0}, {"acme", "before", began, 1}, {"acme", "before", since, 0}, {"acme", "stays", began, 0},
+	} {
+		if list, err := l.Other.ListStatuses(ctx, memproxy.StatusFilter{Backend: "mem0", Tenant: &tc.tenant, Deleted: &tc.at, Within: memproxy.Scope{User: tc.user}}); err != nil || len(list) != tc.want {
+			t.Errorf("%s, %q, since %v: %v, %v; want %d", tc.tenant, tc.user, tc.at, list, err, tc.want)
 		}
 	}
 }
