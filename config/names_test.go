@@ -200,7 +200,7 @@ func TestPortsAreFree(t *testing.T) {
 	for _, backend := range []string{"1", next} {
 		s := config.Starters()[0]
 		s.Listen, s.Upstream = l.Addr().String(), "http://127.0.0.1:"+backend
-		must.Do(t, s.Write(filepath.Join(t.TempDir(), "memproxy.yaml"), false, func(string) string { return "" }))
+		must.Do(t, s.Write(filepath.Join(t.TempDir(), "memproxy.yaml"), nil, false, func(string) string { return "" }))
 		_, got, err := net.SplitHostPort(s.Listen)
 		if n, _ := strconv.Atoi(got); err != nil || n <= port || got == backend {
 			t.Errorf("%d is taken and %q the backend's: got %s, %v", port, backend, got, err)
@@ -208,7 +208,7 @@ func TestPortsAreFree(t *testing.T) {
 	}
 	s := config.Starters()[0]
 	s.Listen = "nowhere"
-	expect.Error(t, s.Write(filepath.Join(t.TempDir(), "memproxy.yaml"), false, func(string) string { return "" }), "an address without a port is taken")
+	expect.Error(t, s.Write(filepath.Join(t.TempDir(), "memproxy.yaml"), nil, false, func(string) string { return "" }), "an address without a port is taken")
 }
 
 // Callers without a tenant are separate from those with one, however they are identified.

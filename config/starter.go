@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/url"
@@ -53,8 +54,8 @@ func Starters() []Starter {
 }
 
 // Write writes a valid configuration with free ports, for the key in the environment or
-// a new one. It overwrites an existing file only with force.
-func (s *Starter) Write(path string, force bool, getenv func(string) string) error {
+// a new one, to a file or, for "-", to stdout. It overwrites an existing file only with force.
+func (s *Starter) Write(path string, stdout io.Writer, force bool, getenv func(string) string) error {
 	u, err := url.Parse(s.Upstream)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(s.Upstream, "\"\\\n") {
 		return fmt.Errorf("--upstream %q: want http:// or https:// and a host", s.Upstream)
@@ -79,6 +80,10 @@ func (s *Starter) Write(path string, force bool, getenv func(string) string) err
 	text := strings.NewReplacer("{{about}}", s.About, "{{admin}}", s.Admin, "{{backend}}", s.Backend, "{{kind}}", s.Kind, "{{listen}}", s.Listen,
 		"{{upstream}}", s.Upstream, "{{key}}", from, "{{off}}", off, "{{as}}", s.As, "{{from}}", s.KeyFrom, "{{sha256}}", s.SHA256, "{{roles}}", string(roles)).Replace(starterFile)
 	if _, err := Parse(path, []byte(text), getenv); err != nil {
+		return err
+	}
+	if path == "-" {
+		_, err = io.WriteString(stdout, text)
 		return err
 	}
 	if force {

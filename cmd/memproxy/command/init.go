@@ -32,13 +32,16 @@ func (in *Invocation) initialise() *cobra.Command {
 	c.Flags().BoolVar(&mem0, "mem0", false, "the same as --backend mem0")
 	c.Flags().BoolVar(&letta, "letta", false, "the same as --backend letta")
 	c.MarkFlagsMutuallyExclusive("backend", "mem0", "letta")
-	c.Flags().StringVar(&out, "out", "memproxy.yaml", "`file` to write")
+	c.Flags().StringVar(&out, "out", "memproxy.yaml", "`file` to write; - is standard output")
 	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	return c
 }
 
 func (in *Invocation) initialising(backend, upstream, out string, force bool) error {
-	if _, err := os.Lstat(out); err == nil && !force {
+	to, name := in.Stdout, out
+	if out == "-" {
+		to, name = in.Stderr, "FILE"
+	} else if _, err := os.Lstat(out); err == nil && !force {
 		return fmt.Errorf("%s exists already; --force overwrites it", out)
 	}
 	lines, all := bufio.NewReader(in.Stdin), config.Starters()
@@ -58,14 +61,14 @@ func (in *Invocation) initialising(backend, upstream, out string, force bool) er
 	if s.Upstream, err = in.answer(lines, upstream, "Where is it?", s.Upstream, ""); err != nil {
 		return err
 	}
-	if err := s.Write(out, force, in.Getenv); err != nil {
+	if err := s.Write(out, in.Stdout, force, in.Getenv); err != nil {
 		return err
 	}
-	fmt.Fprintf(in.Stdout, "%s written. Clients present %s.\n", out, s.KeyFrom)
+	fmt.Fprintf(to, "%s written. Clients present %s.\n", name, s.KeyFrom)
 	if s.Key != "" {
-		fmt.Fprintf(in.Stdout, "The key, which is shown only once: %s\nSet it as %s for the clients. If the backend needs a key of its own, put that into credential.\n", s.Key, s.Keys[0])
+		fmt.Fprintf(to, "The key, which is shown only once: %s\nSet it as %s for the clients. If the backend needs a key of its own, put that into credential.\n", s.Key, s.Keys[0])
 	}
-	fmt.Fprintf(in.Stdout, "Next:\n  memproxy check --config %s\n  memproxy serve --config %s\nThen point the clients at it: "+s.Client+"\n", out, out, s.Listen)
+	fmt.Fprintf(to, "Next:\n  memproxy check --config %s\n  memproxy serve --config %s\nThen point the clients at it: "+s.Client+"\n", name, name, s.Listen)
 	return nil
 }
 
