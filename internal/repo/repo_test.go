@@ -80,7 +80,7 @@ func internalName(path string) (string, bool) {
 }
 
 // general are packages that every other may import: they know nothing of memproxy.
-var general = []string{"internal/cache", "internal/durable", "internal/keyfile", "internal/tlsfile", "internal/wait", "screen/rulefile", "screen/terms"}
+var general = []string{"internal/cache", "internal/durable", "internal/keyed", "internal/keyfile", "internal/tlsfile", "internal/wait", "screen/rulefile", "screen/terms"}
 
 // allowed says which of the module's own packages a package may import,
 // besides the root and its own children's shared parent. The first matching

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/keyed"
 )
 
 const shareWait = 10 * time.Second // the longest wait for other screenings of the same caller
@@ -27,18 +25,11 @@ var errGone = &memproxy.Malformed{
 	Detail: "the client disconnected before its texts were screened",
 }
 
-// shares bounds the concurrent screenings of each caller (a semaphore per caller). A
-// caller waits for its own screenings only.
+// shares bounds the concurrent screenings of each caller. A caller waits for its own
+// screenings only.
 type shares struct {
-	most int
-
-	mu      sync.Mutex
-	callers map[string]*share
-}
-
-type share struct {
-	places *semaphore.Weighted
-	users  int // holders and waiters; the entry is deleted at 0
+	most    int
+	callers keyed.Semaphores
 }
 
 // enter takes a slot of the caller and returns the function that releases it. It returns
@@ -47,36 +38,16 @@ func (s *shares) enter(ctx context.Context, caller string) (leave func(), err er
 	if s == nil {
 		return func() {}, nil
 	}
-	s.mu.Lock()
-	own := s.callers[caller]
-	if own == nil {
-		if s.callers == nil {
-			s.callers = map[string]*share{}
-		}
-		own = &share{places: semaphore.NewWeighted(int64(s.most))}
-		s.callers[caller] = own
-	}
-	own.users++
-	s.mu.Unlock()
-	forget := func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if own.users--; own.users == 0 {
-			delete(s.callers, caller)
-		}
-	}
-	if ctx.Err() != nil || !own.places.TryAcquire(1) && own.wait(ctx) != nil {
-		forget()
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return nil, errGone
-		}
-		return nil, errBusy
-	}
-	return func() { own.places.Release(1); forget() }, nil
-}
-
-func (s *share) wait(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, shareWait)
+	within, cancel := context.WithTimeout(ctx, shareWait)
 	defer cancel()
-	return s.places.Acquire(ctx, 1)
+	if err = ctx.Err(); err == nil {
+		leave, err = s.callers.Acquire(within, caller, 1, int64(s.most))
+	}
+	switch {
+	case err == nil:
+		return leave, nil
+	case errors.Is(ctx.Err(), context.Canceled):
+		return nil, errGone
+	}
+	return nil, errBusy
 }

@@ -48,7 +48,7 @@ func TestScreeningsOfACallerAreBounded(t *testing.T) {
 		b()
 		c()
 		ann()
-		expect.Len(t, s.callers, 0)
+		expect.Equal(t, s.callers.Len(), 0)
 	})
 }
 

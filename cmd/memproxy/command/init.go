@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,11 +20,10 @@ func (in *Invocation) initialise() *cobra.Command {
 	var mem0, letta, force bool
 	c := in.leaf("init", "write a first memproxy.yaml, from options or from answers to two questions", "memproxy init --backend letta --upstream http://127.0.0.1:8283",
 		func(context.Context) error {
-			switch {
-			case mem0:
-				backend = "mem0"
-			case letta:
-				backend = "letta"
+			for name, given := range map[string]bool{"mem0": mem0, "letta": letta} {
+				if given {
+					backend = name
+				}
 			}
 			return in.initialising(backend, upstream, out, force)
 		})
@@ -87,8 +87,5 @@ func (in *Invocation) answer(lines *bufio.Reader, given, question, proposal, opt
 			return "", errors.New("no answer on stdin; set " + option)
 		}
 	}
-	if line = strings.TrimSpace(line); line != "" {
-		return line, nil
-	}
-	return proposal, nil
+	return cmp.Or(strings.TrimSpace(line), proposal), nil
 }
