@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -91,7 +92,7 @@ const (
 // an error it closes everything that it opened.
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error) {
 	unsafe, err := allowed(cfg, o.Getenv)
-	if err != nil {
+	if err = errors.Join(err, unusable(cfg)); err != nil {
 		return nil, err
 	}
 	level := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[cfg.Log.Level]

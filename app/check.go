@@ -17,7 +17,9 @@ import (
 	"syscall"
 	"text/tabwriter"
 
+	"github.com/memproxy/memproxy/budgets/redisstore"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
@@ -45,7 +47,7 @@ func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) 
 	if err == nil && weakened == nil {
 		err = keepsBuiltin(cfg, unsafe, &rules.now.Load().bundle)
 	}
-	faults := []error{callers, weakened, err}
+	faults := []error{callers, weakened, err, unusable(cfg)}
 	fault := func(err error, path ...any) {
 		if err != nil {
 			faults = append(faults, cfg.Fault(err, path...))
@@ -80,6 +82,22 @@ func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) 
 	socket, err := socketPath(cfg.State, getenv)
 	out.Reviewers, out.NoOperator = describeReviewers(cfg, socket), err
 	return out, nil
+}
+
+// unusable finds values whose form only the package that uses them knows. A start and an
+// edit refuse them like a check does, with their place, before anything is opened.
+func unusable(cfg *config.Config) error {
+	var faults []error
+	if origin := cfg.Audit.Origin; origin != "" {
+		faults = append(faults, cfg.Fault(audit.CheckOrigin(origin), "audit", "origin"))
+	}
+	if url := cfg.Ledger.URL.Reveal(); url != "" {
+		faults = append(faults, cfg.Fault(ledger.CheckURL(url), "ledger", "url"))
+	}
+	if r := cfg.Budgets.Redis; r != nil {
+		faults = append(faults, cfg.Fault(redisstore.CheckURL(r.URL.Reveal()), "budgets", "redis", "url"))
+	}
+	return errors.Join(faults...)
 }
 
 // Print writes the controls that the file sets, the policies that are not built in, every

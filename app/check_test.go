@@ -65,6 +65,30 @@ func TestCheckReportsTheMachine(t *testing.T) {
 	expect.Equal(t, check(listening, r.car.cfg.State), "", "beside the sidecar that listens there")
 }
 
+// What a start would refuse in a value, a check refuses too, and both with its place.
+// Neither quotes a secret.
+func TestValuesAStartRefuses(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, text, want string }{
+		{"a log's name", "audit: {origin: \"two words\"}", "audit.origin: a log's name must not"},
+		{"Redis", "budgets: {redis: {url: \"redis://:hunter22/@cache:6379/0\"}}", "budgets.redis.url: redisstore: the URL cannot be read"},
+		{"Redis' port", "budgets: {redis: {url: \"redis://:hunter22@cache:99999\"}}", "budgets.redis.url: redisstore: the URL cannot be read"},
+		{"Postgres", "ledger: {url: \"postgres://u:hunter22/%zz@db/memproxy\"}", "ledger.url: not the URL of a Postgres database"},
+	} {
+		dir := t.TempDir()
+		path := writeFile(t, filepath.Join(dir, "memproxy.yaml"), fmt.Sprintf("state: %q\nadmin: {listen: \"127.0.0.1:0\"}\nbackends:\n  - {name: mem0, kind: mem0, listen: \"127.0.0.1:0\", upstream: \"http://127.0.0.1:1\"}\n%s\n", filepath.Join(dir, "state"), c.text))
+		for _, command := range []string{"check", "serve"} {
+			code, _, errs := invoke(t, command, "--config", path)
+			if code != 1 || !strings.Contains(errs, path+":5: "+c.want) || strings.Contains(errs, "hunter22") {
+				t.Errorf("%s, %s: %d %s", c.name, command, code, errs)
+			}
+		}
+		if _, err := os.Stat(filepath.Join(dir, "state")); err == nil {
+			t.Errorf("%s: the state was made", c.name)
+		}
+	}
+}
+
 // What explain says of a request is what the listener answers it: also of what is decided
 // by the request's head, and of patterns and limits of the backend. Proves EDGE-18.
 func TestExplainAnswersAsTheListener(t *testing.T) {

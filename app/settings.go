@@ -127,7 +127,7 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 	}
 	cfg, restart := s.inForce.Adopt(next)
 	unsafe, err := allowed(next, s.opt.Getenv) // the whole file: the next start reads all of it
-	if err != nil {
+	if err = errors.Join(err, unusable(next)); err != nil {
 		return err
 	}
 	if !slices.Equal(unsafe, s.unsafe) { // every audit record names them, from the start of the process

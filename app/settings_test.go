@@ -290,6 +290,7 @@ func TestConfigurationReloads(t *testing.T) {
 		"broken":                   {keys + "budgets: nonsense\n", "memproxy.yaml:"},
 		"weaker":                   {keys + "enforce: false\n", "enforce"},
 		"weaker after a restart":   {keys + "screening: {enabled: false}\n", "screening.enabled weakens production"},
+		"unusable after a restart": {keys + "audit: {origin: \"two words\"}\n", "audit.origin: a log's name"},
 		"another profile":          {strings.Replace(keys, "profile: production", "profile: development", 1), "profile: restart"},
 		"another tenant's own bob": {strings.Replace(keys, row(second, "globex"), row(second, "initech"), 1), "bob"},
 	} {

@@ -138,7 +138,8 @@ state: a-${N}-$${N}-${NEST}
 confidence: {unclaimed: "${F}"}
 budgets: {default: {writes_per_hour: "${N}"}}
 audit: {retention: "${D}"}
-telemetry: {service: "${NULL}", headers: {a: "${INJECT}"}}
+telemetry: {service: "${NULL}"}
+policy: {dir: "${INJECT}"}
 backends:
   - {name: mem0, kind: mem0, listen: 127.0.0.1:8081, upstream: http://127.0.0.1:8000, credential: "file:`+path+`"}
 `), func(k string) string { return vars[k] }))(t)
@@ -149,7 +150,7 @@ backends:
 		{c.Budgets.Default.PerHour, int64(7)},
 		{c.Audit.Retention.Std(), 48 * time.Hour},
 		{c.Telemetry.Service, "null"},
-		{c.Telemetry.Headers["a"].Reveal(), "x\nenforce: false"},
+		{c.Policy.Dir, "x\nenforce: false"},
 		{c.Backends[0].Credential.Reveal(), " k$${x}${HOME} "},
 	} {
 		if tc.got != tc.want {

@@ -26,7 +26,7 @@ func (v *reader) strict(n *yaml.Node, f field, path string) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
+	if n.Kind == yaml.ScalarNode && (n.ShortTag() == "!!null" || t == namesType && n.Value == "") {
 		// An empty "users:" would mean all users, like an absent key.
 		faultIf(v, t == namesType, n.Line, "%s is empty: leave it out, or write [] for none", path)
 		return
@@ -134,7 +134,7 @@ func (v *reader) unknown(key *yaml.Node, known []string, path string) {
 func (v *reader) list(n *yaml.Node, elem field, path string) {
 	for i, c := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		if c.Kind == yaml.ScalarNode && c.ShortTag() == "!!null" {
+		if c.Kind == yaml.ScalarNode && c.Value == "" {
 			v.fault(c.Line, "%s is empty", at)
 			continue
 		}

@@ -277,11 +277,25 @@ const (
 	postgresLifetime = 5 * time.Minute
 )
 
+// CheckURL reports why Options.URL cannot be used, without quoting it. It does not connect.
+func CheckURL(url string) error {
+	_, err := parsePostgres(url)
+	return err
+}
+
+func parsePostgres(url string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, errors.New("not the URL of a Postgres database") // the parser's error could quote the password
+	}
+	return config, nil
+}
+
 // connectPostgres opens one connection for the writer. Readers connect when needed.
 func (s *store) connectPostgres(ctx context.Context) error {
-	config, err := pgx.ParseConfig(s.opt.URL)
+	config, err := parsePostgres(s.opt.URL)
 	if err != nil {
-		return errors.New("not the URL of a Postgres database") // the parser's error could quote the password
+		return err
 	}
 	config.ConnectTimeout = s.opt.Timeout
 	config.DialFunc = circuit.New(s.opt.Timeout).Dial(config.DialFunc)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -22,6 +23,12 @@ type target struct {
 	hosts   []string       // host:port of each host
 	cluster bool
 	master  string // Sentinel's name of the master, or ""
+}
+
+// CheckURL reports why Options.URL cannot be used, without quoting it. It does not connect.
+func CheckURL(raw string) error {
+	_, err := parse(raw)
+	return err
 }
 
 func parse(raw string) (target, error) {
@@ -77,7 +84,11 @@ func parse(raw string) (target, error) {
 		if h == "" {
 			return t, errors.New("redisstore: an empty host")
 		}
-		if _, _, err := net.SplitHostPort(h); err != nil {
+		_, port, err := net.SplitHostPort(h)
+		if _, bad := strconv.ParseUint(port, 10, 16); err == nil && bad != nil {
+			return t, errURL
+		}
+		if err != nil {
 			if strings.Contains(h, ":") && !strings.HasSuffix(h, "]") {
 				return t, errURL
 			}

@@ -41,6 +41,8 @@ func TestParse(t *testing.T) {
 		{name: "a unix sentinel", url: "unix:///s?master=x", fault: "by host and port"},
 		{name: "perhaps a Cluster", url: "redis://a?cluster=maybe", fault: "true or false"},
 		{name: "a broken query", url: "redis://a?x=%zz", fault: "cannot be read"},
+		{name: "a port out of range", url: "redis://:secret@a:99999/0", fault: "cannot be read"},
+		{name: "a port of the second host out of range", url: "redis://:secret@a:1,b:65536", fault: "cannot be read"},
 		{name: "a broken port", url: "redis://:secret@a:port:1", fault: "cannot be read"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -87,6 +87,12 @@ func VerifierKey(origin string, pub ed25519.PublicKey) (string, error) {
 	return vkey, nil
 }
 
+// CheckOrigin reports why a log cannot have a name.
+func CheckOrigin(origin string) error {
+	_, err := VerifierKey(origin, make(ed25519.PublicKey, ed25519.PublicKeySize))
+	return err
+}
+
 // newSigner returns what signs with a key, and its public key in both forms.
 func newSigner(origin string, key ed25519.PrivateKey) (s note.Signer, vkey string, v note.Verifier, err error) {
 	if vkey, err = VerifierKey(origin, key.Public().(ed25519.PublicKey)); err == nil {
