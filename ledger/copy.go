@@ -79,6 +79,9 @@ func merge(opt Options, tmp string) error {
 // sent since. Claim therefore returns none of them before the backend was asked.
 func Restore(ctx context.Context, opt Options, from string, force bool) error {
 	path := opt.Path
+	if err := another(from, path); err != nil {
+		return fmt.Errorf("ledger: restore %s: %w", from, err)
+	}
 	err := replicate(ctx, from, path, func(tmp string) error {
 		var from int
 		err := withFile(tmp, "rw", func(db *sql.DB) (err error) {
@@ -87,6 +90,11 @@ func Restore(ctx context.Context, opt Options, from string, force bool) error {
 			}
 			if err := check(ctx, db, "integrity_check"); err != nil {
 				return err
+			}
+			if from == schema { // rows of an older one are signed when it is migrated
+				if err := (&store{opt: opt, dialect: sqliteDialect, reader: db}).checkKey(ctx); err != nil {
+					return err
+				}
 			}
 			_, err = db.ExecContext(ctx, `UPDATE hold SET lease = 1 WHERE state IN ('pending', 'approved')`)
 			return err
@@ -105,6 +113,21 @@ func Restore(ctx context.Context, opt Options, from string, force bool) error {
 	})
 	if err != nil {
 		return fmt.Errorf("ledger: restore %s: %w", from, damaged(err))
+	}
+	return nil
+}
+
+// another refuses what is no file, or the ledger that it would replace.
+func another(from, path string) error {
+	source, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if !source.Mode().IsRegular() {
+		return errors.New("not a file")
+	}
+	if present, err := os.Stat(path); err == nil && os.SameFile(source, present) {
+		return errors.New("it is the ledger itself")
 	}
 	return nil
 }

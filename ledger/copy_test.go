@@ -125,7 +125,7 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 		from string
 		want error
 	}{
-		"missing": {filepath.Join(dir, "missing.db"), nil},
+		"missing": {filepath.Join(dir, "missing.db"), fs.ErrNotExist},
 		"a text":  {bad(func([]byte) []byte { return []byte("a text that is longer than a head") }), ErrDamaged},
 		"cut":     {bad(func(b []byte) []byte { return b[:len(b)/2] }), ErrDamaged},
 		"pages":   {bad(func(b []byte) []byte { copy(b[8192:], strings.Repeat("\xa5", 16384)); return b }), ErrDamaged},
@@ -162,6 +162,20 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The ledger itself is no backup of it, and a directory is none at all.
+func TestRestoreTakesAnotherFile(t *testing.T) {
+	dir := ring.Dir(t)
+	state := filepath.Join(dir, "ledger.db")
+	must.Do(t, must.Get(Open(Options{Timeout: ring.Limit, Path: state, Vault: testVault(t)}))(t).Close())
+	same := filepath.Join(dir, "same.db")
+	must.Do(t, os.Link(state, same))
+	before := namesOf(dirOf(t, dir))
+	for from, want := range map[string]string{state: "the ledger itself", same: "the ledger itself", dir: "not a file"} {
+		expect.ErrorHas(t, Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, from, true), want)
+	}
+	expect.List(t, namesOf(dirOf(t, dir)), before)
 }
 
 // Proves EDGE-3: redo logs of a damaged or lost file are not applied to the restored

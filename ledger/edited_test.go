@@ -3,6 +3,8 @@ package ledger_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -266,6 +268,10 @@ func TestLedgersOfAnotherKeyAreRefused(t *testing.T) {
 	written(t, l, "m", memproxy.StateValidated)
 	must.Do(t, l.Close())
 	expect.Is(t, expect.Err(ledger.Open(ledger.Options{Path: path, Vault: ledgertest.Vault(t, second)})), ledger.ErrKey, "opened with another key")
+	elsewhere := filepath.Join(ring.Dir(t), "ledger.db")
+	expect.Is(t, ledger.Restore(t.Context(), ledger.Options{Path: elsewhere, Vault: ledgertest.Vault(t, second)}, path, true), ledger.ErrKey, "restored where another key is")
+	expect.Is(t, expect.Err(os.Stat(elsewhere)), fs.ErrNotExist)
+	expect.OK(t, ledger.Restore(t.Context(), ledger.Options{Path: elsewhere, Vault: ledgertest.Vault(t, second, first)}, path, true), "restored where it is a former key")
 	l = open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t, second, first)})
 	if found, err := l.Lookup(t.Context(), key("m")); err != nil || found[key("m")].Status.State != memproxy.StateValidated {
 		t.Errorf("%+v, %v", found, err)
