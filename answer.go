@@ -155,7 +155,7 @@ type StreamEnd string
 
 // The ends of streams, as recorded in the audit log.
 const (
-	StreamWhole    StreamEnd = ""            // complete, or not streamed
+	StreamWhole    StreamEnd = ""            // complete, or there was no answer
 	StreamTorn     StreamEnd = "torn"        // the backend closed the connection early, or sent invalid data
 	StreamSilent   StreamEnd = "silent"      // the backend was idle for too long
 	StreamTooLarge StreamEnd = "too_large"   // one event exceeds the limit

@@ -210,7 +210,10 @@ func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err
 		return
 	}
 	var end memproxy.StreamEnd
-	if r.Context().Err() != nil {
+	switch {
+	case errors.Is(err, errStopped): // the listener's end cancels the request's context as well
+		end = memproxy.StreamStopped
+	case r.Context().Err() != nil:
 		end = memproxy.StreamGone
 	}
 	p.opt.Log.WarnContext(r.Context(), "the backend did not respond", "backend", p.opt.Name, "decision", a.Decision.ID, "cancelled", end.Cancelled(), "error", err)

@@ -198,6 +198,22 @@ func (b *bubble) streams(t *testing.T, method, path string, then func(io.ReadClo
 	synctest.Wait()
 }
 
+// A request that a stop cuts off before the backend answers is recorded as that. Its caller
+// did not leave.
+func TestRequestsCutOffByAStop(t *testing.T) {
+	for method, body := range map[string]io.Reader{"GET": nil, "POST": strings.NewReader("x")} {
+		inBubble(t, nil, func(q *http.Request, _ net.Conn) { time.Sleep(time.Minute) }, func(t *testing.T, b *bubble) {
+			time.AfterFunc(time.Second, b.proxy.AbortAll)
+			resp, said, err := b.ask(t, method, "/memory", body)
+			if err != nil || resp.StatusCode != http.StatusBadGateway {
+				t.Errorf("%s: %v, %v: %s", method, resp, err, said)
+			}
+			b.outcome(t, memproxy.StreamStopped, 0)
+			time.Sleep(time.Minute) // the backend's handler ends
+		})
+	}
+}
+
 // outcome checks the one recorded outcome against how the stream ended.
 func (b *bubble) outcome(t *testing.T, want memproxy.StreamEnd, status int) {
 	t.Helper()
