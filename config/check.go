@@ -47,7 +47,7 @@ func (v *reader) check(c *Config, at func(...any) int) {
 			at("backends", i, "listen"), "%s is the address of %s already", b.Listen, other)
 		listens[b.Listen] = b.Name
 		v.url(b.Upstream, at("backends", i, "upstream"), "upstream", "use credential")
-		v.header(b.Credential, at("backends", i, "credential"), "credential")
+		headerValue(v, b.Credential, at("backends", i, "credential"), "credential")
 		for j := range c.Backends[:i] {
 			// If both backends serve the same single tenant, no tenants need to be
 			// separated.
@@ -84,7 +84,7 @@ func (v *reader) check(c *Config, at func(...any) int) {
 	for name, value := range c.Telemetry.Headers {
 		line := at("telemetry", "headers", name)
 		faultIf(v, !headerName.MatchString(name), line, "%q cannot be the name of a header", name)
-		v.header(value, line, "headers."+name)
+		headerValue(v, value, line, "headers."+name)
 	}
 	if r := c.Budgets.Redis; r != nil {
 		scheme, rest, _ := strings.Cut(r.URL.Reveal(), "://")
@@ -176,9 +176,9 @@ func (v *reader) url(s string, line int, key, instead string) {
 // headerName matches the name of a header, a token of HTTP.
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
-// header checks a value that is sent in a header. With another one no request could be
+// headerValue checks a value that is sent in a header. With another one no request could be
 // sent, and each would look like an outage of the server.
-func (v *reader) header(s Secret, line int, key string) {
+func headerValue(v *reader, s Secret, line int, key string) {
 	text := s.Reveal()
 	faultIf(v, text != "" && strings.TrimSpace(text) == "", line, "%s is blank", key)
 	faultIf(v, strings.ContainsFunc(strings.TrimSpace(text), unicode.IsControl), line, "%s has a line break or another control character, which a header cannot have", key)
@@ -196,11 +196,11 @@ func (v *reader) screening(s *Screening, at func(...any) int) {
 	}
 	if x := s.Similar; x != nil && x.URL != "" {
 		v.url(x.URL, at("screening", "similar", "url"), "url", "use key")
-		v.header(x.Key, at("screening", "similar", "key"), "key")
+		headerValue(v, x.Key, at("screening", "similar", "key"), "key")
 	}
 	if j := s.Judge; j != nil && j.URL != "" {
 		v.url(j.URL, at("screening", "judge", "url"), "url", "use key")
-		v.header(j.Key, at("screening", "judge", "key"), "key")
+		headerValue(v, j.Key, at("screening", "judge", "key"), "key")
 	}
 }
 
