@@ -128,7 +128,6 @@ func TestRefusedValues(t *testing.T) {
 		{"probes where nobody asks", `{config: {admin: {probes: ":9999"}}}`, "set sidecar.adminPort"},
 		{"a backend's listener elsewhere", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x", extra: {listen: ":9999"}}]}`, "backend a: extra.listen"},
 		{"a directory that cannot be written to", `{config: {state: /data}}`, "config.state must not be set"},
-		{"the review API on the pod's address", `{config: {admin: {listen: ":9904"}}}`, "config.admin.listen must not be set"},
 		{"a backend's address elsewhere", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x", extra: {upstream: "http://y"}}]}`, "extra.upstream must not be set"},
 		{"a credential in the values", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x", extra: {credential: secret}}]}`, "extra.credential must not be set"},
 		{"a backend's other name", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x", extra: {name: b}}]}`, "extra.name must not be set"},

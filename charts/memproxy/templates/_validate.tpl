@@ -19,7 +19,6 @@
 {{- if gt (float64 .) (mulf $bytes 0.75) }}{{ fail (printf "config.audit.max_bytes is %d and %s: the log may take at most three quarters, because the ledger is there too and the pod is evicted when it is full" (int64 .) $state) }}{{ end }}
 {{- end }}
 {{- if hasKey (dig "admin" dict $v.config) "probes" }}{{ fail "config.admin.probes must not be set, because the kubelet's probes and Prometheus would not find the listener: set sidecar.adminPort" }}{{ end }}
-{{- if hasKey (dig "admin" dict $v.config) "listen" }}{{ fail "config.admin.listen must not be set, because the review API belongs on the pod's loopback address: set sidecar.reviewPort" }}{{ end }}
 {{- if hasKey $v.config "state" }}{{ fail "config.state must not be set, because the sidecar can write to its own volume only: set sidecar.state" }}{{ end }}
 {{- if hasKey $v.config "backends" }}{{ fail "config.backends must not be set, because the addresses in the pods' variables would be wrong: set backends, with further keys in backends[].extra" }}{{ end }}
 {{- if hasKey $v.control.config "listen" }}{{ fail "control.config.listen must not be set, because the Service would not find the listener: set control.port" }}{{ end }}
