@@ -193,7 +193,7 @@ func TestValidationFlags(t *testing.T) {
 // could be validated, is listed, without the texts of its blocks.
 func TestAgentsAreListedWhereUntrustedIsWithheld(t *testing.T) {
 	t.Parallel()
-	l := startLettaWith(t, someAgent, lettaConf+"memories: {untrusted: withhold}\n", func(h http.Handler) http.Handler { return h })
+	l := startLettaWith(t, someAgent, lettaConf+"memories: {untrusted: withhold, validate: 0}\n", func(h http.Handler) http.Handler { return h })
 	as := []string{"Authorization", "Bearer " + devToken}
 	l.do("POST", "/v1/agents/", `{"name":"mine","agent_type":"letta_v1_agent","memory_blocks":[{"label":"human","value":"likes liquorice"}]}`, as...).want(t, 200)
 	l.do("GET", "/v1/agents/", "", as...).want(t, 200).has(t, `"name":"mine"`).about("a text that was not validated is shown").lacks(t, "liquorice")
