@@ -58,21 +58,12 @@ func hash(w string) uint32 {
 // split appends the words of s.
 func split(words []word, s string) []word {
 	for i := 0; i < len(s); {
-		from, h, plain, more := i, terms.HashSeed, true, false
+		from := i
 		for i < len(s) {
-			if c := s[i]; c < utf8.RuneSelf {
-				if !inWords[c] {
-					break
-				}
-				h, more = terms.HashByte(h, terms.Lower(c)), more || c == '_'
-				i++
-				continue
-			}
 			r, n := utf8.DecodeRuneInString(s[i:])
-			if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && r != '’' {
+			if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && !strings.ContainsRune("'’_", r) {
 				break
 			}
-			plain = false
 			i += n
 		}
 		if i == from {
@@ -80,11 +71,8 @@ func split(words []word, s string) []word {
 			i += n
 			continue
 		}
-		w := word{span: span{from, i}}
-		if !plain {
-			h = hash(s[from:i])
-		}
-		if w.in = lists.Get(h); more {
+		w := word{span{from, i}, lists.Get(hash(s[from:i]))}
+		if strings.IndexByte(s[from:i], '_') >= 0 {
 			w.in |= cueing
 		}
 		words = append(words, w)
@@ -93,8 +81,8 @@ func split(words []word, s string) []word {
 }
 
 var (
-	inWords, digits, joints = terms.BytesOf(terms.Alnum + "'_"), terms.BytesOf(terms.Digits), terms.BytesOf("_-")
-	mayEnd                  = terms.BytesOf(".!?\n") // bytes that may end a sentence
+	digits, joints = terms.BytesOf(terms.Digits), terms.BytesOf("_-")
+	mayEnd         = terms.BytesOf(".!?\n") // bytes that may end a sentence
 )
 
 // stretches yields the maximal spans of s without any byte of part.
