@@ -72,14 +72,14 @@ func (t *turns) path(key string) string {
 
 // TrackTurn tracks a turn that starts, and replaces an earlier one of the same key. The
 // caller holds the lock of the key and calls done before releasing it, with whole=false if
-// the turn was interrupted and its agent may be paused, and answered=true if the backend
-// may have made the pending calls, because it was sent answers that it did not confirm: no
-// later turn makes them again. A turn that cannot be tracked proceeds: the agent's next turn
+// the turn was interrupted and its agent may be paused, and spent=true if no later turn may
+// make the pending calls: they may have been made, because the backend did not confirm their
+// answers, or the turn was cancelled. A turn that cannot be tracked proceeds: the agent's next turn
 // declines its pending calls. same reports that the earlier turn was interrupted in this
 // process and had the same caller, who may continue its calls. left means that an earlier turn
 // left pending calls: if that turn had another caller, so that these calls may be pending
 // when this turn is interrupted, too, they are nobody's.
-func (r *Runs) TrackTurn(ctx context.Context, key string, by *memproxy.Principal, left bool) (same bool, done func(whole, answered bool)) {
+func (r *Runs) TrackTurn(ctx context.Context, key string, by *memproxy.Principal, left bool) (same bool, done func(whole, spent bool)) {
 	t := &r.turns
 	path := t.path(key)
 	caller := by.Tenant + "\x00" + by.ID
@@ -104,12 +104,12 @@ func (r *Runs) TrackTurn(ctx context.Context, key string, by *memproxy.Principal
 	if err != nil {
 		r.opt.Log.WarnContext(ctx, "a turn could not be saved; if it is interrupted, its agent stays paused until the next turn", "backend", r.opt.Backend.Name, "error", err)
 	}
-	return same, func(whole, answered bool) {
+	return same, func(whole, spent bool) {
 		if whole || err != nil {
 			r.forget(key)
 			return
 		}
-		if answered {
+		if spent {
 			caller = ""
 		}
 		t.end(key, knownTurn{r.opt.Clock().Add(r.opt.PauseLimit), caller})
@@ -122,7 +122,7 @@ func (t *turns) begin(key string) (before string, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before = t.known[key].caller
-	if len(t.known) >= maxTurns {
+	if _, known := t.known[key]; !known && len(t.known) >= maxTurns {
 		return "", false
 	}
 	t.known[key] = knownTurn{}

@@ -86,6 +86,10 @@ func TestTurnsAreBounded(t *testing.T) {
 		done(false)
 	}
 	expect.Len(t, must.Get(os.ReadDir(r.turns.dir))(t), maxTurns)
+	if same, _ := r.TrackTurn(t.Context(), "agent-000011", &memproxy.Principal{ID: "agent:bob"}, true); same || !r.turns.inProgress("agent-000011") {
+		t.Error("a later turn of an agent is not tracked in place of the one that was interrupted")
+	}
+	r.turns.end("agent-000011", knownTurn{next: now})
 	now = now.Add(time.Hour)
 	seen := map[string]bool{}
 	for range maxTurns / maxLooks {
@@ -115,17 +119,17 @@ func TestTurnsBelongToTheirCaller(t *testing.T) {
 		by         *memproxy.Principal
 		left, same bool
 		whole      bool
-		answered   bool
+		spent      bool
 	}{
 		{ann, false, false, false, false}, {ann, true, true, false, false}, // her own calls
 		{bob, true, false, false, false}, {bob, true, false, false, false}, {ann, true, false, false, false}, // whose, nobody knows
 		{ann, true, false, true, false}, {ann, true, false, false, false}, // declined; then of an untracked turn
 		{ann, false, false, false, false}, {ann, true, true, false, false},
-		{ann, true, true, false, true}, {ann, true, false, false, false}, // they may have been made
+		{ann, true, true, false, true}, {ann, true, false, false, false}, // spent: they may have been made
 		{ann, false, false, false, false}, {&memproxy.Principal{ID: "human:ann", Tenant: "globex"}, true, false, false, false},
 	} {
 		same, done := r.TrackTurn(t.Context(), "agent-1", step.by, step.left)
-		if done(step.whole, step.answered); same != step.same {
+		if done(step.whole, step.spent); same != step.same {
 			t.Errorf("step %d: the same caller: %v", i, same)
 		}
 	}

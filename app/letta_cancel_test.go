@@ -152,10 +152,11 @@ func TestCancellationsThatFail(t *testing.T) {
 		messages       int32
 		canceller, say string
 		status         int
+		human          string // after the next turn
 	}{
-		"the caller's":             {failed, conflict, 2, `"failed"`, `"end_turn"`, 200},
-		"memproxy's":               {conflict, failed, 1, `"cancelled"`, "upstream.unavailable", 502},
-		"memproxy's, by a refusal": {conflict, conflict, 1, `"cancelled"`, "upstream.unavailable", 502},
+		"the caller's":             {failed, conflict, 2, `"failed"`, `"end_turn"`, 200, "Ann\nlikes tea"},
+		"memproxy's":               {conflict, failed, 1, `"cancelled"`, "upstream.unavailable", 502, "Ann"},
+		"memproxy's, by a refusal": {conflict, conflict, 1, `"cancelled"`, "upstream.unavailable", 502, "Ann"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, p := startPaused(t, someAgent, lookUpAfter(1), func(_ *pausedServer, h http.Handler) http.HandlerFunc {
@@ -178,6 +179,8 @@ func TestCancellationsThatFail(t *testing.T) {
 			goOn()
 			(<-said).want(t, tc.status).has(t, tc.say)
 			expect.Equal(t, p.messages.Load(), tc.messages, "messages")
+			l.say("SAY hello", "").want(t, 200).has(t, "hello")
+			l.blocks(tc.human, "helper")
 		})
 	}
 }

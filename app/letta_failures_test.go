@@ -66,6 +66,23 @@ func TestAnsweredCallsAreNotMadeTwice(t *testing.T) {
 	}
 }
 
+// Proves EDGE-1: a call that memproxy made itself, with changes, is not made again by the next
+// turn of the same caller if the server refuses its result.
+func TestAmendedCallsAreNotMadeTwice(t *testing.T) {
+	t.Parallel()
+	f := &flaky{breaks: func(w http.ResponseWriter, request int) bool {
+		if request == 2 {
+			http.Error(w, "no", http.StatusTooManyRequests)
+		}
+		return request == 2
+	}}
+	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { f.Handler = h; return f })
+	l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\",\"memproxy_trust\":\"system\"}\nTHEN\nSAY done", "").want(t, 429)
+	l.blocks("Ann\nlikes tea", "helper")
+	l.say("SAY hello", "").want(t, 200).has(t, "hello")
+	l.blocks("Ann\nlikes tea", "helper")
+}
+
 // flaky is a server whose later requests fail.
 type flaky struct {
 	http.Handler

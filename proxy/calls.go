@@ -81,7 +81,6 @@ func (t *agentTurn) rule(ctx context.Context) (map[string]*gate.Admission, error
 // ruledOn rules on a call. It declines a call that another caller's turn left: this
 // turn's caller may have more authority, and the agent can make the call again.
 func (t *agentTurn) ruledOn(ctx context.Context, call memproxy.ToolCall) *gate.Admission {
-	t.answered = true
 	if call.FromEarlierTurn && !t.resumes {
 		return t.p.opt.Gate.Agents().Decline(ctx, t.a, call, agentrun.DeclinedResult)
 	}
@@ -110,11 +109,12 @@ func (t *agentTurn) cancel(ctx context.Context) error {
 	fctx, cancel := t.p.backend.Within(ctx)
 	defer cancel()
 	reply, err := t.side().Send(fctx, q.Request, q.Body)
-	if err != nil {
-		return err
+	if err == nil && !t.p.opt.Adapter.(gate.AgentRunner).Stopped(reply, t.turn.(memproxy.Resumable).Runs()) {
+		err = fmt.Errorf("the backend did not cancel the run: status %d", reply.Status)
 	}
-	if !t.p.opt.Adapter.(gate.AgentRunner).Stopped(reply, t.turn.(memproxy.Resumable).Runs()) {
-		return fmt.Errorf("the backend did not cancel the run: status %d", reply.Status)
+	if err != nil {
+		t.spent = true // the caller wants none of them made
+		return err
 	}
 	return t.end(ctx)
 }
@@ -177,11 +177,13 @@ func (t *agentTurn) search(ctx context.Context, tc memproxy.ToolCall) error {
 func (t *agentTurn) sendAmended(ctx context.Context, asked *gate.Admission, tc memproxy.ToolCall) {
 	req := tc.Direct.Request
 	req.Header = memproxy.Header(t.r.Header)
-	ctx, cancel := t.p.backend.Within(ctx)
+	fctx, cancel := t.p.backend.Within(ctx)
 	defer cancel()
-	reply, err := t.side().Send(ctx, req, tc.Direct.Body)
+	reply, err := t.side().Send(fctx, req, tc.Direct.Body)
+	notSent := errors.As(unsent(err), new(unsentError))
+	t.spent = t.spent || !notSent
 	switch {
-	case errors.As(unsent(err), new(unsentError)):
+	case notSent:
 		reply = t.p.opt.Gate.AbandonUnsent(ctx, asked, memproxy.StreamWhole)
 	case err != nil:
 		reply = t.p.opt.Gate.Abandon(ctx, asked, memproxy.StreamWhole)

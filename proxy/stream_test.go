@@ -198,8 +198,7 @@ func (b *bubble) streams(t *testing.T, method, path string, then func(io.ReadClo
 	synctest.Wait()
 }
 
-// A request that a stop cuts off before the backend answers is recorded as that. Its caller
-// did not leave.
+// A request that a stop cuts off before the backend answers is recorded as that.
 func TestRequestsCutOffByAStop(t *testing.T) {
 	for method, body := range map[string]io.Reader{"GET": nil, "POST": strings.NewReader("x")} {
 		inBubble(t, nil, func(q *http.Request, _ net.Conn) { time.Sleep(time.Minute) }, func(t *testing.T, b *bubble) {
@@ -212,6 +211,22 @@ func TestRequestsCutOffByAStop(t *testing.T) {
 			time.Sleep(time.Minute) // the backend's handler ends
 		})
 	}
+}
+
+// So is a turn, which goes on without its caller.
+func TestTurnsCutOffByAStop(t *testing.T) {
+	inBubble(t, func(o *proxy.Options, _ *gate.Rules) { o.Adapter = running{} }, func(_ *http.Request, c net.Conn) {
+		io.WriteString(c, streamHead)
+		chunk(c, firstEvent)
+		time.Sleep(time.Minute)
+	}, func(t *testing.T, b *bubble) {
+		b.streams(t, "POST", "/run", func(body io.ReadCloser) {
+			_ = body.Close()
+			synctest.Wait()
+			b.proxy.AbortAll()
+		}, func(string, error) {})
+		b.outcome(t, memproxy.StreamStopped, 200)
+	})
 }
 
 // outcome checks the one recorded outcome against how the stream ended.

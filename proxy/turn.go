@@ -40,7 +40,7 @@ type agentTurn struct {
 	held        agentrun.LockSet
 	waiting     []*gate.Admission // admitted calls that the next request makes
 	resumes     bool              // the agent's last turn was interrupted and had the same caller
-	answered    bool              // the pending calls may have been made: the backend did not confirm their answers
+	spent       bool              // no later turn may make the pending calls: they may have been made, or were cancelled
 	streams     bool              // the last answer was streamed
 	body        []byte            // body of the last answer, if it was not streamed
 	kept        *agentrun.Stream  // the recorded stream, if the backend can resume turns
@@ -114,7 +114,7 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 	left := slices.ContainsFunc(turn.PendingCalls(), func(c memproxy.ToolCall) bool { return c.FromEarlierTurn })
 	same, done := p.runs.TrackTurn(ctx, turn.Key(), &a.Principal, left)
 	t.resumes = same
-	defer func() { done(whole, t.answered) }()
+	defer func() { done(whole, t.spent) }()
 	if resumable, ok := turn.(memproxy.Resumable); ok {
 		t.kept = p.streams.Begin(resumable)
 		defer t.kept.End()
@@ -174,7 +174,7 @@ func (t *agentTurn) requests(ctx context.Context) error {
 			return err
 		}
 		over, err := t.request(ctx)
-		t.answered = t.answered && err != nil
+		t.spent = t.spent && err != nil
 		looked := t.keep(ctx, err != nil, ruled) // also after an interrupted request, because its calls may have run
 		if err != nil || over {
 			return err
@@ -211,7 +211,8 @@ func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 		t.unsent(ctx)
 		return false, err
 	}
-	t.sent, t.waiting = true, nil
+	made := t.spent // by memproxy itself
+	t.sent, t.spent, t.waiting = true, made || len(t.waiting) > 0, nil
 	if err != nil {
 		return false, err
 	}
@@ -229,7 +230,9 @@ func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 		if t.cancelled(ctx) {
 			return true, t.cancel(ctx)
 		}
-		t.answered = t.answered && resp.StatusCode > http.StatusInternalServerError // those are an intermediary's, which does not know
+		if resp.StatusCode <= http.StatusInternalServerError { // the others are an intermediary's, which does not know
+			t.spent = made
+		}
 		// Clients retry on a conflict. This one is about memproxy's request, not theirs.
 		if !t.begun && resp.StatusCode != http.StatusConflict {
 			t.status = resp.StatusCode
@@ -374,7 +377,8 @@ func (t *agentTurn) send(events [][]byte) {
 // fail ends an interrupted turn. Calls without a ruling were not made: the agent waits,
 // and its next turn answers them.
 func (t *agentTurn) fail(ctx context.Context, err error) {
-	t.gone = t.gone || t.r.Context().Err() != nil
+	end := ended(ctx, err)
+	t.gone = t.gone || end != memproxy.StreamStopped && t.r.Context().Err() != nil // a stop ends that context as well
 	if !t.sent {
 		err = unsentError{err}
 	}
@@ -382,7 +386,6 @@ func (t *agentTurn) fail(ctx context.Context, err error) {
 		t.p.abandon(t.w, t.r, t.a, err)
 		return
 	}
-	end := ended(ctx, err)
 	if t.gone {
 		end = memproxy.StreamGone
 	}
