@@ -271,9 +271,14 @@ func (x *exchange) outgoing(a *gate.Admission) *headerMutation {
 			path += "?" + a.Query
 		}
 	}
+	x.setPath(out, path)
+	x.p.opt.Propagator.Inject(x.forwarded, propagation.HeaderCarrier(out))
+	return changes(x.req.credentials.Header, out)
+}
+
+// setPath has Envoy send a path and query, if they are not those that the client wrote.
+func (x *exchange) setPath(out http.Header, path string) {
 	if path != x.req.target {
 		out[":path"] = []string{path}
 	}
-	x.p.opt.Propagator.Inject(x.forwarded, propagation.HeaderCarrier(out))
-	return changes(x.req.credentials.Header, out)
 }

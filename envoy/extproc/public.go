@@ -21,7 +21,9 @@ func (x *exchange) open() *change {
 	}
 	known := x.b.Credential != nil && x.p.opt.Gate.Knows(x.ctx, x.req.credentials)
 	has := x.req.credentials.Header
-	return &change{headers: changes(has, x.b.RequestHeaders(http.Header(has), x.inspect, known)), next: mode}
+	out := x.b.RequestHeaders(http.Header(has), x.inspect, known)
+	x.setPath(out, x.req.forwarded)
+	return &change{headers: changes(has, out), next: mode}
 }
 
 // preflight forwards a CORS preflight, with its CORS headers only.

@@ -23,8 +23,8 @@ type entry struct {
 	number uint64
 }
 
-// Acquire waits for a share of a key's places, of which there are as many as size says at each
-// call for the key, and returns the function that gives it back.
+// Acquire waits for a share of a key's places, and returns the function that gives it back.
+// The number of places is size, which is the same in all calls for a key.
 func (s *Semaphores) Acquire(ctx context.Context, key string, share, size int64) (release func(), err error) {
 	s.mu.Lock()
 	if s.held == nil {
