@@ -7,8 +7,10 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/must"
@@ -27,16 +29,38 @@ func markdown(t *testing.T) []string {
 	return must.Get(proofs.Documents(root))(t)
 }
 
-var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+var link = regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
 
-// What the documents point to is there.
+// anchors are the targets that the headings of a document are.
+func anchors(text string) (all []string) {
+	for _, h := range heading.FindAllString(text, -1) {
+		all = append(all, "#"+strings.Map(func(c rune) rune {
+			switch {
+			case c == ' ':
+				return '-'
+			case c == '-', c == '_', unicode.IsLetter(c), unicode.IsDigit(c):
+				return unicode.ToLower(c)
+			}
+			return -1
+		}, strings.TrimLeft(h, "# ")))
+	}
+	return all
+}
+
+// What the documents point to is there: the file, and the section in it.
 func TestLinksLeadSomewhere(t *testing.T) {
 	n := 0
 	for _, file := range markdown(t) {
 		for _, m := range link.FindAllStringSubmatch(read(t, file), -1) {
 			n++
-			if _, err := os.Stat(filepath.Join(root, filepath.Dir(file), m[1])); err != nil {
+			to := file
+			if m[1] != "" {
+				to = filepath.Join(filepath.Dir(file), m[1])
+			}
+			if _, err := os.Stat(filepath.Join(root, to)); err != nil {
 				t.Errorf("%s: the link to %s leads nowhere", file, m[1])
+			} else if m[2] != "" && !slices.Contains(anchors(read(t, to)), m[2]) {
+				t.Errorf("%s: %s has no section %s", file, to, m[2])
 			}
 		}
 	}
