@@ -46,7 +46,7 @@ func (c *callers) watchIssuer(stores *readiness, log *slog.Logger) {
 	stores.begin("issuer", func(ctx context.Context) {
 		first := c.now.Load()
 		if err := issuerAnswers(ctx, first); err != nil && ctx.Err() == nil {
-			log.Warn("the token issuer does not answer", "setting", "identity.oidc.issuer", "error", err)
+			log.Warn("the token issuer is unavailable", "setting", "identity.oidc.issuer", "error", err)
 		} else if err == nil && first.Issuer() != "" {
 			log.Info("the token issuer answers", "issuer", first.Issuer())
 		}

@@ -208,7 +208,7 @@ func TestReadinessNamesTheIssuer(t *testing.T) {
 	r := start(t, plain, "log: {level: info}", `  oidc: {issuer: "`+away.URL+`", audience: memproxy}
 log: {level: info}`)
 	r.get("/readyz").want(t, 200).has(t, check, "status 404 from "+away.URL)
-	ring.Until(t, "the log names the issuer", func() bool { return strings.Contains(r.log.String(), "the token issuer does not answer") })
+	ring.Until(t, "the log names the issuer", func() bool { return strings.Contains(r.log.String(), "the token issuer is unavailable") })
 	says(t, 0, "on this machine: tokens whose keys are not known are answered 503 (identity.oidc.issuer "+away.URL, "check", "--config", writeFile(t, filepath.Join(r.dir, "memproxy.yaml"), r.conf))
 }
 

@@ -102,7 +102,7 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 	case token != "":
 		p, err = id.token(ctx, token)
 	case len(c.PeerURIs) > 0 && id.opt.SPIFFE != nil && c.PeerExpired:
-		err = rejected("the client certificate has expired; connect again with the present one")
+		err = rejected("the client certificate has expired; connect again with a valid one")
 	case len(c.PeerURIs) > 0 && id.opt.SPIFFE != nil:
 		p, err = id.opt.SPIFFE.principal(c.PeerURIs)
 	}

@@ -22,7 +22,7 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 	who, asked := callerOf(&q), factsOf(&q)
 	owners, ok := p.ownersOf(q.Operation)
 	if !ok {
-		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyError, Detail: "the request names more users, agents, apps and runs together than the policies can be asked about"})
+		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyError, Detail: fmt.Sprintf("the request names more than %d combinations of users, agents, apps and runs", maxOwners)})
 	}
 	for _, w := range partsOf(&q) {
 		part := asked.about(&w, &q.Governance)
