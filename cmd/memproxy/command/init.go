@@ -20,10 +20,10 @@ func (in *Invocation) initialise() *cobra.Command {
 	var mem0, letta, force bool
 	c := in.leaf("init", "write a first memproxy.yaml, from options or from answers to two questions", "memproxy init --backend letta --upstream http://127.0.0.1:8283",
 		func(context.Context) error {
-			for name, given := range map[string]bool{"mem0": mem0, "letta": letta} {
-				if given {
-					backend = name
-				}
+			if mem0 {
+				backend = "mem0"
+			} else if letta {
+				backend = "letta"
 			}
 			return in.initialising(backend, upstream, out, force)
 		})
