@@ -152,7 +152,7 @@ func (v *reader) document(text []byte) *yaml.Node {
 		return nil
 	}
 	body := root.Content[0]
-	if body.Kind == yaml.ScalarNode && body.ShortTag() == "!!null" {
+	if isNull(body) {
 		v.fault(1, "the file is empty")
 		return nil
 	}

@@ -26,7 +26,7 @@ func (v *reader) strict(n *yaml.Node, f field, path string) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if n.Kind == yaml.ScalarNode && (n.ShortTag() == "!!null" || t == namesType && n.Value == "") {
+	if isNull(n) || t == namesType && isBlank(n) {
 		// An empty "users:" would mean all users, like an absent key.
 		faultIf(v, t == namesType, n.Line, "%s is empty: leave it out, or write [] for none", path)
 		return
@@ -59,6 +59,12 @@ func (v *reader) strict(n *yaml.Node, f field, path string) {
 	}
 }
 
+// isNull reports whether a node is left out, or is null or ~.
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// isBlank reports whether a node is the empty text.
+func isBlank(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Value == "" }
+
 // expect adds a fault unless a node is of a kind.
 func (v *reader) expect(n *yaml.Node, kind yaml.Kind, path, what string) bool {
 	faultIf(v, n.Kind != kind, n.Line, "%s must be %s", path, what)
@@ -80,7 +86,7 @@ func (v *reader) mapping(n *yaml.Node, t reflect.Type, path string) {
 			v.unknown(key, known, path)
 			return
 		}
-		present[key.Value] = value.Kind != yaml.ScalarNode || value.ShortTag() != "!!null"
+		present[key.Value] = !isNull(value)
 		v.strict(value, fields[i], join(path, key.Value))
 	})
 	for _, f := range fields {
@@ -134,7 +140,7 @@ func (v *reader) unknown(key *yaml.Node, known []string, path string) {
 func (v *reader) list(n *yaml.Node, elem field, path string) {
 	for i, c := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		if c.Kind == yaml.ScalarNode && c.Value == "" {
+		if isNull(c) || isBlank(c) {
 			v.fault(c.Line, "%s is empty", at)
 			continue
 		}
