@@ -97,6 +97,25 @@ func TestARefusedRunSaysWhatAllowsIt(t *testing.T) {
 	}
 }
 
+// A run does not wait for review, whether the policy holds it as a run or because it
+// administers as well.
+func TestHeldRunsAreRefused(t *testing.T) {
+	for _, held := range []memproxy.Kind{memproxy.Run, memproxy.Admin} {
+		r := newRig(t, func(r *rig) {
+			r.adapter = driver{streamer: streamer{fakeReader: r.adapter.(*fakeReader)}, err: memproxy.ErrUngated}
+			r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
+				if q.Operation.Kind == held {
+					return says(memproxy.Hold, memproxy.PolicyForbid)(q)
+				}
+				return memproxy.Ruling{Verdict: memproxy.Allow}, nil
+			})
+		})
+		r.fake.op = memproxy.Operation{Kind: memproxy.Run, Administers: true}
+		d := r.gate.Admit(t.Context(), r.call(r.fake.op)).Decision
+		wantCodes(t, d, memproxy.Deny, memproxy.RunUngated, memproxy.PolicyForbid)
+	}
+}
+
 func changed(text string) memproxy.Change {
 	return memproxy.Change{
 		Key: "block 1", After: text, Before: "was",

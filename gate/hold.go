@@ -38,12 +38,18 @@ func canWait(r *evaluation) bool {
 	return !r.call.NoMemoryAccess && (!readOnly(r) || r.op.Kind == memproxy.Admin && !safe(r.call.Request.Method))
 }
 
-// noHold returns the verdict on a request that cannot wait.
-func noHold(v memproxy.Verdict) memproxy.Verdict {
-	if v == memproxy.Hold {
-		return memproxy.Deny
+// ruleOn asks the policy. What cannot wait is denied where it would be held.
+func ruleOn(ctx context.Context, r *evaluation, q memproxy.Question) (memproxy.Ruling, error) {
+	ruling, err := r.rules.Policy.Rule(ctx, q)
+	if err != nil || canWait(r) {
+		return ruling, err
 	}
-	return v
+	for _, v := range []*memproxy.Verdict{&ruling.Verdict, &ruling.ShadowVerdict} {
+		if *v == memproxy.Hold {
+			*v = memproxy.Deny
+		}
+	}
+	return ruling, nil
 }
 
 // unheld: the write is not held, or held writes are not stored.

@@ -157,6 +157,22 @@ func TestOnlyWhatCanBeSentLaterWaits(t *testing.T) {
 	}
 }
 
+// Neither does a read wait that needs the permission to administer. Proves MFW-7.
+func TestReadsThatAdministerDoNotWait(t *testing.T) {
+	r, _, k := holdRig(t, func(r *rig, _ *fakeHoldReplier, _ *fakeHoldStore) {
+		r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
+			if q.Operation.Kind == memproxy.Admin {
+				return says(memproxy.Hold, memproxy.PolicyForbid)(q)
+			}
+			return memproxy.Ruling{Verdict: memproxy.Allow}, nil
+		})
+	})
+	r.fake.op = memproxy.Operation{Kind: memproxy.Recall, Administers: true}
+	a := r.gate.Admit(t.Context(), r.call(r.fake.op))
+	wantCodes(t, a.Decision, memproxy.Deny, memproxy.PolicyForbid)
+	expect.Len(t, k.kept, 0)
+}
+
 // Proves MFW-7: a tool call that cannot be made later does not wait.
 func TestCallsThatCannotBeMadeLaterDoNotWait(t *testing.T) {
 	r, _, k := holdRig(t, nil)

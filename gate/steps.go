@@ -191,12 +191,9 @@ func rule(ctx context.Context, r *evaluation) error {
 	r.q.Governance, r.q.AttachedItems = r.rules.Governance, content.AttachedItems(r.op, attachedTargets(r.call, r.op))
 	addAuthors(r)
 	r.q.Ceiling = r.rules.Ceilings.Ceiling(r.Principal.Trust, "")
-	ruling, err := r.rules.Policy.Rule(ctx, r.q)
+	ruling, err := ruleOn(ctx, r, r.q)
 	if err != nil {
 		return err
-	}
-	if !canWait(r) {
-		ruling.Verdict, ruling.ShadowVerdict = noHold(ruling.Verdict), noHold(ruling.ShadowVerdict)
 	}
 	if r.op.Administers && r.op.Kind != memproxy.Admin {
 		if err := administers(ctx, r); err != nil {
@@ -209,9 +206,7 @@ func rule(ctx context.Context, r *evaluation) error {
 	admitFlagged(r, &ruling)
 	refuseDerived(ctx, r)
 	point(r.op, ruling.Reasons)
-	if ruling.Verdict == memproxy.Hold && running(r.call) {
-		r.verdict.Forbid(memproxy.RunUngated, "", "the write requires review, and an agent's run cannot be held: its writes are checked while its caller is connected")
-	}
+	refuseHeldRun(r, &ruling)
 	r.verdict.Ruled(&ruling)
 	r.marks = codesOf(ruling.Marks) // the write is not refused for them
 	r.verdict.Note(ruling.Marks...)
@@ -228,7 +223,7 @@ func rule(ctx context.Context, r *evaluation) error {
 func administers(ctx context.Context, r *evaluation) error {
 	op, q := *r.op, r.q
 	op.Kind, q.Operation = memproxy.Admin, &op
-	ruling, err := r.rules.Policy.Rule(ctx, q)
+	ruling, err := ruleOn(ctx, r, q)
 	if err != nil {
 		return err
 	}
@@ -237,8 +232,16 @@ func administers(ctx context.Context, r *evaluation) error {
 		return nil
 	}
 	point(&op, ruling.Reasons)
+	refuseHeldRun(r, &ruling)
 	r.verdict.Ruled(&ruling)
 	return nil
+}
+
+// refuseHeldRun refuses an agent's run that would wait for review.
+func refuseHeldRun(r *evaluation, ruling *memproxy.Ruling) {
+	if ruling.Verdict == memproxy.Hold && running(r.call) {
+		r.verdict.Forbid(memproxy.RunUngated, "", "the write requires review, and an agent's run cannot be held: its writes are checked while its caller is connected")
+	}
 }
 
 // point gives reasons without a pointer that of the first member they are about.
@@ -326,7 +329,7 @@ func refuseAdministration(ctx context.Context, r *evaluation) (bool, error) {
 		return false, nil
 	}
 	q := r.asking(r.op)
-	ruling, err := r.rules.Policy.Rule(ctx, q)
+	ruling, err := ruleOn(ctx, r, q)
 	if err != nil || ruling.Verdict != memproxy.Deny {
 		return false, err
 	}
