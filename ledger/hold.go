@@ -312,9 +312,13 @@ func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Sc
 		did, err := result(ctx, s, job{durable: true}, func(t *transaction) (did step) {
 			all := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE backend = ? AND id > ? ORDER BY id LIMIT ?`, backend, after, expireStep)
 			for i := range all {
-				h := &all[i]
-				if did.after = h.ID; h.Scope.Within(scope) && clearHold(t, h) {
-					did.ended = append(did.ended, *h)
+				did.after = all[i].ID
+				if !all[i].Scope.Within(scope) {
+					continue
+				}
+				// Another process may claim or prune it meanwhile.
+				if h, there := row(t, scanHold, lockedHold, all[i].ID); there && clearHold(t, &h) {
+					did.ended = append(did.ended, h)
 				}
 			}
 			did.seen = len(all)
@@ -327,7 +331,7 @@ func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Sc
 	}
 }
 
-// clearHold reports whether it ended a hold that was waiting.
+// clearHold ends a locked hold, and reports whether it was waiting.
 func clearHold(t *transaction, h *memproxy.HeldWrite) bool {
 	was := h.State
 	switch was {
@@ -341,7 +345,7 @@ func clearHold(t *transaction, h *memproxy.HeldWrite) bool {
 		destroyHeld(t, h.ID)
 		return false
 	}
-	t.run(`UPDATE hold SET state = ?, result = ? WHERE id = ? AND state = ?`, string(h.State), asJSON(h.Result), h.ID, string(was))
+	t.run(`UPDATE hold SET state = ?, result = ? WHERE id = ?`, string(h.State), asJSON(h.Result), h.ID)
 	return was != memproxy.HoldReplaying
 }
 

@@ -22,9 +22,12 @@ func checkReview(r memproxy.Review) error {
 		need(storableUpTo(maxNote, r.Note) == nil, "the note of a review is not UTF-8 of at most %d bytes", maxNote))
 }
 
+// lockedHold finds a hold and locks out other writers of it until the transaction ends.
+const lockedHold = `UPDATE hold SET aged = aged WHERE id = ? RETURNING ` + holdColumns
+
 // lockHold returns a hold, locked against other transactions until this one ends.
 func lockHold(t *transaction, id string) memproxy.HeldWrite {
-	return knownHold(t, id, `UPDATE hold SET aged = aged WHERE id = ? RETURNING `+holdColumns)
+	return knownHold(t, id, lockedHold)
 }
 
 // failState fails with ErrState because of the state that a hold is in.

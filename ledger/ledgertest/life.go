@@ -85,6 +85,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"reevaluation settles by the new rules", reevaluated},
 		{"shredded content is gone", shredded},
 		{"what was held of deleted memories is destroyed", heldOfDeleted},
+		{"a claim and a deletion at once", clearedAtOnce},
 		{"old holds are reported once, settled ones pruned", agedAndPruned},
 		{"holds of a tenant are bounded", holdBound},
 		{"notices are given out until delivered", notices},

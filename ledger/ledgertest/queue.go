@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -128,6 +129,39 @@ func heldOfDeleted(t *testing.T, l Life) {
 	readable("all deleted", "elsewhere", "resent")
 	must.Do(t, l.Holds.Finish(ctx, "resent", token, memproxy.HoldResult{Status: 200}))
 	readable("the one that was being sent is over", "elsewhere")
+}
+
+// clearedAtOnce: of a claim and a deletion at the same time the first counts: what is being
+// sent is marked, and what was ended is not sent.
+func clearedAtOnce(t *testing.T, l Life) {
+	ctx := t.Context()
+	for i := range 100 {
+		id := fmt.Sprint("at-once-", 100+i)
+		hold(t, l, id, "the text of "+id)
+		must.Get(l.Holds.Approve(ctx, id, by("human:eve")))(t)
+	}
+	ended := map[string]bool{}
+	var all sync.WaitGroup
+	all.Go(func() {
+		swept, err := l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, memproxy.Version{})
+		expect.OK(t, err)
+		for _, h := range swept.Holds {
+			ended[h.ID] = true
+		}
+	})
+	claimed := map[string]bool{}
+	for i := range 100 { // from the other end
+		id := fmt.Sprint("at-once-", 199-i)
+		_, err := l.Other.Holds.Claim(ctx, id, time.Minute)
+		claimed[id] = err == nil
+	}
+	all.Wait()
+	for id, sent := range claimed {
+		h := must.Get(l.Holds.Get(ctx, id))(t)
+		if sent == ended[id] || !h.Result.Cleared {
+			t.Errorf("%s: claimed %v, ended %v: %s, %+v", id, sent, ended[id], h.State, h.Result)
+		}
+	}
 }
 
 func agedAndPruned(t *testing.T, l Life) {
