@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -285,6 +286,9 @@ func CheckURL(url string) error {
 
 func parsePostgres(url string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(url)
+	if _, is := errors.AsType[*fs.PathError](err); is {
+		return nil, errors.New("a file that the URL names in sslrootcert, sslcert or sslkey cannot be read")
+	}
 	if err != nil {
 		return nil, errors.New("not the URL of a Postgres database") // the parser's error could quote the password
 	}

@@ -31,3 +31,12 @@ func TestPostgresURLIsASecret(t *testing.T) {
 	}
 	expect.Error(t, expect.Err(ledger.Open(ledger.Options{URL: "postgres://h/db", Path: "file"})), "a file and a database at once")
 }
+
+// A URL whose files cannot be read is not reported as one of another form.
+func TestPostgresURLNamesFiles(t *testing.T) {
+	for _, of := range []string{"sslmode=verify-full&sslrootcert=/absent", "sslcert=/absent&sslkey=/absent"} {
+		expect.ErrorHas(t, ledger.CheckURL("postgres://me:s3cret@h/db?"+of), "cannot be read")
+	}
+	expect.ErrorHas(t, ledger.CheckURL("postgres://me:s3cret@h:port/db"), "not the URL of a Postgres database")
+	expect.OK(t, ledger.CheckURL("postgres://me:s3cret@h/db?passfile=/absent"))
+}
