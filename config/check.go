@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"regexp"
@@ -81,10 +82,10 @@ func (v *reader) check(c *Config, at func(...any) int) {
 	if c.Telemetry.OTLP != "" {
 		v.url(c.Telemetry.OTLP, at("telemetry", "otlp"), "otlp", "use headers")
 	}
-	for name, value := range c.Telemetry.Headers {
+	for _, name := range slices.Sorted(maps.Keys(c.Telemetry.Headers)) {
 		line := at("telemetry", "headers", name)
 		faultIf(v, !headerName.MatchString(name), line, "%q cannot be the name of a header", name)
-		headerValue(v, value, line, "headers."+name)
+		headerValue(v, c.Telemetry.Headers[name], line, "headers."+name)
 	}
 	if r := c.Budgets.Redis; r != nil {
 		scheme, rest, _ := strings.Cut(r.URL.Reveal(), "://")
