@@ -180,9 +180,9 @@ var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 // headerValue checks a value that is sent in a header. With another one no request could be
 // sent, and each would look like an outage of the server.
 func headerValue(v *reader, s Secret, line int, key string) {
-	text := s.Reveal()
-	faultIf(v, text != "" && strings.TrimSpace(text) == "", line, "%s is blank", key)
-	faultIf(v, strings.ContainsFunc(strings.TrimSpace(text), unicode.IsControl), line, "%s has a line break or another control character, which a header cannot have", key)
+	text := strings.Trim(s.Reveal(), " \t") // a header loses these only
+	faultIf(v, s.Reveal() != "" && text == "", line, "%s is blank", key)
+	faultIf(v, strings.ContainsFunc(text, unicode.IsControl), line, "%s has a line break or another control character, which a header cannot have", key)
 }
 
 // lineOf returns the line of a path, or of its nearest existing ancestor.
