@@ -166,6 +166,33 @@ func TestObjectsAreAttributedByDescent(t *testing.T) {
 	}
 }
 
+// Proves EDGE-3, MFW-8: a message that names nothing it belongs to, such as an agent's first, is
+// accepted as the cursor of a page, and as nothing else. What is another's is no cursor.
+func TestInitialMessagesAreCursors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pointer string
+		m       memproxy.Memory
+		ok      bool
+	}{
+		"after a message":     {"query:after", memproxy.Memory{Layer: memproxy.Episodic}, true},
+		"before a message":    {"query:before", memproxy.Memory{Layer: memproxy.Episodic}, true},
+		"elsewhere":           {"/message_id", memproxy.Memory{Layer: memproxy.Episodic}, false},
+		"of another's run":    {"query:after", memproxy.Memory{Layer: memproxy.Episodic, Parents: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "theirs"}}}, false},
+		"of another's agent":  {"query:after", memproxy.Memory{Layer: memproxy.Episodic, Scope: memproxy.Scope{Agent: "theirs"}}, false},
+		"that does not exist": {"query:after", memproxy.Memory{Missing: true}, false},
+		"a block of nobody's": {"query:after", memproxy.Memory{}, false},
+	} {
+		r := tenants(t, func(r *rig) {
+			f := &fakeReader{}
+			r.adapter, f.located = f, map[string]memproxy.Memory{"x": tc.m}
+			r.fetch.status = 200
+		}, object("theirs", "globex", "agent:other"))
+		r.fake = &r.adapter.(*fakeReader).fakeAdapter
+		a := r.admit(memproxy.Operation{Kind: memproxy.Recall, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "x", Pointer: tc.pointer}}})
+		expect.Equal(t, !a.Decision.Verdict.Stops(), tc.ok, name)
+	}
+}
+
 // Proves EDGE-13, EDGE-3: of each object that the events of a stream name the
 // ledger is asked once, and what is another tenant's is left out of every event.
 func TestTheLedgerIsAskedOnceAStream(t *testing.T) {

@@ -200,7 +200,11 @@ func discover(ctx context.Context, r *evaluation, ask []string, at map[string]*m
 	v := r.viewer(r.g.opt.Signer, r.known)
 	_ = v.lookUp(ctx, nil, slices.Collect(maps.Values(found))) // after an error the view is blind
 	for _, id := range some {
-		if m := found[id]; m.Missing && !r.singleTenant() || !m.Missing && !v.Sees(nil, &m) {
+		m := found[id]
+		if cursor(at[id].Pointer) && m.Layer == memproxy.Episodic && len(m.Parents) == 0 && !m.Scope.HasOwner() && m.Stamp == nil {
+			continue // an initial message names no run, and as a cursor only a position in a list that is filtered
+		}
+		if m.Missing && !r.singleTenant() || !m.Missing && !v.Sees(nil, &m) {
 			r.verdict.Missing(at[id].Pointer)
 		}
 	}
