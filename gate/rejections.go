@@ -74,8 +74,8 @@ func scopeOf(a *Admission) memproxy.Scope {
 func recordsOf(r *evaluation) []string {
 	a := cmp.Or(r.under, r.Admission)
 	session, who, user := a.namedSession(), r.Principal.Account(), memproxy.Inert(a.endUser())
-	if _, runs := r.call.Backend.Adapter.(AgentRunner); session == "" && runs && r.under == nil {
-		session = memproxy.Inert(r.op.Scope.Agent)
+	if _, runs := r.call.Backend.Adapter.(AgentRunner); session == "" && runs {
+		session = memproxy.Inert(a.op.Scope.Agent)
 	}
 	ids := []string{
 		memproxy.SessionKey{Kind: memproxy.SessionUser, Principal: who, User: user}.ID(),
