@@ -59,6 +59,7 @@ type history struct {
 // calls are the calls that a message can be about, by their ids.
 type calls struct {
 	names map[string]string // of the calls that required approval
+	asked map[string]bool   // calls that the caller answers, as far as this process knows
 	given map[string]bool   // calls with an answer
 	ours  map[string]bool   // calls that memproxy answered, or will
 	ran   map[string]bool   // calls with a result
@@ -67,7 +68,7 @@ type calls struct {
 }
 
 func newCalls() *calls {
-	return &calls{names: map[string]string{}, given: map[string]bool{}, ours: map[string]bool{}, ran: map[string]bool{}}
+	return &calls{names: map[string]string{}, asked: map[string]bool{}, given: map[string]bool{}, ours: map[string]bool{}, ran: map[string]bool{}}
 }
 
 // hidePause turns approval requests for memory tools into tool calls, also those that wait next to
@@ -132,13 +133,15 @@ func (h *history) read(list *jsondoc.Value) {
 		}
 		h.of[m] = of
 		for _, c := range requests {
-			of.names[c.Get("tool_call_id").Text()] = c.Get("name").Text()
+			id := c.Get("tool_call_id").Text()
+			of.names[id] = c.Get("name").Text()
+			_, of.asked[id] = h.asked.Get(turn.AskedKey(m.Get("id").Text(), id))
 		}
 		for _, a := range inMessage(m, "approval_response_message", "approvals") {
 			id := a.Get("tool_call_id").Text()
 			of.given[id] = true
 			// A result that memproxy supplied has no reason with turn.Mark.
-			of.ours[id] = of.ours[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.IsGated(of.names[id])
+			of.ours[id] = of.ours[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.IsGated(of.names[id]) && !of.asked[id]
 		}
 		for _, r := range inMessage(m, "tool_return_message", "tool_returns") {
 			of.ran[r.Get("tool_call_id").Text()] = true

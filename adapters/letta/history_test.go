@@ -37,16 +37,20 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 		firstYes = `{"id":"message-15","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c0","approve":true,"reason":"(memproxy decision d4)"}]}`
 		again    = `{"id":"message-16","date":"2026-01-01T00:00:02+00:00","message_type":"approval_request_message","tool_calls":[{"name":"my_tool","tool_call_id":"c0"}]}`
 		againYes = `{"id":"message-17","message_type":"approval_response_message","approvals":[{"type":"tool","tool_call_id":"c0","tool_return":"42"}]}`
+		shown    = `{"id":"message-18","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","tool_call_id":"c6"}]}`
+		did      = `{"id":"message-19","message_type":"approval_response_message","approvals":[{"type":"tool","tool_call_id":"c6","tool_return":"I did it."}]}`
 		said     = `{"id":"message-7","message_type":"assistant_message","content":"done"}`
 	)
 	firstCall := strings.Replace(first, "approval_request", "tool_call", 1)
 	a := must.Get(New(Options{}))(t)
+	a.asked.Add(turn.AskedKey("message-18", "c6"), struct{}{})
 	rt, req := Routed(t, a, "GET", "/v1/agents/agent-1/messages")
 	list := func(ms ...string) string { return "[" + strings.Join(ms, ",") + "]" }
 	for name, tc := range map[string]struct{ stored, shown string }{
 		"a turn":                  {list(said, yes, asked), list(said, called)},
 		"a search":                {list(said, result, found, looked), list(said, strings.Replace(result, "null", `"conversation_search"`, 1), strings.Replace(looked, "approval_request", "tool_call", 1))},
 		"a caller's result":       {list(said, own, theirYes, theirs), list(said, own, theirYes, theirs)},
+		"a person's own result":   {list(said, did, shown), list(said, did, shown)},
 		"a person's approval":     {list(said, person, asked), list(said, person, asked)},
 		"nobody answered yet":     {list(asked), list(asked)},
 		"a question beside older": {list(asked, `{"message_type":"user_message"}`, `{"message_type":"system_message","date":"2026-01-01T00:00:09+00:00"}`), list(asked, `{"message_type":"user_message"}`, `{"message_type":"system_message","date":"2026-01-01T00:00:09+00:00"}`)},
