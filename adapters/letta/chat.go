@@ -25,6 +25,9 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 		case "input", "prompt":
 			d.content(m.Value, p, "user")
 		case "client_tools", "client_skills", "tools", "functions", "response_schema", "response_format":
+			if m.Name == "client_tools" && m.Value.Kind != jsondoc.Array && m.Value.Kind != jsondoc.Null {
+				return bad(memproxy.PayloadMalformed, 422, p, "this must be a list") // as for the server, which gets memproxy's own
+			}
 			// The model reads these descriptions during this request only.
 			wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemSteering))
 		case "model", "user":

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -129,7 +130,13 @@ func (t *Turn) Result(id string, found memproxy.Reply) {
 func resultOf(c *call, found memproxy.Reply) *toolReturn {
 	r := &toolReturn{Type: "tool", Status: "error", ID: c.id, Return: "Error executing function " + c.name + ": the call failed", name: c.name, message: "message-" + c.decision.ID}
 	doc, err := jsondoc.Parse(found.Body, 0)
-	if found.Status != 200 || err != nil || doc.Root.Get("status").Text() != "success" {
+	if found.Status != 200 || err != nil {
+		return r
+	}
+	if doc.Root.Get("status").Text() != "success" {
+		for _, why := range doc.Root.Get("stderr").List() {
+			r.Return = cmp.Or(why.Text(), r.Return) // begins with "Error executing function", too
+		}
 		return r
 	}
 	r.Status = "success"

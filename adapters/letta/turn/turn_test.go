@@ -198,6 +198,22 @@ func TestResultsHaveTheirToolsName(t *testing.T) {
 	}
 }
 
+// Proves CARD-1: the agent reads why a call that memproxy made for it failed, as the server says it.
+func TestFailedCallsSayWhy(t *testing.T) {
+	for answer, want := range map[string]string{
+		`{"status":"error","func_return":null,"stderr":["Error executing function memory_insert: KeyError: 'no block'"]}`: `"tool_return":"Error executing function memory_insert: KeyError: 'no block'","status":"error"`,
+		`{"status":"error","func_return":null,"stderr":null}`:                                                             `"tool_return":"Error executing function memory_insert: the call failed","status":"error"`,
+		`null`: `"tool_return":"Error executing function memory_insert: the call failed","status":"error"`,
+	} {
+		turn := newTurn(t, `{"input":"hi"}`, attached)
+		request(t, turn)
+		must.Do(t, turn.ReadAnswer([]byte(pausedAnswer)))
+		turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: memproxy.Amend})
+		turn.Result("c-1", memproxy.Reply{Status: 200, Body: []byte(answer)})
+		expect.Text(t, request(t, turn), answer).Has(want)
+	}
+}
+
 // Streams may be cut anywhere; events of another format pass.
 func TestEventsThatAreNotOurs(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, attached)
