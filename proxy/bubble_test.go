@@ -86,6 +86,7 @@ func (p *pipeFrom) RemoteAddr() net.Addr { return &p.remote }
 // bubble is a rig in a synctest bubble: a client, the product's own listener, and a
 // backend, connected by pipes.
 type bubble struct {
+	stop   func(context.Context) error
 	parts  *frontendtest.Parts
 	front  *pipes
 	client *http.Client
@@ -136,14 +137,14 @@ func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend fu
 		}
 		opt.Gate = frontendtest.NewGate(t, b.parts, &rules)
 		b.proxy = must.Get(proxy.New(opt))(t)
-		stop, _ := proxy.Serve(b.front, proxy.ServerOptions{Handler: b.proxy, Cut: b.proxy.AbortAll})
+		b.stop, _ = proxy.Serve(b.front, proxy.ServerOptions{Handler: b.proxy, Cut: b.proxy.AbortAll})
 		in := &http.Transport{DialContext: b.front.dial, DisableCompression: true}
 		b.client = &http.Client{Transport: in}
 		f(t, b)
 		in.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		expect.OK(t, stop(ctx))
+		expect.OK(t, b.stop(ctx))
 		expect.OK(t, b.proxy.Close(ctx))
 		for _, tr := range transports {
 			tr.CloseIdleConnections()

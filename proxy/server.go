@@ -37,11 +37,12 @@ type ServerOptions struct {
 
 // Limits of every listener: the time and the size of a request's header, how long a
 // connection may be idle, and how long requests that a stop has cut off may take to
-// return.
+// be answered and to return.
 const (
 	headerTimeout = 10 * time.Second
 	maxHeader     = 64 << 10
 	idleTimeout   = 120 * time.Second
+	answerTime    = 2 * time.Second
 	cutTime       = 3 * time.Second
 )
 
@@ -51,8 +52,8 @@ var ErrCutOff = errors.New("requests in flight were aborted")
 
 // Serve serves on the listener until stop is called. stop accepts no more connections and
 // waits for requests in flight until its context ends. It then cuts off the remaining
-// ones (ErrCutOff), and waits until their outcome is recorded. failed receives the error
-// if serving ends by itself.
+// ones (ErrCutOff), and waits until they are answered and their outcome is recorded. failed
+// receives the error if serving ends by itself.
 func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
 	o.BodyTimeout = cmp.Or(max(o.BodyTimeout, 0), DefaultBodyTimeout)
 	o.WriteTimeout = cmp.Or(max(o.WriteTimeout, 0), frontend.DefaultWriteTimeout)
@@ -83,17 +84,20 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	}()
 	return func(ctx context.Context) error {
 		err := srv.Shutdown(ctx)
+		cut, cancel := context.WithTimeout(context.Background(), cutTime)
+		defer cancel()
 		if err != nil && ctx.Err() != nil {
 			if o.Cut != nil {
 				o.Cut()
+				answer, cancel := context.WithTimeout(cut, answerTime)
+				_ = srv.Shutdown(answer) // so that callers are told, and do not repeat what was written
+				cancel()
 			}
 			if err = srv.Close(); errors.Is(err, http.ErrServerClosed) {
 				err = nil
 			}
 			err = errors.Join(ErrCutOff, err)
 		}
-		cut, cancel := context.WithTimeout(context.Background(), cutTime)
-		defer cancel()
 		if wait.For(cut, flight.Wait) != nil {
 			err = errors.Join(err, errors.New("aborted requests have not returned"))
 		}

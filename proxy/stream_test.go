@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -198,11 +199,18 @@ func (b *bubble) streams(t *testing.T, method, path string, then func(io.ReadClo
 	synctest.Wait()
 }
 
-// A request that a stop cuts off before the backend answers is recorded as that.
+// A request that a stop cuts off before the backend answers is recorded as that, and answered:
+// its caller did not leave, and a client repeats what has no answer.
 func TestRequestsCutOffByAStop(t *testing.T) {
 	for method, body := range map[string]io.Reader{"GET": nil, "POST": strings.NewReader("x")} {
 		inBubble(t, nil, func(q *http.Request, _ net.Conn) { time.Sleep(time.Minute) }, func(t *testing.T, b *bubble) {
-			time.AfterFunc(time.Second, b.proxy.AbortAll)
+			time.AfterFunc(time.Second, func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := b.stop(ctx); !errors.Is(err, proxy.ErrCutOff) {
+					t.Errorf("%s: the stop: %v", method, err)
+				}
+			})
 			resp, said, err := b.ask(t, method, "/memory", body)
 			if err != nil || resp.StatusCode != http.StatusBadGateway {
 				t.Errorf("%s: %v, %v: %s", method, resp, err, said)
@@ -211,22 +219,6 @@ func TestRequestsCutOffByAStop(t *testing.T) {
 			time.Sleep(time.Minute) // the backend's handler ends
 		})
 	}
-}
-
-// So is a turn, which goes on without its caller.
-func TestTurnsCutOffByAStop(t *testing.T) {
-	inBubble(t, func(o *proxy.Options, _ *gate.Rules) { o.Adapter = running{} }, func(_ *http.Request, c net.Conn) {
-		io.WriteString(c, streamHead)
-		chunk(c, firstEvent)
-		time.Sleep(time.Minute)
-	}, func(t *testing.T, b *bubble) {
-		b.streams(t, "POST", "/run", func(body io.ReadCloser) {
-			_ = body.Close()
-			synctest.Wait()
-			b.proxy.AbortAll()
-		}, func(string, error) {})
-		b.outcome(t, memproxy.StreamStopped, 200)
-	})
 }
 
 // outcome checks the one recorded outcome against how the stream ended.
