@@ -38,6 +38,9 @@ func TestLinear(t *testing.T) {
 		"messages and members": func(n int) (string, string) {
 			return "POST /v1/agents/agent-00000000-0000-4000-8000-000000000001/messages", `{` + many(n/2, `"k#":1`) + `,"messages":[` + many(n/2, message) + `]}`
 		},
+		"parts of a message": func(n int) (string, string) {
+			return "POST /v1/agents/agent-00000000-0000-4000-8000-000000000001/messages", `{"messages":[{"role":"user","content":[` + many(n, `{"type":"text","text":"w#"}`) + `]}]}`
+		},
 		"objects": func(n int) (string, string) {
 			return "POST /v1/agents/", `{"block_ids":[` + many(n, block+`#"`) + `]}`
 		},
