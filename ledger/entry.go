@@ -44,9 +44,10 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 			return err
 		}
 	}
-	apply := func(t *transaction) { applyEntry(t, own, secret) }
+	at := micros(l.opt.Clock())
+	apply := func(t *transaction) { applyEntry(t, own, at, secret) }
 	if all := parts(own); len(all) > 1 {
-		return commitParts(ctx, l.store, all)
+		return commitParts(ctx, l.store, all, at)
 	}
 	if own.Queued && l.opt.URL == "" {
 		queued, logged, err := l.enqueue(own, apply)
@@ -76,14 +77,14 @@ func commitNow(ctx context.Context, s *store, e *memproxy.Entry, apply func(*tra
 // commitParts commits the parts of a large entry. The parts of all large entries wait
 // for the writer one at a time, so that another write waits for at most one of them,
 // and large entries take turns.
-func commitParts(ctx context.Context, s *store, all []*memproxy.Entry) error {
+func commitParts(ctx context.Context, s *store, all []*memproxy.Entry, at int64) error {
 	for _, part := range all {
 		select {
 		case s.large <- struct{}{}:
 		case <-ctx.Done():
 			return fmt.Errorf("ledger: wait to write: %w", ctx.Err())
 		}
-		err := commitNow(ctx, s, part, func(t *transaction) { applyEntry(t, part, nil) })
+		err := commitNow(ctx, s, part, func(t *transaction) { applyEntry(t, part, at, nil) })
 		<-s.large
 		if err != nil {
 			return err
@@ -219,7 +220,7 @@ func openRedo(ctx context.Context, s *store) (left []*job, err error) {
 		if err == nil {
 			left = append(left, &job{
 				ctx: context.Background(), size: size(e), number: number,
-				run: func(t *transaction) { applyEntry(t, e, nil) },
+				run: func(t *transaction) { applyEntry(t, e, micros(s.opt.Clock()), nil) },
 			})
 		}
 		return err
@@ -304,8 +305,9 @@ func histories(e *memproxy.Entry) []key {
 
 // applyEntry applies an entry. States come before owners, so that a memory's initial
 // state does not count for or against its author. Counting begins with the memory's
-// first review.
-func applyEntry(t *transaction, e *memproxy.Entry, secret []byte) {
+// first review. Deletions have the time at which the entry was committed, not that at which
+// it leaves the queue: an export that was made in between cannot contain the memories.
+func applyEntry(t *transaction, e *memproxy.Entry, at int64, secret []byte) {
 	for i := range e.ExpectedOwners {
 		seen := &e.ExpectedOwners[i]
 		if r := t.record(seen.Key()); !r.HasOwner() || r.Owner.Decision != seen.Decision || r.Owner.Deleted != seen.Deleted {
@@ -317,7 +319,7 @@ func applyEntry(t *transaction, e *memproxy.Entry, secret []byte) {
 	each(t, e.Versions, appendVersion)
 	each(t, e.States, putState)
 	each(t, e.Renewed, renew)
-	each(t, e.Owners, putOwner)
+	each(t, e.Owners, func(t *transaction, row *memproxy.Ownership) { putOwner(t, row, at) })
 	each(t, e.Dissents, contest)
 	each(t, e.Corrections, correct)
 	retracted(t, secret, e.Retractions)

@@ -278,12 +278,12 @@ func (s *store) answer(j *job, err error) {
 	}
 }
 
-func putOwner(t *transaction, owner *memproxy.Ownership) {
+func putOwner(t *transaction, owner *memproxy.Ownership, at int64) {
 	r := t.record(owner.Key())
 	if !r.HasOwner() && owner.Kind == memproxy.TargetMemory && owner.Actor != "" && !owner.Deleted {
 		countFact(t, account{owner.Scope.Tenant, memproxy.Account(owner.Actor)})
 	}
-	r.own(owner, t.now())
+	r.own(owner, max(1, at))
 }
 
 // record returns an object's record, locked against other transactions until this one

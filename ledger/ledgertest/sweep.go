@@ -46,12 +46,15 @@ func swept(t *testing.T, s *ledger.Ledger) {
 // listed by tenant.
 func deletedSince(t *testing.T, l Life) {
 	ctx, began := t.Context(), l.Clock.Now()
-	for _, id := range []string{"stays", "before", "since", "stated"} {
+	for _, id := range []string{"stays", "before", "queued", "since", "stated"} {
 		put(t, l.Ledger, memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme", User: id}})
 	}
 	must.Get(l.SetState(ctx, memproxy.StateChange{MemoryKey: mem("stated"), Tenant: "acme", State: memproxy.StateFlagged}))(t)
 	must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "before"}, memproxy.Version{}))(t)
-	l.Clock.Pass(time.Minute)
+	queued := Row("queued")
+	queued.Scope, queued.Deleted = memproxy.Scope{Tenant: "acme", User: "queued"}, true
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{queued}}))
+	l.Clock.Pass(time.Minute) // it was deleted when it was committed, whenever it is written
 	since := l.Clock.Now()
 	for _, user := range []string{"since", "stated"} {
 		must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: user}, memproxy.Version{}))(t)
@@ -61,7 +64,7 @@ func deletedSince(t *testing.T, l Life) {
 		at           time.Time
 		want         int
 	}{
-		{"acme", "", since, 2}, {"acme", "", began, 3}, {"acme", "", time.Time{}, 3}, {"acme", "", since.Add(time.Minute), 0},
+		{"acme", "", since, 2}, {"acme", "", began, 4}, {"acme", "", time.Time{}, 4}, {"acme", "queued", began, 1}, {"acme", "queued", since, 0}, {"acme", "", since.Add(time.Minute), 0},
 		{"globex", "", began, 0}, {"acme", "before", began, 1}, {"acme", "before", since, 0}, {"acme", "stays", began, 0},
 	} {
 		if list, err := l.Other.ListStatuses(ctx, memproxy.StatusFilter{Backend: "mem0", Tenant: &tc.tenant, Deleted: &tc.at, Within: memproxy.Scope{User: tc.user}}); err != nil || len(list) != tc.want {
