@@ -138,7 +138,8 @@ const (
 	// memoryLimit is the heap size near which collections become frequent regardless of
 	// gcPercent. The resident memory also includes the program, the embedded database's
 	// memory outside of the heap, and allocations during a collection; together they stay
-	// within 256 MiB.
+	// within 256 MiB. Pages of the ledger's file that readers map are added, which the
+	// kernel takes back when memory is short.
 	memoryLimit = 168 << 20
 )
 

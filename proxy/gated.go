@@ -210,11 +210,8 @@ func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err
 		return
 	}
 	var end memproxy.StreamEnd
-	switch {
-	case errors.Is(err, errStopped): // the listener's end cancels the request's context as well
-		end = memproxy.StreamStopped
-	case r.Context().Err() != nil:
-		end = memproxy.StreamGone
+	if errors.Is(err, errStopped) || r.Context().Err() != nil {
+		end = disconnected(p.severed)
 	}
 	p.opt.Log.WarnContext(r.Context(), "the backend did not respond", "backend", p.opt.Name, "decision", a.Decision.ID, "cancelled", end.Cancelled(), "error", err)
 	abandon := p.opt.Gate.Abandon

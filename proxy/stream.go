@@ -95,8 +95,17 @@ func (p *Proxy) upstreamContext(ctx context.Context, a *gate.Admission) (*watchd
 // outcome is recorded as unknown, and they return. No request can be made afterwards.
 func (p *Proxy) AbortAll() { p.cut() }
 
+// disconnected is how a request ended whose connection is closed: its client left, unless a
+// stop closed the connection, which cancels the request's context as well.
+func disconnected(severed context.Context) memproxy.StreamEnd {
+	if severed.Err() != nil {
+		return memproxy.StreamStopped
+	}
+	return memproxy.StreamGone
+}
+
 // ended classifies the error that ended a stream; nil and io.EOF are a regular end.
-func ended(ctx context.Context, err error) memproxy.StreamEnd {
+func ended(ctx, severed context.Context, err error) memproxy.StreamEnd {
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil, err == io.EOF:
@@ -106,15 +115,13 @@ func ended(ctx context.Context, err error) memproxy.StreamEnd {
 	case errors.Is(err, frontend.ErrBusy):
 		return memproxy.StreamNoRoom
 	case errors.Is(err, errGone):
-		return memproxy.StreamGone
+		return disconnected(severed)
 	case cause == nil:
 		return memproxy.StreamTorn
 	case errors.Is(cause, errSilent):
 		return memproxy.StreamSilent
-	case errors.Is(cause, errStopped):
-		return memproxy.StreamStopped
 	}
-	return memproxy.StreamGone
+	return disconnected(severed)
 }
 
 // relay sends an answer piece by piece, as next returns the pieces, until next fails;
@@ -141,7 +148,7 @@ func (p *Proxy) relay(ctx context.Context, w *answerWriter, a *gate.Admission, s
 			err = errGone
 		}
 	}
-	end := ended(ctx, err)
+	end := ended(ctx, p.severed, err)
 	w.torn = end != memproxy.StreamWhole
 	if end != memproxy.StreamWhole && end != memproxy.StreamGone { // clients may disconnect at any time
 		p.opt.Log.WarnContext(ctx, "a stream was interrupted", "backend", p.opt.Name, "ended", string(end), "error", err)

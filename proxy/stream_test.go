@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,15 +29,17 @@ const (
 	eventMax = 4 << 10
 )
 
-// streamers are the kinds of route with streamed answers.
-var streamers = []struct {
+// streamer is a kind of route with streamed answers.
+type streamer struct {
 	name, method, path string
 	adapter            gate.Adapter
 	shadow             bool
 	filters            bool          // event by event
 	silence            time.Duration // how long the backend may send nothing
 	says               bool          // an incomplete answer ends in an error event instead of an abort
-}{
+}
+
+var streamers = []streamer{
 	{name: "public", method: "GET", path: "/health", adapter: frontendtest.Toy{}, silence: quietFor},
 	{name: "passed", method: "POST", path: "/stream", adapter: frontendtest.Toy{}, silence: quietFor},
 	{name: "unfiltered", method: "POST", path: "/run", adapter: frontendtest.Pruning{}, shadow: true, silence: quietFor},
@@ -217,6 +220,36 @@ func TestRequestsCutOffByAStop(t *testing.T) {
 			}
 			b.outcome(t, memproxy.StreamStopped, 0)
 			time.Sleep(time.Minute) // the backend's handler ends
+		})
+	}
+}
+
+// A stop closes the connections of the requests that it cuts off: that the request's context
+// ends as well is not the caller's doing, whichever of the two is noticed first. A public
+// route has no outcome.
+func TestAStopClosesConnections(t *testing.T) {
+	for _, route := range append(slices.Clone(streamers[1:]), streamer{name: "no answer", method: "GET", path: "/memory", adapter: frontendtest.Toy{}}) {
+		t.Run(route.name, func(t *testing.T) {
+			inBubble(t, func(o *proxy.Options, rules *gate.Rules) {
+				o.Adapter, rules.Enforce = route.adapter, !route.shadow
+				o.Ungated, o.Journal = gate.UngatedCompensate, t.TempDir()
+			}, func(_ *http.Request, c net.Conn) {
+				if route.name != "no answer" {
+					io.WriteString(c, streamHead)
+					chunk(c, firstEvent)
+				}
+				time.Sleep(time.Minute)
+			}, func(t *testing.T, b *bubble) {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Second, func() { b.proxy.AbortAll(); cancel() })
+				func() {
+					defer func() { _ = recover() }() // how a handler breaks an answer off
+					b.proxy.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, route.method, route.path, nil))
+				}()
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				b.outcome(t, memproxy.StreamStopped, map[bool]int{true: 0, false: 200}[route.name == "no answer"])
+			})
 		})
 	}
 }

@@ -129,7 +129,7 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 	}
 	end := memproxy.StreamWhole
 	if t.gone {
-		end = memproxy.StreamGone
+		end = disconnected(p.severed)
 	}
 	p.opt.Gate.RecordUnfiltered(context.WithoutCancel(ctx), a, t.status, end)
 }
@@ -377,7 +377,7 @@ func (t *agentTurn) send(events [][]byte) {
 // fail ends an interrupted turn. Calls without a ruling were not made: the agent waits,
 // and its next turn answers them.
 func (t *agentTurn) fail(ctx context.Context, err error) {
-	end := ended(ctx, err)
+	end := ended(ctx, t.p.severed, err)
 	t.gone = t.gone || end != memproxy.StreamStopped && t.r.Context().Err() != nil // a stop ends that context as well
 	if !t.sent {
 		err = unsentError{err}
@@ -387,7 +387,7 @@ func (t *agentTurn) fail(ctx context.Context, err error) {
 		return
 	}
 	if t.gone {
-		end = memproxy.StreamGone
+		end = disconnected(t.p.severed)
 	}
 	t.p.opt.Log.WarnContext(ctx, "a turn was interrupted", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "ended", string(end), "error", err)
 	reply := t.p.opt.Gate.Abandon(context.WithoutCancel(ctx), t.a, end)
