@@ -132,13 +132,13 @@ func TestUnattributedByTenants(t *testing.T) {
 func TestReferences(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	must.Do(t, os.WriteFile(path, []byte(" k$${x}${HOME} \r\n"), 0o600))
-	vars := map[string]string{"N": "7", "S": "false", "F": "0.5", "NULL": "null", "INJECT": "x\nenforce: false", "NEST": "${N}", "D": "2d"}
+	vars := map[string]string{"N": "7", "S": "false", "F": "0.5", "NULL": "null", "INJECT": "x\nenforce: false", "NEST": "${N}", "D": "2d", "LINE": "key\r\n"}
 	c := must.Get(config.Parse("x.yaml", []byte(`enforce: "${S}"
 state: a-${N}-$${N}-${NEST}
 confidence: {unclaimed: "${F}"}
 budgets: {default: {writes_per_hour: "${N}"}}
 audit: {retention: "${D}"}
-telemetry: {service: "${NULL}"}
+telemetry: {service: "${NULL}", otlp: "http://c", headers: {authorization: "Bearer ${LINE}"}}
 policy: {dir: "${INJECT}"}
 backends:
   - {name: mem0, kind: mem0, listen: 127.0.0.1:8081, upstream: http://127.0.0.1:8000, credential: "file:`+path+`"}
@@ -150,6 +150,7 @@ backends:
 		{c.Budgets.Default.PerHour, int64(7)},
 		{c.Audit.Retention.Std(), 48 * time.Hour},
 		{c.Telemetry.Service, "null"},
+		{c.Telemetry.Headers["authorization"].Reveal(), "Bearer key"},
 		{c.Policy.Dir, "x\nenforce: false"},
 		{c.Backends[0].Credential.Reveal(), " k$${x}${HOME} "},
 	} {

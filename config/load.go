@@ -268,7 +268,7 @@ func (v *reader) scalar(n *yaml.Node) {
 			v.fault(n.Line, "%s is not a reference: write ${NAME}, or $${ for a plain ${", m)
 			return ""
 		}
-		value := v.getenv(name[1])
+		value := strings.TrimRight(v.getenv(name[1]), lineEnd)
 		if value == "" {
 			v.fault(n.Line, "environment variable %s is not set, or is empty", name[1])
 		}
@@ -286,13 +286,16 @@ func (v *reader) put(n *yaml.Node, text string, values ...string) {
 	v.hidden = append(v.hidden, values...)
 }
 
+// lineEnd is what a value from elsewhere may end in: tools that write one add it.
+const lineEnd = "\r\n"
+
 // fromFile reads a value from a file, without trailing line breaks.
 func fromFile(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", errors.New("file: takes an absolute path, file:/run/secrets/name")
 	}
 	b, err := durable.ReadPrefix(path, maxSecret+1)
-	text := strings.TrimRight(string(b), "\r\n")
+	text := strings.TrimRight(string(b), lineEnd)
 	switch {
 	case err != nil:
 		return "", err
