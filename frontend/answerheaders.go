@@ -30,12 +30,15 @@ var (
 		"content-type", "content-length", "content-encoding", "content-language", "content-disposition",
 		"content-md5", "digest", "content-digest", "repr-digest",
 		"date", "age", "cache-control", "expires", "pragma", "vary",
-		"allow", "location", "www-authenticate", "retry-after", "retry-after-ms", "x-should-retry", "ratelimit", "deprecation", "sunset",
+		"allow", "location", "www-authenticate", "retry-after", "retry-after-ms", "x-should-retry", "deprecation", "sunset",
 		"x-request-id", "request-id", "x-correlation-id", "x-trace-id", "traceparent", "cf-ray",
 		"x-accel-buffering", "x-upload-result",
 		"content-security-policy", "referrer-policy", "x-content-type-options", "x-frame-options",
 	}
-	claimedPrefixes = [...]string{"access-control-", "ratelimit-", "x-ratelimit-"}
+	claimedPrefixes = [...]string{"access-control-"}
+	// usagePrefixes are claimed if every client has a backend key of its own: they count
+	// what was requested with the key.
+	usagePrefixes = [...]string{"ratelimit", "x-ratelimit-"}
 )
 
 // idHeaders lists the headers that have an id of the request or the time of a retry. A
@@ -43,6 +46,10 @@ var (
 var idHeaders = [...]string{
 	"retry-after", "retry-after-ms", "x-should-retry", "x-request-id", "request-id", "x-correlation-id", "x-trace-id", "traceparent", "cf-ray", "x-upload-result",
 }
+
+// parameterHeaders lists the headers that have names with parameters, which may be a
+// file's name or a backend's explanation. Sentences in them are dropped.
+var parameterHeaders = [...]string{"content-disposition", "content-language", "www-authenticate"}
 
 // unreported lists headers that every server sends and that clients do not need. They are
 // dropped without a report.
@@ -55,15 +62,16 @@ const maxAnswering = 1024
 
 // CopyResponseHeaders copies the headers of an answer to the client's answer. others
 // decides on the unclaimed headers, by their names, and reports whether they are returned
-// to the client. If it is nil, they are dropped.
-func CopyResponseHeaders(dst, src http.Header, others func(names []string) (pass bool)) {
+// to the client. If it is nil, they are dropped. A credential is shared by all clients, so
+// with one the usage of its limits is unclaimed.
+func (c *Credential) CopyResponseHeaders(dst, src http.Header, others func(names []string) (pass bool)) {
 	listed := connection(src)
 	var rest, told []string
 	for name, values := range src {
 		switch {
 		// Alt-Svc would lead clients around memproxy to the backend.
 		case isOwnHeader(name), isDropped(name, listed), name == "Alt-Svc":
-		case isClaimed(name, values):
+		case isClaimed(name, values), c == nil && beginsAny(name, usagePrefixes[:]) && isPlain(name, values):
 			dst[name] = values
 		default:
 			if rest = append(rest, name); !among(name, unreported[:]) {
@@ -90,8 +98,30 @@ func isClaimed(name string, values []string) bool {
 	if name == "Location" {
 		return len(values) == 1 && leadsBack(values[0])
 	}
-	names := among(name, idHeaders[:])
-	return !slices.ContainsFunc(values, func(v string) bool { return len(v) > maxAnswering || names && !plainValue(v) })
+	return isPlain(name, values)
+}
+
+// isPlain reports whether the values have the form that the header's name implies.
+func isPlain(name string, values []string) bool {
+	form := func(string) bool { return true }
+	if among(name, idHeaders[:]) {
+		form = plainValue
+	} else if among(name, parameterHeaders[:]) {
+		form = plainParameters
+	}
+	return !slices.ContainsFunc(values, func(v string) bool { return len(v) > maxAnswering || !form(v) })
+}
+
+// plainParameters reports whether a value consists of plain names, at most two between
+// separators.
+func plainParameters(v string) bool {
+	for part := range strings.FieldsFuncSeq(v, func(r rune) bool { return strings.ContainsRune(`;,="'`, r) }) {
+		words := strings.Fields(part)
+		if len(words) > 2 || slices.ContainsFunc(words, func(w string) bool { return !plainValue(w) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // plainValue reports whether a value is a plain name, a number or a time.

@@ -156,8 +156,9 @@ type Credential struct {
 	Value  string // the whole header value, "Token …"
 }
 
-// credentialHeaders lists the headers in which a backend accepts a credential.
-var credentialHeaders = [...]string{"Authorization", "X-Api-Key", "X-Bare-Password"}
+// credentialHeaders lists the headers in which a backend accepts a credential, such as the
+// cookie of a session.
+var credentialHeaders = [...]string{"Authorization", "Cookie", "X-Api-Key", "X-Bare-Password"}
 
 // Present replaces the client's credential. A nil Credential keeps the client's.
 func (c *Credential) Present(h http.Header) {

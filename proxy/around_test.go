@@ -110,7 +110,7 @@ func TestOnlyIdentifiedCallersGetTheCredential(t *testing.T) {
 			if lent {
 				want = tc.want
 			}
-			resp, _ := r.do(t, tc.method, tc.path, "", "Authorization", "Token mine", "X-Api-Key", "mine too", "X_api_key", "twin", "X-Key", tc.key,
+			resp, _ := r.do(t, tc.method, tc.path, "", "Authorization", "Token mine", "X-Api-Key", "mine too", "Cookie", "session=mine", "X_api_key", "twin", "X-Key", tc.key,
 				"X-Memproxy-Token", "for memproxy", "Proxy-Authorization", "Bearer for memproxy")
 			if want == "-" {
 				expect.Equal(t, resp.StatusCode, 401, tc.method, tc.path)
@@ -118,8 +118,8 @@ func TestOnlyIdentifiedCallersGetTheCredential(t *testing.T) {
 				continue
 			}
 			got := r.last(t).header
-			if got.Get("Authorization") != want || lent == (got.Get("X-Api-Key") != "") {
-				t.Errorf("%s %s with a %s key, lent %v: presented %q and %q", tc.method, tc.path, tc.key, lent, got.Get("Authorization"), got.Get("X-Api-Key"))
+			if got.Get("Authorization") != want || lent == (got.Get("X-Api-Key") != "") || lent == (got.Get("Cookie") != "") {
+				t.Errorf("%s %s with a %s key, lent %v: presented %q, %q and %q", tc.method, tc.path, tc.key, lent, got.Get("Authorization"), got.Get("X-Api-Key"), got.Get("Cookie"))
 			}
 			for name, values := range got {
 				expect.Text(t, fmt.Sprint(values), tc.method, tc.path, name, "holds what was meant for memproxy").Lacks("for memproxy", "twin")

@@ -177,7 +177,7 @@ func deliver(w *answerWriter, ctl *http.ResponseController, pieces ...[]byte) er
 // copyResponseHeaders copies the headers of the backend's answer to the client's answer.
 // a is nil for a public route.
 func (p *Proxy) copyResponseHeaders(dst, src http.Header, a *gate.Admission) {
-	frontend.CopyResponseHeaders(dst, src, func(names []string) bool {
+	p.opt.Credential.CopyResponseHeaders(dst, src, func(names []string) bool {
 		return p.opt.Gate.Headers(context.Background(), a, p.opt.Name, names)
 	})
 }

@@ -187,7 +187,7 @@ func (an *answer) header(changed bool) http.Header {
 	x := an.x
 	from, out := http.Header(maps.Clone(an.reply.Header)), http.Header{}
 	frontend.Relocate(from, x.b.Upstream)
-	frontend.CopyResponseHeaders(out, from, func(names []string) bool { return x.p.opt.Gate.Headers(x.ctx, x.admission, x.b.Name, names) })
+	x.b.Credential.CopyResponseHeaders(out, from, func(names []string) bool { return x.p.opt.Gate.Headers(x.ctx, x.admission, x.b.Name, names) })
 	if a := x.admission; a != nil {
 		out.Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
 		if !a.Shadow() {

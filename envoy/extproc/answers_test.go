@@ -214,12 +214,12 @@ func TestCheckChangesHeadersOnly(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		r.opt.Backends[0].Credential = &frontend.Credential{Header: "Authorization", Value: "Token own"}
 	})
-	in := check("POST", "/memory", "tea", "authorization", "Token theirs", "x-api-key", "k", "x-memproxy-token", "t", "content-md5", "x", "content-length", "3")
+	in := check("POST", "/memory", "tea", "authorization", "Token theirs", "x-api-key", "k", "cookie", "session=theirs", "x-memproxy-token", "t", "content-md5", "x", "content-length", "3")
 	got := must.Get(authv3.NewAuthorizationClient(r.conn).Check(t.Context(), in))(t)
 	ok := got.GetOkResponse()
 	removed := slices.Clone(ok.GetHeadersToRemove())
 	slices.Sort(removed)
-	expect.List(t, removed, []string{"x-api-key", "x-memproxy-token"}, "removed")
+	expect.List(t, removed, []string{"cookie", "x-api-key", "x-memproxy-token"}, "removed")
 	set := map[string]string{}
 	for _, h := range ok.GetHeaders() {
 		set[h.GetHeader().GetKey()] = h.GetHeader().GetValue()
