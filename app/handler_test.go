@@ -212,6 +212,22 @@ log: {level: info}`)
 	says(t, 0, "on this machine: tokens whose keys are not known are answered 503 (identity.oidc.issuer "+away.URL, "check", "--config", writeFile(t, filepath.Join(r.dir, "memproxy.yaml"), r.conf))
 }
 
+// A state directory that is removed is not made anew: nothing is served until it is back.
+func TestRemovedStateFailsClosed(t *testing.T) {
+	t.Parallel()
+	r := start(t, plain)
+	state := filepath.Join(r.dir, "state")
+	r.do("POST", "/memories", note).want(t, 200)
+	must.Do(t, os.Rename(state, state+".away"))
+	for range 3 {
+		r.do("POST", "/memories", note).want(t, 503).has(t, "audit.unavailable")
+	}
+	r.get("/readyz").want(t, 503).has(t, `"name":"audit","ok":false,"detail":"audit: the log's directory was removed`, `"name":"ledger","ok":false`)
+	must.Is(t, expect.Err(os.Stat(state)), os.ErrNotExist, "the directory")
+	must.Do(t, os.Rename(state+".away", state))
+	r.do("POST", "/memories", note).want(t, 200)
+}
+
 // A real sidecar lists its stores in readiness; liveness probes none.
 //
 // Proves CARD-8.

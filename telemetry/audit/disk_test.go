@@ -116,6 +116,26 @@ func TestCheckpointFails(t *testing.T) {
 	closeLog(t, l)
 }
 
+// A log whose directory is removed refuses records until the directory is back: one made
+// anew would lack the earlier records.
+func TestRemovedDirectoryIsNotMadeAnew(t *testing.T) {
+	opt := testOptions(filepath.Join(ring.Dir(t), "log"))
+	away := opt.Dir + ".away"
+	l := open(t, opt)
+	record(t, l, tileWidth+1)
+	must.Do(t, l.Flush(t.Context()))
+	must.Do(t, os.Rename(opt.Dir, away))
+	for range 3 {
+		must.Is(t, expect.Err(l.Record(t.Context(), fullEvent())), os.ErrNotExist, "record")
+	}
+	must.Is(t, l.Healthy(), os.ErrNotExist, "health")
+	must.Is(t, expect.Err(os.Stat(opt.Dir)), os.ErrNotExist, "the directory")
+	must.Do(t, os.Rename(away, opt.Dir))
+	record(t, l, 1)
+	must.Do(t, l.Healthy())
+	closeLog(t, l)
+}
+
 // A new directory is synced with its own name, once: commits wait for every other sync
 // of the disk.
 func TestDirectoriesAreSyncedWithTheirNames(t *testing.T) {

@@ -63,6 +63,9 @@ func (d disk) replace(name string, content []byte, synced bool) error {
 	path := d.path(name)
 	f, err := durable.Open(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if errors.Is(err, fs.ErrNotExist) {
+		if _, err = os.Stat(d.path(lockFile)); err != nil { // a directory made anew would lack the earlier records
+			return fmt.Errorf("audit: the log's directory was removed: restore it, or restart memproxy: %w", err)
+		}
 		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
 			f, err = durable.Open(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 		}
