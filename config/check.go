@@ -214,6 +214,9 @@ func (v *reader) review(r *Review, callers []Key, at func(...any) int) {
 		if slices.Contains(who.Roles, "review") {
 			deciding[who.ID] = true
 		}
+		own, _, prefixed := strings.Cut(who.ID, ":")
+		faultIf(v, prefixed && slices.Contains([]string{"os", "rules", "system"}, own), at("review", "reviewers", i, "id"), "%q is an id that memproxy records for itself: choose one that does not begin with %s:", who.ID, own)
+		faultIf(v, slices.Contains(who.Roles, "content") && !slices.Contains(who.Roles, "view"), at("review", "reviewers", i, "roles"), "content allows nothing without the role view")
 		faultIf(v, !isSHA256(who.SHA256), at("review", "reviewers", i, "sha256"), "sha256 must be 64 hex digits")
 		hash := strings.ToLower(who.SHA256)
 		faultIf(v, seen[hash], at("review", "reviewers", i, "sha256"), "two reviewers have the same token")

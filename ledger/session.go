@@ -241,11 +241,13 @@ type Sessions struct{ *store }
 // ErrUnknown means that there is none, ErrState that several have the name.
 func (ss Sessions) Get(ctx context.Context, tenant *string, id string) (memproxy.Session, error) {
 	const named = `id LIKE 'session:%' AND substr(id, length(id) - length(CAST(? AS TEXT)) + 1) = ?`
+	given := memproxy.SessionKeyOf(id)
+	given.Name = memproxy.InertSession(given.Name)
 	suffix, kept := memproxy.NameSuffix(id), memproxy.NameSuffix(memproxy.InertSession(id)) // a name given by an agent, and the stored form of one given by a caller
 	for _, by := range [...]struct {
 		where string
 		args  []any
-	}{{`id = ?`, []any{id}}, {named, []any{suffix, suffix}}, {named, []any{kept, kept}}} {
+	}{{`id IN (?, ?)`, []any{id, given.ID()}}, {named, []any{suffix, suffix}}, {named, []any{kept, kept}}} {
 		c := conditions{}
 		c.tenant("tenant", tenant)
 		c.add(by.where, by.args...)

@@ -177,6 +177,10 @@ func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.H
 			if err = rt.readable(r.URL.RawQuery); err == nil {
 				answer, err = rt.handle(c)
 			}
+		} else if rt.in != nil {
+			var in Reason
+			_ = json.UnmarshalRead(http.MaxBytesReader(nil, r.Body, maxBody), &in) // for the record; any body is refused
+			c.reason = in.Reason
 		}
 		c.decided(answer, err)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"os"
 	"reflect"
 	"slices"
@@ -64,9 +65,11 @@ func (c CLI) command(v verb) *cobra.Command {
 		if err == nil {
 			err = v.run(ctx, in)
 		}
-		switch _, wrong := errors.AsType[usageError](err); {
-		case wrong:
-			fmt.Fprintf(c.Stderr, "%s: %v\n", out.CommandPath(), err)
+		_, wrong := errors.AsType[usageError](err)
+		refused, _ := errors.AsType[*APIError](err)
+		switch {
+		case wrong, refused != nil && refused.Status == http.StatusBadRequest:
+			fmt.Fprintf(c.Stderr, "%s: %s\n", out.CommandPath(), cli.Line(err.Error()))
 			return cli.Usage
 		case err != nil:
 			fmt.Fprintf(c.Stderr, "%s: %s\n", out.CommandPath(), cli.Line(err.Error()))
@@ -140,7 +143,7 @@ func (in *invocation) connect() error {
 			opt.Socket = named
 		}
 		if info, err := os.Stat(opt.Socket); err != nil || info.Mode()&os.ModeSocket == 0 {
-			return usageError("no token, and no socket at " + opt.Socket + ": where memproxy runs, run this as the user that memproxy runs as, give --socket STATE/review.sock, or give --token-file or set " + TokenEnv)
+			return usageError("no token, and no socket at " + opt.Socket + ": memproxy is not running, or has another state directory; where it runs, run this as the user that memproxy runs as, give --socket STATE/review.sock, or give --token-file or set " + TokenEnv)
 		}
 	}
 	client, err := NewClient(opt)

@@ -138,7 +138,7 @@ func settleGroup(ctx context.Context, in *invocation, action string) error {
 	group := in.rows[1]
 	body := in.body(group)
 	body["action"] = action
-	if len(in.ids) > 0 || body["expect"] == nil {
+	if n, _ := strconv.Atoi(in.text("expect")); len(in.ids) > 0 || n < 1 {
 		return usageError("a group takes --expect (the number of holds when it was listed) and no ids")
 	}
 	if before := in.text("before"); before == "" {

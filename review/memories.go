@@ -75,10 +75,14 @@ func traced(c *call) (m subject, err error) { return subjectOf(c, true) }
 
 func subjectOf(c *call, statusOnly bool) (m subject, err error) {
 	k := memproxy.MemoryKey{Backend: c.req.PathValue("backend"), Kind: memproxy.TargetKind(c.req.URL.Query().Get("kind")), ID: c.req.PathValue("id")}
-	if k.Kind == "" {
+	switch k.Kind {
+	case memproxy.TargetMemory, memproxy.TargetObject:
+	case "":
 		if k.Kind, err = c.kindOf(k); err != nil {
 			return m, err
 		}
+	default:
+		return m, badRequest(fmt.Sprintf("kind is %s, or %s for what has no text", memproxy.TargetMemory, memproxy.TargetObject))
 	}
 	// The tenant is that of the owner, else of the newest version, else of the status.
 	records, err := c.api.opt.Memories.Lookup(c.ctx(), k)

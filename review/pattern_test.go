@@ -90,7 +90,7 @@ func TestPatternsOfSeveralTexts(t *testing.T) {
 	}{
 		{"holds pattern h PATTERN_002", 0, "directive.pay"},
 		{"holds pattern --pointer /a h PATTERN_001", 0, "directive.always"},
-		{"holds pattern h PATTERN_001", 1, "name one by its pointer: /a, /b\n"},
+		{"holds pattern h PATTERN_001", 2, "name one by its pointer: /a, /b\n"},
 		{"holds pattern h PATTERN_003", 1, "no such placeholder"},
 	} {
 		if code, out, errs := r.run(annToken, tc.line); code != tc.code || !strings.Contains(out+errs, tc.want) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -61,6 +62,9 @@ func (c *call) decided(answer any, err error) {
 	ev := c.event(stage, "", c.req.PathValue("backend"), "")
 	if id := c.req.PathValue("id"); id != "" {
 		ev.Targets = []string{id}
+		if strings.HasPrefix(c.req.URL.Path, "/v1/holds/") { // a hold has the id of its decision
+			ev.Decision = memproxy.InertID(id)
+		}
 	}
 	if c.attempt != nil {
 		ev = *c.attempt

@@ -72,9 +72,12 @@ func TestActionsAndResultsAreRecorded(t *testing.T) {
 				if e.Act.Stage == memproxy.ActRefused != (e.Verdict == memproxy.Deny) {
 					t.Errorf("%+v with the verdict %s", e.Act, e.Verdict)
 				}
-				given := !strings.Contains(c.body, `"reason":""`) && e.Act.Rule != "role" // checked before the body
+				given := !strings.Contains(c.body, `"reason":""`)
 				if given && e.Act.Reason == "" || e.Principal.ID == "" {
 					t.Errorf("%+v lacks the reason, or who", e.Act)
+				}
+				if strings.HasPrefix(e.Act.Action, "hold.") && (e.Decision != "h" || !slices.Equal(e.Targets, []string{"h"})) {
+					t.Errorf("%+v is about the decision %q, targets %q", e.Act, e.Decision, e.Targets)
 				}
 			}
 		})

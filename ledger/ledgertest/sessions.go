@@ -170,6 +170,12 @@ func sessionLists(t *testing.T, l Life) {
 	if s, err := l.Sessions.Get(t.Context(), new("acme"), "s/1"); err != nil || s.ID != odd.ID() {
 		t.Errorf("by its name: %+v, %v", s, err)
 	}
+	kept, said := odd, odd
+	kept.Name, said.Name = memproxy.InertSession("mine"), "mine"
+	note("third", kept.ID(), "spiffe://a/b", 1)
+	if s, err := l.Sessions.Get(t.Context(), new("third"), said.ID()); err != nil || s.ID != kept.ID() {
+		t.Errorf("by its id with the caller's name: %+v, %v", s, err)
+	}
 	twin := odd
 	twin.User = "bob"
 	note("acme", twin.ID(), "spiffe://a/b", 1)

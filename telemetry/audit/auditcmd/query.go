@@ -56,6 +56,9 @@ func filterFlags(fs *pflag.FlagSet) (f *query.Filter, finish func() error) {
 		if f.Until, err = moment("until", *until); err != nil {
 			return err
 		}
+		if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
+			return errors.New("--since is not before --until")
+		}
 		return f.Check()
 	}
 }

@@ -69,6 +69,7 @@ func TestQueryByEveryDimension(t *testing.T) {
 		{"tail --tenant acmee", `no record names the tenant "acmee"; they name: acme, nobody`},
 		{"query --principal agent:dev --verdict deny", ""}, // both exist, but not together
 		{"query --memory none", ""}, // ids are no names
+		{"query --since 1h --until 2h", "--since is not before --until"},
 	} {
 		code, out, errs := run(t, append(strings.Fields(c.line), "--dir", dir)...)
 		if code != map[bool]int{true: 2}[c.want != ""] || out != "" || !strings.Contains(errs, c.want) {

@@ -14,7 +14,9 @@ func (e *event) activity(r *verify.Record) {
 	e.ClassUID, e.ClassName = classAPI, "API Activity"
 	e.CategoryUID, e.CategoryName = 6, "Application Activity"
 	op := cmp.Or(r.Operation, &verify.Operation{})
-	e.ActivityID, e.ActivityName = crud(op.Kind)
+	if e.ActivityID, e.ActivityName = crud(op.Kind); op.Kind == "" && len(r.Versions) > 0 {
+		e.ActivityID, e.ActivityName = made(r.Versions)
+	}
 	e.API = &api{Operation: known(op.Route), Request: &entity{UID: known(r.Decision)}}
 	if op.Backend != "" {
 		e.API.Service = &entity{Name: op.Backend}
@@ -47,6 +49,19 @@ func crud(kind string) (int, string) {
 		return 4, "Delete"
 	}
 	return 99, known(kind)
+}
+
+// made returns OCSF's verb for versions: the one of all, or Update.
+func made(versions []verify.Version) (int, string) {
+	op := memproxy.VersionOp(versions[0].Op)
+	switch {
+	case slices.ContainsFunc(versions, func(v verify.Version) bool { return v.Op != string(op) }):
+	case op == memproxy.OpWrite, op == memproxy.OpSeal:
+		return crud("learn")
+	case op == memproxy.OpDelete, op == memproxy.OpPurge:
+		return crud("forget")
+	}
+	return crud("correct")
 }
 
 func (e *event) who(r *verify.Record) {
