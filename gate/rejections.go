@@ -75,7 +75,7 @@ func recordsOf(r *evaluation) []string {
 	a := cmp.Or(r.under, r.Admission)
 	session, who, user := a.namedSession(), r.Principal.Account(), memproxy.Inert(a.endUser())
 	if _, runs := r.call.Backend.Adapter.(AgentRunner); session == "" && runs {
-		session = memproxy.Inert(a.op.Scope.Agent)
+		session = memproxy.Inert(r.op.Scope.Agent)
 	}
 	ids := []string{
 		memproxy.SessionKey{Kind: memproxy.SessionUser, Principal: who, User: user}.ID(),
