@@ -44,7 +44,10 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 			return err
 		}
 	}
-	at := micros(l.opt.Clock())
+	var at int64 // of deletions
+	if slices.ContainsFunc(own.Owners, func(o memproxy.Ownership) bool { return o.Deleted }) {
+		at = micros(l.opt.Clock())
+	}
 	apply := func(t *transaction) { applyEntry(t, own, at, secret) }
 	if all := parts(own); len(all) > 1 {
 		return commitParts(ctx, l.store, all, at)

@@ -2,13 +2,11 @@ package proxy_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -200,58 +198,6 @@ func (b *bubble) streams(t *testing.T, method, path string, then func(io.ReadClo
 	check(string(said), err)
 	time.Sleep(time.Hour) // requests that outlive the client end
 	synctest.Wait()
-}
-
-// A request that a stop cuts off before the backend answers is recorded as that, and answered:
-// its caller did not leave, and a client repeats what has no answer.
-func TestRequestsCutOffByAStop(t *testing.T) {
-	for method, body := range map[string]io.Reader{"GET": nil, "POST": strings.NewReader("x")} {
-		inBubble(t, nil, func(q *http.Request, _ net.Conn) { time.Sleep(time.Minute) }, func(t *testing.T, b *bubble) {
-			time.AfterFunc(time.Second, func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				if err := b.stop(ctx); !errors.Is(err, proxy.ErrCutOff) {
-					t.Errorf("%s: the stop: %v", method, err)
-				}
-			})
-			resp, said, err := b.ask(t, method, "/memory", body)
-			if err != nil || resp.StatusCode != http.StatusBadGateway {
-				t.Errorf("%s: %v, %v: %s", method, resp, err, said)
-			}
-			b.outcome(t, memproxy.StreamStopped, 0)
-			time.Sleep(time.Minute) // the backend's handler ends
-		})
-	}
-}
-
-// A stop closes the connections of the requests that it cuts off: that the request's context
-// ends as well is not the caller's doing, whichever of the two is noticed first. A public
-// route has no outcome.
-func TestAStopClosesConnections(t *testing.T) {
-	for _, route := range append(slices.Clone(streamers[1:]), streamer{name: "no answer", method: "GET", path: "/memory", adapter: frontendtest.Toy{}}) {
-		t.Run(route.name, func(t *testing.T) {
-			inBubble(t, func(o *proxy.Options, rules *gate.Rules) {
-				o.Adapter, rules.Enforce = route.adapter, !route.shadow
-				o.Ungated, o.Journal = gate.UngatedCompensate, t.TempDir()
-			}, func(_ *http.Request, c net.Conn) {
-				if route.name != "no answer" {
-					io.WriteString(c, streamHead)
-					chunk(c, firstEvent)
-				}
-				time.Sleep(time.Minute)
-			}, func(t *testing.T, b *bubble) {
-				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(time.Second, func() { b.proxy.AbortAll(); cancel() })
-				func() {
-					defer func() { _ = recover() }() // how a handler breaks an answer off
-					b.proxy.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, route.method, route.path, nil))
-				}()
-				time.Sleep(time.Hour)
-				synctest.Wait()
-				b.outcome(t, memproxy.StreamStopped, map[bool]int{true: 0, false: 200}[route.name == "no answer"])
-			})
-		})
-	}
 }
 
 // outcome checks the one recorded outcome against how the stream ended.
