@@ -60,6 +60,9 @@ type HeldWrite struct {
 	// Similarity is the id of the tenant's group of similar holds to which this one
 	// belongs. The store sets it.
 	Similarity string `json:"similarity"`
+	// Votes are the reviewers who approved it while it is pending, if their number is not
+	// sufficient yet; only Get sets it.
+	Votes []string `json:"votes,omitempty"`
 	// Lease is until when one replay has the exclusive right to send the write. A pending
 	// hold with a lease comes from a restored ledger: it may have been sent after the
 	// backup was made.
@@ -75,8 +78,8 @@ type HoldResult struct {
 	// SentBefore reports that the write was sent before but the backend does not have it. The
 	// earlier attempt was charged.
 	SentBefore bool `json:"again,omitempty"`
-	// Cleared reports that all memories of the write's owner were deleted after it was
-	// held.
+	// Cleared reports that all memories of the write's owner, or its only target, were
+	// deleted after it was held.
 	Cleared bool `json:"cleared,omitempty"`
 }
 

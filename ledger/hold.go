@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -165,7 +167,18 @@ func knownHold(t *transaction, id, text string) memproxy.HeldWrite {
 // Get returns a hold without its content, or ErrUnknown.
 func (hs Holds) Get(ctx context.Context, id string) (memproxy.HeldWrite, error) {
 	found, err := queryRows(ctx, hs.store, "look up a hold", scanHold, oneHold, id)
-	return oneOrUnknown(found, err, "hold "+id)
+	h, err := oneOrUnknown(found, err, "hold "+id)
+	if err != nil || h.State != memproxy.HoldPending {
+		return h, err
+	}
+	votes, err := queryRows(ctx, hs.store, "look up votes", scanVote(hs.store), `SELECT `+voteColumns+` FROM vote WHERE subject = ? AND reviewer <> ? ORDER BY at, reviewer`,
+		ref(refHold, id), h.Principal)
+	for _, v := range votes {
+		if !v.edited {
+			h.Votes = append(h.Votes, v.reviewer)
+		}
+	}
+	return h, err
 }
 
 // Content returns a hold with its content, or ErrShredded if the content is gone, or
@@ -317,7 +330,7 @@ func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Sc
 					continue
 				}
 				// Another process may claim or prune it meanwhile.
-				if h, there := row(t, scanHold, lockedHold, all[i].ID); there && clearHold(t, &h) {
+				if h, there := row(t, scanHold, lockedHold, all[i].ID); there && clearHold(t, &h, "everything of its owner") {
 					did.ended = append(did.ended, h)
 				}
 			}
@@ -331,14 +344,14 @@ func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Sc
 	}
 }
 
-// clearHold ends a locked hold, and reports whether it was waiting.
-func clearHold(t *transaction, h *memproxy.HeldWrite) bool {
+// clearHold ends a locked hold after what was deleted, and reports whether it was waiting.
+func clearHold(t *transaction, h *memproxy.HeldWrite, what string) bool {
 	was := h.State
 	switch was {
 	case memproxy.HoldReplaying:
 		h.Result.Cleared = true
 	case memproxy.HoldPending, memproxy.HoldApproved:
-		h.State, h.Result = memproxy.HoldFailed, whenCleared()
+		h.State, h.Result = memproxy.HoldFailed, whenCleared(what)
 		closeDissents(t, h.ID)
 		destroyHeld(t, h.ID)
 	default:
@@ -355,11 +368,19 @@ func destroyHeld(t *transaction, id string) {
 }
 
 // destroyHeldOf destroys what was held of a memory that was deleted: no version of it can
-// be read any more, and a hold shows the same text.
+// be read any more, and a hold shows the same text. Changes of it that wait are ended: the
+// path of a change has the id of its only target.
 func destroyHeldOf(t *transaction, k memproxy.MemoryKey) {
 	for _, id := range rows(t, scanOne[string], `SELECT id FROM hold WHERE state IN `+settledStates+` 
 		AND id IN (SELECT decision FROM version WHERE backend = ?1 AND kind = ?2 AND id = ?3 UNION
 			SELECT decision FROM record WHERE backend = ?1 AND kind = ?2 AND id = ?3)`, k) {
 		destroyHeld(t, id)
+	}
+	id := url.PathEscape(k.ID)
+	for _, h := range rows(t, scanHold, `UPDATE hold SET aged = aged WHERE state IN ('pending', 'approved') AND kind IN ('correct', 'forget')
+		AND backend = ? AND path LIKE ? RETURNING `+holdColumns, k.Backend, "%/"+id+"%") {
+		if slices.Contains(strings.Split(h.EscapedPath, "/"), id) {
+			clearHold(t, &h, "the memory")
+		}
 	}
 }

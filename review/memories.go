@@ -195,7 +195,30 @@ func promoteMemory(c *call, in Reason) (out memproxy.Tallied, err error) {
 	if err != nil {
 		return out, err
 	}
+	if err := c.unchanged(k); err != nil {
+		return out, err
+	}
 	return c.api.opt.Memories.Promote(c.ctx(), k, c.review(in.Reason))
+}
+
+// unchanged refuses a memory whose text in the backend is not the recorded one, which the
+// reviewer read and a promotion is about.
+func (c *call) unchanged(k memproxy.MemoryKey) error {
+	last, err := c.api.opt.Memories.History(c.ctx(), k, 0, 1)
+	if err != nil || len(last) == 0 || k.Kind != memproxy.TargetMemory {
+		return err
+	}
+	now, err := c.api.opt.Runner.opt.Replayer.CurrentMemory(c.ctx(), k)
+	switch {
+	case err != nil:
+		c.api.opt.Log.ErrorContext(c.ctx(), "the state of a memory cannot be fetched", "error", err)
+		return errNoAnswer
+	case now.Missing:
+		return errDeleted
+	case last[0].SHA256 != memproxy.TextSHA256(now.Text):
+		return errOutside
+	}
+	return nil
 }
 
 // memoryForAction returns the memory, and records the action before it is performed.

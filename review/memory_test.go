@@ -187,6 +187,7 @@ func TestPinAndPromote(t *testing.T) {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	must.Get(r.ledger.Append(t.Context(), ledgertest.Version("m", "text 3")))(t)
+	r.up.now.Text = "text 3"
 	if out, err = review.Call[memproxy.Tallied](t.Context(), r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}); err != nil || out.Have != 1 {
 		t.Fatalf("a vote for another text counts: %+v, %v", out, err)
 	}

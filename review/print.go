@@ -88,6 +88,9 @@ func (p *printer) hold(h HoldView) {
 	if h.Reviewer != "" {
 		p.row("reviewed", fmt.Sprintf("%s by %s: %s", at(h.Reviewed), h.Reviewer, h.Note))
 	}
+	if len(h.Votes) > 0 {
+		p.row("approved by", strings.Join(h.Votes, ", "))
+	}
 	if h.Result.Status != 0 || h.Result.Detail != "" {
 		p.row("result", fmt.Sprintf("status %d, memories %s %s", h.Result.Status, strings.Join(h.Result.Memories, " "), h.Result.Detail))
 	}

@@ -144,7 +144,7 @@ func ruleOf(err error) (rule string, stage memproxy.ActStage) {
 	switch p := problemOf(err); {
 	case errors.Is(err, errMaybeSent):
 		return "upstream", memproxy.ActUnknown
-	case p == errChanged:
+	case p.code == errChanged.code:
 		return "stale", memproxy.ActRefused
 	case p.status >= http.StatusInternalServerError:
 		return p.code, memproxy.ActFailed

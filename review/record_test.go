@@ -45,6 +45,8 @@ func TestActionsAndResultsAreRecorded(t *testing.T) {
 		"nobody knows":        {bobToken, "/v1/holds/h/approve", why, func(r *rig) { r.up.status = 502 }, "hold.approve:attempted hold.replay:attempted hold.replay:unknown:upstream hold.approve:done"},
 		"a batch of another":  {bobToken, "/v1/holds/batch", `{"action":"reject","tenant":"acme","similarity":"s","before":"2030-01-01T00:00:00Z","expect":3,"reason":"all"}`, nil, "batch.reject:attempted batch.reject:refused:state"},
 		"promoted":            {bobToken, "/v1/memories/mem0/m/promote", why, nil, "memory.promote:attempted memory.promote:done"},
+		"promoted, changed":   {bobToken, "/v1/memories/mem0/m/promote", why, func(r *rig) { r.up.now.Text = "something else" }, "memory.promote:attempted memory.promote:refused:stale"},
+		"promoted, away":      {bobToken, "/v1/memories/mem0/m/promote", why, func(r *rig) { r.up.nowErr = http.ErrServerClosed }, "memory.promote:attempted memory.promote:failed:upstream"},
 		"promoted by whose":   {agentToken, "/v1/memories/mem0/m/promote", why, nil, "memory.promote:attempted memory.promote:refused:own_review"},
 		"promoted twice":      {bobToken, "/v1/memories/mem0/m/promote", why, func(r *rig) { r.do(annToken, "POST", "/v1/memories/mem0/m/promote", why) }, "memory.promote:attempted memory.promote:refused:state"},
 		"unlocked":            {bobToken, "/v1/sessions/" + "s/unlock", `{"tenant":"acme","reason":"fine"}`, nil, "session.unlock:refused:unknown"},

@@ -108,6 +108,7 @@ func (c *call) target(k memproxy.MemoryKey, in RollbackRequest) (memproxy.Versio
 var (
 	errDeleted   = problem{409, "deleted", "the memory was deleted in the backend, which cannot restore one under its id"}
 	errChanged   = problem{409, "changed", "the memory has changed; see its history"}
+	errOutside   = problem{409, "changed", "the text in the backend is not the one that memproxy recorded: restore that with memory rollback, or have it written again"}
 	errInUse     = problem{503, "in_flight", "other changes of the memory are under way; nothing was changed, try again"}
 	errNoAnswer  = problem{502, "upstream", "the backend did not answer; nothing was changed, see the log"}
 	errUnsent    = problem{502, "upstream", "the backend could not be reached; nothing was changed, see the log"}

@@ -170,6 +170,9 @@ func line(r *verify.Record) string {
 	if a := r.Review; a != nil {
 		put("stage", a.Stage)
 		put("refused_by", a.Rule)
+		if a.Need > 1 {
+			put("votes", fmt.Sprintf("%d/%d", a.Have, a.Need))
+		}
 		put("why", a.Reason)
 	}
 	for _, v := range r.Versions { // object=ID is a step in the history of the memory's members

@@ -30,7 +30,7 @@ func TestQueryByEveryDimension(t *testing.T) {
 			Fields: []string{"gotchas"}, Verdict: memproxy.Allow, ShadowVerdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyError}},
 			Facts: &memproxy.Facts{Source: memproxy.SourceHostile}, Targets: []string{"m-target"},
 		},
-		{Type: memproxy.EventReview, Decision: "other", Principal: memproxy.Principal{ID: "eve"}, Verdict: memproxy.Deny, ShadowVerdict: memproxy.Deny, Memories: []string{"m-shown"}, Act: &memproxy.Act{Action: "hold.approve", Stage: memproxy.ActRefused}},
+		{Type: memproxy.EventReview, Decision: "other", Principal: memproxy.Principal{ID: "eve"}, Verdict: memproxy.Deny, ShadowVerdict: memproxy.Deny, Memories: []string{"m-shown"}, Act: &memproxy.Act{Action: "hold.approve", Stage: memproxy.ActRefused, Have: 1, Need: 2}},
 		{Type: memproxy.EventVersion, Decision: "other", Claimed: -1, Confidence: -1, Versions: []memproxy.VersionChange{
 			{Memory: "m-changed", Field: "decisions", Op: memproxy.OpUpdate, Before: 1, After: 2}, {Memory: "m-changed", Kind: memproxy.TargetObject, Op: memproxy.OpUpdate, Before: 4, After: 5},
 		}},
@@ -43,6 +43,9 @@ func TestQueryByEveryDimension(t *testing.T) {
 	must.Do(t, l.Close(context.Background()))
 	if _, out, _ := run(t, "query", "--dir", dir, "--memory", "m-changed"); !strings.Contains(out, " version=m-changed:update:1>2 object=m-changed:update:4>5 ") {
 		t.Errorf("a memory's two histories are not told apart: %s", out)
+	}
+	if _, out, _ := run(t, "query", "--dir", dir, "--stage", "refused"); !strings.Contains(out, " votes=1/2 ") {
+		t.Errorf("an approval does not say that it is the first of two: %s", out)
 	}
 	for _, c := range []struct{ flag, value, want string }{
 		{"principal", "agent:dev", "wanted"}, {"agent", "dev", "wanted"}, {"user", "Ann Smith", "wanted"}, {"tenant", "acme", "wanted"},
