@@ -195,7 +195,7 @@ func promoteMemory(c *call, in Reason) (out memproxy.Tallied, err error) {
 	if err != nil {
 		return out, err
 	}
-	if err := c.unchanged(k); err != nil {
+	if err := unchanged(c, k); err != nil {
 		return out, err
 	}
 	return c.api.opt.Memories.Promote(c.ctx(), k, c.review(in.Reason))
@@ -203,7 +203,7 @@ func promoteMemory(c *call, in Reason) (out memproxy.Tallied, err error) {
 
 // unchanged refuses a memory whose text in the backend is not the recorded one, which the
 // reviewer read and a promotion is about.
-func (c *call) unchanged(k memproxy.MemoryKey) error {
+func unchanged(c *call, k memproxy.MemoryKey) error {
 	last, err := c.api.opt.Memories.History(c.ctx(), k, 0, 1)
 	if err != nil || len(last) == 0 || k.Kind != memproxy.TargetMemory {
 		return err
