@@ -148,32 +148,17 @@ func TestManyUsersLockTheirCaller(t *testing.T) {
 	wantCodes(t, write("ann", "fine").Decision, memproxy.Deny, memproxy.SessionLocked)
 }
 
-// Proves SYN-7, EDGE-1: what a running agent is refused counts against the caller that runs
-// it, for the end user of the run. The session of a run without one is its agent, as for the
-// caller's own writes to the agent: what a field refuses counts nowhere else.
+// Proves SYN-7, EDGE-1: what a running agent is refused counts against the
+// caller that runs it, for the end user of the run, and not in a session that
+// is the agent.
 func TestSelfEditsCountAgainstTheirCaller(t *testing.T) {
-	for code, wide := range map[memproxy.ReasonCode]int{memproxy.ScreenRisk: 3, memproxy.FieldForbidden: 0} {
-		r := named(t, nil)
-		r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
-			if items := q.Operation.Items; len(items) > 0 && items[0].Text == "bad" {
-				return says(memproxy.Deny, code)(q)
-			}
-			return memproxy.Ruling{}, nil
-		})
-		run := r.admit(memproxy.Operation{Kind: memproxy.Run, Scope: memproxy.Scope{User: "ann", Agent: "agent-1"}})
-		edit := func(text string) memproxy.Decision {
-			op := learn(text)
-			op.Scope.Agent = "agent-1"
-			return r.gate.Agents().RuleOnCall(context.Background(), run, memproxy.ToolCall{Tool: "memory_insert", Operation: &op}).Decision
-		}
-		for range 3 {
-			wantCodes(t, edit("bad"), memproxy.Deny, code)
-		}
-		want := map[string]int{"acme/session:agent:dev/ann/agent-1": 3, "acme/caller:agent:dev/ann": wide, "acme/caller:agent:dev": wide}
-		maps.DeleteFunc(want, func(_ string, n int) bool { return n == 0 })
-		expect.Map(t, r.ledger.strikes, want, string(code))
-		wantCodes(t, edit("fine"), memproxy.Deny, memproxy.SessionLocked)
-	}
+	r, l := anyAgent(t, nil)
+	r.rules.Policy = policy(deniesBad)
+	run := r.admit(memproxy.Operation{Kind: memproxy.Run, Scope: memproxy.Scope{User: "ann", Agent: "agent-1"}})
+	edit := learn("bad")
+	edit.Scope.Agent = "agent-1"
+	wantCodes(t, r.gate.Agents().RuleOnCall(context.Background(), run, memproxy.ToolCall{Tool: "memory_insert", Operation: &edit}).Decision, memproxy.Deny, memproxy.ScreenRisk)
+	expect.Map(t, l.strikes, map[string]int{"acme/caller:agent:dev/ann": 1, "acme/caller:agent:dev": 1}, "counted")
 }
 
 // Proves SYN-7: a record of rejections is named for the end user, which reviewers and notices

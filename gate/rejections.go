@@ -74,7 +74,7 @@ func scopeOf(a *Admission) memproxy.Scope {
 func recordsOf(r *evaluation) []string {
 	a := cmp.Or(r.under, r.Admission)
 	session, who, user := a.namedSession(), r.Principal.Account(), memproxy.Inert(a.endUser())
-	if _, runs := r.call.Backend.Adapter.(AgentRunner); session == "" && runs {
+	if _, runs := r.call.Backend.Adapter.(AgentRunner); session == "" && runs && r.under == nil {
 		session = memproxy.Inert(r.op.Scope.Agent)
 	}
 	ids := []string{
