@@ -78,8 +78,8 @@ type HoldResult struct {
 	// SentBefore reports that the write was sent before but the backend does not have it. The
 	// earlier attempt was charged.
 	SentBefore bool `json:"again,omitempty"`
-	// Cleared reports that all memories of the write's owner, or its only target, were
-	// deleted after it was held.
+	// Cleared reports that all memories of the write's owner were deleted after it was
+	// held.
 	Cleared bool `json:"cleared,omitempty"`
 }
 

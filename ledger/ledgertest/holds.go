@@ -237,24 +237,6 @@ func holdCleared(t *testing.T, l Life) {
 		}
 		wantState(t, l, name, memproxy.HoldFailed)
 	}
-	for name, change := range map[string]func(*memproxy.HeldWrite){
-		"changes": func(*memproxy.HeldWrite) {}, "another": func(h *memproxy.HeldWrite) { h.EscapedPath += "2" },
-		"elsewhere": func(h *memproxy.HeldWrite) { h.Backend = "letta" }, "adds": func(h *memproxy.HeldWrite) { h.Kind = memproxy.Learn },
-	} {
-		h, content := Held(name, "of one memory "+name)
-		h.Kind, h.EscapedPath = memproxy.Correct, "/memories/target"
-		change(&h)
-		must.Get(l.Holds.Put(ctx, h, content))(t)
-	}
-	appendAll(t, l, Version("target", "text"))
-	wantState(t, l, "changes", memproxy.HoldPending)
-	gone := Version("target", "")
-	gone.Op = memproxy.OpDelete
-	appendAll(t, l, gone)
-	expect.Equal(t, wantState(t, l, "changes", memproxy.HoldFailed).Result.Detail, "the memory was deleted after it was held")
-	for _, name := range []string{"another", "elsewhere", "adds"} {
-		wantState(t, l, name, memproxy.HoldPending)
-	}
 }
 
 func fourEyes(t *testing.T, l Life) {
