@@ -65,17 +65,15 @@ func (c CLI) command(v verb) *cobra.Command {
 		if err == nil {
 			err = v.run(ctx, in)
 		}
-		_, wrong := errors.AsType[usageError](err)
-		refused, _ := errors.AsType[*APIError](err)
-		switch {
-		case wrong, refused != nil && refused.Status == http.StatusBadRequest:
-			fmt.Fprintf(c.Stderr, "%s: %s\n", out.CommandPath(), cli.Line(err.Error()))
-			return cli.Usage
-		case err != nil:
-			fmt.Fprintf(c.Stderr, "%s: %s\n", out.CommandPath(), cli.Line(err.Error()))
-			return cli.Failed
+		if err == nil {
+			return cli.OK
 		}
-		return cli.OK
+		fmt.Fprintf(c.Stderr, "%s: %s\n", out.CommandPath(), cli.Line(err.Error()))
+		_, wrong := errors.AsType[usageError](err)
+		if refused, is := errors.AsType[*APIError](err); wrong || is && refused.Status == http.StatusBadRequest {
+			return cli.Usage
+		}
+		return cli.Failed
 	})
 	words := strings.Fields(v.args)
 	out.Args = func(_ *cobra.Command, ids []string) error {
