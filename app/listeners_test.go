@@ -288,6 +288,7 @@ func TestObservedMetricsHaveTheirValues(t *testing.T) {
 	if _, err := first.Read(make([]byte, 1)); err == nil { // it ends when the connection is evicted
 		t.Error("the first connection was written to")
 	}
+	l.inFlight.Wait = 1 // ns: no room is given back
 	l.inFlight.Lease("127.0.0.1").Force(3)
 	for range 4 {
 		expect.Error(t, l.inFlight.Lease("127.0.0.2").Grow(t.Context(), 1), "there was room")
