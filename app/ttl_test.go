@@ -225,6 +225,39 @@ func TestConfirmationsRenewGovernedFields(t *testing.T) {
 	shown("green tea")
 }
 
+// A memory with a pinned version does not expire and is not purged, whichever version is
+// pinned, until none is.
+//
+// Proves SYN-9
+func TestPinnedMemoriesDoNotExpire(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", tenants: "*"}]}`, sha(reviewToken)))
+	field := `,"metadata":{"field":"learnings"}`
+	older, newest, none := r.written("The tests run in four minutes.", field), r.written("The build needs a compiler.", field), r.written("The cache is warm.", field)
+	r.do("PUT", "/memories/"+older, `{"text":"The tests run in five minutes."}`).want(t, 200)
+	must.Do(t, r.car.ledger.Sync(t.Context()))
+	pin := func(id string, how ...string) {
+		r.does(append([]string{"memory", "pin", "--backend", "mem0", "--reason", "a good one", id}, how...)...)
+	}
+	pin(older, "--version", "1")
+	pin(newest)
+	for _, pass := range []time.Duration{31 * day, 181 * day} {
+		clock.Pass(pass)
+		r.once("upkeep", clock.Now())
+		expect.Text(t, r.listed(), "after", pass).Has("five minutes", "a compiler").Lacks("cache")
+	}
+	r.does("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", older)
+	must.Do(t, r.car.ledger.Sync(t.Context()))
+	expect.Equal(t, r.statusOf(none).Pinned, false, "the other")
+	pin(older, "--off", "--version", "1")
+	pin(newest, "--off")
+	clock.Pass(31 * day)
+	r.once("upkeep", clock.Now())
+	expect.Text(t, r.listed(), "unpinned").Lacks("minutes", "compiler")
+}
+
 // A field's time to live applies however its name is spelled, by whichever member, and
 // from the moment a memory is moved to the field.
 //

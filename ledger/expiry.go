@@ -17,8 +17,8 @@ const expireStep = 500
 type Upkeep struct{ *store }
 
 // Expire marks memories whose lifetime ended by at as expired and returns them, at most
-// expireStep; call it until it returns none. Pinned memories never expire, and
-// quarantined ones stay quarantined.
+// expireStep; call it until it returns none. Memories with a pinned version never expire,
+// and quarantined ones stay quarantined.
 func (u Upkeep) Expire(ctx context.Context, at time.Time) ([]memproxy.Status, error) {
 	return result(ctx, u.store, job{}, func(t *transaction) (gone []memproxy.Status) {
 		now := micros(at)
@@ -33,13 +33,6 @@ func (u Upkeep) Expire(ctx context.Context, at time.Time) ([]memproxy.Status, er
 		}
 		return gone
 	})
-}
-
-// Pin exempts a memory from expiry and purging, or ends the exemption.
-func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, pinned bool) error {
-	return l.do(ctx, &job{bad: validKey(k), run: func(t *transaction) {
-		changeLifetime(t, k, func(st *memproxy.Status) { st.Pinned = pinned })
-	}})
 }
 
 func renew(t *transaction, r *memproxy.Renewal) {

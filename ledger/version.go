@@ -243,24 +243,29 @@ func readText(ctx context.Context, s *store, r *record) error {
 	return nil
 }
 
-// PinVersion exempts a version's text from compaction, or ends the exemption. ErrShredded
-// means that the text is already destroyed, ErrFull that too many versions are pinned.
-func (l *Ledger) PinVersion(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool) error {
+// Pin exempts a version's text from compaction, and its memory from expiry and purging, or
+// ends the exemption. Number 0 stands for the newest version, and when it ends for all.
+// ErrShredded means that the text is already destroyed, ErrFull that too many versions are
+// pinned.
+func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool) error {
 	return l.do(ctx, &job{bad: validKey(k), run: func(t *transaction) {
-		var compacted, n int64
-		known := t.one(`SELECT compacted FROM version`+ofKey+` AND number = ?`, []any{k, number}, &compacted)
-		t.one(`SELECT count(*) FROM version`+ofKey+` AND pinned = 1`, []any{k}, &n)
+		v, known := row(t, scanRecord, `SELECT `+versionColumns+` FROM version`+ofKey+` AND ? IN (0, number) ORDER BY number DESC LIMIT 1`, k, number)
 		switch {
 		case !known:
 			t.fail(fmt.Errorf("%w: version %d", ErrUnknown, number))
-			return
-		case compacted > 0:
+		case pinned && v.Compacted:
 			t.fail(ErrShredded)
-			return
-		case pinned && n >= maxPinned:
-			t.fail(fmt.Errorf("%w: %d versions are pinned", ErrFull, n))
-			return
+		case pinned:
+			number = v.Number
 		}
-		t.run(`UPDATE version SET pinned = ?`+ofKey+` AND number = ?`, count(pinned), k, number)
+		t.run(`UPDATE version SET pinned = ?`+ofKey+` AND ? IN (0, number)`, count(pinned), k, number)
+		var n int
+		t.one(`SELECT count(*) FROM version`+ofKey+` AND pinned = 1`, []any{k}, &n)
+		switch {
+		case pinned && n > maxPinned:
+			t.fail(fmt.Errorf("%w: %d versions are pinned", ErrFull, maxPinned))
+		case k.Kind == memproxy.TargetMemory:
+			changeLifetime(t, k, func(st *memproxy.Status) { st.Pinned = n > 0 })
+		}
 	}})
 }

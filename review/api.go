@@ -294,7 +294,7 @@ var refusals = [...]struct {
 	{memproxy.ErrState, problem{http.StatusConflict, "state", "the current state does not allow this"}},
 	{memproxy.ErrForged, problem{http.StatusConflict, "forged", "the ledger's record of this write, or of its approval, was changed outside of memproxy; it was not sent"}},
 	{memproxy.ErrOwnReview, problem{http.StatusForbidden, "own_review", "authors may not review their own writes"}},
-	{memproxy.ErrGone, problem{http.StatusGone, "gone", "the content was destroyed"}},
+	{memproxy.ErrGone, problem{http.StatusGone, "gone", "the content was destroyed, or given up for newer versions"}},
 	{memproxy.ErrRefused, badRequest("invalid argument")},
 }
 

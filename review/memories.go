@@ -48,7 +48,8 @@ type TraceAnswer struct {
 	Chain       memproxy.ChainReport  `json:"chain"`
 }
 
-// PinRequest pins the text of a version, or the memory itself if no version is named.
+// PinRequest pins a version, the newest if none is named: its text is kept, and its memory
+// does not expire. Pinned false ends that, for all versions if none is named.
 type PinRequest struct {
 	Version int64  `json:"version,omitempty"`
 	Pinned  bool   `json:"pinned"`
@@ -182,12 +183,7 @@ func pinMemory(c *call, in PinRequest) (PinRequest, error) {
 	if err != nil {
 		return PinRequest{}, err
 	}
-	if in.Version > 0 {
-		err = c.api.opt.Memories.PinVersion(c.ctx(), k, in.Version, in.Pinned)
-	} else {
-		err = c.api.opt.Memories.Pin(c.ctx(), k, in.Pinned)
-	}
-	return in, err
+	return in, c.api.opt.Memories.Pin(c.ctx(), k, in.Version, in.Pinned)
 }
 
 func promoteMemory(c *call, in Reason) (out memproxy.Tallied, err error) {

@@ -180,7 +180,7 @@ func routes() []route {
 		get(memory+"/patterns/{pattern}", "memoryPattern", "The content of one placeholder of a flagged memory, by its reference (PATTERN_001); the original words on request only.",
 			[]param{kind}, of((*call).memory, memoryPattern)).original(),
 		get(memory+"/trace", "memoryTrace", "Everything that is known about a memory: author, state, versions, corrections, dissent, the state of its chain.", []param{kind}, of(traced, memoryTrace)),
-		post(memory+"/pin", "pinMemory", "memory.pin", "Pin a version, or the memory itself, or unpin it.", []param{kind}, pinMemory),
+		post(memory+"/pin", "pinMemory", "memory.pin", "Pin a version (the newest if none is named), so that its text is kept and the memory does not expire, or unpin it.", []param{kind}, pinMemory),
 		post(memory+"/rollback", "rollbackMemory", "memory.rollback", "Restore a version of a memory in the backend.", []param{kind}, rollbackMemory),
 		post(memory+"/promote", "promoteMemory", "memory.promote", "Approve showing a memory that waits for review.", []param{kind}, promoteMemory),
 		post("/v1/sweep", "sweep", "sweep", "Compare the backends' contents and the chains of versions with what went through memproxy. The duration depends on their size.", nil, sweep).lasting(),

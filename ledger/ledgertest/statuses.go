@@ -123,7 +123,11 @@ func expiry(t *testing.T, l Life) {
 		}
 		must.Get(l.SetState(ctx, c))(t)
 	}
-	must.Do(t, l.Pin(ctx, mem("pinned"), true))
+	appendAll(t, l, Version("pinned", "old"), Version("pinned", "new"))
+	wantErr(t, "no version", l.Pin(ctx, mem("stays"), 0, true), ledger.ErrUnknown)
+	must.Do(t, l.Pin(ctx, mem("pinned"), 1, true))
+	must.Do(t, l.Pin(ctx, mem("pinned"), 0, true))
+	must.Do(t, l.Pin(ctx, mem("pinned"), 2, false))
 	expect.Len(t, must.Get(l.Upkeep.Expire(ctx, l.Clock.Now()))(t), 0, "before their time")
 	later := memproxy.Renewal{MemoryKey: mem("goes"), Expires: soon.Add(time.Hour), Sooner: true}
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{later}}))
@@ -156,13 +160,19 @@ func expiry(t *testing.T, l Life) {
 	due, err := l.Upkeep.Purgeable(ctx, l.Clock.Now().Add(-180*24*time.Hour), 100)
 	must.Do(t, err, "to be purged")
 	expect.Len(t, due, 2, "to be purged")
+	must.Do(t, l.Pin(ctx, mem("pinned"), 0, false))
+	if gone, err = l.Upkeep.Expire(ctx, l.Clock.Now()); err != nil || len(gone) != 1 || gone[0].ID != "pinned" {
+		t.Errorf("unpinned: %v, %v", gone, err)
+	}
+	must.Do(t, l.Pin(ctx, mem("pinned"), 1, true))
+	expect.Equal(t, status(t, l, "pinned").State, memproxy.StateValidated, "pinned after its time, it is")
 }
 
 func purged(t *testing.T, l Life) {
 	ctx := t.Context()
 	put(t, l.Ledger, Row("m"))
 	must.Get(l.Append(ctx, Version("m", "first"), Version("m", "second")))(t)
-	must.Do(t, l.PinVersion(ctx, mem("m"), 1, true))
+	must.Do(t, l.Pin(ctx, mem("m"), 1, true))
 	set(t, l, "m", memproxy.StateExpired)
 	must.Do(t, l.Upkeep.Purge(ctx, mem("m"), "system:ttl", "d-purge"))
 	must.Do(t, l.Upkeep.Purge(ctx, mem("m"), "system:ttl", "d-purge"))

@@ -99,7 +99,7 @@ func versionsCompacted(t *testing.T, l Life) {
 	for i := range 3 {
 		appendAll(t, l, Version("m", fmt.Sprint("text ", i)))
 	}
-	must.Do(t, l.PinVersion(ctx, mem("m"), 2, true))
+	must.Do(t, l.Pin(ctx, mem("m"), 2, true))
 	for i := 3; i < 15; i++ {
 		appendAll(t, l, Version("m", fmt.Sprint("text ", i)))
 	}
@@ -117,9 +117,9 @@ func versionsCompacted(t *testing.T, l Life) {
 	}
 	expect.Equal(t, strings.Join(kept, " "), "15 14 13 12 11 10 9 8 7 6 2", "kept")
 	expect.Len(t, history, 15, "kept")
-	wantErr(t, "pin a compacted one", l.PinVersion(ctx, mem("m"), 1, true), ledger.ErrShredded)
-	wantErr(t, "pin none", l.PinVersion(ctx, mem("m"), 99, true), ledger.ErrUnknown)
-	must.Do(t, l.PinVersion(ctx, mem("m"), 2, false))
+	wantErr(t, "pin a compacted one", l.Pin(ctx, mem("m"), 1, true), ledger.ErrShredded)
+	wantErr(t, "pin none", l.Pin(ctx, mem("m"), 99, true), ledger.ErrUnknown)
+	must.Do(t, l.Pin(ctx, mem("m"), 2, false))
 	appendAll(t, l, Version("m", "text 15"))
 	wantErr(t, "the unpinned one", errOf(l.Version(ctx, mem("m"), 2)), ledger.ErrShredded)
 	sound(t, l)
