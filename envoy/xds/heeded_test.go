@@ -69,3 +69,15 @@ func TestRepeatedRefusalsAreRateLimited(t *testing.T) {
 		t.Errorf("kept: %v", s.refusals)
 	}
 }
+
+// Proves EDGE-9: a sidecar that got a release after its assignment was taken back neither
+// runs nor refuses it, so that release is not stopped.
+func TestReleasesThatAreNoLongerAssignedAreNotRefused(t *testing.T) {
+	s := must.Get(New(Options{
+		Fleet: "north", Store: away{}, Report: time.Hour, Clock: time.Now, Log: slog.New(slog.DiscardHandler), Rules: []Rule{{CommonName: "*", Tenant: "acme"}},
+	}))(t)
+	st := &stream{who: identity{name: "a"}, nonces: map[string]string{"n": "two"}, node: &node{Node: fleetpb.Node{ID: "a"}, running: "one"}}
+	s.acknowledged(st, &discovery.DeltaDiscoveryRequest{ResponseNonce: "n", ErrorDetail: &status.Status{Code: int32(fleetpb.Unassigned), Message: "no"}})
+	expect.Equal(t, st.node.rejected, Rejection{})
+	expect.Equal(t, st.node.running, "one")
+}

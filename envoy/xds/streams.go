@@ -217,8 +217,11 @@ func (s *Server) acknowledged(st *stream, req *discovery.DeltaDiscoveryRequest) 
 		return
 	}
 	delete(st.nonces, req.GetResponseNonce())
-	n := st.node
-	if fault := req.GetErrorDetail(); fault != nil {
+	n, fault := st.node, req.GetErrorDetail()
+	if fault.GetCode() == int32(fleetpb.Unassigned) {
+		return
+	}
+	if fault != nil {
 		n.rejected = Rejection{name, bounded(fault.GetMessage()), s.opt.Clock()}
 		if s.withinRefusalLimit(n.who) {
 			s.opt.Log.Warn("a sidecar refused a release", "sidecar", n.ID, "release", name, "reason", n.rejected.Reason)

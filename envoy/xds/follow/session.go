@@ -117,6 +117,9 @@ func (s *session) answer(resp *discovery.DeltaDiscoveryResponse) error {
 		if err != nil {
 			ack.ErrorDetail = &statuspb.Status{Code: int32(codes.InvalidArgument), Message: err.Error()}
 		}
+		if errors.Is(err, errUnassigned) {
+			ack.ErrorDetail.Code = int32(fleetpb.Unassigned)
+		}
 	}
 	if err := s.stream.Send(ack); err != nil || next == nil {
 		return err
@@ -153,6 +156,10 @@ func (s *session) assigned(r *discovery.Resource) (*discovery.DeltaDiscoveryRequ
 	return next, nil
 }
 
+// errUnassigned is the answer to a release that was sent before this sidecar gave up its
+// subscription, as when a rollout is stopped. It is no refusal.
+var errUnassigned = errors.New("the release is no longer assigned")
+
 // released puts a release in force.
 func (s *session) released(r *discovery.Resource) error {
 	var m fleetpb.Release
@@ -163,11 +170,11 @@ func (s *session) released(r *discovery.Resource) error {
 	switch {
 	case err != nil:
 	case r.GetName() != s.subscribed:
-		err = errors.New("received a release that was not requested")
+		err = errUnassigned
 	default:
 		err = s.f.take(r.GetName(), m.GetEncoded())
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errUnassigned) {
 		s.f.update(func(s *State) { s.AssignedError = err })
 		s.f.opt.Log.Error("a release is rejected; the current rules stay in force", "release", s.subscribed, "error", err)
 	}
