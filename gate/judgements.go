@@ -178,23 +178,27 @@ func provenance(ret *answer, it *item) outcome {
 
 // knownOf returns the provenance of a memory: from the ledger, else from a verified
 // stamp. The provenance of another tenant's memory is not disclosed, even if the
-// memory itself may be seen.
+// memory itself may be seen. What fails the integrity check is not what was attested.
 func knownOf(ret *answer, it *item) memproxy.Provenance {
-	p := memproxy.Provenance{Attestation: memproxy.AttestationUnknown, State: memproxy.StateUntrusted}
+	p := memproxy.Provenance{State: memproxy.StateUntrusted}
 	row, s := it.row, it.Stamp
-	if row == nil && ret.signed(it.Memory) {
+	if st := &it.rec.Status; it.rec.HasStatus() && st.Tenant == ret.Principal.Tenant {
+		p.State, p.Contested, p.Unverified, p.Attestation = st.State, st.Contested, st.Unverified, st.Attestation
+	}
+	p.Unverified = cmp.Or(p.Unverified, it.altered)
+	if row == nil && p.Unverified == "" && ret.signed(it.Memory) {
 		row = new(boundRow(ret.op.Backend, it.Memory, ret.Principal.Tenant))
 	}
 	if row != nil && row.Scope.Tenant == ret.Principal.Tenant {
 		p.Actor, p.Trust, p.Confidence, p.Source, p.Decision, p.Written = row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Written
 		if ret.signed(it.Memory) && p.Decision == s.ID {
-			p.Received, p.Attestation = s.Received, cmp.Or(s.Attestation, p.Attestation)
+			p.Received, p.Attestation = s.Received, cmp.Or(p.Attestation, s.Attestation)
 		}
 	}
-	if st := &it.rec.Status; it.rec.HasStatus() && st.Tenant == ret.Principal.Tenant {
-		p.State, p.Contested, p.Unverified, p.Attestation = st.State, st.Contested, st.Unverified, cmp.Or(st.Attestation, p.Attestation)
+	if p.Unverified != "" {
+		p.Confidence, p.Attestation = 0, ""
 	}
-	p.Unverified = cmp.Or(p.Unverified, it.altered)
+	p.Attestation = cmp.Or(p.Attestation, memproxy.AttestationUnknown)
 	return p
 }
 
