@@ -84,7 +84,7 @@ func (s *Server) reported(key sidecarKey, stats []*endpoint.ClusterStats, all bo
 	n.hasReported = true
 	for _, c := range stats {
 		name := c.GetClusterName()
-		if s.byName[name] == nil {
+		if r := s.byName[name]; r == nil || !r.Selector.Matches(n.Tenant, n.Labels) {
 			continue
 		}
 		t := DecisionCounts{Refused: min(c.GetTotalDroppedRequests(), maxReport)}

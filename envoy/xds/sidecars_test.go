@@ -8,8 +8,10 @@ import (
 
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/envoy/xds/follow"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/policy"
 )
 
 // Proves CARD-9: a node id belongs to the certificate that claims it. Another
@@ -56,4 +58,17 @@ func TestForget(t *testing.T) {
 	f.clock.forward(xds.DisconnectedRetention + time.Second)
 	f.refresh()
 	expect.Len(t, f.server.Sidecars(), 0)
+}
+
+// Proves CARD-9, EDGE-9: a sidecar's reports count for the releases that it may receive, and
+// stop no other tenant's rollout.
+func TestReportsAreForTheSidecarsOwnReleases(t *testing.T) {
+	f := newFleet(t)
+	theirs := f.publish(1, 1, policy.Selector{Tenant: "globex"})
+	mine := f.publish(2, 1, policy.Selector{Tenant: "acme"})
+	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme)
+	f.runs(s, mine)
+	s.report(follow.Count{Release: theirs.Name(), Decisions: 1000, Errors: 1000}, follow.Count{Release: mine.Name(), Decisions: 10})
+	ring.Until(t, "the report", func() bool { return f.state(mine.Number).Counts.Decisions == 10 })
+	expect.Equal(t, f.state(theirs.Number).Counts, xds.DecisionCounts{})
 }
