@@ -162,6 +162,7 @@ func TestControlUsageErrors(t *testing.T) {
 		{"sign without a way back", sign("--floor", "10"), cli.OK, "floor 10"},
 		{"a floor above", sign("--floor", "12"), cli.Failed, "above the number"},
 		{"stop what is not there", []string{"control", "stop", "--releases", releases, "--number", "99"}, cli.Failed, "release 99 not found"},
+		{"stop a number that was left out", []string{"control", "stop", "--releases", releases, "--number", "3"}, cli.Failed, "release 3 not found"},
 		{"stop nothing", []string{"control", "stop", "--releases", releases}, cli.Usage, "--number is required"},
 		{"stop", []string{"control", "stop", "--releases", releases, "--number", "8"}, cli.OK, "stopped"},
 		{"sign after a stop", sign("--label", "a=1"), cli.OK, "floor 7"},

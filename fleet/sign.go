@@ -107,12 +107,8 @@ func WithdrawRelease(dirs [2]string, number uint64, reason string) error {
 	if err != nil {
 		return err
 	}
-	last, err := store.Last()
-	if err != nil {
-		return err
-	}
-	if number > last {
-		return fmt.Errorf("release %d not found", number)
+	if _, err := os.Stat(filepath.Join(dirs[0], xds.ReleaseFile(number))); err != nil {
+		return fmt.Errorf("release %d not found: %w", number, err)
 	}
 	return store.Put(xds.Mark{Release: number, Kind: xds.MarkStopped, At: time.Now().UTC(), Reason: reason})
 }

@@ -141,8 +141,11 @@ func (d *Dir) Last() (uint64, error) {
 // Publish adds a release to the directory. Each number can be used once. The control plane
 // may run as another user than the process that signs, so the file is readable by all.
 func (d *Dir) Publish(r *policy.Release) error {
-	return durable.CreateShared(filepath.Join(d.path, fmt.Sprintf("%06d.release", r.Number)), r.Encoded())
+	return durable.CreateShared(filepath.Join(d.path, ReleaseFile(r.Number)), r.Encoded())
 }
+
+// ReleaseFile is the name of a release's file.
+func ReleaseFile(number uint64) string { return fmt.Sprintf("%06d.release", number) }
 
 // Marks implements Store.
 func (d *Dir) Marks() ([]Mark, error) {
