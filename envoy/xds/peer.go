@@ -28,16 +28,6 @@ type Rule struct {
 	Labels map[string][]string
 }
 
-func (r Rule) check() error {
-	switch {
-	case (r.SPIFFE == "") == (r.CommonName == ""):
-		return errors.New("xds: a rule requires either a SPIFFE id or a common name")
-	case r.SPIFFE != "" && !strings.HasPrefix(r.SPIFFE, "spiffe://"):
-		return fmt.Errorf("xds: %q is not a SPIFFE id", r.SPIFFE)
-	}
-	return nil
-}
-
 // identity is the identity in a verified certificate: its SPIFFE id, or else its common
 // name.
 type identity struct{ spiffe, name string }

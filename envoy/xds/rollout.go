@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,20 +31,6 @@ type Plan struct {
 type Stage struct {
 	Percent float64
 	Hold    time.Duration
-}
-
-func (p Plan) check() error {
-	last := 0.0
-	for _, s := range p.Stages {
-		if !(s.Percent > last && s.Percent <= 100) || s.Hold < 0 {
-			return errors.New("xds: the stages of a rollout must increase, up to 100 per cent")
-		}
-		last = s.Percent
-	}
-	if !(p.Refused >= 0 && p.Refused <= 1 && p.Errors >= 0 && p.Errors <= 1) || p.Rejections < 0 {
-		return errors.New("xds: the limits of a rollout must be from 0 to 1")
-	}
-	return nil
 }
 
 // offer is what one channel offers: next to a share of its sidecars, and base to all
@@ -116,8 +101,6 @@ func offerOf(list []*policy.Release, marks map[uint64]progress, plan Plan) offer
 		o.base, o.next = o.next, nil // there is no release to compare it with
 	case o.base == nil:
 		o.base = oldest
-	case o.next.Number < o.base.Number:
-		o.next = nil
 	}
 	if o.next != nil {
 		if o.percent = 100; len(plan.Stages) > 0 {

@@ -73,14 +73,6 @@ func New(opt Options) (*Server, error) {
 	if opt.Fleet == "" || opt.Store == nil || len(opt.Rules) == 0 || opt.Clock == nil || opt.Log == nil || opt.Report <= 0 {
 		return nil, errors.New("xds: fleet, store, rules, clock, log and the report interval are required")
 	}
-	for _, r := range opt.Rules {
-		if err := r.check(); err != nil {
-			return nil, err
-		}
-	}
-	if err := opt.Plan.check(); err != nil {
-		return nil, err
-	}
 	return &Server{
 		opt:         opt,
 		assignments: cache.NewLinearCache(fleetpb.AssignmentType),
