@@ -2,6 +2,7 @@ package review
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -205,7 +206,9 @@ func unchanged(c *call, k memproxy.MemoryKey) error {
 	if err != nil || len(last) == 0 || k.Kind != memproxy.TargetMemory {
 		return err
 	}
-	now, err := c.api.opt.Runner.opt.Replayer.CurrentMemory(c.ctx(), k)
+	asking, cancel := context.WithTimeout(c.ctx(), c.api.opt.Timeout/2) // the promotion needs time as well
+	defer cancel()
+	now, err := c.api.opt.Runner.opt.Replayer.CurrentMemory(asking, k)
 	switch {
 	case err != nil:
 		return nil // the sweep compares the texts later

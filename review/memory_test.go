@@ -210,6 +210,20 @@ func TestPinAndPromote(t *testing.T) {
 	}
 }
 
+// Proves EDGE-11: a backend that does not answer leaves a promotion time in the store.
+func TestPromotionsDoNotWaitForTheBackend(t *testing.T) {
+	r := newRig(t)
+	remembered(r)
+	must.Get(r.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: memory, Tenant: "acme", State: memproxy.StatePending}))(t)
+	r.up.nowErr = context.DeadlineExceeded
+	if out, err := review.Call[memproxy.Tallied](t.Context(), r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}); err != nil || !out.Settled {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if r.up.patience == 0 || r.up.patience > review.DefaultTimeout/2 {
+		t.Errorf("the backend may take %v of %v", r.up.patience, review.DefaultTimeout)
+	}
+}
+
 // The state of an approved write, by the outcome of its sending.
 //
 // Proves EDGE-11.

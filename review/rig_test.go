@@ -45,6 +45,7 @@ type upstream struct {
 	stranger string // an author whose key was removed
 	now      memproxy.Memory
 	nowErr   error
+	patience time.Duration // how long CurrentMemory may take
 }
 
 func (u *upstream) Replay(_ context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.SendResult {
@@ -80,9 +81,12 @@ func (u *upstream) LockMemory(context.Context, memproxy.MemoryKey) (func(), erro
 	return func() {}, nil
 }
 
-func (u *upstream) CurrentMemory(context.Context, memproxy.MemoryKey) (memproxy.Memory, error) {
+func (u *upstream) CurrentMemory(ctx context.Context, _ memproxy.MemoryKey) (memproxy.Memory, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if end, limited := ctx.Deadline(); limited {
+		u.patience = time.Until(end)
+	}
 	return u.now, u.nowErr
 }
 
