@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,7 +127,7 @@ func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy
 		return RollbackAnswer{}, errNoAnswer
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout+r.opt.RecordTimeout)
 	defer cancel()
 	leave, err := r.opt.Replayer.LockMemory(sending, b.MemoryKey)
 	if err != nil {
@@ -173,7 +174,7 @@ func (r *Runner) restore(ctx, sending context.Context, b *memproxy.Rollback, to 
 	case memproxy.OutcomeUnsent:
 		r.opt.Log.WarnContext(ctx, "a rollback could not be sent", "decision", b.Decision, "error", sent.Err)
 		_, err := r.opt.Rollbacks.End(ctx, b.Decision, nil)
-		return RollbackAnswer{}, errors.Join(err, errUnsent)
+		return RollbackAnswer{}, cmp.Or(err, error(errUnsent)) // on err it remains in progress
 	case memproxy.OutcomeUnknown: // remains in progress: Recover asks the backend for its state
 		r.opt.Log.ErrorContext(ctx, "it is unknown whether the backend executed a rollback", "decision", b.Decision, "status", sent.Result.Status, "error", sent.Err)
 		if sent.Err != nil {
@@ -253,7 +254,7 @@ func (r *Runner) resume(ctx context.Context, b *memproxy.Rollback) error {
 		return errStopping
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout+r.opt.RecordTimeout)
 	defer cancel()
 	to, err := r.opt.Versions.Version(ctx, b.MemoryKey, b.Number)
 	if errors.Is(err, memproxy.ErrGone) || errors.Is(err, memproxy.ErrUnknown) {

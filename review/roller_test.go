@@ -1,6 +1,7 @@
 package review_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -90,4 +92,24 @@ func TestInterruptedRollbacksAreCompleted(t *testing.T) {
 			t.Errorf("%s: left %+v %v", name, left, err)
 		}
 	}
+}
+
+// Proves SYN-5, EDGE-15: a rollback that was not sent and stays in progress, because the store
+// failed, is not reported as one that changes nothing: the next process completes it.
+func TestUnsentRollbacksThatStayInProgress(t *testing.T) {
+	r := newRig(t, func(o *review.Options) {
+		l := o.Memories.(*ledger.Ledger)
+		o.Runner = must.Get(review.NewRunner(review.RunnerOptions{
+			Store: l.Holds, Versions: l, Rollbacks: endless{l.Rollbacks}, Replayer: &upstream{err: review.ErrNotSent}, Recorder: o.Recorder, Clock: o.Clock, Log: o.Log,
+		}))(t)
+	})
+	vs := remembered(r)
+	refused[review.RollbackAnswer](t, "in progress", 503, r.client(bobToken), "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
+}
+
+// endless has rollbacks that cannot be ended.
+type endless struct{ review.RollbackStore }
+
+func (endless) End(context.Context, string, *memproxy.Version) (memproxy.Version, error) {
+	return memproxy.Version{}, errors.New("disk full")
 }
