@@ -356,3 +356,23 @@ func TestGovernedBlocksExpire(t *testing.T) {
 	}
 	expect.Text(t, l.do("GET", "/v1/blocks/", "").body, "listed").Lacks("compiler").Has("four minutes", "green tea")
 }
+
+// Proves SYN-9: expired memories that cannot be deleted, of a backend that is no longer
+// configured, do not keep others from being deleted.
+func TestPurgesReachEveryMemory(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, screeningConf, "SCREENING", "memories: {validate: 0, ttl: {default: 1h}}")
+	id := r.written("Ann moved to Rome.", "")
+	r.over(clock, id)
+	for i := range 150 {
+		must.Get(r.car.ledger.SetState(t.Context(), memproxy.StateChange{
+			MemoryKey: memproxy.MemoryKey{Backend: "gone", Kind: memproxy.TargetMemory, ID: fmt.Sprint(i)}, Tenant: "acme", State: memproxy.StateExpired,
+		}))(t)
+	}
+	later := clock.Now().Add(200 * 24 * time.Hour)
+	for range 2 {
+		r.once("upkeep", later)
+	}
+	expect.Equal(t, r.statusOf(id).State, "", "the state of a purged memory")
+}

@@ -157,9 +157,11 @@ func expiry(t *testing.T, l Life) {
 		t.Errorf("expired again: %v, %v", gone, err)
 	}
 	l.Clock.Pass(181 * 24 * time.Hour)
-	due, err := l.Upkeep.Purgeable(ctx, l.Clock.Now().Add(-180*24*time.Hour), 100)
+	due, err := l.Upkeep.Purgeable(ctx, memproxy.MemoryKey{}, l.Clock.Now().Add(-180*24*time.Hour), 100)
 	must.Do(t, err, "to be purged")
 	expect.Len(t, due, 2, "to be purged")
+	due = must.Get(l.Upkeep.Purgeable(ctx, due[0].MemoryKey, l.Clock.Now().Add(-180*24*time.Hour), 100))(t)
+	expect.Len(t, due, 1, "to be purged after the first")
 	must.Do(t, l.Pin(ctx, mem("pinned"), 0, false))
 	if gone, err = l.Upkeep.Expire(ctx, l.Clock.Now()); err != nil || len(gone) != 1 || gone[0].ID != "pinned" {
 		t.Errorf("unpinned: %v, %v", gone, err)

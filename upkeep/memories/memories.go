@@ -48,6 +48,8 @@ type Maintainer struct {
 	found  bool   // the changes of earlier processes were added to Unconfirmed
 	// stopped is the memory at which the last pass over each state stopped.
 	stopped map[memproxy.MemoryState]memproxy.MemoryKey
+	// purged is the memory at which the last round of purging stopped: some cannot be deleted.
+	purged memproxy.MemoryKey
 }
 
 // New returns a Maintainer. It does nothing until its jobs run.
@@ -140,7 +142,10 @@ func (k *Maintainer) promote(ctx context.Context, now time.Time) error {
 
 // purge deletes memories that expired long ago, in the backend and then in the ledger.
 func (k *Maintainer) purge(ctx context.Context, now time.Time) error {
-	list, err := k.Ledger.Upkeep.Purgeable(ctx, now.Add(-k.Config.Memories.Archive.Std()), 100)
+	list, err := k.Ledger.Upkeep.Purgeable(ctx, k.purged, now.Add(-k.Config.Memories.Archive.Std()), 100)
+	if k.purged = (memproxy.MemoryKey{}); len(list) == 100 {
+		k.purged = list[99].MemoryKey
+	}
 	if err != nil {
 		return err
 	}
