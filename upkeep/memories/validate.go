@@ -31,12 +31,11 @@ func (k *Maintainer) validate(ctx context.Context) error {
 		return nil
 	}
 	away := map[string]bool{} // unavailable backends, whose memories remain due
+	var errs []error
 	for _, state := range []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated, memproxy.StateFlagged} {
-		if err := k.validateState(ctx, rules, state, away); err != nil {
-			return err
-		}
+		errs = append(errs, k.validateState(ctx, rules, state, away))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // validateState judges a batch of each tenant's memories in a state, so that a tenant with
@@ -68,6 +67,7 @@ func (k *Maintainer) validateState(ctx context.Context, rules *gate.Rules, state
 				break                                                           // the rest of the page may belong to it
 			}
 			if err != nil {
+				k.stopped[state] = after // the next pass judges those after it
 				return err
 			}
 			taken[st.Tenant]++

@@ -1,0 +1,49 @@
+package memories
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+	"github.com/memproxy/memproxy/proxy"
+)
+
+// fails is a screener that fails for some texts.
+type fails struct{ gate.Screener }
+
+func (fails) Screen(_ context.Context, s memproxy.Screening) ([]memproxy.Finding, error) {
+	if strings.Contains(s.Operation.Items[0].Text, "fails") {
+		return nil, errors.New("not screened")
+	}
+	return nil, nil
+}
+
+// Proves DOL-3: a memory that cannot be judged, in every round, delays no others.
+func TestMemoriesThatCannotBeJudgedDelayNoOthers(t *testing.T) {
+	l := must.Get(ledger.Open(ledger.Options{Clock: ledgertest.NewClock().Now, Vault: ledgertest.Vault(t), Timeout: ring.Limit}))(t)
+	t.Cleanup(func() { _ = l.Close() })
+	for id, state := range map[string]memproxy.MemoryState{"1": memproxy.StateUntrusted, "2": memproxy.StateUntrusted, "3": memproxy.StateFlagged} {
+		text := map[string]string{"1": "fails", "2": "likes tea", "3": "has a cat"}[id]
+		must.Get(l.Append(t.Context(), ledgertest.Version(id, text)))(t)
+		must.Get(l.SetState(t.Context(), memproxy.StateChange{MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: state}))(t)
+	}
+	k := &Maintainer{Options: Options{
+		Ledger: l, Log: slog.New(slog.DiscardHandler), Rules: func() *gate.Rules { return &gate.Rules{Version: "r", Screener: fails{}} },
+		Backend: func(string) *proxy.BackendClient { return nil },
+	}, stopped: map[memproxy.MemoryState]memproxy.MemoryKey{}}
+	expect.Error(t, k.validate(t.Context()), "not screened")
+	must.Do(t, k.validate(t.Context()))
+	records := must.Get(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "1", "2", "3"))(t)
+	for id, want := range map[string]memproxy.MemoryState{"1": memproxy.StateUntrusted, "2": memproxy.StateValidated, "3": memproxy.StateValidated} {
+		expect.Equal(t, records[id].Status.State, want, "memory", id)
+	}
+}
