@@ -58,6 +58,8 @@ func (v *reader) check(c *Config, at func(...any) int) {
 		}
 		faultIf(v, (b.TLS.Cert == "") != (b.TLS.Key == ""), at("backends", i, "tls"), "cert and key go together")
 		faultIf(v, b.TLS.ClientCA != "" && b.TLS.Cert == "", at("backends", i, "tls"), "client_ca needs cert and key")
+		all, one := c.Limits.InFlight, c.Limits.InFlightPerAddress
+		faultIf(v, b.Limits.Body > min(all, one)/2, at("backends", i, "limits", "body"), "backends[%d].limits.body is %d, over half of limits.in_flight (%d) or limits.in_flight_per_address (%d): there would be no room for the largest body next to other requests", i, b.Limits.Body, all, one)
 		for j, p := range b.Passthrough {
 			method, path, _ := strings.Cut(p, " ")
 			faultIf(v, method == "" || !strings.HasPrefix(path, "/"), at("backends", i, "passthrough", j), "%q is not METHOD /path", p)

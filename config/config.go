@@ -86,7 +86,7 @@ type TLS struct {
 
 // Limits limits the size of bodies.
 type Limits struct {
-	Body   int64 `yaml:"body,omitempty" doc:"largest request body, bytes; streams on passthrough routes are not limited" default:"1048576" min:"1" loose:"up"`
+	Body   int64 `yaml:"body,omitempty" doc:"largest request body, bytes, at most half of limits.in_flight_per_address; streams on passthrough routes are not limited" default:"1048576" min:"1" loose:"up"`
 	Answer int64 `yaml:"answer,omitempty" doc:"largest response that is buffered, bytes" default:"16777216" min:"1" loose:"up"`
 	Depth  int   `yaml:"depth,omitempty" doc:"deepest nesting of JSON in a request; responses may nest deeper" default:"32" min:"1" max:"100" loose:"up"`
 }

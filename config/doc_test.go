@@ -231,8 +231,8 @@ screening:
 `+backend))
 	must.Do(t, err)
 	got := valuesOf(t, text)
-	if l := parse(t, "limits: {connections: 100, in_flight: 1000000}\n"+backend).Limits; l.PerAddress != 75 || l.InFlightPerAddress != 750_000 {
-		t.Errorf("one address gets %d of 100 connections and %d of 1,000,000 bytes", l.PerAddress, l.InFlightPerAddress)
+	if l := parse(t, "limits: {connections: 100, in_flight: 10000000}\n"+backend).Limits; l.PerAddress != 75 || l.InFlightPerAddress != 7_500_000 {
+		t.Errorf("one address gets %d of 100 connections and %d of 10,000,000 bytes", l.PerAddress, l.InFlightPerAddress)
 	}
 	for _, path := range []string{"limits.connections_per_address", "limits.in_flight_per_address", "backends[].confidence_keys", "backends[].field_key", "confidence.principal.*", "confidence.source.*"} {
 		if _, ok := got[path]; !ok {
