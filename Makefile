@@ -121,8 +121,9 @@ docs: ## write the lists of tests in documents anew
 	$(GO) test -tags slow ./internal/repo -run Requirements -update
 	$(GO) test ./gate -run StepsAreInTheDesign -update
 
-update: ## write generated files anew: JSON Schema, dependency list
+update: ## write generated files anew: JSON Schemas, dependency list
 	$(GO) test ./config ./internal/repo -update
+	cd charts/test && $(GO) test . -run TestConfigurationHasTheSidecarsSchema -update
 
 clean:
 	rm -rf bin dist bench/out .e2e
