@@ -102,6 +102,7 @@ const (
 	LimitInFlight     ReasonCode = "limit.in_flight"     // too many buffered bytes or concurrent requests
 	LimitSideRequests ReasonCode = "limit.side_requests" // the request would need too many side requests to the backend
 
+	IdentityUnavailable ReasonCode = "identity.unavailable" // the issuer of tokens does not answer
 	AuditUnavailable    ReasonCode = "audit.unavailable"
 	LedgerUnavailable   ReasonCode = "ledger.unavailable"
 	UpstreamUnavailable ReasonCode = "upstream.unavailable"
@@ -124,7 +125,7 @@ func ReasonCodes() []ReasonCode {
 		FieldForbidden, FieldSize, FieldTrait, LayerNamespace, LayerInferred,
 		PolicyForbid, PolicyNoPermit, PolicyError, PolicyAdmin, PolicyBulk, PolicySteering,
 		BudgetHour, BudgetTotal, BudgetTenant, BudgetNamespace, HoldQueue, HoldReviewer,
-		BudgetDegraded, RapidWrites, LimitRejections, LimitInFlight, LimitSideRequests, AuditUnavailable,
+		BudgetDegraded, RapidWrites, LimitRejections, LimitInFlight, LimitSideRequests, IdentityUnavailable, AuditUnavailable,
 		LedgerUnavailable, UpstreamUnavailable, UpstreamMalformed, InternalError,
 	}
 }

@@ -70,7 +70,7 @@ type step struct {
 // every mode. After a refusal only the final steps run, so that each step can rely
 // on what the earlier ones established.
 var admission = [...]step{
-	{signal.SpanIdentify, client | explain, false, memproxy.InternalError, nil, identify},
+	{signal.SpanIdentify, client | explain, false, memproxy.IdentityUnavailable, nil, identify},
 	{signal.SpanCall, call | foresee, false, memproxy.InternalError, nil, toolCall},
 	{signal.SpanDecode, client | replay | putBack | recheck | explain, false, memproxy.InternalError, nil, decode},
 	{signal.SpanOwnerLimits, client | call | foresee | explain, false, memproxy.InternalError, namesNoOwner, bound},

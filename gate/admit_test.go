@@ -75,7 +75,7 @@ func TestCredentialsAreRefusedAndBreakageIsNot403(t *testing.T) {
 	}{
 		{"missing", &memproxy.CredentialError{Code: memproxy.IdentityMissing}, 401, memproxy.IdentityMissing},
 		{"bad", &memproxy.CredentialError{Code: memproxy.IdentityInvalid}, 401, memproxy.IdentityInvalid},
-		{"issuer away", errBroken, 503, memproxy.InternalError},
+		{"issuer away", errBroken, 503, memproxy.IdentityUnavailable},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, func(r *rig) {
