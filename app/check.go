@@ -74,7 +74,7 @@ func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) 
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	out := &CheckResult{rules: rules, cfg: cfg, MachineProblems: machineProblems(cfg, getenv), Unsafe: unsafe, Warnings: append(cfg.Warnings(), unmatched(cfg)...)}
+	out := &CheckResult{rules: rules, cfg: cfg, MachineProblems: machineProblems(cfg, getenv), Unsafe: unsafe, Warnings: append(cfg.Warnings(), unmatched(cfg, rules.now.Load().cedar)...)}
 	if err := issuerAnswers(ctx, identifier); err != nil {
 		out.MachineProblems = append(out.MachineProblems, err.Error())
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/policy"
+	"github.com/memproxy/memproxy/policy/cedar"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -196,13 +197,19 @@ func (s *edits) failed(err error) {
 
 // warn logs valid settings that are probably not intended.
 func (s *edits) warn(cfg *config.Config) {
-	for _, w := range append(cfg.Warnings(), unmatched(cfg)...) {
+	for _, w := range append(cfg.Warnings(), unmatched(cfg, s.rules.now.Load().cedar)...) {
 		s.log.Warn(w)
 	}
 }
 
-// unmatched lists, in sentences, the passthrough entries that match no route.
-func unmatched(cfg *config.Config) (out []string) {
+// unmatched lists, in sentences, the passthrough entries that match no route, and the
+// policies of the directory that name no backend. A release may be for other sidecars too.
+func unmatched(cfg *config.Config, policies *cedar.Policy) (out []string) {
+	if cfg.Policy.Control == nil {
+		out = policies.Unmatched(func(name string) bool {
+			return slices.ContainsFunc(cfg.Backends, func(b config.Backend) bool { return b.Name == name })
+		})
+	}
 	for _, b := range cfg.Backends {
 		adapter, err := adapterFor(b, cfg.Sources.Table())
 		if err != nil {

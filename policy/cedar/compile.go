@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/cedar-policy/cedar-go"
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
@@ -108,6 +109,9 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle, admitted b
 	r := &rule{id: string(ann["id"]), policy: pol, file: file, line: line, detail: string(ann["detail"]), verdict: memproxy.Deny, reason: memproxy.PolicyForbid}
 	if r.id == "" {
 		return fault("a policy needs @id(\"…\")")
+	}
+	if strings.ContainsFunc(r.id, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		return fault("policy %q: @id has a line break or another character that cannot be printed", r.id)
 	}
 	if _, dup := p.rules[cedar.PolicyID(r.id)]; dup {
 		return fault("policy %s is defined twice", r.id)

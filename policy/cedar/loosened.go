@@ -2,6 +2,7 @@ package cedar
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,6 +27,22 @@ func (p *Policy) Rules() []RuleInfo {
 		out = append(out, RuleInfo{r.id, r.effect(), r.shadow, r.file, r.line})
 	}
 	slices.SortFunc(out, func(a, b RuleInfo) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+// backendName matches the name of a backend in a policy's text, where a quote within a
+// string has a backslash.
+var backendName = regexp.MustCompile(`\bMemory::"([^"\\]*)"`)
+
+// Unmatched lists, in sentences, the policies that name a backend which there is none of.
+func (p *Policy) Unmatched(exists func(backend string) bool) (out []string) {
+	for _, r := range p.Rules() {
+		for _, m := range backendName.FindAllSubmatch(p.rules[cedar.PolicyID(r.ID)].policy.MarshalCedar(), -1) {
+			if name := string(m[1]); !exists(name) {
+				out = append(out, fmt.Sprintf("%s:%d: policy %s names the backend %q, and there is none", r.File, r.Line, r.ID, name))
+			}
+		}
+	}
 	return out
 }
 

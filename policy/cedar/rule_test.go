@@ -283,6 +283,7 @@ func TestBrokenBundlesSayWhere(t *testing.T) {
 		{"twice", `@id("surface.bulk") permit (principal, action, resource);`, `policy surface.bulk is defined twice`},
 		{"unknown reason", `@id("a") @reason("because") permit (principal, action, resource);`, `own.cedar:1: policy a: unknown reason "because"`},
 		{"unknown verdict", `@id("a") @verdict("maybe") forbid (principal, action, resource);`, `@verdict is "deny", "hold" or "mark"`},
+		{"a line break in the id", `@id("a\nb") forbid (principal, action, resource);`, `own.cedar:1: policy "a\nb": @id has a line break or another character that cannot be printed`},
 		{"unknown annotation", `@id("a") @colour("red") forbid (principal, action, resource);`, `unknown annotation @colour`},
 		{"unknown attribute", `@id("a") forbid (principal, action, resource) when { context.colour == 1 };`, `own.cedar:1: policy a:`},
 		{"wrong type", `@id("a") forbid (principal, action == Action::"learn", resource) when { context.size == "big" };`, `own.cedar:1: policy a:`},
