@@ -6,21 +6,25 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// maxOwners is how many combinations of owners a request is ruled on for. One that names
-// more is denied if the policies could distinguish them.
-const maxOwners = 256
+// A request is ruled on for at most maxOwners combinations of owners, and for maxRulings
+// of an owner and a part. One that has more is denied if the policies could distinguish
+// its owners.
+const (
+	maxOwners  = 256
+	maxRulings = 1024
+)
 
 // ownersOf returns the combinations of owners of which the policies are asked. A request
 // is ruled on under every name that it has, or a second name would hide the first. ok is
-// false if there are too many.
-func (p *Policy) ownersOf(op *memproxy.Operation) (all []memproxy.Scope, ok bool) {
+// false if there are more than most.
+func (p *Policy) ownersOf(op *memproxy.Operation, most int) (all []memproxy.Scope, ok bool) {
 	all = []memproxy.Scope{op.Scope}
 	for _, d := range memproxy.Dimensions {
 		if !p.visibility.sees(string(d)) {
 			continue
 		}
 		names := namesOf(op, d)
-		if len(all)*len(names) > maxOwners {
+		if len(all)*len(names) > most {
 			return nil, false
 		}
 		var next []memproxy.Scope

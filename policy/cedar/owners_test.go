@@ -68,3 +68,29 @@ func TestEveryNamedOwnerIsRuledOn(t *testing.T) {
 	expect.Equal(t, bob(user(many...)), "policy.error ", "more names than are ruled on")
 	expect.Equal(t, with(`@id("x") forbid (principal, action, resource) when { context.bulk };`)(user(many...)), "", "names that no policy reads")
 }
+
+// The evaluations that one request can cause are bounded: its owners times its parts.
+func TestOwnersTimesPartsAreBounded(t *testing.T) {
+	p := compile(t, func(b *policy.Bundle) {
+		b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: `@id("bob") forbid (principal, action, resource) when { context.user == "bob" && context.field == "f" };`})
+	})
+	for _, tc := range []struct {
+		users, fields int
+		want          memproxy.Verdict
+	}{{64, 16, memproxy.Allow}, {64, 17, memproxy.Deny}, {256, 4, memproxy.Allow}, {1, 2000, memproxy.Allow}} {
+		q := ask{kind: memproxy.Learn, change: func(op *memproxy.Operation) {
+			for i := range tc.users {
+				op.Claims = append(op.Claims, memproxy.Claim{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{fmt.Sprint(i)}})
+			}
+			op.Scope.User, op.Items = "0", nil
+			for i := range tc.fields {
+				op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: "likes tea", Field: fmt.Sprint("f", i)})
+			}
+		}}.question()
+		r := must.Get(p.Rule(t.Context(), q))(t)
+		expect.Equal(t, r.Verdict, tc.want, tc.users, "users", tc.fields, "fields")
+		if tc.want == memproxy.Deny {
+			expect.Equal(t, r.Reasons[0].Detail, "the request names more than 60 combinations of users, agents, apps and runs, for 17 fields or members")
+		}
+	}
+}

@@ -19,12 +19,13 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 		return memproxy.Ruling{}, fmt.Errorf("cedar: a question without an operation")
 	}
 	var out ruling
-	who, asked := callerOf(&q), factsOf(&q)
-	owners, ok := p.ownersOf(q.Operation)
+	who, asked, parts := callerOf(&q), factsOf(&q), partsOf(&q)
+	most := max(1, min(maxOwners, maxRulings/len(parts)))
+	owners, ok := p.ownersOf(q.Operation, most)
 	if !ok {
-		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyError, Detail: fmt.Sprintf("the request names more than %d combinations of users, agents, apps and runs", maxOwners)})
+		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyError, Detail: fmt.Sprintf("the request names more than %d combinations of users, agents, apps and runs, for %d fields or members", most, len(parts))})
 	}
-	for _, w := range partsOf(&q) {
+	for _, w := range parts {
 		part := asked.about(&w, &q.Governance)
 		for _, by := range owners {
 			about := part.owned(by)
