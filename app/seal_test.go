@@ -252,9 +252,9 @@ func TestMisspeltNamesAreErrors(t *testing.T) {
 		code        int
 		want        string
 	}{
-		{reviewToken, "memory trace --backend mem9 " + id, 1, backends},
-		{bobsToken, "memory history --backend mem9 " + id, 1, backends},
-		{reviewToken, "memory promote --reason x --backend mem9 " + id, 1, backends},
+		{reviewToken, "memory trace --backend mem9 " + id, 2, backends},
+		{bobsToken, "memory history --backend mem9 " + id, 2, backends},
+		{reviewToken, "memory promote --reason x --backend mem9 " + id, 2, backends},
 		{reviewToken, "memory trace --backend mem0 none", 1, "no record of this memory"},
 		{reviewToken, "holds list --backend mem9", 2, backends},
 		{reviewToken, "holds list --tenant acmee", 2, "tenant not found; configured tenants: acme, globex\n"},
@@ -291,9 +291,13 @@ func TestMisspeltNamesAreErrors(t *testing.T) {
 	for line, want := range map[string]string{
 		"audit seal --backend mem0 --tenant acmee": tenants, "audit seal --backend mem9 --tenant acme": "it has mem0",
 		"ledger accept --reason x --tenant acmee": tenants, "ledger accept --reason x --tenant acme": "no faults to accept",
-		"ledger sweep --backend mem9": "it has mem0",
+		"ledger sweep --backend mem9": "it has mem0", "explain --as agent:acme --backend mem9": "it has mem0", "explain --as agent:acmee": "it has agent:acme",
 	} {
-		if code, out, errs := invoke(t, append(strings.Fields(line), "--config", conf)...); code != cli.Failed || !strings.Contains(errs, want) {
+		misuse := cli.Usage
+		if want == "no faults to accept" {
+			misuse = cli.Failed
+		}
+		if code, out, errs := invoke(t, append(strings.Fields(line), "--config", conf)...); code != misuse || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit %d %s%s", line, code, out, errs)
 		}
 	}

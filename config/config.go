@@ -7,6 +7,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"strings"
@@ -310,6 +311,11 @@ func (p Principal) ToPrincipal() memproxy.Principal {
 // Std converts to time.Duration.
 func (d Duration) Std() time.Duration { return time.Duration(d) }
 
+// NameError is the error of a name on the command line that the configuration does not have.
+type NameError string
+
+func (e NameError) Error() string { return string(e) }
+
 // Backend returns the backend with a name, or the only backend if name is "".
 func (c *Config) Backend(name string) (Backend, error) {
 	var names []string
@@ -319,7 +325,7 @@ func (c *Config) Backend(name string) (Backend, error) {
 		}
 		names = append(names, b.Name)
 	}
-	return Backend{}, fmt.Errorf("the configuration has no backend %q; it has %s", name, strings.Join(names, ", "))
+	return Backend{}, NameError(fmt.Sprintf("the configuration has no backend %q; it has %s", name, strings.Join(names, ", ")))
 }
 
 // Principal returns the configured principal with an id, or the default one if id is "".
@@ -338,7 +344,7 @@ func (c *Config) Principal(id string) (memproxy.Principal, error) {
 	if id != "" {
 		what = fmt.Sprintf("principal %q", id)
 	}
-	return memproxy.Principal{}, fmt.Errorf("the configuration has no %s; it has %s", what, strings.Join(known, ", "))
+	return memproxy.Principal{}, NameError(fmt.Sprintf("the configuration has no %s; it has %s", what, cmp.Or(strings.Join(known, ", "), "none")))
 }
 
 // Limits converts the budgets.

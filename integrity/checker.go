@@ -384,7 +384,7 @@ func (c *Checker) backends(name string) ([]config.Backend, error) {
 	}
 	b, err := c.Config.Backend(name)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", memproxy.ErrUnknown, err)
+		return nil, err
 	}
 	return []config.Backend{b}, nil
 }

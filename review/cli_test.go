@@ -106,6 +106,7 @@ func TestCommands(t *testing.T) {
 		{viewToken, "memory history --backend mem0 none", 1, "no record of this memory"},
 		{viewToken, "sessions summary none", 1, "sessions list --all"},
 		{viewToken, "memory trace --backend mem0 m", 0, "chain: unbroken, records checked: 3"},
+		{viewToken, "memory trace --backend mem0 m", 0, "\nVERSION  OP "},
 		{bobToken, "memory pin --backend mem0 --version 1 --reason x m", 0, "the version is pinned"},
 		{bobToken, "memory pin --backend mem0 --off --reason x m", 0, "the memory is unpinned"},
 		{bobToken, "memory promote --backend mem0 --reason x m", 0, "validated"},

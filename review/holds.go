@@ -124,7 +124,7 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 	if f.Similarity != "" && !isGroup(f.Similarity) {
 		return memproxy.HoldPage{}, badRequest(fmt.Sprintf("invalid similarity %.40q: want a group of held writes, 16 hex digits, as in the column GROUP of memproxy holds list", f.Similarity))
 	}
-	if err := checkBackend(c, f.Backend, http.StatusBadRequest, "bad_request"); err != nil {
+	if err := checkBackend(c, f.Backend); err != nil {
 		return memproxy.HoldPage{}, err
 	}
 	var errs [4]error

@@ -131,7 +131,7 @@ const longestOperation = 6 * time.Hour
 // client disconnects.
 func longOperation[In, Out any](c *call, tenant, backend string, do func(Integrity, context.Context, In) (Out, error), in In) (Out, error) {
 	var none Out
-	if err := checkBackend(c, backend, http.StatusNotFound, "unknown"); err != nil {
+	if err := checkBackend(c, backend); err != nil {
 		return none, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx()), longestOperation)
@@ -142,7 +142,7 @@ func longOperation[In, Out any](c *call, tenant, backend string, do func(Integri
 	}
 	out, err := do(c.api.opt.Integrity, ctx, in)
 	if unknown, ok := errors.AsType[*UnknownTenantError](err); ok && c.who.Tenants.All {
-		err = problem{http.StatusNotFound, "unknown", unknown.Error()}
+		err = badRequest(unknown.Error())
 	}
 	return out, err
 }

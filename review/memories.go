@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 
 	"github.com/memproxy/memproxy"
@@ -106,7 +105,7 @@ func subjectOf(c *call, statusOnly bool) (m subject, err error) {
 		}
 	}
 	if !known || !c.allowed(m.tenant) { // a backend that is no longer configured may have records
-		return m, cmp.Or(checkBackend(c, k.Backend, http.StatusNotFound, "unknown"), error(notFound()))
+		return m, cmp.Or(checkBackend(c, k.Backend), error(notFound()))
 	}
 	return m, nil
 }

@@ -47,7 +47,7 @@ func listed(names []string) string {
 
 // checkBackend refuses the name of a backend that is not configured. A reviewer sees the
 // names of backends that are declared for no tenant or for one that it reviews.
-func checkBackend(c *call, name string, status int, code string) error {
+func checkBackend(c *call, name string) error {
 	all := c.api.opt.Backends
 	if name == "" || all == nil || slices.ContainsFunc(all, func(b BackendName) bool { return b.Name == name }) {
 		return nil
@@ -58,7 +58,7 @@ func checkBackend(c *call, name string, status int, code string) error {
 			known = append(known, b.Name)
 		}
 	}
-	return problem{status, code, "backend not found; configured backends: " + strings.Join(known, ", ")}
+	return badRequest("backend not found; configured backends: " + strings.Join(known, ", "))
 }
 
 // serves reports whether a backend is declared for no tenant or for one of the reviewer's.

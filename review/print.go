@@ -174,6 +174,7 @@ func (p *printer) trace(t TraceAnswer) {
 		p.row("expires", at(st.Expires))
 		p.row("pinned, contested", fmt.Sprint(st.Pinned, ", ", st.Contested))
 	}
+	p.line("") // so that the tables do not share the widths of their columns
 	p.versions(t.Versions)
 	for _, c := range t.Corrections {
 		p.line("corrected %s by %s (%s), decision %s: %s", at(c.Time), c.Corrector, c.Trust, c.Decision, c.Reason)

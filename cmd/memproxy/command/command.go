@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/cli"
 	api "github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/telemetry/audit/auditcmd"
@@ -64,6 +66,11 @@ func (in *Invocation) leaf(use, short, example string, run func(context.Context)
 			return int(code)
 		}
 		fmt.Fprintln(in.Stderr, "memproxy:", strings.ReplaceAll(err.Error(), "\n\t", " ")) // errors of pgx contain indented lines
+		_, unnamed := errors.AsType[config.NameError](err)
+		_, untenanted := errors.AsType[*api.UnknownTenantError](err)
+		if refused, is := errors.AsType[*api.APIError](err); unnamed || untenanted || is && refused.Status == http.StatusBadRequest {
+			return cli.Usage
+		}
 		return cli.Failed
 	})
 }
