@@ -342,3 +342,18 @@ func TestFindingsAreReportedOnce(t *testing.T) {
 	all.Wait()
 	expect.Text(t, r.audit("--type", "integrity"), "on record").Times(1, `"type":"integrity"`)
 }
+
+// A memory that was deleted behind memproxy is named when it is read, also where the
+// backend answers null with 200.
+func TestMissingMemoryIsNamedByNull(t *testing.T) {
+	t.Parallel()
+	r := start(t, plain, "log: {level: info}", "ownership: {changed: report}\nmemories: {validate: 0}\nlog: {level: info}")
+	kept, gone := r.written("Ann likes green tea.", ""), r.written("Ann likes black tea.", "")
+	r.behind("DELETE", "/v1/memories/"+gone+"/", "")
+	for id, named := range map[string]string{kept: "", gone: gone, "b983fcdc-870f-4433-aeb5-83963a4b7b80": ""} {
+		a := r.do("GET", "/memories/"+id, "").want(t, 200, id)
+		expect.Equal(t, a.header.Get("X-Memproxy-Unverified"), named, a.body)
+		expect.Equal(t, strings.TrimSpace(a.body) == "null", id != kept, a.body)
+	}
+	ring.Until(t, "it is on record", func() bool { return strings.Contains(r.audit("--reason", "integrity.missing"), gone) })
+}

@@ -201,8 +201,10 @@ func (ret *answer) filterMemories(ctx context.Context) (refused bool, err error)
 	if ret.reading, err = ret.call.Backend.Adapter.Read(ret.call.Route, ret.call.Request, ret.reply); err != nil {
 		return false, err
 	}
-	if all := ret.reading.Memories; len(all) == 1 && all[0].Missing && all[0].Pointer == "" && ret.refuseAsMissing() {
-		return true, nil
+	if all := ret.reading.Memories; len(all) == 1 && all[0].Missing && all[0].Pointer == "" {
+		if reportMissing(ctx, ret); ret.refuseAsMissing() {
+			return true, nil
+		}
 	}
 	if ret.op.Kind != memproxy.Recall {
 		return ret.disclose(ctx)
