@@ -316,6 +316,9 @@ type NameError string
 
 func (e NameError) Error() string { return string(e) }
 
+// Misuse makes it an error of the command line.
+func (NameError) Misuse() bool { return true }
+
 // Backend returns the backend with a name, or the only backend if name is "".
 func (c *Config) Backend(name string) (Backend, error) {
 	var names []string

@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/codes"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate/seen"
 	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
 	"github.com/memproxy/memproxy/gate/verdict"
@@ -221,11 +220,10 @@ func (ret *answer) filterMemories(ctx context.Context) (refused bool, err error)
 
 // rewrite filters the memories and removes the dropped ones from the answer.
 func (ret *answer) rewrite(ctx context.Context) (refused bool, err error) {
-	if refused, err = ret.runStage(ctx, takenApart); refused || err != nil {
-		return refused, err
+	if refused, err = ret.runStage(ctx, takenApart); !refused && err == nil {
+		ret.reply.Body, err = ret.call.Backend.Adapter.Rewrite(ret.call.Route, ret.call.Request, ret.reply, ret.reading)
 	}
-	ret.reply.Body, err = ret.call.Backend.Adapter.Rewrite(ret.call.Route, ret.call.Request, ret.reply, ret.reading)
-	return false, err
+	return refused, err
 }
 
 // disclose filters the answer to a write: the writer sees what a reader would see, and
@@ -395,8 +393,4 @@ func (r *reported) fresh(from string, names []string) []string {
 		r.names[key] = true
 		return false
 	})
-}
-
-func readerOf(a *Admission) seen.Reader {
-	return seen.Reader{Tenant: a.Principal.Tenant, Principal: a.Principal.ID, Session: a.namedSession()}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/limits"
+	"github.com/memproxy/memproxy/gate/seen"
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
@@ -325,6 +326,10 @@ func recordToolResults(_ context.Context, ret *answer) (refused bool, err error)
 
 // maxCalls bounds the calls of one turn whose results may be sources.
 const maxCalls = 1024
+
+func readerOf(a *Admission) seen.Reader {
+	return seen.Reader{Tenant: a.Principal.Tenant, Principal: a.Principal.ID, Session: a.namedSession()}
+}
 
 // reportMissing reports a memory that was requested by its id and that the backend
 // does not have, although it was not deleted through the proxy.

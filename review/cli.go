@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"os"
 	"reflect"
 	"slices"
@@ -65,15 +63,10 @@ func (c CLI) command(v verb) *cobra.Command {
 		if err == nil {
 			err = v.run(ctx, in)
 		}
-		if err == nil {
-			return cli.OK
+		if err != nil {
+			fmt.Fprintf(c.Stderr, "%s: %s\n", out.CommandPath(), cli.Line(err.Error()))
 		}
-		fmt.Fprintf(c.Stderr, "%s: %s\n", out.CommandPath(), cli.Line(err.Error()))
-		_, wrong := errors.AsType[usageError](err)
-		if refused, is := errors.AsType[*APIError](err); wrong || is && refused.Status == http.StatusBadRequest {
-			return cli.Usage
-		}
-		return cli.Failed
+		return cli.Code(err)
 	})
 	words := strings.Fields(v.args)
 	out.Args = func(_ *cobra.Command, ids []string) error {
@@ -111,6 +104,9 @@ func (c CLI) command(v verb) *cobra.Command {
 type usageError string
 
 func (e usageError) Error() string { return string(e) }
+
+// Misuse implements cli.Misuse.
+func (usageError) Misuse() bool { return true }
 
 // Token returns a reviewer's token: from the file, if one is named, else from the
 // environment.

@@ -82,6 +82,9 @@ type APIError struct {
 // Error returns the detail of the answer, in one line.
 func (e *APIError) Error() string { return e.Detail }
 
+// Misuse makes a request that is wrong one of a wrong command line.
+func (e *APIError) Misuse() bool { return e.Status == http.StatusBadRequest }
+
 // Call calls a route of the API by its operationId. values are the path and query
 // parameters by name, and in is the body. Call repeats a request for original content
 // with the confirmation that the API asks for.

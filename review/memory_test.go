@@ -212,16 +212,28 @@ func TestPinAndPromote(t *testing.T) {
 
 // Proves EDGE-11: a backend that does not answer leaves a promotion time in the store.
 func TestPromotionsDoNotWaitForTheBackend(t *testing.T) {
-	r := newRig(t)
+	store := &promotions{}
+	r := newRig(t, func(o *review.Options) { store.MemoryStore, o.Memories = o.Memories, store })
 	remembered(r)
 	must.Get(r.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: memory, Tenant: "acme", State: memproxy.StatePending}))(t)
 	r.up.nowErr = context.DeadlineExceeded
 	if out, err := review.Call[memproxy.Tallied](t.Context(), r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}); err != nil || !out.Settled {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if r.up.patience == 0 || r.up.patience > review.DefaultTimeout/2 {
-		t.Errorf("the backend may take %v of %v", r.up.patience, review.DefaultTimeout)
+	if !r.up.until.Before(store.until) || r.up.until.IsZero() {
+		t.Errorf("the backend may take until %v, the store until %v", r.up.until, store.until)
 	}
+}
+
+// promotions notes until when a promotion may take.
+type promotions struct {
+	review.MemoryStore
+	until time.Time
+}
+
+func (p *promotions) Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.Review) (memproxy.Tallied, error) {
+	p.until, _ = ctx.Deadline()
+	return p.MemoryStore.Promote(ctx, k, r)
 }
 
 // The state of an approved write, by the outcome of its sending.

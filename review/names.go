@@ -23,6 +23,9 @@ func (e *UnknownTenantError) Error() string {
 	return fmt.Sprintf("tenant %q not found; known tenants: %s", e.Tenant, listed(e.Known))
 }
 
+// Misuse makes it an error of the command line.
+func (*UnknownTenantError) Misuse() bool { return true }
+
 // Unwrap makes it a memproxy.ErrUnknown.
 func (e *UnknownTenantError) Unwrap() error { return memproxy.ErrUnknown }
 

@@ -45,7 +45,7 @@ type upstream struct {
 	stranger string // an author whose key was removed
 	now      memproxy.Memory
 	nowErr   error
-	patience time.Duration // how long CurrentMemory may take
+	until    time.Time // of CurrentMemory
 }
 
 func (u *upstream) Replay(_ context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.SendResult {
@@ -84,9 +84,7 @@ func (u *upstream) LockMemory(context.Context, memproxy.MemoryKey) (func(), erro
 func (u *upstream) CurrentMemory(ctx context.Context, _ memproxy.MemoryKey) (memproxy.Memory, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if end, limited := ctx.Deadline(); limited {
-		u.patience = time.Until(end)
-	}
+	u.until, _ = ctx.Deadline()
 	return u.now, u.nowErr
 }
 

@@ -32,6 +32,25 @@ type ExitError int
 
 func (e ExitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
+// Misuse is an error that may say that the command line is wrong.
+type Misuse interface {
+	error
+	Misuse() bool
+}
+
+// Code is the exit code of a command that ended with an error, or without.
+func Code(err error) int {
+	code, known := errors.AsType[ExitError](err)
+	wrong, is := errors.AsType[Misuse](err)
+	switch {
+	case err == nil || known:
+		return int(code)
+	case is && wrong.Misuse():
+		return Usage
+	}
+	return Failed
+}
+
 // Leaf returns a command that takes no arguments and runs run, which returns an
 // exit code and has said on its own what went wrong. Example is a command line
 // that help shows. Options are added to the command's Flags.

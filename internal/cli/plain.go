@@ -54,7 +54,10 @@ func Printf(w io.Writer, format string, values ...any) {
 			values[i] = Line(fmt.Sprint(v))
 		}
 	}
-	fmt.Fprintf(w, format, values...)
+	text, ended := strings.CutSuffix(fmt.Sprintf(format, values...), "\n")
+	if fmt.Fprint(w, strings.TrimRight(text, " ")); ended {
+		fmt.Fprintln(w)
+	}
 }
 
 // escape writes all but the characters that are shown as they are, and those

@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/cli"
 	api "github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/telemetry/audit/auditcmd"
@@ -62,16 +60,10 @@ func (in *Invocation) Run(ctx context.Context) int {
 func (in *Invocation) leaf(use, short, example string, run func(context.Context) error) *cobra.Command {
 	return cli.Leaf(use, short, example, func(ctx context.Context) int {
 		err := run(ctx)
-		if code, ok := errors.AsType[cli.ExitError](err); err == nil || ok {
-			return int(code)
+		if _, printed := errors.AsType[cli.ExitError](err); err != nil && !printed {
+			fmt.Fprintln(in.Stderr, "memproxy:", strings.ReplaceAll(err.Error(), "\n\t", " ")) // errors of pgx contain indented lines
 		}
-		fmt.Fprintln(in.Stderr, "memproxy:", strings.ReplaceAll(err.Error(), "\n\t", " ")) // errors of pgx contain indented lines
-		_, unnamed := errors.AsType[config.NameError](err)
-		_, untenanted := errors.AsType[*api.UnknownTenantError](err)
-		if refused, is := errors.AsType[*api.APIError](err); unnamed || untenanted || is && refused.Status == http.StatusBadRequest {
-			return cli.Usage
-		}
-		return cli.Failed
+		return cli.Code(err)
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,9 +50,7 @@ func (in *Invocation) explain() *cobra.Command {
 }
 
 func printExplained(w io.Writer, e *app.ExplainResult) {
-	print := func(format string, values ...any) {
-		fmt.Fprintln(w, strings.TrimRight(cli.Line(fmt.Sprintf(format, values...)), " "))
-	}
+	print := func(format string, values ...any) { cli.Printf(w, format+"\n", values...) }
 	print("principal  %s (%s, %s, tenant %q)", e.Principal.ID, e.Principal.Kind, e.Principal.Trust, e.Principal.Tenant)
 	op := e.Operation
 	if op != nil {
