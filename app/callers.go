@@ -201,7 +201,7 @@ func contradicted(backend string, n config.OwnerName, whose string) string {
 	dim, name, _ := strings.Cut(n.ID, ":")
 	has := fmt.Sprintf("the ledger assigns it to tenant %q", whose)
 	if whose == memproxy.TenantInaccessible {
-		has = "the ledger has memories of several tenants under it, so no tenant owns it"
+		has = "the ledger has memories of several tenants under it, or its row there was edited (memproxy ledger sweep says so), so no tenant owns it"
 	}
 	return fmt.Sprintf("%s: %s %q is listed for tenant %q, and on backend %s %s. List another name; or start without this one, "+
 		"delete the memories of tenants other than %q under it through memproxy, and list it again: a name that no other tenant uses is given to the tenant that lists it",

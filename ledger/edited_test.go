@@ -99,6 +99,37 @@ func TestEditedRecordsAreQuarantined(t *testing.T) {
 	}
 }
 
+// A row that cannot be read stays edited when its tenant's are accepted. The records that
+// are read along with it can still be read, and a memory under its id still be written.
+func TestUnreadableRowsAreNotAccepted(t *testing.T) {
+	for name, edit := range map[string]string{
+		"no findings": `UPDATE record SET findings = '' WHERE id = 'm'`,
+		"cut off":     `UPDATE record SET findings = substr(findings, 1, 5) WHERE id = 'm'`,
+	} {
+		path := filepath.Join(ring.Dir(t), "ledger.db")
+		opt := ledger.Options{Path: path, Vault: ledgertest.Vault(t), OnBroken: func() {}}
+		l := open(t, opt)
+		written(t, l, "m", memproxy.StateValidated)
+		written(t, l, "sound", memproxy.StateValidated)
+		must.Do(t, l.Close())
+		vandalise(t, path, edit)
+		l = open(t, opt)
+		for range 2 {
+			found := must.Get(l.Backends.VerifyRecords(t.Context(), nil))(t)
+			must.Len(t, found, 1, name)
+			expect.Text(t, found[0].Detail, name).Has("cannot be read")
+			if _, n, err := l.Chains.Accept(t.Context(), "acme", nil); err != nil || n != 0 {
+				t.Errorf("%s: accepted %d, %v", name, n, err)
+			}
+			recs, err := l.Lookup(t.Context(), key("m"), key("sound"))
+			if err != nil || recs[key("sound")].Owner.Scope.Tenant != "acme" || recs[key("m")].Owner.Scope.Tenant != memproxy.TenantInaccessible {
+				t.Errorf("%s: %+v, %v", name, recs, err)
+			}
+			expect.OK(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m"), ledgertest.Row("new")}}), name)
+		}
+	}
+}
+
 // written commits a memory with a state.
 func written(t *testing.T, l *ledger.Ledger, id string, state memproxy.MemoryState) {
 	t.Helper()

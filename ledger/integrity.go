@@ -286,7 +286,11 @@ func (bs Backends) VerifyRecords(ctx context.Context, count func(int)) (edited [
 	for found := range pages(read) {
 		for i := range found {
 			if f := &found[i]; !marked(bs.opt.Vault, f) && len(edited) < maxEdited {
-				edited = append(edited, memproxy.Discrepancy{Class: memproxy.FaultRow, Code: memproxy.IntegrityLedger, Tenant: f.tenant(), MemoryKey: f.key(), Detail: editedRow})
+				detail := editedRow
+				if !f.readable() {
+					detail += ", and cannot be read: restore the ledger"
+				}
+				edited = append(edited, memproxy.Discrepancy{Class: memproxy.FaultRow, Code: memproxy.IntegrityLedger, Tenant: f.tenant(), MemoryKey: f.key(), Detail: detail})
 				bs.edits.note(f.key(), f.tenant(), editedRow)
 			}
 		}
@@ -303,12 +307,18 @@ func marked(v *keys.Vault, f *fields) bool {
 	return blank || v.MarkedRow(f.row, f.mark)
 }
 
-// acceptRows accepts the edited records of a tenant as they are, with valid marks.
+// readable reports whether the status that a row holds can be read.
+func (f *fields) readable() bool {
+	return f.texts[13] == "" || readFindings(&memproxy.Status{}, f.texts[20]) == nil
+}
+
+// acceptRows accepts the edited records of a tenant as they are, with valid marks. One that
+// cannot be read stays edited, because with a valid mark it would fail every query.
 func acceptRows(t *transaction, tenant string) (n int) {
 	t.save()
 	for found := range pages(t.recordsAfter) {
 		for i := range found {
-			if f := &found[i]; f.tenant() == tenant && !marked(t.store.opt.Vault, f) {
+			if f := &found[i]; f.tenant() == tenant && f.readable() && !marked(t.store.opt.Vault, f) {
 				k := f.key()
 				t.run(`UPDATE record SET mac = ?`+ofKey, t.store.opt.Vault.MarkRow(f.row), k)
 				t.records[k] = nil
