@@ -53,8 +53,8 @@ func (a *Adapter) ReadFound(k memproxy.MemoryKey, reply memproxy.Reply) (memprox
 
 // Restore implements the gate's Restorer: it updates a memory to the text of the version,
 // with the memory's current metadata and a new stamp. The platform replaces metadata, so
-// all of it is sent. If the version has another field than the memory, the field is
-// restored too.
+// all of it is sent. If the version has another field than the memory, or none, the
+// field is restored too, so that a text is never filed where it was not admitted.
 func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.SideRequest {
 	if to.Kind == memproxy.TargetObject {
 		return restoreObject(to, now)
@@ -74,7 +74,7 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 // names of the field are set to null, because the server would keep them otherwise.
 func (o *Options) filedAs(field string, now memproxy.Memory, merges bool) [][]byte {
 	kept := stamps.FilterMembers(now.Metadata, false)
-	if field == "" || memproxy.Key(field) == memproxy.Key(now.Field) && len(now.Filed) == 0 {
+	if memproxy.Key(field) == memproxy.Key(now.Field) && len(now.Filed) == 0 {
 		return kept
 	}
 	name, err := json.Marshal(field)
@@ -82,10 +82,13 @@ func (o *Options) filedAs(field string, now memproxy.Memory, merges bool) [][]by
 	if err != nil || unread != nil {
 		return kept
 	}
-	out := [][]byte{append([]byte(`"`+o.FieldKey+`":`), name...)}
+	var out [][]byte
+	if field != "" {
+		out = append(out, append([]byte(`"`+o.FieldKey+`":`), name...))
+	}
 	for i, m := range doc.Root.Members {
 		switch {
-		case m.Name == o.FieldKey:
+		case m.Name == o.FieldKey && field != "":
 		case !o.governs(m.Name):
 			out = append(out, kept[i])
 		case merges:

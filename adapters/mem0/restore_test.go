@@ -20,10 +20,11 @@ func TestRestorePutsTheFieldBack(t *testing.T) {
 		now   memproxy.Memory
 		want  string
 	}{
-		"moved":     {"gotchas", memproxy.Memory{Field: "learnings", Filed: []string{"food"}, Metadata: []byte(`{"note":"x","field":"learnings","category":"food"}`)}, `{"field":"gotchas","note":"x","category":null,`},
-		"there":     {"gotchas", memproxy.Memory{Field: "Gotchas", Metadata: []byte(`{"category":"Gotchas","note":"x"}`)}, `{"category":"Gotchas","note":"x",`},
-		"not known": {"", memproxy.Memory{Field: "learnings", Metadata: []byte(`{"field":"learnings"}`)}, `{"field":"learnings",`},
-		"bare":      {"gotchas", memproxy.Memory{}, `{"field":"gotchas",`},
+		"moved":       {"gotchas", memproxy.Memory{Field: "learnings", Filed: []string{"food"}, Metadata: []byte(`{"note":"x","field":"learnings","category":"food"}`)}, `{"field":"gotchas","note":"x","category":null,`},
+		"there":       {"gotchas", memproxy.Memory{Field: "Gotchas", Metadata: []byte(`{"category":"Gotchas","note":"x"}`)}, `{"category":"Gotchas","note":"x",`},
+		"filed since": {"", memproxy.Memory{Field: "learnings", Metadata: []byte(`{"category":"learnings","note":"x"}`)}, `{"category":null,"note":"x",`},
+		"never filed": {"", memproxy.Memory{Metadata: []byte(`{"note":"x"}`)}, `{"note":"x",`},
+		"bare":        {"gotchas", memproxy.Memory{}, `{"field":"gotchas",`},
 	} {
 		to := memproxy.Version{MemoryKey: memproxy.MemoryKey{ID: "m1"}, Field: tc.field, Text: "t"}
 		sent := a.Restore(to, tc.now, *adaptertest.Stamp())
