@@ -257,6 +257,7 @@ type Operation struct {
 	// fields: names of metadata, categories, tags.
 	Keys []string
 	// Backdated are the client's timestamps that would set a memory's time of creation.
+	// The gate takes out those that name the time of the request.
 	Backdated []ClientTime
 	// Reserved are the JSON pointers of the client's keys with the prefix of the stamp.
 	// They are always removed.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -77,7 +78,7 @@ func TestStampsDescribeTheWrite(t *testing.T) {
 	}
 }
 
-// Proves TRL-2: agents may not set a memory's time. A person who relays a fact may: the
+// Proves TRL-2: agents may set no other time for a memory than that of their request. A person who relays a fact may: the
 // backend stores the given time, while stamp and provenance have the times of writing
 // and arrival by memproxy's clock.
 func TestRelayedTimes(t *testing.T) {
@@ -91,6 +92,9 @@ func TestRelayedTimes(t *testing.T) {
 		r.do("POST", path, body, as("")...).want(t, 403, path, "by an agent").has(t, `"trust.backdated"`)
 		expect.Equal(t, r.back.count(), before, path, "by an agent")
 	}
+	// The time of the request itself gives a memory no other age.
+	present := fmt.Sprintf(`,"timestamp":%d,"metadata":{"timestamp":%q}}`, clock.Now().Unix(), clock.Now().Format(time.RFC3339Nano))
+	r.do("POST", "/v3/memories/add/", strings.TrimSuffix(noted("Ann moved in."), "}")+present, as("")...).want(t, 200)
 	a := r.do("POST", "/v3/memories/add/", relayed, as("human")...)
 	var made struct{ Results []struct{ ID string } }
 	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 || len(made.Results) != 1 {

@@ -302,10 +302,7 @@ func (r *evaluation) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
 
 // stampOf returns the unsigned stamp of the run's write, for seal.
 func stampOf(r *evaluation) memproxy.Stamp {
-	received, found := r.begun, foundAtArrival(r.Admission)
-	if r.waited != nil {
-		received = r.waited.Created
-	}
+	found := foundAtArrival(r.Admission)
 	return memproxy.Stamp{
 		ID:          r.Decision.ID,
 		Actor:       r.Principal.ID,
@@ -317,12 +314,20 @@ func stampOf(r *evaluation) memproxy.Stamp {
 		Time:        r.begun.UTC().Truncate(time.Second),
 		SHA256:      content.Hash(r.op),
 		Mark:        strings.Join(r.marks, " "),
-		Received:    received.UTC().Truncate(time.Second),
+		Received:    arrived(r.Admission).UTC().Truncate(time.Second),
 		Session:     r.namedSession(),
 		Trigger:     r.call.Route.ID,
 		Score:       memproxy.Risk(found),
 		Flags:       flags(found),
 	}
+}
+
+// arrived returns when the client's request arrived: a held write waited since.
+func arrived(a *Admission) time.Time {
+	if a.waited != nil {
+		return a.waited.Created
+	}
+	return a.begun
 }
 
 // foundAtArrival returns the findings in a write when it arrived. A write that is sent

@@ -155,7 +155,7 @@ func decode(_ context.Context, r *evaluation) error {
 		r.verdict.Malformed(flaw)
 		return nil
 	}
-	op.Backend = c.Backend.Name
+	op.Backend, op.Backdated = c.Backend.Name, trust.Backdating(op.Backdated, arrived(r.Admission))
 	if r.op = op; !c.NoMemoryAccess {
 		reserved(r)
 	}
