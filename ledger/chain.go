@@ -226,7 +226,8 @@ func clearFlags(t *transaction, tenant string, faults []memproxy.ChainFault) int
 const maxFlagged = 10000
 
 // NoteBreach stores a fault of a tenant's chain, flags the memories that have records
-// at or after its position, and reports whether the fault is new. Accept undoes both.
+// at or after its position or none of their present text, because it was removed, and
+// reports whether the fault is new. Accept undoes both.
 func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, error) {
 	bad := storableParts("fault", f.Tenant, string(f.Class), f.Detail)
 	return changed(ctx, cs.store, bad, func(t *transaction) (fresh bool) {
@@ -238,8 +239,10 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 		}
 		t.save()
 		for _, k := range rows(t, scanKey,
-			`SELECT DISTINCT v.backend, v.kind, v.id FROM version v WHERE v.tenant = ?1 AND v.place >= ?2 AND NOT EXISTS
-				(SELECT 1 FROM record s WHERE s.backend = v.backend AND s.kind = v.kind AND s.id = v.id AND s.unverified = ?3) LIMIT ?4`,
+			`SELECT v.backend, v.kind, v.id FROM version v WHERE v.tenant = ?1 AND v.place >= ?2 AND NOT EXISTS
+				(SELECT 1 FROM record s WHERE s.backend = v.backend AND s.kind = v.kind AND s.id = v.id AND s.unverified = ?3)
+			UNION SELECT r.backend, r.kind, r.id FROM record r WHERE r.tenant = ?1 AND r.sha256 <> '' AND r.deleted = 0 AND r.unverified <> ?3 AND NOT EXISTS
+				(SELECT 1 FROM version v WHERE v.backend = r.backend AND v.kind = r.kind AND v.id = r.id AND v.sha256 = r.sha256) LIMIT ?4`,
 			f.Tenant, f.Position, string(memproxy.IntegrityChain), maxFlagged) {
 			t.flag(&memproxy.IntegrityFlag{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
 		}
