@@ -3,6 +3,7 @@ package cedar
 import (
 	"cmp"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 // written is one part of a write: the content of one field, with one layer and origin.
 type written struct {
 	field    string
+	spelled  string // the field as the payload has it
 	member   string // member of the backend's object
 	layer    memproxy.Layer
 	inferred bool
@@ -78,7 +80,7 @@ func addMember(out []written, it *memproxy.Item) []written {
 
 // addContent adds the content of an item to its field.
 func addContent(out []written, it *memproxy.Item, g *memproxy.Governance) []written {
-	w := written{field: memproxy.Key(it.Field), member: it.Member, layer: g.LayerOf(it), inferred: it.Inferred && it.Text != ""}
+	w := written{field: memproxy.Key(it.Field), spelled: it.Field, member: it.Member, layer: g.LayerOf(it), inferred: it.Inferred && it.Text != ""}
 	for k := range out {
 		if out[k].content() && out[k].field == w.field {
 			w.size = out[k].size // every part of a field has the field's total
@@ -146,7 +148,7 @@ func factsOf(q *memproxy.Question) asked {
 	}
 	a.Findings = joined(a.rules)
 	for _, k := range op.Keys {
-		a.names = append(a.names, cedar.String(policyKey(k)))
+		a.names = addName(a.names, k)
 	}
 	return a
 }
@@ -154,7 +156,7 @@ func factsOf(q *memproxy.Question) asked {
 // about returns the facts completed for one written part.
 func (a asked) about(w *written, g *memproxy.Governance) asked {
 	if a.names = a.names[:len(a.names):len(a.names)]; w.field != "" {
-		a.names = append(a.names, cedar.String(policyKey(w.field)))
+		a.names = addName(a.names, w.spelled)
 	}
 	a.Keys = joined(a.names)
 	a.Field, a.FieldKnown, a.Size, a.Member = w.field, plainName(w.field), int64(w.size), w.member
@@ -208,6 +210,18 @@ func treatment(t memproxy.Treatment) string {
 	}
 	return string(t)
 }
+
+// addName adds a key as policies see it. The words of one like "mentalHealth" may be meant
+// apart or together, so it has both names.
+func addName(names []cedar.String, key string) []cedar.String {
+	names = append(names, cedar.String(policyKey(key)))
+	if apart := camel.ReplaceAllString(key, "${1}_$2"); apart != key {
+		names = append(names, cedar.String(policyKey(apart)))
+	}
+	return names
+}
+
+var camel = regexp.MustCompile(`(\p{Ll})(\p{Lu})`)
 
 // policyKey normalizes a key for policies: lower case, words joined by underscores,
 // without a prefix such as "user_".
