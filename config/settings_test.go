@@ -119,6 +119,7 @@ func TestWhatWeakensProduction(t *testing.T) {
 		{"answers.headers", "answers: {headers: pass}", "answers: {headers: drop}"},
 		{"memories.inferred", "memories: {inferred: allow}", "memories: {inferred: mark}"},
 		{"memories.layers.task.inferred", "memories: {layers: {task: {inferred: allow}}}", "memories: {layers: {task: {inferred: hold}}}"},
+		{"memories.layers.task.inferred", "memories: {inferred: refuse, layers: {task: {inferred: allow}}}", "memories: {inferred: refuse, layers: {task: {inferred: mark}}}"},
 		{"memories.namespaces.outside", "memories: {namespaces: {outside: allow}}", "memories: {namespaces: {outside: refuse}}"},
 		{"memories.pending", "memories: {pending: []}", "memories: {pending: [anonymous, new, authenticated]}"},
 		{"sources.pending", "sources: {pending: []}", "sources: {pending: [hostile, untrusted]}"},

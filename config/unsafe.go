@@ -50,11 +50,19 @@ func (c *Config) unsafe(s *Setting) string {
 		// one. An explicit value remains.
 		return "visible shows memories written out-of-band to all tenants, including ones added later"
 	}
-	productionValue, there := c.productionValue(s)
-	if !s.direction.looser(productionValue, there, s.Value, true) {
+	root := clone(c.file.root)
+	cut(root, s.at)
+	value, there := productionDefault(root, s.Path)
+	// That default may follow another setting ("as memories.inferred") which is stricter than
+	// the profile requires of this one.
+	profile, own := productionDefault(&yaml.Node{Kind: yaml.MappingNode}, s.Path)
+	if !own {
+		profile, own = value, there
+	}
+	if !s.direction.looser(value, there, s.Value, true) || !s.direction.looser(profile, own, s.Value, true) {
 		return ""
 	}
-	return fmt.Sprintf("%s is looser than %s, the default in production", quoted(s.Value), quoted(productionValue))
+	return fmt.Sprintf("%s is looser than %s, the default in production", quoted(s.Value), quoted(profile))
 }
 
 func quoted(value string) string { return cmp.Or(value, "none") }
@@ -90,20 +98,18 @@ func reached(c *Config) string {
 	return ""
 }
 
-// productionValue returns the value that a key would have in production if it were not in
-// the file.
-func (c *Config) productionValue(s *Setting) (value string, there bool) {
-	root := clone(c.file.root)
-	cut(root, s.at)
+// productionDefault returns the value that a key has in production with a file that lacks
+// it.
+func productionDefault(file *yaml.Node, path string) (value string, there bool) {
 	other := &Config{}
-	if err := root.Decode(other); err != nil {
+	if err := file.Decode(other); err != nil {
 		return "", false // cannot fail: the file was decoded before
 	}
 	other.Profile = "production"
 	other.defaults()
 	var w walk
 	w.structure(reflect.ValueOf(other).Elem(), "", "", nil)
-	if i := slices.IndexFunc(w, func(other Setting) bool { return other.Path == s.Path }); i >= 0 {
+	if i := slices.IndexFunc(w, func(other Setting) bool { return other.Path == path }); i >= 0 {
 		return w[i].Value, true
 	}
 	return "", false
