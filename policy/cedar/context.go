@@ -142,8 +142,8 @@ func factsOf(q *memproxy.Question) asked {
 		a.Risk = max(a.Risk, int64(q.Findings[i].Score))
 		a.Secret = a.Secret || strings.HasPrefix(rule, "secret.")
 		a.Personal = a.Personal || strings.HasPrefix(rule, "pii.")
-		if len(a.rules) < maxRules {
-			a.rules = append(a.rules, cedar.String(rule))
+		if rule := cedar.String(rule); !slices.Contains(a.rules, rule) { // each rule once, so that none is left out
+			a.rules = append(a.rules, rule)
 		}
 	}
 	a.Findings = joined(a.rules)
@@ -254,9 +254,6 @@ func setOf(all []cedar.String) cedar.Set {
 	}
 	return cedar.NewSet(values...)
 }
-
-// maxRules is the maximum number of findings in a context.
-const maxRules = 64
 
 // caller is everything from which the entities of a question are built.
 type caller struct {

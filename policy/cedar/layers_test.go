@@ -195,3 +195,24 @@ forbid (principal, action, resource) when { context.member == "agent.description
 		})
 	}
 }
+
+// Proves SYN-2, GOV-2: findings without a score, however many and wherever they are, leave
+// no other out of what policies see.
+func TestFindingsDoNotCrowdOutOthers(t *testing.T) {
+	p := compile(t, nil)
+	for _, tc := range []struct {
+		ask  ask
+		rule string
+	}{
+		{ask{found: "trait.person", change: guessed}, "field.trait.text"},
+		{ask{field: "learnings", found: "synapse.role"}, "synapse.pattern"},
+		{ask{found: "synapse.markup", source: memproxy.SourceUntrusted}, "synapse.source"},
+	} {
+		q := tc.ask.question()
+		q.Findings = slices.Concat(slices.Repeat([]memproxy.Finding{{Rule: "pii.email"}}, 1000), q.Findings)
+		got := must.Get(p.Rule(context.Background(), q))(t)
+		if !slices.ContainsFunc(got.Reasons, func(r memproxy.Reason) bool { return r.Rule == tc.rule }) {
+			t.Errorf("%s: got %v %v", tc.rule, got.Verdict, got.Reasons)
+		}
+	}
+}

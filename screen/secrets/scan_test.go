@@ -109,3 +109,12 @@ func TestBounded(t *testing.T) {
 		t.Errorf("%d hits", n)
 	}
 }
+
+// Proves SYN-2: no amount of personal data hides a credential that follows it.
+func TestPersonalDataHidesNoCredential(t *testing.T) {
+	hits := Scan(strings.Repeat("a@b.com ", 5000) + "AKIAIOSFODNN7EXAMPLQ")
+	if len(hits) == 0 || hits[len(hits)-1].Class != AWSAccessKey {
+		t.Errorf("the last of %d hits is %+v", len(hits), hits[len(hits)-1:])
+	}
+	expect.Equal(t, len(Scan(strings.Repeat("AKIAIOSFODNN7EXAMPLQ ", 5000))), maxHits)
+}
