@@ -200,6 +200,13 @@ type Tallied struct {
 	Need int `json:"need"`
 }
 
+// ReviewedGroup is a similarity group after a review, with the lowest of its holds'
+// tallies.
+type ReviewedGroup struct {
+	Holds []HeldWrite `json:"holds"`
+	Tallied
+}
+
 // Replay is the exclusive claim to send one approved write upstream.
 type Replay struct {
 	Hold    HeldWrite

@@ -171,31 +171,32 @@ const maxBatch = 500
 // group of a tenant that were created before a time. There must be exactly expect of
 // them, so that a reviewer settles only what was shown, and nothing that was added to
 // the group since. Otherwise it returns ErrState.
-func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) ([]memproxy.HeldWrite, error) {
+func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) (memproxy.ReviewedGroup, error) {
 	c := conditions{}
 	c.tenant("tenant", tenant)
 	c.add(`state = 'pending' AND similarity = ? AND created < ?`, similarity, micros(before))
 	whole := similarity != "" && storable(similarity) == nil && !before.IsZero() && expect > 0 && expect <= maxBatch
 	bad := cmp.Or(checkReview(r), c.bad, need(whole, "a batch needs a similarity, a time and how many are expected (at most %d)", maxBatch))
-	return changed(ctx, hs.store, bad, func(t *transaction) (settled []memproxy.HeldWrite) {
+	return changed(ctx, hs.store, bad, func(t *transaction) (group memproxy.ReviewedGroup) {
 		found := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold`+c.where()+` ORDER BY id LIMIT ?`, append(c.args, maxBatch+1)...)
 		if len(found) != expect {
 			t.fail(fmt.Errorf("%w: %d holds wait in the group, not %d", ErrState, len(found), expect))
-			return nil
+			return group
 		}
+		group.Tallied = memproxy.Tallied{Settled: true, Have: 1, Need: 1} // one reviewer rejects
 		for _, h := range found {
-			if approve {
-				approveHold(t, h.ID, r)
-			} else {
+			if !approve {
 				rejectHold(t, h.ID, r)
+			} else if tally := approveHold(t, h.ID, r); len(group.Holds) == 0 || tally.Have < group.Have {
+				group.Tallied = tally
 			}
 			if t.err != nil {
 				t.err = fmt.Errorf("hold %s: %w", h.ID, t.err)
-				return nil
+				return group
 			}
-			settled = append(settled, getHold(t, h.ID))
+			group.Holds = append(group.Holds, getHold(t, h.ID))
 		}
-		return settled
+		return group
 	})
 }
 

@@ -112,6 +112,27 @@ func TestFourEyes(t *testing.T) {
 	}
 }
 
+// Proves EDGE-11, EDGE-15: the answer about a group, and its record, say how many have
+// agreed on the hold of it on which the fewest have.
+func TestFourEyesOnAGroup(t *testing.T) {
+	r := newRig(t, func(o *review.Options) { o.Need = 2 })
+	group := r.hold("h1", "text").Similarity
+	r.hold("h2", "text")
+	line := "holds approve --reason fine --expect 2 --similarity " + group
+	r.clock.Pass(time.Minute)
+	must.Get(review.Call[review.Settled](t.Context(), r.client(annToken), "approveHold", v("id", "h1"), review.ApproveRequest{Reason: "fine"}))(t)
+	for _, want := range []struct {
+		token, out string
+		have       int
+	}{{annToken, "h1 is pending\nh2 is pending\n1 of 2 reviewers agreed\n", 1}, {bobToken, "h1 is approved\nh2 is approved\n", 2}} {
+		_, out, errs := r.run(want.token, line)
+		expect.Equal(t, out, want.out, errs)
+		if last := r.audit.events[len(r.audit.events)-1].Act; last.Action != "batch.approve" || last.Have != want.have || last.Need != 2 {
+			t.Errorf("recorded %+v", last)
+		}
+	}
+}
+
 // If the log cannot be written, nothing takes effect.
 func TestNothingHappensWithoutAuditRecord(t *testing.T) {
 	r := newRig(t)

@@ -154,6 +154,9 @@ func settleGroup(ctx context.Context, in *invocation, action string) error {
 		for _, h := range b.Holds {
 			p.line("%s is %s", h.ID, h.State)
 		}
+		if !b.Settled {
+			p.line("%d of %d reviewers agreed", b.Have, b.Need)
+		}
 	})
 }
 

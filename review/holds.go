@@ -44,9 +44,7 @@ type BatchRequest struct {
 }
 
 // BatchAnswer is the result of a batch.
-type BatchAnswer struct {
-	Holds []memproxy.HeldWrite `json:"holds"`
-}
+type BatchAnswer = memproxy.ReviewedGroup
 
 // ResolveRequest settles a write whose outcome is unknown.
 type ResolveRequest struct {
@@ -328,7 +326,7 @@ func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 	if err == nil {
 		c.api.opt.Runner.Wake() // the request does not wait for the sending of possibly hundreds of holds
 	}
-	return BatchAnswer{done}, err
+	return done, err
 }
 
 // checkAuthors refuses the approval of a group that contains a write whose author may no

@@ -172,6 +172,9 @@ func TestRollbackTakesAllVotes(t *testing.T) {
 	if out := vote(bobToken, 1); out.Version == nil || out.Votes != nil || len(r.up.applied) != 1 {
 		t.Errorf("two reviewers: %+v", out)
 	}
+	if last := r.audit.events[len(r.audit.events)-1]; last.Act.Have != 2 || last.Act.Need != 2 || len(last.Versions) != 1 {
+		t.Errorf("recorded %+v", last.Act)
+	}
 }
 
 // A vote for a promotion is for the text that the reviewer saw.

@@ -103,6 +103,7 @@ func addDetails(ev *memproxy.Event, answer any) {
 	case memproxy.Tallied:
 		ev.Act.Have, ev.Act.Need = got.Have, got.Need
 	case BatchAnswer:
+		ev.Act.Have, ev.Act.Need = got.Have, got.Need
 		for i := range got.Holds {
 			ev.Targets = append(ev.Targets[:len(ev.Targets):len(ev.Targets)], got.Holds[i].ID)
 		}
@@ -117,8 +118,7 @@ func addDetails(ev *memproxy.Event, answer any) {
 
 // rolledBack adds the result of a rollback.
 func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
-	if v := got.Votes; v != nil {
-		ev.Act.Have, ev.Act.Need = v.Have, v.Need
+	if ev.Act.Have, ev.Act.Need = got.votes.Have, got.votes.Need; got.Votes != nil {
 		return
 	}
 	ev.Status = got.Result.Status

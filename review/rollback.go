@@ -28,6 +28,7 @@ type RollbackAnswer struct {
 	Result  memproxy.HoldResult `json:"result"`
 	Version *memproxy.Version   `json:"version,omitempty"` // the version that the rollback made
 	Votes   *memproxy.Tallied   `json:"votes,omitempty"`   // set while further reviewers must agree
+	votes   memproxy.Tallied
 	outcome memproxy.Outcome
 }
 
@@ -63,7 +64,7 @@ func rollbackMemory(c *call, in RollbackRequest) (RollbackAnswer, error) {
 	}
 	votes, err := c.api.opt.Runner.opt.Rollbacks.Approve(c.ctx(), restored, c.review(in.Reason))
 	if err != nil || !votes.Settled {
-		return RollbackAnswer{Votes: &votes}, err
+		return RollbackAnswer{Votes: &votes, votes: votes}, err
 	}
 	c.api.opt.Runner.opt.Steps.At(memproxy.StepRollbackRecorded)
 	answer, err := c.api.opt.Runner.rollBack(c.ctx(), &memproxy.Rollback{
@@ -75,6 +76,7 @@ func rollbackMemory(c *call, in RollbackRequest) (RollbackAnswer, error) {
 	if err != nil {
 		return RollbackAnswer{}, err
 	}
+	answer.votes = votes
 	return answer, nil
 }
 

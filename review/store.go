@@ -17,7 +17,7 @@ type HoldStore interface {
 	Content(ctx context.Context, id string) (memproxy.HeldWrite, memproxy.HoldContent, error)
 	Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error)
 	Reject(ctx context.Context, id string, r memproxy.Review) error
-	ReviewGroup(ctx context.Context, tenant *string, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) ([]memproxy.HeldWrite, error)
+	ReviewGroup(ctx context.Context, tenant *string, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) (memproxy.ReviewedGroup, error)
 	Shred(ctx context.Context, id string, r memproxy.Review) error
 }
 

@@ -285,12 +285,12 @@ func holdBatch(t *testing.T, l Life) {
 	wantErr(t, "the author", errOf(l.Holds.ReviewGroup(ctx, new("acme"), group, shown, 3, true, by("agent:dev"))), ledger.ErrOwnReview)
 	wantState(t, l, "h0", memproxy.HoldPending)
 	done, err := l.Holds.ReviewGroup(ctx, new("acme"), group, shown, 3, true, by("human:ann"))
-	if err != nil || len(done) != 3 || done[0].State != memproxy.HoldApproved {
+	if err != nil || len(done.Holds) != 3 || done.Holds[0].State != memproxy.HoldApproved {
 		t.Fatalf("batch: %v, %v", done, err)
 	}
 	wantState(t, l, "late", memproxy.HoldPending)
 	done, err = l.Holds.ReviewGroup(ctx, new("acme"), group, l.Clock.Now(), 1, false, by("human:ann"))
-	if err != nil || len(done) != 1 || done[0].ID != "late" || done[0].State != memproxy.HoldRejected {
+	if err != nil || len(done.Holds) != 1 || done.Holds[0].ID != "late" || done.Holds[0].State != memproxy.HoldRejected {
 		t.Errorf("batch: %v, %v", done, err)
 	}
 }
