@@ -142,17 +142,24 @@ func TestChangesBehindSelfEditsAreKept(t *testing.T) {
 		`seal "Bob" before "Ann\nlikes tea" by `, `self_edit "Bob\nsails" before "Bob" by agent:dev`)
 }
 
-// Proves SYN-5: a memory tool run through the API in place of the agent makes a
-// version, too.
+// Proves SYN-5, EDGE-15: a memory tool run through the API in place of the agent makes a
+// version, too: one, of what it did. One that fails, which the server answers with 200,
+// makes none.
 func TestToolsFromOutsideAreVersions(t *testing.T) {
 	t.Parallel()
 	l := lettaReviewed(t, writingAgent)
 	human := l.letta.BlockID(l.agent, "human")
-	a := l.do("POST", "/v1/agents/"+l.agent+"/tools/memory_insert/run", `{"args":{"label":"human","new_string":"likes tea"}}`, "Authorization", "Bearer "+devToken)
-	if a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
+	run := func(tool, args, status string) {
+		t.Helper()
+		l.do("POST", "/v1/agents/"+l.agent+"/tools/"+tool+"/run", `{"args":{"label":"human",`+args+`}}`, "Authorization", "Bearer "+devToken).want(t, 200).has(t, `"status":"`+status+`"`)
 	}
-	l.remembers(human, `seal "Ann" before "" by `, `self_edit "Ann\nlikes tea" before "Ann" by agent:dev`)
+	run("memory_replace", `"old_string":"Bob","new_string":"Carol"`, "error")
+	run("memory_insert", `"new_string":"likes tea"`, "success")
+	versions := []string{`seal "Ann" before "" by `, `self_edit "Ann\nlikes tea" before "Ann" by agent:dev`}
+	l.remembers(human, versions...)
+	run("memory_replace", `"old_string":"Bob","new_string":"Carol"`, "error")
+	run("memory_replace", `"old_string":"tea","new_string":"coffee"`, "success")
+	l.remembers(human, append(versions, `self_edit "Ann\nlikes coffee" before "Ann\nlikes tea" by agent:dev`)...)
 }
 
 // Proves SYN-5, EDGE-3: memories that the backend's model extracts after the answer get

@@ -48,6 +48,9 @@ func (ret *effects) remember(ctx context.Context) {
 	settleChange(ctx, ret.g, ret.Admission)
 	complete(ctx, ret)
 	ret.settleBill(ctx)
+	if ret.edits != nil && !ret.self {
+		return // keepEdits records what the call of the tool changed: it may have failed, with status 200
+	}
 	switch ret.op.Kind {
 	case memproxy.Learn:
 		ret.learned(ctx)
