@@ -258,7 +258,7 @@ func TestOutagesUseNoBudget(t *testing.T) {
 	t.Parallel()
 	r := startBudget(t, `upstream: "UPSTREAM"`, "upstream: \"http://127.0.0.1:1\"")
 	for range 3 {
-		r.do("POST", "/memories", many(20, false)).want(t, 502)
+		r.do("POST", "/memories", many(20, false)).want(t, 503)
 	}
 	expect.Equal(t, remaining(t, r), 100)
 	f := facesBefore(t, extproctest.Settings{"profile": "production", "enforce": "true", "kind": "mem0", "body": "65536", "writes_per_hour": "2"}, http.NotFoundHandler())

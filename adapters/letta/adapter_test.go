@@ -29,11 +29,12 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-// Proves CARD-1: every refusal tells the SDKs not to retry, which they do by default.
+// Proves CARD-1: a refusal tells the SDKs not to retry, which they do by default, unless the
+// request was not forwarded because something failed, which it may not do again.
 func TestRefuse(t *testing.T) {
 	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
 	a := must.Get(letta.New(letta.Options{Now: func() time.Time { return now }}))(t)
-	for _, status := range []int{0, 400, 401, 403, 404, 413, 415, 422, 429, 502, 503} {
+	for _, status := range []int{0, 400, 401, 403, 404, 413, 415, 422, 429, 502} {
 		r := a.Refuse(memproxy.Request{}, memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny, Status: status})
 		if r.Header.Get("X-Should-Retry") != "false" {
 			t.Errorf("%d may be repeated", status)
@@ -50,6 +51,10 @@ func TestRefuse(t *testing.T) {
 		{"GET", 502, memproxy.UpstreamMalformed, false, false},
 		{"PATCH", 502, memproxy.UpstreamMalformed, false, false},
 		{"GET", 503, memproxy.LimitInFlight, false, true},
+		{"GET", 503, memproxy.UpstreamUnavailable, true, true},
+		{"POST", 503, memproxy.UpstreamUnavailable, true, true},
+		{"DELETE", 503, memproxy.LedgerUnavailable, true, true},
+		{"POST", 504, memproxy.UpstreamUnavailable, false, true},
 	} {
 		r := a.Refuse(memproxy.Request{Method: tc.method}, memproxy.Decision{Verdict: memproxy.Deny, Status: tc.status, Reasons: []memproxy.Reason{{Code: tc.code}}})
 		if repeat := r.Header.Get("X-Should-Retry") == ""; repeat != tc.repeat || (r.Header.Get("Retry-After") != "") != tc.after {
