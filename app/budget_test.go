@@ -265,7 +265,7 @@ func TestOutagesUseNoBudget(t *testing.T) {
 	f.up = "http://127.0.0.1:1"
 	addr := f.listener(t, true).Addr
 	for range 4 {
-		if status, text := errorOf(t, "POST", "http://"+addr+"/memories"); status != 502 || !strings.Contains(text, "upstream.unavailable") {
+		if status, text := errorOf(t, "POST", "http://"+addr+"/memories"); status != 503 || !strings.Contains(text, "upstream.unavailable") {
 			t.Errorf("through Envoy: %d %s", status, text)
 		}
 	}
