@@ -46,6 +46,7 @@ func (s *store) commit(group []*job) (err error) {
 	}
 	defer s.prepareNew(t)
 	defer func() { _ = tx.Rollback() }() // runs before the other deferred calls, and does nothing after a successful commit
+	lockChains(t, group)
 	for _, j := range group {
 		if j.ctx.Err() != nil || j.run == nil {
 			continue
@@ -78,6 +79,24 @@ func (s *store) commit(group []*job) (err error) {
 		s.opt.OnNotice()
 	}
 	return nil
+}
+
+// lockChains locks the chains that a group extends, before any record: proxies that locked
+// what they share in different orders would wait for each other until Postgres ends one
+// of the transactions, after a second.
+func lockChains(t *transaction, group []*job) {
+	var tenants []string
+	for _, j := range group {
+		if j.entry != nil && t.store.dialect == postgresDialect {
+			for _, v := range slices.Concat(j.entry.Found, j.entry.Versions) {
+				tenants = append(tenants, v.Tenant)
+			}
+		}
+	}
+	slices.Sort(tenants)
+	for _, tenant := range slices.Compact(tenants) {
+		t.head(tenant)
+	}
 }
 
 // putNumber stores the number of the last redo log entry that is applied.

@@ -68,7 +68,7 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 // entry that may be queued is queued, so that an acknowledged write is recorded once
 // the database answers again.
 func commitNow(ctx context.Context, s *store, e *memproxy.Entry, apply func(*transaction)) error {
-	err := s.do(ctx, &job{size: size(e), run: apply})
+	err := s.do(ctx, &job{size: size(e), entry: e, run: apply})
 	if e.Queued && retryable(err) {
 		if queued, _, _ := s.enqueue(e, apply); queued {
 			return nil
@@ -182,7 +182,7 @@ func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction)) (queued, lo
 	if s.kept.Load() > int64(s.opt.Queue) {
 		return false, false, nil // too many entries are kept: Commit waits for the database instead
 	}
-	j := &job{ctx: context.Background(), size: size(e), run: apply, after: func() { s.recent.removeWaiting(e) }}
+	j := &job{ctx: context.Background(), size: size(e), entry: e, run: apply, after: func() { s.recent.removeWaiting(e) }}
 	queue := func(number uint64) bool {
 		j.number = number
 		return s.recent.addWaiting(e, func() bool {

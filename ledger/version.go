@@ -55,7 +55,7 @@ func (l *Ledger) Append(ctx context.Context, versions ...memproxy.Version) ([]me
 		return nil, ctx.Err()
 	}
 	in := slices.Clone(versions)
-	return result(ctx, l.store, job{bad: valid(in, validVersion)}, func(t *transaction) []memproxy.Version {
+	return result(ctx, l.store, job{bad: valid(in, validVersion), entry: &memproxy.Entry{Versions: in}}, func(t *transaction) []memproxy.Version {
 		out := make([]memproxy.Version, len(in))
 		for i := range in {
 			out[i] = t.append(in[i])
@@ -72,7 +72,7 @@ func validVersion(v *memproxy.Version) error {
 
 // append adds one version to the chain of the memory and that of the tenant.
 func (t *transaction) append(v memproxy.Version) memproxy.Version {
-	head := t.head(v.Tenant) // first, because it locks out other writers of the tenant
+	head := t.head(v.Tenant)
 	if v.Kind != memproxy.TargetObject {
 		r := t.record(v.MemoryKey) // before the history begins: a history without a record means that the record was removed
 		r.begun = r.begun || v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge

@@ -29,6 +29,7 @@ type job struct {
 	size int             // estimated number of rows that it writes
 	// number is the number of its entry in the redo log, or 0.
 	number uint64
+	entry  *memproxy.Entry    // that run applies, if any
 	run    func(*transaction) // nil: the job does nothing but wait for its turn
 	done   chan error         // nil: no caller waits
 	// after, if set, is called when the job is done or lost.

@@ -115,6 +115,29 @@ func postgresOpens(t *testing.T, address string) {
 		must.Do(t, tx.Commit())
 		wantErr(t, "open", <-opened, ledger.ErrForeign)
 	})
+	t.Run("the chain is locked before the records", func(t *testing.T) {
+		url := Schema(t, address)
+		l := OpenPostgres(t, ledger.Options{URL: url, Timeout: time.Minute, Vault: Vault(t)})
+		seen := []memproxy.Ownership{Row("m")}
+		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Owners: seen, Versions: []memproxy.Version{Version("m", "a")}}))
+		db := must.Get(sql.Open("pgx", url))(t)
+		defer db.Close()
+		tx := must.Get(db.BeginTx(t.Context(), nil))(t)
+		must.Get(tx.ExecContext(t.Context(), `UPDATE chain SET place = place`))(t)
+		changed := make(chan error, 1)
+		go func() {
+			changed <- l.Commit(t.Context(), memproxy.Entry{ExpectedOwners: seen, Owners: seen, Versions: []memproxy.Version{Version("m", "b")}})
+		}()
+		_, err := tx.ExecContext(t.Context(), `DO $$ BEGIN
+			FOR i IN 1..2000 LOOP
+				EXIT WHEN EXISTS (SELECT FROM pg_locks WHERE transactionid = pg_current_xact_id()::xid AND NOT granted);
+				PERFORM pg_sleep(0.01);
+			END LOOP;
+		END $$; SELECT FROM record WHERE id = 'm' FOR UPDATE NOWAIT`)
+		expect.OK(t, err, "a record is locked by a transaction that waits for the chain")
+		must.Do(t, tx.Rollback())
+		expect.OK(t, <-changed)
+	})
 	t.Run("leases go by the database's clock", func(t *testing.T) { oneClock(t, exec, address) })
 	t.Run("an older schema is migrated", func(t *testing.T) {
 		opt := OldOptions(t)
