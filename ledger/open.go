@@ -276,6 +276,9 @@ const (
 	// postgresLifetime limits the age of a connection, so that the proxies of a fleet
 	// reconnect to a new primary by themselves.
 	postgresLifetime = 5 * time.Minute
+	// postgresIdle is how long, in milliseconds, the locks of a proxy that stopped in the
+	// middle of a transaction (frozen, or cut off) keep the others waiting.
+	postgresIdle = "10000"
 )
 
 // CheckURL reports why Options.URL cannot be used, without quoting it. It does not connect.
@@ -304,6 +307,7 @@ func (s *store) connectPostgres(ctx context.Context) error {
 	config.ConnectTimeout = s.opt.Timeout
 	config.DialFunc = circuit.New(s.opt.Timeout).Dial(config.DialFunc)
 	config.RuntimeParams["application_name"] = "memproxy"
+	config.RuntimeParams["idle_in_transaction_session_timeout"] = postgresIdle
 	s.writer = stdlib.OpenDB(*config)
 	s.writer.SetMaxOpenConns(1)
 	s.writer.SetConnMaxLifetime(postgresLifetime)

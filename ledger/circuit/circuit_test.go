@@ -3,6 +3,7 @@ package circuit
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -67,9 +68,13 @@ func circuit(t *testing.T) {
 	away("a caller that hung up", false)
 	other := connect()
 	must.Do(t, ask(other, 0, true))
-	must.Error(t, ask(connect(), 2*time.Second, false), "an answer")
+	late := connect()
+	must.Error(t, ask(late, 2*time.Second, false), "an answer")
 	away("no answer", true)
+	mine := server // of the connection that the circuit opened on
 	expect.Is(t, expect.Err(other.Write([]byte("select"))), ErrOpen, "on a connection that was there before")
+	expect.Is(t, expect.Err(late.Write([]byte("terminate"))), ErrOpen, "on the connection of the call without an answer")
+	expect.Is(t, expect.Err(mine.Read(make([]byte, 8))), io.EOF, "the database, of a transaction that was given up")
 	time.Sleep(openFor)
 	probe := connect() // one
 	away("while one asks", true)

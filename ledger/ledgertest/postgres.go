@@ -138,6 +138,22 @@ func postgresOpens(t *testing.T, address string) {
 		must.Do(t, tx.Rollback())
 		expect.OK(t, <-changed)
 	})
+	t.Run("a frozen proxy's transaction ends", func(t *testing.T) {
+		url := Schema(t, address)
+		l := OpenPostgres(t, ledger.Options{URL: url, Timeout: time.Minute})
+		exec(url, `CREATE TABLE heard (idle TEXT);
+			CREATE FUNCTION hear() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
+				INSERT INTO heard VALUES (current_setting('idle_in_transaction_session_timeout'));
+				RETURN NEW;
+			END $$;
+			CREATE TRIGGER hear BEFORE INSERT ON record FOR EACH ROW EXECUTE FUNCTION hear()`)
+		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{Row("m")}}))
+		db := must.Get(sql.Open("pgx", url))(t)
+		defer db.Close()
+		var idle string
+		must.Do(t, db.QueryRowContext(t.Context(), `SELECT idle FROM heard LIMIT 1`).Scan(&idle))
+		expect.Equal(t, idle, "10s", "the time after which Postgres ends it")
+	})
 	t.Run("leases go by the database's clock", func(t *testing.T) { oneClock(t, exec, address) })
 	t.Run("an older schema is migrated", func(t *testing.T) {
 		opt := OldOptions(t)
