@@ -21,4 +21,7 @@ var (
 	// ErrStale: a row that an entry is based on has changed since it was read; see
 	// Entry.ExpectedOwners.
 	ErrStale = errors.New("changed meanwhile")
+	// ErrKept: an entry is kept in memory and is written when the store can be written
+	// again. It is lost if the process ends before.
+	ErrKept = errors.New("kept in memory until the ledger can be written")
 )

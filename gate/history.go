@@ -52,20 +52,22 @@ func (ret *effects) enter(ctx context.Context, e memproxy.Entry) {
 		e = reconcile(ctx, ret, e)
 		err = commit(ctx, ret.g, &ret.Decision, e, "versions not kept")
 	}
-	if err != nil && len(e.Found)+len(e.Versions) > 0 {
+	if errors.Is(err, memproxy.ErrKept) { // the next process asks the backend, as it does without an outcome
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: memproxy.ErrKept.Error()})
+	} else if err != nil && len(e.Found)+len(e.Versions) > 0 {
 		e.Found, e.Versions = nil, nil
 		_ = commit(ctx, ret.g, &ret.Decision, e, "ledger not updated") // commit logs the error
 	}
 }
 
 // commit commits an entry, even if the caller has disconnected. It logs an error, with
-// lost as the message, except ErrStale.
+// lost as the message, except ErrStale and ErrKept.
 func commit(ctx context.Context, g *Gate, d *memproxy.Decision, e memproxy.Entry, lost string) error {
 	if e.Empty() {
 		return nil
 	}
 	err := g.opt.Ledger.Commit(context.WithoutCancel(ctx), e)
-	if err != nil && !errors.Is(err, memproxy.ErrStale) {
+	if err != nil && !errors.Is(err, memproxy.ErrStale) && !errors.Is(err, memproxy.ErrKept) {
 		g.opt.Log.ErrorContext(ctx, lost, "decision", d.ID, "error", err)
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves SYN-5: a write, a change and a deletion are versions, the latter with
@@ -33,6 +34,20 @@ func TestVersionsAreKept(t *testing.T) {
 	l.err = errBroken
 	r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "m3", Text: "tea", Event: "ADD"}}
 	expect.Equal(t, r.gate.Return(context.Background(), r.admit(learn("tea")), memproxy.Reply{Status: 200, Body: []byte("[]")}).Status, 200)
+}
+
+// Proves EDGE-4: the outcome of a change that the ledger has in memory only says so, and the
+// caller has its answer.
+func TestKeptChangesAreSaidInTheOutcome(t *testing.T) {
+	r, l := anyAgent(t, nil)
+	l.kept = memproxy.ErrKept
+	r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea", Scope: memproxy.Scope{Agent: "dev"}}}
+	forget := memproxy.Operation{Kind: memproxy.Forget, Targets: []string{"m1"}, TargetKind: memproxy.TargetMemory}
+	expect.Equal(t, r.gate.Return(context.Background(), r.admit(forget), memproxy.Reply{Status: 200, Body: []byte("{}")}).Status, 200)
+	out := r.recorder.last()
+	must.Equal(t, len(out.Reasons), 1, "reasons of the outcome")
+	expect.Equal(t, out.Reasons[0].Code, memproxy.LedgerUnavailable)
+	expect.Equal(t, out.Verdict, memproxy.Allow)
 }
 
 // Proves SYN-7: three rejections lock the writes of a session, not its reads

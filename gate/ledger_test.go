@@ -42,6 +42,7 @@ type fakeLedger struct {
 	err    error // of everything that a write or a read depends on
 	broken error // of records and corrections
 	full   error // of states that are recorded
+	kept   error // of entries that may be queued
 	// Of one method each.
 	noTrack, noRetraction, noCorrections error
 }
@@ -103,6 +104,8 @@ func (l *fakeLedger) Commit(_ context.Context, e memproxy.Entry) error {
 	switch {
 	case l.err != nil:
 		return l.err
+	case e.Queued && l.kept != nil:
+		return l.kept
 	case len(e.Dissents) > 0 && l.broken != nil:
 		return l.broken
 	case len(e.States) > 0 && l.full != nil:

@@ -88,7 +88,8 @@ type Ledger interface {
 	// Commit applies the changes of one decision: atomically for each object, and for
 	// the whole entry if it is of at most 128 objects. This process reads them as soon
 	// as Commit returns. Commit returns ErrStale if other processes on the same store
-	// replaced one of the entry's ExpectedOwners.
+	// replaced one of the entry's ExpectedOwners, and ErrKept if it keeps a Queued entry
+	// in memory only.
 	Commit(context.Context, memproxy.Entry) error
 
 	// Bind inserts the rows whose (Backend, Kind, ID) has no row yet, in one

@@ -26,7 +26,7 @@ func UnansweredChanges(ctx context.Context, c *Checker, before uint64) ([]mempro
 		switch op := r.Operation; {
 		case r.Index >= before:
 		case r.Type == string(memproxy.EventOutcome):
-			if r.Outcome != nil && r.Outcome.Status > 0 && r.Outcome.Status < 500 {
+			if r.Outcome != nil && r.Outcome.Status > 0 && r.Outcome.Status < 500 && !slices.ContainsFunc(r.Reasons, kept) {
 				delete(lost, r.Decision)
 			}
 		case r.Type != string(memproxy.EventDecision), op == nil, r.Principal == nil,
@@ -49,6 +49,10 @@ func UnansweredChanges(ctx context.Context, c *Checker, before uint64) ([]mempro
 	}
 	return out, err
 }
+
+// kept reports the outcome of a change that was in the ledger's memory only, and may be
+// lost.
+func kept(why memproxy.Reason) bool { return why.Code == memproxy.LedgerUnavailable }
 
 // Deletion returns the ledger's entry for a memory that an unanswered deletion removed.
 func Deletion(ev *memproxy.Event, row *memproxy.Ownership) memproxy.Entry {

@@ -54,8 +54,8 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 	}
 	if own.Queued && l.opt.URL == "" {
 		queued, logged, err := l.enqueue(own, apply)
-		if queued && !logged { // a killed process would lose the entry
-			_ = l.Sync(ctx) // the entry stays queued if the disk is full
+		if queued && !logged && l.Sync(ctx) != nil { // such as on a full disk
+			return memproxy.ErrKept
 		}
 		if queued || err != nil {
 			return err
@@ -65,13 +65,13 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 }
 
 // commitNow waits until an entry is in the database. If the database is unavailable, an
-// entry that may be queued is queued, so that an acknowledged write is recorded once
-// the database answers again.
+// entry that may be queued is kept (ErrKept), so that an acknowledged write is recorded
+// once the database answers again.
 func commitNow(ctx context.Context, s *store, e *memproxy.Entry, apply func(*transaction)) error {
 	err := s.do(ctx, &job{size: size(e), entry: e, run: apply})
 	if e.Queued && retryable(err) {
 		if queued, _, _ := s.enqueue(e, apply); queued {
-			return nil
+			return memproxy.ErrKept
 		}
 	}
 	return err
