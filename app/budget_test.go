@@ -270,3 +270,13 @@ func TestOutagesUseNoBudget(t *testing.T) {
 		}
 	}
 }
+
+// A shared store that is away at the start is reported once, before the first charge.
+func TestSharedStoreAwayAtTheStartIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	r := start(t, plain, "log: {level: info}", "budgets: {redis: {url: \"redis://127.0.0.1:1\"}}\nlog: {level: info}")
+	const away = "the shared budget store is unavailable"
+	ring.Until(t, "the log names the store", func() bool { return strings.Contains(r.log.String(), away) })
+	r.do("POST", "/memories", note).want(t, 200)
+	expect.Text(t, r.log.String()).Times(1, away)
+}

@@ -250,11 +250,7 @@ func (s *state) openBudget() (gate.Budget, error) {
 		return nil
 	}})
 	s.group.Own(stageStores, both.Close)
-	s.group.Go("shared budgets", func(ctx context.Context) {
-		if err := shared.Ping(ctx); err != nil && ctx.Err() == nil {
-			opt.Changed(err)
-		}
-	})
+	s.group.Go("shared budgets", func(ctx context.Context) { both.Ask(ctx, shared.Ping) })
 	return both, nil
 }
 

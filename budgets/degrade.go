@@ -90,7 +90,7 @@ func (d *Degrading) Charge(ctx context.Context, c memproxy.Charge) (memproxy.All
 		return memproxy.Allowance{}, err
 	}
 	var a memproxy.Allowance
-	if d.shared(ctx, func(ctx context.Context) (err error) { a, err = d.opt.Shared.Charge(ctx, c); return err }) {
+	if d.Ask(ctx, func(ctx context.Context) (err error) { a, err = d.opt.Shared.Charge(ctx, c); return err }) {
 		return a, nil
 	}
 	a, err := d.opt.Local.Charge(ctx, d.share(c))
@@ -106,15 +106,15 @@ func (d *Degrading) Release(ctx context.Context, c memproxy.Charge) error {
 	if err := Check(c); err != nil {
 		return err
 	}
-	if d.shared(ctx, func(ctx context.Context) error { return d.opt.Shared.Release(ctx, c) }) {
+	if d.Ask(ctx, func(ctx context.Context) error { return d.opt.Shared.Release(ctx, c) }) {
 		return nil
 	}
 	d.owe(pendingReplay{charge: c, release: true})
 	return d.opt.Local.Release(ctx, c)
 }
 
-// shared calls the shared store if try permits it, and reports whether the store answered.
-func (d *Degrading) shared(ctx context.Context, call func(context.Context) error) bool {
+// Ask calls the shared store if try permits it, and reports whether the store answered.
+func (d *Degrading) Ask(ctx context.Context, call func(context.Context) error) bool {
 	ask, probe := d.try()
 	if !ask {
 		return false
