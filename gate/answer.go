@@ -63,10 +63,7 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanFilterAnswer)
 	defer span.End()
 	ret := &answer{Admission: a, g: g, reply: reply, raw: reply, status: reply.Status}
-	if ret.status == memproxy.StatusNotFound && ret.Inspect {
-		reportMissing(ctx, ret)
-	}
-	if !ret.Inspect || !saysMissing(ret) || !ret.refuseAsMissing() {
+	if !ret.Inspect || !saysMissing(ret) || !ret.refuseAsMissing(ctx) {
 		if ret.filterReply(ctx); ret.AnswerRefusal != nil && ret.AnswerRefusal.Status == memproxy.StatusBadGateway {
 			span.SetStatus(codes.Error, string(ret.AnswerRefusal.Reasons[0].Code))
 		}
@@ -158,8 +155,9 @@ func (ret *answer) refuse(status int, code memproxy.ReasonCode, detail string) {
 // refuseAsMissing replaces the backend's answer about a missing memory by the refusal
 // for another tenant's, and reports whether it did. On a shared backend a caller could
 // otherwise tell the two apart by their wording. If the ledger has the targets as the
-// caller's, the backend's answer is kept.
-func (ret *answer) refuseAsMissing() bool {
+// caller's, the backend's answer is kept, and a deletion out of band is reported.
+func (ret *answer) refuseAsMissing(ctx context.Context) bool {
+	reportMissing(ctx, ret)
 	if len(unowned(ret)) == 0 || !ret.enforced() || ret.singleTenant() {
 		return false
 	}
@@ -200,10 +198,8 @@ func (ret *answer) filterMemories(ctx context.Context) (refused bool, err error)
 	if ret.reading, err = ret.call.Backend.Adapter.Read(ret.call.Route, ret.call.Request, ret.reply); err != nil {
 		return false, err
 	}
-	if all := ret.reading.Memories; len(all) == 1 && all[0].Missing && all[0].Pointer == "" {
-		if reportMissing(ctx, ret); ret.refuseAsMissing() {
-			return true, nil
-		}
+	if all := ret.reading.Memories; len(all) == 1 && all[0].Missing && all[0].Pointer == "" && ret.refuseAsMissing(ctx) {
+		return true, nil
 	}
 	if ret.op.Kind != memproxy.Recall {
 		return ret.disclose(ctx)
