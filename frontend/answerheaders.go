@@ -3,11 +3,11 @@ package frontend
 import (
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
 )
 
 // claimedHeaders lists the headers of answers that are returned to clients, in lower
@@ -96,7 +96,7 @@ func isClaimed(name string, values []string) bool {
 		return false
 	}
 	if name == "Location" {
-		return len(values) == 1 && leadsBack(values[0])
+		return len(values) == 1 && gate.LeadsBack(values[0])
 	}
 	return isPlain(name, values)
 }
@@ -128,13 +128,6 @@ func plainParameters(v string) bool {
 func plainValue(v string) bool {
 	_, err := http.ParseTime(v)
 	return err == nil || memproxy.Inert(v) == v
-}
-
-// leadsBack reports whether a redirect is relative to the URL that the client requested,
-// and therefore leads to memproxy.
-func leadsBack(location string) bool {
-	u, err := url.Parse(location)
-	return err == nil && u.Scheme == "" && u.Host == "" && u.Opaque == "" && !strings.ContainsAny(location, "\\\t\r\n") && !strings.HasPrefix(location, "//")
 }
 
 // DisableCaching marks an answer as not cacheable, whatever the backend says: it was

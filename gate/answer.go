@@ -168,8 +168,8 @@ func (ret *answer) refuseAsMissing(ctx context.Context) bool {
 // filterReply reads, filters and rewrites the answer. It withholds an answer that
 // cannot be read, and so cannot be filtered, or that is not screened in time or before the caller hangs up.
 func (ret *answer) filterReply(ctx context.Context) {
-	if ownCredentialRefused(ret) {
-		ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamUnavailable, ownRefused)
+	if why := misconfigured(ret); why != "" {
+		ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamUnavailable, why)
 		return
 	}
 	refused, err := ret.runStage(ctx, asSent)

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 )
@@ -305,15 +307,26 @@ func withData(event, data []byte) []byte {
 // ownRefused is the detail if the backend refuses memproxy's own credential.
 const ownRefused = "the backend rejects memproxy's credential (backends[].credential); the caller's credential was accepted"
 
-// ownCredentialRefused reports whether the backend refused the credential that memproxy
-// sends instead of the caller's. The caller cannot correct that.
-func ownCredentialRefused(ret *answer) bool {
+// misconfigured returns what the configuration of the backend lacks by its answer, or "":
+// the backend refuses the credential that memproxy sends instead of the caller's, or
+// redirects to another address, to which no client is led. The caller cannot correct that.
+func misconfigured(ret *answer) string {
 	b := &ret.call.Backend
-	if ret.status != memproxy.StatusUnauthorized || !b.Lends || ret.Principal.ID == "" || !ret.enforced() {
-		return false
+	switch refuser, ok := b.Adapter.(AgentRunner); {
+	case !ret.enforced():
+	case ret.status < 400 && unwritten(ret.status) && ret.rules.Headers != UnclaimedPass && !LeadsBack(ret.reply.Header.Get("Location")):
+		return "the backend redirects to another address, to which memproxy leads no client; backends[].upstream must be an address that answers"
+	case ret.status == memproxy.StatusUnauthorized && b.Lends && ret.Principal.ID != "" && (!ok || refuser.RefusesCredential(ret.reply)):
+		return ownRefused
 	}
-	refuser, ok := b.Adapter.(AgentRunner)
-	return !ok || refuser.RefusesCredential(ret.reply)
+	return ""
+}
+
+// LeadsBack reports whether a redirect is relative to the URL that the client requested,
+// and therefore leads to memproxy.
+func LeadsBack(location string) bool {
+	u, err := url.Parse(location)
+	return err == nil && u.Scheme == "" && u.Host == "" && u.Opaque == "" && !strings.ContainsAny(location, "\\\t\r\n") && !strings.HasPrefix(location, "//")
 }
 
 // LookupError is a backend's refusal of a look-up that memproxy made for a request.

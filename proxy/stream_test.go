@@ -358,8 +358,13 @@ func TestRedirectsElsewhereAreLeftOut(t *testing.T) {
 			}
 		})
 		for _, path := range []string{"/memory", "/ping", "/health"} {
-			if resp, _ := r.do(t, "GET", path, ""); resp.Header.Get("Location") != "" {
+			resp, body := r.do(t, "GET", path, "")
+			if resp.Header.Get("Location") != "" {
 				t.Errorf("%s: %q", path, resp.Header.Get("Location"))
+			}
+			if path == "/memory" {
+				expect.Equal(t, resp.StatusCode, 502, to)
+				expect.Equal(t, body, `"upstream.unavailable"`, to)
 			}
 		}
 	}

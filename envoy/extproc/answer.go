@@ -43,7 +43,8 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*change, error) {
 	if err != nil {
 		return nil, errProtocol
 	}
-	an.received, an.reply = header, memproxy.Reply{Status: code, Header: header}
+	an.received, an.reply = header, memproxy.Reply{Status: code, Header: maps.Clone(header)}
+	frontend.Relocate(http.Header(an.reply.Header), x.b.Upstream)
 	switch {
 	case x.span == nil, x.over:
 		return nil, errProtocol
@@ -185,9 +186,8 @@ func (an *answer) returned(body []byte) (changed bool, refusal *change) {
 // bytes differ from the backend's.
 func (an *answer) header(changed bool) http.Header {
 	x := an.x
-	from, out := http.Header(maps.Clone(an.reply.Header)), http.Header{}
-	frontend.Relocate(from, x.b.Upstream)
-	x.b.Credential.CopyResponseHeaders(out, from, func(names []string) bool { return x.p.opt.Gate.Headers(x.ctx, x.admission, x.b.Name, names) })
+	out := http.Header{}
+	x.b.Credential.CopyResponseHeaders(out, http.Header(an.reply.Header), func(names []string) bool { return x.p.opt.Gate.Headers(x.ctx, x.admission, x.b.Name, names) })
 	if a := x.admission; a != nil {
 		out.Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
 		if !a.Shadow() {

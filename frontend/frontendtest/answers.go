@@ -88,6 +88,7 @@ func Forms(t *testing.T, start Start, broken int, said string) {
 		"encoded twice":               {"GET", "/memory", "application/json", "gzip, gzip", Zipped(Zipped("m2 bob\n")), 502, `"upstream.malformed"`},
 		"encoded, in a second header": {"GET", "/memory", "application/json", "identity\ngzip", Zipped("m2 bob\n"), 502, `"upstream.malformed"`},
 		"a redirect":                  {"GET", "/memory", "text/plain", "", "canary", 307, ""},
+		"a redirect elsewhere":        {"GET", "/memory", "text/plain", "", "canary", 502, `"upstream.unavailable"`},
 		"an error":                    {"GET", "/memory", "text/plain", "", "canary", 503, ""},
 		"a part":                      {"GET", "/memory", "application/json", "", "m1 ann\nm2 bob\n", 206, "m1 ann\n"},
 		"of no memory":                {"GET", "/ping", "application/json", "", "m1 anncanary\n", 200, "m1 ann\n"},
@@ -112,7 +113,10 @@ func Forms(t *testing.T, start Start, broken int, said string) {
 				if c.encoding != "" {
 					w.Header()["Content-Encoding"] = strings.Split(c.encoding, "\n")
 				}
-				if c.status == 206 || c.status == 307 || c.status == 503 {
+				if away := strings.HasSuffix(name, "elsewhere"); away {
+					w.Header().Set("Location", "https://elsewhere.example/memory")
+					w.WriteHeader(307)
+				} else if c.status == 206 || c.status == 307 || c.status == 503 {
 					w.WriteHeader(c.status)
 				}
 				fmt.Fprint(w, c.answer)
