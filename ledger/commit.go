@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
 	"slices"
 )
 
@@ -25,6 +26,11 @@ func (s *store) persist(group []*job) error {
 // deadline instead of the callers', because one caller's short deadline must not undo
 // the jobs of the others.
 func (s *store) commit(group []*job) (err error) {
+	if s.opt.Path != "" { // a removed file stays open, and what is written to it is lost
+		if _, err := os.Stat(s.opt.Path); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := s.writing()
 	defer cancel()
 	restore, err := s.setDurability(ctx, group)

@@ -3,12 +3,15 @@ package ledger_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -48,4 +51,22 @@ func TestCancelledCallsShareNothingWithTheWriter(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// Proves MFW-7: nothing is acknowledged while the ledger's file is removed: what is written
+// to it would be lost. When it is back all goes on.
+func TestRemovedFilesAreNotWritten(t *testing.T) {
+	path := filepath.Join(ring.Dir(t), "ledger.db")
+	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
+	put := func(id string) error {
+		hold, content := ledgertest.Held(id, "text of "+id)
+		return expect.Err(l.Holds.Put(t.Context(), hold, content))
+	}
+	must.Do(t, put("before"))
+	must.Do(t, os.Rename(path, path+".away"))
+	expect.Error(t, put("meanwhile"), "it was held")
+	expect.Error(t, l.Ping(t.Context()), "it is well")
+	must.Do(t, os.Rename(path+".away", path))
+	expect.OK(t, put("after"))
+	expect.OK(t, l.Ping(t.Context()))
 }

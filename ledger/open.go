@@ -325,11 +325,6 @@ func (s *store) connectPostgres(ctx context.Context) error {
 func (l *Ledger) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
 	defer cancel()
-	if l.opt.Path != "" { // a removed file stays open, and what is written to it is lost
-		if _, err := os.Stat(l.opt.Path); err != nil {
-			return l.wrap("ping", err)
-		}
-	}
 	var one int
 	if err := l.reader.QueryRowContext(ctx, `SELECT 1`).Scan(&one); err != nil {
 		return l.wrap("ping", err)
