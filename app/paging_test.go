@@ -3,6 +3,8 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -333,4 +335,16 @@ func TestAcceptedWritesKeepListsReadable(t *testing.T) {
 		}
 		r.do(method, path, body).want(t, 200, path).has(t, "9223372036854775807")
 	}
+}
+
+// A client of HTTP/1.0 names no host: the links of its pages lead to the address that it
+// connected to.
+func TestPagesWithoutAHost(t *testing.T) {
+	t.Parallel()
+	r := start(t, plain)
+	r.remember(3)
+	c := must.Get(net.Dial("tcp", r.car.Addr("mem0")))(t)
+	defer c.Close()
+	must.Get(fmt.Fprintf(c, "GET /v1/memories/?user_id=ann&page=1&page_size=1 HTTP/1.0\r\nAuthorization: Token %s\r\n\r\n", devToken))(t)
+	expect.Text(t, string(must.Get(io.ReadAll(c))(t))).Has(`"next":"` + r.base + "/v1/memories/")
 }

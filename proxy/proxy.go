@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"net"
 	"net/http"
 	"slices"
 	"time"
@@ -138,9 +139,13 @@ func describe(r *http.Request) memproxy.Request {
 	if f := r.Header.Get("X-Forwarded-Proto"); f == "http" || f == "https" {
 		scheme = f
 	}
+	host := r.Host
+	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && host == "" { // HTTP/1.0
+		host = addr.String()
+	}
 	return memproxy.Request{
 		Method: r.Method, Path: r.URL.Path, EscapedPath: r.URL.EscapedPath(), Query: r.URL.RawQuery,
-		Header: memproxy.Header(frontend.Forwardable(r.Header)), Base: scheme + "://" + r.Host,
+		Header: memproxy.Header(frontend.Forwardable(r.Header)), Base: scheme + "://" + host,
 	}
 }
 
