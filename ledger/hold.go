@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -314,32 +315,36 @@ const settledStates = `('rejected', 'done', 'failed', 'rewritten')`
 // ended, in their last state. What was held within the scope is destroyed, of holds that
 // were settled before too: it is data of the owner as well.
 func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Scope) (ended []memproxy.HeldWrite, _ error) {
-	type step struct {
-		seen  int
-		after string
-		ended []memproxy.HeldWrite
+	type held struct {
+		id    string
+		scope memproxy.Scope
 	}
-	for after := ""; ; {
-		did, err := result(ctx, s, job{durable: true}, func(t *transaction) (did step) {
-			all := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE backend = ? AND id > ? ORDER BY id LIMIT ?`, backend, after, expireStep)
-			for i := range all {
-				did.after = all[i].ID
-				if !all[i].Scope.Within(scope) {
-					continue
-				}
-				// Another process may claim or prune it meanwhile.
-				if h, there := row(t, scanHold, lockedHold, all[i].ID); there && clearHold(t, &h) {
-					did.ended = append(did.ended, h)
+	// The scopes are read without the writer, which would wait for thousands of settled
+	// holds, once the holds that are being stored are in the table.
+	err := s.do(ctx, &job{})
+	for after, more := "", true; more && err == nil; {
+		var page []held
+		page, err = queryRows(ctx, s, "find held writes", func(s scanner) (h held, err error) {
+			return h, s.Scan(&h.id, parsed{&h.scope})
+		}, `SELECT id, scope FROM hold WHERE backend = ? AND id > ? ORDER BY id LIMIT ?`, backend, after, expireStep)
+		if more = len(page) == expireStep; more {
+			after = page[expireStep-1].id
+		}
+		if page = slices.DeleteFunc(page, func(h held) bool { return !h.scope.Within(scope) }); len(page) == 0 {
+			continue
+		}
+		var did []memproxy.HeldWrite
+		did, err = result(ctx, s, job{durable: true}, func(t *transaction) (did []memproxy.HeldWrite) {
+			for i := range page { // another process may claim or prune it meanwhile
+				if h, there := row(t, scanHold, lockedHold, page[i].id); there && clearHold(t, &h) {
+					did = append(did, h)
 				}
 			}
-			did.seen = len(all)
 			return did
 		})
-		ended = append(ended, did.ended...)
-		if after = did.after; err != nil || did.seen < expireStep {
-			return ended, err
-		}
+		ended = append(ended, did...)
 	}
+	return ended, err
 }
 
 // clearHold ends a locked hold, and reports whether it was waiting.

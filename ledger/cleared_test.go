@@ -1,0 +1,37 @@
+package ledger
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
+)
+
+// Of settled holds outside its scope, a deletion reads the scope and no more, and not in
+// the writer, for which other requests would wait.
+func TestDeletionsReadScopesOfHolds(t *testing.T) {
+	const holds = 2000
+	l := must.Get(Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Clock: time.Now}))(t)
+	defer func() { must.Do(t, l.Close()) }()
+	findings := make([]memproxy.Finding, 4)
+	must.Get(result(t.Context(), l.store, job{}, func(w *transaction) (none int) {
+		for i := range holds {
+			w.run(`INSERT INTO hold (id, backend, route, method, path, tenant, principal, trust, session, scope, kind, reasons, findings, score, policy,
+				sha256, created, state, reviewer, reviewed, note, similarity, sketch, token, lease, result, aged)
+				VALUES (?, 'mem0', '', 'POST', '/', 'acme', 'dev', 'authenticated', '', ?, 'learn', '[]', ?, 1, '', '', 1, 'done', '', 0, '', '', '', '', 0, '{}', 0)`,
+				fmt.Sprintf("%06d", i), asJSON(memproxy.Scope{Tenant: "acme", User: fmt.Sprint("u", i)}), asJSON(findings))
+		}
+		return none
+	}))(t)
+	each := testing.AllocsPerRun(2, func() {
+		ended := must.Get(clearHolds(t.Context(), l.store, "mem0", memproxy.Scope{User: "u7"}))(t)
+		expect.Equal(t, len(ended), 0)
+	}) / holds
+	if each > 25 {
+		t.Errorf("%.0f allocations for each settled hold", each)
+	}
+}
