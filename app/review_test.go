@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -318,4 +319,21 @@ func TestMemoriesOfAPersonAreTracedDeletedAndProven(t *testing.T) {
 		}
 	}
 	expect.Equal(t, len(r.recorded("--user", "ann", "--type", "decision")), 4)
+}
+
+// A reviewer promotes a quarantined passage of a Letta agent, which is then shown, as a
+// memory of Mem0 is.
+func TestPromotionOfAPassage(t *testing.T) {
+	t.Parallel()
+	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, "log:", `review: {reviewers: [{id: eve, sha256: "`+sha(reviewToken)+`", tenants: "*"}]}
+log:`, 1), func(h http.Handler) http.Handler { return h })
+	id := l.passage("Ann likes green tea.")
+	l.hide("mem0", id)
+	path := "/v1/agents/" + l.agent + "/archival-memory"
+	bearer := []string{"Authorization", "Bearer " + devToken}
+	expect.Text(t, l.do("GET", path, "", bearer...).want(t, 200).body, "quarantined").Lacks(id)
+	out, code := l.as(reviewToken, "memory", "promote", "--backend", "mem0", "--reason", "read it", id)
+	expect.Equal(t, code, 0, out)
+	expect.Text(t, out).Has("validated")
+	expect.Text(t, l.do("GET", path, "", bearer...).want(t, 200).body, "promoted").Has(id)
 }

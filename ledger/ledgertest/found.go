@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-// takenDown: the content of a backend is recorded once, by its hashes. The progress
+// recordsFound: the content of a backend is recorded once, by its hashes. The progress
 // survives a restart, and the seal ends it.
-func takenDown(t *testing.T, l Life) {
+func recordsFound(t *testing.T, l Life) {
 	if _, begun, err := l.Backends.SealProgress(t.Context(), "mem0"); begun || err != nil {
 		t.Errorf("before: %v, %v", begun, err)
 	}
