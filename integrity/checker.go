@@ -141,15 +141,9 @@ func (c *Checker) tenants(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := []string{""}
+	out := append([]string{""}, c.Callers().Tenants...)
 	for _, h := range heads {
 		out = append(out, h.Tenant)
-	}
-	for _, k := range c.Config.Identity.Keys {
-		out = append(out, k.Tenant)
-	}
-	if d := c.Config.Identity.Default; d != nil {
-		out = append(out, d.Tenant)
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil

@@ -41,7 +41,7 @@ func UnansweredChanges(ctx context.Context, c *Checker, before uint64) ([]mempro
 		return nil
 	})
 	var out []memproxy.Event
-	for _, id := range slices.Compact(order) {
+	for _, id := range order {
 		if ev, yes := lost[id]; yes {
 			out = append(out, ev)
 			delete(lost, id)
