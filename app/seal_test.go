@@ -309,3 +309,16 @@ func TestSealsForTenantsOfTokens(t *testing.T) {
 	r := start(t, strings.Replace(tenantsConf, "identity:\n", "identity:\n  oidc: {issuer: \"https://issuer.example\", audience: memproxy, claims: {tenant: org}}\n", 1), "RIVAL", sha("rival-key"))
 	must.Get(r.car.checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "initech"}))(t)
 }
+
+// Proves EDGE-3, EDGE-4: the memories of a backend that is one tenant's are not given to another
+// by a mistyped name. Their own tenant's seal takes them over.
+func TestSealOfATenantsBackend(t *testing.T) {
+	t.Parallel()
+	r := start(t, tenantsConf, "RIVAL", sha("rival-key"), `kind: mem0,`, `kind: mem0, tenant: acme,`)
+	id := r.planted("Ann has a horse.")
+	_, err := r.car.checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "globex"})
+	expect.Error(t, err, "holds the memories of another tenant only")
+	report := must.Get(r.car.checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "acme"}))(t)
+	expect.Equal(t, report.Sealed, 1, "sealed")
+	r.do("GET", "/memories/"+id, "").want(t, 200)
+}

@@ -30,6 +30,9 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 	if err := checkTenant(ctx, c, q.Tenant); err != nil {
 		return report, err
 	}
+	if !backends[0].Serves(q.Tenant) {
+		return report, fmt.Errorf("%w: backend %s holds the memories of another tenant only", memproxy.ErrRefused, q.Backend)
+	}
 	s := &sealing{c: c, backend: backends[0].Name, tenant: q.Tenant, decision: c.NewID(), report: &report}
 	s.narrow = q.SkipForeign && !c.Config.SingleTenant() && backends[0].Tenant != q.Tenant
 	if err := recordSeal(ctx, c, q.Tenant, s.backend, s.decision, 0, "begun"); err != nil {
