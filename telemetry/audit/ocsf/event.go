@@ -120,11 +120,13 @@ func (e *event) finding(r *verify.Record) {
 	e.CategoryUID, e.CategoryName = 2, "Findings"
 	e.ActivityID, e.ActivityName = 1, "Create"
 	e.SeverityID, e.IsAlert = 3, true
-	if memproxy.EventType(r.Type) == memproxy.EventBudgetWarning {
+	switch t := memproxy.EventType(r.Type); {
+	case t == memproxy.EventBudgetWarning:
 		e.SeverityID, e.IsAlert = 2, false
-	}
-	if memproxy.EventType(r.Type) == memproxy.EventChainBreak {
+	case t == memproxy.EventChainBreak:
 		e.SeverityID = 5
+	case t == memproxy.EventIntegrity && len(r.Reasons) == 0: // the memory is as recorded again
+		e.ActivityID, e.ActivityName, e.SeverityID, e.IsAlert = 3, "Close", 1, false
 	}
 	e.FindingInfo = &findingInfo{
 		UID: e.Metadata.UID, Title: strings.ReplaceAll(r.Type, "_", " "), Desc: r.Detail, Types: []string{r.Type},
