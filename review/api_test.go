@@ -215,6 +215,7 @@ func TestListAndBatch(t *testing.T) {
 	refused[review.BatchAnswer](t, "no such action", 400, c, "batchHolds", nil, in)
 	for request, want := range map[[3]string]string{
 		{"GET", "/v1/holds?cursor=zzz"}: "not a cursor",
+		{"GET", "/v1/sessions?all=yes"}: "all is true or false",
 		{"POST", "/v1/holds/batch", `{"action":"reject","similarity":"s","expect":3,"reason":"x"}`}: "a batch needs a similarity, a time and how many are expected",
 	} {
 		if status, body := r.do(annToken, request[0], request[1], request[2]); status != 400 || !strings.Contains(body, want) {

@@ -3,6 +3,7 @@ package review
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,7 +37,10 @@ func listSessions(c *call) (memproxy.SessionPage, error) {
 	if err != nil {
 		return memproxy.SessionPage{}, err
 	}
-	f := memproxy.SessionFilter{Tenant: tenant, Principal: q.Get("principal"), All: q.Get("all") == "true", After: q.Get("cursor")}
+	f := memproxy.SessionFilter{Tenant: tenant, Principal: q.Get("principal"), After: q.Get("cursor")}
+	if f.All, err = strconv.ParseBool(cmp.Or(q.Get("all"), "false")); err != nil {
+		return memproxy.SessionPage{}, badRequest("all is true or false")
+	}
 	if f.Limit, err = queryInt(q, "limit"); err != nil {
 		return memproxy.SessionPage{}, err
 	}
