@@ -54,6 +54,7 @@ func TestLogRedacts(t *testing.T) {
 		"scheme":        errors.New(`Get "/x": header "TOKEN  m0canary-abcdef" refused`),
 		"jwt":           "got eyJhbGciOi.canary.sig",
 		"provider":      "key sk-canary0123456789 is wrong",
+		"made by init":  "key mp-canary0123456789 is wrong",
 		"url":           errors.New("dial redis://user:canary-pw@host:6379/0: refused"),
 		"link":          "GET /v1/x?user=1&api_key=canary-abc&y=2",
 		"list":          []string{"fine", "Bearer canary-abcdef"},

@@ -27,7 +27,7 @@ func newRedactor() redactor {
 		`(?i)\bbearer[ :=]+[^\s"',;]{6,}` + // Authorization schemes
 			`|\b(token|basic|apikey)[ :=]+[a-z]*[0-9_.=+/-][^\s"',;]*` + // prose has no digits
 			`|\beyJ[\w-]{6,}\.[\w.-]+` + // JSON web tokens
-			`|\b(sk|pk|m0)-[\w-]{8,}` + // API keys of providers
+			`|\b(sk|pk|m0|mp)-[\w-]{8,}` + // API keys of providers, and of memproxy init
 			`|[?&][\w.-]*(key|token|secret|password|sig|signature|auth)=[^\s&"']+` + // query parameters
 			`|://[^/\s"@]+@`)} // userinfo
 }
@@ -36,7 +36,7 @@ func newRedactor() redactor {
 // first avoids the regular expression for ordinary lines.
 func triggers() []string {
 	return []string{
-		"bearer", "token", "basic", "apikey", "eyj", "sk-", "pk-", "m0-",
+		"bearer", "token", "basic", "apikey", "eyj", "sk-", "pk-", "m0-", "mp-",
 		"key=", "secret=", "password=", "sig=", "signature=", "auth=", "://",
 	}
 }
