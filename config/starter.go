@@ -4,17 +4,15 @@ import (
 	"cmp"
 	"crypto/rand"
 	"embed"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // starterFile is the template of a first configuration. It is not a text/template, whose
@@ -87,16 +85,9 @@ func (s *Starter) Write(path string, stdout io.Writer, force bool, getenv func(s
 		return err
 	}
 	if force {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+		return durable.Write(path, []byte(text))
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	return errors.Join(err, f.Close())
+	return durable.Create(path, []byte(text))
 }
 
 // portsTried is how many ports are tried to find a free one.
