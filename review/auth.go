@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -71,19 +70,7 @@ func newGuard(reviewers []Reviewer) (*guard, error) {
 		if err != nil || len(b) != sha256.Size {
 			return nil, fmt.Errorf("review: reviewer %q: the hash of a token is 64 hex digits", r.ID)
 		}
-		if r.ID == "" {
-			return nil, errors.New("review: a reviewer without an id")
-		}
-		for _, role := range r.Roles {
-			if role != RoleView && role != RoleReview && role != RoleContent {
-				return nil, fmt.Errorf("review: reviewer %q: unknown role %q", r.ID, role)
-			}
-		}
-		sum := [sha256.Size]byte(b)
-		if slices.Contains(g.sums, sum) {
-			return nil, fmt.Errorf("review: reviewer %q has the token of another", r.ID)
-		}
-		g.sums = append(g.sums, sum)
+		g.sums = append(g.sums, [sha256.Size]byte(b))
 	}
 	return g, nil
 }

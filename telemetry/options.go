@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -85,26 +84,14 @@ func (o *Options) complete() error {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	return o.OTLP.complete()
+	o.OTLP.complete()
+	return nil
 }
 
-func (o *OTLP) complete() error {
+func (o *OTLP) complete() {
 	o.Timeout = cmp.Or(max(o.Timeout, 0), DefaultExportTimeout)
 	o.MetricInterval = cmp.Or(max(o.MetricInterval, 0), DefaultMetricInterval)
 	o.BatchDelay = cmp.Or(max(o.BatchDelay, 0), DefaultBatchDelay)
 	o.Queue = cmp.Or(max(o.Queue, 0), DefaultQueue)
-	if o.Endpoint == "" {
-		return nil
-	}
-	u, err := url.Parse(o.Endpoint)
-	switch {
-	case err != nil:
-		return errors.New("telemetry: the OTLP endpoint is not a URL") // the parser's error would quote it
-	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return errors.New("telemetry: the OTLP endpoint must be an http or https URL with a host")
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return errors.New("telemetry: the OTLP endpoint must not carry a credential or a query; use headers")
-	}
 	o.Endpoint = strings.TrimSuffix(o.Endpoint, "/")
-	return nil
 }
