@@ -178,9 +178,7 @@ func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.H
 				answer, err = rt.handle(c)
 			}
 		} else if rt.in != nil {
-			var in Reason
-			_ = json.UnmarshalRead(http.MaxBytesReader(nil, r.Body, maxBody), &in) // for the record; any body is refused
-			c.reason = in.Reason
+			_ = c.body(new(any)) // for the record; any body is refused
 		}
 		c.decided(answer, err)
 		if err != nil {
@@ -345,11 +343,3 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	write(w, p.status, Problem{Error: p.code, Detail: p.detail})
 }
-
-func (r Reason) why() string          { return r.Reason }
-func (r ApproveRequest) why() string  { return r.Reason }
-func (r BatchRequest) why() string    { return r.Reason }
-func (r ResolveRequest) why() string  { return r.Reason }
-func (r UnlockRequest) why() string   { return r.Reason }
-func (r PinRequest) why() string      { return r.Reason }
-func (r RollbackRequest) why() string { return r.Reason }

@@ -121,9 +121,6 @@ type SealReport struct {
 	Whole bool `json:"whole"`
 }
 
-func (r SweepRequest) why() string { return r.Reason }
-func (r SealRequest) why() string  { return r.Reason }
-
 // longestOperation is the timeout of a sweep or a seal.
 const longestOperation = 6 * time.Hour
 
@@ -267,8 +264,6 @@ type AcceptReport struct {
 	// Cleared is the number of memories whose chain finding was removed.
 	Cleared int `json:"cleared"`
 }
-
-func (r AcceptRequest) why() string { return r.Reason }
 
 func accept(c *call, in AcceptRequest) (AcceptReport, error) {
 	if !c.allowed(in.Tenant) {

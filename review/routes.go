@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"mime"
 	"net/http"
@@ -77,11 +78,8 @@ func of[S, Out any](find func(*call) (S, error), do func(*call, S) (Out, error))
 	}
 }
 
-// reasoned is a body with a reason. Every action has one.
-type reasoned interface{ why() string }
-
 // post returns a route that performs an action, with a reason.
-func post[In reasoned, Out any](path, op, act, about string, query []param, do func(*call, In) (Out, error)) route {
+func post[In, Out any](path, op, act, about string, query []param, do func(*call, In) (Out, error)) route {
 	var in In
 	var out Out
 	return route{
@@ -91,7 +89,7 @@ func post[In reasoned, Out any](path, op, act, about string, query []param, do f
 			if err := c.body(&in); err != nil {
 				return nil, err
 			}
-			if c.reason = in.why(); strings.TrimSpace(c.reason) == "" {
+			if strings.TrimSpace(c.reason) == "" {
 				return nil, badRequest("a reason is required; it is recorded")
 			}
 			return do(c, in)
@@ -99,13 +97,18 @@ func post[In reasoned, Out any](path, op, act, about string, query []param, do f
 	}
 }
 
-// body decodes a request's JSON. It accepts exactly the members of v, each once.
+// body decodes a request's JSON, and its reason for the record. It accepts exactly the
+// members of v, each once.
 func (c *call) body(v any) error {
 	media, _, err := mime.ParseMediaType(c.req.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
 		return problem{http.StatusUnsupportedMediaType, "media_type", "the body is application/json"}
 	}
-	err = json.UnmarshalRead(http.MaxBytesReader(nil, c.req.Body, maxBody), v, json.RejectUnknownMembers(true))
+	text, err := io.ReadAll(http.MaxBytesReader(nil, c.req.Body, maxBody))
+	var why Reason
+	_ = json.Unmarshal(text, &why) // what cannot be read is refused below
+	c.reason = why.Reason
+	err = cmp.Or(err, json.Unmarshal(text, v, json.RejectUnknownMembers(true)))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return problem{http.StatusRequestEntityTooLarge, "too_large", "the body is too large"}
 	}
