@@ -20,15 +20,17 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// Dir is a Store in a directory, which replicas may share:
+// Dir is the shared state of a control plane's replicas, the releases and the progress of
+// each, in a directory:
 //
 //	000012.release      the release of that number, as package policy encodes it
 //	000012.stage-1      marks, as JSON
 //	000012.done
 //	000012.stopped
 //
-// Files are written under a temporary name and then linked, so that they appear complete,
-// and the first one to be linked remains. The marks may be in another directory, if that
+// Marks are only added, so replicas need no lock: the highest stage counts, and a stop
+// overrides everything. Files are written under a temporary name and then linked, so that
+// they appear complete, and the first one to be linked remains. The marks may be in another directory, if that
 // of the releases is read-only.
 type Dir struct {
 	path, marks string
@@ -63,7 +65,9 @@ func NewDir(path, marks string, keys []ed25519.PublicKey) (*Dir, error) {
 
 var fileName = regexp.MustCompile(`^([0-9]{6,20})\.(release|done|stopped|stage-([0-9]{1,3}))$`)
 
-// Releases implements Store. It reads only files that are new or changed.
+// Releases returns the releases ordered by number, and a fault for each invalid one. A
+// release that becomes invalid is still returned as it was. It reads only files that are new
+// or changed.
 func (d *Dir) Releases() ([]*policy.Release, []error, error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -147,7 +151,7 @@ func (d *Dir) Publish(r *policy.Release) error {
 // ReleaseFile is the name of a release's file.
 func ReleaseFile(number uint64) string { return fmt.Sprintf("%06d.release", number) }
 
-// Marks implements Store.
+// Marks returns every mark.
 func (d *Dir) Marks() ([]Mark, error) {
 	entries, err := os.ReadDir(d.marks)
 	if err != nil {
@@ -186,7 +190,7 @@ func (d *Dir) Marks() ([]Mark, error) {
 	return out, nil
 }
 
-// Put implements Store.
+// Put adds a mark. An existing mark remains unchanged.
 func (d *Dir) Put(m Mark) error {
 	kind := string(m.Kind)
 	if m.Kind == MarkStage {

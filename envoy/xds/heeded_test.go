@@ -17,9 +17,6 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// away is a store that is never called.
-type away struct{ Store }
-
 // Proves CARD-9: a sidecar that keeps refusing releases, or is kept from connecting,
 // fills neither the log nor the control plane's time; another certificate's refusal is
 // handled as usual, and so is the next one a minute later.
@@ -27,7 +24,7 @@ func TestRepeatedRefusalsAreRateLimited(t *testing.T) {
 	var log bytes.Buffer
 	now := time.Unix(1e9, 0)
 	s := must.Get(New(Options{
-		Fleet: "north", Store: away{}, Report: time.Hour, Clock: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Fleet: "north", Store: &Dir{}, Report: time.Hour, Clock: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		Rules: []Rule{{CommonName: "*", Tenant: "acme"}},
 	}))(t)
 	logged := func(what string, want int) {

@@ -29,7 +29,7 @@ import (
 // Options configure a Server. All but Plan and Warn are required.
 type Options struct {
 	Fleet string
-	Store Store
+	Store *Dir
 	Rules []Rule
 	Plan  Plan
 	Clock func() time.Time

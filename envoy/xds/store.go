@@ -1,24 +1,6 @@
 package xds
 
-import (
-	"time"
-
-	"github.com/memproxy/memproxy/policy"
-)
-
-// Store is the shared state of a control plane's replicas: the releases, and the progress
-// of each. Marks are only added, so replicas need no lock: the highest stage counts, and
-// a stop overrides everything.
-type Store interface {
-	// Releases returns the releases ordered by number, and a fault for each invalid
-	// one. A release that becomes invalid is still returned as it was. An error means
-	// that the store is unavailable.
-	Releases() ([]*policy.Release, []error, error)
-	// Marks returns every mark.
-	Marks() ([]Mark, error)
-	// Put adds a mark. An existing mark remains unchanged.
-	Put(Mark) error
-}
+import "time"
 
 // MarkKind is the meaning of a mark.
 type MarkKind string
