@@ -179,6 +179,9 @@ func memoryTrace(c *call, m subject) (TraceAnswer, error) {
 }
 
 func pinMemory(c *call, in PinRequest) (PinRequest, error) {
+	if in.Version < 0 {
+		return PinRequest{}, badRequest("versions are numbered from 1")
+	}
 	k, err := c.memoryForAction()
 	if err != nil {
 		return PinRequest{}, err

@@ -198,6 +198,7 @@ func TestPinAndPromote(t *testing.T) {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	refused[memproxy.Tallied](t, "a validated one", 409, r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "again"})
+	refused[review.PinRequest](t, "no version", 400, r.client(bobToken), "pinMemory", of(memory), review.PinRequest{Version: -1, Pinned: true, Reason: "x"})
 	for _, in := range []review.PinRequest{{Pinned: true, Reason: "x"}, {Version: 1, Pinned: true, Reason: "x"}} {
 		if _, err := review.Call[review.PinRequest](t.Context(), r.client(bobToken), "pinMemory", of(memory), in); err != nil {
 			t.Errorf("%+v: %v", in, err)
