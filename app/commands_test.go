@@ -148,7 +148,9 @@ func TestKeygen(t *testing.T) {
 // demo holds: each threat works directly and fails through memproxy. README.md shows
 // the demo's rows.
 func TestDemo(t *testing.T) {
-	t.Parallel()
+	odd := filepath.Join(t.TempDir(), `a "b": c #d`)
+	must.Do(t, os.Mkdir(odd, 0o700))
+	t.Setenv("TMPDIR", odd)
 	code, out, errs := invoke(t, "demo", "--json")
 	must.Equal(t, code, 0, errs, out)
 	var demo struct {

@@ -200,12 +200,12 @@ func (t *comparison) play(ctx context.Context) ([]row, error) {
 
 func demoConfig(dir, upstream, letta, agent string) string {
 	return fmt.Sprintf(`profile: production
-state: %s
+state: %q
 admin: {listen: 127.0.0.1:0}
 backends:
   - {name: mem0, kind: mem0, listen: 127.0.0.1:0, upstream: %s}
   - {name: letta, kind: letta, listen: 127.0.0.1:0, upstream: %s}
-policy: {dir: "%s"}
+policy: {dir: %q}
 identity:
   keys:
     - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev, %s], users: [ann]}
