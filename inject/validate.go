@@ -42,18 +42,11 @@ func (i *Injector) validate(p *pod, object raw) answer {
 		return refused("container %s is not the sidecar of this installation: its %s differs", t.sidecar.name, member)
 	}
 	for _, v := range t.volumes {
-		if !hasVolume(p, v) {
+		if !slices.ContainsFunc(p.Spec.Volumes, func(have volume) bool { return covers(map[string]any(have), v.object) }) {
 			return refused("volume %s is not the sidecar's", v.name)
 		}
 	}
 	return answer{result: "ok"}
-}
-
-// hasVolume reports whether a pod has a volume of the template.
-func hasVolume(p *pod, want part) bool {
-	return slices.ContainsFunc(p.Spec.Volumes, func(have volume) bool {
-		return covers(map[string]any(have), want.object)
-	})
 }
 
 // exec answers for a command in a container of a running pod. In the sidecar's container
