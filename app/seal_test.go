@@ -46,7 +46,7 @@ func TestSealAdoptsExistingMemories(t *testing.T) {
 	}
 
 	conf := r.offline()
-	for i, want := range []string{"5 sealed for tenant \"acme\", 1 known before, 0 not read", "0 sealed for tenant \"acme\", 6 known before, 0 not read"} {
+	for i, want := range []string{"5 sealed for tenant \"acme\", 1 known before, 0 not adopted", "0 sealed for tenant \"acme\", 6 known before, 0 not adopted"} {
 		code, out, errs := invoke(t, "audit", "seal", "--config", conf, "--backend", "mem0", "--tenant", "acme")
 		if code != cli.OK || !strings.Contains(out, want) {
 			t.Fatalf("seal %d: exit %d %s %s", i, code, out, errs)
@@ -234,7 +234,7 @@ func TestSealsTakeNothingOfOtherTenants(t *testing.T) {
 	}
 	r.do("GET", "/memories?user_id=zoe", "", rival...).about("its own").has(t, "there of zoe")
 	r.do("GET", "/memories", "", rival...).about("another's").lacks(t, "there of ann")
-	if code, out, errs := invoke(t, "audit", "seal", "--config", r.offline(), "--backend", "mem0", "--tenant", "globex"); code != cli.Failed || !strings.Contains(out, "does not count as sealed") {
+	if code, out, errs := invoke(t, "audit", "seal", "--config", r.offline(), "--backend", "mem0", "--tenant", "globex"); code != cli.Failed || !strings.Contains(out, "does not count as sealed: not everything was read and adopted") {
 		t.Errorf("a partial seal: exit %d %s%s", code, out, errs)
 	}
 }

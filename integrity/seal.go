@@ -53,7 +53,7 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 			return report, err
 		}
 	}
-	done := fmt.Sprintf("%d memories, %d sealed, %d known before, %d not read",
+	done := fmt.Sprintf("%d memories, %d sealed, %d known before, %d not adopted",
 		report.Items, report.Sealed, report.Known, report.Skipped)
 	return report, recordSeal(ctx, c, q.Tenant, s.backend, s.decision, report.Sealed, done)
 }

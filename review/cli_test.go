@@ -104,6 +104,7 @@ func TestCommands(t *testing.T) {
 		{viewToken, "memory history --backend mem0 m", 0, "update"},
 		{viewToken, "memory history m", 2, "--backend is required"},
 		{viewToken, "memory history --backend mem0 none", 1, "no record of this memory"},
+		{viewToken, "memory pattern --backend mem0 m PATTERN_999", 1, "or not of this version or placeholder"},
 		{viewToken, "sessions summary none", 1, "sessions list --all"},
 		{viewToken, "memory trace --backend mem0 m", 0, "chain: unbroken, records checked: 3"},
 		{viewToken, "memory trace --backend mem0 m", 0, "\nVERSION  OP "},

@@ -115,7 +115,7 @@ type SealReport struct {
 	Items   int  `json:"items"`
 	Sealed  int  `json:"sealed"`  // had no receipt, and have one now
 	Known   int  `json:"known"`   // had a receipt before
-	Skipped int  `json:"skipped"` // unreadable, or possibly another tenant's
+	Skipped int  `json:"skipped"` // unreadable, wrongly signed, or possibly another tenant's
 	// Whole is set if every memory in the backend is known. An unknown memory that
 	// appears later was then written out of band.
 	Whole bool `json:"whole"`
@@ -239,10 +239,10 @@ func (r SealReport) Print(w io.Writer) {
 	if r.Partial {
 		p.line("%s: %d memories sealed for tenant %q", r.Backend, r.Sealed, r.Tenant)
 	} else {
-		p.line("%s: %d memories: %d sealed for tenant %q, %d known before, %d not read", r.Backend, r.Items, r.Sealed, r.Tenant, r.Known, r.Skipped)
+		p.line("%s: %d memories: %d sealed for tenant %q, %d known before, %d not adopted", r.Backend, r.Items, r.Sealed, r.Tenant, r.Known, r.Skipped)
 	}
 	if !r.Whole {
-		p.line("not everything could be read, so the backend does not count as sealed")
+		p.line("the backend does not count as sealed: not everything was read and adopted; memproxy ledger sweep lists what another installation signed")
 	}
 }
 

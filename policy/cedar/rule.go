@@ -104,7 +104,7 @@ func (p *Policy) ask(q *memproxy.Question, about *asked) (*ruling, error) {
 		// Cedar skips a forbid policy that fails to evaluate, and might then allow.
 		p.failed(out, diag.Errors)
 	case decision == cedar.Deny && len(diag.Reasons) == 0:
-		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyNoPermit, Detail: "no policy permits this"})
+		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyNoPermit, Detail: "no policy permits this to callers of the tier " + string(q.Principal.Trust) + "; a key with a higher trust, or a permit in policy.dir, allows it"})
 	case decision == cedar.Deny:
 		for _, d := range diag.Reasons {
 			v, reasons := p.forbidden([]cedar.DiagnosticReason{d})

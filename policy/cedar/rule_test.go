@@ -198,7 +198,9 @@ func TestBuiltinRules(t *testing.T) {
 			found := false
 			for _, r := range got.Reasons {
 				found = found || r.Rule == tc.rule || string(r.Code) == tc.rule
-				if r.Code != memproxy.PolicyNoPermit && (r.Detail == "" || r.Rule == "") {
+				if r.Code == memproxy.PolicyNoPermit {
+					expect.Text(t, r.Detail, "a refusal says what would allow it").Has("tier anonymous", "allows it")
+				} else if r.Detail == "" || r.Rule == "" {
 					t.Errorf("reason %+v lacks its rule or its sentence", r)
 				}
 			}
