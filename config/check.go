@@ -172,7 +172,7 @@ func (v *reader) url(s string, line int, key, instead string) {
 	case u.User != nil:
 		v.fault(line, "%s must not carry a credential; %s", key, instead)
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		v.fault(line, "%s has no query", key)
+		v.fault(line, "%s must not have a query or a fragment", key)
 	}
 }
 
