@@ -71,7 +71,7 @@ func TestRepeatedRefusalsAreRateLimited(t *testing.T) {
 // runs nor refuses it, so that release is not stopped.
 func TestReleasesThatAreNoLongerAssignedAreNotRefused(t *testing.T) {
 	s := must.Get(New(Options{
-		Fleet: "north", Store: away{}, Report: time.Hour, Clock: time.Now, Log: slog.New(slog.DiscardHandler), Rules: []Rule{{CommonName: "*", Tenant: "acme"}},
+		Fleet: "north", Store: &Dir{}, Report: time.Hour, Clock: time.Now, Log: slog.New(slog.DiscardHandler), Rules: []Rule{{CommonName: "*", Tenant: "acme"}},
 	}))(t)
 	st := &stream{who: identity{name: "a"}, nonces: map[string]string{"n": "two"}, node: &node{Node: fleetpb.Node{ID: "a"}, running: "one"}}
 	s.acknowledged(st, &discovery.DeltaDiscoveryRequest{ResponseNonce: "n", ErrorDetail: &status.Status{Code: int32(fleetpb.Unassigned), Message: "no"}})
