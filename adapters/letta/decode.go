@@ -173,7 +173,8 @@ func (d *decoding) settle() error {
 		op.Cost = max(1, d.cost, estimate(op, d.row.shape))
 	case memproxy.Forget:
 		// Deleting an agent deletes its memory; claims in the request do not change that.
-		op.SingleOwner = d.row.id == "letta.delete_agent" && len(op.Claims) == 1 && len(op.Targets) == 1 && d.doc == nil && d.req.Query == ""
+		op.SingleOwner = d.row.id == "letta.delete_agent" && len(op.Claims) == 1 && len(op.Targets) == 1 && d.req.Query == "" &&
+			(d.doc == nil || d.doc.Root.Kind == jsondoc.Object && len(d.doc.Root.Members) == 0)
 	}
 	return nil
 }
