@@ -190,6 +190,7 @@ var unversioned = map[string]string{
 	"letta.create_internal_template_agent": olderOnly, "letta.create_internal_template_block": olderOnly, "letta.create_internal_template_blocks_batch": olderOnly,
 	"letta.delete_deployment": wholeStore, "letta.create_internal_template_group": notRemembered,
 	"letta.import_agent": untold, "letta.delete_agent": wholeStore, "letta.modify_agent": notRemembered,
+	"letta.attach_tool_to_agent": notRemembered, "letta.detach_tool_from_agent": notRemembered, "letta.modify_approval_for_tool": notRemembered,
 	"letta.capture_messages": inLog, "letta.modify_message": inLog, "letta.reset_messages": inLog, "letta.modify_group_message": inLog, "letta.reset_group_messages": inLog,
 	"letta.create_archive": notRemembered, "letta.delete_archive": wholeStore, "letta.modify_archive": notRemembered,
 	"letta.create_passage_in_archive": untold, "letta.create_passages_in_archive": untold, "letta.delete_passage_from_archive": wholeStore, "letta.modify_passage": olderOnly,

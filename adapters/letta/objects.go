@@ -97,7 +97,7 @@ func objectKind(id string) string {
 // recordMemberChanges records the request's changes to an object's members.
 func (d *decoding) recordMemberChanges() error {
 	switch {
-	case d.op.Kind == memproxy.Attach, d.op.Kind == memproxy.Admin && d.row.verb() != "":
+	case d.op.Kind == memproxy.Attach, d.op.Kind == memproxy.Correct && d.row.verb() != "":
 		d.recordReferenceChanges()
 		return nil
 	case d.op.Kind != memproxy.Correct && (d.op.Kind != memproxy.Admin || d.req.Method != "PATCH" && d.req.Method != "PUT"):

@@ -43,6 +43,10 @@ var wants = map[string]string{"W": "learn", "U": "correct", "D": "forget", "R": 
 // exceptions are the routes, by method and path, that the one letter in the
 // documentation does not describe.
 var exceptions = map[string]string{
+	// An agent's tools instruct it: a change of the agent, and no memory that is brought in.
+	"PATCH /v1/agents/{agent_id}/tools/attach/{tool_id}": "correct",
+	"PATCH /v1/agents/{agent_id}/tools/detach/{tool_id}": "correct",
+
 	// Routes that the documentation calls harmless and that are no administration: they
 	// touch no memory, or show it, count it or describe its agents.
 	"GET /v1/_internal_agents/count":                         "other pass",
