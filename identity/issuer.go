@@ -169,7 +169,7 @@ func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) error 
 	defer s.mu.Unlock()
 	s.jwks = jwks // "" after a failure: the keys may have moved
 	if err != nil {
-		s.failed, s.why = now, err
+		s.failed, s.why = s.clock(), err // the fetch may have taken longer than the pause
 		return &unavailableError{err}
 	}
 	s.keys, s.asked, s.why = keys, now, nil

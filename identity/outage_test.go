@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -170,6 +171,30 @@ func TestIssuerHangs(t *testing.T) {
 	}
 	wg.Wait()
 	expect.Equal(t, d.requests("/.well-known/openid-configuration"), 1, "a hanging issuer was asked")
+}
+
+type trip func(*http.Request) (*http.Response, error)
+
+func (f trip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// The pause after a failed fetch begins when it has failed, however long that took: whoever
+// waited for it does not wait for one of its own.
+func TestThePauseFollowsTheFailure(t *testing.T) {
+	var d *desk
+	asked := 0
+	d = newDesk(t, func(o *identity.OIDCOptions) {
+		o.Client = &http.Client{Transport: trip(func(*http.Request) (*http.Response, error) {
+			asked++
+			d.Advance(identity.DefaultOIDCTimeout)
+			return nil, context.DeadlineExceeded
+		})}
+	})
+	d.breakage(d.token())
+	d.breakage(d.token())
+	expect.Equal(t, asked, 1, "requests to an issuer that does not answer")
+	d.Advance(time.Second)
+	d.breakage(d.token())
+	expect.Equal(t, asked, 2, "after the pause")
 }
 
 // While a request to the issuer hangs, a token with a cached key does not wait.
