@@ -249,7 +249,7 @@ func readText(ctx context.Context, s *store, r *record) error {
 // pinned.
 func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool) error {
 	return l.do(ctx, &job{bad: validKey(k), run: func(t *transaction) {
-		v, known := row(t, scanRecord, `SELECT `+versionColumns+` FROM version`+ofKey+` AND ? IN (0, number) ORDER BY number DESC LIMIT 1`, k, number)
+		v, known := row(t, scanRecord, `SELECT `+versionColumns+` FROM version`+ofKey+` AND CAST(? AS BIGINT) IN (0, number) ORDER BY number DESC LIMIT 1`, k, number)
 		switch {
 		case !known:
 			t.fail(fmt.Errorf("%w: version %d", ErrUnknown, number))
@@ -258,7 +258,7 @@ func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, number int64, pi
 		case pinned:
 			number = v.Number
 		}
-		t.run(`UPDATE version SET pinned = ?`+ofKey+` AND ? IN (0, number)`, count(pinned), k, number)
+		t.run(`UPDATE version SET pinned = ?`+ofKey+` AND CAST(? AS BIGINT) IN (0, number)`, count(pinned), k, number)
 		var n int
 		t.one(`SELECT count(*) FROM version`+ofKey+` AND pinned = 1`, []any{k}, &n)
 		switch {
