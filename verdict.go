@@ -55,6 +55,10 @@ type Reason struct {
 	Pointer string `json:"pointer,omitempty"`
 }
 
+// NotReached is the detail of an UpstreamUnavailable for a request that was certainly not
+// sent. The same request may be sent again.
+const NotReached = "the request did not reach the backend"
+
 // Codes returns the distinct codes of reasons, in their order.
 func Codes(reasons []Reason) []string {
 	codes := make([]string, 0, len(reasons))

@@ -258,14 +258,14 @@ func TestOutagesUseNoBudget(t *testing.T) {
 	t.Parallel()
 	r := startBudget(t, `upstream: "UPSTREAM"`, "upstream: \"http://127.0.0.1:1\"")
 	for range 3 {
-		r.do("POST", "/memories", many(20, false)).want(t, 503)
+		r.do("POST", "/memories", many(20, false)).want(t, 502)
 	}
 	expect.Equal(t, remaining(t, r), 100)
 	f := facesBefore(t, extproctest.Settings{"profile": "production", "enforce": "true", "kind": "mem0", "body": "65536", "writes_per_hour": "2"}, http.NotFoundHandler())
 	f.up = "http://127.0.0.1:1"
 	addr := f.listener(t, true).Addr
 	for range 4 {
-		if status, text := errorOf(t, "POST", "http://"+addr+"/memories"); status != 503 || !strings.Contains(text, "upstream.unavailable") {
+		if status, text := errorOf(t, "POST", "http://"+addr+"/memories"); status != 502 || !strings.Contains(text, "upstream.unavailable") {
 			t.Errorf("through Envoy: %d %s", status, text)
 		}
 	}

@@ -210,7 +210,7 @@ func TestEnvoyBackendDown(t *testing.T) {
 	b := startEnvoy(t, "port_value: 8000", "port_value: 1") // nobody listens there
 	b.start(settings(t))
 	got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody)
-	if got.status != 503 || !strings.Contains(got.body, `"code":"upstream.unavailable"`) || got.header.Get("Retry-After") == "" {
+	if got.status != 502 || !strings.Contains(got.body, `"code":"upstream.unavailable"`) || got.header.Get("Retry-After") == "" {
 		t.Errorf("%d %v %s", got.status, got.header, got.body)
 	}
 	waitFor(t, "the outcome in the audit log", func() bool { return strings.Contains(b.audit(), `"code":"upstream.unavailable"`) })

@@ -53,7 +53,7 @@ type answer struct {
 const notFiltered = "the backend's answer could not be read, so it could not be filtered"
 
 var noAnswer = memproxy.Malformed{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusBadGateway, Detail: "the backend did not answer"}
-var notSent = memproxy.Malformed{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusUnavailable, Detail: "the request did not reach the backend"}
+var notSent = memproxy.Malformed{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusBadGateway, Detail: memproxy.NotReached}
 
 // Return filters the backend's answer to an admitted call, records what was written and
 // the outcome, and returns the answer to pass on. It must be called for every admission

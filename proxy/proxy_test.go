@@ -196,9 +196,9 @@ func TestBackendGone(t *testing.T) {
 	r := newRig(t, nil)
 	r.upstream.Close()
 	resp, said := r.do(t, "POST", "/memory", "x")
-	expect.Equal(t, resp.StatusCode, 503)
+	expect.Equal(t, resp.StatusCode, 502)
 	expect.Equal(t, said, `"upstream.unavailable"`)
-	if resp, said = r.do(t, "GET", "/ping", ""); resp.StatusCode != 503 || said != `"upstream.unavailable"` {
+	if resp, said = r.do(t, "GET", "/ping", ""); resp.StatusCode != 502 || said != `"upstream.unavailable"` {
 		t.Errorf("on a pass route: %d %s", resp.StatusCode, said)
 	}
 }

@@ -136,13 +136,14 @@ func bad(code memproxy.ReasonCode, status int, pointer, detail string) error {
 // Refuse implements the gate's adapter. The SDKs show detail, in full if there is no
 // error.message. They retry 409, 429 and 5xx, also for writes. The header x-should-retry
 // disables retries, except for a request that was not forwarded because something failed
-// (503), a read that the backend did not answer, and the backend's own rate limit, which the
-// SDKs would also retry without memproxy.
+// (503, or no connection), a read that the backend did not answer, and the backend's own rate
+// limit, which the SDKs would also retry without memproxy.
 func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Reply {
 	r := refusal.New(d, refusal.Words{NotFound: "Not found", Unauthorized: "Unauthorized"}, a.opt.Now)
 	again := d.Status == memproxy.StatusUnavailable && !refusal.HasReason(d, memproxy.LimitInFlight)
-	if refusal.HasReason(d, memproxy.UpstreamUnavailable) {
-		again = again || d.Status == memproxy.StatusTooMany || d.Status == memproxy.StatusBadGateway && req.Method == "GET"
+	for _, why := range d.Reasons {
+		again = again || why.Code == memproxy.UpstreamUnavailable &&
+			(d.Status == memproxy.StatusTooMany || d.Status == memproxy.StatusBadGateway && req.Method == "GET" || why.Detail == memproxy.NotReached)
 	}
 	if !again {
 		r.Header["X-Should-Retry"] = []string{"false"}

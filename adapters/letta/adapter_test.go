@@ -44,19 +44,20 @@ func TestRefuse(t *testing.T) {
 		method        string
 		status        int
 		code          memproxy.ReasonCode
+		detail        string
 		repeat, after bool
 	}{
-		{"GET", 502, memproxy.UpstreamUnavailable, true, true},
-		{"POST", 502, memproxy.UpstreamUnavailable, false, true},
-		{"GET", 502, memproxy.UpstreamMalformed, false, false},
-		{"PATCH", 502, memproxy.UpstreamMalformed, false, false},
-		{"GET", 503, memproxy.LimitInFlight, false, true},
-		{"GET", 503, memproxy.UpstreamUnavailable, true, true},
-		{"POST", 503, memproxy.UpstreamUnavailable, true, true},
-		{"DELETE", 503, memproxy.LedgerUnavailable, true, true},
-		{"POST", 504, memproxy.UpstreamUnavailable, false, true},
+		{"GET", 502, memproxy.UpstreamUnavailable, "", true, true},
+		{"POST", 502, memproxy.UpstreamUnavailable, "", false, true},
+		{"GET", 502, memproxy.UpstreamMalformed, "", false, false},
+		{"PATCH", 502, memproxy.UpstreamMalformed, "", false, false},
+		{"GET", 503, memproxy.LimitInFlight, "", false, true},
+		{"GET", 503, memproxy.UpstreamUnavailable, "", true, true},
+		{"POST", 502, memproxy.UpstreamUnavailable, memproxy.NotReached, true, true},
+		{"DELETE", 503, memproxy.LedgerUnavailable, "", true, true},
+		{"POST", 504, memproxy.UpstreamUnavailable, "", false, true},
 	} {
-		r := a.Refuse(memproxy.Request{Method: tc.method}, memproxy.Decision{Verdict: memproxy.Deny, Status: tc.status, Reasons: []memproxy.Reason{{Code: tc.code}}})
+		r := a.Refuse(memproxy.Request{Method: tc.method}, memproxy.Decision{Verdict: memproxy.Deny, Status: tc.status, Reasons: []memproxy.Reason{{Code: tc.code, Detail: tc.detail}}})
 		if repeat := r.Header.Get("X-Should-Retry") == ""; repeat != tc.repeat || (r.Header.Get("Retry-After") != "") != tc.after {
 			t.Errorf("%+v: %v", tc, r.Header)
 		}

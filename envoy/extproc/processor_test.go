@@ -68,7 +68,7 @@ func TestProcessor(t *testing.T) {
 		"a body over Envoy's":           {func(r *rig) { r.envoy.Buffer = 3 }, "POST", "/memory", "milk", nil, 413, `"payload.too_large"`, nil},
 		"a body over the limit, shadow": {func(r *rig) { r.envoy.Buffer, r.rules.Enforce = 3, false }, "POST", "/memory", "milk", nil, 413, `"payload.too_large"`, nil},
 		"over the limit, shadow":        {func(r *rig) { r.opt.Backends[0].MaxBody, r.rules.Enforce = 3, false }, "POST", "/memory", "milk", nil, 200, "m1 ann\n", []string{"POST /memory milk"}},
-		"no backend":                    {func(r *rig) { r.envoy.Upstream = "http://127.0.0.1:1" }, "POST", "/memory", "tea", nil, 503, `"upstream.unavailable"`, nil},
+		"no backend":                    {func(r *rig) { r.envoy.Upstream = "http://127.0.0.1:1" }, "POST", "/memory", "tea", nil, 502, `"upstream.unavailable"`, nil},
 		"no backend of a public route":  {func(r *rig) { r.envoy.Upstream = "http://127.0.0.1:1" }, "GET", "/health", "", nil, 502, string(frontend.NoAnswerReply().Body), nil},
 		"no backend of a preflight":     {func(r *rig) { r.envoy.Upstream = "http://127.0.0.1:1" }, "OPTIONS", "/memory", "", []string{"Origin", "http://a.example", "Access-Control-Request-Method", "GET"}, 502, string(frontend.NoAnswerReply().Body), nil},
 		"another backend":               {func(r *rig) { r.envoy.Backend = "other" }, "POST", "/ping", "tea", []string{"X-Memproxy-Backend", "toy"}, 500, "", nil},
