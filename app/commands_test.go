@@ -94,7 +94,7 @@ func TestExplain(t *testing.T) {
 	if code, out, errs := invoke(t, "explain", "--config", path, "--method", "PUT", "--path", "/memories/m1", "--body", change, "--as", "agent:dev"); code != 0 || strings.Contains(out, "owner.") {
 		t.Errorf("exit %d: %s %s", code, out, errs)
 	}
-	says(t, 1, "agent:dev", "explain", "--config", path, "--as", "agent:nobody")
+	says(t, cli.Usage, "agent:dev", "explain", "--config", path, "--as", "agent:nobody")
 	expect.Error(t, expect.Err(os.Stat(filepath.Join(dir, "state"))), "explain made state")
 }
 

@@ -254,7 +254,7 @@ func TestHuntFails(t *testing.T) {
 	if code, out, errs := r.hunt(); code != cli.Failed || out != "" || !strings.Contains(errs, "401") || strings.Contains(errs, "sesame") {
 		t.Errorf("exit %d %s %s", code, out, errs)
 	}
-	if code, _, errs := feed(t, unread{t}, "screen", "--config", r.conf, "--backend", "other"); code != cli.Failed || !strings.Contains(errs, `no backend "other"`) {
+	if code, _, errs := feed(t, unread{t}, "screen", "--config", r.conf, "--backend", "other"); code != cli.Usage || !strings.Contains(errs, `no backend "other"`) {
 		t.Errorf("exit %d %s", code, errs)
 	}
 }

@@ -119,13 +119,13 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"},
 	if code, out, _ := invoke(t, "ledger", "sweep", "--config", conf); code != cli.Failed || !strings.Contains(out, "tamper integrity.mismatch "+id) || strings.Contains(out, "Eve") {
 		t.Errorf("exit %d %s", code, out)
 	}
-	for _, args := range [][]string{{"ledger"}, {"ledger", "mop"}, {"ledger", "sweep", "x"}, {"audit", "seal", "--config", conf}, {"ledger", "sweep", "--scope", "x"}} {
+	for _, args := range [][]string{{"ledger"}, {"ledger", "mop"}, {"ledger", "sweep", "x"}, {"audit", "seal", "--config", conf}, {"ledger", "sweep", "--scope", "x"}, {"ledger", "sweep", "--config", conf, "--backend", "none"}} {
 		if code, _, _ := invoke(t, args...); code != cli.Usage {
 			t.Errorf("%v: exit %d", args, code)
 		}
 	}
 	t.Setenv(review.TokenEnv, "")
-	for _, args := range [][]string{{"ledger", "sweep"}, {"ledger", "sweep", "--config", conf, "--backend", "none"}, {"ledger", "sweep", "--config", filepath.Join(r.dir, "none")}, {"audit", "seal", "--backend", "mem0", "--token-file", filepath.Join(r.dir, "none")}} {
+	for _, args := range [][]string{{"ledger", "sweep"}, {"ledger", "sweep", "--config", filepath.Join(r.dir, "none")}, {"audit", "seal", "--backend", "mem0", "--token-file", filepath.Join(r.dir, "none")}} {
 		if code, _, errs := invoke(t, args...); code != cli.Failed || errs == "" {
 			t.Errorf("%v: exit %d %s", args, code, errs)
 		}
