@@ -241,7 +241,7 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 		for _, k := range rows(t, scanKey,
 			`SELECT v.backend, v.kind, v.id FROM version v WHERE v.tenant = ?1 AND v.place >= ?2 AND NOT EXISTS
 				(SELECT 1 FROM record s WHERE s.backend = v.backend AND s.kind = v.kind AND s.id = v.id AND s.unverified = ?3)
-			UNION SELECT r.backend, r.kind, r.id FROM record r WHERE r.tenant = ?1 AND r.sha256 <> '' AND r.deleted = 0 AND r.unverified <> ?3 AND NOT EXISTS
+			UNION SELECT r.backend, r.kind, r.id FROM record r WHERE r.kind = 'memory' AND r.tenant = ?1 AND r.sha256 <> '' AND r.deleted = 0 AND r.unverified <> ?3 AND NOT EXISTS
 				(SELECT 1 FROM version v WHERE v.backend = r.backend AND v.kind = r.kind AND v.id = r.id AND v.sha256 = r.sha256) LIMIT ?4`,
 			f.Tenant, f.Position, string(memproxy.IntegrityChain), maxFlagged) {
 			t.flag(&memproxy.IntegrityFlag{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain})

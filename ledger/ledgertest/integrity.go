@@ -50,6 +50,10 @@ func breached(t *testing.T, l Life) {
 	for i := range 4 {
 		must.Get(l.Append(t.Context(), Version(fmt.Sprint("m", i), "text")))(t)
 	}
+	cut := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "cut", Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Actor: "agent:dev", SHA256: memproxy.TextSHA256("cut")}
+	receipt := cut
+	receipt.Kind, receipt.ID = memproxy.TargetEvent, "receipt"
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{cut, receipt}}))
 	f := memproxy.ChainFault{Class: memproxy.FaultTamper, Tenant: "acme", Position: 3, MemoryKey: mem("m2"), Detail: "the record was changed"}
 	for i := range 2 {
 		fresh := must.Get(l.Chains.NoteBreach(t.Context(), f))(t)
@@ -58,9 +62,11 @@ func breached(t *testing.T, l Life) {
 		}
 	}
 	must.Get(l.Append(t.Context(), Version("later", "text")))(t)
-	for id, want := range map[string]bool{"m0": false, "m1": false, "m2": true, "m3": true, "later": true} {
+	for id, want := range map[string]bool{"m0": false, "m1": false, "m2": true, "m3": true, "later": true, "cut": true} {
 		expect.Equal(t, status(t, l, id).Unverified == memproxy.IntegrityChain, want, id, "doubted")
 	}
+	events := must.Get(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetEvent, "receipt"))(t)
+	expect.Equal(t, events["receipt"].Status.Unverified, "", "a receipt, which has no versions, is unverified")
 	expect.Equal(t, cast(t, l, "m3", ""), 0, "the doubt about what is behind a break was taken back")
 	expect.Equal(t, status(t, l, "m3").Unverified, memproxy.IntegrityChain, "the doubt about what is behind a break was taken back")
 	elsewhere := Version("elsewhere", "text")
@@ -77,7 +83,7 @@ func breached(t *testing.T, l Life) {
 	text := memproxy.ChainFault{Class: memproxy.FaultText, Tenant: "acme", Position: 4, MemoryKey: mem("m3"), Detail: "the text is gone"}
 	end, cleared, err := l.Chains.Accept(t.Context(), "acme", []memproxy.ChainFault{f, text})
 	must.Do(t, err)
-	if end.Tenant != "acme" || end.Position != 5 || end.Link == "" || cleared != 2 {
+	if end.Tenant != "acme" || end.Position != 5 || end.Link == "" || cleared != 3 {
 		t.Errorf("it goes on from %+v, %d are cleared", end, cleared)
 	}
 	must.Get(l.Append(t.Context(), Version("after", "text")))(t)
