@@ -218,6 +218,7 @@ func TestRemovedStateFailsClosed(t *testing.T) {
 	r := start(t, plain)
 	state := filepath.Join(r.dir, "state")
 	r.do("POST", "/memories", note).want(t, 200)
+	must.Do(t, r.car.ledger.Sync(t.Context())) // otherwise the ledger could be the first to refuse
 	must.Do(t, os.Rename(state, state+".away"))
 	for range 3 {
 		r.do("POST", "/memories", note).want(t, 503).has(t, "audit.unavailable")
