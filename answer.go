@@ -125,6 +125,8 @@ type Reading struct {
 	// Settles is set if the answer to a write names every memory that it created, so that
 	// the write is charged for exactly these.
 	Settles bool
+	// Failed is set if the answer says that the call failed, whatever its status.
+	Failed bool
 	// ShowsOwnActions is set if the answer may show memproxy's own actions in the backend.
 	// Rewrite then removes them.
 	ShowsOwnActions bool

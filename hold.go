@@ -302,10 +302,16 @@ type SendResult struct {
 	Err     error      // the error, for OutcomeUnsent and OutcomeUnknown
 }
 
+// CallFailed is the detail of a call that the backend answered with a status of success and
+// reports as failed.
+const CallFailed = "the backend reports that the call failed"
+
 // AnsweredResult returns the outcome of a request that the backend answered. A backend that
 // answers with a server error or a timeout may have written before.
 func AnsweredResult(r HoldResult) SendResult {
 	switch {
+	case r.Detail == CallFailed:
+		return SendResult{Outcome: OutcomeRejected, Result: r}
 	case r.Status >= 200 && r.Status < 300:
 		return SendResult{Outcome: OutcomeDone, Result: r}
 	case r.Status == StatusUnauthorized:

@@ -323,7 +323,9 @@ func (g *Gate) outcome(ctx context.Context, ret *answer) {
 	}
 	ev := followUpEvent(&ret.event, memproxy.EventOutcome, g.opt.Clock())
 	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.ended.Cancelled()
-	ev.Ended, ev.Reasons = ret.ended, ret.reasons
+	if ev.Ended, ev.Reasons = ret.ended, ret.reasons; ret.Failed {
+		ev.Detail = memproxy.CallFailed
+	}
 	verdict.Sort(ev.Reasons)
 	if ret.AnswerRefusal != nil { // the reasons that refused the answer come first
 		led, rest := verdict.Split(ev.Reasons, func(why memproxy.Reason) bool {

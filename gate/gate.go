@@ -289,6 +289,8 @@ type Admission struct {
 	AnswerRefusal *memproxy.Decision
 	// Memories are, after Return, the ids that were written or shown.
 	Memories []string
+	// Failed is set, after Return, if the backend reports a failure with a status of success.
+	Failed bool
 
 	call   *Call
 	rules  *Rules

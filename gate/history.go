@@ -241,17 +241,24 @@ func followEdits(ctx context.Context, a *Admission) error {
 	}
 }
 
-// keepEdits records what the call changed.
+// keepEdits records what the call changed. One that failed and changed nothing is not
+// charged.
 func keepEdits(ctx context.Context, g *Gate, a *Admission, answer []byte) {
 	if err := a.edits.ReadAnswer(answer); err != nil {
 		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the answer cannot be read", "decision", a.Decision.ID, "error", err)
 		return
 	}
-	if err := followEdits(ctx, a); err != nil { // edits that need no request are recorded all the same
+	err := followEdits(ctx, a)
+	if err != nil { // edits that need no request are recorded all the same
 		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be queried", "decision", a.Decision.ID, "error", err)
 	}
+	changed := false
 	for _, e := range a.edits.TakeEdits() {
 		g.Agents().RecordChanges(ctx, a, e.Memories)
+		changed = changed || len(e.Memories) > 0
+	}
+	if a.Failed && !changed && err == nil {
+		g.accounts.release(ctx, a)
 	}
 }
 

@@ -39,6 +39,10 @@ func (ret *effects) remember(ctx context.Context) {
 		ret.recordUnconfirmed(ctx)
 		return
 	}
+	if ret.reading != nil && ret.reading.Failed {
+		ret.Failed = true // what the call changed all the same is recorded by keepEdits
+		return
+	}
 	for _, row := range ret.late.Owners {
 		ret.put(row)
 	}
@@ -49,7 +53,7 @@ func (ret *effects) remember(ctx context.Context) {
 	complete(ctx, ret)
 	ret.settleBill(ctx)
 	if ret.edits != nil && !ret.self {
-		return // keepEdits records what the call of the tool changed: it may have failed, with status 200
+		return // keepEdits records what the call of the tool changed
 	}
 	switch ret.op.Kind {
 	case memproxy.Learn:

@@ -103,7 +103,11 @@ func (o *BackendClient) send(ctx context.Context, a *gate.Admission, req memprox
 	}
 	o.p.opt.Gate.Return(context.WithoutCancel(ctx), a, memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body})
 	o.p.follower.Follow(a)
-	return memproxy.AnsweredResult(memproxy.HoldResult{Status: resp.StatusCode, Memories: a.Memories})
+	result := memproxy.HoldResult{Status: resp.StatusCode, Memories: a.Memories}
+	if a.Failed {
+		result.Detail = memproxy.CallFailed
+	}
+	return memproxy.AnsweredResult(result)
 }
 
 // outcomeOf returns the outcome of a request that failed. Without a connection nothing

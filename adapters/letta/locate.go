@@ -232,16 +232,16 @@ func checkCurrentLimit(r *row, root *jsondoc.Value, op *memproxy.Operation) erro
 	return checkLimit(value.Text(), int64(limit), "/value")
 }
 
-// readToolResult reads the result of a search tool: a list of passages, or an object with
-// messages, which have no ids here. A result that is a string cannot be filtered and is
-// errShape.
+// readToolResult reads whether a tool failed, and the result of a search tool: a list of
+// passages, or an object with messages, which have no ids here. A result that is a string
+// cannot be filtered and is errShape.
 func readToolResult(rd *memproxy.Reading, rt memproxy.Route, body []byte) error {
-	if !turn.Searches(rt.Params["tool_name"]) {
-		return nil
-	}
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {
 		return err
+	}
+	if rd.Failed = doc.Root.Get("status").Text() == "error"; !turn.Searches(rt.Params["tool_name"]) {
+		return nil
 	}
 	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"]}
 	switch v := doc.Root.Get("func_return"); {
