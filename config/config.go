@@ -196,7 +196,7 @@ type Policy struct {
 
 // Sources maps names of content sources to trust tiers.
 type Sources struct {
-	Names   map[string]memproxy.Source `yaml:"names,omitempty" doc:"tiers of names that metadata claim as source, besides the built-in ones: email includes email:ann@example.org, the longest matching name counts, * is every other name" default:"the built-in table, and * is untrusted in production" enum:"trusted,verified,untrusted,hostile" loose:"order:hostile,untrusted,verified,trusted"`
+	Names   map[string]memproxy.Source `yaml:"names,omitempty" doc:"tiers of names that metadata claim as source, besides the built-in ones: email includes email:ann@example.org, the longest matching name counts, * is every other name" default:"the built-in table, and * is untrusted in production" enum:"trusted,verified,untrusted,hostile" loose:"order:hostile,untrusted,verified,trusted;unsafe"`
 	Pending []memproxy.Source          `yaml:"pending,omitempty" doc:"tiers of sources whose new memories await review before callers other than their author can read them; []: none" default:"hostile in production, else none" enum:"untrusted,hostile" loose:"fewer;unsafe"`
 }
 

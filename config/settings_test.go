@@ -123,6 +123,8 @@ func TestWhatWeakensProduction(t *testing.T) {
 		{"memories.namespaces.outside", "memories: {namespaces: {outside: allow}}", "memories: {namespaces: {outside: refuse}}"},
 		{"memories.pending", "memories: {pending: []}", "memories: {pending: [anonymous, new, authenticated]}"},
 		{"sources.pending", "sources: {pending: []}", "sources: {pending: [hostile, untrusted]}"},
+		{"sources.names", "sources: {names: {\"*\": trusted}}", "sources: {names: {crm: trusted}}"},
+		{"sources.names", "sources: {names: {\"*\": verified}}", "sources: {names: {\"*\": hostile}}"},
 		{"memories.new.accepted", "memories: {new: {accepted: 0}}", "memories: {new: {accepted: 20}}"},
 		{"memories.validate", "memories: {validate: 0}", "memories: {validate: 1h}"},
 		{"memories.seal", "memories: {seal: false}", "memories: {seal: true}"},

@@ -43,7 +43,7 @@ func (c *Config) unsafe(s *Setting) string {
 		return ""
 	case s.direction.isOff(s.Value):
 		return s.Value + " switches it off"
-	case !s.direction.unsafe:
+	case !s.direction.unsafe, s.Name == "sources.names" && s.Path != sourceEntry+everyOther+"]": // the file knows a source that it lists
 		return ""
 	case s.Name == "ownership.unattributed" && s.Value == "visible":
 		// The default is visible for a single tenant and becomes stricter with a second
