@@ -323,7 +323,7 @@ func (r *evaluation) decisionEvent(ctx context.Context) memproxy.Event {
 		Session: r.call.Session.String(), Principal: r.Principal,
 		Kind: r.call.Route.Kind, Backend: r.call.Backend.Name, Route: r.call.Route.ID, Method: r.call.Request.Method,
 		Verdict: r.Decision.Verdict, ShadowVerdict: r.Decision.ShadowVerdict, Reasons: r.Decision.Recorded(), Policy: r.Decision.Policy,
-		Findings: worst(slices.Concat(r.findings, r.configured), maxRecorded), Claimed: -1, Confidence: -1,
+		Findings: limits.Worst(slices.Concat(r.findings, r.configured), maxRecorded), Claimed: -1, Confidence: -1,
 	}
 	if sc := trace.SpanContextFromContext(ctx); sc.HasTraceID() {
 		ev.Trace = sc.TraceID().String()

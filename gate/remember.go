@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/content"
+	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/gate/metadata"
 	"github.com/memproxy/memproxy/gate/tamper"
 )
@@ -358,7 +359,7 @@ func flags(findings []memproxy.Finding) string {
 	var out []string
 	size := 0
 	findings = dangerous(findings) // without the total, which is the score
-	for _, f := range worst(findings, len(findings)) {
+	for _, f := range limits.Worst(findings, len(findings)) {
 		if len(out) < maxFlags && size+len(f.Rule) <= maxFlagBytes && !slices.Contains(out, f.Rule) {
 			out, size = append(out, f.Rule), size+len(f.Rule)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
+	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
@@ -333,7 +334,7 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 			answer.Error = err.Error()
 		}
 		if s.name == signal.SpanScreen && len(r.findings)+len(r.configured) > 0 {
-			answer.Findings = foundAt(r, slices.Concat(worst(r.findings, len(r.findings)), r.configured))
+			answer.Findings = foundAt(r, slices.Concat(limits.Worst(r.findings, len(r.findings)), r.configured))
 		}
 		answer.Reasons = append(append(answer.Reasons, r.verdict.Reasons[reasons:]...), r.verdict.Notes[notes:]...)
 		ex.Steps = append(ex.Steps, answer)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
+	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/gate/verdict"
 	"github.com/memproxy/memproxy/redaction"
 )
@@ -19,13 +20,6 @@ const (
 	maxNamed    = 8
 	maxRecorded = 64
 )
-
-// worst returns at most n findings, those with the highest scores first.
-func worst(findings []memproxy.Finding, n int) []memproxy.Finding {
-	sorted := slices.Clone(findings)
-	slices.SortStableFunc(sorted, func(a, b memproxy.Finding) int { return int(b.Score) - int(a.Score) })
-	return sorted[:min(len(sorted), n)]
-}
 
 // screen asks the screener for findings in the texts that the operation writes or puts in
 // front of an agent. The policy decides on them. A write that a budget refuses is not
@@ -121,7 +115,7 @@ func explainFindings(r *evaluation, reasons []memproxy.Reason) {
 	if len(r.q.Findings) == 0 || !aboutScreening(reasons) {
 		return
 	}
-	for _, at := range foundAt(r, worst(r.q.Findings, maxNamed)) {
+	for _, at := range foundAt(r, limits.Worst(r.q.Findings, maxNamed)) {
 		why := memproxy.Reason{Code: memproxy.ScreenFinding, Rule: at.Rule, Pointer: at.Pointer}
 		if !slices.Contains(r.verdict.Notes, why) {
 			r.verdict.Reasons = append(r.verdict.Reasons, why)

@@ -110,6 +110,33 @@ func TestFindingsAreNamed(t *testing.T) {
 	wantCodes(t, r.admit(learn("x")).Decision, memproxy.Deny, memproxy.InternalError)
 }
 
+// crowd finds one thing a hundred times, and one thing without a score.
+type crowd struct{ forgetful }
+
+func (crowd) Screen(context.Context, memproxy.Screening) (out []memproxy.Finding, err error) {
+	for i := range 100 {
+		out = append(out, memproxy.Finding{Rule: "pii.email", Start: i, Score: memproxy.PerMille(i % 2 * 100)})
+	}
+	return append(out, memproxy.Finding{Rule: "synapse.pattern", Start: 100}), nil
+}
+
+// Proves SYN-2, AUD-1: many findings of one rule leave room for each other rule, in the record
+// and in the refusal; the worst are first.
+func TestARuleDoesNotCrowdOutOthers(t *testing.T) {
+	r, _, _, _ := screeningRig(t)
+	r.rules.Screener, r.rules.Policy = crowd{}, policy(deniesFindings)
+	reasons, found := r.admit(learn("x")).Decision.Reasons, r.recorder.last().Findings
+	must.Len(t, found, 32, "on record")
+	expect.Equal(t, found[0].Score, 100, "the first on record")
+	expect.Equal(t, found[31].Rule, "synapse.pattern", "the last on record")
+	expect.Equal(t, reasons[len(reasons)-1].Rule, "synapse.pattern", "the last in the refusal")
+	r.rules.Policy = policy(says(memproxy.Allow, ""))
+	r.admit(learn("x"))
+	found = r.recorder.last().Findings
+	must.Len(t, found, 64, "of an admitted write")
+	expect.Equal(t, found[50].Rule, "synapse.pattern", "of an admitted write")
+}
+
 // Proves MFW-8: what looks like an attack is left out of answers; raw messages
 // and what merely scores are not. An answer that is one such memory is refused,
 // and a screener that fails shows nothing.

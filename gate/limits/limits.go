@@ -128,7 +128,25 @@ func Refusal(ev *memproxy.Event) {
 	}
 	ev.Targets = clipAll(ev.Targets)
 	ev.Fields = clipAll(ev.Fields)
-	ev.Findings = ev.Findings[:min(len(ev.Findings), maxShownNames)]
+	ev.Findings = Worst(ev.Findings, maxShownNames)
+}
+
+// Worst returns at most n findings, those with the highest scores first. The worst of each
+// rule has precedence, so that a rule that is found often does not crowd out another one.
+func Worst(findings []memproxy.Finding, n int) []memproxy.Finding {
+	byScore := func(a, b memproxy.Finding) int { return int(b.Score) - int(a.Score) }
+	var out, rest []memproxy.Finding
+	for _, f := range slices.SortedStableFunc(slices.Values(findings), byScore) {
+		if slices.ContainsFunc(out, func(o memproxy.Finding) bool { return o.Rule == f.Rule }) {
+			rest = append(rest, f)
+		} else {
+			out = append(out, f)
+		}
+	}
+	out = append(out, rest...)
+	out = out[:min(len(out), n)]
+	slices.SortStableFunc(out, byScore)
+	return out
 }
 
 func clipAll(all []string) (out []string) {
