@@ -176,4 +176,5 @@ func TestJudgeBudgetIsPerCaller(t *testing.T) {
 	expect.Text(t, asked.String(), "nothing is asked").Has("form 0")
 	r.with(another).do("POST", "/memories", noted(text(77)))
 	expect.Text(t, asked.String(), "another's text is not asked about").Has("form 77")
+	expect.Text(t, r.metrics(t), "counted").Has(`memproxy_unscreened_total{layer="judge",result="refused"} 4`)
 }

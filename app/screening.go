@@ -41,6 +41,7 @@ type screeners struct {
 	likeness *likeness.Index
 	similar  panel.Matcher
 	judge    *judge.Judge
+	outages  panel.Outages
 }
 
 // newScreeners opens the layers. A model that is unavailable is tried again in the
@@ -129,7 +130,7 @@ func (d *screeners) panel(p *screen.Pack) (*panel.Panel, error) {
 	return panel.New(panel.Options{
 		Base: base, Secrets: !slices.Contains(d.cfg.Disable, "secrets"),
 		Synapse: !slices.Contains(d.cfg.Disable, "synapse"), Assembly: d.assembly, Recipes: d.recipes,
-		Baseline: d.baseline, Likeness: d.likeness, Similar: d.similar, Judge: d.judge,
+		Baseline: d.baseline, Likeness: d.likeness, Similar: d.similar, Judge: d.judge, Outages: &d.outages,
 		Clock: time.Now, Log: d.log,
 	})
 }

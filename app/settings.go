@@ -265,6 +265,10 @@ func (s *App) watch() {
 			}
 			observe(signal.MetricSealed, n, backend)
 		}
+		s.rules.screeners.outages.Counts(func(layer string, failed, refused int64) {
+			observe(signal.MetricUnscreened, failed, layer, signal.ResultFailed)
+			observe(signal.MetricUnscreened, refused, layer, signal.ResultRefused)
+		})
 		if age, known := held.OldestAge(); known {
 			observe(signal.MetricHoldAge, int64(age.Seconds()))
 		}

@@ -135,6 +135,8 @@ func (st *Status) count(text string) {
 			st.fault("ledger", n)
 		case "memproxy_budget_degraded_total":
 			st.fault("budgets on a local share", n)
+		case "memproxy_unscreened_total":
+			st.fault(labels["layer"]+" "+labels["result"], n)
 		case "memproxy_telemetry_exports_total", "memproxy_reloads_total":
 			if result := labels["result"]; result == "failed" || result == "refused" { // the others succeeded, or have no result yet
 				st.fault(strings.TrimSuffix(strings.TrimPrefix(m[1], "memproxy_"), "_total")+" "+result, n)

@@ -30,6 +30,8 @@ memproxy_telemetry_exports_total{result="failed",signal="spans"} 3
 memproxy_reloads_total{result="ok"} 5
 memproxy_reloads_total{result="refused"} 1
 memproxy_ledger_errors_total 2
+memproxy_unscreened_total{layer="judge",result="failed"} 6
+memproxy_unscreened_total{layer="judge",result="refused"} 0
 memproxy_audit_lag_records{state="queued"} 4
 memproxy_rules_info{version="r\"1"} 1
 something_else{a="b"} 9
@@ -44,7 +46,7 @@ not a sample
 	if st.Decisions["allow"] != 12 || len(st.Shadow) != 1 || st.Shadow["screen.risk"] != 5 || st.Decisions["deny"] != 3 || len(st.Reasons) != 1 || st.Reasons["field.forbidden"] != 3 || st.Lag["queued"] != 4 || st.Rules != `r\"1` {
 		t.Errorf("%+v", st)
 	}
-	expect.Map(t, st.Faults, map[string]int64{"telemetry_exports failed": 3, "reloads refused": 1, "ledger": 2}, "faults")
+	expect.Map(t, st.Faults, map[string]int64{"telemetry_exports failed": 3, "reloads refused": 1, "ledger": 2, "judge failed": 6}, "faults")
 	for i := range 10 {
 		answers["/metrics"] += fmt.Sprintf("memproxy_decisions_total{reason=\"r%d\",verdict=\"hold\"} %d\n", i, i)
 	}

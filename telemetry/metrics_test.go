@@ -84,6 +84,7 @@ func TestMetricsAreTheCatalogue(t *testing.T) {
 		observe(signal.MetricSealed, 1, "mem0")
 		observe(signal.MetricSealed, 0, "letta")
 		observe(signal.MetricHoldAge, 90_000)
+		observe(signal.MetricUnscreened, 5, "judge", signal.ResultFailed)
 		observe(signal.MetricConnections, 1, "mem0", signal.ResultRefused)
 		observe(signal.MetricConnections, 2, "mem0", signal.ResultEvicted)
 		observe(signal.MetricInFlight, 3, "mem0")

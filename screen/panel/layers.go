@@ -2,6 +2,7 @@ package panel
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -89,24 +90,33 @@ func attribute(findings []memproxy.Finding, j assembly.JoinedText, write string,
 	return findings
 }
 
-// unavailable logs that a layer failed and returns the finding for it.
-func (p *Panel) unavailable(layer string, item int, err error) memproxy.Finding {
-	p.opt.Log.Warn("a screening layer is unavailable; the findings of the other layers apply", "layer", layer, "error", err)
-	return memproxy.Finding{Rule: layer + ".unavailable", Severity: "low", Item: item}
+// note records the result of a layer for an item, and appends a finding if it failed.
+func (p *Panel) note(ctx context.Context, layer string, item int, err error, findings []memproxy.Finding) []memproxy.Finding {
+	p.opt.Outages.note(ctx, p.opt.Log, p.opt.Clock(), layer, err)
+	if err == nil {
+		return findings
+	}
+	return append(findings, memproxy.Finding{Rule: layer + ".unavailable", Severity: "low", Item: item})
 }
 
 // similar compares items with known attacks by embedding. The threshold depends on the
-// source.
+// source. After a call that took too long, the other items are not compared, so that the
+// write does not wait for each.
 func (p *Panel) similar(ctx context.Context, op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
+	var slow error
 	for i := range op.Items {
 		if !judged(&op.Items[i]) {
 			continue
 		}
-		m, err := p.opt.Similar.Match(ctx, op.Items[i].Text, op.SourceClaim)
-		if err != nil {
-			return append(findings, p.unavailable("similar", i, err))
+		m, err := similar.Match{}, slow
+		if slow == nil {
+			m, err = p.opt.Similar.Match(ctx, op.Items[i].Text, op.SourceClaim)
 		}
-		findings = resembles(findings, "similar", m, i)
+		if findings = p.note(ctx, "similar", i, err, findings); err == nil {
+			findings = resembles(findings, "similar", m, i)
+		} else if errors.Is(err, context.DeadlineExceeded) {
+			slow = err
+		}
 	}
 	return findings
 }
@@ -131,10 +141,10 @@ func (p *Panel) opinions(ctx context.Context, who string, op *memproxy.Operation
 			continue
 		}
 		word, err := p.opt.Judge.Ask(ctx, who, op.Items[i].Text, risks[i])
-		if err != nil {
-			findings = append(findings, p.unavailable("judge", i, err))
+		if word == judge.NotAsked && err == nil {
 			continue
 		}
+		findings = p.note(ctx, "judge", i, err, findings)
 		var score memproxy.PerMille
 		switch word {
 		case judge.Suspicious:

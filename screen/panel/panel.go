@@ -51,6 +51,7 @@ type Options struct {
 	Likeness *likeness.Index
 	Similar  Matcher
 	Judge    *judge.Judge
+	Outages  *Outages // nil: the Panel's own
 	Clock    func() time.Time
 	Log      *slog.Logger
 	// CacheSize is the number of texts whose results are cached: 0 means
@@ -75,6 +76,15 @@ func New(opt Options) (*Panel, error) {
 	}
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	if opt.Outages == nil {
+		opt.Outages = &Outages{}
+	}
+	if opt.Similar != nil {
+		opt.Outages.of("similar")
+	}
+	if opt.Judge != nil {
+		opt.Outages.of("judge")
 	}
 	p := &Panel{opt: opt, shares: &shares{most: max(1, runtime.GOMAXPROCS(0)/2)}, looking: new(singleflight.Group)}
 	p.examine = p.opt.examine

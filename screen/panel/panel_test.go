@@ -1,9 +1,11 @@
 package panel_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -159,6 +161,63 @@ func TestALayerThatFailsLowersNothing(t *testing.T) {
 	if risk(f) != alone || alone < screen.DenyThreshold || !has(f, "similar.unavailable") {
 		t.Errorf("risk %d, alone %d: %+v", risk(f), alone, f)
 	}
+}
+
+// flaky is a model that fails at some texts.
+type flaky struct{ fails map[string]error }
+
+func (f flaky) Match(_ context.Context, text string, _ memproxy.Source) (similar.Match, error) {
+	if err := f.fails[text]; err != nil {
+		return similar.Match{}, err
+	}
+	return similar.Match{Family: "theft", Score: 900, Threshold: 800}, nil
+}
+
+// Proves SYN-2: a text at which a model fails does not excuse the write's other texts,
+// unless each would have to be waited for.
+func TestALayerThatFailsAtATextLooksAtTheOthers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err           error
+		others, fails int
+	}{"refused": {errors.New("status 400"), 2, 1}, "too slow": {context.DeadlineExceeded, 1, 2}} {
+		o, _ := options(t)
+		o.Similar = flaky{map[string]error{"two": tc.err}}
+		count := map[string]int{}
+		for _, f := range screened(t, newPanel(t, o), write("ann", "", "one", "two", "three")) {
+			count[f.Rule]++
+		}
+		expect.Equal(t, count["similar.theft"], tc.others, name)
+		expect.Equal(t, count["similar.unavailable"], tc.fails, name)
+	}
+}
+
+// Proves MFW-9: failures of a layer are counted by text, and logged once for an outage.
+func TestOutagesAreCountedAndLoggedOnce(t *testing.T) {
+	o, now := options(t)
+	var log bytes.Buffer
+	f := flaky{map[string]error{}}
+	o.Similar, o.Outages, o.Log = f, &panel.Outages{}, slog.New(slog.NewTextHandler(&log, nil))
+	p := newPanel(t, o)
+	failed := func() (n int64) {
+		n = -1
+		o.Outages.Counts(func(layer string, failed, refused int64) { n = failed })
+		return n
+	}
+	lines := func() int { return strings.Count(log.String(), "\n") }
+	expect.Equal(t, failed(), 0, "before the first text")
+	f.fails["two"] = errors.New("no answer")
+	for range 3 {
+		screened(t, p, write("ann", "", "two", "one"))
+	}
+	expect.Equal(t, failed(), 3, "in an outage")
+	expect.Equal(t, lines(), 1, log.String())
+	*now = now.Add(time.Minute)
+	screened(t, p, write("ann", "", "one", "one"))
+	expect.Equal(t, lines(), 2, log.String())
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _ = p.Screen(gone, write("ann", "", "two"))
+	expect.Equal(t, failed(), 3, "after a caller gave up")
 }
 
 // Proves MFW-13: what a session's writes make together is held against the one

@@ -93,6 +93,8 @@ func Metrics() []Metric {
 			Labels: []string{LabelState}, Meaning: "Audit events that wait for the disk (queued) or for a signed checkpoint (unsigned)."},
 		{Name: MetricLedgerErrors, Prometheus: "memproxy_ledger_errors_total", Kind: Counter, Unit: "{error}",
 			Meaning: "Ledger calls that failed."},
+		{Name: MetricUnscreened, Prometheus: "memproxy_unscreened_total", Kind: Counter, Unit: "{text}",
+			Labels: []string{LabelLayer, LabelResult}, Meaning: "Texts that a model of screening (judge, similar) did not look at, because it failed or its limits refused the text."},
 		{Name: MetricReloads, Prometheus: "memproxy_reloads_total", Kind: Counter, Unit: "{reload}",
 			Labels: []string{LabelResult}, Meaning: "Attempts to replace the rules."},
 		{Name: MetricRules, Prometheus: "memproxy_rules_info", Kind: Gauge, Unit: "",

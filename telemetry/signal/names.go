@@ -95,6 +95,7 @@ const (
 	MetricBuild           = "memproxy.build.info"
 	MetricUnsafe          = "memproxy.unsafe.setting"
 	MetricSealed          = "memproxy.backend.sealed"
+	MetricUnscreened      = "memproxy.unscreened"
 	MetricExports         = "memproxy.telemetry.exports"
 	MetricConnections     = "memproxy.connections.turned_away"
 	MetricInFlight        = "memproxy.in_flight"
@@ -117,6 +118,7 @@ const (
 	LabelVersion       = "version"
 	LabelGo            = "go_version"
 	LabelSignal        = "signal"
+	LabelLayer         = "layer"
 	LabelSetting       = "setting"
 	LabelName          = "listener"
 	// LabelDecision is used on exemplars only.
@@ -126,9 +128,9 @@ const (
 // Values of LabelResult.
 const (
 	ResultGranted = "granted" // a charge
-	ResultRefused = "refused" // a charge, or new rules
+	ResultRefused = "refused" // a charge, new rules, or a text by a model's limits
 	ResultOK      = "ok"      // new rules in force, or an export
-	ResultFailed  = "failed"  // an export
+	ResultFailed  = "failed"  // an export, or a model
 	ResultEvicted = "evicted" // a connection without an accepted caller, or an idle one, closed to make room
 	ResultOffered = "offered" // to the exporter; if neither ok nor failed, it waits or was dropped because the queue was full
 )
