@@ -3,6 +3,7 @@ package frontend
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -131,6 +132,15 @@ func NoAnswerReply() memproxy.Reply { return upstreamReply("the backend did not 
 
 // UnreadReply is NoAnswerReply for an answer that arrived and cannot be read.
 func UnreadReply() memproxy.Reply { return upstreamReply("the backend's response could not be read") }
+
+// AwayReply is NoAnswerReply for a redirect that LeadsAway.
+func AwayReply() memproxy.Reply { return upstreamReply(gate.RedirectsAway) }
+
+// LeadsAway reports whether an answer redirects to another address, to which no client is
+// led. a is nil for a public route.
+func LeadsAway(ctx context.Context, g *gate.Gate, a *gate.Admission, status int, h http.Header) bool {
+	return gate.LeadsAway(status, h.Get("Location")) && !g.Headers(ctx, a, "", nil)
+}
 
 func upstreamReply(detail string) memproxy.Reply {
 	return memproxy.Reply{

@@ -134,11 +134,15 @@ func Unread(err error) *memproxy.Malformed {
 }
 
 // Relocate rewrites a redirect to the upstream so that it leads through the listener. A
-// redirect to another host remains unchanged.
-func Relocate(h http.Header, upstream *url.URL) {
+// redirect to another host or scheme remains unchanged, unless the request's
+// X-Forwarded-Proto names the scheme: servers build their own address with it.
+func Relocate(h http.Header, upstream *url.URL, request http.Header) {
 	location := h.Get("Location")
 	u, err := url.Parse(location)
 	if err != nil || location == "" || upstream == nil || !strings.EqualFold(u.Host, upstream.Host) {
+		return
+	}
+	if u.Scheme != "" && u.Scheme != upstream.Scheme && u.Scheme != request.Get("X-Forwarded-Proto") {
 		return
 	}
 	// A relative reference resolves against the URL that the client requested.

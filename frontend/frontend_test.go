@@ -74,6 +74,8 @@ func TestRelocated(t *testing.T) {
 	up, _ := url.Parse("http://up:8000/base/")
 	for location, want := range map[string]string{
 		"http://up:8000/base/v1/":    "/v1/",
+		"//up:8000/base/v1/":         "/v1/",
+		"https://up:8000/base/v1":    "",
 		"http://UP:8000/base/v1?a=b": "/v1?a=b",
 		"http://u:p@up:8000/base/v1": "/v1",
 		"http://elsewhere/base/v1":   "",
@@ -82,9 +84,12 @@ func TestRelocated(t *testing.T) {
 		"http://up:8000\x7f/":        "",
 	} {
 		h := http.Header{"Location": {location}}
-		frontend.Relocate(h, up)
+		frontend.Relocate(h, up, nil)
 		expect.Equal(t, h.Get("Location"), cmp.Or(want, location), location)
 	}
+	h := http.Header{"Location": {"https://up:8000/base/v1/"}}
+	frontend.Relocate(h, up, http.Header{"X-Forwarded-Proto": {"https"}}) // the backend built it with the client's scheme
+	expect.Equal(t, h.Get("Location"), "/v1/")
 }
 
 func TestReadAnswer(t *testing.T) {

@@ -314,12 +314,20 @@ func misconfigured(ret *answer) string {
 	b := &ret.call.Backend
 	switch refuser, ok := b.Adapter.(AgentRunner); {
 	case !ret.enforced():
-	case ret.status < 400 && unwritten(ret.status) && ret.rules.Headers != UnclaimedPass && !LeadsBack(ret.reply.Header.Get("Location")):
-		return "the backend redirects to another address, to which memproxy leads no client; backends[].upstream must be an address that answers"
+	case LeadsAway(ret.status, ret.reply.Header.Get("Location")) && ret.rules.Headers != UnclaimedPass:
+		return RedirectsAway
 	case ret.status == memproxy.StatusUnauthorized && b.Lends && ret.Principal.ID != "" && (!ok || refuser.RefusesCredential(ret.reply)):
 		return ownRefused
 	}
 	return ""
+}
+
+// RedirectsAway is the detail if a backend's redirect LeadsAway.
+const RedirectsAway = "the backend redirects to another address, to which memproxy leads no client; backends[].upstream must be an address that answers"
+
+// LeadsAway reports whether an answer redirects to another address than memproxy's.
+func LeadsAway(status int, location string) bool {
+	return status >= 300 && status <= 399 && !LeadsBack(location)
 }
 
 // LeadsBack reports whether a redirect is relative to the URL that the client requested,

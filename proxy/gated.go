@@ -133,8 +133,11 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 		return
 	}
 	defer resp.Body.Close()
-	frontend.Relocate(resp.Header, p.opt.Upstream)
+	frontend.Relocate(resp.Header, p.opt.Upstream, r.Header)
 	switch {
+	case frontend.LeadsAway(ctx, p.opt.Gate, a, resp.StatusCode, resp.Header):
+		p.answer(ctx, w, resp, a, nil, false) // the gate refuses it by its head
+		return
 	case a.ErrorsByStatus && resp.StatusCode >= http.StatusBadRequest:
 		p.opt.Gate.RecordUnfiltered(context.WithoutCancel(on), a, resp.StatusCode, memproxy.StreamWhole)
 		p.write(w, frontend.Failed(resp.StatusCode), nil, a)

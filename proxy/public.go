@@ -31,8 +31,11 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 		return
 	}
 	defer resp.Body.Close()
-	frontend.Relocate(resp.Header, p.opt.Upstream)
+	frontend.Relocate(resp.Header, p.opt.Upstream, r.Header)
 	switch {
+	case frontend.LeadsAway(on, p.opt.Gate, nil, resp.StatusCode, resp.Header):
+		p.write(w, frontend.AwayReply(), nil, nil)
+		return
 	case byStatus && resp.StatusCode >= http.StatusBadRequest && !inspect:
 		p.write(w, frontend.Failed(resp.StatusCode), nil, nil)
 		return

@@ -217,7 +217,7 @@ func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 		return false, err
 	}
 	defer resp.Body.Close()
-	frontend.Relocate(resp.Header, t.p.opt.Upstream)
+	frontend.Relocate(resp.Header, t.p.opt.Upstream, t.r.Header)
 	first := t.status == 0
 	if first {
 		t.status = resp.StatusCode

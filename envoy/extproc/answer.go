@@ -44,7 +44,8 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*change, error) {
 		return nil, errProtocol
 	}
 	an.received, an.reply = header, memproxy.Reply{Status: code, Header: maps.Clone(header)}
-	frontend.Relocate(http.Header(an.reply.Header), x.b.Upstream)
+	frontend.Relocate(http.Header(an.reply.Header), x.b.Upstream, http.Header(x.req.credentials.Header))
+	away := frontend.LeadsAway(x.ctx, x.p.opt.Gate, x.admission, code, http.Header(an.reply.Header))
 	switch {
 	case x.span == nil, x.over:
 		return nil, errProtocol
@@ -53,7 +54,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*change, error) {
 	case x.entry.Class.Handling == frontend.Preflight:
 		return an.permission(), nil
 	case x.entry.Class.Handling == frontend.Public:
-		return an.opened(h.GetEndOfStream()), nil
+		return an.opened(h.GetEndOfStream(), away), nil
 	case x.settled:
 		return nil, errProtocol
 	}
@@ -72,6 +73,9 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*change, error) {
 	x.status = code
 	adm := x.admission
 	switch {
+	case away:
+		_, refusal := an.returned(nil)
+		return refusal, nil
 	case !adm.Inspect:
 		x.p.opt.Gate.RecordUnfiltered(context.WithoutCancel(x.forwarded), adm, code, memproxy.StreamWhole)
 		if adm.ErrorsByStatus && code >= http.StatusBadRequest {

@@ -42,10 +42,12 @@ func (an *answer) permission() *change {
 }
 
 // opened handles the head of a public route's answer.
-func (an *answer) opened(end bool) *change {
+func (an *answer) opened(end, away bool) *change {
 	x, code := an.x, an.reply.Status
 	x.status = code
 	switch {
+	case away:
+		return x.reply(frontend.AwayReply())
 	case x.inspect && !end:
 		return &change{}
 	case x.byStatus && code >= http.StatusBadRequest:

@@ -89,6 +89,8 @@ func Forms(t *testing.T, start Start, broken int, said string) {
 		"encoded, in a second header": {"GET", "/memory", "application/json", "identity\ngzip", Zipped("m2 bob\n"), 502, `"upstream.malformed"`},
 		"a redirect":                  {"GET", "/memory", "text/plain", "", "canary", 307, ""},
 		"a redirect elsewhere":        {"GET", "/memory", "text/plain", "", "canary", 502, `"upstream.unavailable"`},
+		"a page's elsewhere":          {"GET", "/page", "text/plain", "", "canary", 502, `"upstream.unavailable"`},
+		"public, elsewhere":           {"GET", "/health", "text/plain", "", "canary", 502, `{"detail":"` + gate.RedirectsAway + `","code":"memproxy_upstream"}`},
 		"an error":                    {"GET", "/memory", "text/plain", "", "canary", 503, ""},
 		"a part":                      {"GET", "/memory", "application/json", "", "m1 ann\nm2 bob\n", 206, "m1 ann\n"},
 		"of no memory":                {"GET", "/ping", "application/json", "", "m1 anncanary\n", 200, "m1 ann\n"},
