@@ -19,6 +19,7 @@ import (
 
 	"github.com/memproxy/memproxy/budgets/redisstore"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/telemetry/audit"
@@ -155,6 +156,9 @@ func machineProblems(cfg *config.Config, getenv func(string) string) []string {
 	var out []string
 	if err := writable(cfg.State); err != nil {
 		out = append(out, fmt.Sprintf("state cannot be written: %v", err))
+	}
+	if short := frontend.FilesShort(cfg.Limits.Connections); short != "" {
+		out = append(out, short)
 	}
 	if path, err := socketPath(cfg.State, getenv); err == nil && answers(path) {
 		return out // a running memproxy uses the addresses already

@@ -65,6 +65,19 @@ func TestCheckReportsTheMachine(t *testing.T) {
 	expect.Equal(t, check(listening, r.car.cfg.State), "", "beside the sidecar that listens there")
 }
 
+// Where the process may not open as many files as the connections need, a check, the log
+// and /readyz say so.
+func TestFewFilesAreReported(t *testing.T) {
+	t.Parallel()
+	r := start(t, plain+"\nlimits: {connections: 1000000000}\n")
+	const short = "limits.connections (1000000000) needs 3000000000 open files"
+	r.get("/readyz").want(t, 200).has(t, `"files"`, short)
+	r.car.edits.warn(r.car.cfg)
+	expect.Text(t, r.log.String()).Has(short)
+	_, out, _ := invoke(t, "check", "--config", writeFile(t, filepath.Join(t.TempDir(), "memproxy.yaml"), r.conf))
+	expect.Text(t, out).Has("on this machine: " + short)
+}
+
 // What a start would refuse in a value, a check refuses too, and both with its place.
 // Neither quotes a secret.
 func TestValuesAStartRefuses(t *testing.T) {

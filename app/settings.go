@@ -200,6 +200,9 @@ func (s *edits) warn(cfg *config.Config) {
 	for _, w := range append(cfg.Warnings(), unmatched(cfg, s.rules.now.Load().cedar)...) {
 		s.log.Warn(w)
 	}
+	if short := frontend.FilesShort(cfg.Limits.Connections); short != "" {
+		s.log.Warn(short)
+	}
 }
 
 // unmatched lists, in sentences, the passthrough entries that match no route, and the

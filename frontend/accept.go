@@ -3,6 +3,7 @@ package frontend
 import (
 	"container/list"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"syscall"
@@ -39,12 +40,31 @@ func queueFor(ln net.Listener, connections int) queue {
 	if _, ok := ln.(interface{ SetDeadline(time.Time) error }); !ok {
 		return queue{} // without a deadline, Accept would not return to the waiting connections
 	}
+	return queue{most: max(0, min(maxWaiting, files()-spareFiles-connections))}
+}
+
+// files returns the number of file descriptors that the process may have open. The Go
+// runtime raises the soft limit to the hard one.
+func files() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return queue{}
+		return 0
 	}
-	free := min(limit.Cur, 1<<30) // the limit may be infinite
-	return queue{most: max(0, min(maxWaiting, int(free)-spareFiles-connections))}
+	return int(min(limit.Cur, 1<<30)) // the limit may be infinite
+}
+
+// filesEach is how many file descriptors a listener has for each of its connections: one
+// for it, one for its connection to the backend, and one for everything else.
+const filesEach = 3
+
+// FilesShort says that a listener takes fewer connections than the limit, because the
+// process may not open enough files, or "".
+func FilesShort(connections int) string {
+	if files() >= filesEach*connections {
+		return ""
+	}
+	return fmt.Sprintf("limits.connections (%d) needs %d open files and this process may have %d, so each listener takes %d connections; raise the hard limit of open files (RLIMIT_NOFILE)",
+		connections, filesEach*connections, files(), max(1, files()/filesEach))
 }
 
 // Accept implements net.Listener.

@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -212,6 +214,38 @@ func theNewestIsServedFirst(t *testing.T) {
 	}
 	if refused, _ := d.ln.TurnedAway(); refused != 1 {
 		t.Errorf("%d were refused", refused)
+	}
+}
+
+// Proves EDGE-14: where the process may open few files, a listener is full before none can
+// be opened any more, so that idle connections make room.
+func TestFewFilesAreLeftForTheBackend(t *testing.T) {
+	var had syscall.Rlimit
+	must.Do(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &had))
+	few := had
+	few.Cur = 90
+	must.Do(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few))
+	expect.Equal(t, frontend.FilesShort(30), "")
+	expect.Text(t, frontend.FilesShort(31)).Has("limits.connections (31) needs 93 open files and this process may have 90", "takes 30 connections")
+	var ln [2]net.Listener
+	for i := range ln {
+		ln[i] = must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+		defer ln[i].Close()
+	}
+	narrow, plenty := frontend.Limit(ln[0], frontend.ListenOptions{Connections: 31, ConnectionsPeer: 31}), frontend.Limit(ln[1], frontend.ListenOptions{Connections: 30, ConnectionsPeer: 30})
+	must.Do(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &had))
+	for _, c := range []struct {
+		ln   *frontend.Listener
+		most int64
+	}{{narrow, 23}, {plenty, 30}} { // one address has three quarters
+		for range 31 {
+			client := must.Get(net.Dial("tcp", c.ln.Addr().String()))(t)
+			defer client.Close()
+			server := must.Get(c.ln.Accept())(t)
+			defer server.Close()
+		}
+		_, evicted := c.ln.TurnedAway()
+		expect.Equal(t, 31-evicted, c.most)
 	}
 }
 

@@ -50,6 +50,10 @@ func Limit(ln net.Listener, o ListenOptions) *Listener {
 	}
 	most := cmp.Or(max(o.Connections, 0), DefaultConnections)
 	peer := cmp.Or(max(o.ConnectionsPeer, 0), max(1, most-most/4))
+	if FilesShort(most) != "" { // a listener that is not full until no file can be opened would close no connection for a new one
+		most = max(1, files()/filesEach)
+		peer = min(peer, max(1, most-most/4))
+	}
 	l := &Listener{Listener: ln, stall: cmp.Or(max(o.WriteTimeout, 0), DefaultWriteTimeout)}
 	l.conns = conns{
 		most: most, mostPeer: peer, keep: o.NoEviction,
