@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -79,8 +80,8 @@ func commitNow(ctx context.Context, s *store, e *memproxy.Entry, apply func(*tra
 
 // commitParts commits the parts of a large entry. The parts of all large entries wait
 // for the writer one at a time, so that another write waits for at most one of them,
-// and large entries take turns.
-func commitParts(ctx context.Context, s *store, all []*memproxy.Entry, at int64) error {
+// and large entries take turns. Parts that are kept stop no others.
+func commitParts(ctx context.Context, s *store, all []*memproxy.Entry, at int64) (kept error) {
 	for _, part := range all {
 		select {
 		case s.large <- struct{}{}:
@@ -89,11 +90,11 @@ func commitParts(ctx context.Context, s *store, all []*memproxy.Entry, at int64)
 		}
 		err := commitNow(ctx, s, part, func(t *transaction) { applyEntry(t, part, at, nil) })
 		<-s.large
-		if err != nil {
+		if kept = cmp.Or(kept, err); !errors.Is(err, memproxy.ErrKept) && err != nil {
 			return err
 		}
 	}
-	return nil
+	return kept
 }
 
 // maxPart is the maximum number of objects of one entry in one transaction.

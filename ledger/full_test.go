@@ -86,3 +86,23 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 		})
 	}
 }
+
+// Proves EDGE-3: of an entry that is committed in parts, all are kept while the disk is full.
+func TestAllPartsWaitForRoom(t *testing.T) {
+	l := must.Get(Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: testVault(t)}))(t)
+	defer func() { _ = l.Close() }()
+	pages := func(n int) { must.Get(l.writer.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", n)))(t) }
+	pages(1) // no fewer than it has
+	var all memproxy.Entry
+	for i := range 2*maxPart + 1 {
+		e := queuedEntry(fmt.Sprint("m", i))
+		all.Versions, all.Queued = append(all.Versions, e.Versions...), true
+		all.Versions[i].Text = string(make([]byte, 4<<10))
+	}
+	expect.Is(t, l.Commit(t.Context(), all), memproxy.ErrKept)
+	pages(1 << 20)
+	for i := range all.Versions {
+		got := must.Get(l.History(t.Context(), all.Versions[i].MemoryKey, 0, 0))(t)
+		must.Len(t, got, 1, i)
+	}
+}
