@@ -37,8 +37,8 @@ func (ret *effects) change(
 
 // enter records the effects of a write, change or deletion: versions with the text
 // before them, states, owners and new expiry times. They are history, not permission:
-// if they cannot be stored the write still succeeds, and the log reports it. If the
-// versions cannot be stored, states and owners are stored without them.
+// if they cannot be stored the write still succeeds, and the log and the outcome report it.
+// If the versions cannot be stored, states and owners are stored without them.
 func (ret *effects) enter(ctx context.Context, e memproxy.Entry) {
 	e.Queued = true
 	if ret.enforced() {
@@ -52,11 +52,16 @@ func (ret *effects) enter(ctx context.Context, e memproxy.Entry) {
 		e = reconcile(ctx, ret, e)
 		err = commit(ctx, ret.g, &ret.Decision, e, "versions not kept")
 	}
-	if errors.Is(err, memproxy.ErrKept) { // the next process asks the backend, as it does without an outcome
-		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: memproxy.ErrKept.Error()})
-	} else if err != nil && len(e.Found)+len(e.Versions) > 0 {
+	if err != nil && !errors.Is(err, memproxy.ErrKept) && len(e.Found)+len(e.Versions) > 0 {
 		e.Found, e.Versions = nil, nil
-		_ = commit(ctx, ret.g, &ret.Decision, e, "ledger not updated") // commit logs the error
+		err = commit(ctx, ret.g, &ret.Decision, e, "ledger not updated")
+	}
+	if err != nil { // the next process asks the backend, as it does without an outcome
+		why := memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "not recorded in the ledger"}
+		if errors.Is(err, memproxy.ErrKept) {
+			why.Detail = memproxy.ErrKept.Error()
+		}
+		ret.reasons = append(ret.reasons, why)
 	}
 }
 

@@ -36,18 +36,20 @@ func TestVersionsAreKept(t *testing.T) {
 	expect.Equal(t, r.gate.Return(context.Background(), r.admit(learn("tea")), memproxy.Reply{Status: 200, Body: []byte("[]")}).Status, 200)
 }
 
-// Proves EDGE-4: the outcome of a change that the ledger has in memory only says so, and the
-// caller has its answer.
+// Proves EDGE-4: the outcome of a change that the ledger has in memory only, or not at all,
+// says so, and the caller has its answer.
 func TestKeptChangesAreSaidInTheOutcome(t *testing.T) {
-	r, l := anyAgent(t, nil)
-	l.kept = memproxy.ErrKept
-	r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea", Scope: memproxy.Scope{Agent: "dev"}}}
-	forget := memproxy.Operation{Kind: memproxy.Forget, Targets: []string{"m1"}, TargetKind: memproxy.TargetMemory}
-	expect.Equal(t, r.gate.Return(context.Background(), r.admit(forget), memproxy.Reply{Status: 200, Body: []byte("{}")}).Status, 200)
-	out := r.recorder.last()
-	must.Equal(t, len(out.Reasons), 1, "reasons of the outcome")
-	expect.Equal(t, out.Reasons[0].Code, memproxy.LedgerUnavailable)
-	expect.Equal(t, out.Verdict, memproxy.Allow)
+	for _, err := range []error{memproxy.ErrKept, errBroken} {
+		r, l := anyAgent(t, nil)
+		l.rows["m1"], l.kept = owned("m1", "acme", "dev"), err
+		r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea", Scope: memproxy.Scope{Agent: "dev"}}}
+		forget := memproxy.Operation{Kind: memproxy.Forget, Targets: []string{"m1"}, TargetKind: memproxy.TargetMemory}
+		expect.Equal(t, r.gate.Return(context.Background(), r.admit(forget), memproxy.Reply{Status: 200, Body: []byte("{}")}).Status, 200)
+		out := r.recorder.last()
+		must.Equal(t, len(out.Reasons), 1, "reasons of the outcome", err)
+		expect.Equal(t, out.Reasons[0].Code, memproxy.LedgerUnavailable)
+		expect.Equal(t, out.Verdict, memproxy.Allow)
+	}
 }
 
 // Proves SYN-7: three rejections lock the writes of a session, not its reads
