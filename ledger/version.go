@@ -253,7 +253,7 @@ func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, number int64, pi
 		switch {
 		case !known:
 			t.fail(fmt.Errorf("%w: version %d", ErrUnknown, number))
-		case pinned && v.Compacted:
+		case pinned && (v.Compacted || v.textless()):
 			t.fail(ErrShredded)
 		case pinned:
 			number = v.Number
@@ -264,7 +264,7 @@ func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, number int64, pi
 		switch {
 		case pinned && n > maxPinned:
 			t.fail(fmt.Errorf("%w: %d versions are pinned", ErrFull, maxPinned))
-		case k.Kind == memproxy.TargetMemory:
+		case k.Kind == memproxy.TargetMemory && t.record(k).Status.Pinned != (n > 0):
 			changeLifetime(t, k, func(st *memproxy.Status) { st.Pinned = n > 0 })
 		}
 	}})

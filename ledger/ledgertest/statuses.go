@@ -183,6 +183,11 @@ func purged(t *testing.T, l Life) {
 		t.Fatalf("what happened stays known: %+v, %v", history, err)
 	}
 	wantErr(t, "what it said", errOf(l.Version(ctx, mem("m"), 1)), ledger.ErrShredded)
+	must.Do(t, l.Pin(ctx, mem("m"), 0, false))
+	gone := Version("gone", "")
+	gone.Op = memproxy.OpDelete
+	appendAll(t, l, Version("gone", "text"), gone)
+	wantErr(t, "pin a deletion", l.Pin(ctx, mem("gone"), 0, true), ledger.ErrShredded)
 	if st := status(t, l, "m"); st.State != "" {
 		t.Errorf("status %+v", st)
 	}
