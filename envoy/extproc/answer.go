@@ -255,6 +255,7 @@ func (an *answer) whole() *change {
 	if an.reserve(reply.Body) != nil {
 		return x.unread(frontend.ErrBusy)
 	}
+	frontend.Relocate(http.Header(reply.Header), x.b.Upstream)
 	an.reply, x.status = reply, reply.Status
 	changed, refusal := an.returned(reply.Body)
 	if refusal != nil {

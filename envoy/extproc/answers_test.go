@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -57,6 +58,27 @@ func TestHeadIsAskedForOrRefused(t *testing.T) {
 			t.Errorf("%d %v", resp.StatusCode, resp.Header)
 		}
 	}
+}
+
+// moved is a backend that redirects every request to another path of its own.
+type moved struct{}
+
+func (moved) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: 307, Header: http.Header{"Location": {"http://backend/memories"}}, Body: http.NoBody}, nil
+}
+
+// A HEAD that the backend redirects to itself leads through Envoy, as the GET does.
+func TestRedirectsOfHeads(t *testing.T) {
+	upstream := &url.URL{Scheme: "http", Host: "backend"}
+	side := must.Get(frontend.NewSide(frontend.SideOptions{Upstream: upstream, InFlight: frontend.NewInFlight(0, 0).Side(), Transport: moved{}}))(t)
+	p := processor(t, &frontendtest.Parts{}, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}, Upstream: upstream}, Fetch: side})
+	head := start("/memory", true)
+	head.GetRequestHeaders().GetHeaders().Headers[0].RawValue = []byte("HEAD")
+	s := &script{ctx: metadata.NewIncomingContext(t.Context(), metadata.MD{}), in: []*procv3.ProcessingRequest{head}}
+	must.Do(t, p.Process(s))
+	answer := s.out[0].GetImmediateResponse()
+	expect.Equal(t, int(answer.GetStatus().GetCode()), 307)
+	expect.Text(t, answer.GetHeaders().String()).Has("/memories").Lacks("backend")
 }
 
 // Proves EDGE-13, CARD-9: trailers of requests, and the headers Trailer and Expect, are
