@@ -265,7 +265,7 @@ func TestMisspeltNamesAreErrors(t *testing.T) {
 		{bobsToken, "holds list --principal agent:globex", 0, "no held write matches"},
 		{reviewToken, "sessions list --tenant acmee", 2, "configured tenants: acme, globex\n"},
 		{reviewToken, "sessions list --principal agent:acme", 0, "no session matches"},
-		{reviewToken, "upkeep run anchor", 1, "job not found; jobs: replays, "},
+		{reviewToken, "upkeep run anchor", 2, "job not found; jobs: replays, "},
 	} {
 		if out, code := r.as(c.token, strings.Fields(c.line)...); code != c.code || !strings.Contains(out, c.want) || c.token == bobsToken && strings.Contains(out, "acme,") {
 			t.Errorf("%s: exit %d\n%s\nwant %d and %q", c.line, code, out, c.code, c.want)

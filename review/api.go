@@ -279,7 +279,7 @@ func notFound() problem { return problem{http.StatusNotFound, "unknown", unknown
 var unknown = map[string]string{
 	"": "object not found", "holds": "held write not found; list them with memproxy holds list",
 	"memories": "memproxy has no record of this memory, or not of this version or placeholder", "sessions": "session not found; list them with memproxy sessions list --all",
-	"jobs": "job not found", "sweep": "backend not found",
+	"sweep": "backend not found",
 	"seal": "backend not found, or not a tenant that you review", "chains": "chain not found among the tenants that you review",
 }
 

@@ -346,7 +346,7 @@ func runJob(c *call, _ Reason) (JobRun, error) {
 		for i := range jobs {
 			names[i] = jobs[i].Name
 		}
-		return JobRun{}, problem{http.StatusNotFound, "unknown", "job not found; jobs: " + strings.Join(names, ", ")}
+		return JobRun{}, badRequest("job not found; jobs: " + strings.Join(names, ", "))
 	}
 	if err := c.record("", "", "", name); err != nil {
 		return JobRun{}, err

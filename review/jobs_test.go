@@ -48,7 +48,7 @@ func TestJobsRunOnRequest(t *testing.T) {
 		{annToken, "upkeep list", 0, "when woken"},
 		{annToken, "upkeep run anchors", 0, "anchors is done"},
 		{annToken, "upkeep run --reason why seal:mem0", 1, `the backend is away\u001b`},
-		{annToken, "upkeep run none", 1, "job not found; jobs: anchors, seal:mem0\n"},
+		{annToken, "upkeep run none", 2, "job not found; jobs: anchors, seal:mem0\n"},
 		{annToken, "upkeep run", 2, "needs JOB"},
 		{bobToken, "upkeep list", 1, "all tenants"},
 		{bobToken, "upkeep run anchors", 1, "all tenants"},
@@ -59,7 +59,7 @@ func TestJobsRunOnRequest(t *testing.T) {
 			t.Errorf("%s: exit %d\n%s%s\nwant %d and %q", c.line, code, out, errs, c.code, c.want)
 		}
 	}
-	want := "job.run:attempted job.run:done job.run:attempted job.run:failed:job job.run:refused:unknown job.run:refused:tenants job.run:refused:role"
+	want := "job.run:attempted job.run:done job.run:attempted job.run:failed:job job.run:refused:bad_request job.run:refused:tenants job.run:refused:role"
 	expect.Equal(t, strings.Join(r.audit.acts(), " "), want, "recorded")
 	if ev := r.audit.events[0]; len(ev.Targets) != 1 || ev.Targets[0] != "anchors" {
 		t.Errorf("recorded %+v", ev)
