@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,7 +118,16 @@ func TestReplaysAreBounded(t *testing.T) {
 	t.Parallel()
 	budget, free := filled(t)
 	transport := proxy.NewTransport(nil, 0)
-	r := newRig(t, func(r *rig) { r.opt.InFlight, r.opt.Transport = budget, transport })
+	var moved atomic.Bool
+	r := newRig(t, func(r *rig) {
+		r.opt.InFlight, r.opt.Transport = budget, transport
+		r.answer = func(w http.ResponseWriter, q *http.Request) {
+			if moved.Load() {
+				w.Header().Set("Location", "http://"+q.Host+"/memories")
+				w.WriteHeader(307)
+			}
+		}
+	})
 	p := must.Get(proxy.New(r.opt))(t)
 	held := memproxy.HeldWrite{ID: "h1", Backend: "toy", Route: "toy.add", Method: "POST", EscapedPath: "/memory", Principal: "agent:dev", Kind: memproxy.Learn}
 	content := memproxy.HoldContent{Body: []byte(strings.Repeat("x", 600<<10)), Author: &memproxy.Principal{ID: "agent:dev", Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, ActsAs: memproxy.Limit{All: true}}}
@@ -129,6 +139,11 @@ func TestReplaysAreBounded(t *testing.T) {
 	if got := p.BackendClient().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeDone || got.Result.Status != 200 || r.count() != before+1 {
 		t.Errorf("with room: %+v", got)
 	}
+	moved.Store(true)
+	if got := p.BackendClient().Replay(context.Background(), held, content); got.Result.Status != 307 {
+		t.Errorf("redirected: %+v", got)
+	}
+	expect.Len(t, r.parts.Recorded()[len(r.parts.Recorded())-1].Reasons, 0, "of a redirect to the backend itself")
 	r.upstream.Close()
 	transport.CloseIdleConnections()
 	if got := p.BackendClient().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeUnsent || !errors.Is(got.Err, memproxy.ErrNoConnection) {
