@@ -34,7 +34,7 @@ func (p *Policy) Rules() []RuleInfo {
 // string has a backslash.
 var backendName = regexp.MustCompile(`\bMemory::"([^"\\]*)"`)
 
-// Unmatched lists, in sentences, the policies that name a backend which there is none of.
+// Unmatched lists, in sentences, the policies that name a backend which does not exist.
 func (p *Policy) Unmatched(exists func(backend string) bool) (out []string) {
 	for _, r := range p.Rules() {
 		for _, m := range backendName.FindAllSubmatch(p.rules[cedar.PolicyID(r.ID)].policy.MarshalCedar(), -1) {
