@@ -90,7 +90,7 @@ func (o *BackendClient) send(ctx context.Context, a *gate.Admission, req memprox
 	var body []byte
 	if err == nil {
 		defer resp.Body.Close()
-		frontend.Relocate(resp.Header, o.p.opt.Upstream)
+		frontend.Relocate(resp.Header, o.p.opt.Upstream, out.Header)
 		body, _, err = frontend.ReadAnswer(resp, o.p.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // the write has happened
 	}
 	if err != nil {

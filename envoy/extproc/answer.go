@@ -255,7 +255,7 @@ func (an *answer) whole() *change {
 	if an.reserve(reply.Body) != nil {
 		return x.unread(frontend.ErrBusy)
 	}
-	frontend.Relocate(http.Header(reply.Header), x.b.Upstream)
+	frontend.Relocate(http.Header(reply.Header), x.b.Upstream, http.Header(x.req.credentials.Header))
 	an.reply, x.status = reply, reply.Status
 	changed, refusal := an.returned(reply.Body)
 	if refusal != nil {
