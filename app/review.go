@@ -120,7 +120,7 @@ func (s *App) openReview() error {
 	}
 	if w := c.Webhook; w != nil {
 		s.webhooks, err = review.NewWebhooks(review.WebhookOptions{
-			Store: s.ledger.Notices, URL: w.URL, Secret: []byte(w.Key.Reveal()), Kinds: w.Kinds, Clock: s.clock, Jitter: rand.Float64, Log: s.log,
+			Store: s.ledger.Notices, URL: w.URL.Reveal(), Secret: []byte(w.Key.Reveal()), Kinds: w.Kinds, Clock: s.clock, Jitter: rand.Float64, Log: s.log,
 		})
 	}
 	return err

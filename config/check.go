@@ -47,7 +47,7 @@ func (v *reader) check(c *Config, at func(...any) int) {
 		faultIf(v, taken && !strings.HasSuffix(b.Listen, ":0"),
 			at("backends", i, "listen"), "%s is the address of %s already", b.Listen, other)
 		listens[b.Listen] = b.Name
-		v.url(b.Upstream, at("backends", i, "upstream"), "upstream", "use credential")
+		v.url(b.Upstream, at("backends", i, "upstream"), "upstream", "use credential", false)
 		headerValue(v, b.Credential, at("backends", i, "credential"), "credential")
 		for j := range c.Backends[:i] {
 			// If both backends serve the same single tenant, no tenants need to be
@@ -82,7 +82,7 @@ func (v *reader) check(c *Config, at func(...any) int) {
 	v.governance(&c.Memories, at)
 	v.ttl(&c.Memories, at)
 	if c.Telemetry.OTLP != "" {
-		v.url(c.Telemetry.OTLP, at("telemetry", "otlp"), "otlp", "use headers")
+		v.url(c.Telemetry.OTLP, at("telemetry", "otlp"), "otlp", "use headers", false)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Telemetry.Headers)) {
 		line := at("telemetry", "headers", name)
@@ -115,7 +115,7 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 	}
 	faultIf(v, c.Identity.Default != nil && *c.Identity.Require, at("identity", "require"), "require and default exclude each other")
 	if o := c.Identity.OIDC; o != nil {
-		v.url(o.Issuer, at("identity", "oidc", "issuer"), "issuer", "it is public")
+		v.url(o.Issuer, at("identity", "oidc", "issuer"), "issuer", "it is public", false)
 		faultIf(v, o.TokenFile != "" && !strings.HasPrefix(o.Issuer, "https://"), at("identity", "oidc", "token_file"), "token_file would be sent to the issuer unencrypted: use https")
 	}
 }
@@ -162,7 +162,7 @@ func (v *reader) listen(addr string, line int) {
 }
 
 // url checks a base URL. Its faults never quote the URL, which may contain a credential.
-func (v *reader) url(s string, line int, key, instead string) {
+func (v *reader) url(s string, line int, key, instead string, query bool) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
@@ -171,8 +171,10 @@ func (v *reader) url(s string, line int, key, instead string) {
 		v.fault(line, "%s has port %s: want at most 65535", key, u.Port())
 	case u.User != nil:
 		v.fault(line, "%s must not carry a credential; %s", key, instead)
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		v.fault(line, "%s must not have a query or a fragment", key)
+	case !query && (u.RawQuery != "" || u.ForceQuery):
+		v.fault(line, "%s must not have a query", key)
+	case u.Fragment != "":
+		v.fault(line, "%s must not have a fragment", key)
 	}
 }
 
@@ -198,11 +200,11 @@ func (v *reader) screening(s *Screening, at func(...any) int) {
 		faultIf(v, !isSHA256(sum) || strings.ToLower(sum) != sum, at("screening", "approved", i), "approved must be 64 hex digits in lower case; memproxy approve adds those of a text")
 	}
 	if x := s.Similar; x != nil && x.URL != "" {
-		v.url(x.URL, at("screening", "similar", "url"), "url", "use key")
+		v.url(x.URL, at("screening", "similar", "url"), "url", "use key", false)
 		headerValue(v, x.Key, at("screening", "similar", "key"), "key")
 	}
 	if j := s.Judge; j != nil && j.URL != "" {
-		v.url(j.URL, at("screening", "judge", "url"), "url", "use key")
+		v.url(j.URL, at("screening", "judge", "url"), "url", "use key", false)
 		headerValue(v, j.Key, at("screening", "judge", "key"), "key")
 	}
 }
@@ -228,7 +230,7 @@ func (v *reader) review(r *Review, callers []Key, at func(...any) int) {
 	}
 	faultIf(v, r.Need > 1 && len(deciding) < r.Need, at("review", "need"), "need is %d, and %d reviewer(s) have the role review", r.Need, len(deciding))
 	if w := r.Webhook; w != nil {
-		v.url(w.URL, at("review", "webhook", "url"), "url", "use key")
+		v.url(w.URL.Reveal(), at("review", "webhook", "url"), "url", "a query may have one", true)
 		faultIf(v, len(w.Key.Reveal()) < 16, at("review", "webhook", "key"), "key must have at least 16 bytes")
 	}
 }

@@ -197,7 +197,7 @@ func TestPrintedConfigurationIsAConfiguration(t *testing.T) {
 		c := parse(t, string(valid(t, name)))
 		out := must.Get(yaml.Marshal(c))(t)
 		text := string(out)
-		for _, of := range []string{"postgres://db", "redis://127.0.0.1"} { // the ledger's comes first
+		for _, of := range []string{"postgres://db", "http://hooks", "redis://127.0.0.1"} { // the ledger's comes first
 			text = strings.Replace(text, "url: '[redacted]'", "url: "+of, 1)
 		}
 		text = strings.ReplaceAll(text, "key: '[redacted]'", "key: 0123456789abcdef")

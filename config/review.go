@@ -28,7 +28,7 @@ type Reviewer struct {
 
 // Webhook is a receiver of notices.
 type Webhook struct {
-	URL   string                `yaml:"url,omitempty" doc:"URL for notices" required:"true" loose:"-"`
+	URL   Secret                `yaml:"url,omitempty" doc:"URL for notices; a query may have a credential of the receiver" required:"true" loose:"-"`
 	Key   Secret                `yaml:"key,omitempty" doc:"key of their signature, at least 16 bytes" required:"true" loose:"-"`
 	Kinds []memproxy.NoticeKind `yaml:"kinds,omitempty" doc:"kinds of notices to send" default:"all of them" enum:"hold.created,hold.aged,hold.reevaluated,session.locked,session.ended,memory.flagged,memory.quarantined,memory.reevaluated" loose:"fewer"`
 }
