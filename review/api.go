@@ -133,7 +133,10 @@ type call struct {
 	// attempt the record of the attempt, once it is written.
 	act, reason string
 	attempt     *memproxy.Event
-	progress    memproxy.Progress // receives the progress of a long request, for the client; or nil
+	// found is the finding, and versions the version, whose original text is shown.
+	found    []memproxy.Finding
+	versions []memproxy.VersionChange
+	progress memproxy.Progress // receives the progress of a long request, for the client; or nil
 }
 
 // ProgressHeader requests interim answers with status 102 during a long request. Each

@@ -53,6 +53,11 @@ func TestPatternsByReference(t *testing.T) {
 	}
 	expect.Equal(t, strings.Join(r.audit.acts()[2:], " "), "content:attempted content:done", "recorded", r.audit.events)
 	expect.Equal(t, r.audit.events[2].Principal.ID, "human:ann", "recorded", r.audit.events)
+	for _, ev := range r.audit.events[2:] {
+		if len(ev.Findings) != 1 || ev.Findings[0] != (memproxy.Finding{Rule: "directive.always", Start: 5, End: 29}) || len(ev.Versions) != 1 || ev.Versions[0].After == 0 || ev.Versions[0].SHA256 != memproxy.TextSHA256(text) {
+			t.Errorf("the record does not name the placeholder and the version: %+v", ev)
+		}
+	}
 	r.audit.fail = true
 	if _, err := review.Call[review.PatternView](t.Context(), r.client(annToken), "memoryPattern", of(memory, "pattern", "PATTERN_001", "content", "full"), nil); err == nil {
 		t.Error("shown without a record")

@@ -27,7 +27,7 @@ func (c *call) event(stage memproxy.ActStage, tenant, backend, decision string, 
 		who.Method = "socket"
 	}
 	ev := reviewed(c.api.opt.Clock(), who, memproxy.Act{Action: c.act, Stage: stage, Reason: c.reason}, backend, decision, targets...)
-	ev.Method = c.req.Method
+	ev.Method, ev.Findings, ev.Versions = c.req.Method, c.found, c.versions
 	return ev
 }
 
@@ -123,17 +123,21 @@ func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
 	}
 	ev.Status = got.Result.Status
 	if made := got.Version; made != nil {
-		ev.Versions = []memproxy.VersionChange{{
-			Memory: made.ID, Op: made.Op, Field: made.Field, Before: made.Number - 1, After: made.Number, BeforeSHA256: made.Before, SHA256: made.SHA256,
-		}}
-		if made.Kind == memproxy.TargetObject {
-			ev.Versions[0].Kind = made.Kind
-		}
+		ev.Versions = stepOf(made)
 		return
 	}
 	act := acts[got.outcome]
 	ev.Act.Stage, ev.Act.Rule = act.Stage, act.Rule
 	setVerdict(ev)
+}
+
+// stepOf returns the step that made a version.
+func stepOf(v *memproxy.Version) []memproxy.VersionChange {
+	s := memproxy.VersionChange{Memory: v.ID, Op: v.Op, Field: v.Field, Before: v.Number - 1, After: v.Number, BeforeSHA256: v.Before, SHA256: v.SHA256}
+	if v.Kind == memproxy.TargetObject {
+		s.Kind = v.Kind
+	}
+	return []memproxy.VersionChange{s}
 }
 
 // ruleOf returns why an action was refused or failed, as a code of the API.

@@ -126,8 +126,9 @@ func memoryPattern(c *call, m subject) (PatternView, error) {
 		if err != nil {
 			return PatternView{}, err
 		}
+		c.versions = stepOf(&v)
 		subject := fmt.Sprintf("pattern/%s/%s/%s/%s", m.Backend, m.Kind, m.ID, st.Text)
-		return c.pattern(v.Text, st.Findings, subject, func() error { return c.record(m.tenant, m.Backend, v.Decision, m.ID) })
+		return c.pattern(v.Text, 0, st.Findings, subject, func() error { return c.record(m.tenant, m.Backend, v.Decision, m.ID) })
 	}
 	return PatternView{}, notFound()
 }
@@ -157,20 +158,21 @@ func holdPattern(c *call, h memproxy.HeldWrite) (PatternView, error) {
 		return PatternView{}, badRequest("several texts have this placeholder; name one by its pointer: " + strings.Join(pointers, ", "))
 	}
 	i := with[0]
-	return c.pattern(content.Texts[i].Text, findingsIn(h, i), fmt.Sprintf("pattern/hold/%s/%d", h.ID, i), func() error {
+	return c.pattern(content.Texts[i].Text, i, findingsIn(h, i), fmt.Sprintf("pattern/hold/%s/%d", h.ID, i), func() error {
 		return c.record(h.Tenant, h.Backend, h.ID, h.ID)
 	})
 }
 
-// pattern shows one span of a text: its position and its findings. It shows the original
+// pattern shows one span of the text of an item: its position and its findings. It shows the original
 // words only to reviewers with the role for content, after a confirmation and a record.
-func (c *call) pattern(text string, findings []memproxy.Finding, subject string, record func() error) (PatternView, error) {
+func (c *call) pattern(text string, item int, findings []memproxy.Finding, subject string, record func() error) (PatternView, error) {
 	_, holes := redaction.Redact(text, findings)
 	for _, hole := range holes {
 		if hole.Name != "["+c.req.PathValue("pattern")+"]" {
 			continue
 		}
 		view := PatternView{Placeholder: hole}
+		c.found = []memproxy.Finding{{Rule: hole.Rule, Item: item, Start: hole.Offset, End: hole.Offset + hole.Length}}
 		full, err := c.wantsFull(subject+"/"+hole.Name, record)
 		if full && err == nil {
 			view.Content = &ContentView{Warning: warning, Body: text[hole.Offset : hole.Offset+hole.Length]}
