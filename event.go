@@ -26,7 +26,7 @@ const (
 	EventReload     EventType = "reload" // rules were replaced, or an invalid edit was not loaded
 	EventStart      EventType = "start"
 	EventStop       EventType = "stop"
-	EventRepair     EventType = "repair"       // an incomplete record at the end of the log was cut off after a crash
+	EventRepair     EventType = "repair"       // what the log lacks: after a crash its incomplete end, in a new log all that was before
 	EventPrune      EventType = "prune"        // old records of the log were removed
 	EventReview     EventType = "review"       // a reviewer's action, or access to content
 	EventLock       EventType = "session_lock" // too many rejections locked the writes of a session or a principal

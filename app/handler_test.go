@@ -224,9 +224,41 @@ func TestRemovedStateFailsClosed(t *testing.T) {
 		r.do("POST", "/memories", note).want(t, 503).has(t, "audit.unavailable")
 	}
 	r.get("/readyz").want(t, 503).has(t, `"name":"audit","ok":false,"detail":"audit: the log's directory was removed`, `"name":"ledger","ok":false`)
+	expect.Text(t, r.get("/readyz").body).Times(1, "the log's directory was removed")
 	must.Is(t, expect.Err(os.Stat(state)), os.ErrNotExist, "the directory")
 	must.Do(t, os.Rename(state+".away", state))
 	r.do("POST", "/memories", note).want(t, 200)
+}
+
+// A state whose audit log is gone at the start gets a new one, whose first record says so,
+// like the program's log and readiness; a first start and the next start do not.
+func TestAnAuditLogThatIsGoneIsReported(t *testing.T) {
+	t.Parallel()
+	const said = "a new audit log begins"
+	r := start(t, plain)
+	times := func(about string) int {
+		t.Helper()
+		_, out, _ := invoke(t, "audit", "query", "--dir", filepath.Join(r.dir, "state", "audit"), "--json")
+		first, _, _ := strings.Cut(out, "\n")
+		expect.Equal(t, strings.Contains(first, said), strings.Contains(out, said), about, "it is the first record")
+		return strings.Count(out, said) + strings.Count(r.log.String(), said) + strings.Count(r.get("/readyz").want(t, 200).body, said)
+	}
+	expect.Equal(t, times("a first start"), 0)
+	for _, lost := range []string{"ledger.db", "other"} { // with Postgres there is no ledger.db
+		r.stop()
+		for _, name := range []string{"audit", lost} {
+			must.Do(t, os.RemoveAll(filepath.Join(r.dir, "state", name)))
+		}
+		r.log = &lockedBuffer{}
+		r.run()
+		expect.Equal(t, times("without the log and "+lost), 3)
+	}
+	r.stop()
+	r.log = &lockedBuffer{}
+	r.run()
+	_, out, _ := invoke(t, "audit", "query", "--dir", filepath.Join(r.dir, "state", "audit"), "--json")
+	expect.Text(t, r.log.String()+r.get("/readyz").body).Lacks(said)
+	expect.Text(t, out).Times(1, said)
 }
 
 // A real sidecar lists its stores in readiness; liveness probes none.

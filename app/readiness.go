@@ -137,6 +137,9 @@ func (s *state) watchStores() {
 		kind = "Postgres"
 	}
 	s.stores.add(probe{name: "audit", needed: true, okDetail: func() string { return fmt.Sprintf("%d records", s.audit.Size()) }, ask: s.auditAnswers})
+	if s.logGone != "" {
+		s.stores.add(probe{name: "audit log", ask: func(context.Context) error { return errors.New(s.logGone) }})
+	}
 	s.stores.add(probe{name: "ledger", needed: true, okDetail: func() string { return kind }, ask: s.ledger.Ping})
 	s.stores.add(probe{name: "review", okDetail: func() string { return "the queue can be read" }, ask: func(ctx context.Context) error {
 		_, err := s.ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending, Limit: 1})

@@ -35,6 +35,7 @@ type state struct {
 
 	telemetry *telemetry.Telemetry
 	audit     *audit.Log
+	logGone   string // says that the state had an audit log, if it was gone at the start
 	ledger    *ledger.Ledger
 	keys      keys.Set
 	signer    *keys.Signer // signs stamps
@@ -127,6 +128,12 @@ func (s *state) openAudit() error {
 	opt := audit.Options{Dir: s.path("audit"), Key: key, Origin: s.cfg.Audit.Origin, Unsafe: s.unsafe, OnRecord: s.telemetry.OnRecord, Reserve: journalReserve}
 	if opt.Origin == "" {
 		opt.Origin = "memproxy/" + Fingerprint(key)
+	}
+	exists := func(parts ...string) bool { _, err := os.Stat(s.path(parts...)); return err == nil }
+	if exists(settingsFile) && !exists("audit", "checkpoint") { // each start leaves both
+		s.logGone = "a new audit log begins: this state was in use before, and its log is not there; unless it was archived, restore it"
+		s.log.Warn(s.logGone, "dir", opt.Dir)
+		opt.Earlier = s.logGone
 	}
 	if s.audit, err = audit.Open(opt); err != nil {
 		return err

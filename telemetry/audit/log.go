@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -201,7 +202,8 @@ func (l *Log) Healthy() error {
 	if _, closed := l.queue.state(); closed {
 		return ErrClosed
 	}
-	return errors.Join(l.progress.failing())
+	journal, checkpoint := l.progress.failing()
+	return cmp.Or(journal, checkpoint) // if the journal cannot be written, the checkpoint's error has the same cause
 }
 
 // Size returns the number of durable records, pruned ones included.

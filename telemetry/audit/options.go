@@ -51,6 +51,9 @@ type Options struct {
 	// Reserve is the size to which journals are preallocated, in bytes, so that commits do
 	// not grow the file. A bundle of 256 records takes 150 to 300 KB. Zero disables it.
 	Reserve int64
+	// Earlier, if set, says that a log was here before. It is the first record of a new log,
+	// of the type EventRepair.
+	Earlier string
 	// OnRecord, if set, is called once for each durable record, in order, after its caller
 	// was released. It must not block and must not change the record.
 	OnRecord func(index uint64, event memproxy.Event, record []byte)

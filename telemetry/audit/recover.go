@@ -27,14 +27,14 @@ type recovery struct {
 // restore determines the state of the log. The checkpoint says how much is signed, and
 // full tiles and the journal must agree with it. Journal records after the checkpoint
 // were durable, and are kept if their frames have this writer's MAC. restore returns a
-// description of the repair, if one was needed.
+// description of the repair, if one was needed, and Options.Earlier for a new log.
 func (r *recovery) restore() (repair string, err error) {
 	msg, err := r.disk.read(checkpointFile)
 	if err != nil {
 		return "", err
 	}
 	if msg == nil {
-		return "", r.create()
+		return r.opt.Earlier, r.create()
 	}
 	size, root, err := readCheckpoint(msg, r.opt.Origin, r.verifier)
 	if err != nil {
