@@ -85,9 +85,9 @@ func TestMigration(t *testing.T) {
 	l := migrated(t, Options{Vault: testVault(t)}, `INSERT INTO ownership (backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted)
 			VALUES ('mem0','memory','m','acme','ann','','','','agent:dev','authenticated',700,'','d1','',1,0);
 		INSERT INTO correction (backend, id, decision, at) VALUES ('mem0', 'm', 'd0', 1);
-		INSERT INTO version VALUES ('mem0','memory','history',1,'globex',1,'','write',1,'','',0,'','','','','',0,'','','','','',0,0)`)
+		INSERT INTO version VALUES ('mem0','memory','history',1,'globex',1,'','write',1,'','',0,'','','','','',0,'','','','','',1,0)`)
 	found, err := ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m", "history")
-	if err != nil || found["m"].Owner.Actor != "agent:dev" || found["history"].Status.State != memproxy.StateUntrusted || found["history"].Status.Tenant != "globex" {
+	if err != nil || found["m"].Owner.Actor != "agent:dev" || found["history"].Status.State != memproxy.StateUntrusted || found["history"].Status.Tenant != "globex" || !found["history"].Status.Pinned {
 		t.Errorf("records %+v, %v", found, err)
 	}
 	k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}

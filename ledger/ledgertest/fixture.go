@@ -64,7 +64,7 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 			state = memproxy.StateValidated
 		}
 		rec := found[k]
-		if rec.Owner.Scope.Tenant != tenant || rec.Owner.Actor != "agent:dev" || rec.Owner.Deleted != (i == 5) || rec.Status.State != state || rec.Status.Pinned != (i == 1) {
+		if rec.Owner.Scope.Tenant != tenant || rec.Owner.Actor != "agent:dev" || rec.Owner.Deleted != (i == 5) || rec.Status.State != state || rec.Status.Pinned != (i == 1 || i == 3) {
 			t.Errorf("%s: %+v", k.ID, rec)
 		}
 		if i == 5 {

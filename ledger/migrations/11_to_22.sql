@@ -67,6 +67,9 @@ INSERT INTO record (backend, kind, id, state, status_tenant, prior, reason, stat
 INSERT INTO record (backend, kind, id, state, status_tenant, findings, changed) SELECT backend, kind, id, 'untrusted', tenant, '{"text":"","findings":null}', at FROM version AS v
 	WHERE kind <> 'object' AND op NOT IN ('delete', 'purge') AND NOT EXISTS (SELECT 1 FROM version AS n WHERE n.backend = v.backend AND n.kind = v.kind AND n.id = v.id AND n.number > v.number)
 	ON CONFLICT DO NOTHING;
+-- A memory with a pinned version does not expire.
+UPDATE record SET pinned = 1 WHERE state <> '' AND kind = 'memory' AND EXISTS
+	(SELECT 1 FROM version AS v WHERE v.backend = record.backend AND v.kind = record.kind AND v.id = record.id AND v.pinned > 0);
 DROP TABLE ownership;
 DROP TABLE standing;
 CREATE INDEX record_decision ON record (backend, decision) WHERE decision <> '';
