@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -26,9 +27,9 @@ func (s *store) persist(group []*job) error {
 // deadline instead of the callers', because one caller's short deadline must not undo
 // the jobs of the others.
 func (s *store) commit(group []*job) (err error) {
-	if s.opt.Path != "" { // a removed file stays open, and what is written to it is lost
-		if _, err := os.Stat(s.opt.Path); err != nil {
-			return err
+	if s.file != nil { // a removed file stays open, and what is written to it is lost
+		if now, err := os.Stat(s.opt.Path); err != nil || !os.SameFile(s.file, now) {
+			return errors.Join(errMoved, err)
 		}
 	}
 	ctx, cancel := s.writing()

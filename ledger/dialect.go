@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"slices"
 	"strconv"
@@ -112,7 +111,7 @@ func retryable(err error) bool {
 	case errors.As(err, &pe): // a resource is exhausted, the server stops or breaks, or it is read-only
 		return slices.Contains([]string{"53", "57", "58", "08", "40", "25"}, pe.Code[:min(2, len(pe.Code))])
 	}
-	return errors.Is(err, circuit.ErrOpen) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &ne) ||
+	return errors.Is(err, circuit.ErrOpen) || errors.Is(err, errMoved) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &ne) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, net.ErrClosed)
 }
 

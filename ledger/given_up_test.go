@@ -53,8 +53,8 @@ func TestCancelledCallsShareNothingWithTheWriter(t *testing.T) {
 	}
 }
 
-// Proves MFW-7: nothing is acknowledged while the ledger's file is removed: what is written
-// to it would be lost. When it is back all goes on.
+// Proves MFW-7: nothing is acknowledged while the ledger's file is removed, or another has
+// its name: what is written to it would be lost. When it is back all goes on.
 func TestRemovedFilesAreNotWritten(t *testing.T) {
 	path := filepath.Join(ring.Dir(t), "ledger.db")
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
@@ -66,7 +66,12 @@ func TestRemovedFilesAreNotWritten(t *testing.T) {
 	must.Do(t, os.Rename(path, path+".away"))
 	expect.Error(t, put("meanwhile"), "it was held")
 	expect.Error(t, l.Ping(t.Context()), "it is well")
+	must.Do(t, os.WriteFile(path, must.Get(os.ReadFile(path+".away"))(t), 0o600))
+	expect.Error(t, put("replaced"), "it was held")
+	expect.OK(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("m")}}), "it is in the redo log")
 	must.Do(t, os.Rename(path+".away", path))
 	expect.OK(t, put("after"))
+	found := must.Get(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m"))(t)
+	expect.Equal(t, len(found), 1, "what was logged meanwhile")
 	expect.OK(t, l.Ping(t.Context()))
 }

@@ -38,6 +38,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -70,6 +71,7 @@ type store struct {
 	opt            Options
 	dialect        dialect
 	writer, reader *sql.DB
+	file           fs.FileInfo // of Options.Path when it was opened
 	recent         *recent
 	filter         *keyFilter // nil if other processes write the store too
 	edits          *edits

@@ -42,6 +42,7 @@ var (
 	// ErrShredded and ErrSealed: contents that cannot be opened, see keys.Vault.
 	ErrShredded = keys.ErrShredded
 	ErrSealed   = keys.ErrSealed
+	errMoved    = errors.New("the ledger's file was removed or replaced")
 	// ErrClosed means that the ledger is closed.
 	ErrClosed = errors.New("ledger: closed")
 	// ErrFull means that a limit is reached.
@@ -166,8 +167,8 @@ func (s *store) connect(ctx context.Context) error {
 		s.writer, s.reader = db, db
 		return db.PingContext(ctx)
 	}
-	size, err := claim(s.opt.Path)
-	if err != nil {
+	var err error
+	if s.file, err = claim(s.opt.Path); err != nil {
 		return err
 	}
 	dsn, err := dsn(s.opt.Path, pragmas(&s.opt, "WAL"))
@@ -187,7 +188,7 @@ func (s *store) connect(ctx context.Context) error {
 	if err := s.writer.PingContext(ctx); err != nil {
 		return err
 	}
-	if size > checkLimit {
+	if s.file.Size() > checkLimit {
 		return nil
 	}
 	return check(ctx, s.writer, "quick_check")
@@ -224,23 +225,23 @@ func pragmas(opt *Options, journal string) string {
 }
 
 // claim creates the file with mode 0600, or checks the first bytes of an existing file
-// before SQLite opens it. An empty file counts as new. claim returns the size.
-func claim(path string) (int64, error) {
+// before SQLite opens it. An empty file counts as new.
+func claim(path string) (fs.FileInfo, error) {
 	f, err := durable.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
-		return 0, err
+		return info, err
 	}
 	const magic = "SQLite format 3\x00"
 	head := make([]byte, len(magic))
 	if _, err := io.ReadFull(f, head); err != nil || string(head) != magic {
-		return 0, fmt.Errorf("%w: it does not begin like an SQLite database; %s", ErrDamaged, advice)
+		return nil, fmt.Errorf("%w: it does not begin like an SQLite database; %s", ErrDamaged, advice)
 	}
-	return info.Size(), nil
+	return info, nil
 }
 
 // Close writes what is queued and closes the store. Later calls return ErrClosed. Close
