@@ -54,10 +54,9 @@ func Printf(w io.Writer, format string, values ...any) {
 			values[i] = Line(fmt.Sprint(v))
 		}
 	}
-	text, ended := strings.CutSuffix(fmt.Sprintf(format, values...), "\n")
-	if fmt.Fprint(w, strings.TrimRight(text, " ")); ended {
-		fmt.Fprintln(w)
-	}
+	text := fmt.Sprintf(format, values...)
+	line := strings.TrimSuffix(text, "\n")
+	fmt.Fprint(w, strings.TrimRight(line, " ")+text[len(line):])
 }
 
 // escape writes all but the characters that are shown as they are, and those
