@@ -283,7 +283,7 @@ var unknown = map[string]string{
 	"": "object not found", "holds": "held write not found; list them with memproxy holds list",
 	"memories": "memproxy has no record of this memory, or not of this version or placeholder", "sessions": "session not found; list them with memproxy sessions list --all",
 	"sweep": "backend not found",
-	"seal": "backend not found, or not a tenant that you review", "chains": "chain not found among the tenants that you review",
+	"seal":  "backend not found, or not a tenant that you review", "chains": "chain not found among the tenants that you review",
 }
 
 // refusals maps a store's refusals to the API's.
