@@ -337,3 +337,28 @@ log:`, 1), func(h http.Handler) http.Handler { return h })
 	expect.Text(t, out).Has("validated")
 	expect.Text(t, l.do("GET", path, "", bearer...).want(t, 200).body, "promoted").Has(id)
 }
+
+// A version has the field in which its text was admitted, its first one if there are several,
+// and so has the text that a rollback finds; a later rollback files it there again.
+//
+// Proves SYN-5
+func TestRollbacksKnowTheField(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", tenants: "*"}]}`, sha(reviewToken)))
+	back := func(id, version, want string) {
+		t.Helper()
+		must.Do(t, r.car.ledger.Sync(t.Context()))
+		r.does("memory", "rollback", "--backend", "mem0", "--version", version, "--reason", "it was right", id)
+		r.do("GET", "/memories/"+id, "").want(t, 200).has(t, want)
+	}
+	filed := r.written("The tests run in four minutes.", `,"metadata":{"category":"notes","field":"learnings"}`)
+	r.do("PUT", "/memories/"+filed, `{"text":"The tests run in five minutes."}`).want(t, 200)
+	back(filed, "1", `"field":"learnings"`)
+
+	moved := r.written("The cache is warm.", "")
+	r.do("PUT", "/memories/"+moved, `{"text":"The cache is cold.","metadata":{"field":"learnings"}}`).want(t, 200)
+	r.behind("PUT", "/v1/memories/"+moved+"/", `{"text":"The cache is hot."}`)
+	back(moved, "1", `"field":null`)
+	back(moved, "2", `"field":"learnings"`)
+	back(moved, "3", `"field":"learnings"`)
+}

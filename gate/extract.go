@@ -310,11 +310,11 @@ func (ret *making) ruleOnInferred(ctx context.Context, m *memproxy.Memory, j jud
 // inferredFact returns the policy question about a fact that a model inferred, with the
 // findings in it.
 func (ret *making) inferredFact(m *memproxy.Memory, j judged) memproxy.Question {
-	field := fieldOf(ret.op, m)
+	fields := filedUnder(ret.op, m)
 	q := ret.asking(&memproxy.Operation{
 		Kind: memproxy.Learn, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope, SourceClaim: ret.op.SourceClaim, LayerClaims: ret.op.LayerClaims,
 		Items: []memproxy.Item{{
-			Kind: memproxy.ItemContent, Pointer: m.Pointer, Text: m.Text, Field: field, Layer: layerOf(ret.Admission, field), Role: "assistant", Inferred: true,
+			Kind: memproxy.ItemContent, Pointer: m.Pointer, Text: m.Text, Field: fields[0], Filed: fields[1:], Layer: layerOf(ret.Admission, ""), Role: "assistant", Inferred: true,
 		}},
 	})
 	q.Confidence = max(0, ret.event.Confidence)

@@ -169,7 +169,7 @@ func (ret *effects) addReported(e *memproxy.Entry, m *memproxy.Memory) {
 	if m.ID == "" || m.Drop || m.Text == "" && !gone || m.Event == eventNone || m.Layer == memproxy.Episodic {
 		return
 	}
-	op, field := memproxy.OpWrite, fieldOf(ret.op, m)
+	op, field := memproxy.OpWrite, filedUnder(ret.op, m)[0]
 	before, after := memproxy.Memory{Text: m.Before, Field: field}, memproxy.Memory{Text: m.Text, Field: field, Metadata: m.Metadata}
 	switch {
 	case gone:

@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -93,6 +94,25 @@ func TestFactsWithoutAStatementAreFollowed(t *testing.T) {
 	if !r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) != 1 || f.sent[0] != "DELETE /m2" {
 		t.Errorf("sent %v", f.sent)
 	}
+}
+
+// Proves GOV-3: an inferred fact is ruled on in every field of its write.
+func TestFactsHaveTheFieldsOfTheirWrite(t *testing.T) {
+	r, x, f, _ := screeningRig(t)
+	fields := ""
+	r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
+		if it := q.Operation.Items[0]; it.Inferred {
+			fields = strings.Join(it.Written(), " ")
+		}
+		return memproxy.Ruling{}, nil
+	})
+	x.memories = []memproxy.Memory{{ID: "guess", Text: "User is wealthy", Event: "ADD"}}
+	op := talk("I like green tea.", "noted")
+	for i := range op.Items {
+		op.Items[i].Field, op.Items[i].Filed = "tone", []string{"learnings"}
+	}
+	r.gate.Return(context.Background(), r.admitWith(op, f), memproxy.Reply{Status: 200, Body: []byte("[]")})
+	expect.Equal(t, fields, "tone learnings")
 }
 
 // Proves GOV-3: a mark stops nothing, and stands in the stamp and the record;

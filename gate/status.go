@@ -8,7 +8,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
-	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
 )
@@ -107,15 +106,6 @@ func (a *Admission) waits() bool {
 	return a.rules.Pending != nil && a.rules.Pending(a.Principal, a.op.SourceClaim, a.track, a.begun)
 }
 
-// fieldOf returns the governed field of a new memory: the one in the answer, else the
-// only one in the write.
-func fieldOf(op *memproxy.Operation, m *memproxy.Memory) string {
-	if named := content.Fields(op); m.Field == "" && len(named) == 1 {
-		return named[0]
-	}
-	return m.Field
-}
-
 // Lifetime returns how long a memory is kept, by its field, layer and claimed source.
 // Zero means without limit.
 type Lifetime func(field string, layer memproxy.Layer, source memproxy.Source) time.Duration
@@ -143,13 +133,16 @@ func shorter(a, b time.Duration) time.Duration {
 	return a
 }
 
-// filedUnder returns all governed fields of a new memory: those in the answer, else those
-// in the write.
+// filedUnder returns all governed fields of a new memory, its own one first: those in the
+// answer, else those in the write.
 func filedUnder(op *memproxy.Operation, m *memproxy.Memory) []string {
-	if named := content.Fields(op); m.Field == "" && len(named) > 0 {
-		return named
+	it := memproxy.Item{Field: m.Field, Filed: m.Filed}
+	for i := range op.Items {
+		if m.Field == "" {
+			it.Filed = append(it.Filed, op.Items[i].Written()...)
+		}
 	}
-	return (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written()
+	return it.Written()
 }
 
 // lateExpiry returns the expiry of a memory that was made after its write was answered,

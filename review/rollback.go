@@ -147,7 +147,7 @@ func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy
 	}
 	// A present text without a version, because it was written out of band or is being
 	// recorded now, is stored before it is overwritten.
-	found := memproxy.Version{MemoryKey: b.MemoryKey, Tenant: b.Tenant, Field: to.Field, Op: memproxy.OpSeal, Text: now.Text, Metadata: now.Metadata}
+	found := memproxy.Version{MemoryKey: b.MemoryKey, Tenant: b.Tenant, Field: now.Field, Op: memproxy.OpSeal, Text: now.Text, Metadata: now.Metadata}
 	if err := r.opt.Rollbacks.AppendFound(ctx, found); err != nil {
 		return RollbackAnswer{}, err
 	}

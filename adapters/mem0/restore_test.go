@@ -10,9 +10,8 @@ import (
 )
 
 // Proves SYN-5: a restored memory gets the field of its version together with the text.
-// If the field is the same, or the version has none, the metadata stay. Removed names
-// are set to null where the backend merges metadata, and left out where it replaces
-// them.
+// If the field is the same, the metadata stay. Removed names are set to null where the
+// backend merges metadata, and left out where it replaces them.
 func TestRestorePutsTheFieldBack(t *testing.T) {
 	a := adapter(t)
 	for name, tc := range map[string]struct {
