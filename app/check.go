@@ -22,6 +22,7 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
+	"github.com/memproxy/memproxy/policy/cedar"
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
@@ -237,4 +238,24 @@ func MakeKeys(dir string) (public, origin string, err error) {
 	}
 	_, err = keys.LoadOrCreateVault(dir, rand.Reader)
 	return filepath.Join(dir, audit.PublicKeyFile), "memproxy/" + Fingerprint(key), err
+}
+
+// unmatched lists, in sentences, the passthrough entries that match no route, and the
+// policies of the directory that name no backend. A release may be for other sidecars too.
+func unmatched(cfg *config.Config, policies *cedar.Policy) (out []string) {
+	if cfg.Policy.Control == nil {
+		out = policies.Unmatched(func(name string) bool {
+			return slices.ContainsFunc(cfg.Backends, func(b config.Backend) bool { return b.Name == name })
+		})
+	}
+	for _, b := range cfg.Backends {
+		adapter, err := adapterFor(b, cfg.Sources.Table())
+		if err != nil {
+			continue // this error prevents the start elsewhere
+		}
+		for _, entry := range frontend.Unmatched(adapter, b.Passthrough) {
+			out = append(out, fmt.Sprintf("passthrough %q of backend %s matches no request: the adapter handles these paths, or the pattern is not a valid path", entry, b.Name))
+		}
+	}
+	return out
 }

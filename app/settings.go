@@ -19,7 +19,6 @@ import (
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/policy"
-	"github.com/memproxy/memproxy/policy/cedar"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -203,26 +202,6 @@ func (s *edits) warn(cfg *config.Config) {
 	if short := frontend.FilesShort(cfg.Limits.Connections); short != "" {
 		s.log.Warn(short)
 	}
-}
-
-// unmatched lists, in sentences, the passthrough entries that match no route, and the
-// policies of the directory that name no backend. A release may be for other sidecars too.
-func unmatched(cfg *config.Config, policies *cedar.Policy) (out []string) {
-	if cfg.Policy.Control == nil {
-		out = policies.Unmatched(func(name string) bool {
-			return slices.ContainsFunc(cfg.Backends, func(b config.Backend) bool { return b.Name == name })
-		})
-	}
-	for _, b := range cfg.Backends {
-		adapter, err := adapterFor(b, cfg.Sources.Table())
-		if err != nil {
-			continue // this error prevents the start elsewhere
-		}
-		for _, entry := range frontend.Unmatched(adapter, b.Passthrough) {
-			out = append(out, fmt.Sprintf("passthrough %q of backend %s matches no request: the adapter handles these paths, or the pattern is not a valid path", entry, b.Name))
-		}
-	}
-	return out
 }
 
 // unidentified returns a check that names the identity of callers without credentials. It
