@@ -138,6 +138,9 @@ func (e *event) finding(r *verify.Record) {
 		e.Resources = append(e.Resources, resource{UID: r.Principal.ID, Name: r.Principal.ID, Type: "principal"})
 	}
 	if op := r.Operation; op != nil {
+		if r.Type == string(memproxy.EventIntegrity) && len(op.Targets) == 1 { // the same for what closes it
+			e.FindingInfo.UID = r.Type + ":" + op.Backend + ":" + op.Targets[0]
+		}
 		for _, id := range op.Targets {
 			e.Resources = append(e.Resources, resource{UID: id, Type: "memory"})
 		}
