@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-const maxHits = 1024 // the most credentials of a scan, and the most other hits; more would not change the outcome
+const maxHits = 1024 // the most hits of a class in a scan; more would not change the outcome
 
 // scanner has the text of a scan, and what the finders cache to stay linear.
 type scanner struct {
-	text    string
-	hits    []Hit
-	secrets int // credentials among the hits
+	text string
+	hits []Hit
+	seen map[Class]int // the number of hits of a class
 	// pemEnd is the offset of the next "-----END" from the last look-up on; -1: not
 	// looked up yet, past the end: none.
 	pemEnd int
 }
 
-// Scan returns the hits in text, sorted by start: at most 1024 credentials, and as many
-// others. Hits do not overlap: the more specific one is kept.
+// Scan returns the hits in text, sorted by start, at most 1024 of each class. Hits do not
+// overlap: the more specific one is kept.
 func Scan(text string) []Hit {
-	s := scanner{text: text, pemEnd: -1}
-	for i := 0; i < len(text) && s.secrets < maxHits; {
+	s := scanner{text: text, seen: map[Class]int{}, pemEnd: -1}
+	for i := 0; i < len(text); {
 		i = s.at(i)
 	}
 	return settle(s.hits)
@@ -93,13 +93,9 @@ func (s *scanner) mark(i int) int {
 }
 
 func (s *scanner) add(class Class, start, end int) int {
-	switch {
-	case class.Secret():
-		s.secrets++
-	case len(s.hits)-s.secrets >= maxHits:
-		return end
+	if s.seen[class]++; s.seen[class] <= maxHits {
+		s.hits = append(s.hits, Hit{class, start, end})
 	}
-	s.hits = append(s.hits, Hit{class, start, end})
 	return end
 }
 

@@ -110,11 +110,20 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// Proves SYN-2: no amount of personal data hides a credential that follows it.
-func TestPersonalDataHidesNoCredential(t *testing.T) {
-	hits := Scan(strings.Repeat("a@b.com ", 5000) + "AKIAIOSFODNN7EXAMPLQ")
-	if len(hits) == 0 || hits[len(hits)-1].Class != AWSAccessKey {
-		t.Errorf("the last of %d hits is %+v", len(hits), hits[len(hits)-1:])
+// Proves SYN-2: no number of hits of one class hides one of another that follows them.
+func TestNoClassHidesAnother(t *testing.T) {
+	for _, tc := range []struct {
+		many, one string
+		want      Class
+	}{
+		{"a@b.com ", "AKIAIOSFODNN7EXAMPLQ", AWSAccessKey},
+		{"a@b.com ", "4111 1111 1111 1111", PaymentCard},
+		{"password: hunter2 ", "AKIAIOSFODNN7EXAMPLQ", AWSAccessKey},
+	} {
+		hits := Scan(strings.Repeat(tc.many, 5000) + tc.one)
+		if len(hits) == 0 || hits[len(hits)-1].Class != tc.want {
+			t.Errorf("%s: the last of %d hits is %+v", tc.want, len(hits), hits[len(hits)-1:])
+		}
 	}
 	expect.Equal(t, len(Scan(strings.Repeat("AKIAIOSFODNN7EXAMPLQ ", 5000))), maxHits)
 }
