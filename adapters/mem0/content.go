@@ -231,10 +231,6 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 			}
 		case m.Name == "source":
 			d.op.SourceClaim = origin.Source(d.a.opt.Sources.Of(d.doc.Root.Get("user_id").Text()), d.op.SourceClaim, m.Value)
-		case m.Name == "created_at", m.Name == "updated_at", m.Name == "timestamp":
-			if d.op.Kind.Writes() && m.Value.Kind != jsondoc.Null {
-				d.op.Backdated = append(d.op.Backdated, memproxy.ClientTime{Pointer: p, Raw: string(d.doc.Raw(m.Value))})
-			}
 		}
 		wire.Member(d.op, m, p, newItem(memproxy.ItemMetadata, ""))
 		wire.Numbers(d.op, d.doc, m.Value, p, newItem(memproxy.ItemMetadata, ""))

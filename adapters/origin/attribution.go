@@ -40,10 +40,41 @@ func claimsCredibility(name string) bool {
 	return false
 }
 
-// RecordAssertions records the attributions and credibility claims in a metadata object, at any
-// depth. Its own members with the names in keys, the adapter reads; deeper numbers under such a
+// claimsTime reports whether a member with this squashed name says when its content was made
+// or changed. Dates under other names are the application's.
+func claimsTime(name string, v *jsondoc.Value, top bool) bool {
+	switch name {
+	case "createdat", "createdon", "updatedat", "updatedon":
+		return v.Kind != jsondoc.Null
+	case "timestamp":
+		return top && v.Kind != jsondoc.Null
+	case "created", "updated":
+		return v.Kind == jsondoc.Number || strings.ContainsAny(v.Text(), "0123456789")
+	}
+	return false
+}
+
+func recordTimes(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, top bool) {
+	for _, m := range v.Members {
+		p := jsondoc.Child(ptr, m.Name)
+		if claimsTime(strings.Map(lookAlike, jsondoc.Squash(m.Name)), m.Value, top) {
+			op.Backdated = append(op.Backdated, memproxy.ClientTime{Pointer: p, Raw: string(doc.Raw(m.Value))})
+		} else {
+			recordTimes(op, doc, m.Value, p, false)
+		}
+	}
+	for i, e := range v.Elems {
+		recordTimes(op, doc, e, jsondoc.Index(ptr, i), false)
+	}
+}
+
+// RecordAssertions records the attributions, times and credibility claims in a metadata object,
+// at any depth. Its own members with the names in keys, the adapter reads; deeper numbers under such a
 // name weigh content as well.
 func RecordAssertions(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, keys []string) {
+	if op.Kind.Writes() {
+		recordTimes(op, doc, v, ptr, true)
+	}
 	for _, m := range v.Members {
 		if !memproxy.Reserved(m.Name) && !slices.Contains(keys, m.Name) {
 			RecordMemberAssertions(op, doc, m, jsondoc.Child(ptr, m.Name), keys)
