@@ -230,6 +230,9 @@ const maxFlagged = 10000
 // reports whether the fault is new. Accept undoes both.
 func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, error) {
 	bad := storableParts("fault", f.Tenant, string(f.Class), f.Detail)
+	if err := cmp.Or(bad, flagLost(ctx, cs.store, f.Tenant)); err != nil { // first: a breach that is stored is not noted again
+		return false, err
+	}
 	return changed(ctx, cs.store, bad, func(t *transaction) (fresh bool) {
 		clear(t.breached)
 		n := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
@@ -239,15 +242,38 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 		}
 		t.save()
 		for _, k := range rows(t, scanKey,
-			`SELECT v.backend, v.kind, v.id FROM version v WHERE v.tenant = ?1 AND v.place >= ?2 AND NOT EXISTS
-				(SELECT 1 FROM record s WHERE s.backend = v.backend AND s.kind = v.kind AND s.id = v.id AND s.unverified = ?3)
-			UNION SELECT r.backend, r.kind, r.id FROM record r WHERE r.kind = 'memory' AND r.tenant = ?1 AND r.sha256 <> '' AND r.deleted = 0 AND r.unverified <> ?3 AND NOT EXISTS
-				(SELECT 1 FROM version v WHERE v.backend = r.backend AND v.kind = r.kind AND v.id = r.id AND v.sha256 = r.sha256) LIMIT ?4`,
+			`SELECT DISTINCT v.backend, v.kind, v.id FROM version v WHERE v.tenant = ?1 AND v.place >= ?2 AND NOT EXISTS
+				(SELECT 1 FROM record s WHERE s.backend = v.backend AND s.kind = v.kind AND s.id = v.id AND s.unverified = ?3) LIMIT ?4`,
 			f.Tenant, f.Position, string(memproxy.IntegrityChain), maxFlagged) {
 			t.flag(&memproxy.IntegrityFlag{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
 		}
 		return true
 	})
+}
+
+// flagLost flags the memories of a tenant that have no version of their present text. It
+// reads the records page by page and outside of the writer, for which all writes would wait.
+func flagLost(ctx context.Context, s *store, tenant string) error {
+	for after, n := (key{}), verifyStep; n == verifyStep; {
+		var lost []memproxy.IntegrityFlag
+		page, err := queryRows(ctx, s, "find memories without versions", func(from scanner) (k key, err error) {
+			var found flag
+			if err = from.Scan(&k.Backend, &k.Kind, &k.ID, &found); !found {
+				lost = append(lost, memproxy.IntegrityFlag{MemoryKey: k, Tenant: tenant, Code: memproxy.IntegrityChain})
+			}
+			return k, err
+		}, `SELECT backend, kind, id, CASE WHEN kind <> 'memory' OR tenant <> ?4 OR sha256 = '' OR deleted > 0 OR unverified = ?5 OR EXISTS
+				(SELECT 1 FROM version v WHERE v.backend = r.backend AND v.kind = r.kind AND v.id = r.id AND v.sha256 = r.sha256) THEN 1 ELSE 0 END
+			FROM record r WHERE (backend, kind, id) > (?1, ?2, ?3) ORDER BY backend, kind, id LIMIT ?6`, after, tenant, string(memproxy.IntegrityChain), verifyStep)
+		if n = len(page); err != nil || n == 0 {
+			return err
+		}
+		if _, err := (Backends{s}).Flag(ctx, lost...); err != nil {
+			return err
+		}
+		after = page[n-1]
+	}
+	return nil
 }
 
 // Breaches returns the stored faults of a tenant's chain, by position.

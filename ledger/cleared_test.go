@@ -35,3 +35,18 @@ func TestDeletionsReadScopesOfHolds(t *testing.T) {
 		t.Errorf("%.0f allocations for each settled hold", each)
 	}
 }
+
+// Proves EDGE-14, EDGE-15: a break marks every memory without a version of its text, however
+// many there are, and reads them outside of the writer.
+func TestBreaksMarkAllThatLostVersions(t *testing.T) {
+	l := must.Get(Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Clock: time.Now, Vault: testVault(t)}))(t)
+	defer func() { must.Do(t, l.Close()) }()
+	var all memproxy.Entry
+	for i := range maxFlagged + 1 {
+		all.Owners = append(all.Owners, memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint("m", i), Scope: memproxy.Scope{Tenant: "acme"}, SHA256: "ab"})
+	}
+	must.Do(t, l.Commit(t.Context(), all))
+	must.Get(l.Chains.NoteBreach(t.Context(), memproxy.ChainFault{Class: memproxy.FaultTamper, Tenant: "acme", Position: 1}))(t)
+	marked := must.Get(queryRows(t.Context(), l.store, "count", scanOne[int], `SELECT count(*) FROM record WHERE unverified = ?`, string(memproxy.IntegrityChain)))(t)
+	expect.List(t, marked, []int{maxFlagged + 1})
+}
