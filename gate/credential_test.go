@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/expect"
 )
 
@@ -96,5 +97,18 @@ func TestARefusedLookUpIsTheBackends(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Proves EDGE-13: no redirect that a browser reads as one to another host leads back. It
+// ignores blanks at the start, tabs and line breaks, and takes \ for /.
+func TestRedirectsLeadBack(t *testing.T) {
+	t.Parallel()
+	for to, want := range map[string]bool{
+		"": true, "/memory/?a=b": true, "memory": true, "?page=2": true,
+		"//elsewhere.example": false, "///elsewhere.example": false, " //elsewhere.example": false, `/\elsewhere.example`: false,
+		"/\t/elsewhere.example": false, "https:elsewhere.example": false,
+	} {
+		expect.Equal(t, gate.LeadsBack(to), want, to)
 	}
 }

@@ -334,7 +334,7 @@ func LeadsAway(status int, location string) bool {
 // and therefore leads to memproxy.
 func LeadsBack(location string) bool {
 	u, err := url.Parse(location)
-	return err == nil && u.Scheme == "" && u.Host == "" && u.Opaque == "" && !strings.ContainsAny(location, "\\\t\r\n") && !strings.HasPrefix(location, "//")
+	return err == nil && u.Scheme == "" && u.Host == "" && u.Opaque == "" && !strings.ContainsAny(location, "\\ \t\r\n") && !strings.HasPrefix(location, "//")
 }
 
 // LookupError is a backend's refusal of a look-up that memproxy made for a request.
