@@ -268,10 +268,13 @@ func flagLost(ctx context.Context, s *store, tenant string) error {
 		if n = len(page); err != nil || n == 0 {
 			return err
 		}
-		if _, err := (Backends{s}).Flag(ctx, lost...); err != nil {
+		after = page[n-1]
+		if len(lost) == 0 {
+			continue
+		}
+		if err := s.do(ctx, &job{size: len(lost), run: func(t *transaction) { each(t, lost, func(t *transaction, f *memproxy.IntegrityFlag) { t.flag(f) }) }}); err != nil {
 			return err
 		}
-		after = page[n-1]
 	}
 	return nil
 }

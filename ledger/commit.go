@@ -258,7 +258,7 @@ func queryRows[T any](ctx context.Context, s *store, call string, scan func(scan
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	defer cancel()
 	args = columns(args)
-	if slices.ContainsFunc(args, func(arg any) bool {
+	if s.dialect == postgresDialect && slices.ContainsFunc(args, func(arg any) bool {
 		text, is := arg.(string)
 		return is && len(text) <= maxText && storable(text) != nil
 	}) {
