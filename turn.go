@@ -15,7 +15,7 @@ type Edits interface {
 	ReadSideReply(Reply) error
 
 	// ReadAnswer takes the answer of the request in which the calls run, if it was not
-	// streamed.
+	// streamed. After an error the changes of a ToolRun are read back.
 	ReadAnswer(body []byte) error
 
 	// TakeEdits returns the changes of the last request's calls, once NextSideRequest has no

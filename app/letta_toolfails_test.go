@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -62,4 +63,42 @@ func TestCallsThatFailAreNotCharged(t *testing.T) {
 		run("memory_insert", `{"label":"human","new_string":"plays go"}`).want(t, 200)
 	}
 	run("memory_insert", `{"label":"human","new_string":"plays go"}`).want(t, 429)
+}
+
+// Proves EDGE-1, EDGE-4: what a tool changed whose answer was lost is recorded as the
+// caller's change: no later sweep takes it for one that bypassed memproxy.
+func TestCallsWithoutAnAnswerAreRecorded(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(http.ResponseWriter){
+		"broken off": func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+		"an error":   func(w http.ResponseWriter) { http.Error(w, `{"detail":"away"}`, http.StatusInternalServerError) },
+		"unreadable": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"status":`))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := startLettaWith(t, personaAgent, withPeople(lettaConf), func(h http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if strings.HasSuffix(r.URL.Path, "/run") {
+						h.ServeHTTP(httptest.NewRecorder(), r)
+						lose(w)
+						return
+					}
+					h.ServeHTTP(w, r)
+				})
+			}, replacements()...)
+			var made struct{ ID string }
+			l.into(&made, "POST", "/v1/blocks/", `{"label":"human","value":"Ann likes tea"}`, as("")...)
+			l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/attach/"+made.ID, "", as("")...).want(t, 200)
+			a := l.do("POST", "/v1/agents/"+l.agent+"/tools/memory_replace/run", `{"args":{"label":"human","old_string":"tea","new_string":"go"}}`, as("human")...)
+			if a.status/100 != 5 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			ring.Until(t, "the version", func() bool { return len(l.history(made.ID)) == 2 })
+			l.clean(name)
+			ring.Until(t, "the correction", func() bool { return l.records(memproxy.EventCrossCorrection) == 1 })
+		})
+	}
 }

@@ -72,13 +72,13 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	kept.remember(ctx)
 	g.outcome(ctx, ret)
 	if a.edits != nil && ok2xx(ret.status) {
-		subject := "" // the changes of one memory are recorded in order
+		subject := ""
 		if len(a.op.Targets) > 0 {
 			subject = a.op.Targets[0]
 		} else if ret.reading != nil && len(ret.reading.Memories) > 0 {
 			subject = ret.reading.Memories[0].ID
 		}
-		g.opt.Later(subject, func() { keepEdits(context.WithoutCancel(ctx), g, a, reply.Body) })
+		keepLater(ctx, ret, subject, reply.Body)
 	}
 	g.opt.Meter.Step(ctx, signal.SpanFilterAnswer, time.Since(start))
 	return ret.reply

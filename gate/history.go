@@ -246,24 +246,28 @@ func followEdits(ctx context.Context, a *Admission) error {
 	}
 }
 
-// keepEdits records what the call changed. One that failed and changed nothing is not
-// charged.
+// keepLater schedules keepEdits. The changes of one subject are recorded in order.
+func keepLater(ctx context.Context, ret *answer, subject string, body []byte) {
+	ret.g.opt.Later(subject, func() { keepEdits(context.WithoutCancel(ctx), ret.g, ret.Admission, body) })
+}
+
+// keepEdits records what the call changed; answer is nil if there is none. A call that failed
+// and changed nothing is not charged.
 func keepEdits(ctx context.Context, g *Gate, a *Admission, answer []byte) {
-	if err := a.edits.ReadAnswer(answer); err != nil {
-		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the answer cannot be read", "decision", a.Decision.ID, "error", err)
-		return
-	}
+	_ = a.edits.ReadAnswer(answer) // after an error the changes are read back
 	err := followEdits(ctx, a)
 	if err != nil { // edits that need no request are recorded all the same
 		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be queried", "decision", a.Decision.ID, "error", err)
 	}
-	changed := false
-	for _, e := range a.edits.TakeEdits() {
-		g.Agents().RecordChanges(ctx, a, e.Memories)
-		changed = changed || len(e.Memories) > 0
-	}
-	if a.Failed && !changed && err == nil {
+	edits := a.edits.TakeEdits()
+	switch changed := slices.ContainsFunc(edits, func(e memproxy.Edit) bool { return len(e.Memories) > 0 }); {
+	case changed && (a.Failed || answer == nil):
+		settleChange(ctx, g, a)
+	case a.Failed && !changed && err == nil:
 		g.accounts.release(ctx, a)
+	}
+	for _, e := range edits {
+		g.Agents().RecordChanges(ctx, a, e.Memories)
 	}
 }
 

@@ -65,6 +65,10 @@ type NeedsReview func(memproxy.Principal, memproxy.Source, memproxy.Track, time.
 // The request may still change the other targets, so they are fetched again later
 // (Options.Unconfirmed).
 func (ret *answer) recordUnconfirmed(ctx context.Context) {
+	if ret.op != nil && ret.edits != nil && !unwritten(ret.status) {
+		keepLater(ctx, ret, "", nil)
+		return
+	}
 	if ret.op == nil || !ret.enforced() || ret.op.Kind != memproxy.Forget && (ret.op.Kind != memproxy.Correct || unwritten(ret.status)) {
 		return
 	}

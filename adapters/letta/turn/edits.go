@@ -269,13 +269,14 @@ func (r *ToolRun) AddContent(op *memproxy.Operation) {
 	}
 }
 
-// ReadAnswer reads the response body with the call's result.
+// ReadAnswer reads the response body with the call's result. Without a result that can be
+// read, what the call changed is read back.
 func (r *ToolRun) ReadAnswer(body []byte) error {
+	r.allowed = predict([]*call{r.call}, &r.caller, &r.view)
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {
 		return err
 	}
-	r.allowed = predict([]*call{r.call}, &r.caller, &r.view)
 	r.allowed.setResult("", doc.Root.Get("status").Text(), doc.Root.Get("func_return").Text())
 	return nil
 }
