@@ -32,17 +32,18 @@ func wantOps(t *testing.T, r *rig, what string, want ...string) {
 	expect.List(t, r.ops()[3:], want, what)
 }
 
-// Proves SYN-5: a text that was written meanwhile is stored before it is overwritten; a
-// reviewer who names the text to replace overwrites no other; and a memory that was
-// deleted in the backend is recorded as deleted and not rolled back.
+// Proves SYN-5: a text that was written meanwhile is stored, with its field, before it is
+// overwritten; a reviewer who names the text to replace overwrites no other; and a memory
+// that was deleted in the backend is recorded as deleted and not rolled back.
 func TestRollbackChecksTheBackend(t *testing.T) {
 	r := newRig(t)
 	vs := remembered(r)
 	c := r.client(bobToken)
-	r.up.now.Text = "written meanwhile"
+	r.up.now.Text, r.up.now.Field = "written meanwhile", "moved to"
 	refused[review.RollbackAnswer](t, "another text than the reviewer saw", 409, c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Newest: vs[2].SHA256, Reason: "x"})
 	must.Len(t, r.up.applied, 0, "applied")
 	wantOps(t, r, "after the conflict", `seal "written meanwhile"`)
+	expect.Equal(t, must.Get(r.ledger.History(t.Context(), memory, 0, 1))(t)[0].Field, "moved to")
 	out, err := review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
 	if err != nil || out.Version == nil || out.Version.Before == vs[2].SHA256 || out.Version.Before == "" {
 		t.Fatalf("%+v %v", out, err)
