@@ -161,7 +161,7 @@ func TestToolRun(t *testing.T) {
 		"not seen":               {"memory_insert", `{"status":"success","func_return":"Eve\nx"}`, 500, 0},
 		"it writes no memory":    {"roll_dice", "", 0, 0},
 		"it searches":            {"archival_memory_search", "", 0, 0},
-		"an answer of no format": {"memory_insert", `{`, 0, 0},
+		"an answer of no format": {"memory_insert", `{`, 200, 1},
 	} {
 		r := NewToolRun(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1"}, c.tool, `{"label":"human","new_string":"x"}`)
 		if r == nil {
