@@ -25,7 +25,7 @@ type Claims struct {
 // Metadata records one member of a metadata object.
 func (c *Claims) Metadata(doc *jsondoc.Doc, m jsondoc.Member) {
 	c.keys = append(c.keys, m.Name)
-	c.keysIn(m.Value)
+	c.within(doc, m.Value)
 	text := memproxy.Key(m.Value.Text())
 	switch memproxy.Key(m.Name) {
 	case "layer", "type", "memory_type", "memory_layer", "kind":
@@ -45,14 +45,17 @@ func (c *Claims) Metadata(doc *jsondoc.Doc, m jsondoc.Member) {
 	}
 }
 
-// keysIn records the names of the members inside a value.
-func (c *Claims) keysIn(v *jsondoc.Value) {
+// within records the names of the members inside a value, and claims that it was inferred.
+// Other words are too common in an application's own data to be claims there.
+func (c *Claims) within(doc *jsondoc.Doc, v *jsondoc.Value) {
 	for _, m := range v.Members {
 		c.keys = append(c.keys, m.Name)
-		c.keysIn(m.Value)
+		name := memproxy.Key(m.Name)
+		c.inferred = c.inferred || (name == "inferred" || name == "deduced") && !isNegative(doc, m.Value)
+		c.within(doc, m.Value)
 	}
 	for _, e := range v.Elems {
-		c.keysIn(e)
+		c.within(doc, e)
 	}
 }
 

@@ -76,6 +76,8 @@ func TestLayers(t *testing.T) {
 		{"a trait, said of the user", ask{field: "user-mood"}, governed(memproxy.TreatAllow), memproxy.Deny, "field.trait"},
 		{"a trait as a name of metadata", ask{change: func(op *memproxy.Operation) { op.Keys = []string{"Political-Views"} }}, governed(memproxy.TreatAllow), memproxy.Deny, "field.trait"},
 		{"a trait as a name of metadata, as JavaScript spells it", ask{change: func(op *memproxy.Operation) { op.Keys = []string{"mentalHealth"} }}, governed(memproxy.TreatAllow), memproxy.Deny, "field.trait"},
+		{"traits", ask{field: "religions"}, governed(memproxy.TreatAllow), memproxy.Deny, "field.trait"},
+		{"traits as a name of metadata", ask{change: func(op *memproxy.Operation) { op.Keys = []string{"userSexualOrientations"} }}, governed(memproxy.TreatAllow), memproxy.Deny, "field.trait"},
 		{"a trait, said of the user, as JavaScript spells it", ask{field: "userReligion"}, governed(memproxy.TreatAllow), memproxy.Deny, "field.trait"},
 		{"a trait while developing", ask{field: "religion", profile: "development"}, governed(memproxy.TreatAllow), memproxy.Allow, ""},
 		{"a name that holds one", ask{field: "health-check", change: func(op *memproxy.Operation) {
