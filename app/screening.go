@@ -41,13 +41,13 @@ type screeners struct {
 	likeness *likeness.Index
 	similar  panel.Matcher
 	judge    *judge.Judge
-	outages  panel.Outages
+	outages  *panel.Outages
 }
 
 // newScreeners opens the layers. A model that is unavailable is tried again in the
 // background, started with begin.
 func newScreeners(cfg config.Screening, log *slog.Logger, begin begin) (*screeners, error) {
-	d := &screeners{cfg: cfg, log: log}
+	d := &screeners{cfg: cfg, log: log, outages: panel.NewOutages()}
 	if !*cfg.Enabled {
 		return d, nil
 	}
@@ -130,7 +130,7 @@ func (d *screeners) panel(p *screen.Pack) (*panel.Panel, error) {
 	return panel.New(panel.Options{
 		Base: base, Secrets: !slices.Contains(d.cfg.Disable, "secrets"),
 		Synapse: !slices.Contains(d.cfg.Disable, "synapse"), Assembly: d.assembly, Recipes: d.recipes,
-		Baseline: d.baseline, Likeness: d.likeness, Similar: d.similar, Judge: d.judge, Outages: &d.outages,
+		Baseline: d.baseline, Likeness: d.likeness, Similar: d.similar, Judge: d.judge, Outages: d.outages,
 		Clock: time.Now, Log: d.log,
 	})
 }

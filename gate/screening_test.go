@@ -134,7 +134,7 @@ func TestARuleDoesNotCrowdOutOthers(t *testing.T) {
 	r.admit(learn("x"))
 	found = r.recorder.last().Findings
 	must.Len(t, found, 64, "of an admitted write")
-	expect.Equal(t, found[50].Rule, "synapse.pattern", "of an admitted write")
+	expect.Equal(t, found[63].Rule, "synapse.pattern", "of an admitted write")
 }
 
 // Proves MFW-8: what looks like an attack is left out of answers; raw messages

@@ -40,24 +40,20 @@ func claimsCredibility(name string) bool {
 	return false
 }
 
-// claimsTime reports whether a member with this squashed name says when its content was made
-// or changed. Dates under other names are the application's.
-func claimsTime(name string, v *jsondoc.Value, top bool) bool {
-	switch name {
-	case "createdat", "createdon", "updatedat", "updatedon":
-		return v.Kind != jsondoc.Null
-	case "timestamp":
-		return top && v.Kind != jsondoc.Null
-	case "created", "updated":
-		return v.Kind == jsondoc.Number || strings.ContainsAny(v.Text(), "0123456789")
-	}
-	return false
-}
-
+// recordTimes records the members that say when their content was made or changed. Dates under
+// other names are the application's.
 func recordTimes(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, top bool) {
 	for _, m := range v.Members {
-		p := jsondoc.Child(ptr, m.Name)
-		if claimsTime(strings.Map(lookAlike, jsondoc.Squash(m.Name)), m.Value, top) {
+		p, claims := jsondoc.Child(ptr, m.Name), false
+		switch strings.Map(lookAlike, jsondoc.Squash(m.Name)) {
+		case "createdat", "createdon", "updatedat", "updatedon":
+			claims = m.Value.Kind != jsondoc.Null
+		case "timestamp":
+			claims = top && m.Value.Kind != jsondoc.Null
+		case "created", "updated":
+			claims = m.Value.Kind == jsondoc.Number || strings.ContainsAny(m.Value.Text(), "0123456789")
+		}
+		if claims {
 			op.Backdated = append(op.Backdated, memproxy.ClientTime{Pointer: p, Raw: string(doc.Raw(m.Value))})
 		} else {
 			recordTimes(op, doc, m.Value, p, false)

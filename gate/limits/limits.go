@@ -134,19 +134,13 @@ func Refusal(ev *memproxy.Event) {
 // Worst returns at most n findings, those with the highest scores first. The worst of each
 // rule has precedence, so that a rule that is found often does not crowd out another one.
 func Worst(findings []memproxy.Finding, n int) []memproxy.Finding {
-	byScore := func(a, b memproxy.Finding) int { return int(b.Score) - int(a.Score) }
-	var out, rest []memproxy.Finding
-	for _, f := range slices.SortedStableFunc(slices.Values(findings), byScore) {
-		if slices.ContainsFunc(out, func(o memproxy.Finding) bool { return o.Rule == f.Rule }) {
-			rest = append(rest, f)
-		} else {
-			out = append(out, f)
+	out := slices.SortedStableFunc(slices.Values(findings), func(a, b memproxy.Finding) int { return int(b.Score) - int(a.Score) })
+	for i := len(out) - 1; i > 0 && len(out) > n; i-- {
+		if slices.ContainsFunc(out[:i], func(f memproxy.Finding) bool { return f.Rule == out[i].Rule }) {
+			out = slices.Delete(out, i, i+1)
 		}
 	}
-	out = append(out, rest...)
-	out = out[:min(len(out), n)]
-	slices.SortStableFunc(out, byScore)
-	return out
+	return out[:min(len(out), n)]
 }
 
 func clipAll(all []string) (out []string) {

@@ -103,19 +103,15 @@ func (p *Panel) note(ctx context.Context, layer string, item int, err error, fin
 // source. After a call that took too long, the other items are not compared, so that the
 // write does not wait for each.
 func (p *Panel) similar(ctx context.Context, op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
-	var slow error
 	for i := range op.Items {
 		if !judged(&op.Items[i]) {
 			continue
 		}
-		m, err := similar.Match{}, slow
-		if slow == nil {
-			m, err = p.opt.Similar.Match(ctx, op.Items[i].Text, op.SourceClaim)
-		}
+		m, err := p.opt.Similar.Match(ctx, op.Items[i].Text, op.SourceClaim)
 		if findings = p.note(ctx, "similar", i, err, findings); err == nil {
 			findings = resembles(findings, "similar", m, i)
 		} else if errors.Is(err, context.DeadlineExceeded) {
-			slow = err
+			break
 		}
 	}
 	return findings

@@ -78,13 +78,7 @@ func New(opt Options) (*Panel, error) {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
 	if opt.Outages == nil {
-		opt.Outages = &Outages{}
-	}
-	if opt.Similar != nil {
-		opt.Outages.of("similar")
-	}
-	if opt.Judge != nil {
-		opt.Outages.of("judge")
+		opt.Outages = NewOutages()
 	}
 	p := &Panel{opt: opt, shares: &shares{most: max(1, runtime.GOMAXPROCS(0)/2)}, looking: new(singleflight.Group)}
 	p.examine = p.opt.examine
