@@ -115,6 +115,7 @@ func TestCommands(t *testing.T) {
 		{bobToken, "memory rollback --backend mem0 --reason x m", 2, "either a version or the hash"},
 		{bobToken, "sessions list", 0, "field.forbidden (3)"},
 		{bobToken, "sessions list --principal b --all", 0, "LOCKED UNTIL"},
+		{bobToken, "sessions list --all --principal none", 0, "no session matches; without --all"},
 		{bobToken, "sessions list --limit x", 2, "limit"},
 		{bobToken, "sessions summary s", 0, "3 operations refused"},
 		{bobToken, "sessions unlock --reason x s", 0, "unlocked by human:bob"},

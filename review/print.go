@@ -203,7 +203,7 @@ func (p *printer) sessions(page memproxy.SessionPage) {
 		p.row(s.ID, s.Kind, s.Tenant, s.Principal, s.User, fmt.Sprint(s.CountedRejections, " of ", s.Limit), at(s.LastRejection), at(s.Until), topReasons(s.Reasons))
 	}
 	if len(page.Sessions) == 0 {
-		p.line("no session matches; memproxy sessions list --all includes those that are not locked")
+		p.line("no session matches; without --all, only locked ones are listed")
 	}
 	p.more(page.Next)
 }

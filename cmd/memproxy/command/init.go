@@ -64,7 +64,10 @@ func (in *Invocation) initialising(backend, upstream, out string, force bool) er
 	if err := s.Write(out, in.Stdout, force, in.Getenv); err != nil {
 		return err
 	}
-	fmt.Fprintf(to, "%s written. Clients present %s.\n", name, s.KeyFrom)
+	if out != "-" {
+		fmt.Fprintf(to, "%s written. ", out)
+	}
+	fmt.Fprintf(to, "Clients present %s.\n", s.KeyFrom)
 	if s.Key != "" {
 		fmt.Fprintf(to, "The key, which is shown only once: %s\nSet it as %s for the clients. If the backend needs a key of its own, put that into credential.\n", s.Key, s.Keys[0])
 	}
