@@ -241,11 +241,7 @@ func (s *App) watch() {
 			observe(signal.MetricUnsafe, 1, setting)
 		}
 		for backend, sealed := range s.checker.Sealed() {
-			n := int64(0)
-			if sealed {
-				n = 1
-			}
-			observe(signal.MetricSealed, n, backend)
+			observe(signal.MetricSealed, map[bool]int64{true: 1}[sealed], backend)
 		}
 		s.rules.screeners.outages.Counts(func(layer string, failed, refused int64) {
 			observe(signal.MetricUnscreened, failed, layer, signal.ResultFailed)

@@ -128,10 +128,7 @@ const emptySHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b785
 func leadsTo(upstream, listen string) bool {
 	u, err := url.Parse(upstream)
 	host, port, notSplit := net.SplitHostPort(listen)
-	if err != nil || notSplit != nil || port == "0" {
-		return false
-	}
-	if PortOf(u) != port {
+	if err != nil || notSplit != nil || port == "0" || PortOf(u) != port {
 		return false
 	}
 	own, other := net.ParseIP(host), net.ParseIP(u.Hostname())

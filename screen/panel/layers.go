@@ -1,6 +1,7 @@
 package panel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -128,6 +129,7 @@ func asker(p *memproxy.Principal) string {
 
 // opinions asks the judge about borderline items.
 func (p *Panel) opinions(ctx context.Context, who string, op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
+	scores := map[judge.Opinion]memproxy.PerMille{judge.Suspicious: screen.HoldThreshold, judge.Dangerous: screen.DenyThreshold}
 	risks := make(map[int]memproxy.PerMille)
 	for _, f := range findings {
 		risks[f.Item] = max(risks[f.Item], f.Score)
@@ -141,18 +143,11 @@ func (p *Panel) opinions(ctx context.Context, who string, op *memproxy.Operation
 			continue
 		}
 		findings = p.note(ctx, "judge", i, err, findings)
-		var score memproxy.PerMille
-		switch word {
-		case judge.Suspicious:
-			score = screen.HoldThreshold
-		case judge.Dangerous:
-			score = screen.DenyThreshold
-		default:
-			continue
+		if score := scores[word]; score > 0 {
+			findings = append(findings, memproxy.Finding{
+				Rule: "judge." + word.Severity(), Severity: word.Severity(), Item: i, End: len(op.Items[i].Text), Score: max(score, risks[i]),
+			})
 		}
-		findings = append(findings, memproxy.Finding{
-			Rule: "judge." + word.Severity(), Severity: word.Severity(), Item: i, End: len(op.Items[i].Text), Score: max(score, risks[i]),
-		})
 	}
 	return findings
 }
@@ -194,7 +189,7 @@ func suspect(op *memproxy.Operation) bool {
 // style. Patterns count in all fields if the source is suspect. They have no score: the
 // policy decides.
 func (p *Panel) validated(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
-	var own []string
+	own := names(&s.Principal, s.Operation)
 	for i := range s.Operation.Items {
 		it := &s.Operation.Items[i]
 		governed := slices.ContainsFunc(it.Written(), func(f string) bool { return slices.Contains(memproxy.GovernedFields(), memproxy.Key(f)) })
@@ -203,9 +198,6 @@ func (p *Panel) validated(s memproxy.Screening, findings []memproxy.Finding) []m
 		}
 		hits := synapse.Patterns(it.Text)
 		if governed {
-			if own == nil {
-				own = names(&s.Principal, s.Operation)
-			}
 			hits = append(hits, synapse.Heuristics(it.Text, own)...)
 		}
 		for _, h := range hits {
@@ -226,10 +218,7 @@ func names(p *memproxy.Principal, op *memproxy.Operation) []string {
 // profileOf returns the baseline profile for a write: that of the user it is about, else
 // that of the principal.
 func profileOf(s memproxy.Screening) baseline.Key {
-	if u := s.Operation.Scope.User; u != "" {
-		return baseline.Key{Tenant: s.Principal.Tenant, User: u}
-	}
-	return baseline.Key{Tenant: s.Principal.Tenant, User: "\x00" + s.Principal.Account()}
+	return baseline.Key{Tenant: s.Principal.Tenant, User: cmp.Or(s.Operation.Scope.User, "\x00"+s.Principal.Account())}
 }
 
 // filled returns the non-empty texts of a write, and the index of their items.

@@ -17,10 +17,9 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
-
-	"slices"
 
 	"golang.org/x/sync/singleflight"
 
