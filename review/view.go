@@ -118,19 +118,17 @@ func memoryPattern(c *call, m subject) (PatternView, error) {
 	if err != nil {
 		return PatternView{}, err
 	}
-	for _, v := range versions {
-		if v.SHA256 != st.Text {
-			continue
-		}
-		v, err := c.api.opt.Memories.Version(c.ctx(), m.MemoryKey, v.Number)
-		if err != nil {
-			return PatternView{}, err
-		}
-		c.versions = stepOf(&v)
-		subject := fmt.Sprintf("pattern/%s/%s/%s/%s", m.Backend, m.Kind, m.ID, st.Text)
-		return c.pattern(v.Text, 0, st.Findings, subject, func() error { return c.record(m.tenant, m.Backend, v.Decision, m.ID) })
+	at := slices.IndexFunc(versions, func(v memproxy.Version) bool { return v.SHA256 == st.Text })
+	if at < 0 {
+		return PatternView{}, notFound()
 	}
-	return PatternView{}, notFound()
+	v, err := c.api.opt.Memories.Version(c.ctx(), m.MemoryKey, versions[at].Number)
+	if err != nil {
+		return PatternView{}, err
+	}
+	c.versions = stepOf(&v)
+	subject := fmt.Sprintf("pattern/%s/%s/%s/%s", m.Backend, m.Kind, m.ID, st.Text)
+	return c.pattern(v.Text, 0, st.Findings, subject, func() error { return c.record(m.tenant, m.Backend, v.Decision, m.ID) })
 }
 
 // holdPattern shows the text behind a placeholder of a held write.
@@ -167,17 +165,15 @@ func holdPattern(c *call, h memproxy.HeldWrite) (PatternView, error) {
 // words only to reviewers with the role for content, after a confirmation and a record.
 func (c *call) pattern(text string, item int, findings []memproxy.Finding, subject string, record func() error) (PatternView, error) {
 	_, holes := redaction.Redact(text, findings)
-	for _, hole := range holes {
-		if hole.Name != "["+c.req.PathValue("pattern")+"]" {
-			continue
-		}
-		view := PatternView{Placeholder: hole}
-		c.found = []memproxy.Finding{{Rule: hole.Rule, Item: item, Start: hole.Offset, End: hole.Offset + hole.Length}}
-		full, err := c.wantsFull(subject+"/"+hole.Name, record)
-		if full && err == nil {
-			view.Content = &ContentView{Warning: warning, Body: text[hole.Offset : hole.Offset+hole.Length]}
-		}
-		return view, err
+	at := slices.IndexFunc(holes, func(p redaction.Placeholder) bool { return p.Name == "["+c.req.PathValue("pattern")+"]" })
+	if at < 0 {
+		return PatternView{}, notFound()
 	}
-	return PatternView{}, notFound()
+	hole, view := holes[at], PatternView{Placeholder: holes[at]}
+	c.found = []memproxy.Finding{{Rule: hole.Rule, Item: item, Start: hole.Offset, End: hole.Offset + hole.Length}}
+	full, err := c.wantsFull(subject+"/"+hole.Name, record)
+	if full && err == nil {
+		view.Content = &ContentView{Warning: warning, Body: text[hole.Offset : hole.Offset+hole.Length]}
+	}
+	return view, err
 }

@@ -189,7 +189,8 @@ func suspect(op *memproxy.Operation) bool {
 // style. Patterns count in all fields if the source is suspect. They have no score: the
 // policy decides.
 func (p *Panel) validated(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
-	own := names(&s.Principal, s.Operation)
+	_, name, _ := strings.Cut(s.Principal.ID, ":")
+	own := append([]string{s.Operation.Scope.Agent, name}, s.Principal.Roles...) // by which the writer may call itself
 	for i := range s.Operation.Items {
 		it := &s.Operation.Items[i]
 		governed := slices.ContainsFunc(it.Written(), func(f string) bool { return slices.Contains(memproxy.GovernedFields(), memproxy.Key(f)) })
@@ -206,13 +207,6 @@ func (p *Panel) validated(s memproxy.Screening, findings []memproxy.Finding) []m
 		}
 	}
 	return findings
-}
-
-// names returns the names by which the writer may call itself.
-func names(p *memproxy.Principal, op *memproxy.Operation) []string {
-	out := append([]string{op.Scope.Agent}, p.Roles...)
-	_, name, _ := strings.Cut(p.ID, ":")
-	return append(out, name)
 }
 
 // profileOf returns the baseline profile for a write: that of the user it is about, else

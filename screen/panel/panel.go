@@ -231,8 +231,6 @@ func texts(op *memproxy.Operation) []string {
 // prefixSecret is the prefix of credential rules; policies use it.
 const prefixSecret = "secret."
 
-func secret(rule string) bool { return strings.HasPrefix(rule, prefixSecret) }
-
 // Report is the result for a text by itself.
 type Report struct {
 	// Score is the highest risk of any layer, adjusted for sensitivity, source and trust
@@ -265,7 +263,7 @@ func (p *Panel) Text(ctx context.Context, text string, source memproxy.Source, t
 	var r Report
 	for _, f := range found {
 		r.Score = max(r.Score, f.Score)
-		r.Secret = r.Secret || secret(f.Rule)
+		r.Secret = r.Secret || strings.HasPrefix(f.Rule, prefixSecret)
 		if f.Rule != screen.RuleRisk { // the total; the other findings explain it
 			r.Findings = append(r.Findings, f)
 		}
