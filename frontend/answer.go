@@ -34,7 +34,7 @@ func Unreadable(err error, limit int64) *memproxy.Malformed {
 		flaw.Detail = "the backend's response has a Content-Encoding that was not requested, so it could not be filtered"
 	case errors.Is(err, ErrBusy):
 		flaw = Busy()
-		flaw.Detail = "no buffer space for the backend's response; try again"
+		flaw.Detail = "no buffer space for the backend's response"
 	default:
 		return nil
 	}

@@ -108,6 +108,9 @@ func (g *Gate) AbandonUnsent(ctx context.Context, a *Admission, end memproxy.Str
 func (g *Gate) AbandonUnreadable(ctx context.Context, a *Admission, why *memproxy.Malformed) memproxy.Reply {
 	ret := &answer{Admission: a, g: g}
 	ret.recordUnconfirmed(ctx)
+	if why.Code == memproxy.LimitInFlight && !repeatable(a) {
+		why = &memproxy.Malformed{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusBadGateway, Detail: why.Detail}
+	}
 	return g.unanswered(ctx, ret, why)
 }
 
@@ -183,7 +186,7 @@ func (ret *answer) filterReply(ctx context.Context) {
 		return
 	}
 	ret.g.opt.Log.ErrorContext(ctx, "answer withheld", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
-	if busy := (*memproxy.Malformed)(nil); errors.As(err, &busy) && (busy.Code == memproxy.LimitInFlight || busy.Code == memproxy.PayloadIncomplete) && !ret.Writes() { // a caller must not repeat a write
+	if busy := (*memproxy.Malformed)(nil); errors.As(err, &busy) && (busy.Code == memproxy.LimitInFlight || busy.Code == memproxy.PayloadIncomplete) && repeatable(ret.Admission) {
 		ret.refuse(busy.Status, busy.Code, busy.Detail)
 		return
 	}

@@ -167,9 +167,10 @@ func TestAttacksAreWithheldFromReaders(t *testing.T) {
 }
 
 // Proves EDGE-14: an answer that is not screened in time is not shown. A read may be sent
-// again and is told so; a write that happened is not.
+// again and is told so; a write that happened and a run are not. The same holds for an
+// answer for which there is no room.
 func TestWhatIsNotScreenedInTimeIsNotShown(t *testing.T) {
-	for kind, want := range map[memproxy.Kind]int{memproxy.Recall: 503, memproxy.Correct: 502} {
+	for kind, want := range map[memproxy.Kind]int{memproxy.Recall: 503, memproxy.Correct: 502, memproxy.Run: 502} {
 		r, x, f, _ := screeningRig(t)
 		r.who.ActsAs = all()
 		x.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "canary"}}
@@ -179,6 +180,9 @@ func TestWhatIsNotScreenedInTimeIsNotShown(t *testing.T) {
 		if got.Status != want || strings.Contains(string(got.Body), "canary") {
 			t.Errorf("%s: %d %s", kind, got.Status, got.Body)
 		}
+		a = r.admitWith(memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}}, f)
+		got = r.gate.AbandonUnreadable(context.Background(), a, &memproxy.Malformed{Code: memproxy.LimitInFlight, Status: 503})
+		expect.Equal(t, got.Status, want, kind)
 	}
 }
 

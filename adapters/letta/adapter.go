@@ -140,7 +140,7 @@ func bad(code memproxy.ReasonCode, status int, pointer, detail string) error {
 // limit, which the SDKs would also retry without memproxy.
 func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Reply {
 	r := refusal.New(d, refusal.Words{NotFound: "Not found", Unauthorized: "Unauthorized"}, a.opt.Now)
-	again := d.Status == memproxy.StatusUnavailable && !refusal.HasReason(d, memproxy.LimitInFlight)
+	again := d.Status == memproxy.StatusUnavailable
 	for _, why := range d.Reasons {
 		again = again || why.Code == memproxy.UpstreamUnavailable &&
 			(d.Status == memproxy.StatusTooMany || d.Status == memproxy.StatusBadGateway && req.Method == "GET" || why.Detail == memproxy.NotReached)
