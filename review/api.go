@@ -330,6 +330,7 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	p := problemOf(err)
 	if p == unavailable {
+		w.Header().Set("Retry-After", "1")
 		a.opt.Log.ErrorContext(r.Context(), "review failed", "path", r.Pattern, "error", err)
 		if errors.Is(err, errAudit) {
 			p.detail = "the audit log cannot be written, so nothing was done"

@@ -139,6 +139,7 @@ func TestNothingHappensWithoutAuditRecord(t *testing.T) {
 	r.hold("h", "text")
 	r.audit.fail = true
 	refused[review.Settled](t, "approve", 503, r.client(annToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"})
+	r.do(annToken, "POST", "/v1/holds/h/approve", `{"reason":"fine"}`)
 	refused[review.HoldView](t, "content", 503, r.client(annToken), "showHold", v("id", "h", "content", "full"), nil)
 	if h, err := r.ledger.Holds.Get(t.Context(), "h"); err != nil || h.State != memproxy.HoldPending || len(r.up.sent) > 0 {
 		t.Errorf("%+v, %v", h, err)

@@ -172,6 +172,16 @@ func TestApproveFailsIfNothingIsWritten(t *testing.T) {
 	}
 }
 
+// A result without a status or memories shows neither.
+func TestResultsShowWhatThereIs(t *testing.T) {
+	r := newRig(t)
+	r.up.refuses = true
+	r.hold("h", "text")
+	_, _, _ = r.run(bobToken, "holds approve --reason fine h")
+	_, out, _ := r.run(bobToken, "holds show h")
+	expect.Text(t, out).Has("result").Lacks("status 0", "memories ")
+}
+
 // Output cannot contain terminal control sequences or bidirectional overrides.
 func TestOutputHasNoControlSequences(t *testing.T) {
 	r := newRig(t)

@@ -305,11 +305,14 @@ func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 	if in.Action != "approve" && in.Action != "reject" {
 		return BatchAnswer{}, badRequest("action must be approve or reject")
 	}
+	c.act = "batch." + in.Action
+	if in.Similarity == "" || in.Before.IsZero() || in.Expect < 1 || in.Expect > 500 {
+		return BatchAnswer{}, badRequest("a batch needs a similarity, a time and how many are expected (at most 500)")
+	}
 	tenant, err := c.tenant(in.Tenant)
 	if err != nil {
 		return BatchAnswer{}, err
 	}
-	c.act = "batch." + in.Action
 	whose := in.Tenant
 	if tenant != nil {
 		whose = *tenant

@@ -91,8 +91,18 @@ func (p *printer) hold(h HoldView) {
 	if len(h.Votes) > 0 {
 		p.row("approved by", strings.Join(h.Votes, ", "))
 	}
-	if h.Result.Status != 0 || h.Result.Detail != "" {
-		p.row("result", fmt.Sprintf("status %d, memories %s %s", h.Result.Status, strings.Join(h.Result.Memories, " "), h.Result.Detail))
+	var result []string
+	if h.Result.Status != 0 {
+		result = append(result, fmt.Sprintf("status %d", h.Result.Status))
+	}
+	if len(h.Result.Memories) > 0 {
+		result = append(result, "memories "+strings.Join(h.Result.Memories, " "))
+	}
+	if h.Result.Detail != "" {
+		result = append(result, h.Result.Detail)
+	}
+	if result != nil {
+		p.row("result", strings.Join(result, ", "))
 	}
 	for _, r := range h.Reasons {
 		p.row("reason", fmt.Sprintf("%s %s %s", r.Code, r.Rule, r.Detail))

@@ -44,6 +44,7 @@ func TestActionsAndResultsAreRecorded(t *testing.T) {
 		"refused by memproxy": {bobToken, "/v1/holds/h/approve", why, func(r *rig) { r.up.refuses = true }, "hold.approve:attempted hold.replay:attempted hold.replay:refused:memproxy hold.approve:done"},
 		"nobody knows":        {bobToken, "/v1/holds/h/approve", why, func(r *rig) { r.up.status = 502 }, "hold.approve:attempted hold.replay:attempted hold.replay:unknown:upstream hold.approve:done"},
 		"a batch of another":  {bobToken, "/v1/holds/batch", `{"action":"reject","tenant":"acme","similarity":"s","before":"2030-01-01T00:00:00Z","expect":3,"reason":"all"}`, nil, "batch.reject:attempted batch.reject:refused:state"},
+		"a batch, unlimited":  {bobToken, "/v1/holds/batch", `{"action":"approve","tenant":"acme","similarity":"s","expect":3,"reason":"all"}`, nil, "batch.approve:refused:bad_request"},
 		"promoted":            {bobToken, "/v1/memories/mem0/m/promote", why, nil, "memory.promote:attempted memory.promote:done"},
 		"promoted, changed":   {bobToken, "/v1/memories/mem0/m/promote", why, func(r *rig) { r.up.now.Text = "something else" }, "memory.promote:attempted memory.promote:refused:stale"},
 		"promoted, away":      {bobToken, "/v1/memories/mem0/m/promote", why, func(r *rig) { r.up.nowErr = http.ErrServerClosed }, "memory.promote:attempted memory.promote:done"},

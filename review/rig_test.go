@@ -251,6 +251,7 @@ func (r *rig) do(token, method, path, body string, header ...string) (int, strin
 		r.t.Errorf("%s %s: %s %q", method, path, got, b)
 	}
 	expect.Equal(r.t, resp.Header.Get("Cache-Control"), "no-store", method, path, "cached, or with a cookie")
+	expect.Equal(r.t, resp.Header.Get("Retry-After") != "", resp.StatusCode == 503, method, path, "Retry-After")
 	expect.Len(r.t, resp.Cookies(), 0, method, path, "cached, or with a cookie")
 	return resp.StatusCode, string(b)
 }
