@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -208,6 +210,58 @@ func TestPeriodicSweeps(t *testing.T) {
 	if r.once("sweeps", time.Now()); r.statusOf(id).Unverified != memproxy.IntegrityMismatch {
 		t.Errorf("%+v", r.statusOf(id))
 	}
+}
+
+// A backend that cannot be read takes nothing from the others' results; the periodic sweep
+// is repeated, and steps back for one that a reviewer runs.
+func TestSweepsWithABackendAway(t *testing.T) {
+	t.Parallel()
+	away := httptest.NewServer(http.NotFoundHandler())
+	defer away.Close()
+	r := start(t, strings.Replace(screeningConf, "identity:", "  - {name: away, kind: mem0, listen: \"127.0.0.1:0\", upstream: \""+away.URL+"\"}\nidentity:", 1), "SCREENING", "memories: {validate: 0, sweep: 24h}")
+	r.versioned(r.written("Ann likes green tea.", ""))
+	report := r.sweep()
+	expect.Len(t, report.Backends, 2)
+	expect.Equal(t, report.Backends[0].Known, 1)
+	expect.Text(t, report.Backends[1].Unread).Has("backend away cannot be read")
+	expect.ErrorHas(t, expect.Err(r.car.checker.Sweep(t.Context(), review.SweepRequest{Backend: "away"})), "away cannot be read")
+	expect.ErrorHas(t, r.car.Once(t.Context(), "sweeps", time.Now()), "away cannot be read")
+}
+
+// A sweep that takes longer than its interval keeps its lease, so that no replica sweeps at
+// the same time; a periodic one steps back for one that a reviewer runs.
+func TestOneSweepAtATime(t *testing.T) {
+	t.Parallel()
+	p := newPaces()
+	var r *rig
+	second := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.back.ServeHTTP(w, q) }))
+	defer second.Close()
+	r = startRig(&rig{t: t, clock: p.now, noWait: true}, strings.Replace(screeningConf, "identity:", "  - {name: more, kind: mem0, listen: \"127.0.0.1:0\", upstream: \""+second.URL+"\"}\nidentity:", 1), "SCREENING", "memories: {validate: 0, sweep: 1h}")
+	r.versioned(r.written("Ann likes green tea.", ""))
+	back, pages, seen := r.back.handler(), 0, map[string]bool{}
+	claim := func() bool {
+		return must.Get(r.car.ledger.Backends.Claim(t.Context(), "sweep", "another", time.Hour))(t)
+	}
+	r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if !seen[q.Host] { // the first request to each backend
+			seen[q.Host] = true
+			p.pass(40 * time.Minute)
+			expect.Equal(t, claim(), false, len(seen))
+		}
+		back.ServeHTTP(w, q)
+	}))
+	r.once("sweeps", p.now())
+	expect.Equal(t, len(seen), 2)
+	r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if pages++; pages == 0 {
+			expect.OK(t, r.car.Once(t.Context(), "sweeps", p.now()), "during a reviewer's")
+		}
+		back.ServeHTTP(w, q)
+	}))
+	pages = -1
+	p.pass(24 * time.Hour)
+	r.sweep()
+	expect.Equal(t, pages >= 0, true)
 }
 
 // A seal does not adopt memories under another tenant's name; requested by a reviewer

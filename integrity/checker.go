@@ -341,7 +341,7 @@ func (c *Checker) Sweep(ctx context.Context, q review.SweepRequest) (review.Swee
 }
 
 // sweepAt is Sweep with a limit of pages per second. If a backend cannot be read, the
-// others are compared all the same.
+// report says so, and has the others; without any it is an error.
 func (c *Checker) sweepAt(ctx context.Context, q review.SweepRequest, rate float64) (review.SweepReport, error) {
 	if !c.working.TryLock() {
 		return review.SweepReport{}, errWorking
@@ -356,17 +356,24 @@ func (c *Checker) sweepAt(ctx context.Context, q review.SweepRequest, rate float
 	if report.Chains, err = c.chains(ctx, true, count); err != nil {
 		return report, err
 	}
-	var errs []error
+	var errs, unread []error
 	for _, b := range backends {
 		w := &storeSweep{
 			c: c, backend: b, scopes: q.Scopes, begun: c.Clock(), report: review.BackendSweep{Backend: b.Name},
 			seed: maphash.MakeSeed(), there: map[uint64]struct{}{},
 		}
-		if err := w.run(ctx, rate, count); err != nil {
+		err := w.run(ctx, rate, count)
+		if errors.As(err, new(*review.UnreadableError)) {
+			unread = append(unread, err)
+			w.report = review.BackendSweep{Backend: b.Name, Unread: err.Error()}
+		} else if err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		report.Backends = append(report.Backends, w.report)
+	}
+	if len(unread) == len(backends) {
+		errs = append(errs, unread...)
 	}
 	return report, errors.Join(errs...)
 }

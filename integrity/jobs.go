@@ -59,9 +59,24 @@ func (c *Checker) sweepDue(ctx context.Context) error {
 	}
 	sctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()
-	report, err := c.sweepAt(sctx, review.SweepRequest{}, c.Pace.Slow)
+	renewed := c.Clock()
+	keep := func(int64, int64) { // a sweep may take longer than the interval
+		if now := c.Clock(); now.Sub(renewed) >= every/2 {
+			renewed = now
+			_, _ = c.Ledger.Backends.Claim(ctx, name, holder, every) // an error costs a second sweep at most
+		}
+	}
+	report, err := c.sweepAt(sctx, review.SweepRequest{Progress: keep}, c.Pace.Slow)
+	for _, b := range report.Backends {
+		if b.Unread != "" && err == nil {
+			err = errors.New(b.Unread)
+		}
+	}
 	if err != nil {
 		_, _ = c.Ledger.Backends.Claim(ctx, name, holder, min(sweepAgain, every)) // on failure the sweep is repeated one interval later
+		if errors.Is(err, errWorking) {
+			return nil // a reviewer's
+		}
 		return fmt.Errorf("the backends were not swept: %w", err)
 	}
 	if n := report.Findings(); n > 0 {

@@ -63,6 +63,8 @@ type BackendSweep struct {
 	// Partial is set for a reviewer of some tenants only: the numbers are omitted,
 	// because they include the memories of all tenants.
 	Partial bool `json:"partial,omitempty"`
+	// Unread is why the backend could not be read; the numbers are then absent.
+	Unread string `json:"unread,omitempty"`
 	// Items is the number of checked memories. Known ones have a receipt or were in the
 	// backend when it was sealed, Unknown ones are in a backend that was not sealed and
 	// have no receipt, and Skipped ones could not be read.
@@ -151,12 +153,17 @@ func sweep(c *call, in SweepRequest) (SweepReport, error) {
 		return SweepReport{}, err
 	}
 	// A reviewer must not learn anything about other tenants' memories, not even that
-	// they exist.
+	// they exist. A memory that nobody is known to have written may be any tenant's.
+	names := c.api.opt.Names()
+	named := names.OpenTenants || slices.ContainsFunc(names.Tenants, func(tenant string) bool { return tenant != "" })
 	for i := range report.Backends {
 		b := &report.Backends[i]
-		b.Findings = slices.DeleteFunc(b.Findings, func(d memproxy.Discrepancy) bool { return !c.allowed(d.Tenant) })
+		b.Findings = slices.DeleteFunc(b.Findings, func(d memproxy.Discrepancy) bool {
+			strange := d.Tenant == "" && (d.Code == memproxy.IntegrityUnknown || d.Code == memproxy.IntegrityForged)
+			return !c.allowed(d.Tenant) || strange && named && !c.who.Tenants.All
+		})
 		if !c.who.Tenants.All {
-			*b = BackendSweep{Backend: b.Backend, Partial: true, Findings: b.Findings}
+			*b = BackendSweep{Backend: b.Backend, Partial: true, Unread: b.Unread, Findings: b.Findings}
 		}
 	}
 	report.Backends = slices.DeleteFunc(report.Backends, func(b BackendSweep) bool {
@@ -189,6 +196,10 @@ func seal(c *call, in SealRequest) (SealReport, error) {
 func (r SweepReport) Print(w io.Writer) {
 	p := &printer{w}
 	for _, b := range r.Backends {
+		if b.Unread != "" {
+			p.line("%s", b.Unread)
+			continue
+		}
 		if b.Partial {
 			p.line("%s: %d findings of the tenants that you review", b.Backend, len(b.Findings))
 		} else {

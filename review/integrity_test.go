@@ -133,6 +133,27 @@ func TestCustody(t *testing.T) {
 	refused[review.SweepReport](t, "without a record", 503, r.client(annToken), "sweep", nil, review.SweepRequest{Reason: "unrecorded"})
 }
 
+// What nobody is known to have written may be any tenant's, and a backend that cannot be
+// read takes nothing from the others.
+func TestSweepsShowStrangersToReviewersOfAll(t *testing.T) {
+	c := &checker{}
+	const noneToken = "none-has-a-token-of-many-letters"
+	r := newRig(t, func(o *review.Options) {
+		o.Integrity = c
+		o.Reviewers = append(o.Reviewers, reviewer("human:none", noneToken, memproxy.Limit{Values: []string{""}}, review.RoleReview))
+	})
+	c.more = []review.BackendSweep{{Backend: "letta", Unread: "backend letta cannot be read: 401", Findings: []memproxy.Discrepancy{
+		{Class: memproxy.FaultInsert, Code: memproxy.IntegrityUnknown}, {Class: memproxy.FaultForge, Code: memproxy.IntegrityForged}, {Class: memproxy.FaultTamper, Code: memproxy.IntegrityMismatch},
+	}}}
+	var printed strings.Builder
+	for token, want := range map[string]int{annToken: 3, noneToken: 1} {
+		got := must.Get(review.Call[review.SweepReport](t.Context(), r.client(token), "sweep", nil, review.SweepRequest{Reason: "why"}))(t)
+		expect.Len(t, got.Backends[1].Findings, want)
+		got.Print(&printed)
+	}
+	expect.Text(t, printed.String()).Times(2, "backend letta cannot be read: 401")
+}
+
 // A sweep may last longer than other requests, and ends when its caller disconnects.
 func TestSweepEndsWhenItsCallerDisconnects(t *testing.T) {
 	c := &checker{until: make(chan struct{}), ended: make(chan error, 1)}
