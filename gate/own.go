@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -289,10 +290,15 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 			bare = append(bare, m)
 		}
 	}
-	_ = v.lookUp(ctx, scopes, bare) // the view is then blind
+	_ = v.lookUp(ctx, scopes, bare)         // the view is then blind
+	brings := attachedTargets(r.call, r.op) // refuseWithheld rules on them
 	for _, id := range r.op.Targets {
 		row, known := r.owners[id]
 		m, asked := r.op.Current[id]
+		if !slices.Contains(brings, id) && unseen(r, cmp.Or(row.ID, m.ID, id), &row) {
+			r.verdict.Missing("")
+			return
+		}
 		switch {
 		case known && v.Sees(&row, &m), !known && asked && !m.Missing && !m.Unproven && v.Sees(nil, &m):
 		case known, asked && !m.Missing && !m.Unproven:
@@ -311,6 +317,16 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 			return
 		}
 	}
+}
+
+// unseen reports whether the caller would change or delete another's memory that it does
+// not see because of its state. What is carried out after a review was seen.
+func unseen(r *evaluation, id string, row *memproxy.Ownership) bool {
+	if r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget || r.mode == replay || r.mode == putBack || access.MadeBy(&r.Principal, row) {
+		return false
+	}
+	state := r.known.of(r.op.TargetKind, id).Status.State
+	return state == memproxy.StateQuarantined || state == memproxy.StatePending && !slices.Contains(r.Principal.Roles, RoleReviewer)
 }
 
 // unlimited reports whether the principal may see everything there is.
