@@ -104,6 +104,31 @@ SAY done`, "").want(t, 200)
 	l.remembers(human, append(edits, `rollback "Ann\nlikes tea" before "Ann plays chess." by eve`)...)
 }
 
+// Proves SYN-5, EDGE-5: a block keeps its label in a rollback of its text, so a text that
+// was written under another label, and held to the rules for that one, is not restored.
+func TestRollbacksKeepToTheirLabel(t *testing.T) {
+	t.Parallel()
+	l := lettaReviewed(t, writingAgent)
+	human := l.letta.BlockID(l.agent, "human")
+	l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", "").want(t, 200)
+	l.remembers(human, `seal "Ann" before "" by `, `self_edit "Ann\nlikes tea" before "Ann" by agent:dev`)
+	back := func(label string) (string, int) {
+		t.Helper()
+		l.behind("PATCH", "/v1/blocks/"+human, `{"label":"`+label+`"}`)
+		out, errs, code := l.command("memory", "rollback", "--backend", "mem0", "--sha256", sha("Ann"), "--reason", "it was right", human)
+		return out + errs, code
+	}
+	said, code := back("preferences")
+	if code == 0 || !strings.Contains(said, "its label was changed") {
+		t.Errorf("%d %s", code, said)
+	}
+	expect.Equal(t, l.letta.Value(l.agent, "preferences"), "Ann\nlikes tea")
+	if said, code = back("human"); code != 0 {
+		t.Errorf("%d %s", code, said)
+	}
+	l.blocks("Ann", "helper")
+}
+
 // Proves SYN-5, DOL-5: a passage that an agent archives has a version, an owner and a
 // state.
 func TestAgentArchivesHaveVersions(t *testing.T) {

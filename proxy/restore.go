@@ -60,6 +60,11 @@ func (o *BackendClient) Restore(ctx context.Context, to memproxy.Version, now me
 		return o.putBack(ctx, to, now, decision, reviewer)
 	}
 	requests := o.p.opt.Adapter.Restore(to, now, o.p.opt.Gate.Reviewed().RestoredStamp(to, decision))
+	if len(requests) == 0 && to.Field != now.Field {
+		return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{
+			Detail: "its label was changed since, and the version was not checked for the present one: restore the label first (--kind object), or write the text again",
+		}}
+	}
 	_, reply, err := o.firstKnown(ctx, requests)
 	switch {
 	case errors.Is(err, ErrNoRestore):

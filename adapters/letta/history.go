@@ -322,6 +322,9 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 	if to.Kind == memproxy.TargetObject {
 		return a.bodies.restore(to, now)
 	}
+	if to.Field != "" && to.Field != now.Field {
+		return nil // the label stays, and the rules for it were not applied to the text
+	}
 	body, err := json.Marshal(struct {
 		Value    string          `json:"value"`
 		Metadata json.RawMessage `json:"metadata"`
