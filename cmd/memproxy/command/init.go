@@ -38,9 +38,9 @@ func (in *Invocation) initialise() *cobra.Command {
 }
 
 func (in *Invocation) initialising(backend, upstream, out string, force bool) error {
-	to, name := in.Stdout, out
+	to, name, written := in.Stdout, out, out+" written. "
 	if out == "-" {
-		to, name = in.Stderr, "FILE"
+		to, name, written = in.Stderr, "FILE", ""
 	} else if _, err := os.Lstat(out); err == nil && !force {
 		return fmt.Errorf("%s exists already; --force overwrites it", out)
 	}
@@ -64,10 +64,7 @@ func (in *Invocation) initialising(backend, upstream, out string, force bool) er
 	if err := s.Write(out, in.Stdout, force, in.Getenv); err != nil {
 		return err
 	}
-	if out != "-" {
-		fmt.Fprintf(to, "%s written. ", out)
-	}
-	fmt.Fprintf(to, "Clients present %s.\n", s.KeyFrom)
+	fmt.Fprintf(to, "%sClients present %s.\n", written, s.KeyFrom)
 	if s.Key != "" {
 		fmt.Fprintf(to, "The key, which is shown only once: %s\nSet it as %s for the clients. If the backend needs a key of its own, put that into credential.\n", s.Key, s.Keys[0])
 	}
