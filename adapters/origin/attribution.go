@@ -40,36 +40,25 @@ func claimsCredibility(name string) bool {
 	return false
 }
 
-// recordTimes records the members that say when their content was made or changed. Dates under
-// other names are the application's.
-func recordTimes(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, top bool) {
+// recordTimes records the members of a metadata object that say when the memory was made or
+// changed. Dates under other names, and deeper ones, are the application's.
+func recordTimes(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string) {
 	for _, m := range v.Members {
-		p, claims := jsondoc.Child(ptr, m.Name), false
 		switch strings.Map(lookAlike, jsondoc.Squash(m.Name)) {
-		case "createdat", "createdon", "updatedat", "updatedon":
-			claims = m.Value.Kind != jsondoc.Null
-		case "timestamp":
-			claims = top && m.Value.Kind != jsondoc.Null
-		case "created", "updated":
-			claims = m.Value.Kind == jsondoc.Number || strings.ContainsAny(m.Value.Text(), "0123456789")
+		case "createdat", "createdon", "updatedat", "updatedon", "timestamp":
+			if m.Value.Kind != jsondoc.Null {
+				op.Backdated = append(op.Backdated, memproxy.ClientTime{Pointer: jsondoc.Child(ptr, m.Name), Raw: string(doc.Raw(m.Value))})
+			}
 		}
-		if claims {
-			op.Backdated = append(op.Backdated, memproxy.ClientTime{Pointer: p, Raw: string(doc.Raw(m.Value))})
-		} else {
-			recordTimes(op, doc, m.Value, p, false)
-		}
-	}
-	for i, e := range v.Elems {
-		recordTimes(op, doc, e, jsondoc.Index(ptr, i), false)
 	}
 }
 
-// RecordAssertions records the attributions, times and credibility claims in a metadata object,
-// at any depth. Its own members with the names in keys, the adapter reads; deeper numbers under such a
+// RecordAssertions records the times in a metadata object, and the attributions and credibility
+// claims in it at any depth. Its own members with the names in keys, the adapter reads; deeper numbers under such a
 // name weigh content as well.
 func RecordAssertions(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, keys []string) {
 	if op.Kind.Writes() {
-		recordTimes(op, doc, v, ptr, true)
+		recordTimes(op, doc, v, ptr)
 	}
 	for _, m := range v.Members {
 		if !memproxy.Reserved(m.Name) && !slices.Contains(keys, m.Name) {
