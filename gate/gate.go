@@ -377,12 +377,6 @@ func (a *Admission) Call() *Call { return a.call }
 // complete even if the caller hangs up.
 func (a *Admission) Writes() bool { return a.op != nil && a.op.Kind.Writes() }
 
-// repeatable reports whether the client may send a request again that the backend has
-// received.
-func repeatable(a *Admission) bool {
-	return safe(a.call.Request.Method) || a.op != nil && a.op.Kind == memproxy.Recall
-}
-
 // Streams reports whether the answer may be a stream of events (an agent's run, a
 // connection that is being set up), which is filtered event by event.
 func (a *Admission) Streams() bool {

@@ -332,3 +332,9 @@ func saysMissing(ret *answer) bool {
 func (r *evaluation) inspects() bool {
 	return r.op != nil && (!r.call.NoMemoryAccess || r.call.Known && r.call.Backend.Adapter.Structured(r.call.Route))
 }
+
+// repeatable reports whether the client may send a request again that the backend has
+// received.
+func repeatable(a *Admission) bool {
+	return safe(a.call.Request.Method) || a.op != nil && a.op.Kind == memproxy.Recall
+}

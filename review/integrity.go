@@ -94,6 +94,11 @@ func (r SweepReport) Findings() int {
 	return n
 }
 
+// Clean reports whether every backend was read and nothing was found.
+func (r SweepReport) Clean() bool {
+	return r.Findings() == 0 && !slices.ContainsFunc(r.Backends, func(b BackendSweep) bool { return b.Unread != "" })
+}
+
 // SealRequest asks for a seal.
 type SealRequest struct {
 	Backend string           `json:"backend"`

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -18,9 +17,7 @@ import (
 func (in *Invocation) ledger() *cobra.Command {
 	var s review.SweepRequest
 	sweep := integrityCommand(in, "sweep", "compare the backends' contents with what was written through memproxy", "memproxy ledger sweep --config memproxy.yaml",
-		"sweep", &s, &s.Progress, review.Integrity.Sweep, func(r review.SweepReport) bool {
-			return r.Findings() == 0 && !slices.ContainsFunc(r.Backends, func(b review.BackendSweep) bool { return b.Unread != "" })
-		})
+		"sweep", &s, &s.Progress, review.Integrity.Sweep, review.SweepReport.Clean)
 	storeFlags(sweep, &s.Backend, &s.Reason, &s.Scopes)
 	var a review.AcceptRequest
 	accept := integrityCommand(in, "accept", "accept a broken chain of versions and continue from its end", `memproxy ledger accept --config memproxy.yaml --tenant acme --reason "restored from a backup"`,
