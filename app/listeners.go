@@ -261,9 +261,6 @@ func (s *App) ready() []proxy.Check {
 	if len(s.unsafe) > 0 {
 		checks = append(checks, proxy.Check{Name: "unsafe", OK: true, Degraded: true, Detail: "production is weakened by " + strings.Join(s.unsafe, ", ")})
 	}
-	if short := frontend.FilesShort(s.cfg.Limits.Connections); short != "" {
-		checks = append(checks, proxy.Check{Name: "files", OK: true, Degraded: true, Detail: short})
-	}
 	if c, open := s.edits.unidentified(); open {
 		checks = append(checks, c)
 	}

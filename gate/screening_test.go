@@ -120,7 +120,7 @@ func (crowd) Screen(context.Context, memproxy.Screening) (out []memproxy.Finding
 	return append(out, memproxy.Finding{Rule: "synapse.pattern", Start: 100}), nil
 }
 
-// Proves SYN-2, AUD-1: many findings of one rule leave room for each other rule, in the record
+// Proves SYN-2, CARD-7: many findings of one rule leave room for each other rule, in the record
 // and in the refusal; the worst are first.
 func TestARuleDoesNotCrowdOutOthers(t *testing.T) {
 	r, _, _, _ := screeningRig(t)
