@@ -222,18 +222,19 @@ func clearFlags(t *transaction, tenant string, faults []memproxy.ChainFault) int
 	return max(0, n)
 }
 
-// maxFlagged limits the number of memories that one transaction flags.
-const maxFlagged = 10000
-
 // NoteBreach stores a fault of a tenant's chain, flags the memories that have records
 // at or after its position or none of their present text, because it was removed, and
 // reports whether the fault is new. Accept undoes both.
 func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, error) {
 	bad := storableParts("fault", f.Tenant, string(f.Class), f.Detail)
-	if err := cmp.Or(bad, flagLost(ctx, cs.store, f.Tenant)); err != nil { // first: a breach that is stored is not noted again
+	if bad != nil {
+		return false, bad
+	}
+	last, err := flagBehind(ctx, cs.store, f) // first: a breach that is stored is not noted again
+	if err := cmp.Or(err, flagLost(ctx, cs.store, f.Tenant)); err != nil {
 		return false, err
 	}
-	return changed(ctx, cs.store, bad, func(t *transaction) (fresh bool) {
+	return changed(ctx, cs.store, nil, func(t *transaction) (fresh bool) {
 		clear(t.breached)
 		n := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 			f.Tenant, f.Position, string(f.Class), f.Detail, t.now())
@@ -241,18 +242,32 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 			return false
 		}
 		t.save()
-		for _, k := range rows(t, scanKey,
-			`SELECT DISTINCT v.backend, v.kind, v.id FROM version v WHERE v.tenant = ?1 AND v.place >= ?2 AND NOT EXISTS
-				(SELECT 1 FROM record s WHERE s.backend = v.backend AND s.kind = v.kind AND s.id = v.id AND s.unverified = ?3) LIMIT ?4`,
-			f.Tenant, f.Position, string(memproxy.IntegrityChain), maxFlagged) {
+		for _, k := range rows(t, scanKey, `SELECT DISTINCT backend, kind, id FROM version WHERE tenant = ? AND place > ?`, f.Tenant, last) {
 			t.flag(&memproxy.IntegrityFlag{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
 		}
 		return true
 	})
 }
 
-// flagLost flags the memories of a tenant that have no version of their present text. It
-// reads the records page by page and outside of the writer, for which all writes would wait.
+// flagBehind flags the memories that have versions at or after a fault's position, and returns
+// the last position that it read. Like flagLost, it reads page by page and outside of the
+// writer, for which all writes would wait.
+func flagBehind(ctx context.Context, s *store, f memproxy.ChainFault) (last int64, err error) {
+	last = f.Position - 1
+	for n := verifyStep; n == verifyStep; {
+		page, err := queryRows(ctx, s, "find memories behind a break", func(from scanner) (d memproxy.IntegrityFlag, err error) {
+			d.Tenant, d.Code = f.Tenant, memproxy.IntegrityChain
+			return d, from.Scan(&last, &d.Backend, &d.Kind, &d.ID)
+		}, `SELECT place, backend, kind, id FROM version WHERE tenant = ? AND place > ? ORDER BY place LIMIT ?`, f.Tenant, last, verifyStep)
+		if err := cmp.Or(err, flagAll(ctx, s, page)); err != nil {
+			return 0, err
+		}
+		n = len(page)
+	}
+	return last, nil
+}
+
+// flagLost flags the memories of a tenant that have no version of their present text.
 func flagLost(ctx context.Context, s *store, tenant string) error {
 	for after, n := (key{}), verifyStep; n == verifyStep; {
 		var lost []memproxy.IntegrityFlag
@@ -269,14 +284,18 @@ func flagLost(ctx context.Context, s *store, tenant string) error {
 			return err
 		}
 		after = page[n-1]
-		if len(lost) == 0 {
-			continue
-		}
-		if err := s.do(ctx, &job{size: len(lost), run: func(t *transaction) { each(t, lost, func(t *transaction, f *memproxy.IntegrityFlag) { t.flag(f) }) }}); err != nil {
+		if err := flagAll(ctx, s, lost); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func flagAll(ctx context.Context, s *store, all []memproxy.IntegrityFlag) error {
+	if len(all) == 0 {
+		return nil
+	}
+	return s.do(ctx, &job{size: len(all), run: func(t *transaction) { each(t, all, func(t *transaction, f *memproxy.IntegrityFlag) { t.flag(f) }) }})
 }
 
 // Breaches returns the stored faults of a tenant's chain, by position.

@@ -42,7 +42,7 @@ func TestBreaksMarkAllThatLostVersions(t *testing.T) {
 	l := must.Get(Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Clock: time.Now, Vault: testVault(t)}))(t)
 	defer func() { must.Do(t, l.Close()) }()
 	var all memproxy.Entry
-	for i := range maxFlagged + 1 {
+	for i := range 10001 {
 		all.Owners = append(all.Owners, memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint("m", i), Scope: memproxy.Scope{Tenant: "acme"}, SHA256: "ab"})
 	}
 	must.Do(t, l.Commit(t.Context(), all))
@@ -50,5 +50,22 @@ func TestBreaksMarkAllThatLostVersions(t *testing.T) {
 		FROM (WITH RECURSIVE n(value) AS (SELECT 1001 UNION ALL SELECT value + 1 FROM n LIMIT ?) SELECT value FROM n)`, verifyStep))(t)
 	must.Get(l.Chains.NoteBreach(t.Context(), memproxy.ChainFault{Class: memproxy.FaultTamper, Tenant: "acme", Position: 1}))(t)
 	marked := must.Get(queryRows(t.Context(), l.store, "count", scanOne[int], `SELECT count(*) FROM record WHERE unverified = ? AND instr(id, char(0)) = 0`, string(memproxy.IntegrityChain)))(t)
-	expect.List(t, marked, []int{maxFlagged + 1})
+	expect.List(t, marked, []int{10001})
+}
+
+// Proves EDGE-14, EDGE-15: a break marks every memory with a version behind it, however many
+// there are.
+func TestBreaksMarkAllBehindThem(t *testing.T) {
+	l := must.Get(Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Clock: time.Now, Vault: testVault(t)}))(t)
+	defer func() { must.Do(t, l.Close()) }()
+	var all memproxy.Entry
+	for i := range 10003 {
+		all.Versions = append(all.Versions, memproxy.Version{
+			MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint("m", i)}, Tenant: "acme", Op: memproxy.OpWrite, Text: "text",
+		})
+	}
+	must.Do(t, l.Commit(t.Context(), all))
+	must.Get(l.Chains.NoteBreach(t.Context(), memproxy.ChainFault{Class: memproxy.FaultTamper, Tenant: "acme", Position: 3}))(t)
+	marked := must.Get(queryRows(t.Context(), l.store, "count", scanOne[int], `SELECT count(*) FROM record WHERE unverified = ?`, string(memproxy.IntegrityChain)))(t)
+	expect.List(t, marked, []int{10001})
 }
