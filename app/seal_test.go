@@ -219,13 +219,33 @@ func TestSweepsWithABackendAway(t *testing.T) {
 	away := httptest.NewServer(http.NotFoundHandler())
 	defer away.Close()
 	r := start(t, strings.Replace(screeningConf, "identity:", "  - {name: away, kind: mem0, listen: \"127.0.0.1:0\", upstream: \""+away.URL+"\"}\nidentity:", 1), "SCREENING", "memories: {validate: 0, sweep: 24h}")
-	r.versioned(r.written("Ann likes green tea.", ""))
+	id := r.written("Ann likes green tea.", "")
+	r.versioned(id)
 	report := r.sweep()
 	expect.Len(t, report.Backends, 2)
 	expect.Equal(t, report.Backends[0].Known, 1)
 	expect.Text(t, report.Backends[1].Unread).Has("backend away cannot be read")
 	expect.ErrorHas(t, expect.Err(r.car.checker.Sweep(t.Context(), review.SweepRequest{Backend: "away"})), "away cannot be read")
 	expect.ErrorHas(t, r.car.Once(t.Context(), "sweeps", time.Now()), "away cannot be read")
+
+	// So does one that is away when a page with a difference is read again.
+	away.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.back.ServeHTTP(w, q) })
+	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann likes black tea."}`)
+	back, reads := r.back.handler(), 0
+	r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if strings.HasSuffix(q.URL.Path, "/v3/memories/") && q.Host != away.Listener.Addr().String() {
+			if reads++; reads > 1 {
+				http.Error(w, "", http.StatusForbidden)
+				return
+			}
+		}
+		back.ServeHTTP(w, q)
+	}))
+	report = r.sweep()
+	expect.Equal(t, reads, 2)
+	expect.Len(t, report.Backends, 2)
+	expect.Text(t, report.Backends[0].Unread).Has("backend mem0 cannot be read")
+	expect.Equal(t, report.Backends[1].Unread, "")
 }
 
 // A sweep that takes longer than its interval keeps its lease, so that no replica sweeps at

@@ -86,17 +86,24 @@ func (c *Checker) walk(ctx context.Context, b config.Backend, w walk, f func(pag
 	if err != nil {
 		return &review.UnreadableError{Backend: b.Name, Err: err}
 	}
-	for cursor := w.from; ; {
+	fetch := func(cursor string) ([]hunt.Item, string, error) {
 		items, next, err := pager.Page(ctx, cursor)
 		if err != nil {
-			return &review.UnreadableError{Backend: b.Name, Err: err}
+			err = &review.UnreadableError{Backend: b.Name, Err: err}
+		}
+		return items, next, err
+	}
+	for cursor := w.from; ; {
+		items, next, err := fetch(cursor)
+		if err != nil {
+			return err
 		}
 		if err := c.checks.runDue(ctx, c.Clock()); err != nil && !errors.As(err, new(upkeep.Due)) {
 			c.Log.Error("suspicious memories that reads found were not reported", "error", err)
 		}
 		at := cursor
 		again := func() ([]hunt.Item, error) {
-			items, _, err := pager.Page(ctx, at)
+			items, _, err := fetch(at)
 			return items, err
 		}
 		if err := f(page{adapter, items, again, next}); err != nil {
