@@ -151,14 +151,14 @@ func (c *CheckResult) Print(to io.Writer, all bool) {
 }
 
 // machineProblems lists, in sentences, what would prevent a configuration from running on
-// this machine at present. It leaves no files behind. None of this makes a configuration
+// this machine at present, or limit it. It leaves no files behind. None of this makes a configuration
 // invalid, because configurations are also checked on other machines.
 func machineProblems(cfg *config.Config, getenv func(string) string) []string {
 	var out []string
 	if err := writable(cfg.State); err != nil {
 		out = append(out, fmt.Sprintf("state cannot be written: %v", err))
 	}
-	if short := frontend.FilesShort(cfg.Limits.Connections); short != "" {
+	if short := frontend.FilesShort(cfg.Limits.Connections, len(cfg.Backends)); short != "" {
 		out = append(out, short)
 	}
 	if path, err := socketPath(cfg.State, getenv); err == nil && answers(path) {

@@ -65,8 +65,8 @@ func TestCheckReportsTheMachine(t *testing.T) {
 	expect.Equal(t, check(listening, r.car.cfg.State), "", "beside the sidecar that listens there")
 }
 
-// Where the process may not open as many files as the connections need, a check, the log
-// and /readyz say so.
+// Where the process may not open as many files as the connections need, a check and the log
+// say so.
 func TestFewFilesAreReported(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain+"\nlimits: {connections: 1000000000}\n")

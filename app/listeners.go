@@ -189,7 +189,7 @@ func (s *App) Listen() error {
 	}
 	for _, l := range s.listeners {
 		l.limited = frontend.Limit(l.ln, frontend.ListenOptions{
-			WriteTimeout: s.cfg.Limits.Write.Std(), Connections: s.cfg.Limits.Connections, ConnectionsPeer: s.cfg.Limits.PerAddress,
+			WriteTimeout: s.cfg.Limits.Write.Std(), Connections: s.cfg.Limits.Connections, ConnectionsPeer: s.cfg.Limits.PerAddress, Backends: len(s.cfg.Backends),
 		})
 		stop, failed := proxy.Serve(l.limited, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, WriteTimeout: s.cfg.Limits.Write.Std(), Cut: l.cut, Log: s.log})
 		s.group.Serve(stageListeners, l.name, stop, failed)

@@ -199,7 +199,7 @@ func (s *edits) warn(cfg *config.Config) {
 	for _, w := range append(cfg.Warnings(), unmatched(cfg, s.rules.now.Load().cedar)...) {
 		s.log.Warn(w)
 	}
-	if short := frontend.FilesShort(cfg.Limits.Connections); short != "" {
+	if short := frontend.FilesShort(cfg.Limits.Connections, len(cfg.Backends)); short != "" {
 		s.log.Warn(short)
 	}
 }

@@ -53,18 +53,20 @@ func files() int {
 	return int(min(limit.Cur, 1<<30)) // the limit may be infinite
 }
 
-// filesEach is how many file descriptors a listener has for each of its connections: one
-// for it, one for its connection to the backend, and one for everything else.
-const filesEach = 3
+// filesEach is how many file descriptors a process needs for each of the connections that a
+// listener may have: for each listener of a backend one for it and one for its connection to
+// the backend, and one for everything else.
+func filesEach(backends int) int { return 2*max(1, backends) + 1 }
 
 // FilesShort says that a listener takes fewer connections than the limit, because the
-// process may not open enough files, or "".
-func FilesShort(connections int) string {
-	if files() >= filesEach*connections {
+// process, which has a listener for each of the backends, may not open enough files, or "".
+func FilesShort(connections, backends int) string {
+	each := filesEach(backends)
+	if files() >= each*connections {
 		return ""
 	}
 	return fmt.Sprintf("limits.connections (%d) needs %d open files and this process may have %d, so each listener takes %d connections; raise the hard limit of open files (RLIMIT_NOFILE)",
-		connections, filesEach*connections, files(), max(1, files()/filesEach))
+		connections, each*connections, files(), max(1, files()/each))
 }
 
 // Accept implements net.Listener.

@@ -225,19 +225,21 @@ func TestFewFilesAreLeftForTheBackend(t *testing.T) {
 	few := had
 	few.Cur = 90
 	must.Do(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few))
-	expect.Equal(t, frontend.FilesShort(30), "")
-	expect.Text(t, frontend.FilesShort(31)).Has("limits.connections (31) needs 93 open files and this process may have 90", "takes 30 connections")
-	var ln [2]net.Listener
+	expect.Equal(t, frontend.FilesShort(30, 1), "")
+	expect.Text(t, frontend.FilesShort(30, 2)).Has("needs 150 open files", "takes 18 connections")
+	expect.Text(t, frontend.FilesShort(31, 1)).Has("limits.connections (31) needs 93 open files and this process may have 90", "takes 30 connections")
+	var ln [3]net.Listener
 	for i := range ln {
 		ln[i] = must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		defer ln[i].Close()
 	}
 	narrow, plenty := frontend.Limit(ln[0], frontend.ListenOptions{Connections: 31, ConnectionsPeer: 31}), frontend.Limit(ln[1], frontend.ListenOptions{Connections: 30, ConnectionsPeer: 30})
+	several := frontend.Limit(ln[2], frontend.ListenOptions{Connections: 30, ConnectionsPeer: 30, Backends: 2})
 	must.Do(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &had))
 	for _, c := range []struct {
 		ln   *frontend.Listener
 		most int64
-	}{{narrow, 23}, {plenty, 30}} { // one address has three quarters
+	}{{narrow, 23}, {plenty, 30}, {several, 14}} { // one address has three quarters
 		for range 31 {
 			client := must.Get(net.Dial("tcp", c.ln.Addr().String()))(t)
 			defer client.Close()

@@ -28,6 +28,9 @@ type ListenOptions struct {
 	// Connections is the maximum number of connections, and ConnectionsPeer that of one
 	// address. The defaults are DefaultConnections and three quarters of Connections.
 	Connections, ConnectionsPeer int
+	// Backends is the number of backends of the process, each with a listener that has these
+	// limits: they share the files that the process may open. The default is 1.
+	Backends int
 	// NoEviction refuses new connections when the listener is full. Without it, a
 	// connection without a caller, or an idle one, is closed for the new one; this needs
 	// calls of State and MarkAccepted.
@@ -50,8 +53,8 @@ func Limit(ln net.Listener, o ListenOptions) *Listener {
 	}
 	most := cmp.Or(max(o.Connections, 0), DefaultConnections)
 	peer := cmp.Or(max(o.ConnectionsPeer, 0), max(1, most-most/4))
-	if FilesShort(most) != "" { // a listener that is not full until no file can be opened would close no connection for a new one
-		most = max(1, files()/filesEach)
+	if FilesShort(most, o.Backends) != "" { // a listener that is not full until no file can be opened would close no connection for a new one
+		most = max(1, files()/filesEach(o.Backends))
 		peer = min(peer, max(1, most-most/4))
 	}
 	l := &Listener{Listener: ln, stall: cmp.Or(max(o.WriteTimeout, 0), DefaultWriteTimeout)}
