@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -44,7 +45,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*change, error) {
 		return nil, errProtocol
 	}
 	an.received, an.reply = header, memproxy.Reply{Status: code, Header: maps.Clone(header)}
-	frontend.Relocate(http.Header(an.reply.Header), x.b.Upstream, http.Header(x.req.credentials.Header))
+	an.relocate(an.reply.Header)
 	away := frontend.LeadsAway(x.ctx, x.p.opt.Gate, x.admission, code, http.Header(an.reply.Header))
 	switch {
 	case x.span == nil, x.over:
@@ -101,6 +102,17 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*change, error) {
 		return x.unread(frontend.ErrTooLarge), nil
 	}
 	return &change{}, nil
+}
+
+// relocate rewrites a redirect to the backend so that it leads through Envoy. Envoy sends
+// backends the client's Host, unless a route rewrites it, and they build their own address
+// with it.
+func (an *answer) relocate(h memproxy.Header) {
+	up, asked := an.x.b.Upstream, an.x.req.credentials
+	frontend.Relocate(http.Header(h), up, http.Header(asked.Header))
+	if up != nil && asked.Host != "" {
+		frontend.Relocate(http.Header(h), &url.URL{Scheme: up.Scheme, Host: asked.Host, Path: up.Path}, http.Header(asked.Header))
+	}
 }
 
 // body passes a whole answer, or a piece of a stream, through the gate.
@@ -255,7 +267,7 @@ func (an *answer) whole() *change {
 	if an.reserve(reply.Body) != nil {
 		return x.unread(frontend.ErrBusy)
 	}
-	frontend.Relocate(http.Header(reply.Header), x.b.Upstream, http.Header(x.req.credentials.Header))
+	an.relocate(reply.Header)
 	an.reply, x.status = reply, reply.Status
 	changed, refusal := an.returned(reply.Body)
 	if refusal != nil {

@@ -81,6 +81,26 @@ func TestRedirectsOfHeads(t *testing.T) {
 	expect.Text(t, answer.GetHeaders().String()).Has("/memories").Lacks("backend")
 }
 
+// Envoy sends backends the client's Host. One that builds a redirect to itself with it leads
+// back through Envoy.
+func TestRedirectsToTheAuthority(t *testing.T) {
+	for to, want := range map[string]int{"http://HOST/memories?a=b": 307, "https://HOST/memories": 502, "http://elsewhere.example/memories": 502} {
+		r := newRig(t, func(r *rig) {
+			r.opt.Backends[0].Upstream = must.Get(url.Parse(r.envoy.Upstream))(t)
+			r.answer = func(w http.ResponseWriter, q *http.Request) {
+				w.Header().Set("Location", strings.Replace(to, "HOST", q.Host, 1))
+				w.WriteHeader(307)
+			}
+		})
+		for _, path := range []string{"/memory", "/ping", "/health"} {
+			resp := must.Get(http.DefaultTransport.RoundTrip(must.Get(http.NewRequest("GET", r.URL+path, nil))(t)))(t)
+			_ = resp.Body.Close()
+			expect.Equal(t, resp.StatusCode, want, to, path)
+			expect.Equal(t, resp.Header.Get("Location"), map[int]string{307: "/memories?a=b"}[want], to, path)
+		}
+	}
+}
+
 // Proves EDGE-13, CARD-9: trailers of requests, and the headers Trailer and Expect, are
 // removed through Envoy as well, also on routes whose bodies stream.
 func TestTrailersOfRequestsEndHere(t *testing.T) {
