@@ -135,11 +135,19 @@ func Refusal(ev *memproxy.Event) {
 // rule has precedence, so that a rule that is found often does not crowd out another one.
 func Worst(findings []memproxy.Finding, n int) []memproxy.Finding {
 	out := slices.SortedStableFunc(slices.Values(findings), func(a, b memproxy.Finding) int { return int(b.Score) - int(a.Score) })
-	for i := len(out) - 1; i > 0 && len(out) > n; i-- {
-		if slices.ContainsFunc(out[:i], func(f memproxy.Finding) bool { return f.Rule == out[i].Rule }) {
-			out = slices.Delete(out, i, i+1)
-		}
+	rules := map[string]bool{} // true: the rule's worst is still to come
+	for i := range out {
+		rules[out[i].Rule] = true
 	}
+	room := n - len(rules)
+	out = slices.DeleteFunc(out, func(f memproxy.Finding) bool {
+		if rules[f.Rule] {
+			rules[f.Rule] = false
+			return false
+		}
+		room--
+		return room < 0
+	})
 	return out[:min(len(out), n)]
 }
 

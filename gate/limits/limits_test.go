@@ -78,6 +78,23 @@ func TestRefusalAndClip(t *testing.T) {
 	}
 }
 
+// The worst finding of each rule has precedence, however many there are: a text of a megabyte
+// has about a hundred thousand, which are not compared with one another.
+func TestWorst(t *testing.T) {
+	var all []memproxy.Finding
+	for i := range 400_000 {
+		all = append(all, memproxy.Finding{Rule: []string{"a", "b"}[i/200_000], Start: i})
+	}
+	all = append(all, memproxy.Finding{Rule: "d", Start: -1}, memproxy.Finding{Rule: "c", Score: 1, Start: -2})
+	for n, want := range map[int][]int{0: {}, 1: {-2}, 4: {-2, 0, 200_000, -1}, 6: {-2, 0, 1, 2, 200_000, -1}} {
+		got := []int{}
+		for _, f := range limits.Worst(all, n) {
+			got = append(got, f.Start)
+		}
+		expect.List(t, got, want, n)
+	}
+}
+
 // A refusal on a share of a limit does not blame the setting alone.
 func TestUsedUpNamesTheShare(t *testing.T) {
 	l := &memproxy.LineState{Line: memproxy.Line{Key: "principal/a", Window: memproxy.WindowTotal, Limit: 1}, Used: 1}
