@@ -164,10 +164,14 @@ func TestALayerThatFailsLowersNothing(t *testing.T) {
 }
 
 // flaky is a model that fails at some texts.
-type flaky struct{ fails map[string]error }
+type flaky struct {
+	fails map[string]error
+	wait  func() // of a failure
+}
 
 func (f flaky) Match(_ context.Context, text string, _ memproxy.Source) (similar.Match, error) {
 	if err := f.fails[text]; err != nil {
+		f.wait()
 		return similar.Match{}, err
 	}
 	return similar.Match{Family: "theft", Score: 900, Threshold: 800}, nil
@@ -178,10 +182,15 @@ func (f flaky) Match(_ context.Context, text string, _ memproxy.Source) (similar
 func TestALayerThatFailsAtATextLooksAtTheOthers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err           error
+		after         time.Duration
 		others, fails int
-	}{"refused": {errors.New("status 400"), 2, 1}, "too slow": {context.DeadlineExceeded, 1, 1}} {
-		o, _ := options(t)
-		o.Similar = flaky{map[string]error{"two": tc.err}}
+	}{
+		"refused":      {errors.New("status 400"), 0, 2, 1},
+		"too slow":     {context.DeadlineExceeded, 0, 1, 1},
+		"slow to fail": {errors.New("no route to host"), 5 * time.Second, 1, 1},
+	} {
+		o, now := options(t)
+		o.Similar = flaky{map[string]error{"two": tc.err}, func() { *now = now.Add(tc.after) }}
 		count := map[string]int{}
 		for _, f := range screened(t, newPanel(t, o), write("ann", "", "one", "two", "three")) {
 			count[f.Rule]++
@@ -195,7 +204,7 @@ func TestALayerThatFailsAtATextLooksAtTheOthers(t *testing.T) {
 func TestOutagesAreCountedAndLoggedOnce(t *testing.T) {
 	o, now := options(t)
 	var log bytes.Buffer
-	f := flaky{map[string]error{}}
+	f := flaky{map[string]error{}, func() {}}
 	o.Similar, o.Outages, o.Log = f, panel.NewOutages(), slog.New(slog.NewTextHandler(&log, nil))
 	p := newPanel(t, o)
 	failed := func() (n int64) {
