@@ -34,14 +34,16 @@ func New[K comparable, V any](size int) Cache[K, V] {
 
 // Generations keeps at least the last size entries that were added or got, and at most
 // twice as many: once that many are young, they become the old ones, and those that
-// were old are dropped. An entry takes a third of the memory that it takes in a Cache,
-// and the garbage collector follows no list. It is safe for concurrent use; nil keeps
-// nothing.
+// were old are dropped. With Extra an entry counts as that many more. An entry takes a
+// third of the memory that it takes in a Cache, and the garbage collector follows no list.
+// It is safe for concurrent use; nil keeps nothing.
 type Generations[K comparable, V any] struct {
-	size int
+	Extra func(V) int // set before use; nil: 0
+	size  int
 
 	mu         sync.Mutex
 	young, old map[K]V
+	extra      int // of the young
 }
 
 // NewGenerations returns one of size entries a generation.
@@ -75,10 +77,13 @@ func (g *Generations[K, V]) Add(key K, v V) {
 }
 
 func (g *Generations[K, V]) add(key K, v V) {
-	if len(g.young) == g.size {
-		g.young, g.old = map[K]V{}, g.young
+	if len(g.young)+g.extra >= g.size {
+		g.young, g.old, g.extra = map[K]V{}, g.young, 0
 	}
 	g.young[key] = v
+	if g.Extra != nil {
+		g.extra += g.Extra(v)
+	}
 }
 
 // Len is the number of entries, of which those in both generations count twice.

@@ -13,8 +13,8 @@ import (
 
 const (
 	// DefaultCacheSize is the number of texts whose results are cached: at least this
-	// many, at most twice as many, in 8 MB. A text that is read again and again is judged
-	// once.
+	// many, at most twice as many; fewer with findings, each of which counts as another
+	// text. A text that is read again and again is judged once.
 	DefaultCacheSize = 65536
 	// readTime bounds the screening of one answer. The results so far stay cached, so
 	// that a retry continues from there.
@@ -27,6 +27,14 @@ type textFindings struct {
 	danger   []memproxy.Finding // of the deterministic layer, not weighed yet
 	personal []memproxy.Finding // credentials and personal data
 	like     similar.Match      // the most similar known attack
+}
+
+// count is the number of the findings.
+func (f *textFindings) count() int {
+	if f == nil {
+		return 0
+	}
+	return len(f.danger) + len(f.personal)
 }
 
 type textHash = [sha256.Size]byte
@@ -88,7 +96,7 @@ func (o *Options) examine(text string) *textFindings {
 	if o.Likeness != nil {
 		l.like = o.Likeness.Match(text, memproxy.SourceHostile)
 	}
-	if len(l.danger)+len(l.personal) == 0 && !l.like.OverThreshold() {
+	if l.count() == 0 && !l.like.OverThreshold() {
 		return nil
 	}
 	return &l

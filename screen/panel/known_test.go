@@ -2,6 +2,7 @@ package panel
 
 import (
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -59,6 +60,17 @@ func listed(caller string, texts ...string) memproxy.Screening {
 		op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: text})
 	}
 	return memproxy.Screening{Principal: memproxy.Principal{ID: caller, Tenant: "acme"}, Operation: op, FromBackend: true}
+}
+
+// Proves EDGE-14: texts in which much is found do not fill the memory: a write of a megabyte
+// can have a hundred of them, with a thousand findings each.
+func TestWhatIsKnownIsBoundedByFindings(t *testing.T) {
+	p := must.Get(New(Options{Base: must.Get(screen.New(screen.Options{}))(t), Clock: time.Now, CacheSize: 1000}))(t)
+	p.examine = func(string) *textFindings { return &textFindings{personal: make([]memproxy.Finding, 499)} }
+	for i := range 100 {
+		must.Get(p.Screen(t.Context(), listed("agent:dev", strconv.Itoa(i))))(t)
+	}
+	expect.Equal(t, p.cache.Len(), 4)
 }
 
 // Proves EDGE-14: however many ask for a list at once, its texts are screened once, and a

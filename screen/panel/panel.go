@@ -83,6 +83,7 @@ func New(opt Options) (*Panel, error) {
 	p.examine = p.opt.examine
 	if opt.CacheSize >= 0 {
 		p.cache = cache.NewGenerations[textHash, *textFindings](cmp.Or(opt.CacheSize, DefaultCacheSize))
+		p.cache.Extra = (*textFindings).count
 	}
 	return p, nil
 }
