@@ -78,7 +78,7 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 		} else if ret.reading != nil && len(ret.reading.Memories) > 0 {
 			subject = ret.reading.Memories[0].ID
 		}
-		keepLater(ctx, ret, subject, reply.Body)
+		keepLater(ctx, ret, subject)
 	}
 	g.opt.Meter.Step(ctx, signal.SpanFilterAnswer, time.Since(start))
 	return ret.reply

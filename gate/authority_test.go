@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -173,6 +174,51 @@ func TestCorrectionsAreCredited(t *testing.T) {
 		if gone := tc.status == 200 && name != "the same text"; gone != (len(j.retracted) == 1 && j.retracted[0].Text == "tea" && j.retracted[0].Author == tc.author && j.retracted[0].Confidence == 300) {
 			t.Errorf("%s: retracted %+v", name, j.retracted)
 		}
+	}
+}
+
+// blockTool is an adapter whose requests call a tool of an agent, which changes m1.
+type blockTool struct {
+	*fakeAdapter
+	noRuns
+}
+
+func (blockTool) ToolRun(memproxy.Route, memproxy.Request, []byte) memproxy.ToolRun {
+	return blockRun{}
+}
+
+type blockRun struct{}
+
+func (blockRun) NextSideRequest() (memproxy.Request, bool) { return memproxy.Request{}, false }
+func (blockRun) ReadSideReply(memproxy.Reply) error        { return nil }
+func (blockRun) ReadAnswer([]byte) error                   { return nil }
+func (blockRun) AddContent(*memproxy.Operation)            {}
+func (blockRun) TakeEdits() []memproxy.Edit {
+	return []memproxy.Edit{{Memories: []memproxy.Memory{{ID: "m1", Text: "coffee", Before: "tea", Event: "UPDATE"}}}}
+}
+
+// Proves TRL-5: a correction by a tool that was run from outside is once on its author's
+// record, whether its answer has a body, has none, or is lost.
+func TestToolsCorrectOnce(t *testing.T) {
+	for name, end := range map[string]func(*gate.Gate, *gate.Admission){
+		"a body": func(g *gate.Gate, a *gate.Admission) {
+			g.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
+		},
+		"no body": func(g *gate.Gate, a *gate.Admission) {
+			g.Return(context.Background(), a, memproxy.Reply{Status: 200})
+		},
+		"lost": func(g *gate.Gate, a *gate.Admission) {
+			g.Abandon(context.Background(), a, memproxy.StreamTorn)
+		},
+	} {
+		r, j := anyAgent(t, func(r *rig) {
+			r.fake.merges = true
+			r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea"}}
+			r.adapter = blockTool{fakeAdapter: r.fake}
+		})
+		j.rows["m1"] = by("agent:ci", memproxy.TrustAuthenticated, 300)
+		end(r.gate, r.admit(correct("coffee", "m1")))
+		must.Len(t, j.corrected, 1, name)
 	}
 }
 

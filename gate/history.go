@@ -247,21 +247,25 @@ func followEdits(ctx context.Context, a *Admission) error {
 }
 
 // keepLater schedules keepEdits. The changes of one subject are recorded in order.
-func keepLater(ctx context.Context, ret *answer, subject string, body []byte) {
-	ret.g.opt.Later(subject, func() { keepEdits(context.WithoutCancel(ctx), ret.g, ret.Admission, body) })
+func keepLater(ctx context.Context, ret *answer, subject string) {
+	ret.g.opt.Later(subject, func() { keepEdits(context.WithoutCancel(ctx), ret) })
 }
 
-// keepEdits records what the call changed; answer is nil if there is none. A call that failed
-// and changed nothing is not charged.
-func keepEdits(ctx context.Context, g *Gate, a *Admission, answer []byte) {
-	_ = a.edits.ReadAnswer(answer) // after an error the changes are read back
+// keepEdits records what the call changed, also if its answer is lost. A call that failed and
+// changed nothing is not charged.
+func keepEdits(ctx context.Context, ret *answer) {
+	g, a, body, lost := ret.g, ret.Admission, ret.raw.Body, !ok2xx(ret.status)
+	if lost {
+		body = nil
+	}
+	_ = a.edits.ReadAnswer(body) // after an error the changes are read back
 	err := followEdits(ctx, a)
 	if err != nil { // edits that need no request are recorded all the same
 		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be queried", "decision", a.Decision.ID, "error", err)
 	}
 	edits := a.edits.TakeEdits()
 	switch changed := slices.ContainsFunc(edits, func(e memproxy.Edit) bool { return len(e.Memories) > 0 }); {
-	case changed && (a.Failed || answer == nil):
+	case changed && (a.Failed || lost):
 		settleChange(ctx, g, a)
 	case a.Failed && !changed && err == nil:
 		g.accounts.release(ctx, a)

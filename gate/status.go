@@ -66,7 +66,7 @@ type NeedsReview func(memproxy.Principal, memproxy.Source, memproxy.Track, time.
 // (Options.Unconfirmed).
 func (ret *answer) recordUnconfirmed(ctx context.Context) {
 	if ret.op != nil && ret.edits != nil && !unwritten(ret.status) {
-		keepLater(ctx, ret, "", nil)
+		keepLater(ctx, ret, "")
 		return
 	}
 	if ret.op == nil || !ret.enforced() || ret.op.Kind != memproxy.Forget && (ret.op.Kind != memproxy.Correct || unwritten(ret.status)) {
