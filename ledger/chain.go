@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -292,10 +293,13 @@ func flagLost(ctx context.Context, s *store, tenant string) error {
 }
 
 func flagAll(ctx context.Context, s *store, all []memproxy.IntegrityFlag) error {
-	if len(all) == 0 {
-		return nil
+	for some := range slices.Chunk(all, 200) { // each is a query, and a transaction may take two seconds
+		err := s.do(ctx, &job{size: len(some), run: func(t *transaction) { each(t, some, func(t *transaction, f *memproxy.IntegrityFlag) { t.flag(f) }) }})
+		if err != nil {
+			return err
+		}
 	}
-	return s.do(ctx, &job{size: len(all), run: func(t *transaction) { each(t, all, func(t *transaction, f *memproxy.IntegrityFlag) { t.flag(f) }) }})
+	return nil
 }
 
 // Breaches returns the stored faults of a tenant's chain, by position.
