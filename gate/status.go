@@ -142,8 +142,8 @@ func shorter(a, b time.Duration) time.Duration {
 func filedUnder(op *memproxy.Operation, m *memproxy.Memory) []string {
 	it := memproxy.Item{Field: m.Field, Filed: m.Filed}
 	for i := range op.Items {
-		if m.Field == "" {
-			it.Filed = append(it.Filed, op.Items[i].Written()...)
+		if in := &op.Items[i]; m.Field == "" && (in.Field != "" || len(in.Filed) > 0) {
+			it.Filed = append(it.Filed, in.Written()...)
 		}
 	}
 	return it.Written()

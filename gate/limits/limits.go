@@ -134,7 +134,11 @@ func Refusal(ev *memproxy.Event) {
 // Worst returns at most n findings, those with the highest scores first. The worst of each
 // rule has precedence, so that a rule that is found often does not crowd out another one.
 func Worst(findings []memproxy.Finding, n int) []memproxy.Finding {
-	out := slices.SortedStableFunc(slices.Values(findings), func(a, b memproxy.Finding) int { return int(b.Score) - int(a.Score) })
+	out := slices.Clone(findings)
+	slices.SortStableFunc(out, func(a, b memproxy.Finding) int { return int(b.Score) - int(a.Score) })
+	if len(out) <= n {
+		return out
+	}
 	rules := map[string]bool{} // true: the rule's worst is still to come
 	for i := range out {
 		rules[out[i].Rule] = true

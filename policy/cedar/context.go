@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/cedar-policy/cedar-go"
 
@@ -215,8 +216,10 @@ func treatment(t memproxy.Treatment) string {
 // apart or together, so it has both names.
 func addName(names []cedar.String, key string) []cedar.String {
 	names = append(names, cedar.String(policyKey(key)))
-	if apart := camel.ReplaceAllString(key, "${1}_$2"); apart != key {
-		names = append(names, cedar.String(policyKey(apart)))
+	if strings.IndexFunc(key, unicode.IsUpper) > 0 {
+		if apart := camel.ReplaceAllString(key, "${1}_$2"); apart != key {
+			names = append(names, cedar.String(policyKey(apart)))
+		}
 	}
 	return names
 }

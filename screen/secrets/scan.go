@@ -20,7 +20,7 @@ type scanner struct {
 // Scan returns the hits in text, sorted by start, at most 1024 of each class. Hits do not
 // overlap: the more specific one is kept.
 func Scan(text string) []Hit {
-	s := scanner{text: text, seen: map[Class]int{}, pemEnd: -1}
+	s := scanner{text: text, pemEnd: -1}
 	for i := 0; i < len(text); {
 		i = s.at(i)
 	}
@@ -93,6 +93,9 @@ func (s *scanner) mark(i int) int {
 }
 
 func (s *scanner) add(class Class, start, end int) int {
+	if s.seen == nil {
+		s.seen = map[Class]int{}
+	}
 	if s.seen[class]++; s.seen[class] <= maxHits {
 		s.hits = append(s.hits, Hit{class, start, end})
 	}
