@@ -241,7 +241,8 @@ func mayEndWithNewest(q url.Values, n int) bool {
 }
 
 // descends reports whether a list has the newest message first: by the dates of the
-// messages, or by the query if they are the same.
+// messages, which have seconds; if they are the same, by a call and its result; or else by
+// the query.
 func descends(elems []*jsondoc.Value, q url.Values) bool {
 	first, last := "", ""
 	for _, m := range elems {
@@ -251,6 +252,21 @@ func descends(elems []*jsondoc.Value, q url.Values) bool {
 	}
 	if first != last {
 		return first > last
+	}
+	asked, ran := map[string]bool{}, map[string]bool{}
+	for _, m := range elems {
+		for _, c := range inMessage(m, "approval_request_message", "tool_calls") {
+			id := c.Get("tool_call_id").Text()
+			if asked[id] = true; ran[id] {
+				return true
+			}
+		}
+		for _, r := range inMessage(m, "tool_return_message", "tool_returns") {
+			id := r.Get("tool_call_id").Text()
+			if ran[id] = true; asked[id] {
+				return false
+			}
+		}
 	}
 	return q.Get("order") != "asc"
 }

@@ -49,6 +49,7 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 	for name, tc := range map[string]struct{ stored, shown string }{
 		"a turn":                  {list(said, yes, asked), list(said, called)},
 		"a search":                {list(said, result, found, looked), list(said, strings.Replace(result, "null", `"conversation_search"`, 1), strings.Replace(looked, "approval_request", "tool_call", 1))},
+		"in one second, upward":   {list(looked, result, said), list(strings.Replace(looked, "approval_request", "tool_call", 1), strings.Replace(result, "null", `"conversation_search"`, 1), said)},
 		"a caller's result":       {list(said, own, theirYes, theirs), list(said, own, theirYes, theirs)},
 		"a person's own result":   {list(said, did, shown), list(said, did, shown)},
 		"a person's approval":     {list(said, person, asked), list(said, person, asked)},
