@@ -27,79 +27,67 @@ type written struct {
 // content reports whether the part is content. Content always has a layer.
 func (w *written) content() bool { return w.layer != "" }
 
+// group names the parts whose characters are added up: the content of a field, or what a
+// member has without content, to which rules on fields do not apply.
+func (w *written) group() [2]string {
+	if w.content() {
+		return [2]string{"content", w.field}
+	}
+	return [2]string{"member", w.member}
+}
+
 // partsOf returns the parts of a write, each of which is evaluated separately. An
 // operation without content has one empty part. A part for which the payload claims
 // another layer is also evaluated for that layer, so that a claim cannot bypass a rule.
 func partsOf(q *memproxy.Question) []written {
-	op, g, items := q.Operation, &q.Governance, q.Content()
 	out := make([]written, 0, 1)
-	for i := range items {
-		it := &items[i]
-		if it.Kind != memproxy.ItemContent {
-			if it.Member != "" {
-				out = addMember(out, it)
+	for _, it := range q.Content() {
+		if it.Kind == memproxy.ItemContent {
+			for _, it.Field = range it.Written() {
+				out = append(out, contentOf(&it, &q.Governance))
 			}
-			continue
-		}
-		if len(it.Filed) == 0 {
-			out = addContent(out, it, g)
-			continue
-		}
-		for _, field := range it.Written() {
-			one := *it
-			one.Field = field
-			out = addContent(out, &one, g)
+		} else if it.Member != "" {
+			out = append(out, written{member: it.Member, size: it.Characters()})
 		}
 	}
-	for _, claimed := range op.LayerClaims {
-		for _, w := range out {
-			if !w.content() {
-				continue
-			}
-			if w.layer = claimed; !slices.Contains(out, w) {
+	for _, w := range out {
+		for _, claimed := range q.Operation.LayerClaims {
+			if w.content() {
+				w.layer, w.size = claimed, 0
 				out = append(out, w)
 			}
 		}
 	}
 	if len(out) == 0 {
-		out = append(out, written{})
+		return []written{{}}
 	}
-	return out
+	return added(out)
 }
 
-// addMember adds a member without content, to which rules on fields, layers and inference
-// do not apply.
-func addMember(out []written, it *memproxy.Item) []written {
-	for k := range out {
-		if out[k].member == it.Member && out[k].field == "" && out[k].layer == "" {
-			out[k].size += it.Characters()
-			return out
-		}
-	}
-	return append(out, written{member: it.Member, size: it.Characters()})
+// contentOf returns the part that the content of an item is.
+func contentOf(it *memproxy.Item, g *memproxy.Governance) written {
+	return written{memproxy.Key(it.Field), it.Field, it.Member, g.LayerOf(it), it.Inferred && it.Text != "", it.Characters()}
 }
 
-// addContent adds the content of an item to its field.
-func addContent(out []written, it *memproxy.Item, g *memproxy.Governance) []written {
-	w := written{field: memproxy.Key(it.Field), spelled: it.Field, member: it.Member, layer: g.LayerOf(it), inferred: it.Inferred && it.Text != ""}
-	for k := range out {
-		if out[k].content() && out[k].field == w.field {
-			w.size = out[k].size // every part of a field has the field's total
-			break
+// added returns each part once, with the characters of its group.
+func added(all []written) []written {
+	slices.SortFunc(all, func(v, w written) int {
+		p, q := v.group(), w.group()
+		return cmp.Or(cmp.Compare(p[0], q[0]), cmp.Compare(p[1], q[1]), cmp.Compare(v.spelled, w.spelled),
+			cmp.Compare(v.member, w.member), cmp.Compare(v.layer, w.layer), cmp.Compare(strconv.FormatBool(v.inferred), strconv.FormatBool(w.inferred)))
+	})
+	for rest := all; len(rest) > 0; {
+		n, size := 0, 0
+		for n < len(rest) && rest[n].group() == rest[0].group() {
+			size += rest[n].size
+			n++
 		}
-	}
-	w.size += it.Characters()
-	known := false
-	for k := range out {
-		if out[k].content() && out[k].field == w.field {
-			out[k].size = w.size
-			known = known || out[k] == w
+		for i := range n {
+			rest[i].size = size
 		}
+		rest = rest[n:]
 	}
-	if !known {
-		out = append(out, w)
-	}
-	return out
+	return slices.Compact(all)
 }
 
 func plainName(s string) bool {
