@@ -37,6 +37,8 @@ type journalEntry struct {
 type journal struct {
 	dir string
 
+	writing sync.Mutex // held while an entry is written, which unsettled would take for an incomplete one
+
 	mu   sync.Mutex
 	runs map[string]*attempt // that this process is settling or failed to settle
 }
@@ -59,15 +61,25 @@ func (j *journal) write(e *journalEntry) (err error) {
 	if err != nil {
 		return err
 	}
+	j.writing.Lock()
+	defer j.writing.Unlock()
 	return durable.Write(j.path(e.Decision), raw)
 }
 
 // remove deletes the entry of a settled run.
 func (j *journal) remove(decision string) error {
-	if err := os.Remove(j.path(decision)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := removed(j.path(decision)); err != nil {
 		return err
 	}
 	j.drop(decision)
+	return nil
+}
+
+// removed deletes a file, if it exists.
+func removed(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	return nil
 }
 
@@ -82,7 +94,9 @@ func (j *journal) unsettled() (entries []*journalEntry, err error) {
 	for _, f := range files {
 		switch name := f.Name(); {
 		case durable.IsPartial(name):
-			faults = append(faults, os.Remove(filepath.Join(j.dir, name))) // an incomplete write: its run was never forwarded
+			j.writing.Lock()
+			faults = append(faults, removed(filepath.Join(j.dir, name))) // an incomplete write: its run was never forwarded
+			j.writing.Unlock()
 		case strings.HasSuffix(name, ".json"):
 			raw, err := durable.Read(filepath.Join(j.dir, name))
 			e := &journalEntry{}

@@ -303,7 +303,7 @@ func (p *Proxy) compensate(w *answerWriter, r *http.Request, a *gate.Admission) 
 		return
 	}
 	if err != nil {
-		p.abandon(w, r, a, err)
+		p.abandon(w, r, a, unsentError{err})
 		return
 	}
 	settles := false
