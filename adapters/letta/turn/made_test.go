@@ -1,4 +1,4 @@
-package turn
+package turn_test
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -32,6 +33,26 @@ func passagesOf(texts ...string) string {
 		out = append(out, fmt.Sprintf(`{"id":"passage-%d","text":%q}`, len(texts)-i, text))
 	}
 	return `[` + strings.Join(out, ",") + `]`
+}
+
+// waiting returns a turn of an agent that waits for the rulings on calls, each a tool with
+// its arguments.
+func waiting(t testing.TB, calls ...[2]string) *turn.Turn {
+	var tools, asked []map[string]string
+	for i, c := range calls {
+		tools = append(tools, map[string]string{"name": c[0]})
+		asked = append(asked, map[string]string{"name": c[0], "arguments": c[1], "tool_call_id": fmt.Sprint(i)})
+	}
+	tn := must.Get(turn.New(turn.Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"input":"hi"}`), Memory: func(doc *jsondoc.Doc, v *jsondoc.Value, _ string) memproxy.Memory {
+		m := remember(doc, v, "")
+		if strings.HasPrefix(m.ID, "block-") {
+			m.Members = doc.Raw(v.Get("label"))
+		}
+		return m
+	}}))(t)
+	agent := must.Get(json.Marshal(map[string]any{"agent_type": "letta_v1_agent", "tools": tools, "pending_approval": map[string]any{"id": "message-1", "tool_calls": asked}}))(t)
+	must.Do(t, tn.ReadSideReply(memproxy.Reply{Status: 200, Body: agent}))
+	return tn
 }
 
 // Proves SYN-5, EDGE-16: the effects of calls on memory are reported by call, with the
@@ -87,21 +108,11 @@ func TestMade(t *testing.T) {
 		"a call that was denied":             {blocksOf("human", "Ann"), "", "", []ran{{"memory_insert", insert("x"), "denied", ""}}, nil},
 		"a message to another agent":         {"", "", "", []ran{{"send_message_to_agent_async", `{"message":"x","other_agent_id":"agent-2"}`, "success", ""}}, nil},
 	} {
-		tn := &Turn{opt: Options{Prefix: "/v1", Memory: func(doc *jsondoc.Doc, v *jsondoc.Value, _ string) memproxy.Memory {
-			m := remember(doc, v, "")
-			if strings.HasPrefix(m.ID, "block-") {
-				m.Members = doc.Raw(v.Get("label"))
-			}
-			return m
-		}}, agent: "agent-1", known: true, pauseKnown: true}
-		var calls []*call
-		for i, r := range c.calls {
-			cl := &call{id: fmt.Sprint(i), name: r.tool, arguments: r.arguments, byGate: true}
-			if r.status == "denied" {
-				cl.decision.Verdict = memproxy.Deny
-			}
-			calls = append(calls, cl)
+		var calls [][2]string
+		for _, r := range c.calls {
+			calls = append(calls, [2]string{r.tool, r.arguments})
 		}
+		tn := waiting(t, calls...)
 		answers := func(blocks string) (n int) {
 			for {
 				q, more := tn.NextSideRequest()
@@ -119,17 +130,22 @@ func TestMade(t *testing.T) {
 				must.Do(t, tn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(body)}))
 			}
 		}
-		tn.wait(calls, "message-1")
 		answers(c.before)
-		tn.allowed = predict(calls, &tn.caller, &tn.view)
+		var said []map[string]string
 		for i, r := range c.calls {
+			d := memproxy.Decision{ID: "d-1", Verdict: memproxy.Allow}
+			if r.status == "denied" {
+				d.Verdict = memproxy.Deny
+			}
+			tn.Rule(fmt.Sprint(i), d)
 			if r.status != "" {
-				raw := must.Get(json.Marshal(map[string]any{"tool_returns": []any{map[string]string{"tool_call_id": fmt.Sprint(i), "status": r.status, "tool_return": r.said}}}))(t)
-				doc := must.Get(jsondoc.Parse(raw, 0))(t)
-				tn.allowed.setResults(doc.Root)
+				said = append(said, map[string]string{"tool_call_id": fmt.Sprint(i), "status": r.status, "tool_return": r.said})
 			}
 		}
-		tn.pause.calls = nil
+		request(t, tn)
+		must.Do(t, tn.ReadAnswer(must.Get(json.Marshal(map[string]any{
+			"messages": []any{map[string]any{"message_type": "tool_return_message", "tool_returns": said}}, "stop_reason": map[string]string{"stop_reason": "end_turn"},
+		}))(t)))
 		if n, want := answers(c.after), min(len(c.after), 1)+min(len(c.archive), 1); n != want {
 			t.Errorf("%s: %d side requests afterwards, want %d", name, n, want)
 		}
@@ -163,7 +179,7 @@ func TestToolRun(t *testing.T) {
 		"it searches":            {"archival_memory_search", "", 0, 0},
 		"an answer of no format": {"memory_insert", `{`, 200, 1},
 	} {
-		r := NewToolRun(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1"}, c.tool, `{"label":"human","new_string":"x"}`)
+		r := turn.NewToolRun(turn.Options{Prefix: "/v1", Memory: remember, Agent: "agent-1"}, c.tool, `{"label":"human","new_string":"x"}`)
 		if r == nil {
 			expect.Equal(t, c.answer, "", name, "it is not followed")
 			continue
@@ -206,11 +222,11 @@ func TestToolRunMakes(t *testing.T) {
 		"no such agent":        {"memory_insert", `{"label":"human","new_string":"x"}`, 404, "x", 1},
 		"no such block":        {"memory_insert", `{"label":"other","new_string":"x"}`, 200, "x", 1},
 	} {
-		r := NewToolRun(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1"}, c.tool, c.arguments)
+		r := turn.NewToolRun(turn.Options{Prefix: "/v1", Memory: remember, Agent: "agent-1"}, c.tool, c.arguments)
 		if _, more := r.NextSideRequest(); !more || r.ReadSideReply(memproxy.Reply{Status: c.status, Body: []byte(blocksOf("human", "Ann\nlikes QQ a lot"))}) != nil {
 			t.Fatalf("%s: the blocks are not asked for", name)
 		}
-		op := must.Get(Read(c.tool, "agent-1", c.arguments))(t)
+		op := must.Get(turn.Read(c.tool, "agent-1", c.arguments))(t)
 		n := len(op.Items)
 		r.AddContent(op)
 		if slices.ContainsFunc(op.Items[n:], func(it memproxy.Item) bool { return it.Inferred || it.Role != "" }) {
@@ -225,7 +241,7 @@ func TestToolRunMakes(t *testing.T) {
 			t.Errorf("%s: %+v of %d characters, want %q and %d", name, op.Items, size, c.line, c.size)
 		}
 	}
-	r := NewToolRun(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1"}, "memory_insert", `{}`)
+	r := turn.NewToolRun(turn.Options{Prefix: "/v1", Memory: remember, Agent: "agent-1"}, "memory_insert", `{}`)
 	if r.NextSideRequest(); r.ReadSideReply(memproxy.Reply{Status: 500}) == nil {
 		t.Error("a server that fails is not waited for")
 	}

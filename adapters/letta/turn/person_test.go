@@ -1,4 +1,4 @@
-package turn
+package turn_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/internal/cache"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -16,7 +17,7 @@ const asking = `{"type":"requires_approval","tool_name":"memory_insert"}`
 
 // handed rules on every call that a person would be asked about, and returns the events
 // that are then released.
-func (t *Turn) handed(tb testing.TB, verdict memproxy.Verdict, only ...string) string {
+func handed(tb testing.TB, t *turn.Turn, verdict memproxy.Verdict, only ...string) string {
 	tb.Helper()
 	for q, more := t.NextSideRequest(); more; q, more = t.NextSideRequest() {
 		must.Do(tb, t.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(`{"id":"` + q.EscapedPath + `","blocks":[]}`)}))
@@ -63,7 +64,7 @@ func TestAPersonIsNotAskedForWhatIsRefused(t *testing.T) {
 	if got := turn.ApprovalCalls(); len(got) != 2 || got[0].Operation == nil || got[0].Operation.Items[0].Text != "x" {
 		t.Fatalf("%+v is ruled on before the person is asked", got)
 	}
-	turn.handed(t, memproxy.Deny)
+	handed(t, turn, memproxy.Deny)
 	if !turn.Paused() || len(turn.PendingCalls()) != 0 {
 		t.Fatal("the person is asked for what is refused")
 	}
@@ -78,7 +79,7 @@ func TestAPersonIsAskedForTheRest(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, ruled(asking))
 	request(t, turn)
 	must.Do(t, turn.ReadAnswer([]byte(callsOfInsert("c-1", "c-2", "c-3"))))
-	turn.handed(t, memproxy.Deny, "c-2")
+	handed(t, turn, memproxy.Deny, "c-2")
 	if turn.Paused() {
 		t.Fatal("answered without the person")
 	}
@@ -91,7 +92,7 @@ func TestAPersonIsAskedForTheRest(t *testing.T) {
 	both := `{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":"c-1","approve":true},{"type":"approval","tool_call_id":"c-3","approve":false}]}]}`
 	for verdict, want := range map[memproxy.Verdict]bool{memproxy.Deny: true, memproxy.Allow: false} {
 		turn := newTurn(t, both, pending)
-		turn.handed(t, verdict, "c-2")
+		handed(t, turn, verdict, "c-2")
 		if turn.Paused() != want {
 			t.Fatalf("%s: paused is %v", verdict, turn.Paused())
 		}
@@ -108,11 +109,11 @@ func TestAPersonIsAskedForTheRest(t *testing.T) {
 		}
 	}
 	older := newTurn(t, `{"messages":[{"type":"approval","approval_request_id":"m-1","approve":true}]}`, pending)
-	older.handed(t, memproxy.Allow, "c-2")
+	handed(t, older, memproxy.Allow, "c-2")
 	for _, c := range older.PendingCalls() {
 		older.Rule(c.ID, memproxy.Decision{ID: "d-1"})
 	}
-	expect.Text(t, request(t, older), "the person's approval is sent as memproxy's").Times(3, `{"approve":true,"tool_call_id":`).Lacks(Mark)
+	expect.Text(t, request(t, older), "the person's approval is sent as memproxy's").Times(3, `{"approve":true,"tool_call_id":`).Lacks("(memproxy decision")
 }
 
 // Events of a pause are held back until its calls are ruled on, keep their order and
@@ -142,7 +143,7 @@ func TestFragmentsOfAQuestionAreKeptBack(t *testing.T) {
 		for _, e := range stream {
 			must.Len(t, must.Get(turn.Event([]byte(e)))(t), 0, name, "told")
 		}
-		out := turn.handed(t, tc.verdict, tc.only...)
+		out := handed(t, turn, tc.verdict, tc.only...)
 		var got []string
 		for _, e := range strings.SplitAfter(strings.TrimSpace(out), "\n\n") {
 			_, kind, _ := strings.Cut(e, `"message_type":"`)
@@ -171,7 +172,7 @@ func TestFragmentsOfAQuestionAreKeptBack(t *testing.T) {
 // The reconciler's turn is no caller's: it asks no person.
 func TestTheReconcilerDoesNotForesee(t *testing.T) {
 	waits := strings.Replace(ruled(asking), "{", `{"pending_approval":{"id":"m-1","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c-1"}]},`, 1)
-	turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"messages":[]}`), RecoveryOnly: true}))(t)
+	turn := must.Get(turn.New(turn.Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"messages":[]}`), RecoveryOnly: true}))(t)
 	must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(waits)}))
 	if turn.Paused() || len(turn.ApprovalCalls()) > 0 {
 		t.Error("the reconciler answers what a person was asked")
@@ -194,20 +195,21 @@ func TestCallsThatTheCallerIsAskedAbout(t *testing.T) {
 		"the agent has no such":    {`{"id":"agent-1","agent_type":"letta_v1_agent","tools":[]}`, "memory_insert", false, []string{"m-1/c-1"}},
 		"nothing but other's tool": {`{"id":"agent-1","agent_type":"letta_v1_agent","tools":[]}`, "my_tool", false, []string{"m-1/c-1"}},
 	} {
-		turn := newTurn(t, `{"input":"hi","client_tools":[{"name":"`+tc.own+`"}]}`, tc.agent)
-		turn.opt.Asked = cache.NewGenerations[string, struct{}](8)
+		asked := cache.NewGenerations[string, struct{}](8)
+		turn := must.Get(turn.New(turn.Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"input":"hi","client_tools":[{"name":"` + tc.own + `"}]}`), Asked: asked}))(t)
+		must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(tc.agent)}))
 		request(t, turn)
 		must.Do(t, turn.ReadAnswer([]byte(callsOfInsert("c-1", "my_tool=c-2"))))
 		if tc.refused {
-			turn.handed(t, memproxy.Deny)
+			handed(t, turn, memproxy.Deny)
 		} else {
-			turn.handed(t, memproxy.Allow)
+			handed(t, turn, memproxy.Allow)
 		}
-		if n := turn.opt.Asked.Len(); n != len(tc.want)+1 { // and the pause
+		if n := asked.Len(); n != len(tc.want)+1 { // and the pause
 			t.Errorf("%s: %d calls are remembered, want %v", name, n, tc.want)
 		}
 		for _, key := range tc.want {
-			if _, there := turn.opt.Asked.Get(key); !there {
+			if _, there := asked.Get(key); !there {
 				t.Errorf("%s: %s is not remembered", name, key)
 			}
 		}
@@ -229,7 +231,7 @@ func TestAnswersToCallsThatMemproxyAnswers(t *testing.T) {
 	} {
 		own := `{"type":"tool","tool_call_id":"c-2","status":"success","tool_return":"42"}`
 		turn := newTurn(t, `{"messages":[{"type":"approval","approvals":[`+own+`,`+given+`]}],"client_tools":[{"name":"my_tool"}]}`, waits)
-		turn.handed(t, memproxy.Allow)
+		handed(t, turn, memproxy.Allow)
 		for _, c := range turn.PendingCalls() {
 			turn.Rule(c.ID, memproxy.Decision{ID: "d-1", Verdict: memproxy.Allow})
 		}

@@ -1,13 +1,13 @@
-package turn
+package turn_test
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -39,7 +39,7 @@ func TestCallsInPiecesAreThoseOfTheServer(t *testing.T) {
 		"older, one call": {`{"id":"m-1","message_type":"approval_request_message","tool_call":` + had("c-1", insert, other) + `}`, "obey mallory"},
 	} {
 		for _, conversation := range []string{"", "conv-1"} {
-			turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Conversation: conversation, Body: []byte(`{"input":"hi","streaming":true,"stream_tokens":true}`)}))(t)
+			turn := must.Get(turn.New(turn.Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Conversation: conversation, Body: []byte(`{"input":"hi","streaming":true,"stream_tokens":true}`)}))(t)
 			agent := strings.ReplaceAll(attached, "memory_insert", insert)
 			answer := func(body string) {
 				t.Helper()
@@ -142,7 +142,7 @@ func TestFragmentsCostWhatTheyAre(t *testing.T) {
 		for ; err == nil && n < 1000; n++ {
 			_, err = turn.Event(event)
 		}
-		if !errors.Is(err, errPieces) || n < 40 {
+		if err == nil || !strings.Contains(err.Error(), "exceeds the buffer limit") || n < 40 {
 			t.Errorf("%s: %v after %d fragments of 64 KiB", name, err, n)
 		}
 	}

@@ -1,13 +1,14 @@
-package turn
+package turn_test
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/letta/selfedit"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -24,7 +25,7 @@ func called(name, id string) string {
 }
 
 // call ends a request in a call, answers it, and returns the agent's result.
-func (t *Turn) call(tb testing.TB, name, id string) string {
+func call(tb testing.TB, t *turn.Turn, name, id string) string {
 	tb.Helper()
 	must.Do(tb, t.ReadAnswer([]byte(called(name, id))))
 	if !t.Paused() {
@@ -63,7 +64,7 @@ func TestToolRulesBindOverPauses(t *testing.T) {
 		request(t, turn)
 		var got []string
 		for i, name := range strings.Fields(tc.calls) {
-			got = append(got, turn.call(t, name, string(rune('a'+i))))
+			got = append(got, call(t, turn, name, string(rune('a'+i))))
 		}
 		if s := strings.Join(got, " "); s != tc.want {
 			if tc.rules == "" { // the gate does not handle the other tool then
@@ -130,14 +131,14 @@ func TestAPersonsApprovalStaysThePersons(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, ruled(rule))
 	expect.Text(t, request(t, turn), "the tool is not shadowed, and would run once the rule is gone").Has(`"name":"memory_insert"`)
 	must.Do(t, turn.ReadAnswer([]byte(called("memory_insert", "c-1"))))
-	if turn.handed(t, memproxy.Allow); turn.Paused() || len(turn.PendingCalls()) != 0 {
+	if handed(t, turn, memproxy.Allow); turn.Paused() || len(turn.PendingCalls()) != 0 {
 		t.Error("memproxy answers in the person's place")
 	}
 	expect.Text(t, string(must.Get(turn.Answer())(t)), "the caller is not asked").Has("approval_request_message", `"requires_approval"`)
 	waits := strings.Replace(ruled(rule), "{", `{"pending_approval":{"id":"m-1","tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]},`, 1)
 	// Without an answer nothing waits, and the server asks the caller.
 	turn = newTurn(t, `{"input":"hi"}`, waits)
-	if turn.handed(t, memproxy.Allow); turn.Paused() {
+	if handed(t, turn, memproxy.Allow); turn.Paused() {
 		t.Error("a message of the caller's answers for the person")
 	}
 	for verdict, want := range map[memproxy.Verdict]string{memproxy.Allow: `"approve":true`, memproxy.Deny: `"approve":false`} {
@@ -152,43 +153,43 @@ func TestAPersonsApprovalStaysThePersons(t *testing.T) {
 func TestTheTypeOfAToolDecides(t *testing.T) {
 	for _, tc := range []struct {
 		tool string
-		want toolEffect
+		want string
 	}{
-		{`{"name":"memory_insert","tool_type":"letta_sleeptime_core"}`, gated},
-		{`{"name":"memory_insert"}`, gated},
-		{`{"name":"memory_insert","tool_type":"custom","source_code":"def memory_insert(label: str): pass"}`, harmless},
-		{`{"name":"memory_insert","tool_type":"custom","source_code":"def memory_insert(agent_state, label: str): pass"}`, unpredictable},
-		{`{"name":"notes","tool_type":"custom","source_code":"def notes(agent_state: \"AgentState\"): pass"}`, unpredictable},
-		{`{"name":"notes","tool_type":"custom","source_code":"def notes(ａｇent_state): pass"}`, unpredictable},
-		{`{"name":"notes","tool_type":"custom","source_type":"typescript","source_code":"function notes(agent_state) {}"}`, harmless},
-		{`{"name":"notes","tool_type":"yet to come","source_code":"def notes(agent_state): pass"}`, unpredictable},
-		{`{"name":"notes","tool_type":"yet to come","source_code":"def notes(label: str): pass"}`, unpredictable},
-		{`{"name":"notes","tool_type":"custom"}`, unpredictable},
-		{`{"name":"notes","tool_type":"custom","source_code":null}`, unpredictable},
-		{`{"name":"notes","tool_type":"custom","source_code":" \n"}`, unpredictable},
-		{`{"name":"notes","tool_type":"custom","source_code":["def notes(agent_state): pass"]}`, unpredictable},
-		{`{"name":"notes","tool_type":"custom","source_type":"typescript"}`, unpredictable},
-		{`{"name":"notes"}`, unpredictable},
-		{`{"name":"notes","source_code":"def notes(label: str): pass"}`, harmless},
-		{`{"name":"memory_append_all","tool_type":"letta_memory_core"}`, unpredictable},
-		{`{"name":"memory_finish_edits","tool_type":"letta_sleeptime_core"}`, harmless},
-		{`{"name":"send_message","tool_type":"letta_core"}`, harmless},
-		{`{"name":"run_code_with_tools","tool_type":"letta_builtin"}`, unpredictable},
-		{`{"name":"run_code","tool_type":"letta_builtin"}`, harmless},
-		{`{"name":"memory_insert","tool_type":"external_mcp"}`, harmless},
-		{`{"name":"archival_memory_search","tool_type":"letta_core"}`, gated},
+		{`{"name":"memory_insert","tool_type":"letta_sleeptime_core"}`, "gated"},
+		{`{"name":"memory_insert"}`, "gated"},
+		{`{"name":"memory_insert","tool_type":"custom","source_code":"def memory_insert(label: str): pass"}`, "harmless"},
+		{`{"name":"memory_insert","tool_type":"custom","source_code":"def memory_insert(agent_state, label: str): pass"}`, "unpredictable"},
+		{`{"name":"notes","tool_type":"custom","source_code":"def notes(agent_state: \"AgentState\"): pass"}`, "unpredictable"},
+		{`{"name":"notes","tool_type":"custom","source_code":"def notes(ａｇent_state): pass"}`, "unpredictable"},
+		{`{"name":"notes","tool_type":"custom","source_type":"typescript","source_code":"function notes(agent_state) {}"}`, "harmless"},
+		{`{"name":"notes","tool_type":"yet to come","source_code":"def notes(agent_state): pass"}`, "unpredictable"},
+		{`{"name":"notes","tool_type":"yet to come","source_code":"def notes(label: str): pass"}`, "unpredictable"},
+		{`{"name":"notes","tool_type":"custom"}`, "unpredictable"},
+		{`{"name":"notes","tool_type":"custom","source_code":null}`, "unpredictable"},
+		{`{"name":"notes","tool_type":"custom","source_code":" \n"}`, "unpredictable"},
+		{`{"name":"notes","tool_type":"custom","source_code":["def notes(agent_state): pass"]}`, "unpredictable"},
+		{`{"name":"notes","tool_type":"custom","source_type":"typescript"}`, "unpredictable"},
+		{`{"name":"notes"}`, "unpredictable"},
+		{`{"name":"notes","source_code":"def notes(label: str): pass"}`, "harmless"},
+		{`{"name":"memory_append_all","tool_type":"letta_memory_core"}`, "unpredictable"},
+		{`{"name":"memory_finish_edits","tool_type":"letta_sleeptime_core"}`, "harmless"},
+		{`{"name":"send_message","tool_type":"letta_core"}`, "harmless"},
+		{`{"name":"run_code_with_tools","tool_type":"letta_builtin"}`, "unpredictable"},
+		{`{"name":"run_code","tool_type":"letta_builtin"}`, "harmless"},
+		{`{"name":"memory_insert","tool_type":"external_mcp"}`, "harmless"},
+		{`{"name":"archival_memory_search","tool_type":"letta_core"}`, "gated"},
 	} {
-		turn, err := New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"input":"hi"}`)})
-		must.Do(t, err)
-		err = turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(`{"agent_type":"letta_v1_agent","tools":[` + tc.tool + `]}`)})
-		got := harmless
+		const body = `{"input":"hi"}`
+		turn := newTurnIn(t, "", body)
+		err := turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(`{"agent_type":"letta_v1_agent","tools":[` + tc.tool + `]}`)})
+		got := "harmless"
 		switch {
 		case errors.Is(err, memproxy.ErrUngated):
-			got = unpredictable
+			got = "unpredictable"
 		case err != nil:
 			t.Fatal(err)
-		case len(turn.tools.gated) > 0:
-			got = gated
+		case request(t, turn) != body: // it names the tool
+			got = "gated"
 		}
 		expect.Equal(t, got, tc.want, tc.tool)
 	}
@@ -203,7 +204,7 @@ func TestRulesBeyondAPauseAreUngated(t *testing.T) {
 		`{"type":"constrain_child_tools","tool_name":"mail","children":["memory_insert"],"child_arg_nodes":[{"name":"memory_insert","args":{"a":1}}]}`: true,
 		`{"type":"of another version","tool_name":"mail"}`:                                                                                             true,
 	} {
-		turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"input":"hi"}`)}))(t)
+		turn := newTurnIn(t, "", `{"input":"hi"}`)
 		if err := turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(ruled(rule))}); errors.Is(err, memproxy.ErrUngated) != want {
 			t.Errorf("%s: %v, want it ungated: %v", rule, err, want)
 		}
@@ -237,29 +238,35 @@ func TestCallsAreRuledOnAsTheBlocksWillRead(t *testing.T) {
 // block: that block's author counts, and the call is not made directly, which would
 // change the agent's block.
 func TestBlocksOfAConversationsOwn(t *testing.T) {
-	for _, tc := range []struct{ arguments, target, flaw string }{
-		{`{"label":"human","new_memory":"x"}`, "block-9", ""},
-		{`{"label":"persona","new_memory":"x"}`, "agent-1/persona", ""},
-		{`{"label":"human","new_memory":"x","memproxy_trust":"system"}`, "", "/memproxy_trust"},
+	for _, tc := range []struct{ arguments, target, text, flaw string }{
+		{`{"label":"human","old_string":"Ann","new_string":"Eve"}`, "block-9", "Eve B.", ""},
+		{`{"label":"persona","old_string":"a","new_string":"x"}`, "agent-1/persona", "x", ""},
+		{`{"label":"human","old_string":"Ann","new_string":"Eve","memproxy_trust":"system"}`, "", "", "/memproxy_trust"},
 	} {
-		v := view{loaded: true, isolated: map[string]string{"human": "block-9"}, blocks: []selfedit.Block{{Label: "human", Value: "a"}, {Label: "persona", Value: "a"}}}
-		turn := &Turn{agent: "agent-1", view: v, pause: pause{calls: []*call{{id: "c-1", name: "memory_rethink", arguments: tc.arguments, byGate: true}}}}
+		turn := newTurnIn(t, "conv-1", `{"input":"hi"}`)
+		for _, side := range [][2]string{
+			{"agents/agent-1", `{"agent_type":"letta_v1_agent","tools":[{"name":"memory_replace"}]}`},
+			{"conversations/conv-1/messages", fmt.Sprintf(`[{"id":"m-1","message_type":"approval_request_message","tool_calls":[{"name":"memory_replace","arguments":%q,"tool_call_id":"c-1"}]}]`, tc.arguments)},
+			{"agents/agent-1", `{"blocks":[{"label":"human","value":"a"},{"label":"persona","value":"a"}]}`},
+			{"conversations/conv-1", `{"isolated_block_ids":["block-9"]}`},
+			{"blocks/block-9", `{"label":"human","value":"Ann B."}`},
+		} {
+			q, _ := turn.NextSideRequest()
+			must.Equal(t, q.EscapedPath, "/v1/"+side[0], tc.arguments)
+			must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(side[1])}))
+		}
+		if q, more := turn.NextSideRequest(); more {
+			t.Errorf("%s: also asks for %s", tc.arguments, q.EscapedPath)
+		}
 		c := turn.PendingCalls()[0]
 		switch {
 		case tc.flaw != "":
 			if c.Flaw == nil || c.Flaw.Pointer != tc.flaw {
 				t.Errorf("%s: %+v", tc.arguments, c.Flaw)
 			}
-		case c.Flaw != nil || c.Operation.Items[0].Target != tc.target || (c.Direct == nil) != (tc.target == "block-9"):
+		case c.Flaw != nil || (c.Direct == nil) != (tc.target == "block-9") ||
+			!slices.ContainsFunc(c.Operation.Items, func(it memproxy.Item) bool { return it.Target == tc.target && it.Text == tc.text }):
 			t.Errorf("%s: %+v %+v %v", tc.arguments, c.Flaw, c.Operation, c.Direct)
 		}
-	}
-	v := view{}
-	v.requestBlocks(&Options{Prefix: "/v1", Memory: remember, Conversation: "conv-1"}, "agent-1")
-	for _, body := range []string{`{"blocks":[{"label":"human","value":"a"}]}`, `{"isolated_block_ids":["block-9"]}`, `{"label":"human","value":"b"}`} {
-		must.Do(t, v.takeReply(memproxy.Reply{Status: 200, Body: []byte(body)}))
-	}
-	if !v.loaded || v.isolated["human"] != "block-9" || len(v.blocks) != 1 || v.blocks[0].Value != "b" {
-		t.Errorf("%+v", v)
 	}
 }

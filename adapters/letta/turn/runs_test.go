@@ -1,4 +1,4 @@
-package turn
+package turn_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -54,7 +55,7 @@ func TestUsageIsOfAllRequests(t *testing.T) {
 	const first = `"step_count":1,"context_tokens":7,"run_ids":["run-1"],"details":{"cached":3},"other":null`
 	const second = `"step_count":2,"context_tokens":9,"run_ids":["run-2"],"details":{"cached":4},"other":{"n":5}`
 	const sum = `"step_count":3,"context_tokens":9,"run_ids":["run-1","run-2"],"details":{"cached":7},"other":{"n":5}`
-	rule := func(turn *Turn) {
+	rule := func(turn *turn.Turn) {
 		for _, c := range turn.PendingCalls() {
 			turn.Rule(c.ID, memproxy.Decision{ID: "d-1"})
 		}

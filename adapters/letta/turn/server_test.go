@@ -1,4 +1,4 @@
-package turn
+package turn_test
 
 import (
 	"bufio"
@@ -39,13 +39,18 @@ func TestNothingIsInMemoryThatTheGateDidNotSee(t *testing.T) {
 			Passages        []selfedit.Passage
 		}
 		must.Do(t, json.Unmarshal(lines.Bytes(), &c))
-		var blocks []selfedit.Block
+		run := waiting(t, [2]string{c.Tool, c.Arguments})
+		blocks := []map[string]any{}
 		for _, b := range c.Blocks {
-			blocks = append(blocks, selfedit.Block{Label: b.Label, Value: b.Value, Description: b.Description, ReadOnly: b.ReadOnly})
+			blocks = append(blocks, map[string]any{"label": b.Label, "value": b.Value, "description": b.Description, "read_only": b.ReadOnly})
 		}
-		op, err := operation(c.Tool, "agent-1", c.Arguments, &blocks)
-		if err != nil {
-			continue
+		state := must.Get(json.Marshal(map[string]any{"blocks": blocks}))(t)
+		for _, more := run.NextSideRequest(); more; _, more = run.NextSideRequest() {
+			must.Do(t, run.ReadSideReply(memproxy.Reply{Status: 200, Body: state}))
+		}
+		op := run.PendingCalls()[0].Operation
+		if op == nil {
+			continue // refused
 		}
 		looked++
 		saw := func(what, text, label string) {

@@ -1,13 +1,13 @@
-package turn
+package turn_test
 
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/internal/expect"
 )
 
@@ -74,7 +74,7 @@ func TestMemoryToolsAreRead(t *testing.T) {
 		{"memory_insert", `{"label":"human","novel":"x"}`, `learn human="human"; human="x"`},
 	} {
 		tested[tc.tool] = true
-		op, err := operation(tc.tool, "agent-1", tc.arguments, nil)
+		op, err := turn.Read(tc.tool, "agent-1", tc.arguments)
 		if err != nil {
 			t.Errorf("%s %s: %v", tc.tool, tc.arguments, err)
 			continue
@@ -83,8 +83,8 @@ func TestMemoryToolsAreRead(t *testing.T) {
 		expect.Equal(t, op.Claims[0].Values[0], "agent-1", tc.tool, op.Claims)
 		expect.Equal(t, op.Scope.Agent, "agent-1", tc.tool, op.Claims)
 	}
-	for name, tool := range memoryTools {
-		if !tested[name] && !tool.search {
+	for _, name := range turn.GatedTools() {
+		if !tested[name] && !turn.Searches(name) {
 			t.Errorf("%s has no case", name)
 		}
 	}
@@ -97,26 +97,22 @@ func TestUnreadableArguments(t *testing.T) {
 		`{"label":"human","new_string":null}`, `{"label":"human","new_string":"x","insert_line":true}`, `{"label":"human","new_string":"x","insert_line":1.0}`,
 		`{"label":"human","new_string":"a\u0000b"}`, `{"label":"human","new_string":"}{"}`} {
 		var flaw *memproxy.Malformed
-		if op, err := operation("memory_insert", "agent-1", arguments, nil); !errors.As(err, &flaw) {
+		if op, err := turn.Read("memory_insert", "agent-1", arguments); !errors.As(err, &flaw) {
 			t.Errorf("%s: %+v, %v; want a flaw", arguments, op, err)
 		}
 	}
-	expect.Error(t, expect.Err(operation("send_message_to_agent_async", "agent-1", `{"message":"m"}`, nil)), "a message to nobody was read")
+	expect.Error(t, expect.Err(turn.Read("send_message_to_agent_async", "agent-1", `{"message":"m"}`)), "a message to nobody was read")
 }
 
 // Every string in the arguments of an insert is an item or names its target.
 func FuzzOperation(f *testing.F) {
-	names := make([]string, 0, 20)
-	for name := range memoryTools {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := turn.GatedTools()
 	for i := range names {
 		f.Add(uint8(i), `{"label":"human","path":"/memories/x","command":"create","content":"c","patch":"+a","other_agent_id":"b"}`)
 		f.Add(uint8(i), `{"command":"rename","old_path":"a","new_path":"b"}`)
 	}
 	f.Fuzz(func(t *testing.T, i uint8, arguments string) {
-		op, err := operation(names[int(i)%len(names)], "agent-1", arguments, nil)
+		op, err := turn.Read(names[int(i)%len(names)], "agent-1", arguments)
 		if err != nil {
 			return
 		}
@@ -136,7 +132,7 @@ func TestIgnoredArgumentsAreNotWritten(t *testing.T) {
 		`{"command":"rename","path":"a","old_path":"/memories/notes","new_path":"/memories/x"` + ignored + `}`: `correct x="x"; notes=""`,
 		`{"command":"","path":"/memories/human","new_string":"d","file_text":"e"}`:                             `correct human=""; human="/memories/human"; human="d"; human="e"`,
 	} {
-		if op, err := operation("memory", "agent-1", arguments, nil); err != nil || said(op) != want {
+		if op, err := turn.Read("memory", "agent-1", arguments); err != nil || said(op) != want {
 			t.Errorf("%s: %v\n got  %s\n want %s", arguments, err, said(op), want)
 		}
 	}
