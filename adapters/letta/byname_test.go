@@ -1,15 +1,19 @@
-package letta
+package letta_test
 
 import (
+	_ "embed"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
+
+const harmlessText = `content text value input prompt summary description system instructions query source_code label reason reasoning`
 
 // harmless are the members of requests that name no owned object, by the reason. A
 // value in the form of an id must belong to the caller's tenant in all of them, unless
@@ -19,7 +23,7 @@ var harmless = map[string]string{
 		created_by_id deployment_id entity_id files_agents folder_ids group_id group_ids id identity_ids in_context_message_ids last_updated_by_id message_ids
 		organization_id otid project_id run_id run_ids sender_id shared_block_ids source_id source_ids starting_after template_id tool_call_id tool_ids`,
 	"an owner's name, which is a claim":                     `identifier_key user`,
-	"text that may say anything":                            `content text value input prompt summary description system instructions query source_code label reason reasoning`,
+	"text that may say anything":                            harmlessText,
 	"what a new object is called, or is called from now on": `name handle key metadata metadata_ tags override_name project template_name file_name file_path original_file_name server_name`,
 	"names within the object of the path":                   `assistant_message_tool_kwarg assistant_message_tool_name isolated_block_labels tool_name tool_rules memory_variables`,
 	"objects in the payload, each of whose members is looked at": `approvals chunks_embedded client_skills client_tools config files initial_message_sequence manager_config memory_blocks messages
@@ -38,6 +42,12 @@ var harmless = map[string]string{
 		poll_interval presence_penalty preserve_on_migration read_only requires_approval return_logprobs return_token_ids return_char_limit scrub_messages stream stream_tokens streaming
 		strip_messages temperature template top_logprobs top_p total_chunks use_assistant_message`,
 }
+
+// lookedUp are the members whose names the server looks up, with the kind of object.
+var lookedUp = map[string]string{"tools": "tool", "from_template": "template"}
+
+//go:embed bodies.txt
+var bodyTable string
 
 // bodyMembers returns the members in the server's document by row, and those of nested
 // objects under "".
@@ -67,14 +77,14 @@ func TestEveryMemberThatNamesIsKnown(t *testing.T) {
 	for why, members := range harmless {
 		for m := range strings.FieldsSeq(members) {
 			expect.Equal(t, said[m], "", m, "is repeated", why)
-			expect.Equal(t, byName[m], "", m, "is repeated", why)
+			expect.Equal(t, lookedUp[m], "", m, "is repeated", why)
 			said[m] = why
 		}
 	}
 	known := map[string]bool{}
 	for row, members := range bodyMembers() {
 		for _, m := range members {
-			if known[m] = true; said[m] == "" && byName[m] == "" {
+			if known[m] = true; said[m] == "" && lookedUp[m] == "" {
 				t.Errorf("%s: nothing says what %s names", row, m)
 			}
 		}
@@ -90,13 +100,13 @@ func TestEveryMemberThatNamesIsKnown(t *testing.T) {
 // must belong to the caller's tenant, unless the member holds text; so must a name that
 // the server looks up.
 func TestIDsInEveryMemberAreReferences(t *testing.T) {
-	a := must.Get(New(Options{}))(t)
+	a := must.Get(letta.New(letta.Options{}))(t)
 	const theirs = "agent-0badcafe-1111-4111-8111-111111111111"
 	members := bodyMembers()
 	tried := 0
-	for i := range table {
-		r := &table[i]
-		if r.flags&(pass|public) != 0 || r.shape == opaque || r.shape == bare || r.method == "GET" || r.method == "DELETE" {
+	freeText := strings.Fields(harmlessText)
+	for _, r := range rows {
+		if r.is("pass", "public") || !r.json() && !r.form() || r.method == "GET" || r.method == "DELETE" {
 			continue
 		}
 		for _, m := range append([]string{"nobody_knows_it"}, members[r.id]...) {
@@ -107,7 +117,7 @@ func TestIDsInEveryMemberAreReferences(t *testing.T) {
 					method = "POST"
 				}
 				op, err := a.Decode(memproxy.Route{ID: r.id, Kind: r.kind, Params: map[string]string{}}, memproxy.Request{Method: method, Header: memproxy.Header{"Content-Type": {"application/json"}}}, []byte(body))
-				if err != nil || freeText[m] && !strings.Contains(value, "{") {
+				if err != nil || slices.Contains(freeText, m) && !strings.Contains(value, "{") {
 					continue // refused, or text
 				}
 				tried++
@@ -115,10 +125,10 @@ func TestIDsInEveryMemberAreReferences(t *testing.T) {
 					t.Errorf("%s: nobody looks whose %s is in %s", r.id, theirs, body)
 				}
 			}
-			if what := byName[m]; what != "" {
+			if what := lookedUp[m]; what != "" {
 				body, _ := bodyOf(r, m, `"somebodys"`)
 				op, err := a.Decode(memproxy.Route{ID: r.id, Kind: r.kind, Params: map[string]string{}}, memproxy.Request{Method: "POST"}, []byte(body))
-				if err == nil && !slices.ContainsFunc(op.Refs, func(ref memproxy.Ref) bool { return ref.ID == what+":somebodys" && ref.Kind == targetName }) {
+				if err == nil && !slices.ContainsFunc(op.Refs, func(ref memproxy.Ref) bool { return ref.ID == what+":somebodys" && ref.Kind == "name" }) {
 					t.Errorf("%s: nobody looks whose the %s in %s is", r.id, what, body)
 				}
 			}

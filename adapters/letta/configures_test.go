@@ -1,9 +1,10 @@
-package letta
+package letta_test
 
 import (
 	"slices"
 	"testing"
 
+	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -11,7 +12,7 @@ import (
 // Proves EDGE-18: members that configure an agent are recognised one by one; memories,
 // files and other steering members are not among them.
 func TestWhatConfigures(t *testing.T) {
-	a := must.Get(New(Options{}))(t)
+	a := must.Get(letta.New(letta.Options{}))(t)
 	for name, tc := range map[string]struct {
 		method, path, body string
 		want               []string
@@ -31,7 +32,7 @@ func TestWhatConfigures(t *testing.T) {
 		"a block":   {"PATCH", "/v1/blocks/block-1", `{"value":"v","description":"d"}`, nil},
 		"a passage": {"POST", "/v1/agents/agent-1/archival-memory", `{"text":"t"}`, nil},
 	} {
-		rt, req := Routed(t, a, tc.method, tc.path)
+		rt, req := routed(t, a, tc.method, tc.path)
 		op, err := a.Decode(rt, req, []byte(tc.body))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

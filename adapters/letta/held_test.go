@@ -1,9 +1,10 @@
-package letta
+package letta_test
 
 import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -11,7 +12,7 @@ import (
 // A held passage is answered with an empty list. A held block is refused, because the
 // answer would be a block that does not exist.
 func TestHeld(t *testing.T) {
-	a := must.Get(New(Options{}))(t)
+	a := must.Get(letta.New(letta.Options{}))(t)
 	for route, want := range map[string]string{"letta.create_passage": "[]", "letta.create_passage_in_archive": "", "letta.create_block": "", "letta.modify_block": "", "letta.send_message": ""} {
 		reply, ok := a.HeldReply(memproxy.Route{ID: route}, memproxy.Request{}, nil, memproxy.Decision{})
 		if ok != (want != "") || string(reply.Body) != want {

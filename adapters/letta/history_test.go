@@ -1,16 +1,27 @@
-package letta
+package letta_test
 
 import (
 	"fmt"
-	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/letta/turn"
+	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
+
+// pauses has the adapter see a run of an agent with memory_insert pause for a call of it and
+// for one of my_tool. The caller answers the one that is its own client tool.
+func pauses(t testing.TB, a *letta.Adapter, own, message, call string) {
+	rt, req := routed(t, a, "POST", "/v1/agents/agent-1/messages")
+	run := must.Get(a.Turn(rt, req, []byte(`{"input":"hi","client_tools":[{"name":"`+own+`"}]}`)))(t)
+	must.Do(t, run.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(`{"agent_type":"letta_v1_agent","tools":[{"name":"memory_insert"}]}`)}))
+	must.Get(run.Next())(t)
+	must.Do(t, run.ReadAnswer(fmt.Appendf(nil, `{"messages":[{"id":%q,"message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":%q},
+		{"name":"my_tool","arguments":"{}","tool_call_id":"own"}]}],"stop_reason":{"stop_reason":"requires_approval"}}`, message, call)))
+}
 
 // Proves EDGE-1: history shows tool calls and not the gate's approvals; a person's
 // approvals stay, and a page is never emptied.
@@ -42,9 +53,9 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 		said     = `{"id":"message-7","message_type":"assistant_message","content":"done"}`
 	)
 	firstCall := strings.Replace(first, "approval_request", "tool_call", 1)
-	a := must.Get(New(Options{}))(t)
-	a.asked.Add(turn.AskedKey("message-18", "c6"), struct{}{})
-	rt, req := Routed(t, a, "GET", "/v1/agents/agent-1/messages")
+	a := must.Get(letta.New(letta.Options{}))(t)
+	pauses(t, a, "memory_insert", "message-18", "c6")
+	rt, req := routed(t, a, "GET", "/v1/agents/agent-1/messages")
 	list := func(ms ...string) string { return "[" + strings.Join(ms, ",") + "]" }
 	for name, tc := range map[string]struct{ stored, shown string }{
 		"a turn":                  {list(said, yes, asked), list(said, called)},
@@ -105,14 +116,14 @@ func TestWaitingCallsOfBoth(t *testing.T) {
 		"refused by us":  {"/v1/agents/agent-1", "", `{"id":"agent-1","tool_rules":[{"type":"requires_approval","tool_name":"memory_insert"}],"pending_approval":` + both + `}`, `{"id":"agent-1","tool_rules":[{"type":"requires_approval","tool_name":"memory_insert"}],"pending_approval":` + message("approval_request", own) + `}`, false},
 		"asked, agent":   {"/v1/agents/agent-1", "", `{"id":"agent-1","pending_approval":` + both + `}`, `{"id":"agent-1","pending_approval":` + both + `}`, true},
 	} {
-		a := must.Get(New(Options{}))(t)
+		a := must.Get(letta.New(letta.Options{}))(t)
 		if name == "refused by us" { // this process saw the pause and does not ask the caller
-			a.asked.Add(turn.AskedKey("message-1", ""), struct{}{})
+			pauses(t, a, "my_tool", "message-1", "c1")
 		}
 		if tc.asked {
-			a.asked.Add(turn.AskedKey("message-1", "c1"), struct{}{})
+			pauses(t, a, "memory_insert", "message-1", "c1")
 		}
-		rt, req := Routed(t, a, "GET", tc.path)
+		rt, req := routed(t, a, "GET", tc.path)
 		req.Query = tc.query
 		reply := memproxy.Reply{Status: 200, Body: []byte(tc.stored)}
 		expect.Equal(t, string(must.Get(a.Rewrite(rt, req, reply, must.Get(a.Read(rt, req, reply))(t)))(t)), tc.shown, name)
@@ -132,11 +143,11 @@ func TestMessagesReadAlone(t *testing.T) {
 		"one that the caller answers": {"memory_insert", "approval_request", true},
 		"a tool of the caller's":      {"my_tool", "approval_request", false},
 	} {
-		a := must.Get(New(Options{}))(t)
+		a := must.Get(letta.New(letta.Options{}))(t)
 		if tc.asked {
-			a.asked.Add(turn.AskedKey(id, "c1"), struct{}{})
+			pauses(t, a, "memory_insert", id, "c1")
 		}
-		rt, req := Routed(t, a, "GET", "/v1/messages/"+id)
+		rt, req := routed(t, a, "GET", "/v1/messages/"+id)
 		reply := memproxy.Reply{Status: 200, Body: fmt.Appendf(nil, asks, "approval_request", tc.tool)}
 		got := must.Get(a.Rewrite(rt, req, reply, must.Get(a.Read(rt, req, reply))(t)))(t)
 		expect.Equal(t, string(got), fmt.Sprintf(asks, tc.shown, tc.tool), name)
@@ -154,10 +165,10 @@ func TestHistoryByType(t *testing.T) {
 		all    = "[" + said + "," + theirs + "," + yes + "," + asked + "]"
 	)
 	called := strings.Replace(asked, "approval_request", "tool_call", 1)
-	a := must.Get(New(Options{}))(t)
+	a := must.Get(letta.New(letta.Options{}))(t)
 	const only = "include_return_message_types="
 	for _, path := range []string{"/v1/agents/agent-1/messages", "/v1/conversations/conv-1/messages", "/v1/groups/group-1/messages", "/v1/messages/"} {
-		rt, req := Routed(t, a, "GET", path)
+		rt, req := routed(t, a, "GET", path)
 		for _, tc := range []struct{ query, sent, stored, shown string }{
 			{only + "tool_call_message&limit=9", "limit=9", all, "[" + called + "]"},
 			{"after=message-0&" + only + "tool_call_message&" + only + "assistant_message", "after=message-0", all, "[" + said + "," + called + "]"},
@@ -179,10 +190,20 @@ func TestHistoryByType(t *testing.T) {
 
 // Proves EDGE-1: on a page that others follow no call is an open question.
 func TestPagesThatGoOn(t *testing.T) {
+	a := adapter(t)
+	rt, req := routed(t, a, "GET", "/v1/agents/agent-1/messages")
 	for query, open := range map[string]bool{
 		"": true, "order=desc&limit=2": true, "before=message-9": false, "order=asc&limit=2": false, "order=asc&limit=3": true, "order=asc": true, "%zz": true,
 	} {
-		q, _ := url.ParseQuery(query)
-		expect.Equal(t, mayEndWithNewest(q, 2), open, query)
+		page := []string{
+			`{"id":"message-1","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c1"}]}`, `{"id":"message-0","message_type":"user_message"}`,
+		}
+		if strings.Contains(query, "asc") {
+			slices.Reverse(page)
+		}
+		req.Query = query
+		reply := memproxy.Reply{Status: 200, Body: []byte("[" + strings.Join(page, ",") + "]")}
+		shown := string(must.Get(a.Rewrite(rt, req, reply, must.Get(a.Read(rt, req, reply))(t)))(t))
+		expect.Equal(t, strings.Contains(shown, "approval_request_message"), open, query, shown)
 	}
 }

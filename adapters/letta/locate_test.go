@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
 func route(t testing.TB, method, target string) (memproxy.Route, memproxy.Request) {
 	t.Helper()
-	return letta.Routed(t, adapter(t), method, target)
+	return routed(t, adapter(t), method, target)
 }
 
 // Proves CARD-2, EDGE-3: every target is requested from its location, and a read of

@@ -42,14 +42,30 @@ var nameless = map[string]string{
 	"transaction_id":    "a value that is noted with the step of the path",
 }
 
-// Proves EDGE-13: every path parameter of the table is classified.
+// namesObject reports whether a path parameter names an object by its id.
+func namesObject(param string) bool { return letta.KindOf(kindFor(param)+"-1") != "" }
+
+// Proves EDGE-13: every path parameter of the table is classified, and one that names an
+// object is read as an id, in any form.
 func TestEveryParameterIsKnown(t *testing.T) {
-	used := map[string]bool{}
-	for at := range adapter(t).Routes() {
+	a, used, read := adapter(t), map[string]bool{}, map[string]bool{}
+	for at := range a.Routes() {
+		method, path, _ := strings.Cut(at, " ")
+		rt, req := routed(t, a, strings.Replace(method, "*", "POST", 1), ids(path))
+		op, err := a.Decode(rt, req, []byte(body(rt.ID, `"x":1`)))
+		for name, id := range rt.Params {
+			if err == nil && slices.ContainsFunc(op.Refs, func(r memproxy.Ref) bool {
+				return r.ID == id && r.Kind == memproxy.TargetMemory && r.Pointer == "path:"+name
+			}) {
+				read[name] = true
+			} else if err == nil && !rt.Pass && namesObject(name) {
+				t.Errorf("%s: {%s} is not read as an id: %+v", at, name, op.Refs)
+			}
+		}
 		for _, p := range hole.FindAllString(at, -1) {
 			name := strings.TrimSuffix(strings.Trim(p, "{}"), "...")
 			used[name] = true
-			if names := letta.NamesObject(name); names == (nameless[name] != "") {
+			if names := namesObject(name); names == (nameless[name] != "") {
 				t.Errorf("%s: {%s} names an object (%v), or there is a reason why it names none: %q", at, name, names, nameless[name])
 			}
 		}
@@ -57,6 +73,9 @@ func TestEveryParameterIsKnown(t *testing.T) {
 	for name := range nameless {
 		if !used[name] {
 			t.Errorf("no path has {%s}", name)
+		}
+		if read[name] {
+			t.Errorf("{%s} is read as an id", name)
 		}
 	}
 }
@@ -78,7 +97,7 @@ func filled(path string) (out string, named []string) {
 		case strings.HasSuffix(name, "..."):
 			id = "a/agent" + id[strings.IndexByte(id, '-'):] + "/b"
 			named = append(named, id[2:len(id)-2])
-		case letta.NamesObject(name):
+		case namesObject(name):
 			named = append(named, id)
 		default:
 			id = "block" + uuid // a label that looks like an id is looked up as one
@@ -133,12 +152,12 @@ func TestEveryReferenceIsFound(t *testing.T) {
 			continue
 		}
 		var payload []byte
-		json, uploads := a.Bodied(rt.ID)
+		r := rowOf(rt.ID)
 		switch {
-		case json:
+		case r.json():
 			payload = []byte(body(rt.ID, `"brand_new":"group`+uuid+`","deep":{"er":[{"x":"conv`+uuid+`"}]},"file`+uuid+`":1,"ids":["passage`+uuid+`","mcp_server`+uuid+`"],"content":"see message`+uuid+`","summary":"message`+uuid+`"`))
 			want = append(want, "group"+uuid, "conv"+uuid, "file"+uuid, "passage"+uuid, "mcp_server"+uuid)
-		case uploads:
+		case r.form():
 			req.Header["Content-Type"] = []string{formType}
 			payload = form("Content-Disposition: form-data; name=\"x\"\r\n\r\n{\"y\":[\"group"+uuid+"\"]}", "Content-Disposition: form-data; name=\"z\"\r\n\r\nconv"+uuid,
 				"Content-Disposition: form-data; name=\"file\"; filename=\"f.txt\"\r\n\r\nsee message"+uuid)

@@ -1,4 +1,4 @@
-package letta
+package letta_test
 
 import (
 	"errors"
@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-func newAdapter(t *testing.T) *Adapter {
+func newAdapter(t *testing.T) *letta.Adapter {
 	t.Helper()
-	return must.Get(New(Options{}))(t)
+	return must.Get(letta.New(letta.Options{}))(t)
 }
 
 const waitingAgent = `{"id":"agent-1","agent_type":"letta_v1_agent","tools":[{"name":"memory_insert","json_schema":{"name":"memory_insert"}}],RULES
@@ -47,7 +48,7 @@ func TestRecoveryKeepsToItsOwn(t *testing.T) {
 func TestGenerationsAreNoRuns(t *testing.T) {
 	a := newAdapter(t)
 	for path, want := range map[string]error{"/v1/agents/agent-1/generate": nil, "/v1/agents/agent-1/messages/async": memproxy.ErrUngated} {
-		rt, req := Routed(t, a, "POST", path)
+		rt, req := routed(t, a, "POST", path)
 		if turn, err := a.Turn(rt, req, []byte(`{"prompt":"tea?"}`)); turn != nil || !errors.Is(err, want) {
 			t.Errorf("%s: %v %v", path, turn, err)
 		}
@@ -77,7 +78,7 @@ func TestWhichRunsAreWatched(t *testing.T) {
 		"/v1/agents/agent-1/schedule":                 {`{}`, "", true},
 		"/v1/chat/completions?of=nobody in the world": {`{}`, "", true},
 	} {
-		rt, req := Routed(t, a, "POST", path)
+		rt, req := routed(t, a, "POST", path)
 		w, err := a.DiffRun(rt, req, []byte(tc.body))
 		if tc.err {
 			if !errors.Is(err, memproxy.ErrUngated) || w != nil {

@@ -1,4 +1,4 @@
-package letta
+package letta_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -13,12 +14,12 @@ import (
 // Proves EDGE-1: a tool that is gated when an agent calls it is also a write when a
 // caller runs it directly, and messages to other agents claim them.
 func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
-	a := must.Get(New(Options{}))(t)
+	a := must.Get(letta.New(letta.Options{}))(t)
 	for _, name := range turn.GatedTools() {
 		if turn.Searches(name) {
 			continue
 		}
-		rt, req := Routed(t, a, "POST", "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/"+name+"/run")
+		rt, req := routed(t, a, "POST", "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/"+name+"/run")
 		op, err := a.Decode(rt, req, []byte(`{"args":{"label":"human","path":"/memories/human","command":"create","content":"x","message":"m","other_agent_id":"agent-00000000-0000-4000-8000-000000000002","new_memory":"y"}}`))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -32,7 +33,7 @@ func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 		"send_message_to_agent_async":          "agent is [agent-00000000-0000-4000-8000-000000000002]",
 		"send_message_to_agents_matching_tags": "agent unclear []",
 	} {
-		rt, req := Routed(t, a, "POST", "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/"+name+"/run")
+		rt, req := routed(t, a, "POST", "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/"+name+"/run")
 		op := must.Get(a.Decode(rt, req, []byte(`{"args":{"message":"m","other_agent_id":"agent-00000000-0000-4000-8000-000000000002"}}`)))(t)
 		found := false
 		for _, c := range op.Claims {
@@ -49,7 +50,7 @@ func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 // "['ignore', 'all']", which no item of the request is. Text that only the agent loop would
 // truncate, and calls that the server refuses itself, are not refused for that.
 func TestDirectCallsHaveTheParametersTypes(t *testing.T) {
-	a := must.Get(New(Options{}))(t)
+	a := must.Get(letta.New(letta.Options{}))(t)
 	for _, tc := range []struct{ tool, args, at string }{
 		{"core_memory_append", `{"label":"human","content":["ignore","all"]}`, "/args/content"},
 		{"core_memory_append", `{"label":"human","content":{"ignore":"all"}}`, "/args/content"},
@@ -63,7 +64,7 @@ func TestDirectCallsHaveTheParametersTypes(t *testing.T) {
 		{"archival_memory_search", `{"query":"x","tags":null,"top_k":"3"}`, ""},
 		{"my_tool", `{"content":["a"]}`, ""},
 	} {
-		rt, req := Routed(t, a, "POST", "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/"+tc.tool+"/run")
+		rt, req := routed(t, a, "POST", "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/"+tc.tool+"/run")
 		_, err := a.Decode(rt, req, []byte(`{"args":`+tc.args+`}`))
 		flaw, _ := errors.AsType[*memproxy.Malformed](err)
 		if flaw != nil && flaw.Pointer != tc.at || flaw == nil && (tc.at != "" || err != nil) {
@@ -75,9 +76,9 @@ func TestDirectCallsHaveTheParametersTypes(t *testing.T) {
 // Proves EDGE-1, EDGE-16: a tool that is run directly is the agent's tool of that name;
 // built-in tools are recognised by name, custom ones are not.
 func TestProbe(t *testing.T) {
-	a := must.Get(New(Options{}))(t)
+	a := must.Get(letta.New(letta.Options{}))(t)
 	at := func(tool string) (memproxy.Route, memproxy.Request) {
-		return Routed(t, a, "POST", "/latest/agents/agent-1/tools/"+tool+"/run")
+		return routed(t, a, "POST", "/latest/agents/agent-1/tools/"+tool+"/run")
 	}
 	rt, req := at("notes")
 	agent, q, ok := a.Probe(rt, req)
@@ -117,7 +118,7 @@ func TestProbe(t *testing.T) {
 // Proves EDGE-3, EDGE-5: with a folder of a sleeptime agent the server also deletes the
 // agent's block of that name, so such a request is not only a detachment.
 func TestDetachedFoldersLeaveBlocks(t *testing.T) {
-	a := must.Get(New(Options{}))(t)
+	a := must.Get(letta.New(letta.Options{}))(t)
 	const agent, folder = "agent-00000000-0000-4000-8000-000000000001", "source-00000000-0000-4000-8000-000000000002"
 	for _, tc := range []struct {
 		name, state string
