@@ -50,9 +50,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		w.e.Replace(doc.At(ptr), proxyLink(doc.At(ptr).Text(), req))
 	}
 	clearRelations(w.e, doc, gone)
-	if err := w.answer(rd.CountsOthers); err != nil {
-		return nil, err
-	}
+	w.answer(rd.CountsOthers)
 	return w.e.Apply(), nil
 }
 
@@ -134,25 +132,19 @@ type rewriting struct {
 // answer changes the object or the lists of an answer, and its counts. mixed is set if the
 // backend also counted memories of other owners: totals are then removed, and a count
 // becomes the number of shown elements.
-func (w *rewriting) answer(mixed bool) error {
+func (w *rewriting) answer(mixed bool) {
 	root := w.doc.Root
 	if root.Kind == jsondoc.Array {
-		_, err := w.list(root, "")
-		return err
+		w.list(root, "")
+		return
 	}
 	if m := w.memories[""]; m != nil {
-		if err := w.element(root, m, nil); err != nil {
-			return err
-		}
+		w.element(root, m, nil)
 	}
 	total, dropped, lists := 0, 0, 0
 	for _, key := range listKeys {
 		v := root.Get(key)
-		n, err := w.list(v, "/"+key)
-		if err != nil {
-			return err
-		}
-		if dropped += n; v != nil && v.Kind == jsondoc.Array {
+		if dropped += w.list(v, "/"+key); v != nil && v.Kind == jsondoc.Array {
 			total, lists = total+len(v.Elems), lists+1
 		}
 	}
@@ -172,14 +164,13 @@ func (w *rewriting) answer(mixed bool) error {
 			w.e.Replace(count, strconv.AppendInt(nil, int64(max(0, n-dropped)), 10))
 		}
 	}
-	return nil
 }
 
 // list removes the dropped elements of a list and changes the others, including the results
 // inside of events. It returns the number of dropped elements.
-func (w *rewriting) list(v *jsondoc.Value, ptr string) (dropped int, err error) {
+func (w *rewriting) list(v *jsondoc.Value, ptr string) (dropped int) {
 	if v == nil || v.Kind != jsondoc.Array {
-		return 0, nil
+		return 0
 	}
 	gone := make([]bool, len(v.Elems))
 	for i, el := range v.Elems {
@@ -192,24 +183,19 @@ func (w *rewriting) list(v *jsondoc.Value, ptr string) (dropped int, err error) 
 		if el.Kind != jsondoc.Object {
 			continue
 		}
-		if err := w.element(el, m, w.unwanted); err != nil {
-			return 0, err
-		}
-		inside, err := w.list(el.Get("results"), at+"/results")
-		if err != nil {
-			return 0, err
-		}
-		w.clearPayload(el, inside)
+		w.element(el, m, w.unwanted)
+		w.clearPayload(el, w.list(el.Get("results"), at+"/results"))
 	}
 	w.e.Array(v, func(i int) bool { return gone[i] })
-	return dropped, nil
+	return dropped
 }
 
 // element changes a shown element. If its text is replaced, the messages from which the text
 // was made are removed, because they repeat it. m is nil if Read found no memory.
-func (w *rewriting) element(v *jsondoc.Value, m *memproxy.Memory, unwanted []string) error {
+func (w *rewriting) element(v *jsondoc.Value, m *memproxy.Memory, unwanted []string) {
 	if m == nil {
-		return stamps.SetProvenance(w.e, v, nil, unwanted...)
+		stamps.SetProvenance(w.e, v, nil, unwanted...)
+		return
 	}
 	if input := v.Get("input"); input != nil && m.Show != nil && m.TextAt != "" {
 		w.e.Replace(input, []byte("[]"))
@@ -220,7 +206,7 @@ func (w *rewriting) element(v *jsondoc.Value, m *memproxy.Memory, unwanted []str
 	if m.OmitBefore {
 		unwanted = append(slices.Clip(unwanted), "previous_memory", "old_memory")
 	}
-	return stamps.SetProvenance(w.e, v, m.ShowProvenance, unwanted...)
+	stamps.SetProvenance(w.e, v, m.ShowProvenance, unwanted...)
 }
 
 // clearPayload empties the payload of an event of which results were dropped, because it

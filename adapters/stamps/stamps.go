@@ -140,13 +140,10 @@ func parsePerMille(v *jsondoc.Value, doc *jsondoc.Doc) memproxy.PerMille {
 
 // SetProvenance adds provenance to the metadata of an element of an answer, unless p is
 // nil, and removes the unwanted members of the element.
-func SetProvenance(e *jsondoc.Edits, el *jsondoc.Value, p *memproxy.Provenance, unwanted ...string) error {
+func SetProvenance(e *jsondoc.Edits, el *jsondoc.Value, p *memproxy.Provenance, unwanted ...string) {
 	var added [][]byte
 	if p != nil {
-		text, err := json.Marshal(p)
-		if err != nil {
-			return err
-		}
+		text, _ := json.Marshal(p) // strings and numbers always marshal
 		text = append([]byte(`"`+memproxy.ProvenanceKey+`":`), text...)
 		meta := el.Get("metadata")
 		if meta != nil && meta.Kind == jsondoc.Object && !slices.Contains(unwanted, "metadata") {
@@ -159,5 +156,4 @@ func SetProvenance(e *jsondoc.Edits, el *jsondoc.Value, p *memproxy.Provenance, 
 	if len(unwanted)+len(added) > 0 {
 		e.Object(el, func(m *jsondoc.Member) bool { return slices.Contains(unwanted, m.Name) }, added)
 	}
-	return nil
 }
