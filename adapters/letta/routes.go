@@ -1,7 +1,6 @@
 package letta
 
 import (
-	"cmp"
 	_ "embed" // the table is data
 	"strings"
 
@@ -104,7 +103,7 @@ func parseRoutes(text string) (rows []row) {
 // newRoutes indexes the table. The server redirects paths with a trailing slash and
 // also serves every path under /latest.
 func newRoutes() *routes {
-	return &routes{routetable.New(table, func(r *row) (string, string, memproxy.Route) {
+	return routetable.New(table, func(r *row) (string, string, memproxy.Route) {
 		rt := memproxy.Route{
 			ID: r.id, Kind: r.kind,
 			Bulk: r.is(bulk), Steering: r.is(steering), Derived: r.is(derived), Pass: r.is(pass), Public: r.is(public),
@@ -113,11 +112,8 @@ func newRoutes() *routes {
 			rt.Params = map[string]string{} // Decode stores the searched agent here, for Read
 		}
 		return r.method, r.path, rt
-	}, routetable.Options{Alias: map[string]string{"latest": "v1"}})}
+	}, routetable.Options{Alias: map[string]string{"latest": "v1"}})
 }
 
 // routes finds the route of a request, and the row of a route.
-type routes struct{ *routetable.Table[row] }
-
-// Row returns the row of a route, and an empty one for a route of no row.
-func (t *routes) Row(id string) *row { return cmp.Or(t.Table.Row(id), &row{}) }
+type routes = routetable.Table[row]

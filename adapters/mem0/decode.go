@@ -33,7 +33,7 @@ type decoding struct {
 // Decode implements the gate's adapter.
 func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (*memproxy.Operation, error) {
 	r := a.Row(rt.ID)
-	if r == nil || r.shape == opaque {
+	if r.shape == opaque {
 		return nil, bad(memproxy.RouteUnknown, 403, "", "memproxy does not support the payload of this route yet")
 	}
 	d := &decoding{a: a, row: r, req: req, params: rt.Params, op: &memproxy.Operation{

@@ -46,11 +46,10 @@ func (a *Adapter) ReadExtracted(reply memproxy.Reply) ([]memproxy.Memory, bool, 
 // Undo implements the gate's Extractor: added memories are deleted, and replaced
 // texts are restored if the answer has them.
 func (a *Adapter) Undo(rt memproxy.Route, _ memproxy.Request, m memproxy.Memory) ([]memproxy.SideRequest, bool) {
-	r := a.Row(rt.ID)
-	if r == nil || m.ID == "" {
+	if m.ID == "" {
 		return nil, false
 	}
-	path := pathOf(r.dialect, m.ID)
+	path := pathOf(a.Row(rt.ID).dialect, m.ID)
 	if m.Event != "UPDATE" {
 		return []memproxy.SideRequest{{Request: memproxy.Request{Method: "DELETE", EscapedPath: path}}}, true
 	}

@@ -22,10 +22,8 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 		return memproxy.Request{} // no route returns its owner
 	case isEvent(r, rt, target):
 		out.EscapedPath = "/v1/event/" + url.PathEscape(target) + "/"
-	case r != nil:
-		out.EscapedPath = pathOf(r.dialect, target)
 	default:
-		out.EscapedPath = pathOf(hosted, target)
+		out.EscapedPath = pathOf(r.dialect, target)
 	}
 	return out
 }
@@ -33,7 +31,7 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 // isEvent reports whether a target is the event that a request names, and not a memory among
 // its results.
 func isEvent(r *row, rt memproxy.Route, target string) bool {
-	return r != nil && r.shape == event && rt.Params["id"] == target
+	return r.shape == event && rt.Params["id"] == target
 }
 
 // ReadLocated implements the gate's locator.
@@ -71,8 +69,7 @@ func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.R
 // current metadata. In both dialects the memory and not the payload determines the field
 // that an update writes to.
 func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
-	r := a.Row(rt.ID)
-	return r != nil && r.changes()
+	return a.Row(rt.ID).changes()
 }
 
 // smallList is the shortest limit of an unpaged list, and wideList the limit that

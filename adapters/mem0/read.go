@@ -31,8 +31,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	if rt.Kind != memproxy.Recall && len(bytes.TrimSpace(reply.Body)) == 0 {
 		return rd, nil
 	}
-	r := a.Row(rt.ID)
-	whole := r != nil && r.shape == event
+	whole := a.Row(rt.ID).shape == event
 	f := finding{rd: rd, rt: rt, a: a, doc: &jsondoc.Doc{Src: reply.Body}}
 	doc, err := f.parse(whole)
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 // has more than maxRepaged elements; such a list keeps short pages.
 func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	r := a.Row(rt.ID)
-	if r == nil || rt.Kind != memproxy.Recall || rt.Derived {
+	if rt.Kind != memproxy.Recall || rt.Derived {
 		return nil
 	}
 	o := pages.Options{Keys: listKeys[:], Ranked: true, Max: maxSearch, Whole: defaultSearch}

@@ -56,7 +56,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 
 // unwanted returns the fields that memproxy requested in addition to the client's.
 func unwanted(r *row, rt memproxy.Route, req memproxy.Request) []string {
-	if r == nil || rt.Kind != memproxy.Recall || rt.Derived {
+	if rt.Kind != memproxy.Recall || rt.Derived {
 		return nil
 	}
 	have, _ := queryFields(r, req.Query) // the query takes precedence over the body

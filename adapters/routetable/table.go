@@ -33,6 +33,7 @@ type Table[R any] struct {
 	at   func(*R) (method, path string, route memproxy.Route)
 	rows []R
 	byID map[string]*R
+	none R // the row of an unknown route
 	// byMethod has the candidate rows by method and number of segments, those with the most
 	// literal segments first. "*" is for all other methods.
 	byMethod map[string]*[MaxSegments + 1][]*pattern[R]
@@ -185,8 +186,8 @@ func withLastSlash(path string, slash bool) string {
 	return path
 }
 
-// Row returns the row of a route by its id, or nil.
-func (t *Table[R]) Row(id string) *R { return t.byID[id] }
+// Row returns the row of a route by its id, and an empty one for an unknown route.
+func (t *Table[R]) Row(id string) *R { return cmp.Or(t.byID[id], &t.none) }
 
 // Routes iterates over all routes, each with its method and path.
 func (t *Table[R]) Routes() iter.Seq2[string, memproxy.Route] {
