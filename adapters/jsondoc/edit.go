@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -29,6 +30,16 @@ func (e *Edits) Empty() bool { return len(e.ops) == 0 }
 // Replace replaces a value by raw JSON text.
 func (e *Edits) Replace(v *Value, raw []byte) {
 	e.ops = append(e.ops, splice{v.Start, v.End, raw})
+}
+
+// AddTo adds to a number, which becomes no less than zero. Nil and other values are unchanged.
+func (e *Edits) AddTo(v *Value, n int) {
+	if v == nil || v.Kind != Number {
+		return
+	}
+	if was, err := strconv.Atoi(string(e.doc.Raw(v))); err == nil {
+		e.Replace(v, strconv.AppendInt(nil, int64(max(0, was+n)), 10))
+	}
 }
 
 // Kept returns a value's JSON text after the edits so far. whole is false if an edit changes

@@ -33,42 +33,16 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 		Keys: listKeys[:], SharedIDs: slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return KindOf(m.ID) == TargetMessage }),
 		Ranked: true, Max: maxSearch, Whole: defaultSearch, // a search's
 	}
-	ok := true
+	ok := false
 	switch {
-	case r.id == "letta.search_archival_memory": // the limit is in the query
-		o.Want, ok = pages.Limit(sent.Query, "top_k")
-		o.Ask = func(n int, _ string) (memproxy.SideRequest, bool) {
-			q := sent
-			q.Query = pages.SetParam(q.Query, "top_k", strconv.Itoa(n))
-			return memproxy.SideRequest{Request: q}, true
-		}
-	case r.shape == search: // the limit is in the body
-		doc, err := jsondoc.Parse(body, 0)
-		if err != nil || doc.Root.Kind != jsondoc.Object {
-			return nil
-		}
-		if v := nonNull(doc.Root.Get("limit")); v != nil {
-			o.Want, err = strconv.Atoi(string(doc.Raw(v)))
-			ok = err == nil && o.Want > 0
-		}
-		o.Ask = func(n int, _ string) (memproxy.SideRequest, bool) {
-			e := doc.Edit()
-			e.Object(doc.Root, func(m *jsondoc.Member) bool { return m.Name == "limit" }, [][]byte{[]byte(`"limit":` + strconv.Itoa(n))})
-			return memproxy.SideRequest{Request: sent, Body: e.Apply()}, true
-		}
+	case r.id == "letta.search_archival_memory":
+		ok = o.LimitInQuery(sent, "top_k")
+	case r.shape == search:
+		ok = o.LimitInBody(sent, body, "limit")
 	case r.shape == bare && sent.Method == "GET":
-		if _, backwards := pages.Param(sent.Query, "before"); backwards {
-			return nil
-		}
+		_, backwards := pages.Param(sent.Query, "before")
 		o.Ranked, o.Max, o.Whole = false, maxList, defaultList
-		o.Want, ok = pages.Limit(sent.Query, "limit")
-		o.Ask = func(n int, after string) (memproxy.SideRequest, bool) {
-			q := sent
-			q.Query = pages.SetParam(pages.SetParam(q.Query, "after", after), "limit", strconv.Itoa(n))
-			return memproxy.SideRequest{Request: q}, after != ""
-		}
-	default:
-		return nil
+		ok = o.LimitInQuery(sent, "limit") && !backwards
 	}
 	if !ok {
 		return nil

@@ -2,7 +2,6 @@ package letta
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -86,10 +85,8 @@ func rewrite(doc *jsondoc.Doc, memories []memproxy.Memory) ([]byte, error) {
 		removeFrom(doc, e, ptr, gone)
 	}
 	// Some answers report the number of their elements.
-	if c := doc.Root.Get("count"); c != nil && c.Kind == jsondoc.Number && fewer > 0 {
-		if was, err := strconv.Atoi(string(doc.Raw(c))); err == nil {
-			e.Replace(c, strconv.AppendInt(nil, int64(max(0, was-fewer)), 10))
-		}
+	if fewer > 0 {
+		e.AddTo(doc.Root.Get("count"), -fewer)
 	}
 	return e.Apply(), nil
 }

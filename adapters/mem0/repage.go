@@ -12,10 +12,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/pages"
 )
 
-var (
-	errList = errors.New("mem0: a page of the list has an unexpected format")
-	errLong = errors.New("mem0: the list could not be read to its end")
-)
+var errLong = errors.New("mem0: the list could not be read to its end")
 
 // repaged is one page of a list, counted without the dropped elements: page 2 begins where
 // page 1 ends, whatever was dropped, so that pages do not reveal how many memories of other
@@ -37,7 +34,7 @@ type repaged struct {
 // list has one page, or this is the first page, nothing is dropped and the list has no
 // memories of other owners) or not possible (the list is too long).
 func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
-	doc, _, err := pageOf(reply.Body)
+	doc, _, _, err := pages.List(reply.Body, "results")
 	if err != nil {
 		return nil
 	}
@@ -51,17 +48,6 @@ func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 		return nil
 	}
 	return &repaged{sent: sent, body: body, from: (page - 1) * size, to: page * size, first: rd, count: count, page: 1}
-}
-
-// pageOf reads an answer with a page of a list.
-func pageOf(body []byte) (doc *jsondoc.Doc, list *jsondoc.Value, err error) {
-	if doc, err = jsondoc.Parse(body, 0); err != nil {
-		return nil, nil, err
-	}
-	if list = doc.Root.Get("results"); list == nil || list.Kind != jsondoc.Array {
-		return nil, nil, errList
-	}
-	return doc, list, nil
 }
 
 // number returns a number in the query, else in the body, else otherwise; 0 if it cannot be
@@ -104,7 +90,7 @@ func (p *repaged) Next() (memproxy.SideRequest, bool) {
 
 // Select implements memproxy.Refill.
 func (p *repaged) Select(reply memproxy.Reply, rd *memproxy.Reading) error {
-	_, list, err := pageOf(reply.Body)
+	_, list, _, err := pages.List(reply.Body, "results")
 	if err != nil {
 		return err
 	}
@@ -128,14 +114,9 @@ func (p *repaged) Select(reply memproxy.Reply, rd *memproxy.Reading) error {
 
 // Add implements memproxy.Refill.
 func (p *repaged) Add(kept []byte) error {
-	doc, list, err := pageOf(kept)
-	if err != nil {
-		return err
-	}
-	for _, e := range list.Elems {
-		p.raws = append(p.raws, slices.Clone(doc.Raw(e)))
-	}
-	return nil
+	raws, err := pages.Elements(kept, "results")
+	p.raws = append(p.raws, raws...)
+	return err
 }
 
 // Answer implements memproxy.Refill. A page behind the end is answered like the platform
@@ -145,14 +126,11 @@ func (p *repaged) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
 	if !p.complete {
 		return reply, errLong
 	}
-	doc, list, err := pageOf(reply.Body)
+	doc, list, _, err := pages.List(reply.Body, "results")
 	if err != nil {
 		return reply, err
 	}
 	count, next := doc.Root.Get("count"), doc.Root.Get("next")
-	if count == nil {
-		return reply, errList
-	}
 	e := doc.Edit()
 	e.Replace(list, slices.Concat([]byte("["), bytes.Join(p.raws, []byte(",")), []byte("]")))
 	e.Replace(count, strconv.AppendInt(nil, int64(p.shown), 10))

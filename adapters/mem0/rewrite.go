@@ -159,10 +159,8 @@ func (w *rewriting) answer(mixed bool) {
 				w.e.Replace(v, strconv.AppendInt(nil, int64(total-dropped), 10))
 			}
 		}
-	case !mixed && count != nil && count.Kind == jsondoc.Number && dropped > 0:
-		if n, err := strconv.Atoi(string(w.doc.Raw(count))); err == nil {
-			w.e.Replace(count, strconv.AppendInt(nil, int64(max(0, n-dropped)), 10))
-		}
+	case !mixed && dropped > 0:
+		w.e.AddTo(count, -dropped)
 	}
 }
 

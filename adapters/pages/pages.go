@@ -10,7 +10,6 @@ package pages
 import (
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -63,7 +62,7 @@ func New(o Options, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill 
 	if !slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return m.Drop }) {
 		return nil
 	}
-	_, list, base, err := o.list(reply.Body)
+	_, list, base, err := List(reply.Body, o.Keys...)
 	if err != nil || len(list.Elems) == 0 {
 		return nil
 	}
@@ -80,20 +79,30 @@ func New(o Options, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill 
 	return f
 }
 
-// list returns the parsed answer, its list, and the list's pointer.
-func (o *Options) list(body []byte) (doc *jsondoc.Doc, list *jsondoc.Value, base string, err error) {
+// List returns the parsed answer, its list, and the list's pointer. The list is the whole
+// answer, or the first of the members named keys that is a list.
+func List(body []byte, keys ...string) (doc *jsondoc.Doc, list *jsondoc.Value, base string, err error) {
 	if doc, err = jsondoc.Parse(body, 0); err != nil {
 		return nil, nil, "", err
 	}
 	if doc.Root.Kind == jsondoc.Array {
 		return doc, doc.Root, "", nil
 	}
-	for _, key := range o.Keys {
+	for _, key := range keys {
 		if v := doc.Root.Get(key); v != nil && v.Kind == jsondoc.Array {
 			return doc, v, "/" + key, nil
 		}
 	}
 	return nil, nil, "", errList
+}
+
+// Elements returns the elements of an answer's list; see List.
+func Elements(body []byte, keys ...string) (elements [][]byte, err error) {
+	doc, list, _, err := List(body, keys...)
+	for _, e := range list.List() {
+		elements = append(elements, slices.Clone(doc.Raw(e)))
+	}
+	return elements, err
 }
 
 func (f *fill) full() bool { return f.shown >= f.opt.Want || f.opt.SharedIDs && f.shown > 0 }
@@ -120,7 +129,7 @@ func (f *fill) Next() (memproxy.SideRequest, bool) {
 
 // Select implements memproxy.Refill.
 func (f *fill) Select(reply memproxy.Reply, rd *memproxy.Reading) error {
-	_, list, base, err := f.opt.list(reply.Body)
+	_, list, base, err := List(reply.Body, f.opt.Keys...)
 	if err != nil {
 		return err
 	}
@@ -168,14 +177,9 @@ func (f *fill) take(rd *memproxy.Reading, base string, n int) {
 
 // Add implements memproxy.Refill.
 func (f *fill) Add(kept []byte) error {
-	doc, list, _, err := f.opt.list(kept)
-	if err != nil {
-		return err
-	}
-	for _, e := range list.Elems {
-		f.more = append(f.more, slices.Clone(doc.Raw(e)))
-	}
-	return nil
+	more, err := Elements(kept, f.opt.Keys...)
+	f.more = append(f.more, more...)
+	return err
 }
 
 // Answer implements memproxy.Refill.
@@ -183,17 +187,13 @@ func (f *fill) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
 	if len(f.more) == 0 {
 		return reply, nil
 	}
-	doc, list, _, err := f.opt.list(reply.Body)
+	doc, list, _, err := List(reply.Body, f.opt.Keys...)
 	if err != nil {
 		return reply, err
 	}
 	e := doc.Edit()
 	e.Append(list, f.more)
-	if c := doc.Root.Get("count"); c != nil && c.Kind == jsondoc.Number {
-		if was, err := strconv.Atoi(string(doc.Raw(c))); err == nil {
-			e.Replace(c, strconv.AppendInt(nil, int64(was+len(f.more)), 10))
-		}
-	}
+	e.AddTo(doc.Root.Get("count"), len(f.more))
 	reply.Body = e.Apply()
 	return reply, nil
 }

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
 // SetParam returns a query with a parameter set. Other parameters are unchanged.
@@ -38,13 +41,58 @@ func Param(query, name string) (value string, said bool) {
 	return value, said
 }
 
-// Limit returns the number in a parameter; 0 if it is absent. It returns false if the number
-// cannot be parsed, or is not positive.
-func Limit(query, name string) (int, bool) {
-	text, said := Param(query, name)
-	if !said {
-		return 0, true
+// LimitInQuery is for a list whose limit is in a parameter, and whose cursor, unless it is
+// ranked, is in the parameter after. It returns false if the caller's limit is no positive
+// number.
+func (o *Options) LimitInQuery(sent memproxy.Request, name string) (ok bool) {
+	o.Ask = func(n int, after string) (memproxy.SideRequest, bool) {
+		q := sent
+		if !o.Ranked {
+			q.Query = SetParam(q.Query, "after", after)
+		}
+		q.Query = SetParam(q.Query, name, strconv.Itoa(n))
+		return memproxy.SideRequest{Request: q}, o.Ranked || after != ""
 	}
+	text, said := Param(sent.Query, name)
+	return !said || o.want(text)
+}
+
+// LimitInBody is for a ranked list whose limit is in the body, under at least one of the names;
+// of several the last counts. It returns false if the caller's limit is no positive number.
+func (o *Options) LimitInBody(sent memproxy.Request, body []byte, names ...string) bool {
+	doc, err := jsondoc.Parse(body, 0)
+	if err != nil {
+		return false
+	}
+	var given []string
+	for _, name := range names {
+		v := doc.Root.Get(name)
+		if v == nil || v.Kind == jsondoc.Null {
+			continue
+		}
+		if !o.want(string(doc.Raw(v))) {
+			return false
+		}
+		given = append(given, name)
+	}
+	if given == nil {
+		given = names[len(names)-1:]
+	}
+	o.Ask = func(n int, _ string) (memproxy.SideRequest, bool) {
+		e := doc.Edit()
+		var added [][]byte
+		for _, name := range given {
+			added = append(added, []byte(`"`+name+`":`+strconv.Itoa(n)))
+		}
+		e.Object(doc.Root, func(m *jsondoc.Member) bool { return slices.Contains(given, m.Name) }, added)
+		return memproxy.SideRequest{Request: sent, Body: e.Apply()}, true
+	}
+	return true
+}
+
+// want sets the number of elements that the caller requested.
+func (o *Options) want(text string) bool {
 	n, err := strconv.Atoi(text)
-	return n, err == nil && n > 0
+	o.Want = n
+	return err == nil && n > 0
 }
