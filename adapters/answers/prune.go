@@ -6,8 +6,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/spelling"
@@ -120,8 +118,8 @@ func (p *pruning) errorText(v *jsondoc.Value, s *spec, at string) bool {
 		return s.admits(said)
 	}
 	instead := s.replacement(said, p.own)
-	if raw, err := jsontext.AppendQuote(nil, instead); err == nil && instead != said {
-		p.e.Replace(v, raw)
+	if instead != said {
+		p.e.Replace(v, jsondoc.Quote(instead))
 		p.note(cmp.Or(at, "/?"))
 	}
 	return true

@@ -155,11 +155,18 @@ func (e *Edits) Texts(texts map[string]string) error {
 		if v == nil || v.Kind != String {
 			return errors.New("jsondoc: no text at " + ptr)
 		}
-		raw, err := jsontext.AppendQuote(nil, text)
-		if err != nil {
-			return err
-		}
-		e.Replace(v, raw)
+		e.Replace(v, Quote(text))
 	}
 	return nil
+}
+
+// Quote returns a text as a JSON string. Invalid UTF-8 is replaced.
+func Quote(text string) []byte {
+	out, _ := jsontext.AppendQuote(nil, text) // fails for invalid UTF-8 only
+	return out
+}
+
+// ListOf returns a list of values, which are JSON.
+func ListOf(values [][]byte) []byte {
+	return slices.Concat([]byte("["), bytes.Join(values, []byte(",")), []byte("]"))
 }

@@ -35,8 +35,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if w.Empty() {
 		return body, query, nil
 	}
-	out, err := p.patched(w.Apply())
-	return out, query, err
+	return p.patched(w.Apply()), query, nil
 }
 
 // Reword implements the gate's Adapter.
@@ -52,7 +51,7 @@ func (a *Adapter) Reword(rt memproxy.Route, req memproxy.Request, body []byte, t
 	if err := e.Texts(texts); err != nil {
 		return nil, err
 	}
-	return p.patched(e.Apply())
+	return p.patched(e.Apply()), nil
 }
 
 // patch is a stamps.Patch that knows which objects of a body to stamp.

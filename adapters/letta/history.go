@@ -107,7 +107,7 @@ func hidePause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string,
 		}
 		c, id := h.of[m], m.Get("tool_call_id").Text()
 		if name := turn.MissingToolName(m); name != nil && c.ours[id] && c.names[id] != "" {
-			e.Replace(name, turn.Quoted(c.names[id])) // as the server names the results of its own tools
+			e.Replace(name, jsondoc.Quote(c.names[id])) // as the server names the results of its own tools
 		} else if shown[0] != nil {
 			e.Replace(m, bytes.Join(shown, []byte{','}))
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
-	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/adapters/stamps"
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
@@ -49,10 +48,10 @@ func (m members) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
 				var list [][]byte
 				for _, o := range e.Value.Elems {
 					if id := o.Get("id"); id != nil && id.Kind == jsondoc.String {
-						list = append(list, turn.Quoted(id.Text()))
+						list = append(list, jsondoc.Quote(id.Text()))
 					}
 				}
-				c.Set[ids] = turn.List(list)
+				c.Set[ids] = jsondoc.ListOf(list)
 			}
 			continue
 		}
@@ -181,7 +180,7 @@ func (d *decoding) recordReferenceChanges() {
 	case list == "block_ids" && objectOf(d.row) == "group":
 		list = "shared_block_ids"
 	}
-	one := map[string][]byte{list: turn.Quoted(element)}
+	one := map[string][]byte{list: jsondoc.Quote(element)}
 	c.View = list == "file_ids"
 	switch verb := d.row.verb(); {
 	case verb == "approval":
@@ -205,7 +204,7 @@ func recordApprovalRule(c *memproxy.MemberChange, d *decoding, tool string) {
 			waits = d.doc.LaxTrue(v)
 		}
 	}
-	rule := append(append([]byte(`{"tool_name":`), turn.Quoted(tool)...), `,"type":"requires_approval"}`...)
+	rule := append(append([]byte(`{"tool_name":`), jsondoc.Quote(tool)...), `,"type":"requires_approval"}`...)
 	if waits {
 		c.Add = map[string][]byte{"tool_rules": rule}
 	} else {

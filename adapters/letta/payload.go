@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"path"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -59,20 +59,14 @@ func newPayload(r *row, req memproxy.Request, body []byte, depth int) (*payload,
 	return p, err
 }
 
-func (p *payload) patched(doc []byte) ([]byte, error) {
+func (p *payload) patched(doc []byte) []byte {
 	if p.quoted {
-		var err error
-		if doc, err = jsontext.AppendQuote(nil, doc); err != nil {
-			return nil, err
-		}
+		doc = jsondoc.Quote(string(doc))
 	}
 	if p.start == 0 && p.end == len(p.body) {
-		return doc, nil
+		return doc
 	}
-	out := make([]byte, 0, len(p.body)-(p.end-p.start)+len(doc))
-	out = append(out, p.body[:p.start]...)
-	out = append(out, doc...)
-	return append(out, p.body[p.end:]...), nil
+	return slices.Concat(p.body[:p.start], doc, p.body[p.end:])
 }
 
 // media refuses bodies whose content type the backend might read differently. It returns

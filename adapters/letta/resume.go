@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -117,7 +116,7 @@ func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bo
 	}
 	switch rt.ID {
 	case "letta.cancel_message", "letta.cancel_conversation":
-		return slices.Concat([]byte("{"), turn.Quoted(run), []byte(`:"cancelled"}`)), nil
+		return slices.Concat([]byte("{"), jsondoc.Quote(run), []byte(`:"cancelled"}`)), nil
 	case "letta.retrieve_run":
 		return oneRun(docs, run, over), nil
 	case runMessages, runSteps:
@@ -147,7 +146,7 @@ func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bo
 			}
 		}
 	}
-	return turn.List(all), nil
+	return jsondoc.ListOf(all), nil
 }
 
 // inRun returns a message or a step of one of a turn's runs as one of the first run. A step
@@ -160,7 +159,7 @@ func inRun(raw []byte, run string, ends bool) []byte {
 	}
 	e := doc.Edit()
 	if id := doc.Root.Get("run_id"); id.Text() != "" && id.Text() != run {
-		e.Replace(id, strconv.AppendQuote(nil, run))
+		e.Replace(id, jsondoc.Quote(run))
 	}
 	if stop := doc.Root.Get("stop_reason"); !ends && stop.Text() == "requires_approval" {
 		e.Replace(stop, []byte("null"))
@@ -178,7 +177,7 @@ func oneRun(docs []*jsondoc.Doc, run string, over bool) []byte {
 			e.Replace(v, raw)
 		}
 	}
-	set("id", strconv.AppendQuote(nil, run))
+	set("id", jsondoc.Quote(run))
 	for _, name := range [...]string{"created_at", "background", "metadata", "request_config", "ttft_ns"} {
 		if v := first.Root.Get(name); v != nil {
 			set(name, first.Raw(v))

@@ -2,7 +2,6 @@ package mem0
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -60,7 +59,7 @@ func maskBody(e *jsondoc.Edits, doc *jsondoc.Doc, op *memproxy.Operation) {
 		}
 		for _, one := range oneOrMore(v) {
 			if as, masked := op.Masked[memproxy.OwnerID(c.Dim, one.Text())]; masked {
-				e.Replace(one, strconv.AppendQuote(nil, as)) // memproxy generated the id, so it is ASCII
+				e.Replace(one, jsondoc.Quote(as))
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package mem0
 
 import (
-	"bytes"
 	"errors"
 	"slices"
 	"strconv"
@@ -132,7 +131,7 @@ func (p *repaged) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
 	}
 	count, next := doc.Root.Get("count"), doc.Root.Get("next")
 	e := doc.Edit()
-	e.Replace(list, slices.Concat([]byte("["), bytes.Join(p.raws, []byte(",")), []byte("]")))
+	e.Replace(list, jsondoc.ListOf(p.raws))
 	e.Replace(count, strconv.AppendInt(nil, int64(p.shown), 10))
 	if next != nil && p.to >= p.shown {
 		e.Replace(next, []byte("null"))

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/stamps"
@@ -88,11 +86,7 @@ func proxyLink(link string, req memproxy.Request) []byte {
 			sep = "&"
 		}
 	}
-	text, err := jsontext.AppendQuote(nil, req.Base+back)
-	if err != nil {
-		return []byte("null")
-	}
-	return text
+	return jsondoc.Quote(req.Base + back)
 }
 
 // results reads the memories that an event reports for a write. They have the state at the

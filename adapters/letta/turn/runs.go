@@ -31,7 +31,7 @@ func (t *Turn) Cancel() memproxy.SideRequest {
 	path := t.opt.Prefix + "/agents/" + t.agent + "/messages/cancel"
 	return memproxy.SideRequest{
 		Request: memproxy.Request{Method: "POST", Path: path, EscapedPath: path},
-		Body:    slices.Concat([]byte(`{"run_ids":[`), Quoted(t.out.latestRun()), []byte(`]}`)),
+		Body:    slices.Concat([]byte(`{"run_ids":[`), jsondoc.Quote(t.out.latestRun()), []byte(`]}`)),
 	}
 }
 
@@ -159,11 +159,11 @@ func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 func (s *stitched) inFirst(doc *jsondoc.Doc, e *jsondoc.Edits) (*jsondoc.Doc, error) {
 	id := doc.Root.Get("run_id")
 	if is := id.Text(); plainID(is) && is != s.run(is) {
-		e.Replace(id, strconv.AppendQuote(nil, s.run(is)))
+		e.Replace(id, jsondoc.Quote(s.run(is)))
 	}
 	if name := MissingToolName(doc.Root); name != nil {
 		if tool, ok := s.names[doc.Root.Get("tool_call_id").Text()]; ok {
-			e.Replace(name, Quoted(tool))
+			e.Replace(name, jsondoc.Quote(tool))
 		}
 	}
 	if e.Empty() {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
@@ -105,7 +103,7 @@ func Sum(e *jsondoc.Edits, into *jsondoc.Value, all []RunValue) {
 				}
 			}
 		}
-		e.Replace(into, List(each))
+		e.Replace(into, jsondoc.ListOf(each))
 	case jsondoc.Object:
 		for _, m := range into.Members {
 			var of []RunValue
@@ -167,7 +165,7 @@ func (t *Turn) Answer() ([]byte, error) {
 	}
 	e := doc.Edit()
 	if v := doc.Root.Get("messages"); v != nil {
-		e.Replace(v, List(t.out.messages))
+		e.Replace(v, jsondoc.ListOf(t.out.messages))
 	}
 	if v := doc.Root.Get("usage"); v != nil {
 		total, err := t.out.total(doc.Raw(v))
@@ -177,20 +175,6 @@ func (t *Turn) Answer() ([]byte, error) {
 		e.Replace(v, total)
 	}
 	return e.Apply(), nil
-}
-
-// Quoted returns a text as a JSON string.
-func Quoted(text string) []byte {
-	out, err := jsontext.AppendQuote(nil, text)
-	if err != nil {
-		return []byte(`""`) // unreachable: texts of documents and paths are valid
-	}
-	return out
-}
-
-// List returns a JSON list of values.
-func List(values [][]byte) []byte {
-	return slices.Concat([]byte{'['}, bytes.Join(values, []byte{','}), []byte{']'})
 }
 
 // ended ends a request and returns the messages that were held back, unless its calls need a
@@ -266,7 +250,7 @@ func Split(doc *jsondoc.Doc, mine func(*jsondoc.Value) bool) (parts []MessagePar
 // kept. Its older members repeat the first of them that is no result of a tool.
 func part(doc *jsondoc.Doc, kind string, kept func(*jsondoc.Value) bool) MessagePart {
 	m, e := doc.Root, doc.Edit()
-	e.Replace(m.Get("message_type"), Quoted(kind))
+	e.Replace(m.Get("message_type"), jsondoc.Quote(kind))
 	var first *jsondoc.Value
 	if list := cmp.Or(m.Get("tool_calls"), m.Get("approvals")); list != nil && list.Kind == jsondoc.Array {
 		e.Array(list, func(i int) bool {

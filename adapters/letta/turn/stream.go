@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"slices"
-	"strconv"
 
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
@@ -153,7 +152,7 @@ func (s *stitched) shownPart(l heldPart) [][]byte {
 	}
 	// A fragment belongs to one call. Only the first fragment has the tool's name.
 	e := doc.Edit()
-	e.Replace(doc.Root.Get("message_type"), strconv.AppendQuote(nil, "tool_call_message"))
+	e.Replace(doc.Root.Get("message_type"), jsondoc.Quote("tool_call_message"))
 	return s.wanted("tool_call_message", e.Apply())
 }
 
