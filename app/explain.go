@@ -152,10 +152,15 @@ func Explain(ctx context.Context, cfg *config.Config, q ExplainRequest, getenv f
 	if err != nil {
 		return nil, err
 	}
+	blank, err := ledger.Open(ledger.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = blank.Close() }() // it has nothing to write
 	nothing := noEffects{who}
 	store := ledger.Options{Path: filepath.Join(cfg.State, "ledger.db"), URL: cfg.Ledger.URL.Reveal(), Locks: lockLimits(cfg), Clock: time.Now}
 	g, err := gate.New(gate.Options{
-		Identifier: nothing, Ledger: readOnlyLedger{who: who, store: store}, Budget: nothing, Recorder: nothing, Signer: nothing,
+		Identifier: nothing, Ledger: readOnlyLedger{Ledger: blank, who: who, store: store}, Budget: nothing, Recorder: nothing, Signer: nothing,
 		Clock: time.Now, NewID: newID, RefuseHolds: cfg.Review.Answer == "refuse",
 	}, rules.current())
 	if err != nil {
@@ -247,9 +252,10 @@ var plainKey = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,40}$`)
 // noEffects implements the gate's collaborators without side effects, for Explain.
 type noEffects struct{ who memproxy.Principal }
 
-// readOnlyLedger only reads the caller's track record and locks.
+// readOnlyLedger only reads the caller's track record and locks. All else comes from a
+// blank ledger.
 type readOnlyLedger struct {
-	gate.NoLedger
+	gate.Ledger
 	who   memproxy.Principal
 	store ledger.Options
 }

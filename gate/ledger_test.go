@@ -11,12 +11,13 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/gatetest"
 	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // fakeLedger keeps what it is given, for tests to look at.
 type fakeLedger struct {
-	gate.NoLedger
+	gatetest.NoLedger
 	asked int // for records
 	mu    sync.Mutex
 	rows  map[string]memproxy.Ownership

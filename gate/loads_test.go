@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/gatetest"
 	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -18,7 +19,7 @@ import (
 
 // books is a ledger that says what a test has it say, or fails.
 type books struct {
-	NoLedger
+	gatetest.NoLedger
 	records  map[string]memproxy.Record // by id
 	statuses []memproxy.Status
 	others   map[string]memproxy.Ownership // what decisions wrote

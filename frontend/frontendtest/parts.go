@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/gatetest"
 )
 
 // Toy is a wire format for the tests of the listeners: a body is text, and an answer
@@ -227,7 +228,7 @@ func NewGate(t testing.TB, parts Party, rules *gate.Rules, set ...func(*gate.Opt
 	t.Helper()
 	var n atomic.Int64
 	opt := gate.Options{
-		Identifier: parts, Ledger: gate.NoLedger{}, Budget: parts, Recorder: parts, Signer: parts,
+		Identifier: parts, Ledger: gatetest.NoLedger{}, Budget: parts, Recorder: parts, Signer: parts,
 		Clock: time.Now, NewID: func() string { return fmt.Sprint("d", n.Add(1)) },
 	}
 	for _, set := range set {

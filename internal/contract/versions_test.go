@@ -11,12 +11,13 @@ import (
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/gatetest"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
 // chronicler is a ledger that keeps the last operation's versions.
 type chronicler struct {
-	gate.NoLedger
+	gatetest.NoLedger
 	last memproxy.Entry
 }
 
