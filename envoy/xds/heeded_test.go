@@ -57,8 +57,7 @@ func TestRepeatedRefusalsAreRateLimited(t *testing.T) {
 	refuse("liar", 1)
 	logged("refused a release", 1)
 	for range 100 {
-		s.streams[1] = &stream{who: identity{name: "stranger"}}
-		must.Error(t, callbacks{s}.OnStreamDeltaRequest(1, &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "a\x00b"}}), "it is admitted")
+		must.Error(t, s.requested(&stream{who: identity{name: "stranger"}}, &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "a\x00b"}}), "it is admitted")
 	}
 	logged("is rejected", maxRefusals)
 	now = now.Add(time.Minute)

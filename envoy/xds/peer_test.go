@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -96,7 +96,7 @@ func TestNodeIDsAreBounded(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		now = now.Add(time.Second)
-		return s.admit(1, &stream{who: who, nonces: map[string]string{}}, fleetpb.Node{ID: id}.Core())
+		return s.admit(&stream{who: who, nonces: map[string]string{}}, fleetpb.Node{ID: id}.Core())
 	}
 	for i := range maxSidecars {
 		must.Do(t, admit(mine, fmt.Sprint(i)))
@@ -106,7 +106,7 @@ func TestNodeIDsAreBounded(t *testing.T) {
 	}
 	expect.OK(t, admit(mine, "7"), "one that is known")
 	expect.OK(t, admit(theirs, "more"), "another certificate")
-	s.nodes[sidecarKey{mine, "9"}].stream, s.nodes[sidecarKey{mine, "8"}].stream = 0, 0
+	s.nodes[sidecarKey{mine, "9"}].stream, s.nodes[sidecarKey{mine, "8"}].stream = nil, nil
 	if err := admit(mine, "more"); err != nil || s.nodes[sidecarKey{mine, "8"}] != nil || s.nodes[sidecarKey{mine, "9"}] == nil {
 		t.Errorf("in the place of one that went: %v", err)
 	}
@@ -116,14 +116,15 @@ func TestNodeIDsAreBounded(t *testing.T) {
 //
 // Proves CARD-9
 func TestNoncesAreBounded(t *testing.T) {
-	st := &stream{nonces: map[string]string{}}
-	s := callbacks{&Server{streams: map[int64]*stream{1: st}}}
-	for i := range 10 * maxNonces {
-		s.OnStreamDeltaResponse(1, nil, &discovery.DeltaDiscoveryResponse{
-			TypeUrl: fleetpb.ReleaseType, Nonce: fmt.Sprint(i), Resources: []*discovery.Resource{{Name: "one"}},
-		})
+	want := subscription{fleetpb.ReleaseType, "one"}
+	st := &stream{nonces: map[string]string{}, has: map[subscription]string{want: ""}}
+	s := &Server{packed: map[string]*anypb.Any{"one": {}}}
+	for range 10 * maxNonces {
+		expect.Equal(t, s.next(st).GetResources()[0].GetName(), "one")
+		expect.Equal(t, s.next(st) == nil, true, "it is sent again")
+		st.has[want] = "" // a new subscription
 	}
-	if n := len(st.nonces); n == 0 || n > maxNonces || st.nonces[fmt.Sprint(10*maxNonces-1)] != "one" {
+	if n := len(st.nonces); n == 0 || n > maxNonces || st.nonces[fmt.Sprint(10*maxNonces)] != "one" {
 		t.Errorf("%d are kept", n)
 	}
 }

@@ -12,13 +12,10 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	loadstats "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
-	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/server/delta/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/frontend"
@@ -46,17 +43,15 @@ const DisconnectedRetention = time.Hour
 
 // Server is one replica of the control plane. It is safe for concurrent use.
 type Server struct {
-	opt         Options
-	assignments *cache.LinearCache
-	releases    *cache.LinearCache
-	wake        chan struct{}
+	opt  Options
+	wake chan struct{}
 
 	mu       sync.Mutex
 	nodes    map[sidecarKey]*node
 	claimed  map[identity]int // number of nodes by certificate
 	refusals map[identity]refusalCount
-	streams  map[int64]*stream
 	byName   map[string]*policy.Release
+	packed   map[string]*anypb.Any // the releases as they are sent, by name
 	ordered  []*policy.Release
 	marks    map[uint64]progress
 	offers   []offer
@@ -74,12 +69,9 @@ func New(opt Options) (*Server, error) {
 		return nil, errors.New("xds: fleet, store, rules, clock, log and the report interval are required")
 	}
 	return &Server{
-		opt:         opt,
-		assignments: cache.NewLinearCache(fleetpb.AssignmentType),
-		releases:    cache.NewLinearCache(fleetpb.ReleaseType),
-		wake:        make(chan struct{}, 1),
-		nodes:       map[sidecarKey]*node{}, claimed: map[identity]int{}, refusals: map[identity]refusalCount{},
-		streams: map[int64]*stream{}, byName: map[string]*policy.Release{},
+		opt: opt, wake: make(chan struct{}, 1),
+		nodes: map[sidecarKey]*node{}, claimed: map[identity]int{}, refusals: map[identity]refusalCount{},
+		byName: map[string]*policy.Release{}, packed: map[string]*anypb.Any{},
 		tallies: map[string]tallies{}, before: map[uint64]tallies{}, warnings: map[string][]string{},
 	}, nil
 }
@@ -120,12 +112,7 @@ func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Con
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsAtMost, PermitWithoutStream: true}),
 	)
 	ctx, cancel := context.WithCancel(context.Background())
-	mux := &cache.MuxCache{
-		Classify:      func(r *cache.Request) string { return r.GetTypeUrl() },
-		ClassifyDelta: func(r *cache.DeltaRequest) string { return r.GetTypeUrl() },
-		Caches:        map[string]cache.Cache{fleetpb.AssignmentType: s.assignments, fleetpb.ReleaseType: s.releases},
-	}
-	discovery.RegisterAggregatedDiscoveryServiceServer(g, ads{streams: delta.NewServer(ctx, mux, callbacks{s}, delta.DeactivateLegacyWildcard())})
+	discovery.RegisterAggregatedDiscoveryServiceServer(g, ads{s: s, ctx: ctx})
 	loadstats.RegisterLoadReportingServiceServer(g, reports{s, ctx})
 	out := make(chan error, 1)
 	go func() { out <- g.Serve(Limit(ln)) }()
@@ -137,17 +124,6 @@ func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Con
 		}
 		return err
 	}, out, nil
-}
-
-// ads is the aggregated discovery service (delta xDS).
-type ads struct {
-	discovery.UnimplementedAggregatedDiscoveryServiceServer
-	streams delta.Server
-}
-
-// DeltaAggregatedResources serves one sidecar until it disconnects.
-func (a ads) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	return a.streams.DeltaStreamHandler(stream, resource.AnyType)
 }
 
 // Run refreshes at every tick, and when a sidecar refuses a release, until ctx ends. It
@@ -187,7 +163,8 @@ func (s *Server) Refresh() error {
 		s.offers = offers(s.ordered, s.marks, s.opt.Plan)
 	}
 	s.forget()
-	return s.assign()
+	s.assign()
+	return nil
 }
 
 // take makes the store's releases available to sidecars.
@@ -196,7 +173,7 @@ func (s *Server) take(releases []*policy.Release, faults []error) {
 	for _, f := range faults {
 		s.faults = append(s.faults, f.Error())
 	}
-	byName, fresh := map[string]*policy.Release{}, map[string]types.Resource{}
+	byName := map[string]*policy.Release{}
 	s.ordered = s.ordered[:0]
 	for _, r := range releases {
 		if r.Fleet != s.opt.Fleet {
@@ -204,44 +181,39 @@ func (s *Server) take(releases []*policy.Release, faults []error) {
 			continue
 		}
 		name := r.Name()
-		if s.byName[name] == nil {
-			fresh[name] = &fleetpb.Release{Encoded: r.Encoded()}
+		if s.packed[name] == nil {
+			packed, err := anypb.New(&fleetpb.Release{Encoded: r.Encoded()})
+			if err != nil {
+				s.faults = append(s.faults, err.Error())
+				continue
+			}
+			s.packed[name] = packed
 		}
 		byName[name] = r
 		s.ordered = append(s.ordered, r)
 	}
-	var gone []string
 	for name := range s.byName {
 		if byName[name] == nil {
-			gone = append(gone, name)
+			delete(s.packed, name)
 			delete(s.tallies, name)
 			delete(s.warnings, name)
 			for _, n := range s.nodes {
 				delete(n.counts, name)
+				n.wake()
 			}
 		}
 	}
 	s.byName = byName
-	if len(fresh)+len(gone) > 0 {
-		if err := s.releases.UpdateResources(fresh, gone); err != nil {
-			s.faults = append(s.faults, err.Error())
-		}
-	}
 }
 
 // assign notifies each sidecar whose release changed.
-func (s *Server) assign() error {
-	changed := map[string]types.Resource{}
-	for key, n := range s.nodes {
+func (s *Server) assign() {
+	for _, n := range s.nodes {
 		if name := s.releaseFor(n); name != n.assigned {
 			n.assigned = name
-			changed[key.resource()] = &fleetpb.Assignment{Release: name}
+			n.wake()
 		}
 	}
-	if len(changed) == 0 {
-		return nil
-	}
-	return s.assignments.UpdateResources(changed, nil)
 }
 
 // releaseFor returns the name of the release that a sidecar's narrowest channel offers.

@@ -1,9 +1,12 @@
 package xds
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"io"
 	"maps"
-	"slices"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -11,6 +14,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/internal/wait"
@@ -20,7 +24,7 @@ import (
 type node struct {
 	fleetpb.Node
 	who         identity
-	stream      int64     // 0 if it is not connected
+	stream      *stream   // nil if it is not connected
 	seen        time.Time // when it connected or disconnected
 	assigned    string    // name of the assigned release
 	running     string    // name of the release that it reports as running
@@ -44,17 +48,28 @@ type sidecarKey struct {
 	id  string
 }
 
-// resource returns the name of the sidecar's assignment in the server's cache. On the
-// wire the name is the node id.
-func (k sidecarKey) resource() string { return k.who.String() + "\x00" + k.id }
-
 func (n *node) key() sidecarKey { return sidecarKey{n.who, n.ID} }
 
-// stream is one sidecar's connection.
+// wake makes the sidecar's stream send what has changed.
+func (n *node) wake() {
+	if n.stream != nil {
+		wait.Wake(n.stream.changed)
+	}
+}
+
+// subscription is a resource that a sidecar wants: its assignment, whose name is the node
+// id, or a release.
+type subscription struct{ kind, name string }
+
+// stream is one sidecar's connection (delta xDS).
 type stream struct {
-	who    identity
-	node   *node
-	nonces map[string]string // release names, by the nonces of responses
+	who     identity
+	node    *node
+	changed chan struct{}
+	has     map[subscription]string // the version that the sidecar has of each, or ""
+	sent    int                     // number of responses
+	nonces  map[string]string       // release names, by the nonces of responses
+	over    bool                    // no further request is taken
 }
 
 const (
@@ -65,41 +80,110 @@ const (
 	maxSidecars = maxConns
 )
 
-// callbacks are called by go-control-plane for events on the streams.
-type callbacks struct{ *Server }
+// ads is the aggregated discovery service. Its end of the protocol is written here and
+// not with go-control-plane's cache, which is made for Envoy's own resources.
+//
+// Source: https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#incremental-xds
+type ads struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	s   *Server
+	ctx context.Context
+}
 
-// OnDeltaStreamOpen records the identity of the peer.
-func (s callbacks) OnDeltaStreamOpen(ctx context.Context, id int64, _ string) error {
-	who, err := peerOf(ctx)
+// DeltaAggregatedResources serves one sidecar until it disconnects.
+func (a ads) DeltaAggregatedResources(conn discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	who, err := peerOf(conn.Context())
 	if err != nil {
 		return status.Error(codes.Unauthenticated, err.Error())
 	}
+	st := &stream{who: who, changed: make(chan struct{}, 1), has: map[subscription]string{}, nonces: map[string]string{}}
+	defer a.s.closed(st)
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			req, err := conn.Recv()
+			if err == nil {
+				err = a.s.requested(st, req)
+			}
+			if err != nil {
+				ended <- err
+				return
+			}
+			wait.Wake(st.changed)
+		}
+	}()
+	for {
+		select {
+		case err := <-ended:
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		case <-a.ctx.Done():
+			return status.Error(codes.Unavailable, "the control plane is shutting down")
+		case <-st.changed:
+		}
+		for resp := a.s.next(st); resp != nil; resp = a.s.next(st) {
+			if err := conn.Send(resp); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// next returns a response with one resource that a sidecar wants and does not have, or
+// nil if it has all of them.
+func (s *Server) next(st *stream) *discovery.DeltaDiscoveryResponse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.streams[id] = &stream{who: who, nonces: map[string]string{}}
+	for want, has := range st.has {
+		version, resource := want.name, s.packed[want.name]
+		if want.kind == fleetpb.AssignmentType {
+			version = cmp.Or(st.node.assigned, "none")
+			resource, _ = anypb.New(&fleetpb.Assignment{Release: st.node.assigned}) // never fails
+		}
+		if version == has && resource != nil {
+			continue
+		}
+		st.sent++
+		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: want.kind, Nonce: strconv.Itoa(st.sent)}
+		if resource == nil {
+			delete(st.has, want)
+			resp.RemovedResources = []string{want.name}
+			return resp
+		}
+		st.has[want] = version
+		resp.Resources = []*discovery.Resource{{Name: want.name, Version: version, Resource: resource}}
+		if want.kind == fleetpb.ReleaseType {
+			if len(st.nonces) >= maxNonces {
+				clear(st.nonces)
+			}
+			st.nonces[resp.GetNonce()] = want.name
+		}
+		return resp
+	}
 	return nil
 }
 
-// OnDeltaStreamClosed records that a sidecar disconnected.
-func (s callbacks) OnDeltaStreamClosed(id int64, _ *core.Node) {
+// closed records that a sidecar disconnected.
+func (s *Server) closed(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st := s.streams[id]; st != nil && st.node != nil && st.node.stream == id {
-		st.node.stream, st.node.seen = 0, s.opt.Clock()
+	st.over = true
+	if st.node != nil && st.node.stream == st {
+		st.node.stream, st.node.seen = nil, s.opt.Clock()
 	}
-	delete(s.streams, id)
 }
 
-// OnStreamDeltaRequest checks a request before it is served. An error ends the stream.
-func (s callbacks) OnStreamDeltaRequest(id int64, req *discovery.DeltaDiscoveryRequest) error {
+// requested takes a request. An error ends the stream.
+func (s *Server) requested(st *stream, req *discovery.DeltaDiscoveryRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := s.streams[id]
-	if st == nil {
-		return status.Error(codes.Internal, "no such stream")
+	if st.over {
+		return io.EOF
 	}
 	if st.node == nil {
-		if err := s.admit(id, st, req.GetNode()); err != nil {
+		if err := s.admit(st, req.GetNode()); err != nil {
 			if s.withinRefusalLimit(st.who) {
 				s.opt.Log.Warn("a sidecar is rejected", "certificate", st.who.String(), "error", err)
 			}
@@ -115,7 +199,6 @@ func (s callbacks) OnStreamDeltaRequest(id int64, req *discovery.DeltaDiscoveryR
 				return status.Error(codes.PermissionDenied, "the assignment belongs to another sidecar")
 			}
 		}
-		st.node.toAssignmentName(req)
 	case fleetpb.ReleaseType:
 		for _, name := range req.GetResourceNamesSubscribe() {
 			if r := s.byName[name]; r == nil || !r.Selector.Matches(st.node.Tenant, st.node.Labels) {
@@ -126,11 +209,17 @@ func (s callbacks) OnStreamDeltaRequest(id int64, req *discovery.DeltaDiscoveryR
 	default:
 		return status.Error(codes.InvalidArgument, "unsupported resource type")
 	}
+	for _, name := range req.GetResourceNamesUnsubscribe() {
+		delete(st.has, subscription{req.GetTypeUrl(), name})
+	}
+	for _, name := range req.GetResourceNamesSubscribe() {
+		st.has[subscription{req.GetTypeUrl(), name}] = req.GetInitialResourceVersions()[name]
+	}
 	return nil
 }
 
 // admit registers the sidecar of a stream.
-func (s *Server) admit(id int64, st *stream, c *core.Node) error {
+func (s *Server) admit(st *stream, c *core.Node) error {
 	said, err := fleetpb.NodeOf(c)
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
@@ -149,10 +238,10 @@ func (s *Server) admit(id int64, st *stream, c *core.Node) error {
 		s.claimed[key.who]++
 	}
 	// If a sidecar has two streams, the older one is considered broken.
-	n.Node, n.who, n.stream, n.seen = said, st.who, id, s.opt.Clock()
+	n.Node, n.who, n.stream, n.seen = said, st.who, st, s.opt.Clock()
 	n.running, n.hasReported, st.node = said.Running, false, n
 	n.assigned = s.releaseFor(n)
-	return s.assignments.UpdateResource(key.resource(), &fleetpb.Assignment{Release: n.assigned})
+	return nil
 }
 
 // room reports whether a certificate may have another sidecar. If it has too many, the
@@ -163,50 +252,22 @@ func (s *Server) room(who identity) bool {
 	}
 	var oldest *node
 	for k, o := range s.nodes {
-		if k.who == who && o.stream == 0 && (oldest == nil || o.seen.Before(oldest.seen)) {
+		if k.who == who && o.stream == nil && (oldest == nil || o.seen.Before(oldest.seen)) {
 			oldest = o
 		}
 	}
 	if oldest == nil {
 		return false
 	}
-	return s.assignments.DeleteResource(s.remove(oldest)) == nil
+	s.remove(oldest)
+	return true
 }
 
-// remove removes a sidecar and returns the name of its assignment.
-func (s *Server) remove(n *node) string {
-	key := n.key()
-	delete(s.nodes, key)
-	if s.claimed[key.who]--; s.claimed[key.who] == 0 {
-		delete(s.claimed, key.who)
-	}
-	return key.resource()
-}
-
-// toAssignmentName replaces the node id in a request with the name of the assignment.
-func (n *node) toAssignmentName(req *discovery.DeltaDiscoveryRequest) {
-	name := n.key().resource()
-	for _, names := range [...][]string{req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()} {
-		for i := range names {
-			if names[i] == n.ID {
-				names[i] = name
-			}
-		}
-	}
-	if version, ok := req.GetInitialResourceVersions()[n.ID]; ok {
-		req.InitialResourceVersions = map[string]string{name: version}
-	}
-}
-
-// toNodeID replaces the name of the assignment in a response with the node id.
-func (n *node) toNodeID(resp *discovery.DeltaDiscoveryResponse) {
-	resources := slices.Clone(resp.GetResources())
-	for i, r := range resources {
-		resources[i] = &discovery.Resource{Name: n.ID, Version: r.GetVersion(), Resource: r.GetResource()}
-	}
-	resp.Resources = resources
-	if len(resp.GetRemovedResources()) > 0 {
-		resp.RemovedResources = []string{n.ID}
+// remove removes a sidecar.
+func (s *Server) remove(n *node) {
+	delete(s.nodes, n.key())
+	if s.claimed[n.who]--; s.claimed[n.who] == 0 {
+		delete(s.claimed, n.who)
 	}
 }
 
@@ -268,37 +329,12 @@ func bounded(s string) string {
 	return string(runes)
 }
 
-// OnStreamDeltaResponse records the release of each nonce, and renames an assignment to
-// its node id.
-func (s callbacks) OnStreamDeltaResponse(id int64, _ *discovery.DeltaDiscoveryRequest, resp *discovery.DeltaDiscoveryResponse) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.streams[id]
-	switch {
-	case st == nil:
-	case resp.GetTypeUrl() == fleetpb.AssignmentType:
-		st.node.toNodeID(resp)
-	case len(resp.GetResources()) > 0:
-		if len(st.nonces) >= maxNonces {
-			clear(st.nonces)
-		}
-		st.nonces[resp.GetNonce()] = resp.GetResources()[len(resp.GetResources())-1].GetName()
-	}
-}
-
 // forget removes sidecars that disconnected long ago. The caller holds the lock.
 func (s *Server) forget() {
 	maps.DeleteFunc(s.refusals, func(_ identity, h refusalCount) bool { return s.opt.Clock().Sub(h.since).Abs() >= time.Minute })
-	var gone []string
 	for _, n := range s.nodes {
-		if n.stream == 0 && s.opt.Clock().Sub(n.seen) > DisconnectedRetention {
-			gone = append(gone, s.remove(n))
-		}
-	}
-	if len(gone) > 0 {
-		slices.Sort(gone)
-		if err := s.assignments.UpdateResources(nil, gone); err != nil {
-			s.opt.Log.Error("removing disconnected sidecars failed", "error", err)
+		if n.stream == nil && s.opt.Clock().Sub(n.seen) > DisconnectedRetention {
+			s.remove(n)
 		}
 	}
 }

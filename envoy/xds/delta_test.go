@@ -1,0 +1,84 @@
+package xds_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/policy"
+)
+
+// Proves CARD-9: the control plane's end of delta xDS. A resource is sent when it is
+// subscribed to, again when it has changed or is subscribed to again, and not if the
+// sidecar says that it has it; one that is gone is removed, one that was given up is not
+// sent again.
+func TestDeltaSubscriptions(t *testing.T) {
+	f := newFleet(t)
+	one := f.publish(1, 1, policy.Selector{Tenant: "acme"})
+	conn := must.Get(grpc.NewClient(f.addr, grpc.WithTransportCredentials(credentials.NewTLS(f.client("", acme)))))(t)
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), ring.Limit)
+	defer cancel()
+	stream := must.Get(discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx))(t)
+	send := func(q *discovery.DeltaDiscoveryRequest) {
+		t.Helper()
+		must.Do(t, stream.Send(q))
+	}
+	seen := map[string]bool{}
+	next := func(kind, name, removed string) (version string) {
+		t.Helper()
+		resp := must.Get(stream.Recv())(t)
+		expect.Equal(t, resp.GetTypeUrl(), kind)
+		expect.Equal(t, seen[resp.GetNonce()], false, "a nonce is used twice")
+		seen[resp.GetNonce()] = true
+		if removed != "" {
+			expect.List(t, resp.GetRemovedResources(), []string{removed}, "removed")
+			expect.Len(t, resp.GetResources(), 0)
+			return ""
+		}
+		must.Equal(t, len(resp.GetResources()), 1)
+		expect.Equal(t, resp.GetResources()[0].GetName(), name)
+		return resp.GetResources()[0].GetVersion()
+	}
+	node := fleetpb.Node{ID: "a", Tenant: "acme"}
+
+	send(assignment(node))
+	first := next(fleetpb.AssignmentType, "a", "")
+	send(want(one.Name()))
+	version := next(fleetpb.ReleaseType, one.Name(), "")
+	send(want(one.Name()))
+	expect.Equal(t, next(fleetpb.ReleaseType, one.Name(), ""), version, "subscribed to again")
+
+	// What the sidecar says that it has is not sent: the next answer is to the next request.
+	known := want(one.Name())
+	known.InitialResourceVersions = map[string]string{one.Name(): version}
+	send(known)
+	send(assignment(node))
+	expect.Equal(t, next(fleetpb.AssignmentType, "a", ""), first)
+
+	// A change of the assignment is sent without a request, and so is the end of a release.
+	two := f.publish(2, 2, policy.Selector{Tenant: "acme"})
+	if version := next(fleetpb.AssignmentType, "a", ""); version == first {
+		t.Errorf("version %s of another assignment", version)
+	}
+	send(want(two.Name()))
+	next(fleetpb.ReleaseType, two.Name(), "")
+	send(&discovery.DeltaDiscoveryRequest{TypeUrl: fleetpb.ReleaseType, ResourceNamesUnsubscribe: []string{two.Name()}})
+	send(assignment(node))
+	next(fleetpb.AssignmentType, "a", "")
+	must.Do(t, os.Remove(filepath.Join(f.path, xds.ReleaseFile(one.Number))))
+	f.refresh()
+	next(fleetpb.ReleaseType, "", one.Name())
+	must.Do(t, stream.CloseSend())
+	expect.Error(t, expect.Err(stream.Recv()), "the stream goes on")
+}
