@@ -1,4 +1,4 @@
-package integrity
+package integrity_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -16,9 +17,11 @@ import (
 	"github.com/memproxy/memproxy/screen/hunt"
 )
 
-// textReader reads items that are their own text. It calls before, once, before the first.
+// textReader is a backend of one page, whose items are their own text. It calls before, once,
+// before it reads the first.
 type textReader struct {
 	gate.Locator
+	items  []hunt.Item
 	before func()
 }
 
@@ -30,6 +33,22 @@ func (r *textReader) ReadLocated(_ memproxy.Route, id string, reply memproxy.Rep
 	return memproxy.Memory{ID: id, Text: string(reply.Body)}, nil
 }
 
+func (r *textReader) Page(context.Context, string) ([]hunt.Item, string, error) {
+	return r.items, "", nil
+}
+
+// seal seals a store on a replica of its own.
+func seal(t *testing.T, l *ledger.Ledger, tenant, decision string, store *textReader) review.SealReport {
+	c := newRig(t, nil)
+	c.Config.Backends = []config.Backend{{Name: "mem0", Kind: "mem0"}}
+	c.Ledger = l
+	c.NewID = func() string { return decision }
+	c.Open = func(context.Context, config.Backend, []memproxy.Scope) (gate.Locator, hunt.Pager, error) {
+		return store, store, nil
+	}
+	return must.Get(c.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: tenant}))(t)
+}
+
 // Proves EDGE-4: of two seals at the same time, on two replicas, each memory gets its owner
 // and its history from one. A write in between keeps its owner, too.
 func TestSealsAtTheSameTime(t *testing.T) {
@@ -37,22 +56,13 @@ func TestSealsAtTheSameTime(t *testing.T) {
 	l := must.Get(ledger.Open(ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: ledgertest.Vault(t)}))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	items := []hunt.Item{{ID: "m1", Raw: "likes tea"}, {ID: "m2", Raw: "has a cat"}, {ID: "m3", Raw: "is new"}}
-	seal := func(tenant string, of []hunt.Item, before func()) review.SealReport {
-		report := review.SealReport{}
-		s := sealing{
-			c:       New(Options{Ledger: l, Clock: func() time.Time { return time.Unix(1e9, 0) }}),
-			backend: "mem0", tenant: tenant, decision: "seal-" + tenant, report: &report,
-		}
-		must.Do(t, s.page(ctx, &textReader{before: before}, of))
-		return report
-	}
 	var second review.SealReport
-	first := seal("acme", items, func() {
-		second = seal("globex", items[:1], nil)
+	first := seal(t, l, "acme", "seal-acme", &textReader{items: items, before: func() {
+		second = seal(t, l, "globex", "seal-globex", &textReader{items: items[:1]})
 		must.Do(t, l.Commit(ctx, memproxy.Entry{Owners: []memproxy.Ownership{{
 			Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m2", Scope: memproxy.Scope{Tenant: "globex"}, Actor: "agent:dev", Decision: "write",
 		}}}))
-	})
+	}})
 	if first.Sealed != 1 || first.Known != 2 || second.Sealed != 1 || second.Known != 0 {
 		t.Errorf("%+v, in between %+v", first, second)
 	}
@@ -75,16 +85,12 @@ func TestSealsResume(t *testing.T) {
 	ctx := context.Background()
 	l := must.Get(ledger.Open(ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: ledgertest.Vault(t)}))(t)
 	t.Cleanup(func() { _ = l.Close() })
-	seal := func(decision string) *sealing {
-		return &sealing{
-			c:       New(Options{Ledger: l, Clock: func() time.Time { return time.Unix(1e9, 0) }}),
-			backend: "mem0", tenant: "acme", decision: decision, report: &review.SealReport{},
-		}
-	}
 	items := []hunt.Item{{ID: "own", Raw: "likes tea"}, {ID: "changed", Raw: "has two cats"}, {ID: "theirs", Raw: "sails"}, {ID: "written", Raw: "swims"}}
-	stopped := seal("first")
 	for i, was := range []string{"likes tea", "has a cat", "sails", "swims"} {
-		row := stopped.row(&memproxy.Memory{ID: items[i].ID, Text: was})
+		row := memproxy.Ownership{
+			Backend: "mem0", Kind: memproxy.TargetMemory, ID: items[i].ID, Scope: memproxy.Scope{Tenant: "acme"}, Trust: memproxy.TrustAnonymous,
+			Source: memproxy.SourceUnstated, Decision: "first", SHA256: memproxy.TextSHA256(was), Written: time.Unix(1e9, 0),
+		}
 		switch row.ID {
 		case "theirs":
 			row.Scope.Tenant = "globex"
@@ -94,10 +100,8 @@ func TestSealsResume(t *testing.T) {
 		must.Get(l.Bind(ctx, row))(t)
 	}
 	for range 2 {
-		again := seal("second")
-		must.Do(t, again.page(ctx, &textReader{}, items))
-		if again.report.Known != 4 || again.report.Sealed != 0 {
-			t.Errorf("%+v", again.report)
+		if again := seal(t, l, "acme", "second", &textReader{items: items}); again.Known != 4 || again.Sealed != 0 {
+			t.Errorf("%+v", again)
 		}
 	}
 	for i, want := range []int{1, 0, 0, 0} {

@@ -1,4 +1,4 @@
-package integrity
+package integrity_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/audit"
@@ -30,7 +31,7 @@ func TestUnansweredChanges(t *testing.T) {
 	}
 	must.Do(t, log.Close(t.Context()))
 	asked := map[string]bool{}
-	for _, ev := range must.Get(UnansweredChanges(t.Context(), &Checker{Options: Options{AuditDir: dir}}, 1<<20))(t) {
+	for _, ev := range must.Get(integrity.UnansweredChanges(t.Context(), &integrity.Checker{Options: integrity.Options{AuditDir: dir}}, 1<<20))(t) {
 		asked[ev.Decision] = true
 	}
 	expect.Equal(t, asked["lost"] && asked["failed"] && asked["kept"], true, asked)
