@@ -1,3 +1,7 @@
+//go:build slow
+
+// Slow: tests of how the matrix itself sends and judges, which is not exported.
+
 package contract
 
 import (
@@ -15,6 +19,12 @@ import (
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
+
+func small(make func(name, tenant string, n int) *Owner, unknown map[string]string) *World {
+	w := &World{Owners: []*Owner{make("victim", "acme", 1), make("neighbour", "acme", 2), make("other", "globex", 3)}, Unknown: unknown, Names: map[string]bool{"user": true}}
+	w.Callers = []*Caller{{Name: "other", Owner: w.Owners[2], Sees: w.Owners[2:]}}
+	return w
+}
 
 type answers func(*http.Request) (*http.Response, error)
 
@@ -107,4 +117,21 @@ func TestAnswersMayBeginLate(t *testing.T) {
 			t.Errorf("%+v after %v: %v", a, took, err)
 		}
 	})
+}
+
+func TestTiesAreComparedAsSets(t *testing.T) {
+	for name, tc := range map[string]struct {
+		a, b string
+		same bool
+	}{
+		"a tie in another order":     {`{"results":[{"id":"a","score":0.5},{"id":"b","score":0.5}]}`, `{"results":[{"id":"b","score":0.5},{"id":"a","score":0.5}]}`, true},
+		"another order of scores":    {`[{"id":"a","score":0.5},{"id":"b","score":0.4}]`, `[{"id":"b","score":0.4},{"id":"a","score":0.5}]`, false},
+		"a tie with other elements":  {`[{"id":"a","score":0.5},{"id":"b","score":0.5}]`, `[{"id":"a","score":0.5},{"id":"c","score":0.5}]`, false},
+		"without scores, reordered":  {`[{"id":"a"},{"id":"b"}]`, `[{"id":"b"},{"id":"a"}]`, false},
+		"no JSON":                    {`a b`, `b a`, false},
+		"one element more in a tie":  {`[{"id":"a","score":1}]`, `[{"id":"a","score":1},{"id":"a","score":1}]`, false},
+		"a tie before a lower score": {`[{"id":"b","score":2},{"id":"a","score":2},{"id":"c","score":1}]`, `[{"id":"a","score":2},{"id":"b","score":2},{"id":"c","score":1}]`, true},
+	} {
+		expect.Equal(t, sameScores(tc.a) == sameScores(tc.b), tc.same, name, "equal is")
+	}
 }
