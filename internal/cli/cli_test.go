@@ -1,83 +1,113 @@
-package cli
+package cli_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-func TestMeter(t *testing.T) {
-	now := time.Unix(1_800_000_000, 0)
-	var screen bytes.Buffer
-	m := newMeter(&screen, "lines", 1000, func() time.Time { return now })
-	now = now.Add(10 * time.Second)
-	must.Get(io.ReadAll(io.LimitReader(m.Reader(strings.NewReader(strings.Repeat("x", 250))), 250)))(t)
-	told := m.Progress()
-	told(50, 0)
-	told(51, 0) // too soon to draw again
-	expect.Equal(t, screen.String(), "\r[######..................]  25%  50 lines  5/s  30s left")
-	screen.Reset()
-	must.Get(m.Writer(&plain{to: Terminal{&screen}}).Write([]byte("line 7: bad\n")))(t)
-	if s := screen.String(); !strings.HasPrefix(s, "\r   ") || !strings.HasSuffix(s, " \rline 7: bad\n") {
-		t.Errorf("a message is written as %q", s)
-	}
-	if file := io.Writer(&plain{to: &bytes.Buffer{}}); m.Writer(file) != file {
-		t.Error("a meter is in the way of what is no terminal")
-	}
-	now = now.Add(time.Second)
-	told(60, 120)
-	screen.Reset()
-	now = now.Add(time.Second)
-	told(90, 120)
-	if s := screen.String(); !strings.HasPrefix(s, "\r[##################......]  75%  90 lines") || !strings.Contains(s, "4s left") {
-		t.Errorf("of a known total: %q", s)
-	}
-	screen.Reset()
-	m.Done()
-	if s := screen.String(); strings.ReplaceAll(s, " ", "") != "\r\r" {
-		t.Errorf("at the end: %q", s)
-	}
+// run runs a command that does no more than work.
+func run(t testing.TB, to, errorsTo io.Writer, work func(stdout, stderr io.Writer)) {
+	t.Helper()
+	code := cli.Main(t.Context(), func(stdout, stderr io.Writer) *cobra.Command {
+		return cli.Group("x", "", "", cli.Leaf("work", "", "", func(context.Context) int { work(stdout, stderr); return cli.OK }))
+	}, []string{"work"}, nil, to, errorsTo)
+	must.Equal(t, code, cli.OK)
+}
 
-	screen.Reset()
-	unknown := newMeter(&screen, "pages", 0, func() time.Time { return now })
-	unknown.Progress()(3, 0)
-	if s := screen.String(); s != "\r3 pages  0/s" {
-		t.Errorf("without a total: %q", s)
-	}
-	var none *Meter
-	none.Done()
-	if none.Writer(&screen) != io.Writer(&screen) || none.Reader(nil) != nil || none.Progress() != nil {
-		t.Error("no meter is in the way")
-	}
+// input returns an open file of zeros.
+func input(t *testing.T, size int) *os.File {
+	path := filepath.Join(t.TempDir(), "in")
+	must.Do(t, os.WriteFile(path, make([]byte, size), 0o600))
+	f := must.Get(os.Open(path))(t)
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+func TestMeter(t *testing.T) {
+	in := input(t, 1000)
+	synctest.Test(t, func(t *testing.T) {
+		var screen, file bytes.Buffer
+		run(t, &file, cli.Terminal{Writer: &screen}, func(stdout, stderr io.Writer) {
+			m := cli.MeterOn(stderr, "lines", in)
+			time.Sleep(10 * time.Second)
+			must.Get(io.ReadFull(m.Reader(in), make([]byte, 250)))(t)
+			told := m.Progress()
+			told(50, 0)
+			told(51, 0) // too soon to draw again
+			expect.Equal(t, screen.String(), "\r[######..................]  25%  50 lines  5/s  30s left")
+			screen.Reset()
+			must.Get(m.Writer(stderr).Write([]byte("line 7: bad\n")))(t)
+			if s := screen.String(); !strings.HasPrefix(s, "\r   ") || !strings.HasSuffix(s, " \rline 7: bad\n") {
+				t.Errorf("a message is written as %q", s)
+			}
+			if m.Writer(stdout) != stdout {
+				t.Error("a meter is in the way of what is no terminal")
+			}
+			time.Sleep(time.Second)
+			told(60, 120)
+			screen.Reset()
+			time.Sleep(time.Second)
+			told(90, 120)
+			if s := screen.String(); !strings.HasPrefix(s, "\r[##################......]  75%  90 lines") || !strings.Contains(s, "4s left") {
+				t.Errorf("of a known total: %q", s)
+			}
+			screen.Reset()
+			m.Done()
+			if s := screen.String(); strings.ReplaceAll(s, " ", "") != "\r\r" {
+				t.Errorf("at the end: %q", s)
+			}
+
+			screen.Reset()
+			cli.MeterOn(stderr, "pages", nil).Progress()(3, 0)
+			expect.Equal(t, screen.String(), "\r3 pages  0/s", "without a total")
+			none := cli.MeterOn(stdout, "lines", in)
+			none.Done()
+			if none != nil || none.Writer(stderr) != stderr || none.Reader(nil) != nil || none.Progress() != nil {
+				t.Error("no meter is in the way")
+			}
+		})
+	})
 }
 
 func TestWhatIsLeftOfAFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "in")
-	must.Do(t, os.WriteFile(path, make([]byte, 100), 0o600))
-	f := must.Get(os.Open(path))(t)
-	defer f.Close()
-	if _, err := f.Seek(40, io.SeekStart); err != nil || remaining(f) != 60 || WriterFor(f) != io.Writer(f) {
-		t.Errorf("%d left, %v", remaining(f), err)
+	of := func(f *os.File) string {
+		var screen bytes.Buffer
+		m := cli.MeterOn(cli.Terminal{Writer: &screen}, "lines", f)
+		must.Get(io.ReadFull(m.Reader(strings.NewReader(strings.Repeat("x", 30))), make([]byte, 30)))(t)
+		m.Progress()(1, 0)
+		return screen.String()
 	}
+	f := input(t, 100)
+	must.Get(f.Seek(40, io.SeekStart))(t)
+	if cli.WriterFor(f) != io.Writer(f) {
+		t.Error("a file is taken for a terminal")
+	}
+	expect.Text(t, of(f), "of the 60 that are left").Has("]  50%  1 lines")
 	r, w, err := os.Pipe()
 	must.Do(t, err)
 	defer r.Close()
 	defer w.Close()
-	if remaining(r) != 0 || WriterFor(r) != io.Writer(r) {
-		t.Error("a pipe has no size and is no terminal")
+	if cli.WriterFor(r) != io.Writer(r) {
+		t.Error("a pipe is no terminal")
 	}
+	expect.Text(t, of(r), "a pipe has no size").Lacks("%")
 }
 
 // What is printed can neither steer a terminal nor hide letters, in whatever
@@ -90,19 +120,22 @@ func FuzzPlain(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, at int) {
 		at = min(max(at, 0), len(text))
 		var out strings.Builder
-		p := &plain{to: &out}
-		for _, part := range []string{text[:at], text[at:]} {
-			if n, err := p.Write([]byte(part)); n != len(part) || err != nil {
-				t.Fatal(n, err)
+		run(t, &out, io.Discard, func(stdout, _ io.Writer) {
+			for _, part := range []string{text[:at], text[at:]} {
+				if n, err := stdout.Write([]byte(part)); n != len(part) || err != nil {
+					t.Fatal(n, err)
+				}
 			}
-		}
+		})
 		seen(t, out.String())
-		if text = strings.ToValidUTF8(text, ""); strings.Contains(Line(text), "\n") {
-			t.Errorf("%q is no line", Line(text))
+		if text = strings.ToValidUTF8(text, ""); strings.Contains(cli.Line(text), "\n") {
+			t.Errorf("%q is no line", cli.Line(text))
 		}
-		for form, read := range map[Output]func([]byte, any) error{JSON: json.Unmarshal, YAML: yaml.Unmarshal} {
+		for form, read := range map[cli.Output]func([]byte, any) error{cli.JSON: json.Unmarshal, cli.YAML: yaml.Unmarshal} {
 			out.Reset()
-			must.Do(t, form.Print(&plain{to: &out}, map[string][]string{"a": {text}}, nil), form)
+			run(t, &out, io.Discard, func(stdout, _ io.Writer) {
+				must.Do(t, form.Print(stdout, map[string][]string{"a": {text}}, nil), form)
+			})
 			seen(t, out.String())
 			var back map[string][]string
 			if err := read([]byte(out.String()), &back); err != nil || len(back["a"]) != 1 || back["a"][0] != text {
