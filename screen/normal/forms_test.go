@@ -1,4 +1,4 @@
-package normal
+package normal_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/screen/normal"
 )
 
 // packed is s by a packer.
@@ -76,9 +77,11 @@ func TestFormsThatModelsReadAreRead(t *testing.T) {
 		"zlib in base64":         b64(packed(t, payload, func(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) })),
 		"gzip that is cut short": b64(packed(t, payload+strings.Repeat(" and more of it", 9), gzipped)[:64]),
 		"gzip in gzip in base64": b64(packed(t, string(gz), gzipped)),
-		"braille":                strings.Map(func(r rune) rune { return []rune(braille + "⠀")[strings.IndexRune("abcdefghijklmnopqrstuvwxyz ", r)] }, payload),
+		"braille": strings.Map(func(r rune) rune {
+			return []rune("⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵⠀")[strings.IndexRune("abcdefghijklmnopqrstuvwxyz ", r)]
+		}, payload),
 	} {
-		if r := Read(text); !slices.ContainsFunc(r.Views, func(v View) bool { return strings.Contains(strings.ToLower(v.Text), payload[:24]) }) {
+		if r := normal.Read(text); !slices.ContainsFunc(r.Views, func(v normal.View) bool { return strings.Contains(strings.ToLower(v.Text), payload[:24]) }) {
 			t.Errorf("%s: %q is not read", name, text)
 		}
 	}
@@ -90,9 +93,9 @@ func TestFormsThatModelsReadAreRead(t *testing.T) {
 		"double vowels": "Aaron and Lee keep bookkeeping between meetings in the balloon committee room.",
 		"calls":         "f(1) + g(22) + h(333) + f(4444) + g(55) + h(6) + f(7)",
 	} {
-		if views := Read(text).Views; len(views) > 1 {
+		if views := normal.Read(text).Views; len(views) > 1 {
 			for _, v := range views[1:] {
-				if v.Name == Encoded || v.Name == Joined {
+				if v.Name == normal.Encoded || v.Name == normal.Joined {
 					t.Errorf("%s: read as %s: %q", name, v.Name, v.Text)
 				}
 			}
@@ -102,11 +105,11 @@ func TestFormsThatModelsReadAreRead(t *testing.T) {
 	for range 6 {
 		layers = string(packed(t, layers, gzipped))
 	}
-	if rd := Read(b64([]byte(layers))); !rd.Truncated {
+	if rd := normal.Read(b64([]byte(layers))); !rd.Truncated {
 		t.Error("what was packed six times is taken for read")
 	}
 	bomb := b64(packed(t, strings.Repeat("tea ", 1<<20), gzipped))
-	if rd := Read(bomb); !rd.Truncated {
+	if rd := normal.Read(bomb); !rd.Truncated {
 		t.Error("4 MiB in 4 kB are taken for read")
 	}
 }
