@@ -59,7 +59,7 @@ type Turn interface {
 	Agent() string
 
 	// Next returns the body of the next request.
-	Next() ([]byte, error)
+	Next() []byte
 
 	// Event takes one server-sent event of a streamed answer, and returns the events to
 	// forward now.
@@ -75,7 +75,7 @@ type Turn interface {
 	// the answer is streamed. A refused call is answered like any other call, and no person
 	// is asked about it.
 	ApprovalCalls() []ToolCall
-	ReleasePause() (events [][]byte, more bool, err error)
+	ReleasePause() (events [][]byte, more bool)
 
 	// PendingCalls returns the calls that wait for a ruling. Rule takes the ruling; Result
 	// takes the result of an admitted search, as filtered by the read path.
@@ -85,7 +85,7 @@ type Turn interface {
 
 	// Answer returns the whole answer for the caller; Tail returns the last events of a
 	// streamed one.
-	Answer() ([]byte, error)
+	Answer() []byte
 	Tail() [][]byte
 }
 

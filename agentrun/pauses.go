@@ -260,11 +260,7 @@ func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key 
 			frontend.LogDecision(ctx, r.opt.Log, r.opt.Backend.Name, declined)
 			turn.Rule(call.ID, declined.Decision)
 		}
-		body, err := turn.Next()
-		if err != nil {
-			return false, err
-		}
-		reply, err := r.send(ctx, req, body, nil)
+		reply, err := r.send(ctx, req, turn.Next(), nil)
 		if err != nil {
 			return false, err
 		}

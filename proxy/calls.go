@@ -33,9 +33,7 @@ func (t *agentTurn) rulePersonCalls(ctx context.Context) (over bool, err error) 
 	}
 	for more := true; more; {
 		var events [][]byte
-		if events, more, err = t.turn.ReleasePause(); err != nil {
-			return false, err
-		}
+		events, more = t.turn.ReleasePause()
 		t.pass(ctx, events)
 	}
 	if !t.turn.Paused() {
@@ -129,12 +127,8 @@ func (t *agentTurn) end(ctx context.Context) error {
 		t.pass(ctx, t.turn.Tail())
 		return nil
 	}
-	answer, err := t.turn.Answer()
-	if err != nil {
-		return err
-	}
 	t.begun = true
-	t.piece(ctx, answer, t.body)
+	t.piece(ctx, t.turn.Answer(), t.body)
 	return nil
 }
 

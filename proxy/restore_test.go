@@ -155,16 +155,16 @@ func (*oneRequest) Agent() string                             { return "agent" }
 func (*oneRequest) NextSideRequest() (memproxy.Request, bool) { return memproxy.Request{}, false }
 func (*oneRequest) ReadSideReply(memproxy.Reply) error        { return nil }
 func (*oneRequest) TakeEdits() []memproxy.Edit                { return nil }
-func (*oneRequest) Next() ([]byte, error)                     { return []byte("run"), nil }
+func (*oneRequest) Next() []byte                              { return []byte("run") }
 func (l *oneRequest) ReadAnswer(body []byte) error            { l.body = body; return nil }
 func (*oneRequest) Event(event []byte) ([][]byte, error)      { return [][]byte{event}, nil }
 func (*oneRequest) Paused() bool                              { return false }
 func (*oneRequest) ApprovalCalls() []memproxy.ToolCall        { return nil }
-func (*oneRequest) ReleasePause() ([][]byte, bool, error)     { return nil, false, nil }
+func (*oneRequest) ReleasePause() ([][]byte, bool)            { return nil, false }
 func (*oneRequest) PendingCalls() []memproxy.ToolCall         { return nil }
 func (*oneRequest) Rule(string, memproxy.Decision)            {}
 func (*oneRequest) Result(string, memproxy.Reply)             {}
-func (l *oneRequest) Answer() ([]byte, error)                 { return l.body, nil }
+func (l *oneRequest) Answer() []byte                          { return l.body }
 func (*oneRequest) Tail() [][]byte {
 	return [][]byte{[]byte("data: canary tail\n\n"), []byte("data: end\n\n")}
 }

@@ -194,11 +194,7 @@ func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 	if t.cancelled(ctx) {
 		return true, t.cancel(ctx)
 	}
-	body, err := t.turn.Next()
-	if err != nil {
-		t.unsent(ctx)
-		return false, err
-	}
+	body := t.turn.Next()
 	ctx, span := t.p.opt.Tracer.Start(ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
 	out := t.p.outgoing(ctx, t.r, t.a, nil)

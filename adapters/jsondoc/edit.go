@@ -147,6 +147,19 @@ func (e *Edits) Apply() []byte {
 	return append(out, e.doc.Src[at:]...)
 }
 
+// Doc returns the document with the edits applied, or the document itself if there are none.
+// It is for edits that nest no deeper than what they replace.
+func (e *Edits) Doc() *Doc {
+	if e.Empty() {
+		return e.doc
+	}
+	doc, err := Parse(e.Apply(), 0)
+	if err != nil {
+		panic("jsondoc: an edit is not JSON: " + err.Error())
+	}
+	return doc
+}
+
 // Texts replaces strings, given by their JSON pointers. A pointer without a value, or to a
 // value other than a string, is an error, because the text to hide would remain.
 func (e *Edits) Texts(texts map[string]string) error {

@@ -337,6 +337,12 @@ func (d *Doc) Raw(v *Value) []byte {
 	return d.Src[v.Start:v.End]
 }
 
+// Part returns a value of the document as a document of its own.
+func (d *Doc) Part(v *Value) *Doc {
+	part, _ := Parse(d.Raw(v), 0) // it was parsed before
+	return part
+}
+
 // True reports whether the value is true, False whether it is false.
 func (d *Doc) True(v *Value) bool  { return v != nil && v.Kind == Bool && d.Src[v.Start] == 't' }
 func (d *Doc) False(v *Value) bool { return v != nil && v.Kind == Bool && d.Src[v.Start] == 'f' }

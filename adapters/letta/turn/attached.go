@@ -103,9 +103,7 @@ func (s *toolset) readAttached(doc *jsondoc.Doc) error {
 			continue
 		}
 		s.server[name] = true
-		if err := s.shadow(doc, tool, name); err != nil {
-			return err
-		}
+		s.shadow(doc, tool, name)
 	}
 	// The server may run other agents with this one's memory after its turn. They cannot be paused.
 	followed := doc.True(doc.Root.Get("enable_sleeptime")) || len(Groups(doc.Root)) > 0
@@ -122,9 +120,7 @@ func (s *toolset) readAttached(doc *jsondoc.Doc) error {
 		if s.server[name] {
 			continue
 		}
-		if err := s.shadow(doc, tool, name); err != nil {
-			return err
-		}
+		s.shadow(doc, tool, name)
 		s.forRules[name] = s.gated[name]
 	}
 	return nil
@@ -133,9 +129,9 @@ func (s *toolset) readAttached(doc *jsondoc.Doc) error {
 // shadow lists a server tool as a client tool with the same name, description and
 // parameters, so that the server pauses before it runs the tool. If an agent's rule
 // requires a person's approval, the caller still approves it.
-func (s *toolset) shadow(doc *jsondoc.Doc, tool *jsondoc.Value, name string) error {
+func (s *toolset) shadow(doc *jsondoc.Doc, tool *jsondoc.Value, name string) {
 	if slices.Contains(s.ownNames, name) {
-		return nil // the caller runs a tool of its own, or approves the server's: see takePending
+		return // the caller runs a tool of its own, or approves the server's: see takePending
 	}
 	shadow := struct {
 		Name        string          `json:"name"`
@@ -147,11 +143,6 @@ func (s *toolset) shadow(doc *jsondoc.Doc, tool *jsondoc.Value, name string) err
 	if p := schema.Get("parameters"); p != nil && p.Kind == jsondoc.Object {
 		shadow.Parameters = doc.Raw(p)
 	}
-	raw, err := json.Marshal(shadow)
-	if err != nil {
-		return err
-	}
 	s.gated[name] = !s.rules.has("requires_approval", name)
-	s.shadowed = append(s.shadowed, raw)
-	return nil
+	s.shadowed = append(s.shadowed, marshal(shadow))
 }

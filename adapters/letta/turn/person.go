@@ -43,24 +43,24 @@ func (t *Turn) ApprovalCalls() []memproxy.ToolCall {
 
 // ReleasePause implements memproxy.Turn. All calls of a pause are answered in one request: if
 // the caller must answer one of them, the refused ones wait for the caller's answer.
-func (t *Turn) ReleasePause() ([][]byte, bool, error) {
+func (t *Turn) ReleasePause() (shown [][]byte, more bool) {
 	if t.pause.asksPerson() {
 		applyPersonRulings(t)
 	}
 	if len(t.out.held) == 0 {
-		return nil, false, nil
+		return nil, false
 	}
 	l := t.out.held[0]
 	t.out.held = t.out.held[1:]
-	shown, more := t.out.shownPart(l), len(t.out.held) > 0
+	shown, more = t.out.shownPart(l), len(t.out.held) > 0
 	if l.inAnswer {
 		t.out.messages = append(t.out.messages, shown...)
-		return nil, more, nil
+		return nil, more
 	}
 	if n, ok := numberOf(l.doc); ok {
 		t.out.seq, t.out.numbered = n, true
 	}
-	return events(shown), more, nil
+	return events(shown), more
 }
 
 // applyPersonRulings applies the rulings on calls that a person would be asked about:

@@ -35,9 +35,7 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 		switch {
 		case t.tools.forRules[c.name]: // writes no memory; recovery declines it
 		case err != nil:
-			if !errors.As(err, &asked.Flaw) {
-				asked.Flaw = selfedit.Malformed("", "the arguments cannot be parsed")
-			}
+			errors.As(err, &asked.Flaw)
 		case memoryTools[c.name].search:
 			asked.ReadRequest = c.direct(t.opt.Prefix, t.agent)
 		case t.view.retarget(op): // a direct call would change the agent's block instead of the isolated one
@@ -65,34 +63,24 @@ func (t *Turn) Rule(id string, d memproxy.Decision) {
 
 // Next returns the body of the next request: first the caller's request with the agent's
 // memory tools as client tools, then the answers to the pauses.
-func (t *Turn) Next() ([]byte, error) {
+func (t *Turn) Next() []byte {
 	t.requests++
 	first := t.requests == 1
 	if first && len(t.tools.gated) == 0 && len(t.pause.calls) == 0 {
-		return t.opt.Body, nil
+		return t.opt.Body
 	}
 	running := t.caller.callsToRun(t.pause.calls)
 	limit := t.tools.rules.stepLimit(t.pause.calls, running)
 	drop := []string{"client_tools", returnTypes}
-	tools, err := json.Marshal(append(slices.Clone(t.tools.own), t.tools.shadowed...))
-	if err != nil {
-		return nil, err
-	}
-	added := [][]byte{append([]byte(`"client_tools":`), tools...)}
-	if types, err := t.caller.typesToCheck(); err != nil {
-		return nil, err
-	} else if types != nil {
+	added := [][]byte{append([]byte(`"client_tools":`), jsondoc.ListOf(slices.Concat(t.tools.own, t.tools.shadowed))...)}
+	if types := t.caller.typesToCheck(); types != nil {
 		added = append(added, append([]byte(`"`+returnTypes+`":`), types...))
 	}
 	runs := false
 	if len(t.pause.calls) > 0 {
 		t.out.missingReturns, runs = t.caller.missingReturns(t.pause.calls)
-		messages, err := t.caller.approvalMessages(first, &t.pause)
-		if err != nil {
-			return nil, err
-		}
 		drop = append(drop, "messages", "input")
-		added = append(added, append([]byte(`"messages":`), messages...))
+		added = append(added, append([]byte(`"messages":`), t.caller.approvalMessages(first, &t.pause)...))
 	}
 	n := t.caller.stepsLeft(t.out.steps, runs)
 	if first {
@@ -118,7 +106,7 @@ func (t *Turn) Next() ([]byte, error) {
 	t.pause.calls, t.pause.messageID = nil, ""
 	t.out.stopEvent, t.out.usageEvent, t.out.done = nil, nil, false // of the previous request
 	t.out.shift, t.out.started = t.out.seq, false
-	return e.Apply(), nil
+	return e.Apply()
 }
 
 // stepsLeft returns how many of the caller's max_steps are left, or 0 if the caller set no
@@ -136,7 +124,7 @@ func (by *caller) stepsLeft(taken int64, runs bool) int64 {
 
 // approvalMessages returns the messages of a request that answers a pause. The first
 // request also has the caller's other messages.
-func (by *caller) approvalMessages(first bool, p *pause) ([]byte, error) {
+func (by *caller) approvalMessages(first bool, p *pause) []byte {
 	approval := map[string]any{"type": "approval", "approval_request_id": p.messageID}
 	var answers []any
 	all := true
@@ -151,7 +139,13 @@ func (by *caller) approvalMessages(first bool, p *pause) ([]byte, error) {
 	if first {
 		messages = append(messages, by.otherMessages()...)
 	}
-	return json.Marshal(messages)
+	return marshal(messages)
+}
+
+// marshal returns the JSON of texts and of parts of documents, which always marshal.
+func marshal(v any) []byte {
+	raw, _ := json.Marshal(v)
+	return raw
 }
 
 // otherMessages returns the caller's messages other than answers to the pause.

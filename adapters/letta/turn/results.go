@@ -2,7 +2,6 @@ package turn
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -66,14 +65,11 @@ func (s *stitched) missingReturnEvent(kind string, doc *jsondoc.Doc) [][]byte {
 		seq = n + s.shift
 		s.shift++
 	}
-	raw, err := json.Marshal(map[string]any{
+	raw := marshal(map[string]any{
 		"id": first.message, "date": doc.Root.Get("date").Text(), "name": first.name, "message_type": "tool_return_message",
 		"otid": first.message, "sender_id": nil, "step_id": nil, "is_err": nil, "seq_id": seq, "run_id": s.run(doc.Root.Get("run_id").Text()),
 		"tool_return": first.Return, "status": first.Status, "tool_call_id": first.ID, "stdout": nil, "stderr": nil, "tool_returns": owed,
 	})
-	if err != nil {
-		return nil // plain strings always marshal
-	}
 	return events(s.wanted("tool_return_message", raw))
 }
 

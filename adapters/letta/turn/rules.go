@@ -203,12 +203,11 @@ func (r *rules) stepLimit(calls []*call, runs []string) int64 {
 
 // fixStopReason corrects the stop reason of a request that memproxy ended by stepLimit. It
 // returns the same document if nothing changes.
-func (r *rules) fixStopReason(doc *jsondoc.Doc, stop *jsondoc.Value) (*jsondoc.Doc, error) {
+func (r *rules) fixStopReason(doc *jsondoc.Doc, stop *jsondoc.Value) *jsondoc.Doc {
 	reason := stop.Get("stop_reason")
-	if is := reason.Text(); r.stopReason == "" || is != "max_steps" && is != "end_turn" || is == r.stopReason {
-		return doc, nil
-	}
 	e := doc.Edit()
-	e.Replace(reason, []byte(`"`+r.stopReason+`"`))
-	return jsondoc.Parse(e.Apply(), 0)
+	if is := reason.Text(); r.stopReason != "" && (is == "max_steps" || is == "end_turn") && is != r.stopReason {
+		e.Replace(reason, jsondoc.Quote(r.stopReason))
+	}
+	return e.Doc()
 }

@@ -115,11 +115,11 @@ func TestUpstreamRequestsEndByRules(t *testing.T) {
 		if tc.want == `"max_steps":2` {
 			reminded := `{"messages":[{"message_type":"assistant_message","content":"done"},{"message_type":"user_message","content":"{\"reason\":\"ToolRuleViolated: You must call memory_insert at least once\"}"}],"stop_reason":{"message_type":"stop_reason","stop_reason":"max_steps"}}`
 			must.Do(t, turn.ReadAnswer([]byte(reminded)))
-			expect.Text(t, string(must.Get(turn.Answer())(t)), tc.name).Has(`"stop_reason":"end_turn"`).Lacks("ToolRuleViolated").Has("done")
+			expect.Text(t, string(turn.Answer()), tc.name).Has(`"stop_reason":"end_turn"`).Lacks("ToolRuleViolated").Has("done")
 		}
 		if tc.want == `"max_steps":1` {
 			must.Do(t, turn.ReadAnswer([]byte(`{"messages":[],"stop_reason":{"message_type":"stop_reason","stop_reason":"max_steps"}}`)))
-			expect.Text(t, string(must.Get(turn.Answer())(t)), tc.name).Has(`"stop_reason":"tool_rule"`)
+			expect.Text(t, string(turn.Answer()), tc.name).Has(`"stop_reason":"tool_rule"`)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestAPersonsApprovalStaysThePersons(t *testing.T) {
 	if handed(t, turn, memproxy.Allow); turn.Paused() || len(turn.PendingCalls()) != 0 {
 		t.Error("memproxy answers in the person's place")
 	}
-	expect.Text(t, string(must.Get(turn.Answer())(t)), "the caller is not asked").Has("approval_request_message", `"requires_approval"`)
+	expect.Text(t, string(turn.Answer()), "the caller is not asked").Has("approval_request_message", `"requires_approval"`)
 	waits := strings.Replace(ruled(rule), "{", `{"pending_approval":{"id":"m-1","tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]},`, 1)
 	// Without an answer nothing waits, and the server asks the caller.
 	turn = newTurn(t, `{"input":"hi"}`, waits)

@@ -23,10 +23,10 @@ func (t *Turn) Cancel() memproxy.SideRequest {
 	const stop = `{"message_type":"stop_reason","stop_reason":"cancelled"}`
 	t.pause.calls, t.out.held = nil, nil
 	t.out.stopEvent, t.out.done = dataEvent([]byte(stop)), true
-	if doc, err := jsondoc.Parse(t.out.last, 0); err == nil {
-		e := doc.Edit()
-		e.Replace(doc.Root.Get("stop_reason"), []byte(stop))
-		t.out.last = e.Apply()
+	if t.out.last != nil {
+		e := t.out.last.Edit()
+		e.Replace(t.out.last.Root.Get("stop_reason"), []byte(stop))
+		t.out.last = e.Doc()
 	}
 	path := t.opt.Prefix + "/agents/" + t.agent + "/messages/cancel"
 	return memproxy.SideRequest{
@@ -141,7 +141,7 @@ func (s *stitched) startsRun(kind string, doc *jsondoc.Doc) bool {
 
 // number changes an event's run to the turn's first run, and its number to continue the
 // numbers of earlier requests. It returns the same document if nothing changes.
-func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
+func (s *stitched) number(doc *jsondoc.Doc) *jsondoc.Doc {
 	e := doc.Edit()
 	n, ok := numberOf(doc)
 	if s.numbered = ok; ok {
@@ -156,7 +156,7 @@ func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 // inFirst applies the edits in e, sets the run of a message to the turn's first run, and
 // adds the tool's name to a result that memproxy supplied, as in the server's own results.
 // It returns the same document if nothing changes.
-func (s *stitched) inFirst(doc *jsondoc.Doc, e *jsondoc.Edits) (*jsondoc.Doc, error) {
+func (s *stitched) inFirst(doc *jsondoc.Doc, e *jsondoc.Edits) *jsondoc.Doc {
 	id := doc.Root.Get("run_id")
 	if is := id.Text(); plainID(is) && is != s.run(is) {
 		e.Replace(id, jsondoc.Quote(s.run(is)))
@@ -166,10 +166,7 @@ func (s *stitched) inFirst(doc *jsondoc.Doc, e *jsondoc.Edits) (*jsondoc.Doc, er
 			e.Replace(name, jsondoc.Quote(tool))
 		}
 	}
-	if e.Empty() {
-		return doc, nil
-	}
-	return jsondoc.Parse(e.Apply(), 0)
+	return e.Doc()
 }
 
 // MissingToolName returns the name member of a tool result if it is null; nil for any other

@@ -3,7 +3,6 @@ package turn
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -16,13 +15,13 @@ type stitched struct {
 	allowed *allowedCalls
 	types   []string // include_return_message_types, or nil
 
-	last           []byte // the last JSON answer
+	last           *jsondoc.Doc // the last JSON answer
 	messages       [][]byte
 	usage          []RunValue // of each request
 	steps          int64      // of all requests, by their usage
 	requests       int
 	stopEvent      []byte            // the last stop_reason event
-	usageEvent     []byte            // the last usage event
+	usageEvent     *jsondoc.Doc      // the data of the last usage event
 	done           bool              // [DONE] was received
 	missingReturns []toolReturn      // results that the server may omit
 	names          map[string]string // of the calls that memproxy answered, by their ids
@@ -40,26 +39,11 @@ type stitched struct {
 	started  bool     // this request's first numbered event was received
 }
 
-// add keeps a request's usage.
-func (s *stitched) add(raw []byte) {
-	doc, err := jsondoc.Parse(raw, 0)
-	if err != nil {
-		return // unreachable: part of a parsed document
-	}
-	s.usage = append(s.usage, RunValue{doc, doc.Root})
-	n, _ := doc.Int(doc.Root.Get("step_count"))
+// addUsage keeps a request's usage.
+func (s *stitched) addUsage(doc *jsondoc.Doc, usage *jsondoc.Value) {
+	s.usage = append(s.usage, RunValue{doc, usage})
+	n, _ := doc.Int(usage.Get("step_count"))
 	s.steps += n
-}
-
-// total returns the usage of the last request with the numbers of all.
-func (s *stitched) total(raw []byte) ([]byte, error) {
-	doc, err := jsondoc.Parse(raw, 0)
-	if err != nil || s.requests < 2 {
-		return raw, err
-	}
-	e := doc.Edit()
-	Sum(e, doc.Root, s.usage)
-	return e.Apply(), nil
 }
 
 // RunValue is a value in an answer about one of the runs of a turn.
@@ -77,8 +61,8 @@ func Sum(e *jsondoc.Edits, into *jsondoc.Value, all []RunValue) {
 	}
 	switch into.Kind {
 	case jsondoc.Null: // the first value that a run has is the base
-		doc, err := jsondoc.Parse(all[0].Doc.Raw(all[0].Value), 0)
-		if err != nil || doc.Root.Kind == jsondoc.Null {
+		doc := all[0].Doc.Part(all[0].Value)
+		if doc.Root.Kind == jsondoc.Null {
 			return
 		}
 		sub := doc.Edit()
@@ -129,25 +113,14 @@ func (t *Turn) ReadAnswer(body []byte) error {
 	if err != nil {
 		return err
 	}
-	if doc, err = t.tools.rules.fixStopReason(doc, doc.Root.Get("stop_reason")); err != nil {
-		return err
-	}
-	t.out.last = doc.Src
+	doc = t.tools.rules.fixStopReason(doc, doc.Root.Get("stop_reason"))
+	t.out.last = doc
 	if v := doc.Root.Get("usage"); v != nil {
-		t.out.add(doc.Raw(v))
+		t.out.addUsage(doc, v)
 	}
 	for _, v := range doc.Root.Get("messages").List() {
-		m, err := jsondoc.Parse(doc.Raw(v), 0)
-		if err != nil {
-			return err
-		}
-		if m, err = t.out.inFirst(m, m.Edit()); err != nil {
-			return err
-		}
-		shown, err := t.out.message(m, true)
-		if err != nil {
-			return err
-		}
+		m := doc.Part(v)
+		shown, _ := t.out.message(t.out.inFirst(m, m.Edit()), true) // only a stream exceeds the buffer
 		t.out.messages = append(t.out.messages, shown...)
 	}
 	t.out.messages = append(t.out.messages, t.ended(doc.Root.Get("stop_reason").Get("stop_reason").Text())...)
@@ -155,26 +128,18 @@ func (t *Turn) ReadAnswer(body []byte) error {
 }
 
 // Answer returns the combined answer: the last request's, with the messages of all.
-func (t *Turn) Answer() ([]byte, error) {
+func (t *Turn) Answer() []byte {
+	e, root := t.out.last.Edit(), t.out.last.Root
 	if t.out.requests == 1 && len(t.tools.gated) == 0 {
-		return t.out.last, nil
+		return e.Apply()
 	}
-	doc, err := jsondoc.Parse(t.out.last, 0)
-	if err != nil {
-		return nil, err
-	}
-	e := doc.Edit()
-	if v := doc.Root.Get("messages"); v != nil {
+	if v := root.Get("messages"); v != nil {
 		e.Replace(v, jsondoc.ListOf(t.out.messages))
 	}
-	if v := doc.Root.Get("usage"); v != nil {
-		total, err := t.out.total(doc.Raw(v))
-		if err != nil {
-			return nil, err
-		}
-		e.Replace(v, total)
+	if v := root.Get("usage"); v != nil && t.out.requests > 1 {
+		Sum(e, v, t.out.usage)
 	}
-	return e.Apply(), nil
+	return e.Apply()
 }
 
 // ended ends a request and returns the messages that were held back, unless its calls need a
@@ -285,23 +250,23 @@ var MessageTypes = [...]string{
 
 // typesToCheck returns the list of types to send so that the server refuses a list that it
 // cannot read, or nil if it can read the caller's. It has all known types besides.
-func (c *caller) typesToCheck() (json.RawMessage, error) {
+func (c *caller) typesToCheck() []byte {
 	switch list := c.root.Root.Get(returnTypes); {
 	case list == nil || list.Kind == jsondoc.Null:
-		return nil, nil
+		return nil
 	case list.Kind != jsondoc.Array:
-		return c.root.Raw(list), nil
+		return c.root.Raw(list)
 	case !slices.ContainsFunc(list.Elems, func(v *jsondoc.Value) bool { return !slices.Contains(MessageTypes[:], v.Text()) }):
-		return nil, nil
+		return nil
 	default:
-		types := make([]any, 0, len(MessageTypes)+len(list.Elems))
+		var types [][]byte
 		for _, name := range MessageTypes {
-			types = append(types, name)
+			types = append(types, jsondoc.Quote(name))
 		}
 		for _, v := range list.Elems {
-			types = append(types, json.RawMessage(c.root.Raw(v)))
+			types = append(types, c.root.Raw(v))
 		}
-		return json.Marshal(types)
+		return jsondoc.ListOf(types)
 	}
 }
 

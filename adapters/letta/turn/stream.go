@@ -23,7 +23,7 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 	name, data := Fields(event)
 	switch {
 	case name != "": // an error or a cancellation
-		return named(t, event, name, data)
+		return named(t, event, name, data), nil
 	case len(data) == 0: // a comment
 		return [][]byte{event}, nil
 	}
@@ -40,32 +40,27 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 		return nil, nil
 	}
 	owed := t.out.missingReturnEvent(kind, doc)
-	numbered, err := t.out.number(doc)
-	if err != nil {
-		return nil, err
+	if numbered := t.out.number(doc); numbered != doc {
+		doc, event = numbered, dataEvent(numbered.Src)
 	}
-	if numbered != doc {
-		doc, data, event = numbered, numbered.Src, dataEvent(numbered.Src)
-	}
-	out, err := ordinary(t, event, data, kind, doc)
+	out, err := ordinary(t, event, kind, doc)
 	return append(owed, out...), err
 }
 
 // ordinary returns the events to send for a numbered event without a name.
-func ordinary(t *Turn, event, data []byte, kind string, doc *jsondoc.Doc) ([][]byte, error) {
+func ordinary(t *Turn, event []byte, kind string, doc *jsondoc.Doc) ([][]byte, error) {
 	switch kind {
 	case "stop_reason":
 		reason := doc.Root.Get("stop_reason").Text()
-		ended, err := t.tools.rules.fixStopReason(doc, doc.Root)
-		if err == nil && ended != doc {
-			event = dataEvent(ended.Src)
+		if fixed := t.tools.rules.fixStopReason(doc, doc.Root); fixed != doc {
+			event = dataEvent(fixed.Src)
 		}
 		held := events(t.ended(reason))
 		t.out.stopEvent = event
-		return held, err
+		return held, nil
 	case "usage_statistics":
-		t.out.usageEvent = data
-		t.out.add(data)
+		t.out.usageEvent = doc
+		t.out.addUsage(doc, doc.Root)
 		return nil, nil
 	case "ping":
 		return [][]byte{event}, nil
@@ -185,13 +180,9 @@ func events(raws [][]byte) [][]byte {
 // named returns a named event with the turn's run and number. If it ends the turn, the
 // held events that end the request precede it: the server sends the stop reason before the
 // error, and clients stop reading at the error.
-func named(t *Turn, event []byte, name string, data []byte) (out [][]byte, err error) {
-	if doc, flaw := jsondoc.Parse(data, 0); flaw == nil && doc.Root.Kind == jsondoc.Object {
-		numbered, err := t.out.number(doc)
-		if err != nil {
-			return nil, err
-		}
-		if numbered != doc {
+func named(t *Turn, event []byte, name string, data []byte) (out [][]byte) {
+	if doc, err := jsondoc.Parse(data, 0); err == nil && doc.Root.Kind == jsondoc.Object {
+		if numbered := t.out.number(doc); numbered != doc {
 			event = slices.Concat([]byte("event: "+name+"\n"), dataEvent(numbered.Src))
 		}
 	}
@@ -199,7 +190,7 @@ func named(t *Turn, event []byte, name string, data []byte) (out [][]byte, err e
 		out = t.Tail()
 		t.out.stopEvent, t.out.usageEvent, t.out.done = nil, nil, false
 	}
-	return append(out, event), nil
+	return append(out, event)
 }
 
 // Tail returns the events that end the stream: those of the last request, with the usage
@@ -209,12 +200,12 @@ func (t *Turn) Tail() [][]byte {
 	if t.out.stopEvent != nil {
 		out = append(out, t.out.stopEvent)
 	}
-	if t.out.usageEvent != nil {
-		total, err := t.out.total(t.out.usageEvent)
-		if err != nil {
-			total = t.out.usageEvent
+	if usage := t.out.usageEvent; usage != nil {
+		e := usage.Edit()
+		if t.out.requests > 1 {
+			Sum(e, usage.Root, t.out.usage)
 		}
-		out = append(out, dataEvent(total))
+		out = append(out, dataEvent(e.Apply()))
 	}
 	if t.out.done {
 		out = append(out, dataEvent([]byte("[DONE]")))

@@ -68,9 +68,9 @@ type caller struct {
 type toolset struct {
 	rules    rules
 	recovers bool
-	own      []json.RawMessage // the caller's
-	ownNames []string          // names of own
-	shadowed []json.RawMessage
+	own      [][]byte // the caller's
+	ownNames []string // names of own
+	shadowed [][]byte
 	gated    map[string]bool // attached tools that are shadowed and that the gate, not the caller, approves
 	forRules map[string]bool // gated tools that are shadowed only to apply the agent's tool rules
 	server   map[string]bool // attached memory tools, shadowed or not
