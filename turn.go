@@ -87,14 +87,9 @@ type Turn interface {
 	// streamed one.
 	Answer() []byte
 	Tail() [][]byte
-}
 
-// Resumable is a Turn that the backend can replay later. Each of its requests is a
-// separate run in the backend; callers know the first one only.
-type Resumable interface {
-	Turn
-	// Runs returns the ids of the runs so far. The first is the one that the caller
-	// knows.
+	// Runs returns the ids of the turn's runs so far: each of its requests is a separate
+	// run in the backend. The first is the one that the caller knows.
 	Runs() []string
 	// Names returns the names, other than its runs, by which callers may request the
 	// stream; none if the backend does not store it.

@@ -64,7 +64,7 @@ type Entry struct {
 }
 
 // Begin registers a turn that starts.
-func (c *Streams) Begin(t memproxy.Resumable) *Stream {
+func (c *Streams) Begin(t memproxy.Turn) *Stream {
 	now := c.Clock()
 	ch := &Stream{all: c, begun: now, names: t.Names(), turn: [2]string{t.Key(), t.Agent()}, changed: make(chan struct{})}
 	c.mu.Lock()
@@ -183,7 +183,7 @@ func (ch *Stream) Cancellable() (run string) {
 }
 
 // Append adds events that were sent to the caller, and the turn's new run ids.
-func (ch *Stream) Append(t memproxy.Resumable, seq int64, events [][]byte) {
+func (ch *Stream) Append(t memproxy.Turn, seq int64, events [][]byte) {
 	runs := t.Runs()
 	size := 0
 	if len(ch.names) == 0 {

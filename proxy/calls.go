@@ -95,19 +95,19 @@ func (t *agentTurn) unsent(ctx context.Context) {
 
 // cancelled reports whether a caller cancelled the turn since its first request was sent.
 func (t *agentTurn) cancelled(ctx context.Context) bool {
-	return t.status != 0 && t.kept != nil && t.kept.Cancelled(ctx)
+	return t.status != 0 && t.kept.Cancelled(ctx)
 }
 
 // cancel ends a cancelled turn instead of sending its next request. It cancels the latest
 // run, so that no later turn makes the run's pending calls.
 func (t *agentTurn) cancel(ctx context.Context) error {
 	t.unsent(ctx)
-	q := t.turn.(memproxy.Resumable).Cancel()
+	q := t.turn.Cancel()
 	q.Request.Header = memproxy.Header(t.r.Header)
 	fctx, cancel := t.p.backend.Within(ctx)
 	defer cancel()
 	reply, err := t.side().Send(fctx, q.Request, q.Body)
-	if err == nil && !t.p.opt.Adapter.(gate.AgentRunner).Stopped(reply, t.turn.(memproxy.Resumable).Runs()) {
+	if err == nil && !t.p.opt.Adapter.(gate.AgentRunner).Stopped(reply, t.turn.Runs()) {
 		err = fmt.Errorf("the backend did not cancel the run: status %d", reply.Status)
 	}
 	if err != nil {
@@ -119,9 +119,7 @@ func (t *agentTurn) cancel(ctx context.Context) error {
 
 // end sends the rest of the answer if no further request follows.
 func (t *agentTurn) end(ctx context.Context) error {
-	if t.kept != nil {
-		t.kept.Last()
-	}
+	t.kept.Last()
 	if t.streams {
 		t.ending = true
 		t.pass(ctx, t.turn.Tail())

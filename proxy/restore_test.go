@@ -165,6 +165,10 @@ func (*oneRequest) PendingCalls() []memproxy.ToolCall         { return nil }
 func (*oneRequest) Rule(string, memproxy.Decision)            {}
 func (*oneRequest) Result(string, memproxy.Reply)             {}
 func (l *oneRequest) Answer() []byte                          { return l.body }
+func (*oneRequest) Runs() []string                            { return nil }
+func (*oneRequest) Names() []string                           { return nil }
+func (*oneRequest) Seq() (n int64, said bool)                 { return 0, false }
+func (*oneRequest) Cancel() memproxy.SideRequest              { return memproxy.SideRequest{} }
 func (*oneRequest) Tail() [][]byte {
 	return [][]byte{[]byte("data: canary tail\n\n"), []byte("data: end\n\n")}
 }

@@ -43,7 +43,7 @@ type agentTurn struct {
 	spent       bool              // no later turn may make the pending calls: they may have been made, or were cancelled
 	streams     bool              // the last answer was streamed
 	body        []byte            // body of the last answer, if it was not streamed
-	kept        *agentrun.Stream  // the recorded stream, if the backend can resume turns
+	kept        *agentrun.Stream  // the recorded stream, once the turn is prepared
 	seq         int64
 	ending      bool // the events being sent are the last ones
 }
@@ -115,18 +115,14 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 	same, done := p.runs.TrackTurn(ctx, turn.Key(), &a.Principal, left)
 	t.resumes = same
 	defer func() { done(whole, t.spent) }()
-	if resumable, ok := turn.(memproxy.Resumable); ok {
-		t.kept = p.streams.Begin(resumable)
-		defer t.kept.End()
-	}
+	t.kept = p.streams.Begin(turn)
+	defer t.kept.End()
 	if err = t.requests(ctx); err != nil && !t.refused {
 		t.fail(ctx, err)
 		return
 	}
 	whole = !a.IsForeignStream() && !t.refused
-	if t.kept != nil {
-		t.kept.Finish()
-	}
+	t.kept.Finish()
 	end := memproxy.StreamWhole
 	if t.gone {
 		end = disconnected(p.severed)
@@ -338,11 +334,7 @@ func (t *agentTurn) events(ctx context.Context, resp *http.Response) (bool, erro
 // note records the events that are sent to the caller, with their numbers if they have
 // any.
 func (t *agentTurn) note(events [][]byte) {
-	if t.kept == nil {
-		return
-	}
-	turn := t.turn.(memproxy.Resumable)
-	seq, said := turn.Seq()
+	seq, said := t.turn.Seq()
 	switch {
 	case t.ending || seq == t.seq && !said:
 		seq = 0
@@ -350,7 +342,7 @@ func (t *agentTurn) note(events [][]byte) {
 	case len(events) > 0: // withheld events get their number when they are sent
 		t.seq = seq
 	}
-	t.kept.Append(turn, seq, events)
+	t.kept.Append(t.turn, seq, events)
 }
 
 // pass sends events without their unclaimed members.

@@ -11,13 +11,13 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// Runs implements memproxy.Resumable.
+// Runs implements memproxy.Turn.
 func (t *Turn) Runs() []string { return t.out.runIDs }
 
-// Seq implements memproxy.Resumable.
+// Seq implements memproxy.Turn.
 func (t *Turn) Seq() (n int64, said bool) { return t.out.seq, t.out.numbered }
 
-// Cancel implements memproxy.Resumable. The server denies the pending calls of a run that is
+// Cancel implements memproxy.Turn. The server denies the pending calls of a run that is
 // cancelled while it is paused.
 func (t *Turn) Cancel() memproxy.SideRequest {
 	const stop = `{"message_type":"stop_reason","stop_reason":"cancelled"}`
@@ -35,7 +35,7 @@ func (t *Turn) Cancel() memproxy.SideRequest {
 	}
 }
 
-// Names implements memproxy.Resumable. Only background runs have names: the server keeps
+// Names implements memproxy.Turn. Only background runs have names: the server keeps
 // their streams, and finds them by conversation or by the caller's message ids (otids).
 func (t *Turn) Names() []string {
 	if !t.caller.root.LaxTrue(t.caller.root.Root.Get("background")) {
