@@ -100,14 +100,6 @@ func (c CLI) command(v verb) *cobra.Command {
 	return cli.RequireFlags(out, needed...)
 }
 
-// usageError is an error in the command line.
-type usageError string
-
-func (e usageError) Error() string { return string(e) }
-
-// Misuse implements cli.Misuse.
-func (usageError) Misuse() bool { return true }
-
 // Token returns a reviewer's token: from the file, if one is named, else from the
 // environment.
 func Token(file string, getenv func(string) string) (string, error) {
@@ -126,23 +118,23 @@ func Token(file string, getenv func(string) string) (string, error) {
 func (in *invocation) connect() error {
 	token, err := Token(in.tokenFile, in.Getenv)
 	if err != nil {
-		return usageError("the token cannot be read: " + err.Error())
+		return cli.UsageError("the token cannot be read: " + err.Error())
 	}
 	opt := ClientOptions{URL: in.admin, Token: token}
 	if opt.Token == "" && in.named() {
-		return usageError("no token for --admin: give --token-file or set " + TokenEnv + ", or leave --admin out to use the operator's socket")
+		return cli.UsageError("no token for --admin: give --token-file or set " + TokenEnv + ", or leave --admin out to use the operator's socket")
 	} else if opt.Token == "" {
 		opt.Socket = in.socket
 		if named := in.Getenv(SocketEnv); named != "" && in.socket == DefaultSocket {
 			opt.Socket = named
 		}
 		if info, err := os.Stat(opt.Socket); err != nil || info.Mode()&os.ModeSocket == 0 {
-			return usageError("no token, and no socket at " + opt.Socket + ": memproxy is not running, or has another state directory; where it runs, run this as the user that memproxy runs as, give --socket STATE/review.sock, or give --token-file or set " + TokenEnv)
+			return cli.UsageError("no token, and no socket at " + opt.Socket + ": memproxy is not running, or has another state directory; where it runs, run this as the user that memproxy runs as, give --socket STATE/review.sock, or give --token-file or set " + TokenEnv)
 		}
 	}
 	client, err := NewClient(opt)
 	if err != nil {
-		return usageError(err.Error())
+		return cli.UsageError(err.Error())
 	}
 	in.client = client
 	return nil

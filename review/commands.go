@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cli"
 )
 
 // verb is a command. It calls one or two routes of the API. Parameters in the path of the
@@ -107,7 +108,7 @@ func settle(action string) func(context.Context, *invocation) error {
 			return settleGroup(ctx, in, action)
 		}
 		if len(in.ids) == 0 {
-			return usageError("give ids, or a group with --similarity")
+			return cli.UsageError("give ids, or a group with --similarity")
 		}
 		var all []Settled
 		var failed []string
@@ -139,12 +140,12 @@ func settleGroup(ctx context.Context, in *invocation, action string) error {
 	body := in.body(group)
 	body["action"] = action
 	if n, _ := strconv.Atoi(in.text("expect")); len(in.ids) > 0 || n < 1 {
-		return usageError("a group takes --expect (the number of holds when it was listed) and no ids")
+		return cli.UsageError("a group takes --expect (the number of holds when it was listed) and no ids")
 	}
 	if before := in.text("before"); before == "" {
 		body["before"] = in.Clock()
 	} else if _, err := time.Parse(time.RFC3339, before); err != nil {
-		return usageError("--before must be a time in RFC 3339 format")
+		return cli.UsageError("--before must be a time in RFC 3339 format")
 	}
 	b, err := Call[BatchAnswer](ctx, in.client, group.op, nil, body)
 	if err != nil {

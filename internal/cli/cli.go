@@ -38,6 +38,14 @@ type Misuse interface {
 	Misuse() bool
 }
 
+// UsageError is an error in the command line.
+type UsageError string
+
+func (e UsageError) Error() string { return string(e) }
+
+// Misuse implements Misuse.
+func (UsageError) Misuse() bool { return true }
+
 // Code is the exit code of a command that ended with an error, or without.
 func Code(err error) int {
 	code, known := errors.AsType[ExitError](err)

@@ -15,8 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/memproxy/memproxy/internal/cli"
@@ -50,34 +48,37 @@ func (l *source) keyFlag(c *cobra.Command) {
 }
 
 // missing returns an error if the directory contains no log.
-func missing(dir string) (int, error) {
+func missing(dir string) error {
 	if dir == "" {
-		return cli.OK, nil // checking a proof needs no log
+		return nil // checking a proof needs no log
 	}
 	if st, err := os.Stat(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return cli.Failed, err
+		return err
 	} else if err != nil || !st.IsDir() {
-		return cli.Usage, fmt.Errorf("%s is not a directory; --dir must be the audit subdirectory of a state directory", dir)
+		return cli.UsageError(dir + " is not a directory; --dir must be the audit subdirectory of a state directory")
 	}
 	for _, name := range [...]string{"checkpoint", "tile", "journal"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return cli.OK, nil
+			return nil
 		}
 	}
-	return cli.Failed, fmt.Errorf("%s contains no audit log; use the audit subdirectory of the state directory", dir)
+	return fmt.Errorf("%s contains no audit log; use the audit subdirectory of the state directory", dir)
 }
 
+// errBad is the error of a log with problems, which were printed.
+const errBad = cli.ExitError(cli.Failed)
+
 // leaf returns a subcommand that reads a log.
-func (a *app) leaf(dir *string, name, short, example string, run func(context.Context) (int, error)) *cobra.Command {
+func (a *app) leaf(dir *string, name, short, example string, run func(context.Context) error) *cobra.Command {
 	c := cli.Leaf(name, short, "memproxy audit "+name+" --dir state/audit"+example, func(ctx context.Context) int {
-		code, err := missing(*dir)
+		err := missing(*dir)
 		if err == nil {
-			code, err = run(ctx)
+			err = run(ctx)
 		}
-		if err != nil {
+		if err != nil && err != errBad {
 			fmt.Fprintf(a.stderr, "memproxy audit %s: %v\n", name, err)
 		}
-		return code
+		return cli.Code(err)
 	})
 	c.Flags().StringVar(dir, "dir", "state/audit", "the log's `directory`")
 	return c
@@ -88,15 +89,24 @@ func keyText(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	b, err := durable.ReadInput(path)
+	b, err := input(path)
 	if err != nil {
 		return "", err
 	}
 	key := strings.TrimSuffix(string(b), "\n")
 	if _, err = verify.ParseKey(key); err != nil {
-		err = fmt.Errorf("--key %s: %w; want %s of a log's directory, as origin+hash+base64", path, err, verify.KeyFile)
+		err = cli.UsageError(fmt.Sprintf("--key %s: %v; want %s of a log's directory, as origin+hash+base64", path, err, verify.KeyFile))
 	}
 	return key, err
+}
+
+// input reads a file that the command line names.
+func input(path string) ([]byte, error) {
+	b, err := durable.ReadInput(path)
+	if err != nil {
+		err = cli.UsageError(err.Error())
+	}
+	return b, err
 }
 
 func (a *app) verify() *cobra.Command {
@@ -104,50 +114,43 @@ func (a *app) verify() *cobra.Command {
 	var output *cli.Output
 	var trusted []string
 	c := a.leaf(&l.dir, "verify", "check the whole log; exit 1 and name the first bad record", " --key log.vkey --checkpoint kept/checkpoint",
-		func(ctx context.Context) (int, error) { return a.verifying(ctx, l, *output, trusted) })
+		func(ctx context.Context) error { return a.verifying(ctx, l, *output, trusted) })
 	l.keyFlag(c)
 	output = cli.OutputFlag(c.Flags())
 	c.Flags().StringArrayVar(&trusted, "checkpoint", nil, "`file` with a checkpoint from a separate copy, to detect a truncated log (may be repeated)")
 	return c
 }
 
-func (a *app) verifying(ctx context.Context, l source, output cli.Output, trusted []string) (int, error) {
+func (a *app) verifying(ctx context.Context, l source, output cli.Output, trusted []string) error {
 	meter := output.Meter(a.stderr, "records")
 	defer meter.Done()
 	opt := verify.Options{Dir: l.dir, Progress: meter.Progress()}
 	var err error
 	if opt.Key, err = keyText(l.key); err != nil {
-		return cli.Usage, err
+		return err
 	}
 	for _, path := range trusted {
-		b, err := durable.ReadInput(path)
+		b, err := input(path)
 		if err != nil {
-			return cli.Usage, err
+			return err
 		}
 		opt.Trusted = append(opt.Trusted, b)
 	}
 	rep, err := verify.Verify(ctx, opt)
 	meter.Done()
-	if err != nil {
-		return cli.Failed, err
-	}
-	doc, err := json.Marshal(rep)
 	if err == nil {
-		err = output.Print(a.stdout, jsontext.Value(doc), func(io.Writer) { a.report(rep) })
+		err = output.Print(a.stdout, rep, func(io.Writer) { a.report(rep) })
 	}
-	if err != nil {
-		return cli.Failed, err
+	if err == nil && !rep.OK() {
+		err = errBad
 	}
-	if !rep.OK() {
-		return cli.Failed, nil
-	}
-	return cli.OK, nil
+	return err
 }
 
 // report prints the problems, the first bad record first.
 func (a *app) report(rep *verify.Report) {
-	if p, bad := rep.First(); bad {
-		fmt.Fprintf(a.stdout, "BAD  %s\n", p)
+	if !rep.OK() {
+		fmt.Fprintf(a.stdout, "BAD  %s\n", rep.Problems[0])
 		for _, p := range rep.Problems[1:] {
 			fmt.Fprintf(a.stdout, "     %s\n", p)
 		}

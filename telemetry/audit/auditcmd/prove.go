@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memproxy/memproxy/internal/cli"
-	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/telemetry/audit/query"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
@@ -17,7 +16,7 @@ var errFound = errors.New("found")
 
 func (a *app) prove() *cobra.Command {
 	var p proof
-	c := a.leaf(&p.dir, "prove", "create or check a proof of inclusion or consistency", " --decision ID", func(ctx context.Context) (int, error) { return a.proving(ctx, p) })
+	c := a.leaf(&p.dir, "prove", "create or check a proof of inclusion or consistency", " --decision ID", func(ctx context.Context) error { return a.proving(ctx, p) })
 	p.keyFlag(c)
 	c.PreRun = func(*cobra.Command, []string) {
 		if p.check != "" && p.key != "" {
@@ -38,7 +37,7 @@ type proof struct {
 	decision, from, check string
 }
 
-func (a *app) proving(ctx context.Context, q proof) (int, error) {
+func (a *app) proving(ctx context.Context, q proof) error {
 	ways := 0
 	for _, set := range []bool{q.index >= 0, q.decision != "", q.from != "", q.check != ""} {
 		if set {
@@ -46,48 +45,47 @@ func (a *app) proving(ctx context.Context, q proof) (int, error) {
 		}
 	}
 	if ways != 1 {
-		return cli.Usage, errors.New("one of --index, --decision, --from and --check is required")
+		return cli.UsageError("one of --index, --decision, --from and --check is required")
 	}
 	key, err := keyText(q.key)
 	if err != nil {
-		return cli.Usage, err
+		return err
 	}
 	if q.check != "" {
 		return a.check(q.dir, key, q.check)
 	}
 	p, err := verify.NewProver(q.dir, key)
 	if err != nil {
-		return cli.Failed, err
+		return err
 	}
-	var doc *verify.Proof
-	switch {
-	case q.from != "":
-		older, err := durable.ReadInput(q.from)
-		if err != nil {
-			return cli.Usage, err
-		}
-		doc, err = p.ProveConsistency(older)
-		if err != nil {
-			return cli.Failed, err
-		}
-	default:
-		if q.decision != "" {
-			if q.index, err = find(ctx, q.dir, q.decision); err != nil {
-				return cli.Failed, err
-			}
-		}
-		if doc, err = p.ProveInclusion(q.index); err != nil {
-			return cli.Failed, err
-		}
+	doc, err := q.document(ctx, p)
+	if err != nil {
+		return err
 	}
 	b, err := doc.Marshal()
 	if err == nil {
 		_, err = a.stdout.Write(append(b, '\n'))
 	}
-	if err != nil {
-		return cli.Failed, err
+	return err
+}
+
+// document makes the proof.
+func (q *proof) document(ctx context.Context, p *verify.Prover) (*verify.Proof, error) {
+	if q.from != "" {
+		older, err := input(q.from)
+		if err != nil {
+			return nil, err
+		}
+		return p.ProveConsistency(older)
 	}
-	return cli.OK, nil
+	index := q.index
+	if q.decision != "" {
+		var err error
+		if index, err = find(ctx, q.dir, q.decision); err != nil {
+			return nil, err
+		}
+	}
+	return p.ProveInclusion(index)
 }
 
 // find returns the index of the first record of type decision with an id.
@@ -106,21 +104,21 @@ func find(ctx context.Context, dir, decision string) (int64, error) {
 	return index, nil
 }
 
-func (a *app) check(dir, key, path string) (int, error) {
-	doc, err := durable.ReadInput(path)
+func (a *app) check(dir, key, path string) error {
+	doc, err := input(path)
 	if err != nil {
-		return cli.Usage, err
+		return err
 	}
 	if key == "" {
 		p, err := verify.NewProver(dir, "")
 		if err != nil {
-			return cli.Failed, err
+			return err
 		}
 		key = p.Key()
 	}
 	p, err := verify.CheckProof(doc, key)
 	if err != nil {
-		return cli.Failed, err
+		return err
 	}
 	switch p.Kind {
 	case verify.Inclusion:
@@ -131,5 +129,5 @@ func (a *app) check(dir, key, path string) (int, error) {
 	case verify.Consistency:
 		fmt.Fprintf(a.stdout, "OK   %s continues the older checkpoint\n", plain(p.Origin))
 	}
-	return cli.OK, nil
+	return nil
 }

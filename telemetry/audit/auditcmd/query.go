@@ -89,7 +89,7 @@ type search struct {
 // the filter that no record has.
 func (a *app) searching(name, short, example string, run func(context.Context, search, func(*verify.Record) error) error) *cobra.Command {
 	var q search
-	c := a.leaf(&q.dir, name, short, example, func(ctx context.Context) (int, error) {
+	c := a.leaf(&q.dir, name, short, example, func(ctx context.Context) error {
 		found, print := false, a.printer(*q.output, q.dir)
 		err := run(ctx, q, func(r *verify.Record) error {
 			found = true
@@ -98,13 +98,10 @@ func (a *app) searching(name, short, example string, run func(context.Context, s
 		if err == nil && !found && ctx.Err() == nil { // a follower ends with ctx, and waits for what is not in the log
 			err = query.CheckNames(ctx, q.dir, *q.filter)
 		}
-		switch {
-		case errors.Is(err, query.ErrUnknownName), errors.Is(err, query.ErrLastRange):
-			return cli.Usage, err
-		case err != nil:
-			return cli.Failed, err
+		if errors.Is(err, query.ErrUnknownName) || errors.Is(err, query.ErrLastRange) {
+			err = cli.UsageError(err.Error())
 		}
-		return cli.OK, nil
+		return err
 	})
 	var finish func() error
 	q.filter, finish = filterFlags(c.Flags())

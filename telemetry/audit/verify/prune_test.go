@@ -55,7 +55,7 @@ func TestPrunedLog(t *testing.T) {
 	// Remove one more bundle than was recorded.
 	must.Do(t, os.Remove(filepath.Join(dir, "tile/entries/002")))
 	r = check(t, verify.Options{Dir: dir, Key: k})
-	if p, _ := r.First(); p.Index != 512 || p.Kind != verify.RecordMissing {
+	if p := first(r); p.Index != 512 || p.Kind != verify.RecordMissing {
 		t.Errorf("a stolen bundle: %v", r.Problems)
 	}
 }

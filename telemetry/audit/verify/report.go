@@ -64,20 +64,13 @@ type Report struct {
 	Checkpoints int `json:"checkpoints"`
 	// OwnKey is set if the public key was taken from the log's directory. The report then
 	// does not prove who wrote the log.
-	OwnKey   bool      `json:"own_key"`
+	OwnKey bool `json:"own_key"`
+	// Problems are the bad records in order, then all other problems.
 	Problems []Problem `json:"problems"`
 }
 
 // OK reports whether there are no problems.
 func (r *Report) OK() bool { return len(r.Problems) == 0 }
-
-// First returns the first bad record, or the first problem if no record is bad.
-func (r *Report) First() (Problem, bool) {
-	if r.OK() {
-		return Problem{}, false
-	}
-	return r.Problems[0], true
-}
 
 func (r *Report) add(index int64, kind Kind, file, format string, args ...any) {
 	r.Problems = append(r.Problems, Problem{Index: index, Kind: kind, File: file, Detail: fmt.Sprintf(format, args...)})
