@@ -19,7 +19,6 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/ledger"
-	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // ExplainRequest is a request to be explained.
@@ -194,7 +193,7 @@ func Explain(ctx context.Context, cfg *config.Config, q ExplainRequest, getenv f
 	_, noOperator := socketPath(cfg.State, getenv)
 	if e.Decision.Verdict == memproxy.Hold && !reviewable(cfg, &memproxy.HeldWrite{Tenant: who.Tenant, Principal: who.ID}, noOperator == nil) {
 		gate.RefuseHold(&e.Decision, memproxy.ErrNoReviewer)
-		e.Steps = append(e.Steps, gate.StepAnswer{Step: signal.SpanHold, Verdict: memproxy.Deny, Reasons: e.Decision.Reasons})
+		e.Steps = append(e.Steps, gate.StepAnswer{Step: "gate.hold", Verdict: memproxy.Deny, Reasons: e.Decision.Reasons})
 	}
 	if e.Question.Track > 0 {
 		e.Record = &TrackRecord{e.Track, e.TrackKnown, e.Question.Track}

@@ -11,7 +11,6 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/verdict"
-	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // evaluation is one call on its way through the steps.
@@ -70,39 +69,39 @@ type step struct {
 // every mode. After a refusal only the final steps run, so that each step can rely
 // on what the earlier ones established.
 var admission = [...]step{
-	{signal.SpanIdentify, client | explain, false, memproxy.IdentityUnavailable, nil, identify},
-	{signal.SpanCall, call | foresee, false, memproxy.InternalError, nil, toolCall},
-	{signal.SpanDecode, client | replay | putBack | recheck | explain, false, memproxy.InternalError, nil, decode},
-	{signal.SpanOwnerLimits, client | call | foresee | explain, false, memproxy.InternalError, namesNoOwner, bound},
-	{signal.SpanTenancy, client | call | foresee | replay | putBack | explain, false, memproxy.InternalError, undecoded, tenancy},
-	{signal.SpanPromote, client | explain, false, memproxy.InternalError, fixedTrust, earn},
-	{signal.SpanSession, client | call | foresee | explain, false, memproxy.LedgerUnavailable, readOnly, locked},
-	{signal.SpanReceiptLookup, client | explain, false, memproxy.LedgerUnavailable, noReceipt, polled},
-	{signal.SpanLockMemory, client | replay | putBack, false, memproxy.InternalError, unordered, inTurn},
-	{signal.SpanLookupOwners, client | replay | putBack | recheck | explain, false, memproxy.UpstreamUnavailable, untargeted, ownUnlocked},
-	{signal.SpanReadBlocks, client | replay | recheck, false, memproxy.UpstreamUnavailable, noDirectToolCall, prepareToolCall},
-	{signal.SpanSystemRole, client | replay | recheck | explain, false, memproxy.PolicyError, noSystemMessages, instruct},
-	{signal.SpanScreen, client | call | foresee | putBack | recheck | explain, false, memproxy.InternalError, unscreened, screen},
-	{signal.SpanClamp, client | call | foresee | replay | putBack | recheck | explain, false, memproxy.InternalError, withoutConfidence, clamp},
-	{signal.SpanRule, client | call | foresee | putBack | recheck | explain, false, memproxy.PolicyError, undecoded, rule},
-	{signal.SpanEncode, client | replay | putBack, false, memproxy.InternalError, unsent, encode},
-	{signal.SpanCharge, client | call | replay | explain, false, memproxy.InternalError, costsNothing, charge},
+	{"gate.identify", client | explain, false, memproxy.IdentityUnavailable, nil, identify},
+	{"gate.call", call | foresee, false, memproxy.InternalError, nil, toolCall},
+	{"gate.decode", client | replay | putBack | recheck | explain, false, memproxy.InternalError, nil, decode},
+	{"gate.bound", client | call | foresee | explain, false, memproxy.InternalError, namesNoOwner, bound},
+	{"gate.tenancy", client | call | foresee | replay | putBack | explain, false, memproxy.InternalError, undecoded, tenancy},
+	{"gate.earn", client | explain, false, memproxy.InternalError, fixedTrust, earn},
+	{"gate.session", client | call | foresee | explain, false, memproxy.LedgerUnavailable, readOnly, locked},
+	{"gate.polled", client | explain, false, memproxy.LedgerUnavailable, noReceipt, polled},
+	{"gate.order", client | replay | putBack, false, memproxy.InternalError, unordered, inTurn},
+	{"gate.own", client | replay | putBack | recheck | explain, false, memproxy.UpstreamUnavailable, untargeted, ownUnlocked},
+	{"gate.follow", client | replay | recheck, false, memproxy.UpstreamUnavailable, noDirectToolCall, prepareToolCall},
+	{"gate.instruct", client | replay | recheck | explain, false, memproxy.PolicyError, noSystemMessages, instruct},
+	{"gate.screen", client | call | foresee | putBack | recheck | explain, false, memproxy.InternalError, unscreened, screen},
+	{"gate.clamp", client | call | foresee | replay | putBack | recheck | explain, false, memproxy.InternalError, withoutConfidence, clamp},
+	{"gate.rule", client | call | foresee | putBack | recheck | explain, false, memproxy.PolicyError, undecoded, rule},
+	{"gate.encode", client | replay | putBack, false, memproxy.InternalError, unsent, encode},
+	{"gate.charge", client | call | replay | explain, false, memproxy.InternalError, costsNothing, charge},
 	// A held write is charged for its place in the review queue, and binds its names.
-	{signal.SpanReserve, client | call, true, memproxy.InternalError, unreserved, charge},
-	{signal.SpanBindNames, client | call | replay | putBack, true, memproxy.LedgerUnavailable, nothingToBind, bind},
-	{signal.SpanDecide, client | call | foresee | decline | replay | putBack | recheck, true, memproxy.InternalError, decided, decide},
+	{"gate.reserve", client | call, true, memproxy.InternalError, unreserved, charge},
+	{"gate.bind", client | call | replay | putBack, true, memproxy.LedgerUnavailable, nothingToBind, bind},
+	{"gate.decide", client | call | foresee | decline | replay | putBack | recheck, true, memproxy.InternalError, decided, decide},
 	// The record is durable before anything is forwarded.
-	{signal.SpanRecord, client | call | decline | replay | putBack, true, memproxy.AuditUnavailable, nil, record},
-	{signal.SpanHold, client | call, true, memproxy.LedgerUnavailable, unheld, hold},
-	{signal.SpanReserveStatus, client | replay, true, memproxy.LedgerUnavailable, noPendingMemories, storePlannedStatus},
-	{signal.SpanEvidence, client, true, memproxy.LedgerUnavailable, notReworded, keepEvidence},
-	{signal.SpanReject, client | call, true, memproxy.LedgerUnavailable, notRejected, reject},
-	{signal.SpanDissent, client | call, true, memproxy.LedgerUnavailable, uncontested, contest},
-	{signal.SpanTrackRecord, call, true, memproxy.LedgerUnavailable, refused, credit},
-	{signal.SpanReadObjects, client | replay | putBack, true, memproxy.InternalError, changesNoMembers, images},
-	{signal.SpanAnswer, client | replay | putBack, true, memproxy.InternalError, unanswered, answerRefused},
-	{signal.SpanReceiptReply, client, true, memproxy.InternalError, notPolling, answerPoll},
-	{signal.SpanAgentRun, client | replay | putBack, true, memproxy.InternalError, runsNoAgent, next},
+	{"gate.record", client | call | decline | replay | putBack, true, memproxy.AuditUnavailable, nil, record},
+	{"gate.hold", client | call, true, memproxy.LedgerUnavailable, unheld, hold},
+	{"gate.aside", client | replay, true, memproxy.LedgerUnavailable, noPendingMemories, storePlannedStatus},
+	{"gate.evidence", client, true, memproxy.LedgerUnavailable, notReworded, keepEvidence},
+	{"gate.reject", client | call, true, memproxy.LedgerUnavailable, notRejected, reject},
+	{"gate.contest", client | call, true, memproxy.LedgerUnavailable, uncontested, contest},
+	{"gate.credit", call, true, memproxy.LedgerUnavailable, refused, credit},
+	{"gate.images", client | replay | putBack, true, memproxy.InternalError, changesNoMembers, images},
+	{"gate.answer", client | replay | putBack, true, memproxy.InternalError, unanswered, answerRefused},
+	{"gate.poll", client, true, memproxy.InternalError, notPolling, answerPoll},
+	{"gate.next", client | replay | putBack, true, memproxy.InternalError, runsNoAgent, next},
 }
 
 // Admit rules on a call. It returns only after the decision's audit record is

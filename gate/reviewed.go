@@ -10,7 +10,6 @@ import (
 	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/gate/tamper"
-	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // ErrRouteGone says that the adapter no longer has the route of a held write.
@@ -333,7 +332,7 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 		if err != nil {
 			answer.Error = err.Error()
 		}
-		if s.name == signal.SpanScreen && len(r.findings)+len(r.configured) > 0 {
+		if s.name == "gate.screen" && len(r.findings)+len(r.configured) > 0 {
 			answer.Findings = foundAt(r, slices.Concat(limits.Worst(r.findings, len(r.findings)), r.configured))
 		}
 		answer.Reasons = append(append(answer.Reasons, r.verdict.Reasons[reasons:]...), r.verdict.Notes[notes:]...)

@@ -189,8 +189,8 @@ func BenchmarkInstruments(b *testing.B) {
 		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled,
 	}))
 	for name, run := range map[string]func(){
-		"step":            func() { in.Step(b.Context(), signal.SpanLookupOwners, time.Millisecond) },
-		"step/sampled":    func() { in.Step(sampled, signal.SpanLookupOwners, time.Millisecond) },
+		"step":            func() { in.Step(b.Context(), "gate.own", time.Millisecond) },
+		"step/sampled":    func() { in.Step(sampled, "gate.own", time.Millisecond) },
 		"decided":         func() { in.Decided(b.Context(), &plain) },
 		"decided/sampled": func() { in.Decided(sampled, &plain) },
 		"decided/charged": func() { in.Decided(b.Context(), &charged) },
@@ -210,7 +210,7 @@ func BenchmarkRequestSpans(b *testing.B) {
 	for b.Loop() {
 		ctx, server := tel.Tracer().Start(b.Context(), "memproxy x", trace.WithSpanKind(trace.SpanKindServer))
 		for range 11 {
-			_, s := tel.Tracer().Start(ctx, signal.SpanLookupOwners)
+			_, s := tel.Tracer().Start(ctx, "gate.own")
 			s.End()
 		}
 		server.End()

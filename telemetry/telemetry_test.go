@@ -59,12 +59,12 @@ func event(traceID string) memproxy.Event {
 // careless developer adds.
 func request(ctx context.Context, tel *telemetry.Telemetry) trace.SpanContext {
 	ctx, server := tel.Tracer().Start(ctx, signal.SpanServer+"mem0.v3.add", trace.WithSpanKind(trace.SpanKindServer))
-	step, own := tel.Tracer().Start(ctx, signal.SpanLookupOwners)
+	step, own := tel.Tracer().Start(ctx, "gate.own")
 	own.SetAttributes(attribute.String("body", "canary-content"))
 	own.RecordError(errors.New("canary-content in an error"))
 	own.SetStatus(codes.Error, string(memproxy.InternalError))
 	own.End()
-	tel.Instruments().Step(step, signal.SpanLookupOwners, time.Millisecond)
+	tel.Instruments().Step(step, "gate.own", time.Millisecond)
 	fctx, forward := tel.Tracer().Start(ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	forward.End()
 	_, ret := tel.Tracer().Start(fctx, signal.SpanFilterAnswer) // ends after its parent, as in the proxy
@@ -96,7 +96,7 @@ func TestEverySignalReachesTheReceiver(t *testing.T) {
 	parent := http.Header{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, "Baggage": {"k=canary-baggage"}}
 	sc := request(tel.Propagator().Extract(t.Context(), propagation.HeaderCarrier(parent)), tel)
 	must.Do(t, tel.Flush(t.Context()))
-	traceID := hex.EncodeToString(r.span(signal.SpanLookupOwners).GetTraceId())
+	traceID := hex.EncodeToString(r.span("gate.own").GetTraceId())
 	expect.Equal(t, traceID, "0af7651916cd43dd8448eb211c80319c", "trace id")
 	expect.Equal(t, traceID, sc.TraceID().String(), "trace id")
 	server := r.span(signal.SpanServer + "mem0.v3.add")
@@ -106,7 +106,7 @@ func TestEverySignalReachesTheReceiver(t *testing.T) {
 	} {
 		expect.Equal(t, value(server.GetAttributes(), key), want, "span", key)
 	}
-	if own := r.span(signal.SpanLookupOwners); len(own.GetEvents()) != 0 || string(own.GetParentSpanId()) != string(server.GetSpanId()) {
+	if own := r.span("gate.own"); len(own.GetEvents()) != 0 || string(own.GetParentSpanId()) != string(server.GetSpanId()) {
 		t.Errorf("child span: %v", own)
 	}
 
@@ -124,7 +124,7 @@ func TestEverySignalReachesTheReceiver(t *testing.T) {
 			exemplar = value(e.FilteredAttributes, signal.LabelDecision) + "/" + hex.EncodeToString(e.TraceId)
 		}
 		expect.Equal(t, value(p.Attributes, signal.LabelDecision), "", "labels", p.Attributes)
-		expect.Equal(t, value(p.Attributes, signal.LabelReason), "budget.hour", "labels", p.Attributes)
+		expect.Equal(t, value(p.Attributes, "reason"), "budget.hour", "labels", p.Attributes)
 	}
 	expect.Equal(t, exemplar, decision+"/"+traceID, "exemplar")
 	if bytes.Contains(r.raw, []byte("canary")) {

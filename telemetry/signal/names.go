@@ -4,43 +4,12 @@ package signal
 const Scope = "github.com/memproxy/memproxy"
 
 // Names of spans. A request has one server span, named SpanServer and the route id. The
-// others are below it.
+// others are below it. Those of the steps of an admission are in the gate's table.
 const (
-	SpanServer        = "memproxy "
-	SpanIdentify      = "gate.identify"
-	SpanDecode        = "gate.decode"
-	SpanOwnerLimits   = "gate.bound"
-	SpanTenancy       = "gate.tenancy"
-	SpanSession       = "gate.session"
-	SpanReceiptLookup = "gate.polled"
-	SpanLockMemory    = "gate.order"
-	SpanLookupOwners  = "gate.own"
-	SpanSystemRole    = "gate.instruct"
-	SpanScreen        = "gate.screen"
-	SpanClamp         = "gate.clamp"
-	SpanPromote       = "gate.earn"
-	SpanRule          = "gate.rule"
-	SpanEncode        = "gate.encode"
-	SpanCharge        = "gate.charge"
-	SpanBindNames     = "gate.bind"
-	SpanCall          = "gate.call"
-	SpanReserve       = "gate.reserve"
-	SpanDecide        = "gate.decide"
-	SpanRecord        = "gate.record"
-	SpanHold          = "gate.hold"
-	SpanReserveStatus = "gate.aside"
-	SpanEvidence      = "gate.evidence"
-	SpanReject        = "gate.reject"
-	SpanDissent       = "gate.contest"
-	SpanTrackRecord   = "gate.credit"
-	SpanReadBlocks    = "gate.follow"
-	SpanReadObjects   = "gate.images"
-	SpanAnswer        = "gate.answer"
-	SpanReceiptReply  = "gate.poll"
-	SpanAgentRun      = "gate.next"
-	SpanForward       = "proxy.forward"
-	SpanFilterAnswer  = "gate.return"
-	SpanRuleOnCall    = "gate.ask"
+	SpanServer       = "memproxy "
+	SpanForward      = "proxy.forward"
+	SpanFilterAnswer = "gate.return"
+	SpanRuleOnCall   = "gate.ask"
 )
 
 // Attributes of spans and log records.
@@ -102,30 +71,10 @@ const (
 	MetricInFlightRefused = "memproxy.in_flight.refused"
 )
 
-// Labels of metrics.
-const (
-	LabelBackend       = "backend"
-	LabelKind          = "kind"
-	LabelVerdict       = "verdict"
-	LabelShadowVerdict = "would"
-	LabelReason        = "reason"
-	LabelStatus        = "status"
-	LabelStep          = "step"
-	LabelResult        = "result"
-	LabelWindow        = "window"
-	LabelType          = "type"
-	LabelState         = "state"
-	LabelVersion       = "version"
-	LabelGo            = "go_version"
-	LabelSignal        = "signal"
-	LabelLayer         = "layer"
-	LabelSetting       = "setting"
-	LabelName          = "listener"
-	// LabelDecision is used on exemplars only.
-	LabelDecision = "decision_id"
-)
+// LabelDecision is the label with the decision id, on exemplars only.
+const LabelDecision = "decision_id"
 
-// Values of LabelResult.
+// Values of the label result.
 const (
 	ResultGranted = "granted" // a charge
 	ResultRefused = "refused" // a charge, new rules, or a text by a model's limits
@@ -135,7 +84,7 @@ const (
 	ResultOffered = "offered" // to the exporter; if neither ok nor failed, it waits or was dropped because the queue was full
 )
 
-// Values of LabelState.
+// Values of the label state.
 const (
 	StateQueued   = "queued"   // waits for the disk
 	StateUnsigned = "unsigned" // durable, waits for a signed checkpoint
@@ -144,5 +93,5 @@ const (
 // Other replaces the label values of combinations above maxSets.
 const Other = "other"
 
-// NoReason is the LabelReason of a decision without a reason.
+// NoReason is the label reason of a decision without a reason.
 const NoReason = "none"
