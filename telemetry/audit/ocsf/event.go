@@ -69,7 +69,7 @@ var maker = product{Name: "memproxy", VendorName: "memproxy"}
 func (e *event) threats(r *verify.Record) {
 	var atlas []string
 	for _, reason := range r.Reasons {
-		t := threatOf(reason.Code)
+		t := threats()[reason.Code]
 		if t.asi != "" {
 			e.Metadata.Labels = append(e.Metadata.Labels, "owasp_asi:"+t.asi)
 		}

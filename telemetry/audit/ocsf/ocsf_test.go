@@ -107,7 +107,7 @@ func TestThreatsAreThoseOfTheDocument(t *testing.T) {
 		t.Fatalf("%d rows: the test does not find them", len(rows))
 	}
 	for _, m := range rows {
-		if got, want := threatOf(memproxy.ReasonCode(m[1])), (threat{m[2], m[3]}); got != want {
+		if got, want := threats()[memproxy.ReasonCode(m[1])], (threat{m[2], m[3]}); got != want {
 			t.Errorf("%s: %v, the document says %v", m[1], got, want)
 		}
 		if m[3] == "" {
