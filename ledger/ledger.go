@@ -37,6 +37,7 @@ package ledger
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -226,6 +227,9 @@ func (l *Ledger) Decision(ctx context.Context, backend, decision string) (mempro
 func (s *store) wrap(call string, err error) error {
 	if closed := s.alive(); closed != nil {
 		return closed
+	}
+	if !errors.Is(err, context.Canceled) {
+		s.opt.OnFailed()
 	}
 	return fmt.Errorf("ledger: %s: %w", call, damaged(err))
 }
