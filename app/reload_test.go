@@ -43,7 +43,7 @@ func TestPoliciesReload(t *testing.T) {
 	bundle := filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, bundle, harmless)
 	r := start(t, plain, "log: {level: info}", "log: {level: warn}\npolicy: {dir: \""+bundle+"\", poll: 10ms}\nbudgets: {default: {writes_per_hour: 1000000, writes_total: 1000000}}")
-	open := r.car.gate.Rules().Version
+	open := r.car.rules.current().Version
 
 	var wg sync.WaitGroup
 	var stop atomic.Bool

@@ -119,9 +119,6 @@ const maxSettled = 1 << 20
 
 // open reports whether there is something to settle.
 func (b *bill) open() bool {
-	if b == nil {
-		return false
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.closed
@@ -268,12 +265,12 @@ func (acc *accounts) unbind(ctx context.Context, a *Admission) {
 
 // creditAuthors credits the total lines of the authors of deleted memories, and those of the
 // fields that they were written to, once for each.
-func (acc *accounts) creditAuthors(ctx context.Context, a *Admission, history Histories, deleted []memproxy.Ownership) {
+func (acc *accounts) creditAuthors(ctx context.Context, a *Admission, deleted []memproxy.Ownership) {
 	counts, paid := map[memproxy.AuthorCount]int64{}, map[string]bool{}
 	for i := range deleted {
 		if row := &deleted[i]; CountsInTotals(row) && !paid[row.ID] {
 			paid[row.ID] = true
-			counts[AuthorCountOf(ctx, history, row)]++
+			counts[AuthorCountOf(ctx, acc.opt.Ledger, row)]++
 		}
 	}
 	for who, n := range counts {
@@ -288,11 +285,6 @@ func (acc *accounts) lower(ctx context.Context, a *Admission, who memproxy.Autho
 	}
 }
 
-// Histories returns the versions of memories.
-type Histories interface {
-	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
-}
-
 // CountsInTotals reports whether a memory counts in totals.
 func CountsInTotals(row *memproxy.Ownership) bool {
 	return row.Actor != "" && row.Kind == memproxy.TargetMemory && !row.Deleted
@@ -301,9 +293,9 @@ func CountsInTotals(row *memproxy.Ownership) bool {
 // AuthorCountOf returns the author and the field in whose totals a memory counts. The
 // field is the one that the memory was first written to, because that one was charged. A
 // memory that was moved must not lower the total of its new field.
-func AuthorCountOf(ctx context.Context, history Histories, row *memproxy.Ownership) memproxy.AuthorCount {
+func AuthorCountOf(ctx context.Context, ledger Ledger, row *memproxy.Ownership) memproxy.AuthorCount {
 	who := memproxy.AuthorCount{Actor: row.Actor, Tenant: row.Scope.Tenant, Trust: row.Trust, User: row.Scope.User}
-	first, err := history.History(ctx, row.Key(), 2, 1)
+	first, err := ledger.History(ctx, row.Key(), 2, 1)
 	if err == nil && len(first) == 1 && first[0].Op != memproxy.OpSeal {
 		who.Field = memproxy.Key(first[0].Field)
 	}

@@ -144,18 +144,15 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	return g, nil
 }
 
-// Use replaces the rules. Requests under way keep the rules that they pinned. If the
-// new rules are incomplete, Use returns an error and the old ones stay in force.
+// Use replaces the rules. Requests under way keep the rules that they pinned. If the new
+// rules lack a part, Use returns an error and the old ones stay in force.
 func (g *Gate) Use(r *Rules) error {
-	if err := r.validate(); err != nil {
-		return err
+	if r == nil || r.Policy == nil || r.Lines == nil {
+		return errors.New("gate: rules without a policy or budget lines")
 	}
 	g.rules.Store(r)
 	return nil
 }
-
-// Rules returns the rules that a request starting now would pin.
-func (g *Gate) Rules() *Rules { return g.rules.Load() }
 
 // noMeter is the default Meter, which discards everything.
 type noMeter struct{}
@@ -378,9 +375,6 @@ func (a *Admission) Writes() bool { return a.op != nil && a.op.Kind.Writes() }
 func (a *Admission) Streams() bool {
 	return a.op != nil && (a.op.Kind == memproxy.Run || a.op.Kind == memproxy.Admin)
 }
-
-// Runs reports whether an agent runs: its answer may stream.
-func (a *Admission) Runs() bool { return a.op != nil && a.op.Kind == memproxy.Run }
 
 // Shadow reports whether the decision is only recorded, not enforced.
 func (a *Admission) Shadow() bool { return !a.enforced() }

@@ -2,9 +2,6 @@ package gate
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -198,29 +195,4 @@ type Rules struct {
 	// Headers is how headers of answers without a claim are treated. Empty is
 	// UnclaimedDrop.
 	Headers Unclaimed
-}
-
-func (r *Rules) validate() error {
-	unclaimed := []Unclaimed{"", UnclaimedDrop, UnclaimedPass}
-	switch {
-	case r == nil:
-		return errors.New("gate: no rules")
-	case r.Policy == nil:
-		return errors.New("gate: rules without a policy")
-	case r.Lines == nil:
-		return errors.New("gate: rules without budget lines")
-	case r.Version == "":
-		return errors.New("gate: rules without a version")
-	case r.Profile != Development && r.Profile != Production:
-		return fmt.Errorf("gate: unknown profile %q", r.Profile)
-	case !slices.Contains(unclaimed, r.Unclaimed):
-		return fmt.Errorf("gate: unknown setting %q for unclaimed members of answers", r.Unclaimed)
-	case !slices.Contains(unclaimed, r.Headers):
-		return fmt.Errorf("gate: unknown setting %q for unclaimed headers of answers", r.Headers)
-	case !slices.Contains([]memproxy.Rewriting{"", memproxy.RewriteOff, memproxy.RewriteSoft, memproxy.RewriteHard}, r.Rewrite):
-		return fmt.Errorf("gate: unknown rewriting %q", r.Rewrite)
-	case !slices.Contains([]access.Unattributed{access.Visible, access.Named, access.Hidden}, r.Unattributed):
-		return fmt.Errorf("gate: unknown setting %q for unattributed memories", r.Unattributed)
-	}
-	return nil
 }

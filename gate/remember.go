@@ -156,7 +156,7 @@ func (ret *effects) learned(ctx context.Context) {
 		}
 		ret.put(*row)
 	}
-	ret.g.accounts.creditAuthors(ctx, ret.Admission, ret.g.opt.Ledger, gone)
+	ret.g.accounts.creditAuthors(ctx, ret.Admission, gone)
 	for _, id := range ret.reading.Events {
 		receipt := ret.row(memproxy.TargetEvent, id)
 		if ret.reading.Settles {
@@ -216,7 +216,7 @@ func (ret *effects) forgotten(ctx context.Context) {
 		row.Deleted = true
 		ret.put(row)
 	}
-	ret.g.accounts.creditAuthors(ctx, ret.Admission, ret.g.opt.Ledger, gone)
+	ret.g.accounts.creditAuthors(ctx, ret.Admission, gone)
 	ret.shown = ret.op.Targets
 }
 
