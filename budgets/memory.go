@@ -105,7 +105,7 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 		}
 	}
 	m.remember(effect{c.ID, false}, c.Time)
-	m.compact()
+	m.totals.compact(m.counts)
 	return AllowanceOf(c, counts, true, true), err
 }
 
@@ -139,7 +139,7 @@ func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
 		}
 	}
 	err := m.keep(c, -c.Cost)
-	m.compact()
+	m.totals.compact(m.counts)
 	return err
 }
 
@@ -147,9 +147,6 @@ func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
 func (m *Memory) Ping(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.totals == nil {
-		return nil
-	}
 	return m.totals.probe()
 }
 
@@ -168,13 +165,6 @@ func (m *Memory) keep(c memproxy.Charge, delta int64) error {
 		return nil
 	}
 	return m.totals.add(changes)
-}
-
-// compact compacts the file of totals if it has grown long.
-func (m *Memory) compact() {
-	if m.totals != nil && m.totals.needsCompaction() {
-		m.totals.compact(m.counts)
-	}
 }
 
 // remember adds a charge or release and drops expired ones.
@@ -212,9 +202,6 @@ func (m *Memory) sweep(now time.Time) {
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.totals == nil {
-		return nil
-	}
 	return m.totals.close()
 }
 

@@ -22,7 +22,7 @@ type entry struct {
 	Delta  int64  `json:"d"`
 }
 
-// totals is an append-only file of changes. It is compacted to one line per account when
+// totals is an append-only file of changes. Nil totals keep nothing. It is compacted to one line per account when
 // it is opened and when it has grown long. The changes of a charge are one write without
 // fsync: a crash of the process loses nothing, a power failure may lose the last changes.
 type totals struct {
@@ -169,6 +169,9 @@ func (t *totals) write(text []byte) error {
 // probe returns an error if the file has no room for a charge. It appends lines that
 // change nothing, as many as the longest charge that failed takes, and removes them.
 func (t *totals) probe() error {
+	if t == nil {
+		return nil
+	}
 	const line = `{"k":"room","d":0}` + "\n"
 	lines := strings.Repeat(line, max(room, t.refused)/len(line)+1)
 	if err := t.write([]byte(lines)); err != nil {
@@ -181,15 +184,17 @@ func (t *totals) probe() error {
 	return nil
 }
 
-// needsCompaction reports whether the file should be compacted.
-func (t *totals) needsCompaction() bool { return t.lines > t.compactAt }
-
-// compact compacts the file. If that fails, the long file stays valid and the next
-// attempt is made at twice its length.
+// compact compacts the file if it has grown long. If that fails, the long file stays
+// valid and the next attempt is made at twice its length.
 func (t *totals) compact(counts map[account]int64) {
-	if t.rewrite(counts) != nil {
+	if t != nil && t.lines > t.compactAt && t.rewrite(counts) != nil {
 		t.compactAt *= 2
 	}
 }
 
-func (t *totals) close() error { return errors.Join(t.f.Sync(), t.f.Close()) }
+func (t *totals) close() error {
+	if t == nil {
+		return nil
+	}
+	return errors.Join(t.f.Sync(), t.f.Close())
+}

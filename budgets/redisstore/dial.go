@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"strconv"
@@ -146,41 +147,25 @@ func quiet() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// scripts runs the Lua scripts with go-redis. The client is not embedded, because the
-// compiler would generate wrappers for its 500 methods.
-type scripts struct {
-	client              redis.UniversalClient
-	charging, releasing *redis.Script
-}
-
-func (s scripts) charge(ctx context.Context, keys []string, args []any) ([]int64, error) {
-	n, err := s.charging.Run(ctx, s.client, keys, args...).Int64Slice()
-	return n, s.failed(ctx, err)
-}
-
-func (s scripts) release(ctx context.Context, keys []string, args []any) error {
-	return s.failed(ctx, s.releasing.Run(ctx, s.client, keys, args...).Err())
-}
-
-func (s scripts) ping(ctx context.Context) error { return s.failed(ctx, s.client.Ping(ctx).Err()) }
-func (s scripts) close() error                   { return s.client.Close() }
-
 // failed reduces a server's error to its code, because the rest may contain the
 // password (from a server without AUTH) or arbitrary text. It also reloads a Cluster's
 // slot map, in case the node was replaced; go-redis would reload it only once a minute.
-func (s scripts) failed(ctx context.Context, err error) error {
-	if c, ok := s.client.(*redis.ClusterClient); ok && err != nil {
+func (s *Store) failed(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if c, ok := s.client.(*redis.ClusterClient); ok {
 		c.ReloadState(ctx)
 	}
 	var answer redis.Error
 	if !errors.As(err, &answer) {
-		return err
+		return fmt.Errorf("redisstore: %w", err)
 	}
 	code, _, _ := strings.Cut(answer.Error(), " ")
 	if len(code) > maxCode || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
 		code = "an error"
 	}
-	return errors.New("the server answers " + code)
+	return errors.New("redisstore: the server answers " + code)
 }
 
 // maxCode is longer than any error code of Redis, in bytes.

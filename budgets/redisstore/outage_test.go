@@ -174,7 +174,7 @@ func TestReadOnlyRedisIsAway(t *testing.T) {
 	_, url := socket(t)
 	s := connect(t, Options{URL: url})
 	charges(t, s, charge("1", "acme", 1), 1)
-	must.Do(t, s.server.(scripts).client.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
+	must.Do(t, s.client.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
 	d, _ := guarded(t, url, patient)
 	degraded(t, d, hourly("2", 2, 8), true)
 }

@@ -70,7 +70,7 @@ func TestClusterAgreesOnSlots(t *testing.T) {
 	s := connect(t, Options{URL: "redis://" + strings.Join(cluster(t), ",")})
 	for _, tenant := range []string{"", "acme", "{acme}", "ü"} {
 		for _, k := range s.keys(charge("1", tenant, 1), "charge") {
-			got, err := s.server.(scripts).client.Do(t.Context(), "CLUSTER", "KEYSLOT", k).Int64()
+			got, err := s.client.Do(t.Context(), "CLUSTER", "KEYSLOT", k).Int64()
 			if err != nil || uint16(got) != slot(k) {
 				t.Errorf("%q: slot %d, %v; computed %d", k, got, err, slot(k))
 			}

@@ -230,7 +230,7 @@ func TestTLS(t *testing.T) {
 	defer m.Close()
 	over := func(hosts string) *Store {
 		s := connect(t, Options{URL: "rediss://" + hosts})
-		switch c := s.server.(scripts).client.(type) {
+		switch c := s.client.(type) {
 		case *redis.Client:
 			c.Options().TLSConfig.RootCAs = roots
 		case *redis.ClusterClient:

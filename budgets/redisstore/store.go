@@ -45,17 +45,9 @@ type Options struct {
 
 // Store is a budget store in Redis.
 type Store struct {
-	server server
-	prefix string
-}
-
-// server runs the scripts. The interface mentions no types of go-redis, which spares
-// packages that import this one the compilation of go-redis's generic functions.
-type server interface {
-	charge(ctx context.Context, keys []string, args []any) ([]int64, error)
-	release(ctx context.Context, keys []string, args []any) error
-	ping(ctx context.Context) error
-	close() error
+	client              redis.UniversalClient
+	charging, releasing *redis.Script
+	prefix              string
 }
 
 // New returns a store without connecting, so that a Redis that is down at the start is
@@ -69,7 +61,7 @@ func New(opt Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{server: scripts{t.client(opt.Timeout), redis.NewScript(chargeLua), redis.NewScript(releaseLua)}, prefix: opt.Prefix}, nil
+	return &Store{t.client(opt.Timeout), redis.NewScript(chargeLua), redis.NewScript(releaseLua), opt.Prefix}, nil
 }
 
 // tag returns the hash tag of a tenant's keys. It puts all keys of a charge into one
@@ -112,9 +104,9 @@ func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowan
 		// Windows are kept for twice their length, for replicas whose clocks are behind.
 		args = append(args, l.Limit, soft, 2*budgets.WindowLength(l.Window).Milliseconds(), slides(l))
 	}
-	reply, err := s.server.charge(ctx, s.keys(c, "charge"), args)
+	reply, err := s.charging.Run(ctx, s.client, s.keys(c, "charge"), args...).Int64Slice()
 	if err != nil {
-		return memproxy.Allowance{}, fmt.Errorf("redisstore: %w", err)
+		return memproxy.Allowance{}, s.failed(ctx, err)
 	}
 	if len(reply) != 2*len(c.Lines)+2 {
 		return memproxy.Allowance{}, fmt.Errorf("redisstore: %d numbers came back for %d lines", len(reply), len(c.Lines))
@@ -150,15 +142,11 @@ func (s *Store) Release(ctx context.Context, c memproxy.Charge) error {
 	for _, l := range hard.Lines {
 		args = append(args, slides(l))
 	}
-	err := s.server.release(ctx, s.keys(hard, "release"), args)
-	if err != nil {
-		return fmt.Errorf("redisstore: %w", err)
-	}
-	return nil
+	return s.failed(ctx, s.releasing.Run(ctx, s.client, s.keys(hard, "release"), args...).Err())
 }
 
 // Ping checks that Redis answers.
-func (s *Store) Ping(ctx context.Context) error { return s.server.ping(ctx) }
+func (s *Store) Ping(ctx context.Context) error { return s.failed(ctx, s.client.Ping(ctx).Err()) }
 
 // Close closes the connections.
-func (s *Store) Close() error { return s.server.close() }
+func (s *Store) Close() error { return s.client.Close() }

@@ -101,14 +101,14 @@ func (c *counter) take() []string {
 func TestOneRoundTrip(t *testing.T) {
 	s := connect(t, Options{URL: fresh(t)})
 	var n counter
-	s.server.(scripts).client.AddHook(&n)
+	s.client.AddHook(&n)
 	charges(t, s, charge("first", "acme", 1), 1)
 	n.take()
 	charges(t, s, charge("second", "acme", 1), 2)
 	if sent := n.take(); !slices.Equal(sent, []string{"evalsha"}) {
 		t.Errorf("a charge sent %v", sent)
 	}
-	must.Do(t, s.server.(scripts).client.ScriptFlush(t.Context()).Err())
+	must.Do(t, s.client.ScriptFlush(t.Context()).Err())
 	n.take()
 	charges(t, s, charge("third", "acme", 1), 3)
 	if sent := n.take(); !slices.Equal(sent, []string{"evalsha", "eval"}) {
@@ -140,12 +140,12 @@ func TestKeysExpire(t *testing.T) {
 	check := func() {
 		t.Helper()
 		for k, most := range want {
-			switch d := s.server.(scripts).client.PTTL(t.Context(), k).Val(); {
+			switch d := s.client.PTTL(t.Context(), k).Val(); {
 			case most == 0 && d != -1, most > 0 && (d <= 0 || d > most):
 				t.Errorf("%s lives %v, want %v", k, d, most)
 			}
 		}
-		expect.Len(t, s.server.(scripts).client.Keys(t.Context(), "*").Val(), len(want), "keys")
+		expect.Len(t, s.client.Keys(t.Context(), "*").Val(), len(want), "keys")
 	}
 	check()
 	// A release keeps the expiry of what it lowers and deletes what becomes zero.
@@ -153,7 +153,7 @@ func TestKeysExpire(t *testing.T) {
 	want["mp:{acme}:release:d2"] = remembered
 	check()
 	must.Do(t, s.Release(t.Context(), charge("d3", "acme", 5)))
-	expect.Equal(t, s.server.(scripts).client.Exists(t.Context(), total).Val(), 0, "a total of zero is kept")
+	expect.Equal(t, s.client.Exists(t.Context(), total).Val(), 0, "a total of zero is kept")
 }
 
 // Two replicas with one Redis share one limit.
@@ -222,19 +222,19 @@ func TestForeignValuesAreErrors(t *testing.T) {
 	s := connect(t, Options{URL: fresh(t)})
 	key := "memproxy:{acme}:total:0:principal/a"
 	for _, foreign := range []string{"many", "", "1e3", "0x10", "9999999999999999999999"} {
-		must.Do(t, s.server.(scripts).client.Set(t.Context(), key, foreign, 0).Err())
+		must.Do(t, s.client.Set(t.Context(), key, foreign, 0).Err())
 		if a, err := s.Charge(t.Context(), charge("1", "acme", 1)); err == nil || a.Granted {
 			t.Errorf("charged on %q: %+v", foreign, a)
 		}
-		expect.Equal(t, s.server.(scripts).client.Exists(t.Context(), "memproxy:{acme}:charge:1").Val(), 0, "a charge on", foreign, "failed and is remembered")
+		expect.Equal(t, s.client.Exists(t.Context(), "memproxy:{acme}:charge:1").Val(), 0, "a charge on", foreign, "failed and is remembered")
 	}
-	must.Do(t, s.server.(scripts).client.Del(t.Context(), key).Err())
-	must.Do(t, s.server.(scripts).client.HSet(t.Context(), key, "a", "b").Err())
+	must.Do(t, s.client.Del(t.Context(), key).Err())
+	must.Do(t, s.client.HSet(t.Context(), key, "a", "b").Err())
 	if a, err := s.Charge(t.Context(), charge("1", "acme", 1)); err == nil || a.Granted {
 		t.Errorf("charged on a hash: %+v", a)
 	}
 	expect.Error(t, s.Release(t.Context(), charge("1", "acme", 1)), "released on a hash")
-	must.Do(t, s.server.(scripts).client.Del(t.Context(), key).Err())
+	must.Do(t, s.client.Del(t.Context(), key).Err())
 	// Nothing was half done: both ids are unused, and the hour counts from one.
 	charges(t, s, charge("1", "acme", 1), 1)
 	must.Do(t, s.Release(t.Context(), charge("1", "acme", 1)))
