@@ -66,7 +66,9 @@ func (l *Lexicon) Find(text string) []Hit {
 		}
 		around := st.around[r.first : r.first+len(r.parts)]
 		for i := range around {
-			around[i] = r.parts[i].repeats.extend(text, around[i])
+			if r.parts[i].unbounded && len(around[i]) > 0 {
+				around[i] = append(around[i][:0], span{0, len(text)})
+			}
 		}
 		if r.Within > 0 {
 			r.together(around)
@@ -144,6 +146,15 @@ func (r *Rule) hits(hits []Hit, ri int, text string, matches func(i int) []span)
 		hits = append(hits, Hit{ri, s.from, s.to})
 	}
 	return hits
+}
+
+// join adds a span to a sorted list and merges it with those that it touches.
+func join(list []span, s span) []span {
+	for n := len(list); n > 0 && s.from <= list[n-1].to; n-- {
+		s.from, s.to = min(s.from, list[n-1].from), max(s.to, list[n-1].to)
+		list = list[:n-1]
+	}
+	return append(list, s)
 }
 
 func sorted(hits []Hit) []Hit {

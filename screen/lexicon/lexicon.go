@@ -5,7 +5,7 @@
 // and a linter rejects patterns with a cost that an attacker could choose (ReDoS):
 // distance is a number of bytes compared in Go, never a bounded gap in a pattern. The
 // pass finds literals, of which every match contains one, and a pattern is tried only
-// around them.
+// around them, or over the whole text if its matches have no longest one.
 package lexicon
 
 import (
@@ -31,12 +31,12 @@ type Rule struct {
 
 // part is a pattern and the literals around which it is tried.
 type part struct {
-	re      *regexp.Regexp
-	any     func() *automaton
-	anchor  *anchor
-	repeats repetitions
-	near    bool // it matches only near the rule's other parts
-	rule    int
+	re        *regexp.Regexp
+	any       func() *automaton
+	anchor    *anchor
+	unbounded bool // a match may be of any length
+	near      bool // it matches only near the rule's other parts
+	rule      int
 }
 
 // Lexicon is a compiled set of rules. It is immutable and safe for concurrent
@@ -123,15 +123,7 @@ func (r *Rule) add(p string) error {
 		r.Within = within
 		return nil
 	}
-	x, err := lint(p)
-	if err != nil {
-		return err
-	}
-	re, err := regexp.Compile("(?i)" + p)
-	if err != nil {
-		return err
-	}
-	any := sync.OnceValue(func() *automaton { return newAutomaton(x.tree) }) // most are never needed
-	r.parts = append(r.parts, part{re: re, any: any, anchor: x.anchor, repeats: repetitionsOf(x)})
-	return nil
+	part, err := lint(p)
+	r.parts = append(r.parts, part)
+	return err
 }
