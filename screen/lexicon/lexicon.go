@@ -18,7 +18,6 @@ import (
 	"sync"
 
 	"github.com/memproxy/memproxy/screen/rulefile"
-	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // Rule is one expression, or several that occur near each other.
@@ -35,7 +34,6 @@ type part struct {
 	any       func() *automaton
 	anchor    *anchor
 	unbounded bool // a match may be of any length
-	near      bool // it matches only near the rule's other parts
 	rule      int
 }
 
@@ -44,8 +42,7 @@ type part struct {
 type Lexicon struct {
 	Rules     []Rule
 	parts     []part
-	rarest    *scanner  // literals of single parts, and of the rarest part of each "near" rule
-	nearby    *scanner  // literals of the other parts of "near" rules
+	literals  *scanner
 	stretches sync.Pool // of *stretches
 }
 
@@ -69,16 +66,12 @@ func Parse(file, src string) (*Lexicon, error) {
 		if len(r.parts) == 0 {
 			return nil, fmt.Errorf("%s:%d: rule %s has no pattern", file, r.Line, r.ID)
 		}
-		rarest := func(a, b part) int { return cmp.Compare(b.anchor.rarity(), a.anchor.rarity()) }
 		if r.Within > 0 { // the others are tried only where the rarest matches
-			slices.SortStableFunc(r.parts, rarest)
+			slices.SortStableFunc(r.parts, func(a, b part) int { return cmp.Compare(b.anchor.rarity(), a.anchor.rarity()) })
 		}
-		for _, p := range r.parts {
-			if p.anchor.rarity() < leastRarity {
+		for i, p := range r.parts {
+			if (i == 0 || r.Within == 0) && p.anchor.rarity() < leastRarity {
 				return nil, fmt.Errorf("%s:%d: rule %s: pattern %q requires two letters or a rarer character that occur in every match", file, r.Line, r.ID, p.re)
-			}
-			if r.Within > 0 {
-				break
 			}
 		}
 	}
@@ -87,27 +80,31 @@ func Parse(file, src string) (*Lexicon, error) {
 }
 
 func (l *Lexicon) index() {
-	rarest, nearby := map[string][]ending{}, map[string][]ending{}
+	literals := map[string][]int{} // to the parts that have it
 	for ri := range l.Rules {
 		r := &l.Rules[ri]
 		r.first = len(l.parts)
 		for i := range r.parts {
-			p, literals := &r.parts[i], rarest
-			if p.near, p.rule = r.Within > 0, ri; p.near && i > 0 {
-				literals = nearby
+			p := &r.parts[i]
+			p.rule = ri
+			if p.unbounded { // no match near others is longer than that
+				p.anchor.before = cmp.Or(r.Within, anyLength)
+				p.anchor.after = p.anchor.before
 			}
-			for _, whole := range p.anchor.literals {
-				text := terms.Truncate(whole, maxScanned)
-				literals[text] = append(literals[text], ending{whole[len(text):], len(l.parts)})
+			for _, text := range p.anchor.literals {
+				literals[text] = append(literals[text], len(l.parts))
 			}
 			l.parts = append(l.parts, *p)
 		}
 	}
-	l.rarest, l.nearby = newScanner(rarest), newScanner(nearby)
+	l.literals = newScanner(literals)
 	l.stretches.New = func() any {
 		return &stretches{around: make([][]span, len(l.parts)), rules: make([]int, len(l.Rules))}
 	}
 }
+
+// anyLength is more than the length of any text.
+const anyLength = 1 << 40
 
 const leastRarity = 2 // the rarity of two letters
 
