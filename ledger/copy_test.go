@@ -1,8 +1,7 @@
-package ledger
+package ledger_test
 
 import (
 	"bytes"
-	"database/sql"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/ledger"
 
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -46,12 +47,12 @@ func namesOf(files map[string]string) []string {
 func TestBackupHasQueuedEntries(t *testing.T) {
 	dir := ring.Dir(t)
 	file := filepath.Join(dir, "backup.db")
-	opt := Options{Vault: testVault(t), Timeout: ring.Limit}
+	opt := ledger.Options{Vault: testVault(t), Timeout: ring.Limit}
 	queued(t, 3, func(path string) {
 		opt.Path = path
-		must.Do(t, Backup(t.Context(), opt, file))
-		expect.Is(t, Backup(t.Context(), opt, file), fs.ErrExist, "an existing file")
-		expect.ErrorHas(t, Restore(t.Context(), Options{Path: path, Vault: testVault(t)}, file, true), "in use", "in the place of a ledger that is open")
+		must.Do(t, ledger.Backup(t.Context(), opt, file))
+		expect.Is(t, ledger.Backup(t.Context(), opt, file), fs.ErrExist, "an existing file")
+		expect.ErrorHas(t, ledger.Restore(t.Context(), ledger.Options{Path: path, Vault: testVault(t)}, file, true), "in use", "in the place of a ledger that is open")
 	})
 	files := dirOf(t, dir)
 	must.List(t, namesOf(files), []string{"backup.db"}, "the backup is")
@@ -68,8 +69,8 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 	for suffix, b := range left {
 		must.Do(t, os.WriteFile(state+suffix, b, 0o600))
 	}
-	expect.Is(t, Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, file, false), fs.ErrExist, "over a ledger without force")
-	must.Do(t, Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, file, true))
+	expect.Is(t, ledger.Restore(t.Context(), ledger.Options{Path: state, Vault: testVault(t)}, file, false), fs.ErrExist, "over a ledger without force")
+	must.Do(t, ledger.Restore(t.Context(), ledger.Options{Path: state, Vault: testVault(t)}, file, true))
 	files = dirOf(t, filepath.Dir(state))
 	expect.List(t, namesOf(files), []string{"ledger.db", "ledger.db.replaced", "ledger.db.replaced.redo"})
 	if whole, lost := revived(t, map[string][]byte{"": []byte(files["ledger.db"])}, 3); whole != 3 || lost != 0 {
@@ -82,7 +83,7 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 	for suffix, b := range left {
 		must.Do(t, os.WriteFile(copied+suffix, b, 0o600))
 	}
-	must.Do(t, Restore(t.Context(), Options{Path: into, Vault: testVault(t)}, copied, false))
+	must.Do(t, ledger.Restore(t.Context(), ledger.Options{Path: into, Vault: testVault(t)}, copied, false))
 	alone := dirOf(t, filepath.Dir(into))
 	expect.List(t, namesOf(alone), []string{"ledger.db"}, "the files of a killed process are restored as")
 	if whole, lost := revived(t, map[string][]byte{"": []byte(alone["ledger.db"])}, 3); whole != 3 || lost != 0 {
@@ -94,14 +95,14 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 	if whole, _ := revived(t, before, 2); whole != 2 {
 		t.Errorf("what was replaced has %d of 2 entries", whole)
 	}
-	expect.Is(t, Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, file, true), fs.ErrExist, "over what an earlier restore left")
+	expect.Is(t, ledger.Restore(t.Context(), ledger.Options{Path: state, Vault: testVault(t)}, file, true), fs.ErrExist, "over what an earlier restore left")
 }
 
 // Proves EDGE-3: only an intact ledger of this program can be restored.
 func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 	dir := ring.Dir(t)
 	good := filepath.Join(dir, "good.db")
-	l, err := Open(Options{Timeout: ring.Limit, Path: good, Vault: testVault(t)})
+	l, err := ledger.Open(ledger.Options{Timeout: ring.Limit, Path: good, Vault: testVault(t)})
 	for i := 0; i < 200 && err == nil; i++ {
 		err = l.Commit(t.Context(), queuedEntry(strings.Repeat("m", i+1)))
 	}
@@ -118,7 +119,7 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 	}
 	made := func(statements string) string {
 		path := bad(func([]byte) []byte { return nil })
-		must.Do(t, withFile(path, "rw", func(db *sql.DB) error { _, err := db.Exec(statements); return err }))
+		vandalise(t, path, statements)
 		return path
 	}
 	for name, c := range map[string]struct {
@@ -126,9 +127,9 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 		want error
 	}{
 		"missing": {filepath.Join(dir, "missing.db"), fs.ErrNotExist},
-		"a text":  {bad(func([]byte) []byte { return []byte("a text that is longer than a head") }), ErrDamaged},
-		"cut":     {bad(func(b []byte) []byte { return b[:len(b)/2] }), ErrDamaged},
-		"pages":   {bad(func(b []byte) []byte { copy(b[8192:], strings.Repeat("\xa5", 16384)); return b }), ErrDamaged},
+		"a text":  {bad(func([]byte) []byte { return []byte("a text that is longer than a head") }), ledger.ErrDamaged},
+		"cut":     {bad(func(b []byte) []byte { return b[:len(b)/2] }), ledger.ErrDamaged},
+		"pages":   {bad(func(b []byte) []byte { copy(b[8192:], strings.Repeat("\xa5", 16384)); return b }), ledger.ErrDamaged},
 		"order": {bad(func(b []byte) []byte { // swaps the first two rows of each leaf
 			for page := 4096; page < len(b); page += 4096 {
 				if b[page] == 10 && binary.BigEndian.Uint16(b[page+3:]) > 1 {
@@ -138,22 +139,22 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 				}
 			}
 			return b
-		}), ErrDamaged},
-		"empty":     {bad(func([]byte) []byte { return nil }), ErrForeign},
-		"another's": {made(`CREATE TABLE notes (a)`), ErrForeign},
-		"marked":    {made(`CREATE TABLE notes (a); PRAGMA application_id = 7`), ErrForeign},
+		}), ledger.ErrDamaged},
+		"empty":     {bad(func([]byte) []byte { return nil }), ledger.ErrForeign},
+		"another's": {made(`CREATE TABLE notes (a)`), ledger.ErrForeign},
+		"marked":    {made(`CREATE TABLE notes (a); PRAGMA application_id = 7`), ledger.ErrForeign},
 		"newer": {made(`PRAGMA application_id = 1836085880; CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);
-			INSERT INTO schema_version VALUES (999, 0)`), ErrNewer},
+			INSERT INTO schema_version VALUES (999, 0)`), ledger.ErrNewer},
 		"older": {made(`PRAGMA application_id = 1836085880; CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);
-			INSERT INTO schema_version VALUES (10, 0)`), ErrOlder},
+			INSERT INTO schema_version VALUES (10, 0)`), ledger.ErrOlder},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, c.from, true); err == nil || c.want != nil && !errors.Is(err, c.want) {
+			if err := ledger.Restore(t.Context(), ledger.Options{Path: state, Vault: testVault(t)}, c.from, true); err == nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
-			expect.Error(t, Backup(t.Context(), Options{Path: c.from, Vault: testVault(t)}, filepath.Join(ring.Dir(t), "b")), "it is backed up as if it were sound")
+			expect.Error(t, ledger.Backup(t.Context(), ledger.Options{Path: c.from, Vault: testVault(t)}, filepath.Join(ring.Dir(t), "b")), "it is backed up as if it were sound")
 			opens := name == "missing" || name == "empty" || name == "order" // the first two as new ones
-			if _, err := Open(Options{Path: c.from}); !opens && !errors.Is(err, c.want) {
+			if _, err := ledger.Open(ledger.Options{Path: c.from}); !opens && !errors.Is(err, c.want) {
 				t.Errorf("opened: %v, want %v", err, c.want)
 			}
 			after := dirOf(t, filepath.Dir(state))
@@ -168,12 +169,12 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 func TestRestoreTakesAnotherFile(t *testing.T) {
 	dir := ring.Dir(t)
 	state := filepath.Join(dir, "ledger.db")
-	must.Do(t, must.Get(Open(Options{Timeout: ring.Limit, Path: state, Vault: testVault(t)}))(t).Close())
+	must.Do(t, must.Get(ledger.Open(ledger.Options{Timeout: ring.Limit, Path: state, Vault: testVault(t)}))(t).Close())
 	same := filepath.Join(dir, "same.db")
 	must.Do(t, os.Link(state, same))
 	before := namesOf(dirOf(t, dir))
 	for from, want := range map[string]string{state: "the ledger itself", same: "the ledger itself", dir: "not a file"} {
-		expect.ErrorHas(t, Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, from, true), want)
+		expect.ErrorHas(t, ledger.Restore(t.Context(), ledger.Options{Path: state, Vault: testVault(t)}, from, true), want)
 	}
 	expect.List(t, namesOf(dirOf(t, dir)), before)
 }
@@ -184,7 +185,7 @@ func TestRestoreIgnoresOldRedoLogs(t *testing.T) {
 	dir := ring.Dir(t)
 	copied := filepath.Join(dir, "copy.db")
 	queued(t, 1, func(path string) {
-		must.Do(t, Backup(t.Context(), Options{Path: path, Vault: testVault(t)}, copied))
+		must.Do(t, ledger.Backup(t.Context(), ledger.Options{Path: path, Vault: testVault(t)}, copied))
 	})
 	for name, file := range map[string][]byte{"lost": nil, "damaged": []byte("no database, but longer than a head")} {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +198,7 @@ func TestRestoreIgnoresOldRedoLogs(t *testing.T) {
 				}
 				must.Do(t, os.WriteFile(state+suffix, b, 0o600))
 			}
-			must.Do(t, Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, copied, true))
+			must.Do(t, ledger.Restore(t.Context(), ledger.Options{Path: state, Vault: testVault(t)}, copied, true))
 			files := dirOf(t, filepath.Dir(state))
 			want := []string{"ledger.db", "ledger.db.replaced-wal", "ledger.db.replaced.redo"}
 			if file != nil { // the log has every page and repairs the file
@@ -225,18 +226,18 @@ func TestForeignSchemasAreRefused(t *testing.T) {
 		"a comparison":  `CREATE UNIQUE INDEX alike ON session (id COLLATE NOCASE)`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			opt := Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t)}
-			must.Do(t, must.Get(Open(opt))(t).Close())
-			must.Do(t, withFile(opt.Path, "rw", func(db *sql.DB) error { _, err := db.Exec(addition); return err }))
-			_, opened := Open(opt)
-			_, planned := Rehearse(t.Context(), opt)
-			peeked := Peek(opt, func(*Ledger) error { return nil })
+			opt := ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t)}
+			must.Do(t, must.Get(ledger.Open(opt))(t).Close())
+			vandalise(t, opt.Path, addition)
+			_, opened := ledger.Open(opt)
+			_, planned := ledger.Rehearse(t.Context(), opt)
+			peeked := ledger.Peek(opt, func(*ledger.Ledger) error { return nil })
 			for what, err := range map[string]error{
 				"opened": opened, "planned": planned, "peeked into": peeked,
-				"restored":  Restore(t.Context(), Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t)}, opt.Path, false),
-				"backed up": Backup(t.Context(), opt, filepath.Join(ring.Dir(t), "copy.db")),
+				"restored":  ledger.Restore(t.Context(), ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t)}, opt.Path, false),
+				"backed up": ledger.Backup(t.Context(), opt, filepath.Join(ring.Dir(t), "copy.db")),
 			} {
-				expect.Is(t, err, ErrForeign, what)
+				expect.Is(t, err, ledger.ErrForeign, what)
 			}
 		})
 	}

@@ -34,7 +34,7 @@ func open(t testing.TB, opt ledger.Options) *ledger.Ledger {
 	}
 	l := must.Get(ledger.Open(opt))(t)
 	t.Cleanup(func() {
-		for _, missed := range ledger.Unseen(t, l) {
+		for _, missed := range unseen(t, l, opt) {
 			t.Errorf("the store has what is taken for absent, %s", missed)
 		}
 		_ = l.Close()

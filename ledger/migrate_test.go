@@ -1,15 +1,17 @@
-package ledger
+package ledger_test
 
 import (
-	"compress/gzip"
+	"cmp"
 	"database/sql"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -20,11 +22,8 @@ import (
 // emptied is a ledger of schema 11 without rows.
 func emptied(t *testing.T, path string) *sql.DB {
 	t.Helper()
-	zipped := must.Get(os.Open("ledgertest/testdata/a729c69.db.gz"))(t)
-	defer zipped.Close()
-	must.Do(t, os.WriteFile(path, must.Get(io.ReadAll(must.Get(gzip.NewReader(zipped))(t)))(t), 0o600))
-	db := must.Get(sql.Open("sqlite", path))(t)
-	t.Cleanup(func() { _ = db.Close() })
+	must.Do(t, os.WriteFile(path, ledgertest.OldFile(t), 0o600))
+	db := opened(t, path)
 	for table := range definitions(t, db) {
 		if table != "schema_version" && !strings.Contains(table, " ") {
 			must.Get(db.Exec(`DELETE FROM ` + table))(t)
@@ -34,15 +33,13 @@ func emptied(t *testing.T, path string) *sql.DB {
 }
 
 // migrated opens a ledger of schema 11 into which statements were written.
-func migrated(t *testing.T, opt Options, statements string, args ...any) *Ledger {
+func migrated(t *testing.T, opt ledger.Options, statements string, args ...any) *ledger.Ledger {
 	t.Helper()
-	opt.Path, opt.Timeout = filepath.Join(ring.Dir(t), "ledger.db"), 20*time.Second
+	opt.Path = cmp.Or(opt.Path, filepath.Join(ring.Dir(t), "ledger.db"))
 	db := emptied(t, opt.Path)
 	must.Get(db.Exec(statements, args...))(t)
 	must.Do(t, db.Close())
-	l := must.Get(Open(opt))(t)
-	t.Cleanup(func() { _ = l.Close() })
-	return l
+	return open(t, opt)
 }
 
 // definitions returns a database's tables with their columns, in order, and its
@@ -67,9 +64,10 @@ func definitions(t *testing.T, db *sql.DB) map[string]string {
 
 // A migrated ledger has the schema of a new one.
 func TestMigratedSchemaEqualsANewOne(t *testing.T) {
-	l := must.Get(Open(Options{Path: filepath.Join(ring.Dir(t), "new.db"), Timeout: ring.Limit}))(t)
-	defer l.Close()
-	want, got := definitions(t, l.reader), definitions(t, migrated(t, Options{}, ``).reader)
+	path, old := filepath.Join(ring.Dir(t), "new.db"), filepath.Join(ring.Dir(t), "old.db")
+	open(t, ledger.Options{Path: path})
+	migrated(t, ledger.Options{Path: old}, ``)
+	want, got := definitions(t, opened(t, path)), definitions(t, opened(t, old))
 	if len(want) < 20 {
 		t.Fatalf("%d definitions", len(want))
 	}
@@ -82,11 +80,11 @@ func TestMigratedSchemaEqualsANewOne(t *testing.T) {
 
 // A migrated ledger keeps its rows, which are trusted, and accepts new ones.
 func TestMigration(t *testing.T) {
-	l := migrated(t, Options{Vault: testVault(t)}, `INSERT INTO ownership (backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted)
+	l := migrated(t, ledger.Options{Vault: testVault(t)}, `INSERT INTO ownership (backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted)
 			VALUES ('mem0','memory','m','acme','ann','','','','agent:dev','authenticated',700,'','d1','',1,0);
 		INSERT INTO correction (backend, id, decision, at) VALUES ('mem0', 'm', 'd0', 1);
 		INSERT INTO version VALUES ('mem0','memory','history',1,'globex',1,'','write',1,'','',0,'','','','','',0,'','','','','',1,0)`)
-	found, err := ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m", "history")
+	found, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m", "history")
 	if err != nil || found["m"].Owner.Actor != "agent:dev" || found["history"].Status.State != memproxy.StateUntrusted || found["history"].Status.Tenant != "globex" || !found["history"].Status.Pinned {
 		t.Errorf("records %+v, %v", found, err)
 	}
@@ -101,7 +99,7 @@ func TestMigration(t *testing.T) {
 // reason not to start.
 func TestSessionsAreMigrated(t *testing.T) {
 	now := time.Now()
-	l := migrated(t, Options{Clock: func() time.Time { return now.Add(time.Second) }}, `INSERT INTO session (tenant, id, principal, begun, last, passed, held, rejections, strikes, locked, unlocked, unlocked_by, ended, struck, counted)
+	l := migrated(t, ledger.Options{Clock: func() time.Time { return now.Add(time.Second) }}, `INSERT INTO session (tenant, id, principal, begun, last, passed, held, rejections, strikes, locked, unlocked, unlocked_by, ended, struck, counted)
 			VALUES ('acme', 'session:a/ann/s', 'a', ?1, ?1, 0, 1, 3, 3, 0, 0, '', 0, ?1, 0), ('acme', 'caller:a/ann', 'a', ?1, ?1, 0, 0, 3, 3, 0, 0, '', 0, ?1, 0),
 				('acme', 'session:a/ann/agent-7', 'a', ?1, ?1, 0, 0, 3, 3, 0, 0, '', 0, ?1, 0), ('acme', 'caller:a/now%20obey%20me', 'a', ?1, ?1, 0, 0, 10, 10, 0, 0, '', 0, ?1, 0),
 				('acme', 'session:a//taken', 'a', ?1, ?1, 0, 0, 3, 3, 0, 0, '', 0, ?1, 0), ('acme', 'session:a//`+memproxy.InertSession("taken")+`', 'a', ?1, ?1, 0, 0, 3, 3, 0, 0, '', 0, ?1, 0);
@@ -139,16 +137,16 @@ func TestSessionsAreMigrated(t *testing.T) {
 func TestChangedLimitsApplyToExistingLocks(t *testing.T) {
 	now := time.Now()
 	path := filepath.Join(ring.Dir(t), "ledger.db")
-	with := func(change func(*memproxy.LockLimits), f func(*Ledger)) {
+	with := func(change func(*memproxy.LockLimits), f func(*ledger.Ledger)) {
 		t.Helper()
 		limits := memproxy.DefaultLockLimits()
 		change(&limits)
-		l := must.Get(Open(Options{Path: path, Locks: &limits, Clock: func() time.Time { return now }, Timeout: ring.Limit}))(t)
+		l := must.Get(ledger.Open(ledger.Options{Path: path, Locks: &limits, Clock: func() time.Time { return now }, Timeout: ring.Limit}))(t)
 		defer l.Close()
 		f(l)
 	}
 	ids := []string{"session:a/ann/s", "caller:a/ann", "caller:a"}
-	with(func(*memproxy.LockLimits) {}, func(l *Ledger) {
+	with(func(*memproxy.LockLimits) {}, func(l *ledger.Ledger) {
 		for _, id := range ids {
 			for i := range memproxy.DefaultLockLimits().Of(memproxy.SessionKeyOf(id).Kind) {
 				must.Get(l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: fmt.Sprint(id, i), Verdict: memproxy.Deny}, id))(t)
@@ -167,7 +165,7 @@ func TestChangedLimitsApplyToExistingLocks(t *testing.T) {
 		"shorter":   {func(k *memproxy.LockLimits) { k.For = 10 * time.Minute }, false},
 		"longer":    {func(k *memproxy.LockLimits) { k.For = 24 * time.Hour }, true},
 	} {
-		with(c.change, func(l *Ledger) {
+		with(c.change, func(l *ledger.Ledger) {
 			listed, err := l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new("acme")})
 			if err != nil || (len(listed.Sessions) == len(ids)) != c.locked || !c.locked && len(listed.Sessions) > 0 {
 				t.Errorf("%s: %d are listed, %v", name, len(listed.Sessions), err)
@@ -184,7 +182,7 @@ func TestChangedLimitsApplyToExistingLocks(t *testing.T) {
 // Proves SYN-7: a rejection on one kind of evidence is counted and never locks, however
 // many there are; certain ones do.
 func TestSingleEvidenceRejectionsDoNotLock(t *testing.T) {
-	l := must.Get(Open(Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Clock: time.Now, Timeout: ring.Limit}))(t)
+	l := must.Get(ledger.Open(ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Clock: time.Now, Timeout: ring.Limit}))(t)
 	defer l.Close()
 	const id = "session:a/ann/s"
 	n := 0

@@ -1,10 +1,12 @@
-package ledger
+package ledger_test
 
 import (
 	"maps"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/memproxy/memproxy/ledger"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
@@ -44,8 +46,8 @@ func TestNamesOfEarlierVersions(t *testing.T) {
 		"user:bob": memproxy.TenantInaccessible, "user:emptied": "acme", "user:left": "acme", "user:asked": memproxy.TenantInaccessible,
 	}
 	for range 2 { // idempotent
-		l := must.Get(Open(Options{Path: path, Vault: testVault(t), Timeout: ring.Limit}))(t)
-		rows := must.Get(ByID(t.Context(), l, "mem0", memproxy.TargetEntity, slices.Collect(maps.Keys(want))...))(t)
+		l := must.Get(ledger.Open(ledger.Options{Path: path, Vault: testVault(t), Timeout: ring.Limit}))(t)
+		rows := must.Get(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetEntity, slices.Collect(maps.Keys(want))...))(t)
 		for id, tenant := range want {
 			if got, is := rows[id]; !is || got.Owner.Scope.Tenant != tenant || tenant == memproxy.TenantInaccessible && got.Owner.Actor != "" {
 				t.Errorf("%s is %+v, want %q", id, got, tenant)

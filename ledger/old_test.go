@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,19 +49,17 @@ func tablesOf(t *testing.T, path string) map[string]table {
 		for i := range to {
 			to[i] = &values[i]
 		}
-		n, h := 0, sha256.New()
-		for ; rows.Next(); n++ {
+		var all []string
+		for rows.Next() {
 			must.Do(t, rows.Scan(to...))
-			for _, v := range values {
-				fmt.Fprint(h, len(v), " ")
-				h.Write(v)
-			}
+			all = append(all, fmt.Sprintf("%q", values))
 			if string(values[0]) == "table" {
 				names = append(names, string(values[1]))
 			}
 		}
 		must.Do(t, rows.Err())
-		return table{n, [sha256.Size]byte(h.Sum(nil))}
+		slices.Sort(all)
+		return table{len(all), sha256.Sum256([]byte(strings.Join(all, "\n")))}
 	}
 	all := map[string]table{"": query(`SELECT type, name, sql FROM sqlite_schema ORDER BY name`)}
 	for _, name := range names {

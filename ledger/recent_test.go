@@ -1,10 +1,11 @@
-package ledger
+package ledger_test
 
 import (
 	"path/filepath"
-	"reflect"
 	"sync"
 	"testing"
+
+	"github.com/memproxy/memproxy/ledger"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -15,8 +16,8 @@ import (
 // Proves EDGE-3: the cache of records is correct after every kind of change, and
 // answers once both parts of a record are cached.
 func TestRecentCacheAgreesWithTheStore(t *testing.T) {
-	l := must.Get(Open(Options{Timeout: ring.Limit, Path: filepath.Join(ring.Dir(t), "ledger.db"), CacheSize: 100}))(t)
-	t.Cleanup(func() { _ = l.Close() })
+	path := filepath.Join(ring.Dir(t), "ledger.db")
+	l := open(t, ledger.Options{Path: path, CacheSize: 100})
 	ctx, k := t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
 	row := memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:dev"}
 	put := func(row memproxy.Ownership) func() error {
@@ -53,7 +54,7 @@ func TestRecentCacheAgreesWithTheStore(t *testing.T) {
 		must.Do(t, step.do(), step.name)
 		for _, from := range []string{"first", "from memory", "from the store"} {
 			if from == "from the store" {
-				l.recent.rows.Purge()
+				must.Do(t, l.Backends.Seal(ctx, "another")) // drops what is cached
 			}
 			all, err := l.Lookup(ctx, k)
 			rec := all[k]
@@ -75,33 +76,50 @@ func TestRecentCacheAgreesWithTheStore(t *testing.T) {
 	row.ID, k.ID = "new", "new"
 	must.Get(l.Lookup(ctx, k))(t)
 	must.Do(t, put(row)())
-	if rest, _ := l.recent.get(map[key]memproxy.Record{}, []key{k}); len(rest) > 0 {
-		t.Error("a new object of which nothing was known is asked about once more")
-	}
+	vandalise(t, path, `ALTER TABLE record RENAME TO away`)
+	expect.Len(t, must.Get(l.Lookup(ctx, k))(t), 1, "a new object of which nothing was known is not asked about once more")
+	vandalise(t, path, `ALTER TABLE away RENAME TO record`)
 }
 
 // What is kept of an object comes back whole, whichever parts it has.
 func TestRecentKeepsAllParts(t *testing.T) {
-	k := key{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
-	owner := memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Actor: "ann", SHA256: "00", Deleted: true}
-	status := memproxy.Status{MemoryKey: k, State: memproxy.StateFlagged, Findings: []memproxy.Finding{{Rule: "r"}}}
-	for _, rec := range []memproxy.Record{
-		{}, {Owner: owner}, {Status: status}, {Owner: owner, Status: status}, {Presence: memproxy.AddedAfterSeal}, {Presence: memproxy.PresentAtSeal, FirstSeen: "00"},
+	path := filepath.Join(ring.Dir(t), "ledger.db")
+	l := open(t, ledger.Options{Path: path})
+	key := func(id string) memproxy.MemoryKey {
+		return memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
+	}
+	owner := func(id string) memproxy.Ownership {
+		return memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Actor: "ann", SHA256: "00", Deleted: true}
+	}
+	status := func(id string) memproxy.StateChange {
+		return memproxy.StateChange{MemoryKey: key(id), State: memproxy.StateFlagged, Findings: []memproxy.Finding{{Rule: "r"}}}
+	}
+	must.Get(l.Backends.RecordFound(t.Context(), memproxy.SealProgress{Backend: "mem0"}, memproxy.Found{MemoryKey: key("listed"), SHA256: "00"}))(t)
+	must.Do(t, l.Backends.Seal(t.Context(), "mem0"))
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{
+		Owners: []memproxy.Ownership{owner("owner"), owner("both")}, States: []memproxy.StateChange{status("status"), status("both")},
+	}))
+	must.Do(t, l.Backends.Seal(t.Context(), "another")) // drops what is cached
+	all := []memproxy.MemoryKey{key("nothing"), key("listed"), key("owner"), key("status"), key("both")}
+	stored := must.Get(l.Lookup(t.Context(), all...))(t)
+	for id, want := range map[string]memproxy.Record{
+		"nothing": {Presence: memproxy.AddedAfterSeal}, "listed": {Presence: memproxy.PresentAtSeal, FirstSeen: "00"}, "owner": {Owner: owner("owner")},
+		"status": {Presence: memproxy.AddedAfterSeal, Status: memproxy.Status{State: memproxy.StateFlagged}}, "both": {Owner: owner("both"), Status: memproxy.Status{State: memproxy.StateFlagged}},
 	} {
-		r := must.Get(newRecent(2))(t)
-		r.fill(r.clock, []key{k}, map[key]memproxy.Record{k: rec})
-		found := map[key]memproxy.Record{}
-		if rest, _ := r.get(found, []key{k}); len(rest) > 0 || !reflect.DeepEqual(found[k], rec) {
-			t.Errorf("%+v comes back as %+v", rec, found[k])
+		got := stored[key(id)]
+		if got.Presence != want.Presence || got.FirstSeen != want.FirstSeen || got.Owner != want.Owner || got.Status.State != want.Status.State || len(got.Status.Findings) != len(want.Status.State)/len(memproxy.StateFlagged) {
+			t.Errorf("%s is %+v", id, got)
 		}
 	}
+	vandalise(t, path, `ALTER TABLE record RENAME TO away`)
+	expect.Deep(t, must.Get(l.Lookup(t.Context(), all...))(t), stored, "from memory")
+	vandalise(t, path, `ALTER TABLE away RENAME TO record`)
 }
 
 // Proves EDGE-3: a concurrent reader finds a committed record from the moment Commit
 // returns to the writer.
 func TestRecentCacheIsNeverStale(t *testing.T) {
-	l := must.Get(Open(Options{Timeout: ring.Limit, Path: filepath.Join(ring.Dir(t), "ledger.db"), CacheSize: 100}))(t)
-	t.Cleanup(func() { _ = l.Close() })
+	l := open(t, ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), CacheSize: 100})
 	ctx, k := t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
@@ -128,9 +146,7 @@ func TestRecentCacheIsNeverStale(t *testing.T) {
 		must.Get(l.SetState(ctx, memproxy.StateChange{MemoryKey: k, State: want}))(t)
 		must.Equal(t, must.Get(l.Lookup(ctx, k))(t)[k].Status.State, want, i)
 		if i%10 == 0 {
-			l.recent.mu.Lock()
-			l.recent.rows.Purge() // so that readers query the store
-			l.recent.mu.Unlock()
+			must.Do(t, l.Backends.Seal(ctx, "another")) // drops what is cached, so that readers query the store
 		}
 	}
 }

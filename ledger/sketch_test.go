@@ -1,10 +1,17 @@
-package ledger
+package ledger_test
 
 import (
-	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
 	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/keys"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -16,10 +23,11 @@ func TestSimilarityIsTheSameUnderEveryKey(t *testing.T) {
 		"and that every delivery is announced by telephone to the gatekeeper on the day before and pallets go back with the next lorry"
 	const other = "the customer told us what an old letter says about an entirely different matter of which nobody here has heard since then " +
 		"or wants to hear before the board has met and said who is to look after it when the season is over"
-	for i := range uint64(2000 / ring.Share(10, 40)) {
-		key := binary.BigEndian.AppendUint64(nil, i)
-		of := func(text string) sketch { return sketchOf(key, []memproxy.HeldText{{Text: text}}) }
-		for _, tc := range []struct {
+	for i := range uint64(200 / ring.Share(4, 10)) {
+		random := rand.NewChaCha8([32]byte{byte(i)}) // from which the ledger makes its key
+		vault := must.Get(keys.NewVault(keys.Set{Signing: ledgertest.Key(t)}, random))(t)
+		l := must.Get(ledger.Open(ledger.Options{Vault: vault, Timeout: ring.Limit}))(t)
+		for n, tc := range []struct {
 			a, b          string
 			sketch, again bool
 		}{
@@ -34,9 +42,19 @@ func TestSimilarityIsTheSameUnderEveryKey(t *testing.T) {
 			{long + " 40", long + " 30", true, false},
 			{long, other, false, false},
 		} {
-			if alike, again := of(tc.a).like(of(tc.b)), wordHash(key, tc.a) == wordHash(key, tc.b); alike != tc.sketch || again != tc.again {
+			tenant := fmt.Sprint("t", n)
+			of := func(text string) string {
+				h, c := ledgertest.Held(tenant+text, "text")
+				h.Tenant, c.Texts = tenant, []memproxy.HeldText{{Text: text}}
+				return must.Get(l.Holds.Put(t.Context(), h, c))(t).Similarity
+			}
+			must.Do(t, l.Commit(t.Context(), memproxy.Entry{Retractions: []memproxy.Retraction{{Tenant: tenant, Author: "ann", Text: tc.a, Time: time.Now()}}}))
+			_, again, err := l.Retraction(t.Context(), tenant, "ann", []string{tc.b}, time.Time{})
+			must.Do(t, err)
+			if alike := of(tc.a) == of(tc.b); alike != tc.sketch || again != tc.again {
 				t.Fatalf("key %d: %.30q and %.30q: alike %v, said again %v", i, tc.a, tc.b, alike, again)
 			}
 		}
+		must.Do(t, l.Close())
 	}
 }

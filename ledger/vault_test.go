@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -161,9 +162,10 @@ func vandalise(t *testing.T, path string, statements ...string) {
 	}
 }
 
-func opened(t *testing.T, path string) *sql.DB {
+func opened(t testing.TB, path string) *sql.DB {
 	t.Helper()
-	db := must.Get(sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)"))(t)
+	file := url.URL{Scheme: "file", Path: path, RawQuery: "_pragma=busy_timeout(10000)"}
+	db := must.Get(sql.Open("sqlite", file.String()))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }

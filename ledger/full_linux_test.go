@@ -1,15 +1,24 @@
-package ledger
+package ledger_test
 
 import (
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
+
+	"github.com/memproxy/memproxy/ledger"
+	"modernc.org/sqlite"
+	sqlitelib "modernc.org/sqlite/lib"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/redo"
 )
 
@@ -30,17 +39,12 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var lost int
-			opt := Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: testVault(t), OnLost: func(int, error) { lost++ }}
-			l := must.Get(Open(opt))(t)
-			pages := func(n int) {
-				t.Helper()
-				must.Get(l.writer.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", n)))(t)
-			}
-			pages(1) // no fewer than it has
+			opt := ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t), OnLost: func(int, error) { lost++ }, Timeout: ring.Limit}
+			pages := room(opt.Path)
+			l := must.Get(ledger.Open(opt))(t)
+			pages(t, 1) // no fewer than it has
 			if !tc.logged {
-				must.Do(t, l.redo.Close())
-				file := must.Get(os.Open(opt.Path + redo.Suffix))(t) // to read only
-				l.redo = must.Get(redo.Open(file, opt.Vault, 0, nil, nil))(t)
+				readOnly(t, opt.Path+redo.Suffix)
 			}
 			big := func(i int) memproxy.Entry {
 				e := queuedEntry(fmt.Sprint("m", i))
@@ -58,7 +62,7 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 				_, bound := l.Bind(t.Context(), memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetEntity, ID: "user:ann", Scope: memproxy.Scope{Tenant: "acme"}})
 				_, looked := l.Lookup(t.Context(), big(2).Versions[0].MemoryKey)
 				for call, err := range map[string]error{"Ping": l.Ping(t.Context()), "SessionLocked": locked, "Bind": bound, "Lookup": looked} {
-					if retryable(err) != wrong || !wrong && err != nil {
+					if full, is := errors.AsType[*sqlite.Error](err); wrong != (is && full.Code() == sqlitelib.SQLITE_FULL) || !wrong && err != nil {
 						t.Errorf("%s: %v", call, err)
 					}
 				}
@@ -67,13 +71,13 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 			failing(true)
 			if tc.ends {
 				must.Do(t, l.Close())
-				l = must.Get(Open(opt))(t)
+				l = must.Get(ledger.Open(opt))(t)
 			} else {
-				pages(1 << 20)
+				pages(t, 1<<20)
 			}
 			failing(false)
 			defer func() { _ = l.Close() }()
-			if report, err := l.Chains.Verify(t.Context(), "acme", VerifyOptions{}); err != nil || int(report.Checked) != 3-tc.lost || len(report.Faults) > 0 || lost != tc.lost {
+			if report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{}); err != nil || int(report.Checked) != 3-tc.lost || len(report.Faults) > 0 || lost != tc.lost {
 				t.Errorf("%d lost, %+v, %v", lost, report, err)
 			}
 			for i := range 3 - tc.lost {
@@ -87,20 +91,60 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 	}
 }
 
+// room returns a function that limits the pages of the file of a ledger that is opened from now
+// on, through the connection of its writer, which must have nothing to do.
+func room(path string) func(t *testing.T, pages int) {
+	var conns []sqlite.ExecQuerierContext
+	var mu sync.Mutex
+	sqlite.RegisterConnectionHook(func(conn sqlite.ExecQuerierContext, dsn string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.Contains(dsn, path) && strings.Contains(dsn, "wal_autocheckpoint") {
+			conns = append(conns, conn)
+		}
+		return nil
+	})
+	return func(t *testing.T, pages int) {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		must.Equal(t, len(conns) > 0, true, "the ledger is open")
+		for _, conn := range conns {
+			must.Get(conn.ExecContext(t.Context(), fmt.Sprint("PRAGMA max_page_count = ", pages), nil))(t)
+		}
+	}
+}
+
+// readOnly makes a file that this process has open one that it can only read.
+func readOnly(t *testing.T, path string) {
+	t.Helper()
+	file := must.Get(os.Open(path))(t)
+	defer file.Close()
+	n := 0
+	for _, e := range must.Get(os.ReadDir("/proc/self/fd"))(t) {
+		fd, err := strconv.Atoi(e.Name())
+		if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && to == path && fd != int(file.Fd()) {
+			must.Do(t, syscall.Dup3(int(file.Fd()), fd, syscall.O_CLOEXEC))
+			n++
+		}
+	}
+	must.Equal(t, n, 1, "open files of that name")
+}
+
 // Proves EDGE-3: of an entry that is committed in parts, all are kept while the disk is full.
 func TestAllPartsWaitForRoom(t *testing.T) {
-	l := must.Get(Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: testVault(t)}))(t)
-	defer func() { _ = l.Close() }()
-	pages := func(n int) { must.Get(l.writer.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", n)))(t) }
-	pages(1) // no fewer than it has
+	path := filepath.Join(ring.Dir(t), "ledger.db")
+	pages := room(path)
+	l := open(t, ledger.Options{Path: path, Vault: testVault(t)})
+	pages(t, 1) // no fewer than it has
 	var all memproxy.Entry
-	for i := range 2*maxPart + 1 {
+	for i := range 2*128 + 1 {
 		e := queuedEntry(fmt.Sprint("m", i))
 		all.Versions, all.Queued = append(all.Versions, e.Versions...), true
 		all.Versions[i].Text = string(make([]byte, 4<<10))
 	}
 	expect.Is(t, l.Commit(t.Context(), all), memproxy.ErrKept)
-	pages(1 << 20)
+	pages(t, 1<<20)
 	for i := range all.Versions {
 		got := must.Get(l.History(t.Context(), all.Versions[i].MemoryKey, 0, 0))(t)
 		must.Len(t, got, 1, i)

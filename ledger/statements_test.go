@@ -1,12 +1,19 @@
+// These tests are about statements and sizes that no caller sees, and one adds keys for
+// half a second, so they are in the slow ring.
+
+//go:build slow
+
 package ledger
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -16,7 +23,7 @@ import (
 //
 // Proves EDGE-4, EDGE-17.
 func TestStatusesAreListedFromAnIndex(t *testing.T) {
-	l := must.Get(Open(Options{Timeout: ring.Limit, Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t), Clock: time.Now}))(t)
+	l := must.Get(Open(Options{Timeout: ring.Limit, Path: filepath.Join(ring.Dir(t), "ledger.db"), Clock: time.Now}))(t)
 	defer l.Close()
 	for index, f := range map[string]memproxy.StatusFilter{
 		"record_state":      {Backend: "mem0", Tenant: new("acme"), State: memproxy.StateFlagged},
@@ -45,7 +52,7 @@ func TestStatusesAreListedFromAnIndex(t *testing.T) {
 // kept until the ledger is closed.
 func TestListsReuseStatements(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	l := must.Get(Open(Options{Timeout: ring.Limit, Vault: testVault(t), Clock: func() time.Time { return now }}))(t)
+	l := must.Get(Open(Options{Timeout: ring.Limit, Clock: func() time.Time { return now }}))(t)
 	defer l.Close()
 	list := func() (n int) {
 		now = now.Add(time.Second)
@@ -56,5 +63,45 @@ func TestListsReuseStatements(t *testing.T) {
 	}
 	if first, again := list(), list(); again != first {
 		t.Errorf("%d statements are kept, %d after the same calls", first, again)
+	}
+}
+
+// Proves EDGE-3: filters grow without losing keys.
+func TestFiltersKeepTheirKeysWhenGrowing(t *testing.T) {
+	ring.Long(t, "one key after another")
+	s := &keyFilter{whole: true}
+	id := func(i int) key { return key{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint(i)} }
+	const n, step = 3 * firstFilter, 7 // a filter that is lost loses all of its keys
+	for i := range n {
+		s.add(id(i), records)
+	}
+	wrong := 0
+	for i := 0; i < 2*n; i += step {
+		unknown, _ := s.unknown(records, id(i))
+		if i < n && unknown {
+			t.Fatalf("%d is unknown", i)
+		}
+		if i >= n && !unknown {
+			wrong++
+		}
+		if other, _ := s.unknown(versions, id(i)); i < 1000 && !other {
+			wrong++
+		}
+	}
+	if len(s.filters) != 2 || wrong > n/step/25 {
+		t.Errorf("%d filters take %d of %d unknown keys for known ones", len(s.filters), wrong, n/step)
+	}
+}
+
+func TestDialect(t *testing.T) {
+	for text, want := range map[string]string{
+		`a = ? AND b = ?`:                        `a = $1 AND b = $2`,
+		`a = ?2 AND b = ?1 OR c = ?12`:           `a = $2 AND b = $1 OR c = $12`,
+		`id IN (SELECT value FROM json_each(?))`: `id IN (SELECT json_array_elements_text($1))`,
+		`VALUES (?,?,'')`:                        `VALUES ($1,$2,'')`,
+		`SELECT 1`:                               `SELECT 1`,
+	} {
+		expect.Equal(t, postgresDialect.sql(text), want, text)
+		expect.Equal(t, sqliteDialect.sql(text), text, "SQLite")
 	}
 }
