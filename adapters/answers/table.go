@@ -2,6 +2,7 @@ package answers
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -124,6 +125,17 @@ func Parse(texts ...string) (*Table, error) {
 	t.failed = t.answers[Failed]
 	delete(t.answers, Failed)
 	return t, nil
+}
+
+// Anything reports whether any JSON is claimed for a route.
+func (t *Table) Anything(route string) bool {
+	s := t.answers[route]
+	return s != nil && s.any
+}
+
+// Routes returns the routes of the table, sorted.
+func (t *Table) Routes() []string {
+	return slices.Sorted(maps.Keys(t.answers))
 }
 
 // alternatives splits a spec at the bars outside of brackets.

@@ -5,9 +5,17 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/answers/answerstest"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
+
+// Proves EDGE-13, CARD-1: every row's answer is claimed member by member, at every
+// level; no other member passes.
+func TestAnswersAreClaimed(t *testing.T) {
+	a := adapter(t)
+	answerstest.Table(t, a, a.Answers)
+}
 
 // Proves EDGE-13, TRL-10: answers in the forms of the servers and of the SDKs' types
 // pass unchanged.

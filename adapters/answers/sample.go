@@ -10,11 +10,8 @@ import (
 // sampleDepth bounds how deep kinds nest in a sample.
 const sampleDepth = 3
 
-// Routes returns the routes of the table, sorted.
-func (t *Table) Routes() []string { return slices.Sorted(maps.Keys(t.answers)) }
-
-// Sample returns an answer of a route with every claimed member, and the number of objects in
-// it. Each object also gets the members in add.
+// Sample returns an answer of a route with every claimed member, for tests, and the number
+// of objects in it. Each object also gets the members in add.
 func (t *Table) Sample(route string, add map[string]any) (body []byte, objects int) {
 	s := sampling{add: add}
 	body, _ = json.Marshal(s.value(t.answers[route], 0)) // made of maps, lists and strings
