@@ -1,4 +1,4 @@
-package turn
+package turn_test
 
 import (
 	"bytes"
@@ -8,13 +8,19 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-func newTurn(t *testing.T, body string, agent string) *Turn {
+// newTurnIn returns a turn of agent-1 in a conversation, or in its own.
+func newTurnIn(t testing.TB, conversation, body string) *turn.Turn {
+	return must.Get(turn.New(turn.Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Conversation: conversation, Body: []byte(body)}))(t)
+}
+
+func newTurn(t *testing.T, body string, agent string) *turn.Turn {
 	t.Helper()
-	turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(body)}))(t)
+	turn := newTurnIn(t, "", body)
 	if q, more := turn.NextSideRequest(); !more || q.EscapedPath != "/v1/agents/agent-1" {
 		t.Fatalf("%+v %v", q, more)
 	}
@@ -31,7 +37,7 @@ const attached = `{"id":"agent-1","agent_type":"letta_v1_agent","tools":[
 	{"name":"memory_insert","description":"d","json_schema":{"name":"memory_insert","description":"inserts","parameters":{"type":"object"}}},
 	{"name":"web_search","tool_type":"letta_builtin","json_schema":{"name":"web_search"}}]}`
 
-func request(t *testing.T, turn *Turn) string {
+func request(t *testing.T, turn *turn.Turn) string {
 	t.Helper()
 	return string(turn.Next())
 }
@@ -79,7 +85,7 @@ func TestApprovalsOfTheMessageAreRuledOn(t *testing.T) {
 	turn = newTurn(t, `{"input":null,"messages":[{"role":"user","content":"hi"}]}`, waits) // some clients send null
 	turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny})
 	expect.Text(t, request(t, turn)).Has(`{"role":"user","content":"hi"}]`).Lacks(`"content":null`)
-	turn = must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Conversation: "conv-1", Body: fmt.Appendf(nil, body, "true")}))(t)
+	turn = newTurnIn(t, "conv-1", fmt.Sprintf(body, "true"))
 	must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(attached)}))
 	must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(`[{"id":"message-1","message_type":"assistant_message"},
 		{"id":"message-1","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]}]`)}))
@@ -96,7 +102,7 @@ func TestApprovalsOfTheMessageAreRuledOn(t *testing.T) {
 //
 // Proves EDGE-1, EDGE-13.
 func TestAConversationRunsItsOwnAgent(t *testing.T) {
-	turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Conversation: "conv-1", Body: []byte(`{"agent_id":"agent-2","input":"hi"}`)}))(t)
+	turn := must.Get(turn.New(turn.Options{Prefix: "/v1", Memory: remember, Conversation: "conv-1", Body: []byte(`{"agent_id":"agent-2","input":"hi"}`)}))(t)
 	for _, want := range []string{"/v1/conversations/conv-1", "/v1/agents/agent-1"} {
 		q, more := turn.NextSideRequest()
 		if !more || q.EscapedPath != want {
@@ -108,12 +114,10 @@ func TestAConversationRunsItsOwnAgent(t *testing.T) {
 }
 
 func TestOlderLoopsAreUngated(t *testing.T) {
-	turn, err := New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"input":"hi"}`)})
-	must.Do(t, err)
-	err = turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "letta_v1_agent", "memgpt_agent", 1))})
+	err := newTurnIn(t, "", `{"input":"hi"}`).ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "letta_v1_agent", "memgpt_agent", 1))})
 	expect.Is(t, err, memproxy.ErrUngated)
 	for _, more := range []string{`"enable_sleeptime":true`, `"managed_group":{"id":"group-1"}`, `"multi_agent_group":{"id":"group-1"}`} {
-		turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"input":"hi"}`)}))(t)
+		turn := newTurnIn(t, "", `{"input":"hi"}`)
 		expect.Is(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "{", "{"+more+",", 1))}), memproxy.ErrUngated, more)
 	}
 }
@@ -265,29 +269,33 @@ func FuzzEvent(f *testing.F) {
 	f.Add("data: {\"message_type\":\"usage_statistics\",\"step_count\":1}\n\n")
 	f.Add("data: [DONE]\n\n")
 	f.Fuzz(func(t *testing.T, ev string) {
-		turn := newTurn(t, `{"input":"hi"}`, attached)
+		run := newTurn(t, `{"input":"hi"}`, attached)
 		for range 2 {
-			out, err := turn.Event([]byte(ev))
+			out, err := run.Event([]byte(ev))
 			if err != nil {
 				return
 			}
 			for _, o := range out {
 				// A pause that the gate answers is never shown as one.
-				_, data := Fields(o)
+				_, data := turn.Fields(o)
 				doc, err := jsondoc.Parse(data, 0)
 				if err != nil || doc.Root.Get("message_type").Text() != "approval_request_message" {
 					continue
 				}
-				for _, c := range callsOf(doc.Root) {
-					if turn.tools.gated[c.name] {
+				calls := []*jsondoc.Value{doc.Root.Get("tool_call")}
+				if list := doc.Root.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array {
+					calls = list.Elems
+				}
+				for _, c := range calls {
+					if c.Get("name").Text() == "memory_insert" {
 						t.Errorf("%q shows %q", ev, o)
 					}
 				}
 			}
 		}
-		for range turn.PendingCalls() {
+		for range run.PendingCalls() {
 		}
-		turn.Tail()
-		turn.Next()
+		run.Tail()
+		run.Next()
 	})
 }
