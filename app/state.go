@@ -180,7 +180,7 @@ func (s *state) auditKey() (ed25519.PrivateKey, error) {
 func (s *state) ledgerOptions(vault *keys.Vault) ledger.Options {
 	opt := ledger.Options{
 		Timeout: s.opt.within(ledger.DefaultTimeout), Path: s.path("ledger.db"), Clock: s.opt.Clock,
-		OnFailed: s.countLedgerFailure, OnLost: s.logLostOwners, OnSteps: s.recordSteps, OnBroken: s.broken.Send, Vault: vault,
+		OnLost: s.logLostOwners, OnSteps: s.recordSteps, OnBroken: s.broken.Send, Vault: vault,
 		Locks: lockLimits(s.cfg), MaxHolds: s.cfg.Review.MaxHeldTenant, MaxPrincipalHolds: s.cfg.Review.MaxHeld,
 		MaxUserHolds: s.cfg.Review.MaxHeldUser,
 	}
@@ -203,12 +203,10 @@ func lockLimits(cfg *config.Config) *memproxy.LockLimits {
 	return &limits
 }
 
-func (s *state) countLedgerFailure() { s.telemetry.Instruments().LedgerFailed(context.Background()) }
-
 // logLostOwners is called with ownership rows that could not be written. Their owners are
 // fetched from the backend again when needed.
 func (s *state) logLostOwners(rows int, err error) {
-	s.countLedgerFailure()
+	s.telemetry.Instruments().LedgerFailed(context.Background())
 	s.log.Error("the ledger lost rows", "rows", rows, "error", err)
 }
 

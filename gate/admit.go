@@ -161,6 +161,7 @@ func failed(ctx context.Context, r *evaluation, s *step, err error) {
 		r.g.accounts.release(ctx, r.Admission)
 	}
 	if r.decided { // what must be recorded with an admitted write could not be
+		r.g.opt.Meter.LedgerFailed(ctx)
 		reply := deny(ctx, r.g, r.Admission, memproxy.StatusUnavailable, s.broken, "the records of this request could not be written to the ledger")
 		r.Decision.Refuse(memproxy.StatusUnavailable, r.Decision.Reasons...)
 		r.Reply = &reply

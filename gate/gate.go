@@ -37,6 +37,8 @@ type Meter interface {
 	Filtered(ctx context.Context, backend string, n int)
 	// Unclaimed counts members and headers of answers that no row claims.
 	Unclaimed(ctx context.Context, backend string, n int)
+	// LedgerFailed counts failed ledger calls.
+	LedgerFailed(ctx context.Context)
 }
 
 // Options are a Gate's collaborators and settings. Identifier, Ledger, Budget, Recorder,
@@ -129,6 +131,7 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	opt.Tracer = cmp.Or(opt.Tracer, noop.NewTracerProvider().Tracer(""))
 	opt.Meter = cmp.Or(opt.Meter, Meter(noMeter{}))
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
+	opt.Ledger = metered{opt.Ledger, opt.Meter}
 	if opt.Later == nil {
 		opt.Later = func(_ string, f func()) { f() }
 	}
@@ -161,6 +164,7 @@ func (noMeter) Step(context.Context, string, time.Duration) {}
 func (noMeter) Decided(context.Context, *memproxy.Event)    {}
 func (noMeter) Filtered(context.Context, string, int)       {}
 func (noMeter) Unclaimed(context.Context, string, int)      {}
+func (noMeter) LedgerFailed(context.Context)                {}
 
 // Backend is one configured backend as the gate sees it.
 type Backend struct {

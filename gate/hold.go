@@ -207,6 +207,7 @@ func (ret *making) keepExtracted(ctx context.Context, m memproxy.Memory, j judge
 		err = keepForReview(ctx, ret.g, hold, content)
 	}
 	if err != nil {
+		ret.g.opt.Meter.LedgerFailed(ctx)
 		ret.g.opt.Log.ErrorContext(ctx, "a retracted memory could not be kept for review", "decision", ret.Decision.ID, "error", err)
 	}
 }

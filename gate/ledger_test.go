@@ -196,6 +196,14 @@ func (l *fakeLedger) Retraction(context.Context, string, string, []string, time.
 // but the interface.
 type decorator struct{ gate.Ledger }
 
+// meter counts the ledger's failures.
+type meter struct {
+	gate.Meter
+	failed int
+}
+
+func (m *meter) LedgerFailed(context.Context) { m.failed++ }
+
 // Proves EDGE-13, GOV-6: a decorator around a ledger switches no control off:
 // states still withhold, track records still clamp, versions and sessions are kept.
 func TestADecoratedLedgerLosesNothing(t *testing.T) {
@@ -213,5 +221,18 @@ func TestADecoratedLedgerLosesNothing(t *testing.T) {
 	r.rules.Policy = says(memproxy.Deny, memproxy.ScreenRisk)
 	if r.admit(learn("another note")); len(l.strikes)+l.unsure == 0 {
 		t.Error("a rejection is not counted")
+	}
+}
+
+// Proves CARD-6: each call of the ledger that fails is counted once, whoever made
+// it.
+func TestFailuresOfTheLedgerAreCounted(t *testing.T) {
+	m := &meter{}
+	l := gate.Metered(decorator{&fakeLedger{err: errBroken}}, m)
+	if _, err := l.Lookup(t.Context(), memproxy.MemoryKey{ID: "m1"}); !errors.Is(err, errBroken) || m.failed != 1 {
+		t.Errorf("%v, %d counted", err, m.failed)
+	}
+	if _, err := l.History(t.Context(), memproxy.MemoryKey{}, 0, 1); err != nil || m.failed != 1 {
+		t.Errorf("%v, %d counted", err, m.failed)
 	}
 }

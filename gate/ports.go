@@ -129,6 +129,79 @@ type Ledger interface {
 	Retraction(ctx context.Context, tenant, author string, texts []string, since time.Time) (memproxy.Retraction, bool, error)
 }
 
+// metered is a decorator that counts the failed calls of a ledger. The step that made
+// the call decides what a failure means.
+type metered struct {
+	of    Ledger
+	meter Meter
+}
+
+func (m metered) note(ctx context.Context, err error) error {
+	if err != nil && !errors.Is(err, memproxy.ErrStale) {
+		m.meter.LedgerFailed(ctx)
+	}
+	return err
+}
+
+func (m metered) Lookup(ctx context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
+	got, err := m.of.Lookup(ctx, keys...)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error) {
+	got, ok, err := m.of.Decision(ctx, backend, decision)
+	return got, ok, m.note(ctx, err)
+}
+
+func (m metered) Commit(ctx context.Context, c memproxy.Entry) error {
+	return m.note(ctx, m.of.Commit(ctx, c))
+}
+
+func (m metered) Bind(ctx context.Context, all ...memproxy.Ownership) ([]memproxy.Ownership, error) {
+	got, err := m.of.Bind(ctx, all...)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (memproxy.ScopeDeletion, error) {
+	got, err := m.of.DeleteScope(ctx, backend, scope, v)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) ListStatuses(ctx context.Context, v memproxy.StatusFilter) ([]memproxy.Status, error) {
+	got, err := m.of.ListStatuses(ctx, v)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error) {
+	got, err := m.of.History(ctx, k, before, limit)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) SessionLocked(ctx context.Context, tenant string, ids ...string) (memproxy.Lock, error) {
+	got, err := m.of.SessionLocked(ctx, tenant, ids...)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) NoteSession(ctx context.Context, v memproxy.SessionEvent, ids ...string) ([]memproxy.Session, error) {
+	got, err := m.of.NoteSession(ctx, v, ids...)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) Corrections(ctx context.Context, v memproxy.MemoryKey) ([]memproxy.Correction, error) {
+	got, err := m.of.Corrections(ctx, v)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) Record(ctx context.Context, tenant, actor string) (memproxy.Track, error) {
+	got, err := m.of.Record(ctx, tenant, actor)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) Retraction(ctx context.Context, tenant, author string, texts []string, since time.Time) (memproxy.Retraction, bool, error) {
+	got, ok, err := m.of.Retraction(ctx, tenant, author, texts, since)
+	return got, ok, m.note(ctx, err)
+}
+
 // Profile names a set of defaults.
 type Profile string
 

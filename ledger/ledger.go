@@ -37,7 +37,6 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -227,9 +226,6 @@ func (l *Ledger) Decision(ctx context.Context, backend, decision string) (mempro
 func (s *store) wrap(call string, err error) error {
 	if closed := s.alive(); closed != nil {
 		return closed
-	}
-	if !errors.Is(err, context.Canceled) {
-		s.opt.OnFailed()
 	}
 	return fmt.Errorf("ledger: %s: %w", call, damaged(err))
 }

@@ -159,32 +159,6 @@ func TestLockedFile(t *testing.T) {
 	expect.Len(t, got, 3)
 }
 
-// Proves CARD-6: a call that fails because of the store is counted once, and what is
-// refused is not.
-func TestFailuresOfTheStoreAreCounted(t *testing.T) {
-	failed, path := 0, filepath.Join(ring.Dir(t), "ledger.db")
-	l := open(t, ledger.Options{Path: path, Timeout: 50 * time.Millisecond, OnFailed: func() { failed++ }})
-	_, err := l.Holds.Approve(t.Context(), "unknown", memproxy.Review{Reviewer: "eve"})
-	expect.Is(t, err, ledger.ErrUnknown)
-	expect.Is(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{{}}}), ledger.ErrRow)
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = l.Corrections(gone, memproxy.MemoryKey{Backend: "b", Kind: memproxy.TargetMemory, ID: "a"})
-	expect.Error(t, err)
-	expect.Equal(t, failed, 0, "refusals are counted")
-
-	other := must.Get(sql.Open("sqlite", path))(t)
-	defer other.Close()
-	conn := must.Get(other.Conn(t.Context()))(t)
-	must.Get(conn.ExecContext(t.Context(), `DROP TABLE correction`))(t)
-	_, err = l.Corrections(t.Context(), memproxy.MemoryKey{Backend: "b", Kind: memproxy.TargetMemory, ID: "a"})
-	expect.Error(t, err)
-	expect.Equal(t, failed, 1, "after a read that fails, there are")
-	must.Get(conn.ExecContext(t.Context(), `BEGIN IMMEDIATE`))(t)
-	expect.Error(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("a")}}))
-	expect.Equal(t, failed, 2, "after a write that fails, there are")
-}
-
 func TestQueueIsBounded(t *testing.T) {
 	path := filepath.Join(ring.Dir(t), "ledger.db")
 	var still atomic.Bool

@@ -84,9 +84,6 @@ type Options struct {
 	// Progress is called with a description of each part of a migration that Open
 	// begins, because a large ledger takes a while. Nil: not called.
 	Progress func(string)
-	// OnFailed is called when a call fails because of the store. An error about the
-	// arguments of a call, or the state of an item, is not one. Nil: not called.
-	OnFailed func()
 	// OnLost is called when queued rows could not be written. The writer calls it, so it
 	// must not block. Nil: not called.
 	OnLost func(rows int, err error)
@@ -130,9 +127,6 @@ func (o *Options) complete() error {
 	}
 	if o.Progress == nil {
 		o.Progress = func(string) {}
-	}
-	if o.OnFailed == nil {
-		o.OnFailed = func() {}
 	}
 	if o.OnLost == nil {
 		o.OnLost = func(int, error) {}

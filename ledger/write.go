@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -122,14 +121,6 @@ func copyOwners(rows []memproxy.Ownership) ([]memproxy.Ownership, error) {
 
 // do hands a job to the writer and waits for it.
 func (s *store) do(ctx context.Context, j *job) error {
-	err := await(ctx, s, j)
-	if retryable(err) || errors.Is(err, ErrDamaged) {
-		s.opt.OnFailed()
-	}
-	return err
-}
-
-func await(ctx context.Context, s *store, j *job) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	defer cancel()
 	if j.bad != nil {
