@@ -121,9 +121,8 @@ docs: ## write the lists of tests in documents anew
 	$(GO) test -tags slow ./internal/repo -run Requirements -update
 	$(GO) test ./gate -run StepsAreInTheDesign -update
 
-update: ## write generated files anew: JSON Schemas, OpenAPI, dependency list
+update: ## write generated files anew: JSON Schemas, dependency list
 	$(GO) test ./config ./internal/repo -update
-	$(GO) test ./review -run OpenAPIIsFresh -update
 	cd charts/test && $(GO) test . -run TestConfigurationHasTheSidecarsSchema -update
 
 clean:

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -187,16 +189,13 @@ type invocation struct {
 }
 
 // members returns the names of the members of the route's body.
-func (rt route) members() (names []string) {
+func (rt route) members() []string {
 	if rt.in == nil {
 		return nil
 	}
-	for f := range reflect.TypeOf(rt.in).Fields() {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
-			names = append(names, name)
-		}
-	}
-	return names
+	properties := object{}
+	schemas{}.fields(reflect.TypeOf(rt.in), properties, map[string]bool{})
+	return slices.Sorted(maps.Keys(properties))
 }
 
 // define adds the options for the route's values, and returns the names of those in its

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/review"
 )
 
 // The API behaves as documented: every route in the document is called, and every
@@ -111,7 +111,7 @@ func compare(t *testing.T, all map[string]schema, name string, got map[string]an
 // must not be ignored, and so is one that is given twice. Known ones are accepted.
 func TestUnknownParametersAreRefused(t *testing.T) {
 	r := newRig(t)
-	text := must.Get(os.ReadFile("openapi.json"))(t)
+	text := must.Get(json.Marshal(review.OpenAPI()))(t)
 	var doc struct {
 		Paths map[string]map[string]struct{ Parameters []struct{ Name, In string } }
 	}

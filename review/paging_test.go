@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/review"
 )
 
 // inPages answers three pages of one element each, "mark-1" to "mark-3". The second
@@ -56,7 +56,7 @@ func TestEveryPagedRouteIsReadToItsEnd(t *testing.T) {
 		"listSessions":  {"sessions list", "cursor", `{"sessions":[{"id":"mark-%d"}],"next":"%d"}`},
 		"memoryHistory": {"memory history --backend x x", "before", `{"versions":[{"actor":"mark-%d"}],"before":%d}`},
 	}
-	text := must.Get(os.ReadFile("openapi.json"))(t)
+	text := must.Get(json.Marshal(review.OpenAPI()))(t)
 	var doc struct {
 		Paths map[string]map[string]struct {
 			OperationID string
