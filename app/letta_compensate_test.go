@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -329,9 +330,8 @@ func TestRunsNeedAnInitialSnapshot(t *testing.T) {
 	m.set(func(w http.ResponseWriter, r *http.Request) bool {
 		return strings.HasSuffix(r.URL.Path, "archival-memory") && refusal(w)
 	})
-	if a := l.say(poisoned, ""); a.status != 502 || a.header.Get("X-Should-Retry") != "false" {
-		t.Errorf("%d %v %s", a.status, a.header, a.body)
-	}
+	a := l.say(poisoned, "").want(t, 502).has(t, memproxy.NotReached)
+	expect.Equal(t, a.header.Get("X-Should-Retry"), "", "nothing ran, so that a client may repeat it")
 	l.blocks("Ann", "helper")
 	m.set(nil)
 	l.say("SAY hello", "").want(t, 200)
