@@ -1,10 +1,11 @@
-package assembly
+package assembly_test
 
 import (
 	"fmt"
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/screen/assembly"
 	"github.com/memproxy/memproxy/screen/secrets"
 )
 
@@ -28,7 +29,7 @@ func TestSplitCredentials(t *testing.T) {
 		"versions":         {[]string{"The service runs v1.2.3-rc4", "The second release was v2.0.0"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := New()
+			s := assembly.New()
 			found := map[secrets.Class]bool{}
 			for i, w := range c.writes {
 				must.Len(t, secrets.Scan(w), 0, w, "is a secret by itself")

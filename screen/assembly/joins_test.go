@@ -1,4 +1,4 @@
-package assembly
+package assembly_test
 
 import (
 	"os"
@@ -9,6 +9,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/screen/assembly"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -20,8 +21,8 @@ func TestJoins(t *testing.T) {
 	for _, f := range txtar.Parse(raw).Files {
 		t.Run(f.Name, func(t *testing.T) {
 			lines := strings.Split(strings.TrimSpace(string(f.Data)), "\n")
-			s, key := New(), Key{"acme", "agent:dev", "run-1"}
-			var got []JoinedText
+			s, key := assembly.New(), assembly.Key{"acme", "agent:dev", "run-1"}
+			var got []assembly.JoinedText
 			writes := map[string]string{}
 			for i, line := range lines[:len(lines)-1] {
 				id := string(rune('a' + i))
@@ -52,7 +53,7 @@ func TestJoins(t *testing.T) {
 }
 
 // checkSegments holds every segment to what the write really said.
-func checkSegments(t *testing.T, joined []JoinedText, writes map[string]string) {
+func checkSegments(t *testing.T, joined []assembly.JoinedText, writes map[string]string) {
 	t.Helper()
 	for _, j := range joined {
 		last := 0
@@ -62,7 +63,7 @@ func checkSegments(t *testing.T, joined []JoinedText, writes map[string]string) 
 			}
 			last = s.End
 			said := writes[s.Write][s.From:s.To]
-			if j.Text[s.Start:s.End] != said && (j.Kind != Encoded || len(said) == s.End-s.Start) {
+			if j.Text[s.Start:s.End] != said && (j.Kind != assembly.Encoded || len(said) == s.End-s.Start) {
 				t.Errorf("%s: %q was taken from %q", j.Kind, j.Text[s.Start:s.End], said)
 			}
 		}
