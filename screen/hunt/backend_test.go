@@ -1,4 +1,4 @@
-package hunt
+package hunt_test
 
 import (
 	"context"
@@ -17,10 +17,11 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/screen/hunt"
 )
 
 // serve starts a backend and returns how to ask it, without real waiting.
-func serve(t *testing.T, h http.HandlerFunc) (API, *[]time.Duration) {
+func serve(t *testing.T, h http.HandlerFunc) (hunt.API, *[]time.Duration) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Token sesame" {
@@ -31,14 +32,14 @@ func serve(t *testing.T, h http.HandlerFunc) (API, *[]time.Duration) {
 	}))
 	t.Cleanup(s.Close)
 	var slept []time.Duration
-	return API{URL: s.URL, Header: http.Header{"authorization": {"Token sesame"}}, Sleep: func(ctx context.Context, d time.Duration) error {
+	return hunt.API{URL: s.URL, Header: http.Header{"authorization": {"Token sesame"}}, Sleep: func(ctx context.Context, d time.Duration) error {
 		slept = append(slept, d)
 		return ctx.Err()
 	}}, &slept
 }
 
 // all reads a store from end to end and returns its items as lines.
-func all(t *testing.T, p Pager) []string {
+func all(t *testing.T, p hunt.Pager) []string {
 	t.Helper()
 	var out []string
 	cursor := ""
@@ -57,8 +58,8 @@ func all(t *testing.T, p Pager) []string {
 	return nil
 }
 
-func pager(t *testing.T) func(Pager, error) Pager {
-	return func(p Pager, err error) Pager {
+func pager(t *testing.T) func(hunt.Pager, error) hunt.Pager {
+	return func(p hunt.Pager, err error) hunt.Pager {
 		t.Helper()
 		must.Do(t, err)
 		return p
@@ -107,17 +108,17 @@ func TestMem0(t *testing.T) {
 		paged(w, r)
 	})
 	api.PageSize = 2
-	p := pager(t)(Mem0(api))
+	p := pager(t)(hunt.Mem0(api))
 	expect.List(t, all(t, p), memoryLines)
 	if _, _, err := p.Page(t.Context(), "x"); err == nil {
 		t.Error("a cursor that is no page was taken")
 	}
 	bare = true
-	if _, _, err := p.Page(t.Context(), ""); !errors.Is(err, ErrTruncated) {
+	if _, _, err := p.Page(t.Context(), ""); !errors.Is(err, hunt.ErrTruncated) {
 		t.Errorf("a full list without pages: %v", err)
 	}
 	api.PageSize = 50
-	expect.List(t, all(t, pager(t)(Mem0(api))), memoryLines)
+	expect.List(t, all(t, pager(t)(hunt.Mem0(api))), memoryLines)
 }
 
 func TestMem0Server(t *testing.T) {
@@ -132,16 +133,16 @@ func TestMem0Server(t *testing.T) {
 		}
 		json.NewEncoder(w).Encode(map[string]any{"results": list})
 	})
-	expect.List(t, all(t, pager(t)(Mem0Server(api))), memoryLines)
+	expect.List(t, all(t, pager(t)(hunt.Mem0Server(api))), memoryLines)
 	by := []memproxy.Scope{{User: "bob"}, {User: "ann"}}
-	if got := all(t, pager(t)(Mem0Server(api, by...))); len(got) != 7 || !strings.HasPrefix(got[0], "bob") {
+	if got := all(t, pager(t)(hunt.Mem0Server(api, by...))); len(got) != 7 || !strings.HasPrefix(got[0], "bob") {
 		t.Errorf("got %q", got)
 	}
 	api.PageSize = 2
-	if _, _, err := pager(t)(Mem0Server(api, by...)).Page(t.Context(), ""); !errors.Is(err, ErrTruncated) {
+	if _, _, err := pager(t)(hunt.Mem0Server(api, by...)).Page(t.Context(), ""); !errors.Is(err, hunt.ErrTruncated) {
 		t.Errorf("as many as were asked for: %v", err)
 	}
-	expect.Error(t, expect.Err(Mem0Server(api, memproxy.Scope{User: "ann", App: "x"})), "a scope that the server does not know was taken")
+	expect.Error(t, expect.Err(hunt.Mem0Server(api, memproxy.Scope{User: "ann", App: "x"})), "a scope that the server does not know was taken")
 }
 
 // Which Mem0 it is can be asked: the platform alone answers a ping, and whom it does not
@@ -152,7 +153,7 @@ func TestMem0Kind(t *testing.T) {
 			expect.Equal(t, r.URL.Path, "/v1/ping/", "asked", r.URL)
 			w.WriteHeader(status)
 		})
-		if kind, err := Mem0Kind(t.Context(), api); kind != want || (err == nil) != (want != "") || want == "" && !IsUnauthorized(err) {
+		if kind, err := hunt.Mem0Kind(t.Context(), api); kind != want || (err == nil) != (want != "") || want == "" && !hunt.IsUnauthorized(err) {
 			t.Errorf("%d: %q, %v", status, kind, err)
 		}
 	}
@@ -201,7 +202,7 @@ func TestLetta(t *testing.T) {
 		}
 	})
 	api.PageSize = 2
-	p := pager(t)(Letta(api))
+	p := pager(t)(hunt.Letta(api))
 	got := all(t, p)
 	expect.List(t, got, []string{
 		" block block-1 value=Ada", " block block-1 metadata/k=v", " block block-1 description=who she is", " block block-2 value=", " block block-3 value=x",
@@ -242,7 +243,7 @@ func TestRetries(t *testing.T) {
 		{[]int{307, 200}, "", nil, false},
 	} {
 		answers, retryAfter, *slept = c.answers, c.after, nil
-		_, _, err := pager(t)(Letta(api)).Page(t.Context(), "")
+		_, _, err := pager(t)(hunt.Letta(api)).Page(t.Context(), "")
 		if (err == nil) != c.ok || !slices.Equal(*slept, c.slept) {
 			t.Errorf("%v: slept %v, %v", c.answers, *slept, err)
 		}
@@ -256,11 +257,11 @@ func TestBadBackends(t *testing.T) {
 	body := ""
 	api, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) })
 	for _, body = range []string{"", "x", "null", `{"results":null}`, `{}`, `"text"`, `[1]`, `[{"id":7}]`, "[" + strings.Repeat(" ", maxBody) + "]"} {
-		for name, p := range map[string]Pager{
-			"mem0":   pager(t)(Mem0(api)),
-			"server": pager(t)(Mem0Server(api)),
-			"letta":  pager(t)(Letta(api)),
-			"agents": pager(t)(Letta(api)).(sequence)[1],
+		for name, p := range map[string]hunt.Pager{
+			"mem0":   pager(t)(hunt.Mem0(api)),
+			"server": pager(t)(hunt.Mem0Server(api)),
+			"letta":  pager(t)(hunt.Letta(api)),
+			"agents": pager(t)(hunt.Letta(api)).(sequence)[1],
 		} {
 			if len(body) > maxBody && testing.Short() {
 				continue // one goroutine reads 32 MiB
@@ -272,7 +273,7 @@ func TestBadBackends(t *testing.T) {
 	}
 	// A memory without its text is reported, and the others are read.
 	body = `{"results":[{"id":"a"},{"memory":"b"},{"id":"c","memory":"c"}]}`
-	items, _, err := pager(t)(Mem0(api)).Page(t.Context(), "")
+	items, _, err := pager(t)(hunt.Mem0(api)).Page(t.Context(), "")
 	if err != nil || len(items) != 3 || !items[0].Incomplete || !items[1].Incomplete || items[2].Incomplete {
 		t.Errorf("%+v, %v", items, err)
 	}
@@ -280,11 +281,11 @@ func TestBadBackends(t *testing.T) {
 	silent, _ := serve(t, func(http.ResponseWriter, *http.Request) { <-release })
 	defer close(release)
 	silent.Timeout = 20 * time.Millisecond
-	if _, _, err := pager(t)(Letta(silent)).Page(t.Context(), ""); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := pager(t)(hunt.Letta(silent)).Page(t.Context(), ""); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("silent: %v", err)
 	}
-	for _, a := range []API{{}, {URL: "x://h"}, {URL: "http://u:p@h"}, {URL: "http://h?x=1"}} {
-		expect.Error(t, expect.Err(Letta(a)), a, "was taken")
+	for _, a := range []hunt.API{{}, {URL: "x://h"}, {URL: "http://u:p@h"}, {URL: "http://h?x=1"}} {
+		expect.Error(t, expect.Err(hunt.Letta(a)), a, "was taken")
 	}
 }
 
@@ -297,7 +298,7 @@ func TestMetadataIsScreenedWhole(t *testing.T) {
 	raw := must.Get(json.Marshal(many))(t)
 	deep := json.RawMessage(strings.Repeat("[", maxDepth+2) + `"evil"` + strings.Repeat("]", maxDepth+2))
 	for _, m := range []json.RawMessage{raw, deep} {
-		items := metadata(Item{ID: "a"}, m)
+		items := metadata(hunt.Item{ID: "a"}, m)
 		if len(items) != 1 || items[0].Text != string(m) || items[0].Field != "metadata" {
 			t.Errorf("%d items", len(items))
 		}

@@ -1,4 +1,4 @@
-package hunt
+package hunt_test
 
 import (
 	"bufio"
@@ -18,17 +18,18 @@ import (
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/screen/hunt"
 )
 
 // toy holds what says "evil" and denies what says "worse".
-func toy(text string) Verdict {
+func toy(text string) hunt.Verdict {
 	if at := strings.Index(text, "worse"); at >= 0 {
-		return Verdict{memproxy.Deny, 900, []Finding{{"toy.worse", "high", at, at + 5}}}
+		return hunt.Verdict{memproxy.Deny, 900, []hunt.Finding{{"toy.worse", "high", at, at + 5}}}
 	}
 	if at := strings.Index(text, "evil"); at >= 0 {
-		return Verdict{memproxy.Hold, 600, []Finding{{"toy.evil", "medium", at, at + 4}}}
+		return hunt.Verdict{memproxy.Hold, 600, []hunt.Finding{{"toy.evil", "medium", at, at + 4}}}
 	}
-	return Verdict{}
+	return hunt.Verdict{}
 }
 
 func TestStream(t *testing.T) {
@@ -65,10 +66,10 @@ line 11: not a JSON object, or it repeats a member or is not UTF-8
 line 12: longer than the limit
 `
 	var out, errs bytes.Buffer
-	r := must.Get(Stream(t.Context(), strings.NewReader(in), &out, StreamOptions{Screen: toy, Errors: &errs}))(t)
+	r := must.Get(hunt.Stream(t.Context(), strings.NewReader(in), &out, hunt.StreamOptions{Screen: toy, Errors: &errs}))(t)
 	expect.Equal(t, out.String(), want)
 	expect.Equal(t, errs.String(), wantErrors)
-	expect.Equal(t, r, (Result{Counts{Allow: 2, Hold: 2, Deny: 1}, 8}), "counted")
+	expect.Equal(t, r, (hunt.Result{hunt.Counts{Allow: 2, Hold: 2, Deny: 1}, 8}), "counted")
 	expect.Equal(t, r.Screened(), 5, "counted")
 }
 
@@ -87,7 +88,7 @@ func TestStreamIsLongAndOrdered(t *testing.T) {
 	}()
 	runtime.GC() // what other tests left is not counted
 	check := &ordered{t: t}
-	r, err := Stream(t.Context(), pr, check, StreamOptions{Screen: toy, Errors: io.Discard})
+	r, err := hunt.Stream(t.Context(), pr, check, hunt.StreamOptions{Screen: toy, Errors: io.Discard})
 	if err != nil || r.Allow != int64(n) || check.next != int64(n) {
 		t.Fatalf("%+v, %d written, %v", r, check.next, err)
 	}
@@ -141,20 +142,20 @@ func (f *failing) Read(p []byte) (int, error) {
 
 func TestStreamErrors(t *testing.T) {
 	endless := func() io.Reader { return &failing{after: 1 << 30} }
-	expect.Is(t, expect.Err(Stream(t.Context(), endless(), &failing{after: 3}, StreamOptions{Screen: toy, Errors: io.Discard})), errBroken, "writing")
+	expect.Is(t, expect.Err(hunt.Stream(t.Context(), endless(), &failing{after: 3}, hunt.StreamOptions{Screen: toy, Errors: io.Discard})), errBroken, "writing")
 	var out bytes.Buffer
-	if r, err := Stream(t.Context(), &failing{after: 3}, &out, StreamOptions{Screen: toy, Errors: io.Discard}); !errors.Is(err, errBroken) || r.Allow > 3 {
+	if r, err := hunt.Stream(t.Context(), &failing{after: 3}, &out, hunt.StreamOptions{Screen: toy, Errors: io.Discard}); !errors.Is(err, errBroken) || r.Allow > 3 {
 		t.Errorf("reading: %+v, %v", r, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var calls atomic.Int64
-	one := StreamOptions{Errors: io.Discard, Screen: func(string) Verdict {
+	one := hunt.StreamOptions{Errors: io.Discard, Screen: func(string) hunt.Verdict {
 		if calls.Add(1) == 5 {
 			cancel()
 		}
-		return Verdict{}
+		return hunt.Verdict{}
 	}}
-	expect.Is(t, expect.Err(Stream(ctx, endless(), io.Discard, one)), context.Canceled, "cancelled")
+	expect.Is(t, expect.Err(hunt.Stream(ctx, endless(), io.Discard, one)), context.Canceled, "cancelled")
 }
 
 // A caller who writes one line gets its answer before it writes the rest of the next.
@@ -163,7 +164,7 @@ func TestStreamAnswersAtOnce(t *testing.T) {
 	outR, outW := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := Stream(context.Background(), inR, outW, StreamOptions{Screen: toy, Errors: io.Discard})
+		_, err := hunt.Stream(context.Background(), inR, outW, hunt.StreamOptions{Screen: toy, Errors: io.Discard})
 		outW.Close()
 		done <- err
 	}()
@@ -209,7 +210,7 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte("{\"text\":\"a\"}\n\nx\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var out, errs bytes.Buffer
-		r := must.Get(Stream(context.Background(), bytes.NewReader(in), &out, StreamOptions{Screen: toy, Errors: &errs}))(t)
+		r := must.Get(hunt.Stream(context.Background(), bytes.NewReader(in), &out, hunt.StreamOptions{Screen: toy, Errors: &errs}))(t)
 		lines, blank := bytes.Split(in, []byte("\n")), int64(0)
 		for _, l := range lines {
 			if len(bytes.TrimSpace(l)) == 0 && len(l) <= maxLine {
@@ -227,6 +228,6 @@ func BenchmarkStream(b *testing.B) {
 	in := strings.Repeat(line, 10_000)
 	b.SetBytes(int64(len(in)))
 	for b.Loop() {
-		must.Get(Stream(b.Context(), strings.NewReader(in), io.Discard, StreamOptions{Screen: toy, Errors: io.Discard}))(b)
+		must.Get(hunt.Stream(b.Context(), strings.NewReader(in), io.Discard, hunt.StreamOptions{Screen: toy, Errors: io.Discard}))(b)
 	}
 }

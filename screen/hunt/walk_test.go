@@ -1,4 +1,4 @@
-package hunt
+package hunt_test
 
 import (
 	"bytes"
@@ -14,18 +14,19 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/screen/hunt"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // shelf is a store in memory: page n is at cursor "n".
 type shelf struct {
-	pages [][]Item
+	pages [][]hunt.Item
 	fail  map[string]error
 	asked []string
 }
 
-func (s *shelf) Page(_ context.Context, cursor string) ([]Item, string, error) {
+func (s *shelf) Page(_ context.Context, cursor string) ([]hunt.Item, string, error) {
 	s.asked = append(s.asked, cursor)
 	if err := s.fail[cursor]; err != nil {
 		return nil, "", err
@@ -42,12 +43,12 @@ func (s *shelf) Page(_ context.Context, cursor string) ([]Item, string, error) {
 	return s.pages[n], fmt.Sprint(n + 1), nil
 }
 
-func memory(id, text string) Item {
-	return Item{ID: id, Kind: "memory", Field: "memory", Text: text, Owner: memproxy.Scope{User: "ada"}}
+func memory(id, text string) hunt.Item {
+	return hunt.Item{ID: id, Kind: "memory", Field: "memory", Text: text, Owner: memproxy.Scope{User: "ada"}}
 }
 
 func newShelf() *shelf {
-	return &shelf{pages: [][]Item{
+	return &shelf{pages: [][]hunt.Item{
 		{memory("1", "she likes tea"), memory("2", "evil")},
 		{},
 		{memory("3", "worse"), memory("4", strings.Repeat("x", maxItem+1)), {ID: "5", Kind: "memory", Incomplete: true}},
@@ -64,13 +65,13 @@ type walker struct {
 	report  bytes.Buffer
 }
 
-func (w *walker) options(state string) WalkOptions {
+func (w *walker) options(state string) hunt.WalkOptions {
 	w.now = noon
-	report := NewReporter(&w.report, false)
-	return WalkOptions{
+	report := hunt.NewReporter(&w.report, false)
+	return hunt.WalkOptions{
 		Screen: toy, Name: "mem0 http://store", StateFile: state, Rate: 4,
-		Report:  func(i Item, v Verdict) error { w.ids = append(w.ids, i.ID); return report(i, v) },
-		Skipped: func(i Item) { w.skipped = append(w.skipped, i.ID) },
+		Report:  func(i hunt.Item, v hunt.Verdict) error { w.ids = append(w.ids, i.ID); return report(i, v) },
+		Skipped: func(i hunt.Item) { w.skipped = append(w.skipped, i.ID) },
 		Now:     func() time.Time { return w.now },
 		Sleep: func(ctx context.Context, d time.Duration) error {
 			w.slept, w.now = append(w.slept, d), w.now.Add(d)
@@ -83,8 +84,8 @@ func TestWalk(t *testing.T) {
 	var w walker
 	path := filepath.Join(t.TempDir(), "state")
 	s := newShelf()
-	state, err := Walk(t.Context(), s, w.options(path))
-	if err != nil || !state.Done || state.Pages != 4 || state.Counts != (Counts{Allow: 2, Hold: 1, Deny: 1}) || state.Skipped != 2 {
+	state, err := hunt.Walk(t.Context(), s, w.options(path))
+	if err != nil || !state.Done || state.Pages != 4 || state.Counts != (hunt.Counts{Allow: 2, Hold: 1, Deny: 1}) || state.Skipped != 2 {
 		t.Errorf("%+v, %v", state, err)
 	}
 	expect.Equal(t, strings.Join(w.ids, " ")+" | "+strings.Join(w.skipped, " "), "1 2 3 6 | 4 5", "walked")
@@ -98,7 +99,7 @@ func TestWalk(t *testing.T) {
 	expect.Equal(t, w.slept[0], 250*time.Millisecond, "slept")
 	// A finished walk is not walked again.
 	asked := len(s.asked)
-	if again, err := Walk(t.Context(), s, w.options(path)); err != nil || again.Counts != state.Counts || len(s.asked) != asked {
+	if again, err := hunt.Walk(t.Context(), s, w.options(path)); err != nil || again.Counts != state.Counts || len(s.asked) != asked {
 		t.Errorf("again: %+v, %v", again, err)
 	}
 }
@@ -107,18 +108,18 @@ func TestWalk(t *testing.T) {
 // had not finished, and counts nothing twice.
 func TestWalkGoesOn(t *testing.T) {
 	broken := errors.New("broken")
-	for name, stop := range map[string]func(*shelf, *WalkOptions, context.CancelFunc){
-		"the backend fails": func(s *shelf, _ *WalkOptions, _ context.CancelFunc) { s.fail = map[string]error{"2": broken} },
-		"the report fails": func(_ *shelf, o *WalkOptions, _ context.CancelFunc) {
+	for name, stop := range map[string]func(*shelf, *hunt.WalkOptions, context.CancelFunc){
+		"the backend fails": func(s *shelf, _ *hunt.WalkOptions, _ context.CancelFunc) { s.fail = map[string]error{"2": broken} },
+		"the report fails": func(_ *shelf, o *hunt.WalkOptions, _ context.CancelFunc) {
 			inner := o.Report
-			o.Report = func(i Item, v Verdict) error {
+			o.Report = func(i hunt.Item, v hunt.Verdict) error {
 				if i.ID == "3" {
 					return broken
 				}
 				return inner(i, v)
 			}
 		},
-		"it is cancelled": func(_ *shelf, o *WalkOptions, cancel context.CancelFunc) {
+		"it is cancelled": func(_ *shelf, o *hunt.WalkOptions, cancel context.CancelFunc) {
 			n := 0
 			inner := o.Sleep
 			o.Sleep = func(ctx context.Context, d time.Duration) error {
@@ -137,13 +138,13 @@ func TestWalkGoesOn(t *testing.T) {
 			defer cancel()
 			o := w.options(path)
 			stop(s, &o, cancel)
-			state, err := Walk(ctx, s, o)
+			state, err := hunt.Walk(ctx, s, o)
 			if !errors.Is(err, broken) && !errors.Is(err, context.Canceled) || state.Pages != 2 || state.Cursor != "2" || state.Done {
 				t.Fatalf("stopped at %+v, %v", state, err)
 			}
 			s.fail, s.asked = nil, nil
-			state, err = Walk(t.Context(), s, w.options(path))
-			if err != nil || !state.Done || state.Counts != (Counts{Allow: 2, Hold: 1, Deny: 1}) || state.Skipped != 2 {
+			state, err = hunt.Walk(t.Context(), s, w.options(path))
+			if err != nil || !state.Done || state.Counts != (hunt.Counts{Allow: 2, Hold: 1, Deny: 1}) || state.Skipped != 2 {
 				t.Errorf("in the end %+v, %v", state, err)
 			}
 			expect.Equal(t, strings.Join(s.asked, ","), "2,3", "the second walk asked for")
@@ -160,31 +161,31 @@ func TestWalkRefuses(t *testing.T) {
 	dir := t.TempDir()
 	var w walker
 	path := filepath.Join(dir, "state")
-	must.Get(Walk(t.Context(), newShelf(), w.options(path)))(t)
+	must.Get(hunt.Walk(t.Context(), newShelf(), w.options(path)))(t)
 	other := w.options(path)
 	other.Name = "letta http://other"
-	expect.Is(t, expect.Err(Walk(t.Context(), newShelf(), other)), ErrOtherWalk, "another store")
+	expect.Is(t, expect.Err(hunt.Walk(t.Context(), newShelf(), other)), hunt.ErrOtherWalk, "another store")
 	for name, text := range map[string]string{"garbage": "x", "empty": "", "version": `{"version":9}`, "unknown": `{"version":1,"x":1}`, "twice": `{"version":1}{}`, "negative": `{"version":1,"hold":-1}`} {
 		file := filepath.Join(dir, name)
 		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 		s := newShelf()
-		if _, err := Walk(t.Context(), s, w.options(file)); err == nil || len(s.asked) > 0 {
+		if _, err := hunt.Walk(t.Context(), s, w.options(file)); err == nil || len(s.asked) > 0 {
 			t.Errorf("state %s: %v", name, err)
 		}
 	}
-	expect.Error(t, expect.Err(Walk(t.Context(), newShelf(), w.options(filepath.Join(dir, "none", "state")))), "a state that cannot be kept was")
-	expect.Is(t, expect.Err(Walk(t.Context(), circle{}, w.options(""))), ErrCursorLoop, "in a circle")
-	expect.Error(t, expect.Err(Walk(t.Context(), newShelf(), WalkOptions{Rate: -1})), "a negative rate was taken")
+	expect.Error(t, expect.Err(hunt.Walk(t.Context(), newShelf(), w.options(filepath.Join(dir, "none", "state")))), "a state that cannot be kept was")
+	expect.Is(t, expect.Err(hunt.Walk(t.Context(), circle{}, w.options(""))), hunt.ErrCursorLoop, "in a circle")
+	expect.Error(t, expect.Err(hunt.Walk(t.Context(), newShelf(), hunt.WalkOptions{Rate: -1})), "a negative rate was taken")
 }
 
 type circle struct{}
 
-func (circle) Page(context.Context, string) ([]Item, string, error) { return nil, "same", nil }
+func (circle) Page(context.Context, string) ([]hunt.Item, string, error) { return nil, "same", nil }
 
 func TestSequence(t *testing.T) {
 	a, b := newShelf(), newShelf()
 	var w walker
-	state, err := Walk(t.Context(), sequence{a, b}, w.options(""))
+	state, err := hunt.Walk(t.Context(), sequence{a, b}, w.options(""))
 	if err != nil || state.Pages != 8 || state.Allow != 4 || strings.Join(b.asked, ",") != ",1,2,3" {
 		t.Errorf("%+v, %v, %q", state, err, b.asked)
 	}
@@ -206,7 +207,7 @@ func FuzzParseState(f *testing.F) {
 		if err := s.Save(path); err != nil {
 			t.Skip() // a time out of JSON's range
 		}
-		if again, err := LoadState(path); err != nil || again.Cursor != s.Cursor || again.Counts != s.Counts {
+		if again, err := hunt.LoadState(path); err != nil || again.Cursor != s.Cursor || again.Counts != s.Counts {
 			t.Fatalf("%+v came back as %+v, %v", s, again, err)
 		}
 	})

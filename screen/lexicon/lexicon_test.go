@@ -1,4 +1,4 @@
-package lexicon
+package lexicon_test
 
 import (
 	"math/rand/v2"
@@ -13,11 +13,12 @@ import (
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/screen/lexicon"
 )
 
-func parse(t testing.TB, src string) *Lexicon {
+func parse(t testing.TB, src string) *lexicon.Lexicon {
 	t.Helper()
-	return must.Get(Parse("l.txt", src))(t)
+	return must.Get(lexicon.Parse("l.txt", src))(t)
 }
 
 const two = `# two rules
@@ -111,13 +112,13 @@ func TestMistakesNameTheirLine(t *testing.T) {
 		{"a high 1 f\n  \\d+\\s", "l.txt:1: rule a: pattern"},
 		{"a high 1 f\n  near 9\n  \\d+\\s\n  x", "l.txt:1: rule a: pattern"},
 	} {
-		expect.ErrorHas(t, expect.Err(Parse("l.txt", c.src)), c.want, c.src)
+		expect.ErrorHas(t, expect.Err(lexicon.Parse("l.txt", c.src)), c.want, c.src)
 	}
 }
 
 // everywhere is what Find returns, by each expression over the whole text.
-func (l *Lexicon) everywhere(text string) []Hit {
-	var hits []Hit
+func (l *lexicon.Lexicon) everywhere(text string) []lexicon.Hit {
+	var hits []lexicon.Hit
 	for ri := range l.Rules {
 		r := &l.Rules[ri]
 		hits = r.hits(hits, ri, text, func(i int) []span {
@@ -131,7 +132,7 @@ func (l *Lexicon) everywhere(text string) []Hit {
 	return sorted(hits)
 }
 
-func shipped(t testing.TB) *Lexicon {
+func shipped(t testing.TB) *lexicon.Lexicon {
 	src := must.Get(os.ReadFile("../pack/lexicon.txt"))(t)
 	return parse(t, string(src))
 }
@@ -216,7 +217,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(p, "abk ſſ\n")
 	}
 	f.Fuzz(func(t *testing.T, pattern, text string) {
-		if l, err := Parse("l.txt", "a high 1 f\n  "+pattern); err == nil {
+		if l, err := lexicon.Parse("l.txt", "a high 1 f\n  "+pattern); err == nil {
 			if got, want := l.Find(text), l.everywhere(text); !slices.Equal(got, want) {
 				t.Errorf("got %v, want %v", got, want)
 			}

@@ -1,4 +1,4 @@
-package memories
+package memories_test
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/upkeep/memories"
 )
 
 // Proves EDGE-4: while the ledger cannot be used, changes without an answer keep waiting,
@@ -19,8 +20,8 @@ import (
 func TestChangesWaitForTheLedger(t *testing.T) {
 	l := must.Get(ledger.Open(ledger.Options{Timeout: ring.Limit, Clock: time.Now}))(t)
 	must.Do(t, l.Close())
-	k := &Maintainer{Options: Options{
-		Ledger: l, Log: slog.New(slog.DiscardHandler), Unconfirmed: &Unconfirmed{Log: slog.New(slog.DiscardHandler)}, Backend: func(string) *proxy.BackendClient { return &proxy.BackendClient{} },
+	k := &memories.Maintainer{Options: memories.Options{
+		Ledger: l, Log: slog.New(slog.DiscardHandler), Unconfirmed: &memories.Unconfirmed{Log: slog.New(slog.DiscardHandler)}, Backend: func(string) *proxy.BackendClient { return &proxy.BackendClient{} },
 	}, found: true}
 	const n = 2 * maxFailures
 	for i := range n {
@@ -37,7 +38,7 @@ func TestChangesWaitForTheLedger(t *testing.T) {
 
 // Changes of many targets do not fill the memory.
 func TestUnconfirmedChangesAreBounded(t *testing.T) {
-	u, many := Unconfirmed{Log: slog.New(slog.DiscardHandler)}, make([]string, maxUnconfirmed/2)
+	u, many := memories.Unconfirmed{Log: slog.New(slog.DiscardHandler)}, make([]string, maxUnconfirmed/2)
 	for range 3 {
 		u.Add(memproxy.Event{Targets: many})
 		u.Add(memproxy.Event{Targets: many[:1]})

@@ -1,4 +1,4 @@
-package memories
+package memories_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/upkeep/memories"
 )
 
 // fails is a screener that fails for some texts.
@@ -36,7 +37,7 @@ func TestMemoriesThatCannotBeJudgedDelayNoOthers(t *testing.T) {
 		must.Get(l.Append(t.Context(), ledgertest.Version(id, text)))(t)
 		must.Get(l.SetState(t.Context(), memproxy.StateChange{MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: state}))(t)
 	}
-	k := &Maintainer{Options: Options{
+	k := &memories.Maintainer{Options: memories.Options{
 		Ledger: l, Log: slog.New(slog.DiscardHandler), Rules: func() *gate.Rules { return &gate.Rules{Version: "r", Screener: fails{}} },
 		Backend: func(string) *proxy.BackendClient { return nil },
 	}, stopped: map[memproxy.MemoryState]memproxy.MemoryKey{}}
