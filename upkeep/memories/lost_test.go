@@ -1,55 +1,80 @@
 package memories_test
 
 import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/telemetry/audit"
+	"github.com/memproxy/memproxy/upkeep"
 	"github.com/memproxy/memproxy/upkeep/memories"
 )
+
+// keeper returns a Maintainer with an audit log that has no changes.
+func keeper(t *testing.T, opt memories.Options) *memories.Maintainer {
+	dir := t.TempDir()
+	log := must.Get(audit.Open(audit.Options{Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "q", Reserve: 1 << 16}))(t)
+	t.Cleanup(func() { _ = log.Close(context.Background()) })
+	opt.Config = new(config.Config)
+	m, never := &opt.Config.Memories, new(config.Duration)
+	m.Validate, m.UncorrectedFor, m.Archive, m.Deleted = never, never, never, never
+	opt.Integrity = integrity.New(integrity.Options{Config: opt.Config, Audit: log, AuditDir: dir})
+	return memories.New(opt)
+}
+
+// once runs a round of a job.
+func once(t *testing.T, k *memories.Maintainer, name string) error {
+	jobs := k.Jobs()
+	return jobs[slices.IndexFunc(jobs, func(j upkeep.Job) bool { return j.Name == name })].Once(t.Context(), time.Now())
+}
 
 // Proves EDGE-4: while the ledger cannot be used, changes without an answer keep waiting,
 // and no more than a few of them are tried in a round.
 func TestChangesWaitForTheLedger(t *testing.T) {
 	l := must.Get(ledger.Open(ledger.Options{Timeout: ring.Limit, Clock: time.Now}))(t)
 	must.Do(t, l.Close())
-	k := &memories.Maintainer{Options: memories.Options{
-		Ledger: l, Log: slog.New(slog.DiscardHandler), Unconfirmed: &memories.Unconfirmed{Log: slog.New(slog.DiscardHandler)}, Backend: func(string) *proxy.BackendClient { return &proxy.BackendClient{} },
-	}, found: true}
-	const n = 2 * maxFailures
-	for i := range n {
-		k.Unconfirmed.Add(memproxy.Event{Decision: fmt.Sprint(i), Kind: memproxy.Forget, Backend: "mem0", Targets: []string{"m"}})
+	var tried []string
+	u := &memories.Unconfirmed{Log: slog.New(slog.DiscardHandler)}
+	k := keeper(t, memories.Options{
+		Ledger: l, Log: slog.New(slog.DiscardHandler), Unconfirmed: u,
+		Backend: func(name string) *proxy.BackendClient { tried = append(tried, name); return &proxy.BackendClient{} },
+	})
+	for i := range 8 {
+		u.Add(memproxy.Event{Decision: "d", Kind: memproxy.Forget, Backend: fmt.Sprint(i), Targets: []string{"m"}})
 	}
-	for range 3 {
-		expect.Error(t, k.outcomes(t.Context(), time.Now()), "no error")
+	for range 5 {
+		expect.Error(t, once(t, k, "outcomes"), "no error")
 	}
-	expect.Equal(t, k.Unconfirmed.len(), n)
-	if ev, _ := k.Unconfirmed.next(); ev.Decision != fmt.Sprint(3*maxFailures%n) {
-		t.Errorf("the next is %s: some were not tried", ev.Decision)
-	}
+	expect.Equal(t, strings.Join(tried, ""), "01234567012345670123")
 }
 
 // Changes of many targets do not fill the memory.
 func TestUnconfirmedChangesAreBounded(t *testing.T) {
-	u, many := memories.Unconfirmed{Log: slog.New(slog.DiscardHandler)}, make([]string, maxUnconfirmed/2)
+	const most = 1 << 16
+	var log bytes.Buffer
+	u, many := &memories.Unconfirmed{Log: slog.New(slog.NewTextHandler(&log, nil))}, make([]string, most/2)
+	left := func() int { return strings.Count(log.String(), "too many unanswered changes") }
 	for range 3 {
 		u.Add(memproxy.Event{Targets: many})
 		u.Add(memproxy.Event{Targets: many[:1]})
-		if left := u.len(); u.size > maxUnconfirmed || left == 0 {
-			t.Errorf("%d changes with %d targets wait", left, u.size)
-		}
 	}
-	for ok := true; ok; {
-		_, ok = u.next()
-	}
-	if u.Add(memproxy.Event{Targets: many}); u.len() != 1 {
-		t.Error("none is taken after the last was asked about")
-	}
+	expect.Equal(t, left(), 2, "not taken: two of three")
+	k := keeper(t, memories.Options{Log: u.Log, Unconfirmed: u, Backend: func(string) *proxy.BackendClient { return nil }})
+	must.Do(t, once(t, k, "outcomes"))
+	u.Add(memproxy.Event{Targets: many})
+	expect.Equal(t, left(), 2, "none is taken after the last was asked about")
 }

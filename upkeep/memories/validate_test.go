@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
@@ -15,6 +16,7 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/upkeep"
 	"github.com/memproxy/memproxy/upkeep/memories"
 )
 
@@ -37,12 +39,14 @@ func TestMemoriesThatCannotBeJudgedDelayNoOthers(t *testing.T) {
 		must.Get(l.Append(t.Context(), ledgertest.Version(id, text)))(t)
 		must.Get(l.SetState(t.Context(), memproxy.StateChange{MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: state}))(t)
 	}
-	k := &memories.Maintainer{Options: memories.Options{
+	now := func() time.Time { return time.Unix(1e9, 0) }
+	k := keeper(t, memories.Options{
 		Ledger: l, Log: slog.New(slog.DiscardHandler), Rules: func() *gate.Rules { return &gate.Rules{Version: "r", Screener: fails{}} },
-		Backend: func(string) *proxy.BackendClient { return nil },
-	}, stopped: map[memproxy.MemoryState]memproxy.MemoryKey{}}
-	expect.Error(t, k.validate(t.Context()), "not screened")
-	must.Do(t, k.validate(t.Context()))
+		Backend:    func(string) *proxy.BackendClient { return nil },
+		ClockGuard: upkeep.NewClockGuard(now, func() time.Duration { return 0 }, func(context.Context, time.Duration) (time.Time, error) { return time.Time{}, nil }, slog.New(slog.DiscardHandler)),
+	})
+	expect.ErrorHas(t, once(t, k, "upkeep"), "not screened", "the first round")
+	must.Do(t, once(t, k, "upkeep"))
 	records := must.Get(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "1", "2", "3"))(t)
 	for id, want := range map[string]memproxy.MemoryState{"1": memproxy.StateUntrusted, "2": memproxy.StateValidated, "3": memproxy.StateValidated} {
 		expect.Equal(t, records[id].Status.State, want, "memory", id)
