@@ -32,9 +32,8 @@ func (k Kind) Writes() bool {
 // are passed separately, with a bounded size.
 type Request struct {
 	Method string
-	// Path is the decoded path, on which routes match. EscapedPath is the path as the
-	// client wrote it, with which requests are forwarded.
-	Path        string
+	// EscapedPath is the path as the client wrote it, on which routes match and with which
+	// requests are forwarded.
 	EscapedPath string
 	// Query is the raw query, without the question mark.
 	Query string
@@ -76,7 +75,9 @@ type Route struct {
 	// and documentation.
 	Public bool
 	// Respelled is the path with the last slash that the backend's route has, if the request
-	// has another; else "". The backend would redirect the request to it.
+	// has another; else "". The backend would redirect the request to it, so the request is
+	// ruled on and sent with it: a client that does not follow redirects is served, a write is
+	// decided on once, and a held one is sent to where the backend takes it.
 	Respelled string
 	// Params are the decoded path parameters by name, and what Decode stores for Read and
 	// Rewrite.

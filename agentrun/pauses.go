@@ -248,7 +248,7 @@ func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key 
 	if len(turn.PendingCalls()) == 0 {
 		return false, nil
 	}
-	route, known := r.opt.Backend.Adapter.Route(memproxy.Request{Method: req.Method, Path: req.EscapedPath, EscapedPath: req.EscapedPath})
+	route, known := r.opt.Backend.Adapter.Route(memproxy.Request{Method: req.Method, EscapedPath: req.EscapedPath})
 	a := r.opt.Gate.Agents().AdmissionFor(&gate.Call{Backend: r.opt.Backend, Request: req, Route: route, Known: known}, reconciler(), "")
 	if a.Shadow() {
 		return false, nil

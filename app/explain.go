@@ -169,7 +169,7 @@ func Explain(ctx context.Context, cfg *config.Config, q ExplainRequest, getenv f
 	if err != nil {
 		return nil, fmt.Errorf("path: %w", err)
 	}
-	req := memproxy.Request{Method: strings.ToUpper(q.Method), Path: u.Path, EscapedPath: u.EscapedPath(), Query: u.RawQuery, Header: q.Header}
+	req := memproxy.Request{Method: strings.ToUpper(q.Method), EscapedPath: u.EscapedPath(), Query: u.RawQuery, Header: q.Header}
 	if req.Header == nil {
 		req.Header = memproxy.Header{}
 	}

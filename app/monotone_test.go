@@ -70,7 +70,7 @@ func (r *rig) playMembers(own string, names []string, method, path, body string)
 	r.t.Helper()
 	b := must.Get(backendOf(r.car.cfg.Backends[0], r.car.cfg.Sources.Table()))(r.t)
 	ask := func(member string) memproxy.Verdict {
-		req := memproxy.Request{Method: method, Path: path, EscapedPath: path, Header: memproxy.Header{"Content-Type": {"application/json"}, "X-Api-Key": {devToken}, "Authorization": {"Bearer " + devToken}}}
+		req := memproxy.Request{Method: method, EscapedPath: path, Header: memproxy.Header{"Content-Type": {"application/json"}, "X-Api-Key": {devToken}, "Authorization": {"Bearer " + devToken}}}
 		entry := frontend.Entry{Class: b.Classify(frontend.Head{Request: req, Body: true}), Call: gate.Call{Backend: b.ForGate(asker(r.up)), Request: req, Credentials: memproxy.Credentials{Header: req.Header}}}
 		sent := []byte(strings.ReplaceAll(body, "MORE", member))
 		entry.Read(sent)

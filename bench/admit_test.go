@@ -58,7 +58,7 @@ func admitting(tb testing.TB) (*gate.Gate, *gate.Call) {
 	}))(tb)
 	_, body, _ := strings.Cut(string(request()), "\r\n\r\n")
 	req := memproxy.Request{
-		Method: "POST", Path: "/memories", EscapedPath: "/memories",
+		Method: "POST", EscapedPath: "/memories",
 		Header: memproxy.Header{"Content-Type": {"application/json"}, "X-Api-Key": {"m0sk_bench"}},
 	}
 	route, known := adapter.Route(req)

@@ -296,7 +296,7 @@ func reading(l *ledger.Ledger) (answer func(context.Context, []string) ([]byte, 
 		return nil, nil, err
 	}
 	req := memproxy.Request{
-		Method: "GET", Path: "/memories", EscapedPath: "/memories", Query: "user_id=ann",
+		Method: "GET", EscapedPath: "/memories", Query: "user_id=ann",
 		Header: memproxy.Header{"X-Api-Key": {"m0sk_bench"}},
 	}
 	route, known := adapter.Route(req)

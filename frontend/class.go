@@ -81,22 +81,6 @@ func Classify(adapter gate.Adapter, passthrough Patterns, h Head) Class {
 	return c
 }
 
-// Respell gives a request the path that the backend would redirect it to, and reports whether
-// it changed. So a client that does not follow redirects is served, a write is decided on once,
-// and one that is held is sent to where the backend takes it.
-func (c *Class) Respell(req *memproxy.Request) bool {
-	to := c.Route.Respelled
-	if to == "" {
-		return false
-	}
-	if req.EscapedPath = to; strings.HasSuffix(to, "/") {
-		req.Path += "/"
-	} else {
-		req.Path = strings.TrimSuffix(req.Path, "/")
-	}
-	return true
-}
-
 // Ruled reports whether the gate rules on the request.
 func (c *Class) Ruled() bool { return c.Handling == Gated || c.Handling == Passed }
 

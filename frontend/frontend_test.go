@@ -171,7 +171,7 @@ func TestSideRequests(t *testing.T) {
 		w.Header().Set("Etag", `"x"`)
 		_, _ = io.WriteString(w, frontendtest.Zipped("answer"))
 	})
-	reply, err = side.FetchAnswer(t.Context(), memproxy.Request{Method: "GET", Path: "/v1"}, 100)
+	reply, err = side.FetchAnswer(t.Context(), memproxy.Request{Method: "GET", EscapedPath: "/v1"}, 100)
 	if err != nil || string(reply.Body) != "answer" || reply.Header.Get("Content-Encoding") != "" || reply.Header.Get("Etag") != "" {
 		t.Errorf("one that was compressed: %v, %v", reply, err)
 	}

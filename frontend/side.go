@@ -82,9 +82,7 @@ func (s *Side) Send(ctx context.Context, q memproxy.Request, body []byte) (mempr
 // FetchAnswer sends an admitted request without a body as the HTTP listener does, and
 // reads an answer of up to limit bytes.
 func (s *Side) FetchAnswer(ctx context.Context, q memproxy.Request, limit int64) (memproxy.Reply, error) {
-	out := &http.Request{Method: q.Method, URL: Join(s.opt.Upstream, q.Path, q.EscapedPath, q.Query, false), Header: http.Header{}}
-	CopyRequestHeaders(out.Header, http.Header(q.Header))
-	out.Header["Accept-Encoding"] = []string{"identity"}
+	out := &http.Request{Method: q.Method, URL: Join(s.opt.Upstream, q.EscapedPath, q.Query, false), Header: forwarded(http.Header(q.Header), true)}
 	if _, ok := q.Header["User-Agent"]; !ok {
 		out.Header["User-Agent"] = nil // otherwise the transport adds one
 	}
@@ -94,14 +92,7 @@ func (s *Side) FetchAnswer(ctx context.Context, q memproxy.Request, limit int64)
 // SendAs sends a request on behalf of a caller, with additional headers of memproxy's own,
 // and reads an answer of up to limit bytes.
 func (s *Side) SendAs(ctx context.Context, q memproxy.Request, body []byte, caller, own memproxy.Header, limit int64) (memproxy.Reply, error) {
-	path := q.Path
-	if path == "" {
-		var err error
-		if path, err = url.PathUnescape(q.EscapedPath); err != nil {
-			return memproxy.Reply{}, err
-		}
-	}
-	out := &http.Request{Method: q.Method, URL: Join(s.opt.Upstream, path, q.EscapedPath, q.Query, false), Header: http.Header{}}
+	out := &http.Request{Method: q.Method, URL: Join(s.opt.Upstream, q.EscapedPath, q.Query, false), Header: http.Header{}}
 	for _, name := range callerHeaders {
 		if v := caller[name]; len(v) > 0 {
 			out.Header[name] = v
@@ -142,11 +133,14 @@ func (s *Side) send(ctx context.Context, out *http.Request, limit int64) (mempro
 
 // Join returns the URL of a request at an upstream: the same path in the same spelling,
 // after the upstream's own prefix.
-func Join(upstream *url.URL, path, escaped, query string, force bool) *url.URL {
-	out := &url.URL{Scheme: upstream.Scheme, Host: upstream.Host, Path: path, RawPath: escaped, RawQuery: query, ForceQuery: force}
-	if prefix := strings.TrimSuffix(upstream.Path, "/"); prefix != "" {
-		out.Path = prefix + path
+func Join(upstream *url.URL, escaped, query string, force bool) *url.URL {
+	out := &url.URL{Scheme: upstream.Scheme, Host: upstream.Host, RawPath: escaped, RawQuery: query, ForceQuery: force}
+	if strings.Trim(upstream.Path, "/") != "" {
 		out.RawPath = strings.TrimSuffix(upstream.EscapedPath(), "/") + escaped
+	}
+	path, err := url.PathUnescape(out.RawPath)
+	if out.Path = path; err != nil {
+		out.Path = out.RawPath // its percent signs are escaped
 	}
 	return out
 }

@@ -48,11 +48,11 @@ func TestSideRequestsAreShared(t *testing.T) {
 			if n%4 != 0 {
 				asker = side.For(fmt.Sprint("mallory ", n%7), fmt.Sprint("evil ", n%2))
 			}
-			go func() { _, _ = asker.Fetch(ctx, memproxy.Request{Method: "GET", Path: "/slow"}) }()
+			go func() { _, _ = asker.Fetch(ctx, memproxy.Request{Method: "GET", EscapedPath: "/slow"}) }()
 		}
 		synctest.Wait()
 		begun := time.Now()
-		if _, err := side.For("ann", "acme").Fetch(ctx, memproxy.Request{Method: "GET", Path: "/quick"}); err != nil || time.Since(begun) != 0 {
+		if _, err := side.For("ann", "acme").Fetch(ctx, memproxy.Request{Method: "GET", EscapedPath: "/quick"}); err != nil || time.Since(begun) != 0 {
 			t.Errorf("another tenant's is asked after %v: %v", time.Since(begun), err)
 		}
 		if n := slow.Load(); n < 100 || n > 512 {

@@ -103,7 +103,7 @@ func TestSideAnswersAreBounded(t *testing.T) {
 	u := must.Get(url.Parse(r.upstream.URL))(t)
 	budget, free := filled(t)
 	side := must.Get(frontend.NewSide(frontend.SideOptions{Upstream: u, Transport: proxy.NewTransport(nil, 0), InFlight: budget}))(t)
-	q := memproxy.Request{Method: "GET", Path: "/memory", EscapedPath: "/memory"}
+	q := memproxy.Request{Method: "GET", EscapedPath: "/memory"}
 	expect.Is(t, expect.Err(side.Fetch(context.Background(), q)), frontend.ErrBusy, "without room")
 	free()
 	if got, err := side.Fetch(context.Background(), q); err != nil || len(got.Body) < 700<<10 {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -87,10 +88,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	req := describe(r)
 	creds, renew := credentials(r, p.opt.Clock())
 	class := p.opt.Classify(frontend.Head{Request: req, Sent: creds.Header, Body: r.ContentLength != 0})
-	if class.Respell(&req) {
-		to := *r.URL
-		to.Path, to.RawPath = req.Path, req.EscapedPath
-		r.URL = &to
+	if to := class.Route.Respelled; to != "" {
+		req.EscapedPath = to
+		r.URL = frontend.Join(&url.URL{}, to, r.URL.RawQuery, r.URL.ForceQuery)
 	}
 	ctx := p.opt.Propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanServer+class.Name, trace.WithSpanKind(trace.SpanKindServer))
@@ -144,7 +144,7 @@ func describe(r *http.Request) memproxy.Request {
 		host = addr.String()
 	}
 	return memproxy.Request{
-		Method: r.Method, Path: r.URL.Path, EscapedPath: r.URL.EscapedPath(), Query: r.URL.RawQuery,
+		Method: r.Method, EscapedPath: r.URL.EscapedPath(), Query: r.URL.RawQuery,
 		Header: memproxy.Header(frontend.Forwardable(r.Header)), Base: scheme + "://" + host,
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -73,11 +72,7 @@ func (o *BackendClient) send(ctx context.Context, a *gate.Admission, req memprox
 		o.p.opt.Gate.AbandonUnsent(context.WithoutCancel(ctx), a, memproxy.StreamGone)
 		return memproxy.UnsentResult(err)
 	}
-	path, err := url.PathUnescape(req.EscapedPath)
-	if err != nil {
-		return memproxy.UnsentResult(err)
-	}
-	out := &http.Request{Method: req.Method, URL: frontend.Join(o.p.opt.Upstream, path, req.EscapedPath, a.Query, false), Header: o.p.opt.RequestHeaders(http.Header(req.Header), true, true)}
+	out := &http.Request{Method: req.Method, URL: frontend.Join(o.p.opt.Upstream, req.EscapedPath, a.Query, false), Header: o.p.opt.RequestHeaders(http.Header(req.Header), true, true)}
 	if len(a.Body) > 0 {
 		frontend.SetBody(out, a.Body)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -92,9 +91,6 @@ func (o *BackendClient) putBack(ctx context.Context, to memproxy.Version, now me
 		return memproxy.UnsentResult(ErrNoRestore)
 	}
 	q := requests[i]
-	if q.Request.Path, err = url.PathUnescape(q.Request.EscapedPath); err != nil {
-		return memproxy.UnsentResult(err)
-	}
 	route, _ := o.p.opt.Adapter.Route(q.Request) // AdmitRestore refuses an unknown route
 	ctx, span := o.p.opt.Tracer.Start(ctx, signal.SpanServer+route.ID, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()

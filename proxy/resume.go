@@ -142,7 +142,7 @@ func (ab *runQuery) oneAnswer(ctx context.Context, side *frontend.Side, resp *ht
 	answers := [][]byte{answer}
 	for _, run := range ab.runs[1:] {
 		req := ab.call.Request
-		req.Path, req.EscapedPath = "", strings.Replace(req.EscapedPath, ab.run, run, 1)
+		req.EscapedPath = strings.Replace(req.EscapedPath, ab.run, run, 1)
 		ctx, cancel := ab.call.Backend.Within(ctx)
 		reply, err := side.For(ab.call.Caller()).Fetch(ctx, req)
 		cancel()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/textproto"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,11 +72,7 @@ func ParseCase(data []byte) (*Case, error) {
 			return nil, fmt.Errorf("request: %q is not a request line", first)
 		}
 		escaped, query, _ := strings.Cut(target, "?")
-		plain, err := url.PathUnescape(escaped)
-		if err != nil {
-			plain = escaped
-		}
-		c.Request = memproxy.Request{Method: method, Path: plain, EscapedPath: escaped, Query: query, Header: header, Base: Base}
+		c.Request = memproxy.Request{Method: method, EscapedPath: escaped, Query: query, Header: header, Base: Base}
 		c.Body = body
 	}
 	if c.Request.Method == "" {

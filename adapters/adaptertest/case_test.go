@@ -37,7 +37,7 @@ current m {"a":1}
 func TestParseCase(t *testing.T) {
 	c := must.Get(adaptertest.ParseCase([]byte(whole)))(t)
 	r := c.Request
-	if r.Method != "POST" || r.EscapedPath != "/a%20b" || r.Path != "/a b" || r.Query != "x=1" || len(r.Header.Values("X-Two")) != 2 {
+	if r.Method != "POST" || r.EscapedPath != "/a%20b" || r.Query != "x=1" || len(r.Header.Values("X-Two")) != 2 {
 		t.Errorf("request %+v", r)
 	}
 	if string(c.Body) != "{\"a\":\n1}" || c.Reply.Status != 404 || string(c.Reply.Body) != "\xff\n" {

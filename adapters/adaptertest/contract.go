@@ -46,7 +46,7 @@ func requestTo(row string, filled func(pattern string) string) memproxy.Request 
 		method = "POST"
 	}
 	path := filled(pattern)
-	return memproxy.Request{Method: method, Path: path, EscapedPath: path, Base: Base, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+	return memproxy.Request{Method: method, EscapedPath: path, Base: Base, Header: memproxy.Header{"Content-Type": {"application/json"}}}
 }
 
 // Base is the proxy's address in the cases.

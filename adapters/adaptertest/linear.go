@@ -32,7 +32,7 @@ func Linear(t *testing.T, a Adapter, bodies map[string]func(n int) (target, body
 		ring.Linear(t, name, 1<<11, func(n int) time.Duration {
 			target, text := body(n)
 			method, path, _ := strings.Cut(target, " ")
-			req := memproxy.Request{Method: method, Path: path, EscapedPath: path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+			req := memproxy.Request{Method: method, EscapedPath: path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
 			rt, known := a.Route(req)
 			if !known {
 				t.Fatalf("%s: no route %s", name, target)

@@ -262,7 +262,6 @@ func (m members) restore(to memproxy.Version, now memproxy.Memory) []memproxy.Si
 		return nil
 	}
 	q := sideRequest(memproxy.Request{}, "PATCH", path+url.PathEscape(to.ID), "")
-	q.Path = path + to.ID
 	q.Header.Set("Content-Type", "application/json")
 	return []memproxy.SideRequest{{Request: q, Body: body}}
 }

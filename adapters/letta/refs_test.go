@@ -139,7 +139,7 @@ func TestEveryReferenceIsFound(t *testing.T) {
 		}
 		spelled, want := filled(path)
 		req := memproxy.Request{
-			Method: method, Path: spelled, EscapedPath: spelled,
+			Method: method, EscapedPath: spelled,
 			Query: "anything=run" + uuid + "&several=step" + uuid + ",tool" + uuid + "&list[]=unheard_of" + uuid,
 			Header: memproxy.Header{
 				"User_id": {"user" + uuid}, "X-Letta-Agent-Id": {"agent" + uuid}, "X-Anything": {"archive" + uuid},

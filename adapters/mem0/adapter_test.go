@@ -32,7 +32,7 @@ func routed(t testing.TB, a *mem0.Adapter, target string) (memproxy.Route, mempr
 	t.Helper()
 	method, target, _ := strings.Cut(target, " ")
 	path, query, _ := strings.Cut(target, "?")
-	req := memproxy.Request{Method: method, Path: path, EscapedPath: path, Query: query, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+	req := memproxy.Request{Method: method, EscapedPath: path, Query: query, Header: memproxy.Header{"Content-Type": {"application/json"}}}
 	rt, ok := a.Route(req)
 	if !ok {
 		t.Fatalf("%s: no route", target)

@@ -32,7 +32,7 @@ func TestWhichAnswersNameEverything(t *testing.T) {
 // and the server's from its answer; both can be undone.
 func TestExtraction(t *testing.T) {
 	a := adapter(t)
-	add := memproxy.Request{Method: "POST", Path: "/v3/memories/add/", EscapedPath: "/v3/memories/add/", Base: "http://proxy"}
+	add := memproxy.Request{Method: "POST", EscapedPath: "/v3/memories/add/", Base: "http://proxy"}
 	if q := a.Receipt(memproxy.Route{}, add, "e/1"); q.Method != "GET" || q.EscapedPath != "/v1/event/e%2F1/" {
 		t.Errorf("%+v", q)
 	}

@@ -27,7 +27,7 @@ func TestIDsHaveOneSpelling(t *testing.T) {
 			"batch":  {"PUT", "/v1/batch/", `{"memories":[{"memory_id":"` + id + `","text":"x"}]}`},
 			"export": {"POST", "/v1/exports/get/", `{"user_id":"u","memory_export_id":"` + id + `"}`},
 		} {
-			req := memproxy.Request{Method: c.method, Path: c.path, EscapedPath: c.path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+			req := memproxy.Request{Method: c.method, EscapedPath: c.path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
 			rt, ok := a.Route(req)
 			if !ok {
 				if !other {

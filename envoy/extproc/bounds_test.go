@@ -261,7 +261,7 @@ func TestHeadsAreTheirCallers(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		for who, asker := range map[string]*frontend.Side{"memproxy": side, "ann": side.For("ann", "acme")} {
 			begun := time.Now()
-			if _, err := asker.Fetch(t.Context(), memproxy.Request{Method: "GET", Path: "/quick"}); err != nil || time.Since(begun) != 0 {
+			if _, err := asker.Fetch(t.Context(), memproxy.Request{Method: "GET", EscapedPath: "/quick"}); err != nil || time.Since(begun) != 0 {
 				t.Errorf("for %s: after %v, %v", who, time.Since(begun), err)
 			}
 		}

@@ -102,8 +102,9 @@ func (x *exchange) begin(ctx context.Context, h *procv3.HttpHeaders, a attrs) er
 // start determines how a request is handled.
 func (x *exchange) start(ctx context.Context, r request, address string, body bool) {
 	class := x.b.Classify(frontend.Head{Request: r.Request, Sent: r.credentials.Header, Body: body})
-	if before := len(r.EscapedPath); class.Respell(&r.Request) {
-		r.forwarded = r.EscapedPath + r.forwarded[before:]
+	if to := class.Route.Respelled; to != "" {
+		r.forwarded = to + r.forwarded[len(r.EscapedPath):]
+		r.EscapedPath = to
 	}
 	x.begun, x.req = x.p.opt.Clock(), r
 	if r.flaw != nil {

@@ -51,7 +51,7 @@ func describe(pseudo map[string]string, h memproxy.Header, peer []string) reques
 		}
 		return r
 	}
-	r.Path, r.EscapedPath, r.Query = u.Path, u.EscapedPath(), u.RawQuery
+	r.EscapedPath, r.Query = u.EscapedPath(), u.RawQuery
 	r.forwarded = r.EscapedPath
 	if u.RawQuery != "" || u.ForceQuery {
 		r.forwarded += "?" + u.RawQuery

@@ -163,7 +163,7 @@ type nameWorld struct {
 func (w *nameWorld) admit(q asked) *gate.Admission {
 	w.log = append(w.log, q.String())
 	w.caller.who = q.by
-	req := memproxy.Request{Method: q.method, Path: q.path, EscapedPath: q.path, Query: q.query, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+	req := memproxy.Request{Method: q.method, EscapedPath: q.path, Query: q.query, Header: memproxy.Header{"Content-Type": {"application/json"}}}
 	rt, known := w.backend.Adapter.Route(req)
 	if !known {
 		w.t.Fatalf("no route: %s", &q)

@@ -134,7 +134,7 @@ func TestEveryChangeIsAVersion(t *testing.T) {
 				continue
 			}
 			path := filled(pattern)
-			req := memproxy.Request{Method: method, Path: path, EscapedPath: path, Query: "", Header: memproxy.Header{"Content-Type": {"application/json"}}}
+			req := memproxy.Request{Method: method, EscapedPath: path, Query: "", Header: memproxy.Header{"Content-Type": {"application/json"}}}
 			body := object("", "new")
 			body = `{` + strings.TrimPrefix(body, `{"id":"",`)
 			switch {

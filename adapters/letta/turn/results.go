@@ -106,8 +106,7 @@ func (c *call) direct(prefix, agent string) *memproxy.SideRequest {
 	}
 	return &memproxy.SideRequest{
 		Request: memproxy.Request{
-			Method: "POST", Path: prefix + "/agents/" + agent + "/tools/" + c.name + "/run",
-			EscapedPath: prefix + "/agents/" + agent + "/tools/" + c.name + "/run",
+			Method: "POST", EscapedPath: prefix + "/agents/" + agent + "/tools/" + c.name + "/run",
 		},
 		Body: slices.Concat([]byte(`{"args":`), args, []byte("}")),
 	}

@@ -30,7 +30,7 @@ func (t *Turn) Cancel() memproxy.SideRequest {
 	}
 	path := t.opt.Prefix + "/agents/" + t.agent + "/messages/cancel"
 	return memproxy.SideRequest{
-		Request: memproxy.Request{Method: "POST", Path: path, EscapedPath: path},
+		Request: memproxy.Request{Method: "POST", EscapedPath: path},
 		Body:    slices.Concat([]byte(`{"run_ids":[`), jsondoc.Quote(t.out.latestRun()), []byte(`]}`)),
 	}
 }
