@@ -232,7 +232,7 @@ func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key 
 		return false, nil // the turn in progress will answer the pending calls
 	}
 	defer unlock()
-	err = Prepare(turn, func() error { return nil }, func(q memproxy.Request) (memproxy.Reply, error) { return r.ask(ctx, q, nil) })
+	err = Prepare(turn, func(q memproxy.Request) (memproxy.Reply, error) { return r.ask(ctx, q, nil) })
 	switch {
 	case errors.Is(err, memproxy.ErrUngated):
 		return true, nil
@@ -285,13 +285,10 @@ func (r *Runs) lock(ctx context.Context, key string, share int64) (unlock func()
 	return unlock
 }
 
-// Prepare makes the side requests that a turn needs before its next request. It calls
-// before ahead of each, and stops at the first error.
-func Prepare(turn memproxy.Turn, before func() error, ask func(memproxy.Request) (memproxy.Reply, error)) error {
+// Prepare makes the side requests that a turn needs before its next request, and stops at the
+// first error.
+func Prepare(turn memproxy.Turn, ask func(memproxy.Request) (memproxy.Reply, error)) error {
 	for range maxPrepare {
-		if err := before(); err != nil {
-			return err
-		}
 		q, more := turn.NextSideRequest()
 		if !more {
 			return nil

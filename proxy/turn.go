@@ -142,17 +142,13 @@ func (p *Proxy) ungated(w *answerWriter, r *http.Request, a *gate.Admission) {
 
 // prepare sends the turn's side requests, with the agent's tools locked.
 func (t *agentTurn) prepare(ctx context.Context) error {
-	return agentrun.Prepare(t.turn, func() error {
-		agent := t.turn.Agent()
-		if agent == t.agent {
-			return nil
-		}
-		err := t.held.Lock(ctx, "agent "+agent, agentrun.Shared)
-		if err == nil {
+	return agentrun.Prepare(t.turn, func(q memproxy.Request) (memproxy.Reply, error) {
+		if agent := t.turn.Agent(); agent != t.agent {
+			if err := t.held.Lock(ctx, "agent "+agent, agentrun.Shared); err != nil {
+				return memproxy.Reply{}, err
+			}
 			t.agent = agent
 		}
-		return err
-	}, func(q memproxy.Request) (memproxy.Reply, error) {
 		q.Header = memproxy.Header(t.r.Header)
 		ctx, cancel := t.p.backend.Within(ctx)
 		defer cancel()
