@@ -72,7 +72,7 @@ func (c *MemberChange) Apply(now []byte) ([]byte, error) {
 			all[name] = ordered(list)
 		}
 	}
-	return Members(all)
+	return Members(all), nil
 }
 
 // ordered returns a sorted copy of a list of texts. Other lists are returned in their
@@ -123,14 +123,12 @@ func covers(v, named any) bool {
 
 // Members encodes members as versions store them: JSON, sorted by name at every depth,
 // with the numbers as written.
-func Members(all map[string]any) ([]byte, error) {
+func Members(all map[string]any) []byte {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(all); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+	_ = enc.Encode(all) // decoded JSON always marshals
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
 // number decodes JSON and keeps its numbers as written.

@@ -18,10 +18,13 @@ type Pruner struct {
 	Recognizer func(memproxy.Route) Recognizer
 }
 
-// NewPruner returns the pruner for the table in texts.
-func NewPruner(texts ...string) (Pruner, error) {
+// NewPruner returns the pruner for the table in texts, which are embedded at build time.
+func NewPruner(texts ...string) Pruner {
 	t, err := Parse(texts...)
-	return Pruner{Answers: t}, err
+	if err != nil {
+		panic(err)
+	}
+	return Pruner{Answers: t}
 }
 
 // Prune prunes an answer by its route and status. An error that is not of the backend's

@@ -66,12 +66,8 @@ func New(opt Options) (*Adapter, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	pruner, err := pruners()
-	if err != nil {
-		return nil, err
-	}
 	var named []string
-	a := &Adapter{Pruner: pruner, opt: opt, routes: newRoutes()}
+	a := &Adapter{Pruner: pruner(), opt: opt, routes: newRoutes()}
 	for _, h := range identityHeaders {
 		named = append(named, h.name)
 	}
@@ -169,7 +165,5 @@ var moreAnswers string
 //go:embed errors.txt
 var errorPhrases string
 
-// pruners parses the tables once for all adapters; the result is read-only.
-var pruners = sync.OnceValues(func() (answertable.Pruner, error) {
-	return answertable.NewPruner(answerTable, moreAnswers, errorPhrases)
-})
+// pruner parses the tables once for all adapters; the result is read-only.
+var pruner = sync.OnceValue(func() answertable.Pruner { return answertable.NewPruner(answerTable, moreAnswers, errorPhrases) })

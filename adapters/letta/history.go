@@ -190,11 +190,7 @@ func (h *history) parts(m *jsondoc.Value) []turn.MessagePart {
 	if !slices.ContainsFunc(inList, ours) {
 		return whole(m)
 	}
-	one, err := jsondoc.Parse(h.doc.Raw(m), 0)
-	if err != nil {
-		return whole(m) // unreachable: it is part of a document
-	}
-	parts := turn.Split(one, ours)
+	parts := turn.Split(h.doc.Part(m), ours)
 	if h.descending {
 		slices.Reverse(parts)
 	}
@@ -341,13 +337,10 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 	if to.Field != "" && to.Field != now.Field {
 		return nil // the label stays, and the rules for it were not applied to the text
 	}
-	body, err := json.Marshal(struct {
+	body, _ := json.Marshal(struct { // a text and JSON always marshal
 		Value    string          `json:"value"`
 		Metadata json.RawMessage `json:"metadata"`
 	}{to.Text, stamps.Object(append(stamps.FilterMembers(now.Metadata, false), stamps.Members(&stamp, false))...)})
-	if err != nil {
-		return nil
-	}
 	return atBlock("PATCH", to.ID, body)
 }
 

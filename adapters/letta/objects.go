@@ -66,10 +66,7 @@ func (m members) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
 			set(&c, kind, e, doc)
 		}
 	}
-	members, err := c.Apply(nil)
-	if err != nil {
-		return nil
-	}
+	members, _ := c.Apply(nil) // the values are of a document
 	return members
 }
 
@@ -257,11 +254,7 @@ func (m members) restore(to memproxy.Version, now memproxy.Memory) []memproxy.Si
 	if len(c) == 0 {
 		return nil
 	}
-	body, err := memproxy.Members(c)
-	if err != nil {
-		return nil
-	}
 	q := sideRequest(memproxy.Request{}, "PATCH", path+url.PathEscape(to.ID), "")
 	q.Header.Set("Content-Type", "application/json")
-	return []memproxy.SideRequest{{Request: q, Body: body}}
+	return []memproxy.SideRequest{{Request: q, Body: memproxy.Members(c)}}
 }

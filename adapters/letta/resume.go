@@ -142,7 +142,7 @@ func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bo
 				left, previous = left-1, id
 			}
 			if left >= 0 {
-				all = append(all, inRun(doc.Raw(m), run, over && doc == last))
+				all = append(all, inRun(doc.Part(m), run, over && doc == last))
 			}
 		}
 	}
@@ -152,11 +152,7 @@ func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bo
 // inRun returns a message or a step of one of a turn's runs as one of the first run. A step
 // that stopped for memproxy's approval did not stop for the caller, who can have been asked
 // only at the end of the turn.
-func inRun(raw []byte, run string, ends bool) []byte {
-	doc, err := jsondoc.Parse(raw, 0)
-	if err != nil {
-		return raw // unreachable: part of a parsed document
-	}
+func inRun(doc *jsondoc.Doc, run string, ends bool) []byte {
 	e := doc.Edit()
 	if id := doc.Root.Get("run_id"); id.Text() != "" && id.Text() != run {
 		e.Replace(id, jsondoc.Quote(run))

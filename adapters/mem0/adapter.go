@@ -61,11 +61,7 @@ func New(opt Options) (*Adapter, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	pruner, err := pruners()
-	if err != nil {
-		return nil, err
-	}
-	a := &Adapter{Pruner: pruner, opt: opt, names: newNames(), routes: newRoutes(), elements: newElements()}
+	a := &Adapter{Pruner: pruner(), opt: opt, names: newNames(), routes: newRoutes(), elements: newElements()}
 	a.holdReplier = holdReplier{a.routes}
 	a.Recognizer = func(rt memproxy.Route) answertable.Recognizer { return a.elements.claimed(rt, a.Answers) }
 	return a, nil
@@ -96,7 +92,5 @@ func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Rep
 //go:embed answers.txt
 var answerTable string
 
-// pruners parses the answer table once for all adapters; the result is read-only.
-var pruners = sync.OnceValues(func() (answertable.Pruner, error) {
-	return answertable.NewPruner(answerTable)
-})
+// pruner parses the answer table once for all adapters; the result is read-only.
+var pruner = sync.OnceValue(func() answertable.Pruner { return answertable.NewPruner(answerTable) })

@@ -26,11 +26,8 @@ func bothDialects(method, id string, body func(merges bool) any) []memproxy.Side
 	for _, d := range [...]dialect{server, hosted} {
 		s := memproxy.SideRequest{Request: memproxy.Request{Method: method, EscapedPath: pathOf(d, id)}}
 		if body != nil {
-			raw, err := json.Marshal(body(d == server))
-			if err != nil {
-				return nil
-			}
-			s.Body, s.Request.Header = raw, memproxy.Header{"Content-Type": {"application/json"}}
+			s.Body, _ = json.Marshal(body(d == server)) // texts and JSON always marshal
+			s.Request.Header = memproxy.Header{"Content-Type": {"application/json"}}
 		}
 		out = append(out, s)
 	}
@@ -77,14 +74,13 @@ func (o *Options) filedAs(field string, now memproxy.Memory, merges bool) [][]by
 	if memproxy.Key(field) == memproxy.Key(now.Field) && len(now.Filed) == 0 {
 		return kept
 	}
-	name, err := json.Marshal(field)
-	doc, unread := jsondoc.Parse(stamps.Object(kept...), 0)
-	if err != nil || unread != nil {
+	doc, err := jsondoc.Parse(stamps.Object(kept...), 0)
+	if err != nil {
 		return kept
 	}
 	var out [][]byte
 	if field != "" {
-		out = append(out, append([]byte(`"`+o.FieldKey+`":`), name...))
+		out = append(out, append([]byte(`"`+o.FieldKey+`":`), jsondoc.Quote(field)...))
 	}
 	for i, m := range doc.Root.Members {
 		switch {

@@ -72,10 +72,7 @@ func CheckArguments(name string, doc *jsondoc.Doc, args *jsondoc.Value) error {
 	if !memoryTools[name].writes() || args == nil || args.Kind != jsondoc.Object {
 		return nil
 	}
-	own, err := jsondoc.Parse(doc.Raw(args), 0)
-	if err == nil {
-		_, _, err = selfedit.Read(name, own)
-	}
+	_, _, err := selfedit.Read(name, doc.Part(args))
 	if flaw, ok := errors.AsType[*memproxy.Malformed](err); ok {
 		flaw.Pointer = "/args" + flaw.Pointer
 	}
