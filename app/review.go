@@ -92,21 +92,18 @@ func (s *App) proxyOf(backend string) *proxy.Proxy {
 
 // openReview builds the review API, the sender of approved writes, and the notices.
 func (s *App) openReview() error {
-	var err error
-	s.runner, err = review.NewRunner(review.RunnerOptions{
+	s.runner = review.NewRunner(review.RunnerOptions{
 		Store: s.ledger.Holds, Versions: s.ledger, Rollbacks: s.ledger.Rollbacks, Replayer: replayer{s},
 		Timeout: s.opt.sending, RecordTimeout: s.opt.within(review.DefaultTimeout), Recorder: s.audit,
 		Clock: s.clock, Steps: s.opt.Steps, Log: s.log,
 	})
-	if err != nil {
-		return err
-	}
 	s.group.Own(stageSending, s.runner.Close)
 	c := s.cfg.Review
 	backends := make([]review.BackendName, len(s.cfg.Backends))
 	for i := range s.cfg.Backends {
 		backends[i] = review.BackendName{Name: s.cfg.Backends[i].Name, Tenant: s.cfg.Backends[i].Tenant}
 	}
+	var err error
 	s.review, err = review.New(review.Options{
 		Backends: backends,
 		Names:    func() memproxy.CallerNames { return callerNames(s) },
@@ -115,11 +112,8 @@ func (s *App) openReview() error {
 		Jobs: s.jobs,
 		Need: c.Need, Clock: s.clock, NewID: newID, Log: s.log, Timeout: s.opt.within(review.DefaultTimeout),
 	})
-	if err != nil {
-		return err
-	}
 	if w := c.Webhook; w != nil {
-		s.webhooks, err = review.NewWebhooks(review.WebhookOptions{
+		s.webhooks = review.NewWebhooks(review.WebhookOptions{
 			Store: s.ledger.Notices, URL: w.URL.Reveal(), Secret: []byte(w.Key.Reveal()), Kinds: w.Kinds, Clock: s.clock, Jitter: rand.Float64, Log: s.log,
 		})
 	}

@@ -99,10 +99,6 @@ func methodsOf(mux *http.ServeMux, r *http.Request) string {
 
 // New returns the API. The admin listener serves it under /v1/.
 func New(opt Options) (*API, error) {
-	if opt.Holds == nil || opt.Memories == nil || opt.Sessions == nil || opt.Recorder == nil || opt.Runner == nil || opt.Integrity == nil || opt.Jobs == nil ||
-		opt.Clock == nil || opt.NewID == nil || opt.Log == nil {
-		return nil, errors.New("review: stores, recorder, runner, integrity, jobs, clock, ids and log are required")
-	}
 	g, err := newGuard(opt.Reviewers)
 	if err != nil {
 		return nil, err

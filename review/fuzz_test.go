@@ -57,9 +57,9 @@ func FuzzRequests(f *testing.F) {
 	const token = "a-token-of-many-letters-for-a-test"
 	store := &only{}
 	log := slog.New(slog.DiscardHandler)
-	runner := must.Get(review.NewRunner(review.RunnerOptions{
+	runner := review.NewRunner(review.RunnerOptions{
 		Store: store, Versions: struct{ review.VersionStore }{}, Rollbacks: struct{ review.RollbackStore }{}, Replayer: &upstream{}, Recorder: deaf{}, Clock: time.Now, Log: log,
-	}))(f)
+	})
 	api := must.Get(review.New(review.Options{
 		Holds: store, Memories: struct{ review.MemoryStore }{}, Sessions: struct{ review.SessionStore }{}, Recorder: deaf{}, Clock: time.Now, NewID: func() string { return "id" }, Log: log, Runner: runner, Integrity: &checker{}, Jobs: &jobs{},
 		Reviewers: []review.Reviewer{reviewer("r", token, memproxy.Limit{All: true}, review.RoleView, review.RoleReview)},

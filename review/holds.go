@@ -74,11 +74,8 @@ func (c *call) time(q url.Values, name string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if age, ok := cli.ParseAge(text); ok {
-		return c.api.opt.Clock().Add(-age), nil
-	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
+	t, ok := cli.ParseMoment(text, c.api.opt.Clock())
+	if !ok {
 		return t, badRequest(name + " must be a time in RFC 3339 format or an age such as 24h or 7d")
 	}
 	return t, nil

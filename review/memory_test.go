@@ -347,9 +347,9 @@ func TestStrandedWritesAreLookedUp(t *testing.T) {
 func TestRejectionBetweenApprovalAndSending(t *testing.T) {
 	r := newRig(t, func(o *review.Options) {
 		store := o.Holds.(ledger.Holds)
-		o.Runner = must.Get(review.NewRunner(review.RunnerOptions{
+		o.Runner = review.NewRunner(review.RunnerOptions{
 			Store: rejectedFirst{store}, Versions: o.Memories, Rollbacks: ledger.Rollbacks{}, Replayer: &upstream{status: 200}, Recorder: o.Recorder, Clock: o.Clock, Log: o.Log,
-		}))(t)
+		})
 	})
 	r.hold("h", "text")
 	if _, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"}); err == nil || err.Error() != "hold h is rejected" {

@@ -43,14 +43,11 @@ type Runner struct {
 }
 
 // NewRunner returns a runner.
-func NewRunner(opt RunnerOptions) (*Runner, error) {
-	if opt.Store == nil || opt.Versions == nil || opt.Rollbacks == nil || opt.Replayer == nil || opt.Recorder == nil || opt.Clock == nil || opt.Log == nil || opt.Timeout < 0 {
-		return nil, errors.New("review: a runner needs stores, a replayer, a recorder, a clock and a log")
-	}
+func NewRunner(opt RunnerOptions) *Runner {
 	opt.Timeout, opt.RecordTimeout = cmp.Or(opt.Timeout, time.Minute), cmp.Or(opt.RecordTimeout, DefaultTimeout)
 	r := &Runner{opt: opt, wake: make(chan struct{}, 1)}
 	r.life, r.cut = context.WithCancel(context.Background())
-	return r, nil
+	return r
 }
 
 // Replay sends one approved hold and returns the hold with the result. It continues when

@@ -280,7 +280,7 @@ const leaseOver = 5 * time.Minute
 // runs returns a runner that sends through up.
 func (r *rig) runs(up review.Replayer) *review.Runner {
 	r.t.Helper()
-	return must.Get(review.NewRunner(review.RunnerOptions{
+	return review.NewRunner(review.RunnerOptions{
 		Store: r.ledger.Holds, Versions: r.ledger, Rollbacks: r.ledger.Rollbacks, Replayer: up, Recorder: r.audit, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler),
-	}))(r.t)
+	})
 }

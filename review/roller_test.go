@@ -100,9 +100,9 @@ func TestInterruptedRollbacksAreCompleted(t *testing.T) {
 func TestUnsentRollbacksThatStayInProgress(t *testing.T) {
 	r := newRig(t, func(o *review.Options) {
 		l := o.Memories.(*ledger.Ledger)
-		o.Runner = must.Get(review.NewRunner(review.RunnerOptions{
+		o.Runner = review.NewRunner(review.RunnerOptions{
 			Store: l.Holds, Versions: l, Rollbacks: endless{l.Rollbacks}, Replayer: &upstream{err: review.ErrNotSent}, Recorder: o.Recorder, Clock: o.Clock, Log: o.Log,
-		}))(t)
+		})
 	})
 	vs := remembered(r)
 	refused[review.RollbackAnswer](t, "in progress", 503, r.client(bobToken), "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})

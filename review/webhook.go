@@ -73,15 +73,12 @@ type Webhooks struct {
 }
 
 // NewWebhooks returns a Webhooks.
-func NewWebhooks(opt WebhookOptions) (*Webhooks, error) {
-	if opt.Store == nil || opt.Clock == nil || opt.Jitter == nil || opt.Log == nil {
-		return nil, errors.New("review: webhooks need a store, a clock, jitter and a log")
-	}
+func NewWebhooks(opt WebhookOptions) *Webhooks {
 	return &Webhooks{opt: opt, client: http.Client{
 		Transport: opt.Transport, Timeout: webhookTimeout,
 		// A redirect would send a signed notice to another address.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	}}
 }
 
 // Deliver attempts to deliver all notices that are due. next is the time of the next

@@ -57,10 +57,10 @@ func TestSlowWebhooks(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &oneNotice{}
-				w := must.Get(review.NewWebhooks(review.WebhookOptions{
+				w := review.NewWebhooks(review.WebhookOptions{
 					Store: store, URL: "https://hooks.example/s3cret", Secret: secret(), Transport: tc.answer, Clock: time.Now,
 					Jitter: func() float64 { return 0 }, Log: slog.New(slog.DiscardHandler),
-				}))(t)
+				})
 				began := time.Now()
 				must.Get(w.Deliver(t.Context()))(t)
 				if took := time.Since(began); took > 10*time.Second || (store.delayed == "delivered") != tc.delivered || store.delayed == "" {

@@ -64,7 +64,7 @@ func (r *rig) webhooks(url string, key []byte, change ...func(*review.WebhookOpt
 	for _, f := range change {
 		f(&opt)
 	}
-	return must.Get(review.NewWebhooks(opt))(r.t)
+	return review.NewWebhooks(opt)
 }
 
 // deliver delivers the notices that are due, expects want of them, and returns the time

@@ -22,6 +22,15 @@ func ParseAge(s string) (time.Duration, bool) {
 	return age, err == nil && age >= 0
 }
 
+// ParseMoment reads a time in RFC 3339 format, or an age before now.
+func ParseMoment(s string, now time.Time) (time.Time, bool) {
+	if age, ok := ParseAge(s); ok {
+		return now.Add(-age), true
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	return t, err == nil
+}
+
 // Age is an option's value that ParseAge reads.
 type Age time.Duration
 

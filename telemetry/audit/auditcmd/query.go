@@ -68,11 +68,8 @@ func moment(name, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
-	if age, ok := cli.ParseAge(s); ok {
-		return time.Now().Add(-age), nil
-	}
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
+	t, ok := cli.ParseMoment(s, time.Now())
+	if !ok {
 		return t, fmt.Errorf("--%s: want a time (2026-01-02T15:04:05Z) or an age (24h, 7d)", name)
 	}
 	return t, nil
