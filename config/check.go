@@ -153,9 +153,7 @@ func isPort(s string) bool {
 
 func (v *reader) listen(addr string, line int) {
 	_, port, err := net.SplitHostPort(addr)
-	if n, numErr := strconv.ParseUint(port, 10, 16); err != nil || numErr != nil || n == 0 && port != "0" {
-		v.fault(line, "listen %q is not host:port", addr)
-	}
+	faultIf(v, err != nil || !isPort(port), line, "listen %q is not host:port", addr)
 }
 
 // url checks a base URL. Its faults never quote the URL, which may contain a credential.

@@ -116,9 +116,6 @@ func (c *Config) tenants() (tenants map[string]bool, open bool) {
 	for _, p := range c.principals() {
 		tenants[p.Tenant] = true
 	}
-	if c.Identity.Default == nil && c.Identity.Require != nil && !*c.Identity.Require {
-		tenants[""] = true
-	}
 	if s := c.Identity.SPIFFE; s != nil && len(s.Rules) == 0 {
 		tenants[""] = true
 	}

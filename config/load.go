@@ -183,24 +183,18 @@ func invalidByte(text []byte) (at int, what string) {
 
 var yamlLine = regexp.MustCompile(`(?s)^(?:yaml: )?line (\d+): (.*)$`)
 
-// fromYAML adds the faults that the YAML library found.
+// fromYAML adds a fault that the YAML library found.
 func (v *reader) fromYAML(err error) {
 	if err == nil {
 		return
 	}
-	lines := []string{err.Error()}
-	if te, ok := errors.AsType[*yaml.TypeError](err); ok {
-		lines = te.Errors
+	m := yamlLine.FindStringSubmatch(err.Error())
+	if m == nil {
+		v.fault(1, "%s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return
 	}
-	for _, l := range lines {
-		m := yamlLine.FindStringSubmatch(l)
-		if m == nil {
-			v.fault(1, "%s", strings.TrimPrefix(l, "yaml: "))
-			continue
-		}
-		line, _ := strconv.Atoi(m[1]) // the pattern matches digits only
-		v.fault(line, "%s", strings.Replace(m[2], "found character that cannot start any token", "a value cannot begin with this character; indent with spaces, not tabs", 1))
-	}
+	line, _ := strconv.Atoi(m[1]) // the pattern matches digits only
+	v.fault(line, "%s", strings.Replace(m[2], "found character that cannot start any token", "a value cannot begin with this character; indent with spaces, not tabs", 1))
 }
 
 // maxSecret is the maximum size in bytes of a file that contains a value.

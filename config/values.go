@@ -88,11 +88,8 @@ func parseDuration(s string) (time.Duration, error) {
 // UnmarshalYAML reads a duration.
 func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	v, err := parseDuration(n.Value)
-	if err != nil {
-		return fmt.Errorf("line %d: %w", n.Line, err)
-	}
 	*d = Duration(v)
-	return nil
+	return err
 }
 
 // MarshalYAML prints a duration in the form of the file.
@@ -116,13 +113,6 @@ func (l *Names) UnmarshalYAML(n *yaml.Node) error {
 		*l = Names{n.Value}
 		return nil
 	}
-	var many []string
-	if err := n.Decode(&many); err != nil {
-		return errors.New("line " + strconv.Itoa(n.Line) + ": want a name or a list of names")
-	}
-	*l = many
-	if *l == nil {
-		*l = Names{}
-	}
-	return nil
+	*l = Names{}
+	return n.Decode((*[]string)(l))
 }

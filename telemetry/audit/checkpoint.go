@@ -3,7 +3,6 @@ package audit
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
@@ -19,16 +18,16 @@ func readCheckpoint(msg []byte, origin string, v note.Verifier) (size uint64, ro
 	if err != nil {
 		return 0, root, fmt.Errorf("checkpoint: %w", err)
 	}
-	f := strings.Split(n.Text, "\n")
-	if len(f) < 4 || f[0] != origin {
+	tree, ours := strings.CutPrefix(n.Text, origin+"\n")
+	if !ours {
 		return 0, root, errors.New("checkpoint: signed for another log")
 	}
-	size, err = strconv.ParseUint(f[1], 10, 53)
-	if err != nil || strconv.FormatUint(size, 10) != f[1] {
-		return 0, root, errors.New("checkpoint: bad size")
+	var hash string
+	if _, err = fmt.Sscanf(tree, "%d\n%s\n", &size, &hash); err == nil {
+		root, err = tlog.ParseHash(hash)
 	}
-	if root, err = tlog.ParseHash(f[2]); err != nil {
-		return 0, root, errors.New("checkpoint: bad root hash")
+	if err != nil {
+		err = errors.New("checkpoint: no size and root hash")
 	}
-	return size, root, nil
+	return size, root, err
 }

@@ -50,15 +50,9 @@ func createKey(dir string) (ed25519.PrivateKey, error) {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
 	pub, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("audit: %w", err)
-	}
-	text, err := keyfile.Encode(key)
-	if err != nil {
-		return nil, fmt.Errorf("audit: %w", err)
-	}
-	pubDER, err := x509.MarshalPKIXPublicKey(pub)
-	if err != nil {
+	text, wrong := keyfile.Encode(key)
+	pubDER, bad := x509.MarshalPKIXPublicKey(pub)
+	if err = errors.Join(err, wrong, bad); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
 	d := newDisk(dir, (*os.File).Sync)
