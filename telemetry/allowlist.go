@@ -13,8 +13,8 @@ type allowList map[attribute.Key]bool
 
 func newAllowList() allowList {
 	f := allowList{}
-	for _, a := range signal.Attributes() {
-		f[attribute.Key(a.Key)] = true
+	for _, key := range signal.Attributes() {
+		f[attribute.Key(key)] = true
 	}
 	return f
 }

@@ -1,12 +1,5 @@
 package signal
 
-// Attribute describes an attribute of spans and log records.
-type Attribute struct {
-	Key     string
-	Type    string // string, string[], int, bool
-	Meaning string
-}
-
 // Kind is the type of a metric's instrument.
 type Kind string
 
@@ -28,36 +21,15 @@ type Metric struct {
 	Buckets    []float64 // of a histogram
 }
 
-// Attributes returns every attribute. No other attribute is exported.
-func Attributes() []Attribute {
-	return []Attribute{
-		{AttrDecision, "string", "decision id: the same in `X-Memproxy-Decision`, log line, audit record, exemplar"},
-		{AttrVerdict, "string", "verdict: allow, amend, hold, deny"},
-		{AttrShadowVerdict, "string", "verdict under full enforcement"},
-		{AttrReasons, "string[]", "reason codes, each once, those that led to the verdict first (docs/reasons.md)"},
-		{AttrPrincipalID, "string", "the authenticated caller"},
-		{AttrPrincipalKind, "string", "agent, human, service, anonymous"},
-		{AttrPrincipalTrust, "string", "trust tier of the caller"},
-		{AttrPrincipalTenant, "string", "tenant of the caller"},
-		{AttrKind, "string", "learn, correct, forget, recall, attach, run, admin, other"},
-		{AttrBulk, "bool", "the operation affects an open set of memories; otherwise absent"},
-		{AttrItems, "int", "pieces of content in the operation"},
-		{AttrBackend, "string", "configured name of the backend"},
-		{AttrRoute, "string", "route id of the adapter"},
-		{AttrPolicy, "string", "version of the rules that decided"},
-		{AttrClaimed, "int", "claimed confidence, per mille; absent if none"},
-		{AttrConfidence, "int", "confidence given, per mille; absent if not applicable"},
-		{AttrBudgetUsed, "int", "memories used on the first budget line"},
-		{AttrBudgetLimit, "int", "limit of that line; negative: only counted"},
-		{AttrBudgetDegraded, "bool", "the shared store was unavailable and a local share applied"},
-		{AttrFiltered, "int", "memories left out of the response"},
-		{AttrRisk, "int", "highest score of the findings of screening, per mille; absent without findings"},
-		{AttrFindings, "string[]", "findings of screening, worst first: rule, item and bytes of its text, as `rule item:start-end`"},
-		{AttrEventType, "string", "log records: type of the audit event"},
-		{AttrCancelled, "bool", "log records: the caller disconnected"},
-		{AttrHTTPMethod, "string", "request method; a hash of one that is not HTTP's"},
-		{AttrHTTPRoute, "string", "route id, `unknown` or `passthrough`; never the path"},
-		{AttrHTTPStatus, "int", "status of the response"},
+// Attributes returns the key of every attribute of spans and log records, which
+// docs/telemetry.md describes. No other attribute is exported.
+func Attributes() []string {
+	return []string{
+		AttrDecision, AttrVerdict, AttrShadowVerdict, AttrReasons, AttrPrincipalID, AttrPrincipalKind,
+		AttrPrincipalTrust, AttrPrincipalTenant, AttrKind, AttrBulk, AttrItems, AttrBackend, AttrRoute,
+		AttrPolicy, AttrClaimed, AttrConfidence, AttrBudgetUsed, AttrBudgetLimit, AttrBudgetDegraded,
+		AttrFiltered, AttrRisk, AttrFindings, AttrEventType, AttrCancelled, AttrHTTPMethod,
+		AttrHTTPRoute, AttrHTTPStatus,
 	}
 }
 
