@@ -20,15 +20,20 @@ import (
 
 // rule is a compiled policy with its annotations.
 type rule struct {
-	id      string
+	RuleInfo
 	policy  *cedar.Policy
-	file    string
-	line    int
 	reason  memproxy.ReasonCode
 	detail  string
 	verdict memproxy.Verdict
-	mark    bool // marks written memories; refuses nothing
-	shadow  bool
+}
+
+// RuleInfo describes a rule of a compiled bundle.
+type RuleInfo struct {
+	ID     string
+	Effect string // permit, deny, hold, or mark, which marks written memories and refuses nothing
+	Shadow bool   // reported; does not decide
+	File   string
+	Line   int
 }
 
 // Policy is a compiled bundle. It is immutable and safe for concurrent use.
@@ -48,7 +53,7 @@ type set []*rule
 func (s set) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
 		for _, r := range s {
-			if !yield(cedar.PolicyID(r.id), r.policy) {
+			if !yield(cedar.PolicyID(r.ID), r.policy) {
 				return
 			}
 		}
@@ -87,7 +92,7 @@ func Compile(b policy.Bundle) (*Policy, error) {
 		return nil, err
 	}
 	for _, s := range [...]set{p.whole.enforced, p.whole.shadowed, p.whole.marking} {
-		slices.SortFunc(s, func(x, y *rule) int { return strings.Compare(x.id, y.id) })
+		slices.SortFunc(s, func(x, y *rule) int { return strings.Compare(x.ID, y.ID) })
 	}
 	p.parts = make(map[memproxy.Kind]part, len(memproxy.Kinds))
 	for _, kind := range memproxy.Kinds {
@@ -106,64 +111,70 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle, admitted b
 		return fmt.Errorf("%s:%d: %s", file, line, fmt.Sprintf(format, args...))
 	}
 	ann := pol.Annotations()
-	r := &rule{id: string(ann["id"]), policy: pol, file: file, line: line, detail: string(ann["detail"]), verdict: memproxy.Deny, reason: memproxy.PolicyForbid}
-	if r.id == "" {
+	id := string(ann["id"])
+	r := &rule{
+		RuleInfo: RuleInfo{id, "deny", slices.Contains(b.Shadowed, id), file, line},
+		policy:   pol, reason: memproxy.PolicyForbid, detail: string(ann["detail"]), verdict: memproxy.Deny,
+	}
+	if r.ID == "" {
 		return fault("a policy needs @id(\"…\")")
 	}
-	if strings.ContainsFunc(r.id, func(c rune) bool { return !unicode.IsPrint(c) }) {
-		return fault("policy %q: @id has a line break or another character that cannot be printed", r.id)
+	if strings.ContainsFunc(r.ID, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		return fault("policy %q: @id has a line break or another character that cannot be printed", r.ID)
 	}
-	if _, dup := p.rules[cedar.PolicyID(r.id)]; dup {
-		return fault("policy %s is defined twice", r.id)
+	if _, dup := p.rules[cedar.PolicyID(r.ID)]; dup {
+		return fault("policy %s is defined twice", r.ID)
 	}
-	if slices.Contains(b.Disabled, r.id) {
-		p.disabled[r.id] = true
+	if slices.Contains(b.Disabled, r.ID) {
+		p.disabled[r.ID] = true
 		return nil
 	}
 	for name := range ann {
 		if !slices.Contains([]string{"id", "reason", "detail", "opens", "verdict", "enforce"}, string(name)) {
-			return fault("policy %s: unknown annotation @%s", r.id, name)
+			return fault("policy %s: unknown annotation @%s", r.ID, name)
 		}
 	}
 	if opens, ok := ann["opens"]; ok {
-		r.detail += "; " + cmp.Or(string(opens), "disable: ["+r.id+"] in the bundle.yaml of policy.dir") + " allows it"
+		r.detail += "; " + cmp.Or(string(opens), "disable: ["+r.ID+"] in the bundle.yaml of policy.dir") + " allows it"
 	}
 	if code, ok := ann["reason"]; ok {
 		r.reason = memproxy.ReasonCode(code)
 		if !slices.Contains(memproxy.ReasonCodes(), r.reason) {
-			return fault("policy %s: unknown reason %q; docs/reasons.md lists them", r.id, code)
+			return fault("policy %s: unknown reason %q; docs/reasons.md lists them", r.ID, code)
 		}
 	}
 	switch v := string(ann["verdict"]); v {
 	case "", "deny":
 	case "hold":
-		r.verdict = memproxy.Hold
+		r.Effect, r.verdict = v, memproxy.Hold
 	case "mark":
-		r.verdict, r.mark = memproxy.Allow, true
+		r.Effect, r.verdict = v, memproxy.Allow
 	default:
-		return fault("policy %s: @verdict is \"deny\", \"hold\" or \"mark\", not %q", r.id, v)
+		return fault("policy %s: @verdict is \"deny\", \"hold\" or \"mark\", not %q", r.ID, v)
 	}
 	switch v := string(ann["enforce"]); v {
 	case "", "true":
-		r.shadow = slices.Contains(b.Shadowed, r.id)
 	case "false":
-		r.shadow = true
+		r.Shadow = true
 	default:
-		return fault("policy %s: @enforce is \"true\" or \"false\", not %q", r.id, v)
+		return fault("policy %s: @enforce is \"true\" or \"false\", not %q", r.ID, v)
 	}
 	if !admitted {
-		if err := p.validate.Policy(r.id, (*xast.Policy)(pol.AST())); err != nil {
-			return fault("policy %s: %s", r.id, inOrder(r.id, err))
+		if err := p.validate.Policy(r.ID, (*xast.Policy)(pol.AST())); err != nil {
+			return fault("policy %s: %s", r.ID, inOrder(r.ID, err))
 		}
 	}
-	if r.mark && pol.Effect() == cedar.Permit {
-		return fault("policy %s: a permit cannot mark", r.id)
+	if pol.Effect() == cedar.Permit {
+		if r.Effect == "mark" {
+			return fault("policy %s: a permit cannot mark", r.ID)
+		}
+		r.Effect = "permit"
 	}
-	p.rules[cedar.PolicyID(r.id)] = r
+	p.rules[cedar.PolicyID(r.ID)] = r
 	switch {
-	case r.shadow:
+	case r.Shadow:
 		p.whole.shadowed = append(p.whole.shadowed, r)
-	case r.mark:
+	case r.Effect == "mark":
 		p.whole.marking = append(p.whole.marking, r)
 	default:
 		p.whole.enforced = append(p.whole.enforced, r)

@@ -7,24 +7,13 @@ import (
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
-
-	"github.com/memproxy/memproxy"
 )
-
-// RuleInfo describes a rule of a compiled bundle.
-type RuleInfo struct {
-	ID     string
-	Effect string // permit, deny, hold or mark
-	Shadow bool   // reported; does not decide
-	File   string
-	Line   int
-}
 
 // Rules lists the enabled rules, sorted by id.
 func (p *Policy) Rules() []RuleInfo {
 	var out []RuleInfo
 	for _, r := range p.rules {
-		out = append(out, RuleInfo{r.id, r.effect(), r.shadow, r.file, r.line})
+		out = append(out, r.RuleInfo)
 	}
 	slices.SortFunc(out, func(a, b RuleInfo) int { return strings.Compare(a.ID, b.ID) })
 	return out
@@ -37,25 +26,13 @@ var backendName = regexp.MustCompile(`\bMemory::"([^"\\]*)"`)
 // Unmatched lists, in sentences, the policies that name a backend which does not exist.
 func (p *Policy) Unmatched(exists func(backend string) bool) (out []string) {
 	for _, r := range p.Rules() {
-		for _, m := range backendName.FindAllSubmatch(p.rules[cedar.PolicyID(r.ID)].policy.MarshalCedar(), -1) {
-			if name := string(m[1]); !exists(name) {
+		for _, m := range backendName.FindAllStringSubmatch(p.text(r.ID), -1) {
+			if name := m[1]; !exists(name) {
 				out = append(out, fmt.Sprintf("%s:%d: policy %s names the backend %q, and there is none", r.File, r.Line, r.ID, name))
 			}
 		}
 	}
 	return out
-}
-
-func (r *rule) effect() string {
-	switch {
-	case r.policy.Effect() == cedar.Permit:
-		return "permit"
-	case r.mark:
-		return "mark"
-	case r.verdict == memproxy.Hold:
-		return "hold"
-	}
-	return "deny"
 }
 
 // strictness lists effects, from the least strict to the strictest.
@@ -70,17 +47,17 @@ func Loosened(from, to *Policy) []string {
 	for _, was := range from.Rules() {
 		is := to.rules[cedar.PolicyID(was.ID)]
 		switch {
-		case is != nil && is.effect() == "permit" && !is.shadow && was.Shadow:
+		case is != nil && is.Effect == "permit" && !is.Shadow && was.Shadow:
 			say("policy %s permits: it was in shadow", was.ID)
 		case was.Effect == "permit" || was.Shadow:
 		case is == nil:
 			say("policy %s (%s) was removed", was.ID, was.Effect)
-		case is.shadow:
+		case is.Shadow:
 			say("policy %s (%s) is in shadow: it no longer decides", was.ID, was.Effect)
-		case slices.Index(strictness, is.effect()) < slices.Index(strictness, was.Effect):
-			say("policy %s: %s became %s", was.ID, was.Effect, is.effect())
+		case slices.Index(strictness, is.Effect) < slices.Index(strictness, was.Effect):
+			say("policy %s: %s became %s", was.ID, was.Effect, is.Effect)
 		}
-		if is != nil && !was.Shadow && !is.shadow && was.Effect == is.effect() && from.text(was.ID) != to.text(was.ID) {
+		if is != nil && !was.Shadow && !is.Shadow && was.Effect == is.Effect && from.text(was.ID) != to.text(was.ID) {
 			say("policy %s (%s) was changed", was.ID, was.Effect)
 		}
 	}

@@ -152,7 +152,7 @@ func (p *Policy) forbidden(diag []cedar.DiagnosticReason) (memproxy.Verdict, []m
 	for _, d := range diag {
 		r := p.rules[d.PolicyID]
 		v = max(v, r.verdict)
-		reasons = append(reasons, memproxy.Reason{Code: r.reason, Rule: r.id, Detail: r.detail})
+		reasons = append(reasons, memproxy.Reason{Code: r.reason, Rule: r.ID, Detail: r.detail})
 	}
 	return v, reasons
 }
@@ -163,7 +163,7 @@ func (p *Policy) Position(id string) (string, int, bool) {
 	if !ok {
 		return "", 0, false
 	}
-	return r.file, r.line, true
+	return r.File, r.Line, true
 }
 
 // IDs lists the compiled policies, sorted.
