@@ -3,7 +3,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -233,10 +232,10 @@ func MakeKeys(dir string) (public, origin string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if _, err := keys.LoadOrCreate(dir, rand.Reader); err != nil {
+	if _, err := keys.LoadOrCreate(dir); err != nil {
 		return "", "", err
 	}
-	_, err = keys.LoadOrCreateVault(dir, rand.Reader)
+	_, err = keys.LoadOrCreateVault(dir)
 	return filepath.Join(dir, audit.PublicKeyFile), "memproxy/" + Fingerprint(key), err
 }
 
