@@ -174,7 +174,7 @@ func size(c *memproxy.Entry) int {
 
 // enqueue queues an entry, which is then visible at once. queued is false if the queue
 // is full. logged reports whether the entry survives the death of the process.
-func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction)) (queued, logged bool, err error) {
+func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction)) (queued, logged bool, closed error) {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
 	if s.closed {
@@ -198,11 +198,7 @@ func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction)) (queued, lo
 	if s.redo == nil {
 		return queue(0), true, nil
 	}
-	text, err := encodeEntry(e)
-	if err != nil {
-		return false, false, err
-	}
-	queued, logged = s.redo.Append(text, queue)
+	queued, logged = s.redo.Append(encodeEntry(e), queue)
 	return queued, logged, nil
 }
 
@@ -263,7 +259,7 @@ type loggedEntry struct {
 	Owners          []memproxy.Ownership   `json:",omitempty"`
 }
 
-func encodeEntry(e *memproxy.Entry) ([]byte, error) {
+func encodeEntry(e *memproxy.Entry) []byte {
 	all := func(versions []memproxy.Version) (out []loggedVersion) {
 		for i := range versions {
 			v := &versions[i]
@@ -271,7 +267,7 @@ func encodeEntry(e *memproxy.Entry) ([]byte, error) {
 		}
 		return out
 	}
-	return json.Marshal(loggedEntry{all(e.Found), all(e.Versions), e.States, e.Renewed, e.Owners})
+	return inJSON(loggedEntry{all(e.Found), all(e.Versions), e.States, e.Renewed, e.Owners})
 }
 
 func decodeEntry(text []byte) (*memproxy.Entry, error) {

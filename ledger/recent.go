@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -57,15 +56,14 @@ type waiting struct {
 	owners, changes int
 }
 
-func newRecent(size int) (*recent, error) {
+// newRecent returns a cache of a number of records, or without one if it is negative.
+func newRecent(size int) *recent {
 	r := &recent{waiting: map[key]*waiting{}}
-	if size < 0 {
-		return r, nil
+	if size > 0 { // the only sizes that NewLRU accepts
+		r.rows, _ = lru.NewLRU[key, any](size, nil)
+		r.locks, _ = lru.NewLRU[key, any](size, nil)
 	}
-	rows, err := lru.NewLRU[key, any](size, nil)
-	locks, lerr := lru.NewLRU[key, any](size, nil)
-	r.rows, r.locks = rows, locks
-	return r, cmp.Or(err, lerr)
+	return r
 }
 
 // of returns the cache for a key.
