@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -232,10 +233,10 @@ func MakeKeys(dir string) (public, origin string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if _, err := keys.LoadOrCreate(dir); err != nil {
+	if _, err := keys.LoadOrCreate(dir, rand.Reader); err != nil {
 		return "", "", err
 	}
-	_, err = keys.LoadOrCreateVault(dir)
+	_, err = keys.LoadOrCreateVault(dir, rand.Reader)
 	return filepath.Join(dir, audit.PublicKeyFile), "memproxy/" + Fingerprint(key), err
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -273,7 +274,7 @@ func reading(l *ledger.Ledger) (answer func(context.Context, []string) ([]byte, 
 		return nil, nil, err
 	}
 	defer os.RemoveAll(dir)
-	stamps, err := keys.LoadOrCreate(dir)
+	stamps, err := keys.LoadOrCreate(dir, rand.Reader)
 	if err != nil {
 		return nil, nil, err
 	}

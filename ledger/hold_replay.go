@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -45,7 +45,11 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	if err != nil {
 		return memproxy.Replay{Hold: h}, err
 	}
-	token := rand.Text()
+	random, err := hs.opt.Vault.Random(16)
+	if err != nil {
+		return memproxy.Replay{}, err
+	}
+	token := hex.EncodeToString(random)
 	until, err := changed(ctx, hs.store, nil, func(t *transaction) int64 {
 		if t.run(`UPDATE hold SET state = 'replaying', token = '' WHERE id = ? AND state = 'approved' AND lease > 0`, id) == 1 {
 			return 0 // Restore set a lease that has expired
@@ -370,11 +374,14 @@ func (s *store) sketchKey(ctx context.Context) ([]byte, error) {
 	if key := s.similar.Load(); key != nil {
 		return *key, nil
 	}
-	if err := s.change(ctx, nil, func(t *transaction) { t.encrypt(refSimilar, "", keys.Random()) }); err != nil {
+	key, err := s.opt.Vault.Random(keys.Size)
+	if err != nil {
 		return nil, err
 	}
-	key, err := s.decrypt(ctx, refSimilar, "") // if two processes create a key, the first one's is stored
-	if err != nil {
+	if err := s.change(ctx, nil, func(t *transaction) { t.encrypt(refSimilar, "", key) }); err != nil {
+		return nil, err
+	}
+	if key, err = s.decrypt(ctx, refSimilar, ""); err != nil { // if two processes create a key, the first one's is stored
 		return nil, err
 	}
 	s.similar.Store(&key)

@@ -104,14 +104,16 @@ const (
 // restart, which creates a new stamp.key. The files contain base64 and have mode 0600;
 // one that others may read is an error. If two processes start in an empty directory at
 // once, both get the same key.
-func LoadOrCreate(dir string) (Set, error) { return stampKeys.loadOrCreate(dir) }
+func LoadOrCreate(dir string, random io.Reader) (Set, error) {
+	return stampKeys.loadOrCreate(dir, random)
+}
 
-func (kind keyKind) loadOrCreate(dir string) (Set, error) {
+func (kind keyKind) loadOrCreate(dir string, random io.Reader) (Set, error) {
 	var keys Set
 	path := filepath.Join(dir, string(kind)+".key")
 	key, err := kind.read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = kind.create(dir, path); err == nil {
+		if err = kind.create(dir, path, random); err == nil {
 			key, err = kind.read(path)
 		}
 	}
@@ -161,10 +163,14 @@ func readSecret(path string) ([]byte, error) {
 }
 
 // create makes a file with a new key, unless it exists.
-func (kind keyKind) create(dir, path string) error {
-	err := os.MkdirAll(dir, 0o700)
+func (kind keyKind) create(dir, path string, random io.Reader) error {
+	secret := make([]byte, Size)
+	_, err := io.ReadFull(random, secret)
 	if err == nil {
-		err = durable.Create(path, []byte(base64.StdEncoding.EncodeToString(Random())+"\n"))
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err == nil {
+		err = durable.Create(path, []byte(base64.StdEncoding.EncodeToString(secret)+"\n"))
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) { // if two processes create a key, the first one's is used
 		return fmt.Errorf("keys: make a %s key: %w", kind, err)

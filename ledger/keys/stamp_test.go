@@ -2,6 +2,7 @@ package keys_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/base64"
 	"fmt"
 	"log/slog"
@@ -219,7 +220,7 @@ func TestLoadOrCreateKey(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys[1]*")
 	load := func() keys.Set {
 		t.Helper()
-		return must.Get(keys.LoadOrCreate(dir))(t)
+		return must.Get(keys.LoadOrCreate(dir, rand.Reader))(t)
 	}
 	first := load()
 	path := filepath.Join(dir, "stamp.key")
@@ -245,12 +246,13 @@ func TestLoadOrCreateKey(t *testing.T) {
 		"zeros":          func() error { return os.WriteFile(path, []byte(strings.Repeat("A", 43)+"="), 0o600) },
 	} {
 		must.Do(t, spoil())
-		_, err := keys.LoadOrCreate(dir)
+		_, err := keys.LoadOrCreate(dir, rand.Reader)
 		if err == nil || strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%s: %v", name, err)
 		}
 		must.Do(t, os.Chmod(path, 0o600))
 	}
+	expect.Error(t, expect.Err(keys.LoadOrCreate(t.TempDir(), strings.NewReader("too little randomness"))), "a key from too little randomness")
 }
 
 func TestKeyIsCreatedOnce(t *testing.T) {
@@ -259,7 +261,7 @@ func TestKeyIsCreatedOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range got {
 		wg.Go(func() {
-			k, err := keys.LoadOrCreate(dir)
+			k, err := keys.LoadOrCreate(dir, rand.Reader)
 			expect.OK(t, err)
 			got[i] = k.Signing
 		})

@@ -4,12 +4,13 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
+	"sync"
 
 	"github.com/memproxy/memproxy"
 )
@@ -41,6 +42,9 @@ const vaultDomain = "memproxy vault 1"
 type Vault struct {
 	current string // id of the key that encrypts
 	keys    map[string]vaultKey
+
+	mu     sync.Mutex // random need not be safe for concurrent use
+	random io.Reader
 }
 
 type vaultKey struct {
@@ -51,19 +55,21 @@ type vaultKey struct {
 // LoadOrCreateVault reads the vault keys of a directory, vault.key and vault-NAME.key,
 // as LoadOrCreate reads the stamp keys. Without them held writes and texts of versions
 // cannot be read: back them up, in another place than the ledger.
-func LoadOrCreateVault(dir string) (Set, error) { return vaultKeys.loadOrCreate(dir) }
+func LoadOrCreateVault(dir string, random io.Reader) (Set, error) {
+	return vaultKeys.loadOrCreate(dir, random)
+}
 
 // NewVault returns a vault that encrypts under keys.Signing and opens what any of the
-// keys encrypted.
-func NewVault(keys Set) (*Vault, error) {
-	if keys.Signing == (Key{}) {
-		return nil, errors.New("keys: a vault needs a key")
+// keys encrypted. random supplies keys and nonces; use crypto/rand.Reader.
+func NewVault(keys Set, random io.Reader) (*Vault, error) {
+	if keys.Signing == (Key{}) || random == nil {
+		return nil, errors.New("keys: a vault needs a key and a source of randomness")
 	}
 	byID, err := keys.byID(vaultKeys)
 	if err != nil {
 		return nil, err
 	}
-	v := &Vault{current: keys.Signing.ID(), keys: map[string]vaultKey{}}
+	v := &Vault{current: keys.Signing.ID(), keys: map[string]vaultKey{}, random: random}
 	for id, k := range byID {
 		derive := func(use string) []byte { return k.derive("memproxy vault " + use) }
 		v.keys[id] = vaultKey{newGCM(derive("wrap")), newGCM(derive("redo")), newMACPool(derive("chain")), newMACPool(derive("row"))}
@@ -71,11 +77,8 @@ func NewVault(keys Set) (*Vault, error) {
 	return v, nil
 }
 
-// newGCM returns AES-256-GCM with a key of Size bytes. What it seals begins with a random
-// nonce.
-func newGCM(key []byte) cipher.AEAD {
-	return must(cipher.NewGCMWithRandomNonce(must(aes.NewCipher(key))))
-}
+// newGCM returns AES-256-GCM with a key of Size bytes.
+func newGCM(key []byte) cipher.AEAD { return must(cipher.NewGCM(must(aes.NewCipher(key)))) }
 
 // must returns a value whose error is possible only for keys of another length.
 func must[T any](v T, err error) T {
@@ -99,16 +102,17 @@ func bound(use, ref, tenant string) []byte {
 
 // Seal encrypts a content for its item and tenant.
 func (v *Vault) Seal(ref, tenant string, plain []byte) (Envelope, error) {
-	if v == nil {
-		return Envelope{}, ErrNoVault
+	item, err := v.Random(Size)
+	if err != nil {
+		return Envelope{}, err
 	}
-	item := Random()
 	defer clear(item)
-	return Envelope{
-		Key:     v.current,
-		Wrapped: v.keys[v.current].wrap.Seal(nil, nil, item, bound("key", ref, tenant)),
-		Body:    newGCM(item).Seal(nil, nil, plain, bound("content", ref, tenant)),
-	}, nil
+	body, err := v.encrypt(newGCM(item), plain, bound("content", ref, tenant))
+	if err != nil {
+		return Envelope{}, err
+	}
+	wrapped, err := v.encrypt(v.keys[v.current].wrap, item, bound("key", ref, tenant))
+	return Envelope{v.current, wrapped, body}, err
 }
 
 // Open decrypts what Seal encrypted for the same item and tenant. ErrShredded means
@@ -124,23 +128,54 @@ func (v *Vault) Open(ref, tenant string, e Envelope) ([]byte, error) {
 	if !known {
 		return nil, fmt.Errorf("%w: %s is encrypted with key %.16q, which is missing", ErrSealed, ref, e.Key)
 	}
-	item, err := key.wrap.Open(nil, nil, e.Wrapped, bound("key", ref, tenant))
+	item, err := decrypt(key.wrap, e.Wrapped, bound("key", ref, tenant))
 	if err != nil || len(item) != Size {
 		return nil, fmt.Errorf("%w: the key of %s was changed", ErrSealed, ref)
 	}
 	defer clear(item)
-	plain, err := newGCM(item).Open(nil, nil, e.Body, bound("content", ref, tenant))
+	plain, err := decrypt(newGCM(item), e.Body, bound("content", ref, tenant))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s was changed", ErrSealed, ref)
 	}
 	return plain, nil
 }
 
-// Random returns a random key of Size bytes.
-func Random() []byte {
-	key := make([]byte, Size)
-	_, _ = rand.Read(key) // never fails
-	return key
+func (v *Vault) encrypt(aead cipher.AEAD, plain, bound []byte) ([]byte, error) {
+	n := aead.NonceSize()
+	nonce := make([]byte, n, n+len(plain)+aead.Overhead())
+	if err := v.fill(nonce); err != nil {
+		return nil, err
+	}
+	return aead.Seal(nonce, nonce, plain, bound), nil
+}
+
+func decrypt(aead cipher.AEAD, sealed, bound []byte) ([]byte, error) {
+	n := aead.NonceSize()
+	if len(sealed) < n {
+		return nil, ErrSealed
+	}
+	return aead.Open(nil, sealed[:n], sealed[n:], bound)
+}
+
+// Random returns n random bytes.
+func (v *Vault) Random(n int) ([]byte, error) {
+	if v == nil {
+		return nil, ErrNoVault
+	}
+	b := make([]byte, n)
+	if err := v.fill(b); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (v *Vault) fill(b []byte) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, err := io.ReadFull(v.random, b); err != nil {
+		return fmt.Errorf("keys: randomness: %w", err)
+	}
+	return nil
 }
 
 // Sign returns the MAC of a chain's record and the id of the key.
@@ -212,8 +247,8 @@ func (v *Vault) MarkKnown(mark []byte) bool {
 func (v *Vault) Current() string { return v.current }
 
 // SealEntry encrypts a numbered entry of a log under the current key.
-func (v *Vault) SealEntry(number uint64, entry []byte) []byte {
-	return v.keys[v.current].redo.Seal(nil, nil, entry, bound("redo", strconv.FormatUint(number, 10), ""))
+func (v *Vault) SealEntry(number uint64, entry []byte) ([]byte, error) {
+	return v.encrypt(v.keys[v.current].redo, entry, bound("redo", strconv.FormatUint(number, 10), ""))
 }
 
 // OpenEntry decrypts what SealEntry encrypted under the key with this id.
@@ -222,7 +257,7 @@ func (v *Vault) OpenEntry(id string, number uint64, sealed []byte) ([]byte, erro
 	if !known {
 		return nil, fmt.Errorf("%w: it is encrypted with key %.16q, which is missing", ErrSealed, id)
 	}
-	entry, err := key.redo.Open(nil, nil, sealed, bound("redo", strconv.FormatUint(number, 10), ""))
+	entry, err := decrypt(key.redo, sealed, bound("redo", strconv.FormatUint(number, 10), ""))
 	if err != nil {
 		return nil, fmt.Errorf("%w: it was changed", ErrSealed)
 	}

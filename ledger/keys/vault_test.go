@@ -2,6 +2,7 @@ package keys_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/expect"
@@ -14,7 +15,7 @@ func FuzzEnvelope(f *testing.F) {
 	f.Add("hold/1", "acme", []byte("text"), []byte{}, []byte{}, "k")
 	f.Add("a", "", []byte{}, bytes.Repeat([]byte{1}, 60), bytes.Repeat([]byte{2}, 40), "")
 	k := must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(f)
-	v := must.Get(keys.NewVault(keys.Set{Signing: k}))(f)
+	v := must.Get(keys.NewVault(keys.Set{Signing: k}, rand.Reader))(f)
 	f.Fuzz(func(t *testing.T, ref, tenant string, plain, wrapped, body []byte, key string) {
 		e := must.Get(v.Seal(ref, tenant, plain))(t)
 		must.Equal(t, string(must.Get(v.Open(ref, tenant, e))(t)), string(plain))

@@ -115,7 +115,11 @@ func (l *Log) append(plain []byte) (uint64, error) {
 		return 0, nil
 	}
 	number := l.last + 1
-	sealed, name := l.vault.SealEntry(number, plain), l.vault.Current()
+	sealed, err := l.vault.SealEntry(number, plain)
+	if err != nil {
+		return 0, err
+	}
+	name := l.vault.Current()
 	frame := binary.BigEndian.AppendUint32(l.frame[:0], uint32(headSize+len(name)+len(sealed)))
 	frame = binary.BigEndian.AppendUint64(frame, number)
 	frame = append(frame, byte(len(name)))

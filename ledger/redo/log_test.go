@@ -2,6 +2,7 @@ package redo
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -18,7 +19,7 @@ import (
 func testVault(t testing.TB) *keys.Vault {
 	t.Helper()
 	k := must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(t)
-	v := must.Get(keys.NewVault(keys.Set{Signing: k}))(t)
+	v := must.Get(keys.NewVault(keys.Set{Signing: k}, rand.Reader))(t)
 	return v
 }
 
