@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/memproxy/memproxy"
 )
@@ -18,7 +17,7 @@ type Case struct {
 	ID            string             `json:"decision"` // or "line N"
 	Verdict       memproxy.Verdict   `json:"verdict"`  // of the rules, also in shadow mode
 	ShadowVerdict *memproxy.Verdict  `json:"would"`
-	Reasons       []memproxy.Reason  `json:"reasons"` // codes and policies only
+	Reasons       []memproxy.Reason  `json:"reasons"`
 	Principal     memproxy.Principal `json:"principal"`
 	Operation     struct {
 		Kind    memproxy.Kind  `json:"kind"`
@@ -32,7 +31,7 @@ type Case struct {
 		Claimed memproxy.PerMille `json:"claimed"`
 		Given   memproxy.PerMille `json:"given"`
 	} `json:"confidence"`
-	Findings []memproxy.Finding `json:"findings"` // screening rules only, sorted
+	Findings []memproxy.Finding `json:"findings"` // screening rules only
 	// Facts is nil if the record has none.
 	Facts *Facts `json:"facts"`
 }
@@ -80,17 +79,12 @@ func Read(in io.Reader) ([]Case, error) {
 	return out, nil
 }
 
-// reduce leaves out what policies do not see, so that equal decisions are equal cases.
+// reduce leaves out what policies do not see.
 func (c *Case) reduce() {
 	if c.ShadowVerdict != nil {
 		c.Verdict, c.ShadowVerdict = *c.ShadowVerdict, nil
 	}
 	for i, f := range c.Findings {
 		c.Findings[i] = memproxy.Finding{Rule: f.Rule}
-	}
-	slices.SortFunc(c.Findings, func(a, b memproxy.Finding) int { return cmp.Compare(a.Rule, b.Rule) })
-	c.Findings = slices.Compact(c.Findings)
-	for i, r := range c.Reasons {
-		c.Reasons[i] = memproxy.Reason{Code: r.Code, Rule: r.Rule}
 	}
 }

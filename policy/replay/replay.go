@@ -82,18 +82,12 @@ func Run(ctx context.Context, opt Options, cases []Case) (Report, error) {
 		return Report{}, errors.New("replay: two versions are required")
 	}
 	rep := Report{Decisions: len(cases)}
-	known := map[string]outcome{} // equal decisions are evaluated only once
 	changes := map[string]*Change{}
 	for i := range cases {
 		c := &cases[i]
-		id := c.key()
-		out, seen := known[id]
-		if !seen {
-			var err error
-			if out, err = opt.one(ctx, c); err != nil {
-				return Report{}, err
-			}
-			known[id] = out
+		out, err := opt.one(ctx, c)
+		if err != nil {
+			return Report{}, err
 		}
 		switch {
 		case out.others:
@@ -131,17 +125,6 @@ func Run(ctx context.Context, opt Options, cases []Case) (Report, error) {
 		return strings.Compare(a.String(), b.String())
 	})
 	return rep, nil
-}
-
-// key is equal for cases with equal outcomes.
-func (c *Case) key() string {
-	facts := ""
-	if c.Facts != nil {
-		facts = fmt.Sprintf("%+v", *c.Facts)
-	}
-	k := *c
-	k.ID, k.Facts = "", nil
-	return fmt.Sprintf("%+v", k) + facts
 }
 
 func (opt Options) one(ctx context.Context, c *Case) (outcome, error) {
