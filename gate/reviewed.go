@@ -239,7 +239,7 @@ func changeArrived(ctx context.Context, g *Gate, c *Call, op *memproxy.Operation
 // arrivedAt reports whether a memory is as an operation leaves it: deleted, or with the
 // stamp of its decision.
 func arrivedAt(g *Gate, op *memproxy.Operation, m *memproxy.Memory, decision, tenant string) bool {
-	return m.Missing && op.Kind == memproxy.Forget || m.Stamp != nil && m.Stamp.ID == decision && tamper.SignedFor(g.opt.Signer, tenant, *m.Stamp)
+	return m.Missing && op.Kind == memproxy.Forget || tamper.IsAsLeftBy(g.opt.Signer, tenant, decision, m)
 }
 
 // maxSought bounds the pages that are read in search of a write.

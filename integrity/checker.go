@@ -47,7 +47,7 @@ type Turns interface {
 	LongestTurn() time.Duration
 }
 
-// Options are the dependencies of a Checker. All but Callers and Turns are required.
+// Options are the dependencies of a Checker. All are required.
 type Options struct {
 	Config   *config.Config
 	Audit    *audit.Log
@@ -61,8 +61,7 @@ type Options struct {
 	Open func(ctx context.Context, b config.Backend, scopes []memproxy.Scope) (gate.Locator, hunt.Pager, error)
 	// Traits returns the traits of an object, by its id.
 	Traits func(b config.Backend, id string) Traits
-	// Callers returns the names that callers can have by the configuration in force. Nil is
-	// by Config.
+	// Callers returns the names that callers can have by the configuration in force.
 	Callers func() memproxy.CallerNames
 	// Turns returns the turns of a backend, or nil if it runs no agents.
 	Turns func(backend string) Turns
@@ -110,12 +109,6 @@ func New(opt Options) *Checker {
 	}
 	opt.RecordTime = cmp.Or(opt.RecordTime, DefaultRecordTime)
 	c := &Checker{Options: opt}
-	if c.Callers == nil {
-		c.Callers = c.Config.CallerNames
-	}
-	if c.Turns == nil {
-		c.Turns = func(string) Turns { return nil }
-	}
 	c.checks = checks{c: c, open: map[check]waiting{}, wake: upkeep.NewSignal()}
 	return c
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/telemetry/audit/query"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
@@ -89,10 +88,4 @@ func (w *storeSweep) deleted(ctx context.Context, row *memproxy.Ownership) (bool
 		return true, err
 	}
 	return false, nil
-}
-
-// HasStampOf reports whether the memory's stamp is valid and is the decision's, so that the
-// memory is as that decision left it.
-func HasStampOf(c *Checker, decision, tenant string, m *memproxy.Memory) bool {
-	return m.Stamp != nil && m.Stamp.ID == decision && tamper.SignedFor(c.Signer, tenant, *m.Stamp)
 }

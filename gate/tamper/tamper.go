@@ -156,6 +156,12 @@ func SignedFor(signer Verifier, tenant string, s memproxy.Stamp) bool {
 	return signer.Verify(s)
 }
 
+// IsAsLeftBy reports whether a memory has the valid stamp of a decision, so that it is as
+// the write of that decision left it.
+func IsAsLeftBy(signer Verifier, tenant, decision string, m *memproxy.Memory) bool {
+	return m.Stamp != nil && m.Stamp.ID == decision && SignedFor(signer, tenant, *m.Stamp)
+}
+
 // Hash returns the SHA-256 of a text in hex, or "" for an empty text.
 func Hash(text string) string {
 	if text == "" {

@@ -92,7 +92,7 @@ var allowed = []struct {
 	{"cmd/memproxy/command", "commands read options and print, and know no backend's format", []string{"app", "config", "demo", "fleet", "inject", "inject/server", "internal/cli", "policy", "policy/replay", "review", "screen/hunt", "telemetry", "telemetry/audit/auditcmd"}},
 	{"cmd/", "the binary puts everything together", []string{"*"}},
 	{"app", "the process puts everything together but the commands", []string{"adapters/", "agentrun", "budgets", "budgets/", "config", "envoy/", "frontend", "fleet", "gate", "gate/access", "group", "identity", "integrity", "ledger", "ledger/keys", "policy", "policy/", "proxy", "review", "screen", "screen/", "telemetry", "telemetry/", "upkeep", "upkeep/"}},
-	{"upkeep/", "looks after what the process keeps", []string{"config", "gate", "integrity", "ledger", "proxy", "screen", "telemetry/audit", "upkeep"}},
+	{"upkeep/", "looks after what the process keeps", []string{"config", "gate", "gate/tamper", "integrity", "ledger", "proxy", "screen", "telemetry/audit", "upkeep"}},
 	{"integrity", "compares backends and ledger with what was recorded, and knows no backend's wire", []string{"config", "gate", "gate/access", "gate/tamper", "ledger", "ledger/keys", "review", "screen/hunt", "telemetry/audit", "telemetry/audit/", "upkeep"}},
 	{"demo", "plays attacks on a process and its backends", []string{"adapters/letta/embedded", "adapters/mem0/embedded", "app", "config", "internal/cli", "proxy", "telemetry/audit/auditcmd"}},
 	{"fleet", "distributes rules and has no process of its own kind", []string{"config", "envoy/xds", "frontend", "group", "policy", "policy/", "proxy", "screen", "telemetry", "upkeep"}},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/proxy"
@@ -175,7 +176,7 @@ func (k *Maintainer) became(ctx context.Context, ev *memproxy.Event, row *mempro
 	v.Field = m.Field
 	switch s := m.Stamp; {
 	case m.Missing && ev.Kind == memproxy.Forget:
-	case ev.Kind == memproxy.Correct && integrity.HasStampOf(k.Integrity, ev.Decision, row.Scope.Tenant, m):
+	case ev.Kind == memproxy.Correct && tamper.IsAsLeftBy(k.Integrity.Signer, row.Scope.Tenant, ev.Decision, m):
 		after.Deleted, after.Decision = false, ev.Decision
 		v.Op, v.Actor, v.Trust, v.Confidence, v.Attestation, v.Text, v.Metadata = memproxy.OpUpdate, s.Actor, s.Trust, s.Confidence, s.Attestation, m.Text, m.Metadata
 		if hash := memproxy.TextSHA256(m.Text); m.Text != "" && hash != row.SHA256 {
