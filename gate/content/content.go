@@ -10,9 +10,10 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Fields returns the governed fields that an operation writes, normalised like all keys,
-// sorted and without duplicates.
-func Fields(op *memproxy.Operation) []string {
+// Governed returns the governed fields and the object members that an operation writes,
+// normalised like all keys, sorted and without duplicates. Budgets count by them, and
+// records name them.
+func Governed(op *memproxy.Operation) []string {
 	var out []string
 	add := func(field string) {
 		if f := memproxy.Key(field); f != "" && (len(out) == 0 || out[len(out)-1] != f) {
@@ -20,21 +21,12 @@ func Fields(op *memproxy.Operation) []string {
 		}
 	}
 	for i := range op.Items {
-		add(op.Items[i].Field)
-		for _, f := range op.Items[i].Filed {
+		it := &op.Items[i]
+		add(it.Field)
+		for _, f := range it.Filed {
 			add(f)
 		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-// Governed returns the governed fields and the object members that an operation writes,
-// sorted and without duplicates. Budgets count by them, and records name them.
-func Governed(op *memproxy.Operation) []string {
-	out := Fields(op)
-	for i := range op.Items {
-		if it := &op.Items[i]; it.Member != "" && it.Field == "" {
+		if it.Member != "" && it.Field == "" {
 			out = append(out, it.Member)
 		}
 	}

@@ -33,7 +33,6 @@ func TestContent(t *testing.T) {
 		what      string
 		got, want []string
 	}{
-		{"fields", content.Fields(op), []string{"human", "persona"}},
 		{"governed", content.Governed(op), []string{"human", "persona", "tools"}},
 		{"replaced", content.Replaced(op), []string{"b1", "b2"}},
 		{"carried", texts(content.AttachedItems(op, []string{"b3", "gone"})), []string{"was there"}},
