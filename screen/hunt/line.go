@@ -2,7 +2,6 @@ package hunt
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 
@@ -54,14 +53,11 @@ func readLine(line []byte) (record, error) {
 	return r, nil
 }
 
-// writeLine appends the result for a record and a newline.
-func writeLine(out *bytes.Buffer, r record, v Verdict) error {
-	err := json.NewEncoder(out).Encode(struct {
-		ID json.RawMessage `json:"id"`
+// answer returns the line with the result for a record.
+func (r record) answer(v Verdict) ([]byte, error) {
+	line, err := jsonv2.Marshal(struct {
+		ID jsontext.Value `json:"id"`
 		Verdict
-	}{json.RawMessage(r.id), v})
-	if err != nil {
-		return errors.New("hunt: encoding a result failed")
-	}
-	return nil
+	}{r.id, v})
+	return append(line, '\n'), err
 }

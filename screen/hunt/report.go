@@ -2,12 +2,13 @@ package hunt
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"slices"
+
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/memproxy/memproxy"
 )
@@ -16,8 +17,6 @@ import (
 // item that would be stopped: {"id","kind","field","owner","verdict","score","findings"}.
 // The content is added as "text" if content is set.
 func NewReporter(w io.Writer, content bool) func(Item, Verdict) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
 	return func(i Item, v Verdict) error {
 		if !v.Verdict.Stops() {
 			return nil
@@ -26,7 +25,7 @@ func NewReporter(w io.Writer, content bool) func(Item, Verdict) error {
 		if content {
 			text = i.Text
 		}
-		err := enc.Encode(struct {
+		line, err := jsonv2.Marshal(struct {
 			ID    string         `json:"id"`
 			Kind  string         `json:"kind"`
 			Field string         `json:"field"`
@@ -34,6 +33,9 @@ func NewReporter(w io.Writer, content bool) func(Item, Verdict) error {
 			Verdict
 			Text string `json:"text,omitempty"`
 		}{i.ID, i.Kind, i.Field, i.Owner, v, text})
+		if err == nil {
+			_, err = w.Write(append(line, '\n'))
+		}
 		if err != nil {
 			return fmt.Errorf("hunt: writing: %w", err)
 		}

@@ -37,7 +37,7 @@ type answer struct {
 	raw     []byte
 	bad     error // why the line cannot be read
 	verdict Verdict
-	out     bytes.Buffer
+	out     []byte
 }
 
 // Stream reads JSON lines {"id","text"} and writes, in the same order,
@@ -73,9 +73,9 @@ func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (
 				if _, err := fmt.Fprintf(o.Errors, "line %d: %v\n", number, a.bad); err != nil {
 					return total, fmt.Errorf("hunt: reporting invalid lines: %w", err)
 				}
-			case a.out.Len() > 0:
+			case a.out != nil:
 				total.add(a.verdict.Verdict)
-				if _, err := out.Write(a.out.Bytes()); err != nil {
+				if _, err := out.Write(a.out); err != nil {
 					return total, fmt.Errorf("hunt: writing: %w", err)
 				}
 			}
@@ -118,8 +118,8 @@ func StreamUntil(ctx context.Context, in io.Reader, out io.Writer, o StreamOptio
 	return total, err
 }
 
-// judge fills in the result. The error is one of writing it.
-func (a *answer) judge(screen Screener) error {
+// judge fills in the result. The error is one of encoding it.
+func (a *answer) judge(screen Screener) (err error) {
 	var r record
 	if a.bad == nil && len(bytes.TrimSpace(a.raw)) > 0 {
 		r, a.bad = readLine(a.raw)
@@ -128,7 +128,8 @@ func (a *answer) judge(screen Screener) error {
 		return nil
 	}
 	a.verdict = screen(r.text)
-	return writeLine(&a.out, r, a.verdict)
+	a.out, err = r.answer(a.verdict)
+	return err
 }
 
 // read reads one line. A line over the limit is discarded.

@@ -1,7 +1,6 @@
 package hunt
 
 import (
-	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -33,15 +32,7 @@ func (f Finding) Quote(text string) string {
 type Verdict struct {
 	Verdict  memproxy.Verdict  `json:"verdict"`
 	Score    memproxy.PerMille `json:"score"`
-	Findings findings          `json:"findings"`
-}
-
-// findings is a list that is encoded as [] and not as null if it is empty.
-type findings []Finding
-
-// MarshalJSON implements json.Marshaler.
-func (f findings) MarshalJSON() ([]byte, error) {
-	return json.Marshal(append([]Finding{}, f...))
+	Findings []Finding         `json:"findings"`
 }
 
 // A Screener judges a text. It must be safe for concurrent use.

@@ -1,7 +1,6 @@
 package hunt
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +35,7 @@ type Pager interface {
 	Page(ctx context.Context, cursor string) (items []Item, next string, err error)
 }
 
-// WalkOptions set up a Walk. Zero fields take the defaults.
+// WalkOptions set up a Walk.
 type WalkOptions struct {
 	Screen Screener
 	// Report is called with every item that was screened, in order.
@@ -46,21 +45,14 @@ type WalkOptions struct {
 	Name string
 	// StateFile keeps the progress. If it is empty, a walk that is stopped begins again.
 	StateFile string
-	// Rate is the maximum of pages per second; default 2.
-	Rate float64
+	Rate      float64 // the maximum of pages per second
 	// Skipped is called with every item that was not screened, because its text is longer
 	// than maxItem or the backend did not return it.
 	Skipped  func(Item)
 	Progress memproxy.Progress // in texts
-	Now      func() time.Time  // default time.Now
-	// Sleep waits, or returns the context's error; default: a timer.
-	Sleep func(context.Context, time.Duration) error
 }
 
-const (
-	defaultRate = 2.0
-	maxItem     = 1 << 20 // bytes of a text
-)
+const maxItem = 1 << 20 // bytes of a text
 
 // Errors that end a walk.
 var (
@@ -73,16 +65,6 @@ var (
 // The progress is saved durably after the items of a page were reported, so a walk that
 // is killed reports at most one page twice and skips none.
 func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
-	if o.Rate < 0 {
-		return State{}, errors.New("hunt: the rate must not be negative")
-	}
-	o.Rate = cmp.Or(o.Rate, defaultRate)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Sleep == nil {
-		o.Sleep = wait.Sleep
-	}
 	state, err := LoadState(o.StateFile)
 	if err != nil {
 		return State{}, err
@@ -91,12 +73,12 @@ func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 		return State{}, ErrOtherWalk
 	}
 	if state.Version == 0 {
-		state = State{Version: stateVersion, Name: o.Name, Started: o.Now().UTC()}
+		state = State{Version: stateVersion, Name: o.Name, Started: time.Now().UTC()}
 	}
 	count := o.Progress.Counting()
 	every := time.Duration(float64(time.Second) / o.Rate)
 	for !state.Done {
-		began := o.Now()
+		began := time.Now()
 		items, next, err := pager.Page(ctx, state.Cursor)
 		if err != nil {
 			return state, fmt.Errorf("hunt: page %d: %w", state.Pages+1, err)
@@ -123,14 +105,14 @@ func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 			}
 		}
 		after.Pages++
-		after.Cursor, after.Done, after.Updated = next, next == "", o.Now().UTC()
+		after.Cursor, after.Done, after.Updated = next, next == "", time.Now().UTC()
 		if err := after.Save(o.StateFile); err != nil {
 			return state, err
 		}
 		state = after
 		count(len(items))
-		if wait := every - o.Now().Sub(began); !state.Done && wait > 0 {
-			if err := o.Sleep(ctx, wait); err != nil {
+		if !state.Done {
+			if err := wait.Sleep(ctx, every-time.Since(began)); err != nil {
 				return state, err
 			}
 		}

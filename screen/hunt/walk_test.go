@@ -5,12 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -18,8 +17,6 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/hunt"
 )
-
-var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // shelf is a store in memory: page n is at cursor "n".
 type shelf struct {
@@ -58,52 +55,45 @@ func newShelf() *shelf {
 	}}
 }
 
-// walker walks with a clock that only sleeping moves.
 type walker struct {
-	now     time.Time
-	slept   []time.Duration
 	ids     []string
 	skipped []string
 	report  bytes.Buffer
 }
 
 func (w *walker) options(state string) hunt.WalkOptions {
-	w.now = noon
 	report := hunt.NewReporter(&w.report, false)
 	return hunt.WalkOptions{
 		Screen: toy, Name: "mem0 http://store", StateFile: state, Rate: 4,
 		Report:  func(i hunt.Item, v hunt.Verdict) error { w.ids = append(w.ids, i.ID); return report(i, v) },
 		Skipped: func(i hunt.Item) { w.skipped = append(w.skipped, i.ID) },
-		Now:     func() time.Time { return w.now },
-		Sleep: func(ctx context.Context, d time.Duration) error {
-			w.slept, w.now = append(w.slept, d), w.now.Add(d)
-			return ctx.Err()
-		},
 	}
 }
 
 func TestWalk(t *testing.T) {
-	var w walker
-	path := filepath.Join(t.TempDir(), "state")
-	s := newShelf()
-	state, err := hunt.Walk(t.Context(), s, w.options(path))
-	if err != nil || !state.Done || state.Pages != 4 || state.Counts != (hunt.Counts{Allow: 2, Hold: 1, Deny: 1}) || state.Skipped != 2 {
-		t.Errorf("%+v, %v", state, err)
-	}
-	expect.Equal(t, strings.Join(w.ids, " ")+" | "+strings.Join(w.skipped, " "), "1 2 3 6 | 4 5", "walked")
-	want := `{"id":"2","kind":"memory","field":"memory","owner":{"user":"ada"},"verdict":"hold","score":600,"findings":[{"rule":"toy.evil","severity":"medium","start":0,"end":4}]}
+	synctest.Test(t, func(t *testing.T) {
+		var w walker
+		began := time.Now()
+		path := filepath.Join(t.TempDir(), "state")
+		s := newShelf()
+		state, err := hunt.Walk(t.Context(), s, w.options(path))
+		if err != nil || !state.Done || state.Pages != 4 || state.Counts != (hunt.Counts{Allow: 2, Hold: 1, Deny: 1}) || state.Skipped != 2 {
+			t.Errorf("%+v, %v", state, err)
+		}
+		expect.Equal(t, strings.Join(w.ids, " ")+" | "+strings.Join(w.skipped, " "), "1 2 3 6 | 4 5", "walked")
+		want := `{"id":"2","kind":"memory","field":"memory","owner":{"user":"ada"},"verdict":"hold","score":600,"findings":[{"rule":"toy.evil","severity":"medium","start":0,"end":4}]}
 {"id":"3","kind":"memory","field":"memory","owner":{"user":"ada"},"verdict":"deny","score":900,"findings":[{"rule":"toy.worse","severity":"high","start":0,"end":5}]}
 `
-	if w.report.String() != want {
-		t.Errorf("reported\n%s", w.report.String())
-	}
-	must.Len(t, w.slept, 3, "slept")
-	expect.Equal(t, w.slept[0], 250*time.Millisecond, "slept")
-	// A finished walk is not walked again.
-	asked := len(s.asked)
-	if again, err := hunt.Walk(t.Context(), s, w.options(path)); err != nil || again.Counts != state.Counts || len(s.asked) != asked {
-		t.Errorf("again: %+v, %v", again, err)
-	}
+		if w.report.String() != want {
+			t.Errorf("reported\n%s", w.report.String())
+		}
+		expect.Equal(t, time.Since(began), 3*250*time.Millisecond, "waited between four pages")
+		// A finished walk is not walked again.
+		asked := len(s.asked)
+		if again, err := hunt.Walk(t.Context(), s, w.options(path)); err != nil || again.Counts != state.Counts || len(s.asked) != asked {
+			t.Errorf("again: %+v, %v", again, err)
+		}
+	})
 }
 
 // A walk that fails, is cancelled or cannot report goes on at the page that it
@@ -121,92 +111,93 @@ func TestWalkGoesOn(t *testing.T) {
 				return inner(i, v)
 			}
 		},
-		"it is cancelled": func(_ *shelf, o *hunt.WalkOptions, cancel context.CancelFunc) {
-			n := 0
-			inner := o.Sleep
-			o.Sleep = func(ctx context.Context, d time.Duration) error {
-				if n++; n == 2 {
-					cancel()
-				}
-				return inner(ctx, d)
-			}
+		"it is cancelled": func(_ *shelf, _ *hunt.WalkOptions, cancel context.CancelFunc) {
+			time.AfterFunc(300*time.Millisecond, cancel) // between the second and the third page
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var w walker
-			path := filepath.Join(t.TempDir(), "state")
-			s := newShelf()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			o := w.options(path)
-			stop(s, &o, cancel)
-			state, err := hunt.Walk(ctx, s, o)
-			if !errors.Is(err, broken) && !errors.Is(err, context.Canceled) || state.Pages != 2 || state.Cursor != "2" || state.Done {
-				t.Fatalf("stopped at %+v, %v", state, err)
-			}
-			s.fail, s.asked = nil, nil
-			state, err = hunt.Walk(t.Context(), s, w.options(path))
-			if err != nil || !state.Done || state.Counts != (hunt.Counts{Allow: 2, Hold: 1, Deny: 1}) || state.Skipped != 2 {
-				t.Errorf("in the end %+v, %v", state, err)
-			}
-			expect.Equal(t, strings.Join(s.asked, ","), "2,3", "the second walk asked for")
-			expect.Equal(t, strings.Join(w.ids, " "), "1 2 3 6", "reported")
-			left, _ := filepath.Glob(path + "*")
-			if len(left) != 1 {
-				t.Errorf("files left: %v", left)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				var w walker
+				path := filepath.Join(t.TempDir(), "state")
+				s := newShelf()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				o := w.options(path)
+				stop(s, &o, cancel)
+				state, err := hunt.Walk(ctx, s, o)
+				if !errors.Is(err, broken) && !errors.Is(err, context.Canceled) || state.Pages != 2 || state.Cursor != "2" || state.Done {
+					t.Fatalf("stopped at %+v, %v", state, err)
+				}
+				s.fail, s.asked = nil, nil
+				state, err = hunt.Walk(t.Context(), s, w.options(path))
+				if err != nil || !state.Done || state.Counts != (hunt.Counts{Allow: 2, Hold: 1, Deny: 1}) || state.Skipped != 2 {
+					t.Errorf("in the end %+v, %v", state, err)
+				}
+				expect.Equal(t, strings.Join(s.asked, ","), "2,3", "the second walk asked for")
+				expect.Equal(t, strings.Join(w.ids, " "), "1 2 3 6", "reported")
+				left, _ := filepath.Glob(path + "*")
+				if len(left) != 1 {
+					t.Errorf("files left: %v", left)
+				}
+			})
 		})
 	}
 }
 
 func TestWalkRefuses(t *testing.T) {
-	dir := t.TempDir()
-	var w walker
-	path := filepath.Join(dir, "state")
-	must.Get(hunt.Walk(t.Context(), newShelf(), w.options(path)))(t)
-	other := w.options(path)
-	other.Name = "letta http://other"
-	expect.Is(t, expect.Err(hunt.Walk(t.Context(), newShelf(), other)), hunt.ErrOtherWalk, "another store")
-	for name, text := range map[string]string{"garbage": "x", "empty": "", "version": `{"version":9}`, "unknown": `{"version":1,"x":1}`, "twice": `{"version":1}{}`, "negative": `{"version":1,"hold":-1}`} {
-		file := filepath.Join(dir, name)
-		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
-		s := newShelf()
-		if _, err := hunt.Walk(t.Context(), s, w.options(file)); err == nil || len(s.asked) > 0 {
-			t.Errorf("state %s: %v", name, err)
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		var w walker
+		path := filepath.Join(dir, "state")
+		must.Get(hunt.Walk(t.Context(), newShelf(), w.options(path)))(t)
+		other := w.options(path)
+		other.Name = "letta http://other"
+		expect.Is(t, expect.Err(hunt.Walk(t.Context(), newShelf(), other)), hunt.ErrOtherWalk, "another store")
+		for name, text := range map[string]string{"garbage": "x", "empty": "", "version": `{"version":9}`, "unknown": `{"version":1,"x":1}`, "twice": `{"version":1}{}`, "negative": `{"version":1,"hold":-1}`} {
+			file := filepath.Join(dir, name)
+			must.Do(t, os.WriteFile(file, []byte(text), 0o600))
+			s := newShelf()
+			if _, err := hunt.Walk(t.Context(), s, w.options(file)); err == nil || len(s.asked) > 0 {
+				t.Errorf("state %s: %v", name, err)
+			}
 		}
-	}
-	expect.Error(t, expect.Err(hunt.Walk(t.Context(), newShelf(), w.options(filepath.Join(dir, "none", "state")))), "a state that cannot be kept was")
-	expect.Is(t, expect.Err(hunt.Walk(t.Context(), circle{}, w.options(""))), hunt.ErrCursorLoop, "in a circle")
-	expect.Error(t, expect.Err(hunt.Walk(t.Context(), newShelf(), hunt.WalkOptions{Rate: -1})), "a negative rate was taken")
+		expect.Error(t, expect.Err(hunt.Walk(t.Context(), newShelf(), w.options(filepath.Join(dir, "none", "state")))), "a state that cannot be kept was")
+		expect.Is(t, expect.Err(hunt.Walk(t.Context(), circle{}, w.options(""))), ErrCursorLoop, "in a circle")
+	})
 }
 
 type circle struct{}
 
 func (circle) Page(context.Context, string) ([]hunt.Item, string, error) { return nil, "same", nil }
 
-// A sequence of pagers, as of a Letta server, takes no cursor of none of them.
 func TestSequence(t *testing.T) {
-	api, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "[]") })
-	p := pager(t)(hunt.Letta(api))
-	for cursor, ok := range map[string]bool{"": true, "0:": true, "1:": true, "x": false, "7:": false, "-1:": false, "1": false} {
-		_, _, err := p.Page(t.Context(), cursor)
-		expect.Equal(t, err == nil, ok, cursor, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newShelf(), newShelf()
+		var w walker
+		state, err := hunt.Walk(t.Context(), sequence{a, b}, w.options(""))
+		if err != nil || state.Pages != 8 || state.Allow != 4 || strings.Join(b.asked, ",") != ",1,2,3" {
+			t.Errorf("%+v, %v, %q", state, err, b.asked)
+		}
+		for _, cursor := range []string{"x", "7:", "-1:", "1"} {
+			if _, _, err := (sequence{a, b}).Page(t.Context(), cursor); err == nil {
+				t.Errorf("cursor %q was taken", cursor)
+			}
+		}
+	})
 }
 
 func FuzzParseState(f *testing.F) {
 	f.Add([]byte(`{"version":1,"name":"x","cursor":"7","done":false,"pages":6,"skipped":0,"started":"2026-11-21T12:00:00Z","updated":"2026-11-21T12:00:00Z","allow":1,"amend":0,"hold":0,"deny":0}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		path := filepath.Join(t.TempDir(), "state")
-		must.Do(t, os.WriteFile(path, raw, 0o600))
-		s, err := hunt.LoadState(path)
+		s, err := parseState(raw)
 		if err != nil {
 			return
 		}
+		path := filepath.Join(t.TempDir(), "state")
 		if err := s.Save(path); err != nil {
 			t.Skip() // a time out of JSON's range
 		}
-		if again, err := hunt.LoadState(path); err != nil || again.Cursor != s.Cursor || again.Counts != s.Counts {
+		if again, err := LoadState(path); err != nil || again.Cursor != s.Cursor || again.Counts != s.Counts {
 			t.Fatalf("%+v came back as %+v, %v", s, again, err)
 		}
 	})
