@@ -32,15 +32,6 @@ const (
 	maxDocument = 1 << 20
 )
 
-// unavailableError means that the issuer is unavailable. It is a failure, not a verdict
-// on the token.
-type unavailableError struct{ err error }
-
-func (e *unavailableError) Error() string {
-	return "identity: the issuer did not answer: " + e.err.Error()
-}
-func (e *unavailableError) Unwrap() error { return e.err }
-
 var errBusy = errors.New("another request to it is in progress")
 
 // errSignature: no key of the issuer made the signature.
@@ -69,8 +60,9 @@ func newIssuer(url string, client *http.Client, timeout time.Duration, clock fun
 	return &issuer{url: url, client: client, timeout: timeout, clock: clock, bearer: bearer, asking: make(chan struct{}, 1)}
 }
 
-// verify verifies a signature. The error is errSignature, or an *unavailableError if the
-// issuer is unavailable and no cached key that is recent enough made the signature.
+// verify verifies a signature. The error is errSignature, or another one if the issuer is
+// unavailable and no cached key that is recent enough made the signature: that is a failure,
+// not a verdict on the token.
 func (s *issuer) verify(ctx context.Context, jws *jose.JSONWebSignature) error {
 	keys, asked := s.known()
 	age := elapsed(asked, s.clock())
@@ -133,20 +125,25 @@ func (s *issuer) known() ([]jose.JSONWebKey, time.Time) {
 // refresh fetches the keys, unless another caller has done so since, or a fetch failed
 // just before. Only one caller fetches. If must is set, the others wait for it within
 // their contexts; otherwise they continue immediately with the cached keys.
-func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) error {
+func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("identity: the issuer did not answer: %w", err)
+		}
+	}()
 	pause := minFetchInterval
 	if must {
 		pause = retryDelay
 		select {
 		case s.asking <- struct{}{}:
 		case <-ctx.Done():
-			return &unavailableError{ctx.Err()}
+			return ctx.Err()
 		}
 	} else {
 		select {
 		case s.asking <- struct{}{}:
 		default:
-			return &unavailableError{errBusy}
+			return errBusy
 		}
 	}
 	defer func() { <-s.asking }()
@@ -159,7 +156,7 @@ func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) error 
 		return nil
 	}
 	if why != nil && now.Sub(failed) < pause {
-		return &unavailableError{why}
+		return why
 	}
 	// A caller that disconnects must not cancel the fetch for the others.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
@@ -170,7 +167,7 @@ func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) error 
 	s.jwks = jwks // "" after a failure: the keys may have moved
 	if err != nil {
 		s.failed, s.why = s.clock(), err // the fetch may have taken longer than the pause
-		return &unavailableError{err}
+		return err
 	}
 	s.keys, s.asked, s.why = keys, now, nil
 	return nil
