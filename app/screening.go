@@ -158,7 +158,15 @@ func NewScreener(ctx context.Context, cfg *config.Config, q ScreenerOptions, log
 	}
 	set.Sensitivity, set.Pack = cmp.Or(q.Sensitivity, set.Sensitivity), cmp.Or(q.Pack, set.Pack)
 	set.Baseline = nil // a text without an author has no baseline to compare with
-	p, err := layers(ctx, set, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})))
+	d, err := newScreeners(set, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})), unmanaged(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("screening: %w", err)
+	}
+	pack, err := d.pack()
+	if err != nil {
+		return nil, fmt.Errorf("screening: pack %s: %w", set.Pack, err)
+	}
+	p, err := d.panel(pack)
 	if err != nil {
 		return nil, fmt.Errorf("screening: %w", err)
 	}
@@ -176,19 +184,6 @@ func NewScreener(ctx context.Context, cfg *config.Config, q ScreenerOptions, log
 		}
 		return v
 	}, nil
-}
-
-// layers returns the layers of a configuration, until ctx ends.
-func layers(ctx context.Context, cfg config.Screening, log *slog.Logger) (*panel.Panel, error) {
-	d, err := newScreeners(cfg, log, unmanaged(ctx))
-	if err != nil {
-		return nil, err
-	}
-	pack, err := d.pack()
-	if err != nil {
-		return nil, fmt.Errorf("pack %s: %w", cfg.Pack, err)
-	}
-	return d.panel(pack)
 }
 
 // matcherOf opens the embedding model, and with it the index of known attacks.

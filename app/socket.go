@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -79,9 +78,7 @@ func (s *App) listenLocal() error {
 		s.log.Warn("reviews need a token: the local operator's socket cannot be opened", "error", err)
 		return nil
 	}
-	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
-		_ = os.Remove(path) // left by a killed process; an error appears when listening
-	}
+	_ = removeSocket(path) // an error appears when listening
 	ln, err := listenSocket(path)
 	if err != nil {
 		// The directory may be on a file system without sockets.
