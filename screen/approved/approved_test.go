@@ -1,9 +1,13 @@
-package approved
+package approved_test
 
 import (
+	"os"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/screen/approved"
 )
 
 // Proves EDGE-18: each shipped approval is the hash of one text, with the client, its
@@ -11,8 +15,8 @@ import (
 func TestTexts(t *testing.T) {
 	line := regexp.MustCompile(`^[0-9a-f]{64} \S+ \d+(\.\d+)+ (agent\.system|run\.client_tools|run\.client_skills|run\.messages|custom_instructions)$`)
 	own := strings.Repeat("0", 64)
-	set, shipped := Texts([]string{own}), map[string]bool{}
-	for l := range strings.Lines(texts) {
+	set, shipped := approved.Texts([]string{own}), map[string]bool{}
+	for l := range strings.Lines(string(must.Get(os.ReadFile("texts.txt"))(t))) {
 		l = strings.TrimSpace(l)
 		if strings.HasPrefix(l, "#") {
 			continue
