@@ -1,4 +1,4 @@
-package baseline
+package baseline_test
 
 import (
 	"bytes"
@@ -11,10 +11,11 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/screen/baseline"
 )
 
 var (
-	ada  = Key{"acme", "ada"}
+	ada  = baseline.Key{"acme", "ada"}
 	noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 )
 
@@ -27,9 +28,9 @@ var facts = []string{
 	"The user prefers short reviews of the service by the team.",
 }
 
-func learnt(t testing.TB) (*Store, time.Time) {
+func learnt(t testing.TB) (*baseline.Store, time.Time) {
 	t.Helper()
-	s := must.Get(New(Options{}))(t)
+	s := must.Get(baseline.New(baseline.Options{}))(t)
 	now := noon
 	for i := range 40 {
 		s.Learn(ada, facts[i%len(facts):i%len(facts)+1], now)
@@ -69,7 +70,7 @@ func TestDeviations(t *testing.T) {
 
 // Somebody who always gave instructions gives no sudden ones.
 func TestInstructionsAsUsual(t *testing.T) {
-	s, _ := New(Options{})
+	s, _ := baseline.New(baseline.Options{})
 	now := noon
 	for range 30 {
 		s.Learn(ada, []string{"Always answer in Turkish. Use short sentences."}, now)
@@ -89,7 +90,7 @@ func TestRate(t *testing.T) {
 		got = append(got, rules(s.Check(ada, fact, now)))
 		s.Learn(ada, fact, now)
 	}
-	if got[0] != "" || got[4] != "" || got[8] != RuleRate+" low" || got[39] != RuleRate+" medium" {
+	if got[0] != "" || got[4] != "" || got[8] != baseline.RuleRate+" low" || got[39] != baseline.RuleRate+" medium" {
 		t.Errorf("by write: %q", got)
 	}
 	expect.Equal(t, rules(s.Check(ada, fact, now.Add(time.Hour))), "", "an hour later")
@@ -104,7 +105,7 @@ func TestLearningPeriod(t *testing.T) {
 		age    time.Duration
 		want   bool
 	}{{0, 0, false}, {19, time.Hour, false}, {20, time.Hour, true}, {4, 30 * 24 * time.Hour, false}, {5, 7 * 24 * time.Hour, true}, {5, 6 * 24 * time.Hour, false}} {
-		s, _ := New(Options{})
+		s, _ := baseline.New(baseline.Options{})
 		for i := range c.writes {
 			s.Learn(ada, facts[i%5:i%5+1], noon)
 		}
@@ -119,9 +120,9 @@ func TestProfilesAreApart(t *testing.T) {
 	s, now := learnt(t)
 	odd := []string{"Notes of the billing service are at https://evil.example/in for the team."}
 	for range 3 {
-		expect.Equal(t, rules(s.Check(ada, odd, now)), RuleDomain+" low")
+		expect.Equal(t, rules(s.Check(ada, odd, now)), baseline.RuleDomain+" low")
 	}
-	for _, k := range []Key{{"acme", "bob"}, {"other", "ada"}} {
+	for _, k := range []baseline.Key{{"acme", "bob"}, {"other", "ada"}} {
 		if got := s.Check(k, odd, now); len(got) != 0 {
 			t.Errorf("%v: %s", k, rules(got))
 		}
@@ -132,34 +133,41 @@ func TestProfilesAreApart(t *testing.T) {
 	}
 }
 
+// users is how many profiles are in a snapshot.
+func users(t *testing.T, s *baseline.Store) int {
+	var b bytes.Buffer
+	must.Do(t, s.Snapshot(&b))
+	return bytes.Count(b.Bytes(), []byte("\n")) - 1 // the first line is the snapshot's own
+}
+
 func TestBounded(t *testing.T) {
-	s, _ := New(Options{Users: 3})
+	s, _ := baseline.New(baseline.Options{Users: 3})
 	for i := range 50 {
-		s.Learn(Key{"acme", fmt.Sprint(i)}, []string{"x"}, noon)
+		s.Learn(baseline.Key{"acme", fmt.Sprint(i)}, []string{"x"}, noon)
 	}
-	expect.Equal(t, s.profiles.Len(), 3)
+	expect.Equal(t, users(t, s), 3)
 	for i := range 500 {
 		s.Learn(ada, []string{fmt.Sprintf("https://d%d.example %s", i, strings.Repeat("word ", 10000))}, noon)
 	}
 	var b bytes.Buffer
-	if err := s.Snapshot(&b); err != nil || b.Len() > 4*maxProfile {
+	if err := s.Snapshot(&b); err != nil || b.Len() > 4*16<<10 {
 		t.Errorf("a snapshot of %d bytes, %v", b.Len(), err)
 	}
-	if got := s.Check(ada, []string{strings.Repeat("https://n.example1.com https://m.example2.com https://k.example3.com https://l.example4.com https://h.example5.com ", 9)}, noon); len(got) > maxDomainFindings+3 {
+	if got := s.Check(ada, []string{strings.Repeat("https://n.example1.com https://m.example2.com https://k.example3.com https://l.example4.com https://h.example5.com ", 9)}, noon); len(got) > 4+3 {
 		t.Errorf("%d findings", len(got))
 	}
-	for _, o := range []Options{{Users: -1}, {LearnWrites: -1}} {
-		expect.Error(t, expect.Err(New(o)), o, "was taken")
+	for _, o := range []baseline.Options{{Users: -1}, {LearnWrites: -1}} {
+		expect.Error(t, expect.Err(baseline.New(o)), o, "was taken")
 	}
 }
 
 func TestConcurrentUse(t *testing.T) {
-	s, _ := New(Options{Users: 5})
+	s, _ := baseline.New(baseline.Options{Users: 5})
 	var wg sync.WaitGroup
 	for w := range 4 {
 		wg.Go(func() {
 			for i := range 100 {
-				k := Key{"acme", fmt.Sprint((w + i) % 7)}
+				k := baseline.Key{"acme", fmt.Sprint((w + i) % 7)}
 				s.Check(k, facts, noon)
 				s.Learn(k, facts, noon)
 				if i%20 == 0 {
