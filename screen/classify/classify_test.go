@@ -1,4 +1,4 @@
-package classify
+package classify_test
 
 import (
 	"encoding/binary"
@@ -7,16 +7,17 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/screen/classify"
 )
 
 // feature is that of a numbered word.
 func feature(word uint32) uint32 { return word * 0x9e3779b1 }
 
 // text is what a model knows of numbered words, of one feature each.
-func text(m *Model, words ...uint32) (before []Total, n int) {
-	var all Total
+func text(m *classify.Model, words ...uint32) (before []classify.Total, n int) {
+	var all classify.Total
 	for i, w := range words {
-		if i%Stride == 0 {
+		if i%classify.Stride == 0 {
 			before = append(before, all)
 		}
 		all = all.Plus(m.SumWeights([]uint32{feature(w)}))
@@ -24,31 +25,31 @@ func text(m *Model, words ...uint32) (before []Total, n int) {
 	return append(before, all), len(words)
 }
 
-// payload is a model that takes the words 1 and 2 for poison.
-func payload(bits uint8) *Model {
-	m := &Model{bits: bits, weights: make([]int8, 1<<bits), scale: 0.1, bias: -1}
-	for word := range uint32(2) {
-		m.weights[feature(word+1)>>(32-bits)] = 100
-	}
-	return m
-}
-
 // encode writes a model as Decode reads it.
-func encode(m *Model) []byte {
-	b := append([]byte(Magic), m.bits)
-	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(m.scale))
-	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(m.bias))
-	for _, w := range m.weights {
+func encode(bits uint8, scale, bias float32, weights []int8) []byte {
+	b := append([]byte(classify.Magic), bits)
+	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(scale))
+	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(bias))
+	for _, w := range weights {
 		b = append(b, byte(w))
 	}
 	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
+}
+
+// payload is a model that takes the words 1 and 2 for poison.
+func payload(bits uint8) []byte {
+	weights := make([]int8, 1<<bits)
+	for word := range uint32(2) {
+		weights[feature(word+1)>>(32-bits)] = 100
+	}
+	return encode(bits, 0.1, -1, weights)
 }
 
 // A payload in the middle of a long harmless text counts as much as alone.
 //
 // Proves MFW-3
 func TestBuriedPayloadsCount(t *testing.T) {
-	m := payload(8)
+	m := must.Get(classify.Decode(payload(8)))(t)
 	long := make([]uint32, 400)
 	for i := range long {
 		long[i] = 50
@@ -58,33 +59,38 @@ func TestBuriedPayloadsCount(t *testing.T) {
 	copy(long[200:], []uint32{1, 2, 1, 2, 1, 2})
 	f, n = text(m, long...)
 	hit := m.BestWindow(f, n, nil)
-	if hit.Margin <= clean.Margin+0.5 || hit.Start > 200 || hit.End < 206 || hit.End-hit.Start > Window {
+	if hit.Margin <= clean.Margin+0.5 || hit.Start > 200 || hit.End < 206 || hit.End-hit.Start > classify.Window {
 		t.Errorf("clean %+v, buried %+v", clean, hit)
 	}
 }
 
 func TestEmptyTexts(t *testing.T) {
-	m := &Model{bits: 8, weights: make([]int8, 1<<8), scale: 1}
+	m := must.Get(classify.Decode(encode(8, 1, 0, make([]int8, 1<<8))))(t)
 	before, n := text(m)
 	if s := m.BestWindow(before, n, nil); math.IsNaN(float64(s.Margin)) || s.Start != 0 || s.End != 0 {
 		t.Errorf("%+v", s)
 	}
-	if s := (&Model{}).BestWindow(before, n, nil); !math.IsInf(float64(s.Margin), -1) {
+	if s := (&classify.Model{}).BestWindow(before, n, nil); !math.IsInf(float64(s.Margin), -1) {
 		t.Errorf("a model without weights says %+v", s)
 	}
 }
 
 func FuzzDecode(f *testing.F) {
-	whole := encode(payload(8))
+	whole := payload(8)
 	f.Add(whole)
 	f.Add(whole[:20])
-	f.Add([]byte(Magic))
+	f.Add([]byte(classify.Magic))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := Decode(b)
+		m, err := classify.Decode(b)
 		if err != nil {
 			return
 		}
-		must.Equal(t, string(encode(m)), string(b), "decoding and encoding change the bytes")
+		bits, from := b[len(classify.Magic)], len(classify.Magic)+9
+		weights := make([]int8, 1<<bits)
+		for i := range weights {
+			weights[i] = int8(m.SumWeights([]uint32{uint32(i) << (32 - bits)}).Sum)
+			must.Equal(t, weights[i], int8(b[from+i]), "weight", i)
+		}
 		fs, n := text(m, 1, 2, 3)
 		m.BestWindow(fs, n, nil)
 	})
