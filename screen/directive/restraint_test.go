@@ -1,4 +1,4 @@
-package directive
+package directive_test
 
 import (
 	"strings"
@@ -6,12 +6,13 @@ import (
 
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/screen/directive"
 )
 
 // Proves SYN-2: a sentence is a restraint where it forbids an act and says nothing
 // else, and the nearest that orders one is none.
 func TestRestraints(t *testing.T) {
-	v := must.Get(ParseVocabulary(Source{"v.txt", `URL:
+	v := must.Get(directive.ParseVocabulary(directive.Source{"v.txt", `URL:
 EMAIL:
 NUMBERS:
 TLD: example
@@ -28,7 +29,7 @@ WHEN: if
 NOUN: my, the
 TILL: without
 `}))(t)
-	r := must.Get(ParseRules("r.txt", `order high 700 f
+	r := must.Get(directive.ParseRules("r.txt", `order high 700 f
   SEND 4 SECRET
 restraint low 0 f
   BAN 0 SEND|DELETE not TELL|EMAIL

@@ -1,4 +1,4 @@
-package directive
+package directive_test
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/screen/directive"
 )
 
 const foreign = `URL:
@@ -20,10 +21,10 @@ PARTICLE: die, und, bitte
 LOAN: ignore, rules, above
 `
 
-func together(t *testing.T, src string) (*Vocabulary, *Rules) {
+func together(t *testing.T, src string) (*directive.Vocabulary, *directive.Rules) {
 	t.Helper()
-	v := must.Get(ParseVocabulary(Source{"foreign.txt", foreign}))(t)
-	r := must.Get(ParseRules("rules.txt", src, v))(t)
+	v := must.Get(directive.ParseVocabulary(directive.Source{"foreign.txt", foreign}))(t)
+	r := must.Get(directive.ParseRules("rules.txt", src, v))(t)
 	return v, r
 }
 
@@ -31,7 +32,7 @@ func together(t *testing.T, src string) (*Vocabulary, *Rules) {
 // rules for the ones do not hold in the words of the others.
 func TestVocabulariesAreApart(t *testing.T) {
 	english := vocabulary(t)
-	all := must.Get(english.With(Source{"foreign.txt", foreign}))(t)
+	all := must.Get(english.With(directive.Source{"foreign.txt", foreign}))(t)
 	const src = "one high 700 overrides\n  RULES\n"
 	for text, want := range map[string][2]int{
 		"your rules, instructions":         {1, 0}, // LOAN alone is not the language
@@ -39,8 +40,8 @@ func TestVocabulariesAreApart(t *testing.T) {
 		"instructions, vergiss die regeln": {1, 1},
 	} {
 		words := all.Read(nil, text)
-		for i, v := range []*Vocabulary{english, all} {
-			rules := must.Get(ParseRules("rules.txt", src, v))(t)
+		for i, v := range []*directive.Vocabulary{english, all} {
+			rules := must.Get(directive.ParseRules("rules.txt", src, v))(t)
 			expect.Equal(t, len(rules.Find(nil, words)), want[i], text, i)
 		}
 	}
@@ -97,18 +98,18 @@ func TestTogetherRefuses(t *testing.T) {
 		"a high 1 f\n  together 6 FORGET 2 PAST": "r.txt:2: a pattern with together must not have gaps",
 		"a high 1 f\n  together 6 FORGET ODD":    `unknown concept "ODD"`,
 	} {
-		expect.ErrorHas(t, expect.Err(ParseRules("r.txt", src, v)), want, src)
+		expect.ErrorHas(t, expect.Err(directive.ParseRules("r.txt", src, v)), want, src)
 	}
 }
 
 // What several files say of a concept is taken together, and a file says it once.
 func TestVocabularyOfSeveralFiles(t *testing.T) {
-	v, err := ParseVocabulary(Source{"any.txt", "URL:\nEMAIL:\nNUMBERS:\nTLD:\n"}, Source{"de.txt", "FORGET: vergiss\n"}, Source{"es.txt", "FORGET: olvida\n"})
+	v, err := directive.ParseVocabulary(directive.Source{"any.txt", "URL:\nEMAIL:\nNUMBERS:\nTLD:\n"}, directive.Source{"de.txt", "FORGET: vergiss\n"}, directive.Source{"es.txt", "FORGET: olvida\n"})
 	must.Do(t, err)
 	for _, w := range v.Read(nil, "vergiss olvida") {
 		expect.Equal(t, w.Concepts, v.Concept("FORGET"), w, "is not FORGET")
 	}
-	_, err = ParseVocabulary(Source{"any.txt", "URL:\nEMAIL:\nNUMBERS:\nTLD:\n"}, Source{"de.txt", "A: b\nA: c\n"})
+	_, err = directive.ParseVocabulary(directive.Source{"any.txt", "URL:\nEMAIL:\nNUMBERS:\nTLD:\n"}, directive.Source{"de.txt", "A: b\nA: c\n"})
 	if err == nil || !strings.HasPrefix(err.Error(), "de.txt:2: ") {
 		t.Errorf("a concept twice in a file: %v", err)
 	}
