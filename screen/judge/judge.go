@@ -5,8 +5,10 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -55,6 +57,7 @@ type Options struct {
 	Timeout   time.Duration    // of one call including its answer; default 5 s
 	PerMinute int              // calls; default 60
 	Now       func() time.Time // default time.Now
+	Random    io.Reader        // default crypto/rand; reads are serialised
 }
 
 // The defaults of Options, and the bounds of a Judge.
@@ -93,6 +96,9 @@ func New(o Options) (*Judge, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Random == nil {
+		o.Random = rand.Reader
+	}
 	return &Judge{opts: o, api: api, cache: cache.New[[sha256.Size]byte, Opinion](kept), budget: budget{perMinute: cmp.Or(o.PerMinute, defaultPerMinute)}}, nil
 }
 
@@ -114,7 +120,10 @@ func (j *Judge) Ask(ctx context.Context, asker, text string, score memproxy.PerM
 		return NotAsked, err
 	}
 	defer j.budget.release(asker)
-	nonce, canary := rand.Text(), rand.Text()
+	nonce, canary, err := j.draw()
+	if err != nil {
+		return NotAsked, err
+	}
 	reply, err := j.post(ctx, prompt(canary), question(nonce, text))
 	if err != nil {
 		return NotAsked, err
@@ -124,6 +133,17 @@ func (j *Judge) Ask(ctx context.Context, asker, text string, score memproxy.PerM
 	w := read(reply, nonce, canary)
 	j.cache.Add(key, w)
 	return w, nil
+}
+
+// draw returns a random marker and a random canary.
+func (j *Judge) draw() (nonce, canary string, err error) {
+	j.budget.mu.Lock() // an injected source need not be safe for concurrent use
+	defer j.budget.mu.Unlock()
+	var b [16]byte
+	if _, err := io.ReadFull(j.opts.Random, b[:]); err != nil {
+		return "", "", errors.New("judge: the random source failed")
+	}
+	return hex.EncodeToString(b[:8]), hex.EncodeToString(b[8:]), nil
 }
 
 // budget is the budget: calls per clock minute, and concurrent calls. One asker gets at
