@@ -1,10 +1,11 @@
-package secrets
+package secrets_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/screen/secrets"
 )
 
 // FuzzScan holds any text to what the package promises: spans are inside the
@@ -21,7 +22,7 @@ func FuzzScan(f *testing.F) {
 		f.Add(strings.Repeat(w, 20))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		hits := Scan(text)
+		hits := secrets.Scan(text)
 		last := 0
 		for _, h := range hits {
 			if h.Start < last || h.End <= h.Start || h.End > len(text) {
@@ -29,7 +30,7 @@ func FuzzScan(f *testing.F) {
 			}
 			last = h.End
 		}
-		must.Len(t, Scan(text), len(hits))
+		must.Len(t, secrets.Scan(text), len(hits))
 	})
 }
 
@@ -48,6 +49,6 @@ func run8k(b *testing.B, text string) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		Scan(text)
+		secrets.Scan(text)
 	}
 }
