@@ -1,4 +1,4 @@
-package remote
+package remote_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/screen/similar/remote"
 )
 
 // answering is an endpoint that answers with the length of each text, last text first.
@@ -41,18 +42,24 @@ func answering(calls *atomic.Int64) http.HandlerFunc {
 	}
 }
 
-func client(t *testing.T, h http.Handler, o Options) *Client {
+// The bounds of a call, and of the breaker.
+const (
+	batchSize, maxText, maxBody = 64, 8 << 10, 16 << 20
+	maxFailures, cooldown       = 5, 30 * time.Second
+)
+
+func client(t testing.TB, h http.Handler, o remote.Options) *remote.Client {
 	t.Helper()
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	o.URL, o.Model, o.Key = s.URL+"/v1/", "m", "sesame"
-	return must.Get(New(o))(t)
+	return must.Get(remote.New(o))(t)
 }
 
 // Proves MFW-4, by API: batches, order, cache.
 func TestEmbed(t *testing.T) {
 	var calls atomic.Int64
-	c := client(t, answering(&calls), Options{})
+	c := client(t, answering(&calls), remote.Options{})
 	texts := []string{"a", strings.Repeat("d", maxText+5), strings.Repeat("a", maxText-1) + "ü"}
 	want := [][]float32{{1, 1}, {maxText, 1}, {maxText - 1, 1}}
 	for i := range batchSize {
@@ -87,7 +94,7 @@ func TestBadAnswers(t *testing.T) {
 		"too large":       `{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[1]}]}` + strings.Repeat(" ", maxBody),
 		"out of range":    `{"data":[{"index":0,"embedding":[1e99]},{"index":1,"embedding":[1]}]}`,
 	} {
-		c := client(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }), Options{})
+		c := client(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }), remote.Options{})
 		_, err := c.Embed(t.Context(), []string{"secret-text", "other"})
 		if err == nil || strings.Contains(err.Error(), "secret-text") || strings.Contains(err.Error(), "sesame") {
 			t.Errorf("%s: %v", name, err)
@@ -100,7 +107,7 @@ func TestRedirectIsRefused(t *testing.T) {
 	var stolen atomic.Int64
 	thief := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { stolen.Add(1) }))
 	defer thief.Close()
-	c := client(t, http.RedirectHandler(thief.URL, http.StatusTemporaryRedirect), Options{})
+	c := client(t, http.RedirectHandler(thief.URL, http.StatusTemporaryRedirect), remote.Options{})
 	if _, err := c.Embed(t.Context(), []string{"a"}); err == nil || stolen.Load() != 0 {
 		t.Errorf("%v, %d calls elsewhere", err, stolen.Load())
 	}
@@ -109,7 +116,7 @@ func TestRedirectIsRefused(t *testing.T) {
 // A silent endpoint ends with the deadline.
 func TestDeadline(t *testing.T) {
 	release := make(chan struct{})
-	c := client(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }), Options{Timeout: 20 * time.Millisecond})
+	c := client(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }), remote.Options{Timeout: 20 * time.Millisecond})
 	defer close(release)
 	expect.Is(t, expect.Err(c.Embed(t.Context(), []string{"a"})), context.DeadlineExceeded)
 }
@@ -128,7 +135,7 @@ func TestBreaker(t *testing.T) {
 			return
 		}
 		w.WriteHeader(http.StatusInternalServerError)
-	}), Options{Now: func() time.Time { return now }})
+	}), remote.Options{Now: func() time.Time { return now }})
 	try := func() error { _, err := c.Embed(t.Context(), []string{"a"}); return err }
 
 	gone, cancel := context.WithCancel(t.Context())
@@ -137,18 +144,18 @@ func TestBreaker(t *testing.T) {
 		must.Is(t, expect.Err(c.Embed(gone, []string{"a"})), context.Canceled)
 	}
 	for range maxFailures {
-		if err := try(); err == nil || errors.Is(err, ErrOpen) {
+		if err := try(); err == nil || errors.Is(err, remote.ErrOpen) {
 			t.Fatalf("got %v", err)
 		}
 	}
 	before := calls.Load()
-	expect.Is(t, try(), ErrOpen, "open")
+	expect.Is(t, try(), remote.ErrOpen, "open")
 	expect.Equal(t, calls.Load(), before, "open")
 	now = now.Add(cooldown)
-	if err := try(); err == nil || errors.Is(err, ErrOpen) || calls.Load() != before+1 {
+	if err := try(); err == nil || errors.Is(err, remote.ErrOpen) || calls.Load() != before+1 {
 		t.Errorf("probe: %v", err)
 	}
-	expect.Is(t, try(), ErrOpen, "open again")
+	expect.Is(t, try(), remote.ErrOpen, "open again")
 	now = now.Add(cooldown)
 	healthy.Store(true)
 	for range 3 {
@@ -157,19 +164,27 @@ func TestBreaker(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	for _, o := range []Options{{}, {URL: "http://h/v1"}, {URL: "ftp://h", Model: "m"}, {URL: "http://u:p@h", Model: "m"}} {
-		expect.Error(t, expect.Err(New(o)), o, "was taken")
+	for _, o := range []remote.Options{{}, {URL: "http://h/v1"}, {URL: "ftp://h", Model: "m"}, {URL: "http://u:p@h", Model: "m"}} {
+		expect.Error(t, expect.Err(remote.New(o)), o, "was taken")
 	}
 }
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"data":[{"index":0,"embedding":[1,2]},{"index":1,"embedding":[1,2]}]}`), 2)
 	f.Add([]byte(`{"data":[{"embedding":[1]}]}`), 1)
+	var body []byte
+	var now atomic.Int64 // the breaker never stays open
+	c := client(f, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) }), remote.Options{Now: func() time.Time { return time.Unix(now.Add(60), 0) }})
 	f.Fuzz(func(t *testing.T, raw []byte, want int) {
 		if want &= 15; want == 0 {
 			want = 1
 		}
-		vectors, err := parse(raw, want)
+		body = raw
+		texts := make([]string, want)
+		for i := range texts {
+			texts[i] = fmt.Sprint(now.Load(), i) // none that is known
+		}
+		vectors, err := c.Embed(t.Context(), texts)
 		if err != nil {
 			return
 		}
