@@ -1,33 +1,35 @@
-package xds
+package xds_test
 
 import (
-	"crypto/x509"
-	"crypto/x509/pkix"
+	"context"
 	"fmt"
-	"log/slog"
-	"net/url"
 	"testing"
-	"time"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/grpc/credentials"
 
+	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Each refusal is next to a similar case that is admitted.
 // Proves CARD-9
 func TestAuthorise(t *testing.T) {
-	rules := []Rule{
+	rules := []xds.Rule{
 		{SPIFFE: "spiffe://example.org/ns/acme/sa/*", Tenant: "acme", Labels: map[string][]string{"env": {"prod", "test"}, "region": {"*"}}},
 		{SPIFFE: "spiffe://example.org/ns/*/sa/sidecar", Tenant: "*"},
 		{CommonName: "sidecar-*.acme", Tenant: "acme"},
 		{CommonName: "plain"},
 	}
+	type identity struct{ spiffe, name string }
 	web, named := identity{spiffe: "spiffe://example.org/ns/acme/sa/web"}, identity{name: "sidecar-7.acme"}
+	f := newFleet(t, func(o *xds.Options) { o.Rules = rules })
 	for _, tc := range []struct {
 		name   string
 		who    identity
@@ -54,77 +56,67 @@ func TestAuthorise(t *testing.T) {
 		{"a tenant where none is written", identity{name: "plain"}, "acme", nil, false},
 		{"no rule", identity{name: "plainer"}, "", nil, false},
 	} {
-		err := authorise(rules, tc.who, fleetpb.Node{ID: "x", Tenant: tc.tenant, Labels: tc.labels})
-		if (err == nil) != tc.want {
-			t.Errorf("%s: %v", tc.name, err)
+		var uris []string
+		if tc.who.spiffe != "" {
+			uris = []string{tc.who.spiffe}
 		}
+		got := f.ask(f.client(tc.who.name, uris...), assignment(fleetpb.Node{ID: "x", Tenant: tc.tenant, Labels: tc.labels}))
+		expect.Equal(t, got, map[bool]codes.Code{true: codes.OK, false: codes.PermissionDenied}[tc.want], tc.name)
 	}
 }
 
 func TestIdentityOfACertificate(t *testing.T) {
-	uri := func(s string) *url.URL {
-		return must.Get(url.Parse(s))(t)
-	}
-	for _, tc := range []struct {
-		name string
-		cert x509.Certificate
-		want string
+	f := newFleet(t, func(o *xds.Options) { o.Rules = []xds.Rule{{SPIFFE: "spiffe://*/*"}, {CommonName: "*"}} })
+	for i, tc := range []struct {
+		name, common string
+		uris         []string
+		want         string
 	}{
-		{"a SPIFFE id before a name", x509.Certificate{Subject: pkix.Name{CommonName: "n"}, URIs: []*url.URL{uri("https://x"), uri("spiffe://d/p")}}, "spiffe://d/p"},
-		{"a name", x509.Certificate{Subject: pkix.Name{CommonName: "n"}}, "CN=n"},
-		{"two SPIFFE ids", x509.Certificate{URIs: []*url.URL{uri("spiffe://d/p"), uri("spiffe://d/q")}}, ""},
-		{"nothing", x509.Certificate{}, ""},
+		{"a SPIFFE id before a name", "n", []string{"https://x", "spiffe://d/p"}, "spiffe://d/p"},
+		{"a name", "n", nil, "CN=n"},
+		{"two SPIFFE ids", "", []string{"spiffe://d/p", "spiffe://d/q"}, ""},
+		{"nothing", "", nil, ""},
 	} {
-		id, err := identityOf(&tc.cert)
-		if (err == nil) != (tc.want != "") || err == nil && id.String() != tc.want {
-			t.Errorf("%s: %v %v", tc.name, id, err)
+		id, got := fmt.Sprint("sidecar-", i), ""
+		code := f.ask(f.client(tc.common, tc.uris...), assignment(fleetpb.Node{ID: id}))
+		for _, s := range f.server.Sidecars() {
+			if s.ID == id {
+				got = s.Certificate
+			}
 		}
+		expect.Equal(t, got, tc.want, tc.name, code)
+		expect.Equal(t, code, map[bool]codes.Code{true: codes.OK, false: codes.Unauthenticated}[tc.want != ""], tc.name)
 	}
 }
 
-// The node ids of a certificate are bounded: over the bound those are removed that
-// disconnected first, and none is admitted while all are connected.
-//
-// Proves CARD-9
-func TestNodeIDsAreBounded(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	s := must.Get(New(Options{
-		Fleet: "north", Store: &Dir{}, Report: time.Hour, Rules: []Rule{{CommonName: "*"}}, Clock: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
-	}))(t)
-	mine, theirs := identity{name: "mine"}, identity{name: "theirs"}
-	admit := func(who identity, id string) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		now = now.Add(time.Second)
-		return s.admit(&stream{who: who, nonces: map[string]string{}}, fleetpb.Node{ID: id}.Core())
-	}
-	for i := range maxSidecars {
-		must.Do(t, admit(mine, fmt.Sprint(i)))
-	}
-	if err := admit(mine, "more"); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("one more than may be connected: %v", err)
-	}
-	expect.OK(t, admit(mine, "7"), "one that is known")
-	expect.OK(t, admit(theirs, "more"), "another certificate")
-	s.nodes[sidecarKey{mine, "9"}].stream, s.nodes[sidecarKey{mine, "8"}].stream = nil, nil
-	if err := admit(mine, "more"); err != nil || s.nodes[sidecarKey{mine, "8"}] != nil || s.nodes[sidecarKey{mine, "9"}] == nil {
-		t.Errorf("in the place of one that went: %v", err)
-	}
-}
-
-// Responses that are not acknowledged are not kept for ever.
-//
-// Proves CARD-9
-func TestNoncesAreBounded(t *testing.T) {
-	want := subscription{fleetpb.ReleaseType, "one"}
-	st := &stream{nonces: map[string]string{}, has: map[subscription]string{want: ""}}
-	s := &Server{packed: map[string]*anypb.Any{"one": {}}}
-	for range 10 * maxNonces {
-		expect.Equal(t, s.next(st).GetResources()[0].GetName(), "one")
-		expect.Equal(t, s.next(st) == nil, true, "it is sent again")
-		st.has[want] = "" // a new subscription
-	}
-	if n := len(st.nonces); n == 0 || n > maxNonces || st.nonces[fmt.Sprint(10*maxNonces)] != "one" {
-		t.Errorf("%d are kept", n)
+// Proves EDGE-9: a sidecar that got a release after its assignment was taken back neither
+// runs nor refuses it, so that release is not stopped. Another reason is a refusal.
+func TestReleasesThatAreNoLongerAssignedAreNotRefused(t *testing.T) {
+	f := newFleet(t)
+	one, two := f.publish(1, 1, everyone), f.publish(2, 1, everyone)
+	for code, rejected := range map[int32]bool{int32(fleetpb.Unassigned): false, int32(codes.InvalidArgument): true} {
+		node := fleetpb.Node{ID: fmt.Sprint("sidecar-", code), Tenant: "acme", Running: one.Name()}
+		conn := must.Get(grpc.NewClient(f.addr, grpc.WithTransportCredentials(credentials.NewTLS(f.client("", acme)))))(t)
+		defer conn.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), ring.Limit)
+		defer cancel()
+		stream := must.Get(discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx))(t)
+		must.Do(t, stream.Send(assignment(node)))
+		must.Do(t, stream.Send(want(two.Name())))
+		var got *discovery.DeltaDiscoveryResponse
+		for got.GetTypeUrl() != fleetpb.ReleaseType {
+			got = must.Get(stream.Recv())(t)
+		}
+		must.Do(t, stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: fleetpb.ReleaseType, ResponseNonce: got.GetNonce(), ErrorDetail: &statuspb.Status{Code: code, Message: "no"}}))
+		must.Do(t, stream.Send(want("*"))) // ends the stream, after the refusal was read
+		for err := error(nil); err == nil; {
+			_, err = stream.Recv()
+		}
+		for _, s := range f.server.Sidecars() {
+			if s.ID == node.ID {
+				expect.Equal(t, s.Rejected != nil, rejected, code)
+				expect.Equal(t, s.Running, one.Name(), code)
+			}
+		}
 	}
 }

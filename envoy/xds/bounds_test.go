@@ -1,0 +1,192 @@
+//go:build slow
+
+// Slow: thousands of sidecars, refusals and responses, which tests make where they are
+// counted.
+
+package xds
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/policy"
+)
+
+// Proves CARD-9: a sidecar that keeps refusing releases, or is kept from connecting,
+// fills neither the log nor the control plane's time; another certificate's refusal is
+// handled as usual, and so is the next one a minute later.
+func TestRepeatedRefusalsAreRateLimited(t *testing.T) {
+	var log bytes.Buffer
+	now := time.Unix(1e9, 0)
+	s := must.Get(New(Options{
+		Fleet: "north", Store: &Dir{}, Report: time.Hour, Clock: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Rules: []Rule{{CommonName: "*", Tenant: "acme"}},
+	}))(t)
+	logged := func(what string, want int) {
+		t.Helper()
+		expect.Equal(t, strings.Count(log.String(), what), want, what, "is logged")
+		log.Reset()
+	}
+	refuse := func(name string, times int) (refreshes int) {
+		st := &stream{who: identity{name: name}, nonces: map[string]string{}}
+		st.node = &node{Node: fleetpb.Node{ID: name}, who: st.who}
+		for i := range times {
+			st.nonces["n"] = "one"
+			s.acknowledged(st, &discovery.DeltaDiscoveryRequest{ResponseNonce: "n", ErrorDetail: &statuspb.Status{Message: fmt.Sprint("no ", i)}})
+			select {
+			case <-s.wake:
+				refreshes++
+			default:
+			}
+		}
+		if last := fmt.Sprint("no ", times-1); st.node.rejected.Reason != last {
+			t.Errorf("its last refusal is %q, want %q", st.node.rejected.Reason, last)
+		}
+		return refreshes
+	}
+	expect.Equal(t, refuse("liar", 1000), maxRefusals)
+	logged("refused a release", maxRefusals)
+	refuse("honest", 1)
+	logged("refused a release", 1)
+	now = now.Add(time.Minute)
+	refuse("liar", 1)
+	logged("refused a release", 1)
+	for range 100 {
+		must.Error(t, s.requested(&stream{who: identity{name: "stranger"}}, &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "a\x00b"}}), "it is admitted")
+	}
+	logged("is rejected", maxRefusals)
+	now = now.Add(time.Minute)
+	if s.forget(); len(s.refusals) != 0 {
+		t.Errorf("kept: %v", s.refusals)
+	}
+}
+
+// The node ids of a certificate are bounded: over the bound those are removed that
+// disconnected first, and none is admitted while all are connected.
+//
+// Proves CARD-9
+func TestNodeIDsAreBounded(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	s := must.Get(New(Options{
+		Fleet: "north", Store: &Dir{}, Report: time.Hour, Rules: []Rule{{CommonName: "*"}}, Clock: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
+	}))(t)
+	mine, theirs := identity{name: "mine"}, identity{name: "theirs"}
+	admit := func(who identity, id string) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		now = now.Add(time.Second)
+		return s.admit(&stream{who: who, nonces: map[string]string{}}, fleetpb.Node{ID: id}.Core())
+	}
+	for i := range maxSidecars {
+		must.Do(t, admit(mine, fmt.Sprint(i)))
+	}
+	if err := admit(mine, "more"); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one more than may be connected: %v", err)
+	}
+	expect.OK(t, admit(mine, "7"), "one that is known")
+	expect.OK(t, admit(theirs, "more"), "another certificate")
+	s.nodes[sidecarKey{mine, "9"}].stream, s.nodes[sidecarKey{mine, "8"}].stream = nil, nil
+	if err := admit(mine, "more"); err != nil || s.nodes[sidecarKey{mine, "8"}] != nil || s.nodes[sidecarKey{mine, "9"}] == nil {
+		t.Errorf("in the place of one that went: %v", err)
+	}
+}
+
+// Responses that are not acknowledged are not kept for ever.
+//
+// Proves CARD-9
+func TestNoncesAreBounded(t *testing.T) {
+	want := subscription{fleetpb.ReleaseType, "one"}
+	st := &stream{nonces: map[string]string{}, has: map[subscription]string{want: ""}}
+	s := &Server{packed: map[string]*anypb.Any{"one": {}}}
+	for range 10 * maxNonces {
+		expect.Equal(t, s.next(st).GetResources()[0].GetName(), "one")
+		expect.Equal(t, s.next(st) == nil, true, "it is sent again")
+		st.has[want] = "" // a new subscription
+	}
+	if n := len(st.nonces); n == 0 || n > maxNonces || st.nonces[fmt.Sprint(10*maxNonces)] != "one" {
+		t.Errorf("%d are kept", n)
+	}
+}
+
+func release(number uint64) *policy.Release {
+	return &policy.Release{Statement: policy.Statement{Fleet: "north", Number: number, Bundle: fmt.Sprintf("%064d", number)}}
+}
+
+// A stage has about the configured share of sidecars, which remain in the next stage
+// and differ for another release.
+// Proves CARD-9
+func TestStagesGrow(t *testing.T) {
+	const n = 10000
+	base := release(1)
+	chosen := func(number uint64, percent float64) map[string]bool {
+		o := offer{base: base, next: release(number), percent: percent}
+		out := map[string]bool{}
+		for i := range n {
+			if id := fmt.Sprintf("web-%d", i); o.pick(id).Number == number {
+				out[id] = true
+			}
+		}
+		return out
+	}
+	var before map[string]bool
+	for _, percent := range []float64{1, 10, 50, 100} {
+		now := chosen(2, percent)
+		if share := float64(len(now)) / n * 100; math.Abs(share-percent) > 1.5 {
+			t.Errorf("%v per cent are %v", percent, share)
+		}
+		for id := range before {
+			if !now[id] {
+				t.Fatalf("%s left when the stage grew to %v", id, percent)
+			}
+		}
+		before = now
+	}
+	same := 0
+	other := chosen(3, 10)
+	for id := range chosen(2, 10) {
+		if other[id] {
+			same++
+		}
+	}
+	if same > n/10/5 {
+		t.Errorf("%d of %d are first for both releases", same, n/10)
+	}
+}
+
+func TestWorse(t *testing.T) {
+	p := Plan{Refused: 0.05, Errors: 0.01, Decisions: 100}
+	for _, tc := range []struct {
+		name       string
+		next, base DecisionCounts
+		want       string
+	}{
+		{"as before", DecisionCounts{1000, 100, 0}, DecisionCounts{1000, 100, 0}, ""},
+		{"a little more refused", DecisionCounts{1000, 140, 0}, DecisionCounts{1000, 100, 0}, ""},
+		{"much more refused", DecisionCounts{1000, 160, 0}, DecisionCounts{1000, 100, 0}, "16.0 % of its decisions were refusals, 10.0 %"},
+		{"fewer refused", DecisionCounts{1000, 0, 0}, DecisionCounts{1000, 500, 0}, ""},
+		{"much more refused, of few", DecisionCounts{99, 99, 0}, DecisionCounts{1000, 100, 0}, ""},
+		{"much more refused, than of few", DecisionCounts{1000, 900, 0}, DecisionCounts{99, 0, 0}, ""},
+		{"failing", DecisionCounts{1000, 20, 20}, DecisionCounts{1000, 0, 0}, "2.0 % of its decisions failed, 0.0 %"},
+		{"failing as before", DecisionCounts{1000, 20, 20}, DecisionCounts{1000, 20, 20}, ""},
+		{"failing with nothing before", DecisionCounts{1000, 20, 20}, DecisionCounts{}, "2.0 % of its decisions failed, 0.0 %"},
+	} {
+		if got := p.worse(tc.next, tc.base); (tc.want == "") != (got == "") || !strings.HasPrefix(got, tc.want) {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
