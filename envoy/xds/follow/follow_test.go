@@ -3,7 +3,6 @@ package follow_test
 import (
 	"bytes"
 	"crypto/ed25519"
-	"crypto/tls"
 	"errors"
 	"os"
 	"path/filepath"
@@ -44,14 +43,15 @@ func (s *sidecar) apply(r *policy.Release, keep func() error) error {
 	return nil
 }
 
-// options are those of a follower of this sidecar that never connects.
-func (s *sidecar) options(t *testing.T) follow.Options {
+// options are those of a follower of this sidecar, whose control plane checks nothing.
+func (s *sidecar) options(t *testing.T) (follow.Options, *plane) {
 	t.Helper()
+	p, addr, client := serve(t)
 	return follow.Options{
-		Address: "127.0.0.1:1", TLS: &tls.Config{MinVersion: tls.VersionTLS13}, Fleet: "north", Keys: keys(),
+		Address: addr, TLS: client, Fleet: "north", Keys: keys(),
 		Path: filepath.Join(t.TempDir(), "last-good"), Apply: s.apply, Counts: func() []follow.Count { return nil },
 		Node: fleetpb.Node{ID: "a", Tenant: "acme", Labels: map[string]string{"env": "prod"}}, Jitter: func() float64 { return 1 },
-	}
+	}, p
 }
 
 // seal returns a signed release of the tests' fleet.
@@ -87,25 +87,26 @@ func TestSidecarVerifiesReleases(t *testing.T) {
 		{"by another key", policy.Statement{Number: 13}, stranger, "x", "no key of the fleet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			opt := (&sidecar{}).options(t)
-			f := must.Get(follow.New(opt))(t)
+			opt, p := (&sidecar{}).options(t)
+			f := &follower{must.Get(follow.New(opt))(t), p, nil}
 			was := seal(t, policy.Statement{Number: 12, Floor: 11}, "was", key)
-			must.Do(t, follow.Take(f, was))
+			must.Do(t, take(t, f, was))
 			next := seal(t, tc.next, tc.text, tc.by)
 			inForce := next
-			if err := follow.Take(f, next); tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			if err := take(t, f, next); tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 			if tc.want != "" {
 				inForce = was
 			}
 			expect.Equal(t, f.State().Running, inForce.Name())
-			again, err := follow.New(opt)
+			kept, err := follow.New(opt)
+			again := &follower{kept, p, nil}
 			if kept := again.Start(inForce.Bundle); err != nil || kept == nil || kept.Name() != inForce.Name() {
 				t.Errorf("after a restart: %v %v", kept, err)
 			}
 			// The floor never falls: 11 remains and 10 is refused.
-			expect.Error(t, follow.Take(again, seal(t, policy.Statement{Number: 10}, "x", key)), "after a restart, release 10 was taken")
+			expect.Error(t, take(t, again, seal(t, policy.Statement{Number: 10}, "x", key)), "after a restart, release 10 was taken")
 		})
 	}
 }
@@ -114,34 +115,34 @@ func TestSidecarVerifiesReleases(t *testing.T) {
 // another release's name is not applied.
 func TestReleaseIsAppliedWholeOrNotAtAll(t *testing.T) {
 	s := &sidecar{refuse: map[uint64]error{2: errors.New("own.cedar:2: no")}}
-	opt := s.options(t)
+	opt, p := s.options(t)
 	path := opt.Path
-	f := must.Get(follow.New(opt))(t)
-	expect.Error(t, follow.Take(f, seal(t, policy.Statement{Number: 2, Floor: 2}, "x", key)), "a release that was refused was taken")
+	f := &follower{must.Get(follow.New(opt))(t), p, nil}
+	expect.Error(t, take(t, f, seal(t, policy.Statement{Number: 2, Floor: 2}, "x", key)), "a release that was refused was taken")
 	expect.Error(t, expect.Err(os.Stat(path)), "a release that was refused is kept")
 	one := seal(t, policy.Statement{Number: 1}, "x", key)
-	expect.Error(t, follow.TakeAs(f, "000001-x", one.Encoded()), "a release came under the name of another")
+	expect.Error(t, takeAs(t, f, "000001-000000000000", one.Encoded()), "a release came under the name of another")
 	// Its floor of 2 does not apply.
-	expect.OK(t, follow.Take(f, one))
+	expect.OK(t, take(t, f, one))
 	must.Do(t, os.Remove(path))
 	if err := os.Mkdir(path, 0o700); err != nil { // cannot be renamed over
 		t.Fatal(err)
 	}
-	must.Error(t, follow.Take(f, seal(t, policy.Statement{Number: 3}, "x", key)), "what cannot be kept")
+	must.Error(t, take(t, f, seal(t, policy.Statement{Number: 3}, "x", key)), "what cannot be kept")
 	expect.Equal(t, f.State().Running, one.Name(), "what cannot be kept")
 	expect.Len(t, s.applied, 1, "applied")
 }
 
 // A stored release is verified like a new one.
 func TestKeptReleaseIsChecked(t *testing.T) {
-	opt := (&sidecar{}).options(t)
+	opt, p := (&sidecar{}).options(t)
 	path := opt.Path
-	f := must.Get(follow.New(opt))(t)
+	f := &follower{must.Get(follow.New(opt))(t), p, nil}
 	r := seal(t, policy.Statement{Number: 5, Floor: 4, Selector: policy.Selector{Tenant: "acme"}}, "x", key)
 	if f.Start(r.Bundle) != nil {
 		t.Error("something was kept")
 	}
-	must.Do(t, follow.Take(f, r))
+	must.Do(t, take(t, f, r))
 	if again := must.Get(follow.New(opt))(t); again.Start("another") != nil || again.State().Running != "" {
 		t.Error("a stored release that is not in force runs")
 	}
@@ -170,7 +171,7 @@ func TestKeptReleaseIsChecked(t *testing.T) {
 		}
 		if err == nil && !tc.kept {
 			// The floor remains without the release.
-			expect.Error(t, follow.Take(f, seal(t, policy.Statement{Number: 3}, "x", key)), tc.name, "a release below the floor was taken")
+			expect.Error(t, take(t, &follower{f, p, nil}, seal(t, policy.Statement{Number: 3}, "x", key)), tc.name, "a release below the floor was taken")
 		}
 	}
 }

@@ -1,3 +1,7 @@
+//go:build slow
+
+// Slow: minutes of a bubble's time, in which a session reads no connection.
+
 package follow
 
 import (
@@ -32,49 +36,6 @@ type deaf struct {
 func (d deaf) Context() context.Context                       { return d.ctx }
 func (deaf) Send(*discovery.DeltaDiscoveryRequest) error      { return nil }
 func (deaf) Recv() (*discovery.DeltaDiscoveryResponse, error) { return nil, context.Canceled }
-
-// answered keeps the last request that was sent.
-type answered struct {
-	deaf
-	last *discovery.DeltaDiscoveryRequest
-}
-
-func (a *answered) Send(r *discovery.DeltaDiscoveryRequest) error {
-	a.last = r
-	return nil
-}
-
-// Proves EDGE-9: a release that arrives after its assignment was taken back, as when a
-// rollout is stopped, is not put in force, and is no fault of the release or the sidecar.
-func TestReleasesThatAreNoLongerAssigned(t *testing.T) {
-	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
-	release := func(number uint64) *policy.Release {
-		return must.Get(policy.SignRelease(policy.Builtin(), policy.Statement{Fleet: "north", Number: number, Floor: 1}, key))(t)
-	}
-	var log bytes.Buffer
-	f := must.Get(New(Options{
-		Address: "127.0.0.1:1", TLS: &tls.Config{MinVersion: tls.VersionTLS13}, Fleet: "north", Keys: []ed25519.PublicKey{key.Public().(ed25519.PublicKey)},
-		Path: filepath.Join(t.TempDir(), "last-good"), Node: fleetpb.Node{ID: "a"}, Jitter: func() float64 { return 1 },
-		Apply:  func(*policy.Release, func() error) error { return nil },
-		Counts: func() []Count { return nil }, Log: slog.New(slog.NewTextHandler(&log, nil)),
-	}))(t)
-	sent := &answered{deaf: deaf{ctx: t.Context()}}
-	s := session{f: f, stream: sent}
-	send := func(kind, name string, m proto.Message) {
-		r := &discovery.Resource{Name: name, Resource: must.Get(anypb.New(m))(t)}
-		must.Do(t, s.answer(&discovery.DeltaDiscoveryResponse{TypeUrl: kind, Resources: []*discovery.Resource{r}}))
-	}
-	one, two := release(1), release(2)
-	send(fleetpb.AssignmentType, "a", &fleetpb.Assignment{Release: one.Name()})
-	send(fleetpb.ReleaseType, one.Name(), &fleetpb.Release{Encoded: one.Encoded()})
-	send(fleetpb.AssignmentType, "a", &fleetpb.Assignment{Release: two.Name()})
-	send(fleetpb.AssignmentType, "a", &fleetpb.Assignment{Release: one.Name()})
-	send(fleetpb.ReleaseType, two.Name(), &fleetpb.Release{Encoded: two.Encoded()})
-	expect.Equal(t, f.State().Running, one.Name())
-	expect.OK(t, f.State().AssignedError, "of the release that runs")
-	expect.Equal(t, sent.last.GetErrorDetail().GetCode(), int32(fleetpb.Unassigned))
-	expect.Equal(t, log.String(), "", "the log")
-}
 
 // Proves CARD-9: a control plane that repeats old releases, or sends unsigned ones or
 // sentences as names, costs a sidecar a few checks and records a minute; newer releases
