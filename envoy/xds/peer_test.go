@@ -1,9 +1,13 @@
 package xds_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
@@ -16,6 +20,7 @@ import (
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/policy"
 )
 
 // Each refusal is next to a similar case that is admitted.
@@ -89,6 +94,81 @@ func TestIdentityOfACertificate(t *testing.T) {
 	}
 }
 
+// refusing is a sidecar that subscribes to a release and refuses it.
+type refusing struct {
+	discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+	t    *testing.T
+	name string
+}
+
+func (f *fleet) refusing(node fleetpb.Node, uri string, r *policy.Release) *refusing {
+	f.t.Helper()
+	conn := must.Get(grpc.NewClient(f.addr, grpc.WithTransportCredentials(credentials.NewTLS(f.client("", uri)))))(f.t)
+	f.t.Cleanup(func() { _ = conn.Close() })
+	ctx, cancel := context.WithTimeout(f.t.Context(), ring.Limit)
+	f.t.Cleanup(cancel)
+	s := &refusing{must.Get(discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx))(f.t), f.t, r.Name()}
+	must.Do(f.t, s.Send(assignment(node)))
+	return s
+}
+
+// refuse subscribes anew, and refuses what it gets.
+func (s *refusing) refuse(code int32, reason string) {
+	s.t.Helper()
+	must.Do(s.t, s.Send(want(s.name)))
+	var got *discovery.DeltaDiscoveryResponse
+	for got.GetTypeUrl() != fleetpb.ReleaseType || len(got.GetResources()) == 0 {
+		got = must.Get(s.Recv())(s.t)
+	}
+	must.Do(s.t, s.Send(&discovery.DeltaDiscoveryRequest{
+		TypeUrl: fleetpb.ReleaseType, ResponseNonce: got.GetNonce(), ErrorDetail: &statuspb.Status{Code: code, Message: reason}, ResourceNamesUnsubscribe: []string{s.name},
+	}))
+}
+
+// end returns once all was read.
+func (s *refusing) end() {
+	s.t.Helper()
+	must.Do(s.t, s.Send(want("*"))) // no release: the server ends the stream
+	for err := error(nil); err == nil; {
+		_, err = s.Recv()
+	}
+}
+
+// Proves CARD-9: a sidecar that keeps refusing releases, or is kept from connecting, does not
+// fill the log; another certificate's refusal is handled as usual, and so is the next one a
+// minute later.
+func TestRepeatedRefusalsAreRateLimited(t *testing.T) {
+	const most = 16
+	var log bytes.Buffer
+	f := newFleet(t, func(o *xds.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	one := f.publish(1, 1, everyone)
+	refuse := func(id, uri string, times, logged int) {
+		t.Helper()
+		log.Reset()
+		s := f.refusing(fleetpb.Node{ID: id, Tenant: "acme"}, uri, one)
+		for i := range times {
+			s.refuse(int32(codes.InvalidArgument), fmt.Sprint("no ", i))
+		}
+		s.end()
+		expect.Equal(t, strings.Count(log.String(), "refused a release"), logged, id)
+		for _, n := range f.server.Sidecars() {
+			if n.ID == id {
+				expect.Equal(t, n.Rejected.Reason, fmt.Sprint("no ", times-1), "its last refusal")
+			}
+		}
+	}
+	const honest = "spiffe://example.org/ns/acme/honest"
+	refuse("liar", acme, 3*most, most)
+	refuse("honest", honest, 1, 1)
+	f.clock.forward(time.Minute)
+	refuse("liar", acme, 1, 1)
+	log.Reset()
+	for range 3 * most {
+		must.Equal(t, f.ask(f.client("", honest), assignment(fleetpb.Node{ID: "a\x00b"})), codes.InvalidArgument)
+	}
+	expect.Equal(t, strings.Count(log.String(), "is rejected"), most)
+}
+
 // Proves EDGE-9: a sidecar that got a release after its assignment was taken back neither
 // runs nor refuses it, so that release is not stopped. Another reason is a refusal.
 func TestReleasesThatAreNoLongerAssignedAreNotRefused(t *testing.T) {
@@ -96,22 +176,9 @@ func TestReleasesThatAreNoLongerAssignedAreNotRefused(t *testing.T) {
 	one, two := f.publish(1, 1, everyone), f.publish(2, 1, everyone)
 	for code, rejected := range map[int32]bool{int32(fleetpb.Unassigned): false, int32(codes.InvalidArgument): true} {
 		node := fleetpb.Node{ID: fmt.Sprint("sidecar-", code), Tenant: "acme", Running: one.Name()}
-		conn := must.Get(grpc.NewClient(f.addr, grpc.WithTransportCredentials(credentials.NewTLS(f.client("", acme)))))(t)
-		defer conn.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), ring.Limit)
-		defer cancel()
-		stream := must.Get(discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx))(t)
-		must.Do(t, stream.Send(assignment(node)))
-		must.Do(t, stream.Send(want(two.Name())))
-		var got *discovery.DeltaDiscoveryResponse
-		for got.GetTypeUrl() != fleetpb.ReleaseType {
-			got = must.Get(stream.Recv())(t)
-		}
-		must.Do(t, stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: fleetpb.ReleaseType, ResponseNonce: got.GetNonce(), ErrorDetail: &statuspb.Status{Code: code, Message: "no"}}))
-		must.Do(t, stream.Send(want("*"))) // ends the stream, after the refusal was read
-		for err := error(nil); err == nil; {
-			_, err = stream.Recv()
-		}
+		s := f.refusing(node, acme, two)
+		s.refuse(code, "no")
+		s.end()
 		for _, s := range f.server.Sidecars() {
 			if s.ID == node.ID {
 				expect.Equal(t, s.Rejected != nil, rejected, code)
