@@ -128,6 +128,11 @@ func FuzzPlain(f *testing.F) {
 			}
 		})
 		seen(t, out.String())
+		if utf8.ValidString(text) {
+			var whole strings.Builder
+			run(t, &whole, io.Discard, func(stdout, _ io.Writer) { _, _ = io.WriteString(stdout, text) })
+			expect.Equal(t, out.String(), whole.String(), "in two pieces at", at)
+		}
 		if text = strings.ToValidUTF8(text, ""); strings.Contains(cli.Line(text), "\n") {
 			t.Errorf("%q is no line", cli.Line(text))
 		}
