@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -176,7 +175,7 @@ func Loosened(before map[string]string, after []Setting) []string {
 		}
 		return "", false
 	}
-	byName, byPath := directions(reflect.TypeFor[Config](), ""), map[string]direction{}
+	byName, byPath := allDirections(), map[string]direction{}
 	for path := range before { // removed settings: their directions are found by name
 		byPath[path] = byName[listEntry.ReplaceAllString(path, "")]
 	}

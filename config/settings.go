@@ -55,7 +55,7 @@ const (
 // Settings returns the values of all keys on which controls depend, in the order of the
 // document: the effective profile.
 func (c *Config) Settings() []Setting {
-	var w walk
+	w := make(walk, 0, 128) // room for an ordinary file
 	w.structure(reflect.ValueOf(c).Elem(), "", "", nil)
 	for i := range w {
 		s := &w[i]

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -159,12 +160,11 @@ func (c *Config) Unsafe() []Setting {
 // are unknown names in that list.
 func (c *Config) AllowedUnsafe(allowed string) ([]string, error) {
 	list := strings.FieldsFunc(allowed, func(r rune) bool { return r == ',' || r == ' ' })
-	known := append(slices.Sorted(maps.Keys(directions(reflect.TypeFor[Config](), ""))), BuiltinPolicies)
 	var faults Faults
 	for _, name := range list {
-		if !slices.Contains(known, name) {
+		if _, known := allDirections()[name]; !known && name != BuiltinPolicies {
 			what := fmt.Sprintf("%s names %q, which is not a setting", UnsafeEnv, name)
-			if near := nearest(name, known); near != "" {
+			if near := nearest(name, append(slices.Sorted(maps.Keys(allDirections())), BuiltinPolicies)); near != "" {
 				what += "; did you mean " + near + "?"
 			}
 			faults = append(faults, what)
@@ -189,7 +189,9 @@ func (c *Config) AllowedUnsafe(allowed string) ([]string, error) {
 	return out, nil
 }
 
-// directions returns the directions of all settings, by name.
+// allDirections returns the directions of all settings, by name.
+var allDirections = sync.OnceValue(func() map[string]direction { return directions(reflect.TypeFor[Config](), "") })
+
 func directions(t reflect.Type, prefix string) map[string]direction {
 	out := map[string]direction{}
 	for _, f := range fieldsOf(t) {
