@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"strconv"
@@ -98,10 +99,17 @@ func LoadUntested(fsys fs.FS) (*Pack, error) {
 }
 
 func parse(fsys fs.FS) (*Pack, map[string]string, error) {
-	files := map[string]string{}
-	digest, err := read(fsys, func(name string, b []byte) { files[name] = string(b) })
+	texts, files := map[string]*strings.Builder{}, map[string]string{}
+	digest, err := read(fsys, func(name string, size int64) io.Writer {
+		texts[name] = &strings.Builder{}
+		texts[name].Grow(int(size))
+		return texts[name]
+	})
 	if err != nil {
 		return nil, nil, err
+	}
+	for name, text := range texts {
+		files[name] = text.String()
 	}
 	p := &Pack{digest: digest, families: map[string]string{}}
 	if err := p.fill(files); err != nil {
@@ -157,8 +165,9 @@ func (p *Pack) models(windows, whole []byte) (err error) {
 	return nil
 }
 
-// read calls file with each file of a pack and returns the digest of all.
-func read(fsys fs.FS, file func(name string, b []byte)) (digest string, err error) {
+// read copies each file of a pack to what file returns, and returns the digest of all. The
+// files may be edited meanwhile.
+func read(fsys fs.FS, file func(name string, size int64) io.Writer) (digest string, err error) {
 	spoken, err := fs.Glob(fsys, dirTongues+"/*.txt")
 	if err != nil {
 		return "", fmt.Errorf("screen: %w", err)
@@ -167,7 +176,7 @@ func read(fsys fs.FS, file func(name string, b []byte)) (digest string, err erro
 	if len(spoken) > maxTongues {
 		return "", fmt.Errorf("screen: %s: more than %d files", dirTongues, maxTongues)
 	}
-	sum := sha256.New()
+	sum, buffer := sha256.New(), make([]byte, 64<<10)
 	for _, name := range append(slices.Clone(packFiles[:]), spoken...) {
 		info, err := fs.Stat(fsys, name)
 		if err != nil {
@@ -176,23 +185,32 @@ func read(fsys fs.FS, file func(name string, b []byte)) (digest string, err erro
 		if !info.Mode().IsRegular() {
 			return "", fmt.Errorf("screen: %s is not a file", name) // reading a pipe could block forever
 		}
-		b, err := fs.ReadFile(fsys, name)
+		size := info.Size()
+		if size > maxPackFile {
+			return "", fmt.Errorf("screen: %s: more than %d bytes", name, maxPackFile)
+		}
+		f, err := fsys.Open(name)
 		if err != nil {
 			return "", fmt.Errorf("screen: %w", err)
 		}
-		if len(b) > maxPackFile {
-			return "", fmt.Errorf("screen: %s: more than %d bytes", name, maxPackFile)
+		fmt.Fprintf(sum, "%s %d\n", name, size)
+		n, err := io.CopyBuffer(io.MultiWriter(sum, file(name, size)), io.LimitReader(f, size+1), buffer)
+		f.Close()
+		if err == nil && n != size {
+			err = fmt.Errorf("%s changed while it was read", name)
 		}
-		fmt.Fprintf(sum, "%s %d\n", name, len(b))
-		sum.Write(b)
-		file(name, b)
+		if err != nil {
+			return "", fmt.Errorf("screen: %w", err)
+		}
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // Digest returns the SHA-256 of a pack's files in hexadecimal. It takes a hundredth of
 // the work of Load and tells whether the pack has changed.
-func Digest(fsys fs.FS) (string, error) { return read(fsys, func(string, []byte) {}) }
+func Digest(fsys fs.FS) (string, error) {
+	return read(fsys, func(string, int64) io.Writer { return io.Discard })
+}
 
 // Digest returns the digest of the files that the pack was loaded from.
 func (p *Pack) Digest() string { return p.digest }
