@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/cedar-policy/cedar-go"
@@ -39,7 +40,7 @@ type RuleInfo struct {
 // Policy is a compiled bundle. It is immutable and safe for concurrent use.
 type Policy struct {
 	whole      part // every policy, by id
-	parts      map[memproxy.Kind]part
+	parts      map[memproxy.Kind]func() part
 	rules      map[cedar.PolicyID]*rule
 	disabled   map[string]bool // ids of policies that are left out
 	validate   *validate.Validator
@@ -94,9 +95,11 @@ func Compile(b policy.Bundle) (*Policy, error) {
 	for _, s := range [...]set{p.whole.enforced, p.whole.shadowed, p.whole.marking} {
 		slices.SortFunc(s, func(x, y *rule) int { return strings.Compare(x.ID, y.ID) })
 	}
-	p.parts = make(map[memproxy.Kind]part, len(memproxy.Kinds))
+	p.parts = make(map[memproxy.Kind]func() part, len(memproxy.Kinds))
 	for _, kind := range memproxy.Kinds {
-		p.parts[kind] = part{p.whole.enforced.of(kind), p.whole.shadowed.of(kind), p.whole.marking.of(kind)}
+		p.parts[kind] = sync.OnceValue(func() part {
+			return part{p.whole.enforced.of(kind), p.whole.shadowed.of(kind), p.whole.marking.of(kind)}
+		})
 	}
 	p.visibility = visibilityOf(p.rules)
 	p.answers = cache.New[question, *ruling](maxAnswers)

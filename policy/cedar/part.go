@@ -11,7 +11,7 @@ import (
 )
 
 // part is the policies that can apply to one action. The action scope of each policy is
-// evaluated once, at compile time.
+// evaluated once, for the first question about the action.
 type part struct {
 	enforced set // decide
 	shadowed set // are reported only

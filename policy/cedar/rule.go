@@ -85,9 +85,9 @@ func (r *ruling) merge(o *ruling) {
 func (p *Policy) ask(q *memproxy.Question, about *asked) (*ruling, error) {
 	out := &ruling{}
 	principal, entities := entitiesOf(q)
-	part, known := p.parts[q.Operation.Kind]
-	if !known {
-		part = p.whole
+	part := p.whole
+	if of, known := p.parts[q.Operation.Kind]; known {
+		part = of()
 	}
 	req := cedar.Request{
 		Principal: principal,
