@@ -67,7 +67,7 @@ func New(opt Options) (*Adapter, error) {
 		opt.Now = time.Now
 	}
 	var named []string
-	a := &Adapter{Pruner: pruner(), opt: opt, routes: newRoutes()}
+	a := &Adapter{Pruner: pruner(), opt: opt, routes: indexed()}
 	for _, h := range identityHeaders {
 		named = append(named, h.name)
 	}
@@ -77,7 +77,7 @@ func New(opt Options) (*Adapter, error) {
 		[]string{"agent_ids", "identity_ids", "identifier_keys", "block_ids", "shared_block_ids", "archive_ids", "folder_ids", "source_ids"},
 		[]string{"before", "after", "limit", "top_k", "order", "ascending", "requires_approval", "name"}, // for paging, order and approval
 	)
-	a.bodies = newMembers(a.routes)
+	a.bodies = parsedMembers()
 	a.runs = runs{routes: a.routes, bodies: a.bodies, now: opt.Now, asked: cache.NewGenerations[string, struct{}](maxAsked)}
 	return a, nil
 }

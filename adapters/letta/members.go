@@ -5,6 +5,7 @@ import (
 	"cmp"
 	_ "embed" // the table is data
 	"strings"
+	"sync"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -24,15 +25,15 @@ const otherMember = "other"
 // route whose body has them. The value is false for a name that is not plain.
 type members map[string]map[string]bool
 
-// newMembers parses the table. A kind of object has the members of all request bodies
+// parsedMembers is the parsed table. A kind of object has the members of all request bodies
 // that contain it.
-func newMembers(rows *routes) members {
+var parsedMembers = sync.OnceValue(func() members {
 	known := members{}
 	for line := range strings.Lines(bodyTable) {
 		name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		kind, inside := strings.CutPrefix(name, "@")
 		if !inside {
-			r := rows.Row(name)
+			r := indexed().Row(name)
 			if r.id == "" {
 				continue
 			}
@@ -48,7 +49,7 @@ func newMembers(rows *routes) members {
 		}
 	}
 	return known
-}
+})
 
 // objectOf returns the kind of object that a row's body is or changes.
 func objectOf(r *row) string {

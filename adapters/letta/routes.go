@@ -3,6 +3,7 @@ package letta
 import (
 	_ "embed" // the table is data
 	"strings"
+	"sync"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/routetable"
@@ -100,9 +101,9 @@ func parseRoutes(text string) (rows []row) {
 	return rows
 }
 
-// newRoutes indexes the table. The server redirects paths with a trailing slash and
+// indexed is the index of the table. The server redirects paths with a trailing slash and
 // also serves every path under /latest.
-func newRoutes() *routes {
+var indexed = sync.OnceValue(func() *routes {
 	return routetable.New(table, func(r *row) (string, string, memproxy.Route) {
 		rt := memproxy.Route{
 			ID: r.id, Kind: r.kind,
@@ -113,7 +114,7 @@ func newRoutes() *routes {
 		}
 		return r.method, r.path, rt
 	}, routetable.Options{Alias: map[string]string{"latest": "v1"}})
-}
+})
 
 // routes finds the route of a request, and the row of a route.
 type routes = routetable.Table[row]

@@ -61,7 +61,7 @@ func New(opt Options) (*Adapter, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	a := &Adapter{Pruner: pruner(), opt: opt, names: newNames(), routes: newRoutes(), elements: newElements()}
+	a := &Adapter{Pruner: pruner(), opt: opt, names: newNames(), routes: indexed(), elements: newElements()}
 	a.holdReplier = holdReplier{a.routes}
 	a.Recognizer = func(rt memproxy.Route) answertable.Recognizer { return a.elements.claimed(rt, a.Answers) }
 	return a, nil

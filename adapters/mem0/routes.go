@@ -1,6 +1,8 @@
 package mem0
 
 import (
+	"sync"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/routetable"
 )
@@ -151,9 +153,9 @@ var table = [...]row{
 	{"*", "/mcp/{rest...}", "mem0.mcp.session", memproxy.Run, 0, opaque, openmem},
 }
 
-// newRoutes indexes the table. Mem0's servers distinguish paths by their trailing
+// indexed is the index of the table. Mem0's servers distinguish paths by their trailing
 // slash.
-func newRoutes() *routes {
+var indexed = sync.OnceValue(func() *routes {
 	return routetable.New(table[:], func(r *row) (string, string, memproxy.Route) {
 		rt := memproxy.Route{
 			ID: r.id, Kind: r.kind,
@@ -164,7 +166,7 @@ func newRoutes() *routes {
 		}
 		return r.method, r.path, rt
 	}, routetable.Options{LastSlash: true})
-}
+})
 
 // routes finds the route of a request, and the row of a route.
 type routes = routetable.Table[row]
