@@ -151,12 +151,14 @@ func (s *store) setDurability(ctx context.Context, group []*job) (restore func()
 	return func() error { return nil }, nil
 }
 
-// prepareNew keeps the statements that a transaction ran for the first time as prepared
-// statements for later transactions. Only the writer uses them, and their number is
+// prepareNew keeps the statements that a transaction ran for the second time as prepared
+// statements for later transactions. This prepares them once more, which would be lost on
+// what a start and rare jobs run once. Only the writer uses them, and their number is
 // bounded by the statements in this package.
 func (s *store) prepareNew(t *transaction) {
 	for text := range t.ready {
-		if s.ready[text] != nil {
+		kept, ran := s.ready[text]
+		if s.ready[text] = kept; kept != nil || !ran {
 			continue
 		}
 		if stmt, err := s.writer.PrepareContext(t.ctx, s.dialect.sql(text)); err == nil {

@@ -80,7 +80,7 @@ type store struct {
 	stopLoading    context.CancelFunc
 	similar        atomic.Pointer[[]byte] // the key of sketches, once it was read
 
-	ready   map[string]*sql.Stmt // of the writer, by text; see prepareNew
+	ready   map[string]*sql.Stmt // of the writer, by text, nil for one that ran once; see prepareNew
 	queries sync.Map             // of readers, by text; see query
 
 	gate    sync.RWMutex // read-locked to send on jobs, locked to close it
