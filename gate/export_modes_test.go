@@ -1,3 +1,7 @@
+// The steps of admission and their modes, for steps_test.go, which is in the slow ring.
+
+//go:build slow
+
 package gate
 
 import (

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -257,6 +258,8 @@ type rig struct {
 	refuseHolds   bool
 	shared        gate.Budget // nil: budget
 	filtered      func(memproxy.Route, string)
+	meter         gate.Meter   // nil: none
+	log           *slog.Logger // nil: none
 }
 
 func all() memproxy.Limit                                 { return memproxy.Limit{All: true} }
@@ -315,7 +318,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	g := must.Get(gate.New(gate.Options{
 		Identifier: r.identify, Ledger: r.store(), Budget: r.counts(), Recorder: r.recorder, Signer: fakeSigner{},
 		Clock: r.clock, Rejections: r.rejections, Filtered: r.filtered,
-		RecordTimeout: r.recordTimeout, Holds: r.holds, RefuseHolds: r.refuseHolds,
+		RecordTimeout: r.recordTimeout, Holds: r.holds, RefuseHolds: r.refuseHolds, Meter: r.meter, Log: r.log,
 		NewID: func() string { n++; return fmt.Sprintf("d%d", n) },
 	}, r.rules))(t)
 	r.gate = g

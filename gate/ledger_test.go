@@ -13,6 +13,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/gatetest"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // fakeLedger keeps what it is given, for tests to look at.
@@ -202,7 +203,9 @@ type meter struct {
 	failed int
 }
 
-func (m *meter) LedgerFailed(context.Context) { m.failed++ }
+func (m *meter) LedgerFailed(context.Context)              { m.failed++ }
+func (*meter) Step(context.Context, string, time.Duration) {}
+func (*meter) Decided(context.Context, *memproxy.Event)    {}
 
 // Proves EDGE-13, GOV-6: a decorator around a ledger switches no control off:
 // states still withhold, track records still clamp, versions and sessions are kept.
@@ -227,12 +230,14 @@ func TestADecoratedLedgerLosesNothing(t *testing.T) {
 // Proves CARD-6: each call of the ledger that fails is counted once, whoever made
 // it.
 func TestFailuresOfTheLedgerAreCounted(t *testing.T) {
-	m := &meter{}
-	l := gate.Metered(decorator{&fakeLedger{err: errBroken}}, m)
-	if _, err := l.Lookup(t.Context(), memproxy.MemoryKey{ID: "m1"}); !errors.Is(err, errBroken) || m.failed != 1 {
-		t.Errorf("%v, %d counted", err, m.failed)
-	}
-	if _, err := l.History(t.Context(), memproxy.MemoryKey{}, 0, 1); err != nil || m.failed != 1 {
-		t.Errorf("%v, %d counted", err, m.failed)
+	for _, failing := range []error{nil, errBroken} {
+		m := &meter{}
+		r, l := anyAgent(t, func(r *rig) { r.meter, r.sweeper = m, decorator{r.ledger} })
+		l.noTrack = failing
+		a := r.admit(learn("a note"))
+		must.Equal(t, l.tracked > 0, true, "the track record is asked for", a.Decision)
+		if want := map[bool]int{true: l.tracked}[failing != nil]; m.failed != want {
+			t.Errorf("%v: %d of %d failures are counted", failing, m.failed, want)
+		}
 	}
 }

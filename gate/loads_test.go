@@ -1,3 +1,8 @@
+// What each filter fetches is told apart inside of the package alone: whoever reads the answer
+// sees their sum. So this is in the slow ring, which compiles the package once more.
+
+//go:build slow
+
 package gate
 
 import (
