@@ -1,35 +1,18 @@
-package redisstore
+package redisstore_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/memproxy/memproxy/budgets/redisstore"
 
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-func TestParse(t *testing.T) {
-	for _, c := range []struct {
-		name, url string
-		hosts     string
-		cluster   bool
-		master    string
-		fault     string
-	}{
-		{name: "one", url: "redis://cache", hosts: "cache:6379"},
-		{name: "one with everything", url: "redis://user:p%40ss@cache:7000/3?pool_size=7", hosts: "cache:7000"},
-		{name: "TLS", url: "rediss://cache", hosts: "cache:6379"},
-		{name: "IPv6", url: "redis://[::1]:7000,[::2]", hosts: "[::1]:7000,[::2]:6379", cluster: true},
-		{name: "a list is a Cluster", url: "redis://a:1,b,c:3", hosts: "a:1,b:6379,c:3", cluster: true},
-		{name: "one host for a Cluster", url: "redis://a:1?cluster=true", hosts: "a:1", cluster: true},
-		{name: "not a Cluster", url: "redis://a:1?cluster=false", hosts: "a:1"},
-		{name: "sentinels", url: "redis://:pw@a:1,b:2/4?master=main", hosts: "a:1,b:2", master: "main"},
-		{name: "one sentinel", url: "redis://a:1?master=main", hosts: "a:1", master: "main"},
-		{name: "unix", url: "unix:///run/redis.sock?db=2"},
+// A URL that cannot be used is refused, also by New, and the error does not quote it.
+func TestCheckURL(t *testing.T) {
+	for _, c := range []struct{ name, url, fault string }{
 		{name: "no scheme", url: "cache:6379", fault: "needs a scheme"},
 		{name: "empty", url: "", fault: "needs a scheme"},
 		{name: "another scheme", url: "http://cache", fault: "cannot be read"},
@@ -46,77 +29,46 @@ func TestParse(t *testing.T) {
 		{name: "a broken port", url: "redis://:secret@a:port:1", fault: "cannot be read"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := parse(c.url)
-			if c.fault != "" {
+			for _, err := range []error{redisstore.CheckURL(c.url), expect.Err(redisstore.New(redisstore.Options{URL: c.url}))} {
 				must.ErrorHas(t, err, c.fault)
 				expect.Text(t, err.Error(), "the error quotes the password", err).Lacks("secret")
-				return
-			}
-			must.Do(t, err)
-			want := strings.Split(c.hosts, ",")
-			if c.hosts == "" {
-				want = nil
-			}
-			if !slices.Equal(got.hosts, want) || got.cluster != c.cluster || got.master != c.master {
-				t.Errorf("hosts %v, cluster %v, master %q", got.hosts, got.cluster, got.master)
 			}
 		})
 	}
-}
-
-// Deadlines must be configured on every kind of client: by default the library waits
-// for seconds and retries.
-func TestEveryClientHeedsDeadlines(t *testing.T) {
-	const limit = 123 * time.Millisecond
-	for _, url := range []string{"redis://user:pw@h:1/2?pool_size=3&read_timeout=9s", "rediss://h", "unix:///run/s?db=2", "redis://h:1?master=m", "rediss://h:1,g:2?master=m", "rediss://h:1,g:2"} {
-		target := must.Get(parse(url))(t)
-		c := target.client(limit)
-		var o *redis.Options
-		switch c := c.(type) {
-		case *redis.Client:
-			o = c.Options()
-		case *redis.ClusterClient:
-			co := c.Options()
-			o = &redis.Options{
-				MaxRetries: co.MaxRetries, ContextTimeoutEnabled: co.ContextTimeoutEnabled, DialerRetries: co.DialerRetries,
-				DialTimeout: co.DialTimeout, ReadTimeout: co.ReadTimeout, WriteTimeout: co.WriteTimeout, PoolTimeout: co.PoolTimeout, TLSConfig: co.TLSConfig,
-			}
-		}
-		// go-redis reports "no retries" as 0 or -1, depending on the kind of client.
-		if o.MaxRetries > 0 || !o.ContextTimeoutEnabled || o.DialerRetries != 1 ||
-			o.DialTimeout != limit || o.ReadTimeout != limit || o.WriteTimeout != limit || o.PoolTimeout != limit {
-			t.Errorf("%s: %+v", url, o)
-		}
-		if tls := strings.HasPrefix(url, "rediss"); tls != (o.TLSConfig != nil) {
-			t.Errorf("%s: TLS %v", url, o.TLSConfig)
-		} else if tls && strings.Contains(url, ",") && o.TLSConfig.ServerName != "" {
-			t.Errorf("%s: every host would have to be %s", url, o.TLSConfig.ServerName)
-		} else if tls && !strings.Contains(url, ",") && o.TLSConfig.ServerName != "h" {
-			t.Errorf("%s: the host's name is %q", url, o.TLSConfig.ServerName)
-		}
-		expect.OK(t, c.Close())
+	for _, url := range []string{
+		"redis://cache",
+		"redis://user:p%40ss@cache:7000/3?pool_size=7",
+		"rediss://cache",
+		"redis://[::1]:7000,[::2]",
+		"redis://a:1,b,c:3",
+		"redis://a:1?cluster=true",
+		"redis://a:1?cluster=false",
+		"redis://:pw@a:1,b:2/4?master=main",
+		"redis://a:1?master=main",
+		"unix:///run/redis.sock?db=2",
+	} {
+		expect.OK(t, redisstore.CheckURL(url), url)
+		must.Do(t, must.Get(redisstore.New(redisstore.Options{URL: url}))(t).Close())
 	}
 }
 
 func TestPrefixHasNoBraces(t *testing.T) {
-	expect.Error(t, expect.Err(New(Options{URL: "redis://h", Prefix: "a{b"})), "a prefix that would become the hash tag was taken")
+	expect.Error(t, expect.Err(redisstore.New(redisstore.Options{URL: "redis://h", Prefix: "a{b"})), "a prefix that would become the hash tag was taken")
 }
 
-// FuzzParse: no URL panics, and no error quotes a password.
+// FuzzParse: no URL panics, also when a client is made of it, and no error quotes a password.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"redis://h", "redis://u:hunter2@h:1,g/0?master=m&cluster=false", "unix://u:hunter2@/s?db=1", "rediss://[::1", "redis://:hunter2@:::/x", "://", "redis://h?%"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		got, err := parse(raw)
+		s, err := redisstore.New(redisstore.Options{URL: raw})
 		if err != nil {
 			if strings.Contains(raw, "hunter2") && strings.Contains(err.Error(), "hunter2") {
 				t.Fatalf("%q: %v", raw, err)
 			}
 			return
 		}
-		if got.one == nil || got.cluster && len(got.hosts) == 0 {
-			t.Fatalf("%q: %+v", raw, got)
-		}
+		must.Do(t, s.Close())
 	})
 }

@@ -1,4 +1,4 @@
-package redisstore
+package redisstore_test
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/budgets/redisstore"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
@@ -25,7 +27,7 @@ func guarded(t *testing.T, url string, deadline time.Duration) (*budgets.Degradi
 	clock := budgettest.NewClock()
 	local := must.Get(budgets.NewMemory(""))(t)
 	d := must.Get(budgets.NewDegrading(budgets.DegradingOptions{
-		Shared: connect(t, Options{URL: url, Timeout: time.Hour}), Local: local,
+		Shared: connect(t, redisstore.Options{URL: url, Timeout: time.Hour}), Local: local,
 		Deadline: deadline, Clock: clock.Now,
 	}))(t)
 	return d, clock
@@ -172,9 +174,9 @@ func TestSomethingElseListens(t *testing.T) {
 // A read-only Redis counts as unavailable; only the log says so.
 func TestReadOnlyRedisIsAway(t *testing.T) {
 	_, url := socket(t)
-	s := connect(t, Options{URL: url})
+	s := connect(t, redisstore.Options{URL: url})
 	charges(t, s, charge("1", "acme", 1), 1)
-	must.Do(t, s.client.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
+	must.Do(t, client(t, url).Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
 	d, _ := guarded(t, url, patient)
 	degraded(t, d, hourly("2", 2, 8), true)
 }

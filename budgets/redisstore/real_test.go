@@ -1,6 +1,6 @@
 //go:build e2e
 
-package redisstore
+package redisstore_test
 
 import (
 	"fmt"
@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/budgets/redisstore"
 
 	"github.com/redis/go-redis/v9"
 
@@ -37,9 +39,9 @@ func TestRealRedisKeepsTheContract(t *testing.T) {
 	n := 0
 	budgettest.Run(t, func(t *testing.T, _ *budgettest.Clock) budgets.Store {
 		n++
-		return connect(t, Options{URL: fmt.Sprintf("redis://:open%%20sesame@127.0.0.1:%d/3", port), Prefix: fmt.Sprintf("part%d", n)})
+		return connect(t, redisstore.Options{URL: fmt.Sprintf("redis://:open%%20sesame@127.0.0.1:%d/3", port), Prefix: fmt.Sprintf("part%d", n)})
 	})
-	wrong := connect(t, Options{URL: fmt.Sprintf("redis://:wrong@127.0.0.1:%d", port)})
+	wrong := connect(t, redisstore.Options{URL: fmt.Sprintf("redis://:wrong@127.0.0.1:%d", port)})
 	if _, err := wrong.Charge(t.Context(), charge("1", "acme", 1)); err == nil || strings.Contains(err.Error(), "wrong@") {
 		t.Errorf("with a wrong password: %v", err)
 	}
@@ -58,7 +60,7 @@ func TestClusterKeepsTheContract(t *testing.T) {
 			n := 0
 			budgettest.Run(t, func(t *testing.T, _ *budgettest.Clock) budgets.Store {
 				n++
-				return connect(t, Options{URL: url, Prefix: fmt.Sprintf("%s%d", strings.ReplaceAll(name, " ", ""), n)})
+				return connect(t, redisstore.Options{URL: url, Prefix: fmt.Sprintf("%s%d", strings.ReplaceAll(name, " ", ""), n)})
 			})
 		})
 	}
@@ -67,10 +69,11 @@ func TestClusterKeepsTheContract(t *testing.T) {
 // The server's hash slots are those that the unit test computes.
 func TestClusterAgreesOnSlots(t *testing.T) {
 	requireRedis(t)
-	s := connect(t, Options{URL: "redis://" + strings.Join(cluster(t), ",")})
+	nodes := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster(t)})
+	defer nodes.Close()
 	for _, tenant := range []string{"", "acme", "{acme}", "ü"} {
-		for _, k := range s.keys(charge("1", tenant, 1), "charge") {
-			got, err := s.client.Do(t.Context(), "CLUSTER", "KEYSLOT", k).Int64()
+		for _, k := range keysOf(t, charge("1", tenant, 1)) {
+			got, err := nodes.Do(t.Context(), "CLUSTER", "KEYSLOT", k).Int64()
 			if err != nil || uint16(got) != slot(k) {
 				t.Errorf("%q: slot %d, %v; computed %d", k, got, err, slot(k))
 			}
@@ -156,7 +159,7 @@ func TestSentinelFailover(t *testing.T) {
 	watch := exec.Command(redisServer(), conf, "--sentinel")
 	must.Do(t, watch.Start())
 	t.Cleanup(func() { _ = watch.Process.Kill(); _ = watch.Wait() })
-	s := connect(t, Options{URL: fmt.Sprintf("redis://:pw@127.0.0.1:1,127.0.0.1:%d?master=main", p[2]), Timeout: time.Second})
+	s := connect(t, redisstore.Options{URL: fmt.Sprintf("redis://:pw@127.0.0.1:1,127.0.0.1:%d?master=main", p[2]), Timeout: time.Second})
 	charged := func(id string) func() bool {
 		return func() bool { _, err := s.Charge(t.Context(), charge(id, "acme", 1)); return err == nil }
 	}

@@ -1,10 +1,10 @@
-package redisstore
+package redisstore_test
 
 import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -14,9 +14,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/budgets/redisstore"
+	"github.com/memproxy/memproxy/envoy/xds/xdstest"
+
 	"github.com/alicebob/miniredis/v2"
 	peer "github.com/alicebob/miniredis/v2/server"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/budgets/budgettest"
@@ -113,14 +115,14 @@ func TestImitationKeepsTheContract(t *testing.T) {
 	budgettest.Run(t, func(t *testing.T, clock *budgettest.Clock) budgets.Store {
 		server := miniredis.RunT(t)
 		clock.OnAdvance(server.FastForward)
-		return connect(t, Options{URL: "redis://" + server.Addr()})
+		return connect(t, redisstore.Options{URL: "redis://" + server.Addr()})
 	})
 }
 
 // All keys but totals expire.
 func TestKeysGoAway(t *testing.T) {
 	server := miniredis.RunT(t)
-	s := connect(t, Options{URL: "redis://" + server.Addr()})
+	s := connect(t, redisstore.Options{URL: "redis://" + server.Addr()})
 	charges(t, s, charge("1", "acme", 3), 3)
 	server.FastForward(2 * budgets.WindowLength("hour"))
 	if left := server.Keys(); len(left) != 1 || left[0] != "memproxy:{acme}:total:0:principal/a" {
@@ -129,7 +131,7 @@ func TestKeysGoAway(t *testing.T) {
 }
 
 // failed makes a charge and expects an error with the text.
-func failed(t *testing.T, s *Store, want string) {
+func failed(t *testing.T, s *redisstore.Store, want string) {
 	t.Helper()
 	a, err := s.Charge(t.Context(), hourly("1", 1, 100))
 	if err == nil || a.Granted || !strings.Contains(err.Error(), want) {
@@ -150,7 +152,7 @@ func says(m *miniredis.Miniredis, command, answer string) {
 // Connections that a server restart closed are replaced.
 func TestRestartBetweenCharges(t *testing.T) {
 	m := miniredis.RunT(t)
-	s := connect(t, Options{URL: "redis://" + m.Addr()})
+	s := connect(t, redisstore.Options{URL: "redis://" + m.Addr()})
 	charges(t, s, hourly("1", 1, 100), 1)
 	m.Close()
 	must.Do(t, m.Restart())
@@ -170,7 +172,7 @@ func TestErrorsAreCodes(t *testing.T) {
 		m := miniredis.RunT(t)
 		says(m, "HELLO AUTH", "-"+answer+"\r\n")
 		for _, url := range []string{"redis://ann:hunter2@" + m.Addr(), "redis://:hunter2@" + m.Addr() + "?cluster=true"} {
-			s := connect(t, Options{URL: url})
+			s := connect(t, redisstore.Options{URL: url})
 			_, err := s.Charge(t.Context(), hourly("1", 1, 100))
 			for _, err := range []error{err, s.Ping(t.Context()), s.Release(t.Context(), hourly("1", 1, 100))} {
 				must.Error(t, err)
@@ -184,7 +186,7 @@ func TestErrorsAreCodes(t *testing.T) {
 func TestClusterRedirects(t *testing.T) {
 	a, b := miniredis.RunT(t), miniredis.RunT(t)
 	says(a, "EVALSHA EVAL", fmt.Sprintf("-MOVED %d %s\r\n", slot("{acme}"), b.Addr()))
-	charges(t, connect(t, Options{URL: "redis://" + a.Addr() + "?cluster=true"}), hourly("1", 1, 100), 1)
+	charges(t, connect(t, redisstore.Options{URL: "redis://" + a.Addr() + "?cluster=true"}), hourly("1", 1, 100), 1)
 	if len(b.Keys()) == 0 || len(a.Keys()) != 0 {
 		t.Error("the charge is not where the redirect says")
 	}
@@ -195,7 +197,7 @@ func TestClusterRedirects(t *testing.T) {
 func TestDeadNodeIsLeft(t *testing.T) {
 	a, b := miniredis.RunT(t), miniredis.RunT(t)
 	says(a, "CLUSTER", fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n+127.0.0.1\r\n:%s\r\n", b.Port()))
-	s := connect(t, Options{URL: "redis://" + a.Addr() + "?cluster=true"})
+	s := connect(t, redisstore.Options{URL: "redis://" + a.Addr() + "?cluster=true"})
 	charges(t, s, hourly("1", 1, 100), 1)
 	b.Close()
 	failed(t, s, "refused")
@@ -217,31 +219,25 @@ func TestClusterIsNotAskedForCommand(t *testing.T) {
 		}
 		return false
 	})
-	charges(t, connect(t, Options{URL: "redis://" + m.Addr() + "?cluster=true"}), hourly("1", 1, 100), 1)
+	charges(t, connect(t, redisstore.Options{URL: "redis://" + m.Addr() + "?cluster=true"}), hourly("1", 1, 100), 1)
 }
 
 // Each host's certificate is verified against its name in the URL or in the Cluster.
 func TestTLS(t *testing.T) {
 	web := httptest.NewTLSServer(nil) // its certificate is for 127.0.0.1, not for localhost
 	defer web.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(web.Certificate())
+	roots := filepath.Join(t.TempDir(), "roots.pem") // of the system, which this process reads once
+	must.Do(t, os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}), 0o600))
+	t.Setenv("SSL_CERT_FILE", roots)
 	m := must.Get(miniredis.RunTLS(&tls.Config{Certificates: web.TLS.Certificates}))(t)
 	defer m.Close()
-	over := func(hosts string) *Store {
-		s := connect(t, Options{URL: "rediss://" + hosts})
-		switch c := s.client.(type) {
-		case *redis.Client:
-			c.Options().TLSConfig.RootCAs = roots
-		case *redis.ClusterClient:
-			c.Options().TLSConfig.RootCAs = roots
-		}
-		return s
-	}
+	other := must.Get(miniredis.RunTLS(must.Get(must.Get(xdstest.NewCA())(t).Server())(t)))(t)
+	defer other.Close()
+	over := func(hosts string) *redisstore.Store { return connect(t, redisstore.Options{URL: "rediss://" + hosts}) }
 	charges(t, over(m.Addr()), hourly("1", 1, 100), 1)
 	failed(t, over("localhost:"+m.Port()), "not localhost")
 	charges(t, over("localhost:"+m.Port()+","+m.Addr()), hourly("2", 1, 100), 2)
-	failed(t, connect(t, Options{URL: "rediss://" + m.Addr()}), "unknown authority")
+	failed(t, over(other.Addr()), "unknown authority")
 }
 
 // A call with a cancelled context sends nothing.
@@ -250,7 +246,7 @@ func TestCancelledIsNotSent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, query := range []string{"", "?cluster=true", "?master=m"} {
-		s := connect(t, Options{URL: "redis://" + m.Addr() + query})
+		s := connect(t, redisstore.Options{URL: "redis://" + m.Addr() + query})
 		expect.Is(t, expect.Err(s.Charge(ctx, hourly("1", 1, 100))), context.Canceled, query)
 	}
 	expect.Len(t, m.Keys(), 0)
@@ -279,7 +275,7 @@ func TestNonsenseIsAnError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := miniredis.RunT(t)
-			s := connect(t, Options{URL: "redis://" + m.Addr(), Timeout: DefaultTimeout})
+			s := connect(t, redisstore.Options{URL: "redis://" + m.Addr(), Timeout: redisstore.DefaultTimeout})
 			charges(t, s, hourly("0", 1, 100), 1)
 			says(m, "EVALSHA", answer)
 			var before, after runtime.MemStats
@@ -296,6 +292,6 @@ func TestNonsenseIsAnError(t *testing.T) {
 	for _, query := range []string{"?cluster=true", "?master=m"} {
 		m := miniredis.RunT(t)
 		says(m, "EVALSHA SENTINEL", "$9223372036854775807\r\n")
-		failed(t, connect(t, Options{URL: "redis://" + m.Addr() + query}), "too long")
+		failed(t, connect(t, redisstore.Options{URL: "redis://" + m.Addr() + query}), "too long")
 	}
 }

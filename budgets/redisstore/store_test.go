@@ -1,14 +1,18 @@
-package redisstore
+package redisstore_test
 
 import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	peer "github.com/alicebob/miniredis/v2/server"
+	"github.com/memproxy/memproxy/budgets/redisstore"
 
 	"github.com/redis/go-redis/v9"
 
@@ -23,14 +27,22 @@ import (
 const patient = 20 * time.Second
 
 // connect returns a store that is closed with the test.
-func connect(t *testing.T, opt Options) *Store {
+func connect(t *testing.T, opt redisstore.Options) *redisstore.Store {
 	t.Helper()
 	if opt.Timeout == 0 {
 		opt.Timeout = patient
 	}
-	s := must.Get(New(opt))(t)
+	s := must.Get(redisstore.New(opt))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// client is another client of a server.
+func client(t *testing.T, url string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(must.Get(redis.ParseURL(url))(t))
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 // Proves CARD-4, TRL-6, TRL-8: the contract on the real server. One server serves all
@@ -40,7 +52,7 @@ func TestKeepsTheContract(t *testing.T) {
 	n := 0
 	budgettest.Run(t, func(t *testing.T, _ *budgettest.Clock) budgets.Store {
 		n++
-		return connect(t, Options{URL: url, Prefix: fmt.Sprintf("part%d", n)})
+		return connect(t, redisstore.Options{URL: url, Prefix: fmt.Sprintf("part%d", n)})
 	})
 }
 
@@ -55,7 +67,7 @@ func charge(id, tenant string, cost int64, lines ...memproxy.Line) memproxy.Char
 	return memproxy.Charge{ID: id, Tenant: tenant, Cost: cost, Lines: lines, Time: budgettest.NewClock().Now()}
 }
 
-func charges(t *testing.T, s *Store, c memproxy.Charge, used int64) {
+func charges(t *testing.T, s *redisstore.Store, c memproxy.Charge, used int64) {
 	t.Helper()
 	a, err := s.Charge(t.Context(), c)
 	if err != nil || !a.Granted || a.Lines[0].Used != used {
@@ -63,31 +75,26 @@ func charges(t *testing.T, s *Store, c memproxy.Charge, used int64) {
 	}
 }
 
-// counter is a hook that records commands.
+// counter has the commands that clients sent to a server. Those of scripts come from peers
+// that say no HELLO.
 type counter struct {
-	mu   sync.Mutex
-	sent []string
+	mu      sync.Mutex
+	clients map[*peer.Peer]bool
+	sent    []string
 }
 
-func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.mu.Lock()
-		c.sent = append(c.sent, cmd.Name())
-		c.mu.Unlock()
-		return next(ctx, cmd)
+func (c *counter) hook(p *peer.Peer, cmd string, _ ...string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cmd == "HELLO" {
+		c.clients[p] = true
 	}
-}
-func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for range cmds {
-			c.mu.Lock()
-			c.sent = append(c.sent, "pipelined")
-			c.mu.Unlock()
-		}
-		return next(ctx, cmds)
+	if c.clients[p] {
+		c.sent = append(c.sent, cmd)
 	}
+	return false
 }
+
 func (c *counter) take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,32 +106,29 @@ func (c *counter) take() []string {
 // A charge is one round trip. A server that lost the script costs a second one, once,
 // and nothing is lost.
 func TestOneRoundTrip(t *testing.T) {
-	s := connect(t, Options{URL: fresh(t)})
-	var n counter
-	s.client.AddHook(&n)
+	m := miniredis.RunT(t)
+	url := "redis://" + m.Addr()
+	s := connect(t, redisstore.Options{URL: url})
+	n := counter{clients: map[*peer.Peer]bool{}}
+	m.Server().SetPreHook(n.hook)
 	charges(t, s, charge("first", "acme", 1), 1)
 	n.take()
 	charges(t, s, charge("second", "acme", 1), 2)
-	if sent := n.take(); !slices.Equal(sent, []string{"evalsha"}) {
-		t.Errorf("a charge sent %v", sent)
-	}
-	must.Do(t, s.client.ScriptFlush(t.Context()).Err())
+	expect.List(t, n.take(), []string{"EVALSHA"}, "a charge sent")
+	must.Do(t, client(t, url).ScriptFlush(t.Context()).Err())
 	n.take()
 	charges(t, s, charge("third", "acme", 1), 3)
-	if sent := n.take(); !slices.Equal(sent, []string{"evalsha", "eval"}) {
-		t.Errorf("after a script flush, a charge sent %v", sent)
-	}
+	expect.List(t, n.take(), []string{"EVALSHA", "EVAL"}, "after a script flush, a charge sent")
 	must.Do(t, s.Release(t.Context(), charge("first", "acme", 1)))
 	n.take()
 	must.Do(t, s.Release(t.Context(), charge("second", "acme", 1)))
-	if sent := n.take(); !slices.Equal(sent, []string{"evalsha"}) {
-		t.Errorf("a release sent %v", sent)
-	}
+	expect.List(t, n.take(), []string{"EVALSHA"}, "a release sent")
 }
 
 // All keys but totals expire.
 func TestKeysExpire(t *testing.T) {
-	s := connect(t, Options{URL: fresh(t), Prefix: "mp"})
+	url := fresh(t)
+	s, redis := connect(t, redisstore.Options{URL: url, Prefix: "mp"}), client(t, url)
 	charges(t, s, charge("d1", "acme", 3), 3)
 	slot := func(w memproxy.Window) int64 {
 		n, _ := budgets.WindowIndex(w, budgettest.NewClock().Now())
@@ -132,7 +136,7 @@ func TestKeysExpire(t *testing.T) {
 	}
 	total := "mp:{acme}:total:0:principal/a"
 	want := map[string]time.Duration{
-		"mp:{acme}:charge:d1": remembered,
+		"mp:{acme}:charge:d1": 10 * time.Minute,
 		fmt.Sprintf("mp:{acme}:hour:%d:principal/a", slot(memproxy.WindowHour)):     2 * time.Hour,
 		fmt.Sprintf("mp:{acme}:minute:%d:principal/a", slot(memproxy.WindowMinute)): 2 * time.Minute,
 		total: 0,
@@ -140,27 +144,27 @@ func TestKeysExpire(t *testing.T) {
 	check := func() {
 		t.Helper()
 		for k, most := range want {
-			switch d := s.client.PTTL(t.Context(), k).Val(); {
+			switch d := redis.PTTL(t.Context(), k).Val(); {
 			case most == 0 && d != -1, most > 0 && (d <= 0 || d > most):
 				t.Errorf("%s lives %v, want %v", k, d, most)
 			}
 		}
-		expect.Len(t, s.client.Keys(t.Context(), "*").Val(), len(want), "keys")
+		expect.Len(t, redis.Keys(t.Context(), "*").Val(), len(want), "keys")
 	}
 	check()
 	// A release keeps the expiry of what it lowers and deletes what becomes zero.
 	must.Do(t, s.Release(t.Context(), charge("d2", "acme", 1)))
-	want["mp:{acme}:release:d2"] = remembered
+	want["mp:{acme}:release:d2"] = 10 * time.Minute
 	check()
 	must.Do(t, s.Release(t.Context(), charge("d3", "acme", 5)))
-	expect.Equal(t, s.client.Exists(t.Context(), total).Val(), 0, "a total of zero is kept")
+	expect.Equal(t, redis.Exists(t.Context(), total).Val(), 0, "a total of zero is kept")
 }
 
 // Two replicas with one Redis share one limit.
 // Proves CARD-4.
 func TestReplicasShare(t *testing.T) {
 	url := fresh(t)
-	a, b := connect(t, Options{URL: url}), connect(t, Options{URL: url})
+	a, b := connect(t, redisstore.Options{URL: url}), connect(t, redisstore.Options{URL: url})
 	charges(t, a, charge("1", "acme", 6), 6)
 	charges(t, b, charge("2", "acme", 4), 10)
 	got, err := a.Charge(t.Context(), charge("3", "acme", 1))
@@ -197,16 +201,35 @@ func slot(key string) uint16 {
 	return crc16(key) % 16384
 }
 
+// keysOf returns the keys that a charge and its release name.
+func keysOf(t *testing.T, c memproxy.Charge) (keys []string) {
+	t.Helper()
+	m := miniredis.RunT(t)
+	s := connect(t, redisstore.Options{URL: "redis://" + m.Addr()})
+	m.Server().SetPreHook(func(p *peer.Peer, cmd string, args ...string) bool {
+		if cmd != "EVALSHA" {
+			return false
+		}
+		n, _ := strconv.Atoi(args[1])
+		keys = append(keys, args[2:2+n]...)
+		p.WriteError("ERR seen")
+		return true
+	})
+	expect.Error(t, expect.Err(s.Charge(t.Context(), c)))
+	expect.Error(t, s.Release(t.Context(), c))
+	return keys
+}
+
 func TestKeysOfAChargeShareASlot(t *testing.T) {
 	if got := crc16("123456789"); got != 0x31c3 { // test vector of the specification
 		t.Fatalf("crc16: %#x", got)
 	}
-	s := connect(t, Options{URL: "redis://127.0.0.1:1"})
 	slots := map[uint16]bool{}
 	for _, tenant := range []string{"", "acme", "globex", "{acme}", "}{", "a}b", "#1", strings.Repeat("x", 200)} {
 		c := charge("{other}", tenant, 1)
 		c.Lines = append(c.Lines, memproxy.Line{Key: "namespace/{x}", Window: memproxy.WindowTotal, Limit: 1})
-		keys := append(s.keys(c, "charge"), s.keys(c, "release")...)
+		keys := keysOf(t, c)
+		must.Len(t, keys, 2*len(c.Lines)+2-1) // a release does not name the soft line
 		for _, k := range keys {
 			expect.Equal(t, slot(k), slot(keys[0]), "tenant", tenant, keys[0], k, "lie in different slots")
 		}
@@ -219,22 +242,23 @@ func TestKeysOfAChargeShareASlot(t *testing.T) {
 
 // A value of another type is an error, not a count.
 func TestForeignValuesAreErrors(t *testing.T) {
-	s := connect(t, Options{URL: fresh(t)})
+	url := fresh(t)
+	s, redis := connect(t, redisstore.Options{URL: url}), client(t, url)
 	key := "memproxy:{acme}:total:0:principal/a"
 	for _, foreign := range []string{"many", "", "1e3", "0x10", "9999999999999999999999"} {
-		must.Do(t, s.client.Set(t.Context(), key, foreign, 0).Err())
+		must.Do(t, redis.Set(t.Context(), key, foreign, 0).Err())
 		if a, err := s.Charge(t.Context(), charge("1", "acme", 1)); err == nil || a.Granted {
 			t.Errorf("charged on %q: %+v", foreign, a)
 		}
-		expect.Equal(t, s.client.Exists(t.Context(), "memproxy:{acme}:charge:1").Val(), 0, "a charge on", foreign, "failed and is remembered")
+		expect.Equal(t, redis.Exists(t.Context(), "memproxy:{acme}:charge:1").Val(), 0, "a charge on", foreign, "failed and is remembered")
 	}
-	must.Do(t, s.client.Del(t.Context(), key).Err())
-	must.Do(t, s.client.HSet(t.Context(), key, "a", "b").Err())
+	must.Do(t, redis.Del(t.Context(), key).Err())
+	must.Do(t, redis.HSet(t.Context(), key, "a", "b").Err())
 	if a, err := s.Charge(t.Context(), charge("1", "acme", 1)); err == nil || a.Granted {
 		t.Errorf("charged on a hash: %+v", a)
 	}
 	expect.Error(t, s.Release(t.Context(), charge("1", "acme", 1)), "released on a hash")
-	must.Do(t, s.client.Del(t.Context(), key).Err())
+	must.Do(t, redis.Del(t.Context(), key).Err())
 	// Nothing was half done: both ids are unused, and the hour counts from one.
 	charges(t, s, charge("1", "acme", 1), 1)
 	must.Do(t, s.Release(t.Context(), charge("1", "acme", 1)))
@@ -246,7 +270,7 @@ func TestForeignValuesAreErrors(t *testing.T) {
 func TestContextEndsACall(t *testing.T) {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	s := connect(t, Options{URL: "redis://" + l.Addr().String(), Timeout: time.Hour})
+	s := connect(t, redisstore.Options{URL: "redis://" + l.Addr().String(), Timeout: time.Hour})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	expect.Error(t, expect.Err(s.Charge(ctx, charge("1", "acme", 1))), "charged by a listener that says nothing")
