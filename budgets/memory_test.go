@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,26 +79,6 @@ func TestChargeFailsWhenTheFileIsGone(t *testing.T) {
 	c.ID, c.Lines = "2", []memproxy.Line{{Key: "k", Window: memproxy.WindowHour, Limit: 5}}
 	if _, err := m.Charge(t.Context(), c); err != nil {
 		t.Errorf("an hour needs no file: %v", err)
-	}
-}
-
-// The file is compacted as it grows.
-func TestTotalsFileIsShortened(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "budgets.jsonl")
-	m := open(t, path)
-	c := memproxy.Charge{Tenant: "acme", Cost: 1, Time: budgettest.NewClock().Now(), Lines: []memproxy.Line{{Key: "k", Window: memproxy.WindowTotal, Limit: -1}}}
-	const writes = 10_100
-	for i := range writes {
-		c.ID = strconv.Itoa(i)
-		must.Get(m.Charge(t.Context(), c))(t)
-	}
-	if f, err := os.Stat(path); err != nil || f.Size() > 10_000 {
-		t.Errorf("%d bytes, %v", f.Size(), err)
-	}
-	m = open(t, path)
-	c.ID = "last"
-	if a, err := m.Charge(t.Context(), c); err != nil || a.Lines[0].Used != writes+1 {
-		t.Errorf("%+v, %v", a, err)
 	}
 }
 
