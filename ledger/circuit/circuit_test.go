@@ -1,4 +1,4 @@
-package circuit
+package circuit_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/memproxy/memproxy/ledger/circuit"
 
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -19,10 +21,10 @@ import (
 // hangs up say, says nothing of it.
 //
 // Proves EDGE-14.
-func TestCircuit(t *testing.T) { synctest.Test(t, circuit) }
+func TestCircuit(t *testing.T) { synctest.Test(t, opensAndCloses) }
 
-func circuit(t *testing.T) {
-	c := New(2 * time.Second)
+func opensAndCloses(t *testing.T) {
+	c := circuit.New(2 * time.Second)
 	var server net.Conn
 	dials := 0
 	dial := c.Dial(func(context.Context, string, string) (net.Conn, error) {
@@ -59,7 +61,7 @@ func circuit(t *testing.T) {
 		t.Helper()
 		before := dials
 		_, err := dial(t.Context(), "tcp", "db")
-		if errors.Is(err, ErrOpen) != want || (dials == before) != want {
+		if errors.Is(err, circuit.ErrOpen) != want || (dials == before) != want {
 			t.Errorf("%s: %v after %d connections", what, err, dials-before)
 		}
 	}
@@ -72,11 +74,11 @@ func circuit(t *testing.T) {
 	must.Error(t, ask(late, 2*time.Second, false), "an answer")
 	away("no answer", true)
 	mine := server // of the connection that the circuit opened on
-	expect.Is(t, expect.Err(other.Write([]byte("select"))), ErrOpen, "on a connection that was there before")
-	expect.Is(t, expect.Err(late.Write([]byte("terminate"))), ErrOpen, "on the connection of the call without an answer")
+	expect.Is(t, expect.Err(other.Write([]byte("select"))), circuit.ErrOpen, "on a connection that was there before")
+	expect.Is(t, expect.Err(late.Write([]byte("terminate"))), circuit.ErrOpen, "on the connection of the call without an answer")
 	expect.Is(t, expect.Err(mine.Read(make([]byte, 8))), io.EOF, "the database, of a transaction that was given up")
-	time.Sleep(openFor)
-	probe := connect() // one
+	time.Sleep(2 * time.Second) // after which one caller asks again
+	probe := connect()          // one
 	away("while one asks", true)
 	expect.OK(t, ask(probe, 0, true), "the one that asks")
 	away("it answers again", false)
