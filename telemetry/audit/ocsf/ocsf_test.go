@@ -1,4 +1,4 @@
-package ocsf
+package ocsf_test
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/telemetry/audit/ocsf"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/tools/txtar"
@@ -40,7 +42,7 @@ func TestEvents(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			a := must.Get(txtar.ParseFile(path))(t)
 			r := decode(t, a.Files[0].Data)
-			b := must.Get(Event(r, "memproxy/test"))(t)
+			b := must.Get(ocsf.Event(r, "memproxy/test"))(t)
 			required(t, b)
 			v := jsontext.Value(b)
 			must.Do(t, v.Indent(jsontext.WithIndent("  ")))
@@ -70,11 +72,11 @@ func required(t testing.TB, b []byte) {
 	need := []string{"activity_id", "category_uid", "class_uid", "metadata", "severity_id", "time", "type_uid"}
 	class, _ := e["class_uid"].(float64)
 	switch class {
-	case classAPI:
+	case 6003: // API Activity
 		need = append(need, "actor", "api", "src_endpoint")
-	case classLifecycle:
+	case 6002: // Application Lifecycle
 		need = append(need, "app")
-	case classFinding:
+	case 2004: // Detection Finding
 		need = append(need, "finding_info")
 	default:
 		t.Errorf("class %v", class)
@@ -106,20 +108,32 @@ func TestThreatsAreThoseOfTheDocument(t *testing.T) {
 	if len(rows) < 40 {
 		t.Fatalf("%d rows: the test does not find them", len(rows))
 	}
+	record := must.Get(txtar.ParseFile(must.Get(filepath.Glob("testdata/*.txtar"))(t)[0]))(t)
+	r := decode(t, record.Files[0].Data)
 	for _, m := range rows {
-		if got, want := threats()[memproxy.ReasonCode(m[1])], (threat{m[2], m[3]}); got != want {
-			t.Errorf("%s: %v, the document says %v", m[1], got, want)
-		}
-		if m[3] == "" {
-			continue
-		}
-		for id := m[3]; strings.Contains(id, "T"); id = id[:strings.LastIndexByte(id, '.')] {
-			if techniques[id] == "" {
-				t.Errorf("%s has no name", id)
+		r.Reasons = []memproxy.Reason{{Code: memproxy.ReasonCode(m[1])}}
+		var e struct {
+			Metadata struct{ Labels []string }
+			Attacks  []struct {
+				Technique    struct{ UID, Name string }
+				SubTechnique *struct{ UID, Name string } `json:"sub_technique"`
 			}
-			if strings.Count(id, ".") < 2 {
-				break
+		}
+		must.Do(t, json.Unmarshal(must.Get(ocsf.Event(r, "memproxy/test"))(t), &e))
+		asi, atlas := strings.TrimPrefix(strings.Join(e.Metadata.Labels, " "), "owasp_asi:"), ""
+		for _, a := range e.Attacks {
+			atlas = a.Technique.UID
+			named := a.Technique.Name != ""
+			if sub := a.SubTechnique; sub != nil {
+				named = named && sub.Name != "" && strings.HasPrefix(sub.UID, atlas+".")
+				atlas = sub.UID
 			}
+			if !named {
+				t.Errorf("%s has no name: %+v", atlas, a)
+			}
+		}
+		if len(e.Attacks) > 1 || asi != m[2] || atlas != m[3] {
+			t.Errorf("%s: %q %q, the document says %q %q", m[1], asi, atlas, m[2], m[3])
 		}
 	}
 }
@@ -140,8 +154,8 @@ func FuzzEvent(f *testing.F) {
 		if err != nil {
 			return
 		}
-		a := must.Get(Event(r, ""))(t)
-		b, err := Event(r, "")
+		a := must.Get(ocsf.Event(r, ""))(t)
+		b, err := ocsf.Event(r, "")
 		must.Do(t, err)
 		must.Equal(t, string(a), string(b))
 		required(t, a)
