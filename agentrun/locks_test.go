@@ -1,6 +1,7 @@
-package agentrun
+package agentrun_test
 
 import (
+	"github.com/memproxy/memproxy/agentrun"
 	"context"
 	"testing"
 	"time"
@@ -12,15 +13,15 @@ import (
 // Proves EDGE-1: a lock that is free is taken also if a busy machine lets the deadline pass
 // before the lock is tried; one that is held is not, and a caller who is gone takes none.
 func TestFreeLocksAreTakenLate(t *testing.T) {
-	locks := &Locks{}
+	locks := &agentrun.Locks{}
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer cancel()
-	unlock := must.Get(locks.Lock(late, "agent", Exclusive))(t)
-	expect.Is(t, expect.Err(locks.Lock(late, "agent", Shared)), context.DeadlineExceeded, "one that is held")
+	unlock := must.Get(locks.Lock(late, "agent", agentrun.Exclusive))(t)
+	expect.Is(t, expect.Err(locks.Lock(late, "agent", agentrun.Shared)), context.DeadlineExceeded, "one that is held")
 	unlock()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	expect.Is(t, expect.Err(locks.Lock(gone, "agent", Exclusive)), context.Canceled, "a caller who is gone")
-	must.Get(locks.Lock(t.Context(), "agent", Exclusive))(t)()
+	expect.Is(t, expect.Err(locks.Lock(gone, "agent", agentrun.Exclusive)), context.Canceled, "a caller who is gone")
+	must.Get(locks.Lock(t.Context(), "agent", agentrun.Exclusive))(t)()
 	expect.Equal(t, locks.Len(), 0)
 }

@@ -1,6 +1,7 @@
-package agentrun
+package agentrun_test
 
 import (
+	"github.com/memproxy/memproxy/agentrun"
 	"bytes"
 	"context"
 	"fmt"
@@ -34,21 +35,21 @@ func (t *fakeTurn) Cancel() memproxy.SideRequest { return memproxy.SideRequest{}
 // the backend.
 func TestTurnsAreForgotten(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	c := &Streams{Clock: func() time.Time { return now }}
+	c := &agentrun.Streams{Clock: func() time.Time { return now }}
 	first := &fakeTurn{runs: []string{"run-first"}, names: []string{"in a"}}
 	ch := c.Begin(first)
 	ch.Append(first, 1, [][]byte{[]byte("data: 1\n\n")})
 	if c.Find("run-first") != ch || c.Find("in a") != ch || c.Find("run-other", "in a") != ch {
 		t.Fatal("a turn is not found by its names")
 	}
-	for i := range maxStreams {
+	for i := range agentrun.maxStreams {
 		other := &fakeTurn{runs: []string{fmt.Sprint("run-", i)}, names: []string{"in b"}}
 		c.Begin(other).Append(other, 1, nil)
 	}
-	if c.Find("run-first") != nil || ch.Readable() || len(c.order) != maxStreams {
+	if c.Find("run-first") != nil || ch.Readable() || len(c.order) != agentrun.maxStreams {
 		t.Errorf("%d turns are remembered", len(c.order))
 	}
-	now = now.Add(streamTime + time.Second)
+	now = now.Add(agentrun.streamTime + time.Second)
 	if c.Find("run-1") != nil {
 		t.Error("an old turn is remembered")
 	}
@@ -56,14 +57,14 @@ func TestTurnsAreForgotten(t *testing.T) {
 	must.Len(t, c.order, 1)
 	expect.Len(t, c.byName, 1)
 
-	var chs []*Stream
+	var chs []*agentrun.Stream
 	for i := range 8 {
 		one := &fakeTurn{runs: []string{fmt.Sprint("big-", i)}, names: []string{fmt.Sprint("in ", i)}}
 		ch := c.Begin(one)
 		ch.Append(one, 1, [][]byte{big})
 		chs = append(chs, ch)
 	}
-	if c.size > maxLogs || chs[0].Readable() || !chs[7].Readable() {
+	if c.size > agentrun.maxLogs || chs[0].Readable() || !chs[7].Readable() {
 		t.Errorf("%d bytes are kept", c.size)
 	}
 	one := &fakeTurn{names: []string{"in x"}}
@@ -71,7 +72,7 @@ func TestTurnsAreForgotten(t *testing.T) {
 	for range 5 {
 		ch.Append(one, 1, [][]byte{big})
 	}
-	if ch.Readable() || c.size > maxLogs {
+	if ch.Readable() || c.size > agentrun.maxLogs {
 		t.Errorf("a stream of %d bytes is kept", 5*len(big))
 	}
 	if _, _, end := ch.EntriesFrom(0); end != frontend.ErrTooLarge {
@@ -80,12 +81,12 @@ func TestTurnsAreForgotten(t *testing.T) {
 }
 
 // big is a quarter of maxLogs.
-var big = bytes.Repeat([]byte("x"), maxLogs/4)
+var big = bytes.Repeat([]byte("x"), agentrun.maxLogs/4)
 
 // Readers are woken when a stream is dropped, for its own size or for that of others.
 func TestReadersHearOfLostStreams(t *testing.T) {
 	for name, other := range map[string]bool{"it grows too large": false, "others need the room": true} {
-		c := &Streams{Clock: func() time.Time { return time.Unix(1e9, 0) }}
+		c := &agentrun.Streams{Clock: func() time.Time { return time.Unix(1e9, 0) }}
 		one, two := &fakeTurn{names: []string{"in a"}}, &fakeTurn{names: []string{"in b"}}
 		ch := c.Begin(one)
 		ch.Append(one, 1, [][]byte{big})
@@ -117,7 +118,7 @@ func TestReadersHearOfLostStreams(t *testing.T) {
 
 // A turn whose backend keeps no stream is found by its runs alone.
 func TestUnnamedStreamsAreNotKept(t *testing.T) {
-	c := &Streams{Clock: time.Now}
+	c := &agentrun.Streams{Clock: time.Now}
 	one := &fakeTurn{runs: []string{"run-1", "run-2"}}
 	ch := c.Begin(one)
 	ch.Append(one, 0, [][]byte{[]byte("data: 1\n\n")})
@@ -131,8 +132,8 @@ func TestStreamsReadAgainEndAsTheirTurn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		finish bool
 		want   error
-	}{"the turn came to its end": {true, io.EOF}, "it broke off": {false, ErrInterrupted}} {
-		c := &Streams{Clock: time.Now}
+	}{"the turn came to its end": {true, io.EOF}, "it broke off": {false, agentrun.ErrInterrupted}} {
+		c := &agentrun.Streams{Clock: time.Now}
 		one := &fakeTurn{runs: []string{"run-1"}, names: []string{"in a"}}
 		ch := c.Begin(one)
 		ch.Append(one, 1, [][]byte{[]byte("data: 1\n\n")})
@@ -154,7 +155,7 @@ func TestStreamsReadAgainEndAsTheirTurn(t *testing.T) {
 
 // Proves EDGE-1: a turn can be cancelled from its first run until it sends no further request.
 func TestTurnsAreCancellableWhileTheyGoOn(t *testing.T) {
-	c := &Streams{Clock: time.Now}
+	c := &agentrun.Streams{Clock: time.Now}
 	one := &fakeTurn{}
 	ch := c.Begin(one)
 	expect.Equal(t, ch.Cancellable(), "", "before its first run")
@@ -172,7 +173,7 @@ func TestTurnsAreCancellableWhileTheyGoOn(t *testing.T) {
 // Proves EDGE-1: a turn waits for a request that may cancel it for no longer than it may take
 // itself.
 func TestTurnsWaitForACancellationWithinTheirTime(t *testing.T) {
-	c := &Streams{Clock: time.Now}
+	c := &agentrun.Streams{Clock: time.Now}
 	ch := c.Begin(&fakeTurn{runs: []string{"run-1"}})
 	ch.Append(&fakeTurn{runs: []string{"run-1"}}, 0, nil)
 	must.Len(t, c.Cancelling([]string{"run-1"}), 1)
