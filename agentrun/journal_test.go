@@ -1,3 +1,8 @@
+// What is in the journal, and when a run is tried again, is seen inside of the package alone, so
+// these are in the slow ring, where the package is compiled once more for them.
+
+//go:build slow
+
 package agentrun
 
 import (

@@ -1,8 +1,8 @@
 package agentrun_test
 
 import (
-	"github.com/memproxy/memproxy/agentrun"
 	"context"
+	"github.com/memproxy/memproxy/agentrun"
 	"testing"
 	"time"
 

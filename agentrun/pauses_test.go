@@ -1,3 +1,8 @@
+// When a turn is due is seen inside of the package alone, so these are in the slow ring, where the
+// package is compiled once more for them.
+
+//go:build slow
+
 package agentrun
 
 import (

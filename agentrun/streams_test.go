@@ -1,7 +1,6 @@
 package agentrun_test
 
 import (
-	"github.com/memproxy/memproxy/agentrun"
 	"bytes"
 	"context"
 	"fmt"
@@ -10,10 +9,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/agentrun"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+)
+
+// How many turns, and bytes of their streams, are remembered.
+const (
+	maxStreams = 4096
+	maxLogs    = 64 << 20
 )
 
 // fakeTurn is a fake turn with fixed runs, names and sequence number.
@@ -42,20 +49,20 @@ func TestTurnsAreForgotten(t *testing.T) {
 	if c.Find("run-first") != ch || c.Find("in a") != ch || c.Find("run-other", "in a") != ch {
 		t.Fatal("a turn is not found by its names")
 	}
-	for i := range agentrun.maxStreams {
+	for i := range maxStreams {
 		other := &fakeTurn{runs: []string{fmt.Sprint("run-", i)}, names: []string{"in b"}}
 		c.Begin(other).Append(other, 1, nil)
 	}
-	if c.Find("run-first") != nil || ch.Readable() || len(c.order) != agentrun.maxStreams {
-		t.Errorf("%d turns are remembered", len(c.order))
+	remembered := func() int { return len(c.Cancelling([]string{"agent-1"})) }
+	if n := remembered(); c.Find("run-first") != nil || ch.Readable() || n != maxStreams {
+		t.Errorf("%d turns are remembered", n)
 	}
-	now = now.Add(agentrun.streamTime + time.Second)
+	now = now.Add(3*time.Hour + time.Second)
 	if c.Find("run-1") != nil {
 		t.Error("an old turn is remembered")
 	}
 	c.Begin(first)
-	must.Len(t, c.order, 1)
-	expect.Len(t, c.byName, 1)
+	must.Equal(t, remembered(), 1)
 
 	var chs []*agentrun.Stream
 	for i := range 8 {
@@ -64,15 +71,21 @@ func TestTurnsAreForgotten(t *testing.T) {
 		ch.Append(one, 1, [][]byte{big})
 		chs = append(chs, ch)
 	}
-	if c.size > agentrun.maxLogs || chs[0].Readable() || !chs[7].Readable() {
-		t.Errorf("%d bytes are kept", c.size)
+	kept := 0
+	for _, ch := range chs {
+		if ch.Readable() {
+			kept += len(big)
+		}
+	}
+	if kept > maxLogs || chs[0].Readable() || !chs[7].Readable() {
+		t.Errorf("%d bytes are kept", kept)
 	}
 	one := &fakeTurn{names: []string{"in x"}}
 	ch = c.Begin(one)
 	for range 5 {
 		ch.Append(one, 1, [][]byte{big})
 	}
-	if ch.Readable() || c.size > agentrun.maxLogs {
+	if ch.Readable() {
 		t.Errorf("a stream of %d bytes is kept", 5*len(big))
 	}
 	if _, _, end := ch.EntriesFrom(0); end != frontend.ErrTooLarge {
@@ -81,7 +94,7 @@ func TestTurnsAreForgotten(t *testing.T) {
 }
 
 // big is a quarter of maxLogs.
-var big = bytes.Repeat([]byte("x"), agentrun.maxLogs/4)
+var big = bytes.Repeat([]byte("x"), maxLogs/4)
 
 // Readers are woken when a stream is dropped, for its own size or for that of others.
 func TestReadersHearOfLostStreams(t *testing.T) {
@@ -121,9 +134,14 @@ func TestUnnamedStreamsAreNotKept(t *testing.T) {
 	c := &agentrun.Streams{Clock: time.Now}
 	one := &fakeTurn{runs: []string{"run-1", "run-2"}}
 	ch := c.Begin(one)
-	ch.Append(one, 0, [][]byte{[]byte("data: 1\n\n")})
-	if c.size != 0 || ch.Readable() || c.Find("run-2") != ch {
-		t.Errorf("%d bytes kept", c.size)
+	named := &fakeTurn{names: []string{"in a"}}
+	kept := c.Begin(named)
+	kept.Append(named, 1, [][]byte{big})
+	for range 5 {
+		ch.Append(one, 0, [][]byte{big})
+	}
+	if !kept.Readable() || ch.Readable() || c.Find("run-2") != ch {
+		t.Errorf("of the two, kept are %v and %v", kept.Readable(), ch.Readable())
 	}
 }
 
