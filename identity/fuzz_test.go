@@ -1,3 +1,9 @@
+// Claims, headers, ids and key sets are read as they are, without the tokens, requests and
+// certificates that bear them: so these are in the slow ring, where the package is compiled once
+// more for them.
+
+//go:build slow
+
 package identity
 
 import (
