@@ -1,3 +1,8 @@
+// The handler is that of a server with a certificate and two ports, so this is in the slow ring,
+// where the package is compiled once more for it.
+
+//go:build slow
+
 package server
 
 import (
