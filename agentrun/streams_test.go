@@ -132,10 +132,8 @@ func TestReadersHearOfLostStreams(t *testing.T) {
 // A turn whose backend keeps no stream is found by its runs alone.
 func TestUnnamedStreamsAreNotKept(t *testing.T) {
 	c := &agentrun.Streams{Clock: time.Now}
-	one := &fakeTurn{runs: []string{"run-1", "run-2"}}
-	ch := c.Begin(one)
-	named := &fakeTurn{names: []string{"in a"}}
-	kept := c.Begin(named)
+	named, one := &fakeTurn{names: []string{"in a"}}, &fakeTurn{runs: []string{"run-1", "run-2"}}
+	kept, ch := c.Begin(named), c.Begin(one)
 	kept.Append(named, 1, [][]byte{big})
 	for range 5 {
 		ch.Append(one, 0, [][]byte{big})
