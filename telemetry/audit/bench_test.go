@@ -1,10 +1,12 @@
-package audit
+package audit_test
 
 import (
 	"context"
 	"fmt"
 	"sync"
 	"testing"
+
+	"github.com/memproxy/memproxy/telemetry/audit"
 
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -15,8 +17,8 @@ import (
 func BenchmarkRecord(b *testing.B) {
 	for _, callers := range []int{1, 32, 64} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
-			l := must.Get(Open(Options{Dir: b.TempDir(), Key: testKey(1), Origin: "bench"}))(b)
-			ev := fullEvent()
+			l := must.Get(audit.Open(audit.Options{Dir: b.TempDir(), Key: testKey(1), Origin: "bench"}))(b)
+			ev := someEvent()
 			work := make(chan struct{}, 1024)
 			var wg sync.WaitGroup
 			b.ReportAllocs()

@@ -1,3 +1,8 @@
+// Encodings are compared before the log adds to them, inside of the package, so this is in the
+// slow ring, where the package is compiled once more for it.
+
+//go:build slow
+
 package audit
 
 import (
@@ -298,4 +303,20 @@ func BenchmarkEncode(b *testing.B) {
 		rec = splice(rec[:0], &d, 12345, tlog.Hash{}, now)
 	}
 	b.SetBytes(int64(len(rec)))
+}
+
+// inert is idempotent: events that are split are not hashed twice.
+func FuzzInert(f *testing.F) {
+	f.Add("run-7", "/metadata/tag")
+	f.Add("session:a/b/c", "path:agent_id")
+	f.Fuzz(func(t *testing.T, name, ptr string) {
+		for _, as := range []func(string) string{memproxy.Inert, memproxy.InertID, memproxy.InertSession} {
+			if once := as(name); as(once) != once || len(once) > 600 {
+				t.Errorf("%q, then %q", once, as(once))
+			}
+		}
+		if once := inertPointer(ptr); inertPointer(once) != once {
+			t.Errorf("%q, then %q", once, inertPointer(once))
+		}
+	})
 }

@@ -1,17 +1,22 @@
-package audit
+package audit_test
 
 import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/mod/sumdb/note"
+	"github.com/memproxy/memproxy/telemetry/audit"
+	"github.com/memproxy/memproxy/telemetry/audit/verify"
+
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/memproxy/memproxy"
@@ -29,40 +34,62 @@ func testKey(n byte) ed25519.PrivateKey {
 // noSync avoids disk syncs in tests without crashes.
 func noSync(*os.File) error { return nil }
 
-func testOptions(dir string) Options {
-	return Options{Dir: dir, Key: testKey(1), Origin: testOrigin, Sync: noSync, CheckpointEvery: time.Hour}
+func testOptions(dir string) audit.Options {
+	return audit.Options{Dir: dir, Key: testKey(1), Origin: testOrigin, Sync: noSync, CheckpointEvery: time.Hour}
 }
 
-func verifierOf(t testing.TB, opt Options) note.Verifier {
+// The places of the log's files; see docs/audit-format.md.
+func journalPath(bundle int64) string { return fmt.Sprintf("journal/%012d", bundle) }
+
+func tilePath(level any, n int64, width int) string {
+	if width == 0 {
+		return fmt.Sprintf("tile/%v/%03d", level, n)
+	}
+	return fmt.Sprintf("tile/%v/%03d.p/%d", level, n, width)
+}
+
+func bundlePath(n int64, width int) string { return tilePath("entries", n, width) }
+
+// someEvent is a decision with most kinds of members.
+func someEvent() memproxy.Event {
+	return memproxy.Event{
+		Type: memproxy.EventDecision, Time: time.Date(2026, 3, 4, 5, 6, 7, 89, time.UTC), Decision: "01J8ZK6Q", Session: "run-7",
+		Principal: memproxy.Principal{ID: "agent:dev", Kind: memproxy.KindAgent, Tenant: "acme", Trust: memproxy.TrustAuthenticated, Method: "key"},
+		Kind:      memproxy.Learn, Backend: "mem0", Route: "mem0.v3.add", Method: "POST",
+		Scope:   memproxy.Scope{Tenant: "acme", User: "ann", Agent: "dev", App: "ide", Run: "run-7"},
+		Targets: []string{"m1", "m2"}, Fields: []string{"gotchas"}, Items: 3, ContentSHA256: strings.Repeat("ab", 32), Verdict: memproxy.Amend,
+		Reasons:  []memproxy.Reason{{Code: memproxy.TrustClamped, Rule: "ceiling", Detail: "asked 900, given 700", Pointer: "/metadata/confidence"}},
+		Facts:    &memproxy.Facts{Roles: []string{"dev"}, Writes: []memproxy.Written{{Field: "gotchas", Layer: memproxy.Semantic, Size: 40}}},
+		Budget:   []memproxy.LineState{{Line: memproxy.Line{Reason: memproxy.BudgetHour, Key: "principal/agent:dev", Window: memproxy.WindowHour, Limit: 100}, Used: 3}},
+		Memories: []string{"a", "b"},
+	}
+}
+
+func hexOf(h tlog.Hash) string { return hex.EncodeToString(h[:]) }
+
+func open(t testing.TB, opt audit.Options) *audit.Log {
 	t.Helper()
-	_, _, v, err := newSigner(opt.Origin, opt.Key)
-	must.Do(t, err)
-	return v
+	return must.Get(audit.Open(opt))(t)
 }
 
-func open(t testing.TB, opt Options) *Log {
-	t.Helper()
-	return must.Get(Open(opt))(t)
-}
-
-func closeLog(t testing.TB, l *Log) {
+func closeLog(t testing.TB, l *audit.Log) {
 	t.Helper()
 	must.Do(t, l.Close(context.Background()))
 }
 
-func record(t testing.TB, l *Log, n int) {
+func record(t testing.TB, l *audit.Log, n int) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for range min(n, 50) {
 		wg.Go(func() {
 			for range n / min(n, 50) {
-				expect.OK(t, expect.Err(l.Record(context.Background(), fullEvent())))
+				expect.OK(t, expect.Err(l.Record(context.Background(), someEvent())))
 			}
 		})
 	}
 	wg.Wait()
 	for range n % min(n, 50) {
-		must.Get(l.Record(context.Background(), fullEvent()))(t)
+		must.Get(l.Record(context.Background(), someEvent()))(t)
 	}
 }
 
@@ -87,16 +114,16 @@ func TestRecordsSurviveReopening(t *testing.T) {
 			record(t, l, n)
 		}
 		must.Do(t, l.Flush(context.Background()))
-		expect.Equal(t, l.Lag(), (Lag{}), "lag")
+		expect.Equal(t, l.Lag(), (audit.Lag{}), "lag")
 		for i := len(leaves); i < int(l.Size()); i++ {
 			leaves = append(leaves, tlog.RecordHash(seen[uint64(i)]))
 		}
 		closeLog(t, l)
 		want := treeRoot(t, leaves)
-		msg := must.Get(os.ReadFile(filepath.Join(dir, checkpointFile)))(t)
-		size, root, err := readCheckpoint(msg, testOrigin, verifierOf(t, testOptions(dir)))
-		if err != nil || int(size) != len(leaves) || root != want {
-			t.Fatalf("checkpoint of %d records is %d %v (%v), want %v", len(leaves), size, root, err, want)
+		msg := must.Get(os.ReadFile(filepath.Join(dir, "checkpoint")))(t)
+		got, err := verify.ParseCheckpoint(msg, must.Get(verify.ParseKey(must.Get(audit.VerifierKey(testOrigin, opt.Key.Public().(ed25519.PublicKey)))(t)))(t))
+		if err != nil || int(got.Size) != len(leaves) || got.Root != want {
+			t.Fatalf("checkpoint of %d records is %d %v (%v), want %v", len(leaves), got.Size, got.Root, err, want)
 		}
 	}
 	prev := hexOf(tlog.Hash{})
@@ -106,7 +133,7 @@ func TestRecordsSurviveReopening(t *testing.T) {
 		}
 		prev = hexOf(leaves[i])
 	}
-	if list, _ := os.ReadDir(filepath.Join(dir, journalDir)); len(list) != 1 {
+	if list, _ := os.ReadDir(filepath.Join(dir, "journal")); len(list) != 1 {
 		t.Errorf("%d journals are left, want the one of the bundle that is not full", len(list))
 	}
 }
@@ -137,7 +164,7 @@ func TestReceipt(t *testing.T) {
 	l := open(t, opt)
 	defer closeLog(t, l)
 	for i := range uint64(3) {
-		r := must.Get(l.Record(context.Background(), fullEvent()))(t)
+		r := must.Get(l.Record(context.Background(), someEvent()))(t)
 		<-told
 		expect.Equal(t, r.Index, i, "receipt", r, last)
 		expect.Equal(t, r.Hash, hexOf(tlog.RecordHash(last)), "receipt", r, last)
@@ -159,52 +186,52 @@ func TestNotesKeepTheirOrder(t *testing.T) {
 	if got := len(kinds); got != 4 || kinds[0] != "a" || kinds[1] != "b" || kinds[2] != "c" || kinds[3] != "d" {
 		t.Errorf("order %v, want a b c d", kinds)
 	}
-	expect.Is(t, l.RecordAsync(memproxy.Event{}), ErrClosed, "note on a closed log")
-	expect.Is(t, expect.Err(l.Record(context.Background(), memproxy.Event{})), ErrClosed, "record on a closed log")
-	expect.Is(t, l.Healthy(), ErrClosed, "a closed log is healthy")
+	expect.Is(t, l.RecordAsync(memproxy.Event{}), audit.ErrClosed, "note on a closed log")
+	expect.Is(t, expect.Err(l.Record(context.Background(), memproxy.Event{})), audit.ErrClosed, "record on a closed log")
+	expect.Is(t, l.Healthy(), audit.ErrClosed, "a closed log is healthy")
 }
 
 func TestOneWriter(t *testing.T) {
 	opt := testOptions(ring.Dir(t))
 	l := open(t, opt)
-	expect.Is(t, expect.Err(Open(opt)), ErrLocked, "a second writer")
+	expect.Is(t, expect.Err(audit.Open(opt)), audit.ErrLocked, "a second writer")
 	closeLog(t, l)
 	closeLog(t, open(t, opt))
 }
 
 func TestOptionsAreChecked(t *testing.T) {
 	good := testOptions(ring.Dir(t))
-	for name, spoil := range map[string]func(*Options){
-		"no dir": func(o *Options) { o.Dir = "" }, "no key": func(o *Options) { o.Key = nil },
-		"no origin": func(o *Options) { o.Origin = "" }, "space": func(o *Options) { o.Origin = "a b" },
-		"plus": func(o *Options) { o.Origin = "a+b" }, "newline": func(o *Options) { o.Origin = "a\nb" },
+	for name, spoil := range map[string]func(*audit.Options){
+		"no dir": func(o *audit.Options) { o.Dir = "" }, "no key": func(o *audit.Options) { o.Key = nil },
+		"no origin": func(o *audit.Options) { o.Origin = "" }, "space": func(o *audit.Options) { o.Origin = "a b" },
+		"plus": func(o *audit.Options) { o.Origin = "a+b" }, "newline": func(o *audit.Options) { o.Origin = "a\nb" },
 	} {
 		o := good
 		spoil(&o)
-		expect.Error(t, expect.Err(Open(o)), name, "opened")
+		expect.Error(t, expect.Err(audit.Open(o)), name, "opened")
 	}
 	closeLog(t, open(t, good))
 	other := good
 	other.Key = testKey(2)
-	expect.Is(t, expect.Err(Open(other)), ErrCorrupt, "another key")
+	expect.Is(t, expect.Err(audit.Open(other)), audit.ErrCorrupt, "another key")
 }
 
 func TestKeyFile(t *testing.T) {
 	dir := filepath.Join(ring.Dir(t), "keys")
-	a := must.Get(LoadOrCreateKey(dir))(t)
-	b, err := LoadOrCreateKey(dir)
+	a := must.Get(audit.LoadOrCreateKey(dir))(t)
+	b, err := audit.LoadOrCreateKey(dir)
 	if err != nil || !a.Equal(b) {
 		t.Fatalf("the key changed (%v)", err)
 	}
-	path := filepath.Join(dir, KeyFile)
+	path := filepath.Join(dir, audit.KeyFile)
 	if st, _ := os.Stat(path); st.Mode().Perm() != 0o600 {
 		t.Errorf("key file mode %v", st.Mode())
 	}
 	must.Do(t, os.Chmod(path, 0o640))
-	expect.Error(t, expect.Err(LoadOrCreateKey(dir)), "a key that others may read was taken")
+	expect.Error(t, expect.Err(audit.LoadOrCreateKey(dir)), "a key that others may read was taken")
 	must.Do(t, os.WriteFile(path, []byte("rubbish"), 0o600))
 	_ = os.Chmod(path, 0o600)
-	expect.Error(t, expect.Err(LoadOrCreateKey(dir)), "rubbish was taken for a key")
+	expect.Error(t, expect.Err(audit.LoadOrCreateKey(dir)), "rubbish was taken for a key")
 }
 
 // Proves CARD-7: after a pause a record is signed within a tenth of a second, and a busy
@@ -252,8 +279,8 @@ func burstsAreSignedEarlier(t *testing.T) {
 	l := open(t, opt)
 	defer l.Close(context.Background())
 	ev := memproxy.Event{Type: memproxy.EventReload, Detail: "short"}
-	for range maxUnpublished + 4 {
-		for range tileWidth - 1 {
+	for range 64 + 4 {
+		for range 256 - 1 {
 			must.Do(t, l.RecordAsync(ev))
 		}
 		if _, err := l.Record(t.Context(), ev); err != nil {
@@ -261,7 +288,7 @@ func burstsAreSignedEarlier(t *testing.T) {
 		}
 		synctest.Wait()
 	}
-	if n := l.Lag().Unsigned; n > (maxUnpublished/2+1)*tileWidth {
+	if n := l.Lag().Unsigned; n > (64/2+1)*256 {
 		t.Errorf("%d records are not signed", n)
 	}
 }

@@ -1,10 +1,12 @@
-package audit
+package audit_test
 
 import (
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/memproxy/memproxy/telemetry/audit"
 
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -17,7 +19,7 @@ func TestOnlyRegularFilesAreWritten(t *testing.T) {
 		"pipe":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
 		"device": func(path string) error { return os.Symlink(os.DevNull, path) },
 	} {
-		for _, file := range []string{"lock", "checkpoint", "checkpoint" + tempSuffix, journalPath(0), journalPath(0) + tempSuffix} {
+		for _, file := range []string{"lock", "checkpoint", "checkpoint" + ".tmp", journalPath(0), journalPath(0) + ".tmp"} {
 			dir := ring.Dir(t)
 			opt := testOptions(dir)
 			l := open(t, opt)
@@ -28,11 +30,11 @@ func TestOnlyRegularFilesAreWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 			must.Do(t, put(path))
-			l, err := Open(opt)
+			l, err := audit.Open(opt)
 			if err != nil {
 				continue
 			}
-			if _, err := l.Record(t.Context(), fullEvent()); err == nil {
+			if _, err := l.Record(t.Context(), someEvent()); err == nil {
 				err = l.Close(t.Context())
 				if info, serr := os.Lstat(path); err == nil && serr == nil && !info.Mode().IsRegular() {
 					t.Errorf("a %s at %s is taken for the file", name, file)

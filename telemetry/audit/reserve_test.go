@@ -1,4 +1,4 @@
-package audit
+package audit_test
 
 import (
 	"errors"
@@ -8,20 +8,18 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/memproxy/memproxy/telemetry/audit"
+
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // waitReserve waits until the log is idle, and checks that journal n is preallocated.
-func waitReserve(t *testing.T, l *Log, n int64) {
+func waitReserve(t *testing.T, opt audit.Options, n int64) {
 	t.Helper()
 	synctest.Wait()
-	l.reserve.mu.Lock()
-	defer l.reserve.mu.Unlock()
-	if l.reserve.ahead == nil || l.reserve.aheadOf != n {
-		t.Fatalf("journal %d is not laid out", n)
-	}
+	must.Equal(t, must.Get(os.Stat(filepath.Join(opt.Dir, journalPath(n))))(t).Size(), opt.Reserve, "journal", n)
 }
 
 // Proves CARD-7: a preallocated journal is used, a crash leaves nothing in it that
@@ -33,21 +31,21 @@ func journalsArePreallocated(t *testing.T) {
 	opt.Reserve = 300 << 10
 	l := open(t, opt)
 	record(t, l, 1)
-	waitReserve(t, l, 1)
-	record(t, l, tileWidth)
+	waitReserve(t, opt, 1)
+	record(t, l, 256)
 	second := filepath.Join(opt.Dir, journalPath(1))
 	if info, err := os.Stat(second); err != nil || info.Size() != opt.Reserve {
 		t.Fatalf("%v, %v: want the file that was laid out", info, err)
 	}
-	waitReserve(t, l, 2)
-	abandon(t, l)
+	waitReserve(t, opt, 2)
+	opt = abandoned(t, l, opt)
 
 	size, repair := reopen(t, opt)
-	if size != tileWidth+2 || strings.Contains(repair, "cut") { // and the repair record
-		t.Errorf("%d records, repair %q: want %d and nothing cut", size, repair, tileWidth+2)
+	if size != 256+2 || strings.Contains(repair, "cut") { // and the repair record
+		t.Errorf("%d records, repair %q: want %d and nothing cut", size, repair, 256+2)
 	}
 	expect.Error(t, expect.Err(os.Stat(filepath.Join(opt.Dir, journalPath(2)))), "a journal that was never begun is left")
-	if size, repair := reopen(t, opt); size != tileWidth+2 || repair != "" {
+	if size, repair := reopen(t, opt); size != 256+2 || repair != "" {
 		t.Errorf("after an orderly close: %d records, repair %q", size, repair)
 	}
 }
@@ -60,9 +58,9 @@ func closeRemovesTheReserve(t *testing.T) {
 	opt.Reserve = 4 << 10
 	l := open(t, opt)
 	record(t, l, 1)
-	waitReserve(t, l, 1)
+	waitReserve(t, opt, 1)
 	closeLog(t, l)
-	expect.Len(t, must.Get(os.ReadDir(filepath.Join(opt.Dir, journalDir)))(t), 1)
+	expect.Len(t, must.Get(os.ReadDir(filepath.Join(opt.Dir, "journal")))(t), 1)
 }
 
 // Zeros in the middle of written frames are damage, not preallocated space.
@@ -71,7 +69,7 @@ func TestZeroedCommitsAreDamage(t *testing.T) {
 	starts := frameStarts(t, content)
 	clear(content[starts[1]:starts[2]])
 	must.Do(t, os.WriteFile(path, content, 0o600))
-	expect.Is(t, expect.Err(Open(opt)), ErrCorrupt, "opened")
+	expect.Is(t, expect.Err(audit.Open(opt)), audit.ErrCorrupt, "opened")
 }
 
 // Without disk space for preallocation the log is only slower.
@@ -79,16 +77,16 @@ func TestReserveFails(t *testing.T) {
 	opt := testOptions(ring.Dir(t))
 	opt.Reserve = 4 << 10
 	opt.Sync = func(f *os.File) error {
-		if strings.HasSuffix(f.Name(), tempSuffix) && strings.Contains(f.Name(), journalDir) {
+		if strings.HasSuffix(f.Name(), ".tmp") && strings.Contains(f.Name(), "journal") {
 			return errors.New("no space left on device")
 		}
 		return nil
 	}
 	l := open(t, opt)
-	record(t, l, 3*tileWidth)
-	expect.Equal(t, l.Size(), 3*tileWidth)
+	record(t, l, 3*256)
+	expect.Equal(t, l.Size(), 3*256)
 	closeLog(t, l)
-	if size, repair := reopen(t, opt); size != 3*tileWidth || repair != "" {
+	if size, repair := reopen(t, opt); size != 3*256 || repair != "" {
 		t.Errorf("%d records, %q", size, repair)
 	}
 }
