@@ -22,7 +22,9 @@ func dissentRef(k memproxy.MemoryKey, decision string) string {
 }
 
 func validDissent(d *memproxy.Dissent) error {
-	return cmp.Or(validCorrection(&d.Correction), storableParts("dissent", d.SHA256))
+	d.Kind = cmp.Or(d.Kind, memproxy.TargetMemory)
+	return cmp.Or(validKey(memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}),
+		storableParts("dissent", d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Decision, d.Reason, d.SHA256), need(d.Decision != "", "a dissent needs a decision"))
 }
 
 // contest records that a caller tried to change a memory and was not trusted enough.

@@ -273,7 +273,7 @@ func flagLost(ctx context.Context, s *store, tenant string) error {
 	for after, n := (key{}), verifyStep; n == verifyStep; {
 		var lost []memproxy.IntegrityFlag
 		page, err := queryRows(ctx, s, "find memories without versions", func(from scanner) (k key, err error) {
-			var found bool
+			var found flag
 			if err = from.Scan(&k.Backend, &k.Kind, &k.ID, &found); !found {
 				lost = append(lost, memproxy.IntegrityFlag{MemoryKey: k, Tenant: tenant, Code: memproxy.IntegrityChain})
 			}

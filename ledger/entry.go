@@ -174,7 +174,7 @@ func size(c *memproxy.Entry) int {
 
 // enqueue queues an entry, which is then visible at once. queued is false if the queue
 // is full. logged reports whether the entry survives the death of the process.
-func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction)) (queued, logged bool, closed error) {
+func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction)) (queued, logged bool, err error) {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
 	if s.closed {
@@ -198,7 +198,11 @@ func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction)) (queued, lo
 	if s.redo == nil {
 		return queue(0), true, nil
 	}
-	queued, logged = s.redo.Append(encodeEntry(e), queue)
+	text, err := encodeEntry(e)
+	if err != nil {
+		return false, false, err
+	}
+	queued, logged = s.redo.Append(text, queue)
 	return queued, logged, nil
 }
 
@@ -259,7 +263,7 @@ type loggedEntry struct {
 	Owners          []memproxy.Ownership   `json:",omitempty"`
 }
 
-func encodeEntry(e *memproxy.Entry) []byte {
+func encodeEntry(e *memproxy.Entry) ([]byte, error) {
 	all := func(versions []memproxy.Version) (out []loggedVersion) {
 		for i := range versions {
 			v := &versions[i]
@@ -267,7 +271,7 @@ func encodeEntry(e *memproxy.Entry) []byte {
 		}
 		return out
 	}
-	return inJSON(loggedEntry{all(e.Found), all(e.Versions), e.States, e.Renewed, e.Owners})
+	return json.Marshal(loggedEntry{all(e.Found), all(e.Versions), e.States, e.Renewed, e.Owners})
 }
 
 func decodeEntry(text []byte) (*memproxy.Entry, error) {

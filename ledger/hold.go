@@ -73,7 +73,10 @@ func (hs Holds) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldCo
 	if err := validHold(&h); err != nil {
 		return h, err
 	}
-	plain := inJSON(holdSecret{c, requestSum(&h)})
+	plain, err := json.Marshal(holdSecret{c, requestSum(&h)})
+	if err != nil {
+		return h, refused("the content of a hold: %v", err)
+	}
 	if len(plain) > maxHeld {
 		return h, refused("the content of a hold is longer than %d bytes", maxHeld)
 	}

@@ -127,7 +127,10 @@ func (s *store) open() (left []*job, err error) {
 	if err := migrate(ctx, s); err != nil {
 		return nil, damaged(err)
 	}
-	if s.recent = newRecent(s.opt.CacheSize); s.opt.CacheSize > 0 {
+	if s.recent, err = newRecent(s.opt.CacheSize); err != nil {
+		return nil, err
+	}
+	if s.opt.CacheSize > 0 {
 		s.filter = &keyFilter{sealed: map[string]bool{}}
 	}
 	if err := s.checkKey(ctx); err != nil {

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -56,14 +57,15 @@ type waiting struct {
 	owners, changes int
 }
 
-// newRecent returns a cache of a number of records, or without one if it is negative.
-func newRecent(size int) *recent {
+func newRecent(size int) (*recent, error) {
 	r := &recent{waiting: map[key]*waiting{}}
-	if size > 0 { // the only sizes that NewLRU accepts
-		r.rows, _ = lru.NewLRU[key, any](size, nil)
-		r.locks, _ = lru.NewLRU[key, any](size, nil)
+	if size < 0 {
+		return r, nil
 	}
-	return r
+	rows, err := lru.NewLRU[key, any](size, nil)
+	locks, lerr := lru.NewLRU[key, any](size, nil)
+	r.rows, r.locks = rows, locks
+	return r, cmp.Or(err, lerr)
 }
 
 // of returns the cache for a key.

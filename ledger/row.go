@@ -289,6 +289,18 @@ func (w *when) Scan(column any) error {
 	return nil
 }
 
+// flag reads a positive number, such as a count or the time of a deletion, as true.
+type flag bool
+
+func (f *flag) Scan(column any) error {
+	n, ok := column.(int64)
+	if !ok {
+		return fmt.Errorf("%T is not a number", column)
+	}
+	*f = n > 0
+	return nil
+}
+
 // parsed reads JSON that asJSON wrote.
 type parsed struct{ to any }
 

@@ -34,7 +34,7 @@ type record struct {
 
 func scanRecord(s scanner) (r record, err error) {
 	err = s.Scan(&r.Backend, &r.Kind, &r.ID, &r.Number, &r.Tenant, &r.place, &r.Field, &r.Op, &r.at, &r.Actor, &r.Trust, &r.Confidence, &r.Attestation,
-		&r.Decision, &r.SHA256, &r.Before, &r.metadata, &r.Score, &r.previous, &r.behind, &r.Link, &r.key, &r.mac, &r.Pinned, &r.Compacted)
+		&r.Decision, &r.SHA256, &r.Before, &r.metadata, &r.Score, &r.previous, &r.behind, &r.Link, &r.key, &r.mac, (*flag)(&r.Pinned), (*flag)(&r.Compacted))
 	r.Time = moment(r.at)
 	return r, err
 }
