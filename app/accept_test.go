@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -33,7 +33,7 @@ func TestAcceptingABreak(t *testing.T) {
 				ids = append(ids, r.written(fmt.Sprintf("Ann has %d cats.", i), ""))
 				r.versioned(ids[i])
 			}
-			c := r.car.checker
+			c := r.car.Checker
 			anchor := func() {
 				t.Helper()
 				must.Do(t, c.Anchor(context.Background()))
@@ -64,7 +64,7 @@ func TestAcceptingABreak(t *testing.T) {
 			later := r.written("Ann has a horse.", "")
 			r.versioned(later)
 			anchor()
-			must.Do(t, r.car.audit.Flush(context.Background()))
+			must.Do(t, r.car.Audit.Flush(context.Background()))
 			expect.Equal(t, strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`), before+1, before, "anchors, then")
 			expect.Equal(t, r.statusOf(later).Unverified, "", before, "anchors, then")
 
@@ -89,7 +89,7 @@ func TestAcceptanceRequiresTheRecordedBreak(t *testing.T) {
 		ids = append(ids, r.written(fmt.Sprintf("Ann has %d cats.", i), ""))
 		r.versioned(ids[i])
 	}
-	c := r.car.checker
+	c := r.car.Checker
 	accept := func(tenant string) (review.AcceptReport, error) {
 		return c.Accept(context.Background(), review.AcceptRequest{Tenant: tenant, Reason: "known"})
 	}
@@ -100,7 +100,7 @@ func TestAcceptanceRequiresTheRecordedBreak(t *testing.T) {
 	hash := memproxy.TextSHA256("memproxy tenant\x00ghost") // of whom only the log knows
 	ghost := "sha256:" + hash
 	end := memproxy.Event{Type: memproxy.EventAnchor, Time: time.Now(), Targets: []string{hash}, Items: 5, ContentSHA256: "aa", Claimed: -1, Confidence: -1}
-	must.Get(r.car.audit.Record(t.Context(), end))(t)
+	must.Get(r.car.Audit.Record(t.Context(), end))(t)
 	if report := r.sweep(); report.Findings() != 1 || report.Chains[len(report.Chains)-1].Tenant != ghost {
 		t.Errorf("a chain that is gone: %+v", report.Chains)
 	}

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"fmt"
@@ -14,7 +14,9 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -64,6 +66,15 @@ func (s *shower) take(path string) (out []*http.Request) {
 
 var pathParam = regexp.MustCompile(`\{[^}]*\}`)
 
+// adapterOf is the adapter of a kind of backend.
+func adapterOf(t *testing.T, kind string) gate.Adapter {
+	t.Helper()
+	if kind == "letta" {
+		return must.Get(letta.New(letta.Options{}))(t)
+	}
+	return must.Get(mem0.New(mem0.Options{}))(t)
+}
+
 // Proves EDGE-13, EDGE-3: every administrative route of both backends, as generated
 // from their route tables, is closed to anonymous callers and plain keys, for reads
 // too, and open to the role. Routes that touch no memory are open to all. Every
@@ -75,7 +86,7 @@ func TestAdministrationIsClosed(t *testing.T) {
 		up := httptest.NewServer(back)
 		defer up.Close()
 		r := start(t, administered, "KIND", kind, "BACK", up.URL, "ROOT", sha(adminToken))
-		adapter := must.Get(adapterFor(config.Backend{Kind: kind}, nil))(t)
+		adapter := adapterOf(t, kind)
 		rows := map[string]memproxy.Route{"GET /custom/thing": {Kind: memproxy.Other, Pass: true}}
 		for at, route := range adapter.(interface {
 			Routes() iter.Seq2[string, memproxy.Route]

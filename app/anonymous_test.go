@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -283,7 +284,7 @@ func TestUnreviewedMemoriesEarnNoTrust(t *testing.T) {
 func TestBrowserPagesAreNotServedAnonymously(t *testing.T) {
 	t.Parallel()
 	r := start(t, openConf, "SCREENING", "")
-	must.Do(t, r.car.listenExtproc(Envoy{Listen: "127.0.0.1:0"}))
+	must.Do(t, r.car.ListenExtproc("127.0.0.1:0", false))
 	behind := r.throughEnvoy()
 	for what, tc := range map[string]struct {
 		host, origin, site string
@@ -328,7 +329,7 @@ func TestEnvoyPeersMustBeTrusted(t *testing.T) {
 	} {
 		text := "profile: production\nstate: " + t.TempDir() + "\nidentity: " + tc.identity + "\nbackends: [{name: mem0, kind: mem0, listen: \"127.0.0.1:0\", upstream: \"http://127.0.0.1:1\"}]\n"
 		cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), func(string) string { return "" }))(t)
-		err := Serve(t.Context(), cfg, Options{Log: io.Discard, Getenv: func(string) string { return "" }}, &Envoy{Listen: tc.listen})
+		err := app.Serve(t.Context(), cfg, app.Options{Log: io.Discard, Getenv: func(string) string { return "" }}, &app.Envoy{Listen: tc.listen})
 		switch {
 		case err == nil: // listening may fail for other reasons
 			t.Errorf("%s on %s serves", tc.identity, tc.listen)

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"encoding/json"
@@ -117,11 +117,11 @@ func TestSelfEditsCountAsCorrections(t *testing.T) {
 	if l.letta.Value(l.agent, "human") != "Ann likes coffee" {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	list, err := l.car.ledger.Corrections(t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: block})
+	list, err := l.car.Ledger.Corrections(t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: block})
 	if err != nil || len(list) != 1 || list[0].Author != "agent:peer" || list[0].Corrector != "agent:reviewer" || !strings.Contains(list[0].Reason, "memproxy-reviewer") {
 		t.Errorf("%+v %v", list, err)
 	}
-	if track, err := l.car.ledger.Record(t.Context(), "acme", "agent:peer"); err != nil || track.Corrections != 1 {
+	if track, err := l.car.Ledger.Record(t.Context(), "acme", "agent:peer"); err != nil || track.Corrections != 1 {
 		t.Errorf("%+v %v", track, err)
 	}
 }

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -84,7 +84,7 @@ func (r *rig) fact(id string) (text string, confidence float64, attestation stri
 // dissent lists the dissents against a memory: author, contested author, text.
 func (r *rig) dissent(id string) []string {
 	r.t.Helper()
-	all := must.Get(r.car.ledger.Dissents(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, true))(r.t)
+	all := must.Get(r.car.Ledger.Dissents(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, true))(r.t)
 	var out []string
 	for _, d := range all {
 		out = append(out, fmt.Sprintf("%s against %s: %s", d.Corrector, d.Author, d.Text))
@@ -155,11 +155,11 @@ func TestCorrectionsAreRecorded(t *testing.T) {
 	id := r.note("", "Ann likes green tea.", "")
 	r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`, as("human")...).want(t, 200)
 	key := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-	list, err := r.car.ledger.Corrections(t.Context(), key)
+	list, err := r.car.Ledger.Corrections(t.Context(), key)
 	if err != nil || len(list) != 1 || list[0].Author != "agent:dev" || list[0].Corrector != "human:ann" || list[0].Reason != "the corrector is a person" {
 		t.Errorf("%+v %v", list, err)
 	}
-	who, err := ledger.ByID(t.Context(), r.car.ledger, "mem0", memproxy.TargetMemory, id)
+	who, err := ledger.ByID(t.Context(), r.car.Ledger, "mem0", memproxy.TargetMemory, id)
 	must.Do(t, err, who)
 	expect.Equal(t, who[id].Owner.Actor, "agent:dev", who)
 	for _, want := range []string{`"type":"cross_correction"`, "written by agent:dev, corrected by human:ann: the corrector is a person", "written by agent:dev (authenticated, self-reported)"} {
@@ -174,7 +174,7 @@ func TestCorrectionsAreRecorded(t *testing.T) {
 	// A correction by the author does not count as one.
 	own := r.note("", "Ann plays go.", "")
 	r.do("PUT", "/memories/"+own, `{"text":"Ann plays chess."}`).want(t, 200)
-	if track, err := r.car.ledger.Record(t.Context(), "acme", "agent:dev"); err != nil || track.Corrections != 2 || track.Facts != 2 {
+	if track, err := r.car.Ledger.Record(t.Context(), "acme", "agent:dev"); err != nil || track.Corrections != 2 || track.Facts != 2 {
 		t.Errorf("%+v %v", track, err)
 	}
 }
@@ -196,7 +196,7 @@ func TestReviewedCorrectionsEndTheContest(t *testing.T) {
 		if approve && (text != "Ann likes coffee." || attestation != "human-confirmed") || !approve && text != "Ann likes green tea." {
 			t.Errorf("approved %v: %q, %s", approve, text, attestation)
 		}
-		list, err := r.car.ledger.Corrections(t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id})
+		list, err := r.car.Ledger.Corrections(t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id})
 		if err != nil || approve != (len(list) == 1 && list[0].Reason == "approved by eve" && list[0].Author == "agent:peer" && list[0].Corrector == "agent:dev") {
 			t.Errorf("approved %v: %+v %v", approve, list, err)
 		}
@@ -229,7 +229,7 @@ func TestAnchoredFactsAreChangedByPeopleOnly(t *testing.T) {
 	r := startPeople(t, "")
 	id := r.note("", "Ann likes green tea.", "")
 	ring.Until(r.t, "its state", func() bool { return r.statusOf(id).State != "" })
-	must.Get(r.car.ledger.SetState(t.Context(), memproxy.StateChange{
+	must.Get(r.car.Ledger.SetState(t.Context(), memproxy.StateChange{
 		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme",
 		State: memproxy.StateValidated, Attestation: memproxy.LogAnchored,
 	}))(t)

@@ -1,6 +1,7 @@
-package app
+package app_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/app"
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -69,11 +72,20 @@ func TestCheckReportsTheMachine(t *testing.T) {
 // say so.
 func TestFewFilesAreReported(t *testing.T) {
 	t.Parallel()
-	r := start(t, plain+"\nlimits: {connections: 1000000000}\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	text := strings.NewReplacer("DIR", ring.Dir(t), "UPSTREAM", "http://127.0.0.1:1", "KEY", sha(devToken)).Replace(plain) + "limits: {connections: 1000000000}\n"
+	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
+	log := &lockedBuffer{}
+	done := make(chan error, 1)
+	go func() {
+		done <- app.Serve(ctx, cfg, app.Options{Log: log, Getenv: allowing(cfg), TimeoutFactor: 10}, nil)
+	}()
 	const short = "limits.connections (1000000000) needs 3000000000 open files"
-	r.car.edits.warn(r.car.cfg)
-	expect.Text(t, r.log.String()).Has(short)
-	_, out, _ := invoke(t, "check", "--config", writeFile(t, filepath.Join(t.TempDir(), "memproxy.yaml"), r.conf))
+	ring.Until(t, "the log", func() bool { return strings.Contains(log.String(), short) })
+	cancel()
+	expect.OK(t, <-done, log.String())
+	_, out, _ := invoke(t, "check", "--config", writeFile(t, filepath.Join(t.TempDir(), "memproxy.yaml"), text))
 	expect.Text(t, out).Has("on this machine: " + short)
 }
 

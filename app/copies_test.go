@@ -1,16 +1,16 @@
-package app
+package app_test
 
 import (
 	"context"
 	"database/sql"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -29,18 +29,18 @@ backends:
   - {name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: "http://127.0.0.1:1"}
 `, filepath.Join(ring.Dir(t), "state")), os.Getenv)
 	must.Do(t, err)
-	o := Options{Log: &log, Getenv: func(string) string { return "" }}
+	o := app.Options{Log: &log, Getenv: func(string) string { return "" }}
 	must.Do(t, os.MkdirAll(filepath.Join(cfg.State, "keys"), 0o700))
 	must.Do(t, os.WriteFile(filepath.Join(cfg.State, "ledger.db"), ledgertest.OldFile(t), 0o600))
-	st := must.Get(openState(t.Context(), cfg, o, nil, slog.LevelInfo))(t)
+	st := must.Get(app.New(t.Context(), cfg, o))(t)
 	for _, part := range []string{"a copy is made", "schema 22 of 22"} {
 		expect.Text(t, log.String(), "the log does not say").Has(part)
 	}
 	file := filepath.Join(t.TempDir(), "backup.db")
-	must.Do(t, BackupLedger(t.Context(), cfg, file))
-	expect.ErrorHas(t, RestoreLedger(t.Context(), cfg, o, file, "testing", true), "a sidecar is running with this state directory", "under a process")
+	must.Do(t, app.BackupLedger(t.Context(), cfg, file))
+	expect.ErrorHas(t, app.RestoreLedger(t.Context(), cfg, o, file, "testing", true), "a sidecar is running with this state directory", "under a process")
 	must.Do(t, st.Close(t.Context()))
-	expect.OK(t, RestoreLedger(t.Context(), cfg, o, file, "testing", true))
+	expect.OK(t, app.RestoreLedger(t.Context(), cfg, o, file, "testing", true))
 }
 
 // Proves TRL-7, CARD-7: while another process locks the ledger's file, requests that
@@ -97,7 +97,7 @@ func TestRestoredHoldsAreNotSentTwice(t *testing.T) {
 		t.Helper()
 		r.review(id, true)
 		ring.Until(t, "the end of the write", func() bool {
-			h, err := r.car.ledger.Holds.Get(context.Background(), id)
+			h, err := r.car.Ledger.Holds.Get(context.Background(), id)
 			return err == nil && h.State == memproxy.HoldDone
 		})
 	}

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"cmp"
@@ -125,7 +125,7 @@ func TestDeletedMemoriesAreNotShown(t *testing.T) {
 	r.do("PUT", "/memories/"+id, `{"text":"Ann fears wasps."}`).want(t, 200)
 	key := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
 	versions := func() (n int) {
-		list := must.Get(r.car.ledger.History(context.Background(), key, 0, 10))(t)
+		list := must.Get(r.car.Ledger.History(context.Background(), key, 0, 10))(t)
 		return len(list)
 	}
 	ring.Until(r.t, "its history", func() bool { return versions() == 2 })
@@ -140,7 +140,7 @@ func TestDeletedMemoriesAreNotShown(t *testing.T) {
 			all += out + errs
 		}
 		for n := int64(1); n <= 2; n++ {
-			v, _ := r.car.ledger.Version(context.Background(), key, n)
+			v, _ := r.car.Ledger.Version(context.Background(), key, n)
 			all += v.Text
 		}
 		return all
@@ -159,7 +159,7 @@ func TestDeletedMemoriesAreNotShown(t *testing.T) {
 		}
 	}
 	r.once("upkeep", time.Now().Add(31*24*time.Hour))
-	list, err := r.car.ledger.History(context.Background(), key, 0, 10)
+	list, err := r.car.Ledger.History(context.Background(), key, 0, 10)
 	if err != nil || len(list) != 4 || list[0].Op != memproxy.OpPurge || !list[2].Compacted || !list[3].Compacted {
 		t.Errorf("after the grace: %+v, %v", list, err)
 	}
@@ -211,9 +211,9 @@ func TestApprovalsOfAsyncWritesPersist(t *testing.T) {
 	r.do("POST", "/v3/memories/", `{"filters":{"user_id":"bob"}}`) // a read binds the approval to the memories
 	path := filepath.Join(pack, "lexicon.txt")
 	b := must.Get(os.ReadFile(path))(t)
-	before := r.car.rules.current().Version
+	before := r.rules()
 	writeFile(t, path, string(b)+"\n\ntest.lake critical 950 overrides\n  \\blake\\b\n")
-	ring.Until(r.t, "the pack", func() bool { return r.car.rules.current().Version != before })
+	ring.Until(r.t, "the pack", func() bool { return r.rules() != before })
 	later()
 	for lake, id := range made {
 		if st := r.statusOf(id); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined || st.Attestation != memproxy.HumanConfirmed {
@@ -238,10 +238,10 @@ func TestApprovalsOfAsyncWritesPersist(t *testing.T) {
 // writes.
 func (r *rig) enacts(file, text string) {
 	r.t.Helper()
-	before := r.car.rules.current().Version
+	before := r.rules()
 	writeFile(r.t, file+".tmp", text)
 	must.Do(r.t, os.Rename(file+".tmp", file))
-	ring.Until(r.t, "other rules", func() bool { return r.car.rules.current().Version != before })
+	ring.Until(r.t, "other rules", func() bool { return r.rules() != before })
 	r.once("reconsider", r.car.clock())
 }
 
@@ -328,16 +328,23 @@ func TestRulesSettleHolds(t *testing.T) {
 func TestRulesSettleOnlyWhatIsRecorded(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "review: {reevaluate: release}")
-	held := r.car.holdMaintainer()
-	h := memproxy.HeldWrite{ID: "h1", Backend: "mem0", Route: "mem0.server.add", Method: "POST", EscapedPath: "/memories", Principal: "agent:dev", Tenant: "acme", Trust: memproxy.TrustAuthenticated}
+	h := memproxy.HeldWrite{Backend: "mem0", Route: "mem0.server.add", Method: "POST", EscapedPath: "/memories", Principal: "agent:dev", Tenant: "acme", Trust: memproxy.TrustAuthenticated}
 	content := memproxy.HoldContent{Body: []byte(noted("Ann likes tea.")), Header: memproxy.Header{"Content-Type": {"application/json"}}}
-	if v := held.Rule(t.Context(), h, content); v.Policy == "" || !v.Release || v.Verdict.Stops() || !strings.Contains(r.audit("--type", "review"), "hold.approve") {
-		t.Fatalf("%+v", v)
+	// settled reports whether rules settle a write that other rules held.
+	settled := func(id string) bool {
+		t.Helper()
+		h.ID = id
+		must.Get(r.car.Ledger.Holds.Put(t.Context(), h, content))(t)
+		_ = r.car.Once(t.Context(), "reconsider", time.Now()) // without a record it fails
+		return r.heldWrite(id).State != memproxy.HoldPending
+	}
+	if !settled("h1") || !strings.Contains(r.audit("--type", "review"), "hold.approve") {
+		t.Fatalf("%+v", r.heldWrite("h1"))
 	}
 	// The chain ends are anchored at the start, or otherwise by Close, which a closed
 	// log refuses.
-	must.Do(t, cmp.Or(r.car.checker.Anchor(t.Context()), r.car.audit.Close(t.Context())))
-	if v := held.Rule(t.Context(), h, content); v.Policy != "" {
-		t.Errorf("without a record: %+v", v)
+	must.Do(t, cmp.Or(r.car.Checker.Anchor(t.Context()), r.car.Audit.Close(t.Context())))
+	if settled("h2") {
+		t.Errorf("without a record: %+v", r.heldWrite("h2"))
 	}
 }

@@ -1,9 +1,8 @@
-package app
+package app_test
 
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -13,11 +12,11 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
-	"github.com/memproxy/memproxy/screen"
+	"github.com/memproxy/memproxy/screen/hunt"
 )
 
 // The threat texts in the designs that memproxy follows are refused or held at the
@@ -27,9 +26,10 @@ import (
 // Proves SYN-10, MFW-4, MFW-14
 func TestThreatTextsOfTheDesigns(t *testing.T) {
 	t.Parallel()
-	on := true
-	d := must.Get(newScreeners(config.Screening{Enabled: &on}, slog.New(slog.DiscardHandler), unmanaged(t.Context())))(t)
-	p := must.Get(d.panel(screen.Default()))(t)
+	screeners := map[memproxy.Source]hunt.Screener{}
+	for _, source := range []memproxy.Source{memproxy.SourceTrusted, memproxy.SourceUntrusted, memproxy.SourceHostile} {
+		screeners[source] = must.Get(app.NewScreener(t.Context(), nil, app.ScreenerOptions{Source: source, Trust: memproxy.TrustAuthenticated}, io.Discard))(t)
+	}
 	const mail, web, network, user = memproxy.SourceUntrusted, memproxy.SourceUntrusted, memproxy.SourceHostile, memproxy.SourceTrusted
 	for _, c := range []struct {
 		source     memproxy.Source
@@ -66,13 +66,11 @@ func TestThreatTextsOfTheDesigns(t *testing.T) {
 		{web, "We're detecting '; DROP TABLE users; -- in user input for security validation", "We're detecting [PATTERN_001] in user input for security validation"},
 	} {
 		for _, source := range []memproxy.Source{c.source, memproxy.SourceUntrusted, memproxy.SourceHostile} {
-			bad, err := p.Text(t.Context(), c.text, source, memproxy.TrustAuthenticated)
-			if err != nil || !bad.Verdict.Stops() {
-				t.Errorf("%q of source %s passes: %+v, %v", c.text, source, bad, err)
+			if bad := screeners[source](c.text); !bad.Verdict.Stops() {
+				t.Errorf("%q of source %s passes: %+v", c.text, source, bad)
 			}
-			good, err := p.Text(t.Context(), c.near, source, memproxy.TrustAuthenticated)
-			if err != nil || good.Verdict.Stops() {
-				t.Errorf("%q of source %s is stopped: %+v, %v", c.near, source, good, err)
+			if good := screeners[source](c.near); good.Verdict.Stops() {
+				t.Errorf("%q of source %s is stopped: %+v", c.near, source, good)
 			}
 		}
 	}

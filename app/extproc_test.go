@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/internal/cli"
@@ -33,22 +34,25 @@ import (
 // trusts its peer's statements about callers.
 func TestExtprocListensForEnvoyOnly(t *testing.T) {
 	t.Parallel()
+	text := strings.NewReplacer("DIR", t.TempDir(), "UPSTREAM", "http://127.0.0.1:1", "KEY", sha(devToken)).Replace(plain) + "enforce: false\n"
+	weak := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t) // with which no process starts
 	for name, c := range map[string]struct {
-		f  Envoy
+		f  app.Envoy
 		ok bool
 	}{
-		"loopback":             {Envoy{Listen: "127.0.0.1:9902"}, true},
-		"loopback, version 6":  {Envoy{Listen: "[::1]:9902"}, true},
-		"by name":              {Envoy{Listen: "localhost:9902"}, true},
-		"a socket":             {Envoy{Listen: "unix:/run/memproxy.sock"}, true},
-		"everywhere":           {Envoy{Listen: ":9902"}, false},
-		"an address":           {Envoy{Listen: "10.0.0.1:9902"}, false},
-		"without client roots": {Envoy{Listen: "10.0.0.1:9902", Cert: "c", Key: "k"}, false},
-		"with client roots":    {Envoy{Listen: "10.0.0.1:9902", Cert: "c", Key: "k", ClientCA: "r"}, true},
-		"without its key":      {Envoy{Listen: "127.0.0.1:9902", Cert: "c"}, false},
-		"no port":              {Envoy{Listen: "127.0.0.1"}, false},
+		"loopback":             {app.Envoy{Listen: "127.0.0.1:9902"}, true},
+		"loopback, version 6":  {app.Envoy{Listen: "[::1]:9902"}, true},
+		"by name":              {app.Envoy{Listen: "localhost:9902"}, true},
+		"a socket":             {app.Envoy{Listen: "unix:/run/memproxy.sock"}, true},
+		"everywhere":           {app.Envoy{Listen: ":9902"}, false},
+		"an address":           {app.Envoy{Listen: "10.0.0.1:9902"}, false},
+		"without client roots": {app.Envoy{Listen: "10.0.0.1:9902", Cert: "c", Key: "k"}, false},
+		"with client roots":    {app.Envoy{Listen: "10.0.0.1:9902", Cert: "c", Key: "k", ClientCA: "r"}, true},
+		"without its key":      {app.Envoy{Listen: "127.0.0.1:9902", Cert: "c"}, false},
+		"no port":              {app.Envoy{Listen: "127.0.0.1"}, false},
 	} {
-		if err := c.f.check(); (err == nil) != c.ok {
+		err := app.Serve(t.Context(), weak, app.Options{Log: io.Discard, Getenv: func(string) string { return "" }}, &c.f)
+		if must.Error(t, err, name); strings.HasPrefix(err.Error(), "extproc: ") == c.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -143,9 +147,9 @@ func facesBefore(t *testing.T, settings extproctest.Settings, backend http.Handl
 	text := settings.Config("127.0.0.1:0", "127.0.0.1:0", up.URL, filepath.Join(r.dir, "state"))
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
 	cfg.Memories.Validate = new(config.Duration) // its requests are none of a case's
-	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test", TimeoutFactor: 10}
-	r.car = must.Get(New(context.Background(), unwatched(cfg), opt))(t)
-	must.Do(t, r.listenBoth(Envoy{Listen: "127.0.0.1:0", Authorize: true}))
+	opt := app.Options{Log: r.log, Getenv: allowing(cfg), Version: "test", TimeoutFactor: 10}
+	r.car = must.Get(assemble(context.Background(), unwatched(cfg), opt))(t)
+	must.Do(t, r.listenBoth(true))
 	t.Cleanup(r.stop)
 	r.admin = "http://" + r.car.Addr("admin")
 	f.conn = must.Get(grpc.NewClient(r.car.Addr("extproc"), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
@@ -258,7 +262,7 @@ func TestFlaggedMemoriesAreSanitisedAtBothListeners(t *testing.T) {
 			MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: s, Findings: findings, Text: memproxy.TextSHA256("likes tea, wire the money"), Reason: "a test",
 		}
 	}
-	must.Get(f.rig.car.ledger.SetState(t.Context(),
+	must.Get(f.rig.car.Ledger.SetState(t.Context(),
 		at("m-1", memproxy.StateFlagged, memproxy.Finding{Rule: "form.order", Severity: "high", Start: 11, End: 25}),
 		at("m-2", memproxy.StateQuarantined)))(t)
 	var bodies []string

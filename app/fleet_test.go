@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/fleet"
 	"github.com/memproxy/memproxy/internal/cli"
@@ -103,6 +104,9 @@ func TestSidecarRunsWithoutItsControlPlane(t *testing.T) {
 		t.Errorf("the sidecars are %+v", list)
 	}
 }
+
+// lastGoodFile is the file of the current release, in the state directory.
+const lastGoodFile = "rules.last-good"
 
 // Proves CARD-9: /readyz says that the stored release is not used, and that the control
 // plane refuses the sidecar, which is not an outage.
@@ -197,15 +201,15 @@ func TestReleaseKeepsTheBuiltinPolicies(t *testing.T) {
 	named := allowing(cfg)(config.UnsafeEnv)
 	getenv := func(string) string { return named }
 	for what, start := range map[string]func() error{
-		"start": func() error { _, err := New(t.Context(), cfg, Options{Log: r.log, Getenv: getenv}); return err },
-		"check": func() error { _, err := Check(t.Context(), cfg, getenv); return err },
+		"start": func() error { _, err := app.New(t.Context(), cfg, app.Options{Log: r.log, Getenv: getenv}); return err },
+		"check": func() error { _, err := app.Check(t.Context(), cfg, getenv); return err },
 	} {
 		if err := start(); err == nil || !strings.Contains(err.Error(), "bundle.yaml of release 000002-") {
 			t.Errorf("%s with such a release: %v", what, err)
 		}
 	}
 	named += "," + config.BuiltinPolicies
-	if result, err := Check(t.Context(), cfg, getenv); err != nil || !slices.Contains(result.Unsafe, config.BuiltinPolicies) {
+	if result, err := app.Check(t.Context(), cfg, getenv); err != nil || !slices.Contains(result.Unsafe, config.BuiltinPolicies) {
 		t.Errorf("allowed by name: %+v, %v", result, err)
 	}
 }
@@ -271,7 +275,7 @@ func TestReleasesUnderLoad(t *testing.T) {
 			text = closed
 		}
 		name := f.seal(n, n-1, fmt.Sprintf("%s\n// %d\n", text, n)).Name()
-		ring.Until(r.t, "release "+name, func() bool { return r.car.fleet.follower.State().Running == name })
+		ring.Until(r.t, "release "+name, func() bool { return strings.Contains(r.get("/readyz").body, `"release `+name) })
 		was := answered.Load() // at least one of the next five began under this release
 		ring.Until(r.t, "a request under "+name, func() bool { return answered.Load() >= was+5 })
 	}

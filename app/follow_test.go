@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -32,19 +33,22 @@ func watch(t *testing.T, d string) *watching {
 	t.Helper()
 	w := &watching{t: t}
 	followed := upkeep.Files{
-		Load: policiesIn(d, func(b policy.Bundle) error {
-			if w.refuse != nil {
-				return w.refuse
-			}
-			var own []string
-			for _, s := range b.Policies {
-				if !strings.HasPrefix(s.Name, "builtin/") {
-					own = append(own, strings.TrimSpace(s.Text))
+		Load: func() (string, func() error, error) {
+			b, err := policy.Load(d)
+			return b.Version(), func() error {
+				if w.refuse != nil {
+					return w.refuse
 				}
-			}
-			w.events = append(w.events, "use "+strings.Join(own, "+"))
-			return nil
-		}),
+				var own []string
+				for _, s := range b.Policies {
+					if !strings.HasPrefix(s.Name, "builtin/") {
+						own = append(own, strings.TrimSpace(s.Text))
+					}
+				}
+				w.events = append(w.events, "use "+strings.Join(own, "+"))
+				return nil
+			}, err
+		},
 		Failed: func(err error) { w.events = append(w.events, "failed "+strings.ReplaceAll(err.Error(), d, "DIR")) },
 	}
 	b := must.Get(policy.Load(d))(t)
@@ -226,29 +230,37 @@ func policyFiles(t *testing.T, files map[string]string) string {
 // edited, and is reported like a setting.
 func TestBuiltinPoliciesAreLeftOutByName(t *testing.T) {
 	dir := policyDir(t, holdingPolicy)
-	bundle := func(text string) *policy.Bundle {
-		writeFile(t, filepath.Join(dir, "bundle.yaml"), text)
-		b := must.Get(policy.Load(dir))(t)
-		return &b
+	bundle := func(text string) { writeFile(t, filepath.Join(dir, "bundle.yaml"), text) }
+	p := newPaces()
+	// edit edits the bundle of a sidecar and returns the readiness after it.
+	edit := func(r *rig, text, log string) string {
+		t.Helper()
+		n := strings.Count(r.log.String(), log)
+		bundle(text)
+		r.within(p, time.Second, text, func() bool { return strings.Count(r.log.String(), log) > n })
+		return r.get("/readyz").want(t, 200).body
 	}
+	const taken, refused = `"msg":"rules reloaded"`, "rules reload failed"
 	bundle("builtin: true")
-	r := start(t, plain, "log: {level: info}", fmt.Sprintf("policy: {dir: %q}", dir))
-	expect.ErrorHas(t, r.car.reload(*bundle("builtin: false")), config.BuiltinPolicies+" in "+config.UnsafeEnv, "an edit leaves them out")
-	must.Do(t, r.car.reload(*bundle("disable: [surface.bulk]")))
-	bundle("builtin: false")
+	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker}, plain, "log: {level: info}", fmt.Sprintf("policy: {dir: %q}", dir))
+	before := r.rules()
+	expect.Text(t, edit(r, "builtin: false", refused), "an edit leaves them out").Has(config.BuiltinPolicies + " in " + config.UnsafeEnv)
+	expect.Equal(t, r.rules(), before, "the rules in force")
+	edit(r, "disable: [surface.bulk]", taken)
+	edit(r, "builtin: false", refused)
 	cfg := *r.car.cfg
-	if _, err := New(t.Context(), &cfg, Options{Log: r.log, Getenv: func(string) string { return "" }}); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "bundle.yaml")+": ") || !strings.Contains(err.Error(), config.UnsafeEnv+"="+config.BuiltinPolicies) {
+	if _, err := app.New(t.Context(), &cfg, app.Options{Log: r.log, Getenv: func(string) string { return "" }}); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "bundle.yaml")+": ") || !strings.Contains(err.Error(), config.UnsafeEnv+"="+config.BuiltinPolicies) {
 		t.Errorf("a start leaves them out: %v", err)
 	}
 
-	allowed := start(t, plain, "log: {level: info}", fmt.Sprintf("policy: {dir: %q}", dir))
+	allowed := startRig(&rig{t: t, clock: p.now, pace: p.ticker}, plain, "log: {level: info}", fmt.Sprintf("policy: {dir: %q}", dir))
 	allowed.get("/readyz").want(t, 200).has(t, config.BuiltinPolicies, "degraded")
 	if log := allowed.log.String(); !strings.Contains(log, "UNSAFE: ") || !strings.Contains(log, `"setting":"policy.builtin"`) {
 		t.Errorf("the log: %s", log)
 	}
-	must.Do(t, allowed.car.reload(*bundle("builtin: true")))
-	must.Do(t, allowed.car.reload(*bundle("builtin: false")))
-	must.Do(t, allowed.car.audit.Flush(t.Context())) // a reload's record is queued
+	edit(allowed, "builtin: true", taken)
+	edit(allowed, "builtin: false", taken)
+	must.Do(t, allowed.car.Audit.Flush(t.Context())) // a reload's record is queued
 	if records := allowed.audit(); !strings.Contains(records, `"unsafe":["policy.builtin"]`) {
 		t.Errorf("the records: %s", records)
 	}

@@ -1,11 +1,9 @@
-package app
+package app_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -93,10 +91,10 @@ func TestManyDeletionsOfOthers(t *testing.T) {
 	for i := range 1001 {
 		e.Owners = append(e.Owners, memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint("gone-", i), Scope: memproxy.Scope{Tenant: "acme", User: "zoe"}, Deleted: true})
 	}
-	must.Do(t, r.car.ledger.Commit(t.Context(), e))
+	must.Do(t, r.car.Ledger.Commit(t.Context(), e))
 	r.do("POST", "/v1/exports/get/", "{"+owners+"}").want(t, 200).has(t, "bees")
 	e.Owners = []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "gone", Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Deleted: true}}
-	must.Do(t, r.car.ledger.Commit(t.Context(), e))
+	must.Do(t, r.car.Ledger.Commit(t.Context(), e))
 	r.do("POST", "/v1/exports/get/", "{"+owners+"}").want(t, 403).has(t, "state.withheld")
 }
 
@@ -370,23 +368,3 @@ func TestDecidingReasonIsFirst(t *testing.T) {
 }
 
 func sha256sum(text string) [32]byte { return sha256.Sum256([]byte(text)) }
-
-// Invoked is a command line that a test runs.
-type Invoked struct {
-	Context        context.Context
-	Args           []string
-	Stdin          io.Reader
-	Stdout, Stderr io.Writer
-	Getenv         func(string) string
-	Version        string
-}
-
-// Command runs a command line.
-var Command func(Invoked) int
-
-type invocation Invoked
-
-func (in *invocation) run(ctx context.Context) int {
-	in.Context = ctx
-	return Command(Invoked(*in))
-}

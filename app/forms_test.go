@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bufio"
@@ -257,7 +257,7 @@ var strict = map[string]bool{"query": true, "header": true, "type": true}
 func (r *rig) playForms(w *written, names []string, id string, intact func() bool, harmless wired, writes ...wired) {
 	t := r.t
 	t.Helper()
-	must.Do(t, r.car.listenExtproc(Envoy{Listen: "127.0.0.1:0"}))
+	must.Do(t, r.car.ListenExtproc("127.0.0.1:0", false))
 	conn := must.Get(grpc.NewClient(r.car.Addr("extproc"), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	envoy := httptest.NewServer(&extproctest.Envoy{Conn: conn, Upstream: r.up, Backend: "mem0"})

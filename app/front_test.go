@@ -1,8 +1,8 @@
-package app
+package app_test
 
 import (
-	"bytes"
 	"cmp"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -13,7 +13,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -21,6 +20,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,6 +28,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -57,9 +58,15 @@ func newAuthority(t *testing.T) *authority {
 // issue makes a certificate for a SPIFFE id, or for 127.0.0.1 without one.
 func (a *authority) issue(spiffe string) tls.Certificate {
 	a.t.Helper()
+	return a.issueAt(time.Now(), spiffe)
+}
+
+// issueAt is issue for an hour before and after a time.
+func (a *authority) issueAt(at time.Time, spiffe string) tls.Certificate {
+	a.t.Helper()
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)
 	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: at.Add(-time.Hour), NotAfter: at.Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	if spiffe != "" {
@@ -228,7 +235,7 @@ identity:
 `, cmp.Or(c.state, ring.Dir(t)), cmp.Or(c.listen, "127.0.0.1:0"), c.backend, sha("k"), c.more)
 		cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
 		if err == nil {
-			err = Serve(t.Context(), cfg, Options{Log: io.Discard, Getenv: os.Getenv}, nil)
+			err = app.Serve(t.Context(), cfg, app.Options{Log: io.Discard, Getenv: os.Getenv}, nil)
 		}
 		expect.ErrorHas(t, err, c.want, c.name)
 	}
@@ -238,16 +245,30 @@ identity:
 // to nobody who can replace it; a valid one is not.
 func TestExpiredCertificatesAreLogged(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
-	pair := ca.issue("")
-	key := ca.file("key.pem", "EC PRIVATE KEY", must.Get(x509.MarshalECPrivateKey(pair.PrivateKey.(*ecdsa.PrivateKey)))(t))
-	l := &listener{name: "mem0", tls: must.Get(listenTLS(config.TLS{Cert: ca.file("cert.pem", "CERTIFICATE", pair.Certificate[0]), Key: key}))(t)}
-	for after, said := range map[time.Duration]bool{0: false, 30 * time.Minute: false, 2 * time.Hour: true, -2 * time.Hour: true} {
-		var log bytes.Buffer
-		warnExpired(slog.New(slog.NewTextHandler(&log, nil)), l, time.Now().Add(after))
-		if got := strings.Contains(log.String(), "replace the files of tls.cert and tls.key") && strings.Contains(log.String(), "backend=mem0"); got != said {
-			t.Errorf("after %v: %q", after, log.String())
+	ca, text := newAuthority(t), `{name: plain, kind: mem0, listen: "127.0.0.1:0", upstream: "http://127.0.0.1:9"}`
+	for name, after := range map[string]time.Duration{"valid": 0, "ending": -30 * time.Minute, "expired": -2 * time.Hour, "early": 2 * time.Hour} {
+		pair := ca.issueAt(time.Now().Add(after), "")
+		cert := ca.file(name+".pem", "CERTIFICATE", pair.Certificate[0])
+		key := ca.file(name+".key", "EC PRIVATE KEY", must.Get(x509.MarshalECPrivateKey(pair.PrivateKey.(*ecdsa.PrivateKey)))(t))
+		text += fmt.Sprintf(`, {name: %s, kind: mem0, listen: "127.0.0.1:0", upstream: "http://127.0.0.1:9", tls: {cert: %q, key: %q}}`, name, cert, key)
+	}
+	text = fmt.Sprintf("profile: development\nlog: {format: json}\nstate: %q\nadmin: {listen: \"127.0.0.1:0\"}\nbackends: [%s]\n", stateDir(t), text)
+	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
+	log, done := &lockedBuffer{}, make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		done <- app.Serve(ctx, cfg, app.Options{Log: log, Getenv: allowing(cfg), Ticker: unpaced, TimeoutFactor: 10}, nil)
+	}()
+	ring.Until(t, "the last listener", func() bool { return strings.Contains(log.String(), `"name":"admin"`) })
+	cancel()
+	expect.OK(t, <-done, log.String())
+	var said []string
+	for line := range strings.Lines(log.String()) {
+		if _, backend, ok := strings.Cut(line, `replace the files of tls.cert and tls.key","backend":"`); ok {
+			said = append(said, backend[:strings.Index(backend, `"`)])
 		}
 	}
-	warnExpired(nil, &listener{}, time.Now()) // without TLS
+	slices.Sort(said)
+	expect.Equal(t, strings.Join(said, " "), "early expired")
 }

@@ -1,9 +1,7 @@
-package app
+package app_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,14 +12,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/internal/contract"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -51,7 +47,7 @@ func TestProcessWithoutSockets(t *testing.T) {
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
 	unwatched(cfg)
 	var log lockedBuffer
-	a := must.Get(New(t.Context(), cfg, Options{Log: &log, Getenv: allowing(cfg), Version: "test", Transport: inProcess{backend}, TimeoutFactor: 10}))(t)
+	a := must.Get(app.New(t.Context(), cfg, app.Options{Log: &log, Getenv: allowing(cfg), Version: "test", Transport: inProcess{backend}, TimeoutFactor: 10}))(t)
 	ask := func(listener, method, path, body, key string) (int, string) {
 		t.Helper()
 		q := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
@@ -137,63 +133,6 @@ func (g *golden) write(t *testing.T, audit string) {
 	}
 }
 
-// Every store that does not answer in time is named, besides the others. A hanging
-// store, whether or not it respects its context, is probed once until it answers. A
-// failing required store makes the sidecar unready, others degrade it.
-//
-// Proves CARD-8, EDGE-14.
-func TestReadinessNamesHangingStores(t *testing.T) { synctest.Test(t, testReadinessNamesHangingStores) }
-
-func testReadinessNamesHangingStores(t *testing.T) {
-	l := group.New(t.Context(), group.Options{Stages: stages, Loops: stageLoops})
-	r := &readiness{begin: l.Go, within: answerTime, clock: time.Now}
-	let := make(chan struct{})
-	var questions atomic.Int32
-	well := func() string { return "well" }
-	r.add(probe{name: "quick", needed: true, okDetail: well, ask: func(context.Context) error { return nil }})
-	r.add(probe{name: "frozen", needed: true, okDetail: well, ask: func(context.Context) error { questions.Add(1); <-let; return nil }})
-	r.add(probe{name: "slow", okDetail: well, ask: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }})
-	r.add(probe{name: "broken", okDetail: well, ask: func(context.Context) error { return errors.Join(errors.New("disk full"), errors.New("no room")) }})
-	look := func(most time.Duration) map[string]string {
-		t.Helper()
-		begun, got := time.Now(), map[string]string{}
-		for _, c := range r.checks() {
-			state := "ok"
-			switch {
-			case !c.OK:
-				state = "not ready"
-			case c.Degraded:
-				state = "degraded"
-			}
-			got[c.Name] = state + ": " + c.Detail
-		}
-		if took := time.Since(begun); took > most {
-			t.Errorf("it took %v", took)
-		}
-		return got
-	}
-	want := func(got map[string]string, name, state string) {
-		t.Helper()
-		if !strings.HasPrefix(got[name], state) {
-			t.Errorf("%s: %q, want %q", name, got[name], state)
-		}
-	}
-	for _, most := range []time.Duration{2 * answerTime, answerTime / 2} { // the second request does not wait again
-		got := look(most)
-		want(got, "quick", "ok: well")
-		want(got, "frozen", "not ready: no response")
-		want(got, "slow", "degraded: no response")
-		want(got, "broken", "degraded: disk full; no room")
-	}
-	for range 5 {
-		look(2 * answerTime)
-	}
-	expect.Equal(t, questions.Load(), 1, "it was asked")
-	close(let)
-	expect.OK(t, l.Close(t.Context()))
-	want(look(answerTime), "frozen", "ok: well")
-}
-
 // An issuer that does not answer is named in the log at the start, in readiness and by
 // check; the sidecar stays in service.
 //
@@ -218,7 +157,7 @@ func TestRemovedStateFailsClosed(t *testing.T) {
 	r := start(t, plain)
 	state := filepath.Join(r.dir, "state")
 	r.do("POST", "/memories", note).want(t, 200)
-	must.Do(t, r.car.ledger.Sync(t.Context())) // otherwise the ledger could be the first to refuse
+	must.Do(t, r.car.Ledger.Sync(t.Context())) // otherwise the ledger could be the first to refuse
 	must.Do(t, os.Rename(state, state+".away"))
 	for range 3 {
 		r.do("POST", "/memories", note).want(t, 503).has(t, "audit.unavailable")
@@ -271,7 +210,7 @@ func TestReadinessNamesEveryStore(t *testing.T) {
 	for _, name := range []string{"audit", "ledger", "review", "rules"} {
 		ready.want(t, 200, name).has(t, `"name":"`+name+`","ok":true`)
 	}
-	if err := r.car.ledger.Close(); err != nil { // simulates an outage
+	if err := r.car.Ledger.Close(); err != nil { // simulates an outage
 		t.Fatal(err)
 	}
 	ring.Until(r.t, "the ledger is named", func() bool { return strings.Contains(r.get("/readyz").body, `"name":"ledger","ok":false`) })

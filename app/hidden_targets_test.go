@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func TestHiddenMemoriesCannotBeChanged(t *testing.T) {
 		r.do("GET", "/memories/"+id, "", as(who)...).want(t, 200, who).has(t, "black tea")
 		state(memproxy.StatePending, "changed by "+who)
 	}
-	must.Get(r.car.ledger.SetState(context.Background(), memproxy.StateChange{
+	must.Get(r.car.Ledger.SetState(context.Background(), memproxy.StateChange{
 		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: memproxy.StateQuarantined,
 	}))(t)
 	for _, who := range []string{"peer", "human", "reviewer"} {

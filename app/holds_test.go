@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -38,12 +38,12 @@ func policyDir(t *testing.T, policy string) string {
 // review settles a hold without waiting for the write to be sent.
 func (r *rig) review(id string, approve bool) {
 	r.t.Helper()
-	defer r.car.runner.Wake()
+	defer r.car.Runner.Wake()
 	var err error
 	if approve {
-		_, err = r.car.ledger.Holds.Approve(context.Background(), id, memproxy.Review{Reviewer: "eve"})
+		_, err = r.car.Ledger.Holds.Approve(context.Background(), id, memproxy.Review{Reviewer: "eve"})
 	} else {
-		err = r.car.ledger.Holds.Reject(context.Background(), id, memproxy.Review{Reviewer: "eve"})
+		err = r.car.Ledger.Holds.Reject(context.Background(), id, memproxy.Review{Reviewer: "eve"})
 	}
 	must.Do(r.t, err)
 }
@@ -79,7 +79,7 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 	for id, text := range map[string]string{sent: "rows", rejected: "runs", waits: "swims", bobs: "dives", change: "flies"} {
 		shows(id, text, true)
 	}
-	made := must.Get(r.car.ledger.Holds.Get(t.Context(), sent))(t).Result.Memories
+	made := must.Get(r.car.Ledger.Holds.Get(t.Context(), sent))(t).Result.Memories
 	must.Len(t, made, 1)
 	r.do("DELETE", "/memories/"+made[0], "").want(t, 200)
 	shows(sent, "rows", false)
@@ -90,7 +90,7 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 	}
 	shows(bobs, "dives", true)
 	for _, id := range []string{waits, change} {
-		expect.Equal(t, must.Get(r.car.ledger.Holds.Get(t.Context(), id))(t).State, memproxy.HoldFailed)
+		expect.Equal(t, must.Get(r.car.Ledger.Holds.Get(t.Context(), id))(t).State, memproxy.HoldFailed)
 	}
 }
 
@@ -230,7 +230,7 @@ func TestRetractedMemoriesWaitAlone(t *testing.T) {
 	r := start(t, screeningConf, "UPSTREAM", up.URL, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"}]}`, sha(reviewToken)))
 	r.do("POST", "/memories", `{"user_id":"ann","metadata":{"k":1},"messages":[{"role":"user","content":"We talked about tea and invoices."}]}`).want(t, 200).has(t, "tea").lacks(t, "evil")
 	receive(t, sent)
-	page := must.Get(r.car.ledger.Holds.List(t.Context(), memproxy.HoldFilter{State: memproxy.HoldPending}))(t)
+	page := must.Get(r.car.Ledger.Holds.List(t.Context(), memproxy.HoldFilter{State: memproxy.HoldPending}))(t)
 	if len(page.Holds) != 1 || page.Holds[0].Score < 850 {
 		t.Fatalf("%+v", page.Holds)
 	}
@@ -247,13 +247,13 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 	t.Parallel()
 	r := holding(t)
 	ctx := context.Background()
-	p := r.car.proxyOf("mem0").BackendClient()
+	p := r.car.client()
 	// claim approves a held write and claims it, as a process does that is about to send it.
 	claim := func(text string) memproxy.Replay {
 		t.Helper()
 		id := heldID(t, r.do("POST", "/memories", fmt.Sprintf(`{"user_id":"bob","infer":false,"messages":[{"role":"user","content":%q}]}`, text)))
-		must.Get(r.car.ledger.Holds.Approve(ctx, id, memproxy.Review{Reviewer: "eve"}))(t)
-		return must.Get(r.car.ledger.Holds.Claim(ctx, id, 1))(t)
+		must.Get(r.car.Ledger.Holds.Approve(ctx, id, memproxy.Review{Reviewer: "eve"}))(t)
+		return must.Get(r.car.Ledger.Holds.Claim(ctx, id, 1))(t)
 	}
 	arrived := claim("Bob sails")
 	if sent := p.Replay(ctx, arrived.Hold, arrived.Content); sent.Outcome != memproxy.OutcomeDone {
@@ -264,11 +264,11 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 		list := r.do("GET", "/memories?user_id=bob", "").body
 		return strings.Count(list, `"Bob sails"`) == 1 && strings.Count(list, `"Bob rows"`) == 1
 	}
-	r.car.runner.Wake() // as at the start of the next process
+	r.car.Runner.Wake() // as at the start of the next process
 	ring.Until(r.t, "both are done", once)
 	for _, id := range []string{arrived.Hold.ID, lost.Hold.ID} {
 		ring.Until(r.t, "the hold is done", func() bool {
-			h, err := r.car.ledger.Holds.Get(ctx, id)
+			h, err := r.car.Ledger.Holds.Get(ctx, id)
 			return err == nil && h.State == memproxy.HoldDone
 		})
 	}
@@ -314,7 +314,7 @@ func TestNothingIsHeldWithoutReviewers(t *testing.T) {
 			if refused == c.held {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
-			page, err := r.car.ledger.Holds.List(t.Context(), memproxy.HoldFilter{})
+			page, err := r.car.Ledger.Holds.List(t.Context(), memproxy.HoldFilter{})
 			if err != nil || len(page.Holds) > 0 != c.held {
 				t.Errorf("%+v %v", page, err)
 			}

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bufio"
@@ -8,6 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +21,6 @@ import (
 	"github.com/memproxy/memproxy/internal/hostile"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
-	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 const attackerToken = "m0-attackers-own"
@@ -58,7 +60,7 @@ func servedUnderAttack(t *testing.T, from string) {
 	most := int64(0)
 	all.Go(func() {
 		for ctx.Err() == nil {
-			for _, bytes := range r.observed(signal.MetricInFlight) {
+			for _, bytes := range r.observed("memproxy_in_flight_bytes") {
 				most = max(most, bytes)
 			}
 			time.Sleep(2 * time.Millisecond)
@@ -78,7 +80,7 @@ func servedUnderAttack(t *testing.T, from string) {
 	if most == 0 || most > inFlight/2+hostile.LargeAnswer*2 {
 		t.Errorf("%d bytes were held at once", most)
 	}
-	if away := r.observed(signal.MetricConnections); away["mem0 evicted"]+away["mem0 refused"] == 0 {
+	if away := r.observed("memproxy_connections_turned_away_total"); away["mem0 evicted"]+away["mem0 refused"] == 0 {
 		t.Errorf("%d connections were too many for nobody: %v", each*len(hostile.Kinds()), away)
 	}
 	for _, name := range []string{
@@ -87,7 +89,7 @@ func servedUnderAttack(t *testing.T, from string) {
 	} {
 		expect.Text(t, text, "no metric").Has(name)
 	}
-	held := func() int64 { return r.observed(signal.MetricInFlight)["mem0"] }
+	held := func() int64 { return r.observed("memproxy_in_flight_bytes")["mem0"] }
 	for deadline := time.Now().Add(60 * time.Second); held() != 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d bytes are held for nobody", held())
@@ -95,14 +97,30 @@ func servedUnderAttack(t *testing.T, from string) {
 	}
 }
 
-// observed returns the values of a metric of the listeners, by their labels.
+// rules returns the version of the rules in force.
+func (r *rig) rules() string {
+	r.t.Helper()
+	for version := range r.observed("memproxy_rules_info") {
+		return version
+	}
+	return ""
+}
+
+// observed returns the values of a metric by its labels. It asks without a connection.
 func (r *rig) observed(metric string) map[string]int64 {
+	r.t.Helper()
+	q := httptest.NewRequestWithContext(r.t.Context(), http.MethodGet, "http://127.0.0.1/metrics", nil)
+	w := httptest.NewRecorder()
+	r.car.Handler("admin").ServeHTTP(w, q)
+	must.Equal(r.t, w.Code, http.StatusOK, w.Body)
 	out := map[string]int64{}
-	r.car.bounds(func(name string, n int64, labels ...string) {
-		if name == metric {
-			out[strings.Join(labels, " ")] = n
+	for _, m := range regexp.MustCompile(`(?m)^`+metric+`\{(.*)\} (.*)$`).FindAllStringSubmatch(w.Body.String(), -1) {
+		var labels []string
+		for _, l := range regexp.MustCompile(`="([^"]*)"`).FindAllStringSubmatch(m[1], -1) {
+			labels = append(labels, l[1])
 		}
-	})
+		out[strings.Join(labels, " ")] = int64(must.Get(strconv.ParseFloat(m[2], 64))(r.t))
+	}
 	return out
 }
 
@@ -166,7 +184,7 @@ func TestRefusalsAreSmall(t *testing.T) {
 // onRecord is the encoded size of the audit records, in bytes.
 func (r *rig) onRecord(t *testing.T) int {
 	t.Helper()
-	must.Do(t, r.car.audit.Flush(t.Context()))
+	must.Do(t, r.car.Audit.Flush(t.Context()))
 	return len(r.audit())
 }
 

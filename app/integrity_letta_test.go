@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -79,8 +79,8 @@ func TestBlocksChangedBehindLettaAreConfirmed(t *testing.T) {
 	if l.lookAgain(0); strings.Contains(l.audit("--type", "integrity"), "block-") {
 		t.Error("what the agent is writing is accused while its turn is under way")
 	}
-	l.car.checker.Pace.Settle, l.car.checker.Pace.Patience, l.car.checker.Pace.Rate = 10*time.Millisecond, 50*time.Millisecond, 1e6
-	report, err := l.car.checker.Sweep(t.Context(), review.SweepRequest{})
+	l.car.Checker.Pace.Settle, l.car.Checker.Pace.Patience, l.car.Checker.Pace.Rate = 10*time.Millisecond, 50*time.Millisecond, 1e6
+	report, err := l.car.Checker.Sweep(t.Context(), review.SweepRequest{})
 	if err != nil || report.Findings() != 0 || report.Backends[0].Unsettled != 1 {
 		t.Errorf("%v %+v", err, report)
 	}

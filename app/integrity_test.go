@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 func TestChecksHavePatience(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
-	expect.Equal(t, r.car.checker.RecordTime, 10*integrity.DefaultRecordTime, "a record may take")
+	expect.Equal(t, r.car.Checker.RecordTime, 10*integrity.DefaultRecordTime, "a record may take")
 }
 
 // behind sends a request directly to the backend, bypassing the proxy.
@@ -44,7 +44,7 @@ func (r *rig) behind(method, path, body string) string {
 // sweep sweeps everything.
 func (r *rig) sweep() review.SweepReport {
 	r.t.Helper()
-	report := must.Get(r.car.checker.Sweep(context.Background(), review.SweepRequest{}))(r.t)
+	report := must.Get(r.car.Checker.Sweep(context.Background(), review.SweepRequest{}))(r.t)
 	return report
 }
 
@@ -53,7 +53,7 @@ func (r *rig) versioned(ids ...string) {
 	r.t.Helper()
 	for _, id := range ids {
 		ring.Until(r.t, "the version of "+id, func() bool {
-			v, err := r.car.ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, 0, 1)
+			v, err := r.car.Ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, 0, 1)
 			return err == nil && len(v) == 1
 		})
 	}
@@ -79,7 +79,7 @@ func classes(report review.SweepReport) map[string]string {
 
 func (r *rig) sealAll() review.SealReport {
 	r.t.Helper()
-	report := must.Get(r.car.checker.Seal(context.Background(), review.SealRequest{Backend: "mem0", Tenant: "acme"}))(r.t)
+	report := must.Get(r.car.Checker.Seal(context.Background(), review.SealRequest{Backend: "mem0", Tenant: "acme"}))(r.t)
 	return report
 }
 
@@ -283,7 +283,7 @@ func TestChainBreaksAreReported(t *testing.T) {
 				ids = append(ids, r.written(fmt.Sprintf("Ann has %d cats.", i), ""))
 				r.versioned(ids[i])
 			}
-			must.Do(t, r.car.checker.Anchor(context.Background()))
+			must.Do(t, r.car.Checker.Anchor(context.Background()))
 			r.vandal(damage[c.name]...)
 			for range 2 {
 				report := r.sweep()
@@ -316,7 +316,7 @@ func TestChainBreaksAreReported(t *testing.T) {
 			expect.Text(t, list, "written behind the break").Lacks("a dog")
 			// Further writes neither repair nor anchor it.
 			before := r.audit("--type", "chain_anchor")
-			must.Do(t, r.car.checker.Anchor(context.Background()))
+			must.Do(t, r.car.Checker.Anchor(context.Background()))
 			expect.Equal(t, r.audit("--type", "chain_anchor"), before, "a broken chain is anchored")
 			if report := r.sweep(); len(report.Chains[0].Faults) == 0 {
 				t.Error("the break is gone")
@@ -336,7 +336,7 @@ func TestFindingsAreReportedOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			expect.OK(t, r.car.checker.Differs(t.Context(), found))
+			expect.OK(t, r.car.Checker.Differs(t.Context(), found))
 		})
 	}
 	all.Wait()

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -94,10 +94,10 @@ func TestStopCancelsJobs(t *testing.T) {
 	let := r.locked()
 	asked := map[string]chan error{}
 	car := r.car // the rig drops it when it stops
-	for name := range car.jobs.All() {
+	for name := range car.Jobs.All() {
 		over := make(chan error, 1)
 		asked[name] = over
-		go func() { over <- car.jobs.Once(context.Background(), name, time.Now()) }()
+		go func() { over <- car.Once(context.Background(), name, time.Now()) }()
 	}
 	slow := []string{"ageing", "clock", "replays", "retention", "seal:mem0", "sweeps", "upkeep", "webhooks"}
 	ring.Until(t, "rounds of all that are slow", func() bool { return rounds() >= len(slow) })
@@ -107,9 +107,9 @@ func TestStopCancelsJobs(t *testing.T) {
 		}
 	}
 	must.Equal(t, rounds(), len(slow))
-	car.group.Own(stageSending, func(context.Context) error { car.runner.AbortAll(); return nil }) // as at the end of the drain
-	car.group.Own(stageLoops, func(context.Context) error { go func() { <-car.group.Context().Done(); let() }(); return nil })
-	car.group.Own(stageProxies, func(context.Context) error {
+	car.Group.Own(stageSending, func(context.Context) error { car.Runner.AbortAll(); return nil }) // as at the end of the drain
+	car.Group.Own(stageLoops, func(context.Context) error { go func() { <-car.Group.Context().Done(); let() }(); return nil })
+	car.Group.Own(stageProxies, func(context.Context) error {
 		if n := rounds(); n > 0 {
 			t.Errorf("%d rounds are being made once the loops are over", n)
 		}
@@ -141,15 +141,15 @@ func TestJobsRunOnWakeUp(t *testing.T) {
 	// In steps, because each wake-up may reset the timer.
 	r.within(p, 100*time.Millisecond, "the notice that failed", func() bool { return len(w.of(memproxy.NoticeHold, second)) == 1 })
 
-	before := r.car.rules.current().Version
+	before := r.rules()
 	writeBundle(t, dir, harmless)
-	r.within(p, 10*time.Millisecond, "other rules", func() bool { return r.car.rules.current().Version != before })
+	r.within(p, 10*time.Millisecond, "other rules", func() bool { return r.rules() != before })
 	ring.Until(t, "what they say", func() bool {
 		return r.heldWrite(first).CurrentVerdict == "allow" && r.heldWrite(second).CurrentVerdict == "allow"
 	})
 
 	late := memproxy.HeldWrite{ID: "late", Backend: "mem0", Route: "mem0.server.add", Method: "POST", EscapedPath: "/memories", Principal: "agent:dev", Tenant: "acme", Trust: memproxy.TrustAuthenticated, Policy: before}
-	must.Get(r.car.ledger.Holds.Put(t.Context(), late, memproxy.HoldContent{Body: []byte(noted("Ann likes tea.")), Header: memproxy.Header{"Content-Type": {"application/json"}}}))(t)
+	must.Get(r.car.Ledger.Holds.Put(t.Context(), late, memproxy.HoldContent{Body: []byte(noted("Ann likes tea.")), Header: memproxy.Header{"Content-Type": {"application/json"}}}))(t)
 	r.within(p, 100*time.Millisecond, "what they say of it", func() bool { return r.heldWrite("late").CurrentVerdict == "allow" })
 
 	r.review(first, true)
@@ -243,9 +243,9 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 		t.Helper()
 		path := filepath.Join(pack, "lexicon.txt")
 		b := must.Get(os.ReadFile(path))(t)
-		before := r.car.rules.current().Version
+		before := r.rules()
 		writeFile(t, path, string(b)+fmt.Sprintf("\n\ntest.%s critical 950 overrides\n  \\b%s\\b\n", name, words))
-		r.within(p, 10*time.Second, "the pack", func() bool { return r.car.rules.current().Version != before })
+		r.within(p, 10*time.Second, "the pack", func() bool { return r.rules() != before })
 	}
 	state := func(id string, want memproxy.MemoryState) {
 		t.Helper()
@@ -267,7 +267,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	decided := func(when string) {
 		t.Helper()
 		r.within(p, pass, "a look at both under the rules in force", func() bool {
-			now := r.car.rules.current().Version
+			now := r.rules()
 			return r.statusOf(bobs).Rules == now && r.statusOf(cat).Rules == now
 		})
 		for _, id := range []string{bobs, cat} {
@@ -290,7 +290,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	gone := r.written("Ann fears spiders.", "")
 	key := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: gone}
 	ops := func() (all string) {
-		list := must.Get(r.car.ledger.History(context.Background(), key, 0, 10))(t)
+		list := must.Get(r.car.Ledger.History(context.Background(), key, 0, 10))(t)
 		for _, v := range list {
 			all += string(v.Op) + " "
 		}

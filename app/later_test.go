@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -53,7 +53,7 @@ func TestWhatWasNeverReadEndsInTime(t *testing.T) {
 		if rated {
 			_, rest, _ := strings.Cut(r.behind("GET", "/memories?user_id=ann", ""), `"id":"`)
 			id, _, _ := strings.Cut(rest, `"`)
-			must.Get(r.car.ledger.SetState(t.Context(), memproxy.StateChange{
+			must.Get(r.car.Ledger.SetState(t.Context(), memproxy.StateChange{
 				MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: memproxy.StateValidated,
 			}))(t)
 		}
@@ -90,7 +90,7 @@ func standsAsAtOnce(t *testing.T, body string, told bool) {
 	}
 	if told {
 		ring.Until(r.t, "what was foreseen is over", func() bool {
-			list, err := r.car.ledger.ListStatuses(t.Context(), memproxy.StatusFilter{State: memproxy.StatePending, Limit: 9})
+			list, err := r.car.Ledger.ListStatuses(t.Context(), memproxy.StatusFilter{State: memproxy.StatePending, Limit: 9})
 			return err == nil && len(list) == 1 && list[0].ID == id
 		})
 	}
@@ -208,7 +208,7 @@ func TestDeletedBeforeItWasRead(t *testing.T) {
 				r.do("GET", "/v1/events/", "").lacks(t, "green tea")
 				r.do("GET", "/v1/memories/"+id+"/history/", "").lacks(t, "green tea")
 			}
-			must.Do(t, r.car.ledger.Sync(t.Context()))
+			must.Do(t, r.car.Ledger.Sync(t.Context()))
 			r.clean("after the deletion")
 		})
 	}
@@ -260,12 +260,12 @@ func TestChangesWithoutAnAnswer(t *testing.T) {
 			}
 			if how == "later" {
 				(<-later)()
-			} else if err := r.car.jobs.Once(t.Context(), "outcomes", time.Now()); (err != nil) != (how == "away") {
+			} else if err := r.car.Once(t.Context(), "outcomes", time.Now()); (err != nil) != (how == "away") {
 				t.Errorf("outcomes: %v", err)
 			}
 			r.back.handle(whole)
 			r.once("outcomes", time.Now())
-			must.Do(t, r.car.ledger.Sync(t.Context()))
+			must.Do(t, r.car.Ledger.Sync(t.Context()))
 			r.clean(name)
 			a := r.do("GET", "/v1/memories/"+id+"/history/", "")
 			expect.Equal(t, r.do("GET", "/memories?user_id=ann", "").header.Get("X-Memproxy-Unverified"), "")
@@ -334,7 +334,7 @@ func TestWhatIsDeletedBeforeItsReceiptStaysDeleted(t *testing.T) {
 			} else {
 				r.versioned(stays) // recorded along with the other
 			}
-			must.Do(t, r.car.ledger.Sync(t.Context()))
+			must.Do(t, r.car.Ledger.Sync(t.Context()))
 			r.clean(name)
 			if tc.change {
 				r.do("GET", "/memories/"+id, "").want(t, 200).has(t, "cats")
@@ -352,17 +352,17 @@ func TestWhatIsDeletedBeforeItsReceiptStaysDeleted(t *testing.T) {
 // arrives after close runs at once.
 func TestWorkOfOneKeyIsOrdered(t *testing.T) {
 	t.Parallel()
-	a := newDeferredWork(4, 8)
+	r := start(t, plain)
+	car := r.car
 	var mu sync.Mutex
 	seen := map[string][]int{}
 	for i := range 40 {
 		for k := range 5 {
 			key := fmt.Sprint(k)
-			for !a.queue(key, func() { mu.Lock(); defer mu.Unlock(); seen[key] = append(seen[key], i) }) {
-			}
+			car.Later(key, func() { mu.Lock(); defer mu.Unlock(); seen[key] = append(seen[key], i) })
 		}
 	}
-	must.Do(t, a.close(context.Background()))
+	r.stop()
 	for key, order := range seen {
 		for i, n := range order {
 			must.Equal(t, i, n, key, order)
@@ -370,7 +370,7 @@ func TestWorkOfOneKeyIsOrdered(t *testing.T) {
 		expect.Len(t, order, 40, key)
 	}
 	late := false
-	if a.run("0", func() { late = true }); !late {
+	if car.Later("0", func() { late = true }); !late {
 		t.Error("what comes late is not done")
 	}
 }

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func (w *lawWorld) recover() {
 	w.must(w.job("outcomes"))
 	_, _ = w.job("replays"), w.job("replays")
 	w.obey(before, w.approved())
-	w.must(w.car.ledger.Sync(w.t.Context()))
+	w.must(w.car.Ledger.Sync(w.t.Context()))
 	synctest.Wait()
 	for i := range w.callers {
 		for _, user := range lawUsers[w.callers[i].tenant] {
@@ -52,7 +52,7 @@ func (w *lawWorld) chargedIsStored() {
 	}
 	for _, p := range w.callers {
 		who := memproxy.Principal{ID: p.id, Tenant: p.tenant}
-		a, err := w.car.budget.Charge(context.Background(), memproxy.Charge{ID: "peek", Tenant: p.tenant, Cost: 1, Peek: true, Time: w.now(), Lines: []memproxy.Line{
+		a, err := w.car.Budget.Charge(context.Background(), memproxy.Charge{ID: "peek", Tenant: p.tenant, Cost: 1, Peek: true, Time: w.now(), Lines: []memproxy.Line{
 			{Reason: memproxy.BudgetTotal, Key: "principal/" + who.Account(), Window: memproxy.WindowTotal, Limit: 1 << 30},
 		}})
 		w.must(err)
@@ -116,7 +116,7 @@ func (w *lawWorld) must(err error) {
 
 // job runs a background job once and waits for all that it starts.
 func (w *lawWorld) job(name string) error {
-	err := w.car.jobs.Once(context.Background(), name, w.now())
+	err := w.car.Once(context.Background(), name, w.now())
 	synctest.Wait()
 	return err
 }

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"fmt"
@@ -286,7 +286,7 @@ func (w *lawWorld) narrow() {
 	p.users = []string{oneOf(w, lawUsers[p.tenant]...)}
 	w.note("%s to %s", p.id, p.users)
 	before := w.kind.stored(w)
-	w.must(w.car.edits.take(w.t.Context(), w.parsed()))
+	w.must(w.car.Take(w.t.Context(), w.parsed()))
 	w.obey(before, w.approved())
 }
 

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"cmp"
@@ -352,7 +352,7 @@ func (w *lawWorld) visible(p *lawCaller, user string) (may, must map[string]bool
 	for _, id := range w.ids {
 		keys = append(keys, memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id})
 	}
-	records, err := w.car.ledger.Lookup(context.Background(), keys...)
+	records, err := w.car.Ledger.Lookup(context.Background(), keys...)
 	w.must(err)
 	for i, id := range w.ids {
 		m := w.memories[id]

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -27,6 +27,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/memproxy/memproxy/app"
+	"github.com/memproxy/memproxy/app/internal/inside"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
@@ -203,7 +205,7 @@ type lawWorld struct {
 	callers  []lawCaller
 	dice     *rand.Rand // of the step
 	passed   time.Duration
-	car      *App
+	car      *process
 	conn     *grpc.ClientConn
 	envoy    http.Handler
 	kind     *lawKind
@@ -305,10 +307,10 @@ func (w *lawWorld) parsed() *config.Config {
 // run starts the sidecar with both front ends.
 func (w *lawWorld) run() {
 	cfg := w.parsed()
-	w.car = must.Get(New(context.Background(), cfg, Options{Log: w.log, Getenv: allowing(cfg), Version: "test", Transport: w, Clock: w.now, TimeoutFactor: 10, up: believed(w.now)}))(w.t)
+	w.car = must.Get(assemble(context.Background(), cfg, app.Options{Log: w.log, Getenv: allowing(cfg), Version: "test", Transport: w, Clock: w.now, TimeoutFactor: 10, Inside: &inside.Process{Uptime: believed(w.now)}}))(w.t)
 	ln := bufconn.Listen(1 << 20)
-	stop, failed := extproc.Serve(ln, extproc.ServerOptions{Processor: must.Get(w.car.processor(false))(w.t)})
-	w.car.group.Serve(stageListeners, "extproc", stop, failed)
+	stop, failed := extproc.Serve(ln, extproc.ServerOptions{Processor: must.Get(w.car.Processor(false))(w.t)})
+	w.car.Group.Serve(stageListeners, "extproc", stop, failed)
 	w.conn = must.Get(grpc.NewClient("passthrough:envoy", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return ln.DialContext(ctx) })))(w.t)
 	w.envoy = &extproctest.Envoy{Conn: w.conn, Upstream: "http://127.0.0.1:9", Backend: "mem0", Transport: w}
 	synctest.Wait()

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"encoding/json"
@@ -237,12 +237,12 @@ func TestModelInferredFacts(t *testing.T) {
 		if a := r.do("GET", "/v1/event/e/", ""); a.status != 200 || strings.Contains(a.body, "wealthy") == want.gone {
 			t.Errorf("%s: the receipt: %d %s", treatment, a.status, a.body)
 		}
-		expect.Len(t, must.Get(r.car.ledger.Holds.List(t.Context(), memproxy.HoldFilter{State: memproxy.HoldPending}))(t).Holds, want.holds, treatment)
+		expect.Len(t, must.Get(r.car.Ledger.Holds.List(t.Context(), memproxy.HoldFilter{State: memproxy.HoldPending}))(t).Holds, want.holds, treatment)
 		key := func(id string) memproxy.MemoryKey {
 			return memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
 		}
 		stands := func(id string) memproxy.Status {
-			all := must.Get(ledger.ByID(t.Context(), r.car.ledger, "mem0", memproxy.TargetMemory, id))(t)
+			all := must.Get(ledger.ByID(t.Context(), r.car.Ledger, "mem0", memproxy.TargetMemory, id))(t)
 			return all[id].Status
 		}
 		ring.Until(r.t, "the ledger knows", func() bool { return stands("m-tea").Attestation != "" })
@@ -253,7 +253,7 @@ func TestModelInferredFacts(t *testing.T) {
 			if st := stands("m-rich"); st.Attestation != memproxy.Inferred || st.Reason != "layer.inferred" {
 				t.Errorf("inferred: %+v", st)
 			}
-			if v, err := r.car.ledger.History(t.Context(), key("m-rich"), 0, 10); err != nil || len(v) != 1 || v[0].Attestation != memproxy.Inferred {
+			if v, err := r.car.Ledger.History(t.Context(), key("m-rich"), 0, 10); err != nil || len(v) != 1 || v[0].Attestation != memproxy.Inferred {
 				t.Errorf("inferred: %+v %v", v, err)
 			}
 		}
@@ -355,7 +355,7 @@ func TestLayersHaveLifetimes(t *testing.T) {
 		must.Len(t, added.Results, 1, name, a.status, a.body)
 		var st memproxy.Status
 		ring.Until(r.t, "it has an end", func() bool {
-			all, err := ledger.ByID(t.Context(), r.car.ledger, "mem0", memproxy.TargetMemory, added.Results[0].ID)
+			all, err := ledger.ByID(t.Context(), r.car.Ledger, "mem0", memproxy.TargetMemory, added.Results[0].ID)
 			st = all[added.Results[0].ID].Status
 			return err == nil && !st.Expires.IsZero()
 		})

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -20,6 +20,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -53,9 +54,9 @@ func (l *lettaRig) restart(between func()) {
 	cfg := l.car.cfg
 	l.stop()
 	between()
-	opt := Options{Log: l.log, Getenv: allowing(cfg), Version: "test", TimeoutFactor: 10}
+	opt := app.Options{Log: l.log, Getenv: allowing(cfg), Version: "test", TimeoutFactor: 10}
 	var err error
-	if l.car, err = New(context.Background(), cfg, opt); err != nil {
+	if l.car, err = assemble(context.Background(), cfg, opt); err != nil {
 		l.t.Fatal(err)
 	}
 	must.Do(l.t, l.car.Listen())

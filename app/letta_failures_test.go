@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -361,7 +361,7 @@ func TestDeletionsOfPassagesWithoutAnAnswerAreRecorded(t *testing.T) {
 				l.run()
 			}
 			l.once("outcomes", time.Now())
-			must.Do(t, l.car.ledger.Sync(t.Context()))
+			must.Do(t, l.car.Ledger.Sync(t.Context()))
 			l.clean(name)
 			if h := l.history(id); tc.made != (len(h) == 2) {
 				t.Errorf("versions %q", h)

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -28,7 +28,7 @@ forbid (principal, action in Action::"write", resource) when { context.field == 
 	l.say(poisoned, "").want(t, 200).has(t, "what an agent notes waits for review", "done")
 	l.blocks("Ann", "spy") // this policy does not hold the persona
 	ctx := context.Background()
-	page, err := l.car.ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending})
+	page, err := l.car.Ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending})
 	if err != nil || len(page.Holds) != 2 || page.Holds[0].Route != "letta.run_tool_for_agent" || !strings.HasSuffix(page.Holds[0].EscapedPath, "/tools/memory_insert/run") {
 		t.Fatalf("%+v %v", page, err)
 	}
@@ -36,7 +36,7 @@ forbid (principal, action in Action::"write", resource) when { context.field == 
 	l.review(page.Holds[1].ID, false)
 	ring.Until(l.t, "the approved edit", func() bool { return l.letta.Value(l.agent, "human") == "Ann\nlikes tea" })
 	ring.Until(l.t, "the end of the hold", func() bool {
-		h, err := l.car.ledger.Holds.Get(ctx, page.Holds[0].ID)
+		h, err := l.car.Ledger.Holds.Get(ctx, page.Holds[0].ID)
 		return err == nil && h.State == memproxy.HoldDone
 	})
 }
@@ -52,8 +52,8 @@ func TestRunsDoNotWaitForReview(t *testing.T) {
 	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, `policy: {dir: "OWN"}`, 1),
 		func(h http.Handler) http.Handler { return h }, "OWN", policyDir(t, noPersona+"\n"+holdingRuns))
 	l.say(poisoned, "").want(t, 403).has(t, "run.ungated", "own.hold")
-	sent := l.car.proxyOf("mem0").BackendClient().Replay(context.Background(), memproxy.HeldWrite{
-		ID: newID(), Backend: "mem0", Route: "letta.send_message", Method: "POST", EscapedPath: "/v1/agents/" + l.agent + "/messages",
+	sent := l.car.client().Replay(context.Background(), memproxy.HeldWrite{
+		ID: "held-before", Backend: "mem0", Route: "letta.send_message", Method: "POST", EscapedPath: "/v1/agents/" + l.agent + "/messages",
 		Tenant: "acme", Principal: "agent:dev", Trust: memproxy.TrustAuthenticated, Kind: memproxy.Run, State: memproxy.HoldReplaying, Reviewer: "eve",
 	}, memproxy.HoldContent{Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: must.Get(json.Marshal(map[string]string{"input": poisoned}))(t)})
 	if sent.Outcome != memproxy.OutcomeRefused || !strings.Contains(sent.Result.Detail, "run.ungated") {
@@ -126,7 +126,7 @@ func TestApprovalsApplyToTheHeldObject(t *testing.T) {
 			l, block := lettaPeople(t, "human", "Ann likes green tea")
 			l.do(c[0], "/v1/agents/"+l.agent+c[1], c[2]).want(t, 403).has(t, "memproxy_held")
 			ctx := context.Background()
-			page, err := l.car.ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending})
+			page, err := l.car.Ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending})
 			must.Do(t, err, page)
 			must.Len(t, page.Holds, 1, page)
 			want, state := "Ann likes coffee", memproxy.HoldDone
@@ -141,7 +141,7 @@ func TestApprovalsApplyToTheHeldObject(t *testing.T) {
 			l.review(page.Holds[0].ID, true)
 			var h memproxy.HeldWrite
 			ring.Until(l.t, "the end of the hold", func() bool {
-				h, err = l.car.ledger.Holds.Get(ctx, page.Holds[0].ID)
+				h, err = l.car.Ledger.Holds.Get(ctx, page.Holds[0].ID)
 				return err == nil && (h.State == memproxy.HoldDone || h.State == memproxy.HoldFailed)
 			})
 			expect.Equal(t, l.letta.Value(l.agent, "human"), want, c[1], "swapped", swapped)

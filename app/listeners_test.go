@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -243,18 +242,21 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 }
 
 // Proves EDGE-14: every listener of a sidecar with a processor counts the connections
-// it refuses.
+// that it turns away.
 func TestEveryListenerCountsRefusals(t *testing.T) {
 	t.Parallel()
-	r := startMatrix(t, "mem0", "http://127.0.0.1:1")
-	found := map[string]bool{}
-	for _, l := range r.car.listeners {
-		if found[l.name] = true; l.limited == nil || l.limited.Addr().String() != l.ln.Addr().String() {
-			t.Errorf("%s: what it turns away is not counted", l.name)
+	r := start(t, plain+"limits: {connections: 1}\n")
+	must.Do(t, r.car.ListenExtproc("127.0.0.1:0", false))
+	for name, c := range map[string]struct {
+		most int
+		want string
+	}{"mem0": {1, "mem0 evicted"}, "admin": {1, "admin evicted"}, "extproc": {768, "extproc refused"}} { // of one address
+		for range c.most + 1 {
+			if conn, err := net.Dial("tcp", r.car.Addr(name)); err == nil { // else it was turned away at once
+				defer conn.Close()
+			}
 		}
-	}
-	if !found["mem0"] || !found["admin"] || !found["extproc"] {
-		t.Errorf("listeners: %v", found)
+		ring.Until(t, c.want, func() bool { return r.observed("memproxy_connections_turned_away_total")[c.want] == 1 })
 	}
 }
 
@@ -262,60 +264,55 @@ func TestEveryListenerCountsRefusals(t *testing.T) {
 func TestObservedMetricsHaveTheirValues(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain)
-	must.Do(t, r.car.audit.Flush(t.Context()))
+	must.Do(t, r.car.Flush(t.Context()))
 	blocked := filepath.Join(r.dir, "state", "audit", "checkpoint.tmp") // so that no checkpoint is written
 	must.Do(t, os.Mkdir(blocked, 0o700))
 	defer os.Remove(blocked)
-	r.do("GET", "/memories?user_id=ann", "").want(t, 200) // a read has no later records
-	if r.car.audit.Flush(t.Context()) == nil {            // the outcome is durable then
-		t.Error("a checkpoint was written")
-	}
-
-	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	l := &listener{name: "counted", refused: func() int64 { return 2 }, inFlight: frontend.NewInFlight(1, 1)}
-	l.limited = frontend.Limit(ln, frontend.ListenOptions{Connections: 1})
-	defer l.limited.Close()
-	go func() {
-		for {
-			if _, err := l.limited.Accept(); err != nil {
-				return
-			}
-		}
-	}()
-	first := must.Get(net.Dial("tcp", ln.Addr().String()))(t)
-	defer first.Close()
-	defer must.Get(net.Dial("tcp", ln.Addr().String()))(t).Close()
-	if _, err := first.Read(make([]byte, 1)); err == nil { // it ends when the connection is evicted
-		t.Error("the first connection was written to")
-	}
-	l.inFlight.Wait = 1 // ns: no room is given back
-	l.inFlight.Lease("127.0.0.1").Force(3)
-	for range 4 {
-		expect.Error(t, l.inFlight.Lease("127.0.0.2").Grow(t.Context(), 1), "there was room")
-	}
-	r.car.listenersMu.Lock()
-	r.car.listeners = append(r.car.listeners, l)
-	r.car.listenersMu.Unlock()
-
-	version, _ := r.car.rules.state()
-	lag := r.car.audit.Lag()
+	r.do("GET", "/memories?user_id=ann", "").want(t, 200)                 // a read has no later records
+	expect.Error(t, r.car.Flush(t.Context()), "a checkpoint was written") // the outcome is durable then
+	lag := r.car.Audit.Lag()
 	if lag.Queued != 0 || lag.Unsigned == 0 {
 		t.Fatalf("the lag is %+v", lag)
 	}
-	lines := strings.Split(r.get("/metrics").body, "\n")
-	for _, want := range []string{
-		`memproxy_audit_lag_records{state="queued"} 0`,
-		fmt.Sprintf(`memproxy_audit_lag_records{state="unsigned"} %d`, lag.Unsigned),
-		fmt.Sprintf(`memproxy_rules_info{version=%q} 1`, version),
-		`memproxy_connections_turned_away_total{listener="counted",result="refused"} 2`,
-		`memproxy_connections_turned_away_total{listener="counted",result="evicted"} 1`,
-		`memproxy_in_flight_bytes{listener="counted"} 3`,
-		`memproxy_in_flight_refused_total{listener="counted"} 4`,
-	} {
-		if !slices.Contains(lines, want) {
-			t.Errorf("no line %s", want)
-		}
+	expect.Equal(t, r.observed("memproxy_audit_lag_records")["unsigned"], int64(lag.Unsigned))
+	expect.Equal(t, r.observed("memproxy_audit_lag_records")["queued"], 0)
+	expect.Equal(t, len(r.rules()) > 0 && r.observed("memproxy_rules_info")[r.rules()] == 1, true, r.rules())
+}
+
+// leaver is the body of a caller who leaves once it is read.
+type leaver struct {
+	io.Reader
+	leave func()
+}
+
+func (l leaver) Read(p []byte) (int, error) {
+	defer l.leave()
+	return l.Reader.Read(p)
+}
+
+// Proves CARD-6: what requests hold, and those for which there was no room, are counted by
+// listener.
+func TestRequestsInFlightAreObserved(t *testing.T) {
+	t.Parallel()
+	r := start(t, plain, `"UPSTREAM"`, `"UPSTREAM", limits: {body: 24576}`, "log: {", "limits: {in_flight: 65536}\nlog: {")
+	large := strings.Replace(note, "tea", strings.Repeat("tea and milk, ", 1000), 1)
+	b := slowed(t, r)
+	done := make(chan got, 1)
+	go func() { done <- r.do("POST", "/memories", large) }()
+	<-b.arrived
+	expect.Equal(t, r.observed("memproxy_in_flight_bytes")["mem0"], int64(len(large))+1) // with room for what would follow
+	for range 3 {
+		ctx, leave := context.WithCancel(t.Context())
+		q := httptest.NewRequestWithContext(ctx, "POST", "/memories", leaver{strings.NewReader(large), leave})
+		q.RemoteAddr = "127.0.0.1:1"
+		q.Header.Set("X-API-Key", devToken)
+		q.Header.Set("Content-Type", "application/json")
+		r.car.Handler("mem0").ServeHTTP(httptest.NewRecorder(), q)
 	}
+	expect.Equal(t, r.observed("memproxy_in_flight_refused_total")["mem0"], 3)
+	close(b.let)
+	(<-done).want(t, 200)
+	ring.Until(t, "nothing held for nobody", func() bool { return r.observed("memproxy_in_flight_bytes")["mem0"] == 0 })
 }
 
 // Proves MFW-7, EDGE-11: many callers, and anonymous ones, who fill the queue together

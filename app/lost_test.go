@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"encoding/json"
@@ -59,7 +59,7 @@ func TestChangesOfAKilledProcessAreRecorded(t *testing.T) {
 				r.do("PUT", "/v1/memories/"+id+"/", `{"metadata":{"k":2}}`).want(t, 200)
 			}
 			r.once("outcomes", time.Now())
-			must.Do(t, r.car.ledger.Sync(t.Context()))
+			must.Do(t, r.car.Ledger.Sync(t.Context()))
 			r.clean(name)
 			a := r.do("GET", "/v1/memories/"+id+"/history/", "")
 			expect.Equal(t, r.do("GET", "/memories?user_id=ann", "").header.Get("X-Memproxy-Unverified"), "")
@@ -168,8 +168,8 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 				}))
 				r.does("holds", "approve", "--reason", "fine", hold)
 				clock.Pass(20 * time.Minute)
-				_ = r.car.jobs.Once(t.Context(), "replays", clock.Now())
-				if h, err := r.car.ledger.Holds.Get(t.Context(), hold); err != nil || h.State == memproxy.HoldDone {
+				_ = r.car.Once(t.Context(), "replays", clock.Now())
+				if h, err := r.car.Ledger.Holds.Get(t.Context(), hold); err != nil || h.State == memproxy.HoldDone {
 					t.Errorf("while the backend is away: %s %v", h.State, err)
 				}
 				r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -181,10 +181,10 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 				clock.Pass(20 * time.Minute)
 				r.once("replays", clock.Now())
 				r.once("outcomes", clock.Now())
-				if h, err := r.car.ledger.Holds.Get(t.Context(), hold); err != nil || h.State != memproxy.HoldDone || times.Load() != 1 {
+				if h, err := r.car.Ledger.Holds.Get(t.Context(), hold); err != nil || h.State != memproxy.HoldDone || times.Load() != 1 {
 					t.Errorf("%s %v, sent %d times", h.State, err, times.Load())
 				}
-				must.Do(t, r.car.ledger.Sync(t.Context()))
+				must.Do(t, r.car.Ledger.Sync(t.Context()))
 				r.clean(name)
 				if tc.method == "DELETE" {
 					r.do("GET", "/v1/memories/"+id+"/history/", "").lacks(t, "green tea")
@@ -253,11 +253,11 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 			for range 2 {
 				r.once("replays", clock.Now())
 			}
-			if h, err := r.car.ledger.Holds.Get(t.Context(), hold); err != nil || h.State != tc.state || sent.Load() != tc.sent {
+			if h, err := r.car.Ledger.Holds.Get(t.Context(), hold); err != nil || h.State != tc.state || sent.Load() != tc.sent {
 				t.Errorf("%s %+v %v, sent %d times again", h.State, h.Result, err, sent.Load())
 			}
 			r.listed()
-			must.Do(t, r.car.ledger.Sync(t.Context()))
+			must.Do(t, r.car.Ledger.Sync(t.Context()))
 			expect.Equal(t, len(r.upstreamIDs("Ann likes")), tc.left)
 			expect.Equal(t, r.total("agent:dev"), tc.total, "charged for")
 			r.clean(name)
@@ -276,9 +276,9 @@ forbid (principal, action == Action::"learn", resource);`), sha(reviewToken)), `
 	hold := heldID(t, r.do("POST", "/memories", noted("Ann likes green tea.")))
 	r.does("holds", "approve", "--reason", "fine", hold)
 	for range 3 {
-		_ = r.car.jobs.Once(t.Context(), "replays", clock.Now())
+		_ = r.car.Once(t.Context(), "replays", clock.Now())
 	}
-	if h := must.Get(r.car.ledger.Holds.Get(t.Context(), hold))(t); h.State != memproxy.HoldApproved {
+	if h := must.Get(r.car.Ledger.Holds.Get(t.Context(), hold))(t); h.State != memproxy.HoldApproved {
 		t.Errorf("%s %+v", h.State, h.Result)
 	}
 	expect.Equal(t, r.total("agent:dev"), 0, "charged for")
@@ -315,9 +315,9 @@ func TestChangesKeepTheAuthorOfALostAddition(t *testing.T) {
 				r.back.handle(whole)
 				r.once("outcomes", time.Now())
 				r.listed()
-				must.Do(t, r.car.ledger.Sync(t.Context()))
+				must.Do(t, r.car.Ledger.Sync(t.Context()))
 				k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-				if own := must.Get(r.car.ledger.Lookup(t.Context(), k))(t)[k].Owner; own.Actor != "agent:dev" || own.Deleted != (name == "deletion") {
+				if own := must.Get(r.car.Ledger.Lookup(t.Context(), k))(t)[k].Owner; own.Actor != "agent:dev" || own.Deleted != (name == "deletion") {
 					t.Errorf("%+v", own)
 				}
 				if name == "change" {
@@ -338,7 +338,7 @@ func TestChangesKeepTheAuthorOfALostAddition(t *testing.T) {
 func (r *rig) total(id string) int64 {
 	r.t.Helper()
 	who := memproxy.Principal{ID: id, Tenant: "acme"}
-	a := must.Get(r.car.budget.Charge(r.t.Context(), memproxy.Charge{ID: "peek", Tenant: who.Tenant, Cost: 1, Peek: true, Time: time.Now(), Lines: []memproxy.Line{
+	a := must.Get(r.car.Budget.Charge(r.t.Context(), memproxy.Charge{ID: "peek", Tenant: who.Tenant, Cost: 1, Peek: true, Time: time.Now(), Lines: []memproxy.Line{
 		{Reason: memproxy.BudgetTotal, Key: "principal/" + who.Account(), Window: memproxy.WindowTotal, Limit: 1 << 30},
 	}}))(r.t)
 	return a.Lines[0].Used
@@ -376,10 +376,10 @@ policy:`, 1)
 	must.Do(t, os.Rename(killed, state))
 	l.run()
 	l.once("outcomes", time.Now())
-	must.Do(t, l.car.ledger.Sync(t.Context()))
+	must.Do(t, l.car.Ledger.Sync(t.Context()))
 	l.clean("a change by label")
 	key := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: l.letta.BlockID(l.agent, "human")}
-	if by := must.Get(l.car.ledger.Corrections(t.Context(), key))(t); len(by) != 1 || by[0].Corrector != "human:ann" || by[0].Trust != memproxy.TrustHuman {
+	if by := must.Get(l.car.Ledger.Corrections(t.Context(), key))(t); len(by) != 1 || by[0].Corrector != "human:ann" || by[0].Trust != memproxy.TrustHuman {
 		t.Errorf("corrected by %+v", by)
 	}
 }

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/internal/contract"
@@ -90,9 +91,9 @@ func startMatrixWith(t *testing.T, kind, up string, change func(string) string) 
 	r := &rig{t: t, dir: stateDir(t), log: &lockedBuffer{}, up: up}
 	r.conf = strings.ReplaceAll(change(matrixConfig(kind, up)), "DIR", r.dir)
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv))(t)
-	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test", TimeoutFactor: 10}
-	r.car = must.Get(New(context.Background(), unwatched(cfg), opt))(t)
-	must.Do(t, r.listenBoth(Envoy{Listen: "127.0.0.1:0"}))
+	opt := app.Options{Log: r.log, Getenv: allowing(cfg), Version: "test", TimeoutFactor: 10}
+	r.car = must.Get(assemble(context.Background(), unwatched(cfg), opt))(t)
+	must.Do(t, r.listenBoth(false))
 	t.Cleanup(r.stop)
 	r.base, r.admin = "http://"+r.car.Addr("mem0"), "http://"+r.car.Addr("admin")
 	return r

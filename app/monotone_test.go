@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -68,13 +68,14 @@ func (a asker) Send(ctx context.Context, q memproxy.Request, body []byte) (mempr
 // MORE, and fails for each that makes it pass. Without one it is refused or held.
 func (r *rig) playMembers(own string, names []string, method, path, body string) {
 	r.t.Helper()
-	b := must.Get(backendOf(r.car.cfg.Backends[0], r.car.cfg.Sources.Table()))(r.t)
+	of := r.car.cfg.Backends[0]
+	b := frontend.Backend{Name: of.Name, Adapter: adapterOf(r.t, of.Kind), Passthrough: of.Passthrough, MaxBody: of.Limits.Body, MaxAnswer: of.Limits.Answer, Ungated: gate.Ungated(of.Ungated), Tenant: of.Tenant}
 	ask := func(member string) memproxy.Verdict {
 		req := memproxy.Request{Method: method, EscapedPath: path, Header: memproxy.Header{"Content-Type": {"application/json"}, "X-Api-Key": {devToken}, "Authorization": {"Bearer " + devToken}}}
 		entry := frontend.Entry{Class: b.Classify(frontend.Head{Request: req, Body: true}), Call: gate.Call{Backend: b.ForGate(asker(r.up)), Request: req, Credentials: memproxy.Credentials{Header: req.Header}}}
 		sent := []byte(strings.ReplaceAll(body, "MORE", member))
 		entry.Read(sent)
-		return r.car.gate.Explain(r.t.Context(), entry.GateCall(sent, nil)).Decision.Verdict
+		return r.car.Gate.Explain(r.t.Context(), entry.GateCall(sent, nil)).Decision.Verdict
 	}
 	if v := ask(""); v < memproxy.Hold {
 		r.t.Errorf("%s %s %s: %v", method, path, body, v)

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/adapters/letta/embedded"
+	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -80,7 +81,7 @@ func startMoved(t *testing.T) *movedRig {
 	m := &movedRig{rig: &rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}}, back: interrupted{Handler: embedded.New()}}
 	text := strings.NewReplacer(append(replacements(), "DIR/policies", "", "DIR", m.dir, "LETTA", "http://backend.invalid", "KEY", sha(devToken))...).Replace(withPeople(lettaConf))
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
-	m.car = must.Get(New(context.Background(), unwatched(cfg), Options{Log: m.log, Getenv: allowing(cfg), Version: "test", Transport: &m.back, TimeoutFactor: 10}))(t)
+	m.car = must.Get(assemble(context.Background(), unwatched(cfg), app.Options{Log: m.log, Getenv: allowing(cfg), Version: "test", Transport: &m.back, TimeoutFactor: 10}))(t)
 	id := func(who string, c request) string {
 		var it struct{ ID string }
 		must.Do(t, json.Unmarshal([]byte(m.ask(t.Context(), c, who).want(t, 200).body), &it))

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -87,9 +88,9 @@ func (r *rig) assembled() (string, error) {
 	r.t.Helper()
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv))(r.t)
 	log := &lockedBuffer{}
-	opt := Options{Log: log, Getenv: allowing(cfg), Version: "test", TimeoutFactor: 10}
+	opt := app.Options{Log: log, Getenv: allowing(cfg), Version: "test", TimeoutFactor: 10}
 	var err error
-	if r.car, err = New(context.Background(), unwatched(cfg), opt); err == nil {
+	if r.car, err = assemble(context.Background(), unwatched(cfg), opt); err == nil {
 		r.stop()
 	}
 	r.car = nil
@@ -133,7 +134,7 @@ func TestListedObjectsOfAnotherTenant(t *testing.T) {
 	const agent = "agent-00000000-0000-4000-8000-000000000001"
 	r := start(t, namesConf, "RIVAL", sha("rival-key"), "LISTED", "")
 	row := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: agent, Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:acme"}
-	must.Do(t, r.car.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
+	must.Do(t, r.car.Ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
 	r.stop()
 	r.conf = strings.Replace(r.conf, `tenant: globex, acts_as: "*"`, `tenant: globex, acts_as: ["`+agent+`"]`, 1)
 	expect.ErrorHas(t, expect.Err(r.assembled()), `agent "`+agent+`" is listed for tenant "globex", and on backend mem0 the ledger assigns it to tenant "acme"`)
@@ -160,7 +161,7 @@ func TestNamesOfSeveralTenants(t *testing.T) {
 	added := r.behind("POST", "/memories", ofBob("the canary of acme sings"))
 	id := strings.Split(strings.SplitN(added, `"id":"`, 2)[1], `"`)[0]
 	// The state that an earlier version left.
-	must.Do(t, r.car.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme", User: "bob"}, Actor: "agent:acme"}, {Backend: "mem0", Kind: memproxy.TargetEntity, ID: "user:bob", Scope: memproxy.Scope{Tenant: memproxy.TenantInaccessible}}}}))
+	must.Do(t, r.car.Ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme", User: "bob"}, Actor: "agent:acme"}, {Backend: "mem0", Kind: memproxy.TargetEntity, ID: "user:bob", Scope: memproxy.Scope{Tenant: memproxy.TenantInaccessible}}}}))
 	for _, who := range [][]string{nil, rival} {
 		for _, q := range asksOfBob {
 			r.do(q.method, q.path, q.body, who...).about(who, "is shown", q.method, q.path).lacks(t, "canary of")

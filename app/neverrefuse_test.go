@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -216,7 +216,7 @@ func TestNeverRefuseOnLetta(t *testing.T) {
 			}
 		}
 	}
-	page, err := l.car.ledger.Holds.List(context.Background(), memproxy.HoldFilter{State: memproxy.HoldPending})
+	page, err := l.car.Ledger.Holds.List(context.Background(), memproxy.HoldFilter{State: memproxy.HoldPending})
 	if err != nil || len(page.Holds) != 2 {
 		t.Errorf("%+v %v", page, err)
 	}

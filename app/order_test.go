@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -88,8 +89,8 @@ func startAtOnce(t *testing.T) *atOnce {
 	text := strings.NewReplacer("DIR", r.dir, "UPSTREAM", "http://backend.invalid", "KEY", sha(devToken),
 		"\nSCREENING", "\n"+second+"\nmemories: {validate: 0}"+reviewers()).Replace(screeningConf)
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
-	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Transport: r.back, TimeoutFactor: 10}
-	r.car = must.Get(New(context.Background(), unwatched(cfg), opt))(t)
+	opt := app.Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Transport: r.back, TimeoutFactor: 10}
+	r.car = must.Get(assemble(context.Background(), unwatched(cfg), opt))(t)
 	t.Cleanup(r.stop)
 	return r
 }
@@ -152,9 +153,9 @@ func (r *atOnce) schedule(t *testing.T, seed uint64) {
 		request("clearing", "DELETE", "/memories?user_id="+user, "", "eva"),
 		func() {
 			hold := heldID(t, got{header: held.Header()})
-			_, refused := r.car.ledger.Holds.Approve(context.Background(), hold, memproxy.Review{Reviewer: "eve"})
-			expect.OK(t, r.car.jobs.Once(context.Background(), "replays", r.car.clock()), "replays")
-			h, err := r.car.ledger.Holds.Get(context.Background(), hold)
+			_, refused := r.car.Ledger.Holds.Approve(context.Background(), hold, memproxy.Review{Reviewer: "eve"})
+			expect.OK(t, r.car.Once(context.Background(), "replays", r.car.clock()), "replays")
+			h, err := r.car.Ledger.Holds.Get(context.Background(), hold)
 			expect.OK(t, err)
 			if refused != nil && !h.Result.Cleared { // everything of its owner was deleted before
 				t.Errorf("approve: %v", refused)
@@ -193,7 +194,7 @@ func (r *atOnce) schedule(t *testing.T, seed uint64) {
 		synctest.Wait()
 	}
 	r.back.on = false
-	must.Do(t, r.car.ledger.Sync(context.Background()))
+	must.Do(t, r.car.Ledger.Sync(context.Background()))
 	there := httptest.NewRecorder()
 	r.back.ServeHTTP(there, httptest.NewRequest("GET", "/memories?user_id="+user, nil))
 	var has struct{ Results []struct{ ID, Memory string } }
@@ -204,7 +205,7 @@ func (r *atOnce) schedule(t *testing.T, seed uint64) {
 	}
 	for _, id := range ids {
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-		records, err := r.car.ledger.Lookup(context.Background(), k)
+		records, err := r.car.Ledger.Lookup(context.Background(), k)
 		text, there := texts[id]
 		if row := records[k].Owner; err != nil || row.Deleted == there || there && row.SHA256 != sha(text) {
 			t.Errorf("seed %d: %v: of %s the backend has %q and the ledger %+v (%v)", seed, done, id, text, row, err)

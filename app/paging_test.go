@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"encoding/json"
@@ -30,7 +30,7 @@ func (r *rig) hide(backend string, ids ...string) {
 	r.t.Helper()
 	for _, id := range ids {
 		c := memproxy.StateChange{MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: memproxy.StateQuarantined, Reason: "test"}
-		must.Equal(r.t, must.Get(r.car.ledger.SetState(r.t.Context(), c))(r.t), 1)
+		must.Equal(r.t, must.Get(r.car.Ledger.SetState(r.t.Context(), c))(r.t), 1)
 	}
 }
 

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"encoding/json"
@@ -21,9 +21,9 @@ func (r *raced) made(who, path, body string) string {
 // approved sends a held write and returns what became of it.
 func (r *raced) approved(id string) memproxy.HeldWrite {
 	r.t.Helper()
-	must.Get(r.car.ledger.Holds.Approve(r.t.Context(), id, memproxy.Review{Reviewer: "eve"}))(r.t)
+	must.Get(r.car.Ledger.Holds.Approve(r.t.Context(), id, memproxy.Review{Reviewer: "eve"}))(r.t)
 	r.once("replays", r.car.clock())
-	return must.Get(r.car.ledger.Holds.Get(r.t.Context(), id))(r.t)
+	return must.Get(r.car.Ledger.Holds.Get(r.t.Context(), id))(r.t)
 }
 
 // Proves EDGE-15, EDGE-5: an approved list takes away only what it took away when its

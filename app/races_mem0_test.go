@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"encoding/json"
@@ -61,10 +61,10 @@ func TestClaimedWritesOfADeletedOwnerAreNotSent(t *testing.T) {
 		sails := call{"POST", "/memories", strings.Replace(noted("Bob sails."), "ann", "bob", 1)}
 		send := func(meanwhile func()) memproxy.SendResult {
 			id := heldID(t, r.do(sails, ""))
-			must.Get(r.car.ledger.Holds.Approve(t.Context(), id, memproxy.Review{Reviewer: "eve"}))(t)
-			claim := must.Get(r.car.ledger.Holds.Claim(t.Context(), id, time.Minute))(t)
+			must.Get(r.car.Ledger.Holds.Approve(t.Context(), id, memproxy.Review{Reviewer: "eve"}))(t)
+			claim := must.Get(r.car.Ledger.Holds.Claim(t.Context(), id, time.Minute))(t)
 			meanwhile()
-			return replayer{r.car}.Replay(t.Context(), claim.Hold, claim.Content)
+			return r.car.client().Replay(t.Context(), claim.Hold, claim.Content)
 		}
 		if sent := send(func() {}); sent.Outcome != memproxy.OutcomeDone {
 			t.Errorf("%+v", sent)
@@ -86,14 +86,14 @@ func TestPromotionsAreOfTheTextBeforeAChange(t *testing.T) {
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
 		promote := func() {
 			r.reviews("/v1/memories/mem0/"+id+"/promote", `{"reason":"read it"}`).want(t, 200)
-			if st := must.Get(r.car.ledger.Lookup(t.Context(), k))(t)[k].Status; st.State != memproxy.StateValidated || st.Reviewed != sha("Ann likes tea.") {
+			if st := must.Get(r.car.Ledger.Lookup(t.Context(), k))(t)[k].Status; st.State != memproxy.StateValidated || st.Reviewed != sha("Ann likes tea.") {
 				t.Errorf("promoted: %+v", st)
 			}
 		}
 		r.meanwhile("PUT", "/memories/"+id, promote)
 		r.do(call{"PUT", "/memories/" + id, `{"text":"Ann likes milk."}`}, "").want(t, 200)
 		r.happened()
-		if st := must.Get(r.car.ledger.Lookup(t.Context(), k))(t)[k].Status; st.State == memproxy.StateValidated || st.Attestation == memproxy.HumanConfirmed || st.Reviewed != "" {
+		if st := must.Get(r.car.Ledger.Lookup(t.Context(), k))(t)[k].Status; st.State == memproxy.StateValidated || st.Attestation == memproxy.HumanConfirmed || st.Reviewed != "" {
 			t.Errorf("changed: %+v", st)
 		}
 		r.shows(id, "likes milk")

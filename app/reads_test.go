@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -118,7 +118,7 @@ func (r *readRig) owned(id string, row memproxy.Ownership) {
 	if row.Scope.Tenant == "" {
 		row.Scope.Tenant = "acme"
 	}
-	must.Do(r.t, r.car.ledger.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
+	must.Do(r.t, r.car.Ledger.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
 }
 
 func (r *readRig) state(id string, state memproxy.MemoryState) {
@@ -129,7 +129,7 @@ func (r *readRig) state(id string, state memproxy.MemoryState) {
 		c.Text = memproxy.TextSHA256("tea SECRET cup")
 	}
 	ring.Until(r.t, id+" in the ledger", func() bool { // queued entries are written a little later
-		n := must.Get(r.car.ledger.SetState(context.Background(), c))(r.t)
+		n := must.Get(r.car.Ledger.SetState(context.Background(), c))(r.t)
 		return n == 1
 	})
 }
@@ -271,9 +271,9 @@ func (r *readRig) changed(rows []readRow, memory string, fill *strings.Replacer,
 	hold(memproxy.StateValidated, "made harmless", hidden, listed, single)
 	k := memproxy.MemoryKey{Backend: "back", Kind: memproxy.TargetMemory, ID: memory}
 	// The proxy may have recorded it already.
-	must.Get(r.car.ledger.Backends.Flag(context.Background(), memproxy.IntegrityFlag{MemoryKey: k, Tenant: "acme", Code: memproxy.IntegrityMismatch}))(r.t)
+	must.Get(r.car.Ledger.Backends.Flag(context.Background(), memproxy.IntegrityFlag{MemoryKey: k, Tenant: "acme", Code: memproxy.IntegrityMismatch}))(r.t)
 	hold(memproxy.StateValidated, "found to be changed", hidden, listed, single, derived, compiled)
-	must.Get(r.car.ledger.Backends.Flag(context.Background(), memproxy.IntegrityFlag{MemoryKey: k, Tenant: "acme"}))(r.t)
+	must.Get(r.car.Ledger.Backends.Flag(context.Background(), memproxy.IntegrityFlag{MemoryKey: k, Tenant: "acme"}))(r.t)
 }
 
 // shown describes what is wrong with an answer, or returns "".

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
-	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -43,7 +43,7 @@ func TestPoliciesReload(t *testing.T) {
 	bundle := filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, bundle, harmless)
 	r := start(t, plain, "log: {level: info}", "log: {level: warn}\npolicy: {dir: \""+bundle+"\", poll: 10ms}\nbudgets: {default: {writes_per_hour: 1000000, writes_total: 1000000}}")
-	open := r.car.rules.current().Version
+	open := r.rules()
 
 	var wg sync.WaitGroup
 	var stop atomic.Bool
@@ -129,7 +129,7 @@ func TestHangupReloadsPolicies(t *testing.T) {
 	ring.Until(r.t, "the edit", func() bool { return r.do("POST", "/memories", note).status == 403 })
 	writeBundle(t, dir, broken)
 	ring.HangUp(t)
-	ring.Until(r.t, "the broken edit is named", func() bool { _, err := r.car.rules.state(); return err != nil })
+	ring.Until(r.t, "the broken edit is named", func() bool { return strings.Contains(r.get("/readyz").body, "the newest edit is broken") })
 	r.do("POST", "/memories", note).want(t, 403)
 }
 
@@ -169,7 +169,7 @@ backends: [{name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: "http://127
 		}
 		return ""
 	}
-	expect.OK(t, Serve(ctx, cfg, Options{Log: hangsUp{t, cancel}, Getenv: getenv, Version: "test", TimeoutFactor: 10}, nil))
+	expect.OK(t, app.Serve(ctx, cfg, app.Options{Log: hangsUp{t, cancel}, Getenv: getenv, Version: "test", TimeoutFactor: 10}, nil))
 }
 
 // Everything that affects decisions changes the rules' version, which records contain
@@ -179,13 +179,15 @@ func TestRulesVersionCoversAllSettings(t *testing.T) {
 	version := func(more string) string {
 		text := "profile: development\nbackends:\n  - {name: mem0, kind: mem0, listen: \"127.0.0.1:0\", upstream: \"http://127.0.0.1:1\"}\n" + more
 		cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), func(string) string { return "" }))(t)
-		return versionOf(policy.Bundle{}, screen.Default(), cfg)
+		return must.Get(app.Check(t.Context(), cfg, func(string) string { return "" }))(t).Version
 	}
+	pack := t.TempDir()
+	must.Do(t, os.CopyFS(pack, screen.Files()))
 	usual := version("")
 	for more, same := range map[string]bool{
 		"log: {level: debug}":                                           true,
 		"budgets: {redis: {url: \"redis://127.0.0.1:1\"}}":              true,
-		"screening: {pack: elsewhere}":                                  true,
+		"screening: {pack: " + pack + "}":                               true,
 		"enforce: false":                                                false,
 		"ownership: {changed: ignore}":                                  false,
 		"answers: {headers: drop}":                                      false,

@@ -94,7 +94,7 @@ func (s *App) proxyOf(backend string) *proxy.Proxy {
 func (s *App) openReview() error {
 	s.runner = review.NewRunner(review.RunnerOptions{
 		Store: s.ledger.Holds, Versions: s.ledger, Rollbacks: s.ledger.Rollbacks, Replayer: replayer{s},
-		Timeout: s.opt.sending, RecordTimeout: s.opt.within(review.DefaultTimeout), Recorder: s.audit,
+		Timeout: s.opt.Inside.SendTimeout, RecordTimeout: s.opt.within(review.DefaultTimeout), Recorder: s.audit,
 		Clock: s.clock, Steps: s.opt.Steps, Log: s.log,
 	})
 	s.group.Own(stageSending, s.runner.Close)

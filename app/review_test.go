@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -93,7 +94,7 @@ func TestApprovedWritesRefusedOnSending(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`policy: {dir: %q}
 review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, policyDir(t, holdingPolicy), sha(reviewToken)))
 	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))
-	must.Do(t, r.car.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{
+	must.Do(t, r.car.Ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{
 		Backend: "mem0", Kind: memproxy.TargetEntity, ID: memproxy.OwnerID(memproxy.DimUser, "bob"), Scope: memproxy.Scope{Tenant: "globex", User: "bob"},
 	}}}))
 	before := r.back.count()
@@ -108,6 +109,9 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 		t.Errorf("the log says: %s", log)
 	}
 }
+
+// reviewSocket is the operator's socket, in the state directory.
+const reviewSocket = "review.sock"
 
 // Without a configured reviewer the machine's operator can review on a socket that only
 // the same user can open. The commands use it unless given a token, and the reviewer's
@@ -229,7 +233,7 @@ func TestSocketOfALongStatePath(t *testing.T) {
 	must.Equal(t, code, 0, errs)
 	_, rest, _ := strings.Cut(out, "the user that memproxy runs as (")
 	socket, _, _ := strings.Cut(rest, ")")
-	if !strings.HasPrefix(socket, short) || len(socket) > maxSocket || !strings.Contains(r.log.String(), socket) {
+	if !strings.HasPrefix(socket, short) || len(socket) > 107 || !strings.Contains(r.log.String(), socket) {
 		t.Fatalf("check names %q, of %s\nthe log: %s", socket, out, r.log.String())
 	}
 	for path, mode := range map[string]os.FileMode{socket: 0o600, filepath.Dir(socket): 0o700} {
@@ -240,19 +244,25 @@ func TestSocketOfALongStatePath(t *testing.T) {
 	if code, out, errs := invoke(t, "holds", "list", "--socket", socket); code != 0 {
 		t.Errorf("%s%s", out, errs)
 	}
-	open := filepath.Join(short, "open")
-	must.Do(t, os.Mkdir(open, 0o777))
-	must.Do(t, os.Chmod(open, 0o777))
-	expect.Error(t, ownDir(open), "a directory that others can write to is used")
-	expect.ErrorHas(t, expect.Err(socketPath(long, func(string) string { return "/" + strings.Repeat("x", 120) })), "107 bytes")
+	r.stop()
+	must.Do(t, os.Chmod(filepath.Dir(socket), 0o777))
+	r.run()
+	expect.Text(t, r.log.String(), "a directory that others can write to").Has("is not a directory of this user's alone")
+	expect.Error(t, expect.Err(os.Lstat(socket)), "a directory that others can write to is used")
 }
 
 // A reviewer who may only read is not listed as one who can review.
 func TestReadOnlyReviewersAreNotNamed(t *testing.T) {
-	c := &config.Config{Review: config.Review{Reviewers: []config.Reviewer{{ID: "looks", Roles: []string{"view", "content"}}, {ID: "decides", Roles: []string{"view", "review"}}}}}
-	expect.Equal(t, describeReviewers(c, ""), "decides", "named")
-	if c.Review.Reviewers = c.Review.Reviewers[:1]; describeReviewers(c, "") != "nobody" {
-		t.Error("who may only look is named")
+	none := strings.Repeat("x", 120) // so that no socket has a path
+	getenv := func(name string) string { return map[string]string{"XDG_RUNTIME_DIR": "/" + none}[name] }
+	for reviewers, want := range map[string]string{
+		`{id: looks, sha256: "` + sha("a") + `", roles: [view, content]}, {id: decides, sha256: "` + sha("b") + `", roles: [view, review]}`: "decides",
+		`{id: looks, sha256: "` + sha("a") + `", roles: [view, content]}`:                                                                   "nobody",
+	} {
+		text := fmt.Sprintf("profile: development\nstate: %q\nbackends: [{name: mem0, kind: mem0, listen: \"127.0.0.1:0\", upstream: \"http://127.0.0.1:1\"}]\nreview: {reviewers: [%s]}\n", filepath.Join(t.TempDir(), none), reviewers)
+		found := must.Get(app.Check(t.Context(), must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t), getenv))(t)
+		expect.Equal(t, found.Reviewers, want, reviewers)
+		expect.ErrorHas(t, found.NoOperator, "107 bytes")
 	}
 }
 
@@ -347,7 +357,7 @@ func TestRollbacksKnowTheField(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", tenants: "*"}]}`, sha(reviewToken)))
 	back := func(id, version, want string) {
 		t.Helper()
-		must.Do(t, r.car.ledger.Sync(t.Context()))
+		must.Do(t, r.car.Ledger.Sync(t.Context()))
 		r.does("memory", "rollback", "--backend", "mem0", "--version", version, "--reason", "it was right", id)
 		r.do("GET", "/memories/"+id, "").want(t, 200).has(t, want)
 	}

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"encoding/json"
@@ -211,7 +211,7 @@ func TestQuarantineSurvivesLedgerEdits(t *testing.T) {
 	ids := []string{r.written("Ann likes green tea.", ""), r.written("Ann plays go.", ""), r.written("Ann sails.", "")}
 	r.versioned(ids...)
 	for _, id := range ids[:2] {
-		if n, err := r.car.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: memproxy.StateQuarantined}); n != 1 || err != nil {
+		if n, err := r.car.Ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: memproxy.StateQuarantined}); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -17,20 +17,22 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/app"
+	"github.com/memproxy/memproxy/app/internal/inside"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/integrity"
-	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/proxy"
 )
 
 // rig is the whole sidecar in this process, in front of the embedded backend.
 type rig struct {
 	t     *testing.T
 	dir   string
-	car   *App
+	car   *process
 	clock func() time.Time // nil: the real one
 	pace  group.Ticker     // nil: no job runs by itself, however long the test takes
 	log   *lockedBuffer
@@ -48,6 +50,43 @@ type rig struct {
 	file   string // the configuration file to read and watch; "": none
 	hasty  bool   // use the product's deadlines; otherwise they are long enough for a busy machine
 	before func() // runs after the backend starts, before the sidecar
+}
+
+// process is a sidecar's process and its inside.
+type process struct {
+	*app.App
+	*inside.Process
+	cfg   *config.Config
+	clock func() time.Time
+}
+
+func assemble(ctx context.Context, cfg *config.Config, opt app.Options) (*process, error) {
+	if opt.Inside == nil {
+		opt.Inside = new(inside.Process)
+	}
+	a, err := app.New(ctx, cfg, opt)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{a, opt.Inside, cfg, opt.Clock}
+	if p.clock == nil {
+		p.clock = time.Now
+	}
+	return p, nil
+}
+
+// The stages of a stop to which tests add something, in order.
+const (
+	stageListeners = iota
+	stageSending
+	stageLoops
+	stageProxies
+	stageDeferred
+)
+
+// client is the proxy's own client of the backend.
+func (p *process) client() *proxy.BackendClient {
+	return p.Handler("mem0").(*proxy.Proxy).BackendClient()
 }
 
 // lockedBuffer is a buffer for concurrent writes.
@@ -229,31 +268,33 @@ func (r *rig) run() {
 	if !r.seals {
 		unwatched(cfg)
 	}
-	opt := Options{File: r.file, Log: r.log, Getenv: allowing(cfg), Version: "test", Clock: r.clock, Ticker: r.pace, up: r.since, TimeoutFactor: 10, pace: integrity.Pace{Patience: time.Minute, Rate: 1e6, Slow: integrity.DefaultPace.Slow}}
+	opt := app.Options{File: r.file, Log: r.log, Getenv: allowing(cfg), Version: "test", Clock: r.clock, Ticker: r.pace, TimeoutFactor: 10}
+	in := inside.Process{Uptime: r.since, Pace: integrity.Pace{Patience: time.Minute, Rate: 1e6, Slow: integrity.DefaultPace.Slow}}
 	if opt.Ticker == nil {
 		opt.Ticker = unpaced
 	}
 	if r.noWait {
-		opt.pace = integrity.Pace{Rate: 1e6, Slow: 1e6}
+		in.Pace = integrity.Pace{Rate: 1e6, Slow: 1e6}
 	}
-	if opt.up == nil {
-		opt.up = believed(r.clock)
+	if in.Uptime == nil {
+		in.Uptime = believed(r.clock)
 	}
 	if r.hasty {
 		opt.TimeoutFactor = 0
 	}
-	r.car = must.Get(New(context.Background(), cfg, opt))(r.t)
+	opt.Inside = &in
+	r.car = must.Get(assemble(context.Background(), cfg, opt))(r.t)
 	must.Do(r.t, r.car.Listen())
 	r.t.Cleanup(func() { r.stop() })
 	r.base, r.admin = "http://"+r.car.Addr("mem0"), "http://"+r.car.Addr("admin")
 }
 
 // listenBoth starts the HTTP listeners and Envoy's processor.
-func (r *rig) listenBoth(e Envoy) error {
+func (r *rig) listenBoth(authorize bool) error {
 	if err := r.car.Listen(); err != nil {
 		return err
 	}
-	return r.car.listenExtproc(e)
+	return r.car.ListenExtproc("127.0.0.1:0", authorize)
 }
 
 func (r *rig) stop() {
@@ -269,7 +310,7 @@ func (r *rig) stop() {
 // once runs a round of a job at a time, and waits for it.
 func (r *rig) once(job string, now time.Time) {
 	r.t.Helper()
-	must.Do(r.t, r.car.jobs.Once(context.Background(), job, now), job)
+	must.Do(r.t, r.car.Once(context.Background(), job, now), job)
 }
 
 // got is an answer with its body read.
@@ -341,28 +382,6 @@ func (r *rig) get(path string) got {
 	r.t.Helper()
 	q := must.Get(http.NewRequest(http.MethodGet, r.admin+path, nil))(r.t)
 	return r.send(http.DefaultClient, q)
-}
-
-// invoke runs a command line.
-func invoke(t *testing.T, args ...string) (code int, stdout, stderr string) {
-	t.Helper()
-	var out, errs lockedBuffer
-	a := &invocation{Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Getenv: os.Getenv, Version: "test"}
-	code = a.run(context.Background())
-	return code, out.String(), errs.String()
-}
-
-// says runs a command that ends with a code and says a text: on stderr if it failed or
-// could not be read, else on stdout.
-func says(t *testing.T, code int, text string, args ...string) {
-	t.Helper()
-	got, out, errs := invoke(t, args...)
-	said := out
-	if code == cli.Failed || code == cli.Usage {
-		said = errs
-	}
-	expect.Equal(t, got, code, strings.Join(args, " "), out, errs)
-	expect.Text(t, said, strings.Join(args, " "), out, errs).Has(text)
 }
 
 const note = `{"user_id":"ann","agent_id":"dev","infer":false,"messages":[{"role":"user","content":"likes tea"}]}`

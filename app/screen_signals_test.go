@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"encoding/json"
@@ -345,7 +345,7 @@ func TestWithheldBlocksAreNotAttached(t *testing.T) {
 			{"PATCH", "/v1/agents/" + l.agent, fmt.Sprintf(`{"block_ids":[%q]}`, id)},
 		}
 		for _, id := range []string{id, l.letta.BlockID(another, "human")} {
-			must.Get(l.car.ledger.SetState(t.Context(), memproxy.StateChange{
+			must.Get(l.car.Ledger.SetState(t.Context(), memproxy.StateChange{
 				MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, State: state, Decision: "d",
 			}))(t)
 		}

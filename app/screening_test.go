@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -294,12 +294,9 @@ func TestBaselineSurvivesARestart(t *testing.T) {
 	expect.Len(t, left, 1, "files left")
 
 	again := start(t, strings.NewReplacer("DIR", dir, "UPSTREAM", r.up).Replace(screeningConf), "SCREENING", on)
-	key := baseline.Key{Tenant: "acme", User: "ann"}
-	found := again.car.rules.screeners.baseline.Check(key, []string{"The list is at https://new.example/list today."}, time.Now())
-	if len(found) != 1 || found[0].Rule != baseline.RuleDomain {
-		t.Errorf("%+v", found)
-	}
+	again.dir = dir
 	again.do("POST", "/memories", noted("The list is at https://new.example/list today.")).want(t, 200)
+	expect.Text(t, again.audit("--verdict", "allow")).Has(baseline.RuleDomain)
 }
 
 // A corrupt snapshot is set aside, and memproxy starts.

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -59,7 +59,7 @@ func TestSealAdoptsExistingMemories(t *testing.T) {
 	}
 	r.run()
 	expect.Text(t, r.audit("--type", "seal"), "the record of the seal").Times(4, `"type":"seal"`).Has("5 sealed").Lacks("cats")
-	history, err := r.car.ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: ids[0]}, 0, 9)
+	history, err := r.car.Ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: ids[0]}, 0, 9)
 	if err != nil || len(history) != 1 || history[0].Op != memproxy.OpSeal || history[0].Trust != memproxy.TrustAnonymous || history[0].Confidence != 0 ||
 		history[0].Attestation != memproxy.AttestationUnknown || history[0].Actor != "" || history[0].Tenant != "acme" {
 		t.Errorf("%+v, %v", history, err)
@@ -194,8 +194,8 @@ func TestAnchorsAreRenewed(t *testing.T) {
 		want  int
 	}{{0, 1}, {time.Hour, 1}, {25 * time.Hour, 2}} {
 		p.pass(step.after)
-		must.Do(t, r.car.checker.Anchor(context.Background()))
-		must.Do(t, r.car.audit.Flush(context.Background()))
+		must.Do(t, r.car.Checker.Anchor(context.Background()))
+		must.Do(t, r.car.Audit.Flush(context.Background()))
 		expect.Equal(t, strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`), step.want, step.after)
 	}
 }
@@ -225,7 +225,7 @@ func TestSweepsWithABackendAway(t *testing.T) {
 	expect.Len(t, report.Backends, 2)
 	expect.Equal(t, report.Backends[0].Known, 1)
 	expect.Text(t, report.Backends[1].Unread).Has("backend away cannot be read")
-	expect.ErrorHas(t, expect.Err(r.car.checker.Sweep(t.Context(), review.SweepRequest{Backend: "away"})), "away cannot be read")
+	expect.ErrorHas(t, expect.Err(r.car.Checker.Sweep(t.Context(), review.SweepRequest{Backend: "away"})), "away cannot be read")
 	expect.ErrorHas(t, r.car.Once(t.Context(), "sweeps", time.Now()), "away cannot be read")
 
 	// So does one that is away when a page with a difference is read again.
@@ -260,7 +260,7 @@ func TestOneSweepAtATime(t *testing.T) {
 	r.versioned(r.written("Ann likes green tea.", ""))
 	back, pages, seen := r.back.handler(), 0, map[string]bool{}
 	claim := func() bool {
-		return must.Get(r.car.ledger.Backends.Claim(t.Context(), "sweep", "another", time.Hour))(t)
+		return must.Get(r.car.Ledger.Backends.Claim(t.Context(), "sweep", "another", time.Hour))(t)
 	}
 	r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if !seen[q.Host] { // the first request to each backend
@@ -301,7 +301,7 @@ func TestSealsTakeNothingOfOtherTenants(t *testing.T) {
 		narrow          bool
 		sealed, skipped int
 	}{{true, 1, 2}, {false, 1, 1}} {
-		report, err := r.car.checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "globex", SkipForeign: c.narrow})
+		report, err := r.car.Checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "globex", SkipForeign: c.narrow})
 		if err != nil || report.Sealed != c.sealed || report.Skipped != c.skipped || report.Whole {
 			t.Errorf("%+v: %+v, %v", c, report, err)
 		}
@@ -381,7 +381,7 @@ func TestMisspeltNamesAreErrors(t *testing.T) {
 func TestSealsForTenantsOfTokens(t *testing.T) {
 	t.Parallel()
 	r := start(t, strings.Replace(tenantsConf, "identity:\n", "identity:\n  oidc: {issuer: \"https://issuer.example\", audience: memproxy, claims: {tenant: org}}\n", 1), "RIVAL", sha("rival-key"))
-	must.Get(r.car.checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "initech"}))(t)
+	must.Get(r.car.Checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "initech"}))(t)
 }
 
 // Proves EDGE-3, EDGE-4: the memories of a backend that is one tenant's are not given to another
@@ -390,9 +390,9 @@ func TestSealOfATenantsBackend(t *testing.T) {
 	t.Parallel()
 	r := start(t, tenantsConf, "RIVAL", sha("rival-key"), `kind: mem0,`, `kind: mem0, tenant: acme,`)
 	id := r.planted("Ann has a horse.")
-	_, err := r.car.checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "globex"})
+	_, err := r.car.Checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "globex"})
 	expect.Error(t, err, "holds the memories of another tenant only")
-	report := must.Get(r.car.checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "acme"}))(t)
+	report := must.Get(r.car.Checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "acme"}))(t)
 	expect.Equal(t, report.Sealed, 1, "sealed")
 	r.do("GET", "/memories/"+id, "").want(t, 200)
 }

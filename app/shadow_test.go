@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -74,8 +74,8 @@ func TestShadowModeSendsHeldWritesOnce(t *testing.T) {
 	ring.Until(t, "the end of the write", func() bool { return strings.Contains(receipt(first).body, `"status":"SUCCEEDED"`) })
 	receipt(third).want(t, 200).has(t, `"status":"FAILED"`)
 
-	ctx, own := context.Background(), r.car.proxyOf("mem0").BackendClient()
-	h, content, err := r.car.ledger.Holds.Content(ctx, second)
+	ctx, own := context.Background(), r.car.client()
+	h, content, err := r.car.Ledger.Holds.Content(ctx, second)
 	must.Do(t, err)
 	if sent := own.Replay(ctx, h, content); sent.Outcome != memproxy.OutcomeDone || len(sent.Result.Memories) != 1 {
 		t.Fatalf("%+v", sent)

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"crypto/sha256"
@@ -82,7 +82,7 @@ func TestExplainShowsTheTrackRecord(t *testing.T) {
 	t.Parallel()
 	r := startPeople(t, "")
 	r.corrected("", 3)
-	must.Do(t, r.car.ledger.Sync(t.Context()))
+	must.Do(t, r.car.Ledger.Sync(t.Context()))
 	conf := filepath.Join(r.dir, "explain.yaml")
 	text := strings.NewReplacer(replacements("SCREENING", "", "UPSTREAM", r.up, "DIR", r.dir, "KEY", sha(devToken))...).Replace(withPeople(screeningConf))
 	body := filepath.Join(r.dir, "body.json")

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"encoding/json"
@@ -136,8 +136,8 @@ func TestChangesWithoutASourceKeepTheShorterLifetime(t *testing.T) {
 			r.do("PUT", "/memories/"+id, `{"text":"`+text+`"`+source+`}`).want(t, 200)
 			l.do("PATCH", "/v1/blocks/"+of, `{"value":"`+text+`"`+source+`}`).want(t, 200)
 		}
-		must.Do(t, r.car.ledger.Sync(t.Context()))
-		must.Do(t, l.car.ledger.Sync(t.Context()))
+		must.Do(t, r.car.Ledger.Sync(t.Context()))
+		must.Do(t, l.car.Ledger.Sync(t.Context()))
 		for where, st := range map[string]memproxy.Status{"a memory": r.statusOf(id), "a block": l.statusOf(of)} {
 			if got := st.Expires.Sub(clock.Now()); (got - tc.want*time.Hour).Abs() > time.Minute {
 				t.Errorf("%s, %s: %v, want %d h", name, where, got, tc.want)
@@ -150,7 +150,7 @@ func TestChangesWithoutASourceKeepTheShorterLifetime(t *testing.T) {
 	}))
 	clock.Pass(time.Hour)
 	r.do("POST", "/memories", `{"user_id":"ann","messages":[{"role":"user","content":"Ann likes white tea."}]}`).want(t, 200)
-	must.Do(t, r.car.ledger.Sync(t.Context()))
+	must.Do(t, r.car.Ledger.Sync(t.Context()))
 	if got := r.statusOf(id).Expires.Sub(clock.Now()); (got - 2*time.Hour).Abs() > time.Minute {
 		t.Errorf("by the backend's model: %v", got)
 	}
@@ -237,7 +237,7 @@ func TestPinnedMemoriesDoNotExpire(t *testing.T) {
 	field := `,"metadata":{"field":"learnings"}`
 	older, newest, none := r.written("The tests run in four minutes.", field), r.written("The build needs a compiler.", field), r.written("The cache is warm.", field)
 	r.do("PUT", "/memories/"+older, `{"text":"The tests run in five minutes."}`).want(t, 200)
-	must.Do(t, r.car.ledger.Sync(t.Context()))
+	must.Do(t, r.car.Ledger.Sync(t.Context()))
 	pin := func(id string, how ...string) {
 		r.does(append([]string{"memory", "pin", "--backend", "mem0", "--reason", "a good one", id}, how...)...)
 	}
@@ -249,7 +249,7 @@ func TestPinnedMemoriesDoNotExpire(t *testing.T) {
 		expect.Text(t, r.listed(), "after", pass).Has("five minutes", "a compiler").Lacks("cache")
 	}
 	r.does("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", older)
-	must.Do(t, r.car.ledger.Sync(t.Context()))
+	must.Do(t, r.car.Ledger.Sync(t.Context()))
 	expect.Equal(t, r.statusOf(none).Pinned, false, "the other")
 	pin(older, "--off", "--version", "1")
 	pin(newest, "--off")
@@ -366,7 +366,7 @@ func TestPurgesReachEveryMemory(t *testing.T) {
 	id := r.written("Ann moved to Rome.", "")
 	r.over(clock, id)
 	for i := range 150 {
-		must.Get(r.car.ledger.SetState(t.Context(), memproxy.StateChange{
+		must.Get(r.car.Ledger.SetState(t.Context(), memproxy.StateChange{
 			MemoryKey: memproxy.MemoryKey{Backend: "gone", Kind: memproxy.TargetMemory, ID: fmt.Sprint(i)}, Tenant: "acme", State: memproxy.StateExpired,
 		}))(t)
 	}

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func (r *rig) listed() string {
 
 func (r *rig) statusOf(id string) memproxy.Status {
 	r.t.Helper()
-	all := must.Get(ledger.ByID(context.Background(), r.car.ledger, "mem0", memproxy.TargetMemory, id))(r.t)
+	all := must.Get(ledger.ByID(context.Background(), r.car.Ledger, "mem0", memproxy.TargetMemory, id))(r.t)
 	return all[id].Status
 }
 
@@ -54,10 +54,10 @@ func TestStatesOfMemories(t *testing.T) {
 	// Written before a rule for it existed.
 	bad := r.written("Ann has a cat.", "")
 	ring.Until(r.t, "its version", func() bool {
-		v, err := r.car.ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: bad}, 0, 1)
+		v, err := r.car.Ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: bad}, 0, 1)
 		return err == nil && len(v) == 1
 	})
-	must.Get(r.car.ledger.Append(context.Background(), memproxy.Version{
+	must.Get(r.car.Ledger.Append(context.Background(), memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: bad}, Tenant: "acme", Op: memproxy.OpUpdate,
 		Time: time.Now(), Actor: "agent:dev", Trust: memproxy.TrustAuthenticated, Attestation: memproxy.SelfReported, Decision: "d", Text: poison,
 	}))(t)
@@ -71,7 +71,7 @@ func TestStatesOfMemories(t *testing.T) {
 
 	set := func(id string, state memproxy.MemoryState, findings ...memproxy.Finding) {
 		t.Helper()
-		must.Get(r.car.ledger.SetState(context.Background(), memproxy.StateChange{
+		must.Get(r.car.Ledger.SetState(context.Background(), memproxy.StateChange{
 			MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: state, Findings: findings, Text: memproxy.TextSHA256("Ann likes green tea."),
 		}))(t)
 	}
@@ -138,9 +138,9 @@ func TestSessionsLock(t *testing.T) {
 	r.do("POST", "/memories", noted("Ann likes tea."), in...).want(t, 403).has(t, "session.locked")
 	r.do("GET", "/memories?user_id=ann", "", in...).want(t, 200)
 	r.do("POST", "/memories", noted("Ann likes tea."), "X-Memproxy-Session", "s2").want(t, 200)
-	s, err := r.car.ledger.Sessions.Get(t.Context(), new("acme"), "s1")
+	s, err := r.car.Ledger.Sessions.Get(t.Context(), new("acme"), "s1")
 	if err == nil {
-		err = r.car.ledger.Sessions.Unlock(t.Context(), "acme", s.ID, memproxy.Review{Reviewer: "eve"})
+		err = r.car.Ledger.Sessions.Unlock(t.Context(), "acme", s.ID, memproxy.Review{Reviewer: "eve"})
 	}
 	must.Do(t, err)
 	r.do("POST", "/memories", noted("Ann likes tea."), in...).want(t, 200)
@@ -178,7 +178,7 @@ func TestClockChangesDestroyNothing(t *testing.T) {
 		defer resp.Body.Close()
 		there := string(must.Get(io.ReadAll(resp.Body))(t))
 		expect.Equal(t, r.with(another).do("GET", "/memories/"+tea, "").status == 200, shown, what, "shown without review")
-		marked := must.Get(r.car.ledger.ListStatuses(t.Context(), memproxy.StatusFilter{State: memproxy.StateExpired, Limit: 10}))(t)
+		marked := must.Get(r.car.Ledger.ListStatuses(t.Context(), memproxy.StatusFilter{State: memproxy.StateExpired, Limit: 10}))(t)
 		is := slices.ContainsFunc(marked, func(st memproxy.Status) bool { return st.ID == short })
 		if is != expired || strings.Contains(there, "slow") == gone {
 			t.Errorf("%s: marked %v, there %v", what, is, strings.Contains(there, "slow"))

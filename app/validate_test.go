@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -44,7 +44,7 @@ func TestValidationReadsTheBackend(t *testing.T) {
 	expect.Text(t, r.audit("--type", "integrity"), "on record").Times(1, `"type":"integrity"`).Has(ids["early"]).Lacks("invoices")
 
 	for name, text := range map[string]string{"decided": "Ann has a cat.", "kept": "Ann has a dog."} {
-		must.Get(r.car.ledger.SetState(context.Background(), memproxy.StateChange{
+		must.Get(r.car.Ledger.SetState(context.Background(), memproxy.StateChange{
 			MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: ids[name]}, Tenant: "acme", State: memproxy.StateFlagged,
 			Person: true, Reason: "somebody said so", Text: memproxy.TextSHA256(text),
 		}))(t)
@@ -75,14 +75,14 @@ func TestPlantedMemoriesAreNotValidated(t *testing.T) {
 	r.within(p, 10*time.Minute, "the sweep", func() bool {
 		return r.statusOf(planted).Unverified == memproxy.IntegrityUnknown && r.statusOf(adopted).Unverified == memproxy.IntegrityUnknown
 	})
-	rules := r.car.rules.current().Version
+	rules := r.rules()
 	r.within(p, 5*time.Minute, "the validation", func() bool {
 		return r.statusOf(planted).Rules == rules && r.statusOf(adopted).Rules == rules && r.statusOf(mine).State == memproxy.StateValidated
 	})
 	if st := r.statusOf(planted); st.State != memproxy.StateUntrusted || status(planted) != 404 || status(mine) != 200 {
 		t.Errorf("%+v; it is answered with %d, a validated one with %d", st, status(planted), status(mine))
 	}
-	_, err := r.car.ledger.SetState(t.Context(), memproxy.StateChange{
+	_, err := r.car.Ledger.SetState(t.Context(), memproxy.StateChange{
 		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: planted}, Tenant: "acme", State: memproxy.StateValidated,
 		Person: true, Reason: "it was checked", Text: memproxy.TextSHA256("Ann has a horse."),
 	})
@@ -90,7 +90,7 @@ func TestPlantedMemoriesAreNotValidated(t *testing.T) {
 		t.Errorf("a person's decision: %v, answered with %d", err, status(planted))
 	}
 	ring.Until(r.t, "audit seal, once no sweep is under way", func() bool {
-		_, err := r.car.checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "acme"})
+		_, err := r.car.Checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "acme"})
 		return err == nil
 	})
 	r.within(p, 5*time.Minute, "the validation of what was adopted", func() bool { return r.statusOf(adopted).State == memproxy.StateValidated })
@@ -154,7 +154,7 @@ func TestValidationIsFair(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	due := func(tenant, id string) {
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-		must.Get(r.car.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: k, Tenant: tenant, State: memproxy.StateUntrusted}))(t)
+		must.Get(r.car.Ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: k, Tenant: tenant, State: memproxy.StateUntrusted}))(t)
 	}
 	for n := range 25 {
 		due("evil", fmt.Sprintf("a%08d-0000-4000-8000-000000000000", n)[1:])
@@ -162,12 +162,12 @@ func TestValidationIsFair(t *testing.T) {
 	const last = "ffffffff-0000-4000-8000-000000000000"
 	due("acme", last)
 	left := func() int {
-		list := must.Get(r.car.ledger.ListStatuses(t.Context(), memproxy.StatusFilter{Tenant: new("evil"), NotRules: r.car.rules.current().Version, Limit: 1000}))(t)
+		list := must.Get(r.car.Ledger.ListStatuses(t.Context(), memproxy.StatusFilter{Tenant: new("evil"), NotRules: r.rules(), Limit: 1000}))(t)
 		return len(list)
 	}
 	for pass, want := range []int{15, 5, 0} {
 		r.once("upkeep", time.Now())
-		if st := r.statusOf(last); st.Rules != r.car.rules.current().Version {
+		if st := r.statusOf(last); st.Rules != r.rules() {
 			t.Fatalf("pass %d: the other tenant's memory waits: %+v", pass, st)
 		}
 		expect.Equal(t, left(), want, "after pass", pass)
@@ -183,7 +183,7 @@ func TestValidationFlags(t *testing.T) {
 		id := r.written(text, "")
 		r.versioned(id)
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-		must.Get(r.car.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: k, Tenant: "acme", State: memproxy.StateUntrusted}))(t)
+		must.Get(r.car.Ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: k, Tenant: "acme", State: memproxy.StateUntrusted}))(t)
 		r.once("upkeep", time.Now())
 		expect.Equal(t, r.statusOf(id).State, want, text)
 	}

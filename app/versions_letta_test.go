@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -36,11 +36,11 @@ func (r *rig) history(id string) []string {
 	r.t.Helper()
 	ctx := context.Background()
 	k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-	list := must.Get(r.car.ledger.History(ctx, k, 0, 0))(r.t)
+	list := must.Get(r.car.Ledger.History(ctx, k, 0, 0))(r.t)
 	texts, out := map[string]string{}, []string{}
 	slices.Reverse(list)
 	for _, v := range list {
-		full, err := r.car.ledger.Version(ctx, k, v.Number)
+		full, err := r.car.Ledger.Version(ctx, k, v.Number)
 		if errors.Is(err, memproxy.ErrGone) { // a deleted text is known by its hash only
 			for _, text := range [...]string{"old", "tea", "likes tea", "Ann"} {
 				if sha(text) == v.SHA256 {
@@ -143,7 +143,7 @@ SAY done`, "").want(t, 200)
 	l.remembers(ids[0], `self_edit "The build takes ten minutes." before "" by agent:dev`)
 	l.remembers(ids[1], `self_edit "Ann plays go." before "" by agent:dev`)
 	ring.Until(l.t, "their states", func() bool { return l.statusOf(ids[0]).State == memproxy.StateUntrusted })
-	owners, err := ledger.ByID(t.Context(), l.car.ledger, "mem0", memproxy.TargetMemory, ids...)
+	owners, err := ledger.ByID(t.Context(), l.car.Ledger, "mem0", memproxy.TargetMemory, ids...)
 	if err != nil || len(owners) != 2 || owners[ids[0]].Owner.Actor != "agent:dev" || owners[ids[0]].Owner.SHA256 != sha("The build takes ten minutes.") {
 		t.Errorf("%+v %v", owners, err)
 	}
@@ -258,7 +258,7 @@ func TestVersionsOfReviewedWritesHaveTheirScore(t *testing.T) {
 		})
 		waited := r.heldWrite(hold)
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-		if v := must.Get(r.car.ledger.Version(t.Context(), k, 1))(t); v.Score == 0 || v.Score != waited.Score {
+		if v := must.Get(r.car.Ledger.Version(t.Context(), k, 1))(t); v.Score == 0 || v.Score != waited.Score {
 			t.Errorf("%s: the version's score is %d, the held write's %d", path, v.Score, waited.Score)
 		}
 	}

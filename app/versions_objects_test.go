@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"fmt"
@@ -21,9 +21,9 @@ import (
 func (r *rig) objectHistory(id string) (texts []string, all []memproxy.Version) {
 	r.t.Helper()
 	k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetObject, ID: id}
-	list := must.Get(r.car.ledger.History(r.t.Context(), k, 0, 0))(r.t)
+	list := must.Get(r.car.Ledger.History(r.t.Context(), k, 0, 0))(r.t)
 	for i := len(list) - 1; i >= 0; i-- {
-		v := must.Get(r.car.ledger.Version(r.t.Context(), k, list[i].Number))(r.t)
+		v := must.Get(r.car.Ledger.Version(r.t.Context(), k, list[i].Number))(r.t)
 		texts, all = append(texts, string(v.Op)+" "+v.Text), append(all, v)
 	}
 	return texts, all

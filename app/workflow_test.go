@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -117,7 +117,7 @@ func (r *rig) as(token string, args ...string) (string, int) {
 
 func (r *rig) heldWrite(id string) memproxy.HeldWrite {
 	r.t.Helper()
-	h := must.Get(r.car.ledger.Holds.Get(context.Background(), id))(r.t)
+	h := must.Get(r.car.Ledger.Holds.Get(context.Background(), id))(r.t)
 	return h
 }
 
@@ -281,12 +281,12 @@ func TestExpiredRecordsAreRemoved(t *testing.T) {
 	r.once("ageing", clock.Now())
 	there := func() (holds, sessions int) {
 		for _, id := range []string{over, waits} {
-			if _, err := r.car.ledger.Holds.Get(ctx, id); err == nil {
+			if _, err := r.car.Ledger.Holds.Get(ctx, id); err == nil {
 				holds++
 			}
 		}
 		for _, id := range []string{"ended", "locked"} {
-			if _, err := r.car.ledger.Sessions.Get(ctx, new("acme"), id); err == nil {
+			if _, err := r.car.Ledger.Sessions.Get(ctx, new("acme"), id); err == nil {
 				sessions++
 			}
 		}

@@ -1,0 +1,97 @@
+//go:build slow
+
+// In the slow ring, because its tests are of what package app does not export: in the core
+// they would have the package compiled a second time.
+
+package app
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/memproxy/memproxy/budgets/redisstore"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/group"
+	"github.com/memproxy/memproxy/internal/expect"
+)
+
+// Every store that does not answer in time is named, besides the others. A hanging
+// store, whether or not it respects its context, is probed once until it answers. A
+// failing required store makes the sidecar unready, others degrade it.
+//
+// Proves CARD-8, EDGE-14.
+func TestReadinessNamesHangingStores(t *testing.T) { synctest.Test(t, testReadinessNamesHangingStores) }
+
+func testReadinessNamesHangingStores(t *testing.T) {
+	l := group.New(t.Context(), group.Options{Stages: stages, Loops: stageLoops})
+	r := &readiness{begin: l.Go, within: answerTime, clock: time.Now}
+	let := make(chan struct{})
+	var questions atomic.Int32
+	well := func() string { return "well" }
+	r.add(probe{name: "quick", needed: true, okDetail: well, ask: func(context.Context) error { return nil }})
+	r.add(probe{name: "frozen", needed: true, okDetail: well, ask: func(context.Context) error { questions.Add(1); <-let; return nil }})
+	r.add(probe{name: "slow", okDetail: well, ask: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }})
+	r.add(probe{name: "broken", okDetail: well, ask: func(context.Context) error { return errors.Join(errors.New("disk full"), errors.New("no room")) }})
+	look := func(most time.Duration) map[string]string {
+		t.Helper()
+		begun, got := time.Now(), map[string]string{}
+		for _, c := range r.checks() {
+			state := "ok"
+			switch {
+			case !c.OK:
+				state = "not ready"
+			case c.Degraded:
+				state = "degraded"
+			}
+			got[c.Name] = state + ": " + c.Detail
+		}
+		if took := time.Since(begun); took > most {
+			t.Errorf("it took %v", took)
+		}
+		return got
+	}
+	want := func(got map[string]string, name, state string) {
+		t.Helper()
+		if !strings.HasPrefix(got[name], state) {
+			t.Errorf("%s: %q, want %q", name, got[name], state)
+		}
+	}
+	for _, most := range []time.Duration{2 * answerTime, answerTime / 2} { // the second request does not wait again
+		got := look(most)
+		want(got, "quick", "ok: well")
+		want(got, "frozen", "not ready: no response")
+		want(got, "slow", "degraded: no response")
+		want(got, "broken", "degraded: disk full; no room")
+	}
+	for range 5 {
+		look(2 * answerTime)
+	}
+	expect.Equal(t, questions.Load(), 1, "it was asked")
+	close(let)
+	expect.OK(t, l.Close(t.Context()))
+	want(look(answerTime), "frozen", "ok: well")
+}
+
+// Proves TRL-6: the connection's timeouts are at least the time limit of a charge.
+func TestRedisTimeoutsMatchTheCharge(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{50 * time.Millisecond: redisstore.DefaultTimeout, 30 * time.Second: 30 * time.Second} {
+		expect.Equal(t, sharedOptions(&config.Redis{Timeout: config.Duration(timeout)}).Timeout, want, timeout)
+	}
+}
+
+// Proves EDGE-15: the stages of a stop fit into Kubernetes' default grace period.
+func TestStagesFitTheGracePeriod(t *testing.T) {
+	t.Parallel()
+	var sum time.Duration
+	for _, s := range stages {
+		sum += s.Time
+	}
+	if sum > 30*time.Second {
+		t.Errorf("a stop may take %v, and Kubernetes kills after 30 s", sum)
+	}
+}

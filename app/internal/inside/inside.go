@@ -1,0 +1,45 @@
+// Package inside is how tests of the whole process reach its parts.
+//
+// It promises that no program outside of package app can: only packages below app can
+// import this one, so that only they can fill app.Options.Inside.
+package inside
+
+import (
+	"context"
+	"time"
+
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/envoy/extproc"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/group"
+	"github.com/memproxy/memproxy/integrity"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/review"
+	"github.com/memproxy/memproxy/telemetry/audit"
+	"github.com/memproxy/memproxy/upkeep"
+)
+
+// Process is the inside of a process.
+type Process struct {
+	// A test sets these before the start. The zero values are the product's.
+	SendTimeout time.Duration        // timeout for sending approved writes and rollbacks
+	Uptime      func() time.Duration // how long the process has been running; the default counts from New
+	Pace        integrity.Pace       // pace of reading backends
+
+	// The start sets these.
+	Ledger  *ledger.Ledger
+	Audit   *audit.Log
+	Budget  gate.Budget
+	Gate    *gate.Gate
+	Checker *integrity.Checker
+	Runner  *review.Runner
+	Jobs    *upkeep.Jobs
+	Group   *group.Group
+	// Later does work for which callers do not wait, in the order of its key.
+	Later func(key string, f func())
+	// Take puts an edit of the configuration in force.
+	Take func(context.Context, *config.Config) error
+	// Processor builds Envoy's processor, and ListenExtproc serves one.
+	Processor     func(unfilteredReads bool) (*extproc.Processor, error)
+	ListenExtproc func(address string, authorize bool) error
+}
