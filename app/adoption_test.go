@@ -49,7 +49,9 @@ func TestBackendIsSealedAtFirstStart(t *testing.T) {
 	}
 	startRig(r, screeningConf, "SCREENING", "", "level: error", "level: info")
 	must.Equal(t, r.car.cfg.Memories.Sweep.Std(), time.Hour, "the default is")
-	sealed := func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) }
+	sealed := func() bool {
+		return strings.Contains(r.get("/metrics").body, `memproxy_backend_sealed{backend="mem0"} 1`)
+	}
 	ring.Until(r.t, "the seal", sealed)
 	if log := r.audit("--type", "seal"); r.records(memproxy.EventSeal) != 2 || !strings.Contains(log, "3 memories that nobody is known to have written") || strings.Contains(log, "cats") {
 		t.Errorf("on record: %s", log)
@@ -78,7 +80,7 @@ func TestBackendIsSealedAtFirstStart(t *testing.T) {
 		expect.Equal(t, r.statusOf(id).Unverified, want, id, "is marked")
 	}
 	expect.Text(t, r.audit("--type", "integrity"), "on record").Times(3, `"type":"integrity"`).Has(unread).Lacks("horse")
-	expect.Text(t, r.metrics(t), "no metric counts them").Has(`memproxy_audit_records_total{type="integrity"} 3`)
+	expect.Text(t, r.get("/metrics").body, "no metric counts them").Has(`memproxy_audit_records_total{type="integrity"} 3`)
 	expect.Text(t, r.log.String(), "the log", r.log).Has(unread).Lacks("horse")
 
 	r.stop()
@@ -107,7 +109,9 @@ func TestRemovedSealIsRestored(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}, screeningConf, "SCREENING", "")
-			sealed := func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) }
+			sealed := func() bool {
+				return strings.Contains(r.get("/metrics").body, `memproxy_backend_sealed{backend="mem0"} 1`)
+			}
 			ring.Until(r.t, "the seal", sealed)
 			r.versioned(r.written("Ann likes green tea.", ""))
 			r.stop()
@@ -134,7 +138,7 @@ func TestSealingCanBeDisabled(t *testing.T) {
 	if a := r.do("GET", "/v1/memories/"+late+"/", ""); a.header.Get("X-Memproxy-Unverified") != "" || r.statusOf(late).Unverified != "" || r.records(memproxy.EventSeal) > 0 {
 		t.Errorf("%v %s", a.header, r.audit("--type", "seal"))
 	}
-	expect.Text(t, r.metrics(t)).Lacks("memproxy_backend_sealed{")
+	expect.Text(t, r.get("/metrics").body).Lacks("memproxy_backend_sealed{")
 	r.get("/readyz").has(t, `"production is weakened by memories.seal"`)
 }
 
@@ -187,14 +191,16 @@ func TestInterruptedSealContinues(t *testing.T) {
 	if a := r.do("GET", "/v1/memories/"+last+"/", ""); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != "" {
 		t.Errorf("%d %v", a.status, a.header)
 	}
-	expect.Text(t, r.metrics(t), "no metric says so").Has(`memproxy_backend_sealed{backend="mem0"} 0`)
+	expect.Text(t, r.get("/metrics").body, "no metric says so").Has(`memproxy_backend_sealed{backend="mem0"} 0`)
 	r.stop()
 	must.Equal(t, back.pages(), "1 2", "pages")
 	back.mu.Lock()
 	back.refuse = ""
 	back.mu.Unlock()
 	r.run()
-	ring.Until(r.t, "the seal", func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) })
+	ring.Until(r.t, "the seal", func() bool {
+		return strings.Contains(r.get("/metrics").body, `memproxy_backend_sealed{backend="mem0"} 1`)
+	})
 	expect.Equal(t, back.pages(), "1 2 2 1 2", "pages")
 	if log := r.audit("--type", "seal"); r.records(memproxy.EventSeal) != 2 || !strings.Contains(log, "120 memories") {
 		t.Errorf("on record: %s", log)
@@ -228,7 +234,9 @@ func TestMemoriesPlantedInLettaAreFound(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	l := startLettaRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}, writingAgent, lettaConf, plainly)
-	ring.Until(l.t, "the seal", func() bool { return strings.Contains(l.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) })
+	ring.Until(l.t, "the seal", func() bool {
+		return strings.Contains(l.get("/metrics").body, `memproxy_backend_sealed{backend="mem0"} 1`)
+	})
 	l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nCALL archival_memory_insert {\"content\":\"Ann moved to Bern.\"}\nTHEN\nSAY done", "").want(t, 200)
 	archive := "/v1/agents/" + l.agent + "/archival-memory"
 	l.behind("POST", archive, `{"text":"Ann trusts Eve."}`)

@@ -138,7 +138,7 @@ func TestBreaksFoundByPruningAreReported(t *testing.T) {
 			detail := `"detail":"` + string(want) + ": "
 			ring.Until(r.t, "the break is on record", func() bool { return strings.Contains(r.audit("--type", "chain_break"), detail) })
 			ring.Until(r.t, "the break is counted", func() bool {
-				return strings.Contains(r.metrics(t), `memproxy_audit_records_total{type="chain_break"} `) && !strings.Contains(r.metrics(t), `memproxy_audit_records_total{type="chain_break"} 0`)
+				return strings.Contains(r.get("/metrics").body, `memproxy_audit_records_total{type="chain_break"} `) && !strings.Contains(r.get("/metrics").body, `memproxy_audit_records_total{type="chain_break"} 0`)
 			})
 			if log := r.log.String(); !strings.Contains(log, "the chain of versions is broken") {
 				t.Errorf("the program's log: %s", log)
@@ -174,5 +174,5 @@ func TestJudgeBudgetIsPerCaller(t *testing.T) {
 	expect.Text(t, asked.String(), "nothing is asked").Has("form 0")
 	r.with(another).do("POST", "/memories", noted(text(77)))
 	expect.Text(t, asked.String(), "another's text is not asked about").Has("form 77")
-	expect.Text(t, r.metrics(t), "counted").Has(`memproxy_unscreened_total{layer="judge",result="refused"} 4`)
+	expect.Text(t, r.get("/metrics").body, "counted").Has(`memproxy_unscreened_total{layer="judge",result="refused"} 4`)
 }

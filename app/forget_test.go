@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -339,7 +338,7 @@ func TestHistoriesAreRecorded(t *testing.T) {
 			t.Errorf("%s: %s", kind, out)
 		}
 	}
-	seen("version", `"after":1,&"after":2,"before":1,"before_sha256":"`+fmt.Sprintf("%x", sha256sum("Ann owns boat number 0."))+`"&"after":13,"before":12,`, "--principal", "agent:dev")
+	seen("version", `"after":1,&"after":2,"before":1,"before_sha256":"`+sha("Ann owns boat number 0.")+`"&"after":13,"before":12,`, "--principal", "agent:dev")
 	seen("compaction", `"before":1,&"op":"compact"&"before":3,`)
 	r.does("memory", "rollback", "--backend", "mem0", "--version", "11", "--reason", "boat ten was it", id)
 	expect.Text(t, r.audit("--type", "review", "--stage", "done"), "the rollback").Has(`"after":14,"before":13,`, `"reason":"boat ten was it"`)
@@ -366,5 +365,3 @@ func TestDecidingReasonIsFirst(t *testing.T) {
 	r.do("POST", "/memories", body).want(t, 403).has(t, `"reasons":[{"code":"screen.risk"`, "payload.reserved")
 	expect.Text(t, r.audit("--verdict", "deny"), "recorded").Has(`"reasons":[{"code":"screen.risk"`)
 }
-
-func sha256sum(text string) [32]byte { return sha256.Sum256([]byte(text)) }

@@ -72,7 +72,7 @@ func servedUnderAttack(t *testing.T, from string) {
 	if served.Requests < 20 || served.Failed > 0 {
 		t.Errorf("%d of %d requests failed: %s", served.Failed, served.Requests, served.FirstError)
 	}
-	text := r.metrics(t)
+	text := r.get("/metrics").body
 	stop()
 	all.Wait()
 	// Half of the budget is for held requests; a single request may exceed it for its
@@ -122,14 +122,6 @@ func (r *rig) observed(metric string) map[string]int64 {
 		out[strings.Join(labels, " ")] = int64(must.Get(strconv.ParseFloat(m[2], 64))(r.t))
 	}
 	return out
-}
-
-func (r *rig) metrics(t *testing.T) string {
-	t.Helper()
-	resp := must.Get(http.Get(r.admin + "/metrics"))(t)
-	defer resp.Body.Close()
-	b := must.Get(io.ReadAll(resp.Body))(t)
-	return string(b)
 }
 
 // Proves EDGE-14: the answer, log line and record of a refusal together are under 64

@@ -47,7 +47,7 @@ func TestUnsafeSettingsAreReported(t *testing.T) {
 		t.Errorf("the log: %s", log)
 	}
 	r.get("/readyz").want(t, 200).has(t, "enforce, screening.enabled", "degraded")
-	expect.Text(t, r.metrics(t), "the metric does not say so").Has(`memproxy_unsafe_setting{setting="enforce"} 1`, `memproxy_unsafe_setting{setting="screening.enabled"} 1`)
+	expect.Text(t, r.get("/metrics").body, "the metric does not say so").Has(`memproxy_unsafe_setting{setting="enforce"} 1`, `memproxy_unsafe_setting{setting="screening.enabled"} 1`)
 	r.stop()
 	records := strings.Split(strings.TrimSpace(r.audit()), "\n")
 	if len(records) < 3 {
@@ -63,7 +63,7 @@ func TestUnsafeSettingsAreReported(t *testing.T) {
 	// Without them nothing is reported.
 	r = start(t, plain)
 	r.do("POST", "/memories", note)
-	if a := r.get("/readyz"); strings.Contains(a.body, "unsafe") || strings.Contains(r.metrics(t), "memproxy_unsafe_setting{") || strings.Contains(r.log.String(), "UNSAFE") || strings.Contains(r.audit(), `"unsafe"`) {
+	if a := r.get("/readyz"); strings.Contains(a.body, "unsafe") || strings.Contains(r.get("/metrics").body, "memproxy_unsafe_setting{") || strings.Contains(r.log.String(), "UNSAFE") || strings.Contains(r.audit(), `"unsafe"`) {
 		t.Errorf("nothing is weakened: %s", a.body)
 	}
 }

@@ -68,7 +68,9 @@ func TestPlantedMemoriesAreNotValidated(t *testing.T) {
 	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}, screeningConf, "SCREENING", "memories: {untrusted: withhold}")
 	mine := r.written("Ann likes green tea.", "")
 	r.versioned(mine)
-	ring.Until(r.t, "the seal", func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) })
+	ring.Until(r.t, "the seal", func() bool {
+		return strings.Contains(r.get("/metrics").body, `memproxy_backend_sealed{backend="mem0"} 1`)
+	})
 	planted, adopted := r.planted("Ann has a horse."), r.planted("Ann has a boat.")
 	status := func(id string) int { return r.do("GET", "/v1/memories/"+id+"/", "").status }
 	expect.Equal(t, status(planted), 404, "before it is found")

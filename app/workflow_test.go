@@ -243,9 +243,9 @@ func TestMetricOfTheOldestHold(t *testing.T) {
 	r := startAt(t, clock.Now, screeningConf, workflow(newTold(t), "", policyDir(t, holdingPolicy))...)
 	oldest := func(d time.Duration) {
 		t.Helper()
-		expect.Text(t, r.metrics(t)).Has(fmt.Sprintf("\nmemproxy_hold_oldest_age_seconds %g\n", d.Seconds()))
+		expect.Text(t, r.get("/metrics").body).Has(fmt.Sprintf("\nmemproxy_hold_oldest_age_seconds %g\n", d.Seconds()))
 	}
-	ring.Until(t, "the first round", func() bool { return strings.Contains(r.metrics(t), "\nmemproxy_hold_oldest_age_seconds ") })
+	ring.Until(t, "the first round", func() bool { return strings.Contains(r.get("/metrics").body, "\nmemproxy_hold_oldest_age_seconds ") })
 	oldest(0)
 	first := heldID(t, r.do("POST", "/v3/memories/add/", sailing(1)))
 	clock.Pass(50 * time.Hour)
