@@ -56,7 +56,7 @@ func (o *toolObserver) Observe(body []byte) (calls, results []memproxy.ToolTexts
 		messages = list.Elems
 	}
 	for _, m := range messages {
-		told := callsOf(m)
+		told := turn.CallValues(m)
 		for _, c := range told {
 			o.part(c)
 		}
@@ -124,18 +124,6 @@ func (o *toolObserver) completed(calls []memproxy.ToolTexts) []memproxy.ToolText
 	clear(o.parts)
 	o.order, o.size, o.over = nil, 0, false
 	return calls
-}
-
-// callsOf returns the tool calls of a message, each once: the server repeats a single call
-// in tool_call and in tool_calls.
-func callsOf(m *jsondoc.Value) []*jsondoc.Value {
-	if list := m.Get("tool_calls").List(); len(list) > 0 {
-		return list
-	}
-	if c := m.Get("tool_call"); c != nil && c.Kind == jsondoc.Object {
-		return []*jsondoc.Value{c}
-	}
-	return nil
 }
 
 // callText returns the strings and member names in a call's arguments. Arguments are

@@ -197,7 +197,7 @@ type MessagePart struct {
 func Split(doc *jsondoc.Doc, mine func(*jsondoc.Value) bool) (parts []MessagePart) {
 	m := doc.Root
 	kind := m.Get("message_type").Text()
-	elements := slices.Concat(m.Get("approvals").List(), callValues(m))
+	elements := slices.Concat(m.Get("approvals").List(), CallValues(m))
 	if !slices.ContainsFunc(elements, mine) {
 		return []MessagePart{{kind, doc.Raw(m)}}
 	}

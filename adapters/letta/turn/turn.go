@@ -354,17 +354,18 @@ func isAnswer(m *jsondoc.Value) bool {
 }
 
 func callsOf(m *jsondoc.Value) (out []*call) {
-	for _, v := range callValues(m) {
+	for _, v := range CallValues(m) {
 		out = append(out, callOf(v))
 	}
 	return out
 }
 
-// callValues returns the calls of a message. An older form of message has one.
-func callValues(m *jsondoc.Value) []*jsondoc.Value {
-	calls := []*jsondoc.Value{m.Get("tool_call")}
-	if list := m.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array {
-		calls = slices.Clone(list.Elems)
+// CallValues returns the calls of a message, each once: the server repeats a single call in
+// tool_call, the only member of an older form of message.
+func CallValues(m *jsondoc.Value) []*jsondoc.Value {
+	calls := slices.Clone(m.Get("tool_calls").List())
+	if len(calls) == 0 {
+		calls = []*jsondoc.Value{m.Get("tool_call")}
 	}
 	return slices.DeleteFunc(calls, func(v *jsondoc.Value) bool { return v == nil || v.Kind != jsondoc.Object })
 }
