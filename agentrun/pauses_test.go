@@ -14,13 +14,14 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
 func runsIn(dir string, now *time.Time) *Runs {
-	return New(Options{Dir: dir, PauseLimit: time.Minute, RunTimeout: time.Hour, Clock: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)})
+	return New(Options{Dir: dir, PauseLimit: time.Minute, RunTimeout: time.Hour, Runtime: frontend.Runtime{Clock: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)}})
 }
 
 func keysOf(t *testing.T, r *Runs, now time.Time) (keys []string) {

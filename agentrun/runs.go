@@ -3,7 +3,6 @@ package agentrun
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"path/filepath"
 	"sync"
@@ -33,12 +32,9 @@ type Options struct {
 	Dir string
 	// PauseLimit is how long a pause may last before it is declined; zero is no limit.
 	PauseLimit time.Duration
-
-	Clock func() time.Time
-	After func(time.Duration) <-chan time.Time
+	frontend.Runtime
 	// Steps is called at the points at which a crash must lose nothing, if it is not nil.
 	Steps memproxy.Stepper
-	Log   *slog.Logger
 	// Observe records metrics of undo requests.
 	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
 }

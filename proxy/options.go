@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -54,20 +52,8 @@ type Options struct {
 }
 
 func (o *Options) complete() error {
-	if o.Gate == nil {
-		return errors.New("proxy: a gate is required")
-	}
 	if err := o.Backend.Complete(); err != nil {
 		return err
-	}
-	switch o.Ungated {
-	case gate.UngatedByProfile, gate.UngatedDeny:
-	case gate.UngatedCompensate:
-		if o.Journal == "" {
-			return errors.New("proxy: compensation requires a journal")
-		}
-	default:
-		return fmt.Errorf("proxy: unknown setting %q for ungated runs", o.Ungated)
 	}
 	o.Runtime.Complete()
 	o.BodyTimeout = cmp.Or(max(o.BodyTimeout, 0), DefaultBodyTimeout)

@@ -53,8 +53,7 @@ func New(opt Options) (*Proxy, error) {
 	p.backend = opt.ForGate(p.side)
 	p.runs = agentrun.New(agentrun.Options{
 		Gate: opt.Gate, Backend: p.backend, Side: p.side, MaxAnswer: opt.MaxAnswer, RunTimeout: opt.RunTimeout,
-		Locks: &p.locks, Dir: opt.Journal, PauseLimit: opt.Reconcile, Clock: opt.Clock, After: opt.After, Steps: opt.Steps, Log: opt.Log,
-		Observe: opt.Observe,
+		Locks: &p.locks, Dir: opt.Journal, PauseLimit: opt.Reconcile, Runtime: opt.Runtime, Steps: opt.Steps, Observe: opt.Observe,
 	})
 	return p, nil
 }
