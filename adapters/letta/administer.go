@@ -83,9 +83,14 @@ func (a *Adapter) RefusesCredential(reply memproxy.Reply) bool {
 // and write it back, or import an agent file with the secrets that it names, and what is
 // withheld would be lost.
 func (a *Adapter) Withhold(_ memproxy.Route, body []byte, administers bool) ([]byte, error) {
-	return withheld.Strip(body, func(m jsondoc.Member) bool {
+	return withheld.Strip(body, shown(administers))
+}
+
+// shown returns the function that tells which members are not withheld.
+func shown(administers bool) func(jsondoc.Member) bool {
+	return func(m jsondoc.Member) bool {
 		return administers && (m.Name == "source_code" || withheld.Blank(m.Value)) || memoryMembers[m.Name]
-	})
+	}
 }
 
 // memoryMembers hold content of a memory or of a tool call, in which names do not indicate

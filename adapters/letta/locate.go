@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
+	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
 // Locate implements the gate's locator.
@@ -111,14 +112,11 @@ func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.R
 	case reply.Status < 200 || reply.Status > 299:
 		return memproxy.Memory{}, fmt.Errorf("letta: the backend returned status %d", reply.Status)
 	}
-	body, err := a.Withhold(rt, reply.Body, true)
+	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
 		return memproxy.Memory{}, err
 	}
-	doc, err := jsondoc.Parse(body, 0)
-	if err != nil {
-		return memproxy.Memory{}, err
-	}
+	doc = withheld.Doc(doc, shown(true))
 	f := finding{rd: &memproxy.Reading{}, doc: doc, row: a.Row(rt.ID), bodies: a.bodies}
 	switch kind := KindOf(target); kind {
 	case TargetPassage:

@@ -102,15 +102,8 @@ func (d *decoding) recordMemberChanges() error {
 		return nil
 	}
 	kind, c := objectOf(d.row), memproxy.MemberChange{Object: d.row.object(d.req, d.params), Set: map[string][]byte{}, Unordered: unordered()}
-	root, doc := d.doc.Root, d.doc
-	if clean, err := d.a.Withhold(memproxy.Route{}, doc.Src, true); err != nil {
-		return err
-	} else if len(clean) != len(doc.Src) {
-		if doc, err = jsondoc.Parse(clean, 0); err != nil {
-			return err
-		}
-		root = doc.Root
-	}
+	doc := withheld.Doc(d.doc, shown(true))
+	root := doc.Root
 	if root.Kind == jsondoc.Array { // the body is the value of one list member
 		c.Set[d.row.path[strings.LastIndexByte(d.row.path, '/')+1:]] = doc.Raw(root)
 	}

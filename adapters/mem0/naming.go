@@ -115,12 +115,3 @@ func headers(op *memproxy.Operation, h memproxy.Header) {
 		}
 	}
 }
-
-// newNames returns the names that identify a request's owners, and the other query
-// parameters that must not be ambiguous.
-func newNames() *spelling.Names {
-	return spelling.New(
-		owners[:], nil,
-		[]string{"page", "page_size", "limit", "top_k", "delete_linked", "metadata", "filters"},
-	)
-}

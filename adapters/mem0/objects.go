@@ -27,26 +27,20 @@ func excluded(name string) bool {
 // image returns the members of a memory or of settings that are versioned, without secrets,
 // as memproxy.MemberChange encodes them.
 func image(body []byte) []byte {
-	c, ok := otherMembers(body, false)
-	if !ok {
+	doc, err := jsondoc.Parse(body, 0)
+	if err != nil || doc.Root.Kind != jsondoc.Object {
 		return nil
 	}
+	c := otherMembers(doc, false)
 	members, _ := c.Apply(nil) // the values are of a document
 	return members
 }
 
 // otherMembers returns the members of an object except its text and secrets, as a change
 // that sets them. With merges, metadata is merged instead, as the self-hosted server does.
-func otherMembers(object []byte, merges bool) (c memproxy.MemberChange, ok bool) {
-	clean, err := withheld.Strip(object, func(m jsondoc.Member) bool { return m.Name == "metadata" })
-	if err != nil {
-		return c, false
-	}
-	doc, err := jsondoc.Parse(clean, 0)
-	if err != nil || doc.Root.Kind != jsondoc.Object {
-		return c, false
-	}
-	c.Set = map[string][]byte{}
+func otherMembers(doc *jsondoc.Doc, merges bool) memproxy.MemberChange {
+	doc = withheld.Doc(doc, func(m jsondoc.Member) bool { return m.Name == "metadata" })
+	c := memproxy.MemberChange{Set: map[string][]byte{}}
 	for _, m := range doc.Root.Members {
 		switch {
 		case excluded(m.Name), m.Value.Kind == jsondoc.Null:
@@ -61,7 +55,7 @@ func otherMembers(object []byte, merges bool) (c memproxy.MemberChange, ok bool)
 			c.Set[m.Name] = doc.Raw(m.Value)
 		}
 	}
-	return c, true
+	return c
 }
 
 // recordChanges records the request's changes to members of memories, or to settings.
@@ -103,8 +97,8 @@ func (d *decoding) recordChange(object string, holder *jsondoc.Value) {
 	if object == "" || holder.Kind != jsondoc.Object {
 		return
 	}
-	c, ok := otherMembers(d.doc.Raw(holder), d.row.dialect == server)
-	if ok && len(c.Set)+len(c.Merge) > 0 {
+	c := otherMembers(d.doc.Part(holder), d.row.dialect == server)
+	if len(c.Set)+len(c.Merge) > 0 {
 		c.Object = object
 		d.op.Changes = append(d.op.Changes, c)
 	}

@@ -63,9 +63,18 @@ func Strip(body []byte, keep func(m jsondoc.Member) bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return edits(doc, keep).Apply(), nil
+}
+
+// Doc is Strip for a document.
+func Doc(doc *jsondoc.Doc, keep func(m jsondoc.Member) bool) *jsondoc.Doc {
+	return edits(doc, keep).Doc()
+}
+
+func edits(doc *jsondoc.Doc, keep func(m jsondoc.Member) bool) *jsondoc.Edits {
 	e := doc.Edit()
 	strip(e, doc.Root, keep)
-	return e.Apply(), nil
+	return e
 }
 
 // mayHold reports whether an answer may contain a member with a secret. Most answers do not,
