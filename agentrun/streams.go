@@ -214,21 +214,12 @@ func (ch *Stream) Append(t memproxy.Turn, seq int64, events [][]byte) {
 	ch.notify()
 }
 
-// End marks the turn as ended.
-func (ch *Stream) End() {
+// End marks the turn as ended. If it is complete, readers end with io.EOF.
+func (ch *Stream) End(complete bool) {
 	ch.all.mu.Lock()
 	defer ch.all.mu.Unlock()
-	if !ch.over {
-		ch.over = true
-		ch.notify()
-	}
-}
-
-// Finish marks the stream as complete; readers then end with io.EOF.
-func (ch *Stream) Finish() {
-	ch.all.mu.Lock()
-	defer ch.all.mu.Unlock()
-	ch.done = true
+	ch.over, ch.done = true, complete
+	ch.notify()
 }
 
 // State returns the turn's runs and whether it has ended.

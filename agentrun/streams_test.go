@@ -146,23 +146,20 @@ func TestUnnamedStreamsAreNotKept(t *testing.T) {
 // Proves EDGE-1: a stream read again ends with io.EOF only if its turn completed.
 func TestStreamsReadAgainEndAsTheirTurn(t *testing.T) {
 	for name, tc := range map[string]struct {
-		finish bool
-		want   error
+		complete bool
+		want     error
 	}{"the turn came to its end": {true, io.EOF}, "it broke off": {false, agentrun.ErrInterrupted}} {
 		c := &agentrun.Streams{Clock: time.Now}
 		one := &fakeTurn{runs: []string{"run-1"}, names: []string{"in a"}}
 		ch := c.Begin(one)
 		ch.Append(one, 1, [][]byte{[]byte("data: 1\n\n")})
-		if tc.finish {
-			ch.Finish()
-		}
 		if entries, _, end := ch.EntriesFrom(0); len(entries) != 1 || end != nil {
 			t.Errorf("%s: %v, %v", name, entries, end)
 		}
-		if _, _, end := ch.EntriesFrom(1); !tc.finish && end != nil {
+		if _, _, end := ch.EntriesFrom(1); end != nil {
 			t.Errorf("it ends while its turn goes on: %v", end)
 		}
-		ch.End()
+		ch.End(tc.complete)
 		if _, _, end := ch.EntriesFrom(1); end != tc.want {
 			t.Errorf("%s: %v", name, end)
 		}

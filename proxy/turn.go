@@ -116,13 +116,14 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 	t.resumes = same
 	defer func() { done(whole, t.spent) }()
 	t.kept = p.streams.Begin(turn)
-	defer t.kept.End()
+	complete := false
+	defer func() { t.kept.End(complete) }()
 	if err = t.requests(ctx); err != nil && !t.refused {
 		t.fail(ctx, err)
 		return
 	}
 	whole = !a.IsForeignStream() && !t.refused
-	t.kept.Finish()
+	complete = true
 	end := memproxy.StreamWhole
 	if t.gone {
 		end = disconnected(p.severed)
