@@ -33,7 +33,7 @@ type ruleSources struct {
 const (
 	fromPolicies      = "policies" // the policy directory, or a release of the fleet
 	fromPack          = "pack"
-	fromConfiguration = "the configuration"
+	fromConfiguration = "configuration"
 )
 
 // ruleset compiles bundles into rules and remembers the outcome of the last attempt.
@@ -176,16 +176,11 @@ func (r *ruleset) fail(what string, err error) {
 	r.broken[what] = err
 }
 
-// brokenEdit returns why the newest edit of a source is not in force, or nil.
-func (r *ruleset) brokenEdit(what string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.broken[what]
-}
-
 // state returns the version in force, and why a newer one is not.
 func (r *ruleset) state() (version string, broken error) {
-	return r.current().Version, errors.Join(r.brokenEdit(fromPolicies), r.brokenEdit(fromPack))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current().Version, errors.Join(r.broken[fromPolicies], r.broken[fromPack])
 }
 
 // relaxed lists the built-in policies that refuse, hold or mark but do not decide here,

@@ -101,6 +101,7 @@ type edits struct {
 	*App
 	mu      sync.Mutex
 	inForce *config.Config // the current configuration; settings that need a restart have their old values
+	broken  error          // why the newest edit is not in force, or nil
 	restart []string       // settings of the newest edit that need a restart
 }
 
@@ -155,7 +156,7 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 		return err
 	}
 	s.mu.Lock()
-	s.inForce, s.restart = cfg, restart
+	s.inForce, s.broken, s.restart = cfg, nil, restart
 	s.mu.Unlock()
 	s.reloaded()
 	s.log.Info("configuration reloaded")
@@ -180,6 +181,17 @@ func oneOutage(err error) error {
 		return faults
 	}
 	return errOutage
+}
+
+// failed keeps the current configuration and reports the failure in the log, metrics and
+// the audit log.
+func (s *edits) failed(err error) {
+	s.mu.Lock()
+	s.broken = err
+	s.mu.Unlock()
+	s.telemetry.Instruments().Reloaded(context.Background(), false)
+	s.log.Error("configuration reload failed; the previous configuration stays in force", "error", err)
+	s.notInForce("an edit of the configuration", err)
 }
 
 // warn logs valid settings that are probably not intended.
@@ -207,9 +219,9 @@ func (s *edits) check() proxy.Check {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := proxy.Check{Name: "configuration", OK: true}
-	switch broken := s.rules.brokenEdit(fromConfiguration); {
-	case broken != nil:
-		c.Degraded, c.Detail = true, "the newest edit is not in force: "+broken.Error()
+	switch {
+	case s.broken != nil:
+		c.Degraded, c.Detail = true, "the newest edit is not in force: "+s.broken.Error()
 	case len(s.restart) > 0:
 		c.Degraded, c.Detail = true, "these settings of the newest edit need a restart: "+strings.Join(s.restart, ", ")
 	}
@@ -245,26 +257,27 @@ func (s *App) watch() {
 		s.group.Own(stageTelemetry, func(context.Context) error { return stop() })
 	}
 	if dir := s.cfg.Policy.Dir; dir != "" && s.cfg.Policy.Control == nil {
-		s.follow(fromPolicies, policiesIn(dir, s.reload), s.rules.now.Load().bundle.Version(), dir) // so that an edit since the policies were read is noticed
+		policies := upkeep.Files{Load: policiesIn(dir, s.reload), Failed: func(err error) { s.reloadFailed(fromPolicies, err) }}
+		s.follow("policy", policies, s.rules.now.Load().bundle.Version(), dir) // so that an edit since the policies were read is noticed
 	}
 	if dir := s.cfg.Screening.Pack; dir != "" && *s.cfg.Screening.Enabled {
-		s.follow(fromPack, s.packIn(dir), s.rules.now.Load().pack.Digest(), dir)
+		pack := upkeep.Files{Load: s.packIn(dir), Failed: func(err error) { s.reloadFailed(fromPack, err) }}
+		s.follow("pack", pack, s.rules.now.Load().pack.Digest(), dir)
 	}
 	s.group.Go("hangup", func(ctx context.Context) { hangup(ctx, s.log) })
 	if file := s.opt.File; file != "" {
-		s.follow(fromConfiguration, s.edits.in(s.group.Context(), file), s.cfg.SHA256(), filepath.Dir(file))
+		s.follow("configuration", upkeep.Files{Load: s.edits.in(s.group.Context(), file), Failed: s.edits.failed}, s.cfg.SHA256(), filepath.Dir(file))
 	}
 	s.startJobs(held)
 }
 
-// follow watches the files of a source and applies their edits.
-func (s *App) follow(what string, load func() (string, func() error, error), inForce string, dir string) {
-	files := upkeep.Files{Load: load, Failed: func(err error) { s.reloadFailed(what, err) }}
+// follow watches files and applies their edits.
+func (s *App) follow(name string, f upkeep.Files, inForce string, dir string) {
 	looks, heard := make(chan time.Time), upkeep.Hangups()
-	s.group.Tick(what+" pace", s.cfg.Policy.Poll.Std(), func(ctx context.Context, tick <-chan time.Time) {
+	s.group.Tick(name+" pace", s.cfg.Policy.Poll.Std(), func(ctx context.Context, tick <-chan time.Time) {
 		upkeep.Rereads(ctx, tick, heard, looks, dir, s.cfg.State)
 	})
-	s.group.Go(what, func(ctx context.Context) { files.Follow(ctx, inForce, looks) })
+	s.group.Go(name, func(ctx context.Context) { f.Follow(ctx, inForce, looks) })
 }
 
 func policiesIn(dir string, use func(policy.Bundle) error) func() (string, func() error, error) {
@@ -355,11 +368,11 @@ func (s *App) reloaded() {
 	s.edits.loosened("the rules", s.rules.now.Load().looser)
 }
 
-// reloadFailed keeps what is in force and reports the failure in metrics, the log and the
-// audit log.
+// reloadFailed keeps the last good rules and reports the failure in metrics, the log and
+// the audit log.
 func (s *App) reloadFailed(what string, err error) {
 	s.rules.fail(what, err)
 	s.telemetry.Instruments().Reloaded(context.Background(), false)
-	s.log.Error("an edit is not in force; what was in force before stays", "source", what, "error", err)
+	s.log.Error("rules reload failed; the last good rules stay in force", "source", what, "error", err)
 	s.edits.notInForce("an edit of "+what, err)
 }
