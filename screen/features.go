@@ -140,6 +140,10 @@ type featureSet struct {
 	seen  [1 << wholeBits / 64]uint64
 	list  []uint32 // their hashes
 	chars []rune   // of the part
+	// The words that the set covers. A part that begins earlier and has the same end is a
+	// superset, and is added incrementally.
+	first, end int
+	total      classify.Total // of list[:total.N]
 }
 
 // add writes h to list[n], which must have room, and returns n+1 if the set did not have
@@ -158,11 +162,29 @@ func (o *featureSet) clear() {
 	for _, h := range o.list {
 		o.seen[h>>(32-wholeBits+6)] = 0
 	}
-	o.list = o.list[:0]
+	o.list, o.total, o.first, o.end = o.list[:0], classify.Total{}, 0, 0
 }
 
 // margin returns the margin of all features by a model.
-func (o *featureSet) margin(m *classify.Model) float32 { return m.Margin(m.SumWeights(o.list)) }
+func (o *featureSet) margin(m *classify.Model) float32 {
+	o.total = o.total.Plus(m.SumWeights(o.list[o.total.N:]))
+	return m.Margin(o.total)
+}
+
+// words fills o with the features of words first to end of a text. If o has the features
+// of a shorter range with the same end, only the words before it, and the pairs and
+// n-grams that cross into it, are added.
+func (o *featureSet) words(text string, words []directive.Word, first, end int) {
+	from, to := int(words[first].Start), int(words[end-1].End)
+	if o.end == end && first < o.first {
+		if o.grow(text[from:to], words[first:o.first+1], int(words[o.first].Start)-from) {
+			o.first = first
+			return
+		}
+	}
+	o.whole(text[from:to], words[first:end])
+	o.first, o.end = first, end
+}
 
 // grams maps ASCII characters to their representation in character n-grams: lower case,
 // any digit as 0, any white space as a space. Bytes outside of ASCII map to 0.
@@ -183,14 +205,26 @@ var grams = func() (of [256]rune) {
 // language by its spelling. part is the text, and words are its words.
 func (o *featureSet) whole(part string, words []directive.Word) {
 	o.clear()
-	o.read(part)
-	most := 2*len(words) + 3*len(o.chars)
-	list, size := slices.Grow(o.list, most)[:most], 0
+	o.grow(part, words, len(part))
+}
+
+const longestGram = 5 // the length of the longest character n-gram
+
+// grow adds the features of a part that begin before byte old; o has those from old on.
+// It returns false if the text before old changes how the rest is read: then o must be
+// filled anew.
+func (o *featureSet) grow(part string, words []directive.Word, old int) bool {
+	before, most := len(o.list), 2*len(words)+3*(old+longestGram*utf8.UTFMax)
+	list, size := slices.Grow(o.list, most)[:before+most], before
 	for i := range words {
 		size = o.add(list, size, hash(kindWholeWord, words[i].Hash, 0))
 		if i > 0 {
 			size = o.add(list, size, hash(kindWholePair, words[i-1].Hash, words[i].Hash))
 		}
+	}
+	o.list = list[:size]
+	if !o.read(part, old) {
+		return false
 	}
 	var one, two, three, four, five uint32 // hashes of the last 1 to 5 characters
 	mix := func(h uint32, c rune) uint32 {
@@ -210,16 +244,22 @@ func (o *featureSet) whole(part string, words []directive.Word) {
 		}
 	}
 	o.list = list[:size]
+	return true
 }
 
-// read fills o.chars with the normalised characters of a part.
-func (o *featureSet) read(part string) {
+// read fills o.chars with the normalised characters of a part before byte old, and those
+// after it that n-grams beginning before old reach. It returns false if the text before
+// old changes how the rest is read.
+func (o *featureSet) read(part string, old int) bool {
 	chars, n := slices.Grow(o.chars[:0], len(part))[:len(part)], 0
 	space, sign := true, true
-	for i := 0; i < len(part); {
+	for i, rest := 0, longestGram; i < len(part) && rest > 0; {
 		c, size := grams[part[i]], 1
-		if sign { // the characters of an identifier say nothing
+		if sign || i == old { // the characters of an identifier say nothing
 			size = max(1, normal.Identifier(part[i:]))
+			if i == old && size > 1 && !sign || i < old && i+size > old {
+				return false
+			}
 		}
 		switch {
 		case size > 1:
@@ -236,11 +276,14 @@ func (o *featureSet) read(part string) {
 		if c == ' ' && space {
 			continue
 		}
-		space = c == ' '
+		if space = c == ' '; i > old {
+			rest--
+		}
 		chars[n] = c
 		n++
 	}
 	o.chars = chars[:n]
+	return true
 }
 
 // parts calls f with every part of a text that has words, the part's words, and the index

@@ -101,7 +101,7 @@ func (s *Screener) alone(v *normal.View, sc *scratch, first, end, least int) (se
 	if one.Margin < s.pack.zero-far || end-first < least {
 		return what, one
 	}
-	sc.part.whole(v.Text[sc.words[first].Start:sc.words[end-1].End], sc.words[first:end])
+	sc.part.words(v.Text, sc.words, first, end)
 	one.Margin += sc.part.margin(s.pack.whole) * s.pack.share
 	return what, one
 }
