@@ -64,12 +64,7 @@ func (p *Proxy) Runs() *agentrun.Runs { return p.runs }
 
 // BackendClient returns the sender of memproxy's own requests to the backend; nil if p is
 // nil.
-func (p *Proxy) BackendClient() *BackendClient {
-	if p == nil {
-		return nil
-	}
-	return &BackendClient{p}
-}
+func (p *Proxy) BackendClient() *BackendClient { return (*BackendClient)(p) }
 
 // Close ends the background work. No request may be in progress.
 func (p *Proxy) Close(ctx context.Context) error {

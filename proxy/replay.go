@@ -18,13 +18,13 @@ import (
 
 // BackendClient sends memproxy's own requests to a backend: approved writes, restored
 // versions, reads of one memory.
-type BackendClient struct{ p *Proxy }
+type BackendClient Proxy
 
 // Replay sends a held write that was approved.
 func (o *BackendClient) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) memproxy.SendResult {
-	ctx, span := o.p.opt.Tracer.Start(ctx, signal.SpanServer+h.Route, trace.WithSpanKind(trace.SpanKindServer))
+	ctx, span := o.opt.Tracer.Start(ctx, signal.SpanServer+h.Route, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
-	a, err := o.p.opt.Gate.Reviewed().Replay(ctx, o.p.backend, h, content)
+	a, err := o.opt.Gate.Reviewed().Replay(ctx, o.backend, h, content)
 	if errors.Is(err, gate.ErrRouteGone) { // the route no longer exists, so no later attempt can succeed
 		return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "the route of this write is no longer in memproxy's route table"}}
 	}
@@ -40,16 +40,16 @@ func (o *BackendClient) Replay(ctx context.Context, h memproxy.HeldWrite, conten
 func (o *BackendClient) dispatch(ctx context.Context, span trace.Span, a *gate.Admission, req memproxy.Request) (sent memproxy.SendResult) {
 	e := frontend.Entry{Class: frontend.Class{Name: a.Call().Route.ID}}
 	defer func() { e.End(span, a, req.Method, sent.Result.Status) }()
-	frontend.LogDecision(ctx, o.p.opt.Log, o.p.opt.Name, a)
+	frontend.LogDecision(ctx, o.opt.Log, o.opt.Name, a)
 	if a.Reply != nil {
 		return refused(a)
 	}
-	locking, cancel := o.p.backend.Within(ctx) // the remaining time is for the request
+	locking, cancel := o.backend.Within(ctx) // the remaining time is for the request
 	defer cancel()
-	err := toolsLocked(locking, o.p, a, a.Next, func() { sent = o.send(ctx, a, req) })
+	err := toolsLocked(locking, (*Proxy)(o), a, a.Next, func() { sent = o.send(ctx, a, req) })
 	switch end := context.WithoutCancel(ctx); {
 	case errors.Is(err, memproxy.ErrUngated):
-		agents := o.p.opt.Gate.Agents()
+		agents := o.opt.Gate.Agents()
 		_, refused := agents.RuleUngated(end, a)
 		if a.IsCompensated() { // the request is no run, so there is nothing to compensate
 			_, refused = agents.RuleUntrackable(end, a)
@@ -59,46 +59,46 @@ func (o *BackendClient) dispatch(ctx context.Context, span trace.Span, a *gate.A
 		}
 		return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy refused the write: " + string(memproxy.RunUngated) + ": " + err.Error()}}
 	case err != nil:
-		o.p.opt.Gate.AbandonUnsent(end, a, memproxy.StreamWhole)
+		o.opt.Gate.AbandonUnsent(end, a, memproxy.StreamWhole)
 		return memproxy.UnsentResult(err)
 	}
 	return sent
 }
 
 func (o *BackendClient) send(ctx context.Context, a *gate.Admission, req memproxy.Request) memproxy.SendResult {
-	lease := o.p.opt.InFlight.Lease(frontend.OwnPeer)
+	lease := o.opt.InFlight.Lease(frontend.OwnPeer)
 	defer lease.Release()
 	if err := lease.Grow(ctx, int64(len(a.Body))); err != nil {
-		o.p.opt.Gate.AbandonUnsent(context.WithoutCancel(ctx), a, memproxy.StreamGone)
+		o.opt.Gate.AbandonUnsent(context.WithoutCancel(ctx), a, memproxy.StreamGone)
 		return memproxy.UnsentResult(err)
 	}
-	out := &http.Request{Method: req.Method, URL: frontend.Join(o.p.opt.Upstream, req.EscapedPath, a.Query, false), Header: o.p.opt.RequestHeaders(http.Header(req.Header), true, true)}
+	out := &http.Request{Method: req.Method, URL: frontend.Join(o.opt.Upstream, req.EscapedPath, a.Query, false), Header: o.opt.RequestHeaders(http.Header(req.Header), true, true)}
 	if len(a.Body) > 0 {
 		frontend.SetBody(out, a.Body)
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.p.opt.UpstreamTimeout)
+	ctx, cancel := context.WithTimeout(ctx, o.opt.UpstreamTimeout)
 	defer cancel()
-	ctx, span := o.p.opt.Tracer.Start(ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
+	ctx, span := o.opt.Tracer.Start(ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
-	o.p.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
-	resp, err := o.p.opt.Transport.RoundTrip(out.WithContext(ctx))
+	o.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
+	resp, err := o.opt.Transport.RoundTrip(out.WithContext(ctx))
 	var body []byte
 	if err == nil {
 		defer resp.Body.Close()
-		frontend.Relocate(resp.Header, o.p.opt.Upstream, out.Header)
-		body, _, err = frontend.ReadAnswer(resp, o.p.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // the write has happened
+		frontend.Relocate(resp.Header, o.opt.Upstream, out.Header)
+		body, _, err = frontend.ReadAnswer(resp, o.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // the write has happened
 	}
 	if err != nil {
 		sent := outcomeOf(err)
 		if end := context.WithoutCancel(ctx); sent.Outcome == memproxy.OutcomeUnsent {
-			o.p.opt.Gate.AbandonUnsent(end, a, memproxy.StreamWhole)
+			o.opt.Gate.AbandonUnsent(end, a, memproxy.StreamWhole)
 		} else {
-			o.p.opt.Gate.Abandon(end, a, memproxy.StreamWhole)
+			o.opt.Gate.Abandon(end, a, memproxy.StreamWhole)
 		}
 		return sent
 	}
-	o.p.opt.Gate.Return(context.WithoutCancel(ctx), a, memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body})
-	o.p.follower.Follow(a)
+	o.opt.Gate.Return(context.WithoutCancel(ctx), a, memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body})
+	o.follower.Follow(a)
 	result := memproxy.HoldResult{Status: resp.StatusCode, Memories: a.Memories}
 	if a.Failed {
 		result.Detail = memproxy.CallFailed
@@ -132,13 +132,13 @@ func refused(a *gate.Admission) memproxy.SendResult {
 // Reevaluate evaluates a held write under the current rules. Its span belongs to no
 // request.
 func (o *BackendClient) Reevaluate(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
-	ctx, span := o.p.opt.Tracer.Start(ctx, signal.SpanServer+h.Route)
+	ctx, span := o.opt.Tracer.Start(ctx, signal.SpanServer+h.Route)
 	defer span.End()
-	return o.p.opt.Gate.Reviewed().Reevaluate(ctx, o.p.backend, h, content)
+	return o.opt.Gate.Reviewed().Reevaluate(ctx, o.backend, h, content)
 }
 
 // FindWrite asks the backend whether an approved write with an unknown outcome arrived.
 // known is false if the backend cannot tell.
 func (o *BackendClient) FindWrite(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
-	return o.p.opt.Gate.Reviewed().FindWrite(ctx, o.p.backend, h, content)
+	return o.opt.Gate.Reviewed().FindWrite(ctx, o.backend, h, content)
 }

@@ -23,7 +23,7 @@ var ErrUnanswered = errors.New("the backend does not respond")
 func (o *BackendClient) CurrentMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
 	m, err := o.FetchMemory(ctx, k)
 	if err == nil && m.Missing {
-		o.p.opt.Gate.Reviewed().RecordMissing(ctx, k)
+		o.opt.Gate.Reviewed().RecordMissing(ctx, k)
 	}
 	return m, err
 }
@@ -31,7 +31,7 @@ func (o *BackendClient) CurrentMemory(ctx context.Context, k memproxy.MemoryKey)
 // FetchMemory is CurrentMemory without recording. The error is ErrUnanswered if a later
 // attempt may succeed, and ErrNoRestore if the backend has no request for one memory.
 func (o *BackendClient) FetchMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
-	_, reply, err := o.firstKnown(ctx, o.p.opt.Adapter.FindRequests(k))
+	_, reply, err := o.firstKnown(ctx, o.opt.Adapter.FindRequests(k))
 	switch {
 	case errors.Is(err, ErrNoRestore):
 		return memproxy.Memory{}, err
@@ -40,7 +40,7 @@ func (o *BackendClient) FetchMemory(ctx context.Context, k memproxy.MemoryKey) (
 	case reply.Status == http.StatusTooManyRequests || reply.Status >= 500:
 		return memproxy.Memory{}, fmt.Errorf("%w: status %d", ErrUnanswered, reply.Status)
 	}
-	return o.p.opt.Adapter.ReadFound(k, reply)
+	return o.opt.Adapter.ReadFound(k, reply)
 }
 
 // LockMemory waits until no change of a memory is under way, and keeps others waiting until
@@ -49,7 +49,7 @@ func (o *BackendClient) LockMemory(ctx context.Context, k memproxy.MemoryKey) (l
 	if k.Kind == memproxy.TargetObject {
 		return func() {}, nil
 	}
-	return o.p.opt.Gate.Reviewed().LockMemory(ctx, o.p.backend, k)
+	return o.opt.Gate.Reviewed().LockMemory(ctx, o.backend, k)
 }
 
 // Restore restores a version of a memory on behalf of a reviewer; now is the result of
@@ -58,7 +58,7 @@ func (o *BackendClient) Restore(ctx context.Context, to memproxy.Version, now me
 	if to.Kind == memproxy.TargetObject {
 		return o.putBack(ctx, to, now, decision, reviewer)
 	}
-	requests := o.p.opt.Adapter.Restore(to, now, o.p.opt.Gate.Reviewed().RestoredStamp(to, decision))
+	requests := o.opt.Adapter.Restore(to, now, o.opt.Gate.Reviewed().RestoredStamp(to, decision))
 	if len(requests) == 0 && to.Field != now.Field {
 		return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{
 			Detail: "its label was changed since, and the version was not checked for the present one: restore the label first (--kind object), or write the text again",
@@ -74,7 +74,7 @@ func (o *BackendClient) Restore(ctx context.Context, to memproxy.Version, now me
 	result := memproxy.HoldResult{Status: reply.Status}
 	if done(reply.Status) {
 		result.Memories = []string{to.ID}
-		o.p.opt.Adapter.Evict(to.ID)
+		o.opt.Adapter.Evict(to.ID)
 	}
 	return memproxy.AnsweredResult(result)
 }
@@ -82,19 +82,19 @@ func (o *BackendClient) Restore(ctx context.Context, to memproxy.Version, now me
 // putBack restores the members of an object. The request is ruled on like any other,
 // because the current rules may refuse its content or what it refers to.
 func (o *BackendClient) putBack(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.SendResult {
-	i, _, err := o.firstKnown(ctx, o.p.opt.Adapter.FindRequests(to.MemoryKey)) // index of the API that the backend has
+	i, _, err := o.firstKnown(ctx, o.opt.Adapter.FindRequests(to.MemoryKey)) // index of the API that the backend has
 	if err != nil {
 		return memproxy.UnsentResult(err)
 	}
-	requests := o.p.opt.Adapter.Restore(to, now, memproxy.Stamp{})
+	requests := o.opt.Adapter.Restore(to, now, memproxy.Stamp{})
 	if i >= len(requests) {
 		return memproxy.UnsentResult(ErrNoRestore)
 	}
 	q := requests[i]
-	route, _ := o.p.opt.Adapter.Route(q.Request) // AdmitRestore refuses an unknown route
-	ctx, span := o.p.opt.Tracer.Start(ctx, signal.SpanServer+route.ID, trace.WithSpanKind(trace.SpanKindServer))
+	route, _ := o.opt.Adapter.Route(q.Request) // AdmitRestore refuses an unknown route
+	ctx, span := o.opt.Tracer.Start(ctx, signal.SpanServer+route.ID, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
-	a, err := o.p.opt.Gate.Reviewed().AdmitRestore(ctx, o.p.backend, q, decision, reviewer, to.Tenant)
+	a, err := o.opt.Gate.Reviewed().AdmitRestore(ctx, o.backend, q, decision, reviewer, to.Tenant)
 	if err != nil {
 		return memproxy.UnsentResult(err)
 	}
@@ -103,12 +103,12 @@ func (o *BackendClient) putBack(ctx context.Context, to memproxy.Version, now me
 
 // Remove deletes a memory in the backend. A missing memory counts as deleted.
 func (o *BackendClient) Remove(ctx context.Context, k memproxy.MemoryKey) error {
-	_, reply, err := o.firstKnown(ctx, o.p.opt.Adapter.Remove(k))
+	_, reply, err := o.firstKnown(ctx, o.opt.Adapter.Remove(k))
 	if err == nil && !done(reply.Status) && reply.Status != http.StatusNotFound {
 		err = fmt.Errorf("the backend returned status %d", reply.Status)
 	}
 	if err == nil {
-		o.p.opt.Adapter.Evict(k.ID)
+		o.opt.Adapter.Evict(k.ID)
 	}
 	return err
 }
@@ -123,11 +123,11 @@ func (o *BackendClient) firstKnown(ctx context.Context, requests []memproxy.Side
 	if len(requests) == 0 {
 		return 0, memproxy.Reply{}, ErrNoRestore
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.p.opt.UpstreamTimeout)
+	ctx, cancel := context.WithTimeout(ctx, o.opt.UpstreamTimeout)
 	defer cancel()
 	var last memproxy.Reply
 	for i, q := range requests {
-		reply, err := o.p.side.Send(ctx, q.Request, q.Body)
+		reply, err := o.side.Send(ctx, q.Request, q.Body)
 		if err != nil {
 			return 0, memproxy.Reply{}, err
 		}
