@@ -127,22 +127,19 @@ func (d *decoding) part(v *jsondoc.Value, ptr, role, target string) error {
 
 // urls makes an item of every string in a URL part.
 func urls(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
-	switch v.Kind {
-	case jsondoc.String:
+	if v.Kind == jsondoc.String {
 		kind := memproxy.ItemURL
 		if strings.HasPrefix(v.Text(), "data:") {
 			kind = memproxy.ItemData
 		}
-		op.Items = append(op.Items, memproxy.Item{Kind: kind, Pointer: ptr, Text: v.Text()})
-	case jsondoc.Object:
-		for _, m := range v.Members {
-			wire.Name(op, m.Name, jsondoc.Child(ptr, m.Name), newItem(memproxy.ItemMetadata, ""))
-			urls(op, m.Value, jsondoc.Child(ptr, m.Name))
-		}
-	case jsondoc.Array:
-		for i, e := range v.Elems {
-			urls(op, e, jsondoc.Index(ptr, i))
-		}
+		wire.Add(op, ptr, v.Text(), memproxy.Item{Kind: kind})
+	}
+	for _, m := range v.Members {
+		wire.Name(op, m.Name, jsondoc.Child(ptr, m.Name), newItem(memproxy.ItemMetadata, ""))
+		urls(op, m.Value, jsondoc.Child(ptr, m.Name))
+	}
+	for i, e := range v.Elems {
+		urls(op, e, jsondoc.Index(ptr, i))
 	}
 }
 

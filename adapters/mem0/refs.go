@@ -16,18 +16,13 @@ const maxLoose = 3 * 256
 // source or a linked memory. The platform accepts any value there, so such a reference is
 // loose: it need not identify an object.
 func addLooseRefs(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
-	switch v.Kind {
-	case jsondoc.String:
-		addLooseIDs(op, v.Text(), ptr)
-	case jsondoc.Array:
-		for i, e := range v.Elems {
-			addLooseRefs(op, e, jsondoc.Index(ptr, i))
-		}
-	case jsondoc.Object:
-		for _, m := range v.Members {
-			if m.Value.End-m.Value.Start >= spelling.UUIDLen && mayRefer(m.Name) {
-				addLooseRefs(op, m.Value, jsondoc.Child(ptr, m.Name))
-			}
+	addLooseIDs(op, v.Text(), ptr)
+	for i, e := range v.Elems {
+		addLooseRefs(op, e, jsondoc.Index(ptr, i))
+	}
+	for _, m := range v.Members {
+		if m.Value.End-m.Value.Start >= spelling.UUIDLen && mayRefer(m.Name) {
+			addLooseRefs(op, m.Value, jsondoc.Child(ptr, m.Name))
 		}
 	}
 }

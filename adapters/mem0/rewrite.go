@@ -93,11 +93,7 @@ func proxyLink(link string, req memproxy.Request) []byte {
 // time of the write, so they are shown in full or not at all. Their owners are those of the
 // event.
 func results(rd *memproxy.Reading, ev *jsondoc.Value, of memproxy.Memory) error {
-	list := ev.Get("results")
-	if list == nil || list.Kind != jsondoc.Array {
-		return nil
-	}
-	for i, v := range list.Elems {
+	for i, v := range ev.Get("results").List() {
 		if v.Kind != jsondoc.Object {
 			return errShape
 		}

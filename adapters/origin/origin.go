@@ -61,14 +61,12 @@ func (c *Claims) within(doc *jsondoc.Doc, v *jsondoc.Value) {
 
 // Filed records a category or tag, or a list of them. A tag may name a layer.
 func (c *Claims) Filed(v *jsondoc.Value) {
-	switch v.Kind {
-	case jsondoc.String:
+	if v.Kind == jsondoc.String {
 		c.keys = append(c.keys, v.Text())
 		c.Layer(v.Text())
-	case jsondoc.Array:
-		for _, e := range v.Elems {
-			c.Filed(e)
-		}
+	}
+	for _, e := range v.Elems {
+		c.Filed(e)
 	}
 }
 

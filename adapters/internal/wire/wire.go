@@ -33,19 +33,14 @@ func Add(op *memproxy.Operation, ptr, text string, like memproxy.Item) {
 
 // Strings adds an item for every string in a value, and for names as Name does.
 func Strings(op *memproxy.Operation, v *jsondoc.Value, ptr string, like memproxy.Item) {
-	switch v.Kind {
-	case jsondoc.String:
-		if v.Text() != "" {
-			Add(op, ptr, v.Text(), like)
-		}
-	case jsondoc.Object:
-		for _, m := range v.Members {
-			Member(op, m, jsondoc.Child(ptr, m.Name), like)
-		}
-	case jsondoc.Array:
-		for i, e := range v.Elems {
-			Strings(op, e, jsondoc.Index(ptr, i), like)
-		}
+	if text := v.Text(); text != "" {
+		Add(op, ptr, text, like)
+	}
+	for _, m := range v.Members {
+		Member(op, m, jsondoc.Child(ptr, m.Name), like)
+	}
+	for i, e := range v.Elems {
+		Strings(op, e, jsondoc.Index(ptr, i), like)
 	}
 }
 
