@@ -300,9 +300,6 @@ func atBlock(method, id string, body []byte) []memproxy.SideRequest {
 		return nil // passages have no route of their own and cannot be changed
 	}
 	q := sideRequest(memproxy.Request{}, method, "/v1/blocks/"+url.PathEscape(id), "")
-	if body != nil {
-		q.Header.Set("Content-Type", "application/json")
-	}
 	return []memproxy.SideRequest{{Request: q, Body: body}}
 }
 

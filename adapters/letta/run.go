@@ -53,11 +53,7 @@ func (r runs) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) memp
 	if args := doc.Root.Get("args"); args != nil && args.Kind == jsondoc.Object {
 		arguments = string(doc.Raw(args))
 	}
-	run := turn.NewToolRun(turn.Options{Prefix: prefixOf(req), Agent: rt.Params["agent_id"], Memory: r.bodies.memory}, rt.Params["tool_name"], arguments)
-	if run == nil {
-		return nil // a nil interface, not one with a nil pointer
-	}
-	return run
+	return turn.NewToolRun(turn.Options{Prefix: prefixOf(req), Agent: rt.Params["agent_id"], Memory: r.bodies.memory}, rt.Params["tool_name"], arguments)
 }
 
 // memory reads a block or a passage of an agent. Agents also change labels and

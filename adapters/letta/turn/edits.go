@@ -233,7 +233,7 @@ type ToolRun struct {
 }
 
 // NewToolRun returns the call, or nil if the call does not write the agent's memory.
-func NewToolRun(opt Options, tool, arguments string) *ToolRun {
+func NewToolRun(opt Options, tool, arguments string) memproxy.ToolRun {
 	if !memoryTools[tool].writes() || opt.Agent == "" {
 		return nil
 	}
