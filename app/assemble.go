@@ -72,7 +72,6 @@ type App struct {
 	proxies     []*proxy.Proxy
 	jobs        *upkeep.Jobs
 	deferred    *deferredWork
-	runner      *review.Runner
 	review      *review.API
 	socket      string // path of the local operator's socket; "" if there is none
 	webhooks    *review.Webhooks
@@ -160,7 +159,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 		return nil, err
 	}
 	in := s.opt.Inside
-	in.Ledger, in.Audit, in.Budget, in.Gate, in.Checker, in.Runner, in.Jobs, in.Group = s.ledger, s.audit, s.budget, s.gate, s.checker, s.runner, s.jobs, s.group
+	in.Ledger, in.Audit, in.Budget, in.Gate, in.Checker, in.Runner, in.Jobs, in.Group = s.ledger, s.audit, s.budget, s.gate, s.checker, s.review.Runner, s.jobs, s.group
 	in.Later, in.Take, in.Processor = s.deferred.run, s.edits.take, s.processor
 	in.ListenExtproc = func(address string, authorize bool) error {
 		return s.listenExtproc(Envoy{Listen: address, Authorize: authorize})

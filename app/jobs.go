@@ -33,8 +33,8 @@ const (
 // startJobs starts the background jobs. A feature that is not configured has no job. With
 // memories.validate: 0 the upkeep job runs only on request.
 func (s *App) startJobs(held *holds.Maintainer) {
-	s.runner.Wake() // there may be work left by the previous process
-	s.jobs.Start(upkeep.Job{Name: "replays", Every: replayPoll, Wake: s.runner.WakeChan(), Once: func(ctx context.Context, _ time.Time) error { return s.runner.Recover(ctx) }})
+	s.review.Runner.Wake() // there may be work left by the previous process
+	s.jobs.Start(upkeep.Job{Name: "replays", Every: replayPoll, Wake: s.review.Runner.WakeChan(), Once: func(ctx context.Context, _ time.Time) error { return s.review.Runner.Recover(ctx) }})
 	if s.webhooks != nil {
 		s.noticed.Send()
 		s.jobs.Start(upkeep.Job{Name: "webhooks", Every: noticePoll, Wake: s.noticed, Once: delivering(s.webhooks)})
@@ -101,7 +101,7 @@ func runsJob(b *config.Backend, runs *agentrun.Runs) upkeep.Job {
 func (s *App) holdMaintainer() *holds.Maintainer {
 	return &holds.Maintainer{
 		Config: s.cfg, Holds: s.ledger.Holds, Sessions: s.ledger.Sessions, Audit: s.audit, Log: s.log, Clock: s.clock, Rules: s.rules.current, Changed: s.rules.changed,
-		Backend: func(name string) *proxy.BackendClient { return s.proxyOf(name).BackendClient() }, Settled: s.runner.Wake,
+		Backend: func(name string) *proxy.BackendClient { return s.proxyOf(name).BackendClient() }, Settled: s.review.Runner.Wake,
 	}
 }
 

@@ -59,7 +59,7 @@ func (s *App) buildListeners() error {
 		}
 		s.listeners = append(s.listeners, l)
 	}
-	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, cut: s.runner.AbortAll, handler: adminPages(s, s.review)})
+	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, cut: s.review.Runner.AbortAll, handler: adminPages(s, s.review)})
 	if addr := s.cfg.Admin.Probes; addr != "" {
 		s.listeners = append(s.listeners, &listener{name: "probes", addr: addr, handler: proxy.NewAdmin(proxy.AdminOptions{
 			Ready: s.ready, Metrics: s.telemetry.Metrics(), Hosts: s.cfg.Admin.Hosts,

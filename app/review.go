@@ -92,12 +92,6 @@ func (s *App) proxyOf(backend string) *proxy.Proxy {
 
 // openReview builds the review API, the sender of approved writes, and the notices.
 func (s *App) openReview() error {
-	s.runner = review.NewRunner(review.RunnerOptions{
-		Store: s.ledger.Holds, Versions: s.ledger, Rollbacks: s.ledger.Rollbacks, Replayer: replayer{s},
-		Timeout: s.opt.Inside.SendTimeout, RecordTimeout: s.opt.within(review.DefaultTimeout), Recorder: s.audit,
-		Clock: s.clock, Steps: s.opt.Steps, Log: s.log,
-	})
-	s.group.Own(stageSending, s.runner.Close)
 	c := s.cfg.Review
 	backends := make([]review.BackendName, len(s.cfg.Backends))
 	for i := range s.cfg.Backends {
@@ -107,17 +101,23 @@ func (s *App) openReview() error {
 	s.review, err = review.New(review.Options{
 		Backends: backends,
 		Names:    func() memproxy.CallerNames { return callerNames(s) },
-		Holds:    s.ledger.Holds, Memories: s.ledger, Sessions: s.ledger.Sessions,
-		Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Integrity: s.checker,
-		Jobs: s.jobs,
-		Need: c.Need, Clock: s.clock, NewID: newID, Log: s.log, Timeout: s.opt.within(review.DefaultTimeout),
+		RunnerOptions: review.RunnerOptions{
+			Holds: s.ledger.Holds, Memories: s.ledger, Rollbacks: s.ledger.Rollbacks, Replayer: replayer{s}, Recorder: s.audit,
+			SendTimeout: s.opt.Inside.SendTimeout, RecordTimeout: s.opt.within(review.DefaultTimeout), Clock: s.clock, Steps: s.opt.Steps, Log: s.log,
+		},
+		Sessions: s.ledger.Sessions, Reviewers: reviewersOf(c.Reviewers), Integrity: s.checker, Jobs: s.jobs,
+		Need: c.Need, NewID: newID, Timeout: s.opt.within(review.DefaultTimeout),
 	})
+	if err != nil {
+		return err
+	}
+	s.group.Own(stageSending, s.review.Runner.Close)
 	if w := c.Webhook; w != nil {
 		s.webhooks = review.NewWebhooks(review.WebhookOptions{
 			Store: s.ledger.Notices, URL: w.URL.Reveal(), Secret: []byte(w.Key.Reveal()), Kinds: w.Kinds, Clock: s.clock, Jitter: rand.Float64, Log: s.log,
 		})
 	}
-	return err
+	return nil
 }
 
 func reviewersOf(rows []config.Reviewer) []review.Reviewer {

@@ -86,7 +86,7 @@ func (s *App) listenLocal() error {
 		return nil
 	}
 	s.socket = path
-	stop, failed := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: adminPages(s, s.review.OperatorHandler()), Cut: s.runner.AbortAll, Log: s.log})
+	stop, failed := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: adminPages(s, s.review.OperatorHandler()), Cut: s.review.Runner.AbortAll, Log: s.log})
 	s.group.Serve(stageListeners, "operators", stop, failed)
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -31,12 +30,9 @@ const (
 
 // Options configure the API.
 type Options struct {
-	Holds     HoldStore
-	Memories  MemoryStore
+	RunnerOptions
 	Sessions  SessionStore
 	Reviewers []Reviewer
-	Recorder  Recorder
-	Runner    *Runner
 	Integrity Integrity
 	Jobs      Jobs
 	// Backends are the backends that a list's filter accepts. If it is nil, every name is
@@ -47,16 +43,16 @@ type Options struct {
 	// Need is the number of distinct reviewers that must agree on a hold or a promotion;
 	// values below 1 count as 1.
 	Need  int
-	Clock func() time.Time
 	NewID func() string
 	// Timeout limits the time that a request may take in the store. Zero is
 	// DefaultTimeout.
 	Timeout time.Duration
-	Log     *slog.Logger
 }
 
 // API serves the review of held writes, memories and sessions.
 type API struct {
+	// Runner sends what is approved.
+	Runner  *Runner
 	opt     Options
 	mux     *http.ServeMux
 	confirm []byte // key of the HMAC of confirmations for original content
@@ -108,7 +104,7 @@ func New(opt Options) (*API, error) {
 	}
 	opt.Need = max(1, opt.Need)
 	opt.Timeout = cmp.Or(max(opt.Timeout, 0), DefaultTimeout)
-	a := &API{opt: opt, confirm: make([]byte, 32)}
+	a := &API{Runner: NewRunner(opt.RunnerOptions), opt: opt, confirm: make([]byte, 32)}
 	_, _ = rand.Read(a.confirm) // never fails
 	a.mux = a.routes(g.who)
 	return a, nil

@@ -57,11 +57,11 @@ func FuzzRequests(f *testing.F) {
 	const token = "a-token-of-many-letters-for-a-test"
 	store := &only{}
 	log := slog.New(slog.DiscardHandler)
-	runner := review.NewRunner(review.RunnerOptions{
-		Store: store, Versions: struct{ review.VersionStore }{}, Rollbacks: struct{ review.RollbackStore }{}, Replayer: &upstream{}, Recorder: deaf{}, Clock: time.Now, Log: log,
-	})
 	api := must.Get(review.New(review.Options{
-		Holds: store, Memories: struct{ review.MemoryStore }{}, Sessions: struct{ review.SessionStore }{}, Recorder: deaf{}, Clock: time.Now, NewID: func() string { return "id" }, Log: log, Runner: runner, Integrity: &checker{}, Jobs: &jobs{},
+		RunnerOptions: review.RunnerOptions{
+			Holds: store, Memories: struct{ review.MemoryStore }{}, Rollbacks: struct{ review.RollbackStore }{}, Replayer: &upstream{}, Recorder: deaf{}, Clock: time.Now, Log: log,
+		},
+		Sessions: struct{ review.SessionStore }{}, NewID: func() string { return "id" }, Integrity: &checker{}, Jobs: &jobs{},
 		Reviewers: []review.Reviewer{reviewer("r", token, memproxy.Limit{All: true}, review.RoleView, review.RoleReview)},
 	}))(f)
 	ask := func(t *testing.T, method, target, query, body string) int {

@@ -233,17 +233,17 @@ func (c *call) authorInvalid(id string) (why string, err error) {
 	case err != nil:
 		return "", err
 	}
-	return c.api.opt.Runner.authorInvalid(content), nil
+	return c.api.Runner.authorInvalid(content), nil
 }
 
 // sent sends an approved hold.
 func (c *call) sent(id string, tally memproxy.Tallied) (Settled, error) {
-	h, err := c.api.opt.Runner.Replay(c.ctx(), id)
+	h, err := c.api.Runner.Replay(c.ctx(), id)
 	if err == nil && h.State == memproxy.HoldRejected { // rejected by another reviewer before it was sent
 		return Settled{}, fmt.Errorf("%w: hold %s is rejected", memproxy.ErrState, id)
 	}
 	if err != nil || h.State == memproxy.HoldApproved {
-		c.api.opt.Runner.Wake() // the runner retries until the write is sent
+		c.api.Runner.Wake() // the runner retries until the write is sent
 	}
 	return Settled{h, tally}, err
 }
@@ -324,7 +324,7 @@ func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 	}
 	done, err := c.api.opt.Holds.ReviewGroup(c.ctx(), tenant, in.Similarity, in.Before, in.Expect, in.Action == "approve", c.review(in.Reason))
 	if err == nil {
-		c.api.opt.Runner.Wake() // the request does not wait for the sending of possibly hundreds of holds
+		c.api.Runner.Wake() // the request does not wait for the sending of possibly hundreds of holds
 	}
 	return done, err
 }

@@ -211,7 +211,7 @@ func unchanged(c *call, k memproxy.MemoryKey) error {
 	}
 	asking, cancel := context.WithTimeout(c.ctx(), c.api.opt.Timeout/2) // the promotion needs time as well
 	defer cancel()
-	now, err := c.api.opt.Runner.opt.Replayer.CurrentMemory(asking, k)
+	now, err := c.api.opt.Replayer.CurrentMemory(asking, k)
 	switch {
 	case err != nil:
 		return nil // the sweep compares the texts later

@@ -346,10 +346,7 @@ func TestStrandedWritesAreLookedUp(t *testing.T) {
 // Proves EDGE-11, EDGE-15.
 func TestRejectionBetweenApprovalAndSending(t *testing.T) {
 	r := newRig(t, func(o *review.Options) {
-		store := o.Holds.(ledger.Holds)
-		o.Runner = review.NewRunner(review.RunnerOptions{
-			Store: rejectedFirst{store}, Versions: o.Memories, Rollbacks: ledger.Rollbacks{}, Replayer: &upstream{status: 200}, Recorder: o.Recorder, Clock: o.Clock, Log: o.Log,
-		})
+		o.Holds = rejectedFirst{o.Holds.(ledger.Holds)}
 	})
 	r.hold("h", "text")
 	if _, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"}); err == nil || err.Error() != "hold h is rejected" {

@@ -15,14 +15,14 @@ import (
 
 // RunnerOptions configure a Runner.
 type RunnerOptions struct {
-	Store     ReplayStore
-	Versions  VersionStore
+	Holds     HoldStore
+	Memories  MemoryStore
 	Rollbacks RollbackStore
 	Replayer  Replayer
-	// Timeout is the timeout of sending one write; 0 is a minute. A claim or a rollback
+	// SendTimeout is the timeout of sending one write; 0 is a minute. A claim or a rollback
 	// is leased for twice as long, so that the lease cannot expire before the sending has
 	// ended.
-	Timeout time.Duration
+	SendTimeout time.Duration
 	// RecordTimeout is the timeout of recording a sending, both before it and of its
 	// result; 0 is DefaultTimeout.
 	RecordTimeout time.Duration
@@ -44,7 +44,7 @@ type Runner struct {
 
 // NewRunner returns a runner.
 func NewRunner(opt RunnerOptions) *Runner {
-	opt.Timeout, opt.RecordTimeout = cmp.Or(opt.Timeout, time.Minute), cmp.Or(opt.RecordTimeout, DefaultTimeout)
+	opt.SendTimeout, opt.RecordTimeout = cmp.Or(opt.SendTimeout, time.Minute), cmp.Or(opt.RecordTimeout, DefaultTimeout)
 	r := &Runner{opt: opt, wake: make(chan struct{}, 1)}
 	r.life, r.cut = context.WithCancel(context.Background())
 	return r
@@ -60,15 +60,15 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 
 // replay is Replay; away also reports whether there was no connection to the backend.
 func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, away bool, _ error) {
-	sending, done, ok := r.begin(ctx, r.opt.Timeout+r.opt.RecordTimeout)
+	sending, done, ok := r.begin(ctx, r.opt.SendTimeout+r.opt.RecordTimeout)
 	if !ok {
 		return memproxy.HeldWrite{}, false, errStopping
 	}
 	defer done()
 	ctx = context.WithoutCancel(ctx)
-	claim, err := r.opt.Store.Claim(ctx, id, 2*r.opt.Timeout)
+	claim, err := r.opt.Holds.Claim(ctx, id, 2*r.opt.SendTimeout)
 	if errors.Is(err, memproxy.ErrState) {
-		h, err := r.opt.Store.Get(ctx, id)
+		h, err := r.opt.Holds.Get(ctx, id)
 		if h.State == memproxy.HoldReplaying { // it may be time to ask the backend
 			r.Wake()
 		}
@@ -82,7 +82,7 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	}
 	r.opt.Steps.At(memproxy.StepReplayClaimed)
 	if err := r.attempt(ctx, &claim.Hold); err != nil {
-		return memproxy.HeldWrite{}, false, errors.Join(err, r.opt.Store.Release(ctx, id, claim.Token))
+		return memproxy.HeldWrite{}, false, errors.Join(err, r.opt.Holds.Release(ctx, id, claim.Token))
 	}
 	// The reviewer could not know that the author is gone: a reload of the rules approved
 	// the write, or a reviewer did before the author's credential lapsed.
@@ -91,7 +91,7 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 		Detail: "memproxy refused it: " + gone + ", which the approving reviewer did not know",
 	}}
 	if gone == "" || claim.Hold.AuthorInvalidNoted() {
-		sending, cancel := context.WithTimeout(sending, r.opt.Timeout)
+		sending, cancel := context.WithTimeout(sending, r.opt.SendTimeout)
 		sent = r.opt.Replayer.Replay(sending, claim.Hold, claim.Content)
 		cancel()
 	}
@@ -100,18 +100,18 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	defer cancel()
 	switch sent.Outcome {
 	case memproxy.OutcomeDone:
-		err = r.opt.Store.Finish(settling, id, claim.Token, sent.Result)
+		err = r.opt.Holds.Finish(settling, id, claim.Token, sent.Result)
 	case memproxy.OutcomeRefused:
 		r.opt.Log.WarnContext(ctx, "memproxy refused to send an approved write", "hold", id, "reason", sent.Result.Detail)
-		err = r.opt.Store.Fail(settling, id, claim.Token, sent.Result)
+		err = r.opt.Holds.Fail(settling, id, claim.Token, sent.Result)
 	case memproxy.OutcomeRejected:
-		err = r.opt.Store.Fail(settling, id, claim.Token, sent.Result)
+		err = r.opt.Holds.Fail(settling, id, claim.Token, sent.Result)
 	case memproxy.OutcomeDenied:
 		r.opt.Log.WarnContext(ctx, "an approved write must be reviewed again", "hold", id, "reason", sent.Result.Detail)
-		err = r.opt.Store.Reopen(settling, id, claim.Token, sent.Result)
+		err = r.opt.Holds.Reopen(settling, id, claim.Token, sent.Result)
 	case memproxy.OutcomeUnsent:
 		r.opt.Log.WarnContext(ctx, "an approved write could not be sent; it will be tried again", "hold", id, "error", sent.Err)
-		err = r.opt.Store.Release(settling, id, claim.Token)
+		err = r.opt.Holds.Release(settling, id, claim.Token)
 	case memproxy.OutcomeUnknown: // remains claimed until the backend was asked
 		r.opt.Log.ErrorContext(ctx, "it is unknown whether the backend executed an approved write", "hold", id, "status", sent.Result.Status, "error", sent.Err)
 	}
@@ -120,7 +120,7 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 		return memproxy.HeldWrite{}, false, fmt.Errorf("settle a replay: %w", err)
 	}
 	r.opt.Steps.At(memproxy.StepReplaySettled)
-	h, err := r.opt.Store.Get(settling, id)
+	h, err := r.opt.Holds.Get(settling, id)
 	return h, errors.Is(sent.Err, memproxy.ErrNoConnection), err
 }
 
@@ -143,7 +143,7 @@ func (r *Runner) Recover(ctx context.Context) error {
 	if err := r.recoverRollbacks(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("rollbacks: %w", err))
 	}
-	left, err := r.opt.Store.ExpiredClaims(ctx)
+	left, err := r.opt.Holds.ExpiredClaims(ctx)
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
@@ -154,7 +154,7 @@ func (r *Runner) Recover(ctx context.Context) error {
 	}
 	filter, away := memproxy.HoldFilter{State: memproxy.HoldApproved}, map[string]bool{}
 	for {
-		page, err := r.opt.Store.List(ctx, filter)
+		page, err := r.opt.Holds.List(ctx, filter)
 		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}
@@ -190,7 +190,7 @@ func (r *Runner) Wake() { wait.Wake(r.wake) }
 func (r *Runner) WakeChan() <-chan struct{} { return r.wake }
 
 func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {
-	asking, cancel := context.WithTimeout(ctx, r.opt.Timeout)
+	asking, cancel := context.WithTimeout(ctx, r.opt.SendTimeout)
 	defer cancel()
 	found, result, err := r.opt.Replayer.FindWrite(asking, h)
 	if err != nil {
@@ -200,7 +200,7 @@ func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {
 	if found {
 		to = memproxy.HoldDone
 	}
-	if to, err = r.opt.Store.Resolve(ctx, h.ID, to, result); err != nil {
+	if to, err = r.opt.Holds.Resolve(ctx, h.ID, to, result); err != nil {
 		return err
 	}
 	came := memproxy.Act{Stage: memproxy.ActFailed, Rule: "not_found"}

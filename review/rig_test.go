@@ -181,12 +181,10 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	r := &rig{t: t, clock: ledgertest.NewClock(), up: &upstream{status: 200}, audit: &recorder{}}
 	r.ledger = must.Get(ledger.Open(ledger.Options{Clock: r.clock.Now, Vault: ledgertest.Vault(t), OnNotice: func() {}, Timeout: ring.Limit}))(t)
 	t.Cleanup(func() { _ = r.ledger.Close() })
-	log := slog.New(slog.DiscardHandler)
-	r.runner = r.runs(r.up)
 	acme, all := memproxy.Limit{Values: []string{"acme"}}, memproxy.Limit{All: true}
 	ids := 0
 	opt := review.Options{
-		Holds: r.ledger.Holds, Memories: r.ledger, Sessions: r.ledger.Sessions, Recorder: r.audit, Runner: r.runner, Integrity: &checker{}, Jobs: &jobs{}, Clock: r.clock.Now, Log: log,
+		RunnerOptions: r.options(r.up), Sessions: r.ledger.Sessions, Integrity: &checker{}, Jobs: &jobs{},
 		Backends: []review.BackendName{{Name: "mem0"}, {Name: "letta"}},
 		NewID:    func() string { ids++; return fmt.Sprint("id-", ids) },
 		Reviewers: []review.Reviewer{
@@ -200,7 +198,9 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	for _, f := range change {
 		f(&opt)
 	}
-	server := httptest.NewServer(must.Get(review.New(opt))(t))
+	api := must.Get(review.New(opt))(t)
+	r.runner = api.Runner
+	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
 	r.url = server.URL
 	return r
@@ -280,7 +280,11 @@ const leaseOver = 5 * time.Minute
 // runs returns a runner that sends through up.
 func (r *rig) runs(up review.Replayer) *review.Runner {
 	r.t.Helper()
-	return review.NewRunner(review.RunnerOptions{
-		Store: r.ledger.Holds, Versions: r.ledger, Rollbacks: r.ledger.Rollbacks, Replayer: up, Recorder: r.audit, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler),
-	})
+	return review.NewRunner(r.options(up))
+}
+
+func (r *rig) options(up review.Replayer) review.RunnerOptions {
+	return review.RunnerOptions{
+		Holds: r.ledger.Holds, Memories: r.ledger, Rollbacks: r.ledger.Rollbacks, Replayer: up, Recorder: r.audit, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler),
+	}
 }

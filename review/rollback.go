@@ -62,12 +62,12 @@ func rollbackMemory(c *call, in RollbackRequest) (RollbackAnswer, error) {
 	if err := c.who.own(restored.Actor); err != nil {
 		return RollbackAnswer{}, err
 	}
-	votes, err := c.api.opt.Runner.opt.Rollbacks.Approve(c.ctx(), restored, c.review(in.Reason))
+	votes, err := c.api.opt.Rollbacks.Approve(c.ctx(), restored, c.review(in.Reason))
 	if err != nil || !votes.Settled {
 		return RollbackAnswer{Votes: &votes, votes: votes}, err
 	}
-	c.api.opt.Runner.opt.Steps.At(memproxy.StepRollbackRecorded)
-	answer, err := c.api.opt.Runner.rollBack(c.ctx(), &memproxy.Rollback{
+	c.api.opt.Steps.At(memproxy.StepRollbackRecorded)
+	answer, err := c.api.Runner.rollBack(c.ctx(), &memproxy.Rollback{
 		MemoryKey: m.MemoryKey, Tenant: m.tenant, Decision: decision, Reviewer: c.who.ID, Reason: in.Reason, Number: to.Number,
 	}, to, in.Newest)
 	if errors.Is(err, memproxy.ErrState) {
@@ -124,12 +124,12 @@ var (
 // is overwritten. newest, if not "", is the hash of the text that the reviewer means to
 // replace.
 func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy.Version, newest string) (RollbackAnswer, error) {
-	sending, done, ok := r.begin(ctx, r.opt.Timeout)
+	sending, done, ok := r.begin(ctx, r.opt.SendTimeout)
 	if !ok {
 		return RollbackAnswer{}, errNoAnswer
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout+r.opt.RecordTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.SendTimeout+r.opt.RecordTimeout)
 	defer cancel()
 	leave, err := r.opt.Replayer.LockMemory(sending, b.MemoryKey)
 	if err != nil {
@@ -155,7 +155,7 @@ func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy
 	if newest != "" && newest != b.Before {
 		return RollbackAnswer{}, errChanged
 	}
-	if err := r.opt.Rollbacks.Begin(ctx, *b, 2*r.opt.Timeout); err != nil {
+	if err := r.opt.Rollbacks.Begin(ctx, *b, 2*r.opt.SendTimeout); err != nil {
 		return RollbackAnswer{}, err
 	}
 	r.opt.Steps.At(memproxy.StepRollbackBegun)
@@ -218,11 +218,11 @@ func (r *Runner) settle(ctx context.Context, b *memproxy.Rollback, to memproxy.V
 
 // deleted records that a memory was deleted in the backend out of band.
 func (r *Runner) deleted(ctx context.Context, k memproxy.MemoryKey) error {
-	last, err := r.opt.Versions.History(ctx, k, 0, 1)
+	last, err := r.opt.Memories.History(ctx, k, 0, 1)
 	if err != nil || len(last) == 0 || last[0].Op == memproxy.OpDelete || last[0].Op == memproxy.OpPurge {
 		return err
 	}
-	_, err = r.opt.Versions.Append(ctx, memproxy.Version{
+	_, err = r.opt.Memories.Append(ctx, memproxy.Version{
 		MemoryKey: k, Tenant: last[0].Tenant, Field: last[0].Field, Op: memproxy.OpDelete, Trust: memproxy.TrustAnonymous,
 		Attestation: memproxy.AttestationUnknown, Before: last[0].SHA256,
 	})
@@ -231,7 +231,7 @@ func (r *Runner) deleted(ctx context.Context, k memproxy.MemoryKey) error {
 
 // recoverRollbacks settles rollbacks whose lease has expired.
 func (r *Runner) recoverRollbacks(ctx context.Context) error {
-	left, err := r.opt.Rollbacks.Unfinished(ctx, 2*r.opt.Timeout)
+	left, err := r.opt.Rollbacks.Unfinished(ctx, 2*r.opt.SendTimeout)
 	if err != nil {
 		return err
 	}
@@ -251,14 +251,14 @@ func (r *Runner) recoverRollbacks(ctx context.Context) error {
 }
 
 func (r *Runner) resume(ctx context.Context, b *memproxy.Rollback) error {
-	sending, done, ok := r.begin(ctx, r.opt.Timeout)
+	sending, done, ok := r.begin(ctx, r.opt.SendTimeout)
 	if !ok {
 		return errStopping
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout+r.opt.RecordTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.SendTimeout+r.opt.RecordTimeout)
 	defer cancel()
-	to, err := r.opt.Versions.Version(ctx, b.MemoryKey, b.Number)
+	to, err := r.opt.Memories.Version(ctx, b.MemoryKey, b.Number)
 	if errors.Is(err, memproxy.ErrGone) || errors.Is(err, memproxy.ErrUnknown) {
 		return r.abandon(ctx, b, "the version's text was destroyed")
 	}

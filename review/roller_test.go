@@ -11,7 +11,6 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
-	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -99,10 +98,7 @@ func TestInterruptedRollbacksAreCompleted(t *testing.T) {
 // failed, is not reported as one that changes nothing: the next process completes it.
 func TestUnsentRollbacksThatStayInProgress(t *testing.T) {
 	r := newRig(t, func(o *review.Options) {
-		l := o.Memories.(*ledger.Ledger)
-		o.Runner = review.NewRunner(review.RunnerOptions{
-			Store: l.Holds, Versions: l, Rollbacks: endless{l.Rollbacks}, Replayer: &upstream{err: review.ErrNotSent}, Recorder: o.Recorder, Clock: o.Clock, Log: o.Log,
-		})
+		o.Rollbacks, o.Replayer = endless{o.Rollbacks}, &upstream{err: review.ErrNotSent}
 	})
 	vs := remembered(r)
 	refused[review.RollbackAnswer](t, "in progress", 503, r.client(bobToken), "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})

@@ -12,19 +12,13 @@ import (
 // refusal is memproxy.ErrUnknown, ErrState, ErrOwnReview, ErrGone or ErrRefused; any
 // other error is a failure.
 type HoldStore interface {
-	ReplayStore
+	Get(ctx context.Context, id string) (memproxy.HeldWrite, error)
 	List(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error)
 	Content(ctx context.Context, id string) (memproxy.HeldWrite, memproxy.HoldContent, error)
 	Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error)
 	Reject(ctx context.Context, id string, r memproxy.Review) error
 	ReviewGroup(ctx context.Context, tenant *string, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) (memproxy.ReviewedGroup, error)
 	Shred(ctx context.Context, id string, r memproxy.Review) error
-}
-
-// ReplayStore is the store that a Runner needs.
-type ReplayStore interface {
-	Get(ctx context.Context, id string) (memproxy.HeldWrite, error)
-	List(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error)
 	Claim(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error)
 	Finish(ctx context.Context, id, token string, r memproxy.HoldResult) error
 	Fail(ctx context.Context, id, token string, r memproxy.HoldResult) error
@@ -36,20 +30,15 @@ type ReplayStore interface {
 
 // MemoryStore stores the status and the history of memories.
 type MemoryStore interface {
-	VersionStore
+	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
+	Version(ctx context.Context, k memproxy.MemoryKey, number int64) (memproxy.Version, error)
+	Append(context.Context, ...memproxy.Version) ([]memproxy.Version, error)
 	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
 	Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error)
 	Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) ([]memproxy.Dissent, error)
 	VerifyMemory(context.Context, memproxy.MemoryKey) (memproxy.ChainReport, error)
 	Pin(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool) error
 	Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.Review) (memproxy.Tallied, error)
-}
-
-// VersionStore stores the versions of memories.
-type VersionStore interface {
-	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
-	Version(ctx context.Context, k memproxy.MemoryKey, number int64) (memproxy.Version, error)
-	Append(context.Context, ...memproxy.Version) ([]memproxy.Version, error)
 }
 
 // SessionStore stores the records of sessions.
