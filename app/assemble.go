@@ -145,9 +145,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if err != nil {
 		return nil, err
 	}
-	if err = s.openReview(); err != nil {
-		return nil, err
-	}
+	s.openReview()
 	if err = s.buildListeners(); err != nil {
 		return nil, err
 	}

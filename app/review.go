@@ -91,14 +91,13 @@ func (s *App) proxyOf(backend string) *proxy.Proxy {
 }
 
 // openReview builds the review API, the sender of approved writes, and the notices.
-func (s *App) openReview() error {
+func (s *App) openReview() {
 	c := s.cfg.Review
 	backends := make([]review.BackendName, len(s.cfg.Backends))
 	for i := range s.cfg.Backends {
 		backends[i] = review.BackendName{Name: s.cfg.Backends[i].Name, Tenant: s.cfg.Backends[i].Tenant}
 	}
-	var err error
-	s.review, err = review.New(review.Options{
+	s.review = review.New(review.Options{
 		Backends: backends,
 		Names:    func() memproxy.CallerNames { return callerNames(s) },
 		RunnerOptions: review.RunnerOptions{
@@ -108,16 +107,12 @@ func (s *App) openReview() error {
 		Sessions: s.ledger.Sessions, Reviewers: reviewersOf(c.Reviewers), Integrity: s.checker, Jobs: s.jobs,
 		Need: c.Need, NewID: newID, Timeout: s.opt.within(review.DefaultTimeout),
 	})
-	if err != nil {
-		return err
-	}
 	s.group.Own(stageSending, s.review.Runner.Close)
 	if w := c.Webhook; w != nil {
 		s.webhooks = review.NewWebhooks(review.WebhookOptions{
 			Store: s.ledger.Notices, URL: w.URL.Reveal(), Secret: []byte(w.Key.Reveal()), Kinds: w.Kinds, Clock: s.clock, Jitter: rand.Float64, Log: s.log,
 		})
 	}
-	return nil
 }
 
 func reviewersOf(rows []config.Reviewer) []review.Reviewer {
@@ -131,7 +126,7 @@ func reviewersOf(rows []config.Reviewer) []review.Reviewer {
 		for j, role := range r.Roles {
 			roles[j] = review.Role(role)
 		}
-		out[i] = review.Reviewer{ID: r.ID, SHA256: r.SHA256, Roles: roles, Tenants: limit}
+		out[i] = review.Reviewer{ID: r.ID, Sum: r.Sum(), Roles: roles, Tenants: limit}
 	}
 	return out
 }

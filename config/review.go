@@ -1,6 +1,9 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+
 	"github.com/memproxy/memproxy"
 )
 
@@ -24,6 +27,12 @@ type Reviewer struct {
 	SHA256  string   `yaml:"sha256,omitempty" doc:"SHA-256 of the bearer token, hex; the token has at least 22 characters" required:"true" loose:"-"`
 	Roles   []string `yaml:"roles,omitempty" doc:"view: list and read, sanitised; review: decide; content: read the original" default:"view, review" enum:"view,review,content" loose:"more"`
 	Tenants Names    `yaml:"tenants,omitempty" doc:"tenants whose held writes, memories and sessions are visible; absent: those without a tenant; \"*\": all" loose:"more"`
+}
+
+// Sum returns the hash of the reviewer's token.
+func (r *Reviewer) Sum() (sum [sha256.Size]byte) {
+	_, _ = hex.Decode(sum[:], []byte(r.SHA256)) // Load has checked the digits
+	return sum
 }
 
 // Webhook is a receiver of notices.

@@ -94,11 +94,7 @@ func methodsOf(mux *http.ServeMux, r *http.Request) string {
 }
 
 // New returns the API. The admin listener serves it under /v1/.
-func New(opt Options) (*API, error) {
-	g, err := newGuard(opt.Reviewers)
-	if err != nil {
-		return nil, err
-	}
+func New(opt Options) *API {
 	if opt.Names == nil {
 		opt.Names = func() memproxy.CallerNames { return memproxy.CallerNames{OpenTenants: true, OpenPrincipals: true} }
 	}
@@ -106,8 +102,8 @@ func New(opt Options) (*API, error) {
 	opt.Timeout = cmp.Or(max(opt.Timeout, 0), DefaultTimeout)
 	a := &API{Runner: NewRunner(opt.RunnerOptions), opt: opt, confirm: make([]byte, 32)}
 	_, _ = rand.Read(a.confirm) // never fails
-	a.mux = a.routes(g.who)
-	return a, nil
+	a.mux = a.routes(a.bearer)
+	return a
 }
 
 // ServeHTTP makes the API an http.Handler.

@@ -3,8 +3,6 @@ package review
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
-	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -27,9 +25,9 @@ const (
 type Reviewer struct {
 	// ID is recorded with every action of the reviewer.
 	ID string
-	// SHA256 is the hex hash of the bearer token.
-	SHA256 string
-	Roles  []Role
+	// Sum is the hash of the bearer token. The local operator, who has none, has no hash.
+	Sum   [sha256.Size]byte
+	Roles []Role
 	// Tenants are the tenants whose holds, memories and sessions the reviewer may
 	// see.
 	Tenants memproxy.Limit
@@ -58,26 +56,9 @@ func EligibleReviewers(reviewers []Reviewer, h *memproxy.HeldWrite) int {
 // minToken is the minimum length of a token in characters: 16 bytes in base64.
 const minToken = 22
 
-type guard struct {
-	reviewers []Reviewer
-	sums      [][sha256.Size]byte
-}
-
-func newGuard(reviewers []Reviewer) (*guard, error) {
-	g := &guard{reviewers: slices.Clone(reviewers)}
-	for _, r := range reviewers {
-		b, err := hex.DecodeString(r.SHA256)
-		if err != nil || len(b) != sha256.Size {
-			return nil, fmt.Errorf("review: reviewer %q: the hash of a token is 64 hex digits", r.ID)
-		}
-		g.sums = append(g.sums, [sha256.Size]byte(b))
-	}
-	return g, nil
-}
-
-// who returns the reviewer of a request. It compares every hash in constant time, so that
-// the time reveals nothing about a partial match.
-func (g *guard) who(r *http.Request) (Reviewer, bool) {
+// bearer returns the reviewer whose token a request has. It compares every hash in constant
+// time, so that the time reveals nothing about a partial match.
+func (a *API) bearer(r *http.Request) (Reviewer, bool) {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
 		return Reviewer{}, false
@@ -87,13 +68,13 @@ func (g *guard) who(r *http.Request) (Reviewer, bool) {
 		return Reviewer{}, false
 	}
 	sum, at := sha256.Sum256([]byte(token)), -1
-	for i := range g.sums {
-		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], g.sums[i][:]), i, at)
+	for i := range a.opt.Reviewers {
+		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], a.opt.Reviewers[i].Sum[:]), i, at)
 	}
 	if at < 0 {
 		return Reviewer{}, false
 	}
-	return g.reviewers[at], true
+	return a.opt.Reviewers[at], true
 }
 
 // OperatorPrefix begins the ids of reviewers on the local socket, before the user's name.

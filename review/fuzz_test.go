@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -57,13 +56,13 @@ func FuzzRequests(f *testing.F) {
 	const token = "a-token-of-many-letters-for-a-test"
 	store := &only{}
 	log := slog.New(slog.DiscardHandler)
-	api := must.Get(review.New(review.Options{
+	api := review.New(review.Options{
 		RunnerOptions: review.RunnerOptions{
 			Holds: store, Memories: struct{ review.MemoryStore }{}, Rollbacks: struct{ review.RollbackStore }{}, Replayer: &upstream{}, Recorder: deaf{}, Clock: time.Now, Log: log,
 		},
 		Sessions: struct{ review.SessionStore }{}, NewID: func() string { return "id" }, Integrity: &checker{}, Jobs: &jobs{},
 		Reviewers: []review.Reviewer{reviewer("r", token, memproxy.Limit{All: true}, review.RoleView, review.RoleReview)},
-	}))(f)
+	})
 	ask := func(t *testing.T, method, target, query, body string) int {
 		req := httptest.NewRequest(method, target, strings.NewReader(body))
 		req.URL.RawQuery = query

@@ -2,6 +2,7 @@ package review
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -23,7 +24,7 @@ func reviewed(now time.Time, who memproxy.Principal, act memproxy.Act, backend, 
 func (c *call) event(stage memproxy.ActStage, tenant, backend, decision string, targets ...string) memproxy.Event {
 	who := human(c.who.ID, tenant)
 	who.Method = "key"
-	if c.who.SHA256 == "" {
+	if c.who.Sum == [sha256.Size]byte{} {
 		who.Method = "socket"
 	}
 	ev := reviewed(c.api.opt.Clock(), who, memproxy.Act{Action: c.act, Stage: stage, Reason: c.reason}, backend, decision, targets...)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,8 +171,7 @@ const (
 )
 
 func reviewer(id, token string, tenants memproxy.Limit, roles ...review.Role) review.Reviewer {
-	sum := sha256.Sum256([]byte(token))
-	return review.Reviewer{ID: id, SHA256: hex.EncodeToString(sum[:]), Tenants: tenants, Roles: roles}
+	return review.Reviewer{ID: id, Sum: sha256.Sum256([]byte(token)), Tenants: tenants, Roles: roles}
 }
 
 func newRig(t *testing.T, change ...func(*review.Options)) *rig {
@@ -198,7 +196,7 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	for _, f := range change {
 		f(&opt)
 	}
-	api := must.Get(review.New(opt))(t)
+	api := review.New(opt)
 	r.runner = api.Runner
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
