@@ -38,7 +38,7 @@ type Options struct {
 	// Backends are the backends that a list's filter accepts. If it is nil, every name is
 	// accepted.
 	Backends []BackendName
-	// Names returns the names that callers can have now. If it is nil, no name is refused.
+	// Names returns the names that callers can have now.
 	Names func() memproxy.CallerNames
 	// Need is the number of distinct reviewers that must agree on a hold or a promotion;
 	// values below 1 count as 1.
@@ -95,9 +95,6 @@ func methodsOf(mux *http.ServeMux, r *http.Request) string {
 
 // New returns the API. The admin listener serves it under /v1/.
 func New(opt Options) *API {
-	if opt.Names == nil {
-		opt.Names = func() memproxy.CallerNames { return memproxy.CallerNames{OpenTenants: true, OpenPrincipals: true} }
-	}
 	opt.Need = max(1, opt.Need)
 	opt.Timeout = cmp.Or(max(opt.Timeout, 0), DefaultTimeout)
 	a := &API{Runner: NewRunner(opt.RunnerOptions), opt: opt, confirm: make([]byte, 32)}

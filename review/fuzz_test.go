@@ -60,7 +60,7 @@ func FuzzRequests(f *testing.F) {
 		RunnerOptions: review.RunnerOptions{
 			Holds: store, Memories: struct{ review.MemoryStore }{}, Rollbacks: struct{ review.RollbackStore }{}, Replayer: &upstream{}, Recorder: deaf{}, Clock: time.Now, Log: log,
 		},
-		Sessions: struct{ review.SessionStore }{}, NewID: func() string { return "id" }, Integrity: &checker{}, Jobs: &jobs{},
+		Sessions: struct{ review.SessionStore }{}, Names: anyNames, NewID: func() string { return "id" }, Integrity: &checker{}, Jobs: &jobs{},
 		Reviewers: []review.Reviewer{reviewer("r", token, memproxy.Limit{All: true}, review.RoleView, review.RoleReview)},
 	})
 	ask := func(t *testing.T, method, target, query, body string) int {

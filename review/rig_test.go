@@ -174,6 +174,11 @@ func reviewer(id, token string, tenants memproxy.Limit, roles ...review.Role) re
 	return review.Reviewer{ID: id, Sum: sha256.Sum256([]byte(token)), Tenants: tenants, Roles: roles}
 }
 
+// anyNames are names of callers of which none is refused.
+func anyNames() memproxy.CallerNames {
+	return memproxy.CallerNames{OpenTenants: true, OpenPrincipals: true}
+}
+
 func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, clock: ledgertest.NewClock(), up: &upstream{status: 200}, audit: &recorder{}}
@@ -184,6 +189,7 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	opt := review.Options{
 		RunnerOptions: r.options(r.up), Sessions: r.ledger.Sessions, Integrity: &checker{}, Jobs: &jobs{},
 		Backends: []review.BackendName{{Name: "mem0"}, {Name: "letta"}},
+		Names:    anyNames,
 		NewID:    func() string { ids++; return fmt.Sprint("id-", ids) },
 		Reviewers: []review.Reviewer{
 			reviewer("human:ann", annToken, all, review.RoleView, review.RoleReview, review.RoleContent),

@@ -2,12 +2,10 @@ package telemetry
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -36,7 +34,7 @@ type Options struct {
 	// OTLP is the collector. Without an endpoint nothing is exported.
 	OTLP OTLP
 	// SampleRatio is the share of traces that are recorded, for requests without a
-	// sampling decision in traceparent. Zero is all, negative none.
+	// sampling decision in traceparent. Zero and 1 are all, negative none.
 	SampleRatio float64
 
 	// Log receives warnings about failing exports. Nil disables them.
@@ -74,10 +72,8 @@ func (h Headers) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, h.String
 // MarshalText hides the values from encoders.
 func (h Headers) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-func (o *Options) complete() error {
-	if math.IsNaN(o.SampleRatio) || o.SampleRatio > 1 {
-		return errors.New("telemetry: the sample ratio must be at most 1")
-	}
+// complete sets the defaults.
+func (o *Options) complete() {
 	o.SampleRatio = cmp.Or(o.SampleRatio, 1)
 	o.ServiceName = cmp.Or(o.ServiceName, DefaultServiceName)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
@@ -85,7 +81,6 @@ func (o *Options) complete() error {
 		o.Clock = time.Now
 	}
 	o.OTLP.complete()
-	return nil
 }
 
 func (o *OTLP) complete() {

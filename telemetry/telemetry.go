@@ -41,9 +41,7 @@ type provider interface {
 
 // Start sets up telemetry. It does not connect to the collector, which may be down.
 func Start(ctx context.Context, opt Options) (*Telemetry, error) {
-	if err := opt.complete(); err != nil {
-		return nil, err
-	}
+	opt.complete()
 	t := &Telemetry{opt: opt, registry: prometheus.NewRegistry()}
 	res, err := t.resource(ctx)
 	if err != nil {

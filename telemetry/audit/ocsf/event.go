@@ -3,7 +3,6 @@ package ocsf
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,13 +15,9 @@ import (
 )
 
 // Event writes a record as one OCSF event: a JSON object without a line end. origin is
-// the log's name in its checkpoints, or "" if it is unknown. It fails if the record's
-// time cannot be read, which does not happen for records that Decode returned.
+// the log's name in its checkpoints, or "" if it is unknown.
 func Event(r *verify.Record, origin string) ([]byte, error) {
-	logged, err := r.At()
-	if err != nil {
-		return nil, fmt.Errorf("ocsf: record %d: %w", r.Index, err)
-	}
+	logged, _ := r.At() // Decode checked it
 	at := logged
 	if t, err := time.Parse(time.RFC3339Nano, r.EventTime); err == nil {
 		at = t
