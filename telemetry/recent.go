@@ -108,7 +108,7 @@ func (r *recent) Start(ctx context.Context, name string, opts ...trace.SpanStart
 		s.sc = r.begin(ctx, name, id)
 	}
 	if s.kept = server && s.sc.IsSampled(); s.kept {
-		s.req.Steps = make([]recentStep, 0, usualSteps)
+		s.req.Steps = make([]recentStep, 0, usualSteps) // not nil, which would encode as null
 	}
 	return trace.ContextWithSpan(ctx, s), s
 }
@@ -241,9 +241,6 @@ func (r *recent) list(decision string) []recentRequest {
 	for i := range r.done {
 		req := r.done[(r.next+len(r.done)-1-i)%len(r.done)]
 		req.Attributes = make(map[string]any, len(req.attrs))
-		if req.Steps == nil {
-			req.Steps = []recentStep{} // encodes as [] instead of null
-		}
 		for _, kv := range req.attrs {
 			req.Attributes[string(kv.Key)] = kv.Value.AsInterface()
 		}
