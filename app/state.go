@@ -67,9 +67,7 @@ func openRecords(ctx context.Context, cfg *config.Config, o Options, unsafe []st
 	if s.clock == nil {
 		s.clock = time.Now
 	}
-	if s.log, err = telemetry.NewLogger(o.Log, cfg.Log.Format, level); err != nil {
-		return nil, err
-	}
+	s.log = telemetry.NewLogger(o.Log, cfg.Log.Format, level)
 	s.group = group.New(ctx, group.Options{Stages: stages, Loops: stageLoops, Ticker: o.Ticker, Log: s.log, Patience: o.TimeoutFactor})
 	defer func() {
 		if err != nil {

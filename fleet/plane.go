@@ -62,10 +62,7 @@ type Plane struct {
 // Open builds a control plane from its configuration. It does not listen yet.
 func Open(cfg *config.ControlPlane, opt Options) (*Plane, error) {
 	level := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[cfg.Log.Level]
-	log, err := telemetry.NewLogger(opt.Log, cfg.Log.Format, level)
-	if err != nil {
-		return nil, err
-	}
+	log := telemetry.NewLogger(opt.Log, cfg.Log.Format, level)
 	keys, err := config.PublicKeys(cfg.Keys)
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 
@@ -10,19 +9,16 @@ import (
 )
 
 // NewLogger returns the program's logger, which writes records from a level on. format
-// is "json" (also when empty) or "text". Lines that are written with a request's
+// is "text", or JSON. Lines that are written with a request's
 // context have trace_id and span_id; the caller sets the decision id as the attribute
 // "decision". Values that are or look like credentials or content are replaced (see
 // redactor), and strings are cut at 1 KB.
-func NewLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, error) {
+func NewLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: newRedactor().attr}
-	switch format {
-	case "json", "":
-		return slog.New(tracedHandler{slog.NewJSONHandler(w, options)}), nil
-	case "text":
-		return slog.New(tracedHandler{slog.NewTextHandler(w, options)}), nil
+	if format == "text" {
+		return slog.New(tracedHandler{slog.NewTextHandler(w, options)})
 	}
-	return nil, fmt.Errorf(`telemetry: unknown log format %q; "json" or "text"`, format)
+	return slog.New(tracedHandler{slog.NewJSONHandler(w, options)})
 }
 
 // tracedHandler adds the trace and span ids of the context to each record.

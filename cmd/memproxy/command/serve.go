@@ -111,10 +111,6 @@ func (in *Invocation) inject() *cobra.Command {
 	from := source[*inject.Config]{"inject.yaml", "configuration `file` of the webhooks, as the chart writes it", func(path string, _ func(string) string) (*inject.Config, error) { return inject.LoadConfig(path) }}
 	return configCommand(in, from, "inject", "put the sidecar into pods: Kubernetes admission webhooks", "memproxy inject --config inject.yaml",
 		func(ctx context.Context, _ string, cfg *inject.Config) error {
-			log, err := telemetry.NewLogger(in.Stderr, "json", slog.LevelInfo)
-			if err != nil {
-				return err
-			}
-			return server.Run(ctx, cfg, log)
+			return server.Run(ctx, cfg, telemetry.NewLogger(in.Stderr, "json", slog.LevelInfo))
 		})
 }
