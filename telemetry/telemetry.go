@@ -29,12 +29,13 @@ type Telemetry struct {
 	registry    *prometheus.Registry
 	instruments *signal.Instruments
 	outlets     []*exportCounter
-	providers   []provider // shut down at the end
+	providers   []provider // flushed and shut down at the end
 }
 
 // provider is a provider of the SDK. The interface spares packages that import
 // telemetry the compilation of the SDK's generic functions.
 type provider interface {
+	ForceFlush(context.Context) error
 	Shutdown(context.Context) error
 }
 
@@ -103,15 +104,23 @@ func (t *Telemetry) Spans() http.Handler {
 	return t.recent
 }
 
+// Flush exports pending signals.
+func (t *Telemetry) Flush(ctx context.Context) error {
+	return t.each(ctx, provider.ForceFlush)
+}
+
 // Shutdown exports pending signals and stops, within the context's deadline. Signals
 // that are not exported by then are lost.
-//
-// It calls all providers concurrently, so that one that hangs does not delay the others.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
+	return t.each(ctx, provider.Shutdown)
+}
+
+// each calls all providers concurrently, so that one that hangs does not delay the others.
+func (t *Telemetry) each(ctx context.Context, do func(provider, context.Context) error) error {
 	errs := make([]error, len(t.providers))
 	var wg sync.WaitGroup
 	for i, p := range t.providers {
-		wg.Go(func() { errs[i] = p.Shutdown(ctx) })
+		wg.Go(func() { errs[i] = do(p, ctx) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
