@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
@@ -40,5 +41,29 @@ func TestDigest(t *testing.T) {
 			t.Errorf("%s is missing, and nobody says so", name)
 		}
 		files[name] = &fstest.MapFile{Data: was}
+	}
+}
+
+// growing appends a line to a file between the look at its size and the reading.
+type growing struct{ fstest.MapFS }
+
+func (g growing) Stat(name string) (fs.FileInfo, error) {
+	info, err := g.MapFS.Stat(name)
+	if f := g.MapFS[name]; f != nil {
+		g.MapFS[name] = &fstest.MapFile{Data: append(f.Data[:len(f.Data):len(f.Data)], '\n')}
+	}
+	return info, err
+}
+
+// A file that grows while it is read has no digest and is not loaded, nor is one over the
+// limit.
+func TestPackFilesHaveTheirSize(t *testing.T) {
+	for what, text := range map[string]string{"changed while it was read": "name x\n", "more than": strings.Repeat("#\n", 2<<20+1)} {
+		files := growing{fstest.MapFS{"pack.txt": {Data: []byte(text)}}}
+		_, err := screen.Digest(files)
+		expect.ErrorHas(t, err, what)
+		files = growing{fstest.MapFS{"pack.txt": {Data: []byte(text)}}}
+		_, err = screen.Load(files)
+		expect.ErrorHas(t, err, what)
 	}
 }
