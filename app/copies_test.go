@@ -22,7 +22,7 @@ import (
 // Proves EDGE-3: a ledger can be backed up while a process has it open, and is not
 // restored until that process has ended.
 func TestLedgerInUseIsBackedUpButNotReplaced(t *testing.T) {
-	var log strings.Builder
+	var log lockedBuffer
 	cfg, err := config.Parse("memproxy.yaml", fmt.Appendf(nil, `profile: development
 state: %s
 backends:
