@@ -15,7 +15,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/app/internal/inside"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/group"
@@ -50,8 +49,10 @@ type Options struct {
 	TimeoutFactor time.Duration
 	// Steps is called at points at which a crash must lose nothing, for tests.
 	Steps memproxy.Stepper
-	// Inside is set by the tests of this package.
-	Inside *inside.Process
+
+	sending time.Duration        // timeout for sending approved writes and rollbacks, for tests
+	up      func() time.Duration // how long the process has been running, for tests; the default counts from New
+	pace    integrity.Pace       // pace of reading backends, for tests; zero is the default
 }
 
 // within returns a timeout multiplied by TimeoutFactor.
@@ -100,11 +101,10 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	}
 	s := &App{state: st, inFlight: shares{}}
 	s.edits = &edits{App: s, inForce: cfg}
-	up := s.opt.Inside.Uptime
-	if start := time.Now(); up == nil {
-		up = func() time.Duration { return time.Since(start) }
+	if start := time.Now(); o.up == nil {
+		o.up = func() time.Duration { return time.Since(start) }
 	}
-	s.clockGuard = upkeep.NewClockGuard(s.clock, up, s.ledger.Upkeep.AddRunTime, s.log)
+	s.clockGuard = upkeep.NewClockGuard(s.clock, o.up, s.ledger.Upkeep.AddRunTime, s.log)
 	s.jobs = upkeep.New(upkeep.Options{Begin: s.group.Go, Ticker: o.Ticker, Clock: s.clock, Log: s.log})
 	defer func() {
 		if err != nil {
@@ -155,12 +155,6 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	s.watch()
 	if err = s.fleet.join(); err != nil {
 		return nil, err
-	}
-	in := s.opt.Inside
-	in.Ledger, in.Audit, in.Budget, in.Gate, in.Checker, in.Runner, in.Jobs, in.Group = s.ledger, s.audit, s.budget, s.gate, s.checker, s.review.Runner, s.jobs, s.group
-	in.Later, in.Take, in.Processor = s.deferred.run, s.edits.take, s.processor
-	in.ListenExtproc = func(address string, authorize bool) error {
-		return s.listenExtproc(Envoy{Listen: address, Authorize: authorize})
 	}
 	return s, nil
 }

@@ -20,7 +20,6 @@ import (
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/app"
-	"github.com/memproxy/memproxy/app/internal/inside"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -44,14 +43,14 @@ func TestCrashStepChild(t *testing.T) {
 		t.Skip("run by TestCrashAtEveryStep")
 	}
 	cfg := must.Get(config.Load(path, os.Getenv))(t)
-	opt := app.Options{Log: os.Stderr, Getenv: allowing(cfg), Version: "test", Inside: &inside.Process{SendTimeout: crashSending}}
+	opt := app.Options{Log: os.Stderr, Getenv: allowing(cfg), Version: "test"}
 	opt.Steps = func(s memproxy.Step) {
 		if string(s) == os.Getenv(crashStep) {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
 	}
-	car := must.Get(assemble(context.Background(), unwatched(cfg), opt))(t)
+	car := must.Get(assemble(context.Background(), unwatched(cfg), opt, app.Process{SendTimeout: crashSending}))(t)
 	must.Do(t, car.Listen())
 	fmt.Printf("listening %s %s\n", car.Addr("mem0"), car.Addr("admin"))
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent ends

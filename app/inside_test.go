@@ -1,8 +1,3 @@
-//go:build slow
-
-// In the slow ring, because its tests are of what package app does not export: in the core
-// they would have the package compiled a second time.
-
 package app
 
 import (

@@ -26,7 +26,7 @@ import (
 func (s *App) newChecker() *integrity.Checker {
 	return integrity.New(integrity.Options{
 		Config: s.cfg, Audit: s.audit, AuditDir: s.path("audit"), Ledger: s.ledger, Signer: s.signer, Log: s.log,
-		Clock: s.clock, NewID: newID, Pace: s.opt.Inside.Pace, RecordTime: s.opt.within(integrity.DefaultRecordTime),
+		Clock: s.clock, NewID: newID, Pace: s.opt.pace, RecordTime: s.opt.within(integrity.DefaultRecordTime),
 		Open: func(ctx context.Context, b config.Backend, scopes []memproxy.Scope) (gate.Locator, hunt.Pager, error) {
 			return openInventory(ctx, b, s.cfg.Sources.Table(), scopes)
 		},

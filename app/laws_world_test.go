@@ -28,7 +28,6 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/memproxy/memproxy/app"
-	"github.com/memproxy/memproxy/app/internal/inside"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
@@ -307,7 +306,7 @@ func (w *lawWorld) parsed() *config.Config {
 // run starts the sidecar with both front ends.
 func (w *lawWorld) run() {
 	cfg := w.parsed()
-	w.car = must.Get(assemble(context.Background(), cfg, app.Options{Log: w.log, Getenv: allowing(cfg), Version: "test", Transport: w, Clock: w.now, TimeoutFactor: 10, Inside: &inside.Process{Uptime: believed(w.now)}}))(w.t)
+	w.car = must.Get(assemble(context.Background(), cfg, app.Options{Log: w.log, Getenv: allowing(cfg), Version: "test", Transport: w, Clock: w.now, TimeoutFactor: 10}, app.Process{Uptime: believed(w.now)}))(w.t)
 	ln := bufconn.Listen(1 << 20)
 	stop, failed := extproc.Serve(ln, extproc.ServerOptions{Processor: must.Get(w.car.Processor(false))(w.t)})
 	w.car.Group.Serve(stageListeners, "extproc", stop, failed)

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 
 	"github.com/memproxy/memproxy/app"
-	"github.com/memproxy/memproxy/app/internal/inside"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -72,7 +71,7 @@ func startRaced(t *testing.T, conf string, backend http.Handler, change ...strin
 	const nowhere = "http://backend.invalid"
 	text := strings.NewReplacer(append(replacements(change...), "DIR/policies", "", "DIR", r.dir, "LETTA", nowhere, "UPSTREAM", nowhere, "KEY", sha(devToken))...).Replace(strings.Replace(withPeople(conf), "trust: human,", "trust: human, roles: [memproxy-forget],", 1)) + reviewers()
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
-	r.car = must.Get(assemble(context.Background(), unwatched(cfg), app.Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Transport: r.back, TimeoutFactor: 10, Ticker: unpaced, Inside: &inside.Process{Uptime: believed(nil)}}))(t)
+	r.car = must.Get(assemble(context.Background(), unwatched(cfg), app.Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Transport: r.back, TimeoutFactor: 10, Ticker: unpaced}, app.Process{Uptime: believed(nil)}))(t)
 	t.Cleanup(r.stop)
 	return r
 }

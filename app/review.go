@@ -102,7 +102,7 @@ func (s *App) openReview() {
 		Names:    func() memproxy.CallerNames { return callerNames(s) },
 		RunnerOptions: review.RunnerOptions{
 			Holds: s.ledger.Holds, Memories: s.ledger, Rollbacks: s.ledger.Rollbacks, Replayer: replayer{s}, Recorder: s.audit,
-			SendTimeout: s.opt.Inside.SendTimeout, RecordTimeout: s.opt.within(review.DefaultTimeout), Clock: s.clock, Steps: s.opt.Steps, Log: s.log,
+			SendTimeout: s.opt.sending, RecordTimeout: s.opt.within(review.DefaultTimeout), Clock: s.clock, Steps: s.opt.Steps, Log: s.log,
 		},
 		Sessions: s.ledger.Sessions, Reviewers: reviewersOf(c.Reviewers), Integrity: s.checker, Jobs: s.jobs,
 		Need: c.Need, NewID: newID, Timeout: s.opt.within(review.DefaultTimeout),

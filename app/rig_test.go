@@ -18,7 +18,6 @@ import (
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/app"
-	"github.com/memproxy/memproxy/app/internal/inside"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/integrity"
@@ -55,22 +54,23 @@ type rig struct {
 // process is a sidecar's process and its inside.
 type process struct {
 	*app.App
-	*inside.Process
+	app.Process
 	cfg   *config.Config
 	clock func() time.Time
 }
 
-func assemble(ctx context.Context, cfg *config.Config, opt app.Options) (*process, error) {
-	if opt.Inside == nil {
-		opt.Inside = new(inside.Process)
+// assemble builds a process, of whose inside a test may set something.
+func assemble(ctx context.Context, cfg *config.Config, opt app.Options, in ...app.Process) (*process, error) {
+	p := &process{cfg: cfg, clock: opt.Clock}
+	if len(in) > 0 {
+		p.Process = in[0]
 	}
-	a, err := app.New(ctx, cfg, opt)
-	if err != nil {
-		return nil, err
-	}
-	p := &process{a, opt.Inside, cfg, opt.Clock}
 	if p.clock == nil {
 		p.clock = time.Now
+	}
+	var err error
+	if p.App, err = app.NewProcess(ctx, cfg, opt, &p.Process); err != nil {
+		return nil, err
 	}
 	return p, nil
 }
@@ -269,7 +269,7 @@ func (r *rig) run() {
 		unwatched(cfg)
 	}
 	opt := app.Options{File: r.file, Log: r.log, Getenv: allowing(cfg), Version: "test", Clock: r.clock, Ticker: r.pace, TimeoutFactor: 10}
-	in := inside.Process{Uptime: r.since, Pace: integrity.Pace{Patience: time.Minute, Rate: 1e6, Slow: integrity.DefaultPace.Slow}}
+	in := app.Process{Uptime: r.since, Pace: integrity.Pace{Patience: time.Minute, Rate: 1e6, Slow: integrity.DefaultPace.Slow}}
 	if opt.Ticker == nil {
 		opt.Ticker = unpaced
 	}
@@ -282,8 +282,7 @@ func (r *rig) run() {
 	if r.hasty {
 		opt.TimeoutFactor = 0
 	}
-	opt.Inside = &in
-	r.car = must.Get(assemble(context.Background(), cfg, opt))(r.t)
+	r.car = must.Get(assemble(context.Background(), cfg, opt, in))(r.t)
 	must.Do(r.t, r.car.Listen())
 	r.t.Cleanup(func() { r.stop() })
 	r.base, r.admin = "http://"+r.car.Addr("mem0"), "http://"+r.car.Addr("admin")

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/app/internal/inside"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/budgets/redisstore"
 	"github.com/memproxy/memproxy/config"
@@ -62,7 +60,6 @@ func openState(ctx context.Context, cfg *config.Config, o Options, unsafe []stri
 }
 
 func openRecords(ctx context.Context, cfg *config.Config, o Options, unsafe []string, level slog.Level) (_ *state, err error) {
-	o.Inside = cmp.Or(o.Inside, &inside.Process{})
 	s := &state{cfg: cfg, opt: o, unsafe: unsafe, clock: o.Clock, broken: upkeep.NewSignal(), noticed: upkeep.NewSignal()}
 	if s.clock == nil {
 		s.clock = time.Now

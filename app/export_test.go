@@ -1,8 +1,4 @@
-// Package inside is how tests of the whole process reach its parts.
-//
-// It promises that no program outside of package app can: only packages below app can
-// import this one, so that only they can fill app.Options.Inside.
-package inside
+package app
 
 import (
 	"context"
@@ -19,7 +15,7 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// Process is the inside of a process.
+// Process is the inside of a process, for tests of the whole.
 type Process struct {
 	// A test sets these before the start. The zero values are the product's.
 	SendTimeout time.Duration        // timeout for sending approved writes and rollbacks
@@ -42,4 +38,19 @@ type Process struct {
 	// Processor builds Envoy's processor, and ListenExtproc serves one.
 	Processor     func(unfilteredReads bool) (*extproc.Processor, error)
 	ListenExtproc func(address string, authorize bool) error
+}
+
+// NewProcess is New with what a test sets of the inside, which it fills in.
+func NewProcess(ctx context.Context, cfg *config.Config, o Options, in *Process) (*App, error) {
+	o.sending, o.up, o.pace = in.SendTimeout, in.Uptime, in.Pace
+	s, err := New(ctx, cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	in.Ledger, in.Audit, in.Budget, in.Gate, in.Checker, in.Runner, in.Jobs, in.Group = s.ledger, s.audit, s.budget, s.gate, s.checker, s.review.Runner, s.jobs, s.group
+	in.Later, in.Take, in.Processor = s.deferred.run, s.edits.take, s.processor
+	in.ListenExtproc = func(address string, authorize bool) error {
+		return s.listenExtproc(Envoy{Listen: address, Authorize: authorize})
+	}
+	return s, nil
 }
