@@ -147,3 +147,27 @@ func TestFragmentsCostWhatTheyAre(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-14: a turn keeps little more than the text of its answers, however many there are.
+func TestAnswersCostLittleMoreThanTheirText(t *testing.T) {
+	turn := newTurn(t, `{"input":"hi"}`, attached)
+	said := strings.Repeat(`{"message_type":"assistant_message","of":[1,2,3],"content":"x"},`, 1000)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	size := 0
+	for i := range 20 {
+		for _, c := range turn.PendingCalls() {
+			turn.Rule(c.ID, memproxy.Decision{ID: "d-1"})
+		}
+		request(t, turn)
+		answer := strings.Replace(callsOfInsert(fmt.Sprint("c-", i)), `[`, `[`+said, 1)
+		size += len(answer)
+		must.Do(t, turn.ReadAnswer([]byte(answer)))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if kept := int(after.HeapAlloc) - int(before.HeapAlloc); kept > 5*size || !turn.Paused() {
+		t.Errorf("of %d bytes of answers, %d are kept", size, kept)
+	}
+}

@@ -40,9 +40,9 @@ type stitched struct {
 }
 
 // addUsage keeps a request's usage.
-func (s *stitched) addUsage(doc *jsondoc.Doc, usage *jsondoc.Value) {
-	s.usage = append(s.usage, RunValue{doc, usage})
-	n, _ := doc.Int(usage.Get("step_count"))
+func (s *stitched) addUsage(usage *jsondoc.Doc) {
+	s.usage = append(s.usage, RunValue{usage, usage.Root})
+	n, _ := usage.Int(usage.Root.Get("step_count"))
 	s.steps += n
 }
 
@@ -116,7 +116,7 @@ func (t *Turn) ReadAnswer(body []byte) error {
 	doc = t.tools.rules.fixStopReason(doc, doc.Root.Get("stop_reason"))
 	t.out.last = doc
 	if v := doc.Root.Get("usage"); v != nil {
-		t.out.addUsage(doc, v)
+		t.out.addUsage(doc.Part(v)) // without the messages, which cost many times their size
 	}
 	for _, v := range doc.Root.Get("messages").List() {
 		m := doc.Part(v)

@@ -60,7 +60,7 @@ func ordinary(t *Turn, event []byte, kind string, doc *jsondoc.Doc) ([][]byte, e
 		return held, nil
 	case "usage_statistics":
 		t.out.usageEvent = doc
-		t.out.addUsage(doc, doc.Root)
+		t.out.addUsage(doc)
 		return nil, nil
 	case "ping":
 		return [][]byte{event}, nil
