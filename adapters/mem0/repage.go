@@ -122,14 +122,14 @@ func (p *repaged) Add(kept []byte) error {
 // answers one behind its own end. If the list could not be read to its end, the backend's
 // page is kept.
 func (p *repaged) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
-	if !p.complete {
-		return reply, errLong
-	}
 	doc, list, _, err := pages.List(reply.Body, "results")
 	if err != nil {
 		return reply, err
 	}
 	count, next := doc.Root.Get("count"), doc.Root.Get("next")
+	if !p.complete || count == nil { // a count that no row claims was left out
+		return reply, errLong
+	}
 	e := doc.Edit()
 	e.Replace(list, jsondoc.ListOf(p.raws))
 	e.Replace(count, strconv.AppendInt(nil, int64(p.shown), 10))

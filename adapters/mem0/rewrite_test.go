@@ -104,3 +104,15 @@ func TestLinksCarryWishes(t *testing.T) {
 		}
 	}
 }
+
+// Proves MFW-8: a page stays short if its count was left out as a member that no row claims.
+func TestPagesWithoutACountStayShort(t *testing.T) {
+	a := adapter(t)
+	rt, req := routed(t, a, "GET /v1/event/e1/")
+	req.Query = "page_size=1"
+	reply := memproxy.Reply{Status: 200, Body: []byte(`{"id":"e1","count":2,"results":[{"id":"m1"},{"id":"m2"}]}`)}
+	fill := a.Refill(rt, req, nil, reply, &memproxy.Reading{Memories: []memproxy.Memory{{ID: "m1", Pointer: "/results/0", Drop: true}, {ID: "m2", Pointer: "/results/1"}}})
+	must.Do(t, fill.Select(reply, &memproxy.Reading{}))
+	pruned := must.Get(a.Prune(rt, reply))(t)
+	expect.Error(t, expect.Err(fill.Answer(memproxy.Reply{Status: 200, Body: pruned.Body})), "it is filled up")
+}
