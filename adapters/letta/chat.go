@@ -270,6 +270,9 @@ func (d *decoding) otherTool(args *jsondoc.Value) error {
 	if !turn.IsGated(name) {
 		return nil
 	}
+	if args == nil || args.Kind != jsondoc.Object {
+		return bad(memproxy.PayloadMalformed, 422, "/args", "the arguments of this tool must be an object")
+	}
 	op, err := turn.Read(name, d.params["agent_id"], string(d.doc.Raw(args)))
 	if err != nil {
 		return err
