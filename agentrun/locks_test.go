@@ -2,10 +2,10 @@ package agentrun_test
 
 import (
 	"context"
-	"github.com/memproxy/memproxy/agentrun"
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/agentrun"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )

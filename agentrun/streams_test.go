@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memproxy/memproxy/agentrun"
-
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/agentrun"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"

@@ -11,8 +11,8 @@ const maxSalvage = 8
 
 // Salvage removes unreadable elements from the lists of a body that Parse refuses: elements
 // with a duplicate name, an invalid number, text in another encoding, or too deep nesting.
-// gone is the number of removed elements. ok is false if the body
-// outside of the lists cannot be read either.
+// gone is the number of removed elements. ok is false if the body outside of the lists cannot
+// be read either.
 func Salvage(src []byte, maxDepth int) (out []byte, gone int, ok bool) {
 	s := salvage{Scanner: Scanner{Src: src}, max: cmp.Or(max(maxDepth, 0), DefaultMaxDepth)}
 	s.Space()
