@@ -3,6 +3,7 @@ package mem0
 import (
 	"encoding/json"
 	"net/url"
+	"slices"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -80,7 +81,7 @@ func (o *Options) filedAs(field string, now memproxy.Memory, merges bool) [][]by
 	}
 	var out [][]byte
 	if field != "" {
-		out = append(out, append([]byte(`"`+o.FieldKey+`":`), jsondoc.Quote(field)...))
+		out = append(out, slices.Concat(jsondoc.Quote(o.FieldKey), []byte(":"), jsondoc.Quote(field)))
 	}
 	for i, m := range doc.Root.Members {
 		switch {
@@ -88,7 +89,7 @@ func (o *Options) filedAs(field string, now memproxy.Memory, merges bool) [][]by
 		case !o.governs(m.Name):
 			out = append(out, kept[i])
 		case merges:
-			out = append(out, []byte(`"`+m.Name+`":null`))
+			out = append(out, append(jsondoc.Quote(m.Name), ":null"...))
 		}
 	}
 	return out

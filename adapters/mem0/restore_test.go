@@ -6,6 +6,8 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
+	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -35,5 +37,15 @@ func TestRestorePutsTheFieldBack(t *testing.T) {
 		if body := string(sent[1].Body); !strings.HasPrefix(body, `{"text":"t","metadata":`+want) || strings.Contains(body, `:""`) {
 			t.Errorf("%s: to the platform %s", name, body)
 		}
+	}
+}
+
+// Proves SYN-5: the configured name of the field may be any text.
+func TestRestoredFieldsHaveAnyName(t *testing.T) {
+	a := must.Get(mem0.New(mem0.Options{FieldKey: `the "field"`}))(t)
+	now := memproxy.Memory{Field: "learnings", Metadata: []byte(`{"the \"field\"":"learnings","note":"x"}`)}
+	for field, want := range map[string]string{"gotchas": `{"the \"field\"":"gotchas","note":"x",`, "": `{"the \"field\"":null,"note":"x",`} {
+		sent := a.Restore(memproxy.Version{MemoryKey: memproxy.MemoryKey{ID: "m1"}, Field: field, Text: "t"}, now, *adaptertest.Stamp())
+		expect.Text(t, string(sent[0].Body), field).Has(`"metadata":` + want)
 	}
 }
