@@ -39,55 +39,40 @@ func (w *written) group() [2]string {
 // partsOf returns the parts of a write, each of which is evaluated separately. An
 // operation without content has one empty part. A part for which the payload claims
 // another layer is also evaluated for that layer, so that a claim cannot bypass a rule.
-func partsOf(q *memproxy.Question) []written {
-	out := make([]written, 0, 1)
+// Each is collected once: all items of a request may be written to the same many fields.
+func partsOf(q *memproxy.Question) (out []written) {
+	known, sizes := map[written]bool{}, map[[2]string]int{}
+	add := func(w written, size int) {
+		if sizes[w.group()] += size; !known[w] {
+			known[w] = true
+			out = append(out, w)
+		}
+	}
 	for _, it := range q.Content() {
+		size := it.Characters()
 		if it.Kind == memproxy.ItemContent {
 			for _, it.Field = range it.Written() {
-				out = append(out, contentOf(&it, &q.Governance))
+				add(written{memproxy.Key(it.Field), it.Field, it.Member, q.Governance.LayerOf(&it), it.Inferred && it.Text != "", 0}, size)
 			}
 		} else if it.Member != "" {
-			out = append(out, written{member: it.Member, size: it.Characters()})
+			add(written{member: it.Member}, size)
 		}
 	}
 	for _, w := range out {
 		for _, claimed := range q.Operation.LayerClaims {
 			if w.content() {
-				w.layer, w.size = claimed, 0
-				out = append(out, w)
+				w.layer = claimed
+				add(w, 0)
 			}
 		}
 	}
 	if len(out) == 0 {
 		return []written{{}}
 	}
-	return added(out)
-}
-
-// contentOf returns the part that the content of an item is.
-func contentOf(it *memproxy.Item, g *memproxy.Governance) written {
-	return written{memproxy.Key(it.Field), it.Field, it.Member, g.LayerOf(it), it.Inferred && it.Text != "", it.Characters()}
-}
-
-// added returns each part once, with the characters of its group.
-func added(all []written) []written {
-	slices.SortFunc(all, func(v, w written) int {
-		p, q := v.group(), w.group()
-		return cmp.Or(cmp.Compare(p[0], q[0]), cmp.Compare(p[1], q[1]), cmp.Compare(v.spelled, w.spelled),
-			cmp.Compare(v.member, w.member), cmp.Compare(v.layer, w.layer), cmp.Compare(strconv.FormatBool(v.inferred), strconv.FormatBool(w.inferred)))
-	})
-	for rest := all; len(rest) > 0; {
-		n, size := 0, 0
-		for n < len(rest) && rest[n].group() == rest[0].group() {
-			size += rest[n].size
-			n++
-		}
-		for i := range n {
-			rest[i].size = size
-		}
-		rest = rest[n:]
+	for i := range out {
+		out[i].size = sizes[out[i].group()]
 	}
-	return slices.Compact(all)
+	return out
 }
 
 func plainName(s string) bool {

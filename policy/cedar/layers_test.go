@@ -2,6 +2,8 @@ package cedar_test
 
 import (
 	"context"
+	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -216,5 +218,33 @@ func TestFindingsDoNotCrowdOutOthers(t *testing.T) {
 		if !slices.ContainsFunc(got.Reasons, func(r memproxy.Reason) bool { return r.Rule == tc.rule }) {
 			t.Errorf("%s: got %v %v", tc.rule, got.Verdict, got.Reasons)
 		}
+	}
+}
+
+// Many items that name the same fields, with claims of layers, take the memory of their
+// fields: a small request must not take hundreds of megabytes.
+func TestPartsAreCollectedOnce(t *testing.T) {
+	p := compile(t, nil)
+	// bytes is what an answer allocates, once the answers of the parts are cached.
+	bytes := func(claims ...memproxy.Layer) (n uint64) {
+		op := &memproxy.Operation{Kind: memproxy.Learn, Backend: "mem0", LayerClaims: claims}
+		var fields []string
+		for i := range 32 {
+			fields = append(fields, fmt.Sprint("field", i))
+		}
+		for range 2000 {
+			op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: "x", Field: "field", Filed: fields})
+		}
+		for range 2 {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			must.Get(p.Rule(t.Context(), memproxy.Question{Principal: memproxy.Principal{Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated}, Operation: op, Profile: "production"}))(t)
+			runtime.ReadMemStats(&after)
+			n = after.TotalAlloc - before.TotalAlloc
+		}
+		return n
+	}
+	if none, three := bytes(), bytes(memproxy.Episodic, memproxy.Semantic, memproxy.Task); three > 3*none/2 {
+		t.Errorf("%d bytes, with three claims %d", none, three)
 	}
 }
