@@ -22,9 +22,10 @@ type entry struct {
 	Delta  int64  `json:"d"`
 }
 
-// totals is an append-only file of changes. Nil totals keep nothing. It is compacted to one line per account when
-// it is opened and when it has grown long. The changes of a charge are one write without
-// fsync: a crash of the process loses nothing, a power failure may lose the last changes.
+// totals is an append-only file of changes. It is compacted to one line per account when it
+// is opened and when it has grown long. The changes of a charge are one write without fsync:
+// a crash of the process loses nothing, a power failure may lose the last changes. Nil totals
+// keep nothing.
 type totals struct {
 	path      string
 	f         file
