@@ -193,14 +193,16 @@ func FactsOf(q *Question) *Facts {
 				return o.Field == w.Field && o.Member == w.Member && o.Layer == w.Layer && o.Inferred == w.Inferred
 			})
 			if k < 0 {
-				k = len(f.Writes)
+				if k = len(f.Writes); k == maxFacts {
+					return nil
+				}
 				f.Writes = append(f.Writes, w)
 				bytes += len(w.Field) + len(w.Member)
 			}
 			f.Writes[k].Size += it.Characters()
 		}
 	}
-	if len(f.Roles) > maxFacts || len(f.Writes) > maxFacts || len(f.Claims) > maxFacts || bytes > maxFactBytes {
+	if len(f.Roles) > maxFacts || len(f.Claims) > maxFacts || bytes > maxFactBytes {
 		return nil
 	}
 	return f
