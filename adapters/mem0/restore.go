@@ -3,7 +3,6 @@ package mem0
 import (
 	"encoding/json"
 	"net/url"
-	"slices"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -81,7 +80,7 @@ func (o *Options) filedAs(field string, now memproxy.Memory, merges bool) [][]by
 	}
 	var out [][]byte
 	if field != "" {
-		out = append(out, slices.Concat(jsondoc.Quote(o.FieldKey), []byte(":"), jsondoc.Quote(field)))
+		out = append(out, append(append(jsondoc.Quote(o.FieldKey), ':'), jsondoc.Quote(field)...))
 	}
 	for i, m := range doc.Root.Members {
 		switch {
