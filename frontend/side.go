@@ -138,10 +138,8 @@ func Join(upstream *url.URL, escaped, query string, force bool) *url.URL {
 	if strings.Trim(upstream.Path, "/") != "" {
 		out.RawPath = strings.TrimSuffix(upstream.EscapedPath(), "/") + escaped
 	}
-	path, err := url.PathUnescape(out.RawPath)
-	if out.Path = path; err != nil {
-		out.Path = out.RawPath // its percent signs are escaped
-	}
+	path, _ := url.PathUnescape(out.RawPath)
+	out.Path = cmp.Or(path, out.RawPath) // of one that cannot be decoded the percent signs are escaped
 	return out
 }
 

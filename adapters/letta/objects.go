@@ -103,11 +103,10 @@ func (d *decoding) recordMemberChanges() error {
 	}
 	kind, c := objectOf(d.row), memproxy.MemberChange{Object: d.row.object(d.req, d.params), Set: map[string][]byte{}, Unordered: unordered()}
 	doc := withheld.Doc(d.doc, shown(true))
-	root := doc.Root
-	if root.Kind == jsondoc.Array { // the body is the value of one list member
-		c.Set[d.row.path[strings.LastIndexByte(d.row.path, '/')+1:]] = doc.Raw(root)
+	if doc.Root.Kind == jsondoc.Array { // the body is the value of one list member
+		c.Set[d.row.path[strings.LastIndexByte(d.row.path, '/')+1:]] = doc.Raw(doc.Root)
 	}
-	for _, m := range root.Members {
+	for _, m := range doc.Root.Members {
 		if m.Value.Kind != jsondoc.Null { // the server ignores null
 			set(&c, kind, m, doc)
 		}
