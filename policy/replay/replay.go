@@ -82,10 +82,10 @@ func Run(ctx context.Context, opt Options, cases []Case) (Report, error) {
 		return Report{}, errors.New("replay: two versions are required")
 	}
 	rep := Report{Decisions: len(cases)}
-	changes := map[string]*Change{}
+	ours, changes := opt.From.IDs(), map[string]*Change{}
 	for i := range cases {
 		c := &cases[i]
-		out, err := opt.one(ctx, c)
+		out, err := opt.one(ctx, ours, c)
 		if err != nil {
 			return Report{}, err
 		}
@@ -127,8 +127,7 @@ func Run(ctx context.Context, opt Options, cases []Case) (Report, error) {
 	return rep, nil
 }
 
-func (opt Options) one(ctx context.Context, c *Case) (outcome, error) {
-	ours := opt.From.IDs()
+func (opt Options) one(ctx context.Context, ours []string, c *Case) (outcome, error) {
 	ruled := slices.ContainsFunc(c.Reasons, func(r memproxy.Reason) bool {
 		return r.Code == memproxy.PolicyNoPermit || r.Code == memproxy.PolicyError || slices.Contains(ours, r.Rule)
 	})
