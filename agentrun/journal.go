@@ -37,7 +37,7 @@ type journalEntry struct {
 type journal struct {
 	dir string
 
-	writing sync.Mutex // held while an entry is written, which unsettled would take for an incomplete one
+	writing sync.RWMutex // held for reading while an entry is written, which unsettled would take for an incomplete one
 
 	mu   sync.Mutex
 	runs map[string]*attempt // that this process is settling or failed to settle
@@ -61,8 +61,8 @@ func (j *journal) write(e *journalEntry) (err error) {
 	if err != nil {
 		return err
 	}
-	j.writing.Lock()
-	defer j.writing.Unlock()
+	j.writing.RLock()
+	defer j.writing.RUnlock()
 	return durable.Write(j.path(e.Decision), raw)
 }
 
