@@ -86,7 +86,7 @@ func (s *Server) stageDone(o offer, p progress) bool {
 	name, members := o.next.Name(), 0
 	for _, n := range s.nodes {
 		channel, offered := s.offered(n)
-		if n.stream == nil || channel != o.selector.String() {
+		if len(n.streams) == 0 || channel != o.selector.String() {
 			continue
 		}
 		members++

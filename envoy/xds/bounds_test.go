@@ -74,7 +74,7 @@ func TestNodeIDsAreBounded(t *testing.T) {
 	}
 	expect.OK(t, admit(mine, "7"), "one that is known")
 	expect.OK(t, admit(theirs, "more"), "another certificate")
-	s.nodes[sidecarKey{mine, "9"}].stream, s.nodes[sidecarKey{mine, "8"}].stream = nil, nil
+	s.nodes[sidecarKey{mine, "9"}].streams, s.nodes[sidecarKey{mine, "8"}].streams = nil, nil
 	if err := admit(mine, "more"); err != nil || s.nodes[sidecarKey{mine, "8"}] != nil || s.nodes[sidecarKey{mine, "9"}] == nil {
 		t.Errorf("in the place of one that went: %v", err)
 	}

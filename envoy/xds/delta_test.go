@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
@@ -20,8 +21,8 @@ import (
 
 // Proves CARD-9: the control plane's end of delta xDS. A resource is sent when it is
 // subscribed to, again when it has changed or is subscribed to again, and not if the
-// sidecar says that it has it; one that is gone is removed, one that was given up is not
-// sent again.
+// sidecar says that it has it; one that is gone is removed, and sent once it is there again;
+// one that was given up is not sent again.
 func TestDeltaSubscriptions(t *testing.T) {
 	f := newFleet(t)
 	one := f.publish(1, 1, policy.Selector{Tenant: "acme"})
@@ -76,9 +77,33 @@ func TestDeltaSubscriptions(t *testing.T) {
 	send(&discovery.DeltaDiscoveryRequest{TypeUrl: fleetpb.ReleaseType, ResourceNamesUnsubscribe: []string{two.Name()}})
 	send(assignment(node))
 	next(fleetpb.AssignmentType, "a", "")
-	must.Do(t, os.Remove(filepath.Join(f.path, xds.ReleaseFile(one.Number))))
+	path := filepath.Join(f.path, xds.ReleaseFile(one.Number))
+	must.Do(t, os.Rename(path, path+".away"))
 	f.refresh()
 	next(fleetpb.ReleaseType, "", one.Name())
+	must.Do(t, os.Rename(path+".away", path))
+	f.refresh()
+	expect.Equal(t, next(fleetpb.ReleaseType, one.Name(), ""), version, "once it is there again")
 	must.Do(t, stream.CloseSend())
 	expect.Error(t, expect.Err(stream.Recv()), "the stream goes on")
+}
+
+// Proves CARD-9: a sidecar's stream is served as long as it is open, also if the sidecar has
+// had another one since.
+func TestOlderStreamsAreServed(t *testing.T) {
+	f := newFleet(t)
+	one := f.publish(1, 1, everyone)
+	node := fleetpb.Node{ID: "a", Tenant: "acme"}
+	older := f.refusing(node, acme, one)
+	must.Get(older.Recv())(t)
+	newer := f.refusing(node, acme, one)
+	must.Get(newer.Recv())(t)
+	newer.end()
+	two := f.publish(2, 1, everyone)
+	var a fleetpb.Assignment
+	must.Do(t, must.Get(older.Recv())(t).GetResources()[0].GetResource().UnmarshalTo(&a))
+	expect.Equal(t, a.GetRelease(), two.Name())
+	f.clock.forward(xds.DisconnectedRetention + time.Second)
+	f.refresh()
+	expect.Equal(t, f.server.Status().Connected, 1)
 }

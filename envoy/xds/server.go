@@ -206,13 +206,11 @@ func (s *Server) take(releases []*policy.Release, faults []error) {
 	s.byName = byName
 }
 
-// assign notifies each sidecar whose release changed.
+// assign assigns releases to sidecars, whose streams send what has changed.
 func (s *Server) assign() {
 	for _, n := range s.nodes {
-		if name := s.releaseFor(n); name != n.assigned {
-			n.assigned = name
-			n.wake()
-		}
+		n.assigned = s.releaseFor(n)
+		n.wake()
 	}
 }
 

@@ -93,7 +93,7 @@ func (s *Server) Status() Status {
 		if i, ok := at[n.rejected.Release]; ok {
 			out.Releases[i].Refused++
 		}
-		if n.stream == nil {
+		if len(n.streams) == 0 {
 			continue
 		}
 		out.Connected++
@@ -121,7 +121,7 @@ func (s *Server) Sidecars() []SidecarStatus {
 	for _, n := range s.nodes {
 		st := SidecarStatus{
 			ID: n.ID, Certificate: n.who.String(), Tenant: n.Tenant, Labels: maps.Clone(n.Labels), Version: n.Version,
-			Connected: n.stream != nil, Seen: n.seen, Assigned: n.assigned, Running: n.running, Counts: n.tally,
+			Connected: len(n.streams) > 0, Seen: n.seen, Assigned: n.assigned, Running: n.running, Counts: n.tally,
 		}
 		if n.rejected.Release != "" {
 			r := n.rejected

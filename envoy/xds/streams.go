@@ -24,10 +24,10 @@ import (
 type node struct {
 	fleetpb.Node
 	who         identity
-	stream      *stream   // nil if it is not connected
-	seen        time.Time // when it connected or disconnected
-	assigned    string    // name of the assigned release
-	running     string    // name of the release that it reports as running
+	streams     map[*stream]bool // those that are open
+	seen        time.Time        // when it connected or disconnected
+	assigned    string           // name of the assigned release
+	running     string           // name of the release that it reports as running
 	rejected    Rejection
 	tally       DecisionCounts            // counts under the running release
 	hasReported bool                      // it reported since it connected
@@ -50,10 +50,10 @@ type sidecarKey struct {
 
 func (n *node) key() sidecarKey { return sidecarKey{n.who, n.ID} }
 
-// wake makes the sidecar's stream send what has changed.
+// wake makes the sidecar's streams send what has changed.
 func (n *node) wake() {
-	if n.stream != nil {
-		wait.Wake(n.stream.changed)
+	for st := range n.streams {
+		wait.Wake(st.changed)
 	}
 }
 
@@ -66,7 +66,7 @@ type stream struct {
 	who     identity
 	node    *node
 	changed chan struct{}
-	has     map[subscription]string // the version that the sidecar has of each, or ""
+	has     map[subscription]string // the version that the sidecar has of each, "removed" or ""
 	sent    int                     // number of responses
 	nonces  map[string]string       // release names, by the nonces of responses
 	over    bool                    // no further request is taken
@@ -141,18 +141,19 @@ func (s *Server) next(st *stream) *discovery.DeltaDiscoveryResponse {
 		if want.kind == fleetpb.AssignmentType {
 			version = cmp.Or(st.node.assigned, "none")
 			resource, _ = anypb.New(&fleetpb.Assignment{Release: st.node.assigned}) // never fails
+		} else if resource == nil {
+			version = "removed"
 		}
-		if version == has && resource != nil {
+		if version == has {
 			continue
 		}
 		st.sent++
+		st.has[want] = version
 		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: want.kind, Nonce: strconv.Itoa(st.sent)}
 		if resource == nil {
-			delete(st.has, want)
 			resp.RemovedResources = []string{want.name}
 			return resp
 		}
-		st.has[want] = version
 		resp.Resources = []*discovery.Resource{{Name: want.name, Version: version, Resource: resource}}
 		if want.kind == fleetpb.ReleaseType {
 			if len(st.nonces) >= maxNonces {
@@ -170,8 +171,9 @@ func (s *Server) closed(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.over = true
-	if st.node != nil && st.node.stream == st {
-		st.node.stream, st.node.seen = nil, s.opt.Clock()
+	if st.node != nil {
+		delete(st.node.streams, st)
+		st.node.seen = s.opt.Clock()
 	}
 }
 
@@ -233,12 +235,11 @@ func (s *Server) admit(st *stream, c *core.Node) error {
 		if !s.room(st.who) {
 			return status.Error(codes.ResourceExhausted, "too many node ids with one certificate")
 		}
-		n = &node{Node: said, who: st.who, counts: map[string]DecisionCounts{}}
+		n = &node{Node: said, who: st.who, counts: map[string]DecisionCounts{}, streams: map[*stream]bool{}}
 		s.nodes[key] = n
 		s.claimed[key.who]++
 	}
-	// If a sidecar has two streams, the older one is considered broken.
-	n.Node, n.who, n.stream, n.seen = said, st.who, st, s.opt.Clock()
+	n.Node, n.seen, n.streams[st] = said, s.opt.Clock(), true
 	n.running, n.hasReported, st.node = said.Running, false, n
 	n.assigned = s.releaseFor(n)
 	return nil
@@ -252,7 +253,7 @@ func (s *Server) room(who identity) bool {
 	}
 	var oldest *node
 	for k, o := range s.nodes {
-		if k.who == who && o.stream == nil && (oldest == nil || o.seen.Before(oldest.seen)) {
+		if k.who == who && len(o.streams) == 0 && (oldest == nil || o.seen.Before(oldest.seen)) {
 			oldest = o
 		}
 	}
@@ -333,7 +334,7 @@ func bounded(s string) string {
 func (s *Server) forget() {
 	maps.DeleteFunc(s.refusals, func(_ identity, h refusalCount) bool { return s.opt.Clock().Sub(h.since).Abs() >= time.Minute })
 	for _, n := range s.nodes {
-		if n.stream == nil && s.opt.Clock().Sub(n.seen) > DisconnectedRetention {
+		if len(n.streams) == 0 && s.opt.Clock().Sub(n.seen) > DisconnectedRetention {
 			s.remove(n)
 		}
 	}
