@@ -138,9 +138,15 @@ func BenchmarkFind(b *testing.B) {
 		all = append(all, p.anchor.literals...)
 	}
 	hostile := strings.Repeat(strings.Join(all, " "), 8)[:8<<10]
+	rng, each := rand.New(rand.NewPCG(1, 9)), []byte(nil) // one match of each pattern with an unbounded repetition
+	for _, p := range l.parts {
+		if p.repeats.count > 0 {
+			each = append(example(each, must.Get(syntax.Parse(p.re.String(), syntax.Perl))(b), rng), ' ')
+		}
+	}
 	equals := strings.Repeat("a=b ", 2<<10)
 	prose := strings.Repeat("The user prefers short answers, and lives in Lisbon with a dog called Rex. Meetings were moved to Tuesday. ", 80)
-	for _, c := range []struct{ name, text string }{{"prose/500", prose[:500]}, {"prose/8k", prose[:8<<10]}, {"literals/8k", hostile}, {"equals/8k", equals},
+	for _, c := range []struct{ name, text string }{{"prose/500", prose[:500]}, {"prose/8k", prose[:8<<10]}, {"literals/8k", hostile}, {"equals/8k", equals}, {"digits/8k", strings.Repeat("073 101 ", 1<<10)}, {"repetitions/8k", string(each) + prose[:8<<10-len(each)]},
 		{"runs/8k", strings.Repeat("<iframe nc a on click ", 400)[:8<<10]}, {"run/64k", "<iframe" + strings.Repeat(" nc a", 13000)}} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()

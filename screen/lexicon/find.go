@@ -31,25 +31,33 @@ func (st *stretches) clear(l *Lexicon) {
 // maxHits matches, its last hit extends to the end of the text.
 func (l *Lexicon) Find(text string) []Hit {
 	var st *stretches
-	l.literals.scan(text, func(lit *literal, end int) {
-		for _, part := range lit.parts {
+	near := false // whether the rarest part of a "near" rule may match
+	add := func(lit *literal, end int) {
+		for _, e := range lit.ends {
+			if _, ok := follows(text[end:], e.rest); !ok {
+				continue
+			}
 			if st == nil {
 				st = l.stretches.Get().(*stretches)
 			}
-			around, p := &st.around[part], &l.parts[part]
+			around, p := &st.around[e.part], &l.parts[e.part]
 			if len(*around) == 0 {
-				st.parts = append(st.parts, part)
+				st.parts = append(st.parts, e.part)
 				st.rules[p.rule]++
+				near = near || p.near
 			}
 			// A word boundary looks at one more character on either side.
 			*around = join(*around, span{max(0, end-lit.width-p.anchor.before-utf8.UTFMax), min(len(text), end+p.anchor.after+utf8.UTFMax)})
 		}
-	})
-	if st == nil {
+	}
+	if l.rarest.scan(text, add); st == nil {
 		return nil
 	}
 	defer l.stretches.Put(st)
 	defer st.clear(l)
+	if near {
+		l.nearby.scan(text, add)
+	}
 	var hits []Hit
 	for ri, n := range st.rules {
 		r := &l.Rules[ri]
@@ -57,10 +65,13 @@ func (l *Lexicon) Find(text string) []Hit {
 			continue
 		}
 		around := st.around[r.first : r.first+len(r.parts)]
+		for i := range around {
+			around[i] = r.parts[i].repeats.extend(text, around[i])
+		}
 		if r.Within > 0 {
 			r.together(around)
 		}
-		hits = r.hits(hits, ri, text, func(i int) []span { return r.parts[i].matches(text, around[i], r.Within > 0) })
+		hits = r.hits(hits, ri, text, func(i int) []span { return r.parts[i].matches(text, around[i]) })
 	}
 	return sorted(hits)
 }
@@ -81,14 +92,14 @@ func (r *Rule) together(parts [][]span) {
 	}
 }
 
-// matches returns the matches of a part in the spans around its literals: all of them, or
-// only the first ones if more cannot change the rule's hits. A match that touches the edge of its span
+// matches returns the matches of a part in the spans around its literals, only the first
+// ones if more cannot change the rule's hits. A match that touches the edge of its span
 // is ignored: the cut made it, since no true match reaches so far from its literal.
-func (p *part) matches(text string, around []span, all bool) []span {
+func (p *part) matches(text string, around []span) []span {
 	var out []span
 	for _, in := range around {
 		most := -1
-		if !all {
+		if !p.near {
 			if most = maxHits + 3 - len(out); len(out) > maxHits { // two may touch an edge
 				break
 			}
@@ -133,15 +144,6 @@ func (r *Rule) hits(hits []Hit, ri int, text string, matches func(i int) []span)
 		hits = append(hits, Hit{ri, s.from, s.to})
 	}
 	return hits
-}
-
-// join adds a span to a sorted list and merges it with those that it touches.
-func join(list []span, s span) []span {
-	for n := len(list); n > 0 && s.from <= list[n-1].to; n-- {
-		s.from, s.to = min(s.from, list[n-1].from), max(s.to, list[n-1].to)
-		list = list[:n-1]
-	}
-	return append(list, s)
 }
 
 func sorted(hits []Hit) []Hit {

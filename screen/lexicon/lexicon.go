@@ -5,7 +5,7 @@
 // and a linter rejects patterns with a cost that an attacker could choose (ReDoS):
 // distance is a number of bytes compared in Go, never a bounded gap in a pattern. The
 // pass finds literals, of which every match contains one, and a pattern is tried only
-// around them, or over the whole text if its matches have no longest one.
+// around them.
 package lexicon
 
 import (
@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"github.com/memproxy/memproxy/screen/rulefile"
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // Rule is one expression, or several that occur near each other.
@@ -30,11 +31,12 @@ type Rule struct {
 
 // part is a pattern and the literals around which it is tried.
 type part struct {
-	re        *regexp.Regexp
-	any       func() *automaton
-	anchor    *anchor
-	unbounded bool // a match may be of any length
-	rule      int
+	re      *regexp.Regexp
+	any     func() *automaton
+	anchor  *anchor
+	repeats repetitions
+	near    bool // it matches only near the rule's other parts
+	rule    int
 }
 
 // Lexicon is a compiled set of rules. It is immutable and safe for concurrent
@@ -42,7 +44,8 @@ type part struct {
 type Lexicon struct {
 	Rules     []Rule
 	parts     []part
-	literals  *scanner
+	rarest    *scanner  // literals of single parts, and of the rarest part of each "near" rule
+	nearby    *scanner  // literals of the other parts of "near" rules
 	stretches sync.Pool // of *stretches
 }
 
@@ -66,12 +69,16 @@ func Parse(file, src string) (*Lexicon, error) {
 		if len(r.parts) == 0 {
 			return nil, fmt.Errorf("%s:%d: rule %s has no pattern", file, r.Line, r.ID)
 		}
+		rarest := func(a, b part) int { return cmp.Compare(b.anchor.rarity(), a.anchor.rarity()) }
 		if r.Within > 0 { // the others are tried only where the rarest matches
-			slices.SortStableFunc(r.parts, func(a, b part) int { return cmp.Compare(b.anchor.rarity(), a.anchor.rarity()) })
+			slices.SortStableFunc(r.parts, rarest)
 		}
-		for i, p := range r.parts {
-			if (i == 0 || r.Within == 0) && p.anchor.rarity() < leastRarity {
+		for _, p := range r.parts {
+			if p.anchor.rarity() < leastRarity {
 				return nil, fmt.Errorf("%s:%d: rule %s: pattern %q requires two letters or a rarer character that occur in every match", file, r.Line, r.ID, p.re)
+			}
+			if r.Within > 0 {
+				break
 			}
 		}
 	}
@@ -80,31 +87,27 @@ func Parse(file, src string) (*Lexicon, error) {
 }
 
 func (l *Lexicon) index() {
-	literals := map[string][]int{} // to the parts that have it
+	rarest, nearby := map[string][]ending{}, map[string][]ending{}
 	for ri := range l.Rules {
 		r := &l.Rules[ri]
 		r.first = len(l.parts)
 		for i := range r.parts {
-			p := &r.parts[i]
-			p.rule = ri
-			if p.unbounded { // no match near others is longer than that
-				p.anchor.before = cmp.Or(r.Within, anyLength)
-				p.anchor.after = p.anchor.before
+			p, literals := &r.parts[i], rarest
+			if p.near, p.rule = r.Within > 0, ri; p.near && i > 0 {
+				literals = nearby
 			}
-			for _, text := range p.anchor.literals {
-				literals[text] = append(literals[text], len(l.parts))
+			for _, whole := range p.anchor.literals {
+				text := terms.Truncate(whole, maxScanned)
+				literals[text] = append(literals[text], ending{whole[len(text):], len(l.parts)})
 			}
 			l.parts = append(l.parts, *p)
 		}
 	}
-	l.literals = newScanner(literals)
+	l.rarest, l.nearby = newScanner(rarest), newScanner(nearby)
 	l.stretches.New = func() any {
 		return &stretches{around: make([][]span, len(l.parts)), rules: make([]int, len(l.Rules))}
 	}
 }
-
-// anyLength is more than the length of any text.
-const anyLength = 1 << 40
 
 const leastRarity = 2 // the rarity of two letters
 
@@ -120,7 +123,15 @@ func (r *Rule) add(p string) error {
 		r.Within = within
 		return nil
 	}
-	part, err := lint(p)
-	r.parts = append(r.parts, part)
-	return err
+	x, err := lint(p)
+	if err != nil {
+		return err
+	}
+	re, err := regexp.Compile("(?i)" + p)
+	if err != nil {
+		return err
+	}
+	any := sync.OnceValue(func() *automaton { return newAutomaton(x.tree) }) // most are never needed
+	r.parts = append(r.parts, part{re: re, any: any, anchor: x.anchor, repeats: repetitionsOf(x)})
+	return nil
 }

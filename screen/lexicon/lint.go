@@ -2,38 +2,29 @@ package lexicon
 
 import (
 	"fmt"
-	"regexp"
 	"regexp/syntax"
 	"slices"
-	"sync"
 )
 
 const maxRepeat = 12 // the highest counted repetition: an automaton copies what is repeated
 
-// lint compiles a pattern. It rejects patterns whose cost is not small and predictable:
-// gaps (".*" and the like, bounded or not; use near instead), high counted repetitions,
-// nested repetitions, and patterns without a literal that every match contains, such as
-// those that match the empty text. Parse rejects rules without a rare literal.
-func lint(pattern string) (part, error) {
-	tree, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase)
+// lint rejects patterns whose cost is not small and predictable: gaps (".*" and the like,
+// bounded or not; use near instead), high counted repetitions, nested repetitions, and
+// patterns without a literal that every match contains, such as those that match the
+// empty text. Parse rejects rules without a rare literal.
+func lint(pattern string) (expression, error) {
+	re, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase)
 	if err != nil {
-		return part{}, err
+		return expression{}, err
 	}
-	if err := even(tree, pattern, false); err != nil {
-		return part{}, err
+	if err := even(re, pattern, false); err != nil {
+		return expression{}, err
 	}
-	a := measure(tree.Simplify()).anchor()
-	if a == nil {
-		return part{}, fmt.Errorf("pattern %q has no characters that occur in every match", pattern)
+	x := newExpression(re)
+	if x.anchor == nil {
+		return expression{}, fmt.Errorf("pattern %q has no characters that occur in every match", pattern)
 	}
-	re, err := regexp.Compile("(?i)" + pattern)
-	any := sync.OnceValue(func() *automaton { return newAutomaton(tree) }) // most are never needed
-	return part{re: re, any: any, anchor: a, unbounded: unbounded(tree)}, err
-}
-
-// unbounded reports whether an expression has a repetition without an upper bound.
-func unbounded(re *syntax.Regexp) bool {
-	return re.Op == syntax.OpStar || re.Op == syntax.OpPlus || re.Op == syntax.OpRepeat && re.Max < 0 || slices.ContainsFunc(re.Sub, unbounded)
+	return x, nil
 }
 
 // even rejects gaps, and repetitions that are high or nested.

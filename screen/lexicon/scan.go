@@ -18,29 +18,36 @@ type scanner struct {
 }
 
 const (
-	classBits = 7
-	lookBack  = 3 // bytes
-	maxBegin  = 8 // bytes of literal.begin
+	classBits  = 7
+	lookBack   = 3 // bytes
+	maxScanned = 6 // literals are truncated to this many bytes; see ending
 )
 
-// literal is a string that the scanner finds.
+// literal is a string that the scanner finds: the truncated literal of some parts.
 type literal struct {
 	begin, mask uint64 // its first bytes up to the end of its key, and the mask of those bytes
-	rest        string // its other bytes
-	width       int    // its greatest length in a text
-	parts       []int  // that have it
+	rest        string // the rest, up to maxScanned bytes
+	width       int    // greatest length of those bytes in a text
+	ends        []ending
 }
 
-// newScanner returns a scanner for literals, each with its parts, or nil if there are none.
-func newScanner(literals map[string][]int) *scanner {
+// ending is the rest of a literal of a part, after maxScanned bytes.
+type ending struct {
+	rest string
+	part int
+}
+
+// newScanner returns a scanner for literals, each with its possible endings, or nil if
+// there are none.
+func newScanner(literals map[string][]ending) *scanner {
 	if len(literals) == 0 {
 		return nil
 	}
 	s := &scanner{}
 	classes := uint32(0)
-	for text, parts := range literals {
+	for text, ends := range literals {
 		n := rarest(text)
-		lit := literal{rest: text[n:], width: widthOf(text), parts: parts}
+		lit := literal{rest: text[n:], width: widthOf(text), ends: ends}
 		key, keyed := uint32(0), min(n, lookBack)
 		for i := range n {
 			class := &s.class[text[i]]
@@ -64,11 +71,11 @@ func newScanner(literals map[string][]int) *scanner {
 	return s
 }
 
-// rarest returns the end of a literal's key: the three of its first maxBegin bytes that are
-// the rarest in prose, ending at a character boundary.
+// rarest returns the end of a literal's key: its three bytes that are the rarest in
+// prose, ending at a character boundary.
 func rarest(text string) (end int) {
 	most := -1
-	for n := min(lookBack, len(text)); n <= min(len(text), maxBegin); n++ {
+	for n := min(lookBack, len(text)); n <= len(text); n++ {
 		if n < len(text) && !utf8.RuneStart(text[n]) {
 			continue
 		}
@@ -90,7 +97,8 @@ func rarest(text string) (end int) {
 // byFrequency has the characters of English prose, the most frequent first.
 const byFrequency = " etaoinsrhldcumfpgwybvkxjqz"
 
-// scan calls found with each literal in text, and the offset at which it ends.
+// scan calls found with each literal in text, and the offset at which its first bytes (at
+// most maxScanned) end.
 func (s *scanner) scan(text string, found func(lit *literal, end int)) {
 	if s == nil {
 		return
