@@ -139,33 +139,43 @@ func crack(s string, now, n int) key {
 	}
 	scores := keyed()
 	var sums keyScores
-	last := byte(apart)
+	last, none := byte(apart), 0
 	for i := range len(s) {
 		c := places[s[i]]
 		if c == apart && last == apart {
 			continue
 		}
-		for by, x := range &scores[last][c] {
-			sums[by][0] += x[0]
-			sums[by][1] += x[1]
+		for k, x := range &scores[last][c] {
+			sums[k] += x
 		}
-		last = c
+		last, none = c, none+noScore
 	}
 	best, found := least*n-1, key{}
-	for by, sum := range sums {
-		if ahead := int(sum[0]); ahead > best && by != 0 {
+	for by := 0; by <= mirror; by++ {
+		if ahead := sums.of(key{by, 0}) - none; ahead > best && by != 0 {
 			best, found = ahead, key{by, 0}
 		}
-		if behind := int(sum[1]) - better/2*n; behind > best {
+		if behind := sums.of(key{by, 1}) - none - better/2*n; behind > best {
 			best, found = behind, key{by, 1}
 		}
 	}
 	return found
 }
 
-// keyScores has a bigram score under every cipher, of the text as it is and reversed. The
-// sum of a stretch is within 16 bits.
-type keyScores [mirror + 1][2]int16
+// keyScores has a sum of bigram scores for every key, four to a word, so that one addition
+// counts for four keys. Every score is increased by noScore, so that no sum is negative.
+type keyScores [(2*(mirror+1) + 3) / 4]uint64
+
+// noScore is more than any bigram score is below zero. The sum of a stretch is less than
+// 1<<16.
+const noScore = 400
+
+func (k key) lane() (word, shift int) { return (2*k.by + k.back) / 4, (2*k.by + k.back) % 4 * 16 }
+
+func (s *keyScores) of(k key) int {
+	word, shift := k.lane()
+	return int(s[word] >> shift & 0xffff)
+}
 
 // keyed returns the bigram scores of each pair of letters under every key.
 var keyed = sync.OnceValue(func() *[27][27]keyScores {
@@ -173,8 +183,12 @@ var keyed = sync.OnceValue(func() *[27][27]keyScores {
 	p := pairs()
 	for a := range all {
 		for b := range all[a] {
-			for by, to := range ciphers {
-				all[a][b][by] = [2]int16{p[to[a]][to[b]], p[to[b]][to[a]]}
+			for by := range ciphers {
+				to, a, b := &all[a][b], ciphers[by][a], ciphers[by][b]
+				for back, score := range [...]int16{p[a][b], p[b][a]} {
+					word, shift := key{by, back}.lane()
+					to[word] |= uint64(score+noScore) << shift
+				}
 			}
 		}
 	}
