@@ -1,0 +1,247 @@
+package gate_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
+)
+
+// showing is a backend that echoes stamps and tells what is shown of each memory.
+type showing struct {
+	echoer
+	rd *memproxy.Reading
+}
+
+func (s *showing) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
+	s.rd = rd
+	return nil, nil
+}
+
+// shown says in a word what a reader is shown of a memory.
+func shown(m memproxy.Memory) string {
+	switch {
+	case m.Drop:
+		return "left out"
+	case m.Show != nil:
+		return "in part"
+	case m.OmitBefore:
+		return "without what it was"
+	}
+	return "shown"
+}
+
+// reading is a read of one memory, of the caller's tenant unless a row says otherwise.
+type reading struct {
+	*rig
+	call   *gate.Call
+	ledger *fakeLedger
+	memory *memproxy.Memory
+}
+
+func (r *reading) row(change func(*memproxy.Ownership)) {
+	row := owned("m", "acme", "dev")
+	row.Confidence, row.SHA256 = 700, memproxy.TextSHA256("likes tea")
+	change(&row)
+	r.ledger.rows["m"] = row
+}
+
+func (r *reading) ours() { r.row(func(*memproxy.Ownership) {}) }
+
+// isOf ties the memory to the write "d-other" by a stamp, and gives both a status.
+func (r *reading) isOf(write, own memproxy.Status) {
+	r.ours()
+	stamp := fakeSigner{}.Sign(memproxy.Stamp{ID: "d-other", Tenant: "acme"})
+	r.memory.Stamp = &stamp
+	write.Tenant, write.Decision = "acme", "d-other"
+	if r.ledger.statuses["d-other"] = write; own.State != "" {
+		own.Tenant, own.Decision = "acme", "d-own"
+		r.ledger.statuses["m"] = own
+	}
+}
+
+// Proves EDGE-3, EDGE-4, EDGE-15, DOL-2, DOL-3, DOL-4, DOL-5, MFW-8: what a reader is shown of a
+// memory, by what the ledger, its stamp and screening say of it.
+func TestWhatAReaderIsShown(t *testing.T) {
+	status := func(s memproxy.MemoryState) memproxy.Status { return memproxy.Status{State: s} }
+	person := func(age time.Duration) memproxy.Status {
+		return memproxy.Status{State: memproxy.StateValidated, Attestation: memproxy.HumanConfirmed, Reviewed: "a text", Changed: noon.Add(-age)}
+	}
+	gone := func(change func(*memproxy.Memory)) func(*reading) {
+		return func(r *reading) {
+			r.row(func(row *memproxy.Ownership) { row.Deleted = true })
+			r.memory.Text, r.memory.Event = "", "DELETE"
+			change(r.memory)
+		}
+	}
+	// asked is a read of the memory by an agent that may name ann alone, and whose the answer says it is.
+	asked := func(user string) func(*reading) {
+		return func(r *reading) {
+			r.ours()
+			r.fake.op.Targets, r.who.Users, r.memory.Scope.User = []string{"m"}, only("ann"), user
+			r.fake.located = map[string]memproxy.Memory{"m": {ID: "m", Scope: memproxy.Scope{User: "ann"}}}
+		}
+	}
+	// writes is the answer to a write that changed the memory.
+	writes := func(before string) func(*reading) {
+		return func(r *reading) {
+			r.ours()
+			r.fake.op, r.call.Route.Kind = learn("likes tea"), memproxy.Learn
+			r.memory.Event, r.memory.Before = "UPDATE", before
+		}
+	}
+	least := func(change func(*reading)) func(*reading) {
+		return func(r *reading) { r.call.ReadOptions.MinTrust = 500; change(r) }
+	}
+	stamped := func(signature string) func(*reading) {
+		return func(r *reading) {
+			r.memory.Stamp = &memproxy.Stamp{ID: "d9", Tenant: "acme", Confidence: 900, Signature: signature}
+		}
+	}
+	// confirmed is an attack by its words that a person confirmed.
+	confirmed := func(change func(*reading, *memproxy.Status)) func(*reading) {
+		return func(r *reading) {
+			r.memory.Text = "evil evil"
+			r.row(func(row *memproxy.Ownership) { row.SHA256 = memproxy.TextSHA256("evil evil") })
+			st := memproxy.Status{State: memproxy.StateValidated, Attestation: memproxy.HumanConfirmed}
+			change(r, &st)
+			r.ledger.statuses["m"] = st
+		}
+	}
+	untrusted := func(change func(*reading)) func(*reading) {
+		return func(r *reading) { r.rules.WithholdUntrusted = true; change(r) }
+	}
+	const show, leave, part = "shown", "left out", "in part"
+	for name, tc := range map[string]struct {
+		set  func(*reading)
+		want string
+	}{
+		"of nobody":    {func(*reading) {}, show},
+		"the caller's": {(*reading).ours, show},
+
+		"deleted":                                {func(r *reading) { r.row(func(row *memproxy.Ownership) { row.Deleted = true }) }, leave},
+		"an event says that it was deleted":      {gone(func(*memproxy.Memory) {}), show},
+		"an event with a deleted text":           {gone(func(m *memproxy.Memory) { m.Text = "likes tea" }), leave},
+		"an event with an earlier deleted text":  {gone(func(m *memproxy.Memory) { m.Before = "likes tea" }), leave},
+		"an event with a text next to it":        {gone(func(m *memproxy.Memory) { m.OtherTexts = []string{"likes tea"} }), leave},
+		"an event with the metadata of a memory": {gone(func(m *memproxy.Memory) { m.Metadata = []byte(`{"a":1}`) }), leave},
+
+		"asked for, and another user's in the answer": {asked("bob"), leave},
+		"asked for, and its own user's in the answer": {asked("ann"), show},
+
+		"asked for itself, and nobody knows whose": {func(r *reading) {
+			r.fake.op.Targets, r.rules.OneTenant, r.rules.Unattributed = []string{"m"}, false, access.Hidden
+			r.call.Request = memproxy.Request{Method: "GET", EscapedPath: "/m"} // its answer is what says whose it is
+		}, "refused"},
+		"a write's answer that names another tenant's user": {func(r *reading) {
+			r.fake.op, r.call.Route.Kind, r.rules.OneTenant = learn("likes tea"), memproxy.Learn, false
+			r.ledger.rows["user:bob"] = memproxy.Ownership{Kind: memproxy.TargetEntity, ID: "user:bob", Scope: memproxy.Scope{Tenant: "globex"}}
+			r.memory.Event, r.memory.Scope.User = "ADD", "bob"
+		}, leave},
+
+		"enough confidence":                            {least((*reading).ours), show},
+		"too little confidence":                        {least(func(r *reading) { r.row(func(row *memproxy.Ownership) { row.Confidence = 499 }) }), leave},
+		"no known confidence":                          {least(func(*reading) {}), leave},
+		"enough confidence for another text":           {least(func(r *reading) { r.ours(); r.memory.Text = "likes rum" }), leave},
+		"a stamp says enough confidence":               {least(stamped("signed for acme")), show},
+		"a forged stamp says enough":                   {least(stamped("mine")), leave},
+		"a forged stamp says enough, and nobody looks": {least(func(r *reading) { stamped("mine")(r); r.rules.Changed = gate.ChangedIgnore }), leave},
+		"made of what may lack confidence":             {least(func(r *reading) { r.ours(); r.memory.Compiled = true }), leave},
+		"a message has no confidence":                  {least(func(r *reading) { r.memory.Layer = memproxy.Episodic }), show},
+		"what holds memories has no own":               {least(func(r *reading) { r.memory.IsContainer = true }), show},
+		"made of what is shown":                        {func(r *reading) { r.ours(); r.memory.Compiled = true }, show},
+		"made of what may be quarantined": {func(r *reading) {
+			r.memory.Compiled, r.ledger.statuses["bad"] = true, status(memproxy.StateQuarantined)
+		}, leave},
+		"changed, and it is reported": {func(r *reading) { r.ours(); r.memory.Text = "likes rum" }, show},
+		"changed, and it is withheld": {func(r *reading) { r.ours(); r.rules.Changed, r.memory.Text = gate.ChangedWithhold, "likes rum" }, leave},
+		"changed by the backend's own agents": {func(r *reading) {
+			r.ours()
+			r.rules.Changed, r.memory.Text, r.memory.Mutable = gate.ChangedWithhold, "likes rum", true
+		}, show},
+
+		"confirmed by a person":                       {confirmed(func(*reading, *memproxy.Status) {}), show},
+		"confirmed, and flagged since":                {confirmed(func(_ *reading, st *memproxy.Status) { st.State = memproxy.StateFlagged }), leave},
+		"validated, and not by a person":              {confirmed(func(_ *reading, st *memproxy.Status) { st.Attestation = memproxy.ToolObserved }), leave},
+		"confirmed, and it changes by itself":         {confirmed(func(r *reading, _ *memproxy.Status) { r.memory.Mutable = true }), leave},
+		"confirmed, and this is its history":          {confirmed(func(r *reading, _ *memproxy.Status) { r.memory.OtherTexts = []string{"fine"} }), leave},
+		"confirmed, and danger next to its text":      {confirmed(func(r *reading, _ *memproxy.Status) { r.memory.Annotations = []string{"evil evil evil"} }), leave},
+		"confirmed, and changes are not looked for":   {confirmed(func(r *reading, _ *memproxy.Status) { r.rules.Changed = gate.ChangedIgnore }), leave},
+		"confirmed, and found to have changed before": {confirmed(func(_ *reading, st *memproxy.Status) { st.Unverified = memproxy.IntegrityMismatch }), leave},
+
+		"its author's, and quarantined": {func(r *reading) {
+			r.row(func(row *memproxy.Ownership) { row.Actor = "agent:dev" })
+			r.ledger.statuses["m"] = status(memproxy.StateQuarantined)
+		}, leave},
+		"quarantined, and a reviewer reads": {func(r *reading) {
+			r.who.Roles = []string{gate.RoleReviewer}
+			r.ledger.statuses["m"] = status(memproxy.StateQuarantined)
+		}, leave},
+
+		"a write's answer with what was replaced":      {writes("likes rum"), show},
+		"a write's answer with an attack in its place": {writes("evil evil"), "without what it was"},
+
+		"untrusted ones are withheld":          {untrusted(func(r *reading) { r.ledger.statuses["m"] = status(memproxy.StateUntrusted) }), leave},
+		"untrusted ones, and nothing is known": {untrusted(func(*reading) {}), leave},
+		"untrusted ones, and a message":        {untrusted(func(r *reading) { r.memory.Layer = memproxy.Episodic }), show},
+		"untrusted ones, and it is validated":  {untrusted(func(r *reading) { r.ours(); r.ledger.statuses["m"] = status(memproxy.StateValidated) }), show},
+		"untrusted ones, and it was another text": {untrusted(func(r *reading) {
+			r.ours()
+			r.memory.Text = "likes rum"
+			r.ledger.statuses["m"] = status(memproxy.StateValidated)
+		}), leave},
+		"another author's waits for a review": {func(r *reading) {
+			r.row(func(row *memproxy.Ownership) { row.Actor = "agent:x" })
+			r.ledger.statuses["m"] = status(memproxy.StatePending)
+		}, leave},
+		"another author's waits, and a reviewer reads": {func(r *reading) {
+			r.row(func(row *memproxy.Ownership) { row.Actor = "agent:x" })
+			r.who.Roles = []string{gate.RoleReviewer}
+			r.ledger.statuses["m"] = status(memproxy.StatePending)
+		}, show},
+
+		"put there, with danger":                                  {func(r *reading) { r.memory.Text = "some evil" }, part},
+		"put there, with danger, and nothing but spans is hidden": {func(r *reading) { r.rules.Withhold, r.memory.Text = 0, "some evil" }, part},
+		"put there, with danger that has no place":                {func(r *reading) { r.memory.Text, r.memory.TextAt = "some evil", "" }, leave},
+		"danger in its history":                                   {func(r *reading) { r.ours(); r.memory.OtherTexts = []string{"evil evil"} }, leave},
+		"danger in its metadata":                                  {func(r *reading) { r.ours(); r.memory.Annotations = []string{"evil evil"} }, leave},
+
+		"its write is quarantined": {func(r *reading) { r.isOf(status(memproxy.StateQuarantined), memproxy.Status{}) }, leave},
+		"its write is flagged":     {func(r *reading) { r.isOf(status(memproxy.StateFlagged), memproxy.Status{}) }, part},
+		"its write is flagged, which cannot be recorded": {func(r *reading) {
+			r.isOf(status(memproxy.StateFlagged), memproxy.Status{})
+			r.ledger.full, r.rules.NeverRefuse = errBroken, true
+		}, leave},
+		"quarantined, and its write is flagged":            {func(r *reading) { r.isOf(status(memproxy.StateFlagged), status(memproxy.StateQuarantined)) }, leave},
+		"quarantined, and its write is not trusted":        {func(r *reading) { r.isOf(status(memproxy.StateUntrusted), status(memproxy.StateExpired)) }, leave},
+		"its write was approved":                           {untrusted(func(r *reading) { r.isOf(person(time.Hour), memproxy.Status{}) }), show},
+		"expired, and its write was approved":              {func(r *reading) { r.isOf(person(time.Hour), status(memproxy.StateExpired)) }, show},
+		"superseded, and its write was approved":           {func(r *reading) { r.isOf(person(time.Hour), status(memproxy.StateSuperseded)) }, leave},
+		"its write was approved long before it was copied": {untrusted(func(r *reading) { r.isOf(person(48*time.Hour), memproxy.Status{}) }), leave},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &showing{}
+			m := memproxy.Memory{Pointer: "/0", ID: "m", Text: "likes tea", TextAt: "/0/text"}
+			r := &reading{memory: &m}
+			r.rig, r.ledger = anyAgent(t, func(r *rig) {
+				r.adapter, r.fake = b, &b.fakeAdapter
+				r.fake.op.Kind = memproxy.Recall
+				r.rules.Screener, r.rules.Withhold, r.rules.Sanitise, r.rules.Changed = screener{}, 800, 400, gate.ChangedReport
+			})
+			r.call = r.rig.call(r.fake.op)
+			tc.set(r)
+			r.fake.memories = []memproxy.Memory{m}
+			a := r.gate.Admit(t.Context(), r.call)
+			must.Equal(t, a.Reply == nil, true, a.Decision)
+			got := "refused"
+			if reply := r.gate.Return(t.Context(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}); reply.Status == 200 {
+				got = shown(b.rd.Memories[0])
+			}
+			expect.Equal(t, got, tc.want)
+		})
+	}
+}
