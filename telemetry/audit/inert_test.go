@@ -43,12 +43,18 @@ func TestRecordsHoldNoTextOfCallers(t *testing.T) {
 // recordOf returns the only record of an event.
 func recordOf(t *testing.T, ev memproxy.Event) string {
 	t.Helper()
-	var all []string
+	all := recordsOf(t, ev)
+	must.Len(t, all, 1)
+	return all[0]
+}
+
+// recordsOf returns the records of an event.
+func recordsOf(t *testing.T, ev memproxy.Event) (all []string) {
+	t.Helper()
 	opt := testOptions(ring.Dir(t))
 	opt.OnRecord = func(_ uint64, _ memproxy.Event, rec []byte) { all = append(all, string(rec)) }
 	l := open(t, opt)
 	must.Get(l.Record(t.Context(), ev))(t)
 	closeLog(t, l)
-	must.Len(t, all, 1)
-	return all[0]
+	return all
 }
