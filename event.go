@@ -108,12 +108,6 @@ type Event struct {
 	Detail string
 }
 
-// Receipt proves that an event is in the log.
-type Receipt struct {
-	Index uint64 // position in the log
-	Hash  string // leaf hash, hex
-}
-
 // Facts are the inputs of the policy that an Event does not have otherwise: names of
 // roles, sizes and kinds, never content. With them a recorded decision can be replayed
 // against other policies.

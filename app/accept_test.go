@@ -100,7 +100,7 @@ func TestAcceptanceRequiresTheRecordedBreak(t *testing.T) {
 	hash := memproxy.TextSHA256("memproxy tenant\x00ghost") // of whom only the log knows
 	ghost := "sha256:" + hash
 	end := memproxy.Event{Type: memproxy.EventAnchor, Time: time.Now(), Targets: []string{hash}, Items: 5, ContentSHA256: "aa", Claimed: -1, Confidence: -1}
-	must.Get(r.car.Audit.Record(t.Context(), end))(t)
+	must.Do(t, r.car.Audit.Record(t.Context(), end))
 	if report := r.sweep(); report.Findings() != 1 || report.Chains[len(report.Chains)-1].Tenant != ghost {
 		t.Errorf("a chain that is gone: %+v", report.Chains)
 	}

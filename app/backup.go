@@ -48,12 +48,11 @@ func RestoreLedger(ctx context.Context, cfg *config.Config, o Options, file, rea
 		return err
 	}
 	record := func(stage memproxy.ActStage) error {
-		_, err := s.audit.Record(ctx, memproxy.Event{
+		return s.audit.Record(ctx, memproxy.Event{
 			Type: memproxy.EventReview, Time: s.clock(), Route: "review.ledger.restore", Kind: memproxy.Admin, Claimed: -1, Confidence: -1,
 			Principal: memproxy.Principal{ID: memproxy.SystemActor, Kind: memproxy.KindService, Trust: memproxy.TrustSystem, Method: "default"},
 			Act:       &memproxy.Act{Action: "ledger.restore", Stage: stage, Reason: reason},
 		})
-		return err
 	}
 	opt := s.ledgerOptions(nil)
 	if opt.Vault, err = s.vault(); err == nil {

@@ -294,9 +294,7 @@ func (noEffects) Charge(context.Context, memproxy.Charge) (memproxy.Allowance, e
 	return memproxy.Allowance{Granted: true, Refused: -1}, nil
 }
 func (noEffects) Release(context.Context, memproxy.Charge) error { return nil }
-func (noEffects) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
-	return memproxy.Receipt{}, nil
-}
-func (noEffects) RecordAsync(memproxy.Event) error     { return nil }
-func (noEffects) Sign(s memproxy.Stamp) memproxy.Stamp { return s }
-func (noEffects) Verify(memproxy.Stamp) bool           { return true }
+func (noEffects) Record(context.Context, memproxy.Event) error   { return nil }
+func (noEffects) RecordAsync(memproxy.Event) error               { return nil }
+func (noEffects) Sign(s memproxy.Stamp) memproxy.Stamp           { return s }
+func (noEffects) Verify(memproxy.Stamp) bool                     { return true }

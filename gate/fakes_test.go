@@ -197,25 +197,24 @@ type fakeRecorder struct {
 	err    error
 }
 
-func (f *fakeRecorder) Record(ctx context.Context, ev memproxy.Event) (memproxy.Receipt, error) {
+func (f *fakeRecorder) Record(ctx context.Context, ev memproxy.Event) error {
 	if f.hangs {
 		<-ctx.Done()
 	}
 	if err := ctx.Err(); err != nil {
-		return memproxy.Receipt{}, err
+		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
-		return memproxy.Receipt{}, f.err
+		return f.err
 	}
 	f.events = append(f.events, ev)
-	return memproxy.Receipt{Index: uint64(len(f.events) - 1)}, nil
+	return nil
 }
 
 func (f *fakeRecorder) RecordAsync(ev memproxy.Event) error {
-	_, err := f.Record(context.Background(), ev)
-	return err
+	return f.Record(context.Background(), ev)
 }
 
 func (f *fakeRecorder) types() []memproxy.EventType {

@@ -55,7 +55,7 @@ type Budget interface {
 // durable. RecordAsync queues an event without waiting, in order; it is for facts that
 // follow a durable event.
 type Recorder interface {
-	Record(context.Context, memproxy.Event) (memproxy.Receipt, error)
+	Record(context.Context, memproxy.Event) error
 	RecordAsync(memproxy.Event) error
 }
 

@@ -293,7 +293,7 @@ func record(ctx context.Context, r *evaluation) error {
 	// The record must be written even if the caller hangs up.
 	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
-	_, err := g.opt.Recorder.Record(rctx, r.event)
+	err := g.opt.Recorder.Record(rctx, r.event)
 	if err != nil {
 		g.opt.Log.ErrorContext(ctx, "audit record not written", "decision", r.Decision.ID, "error", err)
 		trace.SpanFromContext(ctx).SetStatus(codes.Error, string(memproxy.AuditUnavailable))

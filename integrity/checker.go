@@ -124,8 +124,7 @@ func (c *Checker) event(t memproxy.EventType, tenant, backend, detail string, ta
 func (c *Checker) record(ctx context.Context, ev memproxy.Event) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.RecordTime)
 	defer cancel()
-	_, err := c.Audit.Record(ctx, ev)
-	return err
+	return c.Audit.Record(ctx, ev)
 }
 
 // tenants returns all known tenants: those of the configuration and those with a chain.

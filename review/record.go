@@ -41,7 +41,7 @@ func human(id, tenant string) memproxy.Principal {
 // result.
 func (c *call) record(tenant, backend, decision string, targets ...string) error {
 	ev := c.event(memproxy.ActAttempted, tenant, backend, decision, targets...)
-	if _, err := c.api.opt.Recorder.Record(c.ctx(), ev); err != nil {
+	if err := c.api.opt.Recorder.Record(c.ctx(), ev); err != nil {
 		return errors.Join(errAudit, err)
 	}
 	c.attempt = &ev
@@ -91,7 +91,7 @@ func setVerdict(ev *memproxy.Event) {
 func note(ctx context.Context, within time.Duration, to Recorder, log *slog.Logger, ev memproxy.Event) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
-	if _, err := to.Record(ctx, ev); err != nil {
+	if err := to.Record(ctx, ev); err != nil {
 		log.ErrorContext(ctx, "the result of a review action could not be recorded", "action", ev.Act.Action, "stage", string(ev.Act.Stage), "decision", ev.Decision, "error", err)
 	}
 }
@@ -184,7 +184,7 @@ func (r *Runner) event(h *memproxy.HeldWrite, act memproxy.Act) memproxy.Event {
 func (r *Runner) attempt(ctx context.Context, h *memproxy.HeldWrite) error {
 	ctx, cancel := context.WithTimeout(ctx, r.opt.RecordTimeout)
 	defer cancel()
-	if _, err := r.opt.Recorder.Record(ctx, r.event(h, memproxy.Act{Stage: memproxy.ActAttempted})); err != nil {
+	if err := r.opt.Recorder.Record(ctx, r.event(h, memproxy.Act{Stage: memproxy.ActAttempted})); err != nil {
 		return errors.Join(errAudit, err)
 	}
 	return nil

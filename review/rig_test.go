@@ -122,14 +122,14 @@ type recorder struct {
 	fail   bool
 }
 
-func (r *recorder) Record(_ context.Context, e memproxy.Event) (memproxy.Receipt, error) {
+func (r *recorder) Record(_ context.Context, e memproxy.Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.fail {
-		return memproxy.Receipt{}, errors.New("disk full")
+		return errors.New("disk full")
 	}
 	r.events = append(r.events, e)
-	return memproxy.Receipt{}, nil
+	return nil
 }
 
 // acts returns the recorded actions, as "hold.approve:refused:own_review".

@@ -74,5 +74,5 @@ type Replayer interface {
 
 // Recorder writes events to the audit log; Record returns once the event is durable.
 type Recorder interface {
-	Record(context.Context, memproxy.Event) (memproxy.Receipt, error)
+	Record(context.Context, memproxy.Event) error
 }

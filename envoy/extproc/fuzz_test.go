@@ -183,10 +183,8 @@ func FuzzProcess(f *testing.F) {
 // deaf are parts that store nothing.
 type deaf struct{ *frontendtest.Parts }
 
-func (deaf) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
-	return memproxy.Receipt{}, nil
-}
-func (deaf) RecordAsync(memproxy.Event) error { return nil }
+func (deaf) Record(context.Context, memproxy.Event) error { return nil }
+func (deaf) RecordAsync(memproxy.Event) error             { return nil }
 
 // BenchmarkProcess measures the listener alone: a gate whose parts do nothing, and no
 // network. Its allocations are in addition to the gate's.

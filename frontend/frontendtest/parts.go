@@ -181,11 +181,11 @@ func (*Parts) Rule(context.Context, memproxy.Question) (memproxy.Ruling, error) 
 	return memproxy.Ruling{}, nil
 }
 
-func (p *Parts) Record(_ context.Context, ev memproxy.Event) (memproxy.Receipt, error) {
+func (p *Parts) Record(_ context.Context, ev memproxy.Event) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.events = append(p.events, ev)
-	return memproxy.Receipt{}, nil
+	return nil
 }
 
 // Recorded returns the events so far.
@@ -206,7 +206,7 @@ func (p *Parts) Decisions(reason memproxy.ReasonCode) (n int) {
 }
 
 func (p *Parts) RecordAsync(ev memproxy.Event) error {
-	_, err := p.Record(context.Background(), ev)
+	err := p.Record(context.Background(), ev)
 	if ev.Type == memproxy.EventOutcome && p.Wrote != nil {
 		p.Wrote <- ev
 	}

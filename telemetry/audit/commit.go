@@ -122,9 +122,6 @@ func (c *committer) append(t tip, it *item, part int) tip {
 	c.leaf.Write([]byte{0})
 	c.leaf.Write(record)
 	c.leaf.Sum(c.frame.last[:0])
-	if part == 0 {
-		it.index, it.leaf = t.next, c.frame.last
-	}
 	c.leaves = append(c.leaves, c.frame.last)
 	if c.opt.OnRecord != nil {
 		c.owners = append(c.owners, it)

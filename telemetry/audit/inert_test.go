@@ -54,7 +54,7 @@ func recordsOf(t *testing.T, ev memproxy.Event) (all []string) {
 	opt := testOptions(ring.Dir(t))
 	opt.OnRecord = func(_ uint64, _ memproxy.Event, rec []byte) { all = append(all, string(rec)) }
 	l := open(t, opt)
-	must.Get(l.Record(t.Context(), ev))(t)
+	must.Do(t, l.Record(t.Context(), ev))
 	closeLog(t, l)
 	return all
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -90,7 +89,7 @@ func Open(opt Options) (*Log, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 		defer cancel()
 		ev := memproxy.Event{Type: memproxy.EventRepair, Time: opt.Clock(), Detail: repair}
-		if _, err := l.Record(ctx, ev); err != nil {
+		if err := l.Record(ctx, ev); err != nil {
 			return nil, errors.Join(err, l.Close(ctx))
 		}
 	}
@@ -104,33 +103,30 @@ const openTimeout = 30 * time.Second
 // be treated as not recorded, although a record that was being written when ctx ended,
 // or when the disk failed, may still be found in the log. The event's slices must not
 // be changed afterwards.
-func (l *Log) Record(ctx context.Context, ev memproxy.Event) (memproxy.Receipt, error) {
+func (l *Log) Record(ctx context.Context, ev memproxy.Event) error {
 	return l.record(ctx, &ev, whole)
 }
 
-func (l *Log) record(ctx context.Context, ev *memproxy.Event, at place) (memproxy.Receipt, error) {
+func (l *Log) record(ctx context.Context, ev *memproxy.Event, at place) error {
 	if err := ctx.Err(); err != nil {
-		return memproxy.Receipt{}, err
+		return err
 	}
 	return l.queued(ctx, l.queue.item(ev, at))
 }
 
 // queued queues an item and waits until it is durable.
-func (l *Log) queued(ctx context.Context, it *item) (r memproxy.Receipt, err error) {
+func (l *Log) queued(ctx context.Context, it *item) error {
 	if err := l.queue.add(it); err != nil {
 		l.queue.recycle(it)
-		return r, err
+		return err
 	}
 	select {
-	case err = <-it.done:
-		if err == nil {
-			r = memproxy.Receipt{Index: it.index, Hash: hex.EncodeToString(it.leaf[:])}
-		}
+	case err := <-it.done:
 		l.queue.recycle(it)
-		return r, err
+		return err
 	case <-ctx.Done():
 		it.withdraw() // the writer skips it, unless it has taken it already
-		return r, ctx.Err()
+		return ctx.Err()
 	}
 }
 
@@ -149,7 +145,7 @@ func (l *Log) RecordAsync(ev memproxy.Event) error {
 
 // Flush waits until everything queued before is durable and has a signed checkpoint.
 func (l *Log) Flush(ctx context.Context) error {
-	if _, err := l.queued(ctx, l.queue.barrier()); err != nil {
+	if err := l.queued(ctx, l.queue.barrier()); err != nil {
 		return err
 	}
 	return l.publisher.publish(false)

@@ -23,7 +23,7 @@ func TestPartialFilesAreForgotten(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
 	l := must.Get(Open(Options{Dir: ring.Dir(t), Key: key, Origin: "test.example/log", Sync: func(*os.File) error { return nil }, CheckpointEvery: time.Hour}))(t)
 	for range keepPartials + 2 {
-		must.Get(l.Record(t.Context(), fullEvent()))(t)
+		must.Do(t, l.Record(t.Context(), fullEvent()))
 		must.Do(t, l.Flush(t.Context()))
 	}
 	noted := 0

@@ -27,7 +27,7 @@ func (l *Log) Prune(ctx context.Context, before time.Time, maxBytes int64) (uint
 	}
 	at := whole
 	at.keptFrom = to * tileWidth
-	if _, err := l.record(ctx, &ev, at); err != nil {
+	if err := l.record(ctx, &ev, at); err != nil {
 		return 0, err
 	}
 	if err := l.publisher.publish(true); err != nil {

@@ -5,8 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/mod/sumdb/tlog"
-
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/wait"
 )
@@ -17,10 +15,7 @@ type item struct {
 	event  memproxy.Event // set only if a hook needs it
 	note   bool
 	state  atomic.Int32
-
-	index uint64 // of the first record
-	leaf  tlog.Hash
-	done  chan error // receives the result
+	done   chan error // receives the result
 }
 
 // The states of an item. The goroutine that moves it out of queued owns it.

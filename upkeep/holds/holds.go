@@ -143,8 +143,7 @@ func (k *Maintainer) recordRuling(ctx context.Context, h memproxy.HeldWrite, v m
 	if act.Action == "" {
 		return nil
 	}
-	_, err := k.Audit.Record(ctx, k.rulingEvent(h, v.Policy, v.Reasons, act))
-	return err
+	return k.Audit.Record(ctx, k.rulingEvent(h, v.Policy, v.Reasons, act))
 }
 
 // actions has the actions of the rules on a hold, by the state that it gets.

@@ -47,7 +47,7 @@ func add(t testing.TB, l *audit.Log, from, to int) {
 		if i%4 == 3 {
 			ev.Reasons = []memproxy.Reason{{Code: memproxy.BudgetHour}}
 		}
-		must.Get(l.Record(context.Background(), ev))(t)
+		must.Do(t, l.Record(context.Background(), ev))
 	}
 }
 
@@ -118,7 +118,7 @@ func TestQueryAsksTheRightMember(t *testing.T) {
 		{Type: memproxy.EventDecision, Kind: memproxy.Learn, Fields: []string{"one"}, Targets: []string{"two"}},
 		{Type: memproxy.EventDecision, Kind: memproxy.Learn, Fields: []string{"two"}, Targets: []string{"one"}},
 	} {
-		must.Get(l.Record(context.Background(), ev))(t)
+		must.Do(t, l.Record(context.Background(), ev))
 	}
 	for _, c := range []struct {
 		f    query.Filter
