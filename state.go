@@ -159,7 +159,6 @@ type Session struct {
 	Principal         string         `json:"principal"` // of the last event
 	Begun             time.Time      `json:"begun"`
 	Last              time.Time      `json:"last"`
-	Passed            int            `json:"passed"` // number of admitted operations; zero if they are not counted
 	Held              int            `json:"held"`
 	Rejections        int            `json:"rejections"`      // total number
 	CountedRejections int            `json:"strikes"`         // those that count towards a lock, see LockLimits
