@@ -44,13 +44,6 @@ type Adapter interface {
 	// completion, so that no truthful answer exists.
 	HeldReply(memproxy.Route, memproxy.Request, *memproxy.Operation, memproxy.Decision) (memproxy.Reply, bool)
 
-	// ReceiptID returns the receipt that a request asks for, or "".
-	ReceiptID(memproxy.Route) string
-
-	// ReceiptReply returns the state of a held write as an answer to a request for its
-	// receipt.
-	ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply
-
 	// Read finds the memories in an answer. An answer that cannot be read is
 	// an error; the gate then withholds it.
 	Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
@@ -180,6 +173,13 @@ type Extractor interface {
 	// their stamp, the length of the whole list, and whether there is another page.
 	StampSearchRequest(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, page int) (memproxy.Request, bool)
 	ReadStampSearch(reply memproxy.Reply, decision string) (ids []string, of int, more bool, err error)
+
+	// ReceiptID returns the receipt that a request asks for, or "".
+	ReceiptID(memproxy.Route) string
+
+	// ReceiptReply returns the state of a held write as an answer to a request for its
+	// receipt.
+	ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply
 
 	// Receipt returns the request for the outcome of an asynchronous write.
 	Receipt(route memproxy.Route, req memproxy.Request, id string) memproxy.Request

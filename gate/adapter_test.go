@@ -15,10 +15,6 @@ func (*fakeAdapter) Reword(memproxy.Route, memproxy.Request, []byte, map[string]
 func (*fakeAdapter) HeldReply(memproxy.Route, memproxy.Request, *memproxy.Operation, memproxy.Decision) (memproxy.Reply, bool) {
 	return memproxy.Reply{}, false
 }
-func (*fakeAdapter) ReceiptID(memproxy.Route) string { return "" }
-func (*fakeAdapter) ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply {
-	return memproxy.Reply{}
-}
 
 func (*fakeAdapter) Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error) {
 	return &memproxy.Reading{}, nil
@@ -119,6 +115,10 @@ func (noModel) StampSearchRequest(memproxy.Route, memproxy.Request, *memproxy.Op
 }
 func (noModel) ReadStampSearch(memproxy.Reply, string) (ids []string, of int, more bool, err error) {
 	return nil, 0, false, errBroken
+}
+func (noModel) ReceiptID(memproxy.Route) string { return "" }
+func (noModel) ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply {
+	return memproxy.Reply{}
 }
 func (noModel) Receipt(memproxy.Route, memproxy.Request, string) memproxy.Request {
 	return memproxy.Request{}

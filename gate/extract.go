@@ -152,13 +152,12 @@ func (g *Gate) FollowUpRequests(a *Admission) []memproxy.Request {
 
 // followReceipt asks the backend for the result of an approved write that it answered with a
 // receipt of its own. Until the result is known, the write counts as being sent.
-func followReceipt(ctx context.Context, r *evaluation) {
+func followReceipt(ctx context.Context, r *evaluation, extractor Extractor) {
 	b, h := &r.call.Backend, r.held
 	ctx, cancel := b.Within(ctx)
 	defer cancel()
-	extractor, ok := b.Adapter.(Extractor)
 	own, known, err := r.g.opt.Ledger.Decision(ctx, h.Backend, h.ID)
-	if !ok || b.Fetch == nil || err == nil && (!known || own.Kind != memproxy.TargetEvent) {
+	if b.Fetch == nil || err == nil && (!known || own.Kind != memproxy.TargetEvent) {
 		return
 	}
 	var reply memproxy.Reply

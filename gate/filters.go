@@ -107,7 +107,7 @@ func receipts(_ context.Context, ret *answer) (refused bool, err error) {
 		if over {
 			h.State, h.Reviewed, h.Result.Memories = memproxy.HoldDone, h.Created, idsOfAll(memories)
 		}
-		ret.reply = ret.call.Backend.Adapter.ReceiptReply(ret.call.Route, ret.call.Request, h)
+		ret.reply = extractor.ReceiptReply(ret.call.Route, ret.call.Request, h)
 		ret.shown = append(ret.shown, it.ID)
 		return true, nil
 	}

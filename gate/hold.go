@@ -222,14 +222,15 @@ func heldTexts(a *Admission) (all []memproxy.HeldText) {
 
 // noReceipt: the request does not ask for a receipt that could be a held write's.
 func noReceipt(r *evaluation) bool {
-	return r.op == nil || r.g.opt.Holds == nil || r.call.Backend.Adapter.ReceiptID(r.call.Route) == ""
+	extractor, ok := r.call.Backend.Adapter.(Extractor)
+	return !ok || r.op == nil || r.g.opt.Holds == nil || extractor.ReceiptID(r.call.Route) == ""
 }
 
 // polled finds the held write behind a receipt. It is shown to callers who could
 // have written it; for others the request goes to the backend, which does not know
 // the receipt and says so.
 func polled(ctx context.Context, r *evaluation) error {
-	id := r.call.Backend.Adapter.ReceiptID(r.call.Route)
+	id := r.call.Backend.Adapter.(Extractor).ReceiptID(r.call.Route) // noReceipt is false
 	ctx, cancel := r.call.Backend.Within(ctx)
 	defer cancel()
 	h, ok, err := r.g.opt.Holds.Get(ctx, id)
@@ -251,10 +252,11 @@ func notPolling(r *evaluation) bool {
 
 // answerPoll answers in the backend's place.
 func answerPoll(ctx context.Context, r *evaluation) error {
+	extractor := r.call.Backend.Adapter.(Extractor) // polled found the write by its receipt
 	if r.held.State == memproxy.HoldDone && len(r.held.Result.Memories) == 0 {
-		followReceipt(ctx, r)
+		followReceipt(ctx, r, extractor)
 	}
-	reply := r.call.Backend.Adapter.ReceiptReply(r.call.Route, r.call.Request, *r.held)
+	reply := extractor.ReceiptReply(r.call.Route, r.call.Request, *r.held)
 	r.Reply = &reply
 	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, status: reply.Status, shown: r.held.Result.Memories})
 	return nil

@@ -15,6 +15,7 @@ import (
 
 // fakeHoldReplier is an adapter whose clients know of writes that take their time.
 type fakeHoldReplier struct {
+	noModel
 	fakeReader
 	polls string
 	mute  bool

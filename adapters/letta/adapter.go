@@ -35,7 +35,6 @@ type Adapter struct {
 	*routes
 	answertable.Pruner
 	runs
-	holdReplier
 	noCache
 	opt     Options
 	bodies  members

@@ -274,25 +274,14 @@ func pageLimit(q url.Values) int {
 	return defaultPage
 }
 
-// holdReplier answers held writes for a backend without receipts.
-type holdReplier struct{}
-
 // HeldReply implements the gate's Adapter. A held passage is answered with an empty
 // list of created passages. Letta's other creations return the new object, which does not
 // exist yet, so they are refused.
-func (holdReplier) HeldReply(rt memproxy.Route, _ memproxy.Request, _ *memproxy.Operation, _ memproxy.Decision) (memproxy.Reply, bool) {
+func (*Adapter) HeldReply(rt memproxy.Route, _ memproxy.Request, _ *memproxy.Operation, _ memproxy.Decision) (memproxy.Reply, bool) {
 	if rt.ID != "letta.create_passage" {
 		return memproxy.Reply{}, false
 	}
 	return memproxy.Reply{Status: 200, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: []byte("[]")}, true
-}
-
-// ReceiptID implements the gate's Adapter: Letta has no receipts.
-func (holdReplier) ReceiptID(memproxy.Route) string { return "" }
-
-// ReceiptReply implements the gate's Adapter.
-func (holdReplier) ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply {
-	return memproxy.Reply{Status: 404, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: []byte(`{"detail":"there is no such receipt"}`)}
 }
 
 func atBlock(method, id string, body []byte) []memproxy.SideRequest {

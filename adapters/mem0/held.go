@@ -38,7 +38,7 @@ func wantsObject(op *memproxy.Operation) bool {
 	return doc != nil && doc.Root.Get("output_format").Text() == "v1.1" && doc.Root.Get("version").Text() == "v2"
 }
 
-// ReceiptID implements the gate's Adapter.
+// ReceiptID implements the gate's Extractor.
 func (h holdReplier) ReceiptID(rt memproxy.Route) string {
 	if row := h.routes.Row(rt.ID); row.shape == event && row.kind == memproxy.Recall {
 		return rt.Params["id"]
@@ -46,7 +46,7 @@ func (h holdReplier) ReceiptID(rt memproxy.Route) string {
 	return ""
 }
 
-// ReceiptReply implements the gate's Adapter.
+// ReceiptReply implements the gate's Extractor.
 func (holdReplier) ReceiptReply(_ memproxy.Route, _ memproxy.Request, h memproxy.HeldWrite) memproxy.Reply {
 	at := h.Created.UTC().Format(stampTime)
 	out := map[string]any{

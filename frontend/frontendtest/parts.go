@@ -85,10 +85,6 @@ func (Toy) Reword(_ memproxy.Route, _ memproxy.Request, body []byte, _ map[strin
 func (Toy) HeldReply(memproxy.Route, memproxy.Request, *memproxy.Operation, memproxy.Decision) (memproxy.Reply, bool) {
 	return memproxy.Reply{}, false
 }
-func (Toy) ReceiptID(memproxy.Route) string { return "" }
-func (Toy) ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply {
-	return memproxy.Reply{}
-}
 
 func (Toy) Prune(_ memproxy.Route, r memproxy.Reply) (memproxy.Pruned, error) {
 	return memproxy.Pruned{Body: r.Body}, nil
