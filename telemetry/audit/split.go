@@ -27,25 +27,31 @@ func encodeAll(bodies []body, ev *memproxy.Event, at place) []body {
 	return bodies
 }
 
-// halve splits an event until every part fits. Each half has its share of every list, in
-// order; strings are bounded, so this terminates.
+// halve splits an event until every part fits. The second half contains only the rest
+// of the longest list; strings are bounded, so this terminates.
 func halve(out []memproxy.Event, ev memproxy.Event) []memproxy.Event {
 	if d := encode(nil, &ev, whole); len(d.buf) <= maxBody {
 		return append(out, ev)
 	}
 	a, b := ev, ev
-	a.Reasons, b.Reasons = halves(ev.Reasons)
-	a.Targets, b.Targets = halves(ev.Targets)
-	a.Fields, b.Fields = halves(ev.Fields)
-	a.Memories, b.Memories = halves(ev.Memories)
-	a.Budget, b.Budget = halves(ev.Budget)
-	a.Findings, b.Findings = halves(ev.Findings)
-	a.Versions, b.Versions = halves(ev.Versions)
-	b.Facts, b.Filtered = nil, 0
+	b.Reasons, b.Targets, b.Fields, b.Memories, b.Budget, b.Findings, b.Facts, b.Versions = nil, nil, nil, nil, nil, nil, nil, nil
+	b.Filtered = 0
+	n := max(len(ev.Reasons), len(ev.Targets), len(ev.Fields), len(ev.Memories), len(ev.Budget), len(ev.Findings), len(ev.Versions))
+	switch n {
+	case len(ev.Reasons):
+		a.Reasons, b.Reasons = ev.Reasons[:n/2], ev.Reasons[n/2:]
+	case len(ev.Targets):
+		a.Targets, b.Targets = ev.Targets[:n/2], ev.Targets[n/2:]
+	case len(ev.Fields):
+		a.Fields, b.Fields = ev.Fields[:n/2], ev.Fields[n/2:]
+	case len(ev.Memories):
+		a.Memories, b.Memories = ev.Memories[:n/2], ev.Memories[n/2:]
+	case len(ev.Versions):
+		a.Versions, b.Versions = ev.Versions[:n/2], ev.Versions[n/2:]
+	case len(ev.Findings):
+		a.Findings, b.Findings = ev.Findings[:n/2], ev.Findings[n/2:]
+	default:
+		a.Budget, b.Budget = ev.Budget[:n/2], ev.Budget[n/2:]
+	}
 	return halve(halve(out, a), b)
-}
-
-func halves[T any](list []T) (first, rest []T) {
-	n := (len(list) + 1) / 2
-	return list[:n], list[n:]
 }
