@@ -35,6 +35,7 @@ type Adapter struct {
 	*routes
 	answertable.Pruner
 	runs
+	holdReplier
 	noCache
 	opt     Options
 	bodies  members

@@ -274,10 +274,13 @@ func pageLimit(q url.Values) int {
 	return defaultPage
 }
 
+// holdReplier answers held writes.
+type holdReplier struct{}
+
 // HeldReply implements the gate's Adapter. A held passage is answered with an empty
 // list of created passages. Letta's other creations return the new object, which does not
 // exist yet, so they are refused.
-func (*Adapter) HeldReply(rt memproxy.Route, _ memproxy.Request, _ *memproxy.Operation, _ memproxy.Decision) (memproxy.Reply, bool) {
+func (holdReplier) HeldReply(rt memproxy.Route, _ memproxy.Request, _ *memproxy.Operation, _ memproxy.Decision) (memproxy.Reply, bool) {
 	if rt.ID != "letta.create_passage" {
 		return memproxy.Reply{}, false
 	}

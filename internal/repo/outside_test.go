@@ -13,10 +13,11 @@ import (
 	"github.com/memproxy/memproxy/internal/proofs"
 )
 
-// inside are the packages whose core tests may be in the package's own name: commands and
-// tools, which nothing imports, and nested modules, which the core does not compile.
+// inside are the packages whose core tests may be in the package's own name: app, whose
+// tests of the whole process reach its parts (export_test.go), commands and tools, which
+// nothing imports, and nested modules, which the core does not compile.
 var inside = []string{
-	"bench/screen", "charts/test", "examples", "internal/freeport", "internal/mutate", "internal/release", "internal/repo", "internal/ring", "internal/sbom",
+	"app", "bench/screen", "charts/test", "examples", "internal/freeport", "internal/mutate", "internal/release", "internal/repo", "internal/ring", "internal/sbom",
 	"telemetry/audit/interop",
 }
 
