@@ -4,10 +4,12 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
@@ -106,4 +108,21 @@ func TestOlderStreamsAreServed(t *testing.T) {
 	f.clock.forward(xds.DisconnectedRetention + time.Second)
 	f.refresh()
 	expect.Equal(t, f.server.Status().Connected, 1)
+}
+
+// Proves CARD-9: the control plane stops at once, also while a sidecar reads nothing of what
+// is sent to it.
+func TestStopWaitsForNoReader(t *testing.T) {
+	f := newFleet(t)
+	// More than the buffers of a connection hold.
+	large := must.Get(policy.SignRelease(bundle(strings.Repeat("x", 1<<20)), policy.Statement{Fleet: "north", Number: 1, Floor: 1}, key))(t)
+	must.Do(t, f.dir.Publish(large))
+	f.refresh()
+	s := f.refusing(fleetpb.Node{ID: "a", Tenant: "acme"}, acme, large)
+	must.Do(t, s.Send(want(large.Name())))
+	ring.Until(t, "the release sent", func() bool { // so that it can be refused
+		must.Do(t, s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: fleetpb.ReleaseType, ResponseNonce: "2", ErrorDetail: &statuspb.Status{Message: "no"}}))
+		return len(f.server.Sidecars()) == 1 && f.server.Sidecars()[0].Rejected != nil
+	})
+	f.stop()
 }

@@ -1,8 +1,6 @@
 package xds
 
 import (
-	"context"
-
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	loadstats "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"google.golang.org/grpc/codes"
@@ -14,8 +12,7 @@ import (
 // decisions, by release. Releases are reported as Envoy clusters, and refusals as
 // dropped requests.
 type reports struct {
-	s   *Server
-	ctx context.Context
+	s *Server
 }
 
 // StreamLoadStats receives one sidecar's reports until it disconnects.
@@ -36,25 +33,15 @@ func (r reports) StreamLoadStats(stream loadstats.LoadReportingService_StreamLoa
 	if err != nil {
 		return err
 	}
-	received := make(chan error, 1)
-	go func() {
-		for first := true; ; first = false {
-			m, err := stream.Recv()
-			if err == nil {
-				err = r.known(id, who)
-			}
-			if err != nil {
-				received <- err
-				return
-			}
-			r.s.reported(sidecarKey{who, id}, m.GetClusterStats(), first)
+	for first := true; ; first = false {
+		m, err := stream.Recv()
+		if err == nil {
+			err = r.known(id, who)
 		}
-	}()
-	select {
-	case err := <-received:
-		return err
-	case <-r.ctx.Done():
-		return status.Error(codes.Unavailable, "the control plane is shutting down")
+		if err != nil {
+			return err
+		}
+		r.s.reported(sidecarKey{who, id}, m.GetClusterStats(), first)
 	}
 }
 

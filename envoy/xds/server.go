@@ -19,7 +19,6 @@ import (
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/frontend"
-	"github.com/memproxy/memproxy/internal/wait"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -104,25 +103,20 @@ func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Con
 	}
 	g := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(conf)),
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(connectWithin),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(connectWithin), grpc.WaitForHandlers(true),
 		// Messages other than releases are small. With the library's default of 32 KiB
 		// each way, buffers would take most of the memory of thousands of connections.
 		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsAtMost, PermitWithoutStream: true}),
 	)
-	ctx, cancel := context.WithCancel(context.Background())
-	discovery.RegisterAggregatedDiscoveryServiceServer(g, ads{s: s, ctx: ctx})
-	loadstats.RegisterLoadReportingServiceServer(g, reports{s, ctx})
+	discovery.RegisterAggregatedDiscoveryServiceServer(g, ads{s: s})
+	loadstats.RegisterLoadReportingServiceServer(g, reports{s})
 	out := make(chan error, 1)
 	go func() { out <- g.Serve(Limit(ln)) }()
-	return func(stopping context.Context) error {
-		cancel() // ends the streams, which otherwise never end
-		err := wait.For(stopping, g.GracefulStop)
-		if err != nil {
-			g.Stop()
-		}
-		return err
+	return func(context.Context) error { // the streams would never end, so there is nothing to drain
+		g.Stop()
+		return nil
 	}, out, nil
 }
 

@@ -2,7 +2,6 @@ package xds
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"io"
 	"maps"
@@ -86,8 +85,7 @@ const (
 // Source: https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#incremental-xds
 type ads struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
-	s   *Server
-	ctx context.Context
+	s *Server
 }
 
 // DeltaAggregatedResources serves one sidecar until it disconnects.
@@ -119,8 +117,6 @@ func (a ads) DeltaAggregatedResources(conn discovery.AggregatedDiscoveryService_
 				return nil
 			}
 			return err
-		case <-a.ctx.Done():
-			return status.Error(codes.Unavailable, "the control plane is shutting down")
 		case <-st.changed:
 		}
 		for resp := a.s.next(st); resp != nil; resp = a.s.next(st) {
