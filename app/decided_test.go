@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -341,10 +340,10 @@ func TestRulesSettleOnlyWhatIsRecorded(t *testing.T) {
 	if !settled("h1") || !strings.Contains(r.audit("--type", "review"), "hold.approve") {
 		t.Fatalf("%+v", r.heldWrite("h1"))
 	}
-	// The chain ends are anchored at the start, or otherwise by Close, which a closed
-	// log refuses.
-	must.Do(t, cmp.Or(r.car.Checker.Anchor(t.Context()), r.car.Audit.Close(t.Context())))
+	must.Do(t, r.car.Audit.Close(t.Context()))
 	if settled("h2") {
 		t.Errorf("without a record: %+v", r.heldWrite("h2"))
 	}
+	_ = r.car.Close(t.Context()) // a closed log refuses the end of a chain that has moved
+	r.car = nil
 }

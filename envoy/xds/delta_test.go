@@ -2,6 +2,7 @@ package xds_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -121,7 +122,9 @@ func TestStopWaitsForNoReader(t *testing.T) {
 	s := f.refusing(fleetpb.Node{ID: "a", Tenant: "acme"}, acme, large)
 	must.Do(t, s.Send(want(large.Name())))
 	ring.Until(t, "the release sent", func() bool { // so that it can be refused
-		must.Do(t, s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: fleetpb.ReleaseType, ResponseNonce: "2", ErrorDetail: &statuspb.Status{Message: "no"}}))
+		for nonce := range 9 { // that of the response is one of them
+			must.Do(t, s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: fleetpb.ReleaseType, ResponseNonce: fmt.Sprint(nonce), ErrorDetail: &statuspb.Status{Message: "no"}}))
+		}
 		return len(f.server.Sidecars()) == 1 && f.server.Sidecars()[0].Rejected != nil
 	})
 	f.stop()
