@@ -1,6 +1,9 @@
 package memproxy
 
-import "time"
+import (
+	"bytes"
+	"time"
+)
 
 // Memory is one memory as a backend returns it.
 type Memory struct {
@@ -169,6 +172,46 @@ const (
 
 // Cancelled reports whether the client may have ended the stream.
 func (e StreamEnd) Cancelled() bool { return e == StreamGone || e == StreamReset }
+
+// SplitStreamEvent splits a server-sent event (WHATWG HTML, section 9.2.6) into its data, nil
+// if it has none, and its other lines: its name, its id and comments. A line ends with a line
+// feed, a carriage return, or both. The slices share the event's memory.
+func SplitStreamEvent(event []byte) (data []byte, others [][]byte) {
+	for line := range bytes.FieldsFuncSeq(event, isLineEnd) {
+		value, isData := bytes.CutPrefix(line, []byte("data"))
+		switch {
+		case !isData || len(value) > 0 && value[0] != ':':
+			others = append(others, line)
+			continue
+		case data != nil:
+			data = append(data, '\n')
+		}
+		value = bytes.TrimPrefix(bytes.TrimPrefix(value, []byte(":")), []byte(" "))
+		if data == nil {
+			data = value[:len(value):len(value)]
+		} else {
+			data = append(data, value...)
+		}
+	}
+	return data, others
+}
+
+// JoinStreamEvent returns a server-sent event of other lines and data, or nil if there are
+// neither. Each line of the data becomes one of the event.
+func JoinStreamEvent(data []byte, others ...[]byte) (event []byte) {
+	for _, line := range others {
+		event = append(append(event, line...), '\n')
+	}
+	for line := range bytes.FieldsFuncSeq(data, isLineEnd) {
+		event = append(append(append(event, "data: "...), line...), '\n')
+	}
+	if event != nil {
+		event = append(event, '\n')
+	}
+	return event
+}
+
+func isLineEnd(r rune) bool { return r == '\r' || r == '\n' }
 
 // Refill fills up a list from which memories were removed with further memories. It is
 // not for concurrent use.

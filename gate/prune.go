@@ -257,7 +257,7 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 	if event = ret.reply.Body; len(event) == 0 {
 		return nil
 	}
-	data := dataOf(event)
+	data, others := memproxy.SplitStreamEvent(event)
 	if len(data) == 0 || !bytes.ContainsAny(data[:1], "{[") || string(data) == endOfStream {
 		return event // nothing to filter: a name, a comment, the end mark
 	}
@@ -268,7 +268,7 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 	if bytes.Equal(ret.reply.Body, data) {
 		return event
 	}
-	return withData(event, ret.reply.Body)
+	return memproxy.JoinStreamEvent(ret.reply.Body, others...)
 }
 
 // endOfStream is the data of the last event of a stream, which is not JSON. Without
@@ -279,29 +279,6 @@ const endOfStream = "[DONE]"
 func lostEvent(ctx context.Context, g *Gate, a *Admission, err error) []byte {
 	g.opt.Log.ErrorContext(ctx, "event withheld", "decision", a.Decision.ID, "route", a.call.Route.ID, "error", err)
 	return nil
-}
-
-// dataOf joins an event's data lines (WHATWG HTML, section 9.2).
-func dataOf(event []byte) []byte {
-	var data [][]byte
-	for line := range bytes.Lines(event) {
-		if rest, ok := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:")); ok {
-			data = append(data, bytes.TrimPrefix(rest, []byte(" ")))
-		}
-	}
-	return bytes.Join(data, []byte("\n"))
-}
-
-// withData replaces an event's data, in one line.
-func withData(event, data []byte) []byte {
-	var out []byte
-	for line := range bytes.Lines(event) {
-		if !bytes.HasPrefix(line, []byte("data:")) && len(bytes.TrimRight(line, "\r\n")) > 0 {
-			out = append(out, line...)
-		}
-	}
-	out = append(append(out, "data: "...), bytes.ReplaceAll(data, []byte("\n"), []byte(" "))...)
-	return append(out, "\n\n"...)
 }
 
 // ownRefused is the detail if the backend refuses memproxy's own credential.

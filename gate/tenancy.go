@@ -1,10 +1,8 @@
 package gate
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -311,7 +309,7 @@ func filterStreamEvent(ctx context.Context, g *Gate, a *Admission, event []byte)
 	d := a.Decision
 	d.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: memproxy.PayloadDuplicate, Detail: "the agent got no message: the ids of these messages (otid) are in use; send them with new ids"})
 	reply := a.call.Backend.Adapter.Refuse(a.call.Request, d.Shown())
-	return false, fmt.Appendf(nil, "event: error\ndata: %s\n\n", bytes.TrimSpace(reply.Body))
+	return false, memproxy.JoinStreamEvent(reply.Body, []byte("event: error"))
 }
 
 // maySee reports whether the caller may see an object. It returns false if that cannot

@@ -376,7 +376,7 @@ func (t *agentTurn) fail(ctx context.Context, err error) {
 	}
 	t.p.opt.Log.WarnContext(ctx, "a turn was interrupted", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "ended", string(end), "error", err)
 	reply := t.p.opt.Gate.Abandon(context.WithoutCancel(ctx), t.a, end)
-	t.send([][]byte{fmt.Appendf(nil, "event: error\ndata: %s\n\n", bytes.TrimSpace(reply.Body))})
+	t.send([][]byte{memproxy.JoinStreamEvent(reply.Body, []byte("event: error"))})
 }
 
 func (t *agentTurn) side() *frontend.Side { return t.p.side.For(t.a.Call().Caller()) }

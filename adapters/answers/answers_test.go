@@ -162,6 +162,7 @@ func TestEvents(t *testing.T) {
 		{"claimed", "data: {\"type\":\"text\",\"text\":\"a\"}\n\n", "=", 0},
 		{"with a name and an id", "event: message\nid: 7\ndata: {\"type\":\"text\"}\r\n\r\n", "=", 0},
 		{"the end", "data: [DONE]\n\n", "=", 0},
+		{"a field that no stream has, at the end", "canary: 1\ndata: [DONE]\n\n", "data: [DONE]\n\n", 1},
 		{"a comment", ": keep-alive\n\n", "=", 0},
 		{"a member", "id: 7\ndata: {\"type\":\"text\",\"evil\":1}\n\n", "id: 7\ndata: {\"type\":\"text\"}\n\n", 1},
 		{"an unknown kind", "data: {\"type\":\"evil\",\"text\":\"x\"}\n\n", "", 1},

@@ -2,7 +2,7 @@ package answers
 
 import (
 	"bytes"
-	"iter"
+	"slices"
 
 	"github.com/memproxy/memproxy"
 )
@@ -12,46 +12,34 @@ import (
 // event is removed and the body is empty. Keep-alive comments and the end mark [DONE] pass.
 func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
 	whole := memproxy.Pruned{Body: event}
-	s := t.events[route]
-	var data [][]byte
-	var others []byte
-	known := true // the event has only known lines, so that it can pass unchanged
-	for line := range lines(event) {
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		value = bytes.TrimPrefix(value, []byte(" "))
-		switch {
-		case string(name) == "data":
-			data = append(data, value)
-		case claimedLine(name, value):
-			others = append(append(others, line...), '\n')
-		default:
-			known = false
-		}
-	}
-	joined := bytes.Join(data, []byte("\n"))
+	data, lines := memproxy.SplitStreamEvent(event)
+	claimed := slices.DeleteFunc(lines, func(line []byte) bool { return !claimedLine(line) })
+	known := len(claimed) == len(lines)             // else the event cannot pass unchanged
+	bare := data == nil || string(data) == "[DONE]" // nothing to prune but lines
 	switch {
-	case len(data) == 1 && string(joined) == "[DONE]":
+	case bare && known:
 		return whole
-	case len(data) == 0 && known:
-		return whole
-	case len(data) == 0:
-		return memproxy.Pruned{Body: formatEvent(others, nil), Unclaimed: 1}
+	case bare:
+		return memproxy.Pruned{Body: memproxy.JoinStreamEvent(data, claimed...), Unclaimed: 1}
 	}
-	p, err := prune(s, joined, nil)
+	s := t.events[route]
+	p, err := prune(s, data, nil)
 	if err != nil || s == nil {
 		return memproxy.Pruned{Unclaimed: 1, Names: []string{"/-"}}
 	}
 	if p.Unclaimed == 0 && known {
 		return whole
 	}
-	p.Body = formatEvent(others, p.Body)
+	p.Body = memproxy.JoinStreamEvent(p.Body, claimed...)
 	return p
 }
 
 // claimedLine reports whether a line other than data is of a known kind: an event name, an
 // id, a retry time, or a keep-alive comment (sse-starlette adds the time). None of them can
 // carry a text.
-func claimedLine(name, value []byte) bool {
+func claimedLine(line []byte) bool {
+	name, value, _ := bytes.Cut(line, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(name) {
 	case "event", "id":
 		return plainName(string(value))
@@ -69,23 +57,4 @@ func claimedLine(name, value []byte) bool {
 		})
 	}
 	return false
-}
-
-// lines iterates over an event's lines that are not empty. A line ends with a line feed, a
-// carriage return, or both.
-func lines(event []byte) iter.Seq[[]byte] {
-	return bytes.FieldsFuncSeq(event, func(r rune) bool { return r == '\r' || r == '\n' })
-}
-
-func formatEvent(others, data []byte) []byte {
-	if len(others) == 0 && data == nil {
-		return nil
-	}
-	out := bytes.Clone(others)
-	if data != nil {
-		for line := range lines(data) {
-			out = append(append(append(out, "data: "...), line...), '\n')
-		}
-	}
-	return append(out, '\n')
 }

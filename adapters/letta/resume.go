@@ -56,7 +56,7 @@ func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (mempro
 
 // RunOf implements the gate's AgentRunner.
 func (r runs) RunOf(event []byte) (run string, data bool) {
-	_, text := turn.Fields(event)
+	text, _ := memproxy.SplitStreamEvent(event)
 	if text = bytes.TrimSpace(text); len(text) == 0 || string(text) == "[DONE]" {
 		return "", false
 	}

@@ -22,7 +22,7 @@ func (t *Turn) Seq() (n int64, said bool) { return t.out.seq, t.out.numbered }
 func (t *Turn) Cancel() memproxy.SideRequest {
 	const stop = `{"message_type":"stop_reason","stop_reason":"cancelled"}`
 	t.pause.calls, t.out.held = nil, nil
-	t.out.stopEvent, t.out.done = dataEvent([]byte(stop)), true
+	t.out.stopEvent, t.out.done = memproxy.JoinStreamEvent([]byte(stop)), true
 	if t.out.last != nil {
 		e := t.out.last.Edit()
 		e.Replace(t.out.last.Root.Get("stop_reason"), []byte(stop))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
@@ -20,10 +21,10 @@ var errPieces = errors.New("letta: the streamed approval request exceeds the buf
 // request end the stream.
 func (t *Turn) Event(event []byte) ([][]byte, error) {
 	t.out.numbered = false
-	name, data := Fields(event)
+	data, others := memproxy.SplitStreamEvent(event)
 	switch {
-	case name != "": // an error or a cancellation
-		return named(t, event, name, data), nil
+	case hasName(others): // an error or a cancellation
+		return named(t, event, data, others), nil
 	case len(data) == 0: // a comment
 		return [][]byte{event}, nil
 	}
@@ -41,7 +42,7 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 	}
 	owed := t.out.missingReturnEvent(kind, doc)
 	if numbered := t.out.number(doc); numbered != doc {
-		doc, event = numbered, dataEvent(numbered.Src)
+		doc, event = numbered, memproxy.JoinStreamEvent(numbered.Src)
 	}
 	out, err := ordinary(t, event, kind, doc)
 	return append(owed, out...), err
@@ -53,7 +54,7 @@ func ordinary(t *Turn, event []byte, kind string, doc *jsondoc.Doc) ([][]byte, e
 	case "stop_reason":
 		reason := doc.Root.Get("stop_reason").Text()
 		if fixed := t.tools.rules.fixStopReason(doc, doc.Root); fixed != doc {
-			event = dataEvent(fixed.Src)
+			event = memproxy.JoinStreamEvent(fixed.Src)
 		}
 		held := events(t.ended(reason))
 		t.out.stopEvent = event
@@ -70,27 +71,6 @@ func ordinary(t *Turn, event []byte, kind string, doc *jsondoc.Doc) ([][]byte, e
 		return [][]byte{event}, nil
 	}
 	return events(shown), err
-}
-
-// Fields returns an event's name and data (WHATWG HTML, section 9.2.6).
-func Fields(event []byte) (name string, data []byte) {
-	lines := 0
-	for line := range bytes.Lines(event) {
-		line = bytes.TrimRight(line, "\r\n")
-		if rest, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-			if lines++; lines > 1 {
-				data = append(data, '\n')
-			}
-			data = append(data, bytes.TrimPrefix(rest, []byte(" "))...)
-		} else if rest, ok := bytes.CutPrefix(line, []byte("event:")); ok {
-			name = string(bytes.TrimSpace(rest))
-		}
-	}
-	return name, data
-}
-
-func dataEvent(data []byte) []byte {
-	return append(append([]byte("data: "), data...), "\n\n"...)
 }
 
 // stopped ends a request and returns the calls of its pause and the id of their
@@ -169,10 +149,20 @@ func (s *stitched) fragment(f *call) *call {
 	return c
 }
 
+// hasName reports whether an event with these lines has a name.
+func hasName(lines [][]byte) bool {
+	for _, line := range slices.Backward(lines) {
+		if name, ok := bytes.CutPrefix(line, []byte("event:")); ok {
+			return len(bytes.TrimSpace(name)) > 0
+		}
+	}
+	return false
+}
+
 func events(raws [][]byte) [][]byte {
 	var out [][]byte
 	for _, raw := range raws {
-		out = append(out, dataEvent(raw))
+		out = append(out, memproxy.JoinStreamEvent(raw))
 	}
 	return out
 }
@@ -180,10 +170,10 @@ func events(raws [][]byte) [][]byte {
 // named returns a named event with the turn's run and number. If it ends the turn, the
 // held events that end the request precede it: the server sends the stop reason before the
 // error, and clients stop reading at the error.
-func named(t *Turn, event []byte, name string, data []byte) (out [][]byte) {
+func named(t *Turn, event, data []byte, others [][]byte) (out [][]byte) {
 	if doc, err := jsondoc.Parse(data, 0); err == nil && doc.Root.Kind == jsondoc.Object {
 		if numbered := t.out.number(doc); numbered != doc {
-			event = slices.Concat([]byte("event: "+name+"\n"), dataEvent(numbered.Src))
+			event = memproxy.JoinStreamEvent(numbered.Src, others...)
 		}
 	}
 	if !t.Paused() { // a paused turn continues
@@ -205,10 +195,10 @@ func (t *Turn) Tail() [][]byte {
 		if t.out.requests > 1 {
 			Sum(e, usage.Root, t.out.usage)
 		}
-		out = append(out, dataEvent(e.Apply()))
+		out = append(out, memproxy.JoinStreamEvent(e.Apply()))
 	}
 	if t.out.done {
-		out = append(out, dataEvent([]byte("[DONE]")))
+		out = append(out, memproxy.JoinStreamEvent([]byte("[DONE]")))
 	}
 	return out
 }

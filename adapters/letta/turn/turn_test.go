@@ -262,6 +262,15 @@ func TestErrorsFollowTheReason(t *testing.T) {
 	}
 }
 
+// A pause is one in every form of lines that clients read.
+func TestAPauseInLinesThatEndInCarriageReturns(t *testing.T) {
+	pause := "data: {\"message_type\":\"approval_request_message\",\rdata: \"tool_calls\":[{\"name\":\"memory_insert\",\"arguments\":\"{}\",\"tool_call_id\":\"c\"}]}\r\n\r\n"
+	turn := newTurn(t, `{"input":"hi"}`, attached)
+	request(t, turn)
+	out := must.Get(turn.Event([]byte(pause)))(t)
+	expect.Text(t, string(bytes.Join(out, nil))).Lacks("approval_request_message")
+}
+
 func FuzzEvent(f *testing.F) {
 	f.Add("data: {\"message_type\":\"approval_request_message\",\"id\":\"m\",\"tool_calls\":{\"name\":\"memory_insert\",\"arguments\":null,\"tool_call_id\":\"c\"}}\n\n")
 	f.Add("data: {\"message_type\":\"approval_request_message\",\"tool_calls\":[{\"name\":\"memory_insert\"},{\"name\":\"x\"}]}\n\n")
@@ -277,7 +286,7 @@ func FuzzEvent(f *testing.F) {
 			}
 			for _, o := range out {
 				// A pause that the gate answers is never shown as one.
-				_, data := turn.Fields(o)
+				data, _ := memproxy.SplitStreamEvent(o)
 				doc, err := jsondoc.Parse(data, 0)
 				if err != nil || doc.Root.Get("message_type").Text() != "approval_request_message" {
 					continue
