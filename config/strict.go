@@ -213,7 +213,7 @@ func join(path, key string) string {
 
 // field is a key of a mapping, as described by the tags of its struct field.
 type field struct {
-	key, doc   string
+	key        string
 	def        string // default value, or a description of it if it contains a space
 	typ        reflect.Type
 	enum, keys []string // allowed values of a scalar or list entry, and allowed keys of a map; nil is any
@@ -247,7 +247,7 @@ func fieldsOf(t reflect.Type) []field {
 			continue
 		}
 		out = append(out, field{
-			key: key, doc: f.Tag.Get("doc"), def: f.Tag.Get("default"), typ: f.Type, enum: words(f.Tag.Get("enum")), keys: words(f.Tag.Get("keys")),
+			key: key, def: f.Tag.Get("default"), typ: f.Type, enum: words(f.Tag.Get("enum")), keys: words(f.Tag.Get("keys")),
 			min: f.Tag.Get("min"), max: f.Tag.Get("max"), required: f.Tag.Get("required") == "true",
 			direction: directionOf(f.Tag.Get("loose")), index: f.Index,
 		})
