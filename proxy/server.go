@@ -46,14 +46,10 @@ const (
 	cutTime       = 3 * time.Second
 )
 
-// ErrCutOff means that requests were still in flight at the end of a stop. Their
-// connections were closed.
-var ErrCutOff = errors.New("requests in flight were aborted")
-
 // Serve serves on the listener until stop is called. stop accepts no more connections and
 // waits for requests in flight until its context ends. It then cuts off the remaining
-// ones (ErrCutOff), and waits until they are answered and their outcome is recorded. failed
-// receives the error if serving ends by itself.
+// ones, waits until they are answered and their outcome is recorded, and returns an error.
+// failed receives the error if serving ends by itself.
 func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
 	o.BodyTimeout = cmp.Or(max(o.BodyTimeout, 0), DefaultBodyTimeout)
 	o.WriteTimeout = cmp.Or(max(o.WriteTimeout, 0), frontend.DefaultWriteTimeout)
@@ -96,7 +92,7 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 			if err = srv.Close(); errors.Is(err, http.ErrServerClosed) {
 				err = nil
 			}
-			err = errors.Join(ErrCutOff, err)
+			err = errors.Join(errors.New("requests in flight were aborted"), err)
 		}
 		if wait.For(cut, flight.Wait) != nil {
 			err = errors.Join(err, errors.New("aborted requests have not returned"))
