@@ -97,6 +97,13 @@ func TestTornTail(t *testing.T) {
 	if size, repair := reopen(t, opt); size != 3 || !strings.Contains(repair, "cut 5000 bytes") {
 		t.Errorf("rubbish: %d records, %q", size, repair)
 	}
+	// So is a commit of which a part did not reach the disk, though its length did.
+	holed := bytes.Clone(content)
+	clear(holed[starts[2]+100 : starts[2]+200])
+	restore(holed)
+	if size, repair := reopen(t, opt); size != 3 || !strings.Contains(repair, "torn commit") {
+		t.Errorf("a hole: %d records, %q", size, repair)
+	}
 	restore(append(content[:starts[2]:starts[2]], make([]byte, 5000)...))
 	if size, repair := reopen(t, opt); size != 3 || strings.Contains(repair, "cut") {
 		t.Errorf("zeros: %d records, %q", size, repair)
