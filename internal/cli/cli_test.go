@@ -110,6 +110,11 @@ func TestWhatIsLeftOfAFile(t *testing.T) {
 	expect.Text(t, of(r), "a pipe has no size").Lacks("%")
 }
 
+// What is no UTF-8 is not shown as if it were a character of the text.
+func TestWhatIsNoTextIsEscaped(t *testing.T) {
+	expect.Equal(t, cli.Line("a\xffb\ufffd é"), `a\ufffdb\ufffd é`)
+}
+
 // What is printed can neither steer a terminal nor hide letters, in whatever
 // pieces it is written, and as JSON or YAML it is still the same text.
 func FuzzPlain(f *testing.F) {
