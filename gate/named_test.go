@@ -204,6 +204,9 @@ func TestTheLedgerIsAskedOnceAStream(t *testing.T) {
 		must.Equal(t, string(r.gate.Event(ctx, a, []byte("data: {mine,theirs,nobodys\n\n"))), "data: {mine,-,nobodys\n\n")
 	}
 	expect.Equal(t, r.ledger.asked-before, 1, "the ledger was asked")
+	for _, space := range []string{" ", "\ndata: ", "\rdata:", "\r\rdata: "} { // in front of JSON it means nothing to clients
+		expect.Equal(t, string(r.gate.Event(ctx, a, []byte("data: "+space+"{mine,theirs,nobodys\n\n"))), "data: {mine,-,nobodys\n\n", fmt.Sprintf("%q", space))
+	}
 	expect.Equal(t, string(r.gate.Event(ctx, a, []byte("data: [DONE]\n\n"))), "data: [DONE]\n\n", "the mark of the end became")
 	expect.Equal(t, string(r.gate.Event(ctx, a, []byte("data: {mine,theirs,another\n\n"))), "data: {mine,-,another\n\n")
 	expect.Equal(t, r.ledger.asked-before, 2)

@@ -258,6 +258,7 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 		return nil
 	}
 	data, others := memproxy.SplitStreamEvent(event)
+	data = bytes.TrimSpace(data)
 	if len(data) == 0 || !bytes.ContainsAny(data[:1], "{[") || string(data) == endOfStream {
 		return event // nothing to filter: a name, a comment, the end mark
 	}
