@@ -46,19 +46,22 @@ func (ret *making) checkExtracted(ctx context.Context) error {
 			return err
 		}
 	}
-	said := trust.UserStatements(ret.op)
+	var said trust.Statements
+	if ret.op.Extracts { // otherwise every text is the caller's
+		said = trust.UserStatements(ret.op)
+	}
 	for i := range ret.memories {
 		m := &ret.memories[i]
 		if m.Drop || m.Event == eventNone || m.Event == eventDelete {
 			continue
 		}
 		worse, err := ret.worse(ctx, m, found[i])
-		switch stated := !m.Inferred && said.States(m.Text); {
+		switch {
 		case worse:
 			why := memproxy.Reason{Code: memproxy.ScreenExtracted}
 			ret.retract(ctx, m, why)
 			ret.keepExtracted(ctx, *m, found[i], why)
-		case err == nil && ret.op.Extracts && m.Text != "" && !stated:
+		case err == nil && ret.op.Extracts && m.Text != "" && (m.Inferred || !said.States(m.Text)):
 			err = ret.ruleOnInferred(ctx, m, found[i])
 		}
 		if err != nil {
