@@ -269,14 +269,23 @@ const (
 	ChangedIgnore Changed = "ignore"
 )
 
-// complete fetches the contents of objects that a write made and that its answer only
-// names, and adds them to the reading, so that they are recorded like the contents of an
-// answer. Objects that the request itself names existed before and are left out. An
-// object that cannot be fetched gets no record, so that only callers who may see
-// everybody's memories see its contents.
-func complete(ctx context.Context, ret *effects) {
+// completeReading adjusts the reading of an addition's answer to what the addition made. It
+// removes the memories that the request itself names, which existed before: to record them
+// would make the caller their author, and the text that they have in the backend the one that
+// went through memproxy. It adds the contents of objects that the answer only names. An object
+// that cannot be fetched gets no record, so that only callers who may see everybody's memories
+// see its contents.
+func completeReading(ctx context.Context, ret *effects) {
+	if ret.reading == nil || ret.op.Kind != memproxy.Learn || ret.self {
+		return
+	}
+	named := func(id string) bool {
+		return slices.Contains(ret.op.Targets, id) || slices.ContainsFunc(ret.op.Refs, func(r memproxy.Ref) bool { return r.ID == id })
+	}
+	existed := func(m memproxy.Memory) bool { return m.Event == "" && named(m.ID) }
+	ret.reading.Memories = slices.DeleteFunc(ret.reading.Memories, existed)
 	completer, ok := ret.call.Backend.Adapter.(AgentRunner)
-	if !ok || ret.reading == nil || ret.op.Kind != memproxy.Learn || ret.call.Backend.Fetch == nil {
+	if !ok || ret.call.Backend.Fetch == nil {
 		return
 	}
 	asks, all := completer.ObjectRequests(ret.call.Route, ret.call.Request, ret.op, ret.reading)
@@ -285,9 +294,6 @@ func complete(ctx context.Context, ret *effects) {
 	}
 	ctx, cancel := ret.call.Backend.Within(context.WithoutCancel(ctx))
 	defer cancel()
-	given := func(id string) bool {
-		return slices.ContainsFunc(ret.op.Refs, func(r memproxy.Ref) bool { return r.ID == id })
-	}
 	for _, q := range asks {
 		var rd *memproxy.Reading
 		reply, err := ret.call.Backend.Fetch.Fetch(ctx, q)
@@ -298,8 +304,8 @@ func complete(ctx context.Context, ret *effects) {
 			ret.g.opt.Log.ErrorContext(ctx, "the memories of a write cannot be fetched, so they are not recorded", "decision", ret.Decision.ID, "error", err)
 			return
 		}
-		ret.reading.Memories = append(ret.reading.Memories, slices.DeleteFunc(rd.Memories, func(m memproxy.Memory) bool { return given(m.ID) })...)
-		ret.reading.Created = append(ret.reading.Created, slices.DeleteFunc(rd.Created, func(m memproxy.CreatedObject) bool { return given(m.ID) })...)
+		ret.reading.Memories = append(ret.reading.Memories, slices.DeleteFunc(rd.Memories, existed)...)
+		ret.reading.Created = append(ret.reading.Created, slices.DeleteFunc(rd.Created, func(o memproxy.CreatedObject) bool { return named(o.ID) })...)
 	}
 	ret.reading.Settles = ret.reading.Settles || all
 }

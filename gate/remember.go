@@ -51,7 +51,7 @@ func (ret *effects) remember(ctx context.Context) {
 		ret.rules.Screener.RecordWrite(ret.screening())
 	}
 	settleChange(ctx, ret.g, ret.Admission)
-	complete(ctx, ret)
+	completeReading(ctx, ret)
 	ret.settleBill(ctx)
 	if ret.edits != nil && !ret.self {
 		return // keepEdits records what the call of the tool changed

@@ -130,3 +130,25 @@ func TestLedgerAwayHidesWhatMayBeAnotherTenants(t *testing.T) {
 		})
 	}
 }
+
+// Proves EDGE-3, SYN-5: an addition that only brings existing memories along, such as an
+// agent made with blocks of others, records nothing about them: neither an author nor a
+// version nor a status, and not the hash of a text that was changed out-of-band.
+func TestAnAdditionRecordsNothingAboutWhatItOnlyNames(t *testing.T) {
+	r, l := anyAgent(t, nil)
+	bobs := memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: "b1", Scope: memproxy.Scope{Tenant: "acme", User: "bob"}, Actor: "agent:bob", Decision: "d0", SHA256: "of the first text"}
+	l.rows["b1"] = bobs
+	r.fake.located = map[string]memproxy.Memory{"b1": {ID: "b1", Text: "changed in the backend"}, "b2": {ID: "b2", Text: "made in the backend"}}
+	r.fake.memories = []memproxy.Memory{{ID: "b1", Text: "changed in the backend"}, {ID: "b2", Text: "made in the backend"}, {ID: "new", Text: "tea"}}
+	op := learn("tea")
+	op.Targets, op.TargetKind = []string{"b1", "b2"}, memproxy.TargetMemory
+	a := r.admit(op)
+	wantCodes(t, a.Decision, memproxy.Allow)
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
+	expect.Equal(t, l.rows["b1"], bobs, "the row of bob's block")
+	expect.Equal(t, l.rows["b2"], memproxy.Ownership{}, "the row of a block of nobody's")
+	expect.Equal(t, l.rows["new"].Actor, "agent:dev", "the author of what it made")
+	expect.List(t, l.history, []string{`write new "tea" before false by agent:dev`})
+	must.Len(t, l.marks, 1, l.marks)
+	expect.Equal(t, r.budget.used, 1, "charged")
+}
