@@ -257,6 +257,7 @@ type rig struct {
 	refuseHolds   bool
 	shared        gate.Budget // nil: budget
 	filtered      func(memproxy.Route, string)
+	unconfirmed   []memproxy.Event
 	meter         gate.Meter   // nil: none
 	log           *slog.Logger // nil: none
 }
@@ -318,7 +319,8 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 		Identifier: r.identify, Ledger: r.store(), Budget: r.counts(), Recorder: r.recorder, Signer: fakeSigner{},
 		Clock: r.clock, Rejections: r.rejections, Filtered: r.filtered,
 		RecordTimeout: r.recordTimeout, Holds: r.holds, RefuseHolds: r.refuseHolds, Meter: r.meter, Log: r.log,
-		NewID: func() string { n++; return fmt.Sprintf("d%d", n) },
+		Unconfirmed: func(ev memproxy.Event) { r.unconfirmed = append(r.unconfirmed, ev) },
+		NewID:       func() string { n++; return fmt.Sprintf("d%d", n) },
 	}, r.rules))(t)
 	r.gate = g
 	return r

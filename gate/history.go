@@ -307,7 +307,8 @@ func ownersSeen(ret *effects) (all []memproxy.Ownership) {
 
 // reconcile resolves a race with other processes: it reduces the entry to the targets
 // that are in the backend as this change left them. For the others the ledger has newer
-// rows, or will have them. The rows are looked up before the backend is asked, so that
+// rows, or will have them. If the backend cannot be asked, nothing of the change is
+// recorded yet (Options.Unconfirmed). The rows are looked up before the backend is asked, so that
 // the entry is stale again if a row is replaced in between.
 func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Entry {
 	targets := map[memproxy.MemoryKey]string{}
@@ -327,6 +328,7 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 	}
 	if err != nil {
 		ret.g.opt.Log.ErrorContext(ctx, "which change was the last cannot be looked up", "decision", ret.Decision.ID, "error", err)
+		ret.g.opt.Unconfirmed(ret.event)
 	}
 	e.ExpectedOwners = nil
 	foreign := map[memproxy.MemoryKey]bool{}

@@ -109,6 +109,7 @@ func TestTheLastChangeIsWhatTheBackendHas(t *testing.T) {
 			if mine := got != theirs; mine != tc.mine || mine && got.Deleted != tc.deletes || (versions > 0) != tc.mine {
 				t.Errorf("noted is %+v, with %d versions", got, versions)
 			}
+			expect.Equal(t, len(r.unconfirmed) == 1, tc.away, "the backend is asked again later")
 		})
 	}
 }
