@@ -28,6 +28,7 @@ type answer struct {
 	looked  *lookups // the ledger's records, loaded by lookups
 	answers bool     // answers a write: its hidden memories are still recorded
 	single  bool     // is one event of a stream
+	part    bool     // an event or a page: refusing it does not refuse the whole answer
 
 	// What the loads determined for the judgements.
 	view     viewer
@@ -152,7 +153,9 @@ func (ret *answer) refuse(status int, code memproxy.ReasonCode, detail string) {
 	d.Refuse(status, memproxy.Reason{Code: code, Detail: detail})
 	ret.reasons = append(ret.reasons, d.Reasons...)
 	ret.reply = ret.call.Backend.Adapter.Refuse(ret.call.Request, d.Shown())
-	ret.AnswerRefusal = &d
+	if !ret.part {
+		ret.AnswerRefusal = &d
+	}
 }
 
 // refuseAsMissing replaces the backend's answer about a missing memory by the refusal

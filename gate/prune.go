@@ -157,7 +157,7 @@ func (ret *answer) page(ctx context.Context, fill memproxy.Refill, q memproxy.Si
 	if !ok2xx(reply.Status) {
 		return nil, fmt.Errorf("the backend answered %d", reply.Status)
 	}
-	page := &answer{Admission: ret.Admission, g: ret.g, reply: reply, status: reply.Status}
+	page := &answer{Admission: ret.Admission, g: ret.g, reply: reply, status: reply.Status, part: true}
 	refused, err := page.runStage(ctx, asSent)
 	if err == nil && !refused {
 		reply = page.reply
@@ -247,9 +247,7 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 	if !a.Inspect {
 		return event
 	}
-	shown := a.AnswerRefusal
-	defer func() { a.AnswerRefusal = shown }() // a refused event does not refuse the whole answer
-	ret := &answer{Admission: a, g: g, reply: memproxy.Reply{Status: 200, Body: event}, status: 200, single: true}
+	ret := &answer{Admission: a, g: g, reply: memproxy.Reply{Status: 200, Body: event}, status: 200, single: true, part: true}
 	defer func() { a.leftovers.filtered += ret.filtered }()
 	if refused, err := ret.runStage(ctx, asSent); err != nil || refused {
 		return lostEvent(ctx, g, a, err)

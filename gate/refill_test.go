@@ -21,6 +21,9 @@ type endless struct {
 
 func (a *endless) Read(_ memproxy.Route, _ memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
+	if string(reply.Body) == "unreadable" { // the whole answer, so that it is refused
+		return &memproxy.Reading{Memories: []memproxy.Memory{{Unreadable: true}}}, nil
+	}
 	for i, id := range strings.Split(string(reply.Body), ",") {
 		rd.Memories = append(rd.Memories, memproxy.Memory{Pointer: fmt.Sprintf("/%d", i), ID: id})
 	}
@@ -90,7 +93,8 @@ func TestRefill(t *testing.T) {
 			}
 			return ok(n)
 		}, "mine,mine1", "[mine mine1]", 2, 2},
-		"a refused one": {func(int) (memproxy.Reply, error) { return memproxy.Reply{Status: 500, Body: []byte("x")}, nil }, "mine", "[mine]", 1, 1},
+		"one that the filters refuse": {func(int) (memproxy.Reply, error) { return memproxy.Reply{Status: 200, Body: []byte("unreadable")}, nil }, "mine", "[mine]", 1, 1},
+		"a refused one":               {func(int) (memproxy.Reply, error) { return memproxy.Reply{Status: 500, Body: []byte("x")}, nil }, "mine", "[mine]", 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &endless{}
@@ -103,7 +107,9 @@ func TestRefill(t *testing.T) {
 			r.fake.op = memproxy.Operation{Kind: memproxy.Recall}
 			c := r.call(r.fake.op)
 			c.Backend.Fetch = send
-			got := r.gate.Return(context.Background(), r.gate.Admit(context.Background(), c), memproxy.Reply{Status: 200, Body: []byte("mine,foreign")})
+			admitted := r.gate.Admit(context.Background(), c)
+			got := r.gate.Return(context.Background(), admitted, memproxy.Reply{Status: 200, Body: []byte("mine,foreign")})
+			expect.Equal(t, admitted.Shown().Verdict, memproxy.Allow, "the decision on an answer that is shown")
 			if string(got.Body) != tc.want || send.n != tc.requests || !send.deadline {
 				t.Errorf("answer %q by %d side requests, with a deadline %v", got.Body, send.n, send.deadline)
 			}
