@@ -160,9 +160,13 @@ func failed(ctx context.Context, r *evaluation, s *step, err error) {
 	if !r.dry() {
 		r.g.accounts.release(ctx, r.Admission)
 	}
-	if r.decided { // what must be recorded with an admitted write could not be
-		r.g.opt.Meter.LedgerFailed(ctx)
-		reply := deny(ctx, r.g, r.Admission, memproxy.StatusUnavailable, s.broken, "the records of this request could not be written to the ledger")
+	if r.decided { // the decision is on record, so its refusal is a record of its own
+		detail := notCompleted
+		if s.broken == memproxy.LedgerUnavailable {
+			r.g.opt.Meter.LedgerFailed(ctx)
+			detail = "the records of this request could not be written to the ledger"
+		}
+		reply := deny(ctx, r.g, r.Admission, memproxy.StatusUnavailable, s.broken, detail)
 		r.Decision.Refuse(memproxy.StatusUnavailable, r.Decision.Reasons...)
 		r.Reply = &reply
 		return

@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -69,6 +70,9 @@ func TestWhatIsNext(t *testing.T) {
 			}
 			if got != tc.want || (a.Reply != nil) != (got == "gate.Reply") {
 				t.Errorf("%s with %v, want %s", got, a.Reply, tc.want)
+			}
+			if a.Reply != nil && strings.Contains(string(a.Reply.Body), "ledger") {
+				t.Errorf("the ledger is blamed, which works: %s", a.Reply.Body)
 			}
 		})
 	}

@@ -351,6 +351,9 @@ func (e *LookupError) setRate(reply *memproxy.Reply) {
 	}
 }
 
+// notCompleted is the detail of a refusal because a step failed.
+const notCompleted = "memproxy could not complete its decision on this request"
+
 // incomplete returns the status and the detail of the refusal of a call on which a step
 // could not decide. A look-up presents the caller's credential unless memproxy sends its
 // own, so a backend's refusal is about the caller: a client is told, as by the backend.
@@ -358,7 +361,7 @@ func incomplete(r *evaluation, err error) (status int, detail string) {
 	refused, is := errors.AsType[*LookupError](err)
 	switch {
 	case !is:
-		return memproxy.StatusUnavailable, "memproxy could not complete its decision on this request"
+		return memproxy.StatusUnavailable, notCompleted
 	case !refused.IsForClient() || r.mode&(client|explain) == 0:
 		return memproxy.StatusUnavailable, refused.Error()
 	case refused.Reply.Status != memproxy.StatusUnauthorized:

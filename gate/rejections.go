@@ -103,7 +103,7 @@ func ownUnlocked(ctx context.Context, r *evaluation) error {
 	}
 	if err := locked(ctx, r); err != nil {
 		r.g.opt.Log.ErrorContext(ctx, "locks could not be looked up", "decision", r.Decision.ID, "error", err)
-		r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "memproxy could not complete its decision on this request"})
+		r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: notCompleted})
 	}
 	return nil
 }
