@@ -1,6 +1,7 @@
 package extproc_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -247,6 +248,37 @@ func TestCheck(t *testing.T) {
 			if (got.GetStatus().GetCode() == int32(codes.OK)) != (c.status == 0) || int(got.GetDeniedResponse().GetStatus().GetCode()) != c.status {
 				t.Errorf("%v", got)
 			}
+		})
+	}
+}
+
+// rulings is a policy that rules in turn, the last one for good.
+type rulings []memproxy.Verdict
+
+func (r *rulings) Rule(context.Context, memproxy.Question) (memproxy.Ruling, error) {
+	v := (*r)[0]
+	if len(*r) > 1 {
+		*r = (*r)[1:]
+	}
+	return memproxy.Ruling{Verdict: v, Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}}, nil
+}
+
+// Proves CARD-9: what the authorization service cannot do to a request is refused also if
+// the request was to be refused when it looked ahead, and is not any more.
+func TestCheckDoesNotRelyOnLookingAhead(t *testing.T) {
+	for name, c := range map[string]struct {
+		method, body string
+		then         memproxy.Verdict
+		status       int
+	}{
+		"a read":             {"GET", "", memproxy.Allow, 403},
+		"a write to change":  {"POST", "tea", memproxy.Amend, 502},
+		"a write as it came": {"POST", "tea", memproxy.Allow, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(r *rig) { r.rules.Policy = &rulings{memproxy.Deny, c.then} })
+			got := must.Get(authv3.NewAuthorizationClient(r.conn).Check(t.Context(), check(c.method, "/memory", c.body)))(t)
+			expect.Equal(t, int(got.GetDeniedResponse().GetStatus().GetCode()), c.status, got)
 		})
 	}
 }

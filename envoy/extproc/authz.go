@@ -73,6 +73,9 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 		x.entry.Read(body)
 	}
 	m, refusal := x.admit(body, flaw)
+	if a := x.admission; refusal == nil && !a.Shadow() && a.Decision.Verdict == memproxy.Amend { // authFlaw did not see this
+		refusal = x.reply(p.opt.Gate.AbandonUnsent(x.ctx, a, memproxy.StreamWhole))
+	}
 	x.settled = true // the outcome is not visible here
 	x.admission.ReleaseLocks()
 	if refusal != nil {
@@ -130,9 +133,11 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 				"use the external processor",
 		)
 	}
+	// What Explain would refuse may be admitted a moment later: a policy, a look-up or a limit
+	// can give another result then.
 	ex := x.p.opt.Gate.Explain(x.ctx, call)
 	switch {
-	case !ex.Enforced || ex.Decision.Verdict.Stops() || ex.Operation == nil:
+	case !ex.Enforced || ex.Operation == nil:
 		return nil
 	case ex.Operation.Kind == memproxy.Recall && !x.p.opt.UnfilteredReads:
 		return flaw(
