@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -264,23 +265,27 @@ func (acc *accounts) unbind(ctx context.Context, a *Admission) {
 }
 
 // creditAuthors credits the total lines of the authors of deleted memories, and those of the
-// fields that they were written to, once for each.
+// fields that they were written to, once for each memory. Several answers to one write can
+// report deletions, so the credits are told apart by the first memory.
 func (acc *accounts) creditAuthors(ctx context.Context, a *Admission, deleted []memproxy.Ownership) {
-	counts, paid := map[memproxy.AuthorCount]int64{}, map[string]bool{}
+	counts, first, paid := map[memproxy.AuthorCount]int64{}, map[memproxy.AuthorCount]string{}, map[string]bool{}
 	for i := range deleted {
 		if row := &deleted[i]; CountsInTotals(row) && !paid[row.ID] {
 			paid[row.ID] = true
-			counts[AuthorCountOf(ctx, acc.opt.Ledger, row)]++
+			who := AuthorCountOf(ctx, acc.opt.Ledger, row)
+			counts[who]++
+			first[who] = cmp.Or(first[who], row.ID)
 		}
 	}
 	for who, n := range counts {
+		id := a.Decision.ID + "/" + first[who]
 		who.Memories = n
-		acc.lower(ctx, a, who)
+		acc.lower(ctx, a, id, who)
 	}
 }
 
-func (acc *accounts) lower(ctx context.Context, a *Admission, who memproxy.AuthorCount) {
-	if err := CreditTotals(ctx, acc.opt.Budget, a.rules, a.Decision.ID, a.begun, who); err != nil {
+func (acc *accounts) lower(ctx context.Context, a *Admission, id string, who memproxy.AuthorCount) {
+	if err := CreditTotals(ctx, acc.opt.Budget, a.rules, id, a.begun, who); err != nil {
 		acc.opt.Log.WarnContext(ctx, "total not lowered after a deletion", "decision", a.Decision.ID, "error", err)
 	}
 }

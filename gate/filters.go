@@ -364,7 +364,7 @@ func (ret *effects) recordScopeDeletion(ctx context.Context) {
 		ret.g.opt.Log.ErrorContext(ctx, "bulk deletion not recorded in the ledger", "decision", ret.Decision.ID, "error", err)
 	}
 	for _, who := range swept.Tallies {
-		ret.g.accounts.lower(ctx, ret.Admission, who)
+		ret.g.accounts.lower(ctx, ret.Admission, ret.Decision.ID, who)
 	}
 	for i := range swept.Holds {
 		ret.g.accounts.add(ctx, cleared(&swept.Holds[i], ret.Decision.ID, now))

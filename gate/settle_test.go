@@ -203,3 +203,27 @@ func TestSumOfChargesIsWhatWasWritten(t *testing.T) {
 		t.Errorf("%d in the hour and %d in all are charged for %d memories", hour, total, wrote)
 	}
 }
+
+// Proves TRL-6: the totals of an author fall by each memory that the backend's model deletes,
+// whichever answer to the write names it, and once by one that two answers name.
+func TestDeletionsOfEveryAnswerLowerTotals(t *testing.T) {
+	r, x, store := settlingRig(t, 50)
+	gone := func(id string) memproxy.Memory {
+		r.ledger.rows[id] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:dev", Trust: memproxy.TrustAuthenticated}
+		return memproxy.Memory{ID: id, Event: "DELETE"}
+	}
+	one, two, three := gone("m1"), gone("m2"), gone("m3")
+	x.memories = added(9)
+	r.gate.Return(context.Background(), r.admit(costs(9)), memproxy.Reply{Status: 200})
+	x.events, x.exact, x.over = []string{"e1", "e2"}, false, true
+	x.memories = []memproxy.Memory{one}
+	a := r.admit(costs(0))
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
+	for _, became := range [][]memproxy.Memory{{one, two}, {three}} {
+		x.became = became
+		r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200})
+	}
+	if _, total := charged(t, r, store); total != 6 {
+		t.Errorf("%d in all are charged, want 6: nine less three", total)
+	}
+}
