@@ -152,3 +152,21 @@ func TestAnAdditionRecordsNothingAboutWhatItOnlyNames(t *testing.T) {
 	must.Len(t, l.marks, 1, l.marks)
 	expect.Equal(t, r.budget.used, 1, "charged")
 }
+
+// Proves TRL-5: a deletion that only some of its targets show keeps only their texts as
+// retracted.
+func TestWhatIsStillThereIsNotRetracted(t *testing.T) {
+	r, l := anyAgent(t, nil)
+	r.fake.located = map[string]memproxy.Memory{}
+	for _, id := range []string{"m1", "m2"} {
+		row := by("agent:dev", memproxy.TrustAuthenticated, 300)
+		row.ID = id
+		l.rows[id], r.fake.located[id] = row, memproxy.Memory{ID: id, Text: "text of " + id}
+	}
+	a := r.admit(memproxy.Operation{Kind: memproxy.Forget, TargetKind: memproxy.TargetMemory, Targets: []string{"m1", "m2"}})
+	wantCodes(t, a.Decision, memproxy.Allow)
+	r.fake.located["m1"] = memproxy.Memory{ID: "m1", Missing: true}
+	r.gate.Abandon(context.Background(), a, memproxy.StreamGone)
+	must.Len(t, l.retracted, 1, l.retracted)
+	expect.Equal(t, l.retracted[0].Text, "text of m1")
+}

@@ -93,6 +93,7 @@ func (ret *answer) recordUnconfirmed(ctx context.Context) {
 		return it.Target != "" && !slices.Contains(op.Targets, it.Target)
 	})
 	a.op = &op
+	a.authored = slices.DeleteFunc(slices.Clone(a.authored), func(w authored) bool { return !slices.Contains(op.Targets, w.target) })
 	done := &effects{answer: &answer{Admission: &a, g: ret.g, status: 200}}
 	uncache(done)
 	settleChange(ctx, ret.g, &a)
