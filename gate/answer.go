@@ -183,7 +183,9 @@ func (ret *answer) filterReply(ctx context.Context) {
 		refused, err = ret.filterMemories(ctx)
 	}
 	if err == nil && !refused {
-		_, err = ret.runStage(ctx, rewritten)
+		if refused, err = ret.runStage(ctx, rewritten); refused || err != nil {
+			ret.shown = nil
+		}
 	}
 	if err == nil {
 		return

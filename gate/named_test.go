@@ -215,3 +215,17 @@ func TestTheLedgerIsAskedOnceAStream(t *testing.T) {
 	}
 	expect.Equal(t, string(r.gate.Event(ctx, a, []byte("data: {mine,theirs\n\n"))), "data: {mine,-\n\n")
 }
+
+// Proves TRL-8: the record of an answer that is withheld after its memories were looked at
+// names none of them as shown.
+func TestAWithheldAnswerShowedNothing(t *testing.T) {
+	f := &naming{err: errBroken}
+	r := tenants(t, func(r *rig) { r.adapter, r.fake = f, &f.fakeAdapter })
+	r.fake.memories = []memproxy.Memory{{ID: "m1", Text: "tea", Scope: memproxy.Scope{User: "ann"}}}
+	r.ledger.rows["m1"] = owned("m1", "acme", "dev")
+	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+	got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("m1")})
+	expect.Equal(t, got.Status, 502)
+	expect.Len(t, r.recorder.last().Memories, 0, "shown")
+	expect.Len(t, a.Memories, 0, "shown")
+}
