@@ -229,3 +229,17 @@ func TestAWithheldAnswerShowedNothing(t *testing.T) {
 	expect.Len(t, r.recorder.last().Memories, 0, "shown")
 	expect.Len(t, a.Memories, 0, "shown")
 }
+
+// Proves EDGE-3: whether a limited caller made the object that it names cannot be looked up
+// while the ledger is unavailable, which is no refusal of the caller.
+func TestOwnObjectsWithoutALedger(t *testing.T) {
+	r := newRig(t, nil)
+	op := learn("tea")
+	op.Claims = []memproxy.Claim{pinned(memproxy.DimAgent, "agent-1")}
+	a := r.admit(op)
+	expect.Equal(t, a.Decision.Status, 403, "the ledger answers: it is not the caller's")
+	r.ledger.err = errBroken
+	a = r.admit(op)
+	wantCodes(t, a.Decision, memproxy.Deny, memproxy.LedgerUnavailable)
+	expect.Equal(t, a.Decision.Status, 503)
+}

@@ -14,8 +14,9 @@ import (
 
 // bound checks every identity in the payload against the limits of the principal.
 func bound(ctx context.Context, r *evaluation) error {
-	allowOwn(ctx, r)
-	if refused := access.Bounds(&r.Principal, r.op); len(refused) > 0 {
+	if err := allowOwn(ctx, r); err != nil {
+		ledgerFailed(ctx, r, err, namesUnknown)
+	} else if refused := access.Bounds(&r.Principal, r.op); len(refused) > 0 {
 		r.verdict.Refuse(memproxy.StatusForbidden, refused...)
 	}
 	return nil
@@ -24,9 +25,9 @@ func bound(ctx context.Context, r *evaluation) error {
 // allowOwn allows a limited principal to name objects that it made according to the
 // ledger, such as an agent that it has just created. Configured names are checked first,
 // so that ordinary requests need no lookup.
-func allowOwn(ctx context.Context, r *evaluation) {
+func allowOwn(ctx context.Context, r *evaluation) error {
 	if r.dry() {
-		return // explain runs without a ledger
+		return nil // explain runs without a ledger
 	}
 	var ids []string
 	var dims []memproxy.Dimension // the dimension of each id
@@ -39,18 +40,21 @@ func allowOwn(ctx context.Context, r *evaluation) {
 		}
 	}
 	if len(ids) == 0 {
-		return
+		return nil
 	}
 	known := r.known
 	if err := known.need(ctx, append(known.named(r.op), known.keys(memproxy.TargetMemory, ids...)...)...); err != nil {
-		return // names outside of the configuration are then refused
+		return err
 	}
 	for i, id := range ids {
 		if access.MadeBy(&r.Principal, known.owner(memproxy.TargetMemory, id)) {
 			r.Principal = r.Principal.Naming(dims[i], id)
 		}
 	}
+	return nil
 }
+
+const namesUnknown = "the owners of the names in this request cannot be looked up"
 
 // tenancy checks every name in the request, wherever it occurs, against the
 // caller's tenant, whatever other limits the caller has. Another tenant's name is
@@ -69,7 +73,7 @@ func tenancy(ctx context.Context, r *evaluation) error {
 		if r.op.Kind == memproxy.Recall && (r.singleTenant() || !r.op.Derived) {
 			return nil // the answer is filtered by the caller's limits
 		}
-		ledgerFailed(ctx, r, err, "the owners of the names in this request cannot be looked up")
+		ledgerFailed(ctx, r, err, namesUnknown)
 		return nil
 	}
 	names := namesOf(r)
