@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"mime"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -68,27 +69,20 @@ func (c *Class) Body(q memproxy.Request, body []byte) *memproxy.Malformed {
 }
 
 // fieldOverrides reports whether a body has a field with which frameworks override the
-// method. It checks the format that the body has, as well as its declared type.
+// method. It reads the body in every format that it could have, by its declared type or by
+// its content.
 func fieldOverrides(h memproxy.Header, body []byte) bool {
 	text := bytes.TrimSpace(withoutByteOrderMarks(body))
 	if len(text) == 0 {
 		return false
 	}
-	switch {
-	case ofType(h, "multipart"), bytes.HasPrefix(text, []byte("--")):
-		if partOverrides(text) {
-			return true
-		}
-	case ofType(h, "urlencoded"), !bytes.ContainsAny(text[:1], `{["<`) && !bytes.ContainsAny(text, " \r\n"):
-		if queryOverrides(string(text)) {
-			return true
-		}
-	}
-	return text[0] == '{' && memberOverrides(text)
+	mayBeMultipart := ofType(h, "multipart") || bytes.HasPrefix(text, []byte("--"))
+	mayBeForm := ofType(h, "urlencoded") || !bytes.ContainsAny(text[:1], `{["<`) && !bytes.ContainsAny(text, " \r\n")
+	return mayBeMultipart && partOverrides(text) || mayBeForm && queryOverrides(string(text)) || text[0] == '{' && memberOverrides(text)
 }
 
-// withoutByteOrderMarks returns a body without byte order marks and without the zero bytes of UTF-16
-// and UTF-32, which servers detect (RFC 4627, section 3).
+// withoutByteOrderMarks returns a body without byte order marks and without the zero bytes
+// of UTF-16 and UTF-32, which servers detect (RFC 4627, section 3).
 func withoutByteOrderMarks(body []byte) []byte {
 	for _, mark := range [...]string{"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"} {
 		body = bytes.TrimPrefix(body, []byte(mark))
@@ -147,15 +141,19 @@ func mayOverride(body []byte) bool {
 	return false
 }
 
+// ofType reports whether a Content-Type contains a word, in lower case.
 func ofType(h memproxy.Header, word string) bool {
 	return slices.ContainsFunc(h["Content-Type"], func(v string) bool { return strings.Contains(strings.ToLower(v), word) })
 }
+
+// foldedLine matches the line break within a header that continues on the next line.
+var foldedLine = regexp.MustCompile(`\r?\n[ \t]+`)
 
 // partOverrides reports whether a line that could be the header of a multipart part names
 // an overriding field. Servers differ in what begins a part, so every such line counts,
 // at any position. A document that merely describes a form has no such line.
 func partOverrides(body []byte) bool {
-	for line := range bytes.Lines(body) {
+	for line := range bytes.Lines(foldedLine.ReplaceAll(body, []byte(" "))) {
 		head, rest, ok := bytes.Cut(line, []byte(":"))
 		if !ok || !bytes.EqualFold(bytes.TrimSpace(head), []byte("content-disposition")) {
 			continue

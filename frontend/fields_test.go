@@ -56,6 +56,9 @@ func TestFieldsThatOverrideTheMethod(t *testing.T) {
 		{"text/plain", "_method=DELETE", true},
 		{form, "a=1&_method=DELETE", true},
 		{form, "_method[]=DELETE", true},
+		{form, "--a=1&_method=DELETE", true},
+		{form + "; charset=multipart", "a=1&_method=DELETE", true},
+		{"multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data;\r\n name=_method\r\n\r\nPUT\r\n--b--", true},
 		{"Multipart/Form-Data; boundary=b", "--b\r\nContent-Disposition: form-data; name=_method\r\n\r\nPUT\r\n--b--", true},
 		{"", "--b\r\nContent-Disposition: form-data; name=_method\r\n\r\nPUT\r\n--b--", true},
 
