@@ -24,8 +24,9 @@ const (
 	settleTime = 2 * time.Minute
 	// maxLook is the maximum number of upstream requests of one reading.
 	maxLook = 1000
-	// maxUnsettled is for how long settling is retried, including restarts, and
-	// minUnsettled for how long each process retries at least.
+	// maxUnsettled is for how long failed attempts to settle a run or to decline pending
+	// calls are retried, including restarts, and minUnsettled for how long each process
+	// retries to settle at least.
 	maxUnsettled = 24 * time.Hour
 	minUnsettled = time.Hour
 )

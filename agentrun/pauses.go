@@ -192,7 +192,7 @@ func (t *turns) due(now time.Time) ([]interruptedTurn, error) {
 
 // declineInterrupted declines the pending calls of interrupted turns. A turn without
 // pending calls is examined until the time limit of a run, at growing intervals, because
-// its model may still be generating.
+// its model may still be generating; one that cannot be examined, for a day.
 func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
 	runner, ok := r.opt.Backend.Adapter.(gate.AgentRunner)
 	if !ok || r.turns.dir == "" {
@@ -204,15 +204,15 @@ func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
 			return ctx.Err()
 		}
 		over, failed := r.declinePending(ctx, runner, turn.key)
-		age := now.Sub(turn.begun)
-		if !over && age <= r.opt.RunTimeout {
+		age, most := now.Sub(turn.begun), r.opt.RunTimeout
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("backend %s: declining a pending approval request failed: %w", r.opt.Backend.Name, failed))
+			most = max(most, maxUnsettled)
+		}
+		if !over && age <= most {
 			r.turns.postpone(turn.key, now.Add(max(r.opt.PauseLimit, age/8)))
 		} else if r.turns.postpone(turn.key, now) {
 			r.forget(turn.key)
-			continue
-		}
-		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("backend %s: declining a pending approval request failed: %w", r.opt.Backend.Name, failed))
 		}
 	}
 	return err

@@ -205,16 +205,16 @@ func TestPausesOfCurrentTurnsAreNotDeclined(t *testing.T) {
 }
 
 // If the server fails or refuses the answer, the job fails and retries when the turn is
-// due.
+// due, also after the longest run must have ended.
 func TestFailedDeclinesAreRetried(t *testing.T) {
 	t.Parallel()
 	m, c := &meddler{}, &cut{}
 	c.after.Store(-1 << 20)
 	l := startStill(t, someAgent, lettaConf, func(h http.Handler) http.Handler { m.Handler = h; c.Handler = m; return c })
 	l.breaks(c, 1, poisoned)
-	for i, refused := range []string{http.MethodGet, http.MethodPost} {
+	for i, refused := range []string{http.MethodGet, http.MethodPost, http.MethodGet} {
 		m.set(func(w http.ResponseWriter, r *http.Request) bool { return r.Method == refused && refusal(w) })
-		at := l.in(time.Duration(i+1) * 5 * time.Minute)
+		at := l.in([]time.Duration{5 * time.Minute, 10 * time.Minute, time.Hour}[i])
 		expect.ErrorHas(t, l.car.Once(context.Background(), "runs:mem0", at), "backend mem0: declining a pending approval request failed", refused, "is refused")
 		if !l.waits() || len(l.open()) != 1 {
 			t.Fatalf("%s is refused; kept: %v", refused, l.open())
@@ -222,7 +222,7 @@ func TestFailedDeclinesAreRetried(t *testing.T) {
 		l.once("runs:mem0", at.Add(time.Second)) // not due
 	}
 	m.set(nil)
-	l.once("runs:mem0", l.in(20*time.Minute))
+	l.once("runs:mem0", l.in(2*time.Hour))
 	if l.waits() || len(l.open()) != 0 {
 		t.Errorf("kept: %v", l.open())
 	}
