@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
+
+	"github.com/memproxy/memproxy"
 )
 
 // A server may close a connection after an internal error without announcing that, as
@@ -41,13 +44,24 @@ func (c *upstreamConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// RoundTrip sends a request. If the answer is an internal error of the server, nothing
-// more is sent on its connection. An answer without a body is excluded: its connection
-// may already be in use by another request.
+// UnsentError is the error of a request that was certainly not sent to the backend, and so
+// can be repeated.
+type UnsentError struct{ Err error }
+
+func (e UnsentError) Error() string { return e.Err.Error() }
+func (e UnsentError) Unwrap() error { return e.Err }
+
+// RoundTrip sends a request. The error is an UnsentError if no connection could be made.
+// If the answer is an internal error of the server, nothing more is sent on its
+// connection. An answer without a body is excluded: its connection may already be in use
+// by another request.
 func (f noUpgrade) RoundTrip(r *http.Request) (*http.Response, error) {
 	var on net.Conn
 	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) { on = got.Conn }})
 	resp, err := f.next.RoundTrip(r.WithContext(ctx))
+	if wire := (*net.OpError)(nil); errors.As(err, &wire) && wire.Op == "dial" {
+		return nil, UnsentError{fmt.Errorf("%w: %w", memproxy.ErrNoConnection, err)}
+	}
 	if err == nil && resp.StatusCode < http.StatusOK {
 		_ = resp.Body.Close()
 		return nil, fmt.Errorf("the backend returned status %d, which is not a final response", resp.StatusCode)

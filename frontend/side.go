@@ -112,7 +112,7 @@ func (s *Side) send(ctx context.Context, out *http.Request, limit int64) (mempro
 	lease := s.opt.InFlight.Lease(OwnPeer)
 	defer lease.Release()
 	if err := lease.Enter(ctx, s.caller, s.tenant); err != nil {
-		return memproxy.Reply{}, err
+		return memproxy.Reply{}, UnsentError{err}
 	}
 	s.opt.Credential.Present(out.Header)
 	s.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))

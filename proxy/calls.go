@@ -172,7 +172,7 @@ func (t *agentTurn) sendAmended(ctx context.Context, asked *gate.Admission, tc m
 	fctx, cancel := t.p.backend.Within(ctx)
 	defer cancel()
 	reply, err := t.side().Send(fctx, req, tc.Direct.Body)
-	notSent := errors.As(unsent(err), new(unsentError))
+	notSent := errors.As(err, new(frontend.UnsentError))
 	t.spent = t.spent || !notSent
 	switch {
 	case notSent:

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"strconv"
 
@@ -128,8 +127,11 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 		out.Body = on.upload(out.Body)
 	}
 	resp, err := transport.RoundTrip(out)
+	if errors.As(err, new(frontend.UnsentError)) {
+		err = unsentError{err}
+	}
 	if err != nil {
-		p.abandon(w, r, a, unsent(err))
+		p.abandon(w, r, a, err)
 		return
 	}
 	defer resp.Body.Close()
@@ -180,18 +182,11 @@ func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission
 	return out
 }
 
-// unsentError is the reason why no connection could be made for a request.
+// unsentError marks a request of a caller that was certainly not sent, whatever was sent
+// for it.
 type unsentError struct{ error }
 
 func (e unsentError) Unwrap() error { return e.error }
-
-// unsent marks the error of a request that was never sent.
-func unsent(err error) error {
-	if wire := (*net.OpError)(nil); errors.As(err, &wire) && wire.Op == "dial" {
-		return unsentError{err}
-	}
-	return err
-}
 
 // abandon answers for a backend that did not answer, or whose answer cannot be read, and
 // records the outcome. If the backend refused a look-up as it would have refused the
@@ -207,7 +202,8 @@ func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err
 		p.passOn(w, got, true, a)
 		return
 	}
-	if why := frontend.Unreadable(err, p.opt.MaxAnswer); why != nil {
+	unsent := errors.As(err, new(unsentError))
+	if why := frontend.Unreadable(err, p.opt.MaxAnswer); why != nil && !unsent {
 		p.opt.Log.WarnContext(r.Context(), "the response is withheld", "backend", p.opt.Name, "decision", a.Decision.ID, "error", err)
 		p.write(w, p.opt.Gate.AbandonUnreadable(context.WithoutCancel(r.Context()), a, why), nil, a)
 		return
@@ -218,7 +214,7 @@ func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err
 	}
 	p.opt.Log.WarnContext(r.Context(), "the backend did not respond", "backend", p.opt.Name, "decision", a.Decision.ID, "cancelled", end.Cancelled(), "error", err)
 	abandon := p.opt.Gate.Abandon
-	if errors.As(err, new(unsentError)) {
+	if unsent {
 		abandon = p.opt.Gate.AbandonUnsent
 	}
 	reply := abandon(context.WithoutCancel(r.Context()), a, end)

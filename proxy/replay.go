@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -106,11 +105,11 @@ func (o *BackendClient) send(ctx context.Context, a *gate.Admission, req memprox
 	return memproxy.AnsweredResult(result)
 }
 
-// outcomeOf returns the outcome of a request that failed. Without a connection nothing
-// was sent; otherwise it is unknown whether the backend processed it.
+// outcomeOf returns the outcome of a request that failed. Unless it is certain that
+// nothing was sent, it is unknown whether the backend processed the request.
 func outcomeOf(err error) memproxy.SendResult {
-	if errors.As(unsent(err), new(unsentError)) {
-		return memproxy.UnsentResult(fmt.Errorf("%w: %w", memproxy.ErrNoConnection, err))
+	if errors.As(err, new(frontend.UnsentError)) {
+		return memproxy.UnsentResult(err)
 	}
 	return memproxy.UnknownResult(err)
 }

@@ -1,13 +1,19 @@
 package proxy_test
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -83,6 +89,79 @@ func TestRemovedMemoriesLeaveTheCache(t *testing.T) {
 	}
 }
 
+// hanging is a transport whose requests end with their context.
+type hanging struct{ http.RoundTripper }
+
+func (hanging) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// A rollback that found no slot among memproxy's own requests was not sent: it can be
+// repeated, and nobody has to find out what it did.
+func TestRollbacksWithoutASlotAreUnsent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parts := &frontendtest.Parts{}
+		rules := frontendtest.Rules(parts)
+		p := must.Get(proxy.New(proxy.Options{
+			Backend: frontend.Backend{Name: "toy", Adapter: &caching{Adapter: frontendtest.Toy{}}, Upstream: &url.URL{Scheme: "http", Host: "toy"}, InFlight: frontend.NewInFlight(0, 0)},
+			Gate:    frontendtest.NewGate(t, parts, &rules), SideTransport: hanging{},
+		}))(t)
+		to := memproxy.Version{MemoryKey: memproxy.MemoryKey{Backend: "toy", Kind: memproxy.TargetMemory, ID: "m1"}}
+		outcomes := map[memproxy.Outcome]int{}
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for range 200 {
+			all.Go(func() {
+				got := p.BackendClient().Restore(t.Context(), to, memproxy.Memory{}, "d1", "human:ann")
+				mu.Lock()
+				defer mu.Unlock()
+				outcomes[got.Outcome]++
+			})
+		}
+		all.Wait()
+		if outcomes[memproxy.OutcomeUnsent] == 0 || outcomes[memproxy.OutcomeUnknown] == 0 || len(outcomes) != 2 {
+			t.Errorf("outcomes: %v", outcomes)
+		}
+	})
+}
+
+// asking is running whose turns need side requests. Each turn is of another agent.
+type asking struct{ running }
+
+func (asking) Turn(memproxy.Route, memproxy.Request, []byte) (memproxy.Turn, error) {
+	return &oneRequest{key: rand.Text(), asks: true}, nil
+}
+
+// A turn that found no slot for its side requests says that nothing was sent, so that its
+// caller may repeat it.
+func TestTurnsWithoutASlotAreUnsent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parts := &frontendtest.Parts{}
+		rules := frontendtest.Rules(parts)
+		p := must.Get(proxy.New(proxy.Options{
+			Backend: frontend.Backend{Name: "toy", Adapter: asking{}, Upstream: &url.URL{Scheme: "http", Host: "toy"}, InFlight: frontend.NewInFlight(0, 0)},
+			Gate:    frontendtest.NewGate(t, parts, &rules), SideTransport: hanging{},
+		}))(t)
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				p.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/run", strings.NewReader("x")))
+			})
+		}
+		all.Wait()
+		details := map[string]int{}
+		for _, ev := range parts.Recorded() {
+			if ev.Type == memproxy.EventOutcome {
+				details[ev.Reasons[0].Detail]++
+			}
+		}
+		if details[memproxy.NotReached] != 100 {
+			t.Errorf("outcomes: %v", details)
+		}
+	})
+}
+
 // running is pruning whose agents run: each turn is one request, and answers are
 // unchanged.
 type running struct{ frontendtest.Pruning }
@@ -148,27 +227,31 @@ type silent struct{}
 
 func (silent) Observe([]byte) (calls, results []memproxy.ToolTexts) { return nil, nil }
 
-type oneRequest struct{ body []byte }
+type oneRequest struct {
+	body []byte
+	key  string
+	asks bool // side requests without end
+}
 
-func (*oneRequest) Key() string                               { return "turn" }
-func (*oneRequest) Agent() string                             { return "agent" }
-func (*oneRequest) NextSideRequest() (memproxy.Request, bool) { return memproxy.Request{}, false }
-func (*oneRequest) ReadSideReply(memproxy.Reply) error        { return nil }
-func (*oneRequest) TakeEdits() []memproxy.Edit                { return nil }
-func (*oneRequest) Next() []byte                              { return []byte("run") }
-func (l *oneRequest) ReadAnswer(body []byte) error            { l.body = body; return nil }
-func (*oneRequest) Event(event []byte) ([][]byte, error)      { return [][]byte{event}, nil }
-func (*oneRequest) Paused() bool                              { return false }
-func (*oneRequest) ApprovalCalls() []memproxy.ToolCall        { return nil }
-func (*oneRequest) ReleasePause() ([][]byte, bool)            { return nil, false }
-func (*oneRequest) PendingCalls() []memproxy.ToolCall         { return nil }
-func (*oneRequest) Rule(string, memproxy.Decision)            {}
-func (*oneRequest) Result(string, memproxy.Reply)             {}
-func (l *oneRequest) Answer() []byte                          { return l.body }
-func (*oneRequest) Runs() []string                            { return nil }
-func (*oneRequest) Names() []string                           { return nil }
-func (*oneRequest) Seq() (n int64, said bool)                 { return 0, false }
-func (*oneRequest) Cancel() memproxy.SideRequest              { return memproxy.SideRequest{} }
+func (l *oneRequest) Key() string                               { return "turn" + l.key }
+func (*oneRequest) Agent() string                               { return "agent" }
+func (l *oneRequest) NextSideRequest() (memproxy.Request, bool) { return memproxy.Request{}, l.asks }
+func (*oneRequest) ReadSideReply(memproxy.Reply) error          { return nil }
+func (*oneRequest) TakeEdits() []memproxy.Edit                  { return nil }
+func (*oneRequest) Next() []byte                                { return []byte("run") }
+func (l *oneRequest) ReadAnswer(body []byte) error              { l.body = body; return nil }
+func (*oneRequest) Event(event []byte) ([][]byte, error)        { return [][]byte{event}, nil }
+func (*oneRequest) Paused() bool                                { return false }
+func (*oneRequest) ApprovalCalls() []memproxy.ToolCall          { return nil }
+func (*oneRequest) ReleasePause() ([][]byte, bool)              { return nil, false }
+func (*oneRequest) PendingCalls() []memproxy.ToolCall           { return nil }
+func (*oneRequest) Rule(string, memproxy.Decision)              {}
+func (*oneRequest) Result(string, memproxy.Reply)               {}
+func (l *oneRequest) Answer() []byte                            { return l.body }
+func (*oneRequest) Runs() []string                              { return nil }
+func (*oneRequest) Names() []string                             { return nil }
+func (*oneRequest) Seq() (n int64, said bool)                   { return 0, false }
+func (*oneRequest) Cancel() memproxy.SideRequest                { return memproxy.SideRequest{} }
 func (*oneRequest) Tail() [][]byte {
 	return [][]byte{[]byte("data: canary tail\n\n"), []byte("data: end\n\n")}
 }

@@ -196,7 +196,7 @@ func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 	frontend.DropDigests(out.Header)
 	defer t.p.opt.Gate.Agents().Sending(t.a)()
 	resp, err := t.p.opt.Transport.RoundTrip(out)
-	if errors.As(unsent(err), new(unsentError)) {
+	if errors.As(err, new(frontend.UnsentError)) {
 		t.unsent(ctx)
 		return false, err
 	}
