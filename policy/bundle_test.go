@@ -220,3 +220,23 @@ func TestRowsOfTenantsAreCompared(t *testing.T) {
 		expect.List(t, policy.RaisedLimits(of(c.from), of(c.to)), c.want, "from", c.from, c.to)
 	}
 }
+
+// Proves EDGE-9: a version that reports rapid writes later, or never, is looser.
+func TestRaisedRapidWritesAreReported(t *testing.T) {
+	of := func(perMinute int64) policy.Bundle {
+		l := memproxy.DefaultLimits()
+		l.RapidPerMinute = perMinute
+		return policy.Bundle{Limits: &l}
+	}
+	for _, c := range []struct {
+		from, to int64
+		want     []string
+	}{
+		{30, 60, []string{"budgets.rapid_per_minute rises from 30 to 60"}},
+		{30, 0, []string{"budgets.rapid_per_minute rises from 30 to no limit"}},
+		{30, 20, nil},
+		{0, 30, nil},
+	} {
+		expect.List(t, policy.RaisedLimits(of(c.from), of(c.to)), c.want, "from", c.from, c.to)
+	}
+}

@@ -147,18 +147,17 @@ func RaisedLimits(from, to Bundle) []string {
 		say("budgets: one version has them, the other leaves them to the sidecar")
 	default:
 		a, b := from.Limits, to.Limits
+		rise := func(name string, a, b int64) { // zero is no limit, or inherited in an override
+			if a != 0 && (b == 0 || b > a) {
+				say("budgets.%s rises from %d to %s", name, a, limit(b))
+			}
+		}
 		row := func(name string, a, b memproxy.WriteLimit) {
-			// Zero is no limit, or inherited in an override.
-			if a.PerHour != 0 && (b.PerHour == 0 || b.PerHour > a.PerHour) {
-				say("budgets.%s.writes_per_hour rises from %d to %s", name, a.PerHour, limit(b.PerHour))
-			}
-			if a.Total != 0 && (b.Total == 0 || b.Total > a.Total) {
-				say("budgets.%s.writes_total rises from %d to %s", name, a.Total, limit(b.Total))
-			}
+			rise(name+".writes_per_hour", a.PerHour, b.PerHour)
+			rise(name+".writes_total", a.Total, b.Total)
 		}
-		if b.Together > a.Together {
-			say("budgets.together rises from %d to %d", a.Together, b.Together)
-		}
+		rise("together", max(1, a.Together), max(1, b.Together))
+		rise("rapid_per_minute", a.RapidPerMinute, b.RapidPerMinute)
 		row("default", a.Default, b.Default)
 		row("anonymous", a.Anonymous, b.Anonymous)
 		for _, k := range keys(a.Tenants, b.Tenants) {
