@@ -94,3 +94,26 @@ func TestWhichRunsAreWatched(t *testing.T) {
 		t.Errorf("a picture of nothing: %v %v", w, err)
 	}
 }
+
+// Proves EDGE-13: the agent that a body names becomes one segment of the paths that memproxy
+// requests itself, whatever characters it has: the requests carry the backend's credential.
+func TestSideRequestsStayOnTheirPaths(t *testing.T) {
+	const body, escaped = `{"agent_id":"agent-1/../../x?y=z&a#","messages":[]}`, "agent-1%2F..%2F..%2Fx%3Fy=z&a%23"
+	a := newAdapter(t)
+	rt, req := routed(t, a, "POST", "/v1/conversations/default/messages")
+	run := must.Get(a.Turn(rt, req, []byte(body)))(t)
+	q, _ := run.NextSideRequest()
+	expect.Equal(t, q.EscapedPath, "/v1/agents/"+escaped)
+	expect.Equal(t, run.Cancel().Request.EscapedPath, "/v1/agents/"+escaped+"/messages/cancel")
+	diff := must.Get(a.DiffRun(rt, req, []byte(body)))(t)
+	diff.StartSnapshot()
+	for range 2 { // the lists of blocks and archives
+		diff.NextSideRequest()
+		must.Do(t, diff.ReadSideReply(memproxy.Reply{Status: 404}))
+	}
+	q, _ = diff.NextSideRequest()
+	expect.Equal(t, q.EscapedPath, "/v1/agents/"+escaped)
+	must.Do(t, diff.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(`{"id":"agent-1/../../x?y=z&a#","blocks":[]}`)}))
+	q, _ = diff.NextSideRequest()
+	expect.Equal(t, q.Query, "order=desc&limit=100&agent_id=agent-1%2F..%2F..%2Fx%3Fy%3Dz%26a%23")
+}

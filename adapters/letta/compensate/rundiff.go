@@ -67,11 +67,7 @@ func New(opt Options, clock func() time.Time) (memproxy.RunDiff, error) {
 }
 
 func (o *Options) get(query string, parts ...string) memproxy.Request {
-	path := o.Prefix
-	for _, p := range parts {
-		path += "/" + url.PathEscape(p)
-	}
-	return turn.Get(path, query)
+	return turn.Get(o.Prefix, query, parts...)
 }
 
 // StartSnapshot implements memproxy.RunDiff.
@@ -240,7 +236,7 @@ func (d *RunDiff) agent(a *agent, doc *jsondoc.Doc) error {
 			}
 		}
 	}
-	archives := d.opt.get(newestQuery+"&agent_id="+a.ID, archiveList, "")
+	archives := d.opt.get(newestQuery+"&agent_id="+url.QueryEscape(a.ID), archiveList, "")
 	d.request(archives, jsondoc.Array, "a list", func() {}, func(doc *jsondoc.Doc) error {
 		a.Archives = listIDs(doc)
 		return nil

@@ -2,7 +2,6 @@ package turn
 
 import (
 	"bytes"
-	"net/url"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -121,7 +120,7 @@ func requestResults(t *Turn) {
 		t.view.lookups = append(t.view.lookups, others...)
 	}
 	if slices.ContainsFunc(t.allowed.calls, (*allowedCall).addedPassages) {
-		t.view.lookups = append(t.view.lookups, lookup{Get(t.opt.Prefix+"/agents/"+url.PathEscape(t.agent)+"/archival-memory", NewestPassages), func(doc *jsondoc.Doc) {
+		t.view.lookups = append(t.view.lookups, lookup{Get(t.opt.Prefix, NewestPassages, "agents", t.agent, "archival-memory"), func(doc *jsondoc.Doc) {
 			for _, e := range doc.Root.Elems {
 				t.allowed.archive = append(t.allowed.archive, t.opt.Memory(doc, e, t.agent))
 			}

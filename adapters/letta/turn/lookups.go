@@ -39,13 +39,13 @@ type view struct {
 func (v *view) requestBlocks(o *Options, agent string) {
 	v.opt, v.agent, v.blocks, v.memories, v.loaded, v.loading = o, agent, nil, nil, false, true
 	v.isolated = map[string]string{}
-	v.lookups = []lookup{{Get(o.Prefix+"/agents/"+agent, "include=agent.blocks"), func(doc *jsondoc.Doc) {
+	v.lookups = []lookup{{Get(o.Prefix, "include=agent.blocks", "agents", agent), func(doc *jsondoc.Doc) {
 		for _, e := range Blocks(doc.Root).List() {
 			v.setBlock(doc, e)
 		}
 	}}}
 	if c := o.Conversation; c != "" {
-		v.lookups = append(v.lookups, lookup{Get(o.Prefix+"/conversations/"+c, ""), v.requestIsolated})
+		v.lookups = append(v.lookups, lookup{Get(o.Prefix, "", "conversations", c), v.requestIsolated})
 	}
 }
 
@@ -71,9 +71,9 @@ func (v *view) takeReply(r memproxy.Reply) error {
 // differ from the stored ones, which the server would run.
 func (p *pause) requestStored(o *Options, agent string) lookup {
 	if c := o.Conversation; c != "" {
-		return lookup{Get(o.Prefix+"/conversations/"+c+"/messages", "order=desc&limit=20"), func(doc *jsondoc.Doc) { p.setStored(pauseOf(doc.Root)) }}
+		return lookup{Get(o.Prefix, "order=desc&limit=20", "conversations", c, "messages"), func(doc *jsondoc.Doc) { p.setStored(pauseOf(doc.Root)) }}
 	}
-	return lookup{Get(o.Prefix+"/agents/"+agent, "include=agent.pending_approval"), func(doc *jsondoc.Doc) { p.setStored(doc.Root.Get("pending_approval")) }}
+	return lookup{Get(o.Prefix, "include=agent.pending_approval", "agents", agent), func(doc *jsondoc.Doc) { p.setStored(doc.Root.Get("pending_approval")) }}
 }
 
 // setStored sets the arguments of the waiting calls to the stored ones. If the stored
@@ -104,7 +104,7 @@ func (p *pause) setStored(told *jsondoc.Value) {
 func (v *view) requestIsolated(doc *jsondoc.Doc) {
 	for _, e := range doc.Root.Get("isolated_block_ids").List() {
 		if id := e.Text(); plainID(id) && len(v.lookups) < maxIsolated {
-			v.lookups = append(v.lookups, lookup{Get(v.opt.Prefix+"/blocks/"+id, ""), func(doc *jsondoc.Doc) {
+			v.lookups = append(v.lookups, lookup{Get(v.opt.Prefix, "", "blocks", id), func(doc *jsondoc.Doc) {
 				v.setBlock(doc, doc.Root)
 				v.isolated[doc.Root.Get("label").Text()] = id
 			}})

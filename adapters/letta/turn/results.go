@@ -105,10 +105,8 @@ func (c *call) direct(prefix, agent string) *memproxy.SideRequest {
 		args = e.Apply()
 	}
 	return &memproxy.SideRequest{
-		Request: memproxy.Request{
-			Method: "POST", EscapedPath: prefix + "/agents/" + agent + "/tools/" + c.name + "/run",
-		},
-		Body: slices.Concat([]byte(`{"args":`), args, []byte("}")),
+		Request: memproxy.Request{Method: "POST", EscapedPath: Get(prefix, "", "agents", agent, "tools", c.name, "run").EscapedPath},
+		Body:    slices.Concat([]byte(`{"args":`), args, []byte("}")),
 	}
 }
 

@@ -28,9 +28,8 @@ func (t *Turn) Cancel() memproxy.SideRequest {
 		e.Replace(t.out.last.Root.Get("stop_reason"), []byte(stop))
 		t.out.last = e.Doc()
 	}
-	path := t.opt.Prefix + "/agents/" + t.agent + "/messages/cancel"
 	return memproxy.SideRequest{
-		Request: memproxy.Request{Method: "POST", EscapedPath: path},
+		Request: memproxy.Request{Method: "POST", EscapedPath: Get(t.opt.Prefix, "", "agents", t.agent, "messages", "cancel").EscapedPath},
 		Body:    slices.Concat([]byte(`{"run_ids":[`), jsondoc.Quote(t.out.latestRun()), []byte(`]}`)),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -131,13 +132,13 @@ func (t *Turn) NextSideRequest() (memproxy.Request, bool) {
 	}
 	switch {
 	case t.agent == "":
-		return Get(t.opt.Prefix+"/conversations/"+t.opt.Conversation, ""), true
+		return Get(t.opt.Prefix, "", "conversations", t.opt.Conversation), true
 	case !t.known:
-		return Get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.tools&include=agent.pending_approval&include=agent.managed_group"), true
+		return Get(t.opt.Prefix, "include=agent.tools&include=agent.pending_approval&include=agent.managed_group", "agents", t.agent), true
 	case !t.pauseKnown:
-		return Get(t.opt.Prefix+"/conversations/"+t.opt.Conversation+"/messages", "order=desc&limit=20"), true
+		return Get(t.opt.Prefix, "order=desc&limit=20", "conversations", t.opt.Conversation, "messages"), true
 	case t.pause.fromRun != "":
-		return Get(t.opt.Prefix+"/runs/"+t.pause.fromRun, ""), true
+		return Get(t.opt.Prefix, "", "runs", t.pause.fromRun), true
 	case len(t.view.lookups) > 0:
 		return t.view.lookups[0].request, true
 	}
@@ -148,9 +149,13 @@ func (t *Turn) NextSideRequest() (memproxy.Request, bool) {
 // without one in an older format.
 const SDKVersion = "1.12.1"
 
-// Get returns a side request. Side requests for a caller are sent with the caller's
-// headers.
-func Get(path, query string) memproxy.Request {
+// Get returns the side request for prefix and the segments, which it escapes. Side requests
+// for a caller are sent with the caller's headers.
+func Get(prefix, query string, segments ...string) memproxy.Request {
+	path := prefix
+	for _, s := range segments { // a caller may have chosen an id in them
+		path += "/" + url.PathEscape(s)
+	}
 	return memproxy.Request{Method: "GET", EscapedPath: path, Query: query, Header: memproxy.Header{"X-Stainless-Package-Version": {SDKVersion}}}
 }
 
