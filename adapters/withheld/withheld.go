@@ -77,12 +77,21 @@ func edits(doc *jsondoc.Doc, keep func(m jsondoc.Member) bool) *jsondoc.Edits {
 	return e
 }
 
-// mayHold reports whether an answer may contain a member with a secret. Most answers do not,
-// and need not be parsed.
+// mayHold reports whether an answer has a member that may hold a secret, or cannot be read.
+// Most answers have none, and need not be parsed.
 func mayHold(body []byte) bool {
-	return slices.ContainsFunc([]string{"env", "ENV", "ecret", "ECRET", "assword", "uthorization", "eader", "oken", "_key", "apikey", "apiKey", "redential", "source_code", "ndpoint", "_url"}, func(word string) bool {
-		return bytes.Contains(body, []byte(word))
-	})
+	s := jsondoc.Scanner{Src: body}
+	for {
+		next := bytes.IndexByte(body[s.At:], '"')
+		if next < 0 {
+			return false
+		}
+		s.At += next
+		name, ok := s.String()
+		if !ok || s.Space() == ':' && (s.Escaped || Name(string(name)) || Endpoint(string(name))) {
+			return true
+		}
+	}
 }
 
 func strip(e *jsondoc.Edits, v *jsondoc.Value, keep func(m jsondoc.Member) bool) {
