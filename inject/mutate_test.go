@@ -182,3 +182,15 @@ func TestTemplates(t *testing.T) {
 		expect.ErrorHas(t, expect.Err(inject.ParseConfig([]byte(strings.Replace(string(whole), c.old, c.new, 1)))), c.want, c.new)
 	}
 }
+
+// Proves CARD-8: a warning that is cut within a character is valid text: without it, the API
+// server would get an error instead of a review.
+func TestLongWarnings(t *testing.T) {
+	for _, name := range []string{"a" + strings.Repeat("é", 200), strings.Repeat("é", 200)} {
+		pod := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": name, "env": []any{map[string]any{"name": "MEM0_BASE_URL", "value": "x"}}}}}}
+		got := ask(t, testInjector(t), inject.Mutate, pod)
+		if expect.Len(t, got.Warnings, 1) {
+			expect.Equal(t, len(got.Warnings[0]) <= 256, true, got.Warnings)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/prometheus/client_golang/prometheus"
@@ -81,7 +82,7 @@ func (i *Injector) Review(w Webhook, body []byte) ([]byte, error) {
 		out.Status = &status{Code: http.StatusForbidden, Reason: "Forbidden", Message: "memproxy: " + a.refuse}
 	}
 	for _, s := range a.warnings {
-		out.Warnings = append(out.Warnings, "memproxy: "+s[:min(len(s), maxWarning-len("memproxy: "))])
+		out.Warnings = append(out.Warnings, "memproxy: "+strings.ToValidUTF8(s[:min(len(s), maxWarning-len("memproxy: "))], ""))
 	}
 	if len(a.patch) > 0 {
 		var err error
