@@ -10,6 +10,7 @@ import (
 	"crypto/ed25519"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,4 +36,13 @@ func TestPartialFilesAreForgotten(t *testing.T) {
 	})
 	expect.Equal(t, noted, 2*keepPartials, "a tile and a bundle each")
 	must.Do(t, l.Close(t.Context()))
+}
+
+// Events that were not written because checkpoints failed are reported with that cause.
+func TestUnwrittenEventsHaveACause(t *testing.T) {
+	l := &Log{queue: newQueue(&Options{MaxQueue: 1}), progress: &progress{stale: syscall.EIO}}
+	must.Do(t, l.queue.add(l.queue.barrier()))
+	err := l.drained()
+	expect.Is(t, err, syscall.EIO)
+	expect.Text(t, err.Error()).Lacks("%!")
 }
