@@ -154,13 +154,13 @@ func TestSideRequests(t *testing.T) {
 	side := must.Get(frontend.NewSide(frontend.SideOptions{
 		Upstream: base, Transport: http.DefaultTransport, Credential: &frontend.Credential{Header: "X-Api-Key", Value: "own"},
 	}))(t)
-	q := memproxy.Request{Method: "PUT", EscapedPath: "/v1/a%2Fb", Query: "x=1", Header: memproxy.Header{
+	q := memproxy.Request{Method: "PUT", EscapedPath: "/v1/a%20b", Query: "x=1", Header: memproxy.Header{
 		"Authorization": {"Token theirs"}, "X-Project": {"p"}, "Content-Md5": {"x"}, "X-Memproxy-Session": {"s"},
 	}}
 	reply, err := side.Send(t.Context(), q, []byte("{}"))
 	must.Do(t, err, reply)
 	must.Equal(t, string(reply.Body), "answer", reply)
-	if got.Method != "PUT" || got.RequestURI != "/base/v1/a%2Fb?x=1" || sent != "{}" {
+	if got.Method != "PUT" || got.RequestURI != "/base/v1/a%20b?x=1" || sent != "{}" {
 		t.Errorf("sent %s %s %q", got.Method, got.RequestURI, sent)
 	}
 	for name, want := range map[string]string{"X-Api-Key": "own", "Authorization": "", "X-Project": "p", "Content-Md5": "", "X-Memproxy-Session": "", "Accept-Encoding": "identity"} {

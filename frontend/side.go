@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/paths"
 )
 
 // Limits of answers to side requests, in bytes: maxFetch for one fetched memory, and
@@ -90,8 +91,12 @@ func (s *Side) FetchAnswer(ctx context.Context, q memproxy.Request, limit int64)
 }
 
 // SendAs sends a request on behalf of a caller, with additional headers of memproxy's own,
-// and reads an answer of up to limit bytes.
+// and reads an answer of up to limit bytes. Ids in the path may come from a caller's body: no
+// object has one that leads to another path, so the answer is 404 and nothing is sent.
 func (s *Side) SendAs(ctx context.Context, q memproxy.Request, body []byte, caller, own memproxy.Header, limit int64) (memproxy.Reply, error) {
+	if !paths.Segmented(q.EscapedPath) {
+		return memproxy.Reply{Status: http.StatusNotFound}, nil
+	}
 	out := &http.Request{Method: q.Method, URL: Join(s.opt.Upstream, q.EscapedPath, q.Query, false), Header: http.Header{}}
 	for _, name := range callerHeaders {
 		if v := caller[name]; len(v) > 0 {

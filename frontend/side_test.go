@@ -69,6 +69,25 @@ type idle struct {
 
 func (i idle) CloseIdleConnections() { *i.told++ }
 
+// An id from a caller's body leads memproxy's own request, which has the backend's
+// credential, to no other path than the one that it is meant for.
+func TestSideRequestsStayOnTheirPaths(t *testing.T) {
+	var sent []string
+	side := must.Get(frontend.NewSide(frontend.SideOptions{
+		Upstream: &url.URL{Scheme: "http", Host: "backend", Path: "/base"},
+		Transport: transport(func(q *http.Request) (*http.Response, error) {
+			sent = append(sent, q.URL.EscapedPath())
+			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+		}),
+	}))(t)
+	for _, id := range []string{"..", ".", "%2e%2E", "a%2Fblocks", "a%2F..%2F..%2Fx", `a%5C..%5Cx`, "a/../x", "%zz"} {
+		reply := must.Get(side.Send(t.Context(), memproxy.Request{Method: "POST", EscapedPath: "/v1/agents/" + id + "/messages"}, []byte("{}")))(t)
+		expect.Equal(t, reply.Status, 404, id)
+	}
+	must.Get(side.Fetch(t.Context(), memproxy.Request{Method: "GET", EscapedPath: "/v1/agents/a%20b%252F...c"}))(t)
+	expect.List(t, sent, []string{"/base/v1/agents/a%20b%252F...c"})
+}
+
 // Proves EDGE-15: a stop closes the connections to backends through all wrappers of the
 // transport.
 func TestIdleConnectionsAreClosedThroughWrappers(t *testing.T) {

@@ -35,6 +35,18 @@ func Flaw(escaped string) string {
 	return ""
 }
 
+// Segmented reports whether a server that decodes a path before it routes, as WSGI and ASGI
+// servers do, finds the segments that the path has.
+func Segmented(escaped string) bool {
+	for segment := range strings.SplitSeq(escaped, "/") {
+		text, err := url.PathUnescape(segment)
+		if err != nil || text == "." || text == ".." || strings.ContainsAny(text, `/\`) {
+			return false
+		}
+	}
+	return true
+}
+
 // Hint says how to repeat a request to a path without a route. match returns the route of a
 // path whose slashes do not matter. The hint names routes and no paths, because records
 // have no paths.
