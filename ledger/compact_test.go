@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -50,5 +51,37 @@ func TestTamperedVersionsAreNotPruned(t *testing.T) {
 				t.Errorf("not verified: %q", st[k.ID].Status.Unverified)
 			}
 		})
+	}
+}
+
+// A text of one field is kept however many texts of another field follow it.
+//
+// Proves SYN-5
+func TestFieldsArePrunedSeparately(t *testing.T) {
+	l := open(t, ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: ledgertest.Vault(t), KeepVersions: 2})
+	for i, field := range []string{"human", "persona", "persona"} {
+		v := ledgertest.Version("m", fmt.Sprint("text ", i))
+		v.Field = field
+		must.Get(l.Append(t.Context(), v))(t)
+	}
+	v := must.Get(l.Version(t.Context(), ledgertest.Version("m", "").MemoryKey, 1))(t)
+	expect.Equal(t, v.Text, "text 0")
+}
+
+// A version whose recorded hash no longer fits its text is not given out.
+//
+// Proves SYN-5, EDGE-4
+func TestVersionsAreCheckedAgainstTheirHash(t *testing.T) {
+	for _, column := range []string{"sha256", "metadata"} {
+		opt := ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: ledgertest.Vault(t)}
+		l := open(t, opt)
+		v := ledgertest.Version("m", "a text")
+		v.Metadata = []byte(`{"a":1}`)
+		must.Get(l.Append(t.Context(), v))(t)
+		vandalise(t, opt.Path, `UPDATE version SET `+column+` = '`+memproxy.TextSHA256("another text")+`'`)
+		got, err := l.Version(t.Context(), v.MemoryKey, 1)
+		if expect.Is(t, err, ledger.ErrSealed, column); got.Text != "" || got.Metadata != nil {
+			t.Errorf("%s: %q, %s", column, got.Text, got.Metadata)
+		}
 	}
 }

@@ -83,19 +83,47 @@ func TestShreddedKeyIsGone(t *testing.T) {
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 	held(t, l, "h1")
 	held(t, l, "h2")
-	wrapped := func(id string) (b []byte) {
-		must.Do(t, opened(t, path).QueryRow(`SELECT wrapped FROM content WHERE ref = ?`, "hold/2:"+id+"/").Scan(&b))
-		return b
-	}
-	one, two := wrapped("h1"), wrapped("h2")
+	one, two := wrappedKey(t, path, "hold/2:h1/"), wrappedKey(t, path, "hold/2:h2/")
 	must.Do(t, l.Holds.Shred(t.Context(), "h1", memproxy.Review{Reviewer: "human:ann"}))
 	all := everything(t, dir)
-	if len(one) == 0 || bytes.Contains(all, one) {
+	if bytes.Contains(all, one) {
 		t.Error("the key is still on the disk")
 	}
-	if len(two) == 0 || !bytes.Contains(all, two) {
+	if !bytes.Contains(all, two) {
 		t.Error("the neighbour's key is gone")
 	}
+}
+
+// After a purge, no wrapped key of the memory's texts is on disk.
+//
+// Proves SYN-9, EDGE-8.
+func TestPurgedKeysAreGone(t *testing.T) {
+	dir := ring.Dir(t)
+	path := filepath.Join(dir, "ledger.db")
+	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
+	must.Get(l.Append(t.Context(), ledgertest.Version("m", "one"), ledgertest.Version("m", "two"), ledgertest.Version("n", "three")))(t)
+	ref := func(id string, number int) string {
+		return fmt.Sprintf("version/4:mem0/6:memory/1:%s/1:%d/", id, number)
+	}
+	one, two, other := wrappedKey(t, path, ref("m", 1)), wrappedKey(t, path, ref("m", 2)), wrappedKey(t, path, ref("n", 1))
+	must.Do(t, l.Upkeep.Purge(t.Context(), ledgertest.Version("m", "").MemoryKey, "system:ttl", "d-purge"))
+	all := everything(t, dir)
+	if bytes.Contains(all, one) || bytes.Contains(all, two) {
+		t.Error("a key is still on the disk")
+	}
+	if !bytes.Contains(all, other) {
+		t.Error("the neighbour's key is gone")
+	}
+}
+
+// wrappedKey returns the wrapped key of a content.
+func wrappedKey(t *testing.T, path, ref string) (b []byte) {
+	t.Helper()
+	must.Do(t, opened(t, path).QueryRow(`SELECT wrapped FROM content WHERE ref = ?`, ref).Scan(&b))
+	if len(b) == 0 {
+		t.Fatalf("%s has no key", ref)
+	}
+	return b
 }
 
 // After a rotation both keys decrypt older contents, and only the new key decrypts

@@ -16,16 +16,17 @@ import (
 )
 
 func reevaluated(t *testing.T, l Life) {
-	for _, id := range []string{"good", "bad", "odd", "worse", "same", "settled"} {
+	for _, id := range []string{"good", "bad", "odd", "worse", "same", "settled", "meanwhile"} {
 		hold(t, l, id, "text of "+id)
 	}
 	must.Do(t, l.Holds.Reject(t.Context(), "settled", by("human:ann")))
 	verdicts := map[string]memproxy.Reevaluation{
-		"good":  {Verdict: memproxy.Allow, Release: true, Policy: "p2"},
-		"bad":   {Verdict: memproxy.Deny, Reject: true, Policy: "p2", Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}},
-		"odd":   {Verdict: memproxy.Allow, Policy: "p2"},
-		"worse": {Verdict: memproxy.Deny, Policy: "p2", Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}},
-		"same":  {Verdict: memproxy.Hold, Policy: "p2", Score: 7},
+		"good":      {Verdict: memproxy.Allow, Release: true, Policy: "p2"},
+		"bad":       {Verdict: memproxy.Deny, Reject: true, Policy: "p2", Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}},
+		"odd":       {Verdict: memproxy.Allow, Policy: "p2"},
+		"worse":     {Verdict: memproxy.Deny, Policy: "p2", Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}},
+		"same":      {Verdict: memproxy.Hold, Policy: "p2", Score: 7},
+		"meanwhile": {Verdict: memproxy.Allow, Release: true, Policy: "p2"},
 	}
 	var after []string
 	n, err := l.Holds.Reevaluate(t.Context(), "p2", func(h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.Reevaluation, error) {
@@ -33,6 +34,9 @@ func reevaluated(t *testing.T, l Life) {
 		v, asked := verdicts[h.ID]
 		if !asked {
 			t.Errorf("asked for %s", h.ID)
+		}
+		if h.ID == "meanwhile" { // a person decides before the verdict is stored
+			must.Do(t, l.Other.Holds.Reject(t.Context(), h.ID, by("human:ann")))
 		}
 		return v, nil
 	}, func(h memproxy.HeldWrite) { after = append(after, h.ID+" "+string(h.State)) })
@@ -43,6 +47,7 @@ func reevaluated(t *testing.T, l Life) {
 	}
 	expect.Equal(t, wantState(t, l, "good", memproxy.HoldApproved).Reviewer, "rules:p2", "reviewer")
 	wantState(t, l, "bad", memproxy.HoldRejected)
+	expect.Equal(t, wantState(t, l, "meanwhile", memproxy.HoldRejected).Reviewer, "human:ann", "reviewer")
 	for id, today := range map[string]string{"odd": "allow", "worse": "deny", "same": ""} {
 		h := wantState(t, l, id, memproxy.HoldPending)
 		if h.Policy != "p2" || h.CurrentVerdict != today || (id == "same") != (h.Score == 7) || today != "" && len(h.Reasons) == 0 {
@@ -55,7 +60,7 @@ func reevaluated(t *testing.T, l Life) {
 	for _, n := range notices {
 		told[n.Subject] = told[n.Subject] || n.Kind == memproxy.NoticeRuled
 	}
-	for id, want := range map[string]bool{"good": true, "bad": true, "odd": true, "worse": true, "same": false, "settled": false} {
+	for id, want := range map[string]bool{"good": true, "bad": true, "odd": true, "worse": true, "same": false, "settled": false, "meanwhile": false} {
 		expect.Equal(t, told[id], want, id, "told")
 	}
 	// A hold that these rules have judged is not judged again; one without a verdict is.
