@@ -273,6 +273,7 @@ func TestExtractionsAreHeldToTheRulesForWrites(t *testing.T) {
 		"harmless":                   {"a note", "tea", at(memproxy.ScreenRisk, memproxy.Hold), false},
 		"a credential":               {"a note", "key", at(memproxy.ScreenSecret, memproxy.Deny), true},
 		"left out of answers anyhow": {"a note", "evil evil", allowAll, true},
+		"a credential that may be stored, no worse than the write": {"evil evil", "evil evil key", allowAll, false},
 	} {
 		r, x, f, _ := screeningRig(t)
 		r.rules.Screener = leaky{}

@@ -66,6 +66,7 @@ func TestReasons(t *testing.T) {
 	expect.Len(t, limits.Reasons(all, 100), 1, "behind 100 others")
 }
 
+// Proves EDGE-14: what the record of a refusal takes from its request is bounded.
 func TestRefusalAndClip(t *testing.T) {
 	ev := memproxy.Event{Method: strings.Repeat("M", 100), Targets: make([]string, 40)}
 	ev.Scope.User = strings.Repeat("u", 1000)
