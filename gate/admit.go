@@ -16,26 +16,26 @@ import (
 // evaluation is one call on its way through the steps.
 type evaluation struct {
 	*Admission
-	g       *Gate
-	mode    mode
-	q       memproxy.Question
-	verdict verdict.Sum
-	known   *lookups            // what the ledger answered so far
-	blind   bool                // the ledger could not be asked for the targets' owners
-	held    *memproxy.HeldWrite // the held write whose receipt is asked for
-	clamped bool                // the content has a confidence
-	decided bool                // the decision is made; only its consequences are left
-	lines   []memproxy.Line     // what lined draws from, see costs
-	lined   *memproxy.Operation
-	refused *LookupError // if the client is answered as the backend answered a look-up
-	// under is the admission of the run whose agent makes the tool call.
-	under *Admission
-	tool  memproxy.ToolCall
+	g             *Gate
+	mode          mode
+	q             memproxy.Question
+	verdict       verdict.Sum
+	known         *lookups            // what the ledger answered so far
+	ownersUnknown bool                // the ledger could not be asked for the targets' owners
+	polledHold    *memproxy.HeldWrite // the held write whose receipt is asked for
+	clamped       bool                // the content has a confidence
+	decided       bool                // the decision is made; only its consequences are left
+	lines         []memproxy.Line     // the budget lines of linesFor
+	linesFor      *memproxy.Operation // the form of the operation that was charged last
+	refused       *LookupError        // the backend's refusal of a look-up that the client gets, or nil
+	// run is the admission of the run whose agent makes the tool call.
+	run  *Admission
+	tool memproxy.ToolCall
 	// after, if set, is called after each step, with its error.
 	after func(*step, error)
-	// byID are the keys of the locks that it took in inTurnByID before it looked again what
-	// its labels stand for; nil if it did not.
-	byID []string
+	// resolvedLocks are the keys that lockResolved locked before the second look-up of what
+	// the request's labels stand for; nil before that.
+	resolvedLocks []string
 }
 
 // A mode is the kind of call that is ruled on.
@@ -44,10 +44,10 @@ type mode uint8
 const (
 	client  mode = 1 << iota // a request of a client
 	call                     // a tool call of a running agent
-	foresee                  // a tool call before a person is asked: nothing is charged or recorded
+	preview                  // a tool call before a person is asked: nothing is charged or recorded
 	decline                  // a tool call that is refused without asking the policies
 	replay                   // a held write that was approved
-	putBack                  // an object that a reviewer restores to one of its versions
+	restore                  // an object that a reviewer restores to one of its versions
 	recheck                  // a held write under new rules: nothing is charged, recorded or sent
 	explain                  // `memproxy explain`: as recheck, but a refusal does not end it
 )
@@ -59,9 +59,9 @@ type step struct {
 	modes  mode   // in which it runs
 	final  bool   // it also runs after a refusal
 	broken memproxy.ReasonCode
-	// idle, if set, reports that there is nothing to do; the step is then
+	// when reports whether there is something to do; nil: always. Otherwise the step is
 	// neither run nor traced.
-	idle func(*evaluation) bool
+	when func(*evaluation) bool
 	run  func(context.Context, *evaluation) error
 }
 
@@ -70,38 +70,38 @@ type step struct {
 // on what the earlier ones established.
 var admission = [...]step{
 	{"gate.identify", client | explain, false, memproxy.IdentityUnavailable, nil, identify},
-	{"gate.call", call | foresee, false, memproxy.InternalError, nil, toolCall},
-	{"gate.decode", client | replay | putBack | recheck | explain, false, memproxy.InternalError, nil, decode},
-	{"gate.bound", client | call | foresee | explain, false, memproxy.InternalError, namesNoOwner, bound},
-	{"gate.tenancy", client | call | foresee | replay | putBack | explain, false, memproxy.InternalError, undecoded, tenancy},
-	{"gate.earn", client | explain, false, memproxy.InternalError, fixedTrust, earn},
-	{"gate.session", client | call | foresee | explain, false, memproxy.LedgerUnavailable, readOnly, locked},
-	{"gate.polled", client | explain, false, memproxy.LedgerUnavailable, noReceipt, polled},
-	{"gate.order", client | replay | putBack, false, memproxy.InternalError, unordered, inTurn},
-	{"gate.own", client | replay | putBack | recheck | explain, false, memproxy.UpstreamUnavailable, untargeted, ownUnlocked},
-	{"gate.follow", client | replay | recheck, false, memproxy.UpstreamUnavailable, noDirectToolCall, prepareToolCall},
-	{"gate.instruct", client | replay | recheck | explain, false, memproxy.PolicyError, noSystemMessages, instruct},
-	{"gate.screen", client | call | foresee | putBack | recheck | explain, false, memproxy.InternalError, unscreened, screen},
-	{"gate.clamp", client | call | foresee | replay | putBack | recheck | explain, false, memproxy.InternalError, withoutConfidence, clamp},
-	{"gate.rule", client | call | foresee | putBack | recheck | explain, false, memproxy.PolicyError, undecoded, rule},
-	{"gate.encode", client | replay | putBack, false, memproxy.InternalError, unsent, encode},
-	{"gate.charge", client | call | replay | explain, false, memproxy.InternalError, costsNothing, charge},
+	{"gate.call", call | preview, false, memproxy.InternalError, nil, decodeToolCall},
+	{"gate.decode", client | replay | restore | recheck | explain, false, memproxy.InternalError, nil, decode},
+	{"gate.bound", client | call | preview | explain, false, memproxy.InternalError, namesOwners, checkLimits},
+	{"gate.tenancy", client | call | preview | replay | restore | explain, false, memproxy.InternalError, decoded, checkTenancy},
+	{"gate.earn", client | explain, false, memproxy.InternalError, mayBePromoted, promote},
+	{"gate.session", client | call | preview | explain, false, memproxy.LedgerUnavailable, writes, checkSessionLock},
+	{"gate.polled", client | explain, false, memproxy.LedgerUnavailable, asksForReceipt, findHeldReceipt},
+	{"gate.order", client | replay | restore, false, memproxy.InternalError, needsLocks, lockTargets},
+	{"gate.own", client | replay | restore | recheck | explain, false, memproxy.UpstreamUnavailable, hasTargets, checkTargets},
+	{"gate.follow", client | replay | recheck, false, memproxy.UpstreamUnavailable, mayCallTool, prepareToolCall},
+	{"gate.instruct", client | replay | recheck | explain, false, memproxy.PolicyError, hasSystemMessages, instruct},
+	{"gate.screen", client | call | preview | restore | recheck | explain, false, memproxy.InternalError, screens, screen},
+	{"gate.clamp", client | call | preview | replay | restore | recheck | explain, false, memproxy.InternalError, hasConfidence, clamp},
+	{"gate.rule", client | call | preview | restore | recheck | explain, false, memproxy.PolicyError, decoded, rule},
+	{"gate.encode", client | replay | restore, false, memproxy.InternalError, sendsPayload, encode},
+	{"gate.charge", client | call | replay | explain, false, memproxy.InternalError, costs, charge},
 	// A held write is charged for its place in the review queue, and binds its names.
-	{"gate.reserve", client | call, true, memproxy.InternalError, unreserved, charge},
-	{"gate.bind", client | call | replay | putBack, true, memproxy.LedgerUnavailable, nothingToBind, bind},
-	{"gate.decide", client | call | foresee | decline | replay | putBack | recheck, true, memproxy.InternalError, decided, decide},
+	{"gate.reserve", client | call, true, memproxy.InternalError, costsReview, charge},
+	{"gate.bind", client | call | replay | restore, true, memproxy.LedgerUnavailable, bindsNames, bindNames},
+	{"gate.decide", client | call | preview | decline | replay | restore | recheck, true, memproxy.InternalError, undecided, decide},
 	// The record is durable before anything is forwarded.
-	{"gate.record", client | call | decline | replay | putBack, true, memproxy.AuditUnavailable, nil, record},
-	{"gate.hold", client | call, true, memproxy.LedgerUnavailable, unheld, hold},
-	{"gate.aside", client | replay, true, memproxy.LedgerUnavailable, noPendingMemories, storePlannedStatus},
-	{"gate.evidence", client, true, memproxy.LedgerUnavailable, notReworded, keepEvidence},
-	{"gate.reject", client | call, true, memproxy.LedgerUnavailable, notRejected, reject},
-	{"gate.contest", client | call, true, memproxy.LedgerUnavailable, uncontested, contest},
-	{"gate.credit", call, true, memproxy.LedgerUnavailable, refused, credit},
-	{"gate.images", client | replay | putBack, true, memproxy.InternalError, changesNoMembers, images},
-	{"gate.answer", client | replay | putBack, true, memproxy.InternalError, unanswered, answerRefused},
-	{"gate.poll", client, true, memproxy.InternalError, notPolling, answerPoll},
-	{"gate.next", client | replay | putBack, true, memproxy.InternalError, runsNoAgent, next},
+	{"gate.record", client | call | decline | replay | restore, true, memproxy.AuditUnavailable, nil, record},
+	{"gate.hold", client | call, true, memproxy.LedgerUnavailable, isHeld, hold},
+	{"gate.aside", client | replay, true, memproxy.LedgerUnavailable, plansStatus, storePlannedStatus},
+	{"gate.evidence", client, true, memproxy.LedgerUnavailable, isReworded, storeEvidence},
+	{"gate.reject", client | call, true, memproxy.LedgerUnavailable, isRejection, countRejection},
+	{"gate.contest", client | call, true, memproxy.LedgerUnavailable, isContested, contest},
+	{"gate.credit", call, true, memproxy.LedgerUnavailable, admitted, settleToolCall},
+	{"gate.images", client | replay | restore, true, memproxy.InternalError, changesMembers, images},
+	{"gate.answer", client | replay | restore, true, memproxy.InternalError, needsRefusal, answerRefused},
+	{"gate.poll", client, true, memproxy.InternalError, answersPoll, answerPoll},
+	{"gate.next", client | replay | restore, true, memproxy.InternalError, mayRunAgent, chooseNext},
 }
 
 // Admit rules on a call. It returns only after the decision's audit record is
@@ -129,7 +129,7 @@ func (r *evaluation) walk(ctx context.Context) {
 			continue
 		}
 		var err error
-		if s.idle == nil || !s.idle(r) {
+		if s.when == nil || s.when(r) {
 			if err = s.timed(ctx, r); err != nil {
 				r.g.opt.Log.ErrorContext(ctx, "gate step failed", "step", s.name, "decision", r.Decision.ID, "error", err)
 				failed(ctx, r, s, err)
@@ -147,35 +147,12 @@ func (r *evaluation) walk(ctx context.Context) {
 // stopped reports whether only final steps are left.
 func stopped(r *evaluation) bool {
 	switch {
-	case r.decided, r.verdict.Worst == memproxy.Deny && r.mode&(putBack|recheck) != 0:
+	case r.decided, r.verdict.Worst == memproxy.Deny && r.mode&(restore|recheck) != 0:
 		return true
-	case r.mode&(putBack|recheck|explain) != 0: // a write that would be held goes on
+	case r.mode&(restore|recheck|explain) != 0: // a write that would be held goes on
 		return false
 	}
 	return r.verdict.Worst.Stops() && r.enforced()
-}
-
-// failed refuses a call if a step failed, and releases what it was charged.
-func failed(ctx context.Context, r *evaluation, s *step, err error) {
-	if !r.dry() {
-		r.g.accounts.release(ctx, r.Admission)
-	}
-	if r.decided { // the decision is on record, so its refusal is a record of its own
-		detail := notCompleted
-		if s.broken == memproxy.LedgerUnavailable {
-			r.g.opt.Meter.LedgerFailed(ctx)
-			detail = "the records of this request could not be written to the ledger"
-		}
-		reply := deny(ctx, r.g, r.Admission, memproxy.StatusUnavailable, s.broken, detail)
-		r.Decision.Refuse(memproxy.StatusUnavailable, r.Decision.Reasons...)
-		r.Reply = &reply
-		return
-	}
-	status, detail := incomplete(r, err)
-	r.verdict.Refuse(status, memproxy.Reason{Code: s.broken, Detail: detail})
-	if s.final {
-		r.settle()
-	}
 }
 
 // timed runs the step in a span of its own.
@@ -191,142 +168,158 @@ func (s *step) timed(ctx context.Context, r *evaluation) error {
 	return err
 }
 
-// holdTime is how long a change can have its memories to itself. It is longer than
-// a backend may take, and releases them if a listener never returns a request.
-const holdTime = 5 * time.Minute
+// maxLockTime is how long a change keeps its locks at most. It releases them if a listener
+// never returns a request.
+const maxLockTime = 5 * time.Minute
 
-// unordered: no change that could conflict with another request's.
-func unordered(r *evaluation) bool {
-	return r.op == nil || r.dry() || r.call.NoMemoryAccess || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget && r.op.Kind != memproxy.Attach
+// needsLocks reports whether the operation is a change that can conflict with another
+// request's.
+func needsLocks(r *evaluation) bool {
+	return r.op != nil && !r.dry() && !r.call.NoMemoryAccess && (r.op.Kind == memproxy.Learn || r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget || r.op.Kind == memproxy.Attach)
 }
 
-// inTurn waits until no other change of the targets is under way. Additions to an
-// owner and bulk deletions of it also wait for one another; additions do not wait
-// for other additions.
+// lockTargets waits until no other change of the targets is under way, and makes later ones
+// wait. Additions to an owner share a lock, which a bulk deletion of the owner takes alone.
 //
 // To prevent deadlocks, locks are taken in a fixed order: of agents for their labels, of
 // agents for their turns (both in lockAgents), of what the request names, of the owners
 // that it names (both here), of what its labels stand for, and of its targets' owners (both
-// in inTurnByID). Those of one kind are taken together.
-func inTurn(ctx context.Context, r *evaluation) error {
+// in lockResolved). Those of one kind are taken together.
+func lockTargets(ctx context.Context, r *evaluation) error {
 	op, keys := r.op, []string(nil)
 	for _, id := range op.Targets {
-		keys = append(keys, targetKeys(r, op.TargetKind, id)...)
+		keys = append(keys, targetLockKeys(r, op.TargetKind, id)...)
 	}
 	alone := op.Kind != memproxy.Learn
-	entered := lockAgents(ctx, r) && enter(ctx, r, alone, keys)
-	if entered && (op.Kind == memproxy.Learn || op.DeletesScope) {
-		enter(ctx, r, alone, ownerKeys(r.call, op.Scope))
+	locked := lockAgents(ctx, r) && lockOrRefuse(ctx, r, alone, keys)
+	if locked && (op.Kind == memproxy.Learn || op.DeletesScope) {
+		lockOrRefuse(ctx, r, alone, ownerLockKeys(r.call, op.Scope))
 	}
 	return refuseCleared(ctx, r)
 }
 
-// patience is how long a change waits for others. The calls of a turn keep their locks for
-// up to half of it (Sending).
-func patience(r *evaluation) time.Duration {
+// lockTimeout is how long a change waits for a lock. The calls of an agent's turn keep theirs
+// for up to half of it (Sending).
+func lockTimeout(r *evaluation) time.Duration {
 	if _, runs := r.call.Backend.Adapter.(AgentRunner); runs {
 		return 2 * r.call.Backend.timeout()
 	}
 	return r.call.Backend.timeout()
 }
 
-// lockAgents makes requests that name blocks by an agent's labels, and changes of the
-// agent, wait for one another, because a change may give a label to another block.
-// Requests by labels share the lock. The calls of a turn share a second one, which a change
-// that is sent after the turn (ChangesToolsOf) does not take: the turn and the change would
-// deadlock. It reports false if the request was refused because a lock stayed taken.
+// lockAgents locks the agents by whose labels a request names blocks, and those that it
+// changes, because a change may give a label to another block. Requests by labels share
+// the lock. The calls of a turn share a second one, which a change that is sent after the
+// turn (ChangesToolsOf) does not take: the turn and the change would wait for each other.
+// It returns false if the request was refused because a lock was not released in time.
 func lockAgents(ctx context.Context, r *evaluation) bool {
 	runner, ok := r.call.Backend.Adapter.(AgentRunner)
 	if !ok {
 		return true
 	}
-	alone, agents := false, map[string]bool{}
+	changed, agents := false, map[string]bool{}
 	for _, name := range append(content.Replaced(r.op), r.op.Targets...) {
 		agent, _, labelled := strings.Cut(name, "/")
 		agents[agent] = labelled || agents[agent]
 	}
 	for i := range r.op.Changes {
 		object, _, labelled := strings.Cut(r.op.Changes[i].Object, "/")
-		agents[object], alone = true, alone || object != "" && !labelled
+		agents[object], changed = true, changed || object != "" && !labelled
 	}
 	var labels, turns []string
 	for agent, named := range agents {
 		if agent != "" && named {
-			labels = append(labels, orderKey(r.call, memproxy.TargetObject, agent))
-			turns = append(turns, orderKey(r.call, memproxy.TargetObject, agent+"/turn"))
+			labels = append(labels, lockKey(r.call, memproxy.TargetObject, agent))
+			turns = append(turns, lockKey(r.call, memproxy.TargetObject, agent+"/turn"))
 		}
 	}
 	if r.mode == call {
-		return enter(ctx, r, false, turns)
+		return lockOrRefuse(ctx, r, false, turns)
 	}
-	if !enter(ctx, r, alone, labels) {
+	if !lockOrRefuse(ctx, r, changed, labels) {
 		return false
 	}
-	return !alone || runner.ChangesToolsOf(r.call.Route) != "" || enter(ctx, r, alone, turns)
+	return !changed || runner.ChangesToolsOf(r.call.Route) != "" || lockOrRefuse(ctx, r, true, turns)
 }
 
 // epoch is what had happened when the look-ups of a change began.
 type epoch struct {
-	ended   uint64     // number of changes whose turn was over
-	cleared *time.Time // when an owner's memories were last deleted in bulk
+	ended        uint64     // number of changes that released their locks
+	scopeDeleted *time.Time // when an owner's memories were last deleted in bulk
 }
 
-func currentEpoch(g *Gate) epoch { return epoch{g.order.Ended(), g.cleared.Load()} }
+func currentEpoch(g *Gate) epoch { return epoch{g.order.Ended(), g.scopeDeleted.Load()} }
 
-// inTurnByID is inTurn for what is known only after the look-up: targets that the request
-// names differently from the ledger, such as a block by its label, and the owners of the
-// targets, for whom a bulk deletion may be under way. It reports whether what was looked
-// up may have changed since, and has to be looked up again. A request that also names
-// targets by their ids does not wait for blocks but is refused, because it holds the locks
-// of those.
-func inTurnByID(ctx context.Context, r *evaluation, since epoch) (again bool) {
-	if unordered(r) {
+// lockResolved locks what is known only after the look-up: targets that the request names
+// differently from the ledger, such as a block by its label, and the owners of the targets,
+// for whom a bulk deletion may be under way. again reports that what was looked up may have
+// changed since, and has to be looked up again.
+func lockResolved(ctx context.Context, r *evaluation, since epoch) (again bool) {
+	if !needsLocks(r) {
 		return false
 	}
-	var ids, owners []string
-	named := 0
-	for name, m := range r.op.Current {
-		keys := targetKeys(r, r.op.TargetKind, m.ID)
-		if m.ID != "" && m.ID != name && (r.under == nil || !slices.Contains(r.under.blocks, keys[0])) {
-			ids, named = append(ids, keys...), named+1
-		}
-	}
-	if r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget {
-		for _, id := range r.op.Targets {
-			owners = append(owners, ownerKeys(r.call, r.owners[id].Scope, r.op.Current[id].Scope)...)
-		}
-	}
-	if r.byID != nil {
-		if slices.ContainsFunc(ids, func(key string) bool { return !slices.Contains(r.byID, key) }) { // the label was given to another block
-			inUse(r)
+	blocks, onlyLabels := resolvedLockKeys(r)
+	if r.resolvedLocks != nil { // this is the second look-up
+		if slices.ContainsFunc(blocks, func(key string) bool { return !slices.Contains(r.resolvedLocks, key) }) { // the label was given to another block
+			refuseInUse(r)
 		}
 		return false
 	}
 	alone := r.op.Kind != memproxy.Learn && r.mode != call // turns in two conversations share a block
-	waited := !take(ctx, r, 0, alone, ids)
-	if waited && !(named >= len(r.op.Targets) && take(ctx, r, patience(r), alone, ids)) || !take(ctx, r, patience(r), false, owners) {
-		inUse(r)
+	waited := !tryLock(ctx, r, 0, alone, blocks)
+	// A request that also names targets by their ids does not wait for blocks, because it has
+	// the locks of those.
+	if waited && !(onlyLabels && tryLock(ctx, r, lockTimeout(r), alone, blocks)) {
+		refuseInUse(r)
 		return false
 	}
-	if r.under != nil {
-		r.under.blocks = append(r.under.blocks, ids...)
+	owners := targetOwnerLockKeys(r)
+	if !lockOrRefuse(ctx, r, false, owners) {
+		return false
+	}
+	if r.run != nil {
+		r.run.callLocks = append(r.run.callLocks, blocks...)
 	}
 	now := currentEpoch(r.g)
-	if waited || len(ids) > 0 && now.ended != since.ended || len(owners) > 0 && now.cleared != since.cleared {
-		r.byID = append([]string{}, ids...) // not nil
-		return true
+	again = waited || len(blocks) > 0 && now.ended != since.ended || len(owners) > 0 && now.scopeDeleted != since.scopeDeleted
+	if again {
+		r.resolvedLocks = append([]string{}, blocks...) // not nil
 	}
-	return false
+	return again
 }
 
-func orderKey(c *Call, kind memproxy.TargetKind, id string) string {
+// resolvedLockKeys returns the keys of the targets that the request names differently from
+// the ledger, unless the agent's turn has locked them, and whether it names all targets so.
+func resolvedLockKeys(r *evaluation) (keys []string, all bool) {
+	n := 0
+	for name, m := range r.op.Current {
+		block := targetLockKeys(r, r.op.TargetKind, m.ID)
+		if m.ID != "" && m.ID != name && (r.run == nil || !slices.Contains(r.run.callLocks, block[0])) {
+			keys, n = append(keys, block...), n+1
+		}
+	}
+	return keys, n >= len(r.op.Targets)
+}
+
+// targetOwnerLockKeys returns the keys of the owners of the memories that are changed or deleted.
+func targetOwnerLockKeys(r *evaluation) (keys []string) {
+	if r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget {
+		return nil
+	}
+	for _, id := range r.op.Targets {
+		keys = append(keys, ownerLockKeys(r.call, r.owners[id].Scope, r.op.Current[id].Scope)...)
+	}
+	return keys
+}
+
+func lockKey(c *Call, kind memproxy.TargetKind, id string) string {
 	return c.Backend.Name + "\x00" + string(kind) + "\x00" + id
 }
 
-// targetKeys returns the keys of an object. The calls of turns share a second one, as they
+// targetLockKeys returns the keys of an object. The calls of turns share a second one, as they
 // do of agents (lockAgents), which a change that is sent after the turn does not take.
-func targetKeys(r *evaluation, kind memproxy.TargetKind, id string) []string {
-	key := orderKey(r.call, kind, id)
+func targetLockKeys(r *evaluation, kind memproxy.TargetKind, id string) []string {
+	key := lockKey(r.call, kind, id)
 	runner, runs := r.call.Backend.Adapter.(AgentRunner)
 	switch {
 	case !runs || runner.ChangesToolsOf(r.call.Route) != "":
@@ -337,55 +330,57 @@ func targetKeys(r *evaluation, kind memproxy.TargetKind, id string) []string {
 	return []string{key, key + "/turn"}
 }
 
-// ownerKeys returns the keys of the owners in scopes.
-func ownerKeys(c *Call, scopes ...memproxy.Scope) (keys []string) {
+// ownerLockKeys returns the keys of the owners in scopes.
+func ownerLockKeys(c *Call, scopes ...memproxy.Scope) (keys []string) {
 	for i := range scopes {
 		for _, dim := range memproxy.Dimensions {
 			if name := scopes[i].In(dim); name != "" {
-				keys = append(keys, orderKey(c, memproxy.TargetEntity, memproxy.OwnerID(dim, name)))
+				keys = append(keys, lockKey(c, memproxy.TargetEntity, memproxy.OwnerID(dim, name)))
 			}
 		}
 	}
 	return keys
 }
 
-// enter takes the locks, or refuses the request if they do not become free in time.
-func enter(ctx context.Context, r *evaluation, alone bool, keys []string) bool {
-	ok := take(ctx, r, patience(r), alone, keys)
+// lockOrRefuse takes locks, or refuses the request if they are not released in time.
+func lockOrRefuse(ctx context.Context, r *evaluation, alone bool, keys []string) bool {
+	ok := tryLock(ctx, r, lockTimeout(r), alone, keys)
 	if !ok {
-		inUse(r)
+		refuseInUse(r)
 	}
 	return ok
 }
 
-func inUse(r *evaluation) {
+func refuseInUse(r *evaluation) {
 	r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LimitInFlight, Detail: "other changes of the same memory are under way; try again"})
 }
 
-func take(ctx context.Context, r *evaluation, patience time.Duration, alone bool, keys []string) bool {
+// tryLock takes the locks with these keys, alone or shared, and returns false if they are not
+// released within the timeout. ReleaseLocks releases them, after maxLockTime at the latest.
+func tryLock(ctx context.Context, r *evaluation, timeout time.Duration, alone bool, keys []string) bool {
 	if len(keys) == 0 {
 		return true
 	}
-	leave, ok := r.g.order.Enter(ctx, patience, alone, keys...)
+	leave, ok := r.g.order.Enter(ctx, timeout, alone, keys...)
 	if !ok {
 		return false
 	}
-	end := time.AfterFunc(holdTime, leave)
-	before := r.leave
-	r.leave = func() {
+	end := time.AfterFunc(maxLockTime, leave)
+	earlier := r.unlock
+	r.unlock = func() {
 		end.Stop()
 		leave()
-		if before != nil {
-			before()
+		if earlier != nil {
+			earlier()
 		}
 	}
 	return true
 }
 
-// ReleaseLocks ends the turn of a change whose outcome is known, or that is refused. A
-// listener that sees no outcome calls it once the change is decided on.
+// ReleaseLocks lets other changes of the same memories continue: the outcome of this one is
+// known, or it is refused. A listener that sees no outcome calls it after Admit.
 func (a *Admission) ReleaseLocks() {
-	if a.leave != nil {
-		a.leave()
+	if a.unlock != nil {
+		a.unlock()
 	}
 }

@@ -50,15 +50,15 @@ func (ChangeTools) next() {}
 func (Probe) next()       {}
 func (Resume) next()      {}
 
-// runsNoAgent: the call is answered, or its backend runs no agents.
-func runsNoAgent(r *evaluation) bool {
+// mayRunAgent reports whether an admitted request can make the backend run an agent.
+func mayRunAgent(r *evaluation) bool {
 	_, ok := r.call.Backend.Adapter.(AgentRunner)
-	return !ok || r.op == nil || r.call.NoMemoryAccess || !r.enforced() || r.Reply != nil
+	return ok && r.op != nil && !r.call.NoMemoryAccess && r.enforced() && r.Reply == nil
 }
 
-// next asks the adapter what an admitted request makes an agent do. A run that
+// chooseNext asks the adapter what an admitted request makes an agent do. A run that
 // cannot be paused is ruled on by the backend's setting.
-func next(ctx context.Context, r *evaluation) error {
+func chooseNext(ctx context.Context, r *evaluation) error {
 	runner, c := r.call.Backend.Adapter.(AgentRunner), r.call
 	if r.op.Kind == memproxy.Run {
 		turn, err := runner.Turn(c.Route, c.Request, r.Body)
@@ -86,8 +86,8 @@ func next(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
-// running reports whether a request makes an agent run.
-func running(c *Call) bool {
+// runsAgent reports whether a request makes an agent run.
+func runsAgent(c *Call) bool {
 	runner, ok := c.Backend.Adapter.(AgentRunner)
 	if !ok {
 		return false
@@ -121,22 +121,22 @@ func (g Agents) Probe(ctx context.Context, a *Admission, p Probe) error {
 	if a.call.Backend.Fetch == nil {
 		return memproxy.ErrUngated
 	}
-	reply, err := a.call.Backend.ask(ctx, p.ask)
+	reply, err := a.call.Backend.fetchOne(ctx, p.ask)
 	if err != nil {
 		return err
 	}
 	err = a.call.Backend.Adapter.(AgentRunner).ReadProbe(a.call.Route, reply)
 	if errors.Is(err, memproxy.ErrUngated) && err != memproxy.ErrUngated { // it says more
-		a.unruled = err.Error()
+		a.ungatedWhy = err.Error()
 		return err
 	}
 	return LookupFailure(reply, err)
 }
 
-// asked is a tool call of a running agent. It is attributed to the principal of the
+// toolCallEvaluation begins to rule on a tool call of a running agent. It is attributed to the principal of the
 // admission that started the run, and ruled on by the rules that this admission
 // pinned.
-func (g Agents) asked(m mode, a *Admission, tc memproxy.ToolCall) *evaluation {
+func (g Agents) toolCallEvaluation(m mode, a *Admission, tc memproxy.ToolCall) *evaluation {
 	c := *a.call
 	c.Route = memproxy.Route{ID: a.call.Route.ID + "/" + tc.Tool, Kind: memproxy.Run}
 	c.Body = tc.Arguments
@@ -145,14 +145,14 @@ func (g Agents) asked(m mode, a *Admission, tc memproxy.ToolCall) *evaluation {
 		tc.Operation.Backend = c.Backend.Name
 	}
 	r := g.begin(m, &c)
-	r.under, r.tool = a, tc
+	r.run, r.tool = a, tc
 	r.Principal, r.rules = a.Principal, a.rules
 	r.Decision.Policy = a.rules.Version
 	return r
 }
 
-// ask rules on a tool call in a span of its own.
-func ask(ctx context.Context, r *evaluation) *Admission {
+// ruleOnToolCall rules on a tool call in a span of its own.
+func ruleOnToolCall(ctx context.Context, r *evaluation) *Admission {
 	ctx, span := r.g.opt.Tracer.Start(ctx, signal.SpanRuleOnCall)
 	defer span.End()
 	r.walk(ctx)
@@ -163,7 +163,7 @@ func ask(ctx context.Context, r *evaluation) *Admission {
 // RuleOnCall rules on a tool call of a running agent, which is charged and recorded like a
 // separate request.
 func (g Agents) RuleOnCall(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Admission {
-	return ask(ctx, g.asked(call, a, tc))
+	return ruleOnToolCall(ctx, g.toolCallEvaluation(call, a, tc))
 }
 
 // Sending says that the calls that were ruled on are sent. Changes of the agent wait until
@@ -172,11 +172,11 @@ func (g Agents) RuleOnCall(ctx context.Context, a *Admission, tc memproxy.ToolCa
 // first, so the run keeps its names and its charge whatever the later ones are answered.
 func (g Agents) Sending(a *Admission) (answered func()) {
 	if a.sent {
-		a.claimed, a.bill = nil, nil
+		a.boundNames, a.bill = nil, nil
 	}
 	a.sent = true
-	leave := a.leave
-	if a.leave, a.blocks = nil, nil; leave == nil {
+	leave := a.unlock
+	if a.unlock, a.callLocks = nil, nil; leave == nil {
 		return func() {}
 	}
 	begun := time.AfterFunc(a.call.Backend.timeout(), leave)
@@ -186,10 +186,10 @@ func (g Agents) Sending(a *Admission) (answered func()) {
 // Decline denies a call of a running agent without asking the policy, and
 // records it as the denial of the admission's principal.
 func (g Agents) Decline(ctx context.Context, a *Admission, tc memproxy.ToolCall, why string) *Admission {
-	r := g.asked(decline, a, tc)
+	r := g.toolCallEvaluation(decline, a, tc)
 	r.op = tc.Operation
 	r.verdict.Forbid(memproxy.RunUngated, "", why)
-	return ask(ctx, r)
+	return ruleOnToolCall(ctx, r)
 }
 
 // A PreviewedRefusal is a tool call that is refused whether or not a person approves it.
@@ -205,7 +205,7 @@ type PreviewedRefusal struct {
 // be ruled on now. Nothing is charged or recorded: RuleOnCall rules on the call after the
 // answer, and Refused records a previewed refusal.
 func (g Agents) PreviewCall(ctx context.Context, a *Admission, tc memproxy.ToolCall) *PreviewedRefusal {
-	r := g.asked(foresee, a, tc)
+	r := g.toolCallEvaluation(preview, a, tc)
 	r.walk(ctx)
 	if r.Decision.Verdict != memproxy.Deny || r.Decision.Status == memproxy.StatusUnavailable {
 		return nil
@@ -220,31 +220,31 @@ func (g Agents) Refused(ctx context.Context, p *PreviewedRefusal) {
 	p.r.walk(ctx)
 }
 
-// toolCall takes over what the adapter decoded of a tool call. The owners that it
+// decodeToolCall takes over what the adapter decoded of a tool call. The owners that it
 // names are checked against the caller's tenant, like those of a request. A call is
 // refused if the key that started the run was removed since, or assigned to another
 // caller: a run can last for an hour. A token or a certificate remains valid for the run,
 // even if it expires before its end.
-func toolCall(ctx context.Context, r *evaluation) error {
+func decodeToolCall(ctx context.Context, r *evaluation) error {
 	if r.tool.Flaw != nil {
 		r.verdict.Malformed(r.tool.Flaw)
 		return nil
 	}
 	r.op = r.tool.Operation
-	if r.under.call.who != nil && r.Principal.Method == "key" {
-		p, err := r.g.opt.Identifier.Identify(ctx, r.under.call.credentials())
+	if r.run.call.who != nil && r.Principal.Method == "key" {
+		p, err := r.g.opt.Identifier.Identify(ctx, r.run.call.credentials())
 		if err != nil || p.ID != r.Principal.ID || p.Tenant != r.Principal.Tenant {
 			r.verdict.Forbid(memproxy.IdentityInvalid, "",
 				"the key that started the run no longer identifies its caller")
 			return nil
 		}
 	}
-	attributeTexts(r, r.under.op)
-	reserved(r)
-	if r.mode == call && !r.under.compensated {
-		callInTurn(ctx, r)
+	attributeTexts(r, r.run.op)
+	noteRemoved(r)
+	if r.mode == call && !r.run.compensated {
+		lockForCall(ctx, r)
 	} else {
-		loadReplaced(ctx, r, r.under.compensated)
+		loadReplaced(ctx, r, r.run.compensated)
 	}
 	return nil
 }
@@ -326,17 +326,17 @@ func (g Agents) RecordUndo(ctx context.Context, a *Admission, c memproxy.Change,
 	if a.op != nil {
 		ret.shown = a.op.Targets
 	}
-	detail := "undone: " + named(c.After) + " is " + named(c.Before) + " again"
+	detail := "undone: " + hashOrNothing(c.After) + " is " + hashOrNothing(c.Before) + " again"
 	if err != nil {
 		ret.status = memproxy.StatusBadGateway
-		detail = "could not be undone: " + named(c.After) + " stands where " + named(c.Before) + " stood"
+		detail = "could not be undone: " + hashOrNothing(c.After) + " is still in the place of " + hashOrNothing(c.Before)
 		g.opt.Log.ErrorContext(ctx, "a write that was not admitted could not be undone", "decision", a.Decision.ID, "targets", ret.shown, "error", err)
 	}
 	ret.reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: detail}}
 	g.outcome(ctx, ret)
 }
 
-func named(hash string) string {
+func hashOrNothing(hash string) string {
 	if hash == "" {
 		return "nothing"
 	}
@@ -360,7 +360,7 @@ func (g Agents) RecordUnsettled(ctx context.Context, a *Admission, givenUp bool,
 // be sent.
 func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (memproxy.Reply, bool) {
 	if !a.enforced() || mode != UngatedDeny && a.rules.Profile == Development {
-		g.recordUngated(ctx, a, cmp.Or(a.unruled, memproxy.ErrUngated.Error()))
+		g.recordUngated(ctx, a, cmp.Or(a.ungatedWhy, memproxy.ErrUngated.Error()))
 		return memproxy.Reply{}, false
 	}
 	g.accounts.release(ctx, a)
@@ -370,12 +370,12 @@ func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (mempro
 			detail += ", and backends[].ungated: compensate allows such a request"
 		}
 	}
-	return deny(ctx, g.Gate, a, memproxy.StatusForbidden, memproxy.RunUngated, cmp.Or(a.unruled, detail)), true
+	return deny(ctx, g.Gate, a, memproxy.StatusForbidden, memproxy.RunUngated, cmp.Or(a.ungatedWhy, detail)), true
 }
 
 // recordUngated records that a run goes on although its calls are not ruled on.
 func (g Agents) recordUngated(ctx context.Context, a *Admission, why string) {
 	ev := followUpEvent(&a.event, memproxy.EventOutcome, g.opt.Clock())
 	ev.Reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: why}}
-	g.accounts.add(ctx, ev)
+	g.accounts.recordAsync(ctx, ev)
 }

@@ -25,18 +25,18 @@ type answer struct {
 	raw     memproxy.Reply // as received from the backend
 	reading *memproxy.Reading
 	items   []item   // the memories of the reading, while they are filtered
-	looked  *lookups // the ledger's records, loaded by lookups
-	answers bool     // answers a write: its hidden memories are still recorded
-	single  bool     // is one event of a stream
+	cached  *lookups // the ledger's records, loaded by lookups
+	toWrite bool     // answers a write: its hidden memories are still recorded
+	isEvent bool     // is one event of a stream
 	part    bool     // an event or a page: refusing it does not refuse the whole answer
 
 	// What the loads determined for the judgements.
-	view     viewer
-	fresh    []string // ids of memories that this write made
-	settled  bool     // the targets were ruled on before
-	blind    bool     // the owners of memories could not be looked up
-	hiding   bool     // content derived from memories is hidden
-	screened bool     // the memories were screened
+	view           viewer
+	madeIDs        []string // ids of memories that this write made
+	targetsChecked bool     // the targets were ruled on before
+	ownersUnknown  bool     // the owners of memories could not be looked up
+	hidesCompiled  bool     // content derived from memories is hidden
+	screened       bool     // the memories were screened
 
 	status   int // the backend's
 	ended    memproxy.StreamEnd
@@ -44,10 +44,10 @@ type answer struct {
 	filtered int
 	shown    []string
 
-	late  memproxy.Entry      // ledger entry of memories made after their write was answered
-	made  map[string][]string // by memory id, the mark codes of this memory alone
-	self  bool                // the backend's own agent made the change
-	stuck int                 // memories that could not be retracted
+	lateEntry    memproxy.Entry      // ledger entry of memories made after their write was answered
+	marksByID    map[string][]string // by memory id, the mark codes of this memory alone
+	byAgent      bool                // the backend's own agent made the change
+	notRetracted int                 // memories that could not be retracted
 }
 
 // notFiltered is the detail of the refusal of an answer that cannot be read.
@@ -70,7 +70,7 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 		}
 	}
 	kept := &effects{answer: ret}
-	kept.remember(ctx)
+	kept.recordEffects(ctx)
 	g.outcome(ctx, ret)
 	if a.edits != nil && ok2xx(ret.status) {
 		subject := ""
@@ -79,7 +79,7 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 		} else if ret.reading != nil && len(ret.reading.Memories) > 0 {
 			subject = ret.reading.Memories[0].ID
 		}
-		keepLater(ctx, ret, subject)
+		recordEditsLater(ctx, ret, subject)
 	}
 	g.opt.Meter.Step(ctx, signal.SpanFilterAnswer, time.Since(start))
 	return ret.reply
@@ -127,15 +127,15 @@ func (g *Gate) unanswered(ctx context.Context, ret *answer, why *memproxy.Malfor
 func (g *Gate) RecordUnfiltered(ctx context.Context, a *Admission, status int, end memproxy.StreamEnd) {
 	ret := &answer{Admission: a, g: g, ended: end, status: status, reply: memproxy.Reply{Status: status}}
 	switch {
-	case !a.enforced() && unwritten(status):
+	case !a.enforced() && wroteNothing(status):
 		g.accounts.unbind(ctx, a)
 	case !a.enforced(): // a request in shadow mode may have deleted memories
 		kept := &effects{answer: ret}
-		uncache(kept)
+		evictCached(kept)
 		if a.DeletesOwner() && ok2xx(status) {
 			kept.recordScopeDeletion(ctx)
 		}
-	case unwritten(status):
+	case wroteNothing(status):
 		g.accounts.release(ctx, a) // a call that the backend refused is not charged
 	}
 	g.outcome(ctx, ret)
@@ -178,12 +178,12 @@ func (ret *answer) filterReply(ctx context.Context) {
 		ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamUnavailable, why)
 		return
 	}
-	refused, err := ret.runStage(ctx, asSent)
+	refused, err := ret.runStage(ctx, bodyAsSent)
 	if err == nil && !refused {
 		refused, err = ret.filterMemories(ctx)
 	}
 	if err == nil && !refused {
-		if refused, err = ret.runStage(ctx, rewritten); refused || err != nil {
+		if refused, err = ret.runStage(ctx, bodyToSend); refused || err != nil {
 			ret.shown = nil
 		}
 	}
@@ -224,7 +224,7 @@ func (ret *answer) filterMemories(ctx context.Context) (refused bool, err error)
 
 // rewrite filters the memories and removes the dropped ones from the answer.
 func (ret *answer) rewrite(ctx context.Context) (refused bool, err error) {
-	if refused, err = ret.runStage(ctx, takenApart); !refused && err == nil {
+	if refused, err = ret.runStage(ctx, memoriesRead); !refused && err == nil {
 		ret.reply.Body, err = ret.call.Backend.Adapter.Rewrite(ret.call.Route, ret.call.Request, ret.reply, ret.reading)
 	}
 	return refused, err
@@ -239,7 +239,7 @@ func (ret *answer) disclose(ctx context.Context) (refused bool, err error) {
 			ret.receipts = ret.reading.Events
 		}
 		extractor, _ := ret.call.Backend.Adapter.(Extractor)
-		if err := (&making{answer: ret, extractor: extractor, memories: ret.reading.Memories}).checkExtracted(ctx); err != nil {
+		if err := (&extraction{answer: ret, extractor: extractor, memories: ret.reading.Memories}).checkExtracted(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -252,7 +252,7 @@ func (ret *answer) disclose(ctx context.Context) (refused bool, err error) {
 		shown = *rd
 	}
 	shown.Memories = slices.Clone(shown.Memories)
-	view := &answer{Admission: ret.Admission, g: ret.g, reply: ret.reply, status: ret.status, reading: &shown, answers: true, looked: ret.lookups()}
+	view := &answer{Admission: ret.Admission, g: ret.g, reply: ret.reply, status: ret.status, reading: &shown, toWrite: true, cached: ret.lookups()}
 	refused, err = view.rewrite(ctx)
 	if !refused {
 		view.contested()
@@ -268,7 +268,7 @@ func (ret *answer) disclose(ctx context.Context) (refused bool, err error) {
 // ownText reports whether a memory in the answer to a write has the text that was
 // written.
 func (ret *answer) ownText(m *memproxy.Memory) bool {
-	return ret.answers && m.Text != "" && slices.ContainsFunc(ret.op.Items, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent && it.Text == m.Text })
+	return ret.toWrite && m.Text != "" && slices.ContainsFunc(ret.op.Items, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent && it.Text == m.Text })
 }
 
 // noteShown records which memories the caller sees: for the outcome, and as sources of
@@ -341,7 +341,7 @@ func (g *Gate) outcome(ctx context.Context, ret *answer) {
 		})
 		ev.Reasons = append(led, rest...)
 	}
-	g.accounts.add(ctx, ev)
+	g.accounts.recordAsync(ctx, ev)
 }
 
 // Attributes appends the decision's span attributes, under their documented names.

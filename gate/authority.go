@@ -12,9 +12,9 @@ import (
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// authored is what is known of one memory that the operation would change: its text,
-// its owner, and the authority over it.
-type authored struct {
+// changedMemory is a memory that the operation would change: its text, its owner, and the
+// authority that a change of it needs.
+type changedMemory struct {
 	target string             // the name in the operation
 	at     int                // its index among the memories of an answer
 	row    memproxy.Ownership // the original author; Actor is "" if unknown
@@ -43,19 +43,19 @@ func loadAuthors(ctx context.Context, r *evaluation, targets []string) {
 		if absent(r, target) || slices.Contains(left, target) && !slices.Contains(rewritten, target) {
 			continue // it does not exist, or its text is not changed
 		}
-		r.authored = append(r.authored, authoredOf(r, target))
+		r.changedMemories = append(r.changedMemories, changedMemoryOf(r, target))
 	}
-	if err := loadLost(ctx, r); err != nil {
-		ledgerFailed(ctx, r, err, noAuthors)
+	if err := loadRemoved(ctx, r); err != nil {
+		ledgerFailed(ctx, r, err, authorsUnknown)
 		return
 	}
-	if err := recorded(ctx, r.Admission, r.known, r.authored); err != nil {
-		ledgerFailed(ctx, r, err, noAuthors)
+	if err := loadAuthority(ctx, r.Admission, r.known, r.changedMemories); err != nil {
+		ledgerFailed(ctx, r, err, authorsUnknown)
 	}
-	for i := range r.authored {
-		w := &r.authored[i]
-		changed := w.row.SHA256 != "" && w.row.SHA256 != r.approved.Before[w.row.ID]
-		others := !w.Own || w.Others > 0 // an author's own later text is no other's word
+	for i := range r.changedMemories {
+		w := &r.changedMemories[i]
+		changed := w.row.SHA256 != "" && w.row.SHA256 != r.heldContent.Before[w.row.ID]
+		others := !w.Own || w.Others > 0 // an author may replace its own later text
 		if r.mode == replay && changed && others {
 			r.verdict.Forbid(memproxy.TrustAuthority, "target:"+w.target,
 				"the memory was changed after the write was held, so the approval does not cover its current text")
@@ -63,24 +63,25 @@ func loadAuthors(ctx context.Context, r *evaluation, targets []string) {
 	}
 }
 
-// absent reports whether a target does not exist. Where the backend does not find it is
-// where the request says that it is, which a backend may ignore when it changes it, so
-// what the ledger has a live record of exists. What was deleted does not, if the backend
-// was asked and shows nothing of it: some cannot say that a memory is missing.
+// absent reports whether a target does not exist. The backend's 404 is not enough: it looks
+// for the target under the parent that the request names, which it may ignore when it changes
+// the target, so a target with a live row in the ledger exists. A target with a tombstone is
+// absent if the backend was asked and shows no text of it: some backends cannot say that a
+// memory is missing.
 func absent(r *evaluation, target string) bool {
 	row, known := r.owners[target]
 	m, asked := r.op.Current[target]
 	return m.Missing && !known || asked && row.Deleted && m.Text == "" && m.Members == nil
 }
 
-// detachedTargets are the targets that a request takes away from an object, as a block from an
-// agent that reads it: what their authors wrote no longer counts there. The objects
-// that a caller made are its own to take from.
+// detachedTargets returns the targets that a request removes from an object, such as a block
+// from the agent that reads it. This ends the effect of their texts there, so it needs
+// authority over them, unless the caller made the object.
 func detachedTargets(r *evaluation) []string {
 	var out []string
 	for i := range r.op.Changes {
 		c := &r.op.Changes[i]
-		if len(c.Remove) == 0 || c.View || authoredOf(r, c.Object).Own {
+		if len(c.Remove) == 0 || c.View || changedMemoryOf(r, c.Object).Own {
 			continue
 		}
 		out = append(out, slices.DeleteFunc(slices.Clone(r.op.Targets), func(id string) bool { return id == c.Object })...)
@@ -88,10 +89,10 @@ func detachedTargets(r *evaluation) []string {
 	return out
 }
 
-// authoredOf combines the ledger's row of a target with the stamp on the memory.
-func authoredOf(r *evaluation, target string) authored {
+// changedMemoryOf combines the ledger's row of a target with the stamp on the memory.
+func changedMemoryOf(r *evaluation, target string) changedMemory {
 	m := r.op.Current[target]
-	w := authored{target: target, row: r.owners[target], text: m.Text}
+	w := changedMemory{target: target, row: r.owners[target], text: m.Text}
 	if w.row.ID == "" {
 		w.row = memproxy.Ownership{Backend: r.op.Backend, Kind: r.op.TargetKind, ID: cmp.Or(m.ID, target)}
 	}
@@ -119,7 +120,7 @@ func loadReplaced(ctx context.Context, r *evaluation, compensated bool) {
 		return
 	}
 	if err := loadOwners(ctx, r, targets); err != nil {
-		ledgerFailed(ctx, r, err, noAuthors)
+		ledgerFailed(ctx, r, err, authorsUnknown)
 		return
 	}
 	if op.Kind == memproxy.Correct { // a deletion may remove anybody's block from the agent
@@ -139,19 +140,19 @@ func loadReplaced(ctx context.Context, r *evaluation, compensated bool) {
 		}
 		resolveTargets(ctx, r)
 	}
-	if r.blind {
-		ledgerFailed(ctx, r, errBlind, noAuthors)
+	if r.ownersUnknown {
+		ledgerFailed(ctx, r, errNoLedger, authorsUnknown)
 		return
 	}
 	loadAuthors(ctx, r, targets)
 }
 
-// errBlind says that the ledger could not be asked for the owner.
-var errBlind = errors.New("gate: the ledger did not answer")
+// errNoLedger says that an earlier step could not ask the ledger for the owner.
+var errNoLedger = errors.New("gate: the ledger did not answer")
 
-// noAuthors is the detail of a refusal because the authors of the changed texts are
+// authorsUnknown is the detail of a refusal because the authors of the changed texts are
 // unknown.
-const noAuthors = "who wrote the memory cannot be looked up"
+const authorsUnknown = "who wrote the memory cannot be looked up"
 
 // ledgerFailed refuses an operation that depends on an answer of the ledger.
 func ledgerFailed(ctx context.Context, r *evaluation, err error, detail string) {
@@ -159,9 +160,9 @@ func ledgerFailed(ctx context.Context, r *evaluation, err error, detail string) 
 	r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: detail})
 }
 
-// recorded adds what the ledger has recorded: how well the source of each memory is
-// known, and who corrected it.
-func recorded(ctx context.Context, a *Admission, known *lookups, words []authored) error {
+// loadAuthority adds what the ledger has recorded of memories: how well their source is
+// known, and who corrected them.
+func loadAuthority(ctx context.Context, a *Admission, known *lookups, words []changedMemory) error {
 	keys := make([]memproxy.MemoryKey, len(words))
 	for i := range words {
 		keys[i] = words[i].row.Key()
@@ -186,8 +187,8 @@ func recorded(ctx context.Context, a *Admission, known *lookups, words []authore
 
 // addAuthors adds the authors of the memories being changed to the policy question.
 func addAuthors(r *evaluation) {
-	for i := range r.authored {
-		w := &r.authored[i]
+	for i := range r.changedMemories {
+		w := &r.changedMemories[i]
 		r.q.AuthorTrust = max(r.q.AuthorTrust, w.Others)
 		if w.Attestation.Outranks(r.q.AuthorAttestation) {
 			r.q.AuthorAttestation = w.Attestation
@@ -206,41 +207,41 @@ func addAuthors(r *evaluation) {
 	}
 }
 
-// uncontested: no correction was refused for lack of authority.
-func uncontested(r *evaluation) bool {
-	return r.op == nil || !r.enforced() || !r.Decision.Verdict.Stops() || !has(r.Decision.Reasons, memproxy.TrustAuthority)
+// isContested reports whether a correction is refused for lack of authority.
+func isContested(r *evaluation) bool {
+	return r.op != nil && r.enforced() && r.Decision.Verdict.Stops() && has(r.Decision.Reasons, memproxy.TrustAuthority)
 }
 
 // contest records a correction that was refused for lack of authority: from then on
 // the memory is shown to readers as contested.
 func contest(ctx context.Context, r *evaluation) error {
-	for i := range r.authored {
-		if w := &r.authored[i]; !w.Own || w.Others > 0 {
-			dissent(ctx, r.g, r.Admission, w, content.NewText(r.op, w.target))
+	for i := range r.changedMemories {
+		if w := &r.changedMemories[i]; !w.Own || w.Others > 0 {
+			recordDissent(ctx, r.g, r.Admission, w, content.NewText(r.op, w.target))
 		}
 	}
 	return nil
 }
 
-// refused: the call is refused.
-func refused(r *evaluation) bool { return r.op == nil || r.Decision.Verdict.Stops() }
+// admitted reports whether the call is neither refused nor held.
+func admitted(r *evaluation) bool { return r.op != nil && !r.Decision.Verdict.Stops() }
 
-// credit settles the changes of a running agent's call that is admitted: the agent
+// settleToolCall settles the changes of a running agent's call that is admitted: the agent
 // runs the tool next, so the call counts as made.
-func credit(ctx context.Context, r *evaluation) error {
+func settleToolCall(ctx context.Context, r *evaluation) error {
 	settleChange(ctx, r.g, r.Admission)
 	return nil
 }
 
-// dissent records that a caller wanted to give a memory another text.
-func dissent(ctx context.Context, g *Gate, a *Admission, w *authored, text string) {
-	d := memproxy.Dissent{Open: true, Text: text, SHA256: tamper.Hash(text), Correction: correction(a, w, string(memproxy.TrustAuthority))}
+// recordDissent records that a caller wanted to give a memory another text.
+func recordDissent(ctx context.Context, g *Gate, a *Admission, w *changedMemory, text string) {
+	d := memproxy.Dissent{Open: true, Text: text, SHA256: tamper.Hash(text), Correction: correctionOf(a, w, string(memproxy.TrustAuthority))}
 	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Dissents: []memproxy.Dissent{d}}, "a dissenting text could not be stored") // it is in the log
 }
 
-// correction describes the change that the admission makes, or would make, to a
+// correctionOf describes the change that the admission makes, or would make, to a
 // memory.
-func correction(a *Admission, w *authored, reason string) memproxy.Correction {
+func correctionOf(a *Admission, w *changedMemory, reason string) memproxy.Correction {
 	return memproxy.Correction{
 		Backend: w.row.Backend, Kind: w.row.Kind, ID: w.row.ID, Tenant: cmp.Or(w.row.Scope.Tenant, a.Principal.Tenant), Author: w.row.Actor,
 		Corrector: a.Principal.ID, Trust: a.Principal.Trust, Decision: a.Decision.ID, Reason: reason, Time: a.begun,
@@ -260,13 +261,13 @@ func settleChange(ctx context.Context, g *Gate, a *Admission) {
 	}
 	var e memproxy.Entry
 	corrects := a.op.Kind == memproxy.Correct
-	for i := range a.authored {
-		w := &a.authored[i]
+	for i := range a.changedMemories {
+		w := &a.changedMemories[i]
 		if w.row.Actor == "" || corrects && !w.rewrites(a.op) {
 			continue
 		}
 		if corrects && !w.Own {
-			c := correction(a, w, mayCorrect(a))
+			c := correctionOf(a, w, correctionReason(a))
 			if a.confirmed {
 				c.Trust = memproxy.TrustHuman // a reviewer's, not the author's
 			}
@@ -274,7 +275,7 @@ func settleChange(ctx context.Context, g *Gate, a *Admission) {
 			ev := followUpEvent(&a.event, memproxy.EventCrossCorrection, g.opt.Clock())
 			ev.Targets, ev.Fields = []string{c.ID}, nil
 			ev.Detail = "written by " + c.Author + ", corrected by " + c.Corrector + ": " + c.Reason
-			g.accounts.add(ctx, ev)
+			g.accounts.recordAsync(ctx, ev)
 		}
 		if w.text != "" && w.row.Confidence > 0 && w.row.Confidence < a.rules.Ceilings.Ceiling(w.row.Trust, "") {
 			e.Retractions = append(e.Retractions, memproxy.Retraction{
@@ -292,27 +293,27 @@ func settleChange(ctx context.Context, g *Gate, a *Admission) {
 // resetStatuses returns the new status of memories whose text was replaced: what was
 // known of the old text does not apply to the new one.
 func (ret *effects) resetStatuses() []memproxy.StateChange {
-	if ret.aside != "" {
+	if ret.flaggedAs != "" {
 		return nil
 	}
 	var changes []memproxy.StateChange
-	for i := range ret.authored {
-		w := &ret.authored[i]
+	for i := range ret.changedMemories {
+		w := &ret.changedMemories[i]
 		if !w.rewrites(ret.op) {
 			continue
 		}
 		// A decision about the old text does not apply to the new one. A withheld memory
 		// stays withheld until it is reviewed.
 		c, _ := plannedStatus(ret.Admission, w.row.Key(), ret.marksOf(w.row.ID))
-		c.Text = w.replacement(ret.op)
+		c.Text = w.newTextHash(ret.op)
 		c.From = []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated}
 		changes = append(changes, c)
 	}
 	return changes
 }
 
-// replacement is the hash of the text that the operation gives a memory.
-func (w *authored) replacement(op *memproxy.Operation) string {
+// newTextHash returns the hash of the text that the operation gives a memory, or "" if it keeps its text.
+func (w *changedMemory) newTextHash(op *memproxy.Operation) string {
 	if it, _ := content.TargetItems(op, w.target); it != nil && it.Text != w.text {
 		return tamper.Hash(it.Text)
 	}
@@ -320,10 +321,10 @@ func (w *authored) replacement(op *memproxy.Operation) string {
 }
 
 // rewrites reports whether the operation gives a memory another text.
-func (w *authored) rewrites(op *memproxy.Operation) bool { return w.replacement(op) != "" }
+func (w *changedMemory) rewrites(op *memproxy.Operation) bool { return w.newTextHash(op) != "" }
 
-// mayCorrect names the reason why the caller may correct other authors.
-func mayCorrect(a *Admission) string {
+// correctionReason names the reason why the caller may correct other authors.
+func correctionReason(a *Admission) string {
 	switch {
 	case a.confirmed:
 		if i := slices.IndexFunc(a.Decision.Notes, func(r memproxy.Reason) bool { return r.Code == memproxy.ReviewApproved }); i >= 0 {
@@ -335,29 +336,29 @@ func mayCorrect(a *Admission) string {
 	case slices.Contains(a.Principal.Roles, RoleReviewer):
 		return "the corrector has the role " + RoleReviewer
 	}
-	return "the policy lets the corrector"
+	return "the policy allows the corrector"
 }
 
 // checkModelChanges checks what the backend's own model changed or deleted while it processed
 // an addition. A text whose author is trusted more than the caller is restored, and
 // the replacement is kept as dissent. A deletion cannot be undone and is only
 // reported. The error is the ledger's: it is unknown then whose text was changed.
-func (ret *making) checkModelChanges(ctx context.Context) error {
+func (ret *extraction) checkModelChanges(ctx context.Context) error {
 	if !ret.enforced() || ret.Principal.Kind == memproxy.KindHuman {
 		return nil
 	}
 	known := ret.lookups() // the owners were looked up before
-	var words []authored
+	var words []changedMemory
 	for i := range ret.memories {
 		m := &ret.memories[i]
 		changed := !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventNone
 		if row := known.owner(memproxy.TargetMemory, m.ID); changed && row != nil && row.Actor != "" {
-			w := authored{target: row.ID, at: i, row: *row}
+			w := changedMemory{target: row.ID, at: i, row: *row}
 			w.Authority = trust.AuthorityOf(ret.rules.Ceilings, ret.Principal.ID, &w.row, &memproxy.Stamp{})
 			words = append(words, w)
 		}
 	}
-	if err := recorded(ctx, ret.Admission, known, words); err != nil {
+	if err := loadAuthority(ctx, ret.Admission, known, words); err != nil {
 		for i := range words {
 			ret.memories[words[i].at].Drop = true
 		}
@@ -376,7 +377,7 @@ func (ret *making) checkModelChanges(ctx context.Context) error {
 		default:
 			text := m.Text
 			ret.retract(ctx, m, why)
-			dissent(ctx, ret.g, ret.Admission, w, text)
+			recordDissent(ctx, ret.g, ret.Admission, w, text)
 		}
 	}
 	return nil

@@ -17,22 +17,22 @@ import (
 // to review it: its hourly lines when it is held, whether or not it is approved, and its
 // total lines when it is approved and sent, once for all attempts.
 func charge(ctx context.Context, r *evaluation) error {
-	c := costs(r)
+	c := chargeFor(r)
 	switch {
-	case r.keeps():
+	case r.storesHold():
 		c.Lines = linesOf(c.Lines, false)
-	case r.paid != nil && r.waited.Result.SentBefore: // the attempt whose outcome was unknown was charged
-		r.paid.Lines, c.Lines = c.Lines, nil
-	case r.paid != nil:
+	case r.heldCharge != nil && r.heldWrite.Result.SentBefore: // the attempt whose outcome was unknown was charged
+		r.heldCharge.Lines, c.Lines = c.Lines, nil
+	case r.heldCharge != nil:
 		c.ID += "/approved/" + r.g.opt.NewID() // one for each attempt: a failed one is released
-		r.paid.Lines, c.Lines = linesOf(c.Lines, false), linesOf(c.Lines, true)
+		r.heldCharge.Lines, c.Lines = linesOf(c.Lines, false), linesOf(c.Lines, true)
 	}
 	if r.dry() {
-		r.paid = nil
+		r.heldCharge = nil
 	}
 	if len(c.Lines) == 0 || r.dry() {
-		if len(c.Lines) > 0 || r.paid != nil {
-			r.bill = &bill{charge: c, paid: r.paid}
+		if len(c.Lines) > 0 || r.heldCharge != nil {
+			r.bill = &bill{charge: c, heldCharge: r.heldCharge}
 		}
 		return nil
 	}
@@ -42,7 +42,7 @@ func charge(ctx context.Context, r *evaluation) error {
 	}
 	r.Decision.Allowance = &allowance
 	if allowance.Granted {
-		r.bill = &bill{charge: c, paid: r.paid}
+		r.bill = &bill{charge: c, heldCharge: r.heldCharge}
 		return nil
 	}
 	overBudget(r, &allowance)
@@ -54,23 +54,23 @@ func linesOf(all []memproxy.Line, totals bool) []memproxy.Line {
 	return slices.DeleteFunc(slices.Clone(all), func(l memproxy.Line) bool { return (l.Window == memproxy.WindowTotal) != totals })
 }
 
-// costs returns the charge for the write. The lines are determined once for each form of
-// the operation, because both overdrawn and charge need them.
-func costs(r *evaluation) memproxy.Charge {
-	if r.lined != r.op {
-		r.lined, r.lines = r.op, r.rules.Lines(r.Principal, r.op.Kind, r.endUser(), content.Governed(r.op))
+// chargeFor returns the charge for the write. The lines are determined once for each form of
+// the operation, because both refuseOverdrawn and charge need them.
+func chargeFor(r *evaluation) memproxy.Charge {
+	if r.linesFor != r.op {
+		r.linesFor, r.lines = r.op, r.rules.Lines(r.Principal, r.op.Kind, r.endUser(), content.Governed(r.op))
 	}
 	return memproxy.Charge{ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(r.op.Cost), Time: r.begun, Lines: r.lines}
 }
 
-// overdrawn refuses a write before it is screened if the budgets would refuse it,
+// refuseOverdrawn refuses a write before it is screened if the budgets would refuse it,
 // because screening is the most expensive step. It charges nothing. Totals count too,
 // although a held write is charged to them only when it is approved.
-func overdrawn(ctx context.Context, r *evaluation) error {
-	if r.dry() || r.held != nil || !r.enforced() || costsNothing(r) {
+func refuseOverdrawn(ctx context.Context, r *evaluation) error {
+	if r.dry() || r.polledHold != nil || !r.enforced() || !costs(r) {
 		return nil
 	}
-	c := costs(r)
+	c := chargeFor(r)
 	if c.Peek = true; len(c.Lines) == 0 {
 		return nil
 	}
@@ -98,8 +98,8 @@ func overBudget(r *evaluation, allowance *memproxy.Allowance) {
 // bill is an operation's reservation on the write budgets until it is known how many
 // memories it wrote. Copies of an admission share it.
 type bill struct {
-	charge memproxy.Charge
-	paid   *memproxy.Charge // the charge made when the write was held, or nil
+	charge     memproxy.Charge
+	heldCharge *memproxy.Charge // the charge made when the write was held, or nil
 
 	// bound is set if the write bound owners to its tenant. No other tenant could use them
 	// meanwhile, so the write counts as at least one memory of the hour, whatever it makes.
@@ -143,8 +143,8 @@ func (b *bill) count(n made, pending int) (last bool, all made) {
 	return b.pending == 0, b.made
 }
 
-// first reports whether no earlier answer named the memory with this event.
-func (b *bill) first(event, id string) bool {
+// firstMention reports whether no earlier answer named the memory with this event.
+func (b *bill) firstMention(event, id string) bool {
 	if b.counted == nil {
 		b.counted = map[string]bool{}
 	}
@@ -167,10 +167,10 @@ func (b *bill) tally(memories []memproxy.Memory, stuck int) made {
 		case m.Drop, m.Missing, m.Uncounted, m.TargetKind() != memproxy.TargetMemory, m.ID == "" && m.Text == "":
 		case m.Event == eventNone, m.Event == eventDelete:
 		case m.Event == eventUpdate:
-			if b.first(eventUpdate, m.ID) {
+			if b.firstMention(eventUpdate, m.ID) {
 				n.changed++
 			}
-		case b.first(eventAdd, m.ID):
+		case b.firstMention(eventAdd, m.ID):
 			n.added++
 		}
 	}
@@ -185,7 +185,7 @@ func (ret *effects) settleBill(ctx context.Context) {
 	if b == nil || ret.reading == nil || ret.op.Kind != memproxy.Learn {
 		return
 	}
-	n := b.tally(ret.reading.Memories, ret.stuck)
+	n := b.tally(ret.reading.Memories, ret.notRetracted)
 	if pending := len(ret.reading.Events); pending > 0 && !ret.reading.Settles {
 		b.count(n, pending)
 		return
@@ -202,13 +202,13 @@ func (ret *effects) settleBill(ctx context.Context) {
 
 // settleLater records the outcome of one of several asynchronous writes, and
 // settles the bill with the last.
-func (ret *making) settleLater(ctx context.Context) {
+func (ret *extraction) settleLater(ctx context.Context) {
 	b := ret.bill
 	if b == nil || ret.memories == nil { // the backend does not report any
 		return
 	}
-	n := b.tally(ret.memories, ret.stuck)
-	n.added, n.changed = n.added-ret.gone, n.changed+ret.gone // what was deleted counts in the hour only
+	n := b.tally(ret.memories, ret.notRetracted)
+	n.added, n.changed = n.added-ret.deletedEarly, n.changed+ret.deletedEarly // what was deleted counts in the hour only
 	if last, n := b.count(n, -1); last {
 		ret.g.accounts.settleTo(ctx, ret.Admission, n.added+n.changed, n.added)
 	}
@@ -223,9 +223,9 @@ func (ret *effects) countsLater(b *bill) bool {
 		return false
 	}
 	ids := slices.DeleteFunc(idsOfAll(ret.reading.Memories), func(id string) bool { return id == "" })
-	ret.counting = counter.Counts(ret.call.Route, ret.call.Request, ids)
-	b.count(made{}, len(ret.counting))
-	return len(ret.counting) > 0
+	ret.countRequests = counter.Counts(ret.call.Route, ret.call.Request, ids)
+	b.count(made{}, len(ret.countRequests))
+	return len(ret.countRequests) > 0
 }
 
 // accounts settles the charges of writes by what they made, and notes in the audit log
@@ -253,7 +253,7 @@ func (acc *accounts) release(ctx context.Context, a *Admission) {
 // unbind releases the names that a write was the first to use, except for those that
 // another operation has bound since. Nothing was written under them.
 func (acc *accounts) unbind(ctx context.Context, a *Admission) {
-	for _, row := range a.claimed {
+	for _, row := range a.boundNames {
 		gone := row
 		gone.Deleted = true
 		err := acc.opt.Ledger.Commit(context.WithoutCancel(ctx), memproxy.Entry{ExpectedOwners: []memproxy.Ownership{row}, Owners: []memproxy.Ownership{gone}})
@@ -261,7 +261,7 @@ func (acc *accounts) unbind(ctx context.Context, a *Admission) {
 			acc.opt.Log.WarnContext(ctx, "name not released: it stays this tenant's", "decision", a.Decision.ID, "error", err)
 		}
 	}
-	a.claimed = nil
+	a.boundNames = nil
 }
 
 // creditAuthors credits the total lines of the authors of deleted memories, and those of the
@@ -280,11 +280,11 @@ func (acc *accounts) creditAuthors(ctx context.Context, a *Admission, deleted []
 	for who, n := range counts {
 		id := a.Decision.ID + "/" + first[who]
 		who.Memories = n
-		acc.lower(ctx, a, id, who)
+		acc.creditTotals(ctx, a, id, who)
 	}
 }
 
-func (acc *accounts) lower(ctx context.Context, a *Admission, id string, who memproxy.AuthorCount) {
+func (acc *accounts) creditTotals(ctx context.Context, a *Admission, id string, who memproxy.AuthorCount) {
 	if err := CreditTotals(ctx, acc.opt.Budget, a.rules, id, a.begun, who); err != nil {
 		acc.opt.Log.WarnContext(ctx, "total not lowered after a deletion", "decision", a.Decision.ID, "error", err)
 	}
@@ -322,22 +322,22 @@ func CreditTotals(ctx context.Context, b Budget, rules *Rules, id string, at tim
 	return b.Release(ctx, memproxy.Charge{ID: id, Tenant: who.Tenant, Cost: who.Memories, Lines: lines, Time: at})
 }
 
-// warnOf records a warning for each line that the charge took past its warning
+// recordWarnings records a warning for each line that the charge took past its warning
 // mark.
-func (acc *accounts) warnOf(ctx context.Context, a *Admission, al *memproxy.Allowance) {
+func (acc *accounts) recordWarnings(ctx context.Context, a *Admission, al *memproxy.Allowance) {
 	for _, l := range al.Lines {
 		if l.Warn && l.Soft {
-			acc.note(ctx, a, memproxy.EventRapidWrites, al)
+			acc.recordBudget(ctx, a, memproxy.EventRapidWrites, al)
 		} else if l.Warn {
-			acc.note(ctx, a, memproxy.EventBudgetWarning, al)
+			acc.recordBudget(ctx, a, memproxy.EventBudgetWarning, al)
 		}
 	}
 }
 
-func (acc *accounts) note(ctx context.Context, a *Admission, t memproxy.EventType, al *memproxy.Allowance) {
+func (acc *accounts) recordBudget(ctx context.Context, a *Admission, t memproxy.EventType, al *memproxy.Allowance) {
 	ev := followUpEvent(&a.event, t, a.event.Time)
 	ev.Budget, ev.Degraded, ev.Targets, ev.Fields = al.Lines, al.Degraded, nil, nil
-	acc.add(ctx, ev)
+	acc.recordAsync(ctx, ev)
 }
 
 // settleTo adjusts the charge to the given numbers of memories: window in the hourly
@@ -352,9 +352,9 @@ func (acc *accounts) settleTo(ctx context.Context, a *Admission, window, total i
 	if b.bound {
 		window = max(window, 1)
 	}
-	if b.paid != nil {
-		acc.settleLines(ctx, a, b.paid, "/settled/window", linesOf(b.paid.Lines, false), window-b.paid.Cost)
-		acc.settleLines(ctx, a, b.paid, "/settled/total", linesOf(b.paid.Lines, true), total-b.paid.Cost)
+	if b.heldCharge != nil {
+		acc.settleLines(ctx, a, b.heldCharge, "/settled/window", linesOf(b.heldCharge.Lines, false), window-b.heldCharge.Cost)
+		acc.settleLines(ctx, a, b.heldCharge, "/settled/total", linesOf(b.heldCharge.Lines, true), total-b.heldCharge.Cost)
 	}
 	if window == total {
 		acc.settleLines(ctx, a, &b.charge, "/settled", b.charge.Lines, total-b.charge.Cost)
@@ -385,5 +385,5 @@ func (acc *accounts) settleLines(ctx context.Context, a *Admission, of *memproxy
 		acc.opt.Log.ErrorContext(ctx, "budget not settled: a write made more than was charged", "decision", a.Decision.ID, "error", err)
 		return
 	}
-	acc.warnOf(ctx, a, &allowance)
+	acc.recordWarnings(ctx, a, &allowance)
 }

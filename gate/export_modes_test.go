@@ -14,7 +14,7 @@ import (
 )
 
 // ModeNames are the modes of a ruling, in the order of their bits.
-var ModeNames = [...]string{"client", "call", "foresee", "decline", "replay", "putBack", "recheck", "explain"}
+var ModeNames = [...]string{"client", "call", "preview", "decline", "replay", "restore", "recheck", "explain"}
 
 // A Row is one row of admission.
 type Row struct {
@@ -42,6 +42,6 @@ func BreakStep(t *testing.T, name string, err error) {
 	i := slices.IndexFunc(admission[:], func(s step) bool { return s.name == "gate."+name })
 	was := admission[i]
 	t.Cleanup(func() { admission[i] = was })
-	admission[i].idle = nil
+	admission[i].when = nil
 	admission[i].run = func(context.Context, *evaluation) error { return err }
 }

@@ -17,19 +17,19 @@ import (
 // errUndo says that a backend did not undo a change.
 var errUndo = errors.New("the backend did not undo the change")
 
-// making is the check of the memories that the backend's model extracted from a write.
-type making struct {
+// extraction is the check of the memories that the backend's model extracted from a write.
+type extraction struct {
 	*answer
-	extractor Extractor
-	memories  []memproxy.Memory
-	gone      int64 // of memories: deleted with all that their owner has, before they were recorded
+	extractor    Extractor
+	memories     []memproxy.Memory
+	deletedEarly int64 // of memories: deleted with all that their owner has, before they were recorded
 }
 
 // checkExtracted checks the memories that the backend's model extracted from a write. A
 // memory that is more dangerous than the write itself, and would have been refused or
 // held as a write, is retracted and kept for review. The answer does not show it, and
 // its record has the hashes of both texts.
-func (ret *making) checkExtracted(ctx context.Context) error {
+func (ret *extraction) checkExtracted(ctx context.Context) error {
 	if ret.extractor == nil || ret.op.Kind != memproxy.Learn {
 		return nil
 	}
@@ -55,12 +55,12 @@ func (ret *making) checkExtracted(ctx context.Context) error {
 		if m.Drop || m.Event == eventNone || m.Event == eventDelete {
 			continue
 		}
-		worse, err := ret.worse(ctx, m, found[i])
+		worse, err := ret.worseThanWrite(ctx, m, found[i])
 		switch {
 		case worse:
 			why := memproxy.Reason{Code: memproxy.ScreenExtracted}
 			ret.retract(ctx, m, why)
-			ret.keepExtracted(ctx, *m, found[i], why)
+			ret.holdExtracted(ctx, *m, found[i], why)
 		case err == nil && ret.op.Extracts && m.Text != "" && (m.Inferred || !said.States(m.Text)):
 			err = ret.ruleOnInferred(ctx, m, found[i])
 		}
@@ -71,11 +71,11 @@ func (ret *making) checkExtracted(ctx context.Context) error {
 	return nil
 }
 
-// worse reports whether an extracted memory is more dangerous than its write: whether
+// worseThanWrite reports whether an extracted memory is more dangerous than its write: whether
 // the policy that ruled on the write would have stopped it for its content if the caller
 // had written it. A memory that every answer would withhold is worse whatever the policy
 // says.
-func (ret *making) worse(ctx context.Context, m *memproxy.Memory, j judged) (bool, error) {
+func (ret *extraction) worseThanWrite(ctx context.Context, m *memproxy.Memory, j judged) (bool, error) {
 	input, secret := memproxy.Risk(ret.findings), slices.ContainsFunc(ret.findings, isSecret)
 	if leaks := !secret && slices.ContainsFunc(j.spans, isSecret); j.risk <= input && !leaks {
 		return false, nil
@@ -95,17 +95,17 @@ func isSecret(f memproxy.Finding) bool { return strings.HasPrefix(f.Rule, "secre
 
 // retract removes a memory from the backend and from the answer. The reason that it adds
 // to the outcome reports whether that succeeded.
-func (ret *making) retract(ctx context.Context, m *memproxy.Memory, why memproxy.Reason) {
+func (ret *extraction) retract(ctx context.Context, m *memproxy.Memory, why memproxy.Reason) {
 	m.Drop = true
 	what := "undone"
-	if err := ret.takeBack(ctx, *m); err != nil {
+	if err := ret.undo(ctx, *m); err != nil {
 		what = "not undone"
-		ret.stuck++
+		ret.notRetracted++
 		ret.g.opt.Log.ErrorContext(ctx, "a refused memory of the backend's model could not be retracted", "decision", ret.Decision.ID, "memory", memproxy.InertID(m.ID), "error", err)
 	} else if m.Event != eventUpdate { // a tombstone: receipts and histories still have its text
 		gone := ret.lookups().owner(memproxy.TargetMemory, m.ID)
 		if gone == nil {
-			gone = new((&effects{answer: ret.answer}).row(memproxy.TargetMemory, m.ID))
+			gone = new((&effects{answer: ret.answer}).newOwner(memproxy.TargetMemory, m.ID))
 		}
 		gone.Deleted = true
 		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{Owners: []memproxy.Ownership{*gone}}, "the retraction of a memory could not be recorded") // commit logs the error
@@ -114,7 +114,7 @@ func (ret *making) retract(ctx context.Context, m *memproxy.Memory, why memproxy
 	ret.reasons = append(ret.reasons, why)
 }
 
-func (ret *making) takeBack(ctx context.Context, m memproxy.Memory) error {
+func (ret *extraction) undo(ctx context.Context, m memproxy.Memory) error {
 	backend := &ret.call.Backend
 	requests, known := ret.extractor.Undo(ret.call.Route, ret.call.Request, m)
 	if backend.Fetch == nil || !known {
@@ -139,8 +139,8 @@ func (ret *making) takeBack(ctx context.Context, m memproxy.Memory) error {
 // an admitted write asynchronously. The listener repeats them until ReadFollowUp reports
 // the end.
 func (g *Gate) FollowUpRequests(a *Admission) []memproxy.Request {
-	if len(a.counting) > 0 && a.bill.open() {
-		return a.counting
+	if len(a.countRequests) > 0 && a.bill.open() {
+		return a.countRequests
 	}
 	extractor, ok := a.call.Backend.Adapter.(Extractor)
 	if !ok || !a.enforced() {
@@ -156,7 +156,7 @@ func (g *Gate) FollowUpRequests(a *Admission) []memproxy.Request {
 // followReceipt asks the backend for the result of an approved write that it answered with a
 // receipt of its own. Until the result is known, the write counts as being sent.
 func followReceipt(ctx context.Context, r *evaluation, extractor Extractor) {
-	b, h := &r.call.Backend, r.held
+	b, h := &r.call.Backend, r.polledHold
 	ctx, cancel := b.Within(ctx)
 	defer cancel()
 	own, known, err := r.g.opt.Ledger.Decision(ctx, h.Backend, h.ID)
@@ -177,7 +177,7 @@ func followReceipt(ctx context.Context, r *evaluation, extractor Extractor) {
 // ReadFollowUp takes the answer to one of FollowUpRequests, and reports whether it is
 // final.
 func (g *Gate) ReadFollowUp(ctx context.Context, a *Admission, reply memproxy.Reply) (over bool) {
-	if counter, ok := a.call.Backend.Adapter.(AgentRunner); ok && len(a.counting) > 0 {
+	if counter, ok := a.call.Backend.Adapter.(AgentRunner); ok && len(a.countRequests) > 0 {
 		return g.accounts.settleCounted(ctx, a, counter, reply)
 	}
 	extractor, ok := a.call.Backend.Adapter.(Extractor)
@@ -185,7 +185,7 @@ func (g *Gate) ReadFollowUp(ctx context.Context, a *Admission, reply memproxy.Re
 		return !ok || reply.Status == memproxy.StatusNotFound
 	}
 	memories, over, err := extractor.ReadExtracted(reply)
-	ret := &making{answer: &answer{Admission: a, g: g, reply: reply, status: reply.Status}, extractor: extractor, memories: memories}
+	ret := &extraction{answer: &answer{Admission: a, g: g, reply: reply, status: reply.Status}, extractor: extractor, memories: memories}
 	if err == nil && over {
 		err = errors.Join(ret.storeStatusLater(ctx), ret.checkExtracted(ctx))
 	}
@@ -211,7 +211,7 @@ func (g *Gate) ReadFollowUp(ctx context.Context, a *Admission, reply memproxy.Re
 // memories. Deletions cannot be undone and are only reported. If the ledger is
 // unavailable it removes all events about existing memories, and returns an error if one
 // of them was changed, because its author is unknown.
-func (ret *making) removeForeign(ctx context.Context) error {
+func (ret *extraction) removeForeign(ctx context.Context) error {
 	if !ret.enforced() {
 		return nil
 	}
@@ -252,7 +252,7 @@ func (ret *making) removeForeign(ctx context.Context) error {
 }
 
 // withOwners returns a memory with the addition's owners if its event names none.
-func (ret *making) withOwners(m *memproxy.Memory) memproxy.Memory {
+func (ret *extraction) withOwners(m *memproxy.Memory) memproxy.Memory {
 	placed := *m
 	if !placed.Scope.HasOwner() {
 		placed.Scope = ret.op.Scope
@@ -260,10 +260,10 @@ func (ret *making) withOwners(m *memproxy.Memory) memproxy.Memory {
 	return placed
 }
 
-func (ret *making) rejectForeign(ctx context.Context, m *memproxy.Memory) {
+func (ret *extraction) rejectForeign(ctx context.Context, m *memproxy.Memory) {
 	why := memproxy.Reason{Code: memproxy.OwnerForeign, Rule: m.ID}
 	switch m.Event {
-	case "UPDATE":
+	case eventUpdate:
 		ret.retract(ctx, m, why)
 		return
 	case eventDelete:
@@ -281,7 +281,7 @@ func (ret *making) rejectForeign(ctx context.Context, m *memproxy.Memory) {
 // stated it in the write. A fact that is denied or held is retracted, and a held one
 // waits for review together with its write. A marked fact is marked in the ledger,
 // because the stamp covers the whole write.
-func (ret *making) ruleOnInferred(ctx context.Context, m *memproxy.Memory, j judged) error {
+func (ret *extraction) ruleOnInferred(ctx context.Context, m *memproxy.Memory, j judged) error {
 	q := ret.inferredFact(m, j)
 	for i := range q.Findings {
 		q.Findings[i].Score = 0 // worse ruled on the risk
@@ -295,13 +295,13 @@ func (ret *making) ruleOnInferred(ctx context.Context, m *memproxy.Memory, j jud
 	case ruling.Verdict.Stops():
 		ret.retract(ctx, m, ruling.Reasons[0])
 		if ruling.Verdict == memproxy.Hold {
-			ret.keepExtracted(ctx, *m, j, ruling.Reasons[0])
+			ret.holdExtracted(ctx, *m, j, ruling.Reasons[0])
 		}
 	case len(ruling.Marks) > 0:
-		if ret.made == nil {
-			ret.made = map[string][]string{}
+		if ret.marksByID == nil {
+			ret.marksByID = map[string][]string{}
 		}
-		ret.made[m.ID] = codesOf(ruling.Marks)
+		ret.marksByID[m.ID] = codesOf(ruling.Marks)
 		for _, why := range ruling.Marks {
 			ret.reasons = append(ret.reasons, memproxy.Reason{Code: why.Code, Rule: why.Rule, Pointer: m.Pointer, Detail: why.Detail})
 		}
@@ -311,8 +311,8 @@ func (ret *making) ruleOnInferred(ctx context.Context, m *memproxy.Memory, j jud
 
 // inferredFact returns the policy question about a fact that a model inferred, with the
 // findings in it.
-func (ret *making) inferredFact(m *memproxy.Memory, j judged) memproxy.Question {
-	fields := filedUnder(ret.op, m)
+func (ret *extraction) inferredFact(m *memproxy.Memory, j judged) memproxy.Question {
+	fields := fieldsOf(ret.op, m)
 	q := ret.asking(&memproxy.Operation{
 		Kind: memproxy.Learn, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope, SourceClaim: ret.op.SourceClaim, LayerClaims: ret.op.LayerClaims,
 		Items: []memproxy.Item{{
@@ -329,11 +329,11 @@ func (ret *making) inferredFact(m *memproxy.Memory, j judged) memproxy.Question 
 
 // recordLate records the memories that the backend reported after the write, as if the
 // answer had contained them, except those that were deleted or rewritten meanwhile.
-func (ret *making) recordLate(ctx context.Context) {
+func (ret *extraction) recordLate(ctx context.Context) {
 	known := newLookups(ret.g, ret.Admission)
 	var gone map[string]memproxy.Memory
 	// Everything of some owner may have been deleted meanwhile.
-	if at := ret.g.cleared.Load(); at != nil && !at.Before(ret.begun) {
+	if at := ret.g.scopeDeleted.Load(); at != nil && !at.Before(ret.begun) {
 		gone, _ = fetch(ctx, ret.call, idsOfAll(ret.memories[:min(len(ret.memories), limits.MaxUnknown)]))
 	}
 	_ = known.memories(ctx, ret.memories) // after an error they count as unchanged
@@ -341,18 +341,18 @@ func (ret *making) recordLate(ctx context.Context) {
 		row := known.owner(m.TargetKind(), m.ID)
 		rewritten := row != nil && m.Event != eventUpdate && row.Decision != ret.Decision.ID && row.SHA256 != tamper.Hash(m.Text)
 		if row == nil && gone[m.ID].Missing && !m.Drop && m.Event == eventAdd {
-			ret.gone++
+			ret.deletedEarly++
 		}
 		return m.Drop || rewritten || row != nil && row.Deleted || gone[m.ID].Missing
 	})}
 	if made := (&effects{answer: ret.answer}); len(ret.reading.Memories) > 0 {
 		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: made.newStates()}, "the status of new memories could not be recorded") // commit logs the error
-		made.learned(ctx)
-		made.enter(ctx, memproxy.Entry{Owners: owned(made)})
+		made.recordAdded(ctx)
+		made.commitEffects(ctx, memproxy.Entry{Owners: changedOwners(made)})
 	}
 }
 
-// settleCounted reads the answer to one of CountRequests. The last one settles the bill.
+// settleCounted reads the answer to one of FollowUpRequests. The last one settles the bill.
 func (acc *accounts) settleCounted(ctx context.Context, a *Admission, counter AgentRunner, reply memproxy.Reply) (over bool) {
 	if reply.Status == memproxy.StatusNotFound {
 		reply = memproxy.Reply{Status: reply.Status} // deleted meanwhile: it contains nothing

@@ -24,13 +24,13 @@ func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 	e := examinerOf(ret.g, ret.Admission)
 	for i := range ret.items {
 		it := &ret.items[i]
-		if ret.answers || it.Drop || it.row != nil || it.Memory.TargetKind() != memproxy.TargetMemory || it.ID == "" || !ret.signed(it.Memory) || e.IsCopiedStamp(ctx, nil, it.Memory) {
+		if ret.toWrite || it.Drop || it.row != nil || it.Memory.TargetKind() != memproxy.TargetMemory || it.ID == "" || !ret.signed(it.Memory) || e.IsCopiedStamp(ctx, nil, it.Memory) {
 			continue
 		}
 		if m := ret.op.Current[it.ID]; m.Missing {
-			it.unsaid = "the memory was deleted before its addition was read"
+			it.statusUnknown = "the memory was deleted before its addition was read"
 		}
-		if ret.settled && slices.Contains(ret.op.Targets, it.ID) {
+		if ret.targetsChecked && slices.Contains(ret.op.Targets, it.ID) {
 			continue
 		}
 		late = append(late, it)
@@ -45,9 +45,9 @@ func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 		case it.Event == "" || asked && !m.Missing:
 			bindOne(ret, it)
 		case !asked:
-			it.unsaid = "it is unknown whether the memory still exists, so it is withheld"
+			it.statusUnknown = "it is unknown whether the memory still exists, so it is withheld"
 		default:
-			it.unsaid = "the memory was deleted before its addition was read"
+			it.statusUnknown = "the memory was deleted before its addition was read"
 		}
 	}
 	return false, nil
@@ -66,8 +66,8 @@ func idsOfAll(memories []memproxy.Memory) (ids []string) {
 func bindOne(ret *answer, it *item) {
 	m, s := it.Memory, *it.Stamp
 	s.Tenant = ret.Principal.Tenant
-	ret.late.Owners = append(ret.late.Owners, boundRow(ret.op.Backend, m, s.Tenant))
-	ret.late.Versions = append(ret.late.Versions, memproxy.Version{
+	ret.lateEntry.Owners = append(ret.lateEntry.Owners, ownerFromStamp(ret.op.Backend, m, s.Tenant))
+	ret.lateEntry.Versions = append(ret.lateEntry.Versions, memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetMemory, ID: m.ID},
 		Tenant:    s.Tenant, Op: memproxy.OpWrite, Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence,
 		Attestation: s.Attestation, Decision: s.ID, Score: s.Score,
@@ -78,12 +78,12 @@ func bindOne(ret *answer, it *item) {
 		return
 	}
 	if !c.Expires.After(ret.begun) {
-		it.unsaid = "the memory expired before it was first read"
+		it.statusUnknown = "the memory expired before it was first read"
 	}
-	ret.late.States = append(ret.late.States, c)
+	ret.lateEntry.States = append(ret.lateEntry.States, c)
 	// The expiry is also for a memory that has a status already, such as a contested one.
 	again := memproxy.Renewal{MemoryKey: c.MemoryKey, Expires: c.Expires, Sooner: true}
-	ret.late.Renewed = append(ret.late.Renewed, again)
+	ret.lateEntry.Renewed = append(ret.lateEntry.Renewed, again)
 }
 
 // receipts replaces the receipt of a write that was set aside by one that says whether it
@@ -95,7 +95,7 @@ func receipts(_ context.Context, ret *answer) (refused bool, err error) {
 	}
 	for i := range ret.items {
 		it := &ret.items[i]
-		withheld := it.display == withhold && it.unsaid == "" && !it.Drop
+		withheld := it.display == withhold && it.statusUnknown == "" && !it.Drop
 		if !withheld || it.Memory.TargetKind() != memproxy.TargetEvent || it.Pointer != "" {
 			continue
 		}
@@ -172,13 +172,13 @@ func oneOwner(ret *answer) bool {
 	if ret.singleTenant() {
 		return true
 	}
-	if ret.blind || len(ret.op.Masked) > 0 || ret.leftovers.unreadable > 0 || slices.ContainsFunc(ret.reading.Memories, func(m memproxy.Memory) bool { return m.Drop }) {
+	if ret.ownersUnknown || len(ret.op.Masked) > 0 || ret.leftovers.unreadable > 0 || slices.ContainsFunc(ret.reading.Memories, func(m memproxy.Memory) bool { return m.Drop }) {
 		return false
 	}
 	pinned := false
 	for _, c := range access.Narrowing(ret.op) {
 		for _, name := range c.Values {
-			row := ret.named.owner(memproxy.TargetEntity, memproxy.OwnerID(c.Dim, name))
+			row := ret.namedRecords.owner(memproxy.TargetEntity, memproxy.OwnerID(c.Dim, name))
 			if row == nil || row.Scope.Tenant != ret.Principal.Tenant {
 				return false
 			}
@@ -234,7 +234,7 @@ const maxStreamObjects = 4096
 // object is looked up once, because its events repeat the same run and message.
 func lookUpForeign(ctx context.Context, ret *answer, refs []memproxy.Ref) (map[memproxy.MemoryKey]bool, error) {
 	m := map[memproxy.MemoryKey]bool{}
-	if ret.single {
+	if ret.isEvent {
 		if ret.streamObjects == nil || len(ret.streamObjects) > maxStreamObjects {
 			ret.streamObjects = m
 		}
@@ -298,10 +298,10 @@ func recordToolResults(_ context.Context, ret *answer) (refused bool, err error)
 	if ret.op.Kind != memproxy.Run || !ok2xx(ret.reply.Status) {
 		return false, nil
 	}
-	if ret.listener == nil {
-		ret.listener, ret.calls = o.ObserveTools(ret.call.Route), map[string]bool{}
+	if ret.toolObserver == nil {
+		ret.toolObserver, ret.calls = o.ObserveTools(ret.call.Route), map[string]bool{}
 	}
-	calls, results := ret.listener.Observe(ret.reply.Body)
+	calls, results := ret.toolObserver.Observe(ret.reply.Body)
 	for _, c := range calls {
 		// The result of a call whose id is used twice, or whose arguments are unclear, is
 		// no source.
@@ -334,7 +334,7 @@ func readerOf(a *Admission) seen.Reader {
 // reportMissing reports a memory that was requested by its id and that the backend
 // does not have, although it was not deleted through the proxy.
 func reportMissing(ctx context.Context, ret *answer) {
-	if ret.op.Kind != memproxy.Recall || ret.rules.Changed == ChangedIgnore || !answersItself(ret.Admission, ret.op.Targets) {
+	if ret.op.Kind != memproxy.Recall || ret.rules.Changed == ChangedIgnore || !isLocateRequest(ret.Admission, ret.op.Targets) {
 		return
 	}
 	row, known := ret.owners[ret.op.Targets[0]] // visibility was ruled on before
@@ -353,7 +353,7 @@ func reportMissing(ctx context.Context, ret *answer) {
 // writes within it, so that none of them restores deleted content.
 func (ret *effects) recordScopeDeletion(ctx context.Context) {
 	now := ret.g.opt.Clock()
-	ret.g.cleared.Store(&now)
+	ret.g.scopeDeleted.Store(&now)
 	var v memproxy.Version
 	if ret.enforced() {
 		v = ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)
@@ -364,17 +364,17 @@ func (ret *effects) recordScopeDeletion(ctx context.Context) {
 		ret.g.opt.Log.ErrorContext(ctx, "bulk deletion not recorded in the ledger", "decision", ret.Decision.ID, "error", err)
 	}
 	for _, who := range swept.Tallies {
-		ret.g.accounts.lower(ctx, ret.Admission, ret.Decision.ID, who)
+		ret.g.accounts.creditTotals(ctx, ret.Admission, ret.Decision.ID, who)
 	}
 	for i := range swept.Holds {
-		ret.g.accounts.add(ctx, cleared(&swept.Holds[i], ret.Decision.ID, now))
+		ret.g.accounts.recordAsync(ctx, clearedEvent(&swept.Holds[i], ret.Decision.ID, now))
 	}
 }
 
-// cleared is the record that a held write is never sent, because a decision deleted
+// clearedEvent is the record that a held write is never sent, because a decision deleted
 // everything of its owner. It is the hold's tenant's, which may be another's than the
 // decision's.
-func cleared(h *memproxy.HeldWrite, decision string, at time.Time) memproxy.Event {
+func clearedEvent(h *memproxy.HeldWrite, decision string, at time.Time) memproxy.Event {
 	act := memproxy.Act{
 		Action: "hold.clear", Stage: memproxy.ActDone,
 		Reason: "everything of its owner was deleted: decision " + decision,

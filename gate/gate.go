@@ -116,7 +116,7 @@ type Gate struct {
 	accounts accounts
 	reported reported
 
-	cleared atomic.Pointer[time.Time] // when an owner's memories were last deleted in bulk
+	scopeDeleted atomic.Pointer[time.Time] // when an owner's memories were last deleted in bulk
 }
 
 // New returns a gate that applies rules until Use replaces them.
@@ -249,13 +249,13 @@ func (c *Call) Caller() (account, tenant string) {
 	return c.who.principal.Account(), c.who.principal.Tenant
 }
 
-// Admission is the gate's answer to a call. Either Reply is set and is the whole
-// answer, or the listener must forward the request with Body and Query and pass the
-// backend's answer to Return.
+// Admission is the gate's answer to a call. Next says what the listener does with it: it
+// sends Reply, or it forwards Body and Query and passes the backend's answer to Return.
 type Admission struct {
 	Decision  memproxy.Decision
 	Principal memproxy.Principal
-	// Next is what the listener does next. Reply is the whole answer, or nil.
+	// Next is what the listener does next. Reply is the whole answer if nothing is
+	// forwarded, or nil.
 	Next  Next
 	Reply *memproxy.Reply
 	// Body and Query are to be forwarded. Unless Changed is set, they are the call's
@@ -276,7 +276,7 @@ type Admission struct {
 	// Contested are, after Return, the ids of the contested memories in the answer.
 	Contested []string
 	// Unverified are, after Return, the ids of the shown memories that differ from
-	// what was written through the proxy.
+	// what was written through memproxy.
 	Unverified []string
 
 	// Rewritten are the pointers of the request's texts that were changed before
@@ -293,16 +293,17 @@ type Admission struct {
 	rules  *Rules
 	op     *memproxy.Operation
 	owners map[string]memproxy.Ownership
-	// named holds the ledger's records of the owners and objects that the request names.
-	// unbound are the named owners that the operation has to bind to the tenant; claimed are
-	// those that it was the first to use, until it is known whether anything was written.
-	named    *lookups
-	unbound  []string
-	claimed  []memproxy.Ownership
-	sent     bool       // a run's first request was sent
-	authored []authored // the authors of the memories that the operation would change
-	bill     *bill
-	event    memproxy.Event
+	// namedRecords has the ledger's records of the owners and objects that the request names.
+	// namesToBind are the named owners that the operation has to bind to the tenant;
+	// boundNames are those that it was the first to use, until it is known whether anything
+	// was written.
+	namedRecords    *lookups
+	namesToBind     []string
+	boundNames      []memproxy.Ownership
+	sent            bool            // a run's first request was sent
+	changedMemories []changedMemory // the memories that the operation would change
+	bill            *bill
+	event           memproxy.Event
 	// findings are the screening findings in the write.
 	findings []memproxy.Finding
 	// reworded is the rewritten write that is sent instead, or nil.
@@ -313,23 +314,24 @@ type Admission struct {
 	receipts []string
 	// calls maps the ids of the tool calls that the turn reported to whether all of
 	// their arguments are known.
-	calls    map[string]bool
-	listener memproxy.ToolObserver
-	// counting are the requests for the number of memories that the write made.
-	counting []memproxy.Request
+	calls map[string]bool
+	// toolObserver follows the results of tools in the answers to a run.
+	toolObserver memproxy.ToolObserver
+	// countRequests ask the backend how many memories the write made.
+	countRequests []memproxy.Request
 	// marks are the reason codes with which the written memories are marked.
 	marks []string
-	// aside is the state that the memories of a write get if it is admitted although it
-	// looks dangerous, or "".
-	aside memproxy.MemoryState
-	// waited is the held write that is sent or evaluated again, or nil. approved is the
-	// content of one that is sent.
-	waited   *memproxy.HeldWrite
-	approved memproxy.HoldContent
+	// flaggedAs is the state that the memories of a write get if it is admitted although it
+	// looks dangerous (Rules.NeverRefuse), or "".
+	flaggedAs memproxy.MemoryState
+	// heldWrite is the held write that is sent or evaluated again, or nil. heldContent is
+	// the content of one that is sent.
+	heldWrite   *memproxy.HeldWrite
+	heldContent memproxy.HoldContent
 	// confirmed is set if a person approved the write.
 	confirmed bool
-	// paid is what the write was charged when it was held, or nil.
-	paid *memproxy.Charge
+	// heldCharge is what the write was charged when it was held, or nil.
+	heldCharge *memproxy.Charge
 	// track is the caller's track record; trackKnown is set if the ledger returned
 	// it.
 	track      memproxy.Track
@@ -337,14 +339,14 @@ type Admission struct {
 	// attestation is how well the source of the written content is known.
 	attestation memproxy.Attestation
 	begun       time.Time
-	// leave ends the turn of a change in the queue, or is nil; blocks are the keys of the
-	// blocks that the calls of an agent's turn hold until then.
-	leave  func()
-	blocks []string
+	// unlock releases the locks of a change; it is nil if there are none. callLocks are the
+	// keys of the blocks that the calls of an agent's turn have locked until then.
+	unlock    func()
+	callLocks []string
 	// compensated is set for a run that is admitted and compensated.
 	compensated bool
-	// unruled is the adapter's explanation why the request cannot be ruled on, or "".
-	unruled string
+	// ungatedWhy is the adapter's explanation why the request cannot be ruled on, or "".
+	ungatedWhy string
 	// leftovers are the members without a claim in the answers so far.
 	leftovers leftovers
 	// leftOut is the number of memories that were left out of the answer.
@@ -352,8 +354,7 @@ type Admission struct {
 	// streamObjects has the objects that the events of a stream named so far, and whether
 	// they are another tenant's.
 	streamObjects map[memproxy.MemoryKey]bool
-	// sources are the runs that the events of a stream named.
-	sources sources
+	streamRuns    streamRuns
 	// edits follows the tool call that a client makes directly, in place of an agent.
 	edits memproxy.Edits
 }
@@ -386,5 +387,5 @@ func (a *Admission) Shadow() bool { return !a.enforced() }
 // enforced reports whether the decision applies. A request that a reviewer causes is
 // memproxy's own and carries its stamp, so it is refused in shadow mode as well.
 func (a *Admission) enforced() bool {
-	return (a.rules.Enforce || a.call.Barred || a.waited != nil || a.call.restores) && !a.call.ObserveOnly
+	return (a.rules.Enforce || a.call.Barred || a.heldWrite != nil || a.call.restores) && !a.call.ObserveOnly
 }

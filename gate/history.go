@@ -16,12 +16,12 @@ func (ret *effects) version(kind memproxy.TargetKind, id string, op memproxy.Ver
 	return memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Tenant: ret.Principal.Tenant,
 		Op: op, Time: ret.begun, Actor: ret.Principal.ID, Trust: ret.Principal.Trust, Confidence: max(0, ret.event.Confidence),
-		Attestation: ret.attested(ret.marksOf(id)), Decision: ret.Decision.ID, Score: memproxy.Risk(foundAtArrival(ret.Admission)),
+		Attestation: ret.attestationOf(ret.marksOf(id)), Decision: ret.Decision.ID, Score: memproxy.Risk(foundAtArrival(ret.Admission)),
 	}
 }
 
-// change adds a version, and the one before it if its text is known.
-func (ret *effects) change(
+// addVersion adds a version, and the one before it if its text is known.
+func (ret *effects) addVersion(
 	e *memproxy.Entry, kind memproxy.TargetKind, id string, op memproxy.VersionOp, before, after memproxy.Memory,
 ) {
 	v := ret.version(kind, id, op)
@@ -29,24 +29,24 @@ func (ret *effects) change(
 	e.Versions = append(e.Versions, v)
 	if before.Text != "" {
 		was := ret.version(kind, id, memproxy.OpSeal)
-		was.Attestation = ret.attested(nil) // only the new text is marked
+		was.Attestation = ret.attestationOf(nil) // only the new text is marked
 		was.Score, was.Text, was.Metadata, was.Field = 0, before.Text, before.Metadata, before.Field
 		e.Found = append(e.Found, was)
 	}
 }
 
-// enter records the effects of a write, change or deletion: versions with the text
+// commitEffects records the effects of a write, change or deletion: versions with the text
 // before them, states, owners and new expiry times. They are history, not permission:
 // if they cannot be stored the write still succeeds, and the log and the outcome report it.
 // If the versions cannot be stored, states and owners are stored without them.
-func (ret *effects) enter(ctx context.Context, e memproxy.Entry) {
+func (ret *effects) commitEffects(ctx context.Context, e memproxy.Entry) {
 	e.Queued = true
 	if ret.enforced() {
-		ret.versions(&e)
-		ret.objects(&e)
-		e.Renewed = ret.renewed()
+		ret.addVersions(&e)
+		ret.addObjectVersions(&e)
+		e.Renewed = ret.renewals()
 	}
-	e.ExpectedOwners = ownersSeen(ret)
+	e.ExpectedOwners = expectedOwners(ret)
 	err := commit(ctx, ret.g, &ret.Decision, e, "versions not kept")
 	for try := 0; errors.Is(err, memproxy.ErrStale) && try < maxStale; try++ {
 		e = reconcile(ctx, ret, e)
@@ -78,11 +78,11 @@ func commit(ctx context.Context, g *Gate, d *memproxy.Decision, e memproxy.Entry
 	return err
 }
 
-// renewed returns new expiry times for existing memories that were written again,
+// renewals returns new expiry times for existing memories that were written again,
 // including those whose text the backend reports as unchanged and those that were moved
 // to other fields. A change without a stated source does not make a memory live longer
 // than its first source allows.
-func (ret *effects) renewed() (all []memproxy.Renewal) {
+func (ret *effects) renewals() (all []memproxy.Renewal) {
 	if ret.rules.TTL == nil {
 		return nil
 	}
@@ -97,17 +97,17 @@ func (ret *effects) renewed() (all []memproxy.Renewal) {
 	}
 	switch {
 	case ret.op.Kind == memproxy.Recall:
-		return ret.late.Renewed
+		return ret.lateEntry.Renewed
 	case ret.op.Kind == memproxy.Learn && ret.reading != nil:
 		for i := range ret.reading.Memories {
 			if m := &ret.reading.Memories[i]; !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventDelete && m.Layer != memproxy.Episodic {
-				note(m.TargetKind(), m.ID, filedUnder(ret.op, m), false)
+				note(m.TargetKind(), m.ID, fieldsOf(ret.op, m), false)
 			}
 		}
 	case ret.op.Kind == memproxy.Correct:
 		for i := range ret.op.Items {
 			if it := &ret.op.Items[i]; it.Kind == memproxy.ItemContent && it.Target != "" && (it.Text != "" || it.Moved) {
-				id, before := ret.before(it.Target)
+				id, before := ret.stateBefore(it.Target)
 				fields := it.Written()
 				if fields[0] == "" {
 					fields = (&memproxy.Item{Field: before.Field, Filed: before.Filed}).Written()
@@ -119,33 +119,33 @@ func (ret *effects) renewed() (all []memproxy.Renewal) {
 	return all
 }
 
-func (ret *effects) versions(e *memproxy.Entry) {
+func (ret *effects) addVersions(e *memproxy.Entry) {
 	switch ret.op.Kind {
 	case memproxy.Learn:
 		for i := 0; ret.reading != nil && i < len(ret.reading.Memories); i++ {
 			ret.addReported(e, &ret.reading.Memories[i])
 		}
 	case memproxy.Recall:
-		e.Versions = ret.late.Versions
+		e.Versions = ret.lateEntry.Versions
 	case memproxy.Correct:
-		ret.changed(e)
+		ret.addChanges(e)
 	case memproxy.Forget:
 		for _, target := range ret.op.Targets {
-			if id, before := ret.before(target); before.Text != "" && !slices.Contains(ret.op.Kept, target) {
-				ret.change(e, ret.op.TargetKind, id, memproxy.OpDelete, before, memproxy.Memory{Field: before.Field})
+			if id, before := ret.stateBefore(target); before.Text != "" && !slices.Contains(ret.op.Kept, target) {
+				ret.addVersion(e, ret.op.TargetKind, id, memproxy.OpDelete, before, memproxy.Memory{Field: before.Field})
 			}
 		}
 	}
 }
 
-// changed adds a version for each memory whose text, metadata or field changes.
-func (ret *effects) changed(e *memproxy.Entry) {
+// addChanges adds a version for each memory whose text, metadata or field changes.
+func (ret *effects) addChanges(e *memproxy.Entry) {
 	targets := ret.op.Targets
 	if len(targets) == 0 {
 		targets = content.Replaced(ret.op)
 	}
 	for _, target := range targets {
-		id, before := ret.before(target)
+		id, before := ret.stateBefore(target)
 		it, moved := content.TargetItems(ret.op, target)
 		if it == nil || it.Text == "" {
 			it = moved // the first item names the new field
@@ -155,7 +155,7 @@ func (ret *effects) changed(e *memproxy.Entry) {
 		}
 		if text := cmp.Or(it.Text, before.Text); text != "" && (text != before.Text || moved != nil) {
 			after := memproxy.Memory{Text: text, Field: it.Field}
-			ret.change(e, ret.op.TargetKind, id, memproxy.OpUpdate, before, after)
+			ret.addVersion(e, ret.op.TargetKind, id, memproxy.OpUpdate, before, after)
 		}
 	}
 }
@@ -169,30 +169,30 @@ func (ret *effects) addReported(e *memproxy.Entry, m *memproxy.Memory) {
 	if m.ID == "" || m.Drop || m.Text == "" && !gone || m.Event == eventNone || m.Layer == memproxy.Episodic {
 		return
 	}
-	op, field := memproxy.OpWrite, filedUnder(ret.op, m)[0]
+	op, field := memproxy.OpWrite, fieldsOf(ret.op, m)[0]
 	before, after := memproxy.Memory{Text: m.Before, Field: field}, memproxy.Memory{Text: m.Text, Field: field, Metadata: m.Metadata}
 	switch {
 	case gone:
 		op, before.Text = memproxy.OpDelete, cmp.Or(m.Before, m.Text)
 		after.Text, after.Metadata = "", nil
-	case ret.self:
+	case ret.byAgent:
 		op = memproxy.OpSelfEdit
 	case m.Event != "" && m.Event != eventAdd:
 		op = memproxy.OpUpdate
 	}
-	ret.change(e, m.TargetKind(), m.ID, op, before, after)
+	ret.addVersion(e, m.TargetKind(), m.ID, op, before, after)
 }
 
-// before returns the id and the state of a target before the operation.
-func (ret *effects) before(target string) (id string, m memproxy.Memory) {
+// stateBefore returns the id and the state of a target before the operation.
+func (ret *effects) stateBefore(target string) (id string, m memproxy.Memory) {
 	m = ret.op.Current[target]
 	return cmp.Or(m.ID, target), m
 }
 
-// noDirectToolCall reports whether the request cannot be a direct call of an agent's tool.
-func noDirectToolCall(r *evaluation) bool {
+// mayCallTool reports whether the request can be a direct call of an agent's tool.
+func mayCallTool(r *evaluation) bool {
 	_, ok := r.call.Backend.Adapter.(AgentRunner)
-	return !ok || r.call.Backend.Fetch == nil || r.op == nil || !r.op.Kind.Writes()
+	return ok && r.call.Backend.Fetch != nil && writes(r)
 }
 
 // prepareToolCall handles a request that calls an agent's tool directly: it adds the call's
@@ -203,7 +203,7 @@ func prepareToolCall(ctx context.Context, r *evaluation) error {
 		return nil
 	}
 	r.edits = call
-	if err := followEdits(ctx, r.Admission); err != nil {
+	if err := fetchEdits(ctx, r.Admission); err != nil {
 		r.edits = nil
 		return err
 	}
@@ -211,23 +211,23 @@ func prepareToolCall(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
-// callInTurn is inTurn for a call of a turn: until it is sent (Sending), changes of the
+// lockForCall is lockTargets for a call of a turn: until it is sent (Sending), changes of the
 // agent, and of the blocks that the call changes, wait.
-func callInTurn(ctx context.Context, r *evaluation) {
-	r.leave = r.under.leave
-	defer func() { r.under.leave, r.leave = r.leave, nil }()
-	if r.leave == nil && !lockAgents(ctx, r) {
+func lockForCall(ctx context.Context, r *evaluation) {
+	r.unlock = r.run.unlock
+	defer func() { r.run.unlock, r.unlock = r.unlock, nil }()
+	if r.unlock == nil && !lockAgents(ctx, r) {
 		return
 	}
 	since := currentEpoch(r.g)
-	if loadReplaced(ctx, r, false); inTurnByID(ctx, r, since) {
+	if loadReplaced(ctx, r, false); lockResolved(ctx, r, since) {
 		loadReplaced(ctx, r, false)
-		inTurnByID(ctx, r, since)
+		lockResolved(ctx, r, since)
 	}
 }
 
-// followEdits makes the side requests that are needed to follow a tool call.
-func followEdits(ctx context.Context, a *Admission) error {
+// fetchEdits makes the side requests that are needed to follow a tool call.
+func fetchEdits(ctx context.Context, a *Admission) error {
 	ctx, cancel := a.call.Backend.Within(context.WithoutCancel(ctx))
 	defer cancel()
 	for {
@@ -246,20 +246,20 @@ func followEdits(ctx context.Context, a *Admission) error {
 	}
 }
 
-// keepLater schedules keepEdits. The changes of one subject are recorded in order.
-func keepLater(ctx context.Context, ret *answer, subject string) {
-	ret.g.opt.Later(subject, func() { keepEdits(context.WithoutCancel(ctx), ret) })
+// recordEditsLater schedules recordEdits. The changes of one subject are recorded in order.
+func recordEditsLater(ctx context.Context, ret *answer, subject string) {
+	ret.g.opt.Later(subject, func() { recordEdits(context.WithoutCancel(ctx), ret) })
 }
 
-// keepEdits records what the call changed, also if its answer is lost. A call that failed and
+// recordEdits records what the call changed, also if its answer is lost. A call that failed and
 // changed nothing is not charged.
-func keepEdits(ctx context.Context, ret *answer) {
+func recordEdits(ctx context.Context, ret *answer) {
 	g, a, body, lost := ret.g, ret.Admission, ret.raw.Body, !ok2xx(ret.status)
 	if lost {
 		body = nil
 	}
 	_ = a.edits.ReadAnswer(body) // after an error the changes are read back
-	err := followEdits(ctx, a)
+	err := fetchEdits(ctx, a)
 	if err != nil { // edits that need no request are recorded all the same
 		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be queried", "decision", a.Decision.ID, "error", err)
 	}
@@ -283,8 +283,8 @@ func (g Agents) RecordChanges(ctx context.Context, ruled *Admission, memories []
 	a := *ruled
 	a.op = new(*ruled.op)
 	a.op.Kind = memproxy.Learn // every tool call's changes are reported as for an addition
-	ret := &answer{Admission: &a, g: g.Gate, status: 200, reading: &memproxy.Reading{Memories: memories}, self: true}
-	(&effects{answer: ret}).remember(ctx)
+	ret := &answer{Admission: &a, g: g.Gate, status: 200, reading: &memproxy.Reading{Memories: memories}, byAgent: true}
+	(&effects{answer: ret}).recordEffects(ctx)
 	g.outcome(ctx, ret)
 }
 
@@ -292,8 +292,8 @@ func (g Agents) RecordChanges(ctx context.Context, ruled *Admission, memories []
 // processes.
 const maxStale = 3
 
-// ownersSeen returns the ownership rows of the targets that the change relied on.
-func ownersSeen(ret *effects) (all []memproxy.Ownership) {
+// expectedOwners returns the ownership rows of the targets that the change relied on.
+func expectedOwners(ret *effects) (all []memproxy.Ownership) {
 	if ret.op.Kind != memproxy.Correct && ret.op.Kind != memproxy.Forget {
 		return nil
 	}

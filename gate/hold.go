@@ -35,7 +35,7 @@ func RefuseHold(d *memproxy.Decision, err error) bool {
 // canWait reports whether a request can be sent once a reviewer has approved it: what it
 // does is then still wanted, and its body is kept.
 func canWait(r *evaluation) bool {
-	return !r.call.NoMemoryAccess && (!readOnly(r) || r.op.Kind == memproxy.Admin && !safe(r.call.Request.Method))
+	return !r.call.NoMemoryAccess && (writes(r) || r.op.Kind == memproxy.Admin && !safe(r.call.Request.Method))
 }
 
 // ruleOn asks the policy. What cannot wait is denied where it would be held.
@@ -52,9 +52,9 @@ func ruleOn(ctx context.Context, r *evaluation, q memproxy.Question) (memproxy.R
 	return ruling, nil
 }
 
-// unheld: the write is not held, or held writes are not stored.
-func unheld(r *evaluation) bool {
-	return r.Decision.Verdict != memproxy.Hold || r.g.opt.Holds == nil || r.op == nil
+// isHeld reports whether the write is held, and can be stored.
+func isHeld(r *evaluation) bool {
+	return r.Decision.Verdict == memproxy.Hold && r.g.opt.Holds != nil && r.op != nil
 }
 
 // hold stores a held write, encrypted, and composes the answer. The decision is on
@@ -65,15 +65,15 @@ func hold(ctx context.Context, r *evaluation) error {
 	g := r.g
 	a, w := r.Admission, r.reworded
 	if isToolCall(r) {
-		if a, w = direct(r), nil; a == nil {
+		if a, w = asClientRequest(r), nil; a == nil {
 			g.accounts.release(ctx, r.Admission)
 			why := memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "the call cannot be held for review, because it cannot be repeated later"}
 			r.Decision.Reasons = append([]memproxy.Reason{why}, r.Decision.Reasons...)
 			return nil
 		}
 	}
-	held, content := toKeep(a, w)
-	if err := keepForReview(ctx, g, held, content); err != nil {
+	held, content := heldWriteOf(a, w)
+	if err := storeHold(ctx, g, held, content); err != nil {
 		if !RefuseHold(&r.Decision, err) {
 			return err
 		}
@@ -88,8 +88,8 @@ func hold(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
-// heldReply is the answer to a held write in a form that the backend's clients know.
-// Without one it is refused.
+// heldReply returns the answer to a held write in a form that the backend's clients know. It
+// returns false if there is none; the write is then refused.
 func heldReply(r *evaluation) (memproxy.Reply, bool) {
 	if r.g.opt.RefuseHolds || r.op == nil || isToolCall(r) {
 		return memproxy.Reply{}, false
@@ -97,15 +97,15 @@ func heldReply(r *evaluation) (memproxy.Reply, bool) {
 	return r.call.Backend.Adapter.HeldReply(r.call.Route, r.call.Request, r.op, r.Decision)
 }
 
-// keepForReview stores a write for reviewers, even if the caller has disconnected.
-func keepForReview(ctx context.Context, g *Gate, h memproxy.HeldWrite, content memproxy.HoldContent) error {
+// storeHold stores a write for reviewers, even if the caller has disconnected.
+func storeHold(ctx context.Context, g *Gate, h memproxy.HeldWrite, content memproxy.HoldContent) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
 	return g.opt.Holds.Put(ctx, h, content)
 }
 
-// direct converts a tool call to the equivalent client request; nil: there is none.
-func direct(r *evaluation) *Admission {
+// asClientRequest converts a tool call to the equivalent client request; nil: there is none.
+func asClientRequest(r *evaluation) *Admission {
 	if r.tool.Direct == nil {
 		return nil
 	}
@@ -137,8 +137,8 @@ func headersToKeep(of memproxy.Header) memproxy.Header {
 	return kept
 }
 
-// toKeep returns what is stored of a held call, and of its rewritten form.
-func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent) {
+// heldWriteOf returns what is stored of a held call, and of its rewritten form.
+func heldWriteOf(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent) {
 	c := a.call
 	h := memproxy.HeldWrite{
 		ID: a.Decision.ID, Backend: c.Backend.Name, Route: c.Route.ID, Method: c.Request.Method, EscapedPath: c.Request.EscapedPath,
@@ -165,8 +165,8 @@ func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent
 	if a.bill != nil {
 		said.Reserved = a.bill.charge.Cost
 	}
-	for i := range a.authored {
-		if row := &a.authored[i].row; row.SHA256 != "" {
+	for i := range a.changedMemories {
+		if row := &a.changedMemories[i].row; row.SHA256 != "" {
 			if said.Before == nil {
 				said.Before = map[string]string{}
 			}
@@ -186,16 +186,16 @@ func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent
 	return h, said
 }
 
-// keepExtracted stores a retracted memory for reviewers, as a write of its text alone:
+// holdExtracted stores a retracted memory for reviewers, as a write of its text alone:
 // the write that it was made of stays, and would be read anew by the backend's model.
-func (ret *making) keepExtracted(ctx context.Context, m memproxy.Memory, j judged, why memproxy.Reason) {
+func (ret *extraction) holdExtracted(ctx context.Context, m memproxy.Memory, j judged, why memproxy.Reason) {
 	if ret.g.opt.Holds == nil {
 		return
 	}
 	body, err := ret.extractor.Verbatim(ret.reworded.toSend(ret.call.Body), m.Text)
 	if err == nil {
 		sum := sha256.Sum256(body)
-		hold, content := toKeep(ret.Admission, nil)
+		hold, content := heldWriteOf(ret.Admission, nil)
 		hold.ID, hold.ContentSHA256 = ret.g.opt.NewID(), hex.EncodeToString(sum[:])
 		content.Body, content.Reserved = body, 0 // the write itself was charged
 		why.Detail = "created by the backend's model from the write of decision " + ret.Decision.ID
@@ -204,7 +204,7 @@ func (ret *making) keepExtracted(ctx context.Context, m memproxy.Memory, j judge
 			hold.Findings[i].Item = 0
 		}
 		content.Texts = []memproxy.HeldText{{Pointer: m.Pointer, Text: m.Text}}
-		err = keepForReview(ctx, ret.g, hold, content)
+		err = storeHold(ctx, ret.g, hold, content)
 	}
 	if err != nil {
 		ret.g.opt.Meter.LedgerFailed(ctx)
@@ -220,17 +220,17 @@ func heldTexts(a *Admission) (all []memproxy.HeldText) {
 	return all
 }
 
-// noReceipt: the request does not ask for a receipt that could be a held write's.
-func noReceipt(r *evaluation) bool {
+// asksForReceipt reports whether the request asks for a receipt, which may be a held write's.
+func asksForReceipt(r *evaluation) bool {
 	extractor, ok := r.call.Backend.Adapter.(Extractor)
-	return !ok || r.op == nil || r.g.opt.Holds == nil || extractor.ReceiptID(r.call.Route) == ""
+	return ok && r.op != nil && r.g.opt.Holds != nil && extractor.ReceiptID(r.call.Route) != ""
 }
 
-// polled finds the held write behind a receipt. It is shown to callers who could
+// findHeldReceipt finds the held write that a receipt is about. It is shown to callers who could
 // have written it; for others the request goes to the backend, which does not know
 // the receipt and says so.
-func polled(ctx context.Context, r *evaluation) error {
-	id := r.call.Backend.Adapter.(Extractor).ReceiptID(r.call.Route) // noReceipt is false
+func findHeldReceipt(ctx context.Context, r *evaluation) error {
+	id := r.call.Backend.Adapter.(Extractor).ReceiptID(r.call.Route) // asksForReceipt is true
 	ctx, cancel := r.call.Backend.Within(ctx)
 	defer cancel()
 	h, ok, err := r.g.opt.Holds.Get(ctx, id)
@@ -240,25 +240,26 @@ func polled(ctx context.Context, r *evaluation) error {
 	if !ok || h.Backend != r.call.Backend.Name || h.Tenant != r.Principal.Tenant || !access.MayName(&r.Principal, h.Scope) {
 		return nil
 	}
-	r.held = &h
+	r.polledHold = &h
 	return nil
 }
 
-// notPolling: no receipt of a held write is asked for, or it is refused, or would be. In
-// shadow mode it is answered too: the backend does not know the receipt.
-func notPolling(r *evaluation) bool {
-	return r.held == nil || r.Reply != nil || r.verdict.Worst.Stops() || r.call.ObserveOnly
+// answersPoll reports whether memproxy answers a request for the receipt of a held write,
+// because the rules allow the request. It does so in shadow mode as well: the backend does
+// not know the receipt.
+func answersPoll(r *evaluation) bool {
+	return r.polledHold != nil && r.Reply == nil && !r.verdict.Worst.Stops() && !r.call.ObserveOnly
 }
 
 // answerPoll answers in the backend's place.
 func answerPoll(ctx context.Context, r *evaluation) error {
-	extractor := r.call.Backend.Adapter.(Extractor) // polled found the write by its receipt
-	if r.held.State == memproxy.HoldDone && len(r.held.Result.Memories) == 0 {
+	extractor := r.call.Backend.Adapter.(Extractor) // asksForReceipt was true
+	if r.polledHold.State == memproxy.HoldDone && len(r.polledHold.Result.Memories) == 0 {
 		followReceipt(ctx, r, extractor)
 	}
-	reply := extractor.ReceiptReply(r.call.Route, r.call.Request, *r.held)
+	reply := extractor.ReceiptReply(r.call.Route, r.call.Request, *r.polledHold)
 	r.Reply = &reply
-	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, status: reply.Status, shown: r.held.Result.Memories})
+	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, status: reply.Status, shown: r.polledHold.Result.Memories})
 	return nil
 }
 
@@ -271,19 +272,20 @@ func admitFlagged(r *evaluation, ruling *memproxy.Ruling) {
 		slices.ContainsFunc(ruling.Reasons, func(why memproxy.Reason) bool { return why.Code != memproxy.ScreenRisk }) {
 		return
 	}
-	r.aside = memproxy.StateFlagged
+	r.flaggedAs = memproxy.StateFlagged
 	if ruling.Verdict == memproxy.Deny {
-		r.aside = memproxy.StateQuarantined
+		r.flaggedAs = memproxy.StateQuarantined
 	}
 	ruling.Verdict, ruling.Led = memproxy.Amend, 0
 	ruling.Reasons = append(ruling.Reasons, memproxy.Reason{
-		Code: memproxy.ScreenStored, Detail: "written as " + string(r.aside) + ": reads treat it according to this status",
+		Code: memproxy.ScreenStored, Detail: "written as " + string(r.flaggedAs) + ": reads treat it according to this status",
 	})
 }
 
-// noPendingMemories: the write makes ordinary memories, or none.
-func noPendingMemories(r *evaluation) bool {
-	return r.Decision.Verdict.Stops() || !r.traceable() || !r.confirmed && r.aside == "" && !r.waits()
+// plansStatus reports whether the memories that the write makes get another status than
+// ordinary ones.
+func plansStatus(r *evaluation) bool {
+	return !r.Decision.Verdict.Stops() && r.traceable() && (r.confirmed || r.flaggedAs != "" || r.needsReview())
 }
 
 // storePlannedStatus stores the status that the new memories will have under the write's
@@ -295,7 +297,7 @@ func storePlannedStatus(ctx context.Context, r *evaluation) error {
 	if ordinary {
 		return nil
 	}
-	if ttl := lifetime(r.Admission, filedUnder(r.op, &memproxy.Memory{}), r.op.SourceClaim); ttl > 0 {
+	if ttl := lifetime(r.Admission, fieldsOf(r.op, &memproxy.Memory{}), r.op.SourceClaim); ttl > 0 {
 		change.Expires = r.begun.Add(ttl)
 	}
 	return commit(ctx, r.g, &r.Decision, memproxy.Entry{States: []memproxy.StateChange{change}}, "the status of the memories of a write could not be recorded")
@@ -315,16 +317,16 @@ func (a *Admission) traceable() bool {
 // ordinary reports that it needs none in advance.
 func plannedStatus(a *Admission, k memproxy.MemoryKey, marks []string) (c memproxy.StateChange, ordinary bool) {
 	c = memproxy.StateChange{
-		MemoryKey: k, Tenant: a.Principal.Tenant, Decision: a.Decision.ID, Attestation: a.attested(marks),
+		MemoryKey: k, Tenant: a.Principal.Tenant, Decision: a.Decision.ID, Attestation: a.attestationOf(marks),
 		From: []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateExpired},
 	}
 	switch {
 	case a.confirmed:
 		c.State, c.Reason, c.Person = memproxy.StateValidated, reasonApproved, true
-	case a.aside != "": // a memory that is quarantined already stays quarantined
-		c.State, c.Attestation, c.Rules, c.Reason = a.aside, memproxy.SelfReported, a.rules.Version, "it looked dangerous when it was written"
+	case a.flaggedAs != "": // a memory that is quarantined already stays quarantined
+		c.State, c.Attestation, c.Rules, c.Reason = a.flaggedAs, memproxy.SelfReported, a.rules.Version, "it looked dangerous when it was written"
 		c.From = slices.DeleteFunc(slices.Clone(memproxy.MemoryStates[:]), func(s memproxy.MemoryState) bool { return s == memproxy.StateQuarantined })
-	case a.waits():
+	case a.needsReview():
 		c.State, c.Reason = memproxy.StatePending, reasonWaits
 	default:
 		c.State, c.Reason = memproxy.StateUntrusted, strings.Join(marks, " ")
@@ -343,7 +345,7 @@ const (
 // that the backend stored word for word. The findings do not apply to any other
 // text, which is replaced as a whole.
 func spansIn(a *Admission, m *memproxy.Memory) []memproxy.Finding {
-	if a.aside != memproxy.StateFlagged || m.Text == "" {
+	if a.flaggedAs != memproxy.StateFlagged || m.Text == "" {
 		return nil
 	}
 	at := slices.IndexFunc(a.op.Items, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent && it.Text == m.Text })
@@ -357,8 +359,8 @@ func spansIn(a *Admission, m *memproxy.Memory) []memproxy.Finding {
 }
 
 // storeStatusLater stores the status of a write's memories once their ids are known.
-func (ret *making) storeStatusLater(ctx context.Context) error {
-	if ret.aside == "" {
+func (ret *extraction) storeStatusLater(ctx context.Context) error {
+	if ret.flaggedAs == "" {
 		return nil
 	}
 	ret.reading = &memproxy.Reading{Memories: ret.memories}
@@ -376,9 +378,9 @@ func recallStates(ctx context.Context, r *evaluation) error {
 	if _, echoes := r.call.Backend.Adapter.(Extractor); !echoes || r.dry() {
 		return nil
 	}
-	ret := &answer{Admission: r.Admission, g: r.g, looked: r.known, reading: &memproxy.Reading{}}
+	ret := &answer{Admission: r.Admission, g: r.g, cached: r.known, reading: &memproxy.Reading{}}
 	for id, m := range r.op.Current {
-		if _, known := r.owners[id]; !known && m.ID != "" && !m.Missing && stamped(ret, &m) != "" {
+		if _, known := r.owners[id]; !known && m.ID != "" && !m.Missing && stampedDecision(ret, &m) != "" {
 			ret.reading.Memories = append(ret.reading.Memories, m)
 		}
 	}
@@ -389,12 +391,12 @@ func recallStates(ctx context.Context, r *evaluation) error {
 	for i := range ret.items {
 		ret.items[i].setRecord(r.known)
 	}
-	if err := applyPlannedStatus(ctx, ret, origins(ret, false)); err != nil {
+	if err := applyPlannedStatus(ctx, ret, writesOf(ret, false)); err != nil {
 		return err
 	}
 	_, _ = bindLate(ctx, ret) // it refuses nothing
-	for _, row := range ret.late.Owners {
+	for _, row := range ret.lateEntry.Owners {
 		r.owners[row.ID] = row
 	}
-	return commit(ctx, r.g, &r.Decision, ret.late, "the author of a memory is not recorded")
+	return commit(ctx, r.g, &r.Decision, ret.lateEntry, "the author of a memory is not recorded")
 }

@@ -27,7 +27,7 @@ func readable(_ *answer, it *item) outcome {
 // deleted removes memories that their author deleted but of which the backend still
 // has a copy. An event that only reports the deletion is shown.
 func deleted(ret *answer, it *item) outcome {
-	if ret.answers || it.row == nil || !it.row.Deleted || it.Missing {
+	if ret.toWrite || it.row == nil || !it.row.Deleted || it.Missing {
 		return outcome{}
 	}
 	if it.Event == eventDelete && it.Text == "" && it.Before == "" && len(it.OtherTexts) == 0 && len(it.Metadata) == 0 {
@@ -49,22 +49,22 @@ func visible(ret *answer, it *item) outcome {
 	target := slices.Contains(ret.op.Targets, it.ID)
 	ours := it.row == nil || it.row.Scope.Tenant == ret.Principal.Tenant
 	switch {
-	case ret.settled:
+	case ret.targetsChecked:
 		if (ours || target) && !ret.view.Denies(it.Memory, nil) {
 			return outcome{}
 		}
-	case ret.answers && (target || it.row == nil):
+	case ret.toWrite && (target || it.row == nil):
 		// This write has just made a memory that is not in the ledger, unless the memory
 		// names an owner that is not the caller's.
-		if target || !ret.view.Denies(it.Memory, ret.fresh) {
+		if target || !ret.view.Denies(it.Memory, ret.madeIDs) {
 			return outcome{}
 		}
-	case !ret.answers && it.Missing, ret.view.Sees(it.row, it.Memory):
+	case !ret.toWrite && it.Missing, ret.view.Sees(it.row, it.Memory):
 		return outcome{}
-	case !ret.answers && len(ret.op.Targets) > 0:
+	case !ret.toWrite && len(ret.op.Targets) > 0:
 		return outcome{action: refuse, code: foreignItem.code, detail: foreignItem.detail}
 	}
-	if ret.answers {
+	if ret.toWrite {
 		return unknownItem
 	}
 	return foreignItem
@@ -88,7 +88,7 @@ func unaltered(ret *answer, it *item) outcome {
 // fails the integrity check has no known confidence.
 func confident(ret *answer, it *item) outcome {
 	least := ret.call.ReadOptions.MinTrust
-	if ret.answers || least <= 0 || it.Missing || it.IsContainer || it.Layer == memproxy.Episodic {
+	if ret.toWrite || least <= 0 || it.Missing || it.IsContainer || it.Layer == memproxy.Episodic {
 		return outcome{}
 	}
 	is := memproxy.PerMille(-1)
@@ -110,8 +110,8 @@ func confident(ret *answer, it *item) outcome {
 func byStatus(ret *answer, it *item) outcome {
 	switch {
 	case ret.ownText(it.Memory):
-	case it.unsaid != "":
-		return outcome{action: drop, code: memproxy.StateWithheld, detail: it.unsaid}
+	case it.statusUnknown != "":
+		return outcome{action: drop, code: memproxy.StateWithheld, detail: it.statusUnknown}
 	case it.display == withhold:
 		state := it.rec.Status.State
 		detail := "the memory is " + string(state) + " and withheld"
@@ -127,7 +127,7 @@ func byStatus(ret *answer, it *item) outcome {
 // compiled removes texts that the backend compiled from memories, such as an agent's
 // prompt among its messages, if some of these memories are withheld.
 func compiled(ret *answer, it *item) outcome {
-	if !it.Compiled || !ret.hiding {
+	if !it.Compiled || !ret.hidesCompiled {
 		return outcome{}
 	}
 	return outcome{action: drop, code: memproxy.StateWithheld, detail: "the response is derived from withheld memories"}
@@ -136,13 +136,13 @@ func compiled(ret *answer, it *item) outcome {
 // harmless removes memories that look like an attack, and redacts dangerous spans.
 // Such a memory may have been written out-of-band, or before the rule existed.
 func harmless(ret *answer, it *item) outcome {
-	switch made := ret.answers && ret.op.Kind == memproxy.Learn && it.Event != "" && it.Event != eventNone; {
+	switch made := ret.toWrite && ret.op.Kind == memproxy.Learn && it.Event != "" && it.Event != eventNone; {
 	case made, approvedAsIs(ret, it), ret.ownText(it.Memory):
 		return outcome{} // it was ruled on with the write
 	case ret.rules.Withhold > 0 && it.judged.risk >= ret.rules.Withhold, irredactable(ret, it):
 		return outcome{action: drop, status: memproxy.StatusForbidden, code: memproxy.ScreenWithheld, detail: "the memory looks like an attack and is withheld"}
 	}
-	spans := hidden(ret, it)
+	spans := spansToRedact(ret, it)
 	if spans == nil {
 		return outcome{}
 	}
@@ -152,7 +152,7 @@ func harmless(ret *answer, it *item) outcome {
 // previous removes a replaced text from the answer to a write. In answers to reads
 // the earlier texts (Memory.OtherTexts) are judged together with the memory.
 func previous(_ *answer, it *item) outcome {
-	if !it.orphan {
+	if !it.hidesBefore {
 		return outcome{}
 	}
 	return outcome{action: strip}
@@ -160,7 +160,7 @@ func previous(_ *answer, it *item) outcome {
 
 // enclosed removes items that are part of a removed item.
 func enclosed(_ *answer, it *item) outcome {
-	if !it.inside {
+	if !it.inRemoved {
 		return outcome{}
 	}
 	return outcome{action: remove}
@@ -170,16 +170,16 @@ func enclosed(_ *answer, it *item) outcome {
 // of one that was planted in the backend. Raw messages, receipts and entities are not
 // memories.
 func provenance(ret *answer, it *item) outcome {
-	if !ret.call.ReadOptions.Provenance && !it.ClaimsProvenance || ret.answers || it.ID == "" || it.Missing || it.Layer == memproxy.Episodic || it.Memory.TargetKind() != memproxy.TargetMemory {
+	if !ret.call.ReadOptions.Provenance && !it.ClaimsProvenance || ret.toWrite || it.ID == "" || it.Missing || it.Layer == memproxy.Episodic || it.Memory.TargetKind() != memproxy.TargetMemory {
 		return outcome{}
 	}
-	return outcome{action: annotate, told: new(knownOf(ret, it))}
+	return outcome{action: annotate, provenance: new(provenanceOf(ret, it))}
 }
 
-// knownOf returns the provenance of a memory: from the ledger, else from a verified
+// provenanceOf returns the provenance of a memory: from the ledger, else from a verified
 // stamp. The provenance of another tenant's memory is not disclosed, even if the
 // memory itself may be seen. What fails the integrity check is not what was attested.
-func knownOf(ret *answer, it *item) memproxy.Provenance {
+func provenanceOf(ret *answer, it *item) memproxy.Provenance {
 	p := memproxy.Provenance{State: memproxy.StateUntrusted}
 	row, s := it.row, it.Stamp
 	if st := &it.rec.Status; it.rec.HasStatus() && st.Tenant == ret.Principal.Tenant {
@@ -187,7 +187,7 @@ func knownOf(ret *answer, it *item) memproxy.Provenance {
 	}
 	p.Unverified = cmp.Or(p.Unverified, it.altered)
 	if row == nil && p.Unverified == "" && ret.signed(it.Memory) {
-		row = new(boundRow(ret.op.Backend, it.Memory, ret.Principal.Tenant))
+		row = new(ownerFromStamp(ret.op.Backend, it.Memory, ret.Principal.Tenant))
 	}
 	if row != nil && row.Scope.Tenant == ret.Principal.Tenant {
 		p.Actor, p.Trust, p.Confidence, p.Source, p.Decision, p.Written = row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Written
@@ -282,11 +282,11 @@ func outOfBand(it *item) bool {
 	return it.row == nil || len(it.OtherTexts) > 0 || it.row.SHA256 != tamper.Hash(it.Text)
 }
 
-// hidden returns the spans of a memory's text that are redacted (DOL-4, DOL-5), or nil.
+// spansToRedact returns the spans of a memory's text that are redacted (DOL-4, DOL-5), or nil.
 // For a flagged memory these are the recorded spans while its text is unchanged. A
 // changed text is screened again, as are memories that were written out-of-band. If no
 // span of a flagged memory is known, its whole text is redacted.
-func hidden(ret *answer, it *item) []memproxy.Finding {
+func spansToRedact(ret *answer, it *item) []memproxy.Finding {
 	st, j, flagged := &it.rec.Status, &it.judged, it.display == sanitise
 	switch {
 	case flagged && st.Text != "" && st.Text == tamper.Hash(it.Text) && len(st.Findings) > 0:
@@ -309,14 +309,37 @@ func irredactable(ret *answer, it *item) bool {
 	return ret.rules.Sanitise > 0 && it.judged.risk >= ret.rules.Sanitise && (it.TextAt == "" || it.judged.score < ret.rules.Sanitise) && outOfBand(it)
 }
 
+// failed refuses a call if a step failed, and releases what it was charged.
+func failed(ctx context.Context, r *evaluation, s *step, err error) {
+	if !r.dry() {
+		r.g.accounts.release(ctx, r.Admission)
+	}
+	if r.decided { // the decision is on record, so its refusal is a record of its own
+		detail := notCompleted
+		if s.broken == memproxy.LedgerUnavailable {
+			r.g.opt.Meter.LedgerFailed(ctx)
+			detail = "the records of this request could not be written to the ledger"
+		}
+		reply := deny(ctx, r.g, r.Admission, memproxy.StatusUnavailable, s.broken, detail)
+		r.Decision.Refuse(memproxy.StatusUnavailable, r.Decision.Reasons...)
+		r.Reply = &reply
+		return
+	}
+	status, detail := incomplete(r, err)
+	r.verdict.Refuse(status, memproxy.Reason{Code: s.broken, Detail: detail})
+	if s.final {
+		r.makeDecision()
+	}
+}
+
 // decide turns the results of the steps into the decision.
 func decide(_ context.Context, r *evaluation) error {
-	r.settle()
+	r.makeDecision()
 	return nil
 }
 
-func (r *evaluation) settle() {
-	if r.decided = true; r.mode == putBack && r.verdict.Worst == memproxy.Hold {
+func (r *evaluation) makeDecision() {
+	if r.decided = true; r.mode == restore && r.verdict.Worst == memproxy.Hold {
 		r.verdict.Worst = memproxy.Amend // the requester is the reviewer who would approve it
 	}
 	verdict.Sort(r.verdict.Shadow)

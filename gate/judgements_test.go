@@ -32,8 +32,8 @@ func readerAnswer(set ...func(*answer)) *answer {
 	return ret
 }
 
-func written(ret *answer)   { ret.answers = true }
-func settled(ret *answer)   { ret.settled = true; ret.op.Targets = []string{"m1"} }
+func written(ret *answer)   { ret.toWrite = true }
+func settled(ret *answer)   { ret.targetsChecked = true; ret.op.Targets = []string{"m1"} }
 func asksFor(ret *answer)   { ret.op.Targets = []string{"m1"} }
 func wants(ret *answer)     { ret.call.ReadOptions.MinTrust = 500 }
 func withholds(ret *answer) { ret.rules.Withhold, ret.rules.Sanitise = 800, 400; ret.screened = true }
@@ -117,14 +117,14 @@ func TestJudgements(t *testing.T) {
 		"states": {
 			{"shown", readerAnswer(), memory(bare, nil), keep, ""},
 			{"withheld", readerAnswer(), memory(bare, nil, func(it *item) { it.display = withhold }), drop, memproxy.StateWithheld},
-			{"its status is not known", readerAnswer(), memory(bare, nil, func(it *item) { it.unsaid = "not known" }), drop, memproxy.StateWithheld},
+			{"its status is not known", readerAnswer(), memory(bare, nil, func(it *item) { it.statusUnknown = "not known" }), drop, memproxy.StateWithheld},
 			{"the writer's own text", readerAnswer(written, saysIt), memory(bare, nil, func(it *item) { it.display = withhold }), keep, ""},
 			{"sanitised later", readerAnswer(), memory(bare, nil, func(it *item) { it.display = sanitise }), keep, ""},
 		},
 		"compiled": {
 			{"of nothing that is withheld", readerAnswer(), memory(with(compiledFrom), nil), keep, ""},
-			{"of memories that are withheld", readerAnswer(func(ret *answer) { ret.hiding = true }), memory(with(compiledFrom), nil), drop, memproxy.StateWithheld},
-			{"a memory of its own", readerAnswer(func(ret *answer) { ret.hiding = true }), memory(bare, nil), keep, ""},
+			{"of memories that are withheld", readerAnswer(func(ret *answer) { ret.hidesCompiled = true }), memory(with(compiledFrom), nil), drop, memproxy.StateWithheld},
+			{"a memory of its own", readerAnswer(func(ret *answer) { ret.hidesCompiled = true }), memory(bare, nil), keep, ""},
 		},
 		"attacks": {
 			{"harmless", readerAnswer(withholds), memory(bare, nil), keep, ""},
@@ -146,11 +146,11 @@ func TestJudgements(t *testing.T) {
 		},
 		"previous": {
 			{"its author is known", readerAnswer(written), memory(bare, nil), keep, ""},
-			{"its author is not known", readerAnswer(written), memory(bare, nil, func(it *item) { it.orphan = true }), strip, ""},
+			{"its author is not known", readerAnswer(written), memory(bare, nil, func(it *item) { it.hidesBefore = true }), strip, ""},
 		},
 		"enclosed": {
 			{"outside", readerAnswer(), memory(bare, nil), keep, ""},
-			{"inside", readerAnswer(), memory(bare, nil, func(it *item) { it.inside = true }), remove, ""},
+			{"inside", readerAnswer(), memory(bare, nil, func(it *item) { it.inRemoved = true }), remove, ""},
 		},
 		"provenance": {
 			{"asked for", readerAnswer(func(ret *answer) { ret.call.ReadOptions.Provenance = true }), memory(bare, of("acme")), annotate, ""},
@@ -213,7 +213,7 @@ func TestApply(t *testing.T) {
 		{refuse, element, refused, refused, refused},
 	} {
 		for i, want := range []string{tc.ofRead, tc.ofWrite, tc.noText} {
-			ret := readerAnswer(func(ret *answer) { ret.call.Backend.Adapter = wordless{}; ret.answers = i > 0 })
+			ret := readerAnswer(func(ret *answer) { ret.call.Backend.Adapter = wordless{}; ret.toWrite = i > 0 })
 			it := memory(memproxy.Memory{ID: "m1", Text: "tea", Pointer: tc.pointer, TextAt: "/text"}, nil)
 			if i == 2 {
 				it.TextAt = ""

@@ -11,9 +11,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// records looks up an answer's memories, and the owners and objects that they name.
+// loadRecords looks up an answer's memories, and the owners and objects that they name.
 // If the ledger is unavailable their provenance is unknown, which is the lowest trust.
-func records(ctx context.Context, ret *answer) error {
+func loadRecords(ctx context.Context, ret *answer) error {
 	known := ret.lookups()
 	ret.view = ret.viewer(ret.g.opt.Signer, known)
 	// The ownership of a target that the ledger did not know is checked only now, if this
@@ -23,13 +23,13 @@ func records(ctx context.Context, ret *answer) error {
 		_, asked := ret.op.Current[id]
 		return !known && !asked
 	})
-	ret.settled = len(ret.op.Targets) > 0 && !deferred && ret.op.Kind != memproxy.Learn
+	ret.targetsChecked = len(ret.op.Targets) > 0 && !deferred && ret.op.Kind != memproxy.Learn
 	named := false
 	err := known.memories(ctx, ret.reading.Memories)
 	scopes := make([]*memproxy.Scope, 0, 2*len(ret.items))
 	var bare []memproxy.Memory
 	for _, made := range ret.reading.Created {
-		ret.fresh = append(ret.fresh, made.ID)
+		ret.madeIDs = append(ret.madeIDs, made.ID)
 	}
 	for i := range ret.items {
 		it := &ret.items[i]
@@ -39,25 +39,25 @@ func records(ctx context.Context, ret *answer) error {
 			continue
 		}
 		bare = append(bare, *it.Memory)
-		ret.fresh = append(ret.fresh, it.ID)
+		ret.madeIDs = append(ret.madeIDs, it.ID)
 	}
-	if ret.answers && !named {
-		ret.settled = true // the answer shows only the write, which was ruled on
+	if ret.toWrite && !named {
+		ret.targetsChecked = true // the answer shows only the write, which was ruled on
 		return nil
 	}
 	if err == nil {
 		err = ret.view.lookUp(ctx, scopes, bare)
 	}
 	if err != nil {
-		ret.view.Blind, ret.blind = true, true
+		ret.view.Blind, ret.ownersUnknown = true, true
 	}
 	return nil
 }
 
-// examine checks the integrity of the memories. A differing text of a memory that the
+// checkIntegrity checks the integrity of the memories. A differing text of a memory that the
 // backend's own agents edit may not be in the ledger yet, so it is only queued for the
 // sweep (Options.Check).
-func examine(ctx context.Context, ret *answer) error {
+func checkIntegrity(ctx context.Context, ret *answer) error {
 	if ret.rules.Changed == ChangedIgnore {
 		return nil
 	}
@@ -67,7 +67,7 @@ func examine(ctx context.Context, ret *answer) error {
 		if it.Drop || it.Missing || it.ID == "" {
 			continue
 		}
-		if !ret.answers {
+		if !ret.toWrite {
 			it.altered, it.detail = e.Examine(ctx, it.row, it.Memory)
 			switch {
 			case it.altered == memproxy.IntegrityMismatch && it.Mutable:
@@ -86,14 +86,14 @@ func examine(ctx context.Context, ret *answer) error {
 	return nil
 }
 
-// statuses determines how the memories are shown by their status. If the ledger is
+// loadDisplays determines how the memories are shown by their status. If the ledger is
 // unavailable every memory counts as untrusted (docs/design.md, table of failures).
 // Memories without a status, such as those written out-of-band, are withheld if
 // untrusted ones are.
-func statuses(ctx context.Context, ret *answer) error {
-	old := !ret.answers || ret.op.Kind != memproxy.Learn // the memories of an addition are new
+func loadDisplays(ctx context.Context, ret *answer) error {
+	old := !ret.toWrite || ret.op.Kind != memproxy.Learn // the memories of an addition are new
 	if old {
-		byDecision(ctx, ret)
+		statusesFromWrites(ctx, ret)
 	}
 	for i := range ret.items {
 		it := &ret.items[i]
@@ -102,24 +102,24 @@ func statuses(ctx context.Context, ret *answer) error {
 			if !it.Missing && !ret.ownText(it.Memory) {
 				it.display = displayed(ret, it)
 			}
-		case old && ret.rules.WithholdUntrusted && it.unsaid == "" && it.ID != "" && hasText && !it.Drop && it.Layer != memproxy.Episodic:
-			it.unsaid = "the memory's status is unknown, so it is withheld"
+		case old && ret.rules.WithholdUntrusted && it.statusUnknown == "" && it.ID != "" && hasText && !it.Drop && it.Layer != memproxy.Episodic:
+			it.statusUnknown = "the memory's status is unknown, so it is withheld"
 		}
 	}
 	return nil
 }
 
-// compilations determines whether content that the backend compiled from memories is
+// loadCompiled determines whether content that the backend compiled from memories is
 // hidden from the caller, if the answer contains any.
-func compilations(ctx context.Context, ret *answer) error {
+func loadCompiled(ctx context.Context, ret *answer) error {
 	if ret.any(func(it *item) bool { return it.Compiled && !it.Drop }) {
-		ret.hiding = ret.call.ReadOptions.MinTrust > 0 || mayReadWithheld(ctx, ret.g, ret.Admission)
+		ret.hidesCompiled = ret.call.ReadOptions.MinTrust > 0 || mayReadWithheld(ctx, ret.g, ret.Admission)
 	}
 	return nil
 }
 
-// screened screens the memories as the answer shows them.
-func screened(ctx context.Context, ret *answer) error {
+// screenMemories screens the memories as the answer shows them.
+func screenMemories(ctx context.Context, ret *answer) error {
 	if ret.rules.Withhold <= 0 && ret.rules.Sanitise <= 0 && !ret.any(func(it *item) bool { return it.display == sanitise }) {
 		return nil
 	}
@@ -131,30 +131,30 @@ func screened(ctx context.Context, ret *answer) error {
 	return err
 }
 
-// replacedTexts finds replaced texts that have no known author, or that look like
+// findOrphanedTexts finds replaced texts that have no known author, or that look like
 // attacks.
-func replacedTexts(ctx context.Context, ret *answer) error {
-	if !ret.answers {
+func findOrphanedTexts(ctx context.Context, ret *answer) error {
+	if !ret.toWrite {
 		return nil
 	}
 	before := make([]memproxy.Memory, len(ret.items))
 	for i := range ret.items {
 		it := &ret.items[i]
-		it.orphan = it.Before != "" && it.row == nil && !ret.rules.OneTenant && !ret.view.Declared
-		before[i] = memproxy.Memory{Text: it.Before, Field: it.Field, Drop: it.Drop || it.orphan}
+		it.hidesBefore = it.Before != "" && it.row == nil && !ret.rules.OneTenant && !ret.view.Declared
+		before[i] = memproxy.Memory{Text: it.Before, Field: it.Field, Drop: it.Drop || it.hidesBefore}
 	}
 	if ret.rules.Withhold <= 0 {
 		return nil
 	}
 	found, err := ret.judge(ctx, before)
 	for i, j := range found {
-		ret.items[i].orphan = ret.items[i].orphan || j.risk >= ret.rules.Withhold
+		ret.items[i].hidesBefore = ret.items[i].hidesBefore || j.risk >= ret.rules.Withhold
 	}
 	return err
 }
 
-// enclosures finds items that are part of a removed item.
-func enclosures(_ context.Context, ret *answer) error {
+// findEnclosed finds items that are part of a removed item.
+func findEnclosed(_ context.Context, ret *answer) error {
 	gone := map[string]bool{}
 	for i := range ret.items {
 		if it := &ret.items[i]; it.Drop {
@@ -166,8 +166,8 @@ func enclosures(_ context.Context, ret *answer) error {
 	}
 	for i := range ret.items {
 		it := &ret.items[i]
-		for at := strings.LastIndexByte(it.Pointer, '/'); at > 0 && !it.inside; at = strings.LastIndexByte(it.Pointer[:at], '/') {
-			it.inside = gone[it.Pointer[:at]]
+		for at := strings.LastIndexByte(it.Pointer, '/'); at > 0 && !it.inRemoved; at = strings.LastIndexByte(it.Pointer[:at], '/') {
+			it.inRemoved = gone[it.Pointer[:at]]
 		}
 	}
 	return nil
@@ -256,23 +256,23 @@ func dangerous(findings []memproxy.Finding) []memproxy.Finding {
 	})
 }
 
-// byDecision gives the memories of a write that was set aside the status of the write,
+// statusesFromWrites gives the memories of a write that was set aside the status of the write,
 // unless they have a status from it, and stores it by memory id for later reads. A
 // memory whose write is unknown may have been set aside, so it is withheld if
 // Rules.NeverRefuse is set.
-func byDecision(ctx context.Context, ret *answer) {
+func statusesFromWrites(ctx context.Context, ret *answer) {
 	echoer, ok := ret.call.Backend.Adapter.(Extractor)
 	if !ok {
 		return
 	}
 	known, bare := ret.lookups(), echoer.OmitsStamps(ret.call.Route)
-	made := origins(ret, bare)
+	made := writesOf(ret, bare)
 	for i := range ret.items {
 		switch it := &ret.items[i]; {
 		case it.ID == "" || it.Drop || it.Missing:
 			made[i] = ""
 		case ret.rules.NeverRefuse && (known.err != nil || made[i] == "" && !it.rec.HasStatus() && bare):
-			it.unsaid, made[i] = unsaidWrite, ""
+			it.statusUnknown, made[i] = unsaidWrite, ""
 		}
 	}
 	err := applyPlannedStatus(ctx, ret, made)
@@ -282,7 +282,7 @@ func byDecision(ctx context.Context, ret *answer) {
 	ret.g.opt.Log.ErrorContext(ctx, "the status of memories could not be looked up or recorded", "decision", ret.Decision.ID, "error", err)
 	for i := range ret.items { // they may have been set aside
 		if made[i] != "" && ret.rules.NeverRefuse {
-			ret.items[i].unsaid = unsaidWrite
+			ret.items[i].statusUnknown = unsaidWrite
 		}
 	}
 }
@@ -357,24 +357,24 @@ func applyPlannedStatus(ctx context.Context, ret *answer, made []string) error {
 // copy a stamp.
 const approvalBinds = 24 * time.Hour
 
-// origins returns the decisions that made the answer's memories, by index, or "" if a
+// writesOf returns the decisions that made the answer's memories, by index, or "" if a
 // decision is unknown: from their stamps, or on a route whose answers have no stamps
-// (Echoer.OmitsStamps) from the ledger and the fetched memories.
-func origins(ret *answer, bare bool) []string {
+// (Extractor.OmitsStamps) from the ledger and the fetched memories.
+func writesOf(ret *answer, bare bool) []string {
 	made := make([]string, len(ret.items))
 	for i := range ret.items {
 		it := &ret.items[i]
-		if made[i] = stamped(ret, it.Memory); made[i] != "" || !bare || it.ID == "" {
+		if made[i] = stampedDecision(ret, it.Memory); made[i] != "" || !bare || it.ID == "" {
 			continue
 		}
 		now := ret.op.Current[it.ID]
-		made[i] = cmp.Or(stamped(ret, &now), it.rec.Owner.Decision)
+		made[i] = cmp.Or(stampedDecision(ret, &now), it.rec.Owner.Decision)
 	}
 	return made
 }
 
-// stamped returns the decision in a memory's stamp, or "" if the stamp does not verify.
-func stamped(ret *answer, m *memproxy.Memory) string {
+// stampedDecision returns the decision in a memory's stamp, or "" if the stamp does not verify.
+func stampedDecision(ret *answer, m *memproxy.Memory) string {
 	if !ret.signed(m) {
 		return ""
 	}

@@ -124,18 +124,18 @@ func carries(ret *answer, b *books) (out []string) {
 			say(relation == access.Foreign, it.ID+" foreign by descent")
 		}
 		say(it.altered != "", it.ID+" "+string(it.altered))
-		say(it.unsaid != "", it.ID+" not told")
+		say(it.statusUnknown != "", it.ID+" not told")
 		say(it.display == withhold, it.ID+" withheld")
 		say(it.display == sanitise, it.ID+" sanitised")
 		say(it.judged.risk > 0, fmt.Sprintf("%s risks %d", it.ID, it.judged.risk))
-		say(it.orphan, it.ID+" orphan")
-		say(it.inside, it.ID+" inside")
+		say(it.hidesBefore, it.ID+" orphan")
+		say(it.inRemoved, it.ID+" inside")
 	}
-	fresh := strings.Join(ret.fresh, " ")
+	fresh := strings.Join(ret.madeIDs, " ")
 	say(fresh != "", "fresh "+fresh)
-	say(ret.settled, "settled")
-	say(ret.blind, "blind")
-	say(ret.hiding, "hiding")
+	say(ret.targetsChecked, "settled")
+	say(ret.ownersUnknown, "blind")
+	say(ret.hidesCompiled, "hiding")
 	say(ret.screened, "screened")
 	say(len(b.queued) > 0, "queued "+strings.Join(b.queued, " "))
 	return out
@@ -271,7 +271,7 @@ func TestLoads(t *testing.T) {
 			})},
 			{"screening fails", owned(), list(m1), "error", sets(screens(errors.New("away")))},
 		},
-		"previous": { // replacedTexts
+		"previous": { // findOrphanedTexts
 			{"its author is known", owned(), list(with(replaces)), "", sets(written)},
 			{"its author is not known", &books{}, list(with(replaces)), "m1 orphan", sets(written)},
 			{"the ledger fails", failing(), list(with(replaces)), "m1 orphan", sets(written)},
@@ -306,7 +306,7 @@ func TestLoads(t *testing.T) {
 				set(ret)
 			}
 			if f.Name != "deleted" { // on which all others rely
-				must.Do(t, records(ctx, ret))
+				must.Do(t, loadRecords(ctx, ret))
 			}
 			before := carries(ret, tc.ledger)
 			err := f.load(ctx, ret)

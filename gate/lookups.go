@@ -31,10 +31,10 @@ func newLookups(g *Gate, a *Admission) *lookups {
 }
 
 func (ret *answer) lookups() *lookups {
-	if ret.looked == nil {
-		ret.looked = newLookups(ret.g, ret.Admission)
+	if ret.cached == nil {
+		ret.cached = newLookups(ret.g, ret.Admission)
 	}
-	return ret.looked
+	return ret.cached
 }
 
 func (l *lookups) key(kind memproxy.TargetKind, id string) memproxy.MemoryKey {
@@ -120,9 +120,9 @@ func (l *lookups) setStatus(st memproxy.Status) {
 	l.records[st.MemoryKey] = rec
 }
 
-// changesNoMembers reports whether no members of objects are changed.
-func changesNoMembers(r *evaluation) bool {
-	return r.op == nil || len(r.op.Changes) == 0 || !r.enforced() || r.Reply != nil || r.Decision.Verdict.Stops()
+// changesMembers reports whether an admitted operation changes members of objects.
+func changesMembers(r *evaluation) bool {
+	return r.enforced() && r.Reply == nil && admitted(r) && len(r.op.Changes) > 0
 }
 
 // images fetches the objects whose members the operation changes, unless they were
@@ -155,15 +155,15 @@ func images(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
-// objects adds the versions of metadata and of objects other than memories that
+// addObjectVersions adds the versions of metadata and of objects other than memories that
 // were made, changed or deleted.
-func (ret *effects) objects(e *memproxy.Entry) {
+func (ret *effects) addObjectVersions(e *memproxy.Entry) {
 	if ret.call.restores {
 		return // a rollback records the version itself, from the restored state
 	}
 	changed := func(id string, before, after []byte, op memproxy.VersionOp) {
 		was, is := memproxy.Memory{Text: string(before)}, memproxy.Memory{Text: string(after)}
-		ret.change(e, memproxy.TargetObject, id, op, was, is)
+		ret.addVersion(e, memproxy.TargetObject, id, op, was, is)
 	}
 	for i := range ret.op.Changes {
 		c := &ret.op.Changes[i]
@@ -173,7 +173,7 @@ func (ret *effects) objects(e *memproxy.Entry) {
 			}
 			continue
 		}
-		id, before := ret.before(c.Object)
+		id, before := ret.stateBefore(c.Object)
 		after, err := c.Apply(before.Members)
 		if err != nil || before.Members != nil && bytes.Equal(after, before.Members) {
 			continue // it was decoded from a valid request; nothing changes
@@ -184,7 +184,7 @@ func (ret *effects) objects(e *memproxy.Entry) {
 		for i := range ret.reading.Memories {
 			switch m := &ret.reading.Memories[i]; {
 			case m.ID == "" || m.Members == nil || m.Drop:
-			case ret.self && m.PreviousMembers != nil:
+			case ret.byAgent && m.PreviousMembers != nil:
 				changed(m.ID, m.PreviousMembers, m.Members, memproxy.OpSelfEdit)
 			case m.Event == "" || m.Event == eventAdd:
 				changed(m.ID, nil, m.Members, memproxy.OpWrite)
@@ -193,7 +193,7 @@ func (ret *effects) objects(e *memproxy.Entry) {
 	}
 	if ret.op.Kind == memproxy.Forget {
 		for _, target := range ret.op.Targets {
-			if id, before := ret.before(target); before.Members != nil && !slices.Contains(ret.op.Kept, target) {
+			if id, before := ret.stateBefore(target); before.Members != nil && !slices.Contains(ret.op.Kept, target) {
 				changed(id, before.Members, nil, memproxy.OpDelete)
 			}
 		}
@@ -307,15 +307,14 @@ func loadTrack(ctx context.Context, r *evaluation) bool {
 	return last.known
 }
 
-// fixedTrust reports whether a track record cannot raise the caller's tier, or nothing
-// is written.
-func fixedTrust(r *evaluation) bool {
-	return readOnly(r) || r.Principal.Trust != memproxy.TrustAuthenticated || r.rules.Promotion.Facts == 0
+// mayBePromoted reports whether the caller's track record can raise its tier for a write.
+func mayBePromoted(r *evaluation) bool {
+	return writes(r) && r.Principal.Trust == memproxy.TrustAuthenticated && r.rules.Promotion.Facts != 0
 }
 
-// earn raises an authenticated caller with a good track record to established. If
+// promote raises an authenticated caller with a good track record to established. If
 // the record cannot be loaded the tier is not raised.
-func earn(ctx context.Context, r *evaluation) error {
+func promote(ctx context.Context, r *evaluation) error {
 	if loadTrack(ctx, r) && r.rules.Promotion.Met(r.track, r.begun) {
 		r.Principal.Trust = memproxy.TrustEstablished
 	}
@@ -348,7 +347,7 @@ func maskHiddenIDs(r *evaluation, v *viewer) bool {
 		if !ref.Loose || slices.Contains(r.op.Targets, ref.ID) {
 			continue
 		}
-		switch row := r.named.owner(ref.Kind, ref.ID); {
+		switch row := r.namedRecords.owner(ref.Kind, ref.ID); {
 		case row != nil && v.Sees(row, &memproxy.Memory{}):
 			seen[ref.ID] = true
 		case row != nil:

@@ -14,19 +14,19 @@ import (
 	"github.com/memproxy/memproxy/gate/limits"
 )
 
-// own loads the owners of the targets and refuses targets that the principal may
+// loadTargets loads the owners of the targets and refuses targets that the principal may
 // not see, with the same 404 as for a missing one. The ledger is asked first, then
 // the backend.
-func own(ctx context.Context, r *evaluation) error {
+func loadTargets(ctx context.Context, r *evaluation) error {
 	op := r.op
 	r.q.Owners = nil
-	if !unordered(r) { // what was looked up before its turn may have changed
+	if needsLocks(r) { // what was looked up before its turn may have changed
 		r.known = newLookups(r.g, r.Admission)
 	}
 	since := currentEpoch(r.g)
 	if len(op.Targets) == 0 {
-		if loadReplaced(ctx, r, false); inTurnByID(ctx, r, since) {
-			return own(ctx, r)
+		if loadReplaced(ctx, r, false); lockResolved(ctx, r, since) {
+			return loadTargets(ctx, r)
 		}
 		return nil
 	}
@@ -35,7 +35,7 @@ func own(ctx context.Context, r *evaluation) error {
 			ledgerFailed(ctx, r, err, "the owner of the memory cannot be looked up")
 			return nil
 		}
-		r.blind = true
+		r.ownersUnknown = true
 	}
 	for _, id := range op.Targets {
 		if row, ok := r.owners[id]; ok {
@@ -45,8 +45,8 @@ func own(ctx context.Context, r *evaluation) error {
 	if err := locate(ctx, r); err != nil || r.verdict.Worst.Stops() && r.enforced() {
 		return err
 	}
-	if inTurnByID(ctx, r, since) {
-		return own(ctx, r)
+	if lockResolved(ctx, r, since) {
+		return loadTargets(ctx, r)
 	}
 	resolveTargets(ctx, r)
 	if err := recallStates(ctx, r); err != nil && op.Kind != memproxy.Recall { // a read is judged by its answer
@@ -65,7 +65,7 @@ func own(ctx context.Context, r *evaluation) error {
 // the ledger: a block by its label. An approved write changes only what the name
 // stood for when it was held.
 func resolveTargets(ctx context.Context, r *evaluation) {
-	for name, id := range r.approved.Objects {
+	for name, id := range r.heldContent.Objects {
 		if m, asked := r.op.Current[name]; asked && !m.Missing && m.ID != id {
 			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "the name now refers to a different object than the one for which the write was approved"})
 			return
@@ -77,12 +77,12 @@ func resolveTargets(ctx context.Context, r *evaluation) {
 			ids[m.ID] = name
 		}
 	}
-	if len(ids) == 0 || r.blind {
+	if len(ids) == 0 || r.ownersUnknown {
 		return
 	}
 	known := r.known
 	if err := known.need(ctx, known.keys(r.op.TargetKind, slices.Collect(maps.Keys(ids))...)...); err != nil {
-		r.blind = true
+		r.ownersUnknown = true
 		return
 	}
 	for id, name := range ids {
@@ -106,12 +106,12 @@ func loadOwners(ctx context.Context, r *evaluation, targets []string) error {
 	return err
 }
 
-// loadLost adds the authors of what the lists of another's object lose, such as an
+// loadRemoved adds the authors of what the lists of another's object lose, such as an
 // agent's blocks: it is taken away from there, as by a request that names it.
-func loadLost(ctx context.Context, r *evaluation) error {
+func loadRemoved(ctx context.Context, r *evaluation) error {
 	var lost []string
 	for i := range r.op.Changes {
-		if c := &r.op.Changes[i]; !authoredOf(r, c.Object).Own {
+		if c := &r.op.Changes[i]; !changedMemoryOf(r, c.Object).Own {
 			lost = append(lost, c.RemovedTexts(r.op.Current[c.Object].Members)...)
 		}
 	}
@@ -121,7 +121,7 @@ func loadLost(ctx context.Context, r *evaluation) error {
 	for _, id := range lost {
 		if row := r.known.owner(r.op.TargetKind, id); row != nil && !row.Deleted {
 			r.owners[id] = *row
-			r.authored = append(r.authored, authoredOf(r, id))
+			r.changedMemories = append(r.changedMemories, changedMemoryOf(r, id))
 		}
 	}
 	return nil
@@ -152,11 +152,11 @@ func nameFields(r *evaluation) {
 				it.Field, it.Filed = was[0], was[1:]
 			}
 			now := it.Written()
-			if it.Moved && slices.ContainsFunc(now, func(f string) bool { return !among(was, f) }) {
+			if it.Moved && slices.ContainsFunc(now, func(f string) bool { return !containsField(was, f) }) {
 				it.Size = utf8.RuneCountInString(m.Text) // what stays in its field is not written there again
 			}
 			for _, f := range was {
-				left[f] = left[f] || !among(now, f)
+				left[f] = left[f] || !containsField(now, f)
 			}
 		}
 		for _, f := range was {
@@ -167,8 +167,8 @@ func nameFields(r *evaluation) {
 	}
 }
 
-// among reports whether fields contain a field, by canonical name.
-func among(fields []string, field string) bool {
+// containsField reports whether fields contain a field, by canonical name.
+func containsField(fields []string, field string) bool {
 	return slices.ContainsFunc(fields, func(f string) bool { return memproxy.Key(f) == memproxy.Key(field) })
 }
 
@@ -192,7 +192,7 @@ func locate(ctx context.Context, r *evaluation) error {
 			ask = append(ask, id)
 		}
 	}
-	if asksTooMuch(r, unknown, "names %d memories") || len(ask) == 0 || answersItself(r.Admission, ask) {
+	if asksTooMuch(r, unknown, "names %d memories") || len(ask) == 0 || isLocateRequest(r.Admission, ask) {
 		return nil
 	}
 	var err error
@@ -221,9 +221,9 @@ func needsImage(r *evaluation) bool {
 	return changes && !r.dry() && len(r.op.Targets) <= maxImages
 }
 
-// answersItself reports whether the call is itself the request that locates its
+// isLocateRequest reports whether the call is itself the request that locates its
 // target: its own answer is then judged in Return, instead of fetching twice.
-func answersItself(a *Admission, ask []string) bool {
+func isLocateRequest(a *Admission, ask []string) bool {
 	if len(ask) != 1 || !safe(a.call.Request.Method) {
 		return false
 	}
@@ -231,8 +231,8 @@ func answersItself(a *Admission, ask []string) bool {
 	return q.Method == a.call.Request.Method && q.EscapedPath == a.call.Request.EscapedPath
 }
 
-// ask sends one side request.
-func (b *Backend) ask(ctx context.Context, q memproxy.Request) (memproxy.Reply, error) {
+// fetchOne sends one side request, with a deadline of its own.
+func (b *Backend) fetchOne(ctx context.Context, q memproxy.Request) (memproxy.Reply, error) {
 	ctx, cancel := b.Within(ctx)
 	defer cancel()
 	return b.Fetch.Fetch(ctx, q)
@@ -279,7 +279,7 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 // another tenant has.
 func judgeTargets(ctx context.Context, r *evaluation) {
 	v := r.viewer(r.g.opt.Signer, r.known)
-	v.Blind = r.blind
+	v.Blind = r.ownersUnknown
 	var scopes []*memproxy.Scope
 	var bare []memproxy.Memory
 	for _, id := range r.op.Targets {
@@ -295,7 +295,7 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 	for _, id := range r.op.Targets {
 		row, known := r.owners[id]
 		m, asked := r.op.Current[id]
-		if !slices.Contains(brings, id) && unseen(r, cmp.Or(row.ID, m.ID, id), &row) {
+		if !slices.Contains(brings, id) && hiddenByStatus(r, cmp.Or(row.ID, m.ID, id), &row) {
 			r.verdict.Missing("")
 			return
 		}
@@ -310,7 +310,7 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 			// tenant's is, so that the two cannot be told apart.
 			r.verdict.Missing("")
 			return
-		case answersItself(r.Admission, []string{id}): // its own answer is judged
+		case isLocateRequest(r.Admission, []string{id}): // its own answer is judged
 		case r.op.TargetKind == memproxy.TargetExport && r.unlimited() && r.singleTenant():
 		default:
 			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "its owner is unknown"})
@@ -319,10 +319,10 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 	}
 }
 
-// unseen reports whether the caller would change or delete another's memory that it does
+// hiddenByStatus reports whether the caller would change or delete another's memory that it does
 // not see because of its state. What is carried out after a review was seen.
-func unseen(r *evaluation, id string, row *memproxy.Ownership) bool {
-	if r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget || r.mode == replay || r.mode == putBack || access.MadeBy(&r.Principal, row) {
+func hiddenByStatus(r *evaluation, id string, row *memproxy.Ownership) bool {
+	if r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget || r.mode == replay || r.mode == restore || access.MadeBy(&r.Principal, row) {
 		return false
 	}
 	state := r.known.of(r.op.TargetKind, id).Status.State
@@ -335,9 +335,9 @@ func (a *Admission) unlimited() bool {
 	return p.ActsAs.All && p.Users.All && p.Apps.All && p.Runs.All && a.rules.Unattributed == access.Visible
 }
 
-// maxAscent bounds the objects that are fetched so that what belongs to them can be
+// maxParents bounds the objects that are fetched so that what belongs to them can be
 // attributed.
-const maxAscent = 64
+const maxParents = 64
 
 // loadParents fetches the parents of objects that memories are within and that have no
 // record: of a message the run, and of the run the agent, which has an owner. What
@@ -354,7 +354,7 @@ func (v *viewer) loadParents(ctx context.Context, bare []memproxy.Memory) error 
 			continue
 		}
 		for _, ref := range bare[i].Parents {
-			if ref.Kind == memproxy.TargetMemory && !slices.Contains(ask, ref.ID) && len(ask) < maxAscent {
+			if ref.Kind == memproxy.TargetMemory && !slices.Contains(ask, ref.ID) && len(ask) < maxParents {
 				ask = append(ask, ref.ID)
 			}
 		}

@@ -46,7 +46,7 @@ func members(ctx context.Context, ret *answer) (refused bool, err error) {
 	pruner := ret.call.Backend.Adapter
 	var p memproxy.Pruned
 	pass := ret.rules.Unclaimed == UnclaimedPass
-	if ret.single {
+	if ret.isEvent {
 		p = pruner.PruneEvent(ret.call.Route, ret.reply.Body)
 		p.Unreadable = 0
 	} else if p, err = pruner.Prune(ret.call.Route, ret.reply); err != nil && !pass {
@@ -158,11 +158,11 @@ func (ret *answer) page(ctx context.Context, fill memproxy.Refill, q memproxy.Si
 		return nil, fmt.Errorf("the backend answered %d", reply.Status)
 	}
 	page := &answer{Admission: ret.Admission, g: ret.g, reply: reply, status: reply.Status, part: true}
-	refused, err := page.runStage(ctx, asSent)
+	refused, err := page.runStage(ctx, bodyAsSent)
 	if err == nil && !refused {
 		reply = page.reply
 		if page.reading, err = ret.call.Backend.Adapter.Read(ret.call.Route, ret.call.Request, reply); err == nil {
-			refused, err = page.runStage(ctx, takenApart)
+			refused, err = page.runStage(ctx, memoriesRead)
 		}
 	}
 	switch {
@@ -206,10 +206,10 @@ func (ret *answer) absorb(ctx context.Context, pages []*answer) {
 				ret.reasons = append(ret.reasons, why)
 			}
 		}
-		ret.late.Owners = append(ret.late.Owners, page.late.Owners...)
-		ret.late.Versions = append(ret.late.Versions, page.late.Versions...)
-		ret.late.States = append(ret.late.States, page.late.States...)
-		ret.late.Renewed = append(ret.late.Renewed, page.late.Renewed...)
+		ret.lateEntry.Owners = append(ret.lateEntry.Owners, page.lateEntry.Owners...)
+		ret.lateEntry.Versions = append(ret.lateEntry.Versions, page.lateEntry.Versions...)
+		ret.lateEntry.States = append(ret.lateEntry.States, page.lateEntry.States...)
+		ret.lateEntry.Renewed = append(ret.lateEntry.Renewed, page.lateEntry.Renewed...)
 	}
 	slices.Sort(ret.Contested)
 	ret.Contested = slices.Compact(ret.Contested)
@@ -247,9 +247,9 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 	if !a.Inspect {
 		return event
 	}
-	ret := &answer{Admission: a, g: g, reply: memproxy.Reply{Status: 200, Body: event}, status: 200, single: true, part: true}
+	ret := &answer{Admission: a, g: g, reply: memproxy.Reply{Status: 200, Body: event}, status: 200, isEvent: true, part: true}
 	defer func() { a.leftovers.filtered += ret.filtered }()
-	if refused, err := ret.runStage(ctx, asSent); err != nil || refused {
+	if refused, err := ret.runStage(ctx, bodyAsSent); err != nil || refused {
 		return lostEvent(ctx, g, a, err)
 	}
 	if event = ret.reply.Body; len(event) == 0 {
@@ -261,7 +261,7 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 		return event // nothing to filter: a name, a comment, the end mark
 	}
 	ret.reply.Body = data
-	if refused, err := ret.runStage(ctx, rewritten); err != nil || refused {
+	if refused, err := ret.runStage(ctx, bodyToSend); err != nil || refused {
 		return lostEvent(ctx, g, a, err)
 	}
 	if bytes.Equal(ret.reply.Body, data) {

@@ -24,9 +24,9 @@ const (
 type stage uint8
 
 const (
-	asSent     stage = iota // the body as the backend sent it
-	takenApart              // the memories in it
-	rewritten               // the body as it will be sent on
+	bodyAsSent   stage = iota // the body as the backend sent it
+	memoriesRead              // the memories in it
+	bodyToSend                // the body as it will be sent on
 )
 
 // Filter is a row of the read path. It has either judge or whole.
@@ -50,7 +50,7 @@ type Filter struct {
 
 // Memories reports whether the filter works on the memories in an answer, and so
 // does not apply to one without any: an error, an event.
-func (f *Filter) Memories() bool { return f.stage == takenApart }
+func (f *Filter) Memories() bool { return f.stage == memoriesRead }
 
 // filters is the read path: the filters that every answer passes, in order. This holds
 // for answers to reads and writes, for pages that fill up a list, for the side requests
@@ -58,33 +58,33 @@ func (f *Filter) Memories() bool { return f.stage == takenApart }
 // Each filter can rely on the results of those before it. The first refusal ends the
 // list. An error withholds the answer.
 var filters = [...]Filter{
-	{Name: "members", Effect: Drops, What: "members unknown to the adapter, unreadable elements", stage: asSent, whole: members},
-	{Name: "readable", Effect: Drops, What: "elements whose owners cannot be read", stage: takenApart,
+	{Name: "members", Effect: Drops, What: "members unknown to the adapter, unreadable elements", stage: bodyAsSent, whole: members},
+	{Name: "readable", Effect: Drops, What: "elements whose owners cannot be read", stage: memoriesRead,
 		judge: readable, left: memproxy.Reason{Code: memproxy.AnswerUnreadable}},
-	{Name: "deleted", Effect: Drops, What: "copies of memories that their authors deleted", stage: takenApart,
-		load: records, judge: deleted, left: leftOut(memproxy.OwnerFiltered, "memories of others")},
-	{Name: "owners", Effect: Drops, What: "memories of other tenants, and of owners that the caller may not name", stage: takenApart,
+	{Name: "deleted", Effect: Drops, What: "copies of memories that their authors deleted", stage: memoriesRead,
+		load: loadRecords, judge: deleted, left: leftOut(memproxy.OwnerFiltered, "memories of others")},
+	{Name: "owners", Effect: Drops, What: "memories of other tenants, and of owners that the caller may not name", stage: memoriesRead,
 		judge: visible, left: leftOut(memproxy.OwnerFiltered, "memories of others")},
-	{Name: "late", Effect: Notes, What: "owners of memories that were created after the response to their write", stage: takenApart, whole: bindLate},
-	{Name: "integrity", Effect: Marks, What: "memories that differ from what was written; withheld if configured", stage: takenApart,
-		load: examine, judge: unaltered}, // it records a reason for each memory
-	{Name: "confidence", Effect: Drops, What: "memories below the requested minimum confidence", stage: takenApart,
+	{Name: "late", Effect: Notes, What: "owners of memories that were created after the response to their write", stage: memoriesRead, whole: bindLate},
+	{Name: "integrity", Effect: Marks, What: "memories that differ from what was written; withheld if configured", stage: memoriesRead,
+		load: checkIntegrity, judge: unaltered}, // it records a reason for each memory
+	{Name: "confidence", Effect: Drops, What: "memories below the requested minimum confidence", stage: memoriesRead,
 		judge: confident, left: leftOut(memproxy.TrustBelow, "memories below the requested minimum confidence")},
-	{Name: "receipts", Effect: Withholds, What: "results of writes that await review: whether they were written, never their texts", stage: takenApart, load: statuses, whole: receipts},
-	{Name: "states", Effect: Withholds, What: "quarantined, pending, expired and superseded memories; flagged ones are sanitised", stage: takenApart,
+	{Name: "receipts", Effect: Withholds, What: "results of writes that await review: whether they were written, never their texts", stage: memoriesRead, load: loadDisplays, whole: receipts},
+	{Name: "states", Effect: Withholds, What: "quarantined, pending, expired and superseded memories; flagged ones are sanitised", stage: memoriesRead,
 		judge: byStatus, left: memproxy.Reason{Code: memproxy.StateWithheld, Detail: "memories were removed from the response because of their status"}},
-	{Name: "compiled", Effect: Drops, What: "data that the backend derived from withheld memories", stage: takenApart,
-		load: compilations, judge: compiled, left: leftOut(memproxy.StateWithheld, "data derived from withheld memories")},
-	{Name: "attacks", Effect: Withholds, What: "memories that look like attacks", stage: takenApart,
-		load: screened, judge: harmless, left: leftOut(memproxy.ScreenWithheld, "memories that look like attacks")},
-	{Name: "derived", Effect: Withholds, What: "responses derived from many memories that look like attacks, or are older than a deletion", stage: takenApart, whole: derived},
-	{Name: "previous", Effect: Drops, What: "replaced texts without a known author, or that look like attacks", stage: takenApart, load: replacedTexts, judge: previous},
-	{Name: "enclosed", Effect: Drops, What: "parts of removed items", stage: takenApart, load: enclosures, judge: enclosed},
-	{Name: "relations", Effect: Drops, What: "totals and relations that may belong to other tenants, relations that look like attacks", stage: takenApart, whole: related},
-	{Name: "provenance", Effect: Marks, What: "the provenance of memories, if the reader requests it", stage: takenApart, judge: provenance},
-	{Name: "names", Effect: Drops, What: "ids of objects of other tenants", stage: rewritten, whole: foreignIDs},
-	{Name: "secrets", Effect: Drops, What: "keys, tokens and environments, unless an administrator asks for them; the source code of tools, for all other callers", stage: rewritten, whole: secrets},
-	{Name: "heard", Effect: Notes, What: "results of tools, as possible sources of what the session writes", stage: rewritten, whole: recordToolResults},
+	{Name: "compiled", Effect: Drops, What: "data that the backend derived from withheld memories", stage: memoriesRead,
+		load: loadCompiled, judge: compiled, left: leftOut(memproxy.StateWithheld, "data derived from withheld memories")},
+	{Name: "attacks", Effect: Withholds, What: "memories that look like attacks", stage: memoriesRead,
+		load: screenMemories, judge: harmless, left: leftOut(memproxy.ScreenWithheld, "memories that look like attacks")},
+	{Name: "derived", Effect: Withholds, What: "responses derived from many memories that look like attacks, or are older than a deletion", stage: memoriesRead, whole: derived},
+	{Name: "previous", Effect: Drops, What: "replaced texts without a known author, or that look like attacks", stage: memoriesRead, load: findOrphanedTexts, judge: previous},
+	{Name: "enclosed", Effect: Drops, What: "parts of removed items", stage: memoriesRead, load: findEnclosed, judge: enclosed},
+	{Name: "relations", Effect: Drops, What: "totals and relations that may belong to other tenants, relations that look like attacks", stage: memoriesRead, whole: related},
+	{Name: "provenance", Effect: Marks, What: "the provenance of memories, if the reader requests it", stage: memoriesRead, judge: provenance},
+	{Name: "names", Effect: Drops, What: "ids of objects of other tenants", stage: bodyToSend, whole: foreignIDs},
+	{Name: "secrets", Effect: Drops, What: "keys, tokens and environments, unless an administrator asks for them; the source code of tools, for all other callers", stage: bodyToSend, whole: secrets},
+	{Name: "heard", Effect: Notes, What: "results of tools, as possible sources of what the session writes", stage: bodyToSend, whole: recordToolResults},
 }
 
 func leftOut(code memproxy.ReasonCode, what string) memproxy.Reason {
@@ -101,13 +101,13 @@ type item struct {
 	rec memproxy.Record     // the ledger's record of it
 	row *memproxy.Ownership // &rec.Owner, or nil without an owner
 
-	altered memproxy.ReasonCode // the failed integrity check, or ""
-	detail  string              // the explanation of altered
-	unsaid  string              // why its status is unknown, which withholds it, or ""
-	display display             // what its status allows to show
-	judged  judged              // the result of screening
-	orphan  bool                // Before must not be shown
-	inside  bool                // it is part of a removed item
+	altered       memproxy.ReasonCode // the failed integrity check, or ""
+	detail        string              // the explanation of altered
+	statusUnknown string              // why its status is unknown, which withholds it, or ""
+	display       display             // what its status allows to show
+	judged        judged              // the result of screening
+	hidesBefore   bool                // Before must not be shown
+	inRemoved     bool                // it is part of a removed item
 }
 
 func itemsOf(rd *memproxy.Reading) []item {
@@ -144,11 +144,11 @@ const (
 type outcome struct {
 	action action
 	// code and detail are the reason shown to the caller if the answer is refused.
-	code   memproxy.ReasonCode
-	detail string
-	status int                  // HTTP status of a refusal; 0 means 404
-	text   string               // the text shown by redact
-	told   *memproxy.Provenance // the provenance shown by annotate
+	code       memproxy.ReasonCode
+	detail     string
+	status     int                  // HTTP status of a refusal; 0 means 404
+	text       string               // the text shown by redact
+	provenance *memproxy.Provenance // the provenance shown by annotate
 	// note is recorded about the item, whatever the action.
 	note *memproxy.Reason
 }
@@ -165,7 +165,7 @@ func (ret *answer) any(is func(*item) bool) bool {
 
 // runStage runs the filters of one stage on an answer.
 func (ret *answer) runStage(ctx context.Context, at stage) (refused bool, err error) {
-	if at == takenApart {
+	if at == memoriesRead {
 		ret.items = itemsOf(ret.reading)
 	}
 	for i := range filters {
@@ -222,24 +222,24 @@ func (ret *answer) filter(ctx context.Context, f *Filter) (refused bool, err err
 
 // apply carries out a judgement on an item, and reports whether the answer is
 // refused because of it. It is the only place where a filter changes an item;
-// memories that the gate retracted from the backend (making.retract) were dropped
+// memories that the gate retracted from the backend (extraction.retract) were dropped
 // before. A write that is answered with the memory alone has taken effect, so it is
 // shown without its text instead of being refused.
 func (ret *answer) apply(it *item, o outcome) (refused bool) {
 	if o.note != nil {
 		ret.reasons = append(ret.reasons, *o.note)
 	}
-	element := it.Pointer != "" && (!ret.answers || isElement(it.Pointer))
+	element := it.Pointer != "" && (!ret.toWrite || isElement(it.Pointer))
 	switch {
 	case o.action == annotate:
-		it.ShowProvenance = o.told
+		it.ShowProvenance = o.provenance
 	case o.action == strip:
 		it.OmitBefore = true
 	case o.action == redact:
 		it.Show = new(o.text) // keeps o on the stack
 	case o.action == remove, o.action > remove && o.action < refuse && element:
 		it.Drop = true
-	case o.action == drop && ret.answers && it.TextAt != "":
+	case o.action == drop && ret.toWrite && it.TextAt != "":
 		it.Show = new(string)
 	case o.action >= drop:
 		ret.refuse(cmp.Or(o.status, memproxy.StatusNotFound), o.code, o.detail)
@@ -276,7 +276,7 @@ const (
 // that cannot be fetched gets no record, so that only callers who may see everybody's memories
 // see its contents.
 func completeReading(ctx context.Context, ret *effects) {
-	if ret.reading == nil || ret.op.Kind != memproxy.Learn || ret.self {
+	if ret.reading == nil || ret.op.Kind != memproxy.Learn || ret.byAgent {
 		return
 	}
 	named := func(id string) bool {
@@ -325,7 +325,7 @@ func unowned(ret *answer) (out []string) {
 // saysMissing reports whether the backend answered that the target does not exist: by 404,
 // or by a failure that has this meaning according to the adapter.
 func saysMissing(ret *answer) bool {
-	if ask := unowned(ret); ret.status >= 500 && answersItself(ret.Admission, ask) {
+	if ask := unowned(ret); ret.status >= 500 && isLocateRequest(ret.Admission, ask) {
 		_, err := ret.call.Backend.Adapter.ReadLocated(ret.call.Route, ask[0], ret.reply)
 		return err == nil
 	}

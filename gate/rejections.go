@@ -65,16 +65,16 @@ func scopeOf(a *Admission) memproxy.Scope {
 	return *common
 }
 
-// recordsOf returns the ids of the rejection records for a write: of its session, if it
+// rejectionRecords returns the ids of the rejection records for a write: of its session, if it
 // has one, of the principal for the end user, and of the principal as a whole. The session
 // is the one that the caller names, the run in the payload, or, if agents run inside the
 // backend, the agent. For a tool call session and user are those of the run. People read
 // these ids in reviews and notices, so a user name that could be a sentence is replaced by
 // its hash.
-func recordsOf(r *evaluation) []string {
-	a := cmp.Or(r.under, r.Admission)
+func rejectionRecords(r *evaluation) []string {
+	a := cmp.Or(r.run, r.Admission)
 	session, who, user := a.namedSession(), r.Principal.Account(), memproxy.Inert(a.endUser())
-	if _, runs := r.call.Backend.Adapter.(AgentRunner); session == "" && runs && r.under == nil {
+	if _, runs := r.call.Backend.Adapter.(AgentRunner); session == "" && runs && r.run == nil {
 		session = memproxy.Inert(r.op.Scope.Agent)
 	}
 	ids := []string{
@@ -88,30 +88,29 @@ func recordsOf(r *evaluation) []string {
 	return ids
 }
 
-// readOnly reports whether the operation writes nothing.
-func readOnly(r *evaluation) bool { return r.op == nil || !r.op.Kind.Writes() }
+func writes(r *evaluation) bool { return r.op != nil && r.op.Kind.Writes() }
 
-// ownUnlocked runs own, and then checks the locks again if own found the end user as the
-// owner of a target. An approved write is not checked.
-func ownUnlocked(ctx context.Context, r *evaluation) error {
-	named := readOnly(r) || r.op.Scope.User != ""
-	if err := own(ctx, r); err != nil || r.verdict.Worst.Stops() {
+// checkTargets runs loadTargets. If this found the end user, as the owner of a target, it
+// checks the locks of rejected callers again. An approved write is not checked.
+func checkTargets(ctx context.Context, r *evaluation) error {
+	named := !writes(r) || r.op.Scope.User != ""
+	if err := loadTargets(ctx, r); err != nil || r.verdict.Worst.Stops() {
 		return err
 	}
 	if named || r.endUser() == "" || has(r.verdict.Notes, memproxy.ReviewApproved) {
 		return nil
 	}
-	if err := locked(ctx, r); err != nil {
+	if err := checkSessionLock(ctx, r); err != nil {
 		r.g.opt.Log.ErrorContext(ctx, "locks could not be looked up", "decision", r.Decision.ID, "error", err)
 		r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: notCompleted})
 	}
 	return nil
 }
 
-// locked refuses a write if its session, its principal for this end user, or its
+// checkSessionLock refuses a write if its session, its principal for this end user, or its
 // principal has had too many rejections.
-func locked(ctx context.Context, r *evaluation) error {
-	lock, err := r.g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, recordsOf(r)...)
+func checkSessionLock(ctx context.Context, r *evaluation) error {
+	lock, err := r.g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, rejectionRecords(r)...)
 	if err != nil || lock.ID == "" {
 		return err
 	}
@@ -128,7 +127,7 @@ func locked(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
-// reject counts a rejection by policy, screening or identity. It does not count requests
+// countRejection counts a rejection by policy, screening or identity. It does not count requests
 // that were unreadable, too large or could not be ruled on.
 //
 // A rejection counts in three records of the caller: its session; its writes for the
@@ -137,11 +136,11 @@ func locked(ctx context.Context, r *evaluation) error {
 // running agent counts against the caller that runs it, in the session and for the user
 // of the run. Locks are meant for callers who keep trying until something passes;
 // against lists the reasons that do not indicate that.
-func reject(ctx context.Context, r *evaluation) error {
+func countRejection(ctx context.Context, r *evaluation) error {
 	g, a, d := r.g, r.Admission, &r.Decision
-	strikes, wide := countsAgainst(d.Reasons)
-	ids := recordsOf(r)
-	if !wide || d.Verdict == memproxy.Hold {
+	session, caller := countsAgainst(d.Reasons)
+	ids := rejectionRecords(r)
+	if !caller || d.Verdict == memproxy.Hold {
 		ids = ids[:len(ids)-2] // only the session's
 	}
 	if len(ids) == 0 {
@@ -151,7 +150,7 @@ func reject(ctx context.Context, r *evaluation) error {
 	defer cancel()
 	locked, err := g.opt.Ledger.NoteSession(ctx, memproxy.SessionEvent{
 		Tenant: a.Principal.Tenant, Principal: a.Principal.ID, Decision: d.ID, Verdict: d.Verdict,
-		Route: a.call.Route.ID, Reasons: d.Reasons, Time: a.begun, WeakEvidence: !strikes,
+		Route: a.call.Route.ID, Reasons: d.Reasons, Time: a.begun, WeakEvidence: !session,
 	}, ids...)
 	if err != nil {
 		g.opt.Log.ErrorContext(ctx, "a rejection was not counted", "decision", d.ID, "error", err)
@@ -162,16 +161,16 @@ func reject(ctx context.Context, r *evaluation) error {
 		ev := followUpEvent(&a.event, memproxy.EventLock, g.opt.Clock())
 		ev.Detail = id + " is locked until " + s.Until.UTC().Format(time.RFC3339)
 		ev.Reasons = []memproxy.Reason{{Code: memproxy.SessionLocked, Rule: string(s.Kind), Detail: "too many rejections"}}
-		g.accounts.add(ctx, ev)
+		g.accounts.recordAsync(ctx, ev)
 	}
 	return nil
 }
 
-// notRejected reports whether there is no rejection that counts. What the backend refused
-// does not.
-func notRejected(r *evaluation) bool {
+// isRejection reports whether the refusal of a write counts in the caller's records. Refusals
+// by the backend, and those by a lock, do not.
+func isRejection(r *evaluation) bool {
 	d := &r.Decision
-	return readOnly(r) || r.refused != nil || !d.Verdict.Stops() || d.Status != memproxy.StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked)
+	return writes(r) && r.enforced() && d.Verdict.Stops() && d.Status == memproxy.StatusForbidden && r.refused == nil && !has(d.Reasons, memproxy.SessionLocked)
 }
 
 // countsAgainst reports whether the reasons of a refusal count in the session's record, and
@@ -237,7 +236,7 @@ func (g *Gate) SummariseRejections(ctx context.Context) {
 	}
 	for _, s := range sums {
 		detail := fmt.Sprintf("%d more rejections of %s since %s", s.N, s.Peer, s.Since.UTC().Format(time.RFC3339))
-		g.accounts.add(ctx, memproxy.Event{
+		g.accounts.recordAsync(ctx, memproxy.Event{
 			Type: memproxy.EventRejections, Time: g.opt.Clock(), Policy: g.rules.Load().Version,
 			Verdict: memproxy.Deny, ShadowVerdict: memproxy.Deny, Items: s.N, Claimed: -1, Confidence: -1, Detail: detail,
 			Reasons: []memproxy.Reason{{Code: memproxy.LimitRejections, Detail: detail}},
@@ -250,10 +249,10 @@ func (g *Gate) SummariseRejections(ctx context.Context) {
 // read, or that exceed a rate limit.
 var rejectedStatus = [...]int{400, 401, 408, 411, 413, 415, 422, 429}
 
-// floods reports whether a refusal exceeds the rate limit for rejections of its address. A
-// refusal by the backend of a caller that memproxy accepts does not count.
-// The refusal is then answered briefly, and only counted.
-func floods(r *evaluation) bool {
+// exceedsRejections reports whether a refusal exceeds the rate limit for rejections of its address. It
+// is then answered briefly (429), and only counted. A refusal by the backend of a caller that
+// memproxy accepts does not count.
+func exceedsRejections(r *evaluation) bool {
 	d := &r.Decision
 	if d.Verdict != memproxy.Deny || r.dry() || has(d.Reasons, memproxy.UpstreamUnavailable) || !slices.Contains(rejectedStatus[:], d.Status) && !has(d.Reasons, memproxy.RouteUnknown) && !has(d.Reasons, memproxy.LimitInFlight) {
 		return false
@@ -284,7 +283,7 @@ func floods(r *evaluation) bool {
 // forwarded or held, except in shadow mode.
 func record(ctx context.Context, r *evaluation) error {
 	g := r.g
-	flooded := r.mode == client && floods(r)
+	flooded := r.mode == client && exceedsRejections(r)
 	r.event = r.decisionEvent(ctx)
 	if flooded {
 		g.opt.Meter.Decided(ctx, &r.event)
@@ -306,9 +305,9 @@ func record(ctx context.Context, r *evaluation) error {
 	}
 	if al := r.Decision.Allowance; al != nil {
 		if !al.Granted {
-			g.accounts.note(ctx, r.Admission, memproxy.EventBudgetExceeded, al)
+			g.accounts.recordBudget(ctx, r.Admission, memproxy.EventBudgetExceeded, al)
 		}
-		g.accounts.warnOf(ctx, r.Admission, al)
+		g.accounts.recordWarnings(ctx, r.Admission, al)
 	}
 	g.opt.Meter.Decided(ctx, &r.event)
 	if r.Decision.Verdict == memproxy.Hold {
@@ -356,8 +355,8 @@ func (r *evaluation) decisionEvent(ctx context.Context) memproxy.Event {
 	return ev
 }
 
-// add writes an event that follows a recorded decision to the audit log.
-func (acc *accounts) add(ctx context.Context, ev memproxy.Event) {
+// recordAsync writes an event that follows a recorded decision to the audit log.
+func (acc *accounts) recordAsync(ctx context.Context, ev memproxy.Event) {
 	if err := acc.opt.Recorder.RecordAsync(ev); err != nil {
 		acc.opt.Log.ErrorContext(ctx, "audit note lost", "decision", ev.Decision, "type", string(ev.Type), "error", err)
 	}

@@ -22,18 +22,18 @@ type effects struct {
 	rows map[string]memproxy.Ownership
 }
 
-// remember records the effects of the operation in the ledger: who owns the new
+// recordEffects records the effects of the operation in the ledger: who owns the new
 // memories, and which are deleted. An error of the ledger cannot undo the write. The
 // owner is then looked up in the backend the next time.
-func (ret *effects) remember(ctx context.Context) {
-	uncache(ret)
-	if unwritten(ret.status) {
+func (ret *effects) recordEffects(ctx context.Context) {
+	evictCached(ret)
+	if wroteNothing(ret.status) {
 		ret.g.accounts.unbind(ctx, ret.Admission)
 	}
 	if ret.op == nil || !ret.enforced() && ret.reading == nil {
 		return
 	}
-	if unwritten(ret.status) {
+	if wroteNothing(ret.status) {
 		ret.g.accounts.release(ctx, ret.Admission) // the backend refused: nothing was written
 	}
 	if !ok2xx(ret.status) {
@@ -41,11 +41,11 @@ func (ret *effects) remember(ctx context.Context) {
 		return
 	}
 	if ret.reading != nil && ret.reading.Failed {
-		ret.Failed = true // what the call changed all the same is recorded by keepEdits
+		ret.Failed = true // what the call changed all the same is recorded by recordEdits
 		return
 	}
-	for _, row := range ret.late.Owners {
-		ret.put(row)
+	for _, row := range ret.lateEntry.Owners {
+		ret.setOwner(row)
 	}
 	if ret.rules.Screener != nil && ret.op.Kind.Writes() {
 		ret.rules.Screener.RecordWrite(ret.screening())
@@ -53,38 +53,38 @@ func (ret *effects) remember(ctx context.Context) {
 	settleChange(ctx, ret.g, ret.Admission)
 	completeReading(ctx, ret)
 	ret.settleBill(ctx)
-	if ret.edits != nil && !ret.self {
-		return // keepEdits records what the call of the tool changed
+	if ret.edits != nil && !ret.byAgent {
+		return // recordEdits records what the call of the tool changed
 	}
 	switch ret.op.Kind {
 	case memproxy.Learn:
-		ret.learned(ctx)
+		ret.recordAdded(ctx)
 	case memproxy.Correct:
-		ret.corrected()
+		ret.recordChanged()
 	case memproxy.Forget:
-		ret.forgotten(ctx)
+		ret.recordDeleted(ctx)
 	case memproxy.Recall:
-		exported(ret)
+		recordExport(ret)
 	}
 	ret.adopt(ctx)
 	// The status of memories that wait for review is stored before they can be
 	// read. The rest is history and does not delay the answer.
-	states := append(ret.newStates(), ret.late.States...)
-	if ret.aside != "" || ret.waits() {
+	states := append(ret.newStates(), ret.lateEntry.States...)
+	if ret.flaggedAs != "" || ret.needsReview() {
 		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: states}, "the status of new memories could not be recorded") // the error is logged
 		states = nil
 	}
-	ret.enter(ctx, memproxy.Entry{States: states, Owners: owned(ret)})
+	ret.commitEffects(ctx, memproxy.Entry{States: states, Owners: changedOwners(ret)})
 }
 
-// owned returns the ownership rows that the answer changes, sorted by id.
-func owned(ret *effects) []memproxy.Ownership {
+// changedOwners returns the ownership rows that the answer changes, sorted by id.
+func changedOwners(ret *effects) []memproxy.Ownership {
 	return slices.SortedFunc(maps.Values(ret.rows), func(a, b memproxy.Ownership) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// uncache removes the memories that a request deleted or replaced from the adapter's
+// evictCached removes the memories that a request deleted or replaced from the adapter's
 // cache, also in shadow mode: its targets, or all memories if they are not known.
-func uncache(ret *effects) {
+func evictCached(ret *effects) {
 	if ret.op == nil || !ok2xx(ret.status) && ret.status != memproxy.StatusNotFound || safe(ret.call.Request.Method) {
 		return
 	}
@@ -96,15 +96,15 @@ func uncache(ret *effects) {
 	}
 }
 
-func (ret *effects) put(row memproxy.Ownership) {
+func (ret *effects) setOwner(row memproxy.Ownership) {
 	if ret.rows == nil {
 		ret.rows = map[string]memproxy.Ownership{}
 	}
 	ret.rows[string(row.Kind)+"/"+row.ID] = row
 }
 
-// row returns the ownership of an object that this operation made.
-func (ret *effects) row(kind memproxy.TargetKind, id string) memproxy.Ownership {
+// newOwner returns the ownership of an object that this operation made.
+func (ret *effects) newOwner(kind memproxy.TargetKind, id string) memproxy.Ownership {
 	row := memproxy.Ownership{
 		Backend: ret.op.Backend, Kind: kind, ID: id, Scope: ret.op.Scope,
 		Actor: ret.Principal.ID, Trust: ret.Principal.Trust, Confidence: ret.event.Confidence,
@@ -114,10 +114,10 @@ func (ret *effects) row(kind memproxy.TargetKind, id string) memproxy.Ownership 
 	return row
 }
 
-// learned records new memories and receipts. A backend whose own model decides may
+// recordAdded records new memories and receipts. A backend whose own model decides may
 // also have updated or deleted other memories, as its answer reports. Those keep their
 // owners: an addition must not make its caller the owner of memories that it changed.
-func (ret *effects) learned(ctx context.Context) {
+func (ret *effects) recordAdded(ctx context.Context) {
 	if ret.reading == nil {
 		return
 	}
@@ -141,7 +141,7 @@ func (ret *effects) learned(ctx context.Context) {
 		row := known.owner(memproxy.TargetMemory, m.ID)
 		switch {
 		case m.Event == eventAdd, m.Event == "" && row == nil:
-			row = new(ret.row(memproxy.TargetMemory, m.ID))
+			row = new(ret.newOwner(memproxy.TargetMemory, m.ID))
 			row.Scope.Agent = cmp.Or(row.Scope.Agent, m.Scope.Agent) // what is made with an agent belongs to the agent
 		case row == nil:
 			continue // it remains unattributed
@@ -154,15 +154,15 @@ func (ret *effects) learned(ctx context.Context) {
 		if m.Event != eventDelete {
 			row.SHA256 = tamper.Hash(m.Text)
 		}
-		ret.put(*row)
+		ret.setOwner(*row)
 	}
 	ret.g.accounts.creditAuthors(ctx, ret.Admission, gone)
 	for _, id := range ret.reading.Events {
-		receipt := ret.row(memproxy.TargetEvent, id)
+		receipt := ret.newOwner(memproxy.TargetEvent, id)
 		if ret.reading.Settles {
 			receipt.Decision = "" // all its memories are known, so the stamp binds no others
 		}
-		ret.put(receipt)
+		ret.setOwner(receipt)
 	}
 }
 
@@ -174,10 +174,10 @@ const (
 	eventNone   = "NONE"
 )
 
-// corrected records the new text's hash and keeps the author. A memory without a known
+// recordChanged records the new text's hash and keeps the author. A memory without a known
 // author remains unattributed until its new stamp is read. If it was changed in an
 // agent, it is recorded with that agent, because later answers may not name the agent.
-func (ret *effects) corrected() {
+func (ret *effects) recordChanged() {
 	for _, id := range ret.op.Targets {
 		row, known := ret.owners[id]
 		m := ret.op.Current[id]
@@ -185,7 +185,7 @@ func (ret *effects) corrected() {
 			if ret.op.Stamp == nil || ret.op.Scope.Agent == "" || m.ID == "" || m.Missing {
 				continue
 			}
-			row = ret.row(memproxy.TargetMemory, m.ID)
+			row = ret.newOwner(memproxy.TargetMemory, m.ID)
 		}
 		switch it, _ := content.TargetItems(ret.op, id); {
 		case it != nil && it.Target != "": // items without a target are of objects, which have no text
@@ -195,14 +195,14 @@ func (ret *effects) corrected() {
 			row.SHA256 = tamper.Hash(m.Text)
 		}
 		row.Decision = ret.Decision.ID
-		ret.put(row)
+		ret.setOwner(row)
 	}
 	ret.shown = ret.op.Targets
 }
 
-// forgotten records tombstones, ends recorded histories, and lowers the authors'
+// recordDeleted records tombstones, ends recorded histories, and lowers the authors'
 // totals.
-func (ret *effects) forgotten(ctx context.Context) {
+func (ret *effects) recordDeleted(ctx context.Context) {
 	if ret.op.DeletesScope {
 		ret.recordScopeDeletion(ctx)
 	}
@@ -214,44 +214,44 @@ func (ret *effects) forgotten(ctx context.Context) {
 		}
 		gone = append(gone, row)
 		row.Deleted = true
-		ret.put(row)
+		ret.setOwner(row)
 	}
 	ret.g.accounts.creditAuthors(ctx, ret.Admission, gone)
 	ret.shown = ret.op.Targets
 }
 
-// exported records the owner of an export job.
-func exported(ret *effects) {
+// recordExport records the owner of an export job.
+func recordExport(ret *effects) {
 	if ret.reading == nil || !ret.op.Derived {
 		return
 	}
 	for _, id := range ret.reading.Events {
-		row := ret.row(memproxy.TargetExport, id)
+		row := ret.newOwner(memproxy.TargetExport, id)
 		row.Scope = access.RestrictedTo(ret.op)
 		row.Scope.Tenant = ret.Principal.Tenant
-		ret.put(row)
+		ret.setOwner(row)
 	}
 }
 
-// nothingToBind reports whether a request binds no names: all of them have rows, or the
-// request is neither forwarded nor held. In shadow mode it is always forwarded.
-func nothingToBind(r *evaluation) bool {
-	return r.op == nil || r.dry() || len(r.unbound) == 0 || r.verdict.Worst.Stops() && r.enforced() && !r.keeps()
+// bindsNames reports whether a request binds names: some have no rows, and the request is
+// forwarded or held. In shadow mode it is always forwarded.
+func bindsNames(r *evaluation) bool {
+	return !r.dry() && len(r.namesToBind) > 0 && (!r.verdict.Worst.Stops() || !r.enforced() || r.storesHold())
 }
 
-// bind records the caller's tenant as the owner of the names that a write is the first
+// bindNames records the caller's tenant as the owner of the names that a write is the first
 // to use, before the write is forwarded or held. A deletion of everything of that owner
 // then includes the held write. If two tenants race for a name, one gets it, and the
 // other's write is refused. A name that only this write uses is released if the backend
 // refuses the write (accounts.unbind). An approved write makes its names permanent, because
 // it may have been sent before, with an outcome that stayed unknown.
-func bind(ctx context.Context, r *evaluation) error {
+func bindNames(ctx context.Context, r *evaluation) error {
 	var rows []memproxy.Ownership
 	claim := r.Decision.ID
 	if r.mode == replay {
 		claim = ""
 	}
-	for _, id := range r.unbound {
+	for _, id := range r.namesToBind {
 		actor := r.Principal.ID
 		if d, name, _ := strings.Cut(id, ":"); access.Exists(r.op, memproxy.Dimension(d), name) {
 			if r.verdict.Worst.Stops() {
@@ -275,22 +275,22 @@ func bind(ctx context.Context, r *evaluation) error {
 		if row.Scope.Tenant != r.Principal.Tenant {
 			r.verdict.Missing("")
 		} else if row.Decision != "" && row.Decision == claim {
-			r.claimed = append(r.claimed, row)
+			r.boundNames = append(r.boundNames, row)
 			if r.bill != nil && !r.singleTenant() {
 				r.bill.bound = true
 			}
 		}
 	}
-	if r.verdict.Worst.Stops() && !r.keeps() {
+	if r.verdict.Worst.Stops() && !r.storesHold() {
 		r.g.accounts.release(ctx, r.Admission)
 	}
 	return nil
 }
 
-// seal signs a stamp together with the metadata that the adapter writes next to it. An
+// signStamp signs a stamp together with the metadata that the adapter writes next to it. An
 // existing stamp is signed again only if this installation signed it for the memory's
 // tenant.
-func (r *evaluation) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
+func (r *evaluation) signStamp(s memproxy.Stamp, raw []byte) memproxy.Stamp {
 	mixed := func(string) bool { return false }
 	if mixer, ok := r.call.Backend.Adapter.(Extractor); ok {
 		mixed = mixer.IsBackendField
@@ -308,7 +308,7 @@ func (r *evaluation) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
 	return r.g.opt.Signer.Sign(s)
 }
 
-// stampOf returns the unsigned stamp of the run's write, for seal.
+// stampOf returns the stamp of the write, which signStamp signs.
 func stampOf(r *evaluation) memproxy.Stamp {
 	found := foundAtArrival(r.Admission)
 	return memproxy.Stamp{
@@ -318,22 +318,22 @@ func stampOf(r *evaluation) memproxy.Stamp {
 		Trust:       r.Principal.Trust,
 		Confidence:  r.q.Confidence,
 		Source:      cmp.Or(r.op.SourceClaim, memproxy.SourceUnstated),
-		Attestation: r.attested(r.marks),
+		Attestation: r.attestationOf(r.marks),
 		Time:        r.begun.UTC().Truncate(time.Second),
 		SHA256:      content.Hash(r.op),
 		Mark:        strings.Join(r.marks, " "),
-		Received:    arrived(r.Admission).UTC().Truncate(time.Second),
+		Received:    arrivalTime(r.Admission).UTC().Truncate(time.Second),
 		Session:     r.namedSession(),
 		Trigger:     r.call.Route.ID,
 		Score:       memproxy.Risk(found),
-		Flags:       flags(found),
+		Flags:       ruleFlags(found),
 	}
 }
 
-// arrived returns when the client's request arrived: a held write waited since.
-func arrived(a *Admission) time.Time {
-	if a.waited != nil {
-		return a.waited.Created
+// arrivalTime returns when the client's request arrived: a held write waited since.
+func arrivalTime(a *Admission) time.Time {
+	if a.heldWrite != nil {
+		return a.heldWrite.Created
 	}
 	return a.begun
 }
@@ -341,8 +341,8 @@ func arrived(a *Admission) time.Time {
 // foundAtArrival returns the findings in a write when it arrived. A write that is sent
 // after its review is not screened again.
 func foundAtArrival(a *Admission) []memproxy.Finding {
-	if a.waited != nil {
-		return a.waited.Findings
+	if a.heldWrite != nil {
+		return a.heldWrite.Findings
 	}
 	return a.findings
 }
@@ -353,9 +353,9 @@ const (
 	maxFlagBytes = 120
 )
 
-// flags returns the rules behind the worst findings, without duplicates. A rule
+// ruleFlags returns the rules behind the worst findings, without duplicates. A rule
 // describes what a text looks like and does not quote it.
-func flags(findings []memproxy.Finding) string {
+func ruleFlags(findings []memproxy.Finding) string {
 	var out []string
 	size := 0
 	findings = dangerous(findings) // without the total, which is the score
@@ -373,8 +373,8 @@ func (ret *answer) signed(m *memproxy.Memory) bool {
 	return examinerOf(ret.g, ret.Admission).Signed(m)
 }
 
-// boundRow returns the ownership of a memory by its stamp, which was verified for tenant.
-func boundRow(backend string, m *memproxy.Memory, tenant string) memproxy.Ownership {
+// ownerFromStamp returns the ownership of a memory by its stamp, which was verified for tenant.
+func ownerFromStamp(backend string, m *memproxy.Memory, tenant string) memproxy.Ownership {
 	s := m.Stamp
 	row := memproxy.Ownership{
 		Backend: backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope,
@@ -391,6 +391,6 @@ func boundRow(backend string, m *memproxy.Memory, tenant string) memproxy.Owners
 
 func ok2xx(status int) bool { return status >= 200 && status <= 299 }
 
-// unwritten reports whether the backend refused a request, or redirected it, and so wrote
+// wroteNothing reports whether the backend refused a request, or redirected it, and so wrote
 // nothing. After a 303 the request was processed, and its result is elsewhere.
-func unwritten(status int) bool { return status >= 300 && status <= 499 && status != 303 }
+func wroteNothing(status int) bool { return status >= 300 && status <= 499 && status != 303 }

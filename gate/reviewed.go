@@ -33,7 +33,7 @@ func (g Reviewed) evaluationOf(m mode, b Backend, h memproxy.HeldWrite, content 
 		return nil, ErrRouteGone
 	}
 	r := g.begin(m, &Call{Backend: b, Request: req, Route: route, Known: true, Body: content.Body, Session: memproxy.NameSession(h.Session)})
-	r.Decision.ID, r.waited = h.ID, &h
+	r.Decision.ID, r.heldWrite = h.ID, &h
 	return r, nil
 }
 
@@ -46,14 +46,14 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 	if err != nil {
 		return nil, err
 	}
-	r.Principal = unlimited(h, content)
-	if running(r.call) { // it was held by a version that did not refuse such requests
+	r.Principal = authorWithoutLimits(h, content)
+	if runsAgent(r.call) { // it was held by a version that did not refuse such requests
 		r.verdict.Forbid(memproxy.RunUngated, "", "an agent's run cannot be sent after a review, because its writes would not be checked")
 	}
 	r.confirmed, r.Inspect = !h.ByRules(), true
-	r.approved = content
+	r.heldContent = content
 	if content.Reserved > 0 {
-		r.paid = &memproxy.Charge{ID: h.ID, Tenant: h.Tenant, Cost: int64(content.Reserved), Time: h.Created}
+		r.heldCharge = &memproxy.Charge{ID: h.ID, Tenant: h.Tenant, Cost: int64(content.Reserved), Time: h.Created}
 	}
 	r.verdict.Note(memproxy.Reason{Code: memproxy.ReviewApproved, Detail: "approved by " + h.Reviewer})
 	r.walk(ctx)
@@ -66,7 +66,7 @@ func refuseCleared(ctx context.Context, r *evaluation) error {
 	if r.mode != replay || r.g.opt.Holds == nil {
 		return nil
 	}
-	h, _, err := r.g.opt.Holds.Get(ctx, r.waited.ID)
+	h, _, err := r.g.opt.Holds.Get(ctx, r.heldWrite.ID)
 	if err == nil && h.Result.Cleared {
 		r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{
 			Code: memproxy.OwnerUnknown, Detail: "everything of its owner was deleted after it was held",
@@ -78,11 +78,11 @@ func refuseCleared(ctx context.Context, r *evaluation) error {
 // refuseUnseen refuses an approved write that brings or moves existing memories if one
 // has another text than the reviewers saw.
 func refuseUnseen(r *evaluation) {
-	if r.mode != replay || len(r.approved.Texts) == 0 {
+	if r.mode != replay || len(r.heldContent.Texts) == 0 {
 		return
 	}
 	for _, it := range content.Screened(r.op, attachedTargets(r.call, r.op))[len(r.op.Items):] {
-		seen := slices.ContainsFunc(r.approved.Texts, func(s memproxy.HeldText) bool { return s.Text == it.Text })
+		seen := slices.ContainsFunc(r.heldContent.Texts, func(s memproxy.HeldText) bool { return s.Text == it.Text })
 		if it.Target != "" && !seen {
 			r.verdict.Forbid(memproxy.TrustAuthority, "target:"+it.Target, "the memory was changed after the write was held, so the reviewer did not see its current text")
 			return
@@ -90,28 +90,29 @@ func refuseUnseen(r *evaluation) {
 	}
 }
 
-// ErrInUse reports that changes of a memory under way did not end in time.
+// ErrInUse reports that changes of a memory were still under way after the time that a
+// change waits for them.
 var ErrInUse = errors.New("other changes of the memory are under way")
 
 // LockMemory waits until no change of a memory, and no bulk deletion of its owner, is under way,
-// and keeps others waiting until leave is called. The error is ErrInUse if the turn does
-// not come in time.
+// and makes later ones wait until leave is called. The error is ErrInUse if they do not end
+// in time.
 func (g Reviewed) LockMemory(ctx context.Context, b Backend, k memproxy.MemoryKey) (leave func(), err error) {
-	r := g.begin(putBack, &Call{Backend: b})
+	r := g.begin(restore, &Call{Backend: b})
 	records, err := g.opt.Ledger.Lookup(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	if !take(ctx, r, patience(r), true, targetKeys(r, k.Kind, k.ID)) || !take(ctx, r, patience(r), false, ownerKeys(r.call, records[k].Owner.Scope)) {
+	if !tryLock(ctx, r, lockTimeout(r), true, targetLockKeys(r, k.Kind, k.ID)) || !tryLock(ctx, r, lockTimeout(r), false, ownerLockKeys(r.call, records[k].Owner.Scope)) {
 		r.ReleaseLocks()
 		return nil, ErrInUse
 	}
 	return r.ReleaseLocks, nil
 }
 
-// unlimited returns the author of a held write without limits on whom it may name,
+// authorWithoutLimits returns the author of a held write without limits on whom it may name,
 // because the names were ruled on when the write arrived.
-func unlimited(h memproxy.HeldWrite, content memproxy.HoldContent) memproxy.Principal {
+func authorWithoutLimits(h memproxy.HeldWrite, content memproxy.HoldContent) memproxy.Principal {
 	p := memproxy.Principal{ID: h.Principal, Tenant: h.Tenant, Trust: h.Trust}
 	if content.Author != nil { // older holds were stored without their author
 		p = *content.Author
@@ -130,7 +131,7 @@ func (g Reviewed) Reevaluate(ctx context.Context, b Backend, h memproxy.HeldWrit
 	if err != nil {
 		return memproxy.Reevaluation{}, err
 	}
-	if r.Principal = unlimited(h, content); content.Author != nil {
+	if r.Principal = authorWithoutLimits(h, content); content.Author != nil {
 		r.Principal = *content.Author
 	}
 	r.walk(ctx)
@@ -141,7 +142,7 @@ func (g Reviewed) Reevaluate(ctx context.Context, b Backend, h memproxy.HeldWrit
 	// A write that the rules would admit under a restricting status, or on which a
 	// policy fails, keeps waiting: only an unconditional result settles a hold. So
 	// does a rewritten write: a person has to decide on it.
-	if r.aside != "" || has(r.verdict.Reasons, memproxy.PolicyError) || len(content.Rewritten) > 0 && !v.Verdict.Stops() {
+	if r.flaggedAs != "" || has(r.verdict.Reasons, memproxy.PolicyError) || len(content.Rewritten) > 0 && !v.Verdict.Stops() {
 		v.Verdict = memproxy.Hold
 	}
 	return v, nil
@@ -156,7 +157,7 @@ func (g Reviewed) AdmitRestore(ctx context.Context, b Backend, q memproxy.SideRe
 	if !known {
 		return nil, ErrRouteGone
 	}
-	r := g.begin(putBack, &Call{Backend: b, Request: q.Request, Route: route, Known: true, Body: q.Body, restores: true})
+	r := g.begin(restore, &Call{Backend: b, Request: q.Request, Route: route, Known: true, Body: q.Body, restores: true})
 	all := memproxy.Limit{All: true}
 	r.Principal = memproxy.Principal{
 		ID: reviewer, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman, Roles: []string{"memproxy-admin", RoleReviewer},
@@ -193,7 +194,7 @@ func (g Reviewed) FindWrite(ctx context.Context, b Backend, h memproxy.HeldWrite
 		if !ok {
 			return nil, false, nil
 		}
-		reply, err := b.ask(ctx, q)
+		reply, err := b.fetchOne(ctx, q)
 		if err != nil || !ok2xx(reply.Status) {
 			return nil, false, err
 		}
@@ -226,7 +227,7 @@ func changeArrived(ctx context.Context, g *Gate, c *Call, op *memproxy.Operation
 	for _, id := range op.Targets {
 		m, replaced, text := found[id], before[id], content.NewText(op, id)
 		switch {
-		case arrivedAt(g, op, &m, h.ID, h.Tenant):
+		case hasArrived(g, op, &m, h.ID, h.Tenant):
 			ids = append(ids, id)
 		case m.Missing, m.Unproven:
 		case op.Kind == memproxy.Forget, replaced != "" && replaced == tamper.Hash(m.Text) && text != "" && text != m.Text:
@@ -236,9 +237,9 @@ func changeArrived(ctx context.Context, g *Gate, c *Call, op *memproxy.Operation
 	return ids, len(ids) == len(op.Targets) || untouched == len(op.Targets), nil
 }
 
-// arrivedAt reports whether a memory is as an operation leaves it: deleted, or with the
+// hasArrived reports whether a memory is as an operation leaves it: deleted, or with the
 // stamp of its decision.
-func arrivedAt(g *Gate, op *memproxy.Operation, m *memproxy.Memory, decision, tenant string) bool {
+func hasArrived(g *Gate, op *memproxy.Operation, m *memproxy.Memory, decision, tenant string) bool {
 	return m.Missing && op.Kind == memproxy.Forget || tamper.IsAsLeftBy(g.opt.Signer, tenant, decision, m)
 }
 
@@ -342,7 +343,7 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	}
 	r.walk(ctx)
 	r.verdict.Worst = strictest
-	r.settle()
+	r.makeDecision()
 	ex.Track, ex.TrackKnown = r.track, r.trackKnown
 	if reply, ok := heldReply(r); ok && r.Decision.Verdict == memproxy.Hold {
 		r.Decision.Status = reply.Status
@@ -351,8 +352,8 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	if r.inspects() {
 		ex.Filters = Filters()
 	}
-	if !readOnly(r) {
-		ex.Locks = recordsOf(r)
+	if writes(r) {
+		ex.Locks = rejectionRecords(r)
 		if lock, err := g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, ex.Locks...); err == nil {
 			ex.Lock = lock
 		}

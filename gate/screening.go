@@ -25,7 +25,7 @@ const (
 // front of an agent. The policy decides on them. A write that a budget refuses is not
 // screened.
 func screen(ctx context.Context, r *evaluation) error {
-	if err := overdrawn(ctx, r); err != nil || r.verdict.Worst.Stops() && r.enforced() {
+	if err := refuseOverdrawn(ctx, r); err != nil || r.verdict.Worst.Stops() && r.enforced() {
 		return err
 	}
 	asked := r.screening()
@@ -75,27 +75,27 @@ func splitConfiguration(r *evaluation, screened []memproxy.Item, findings []memp
 		if f.Item < 0 || f.Item >= len(screened) {
 			return false
 		}
-		return f.Item < len(r.op.Items) && configuration(r, &screened[f.Item], owns) || leavesApproved(r, &screened[f.Item])
+		return f.Item < len(r.op.Items) && isConfiguration(r, &screened[f.Item], owns) || keepsApprovedText(r, &screened[f.Item])
 	})
 	return count, configured
 }
 
-// leavesApproved reports whether an item is the present text of a memory that is changed
+// keepsApprovedText reports whether an item is the present text of a memory that is changed
 // in another way, such as its metadata, and a reviewer approved this text. The decision is
 // kept until the text changes, or is written to another field.
-func leavesApproved(r *evaluation, it *memproxy.Item) bool {
+func keepsApprovedText(r *evaluation, it *memproxy.Item) bool {
 	m := r.op.Current[it.Target]
 	st := r.known.of(r.op.TargetKind, cmp.Or(m.ID, it.Target)).Status
 	was := (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written()
 	return r.op.Kind == memproxy.Correct && it.Text != "" && it.Text == m.Text && !slices.Contains(attachedTargets(r.call, r.op), it.Target) &&
 		st.State == memproxy.StateValidated && st.Reviewed == memproxy.TextSHA256(it.Text) &&
-		!slices.ContainsFunc(it.Written(), func(f string) bool { return !among(was, f) })
+		!slices.ContainsFunc(it.Written(), func(f string) bool { return !containsField(was, f) })
 }
 
-// configuration reports whether findings in a text refuse nothing. Clients also send
+// isConfiguration reports whether findings in a text refuse nothing. Clients also send
 // approved reminders among the messages of a run. There the approval applies to owners
 // only, because end users write messages too.
-func configuration(r *evaluation, it *memproxy.Item, owns bool) bool {
+func isConfiguration(r *evaluation, it *memproxy.Item, owns bool) bool {
 	steers := it.Kind == memproxy.ItemSteering
 	reminds := it.Kind == memproxy.ItemContent && r.op.Kind == memproxy.Run && owns
 	return steers && owns && it.Configures || (steers || reminds) && r.rules.Approved[memproxy.TextSHA256(it.Text)]
@@ -156,7 +156,7 @@ func reword(ctx context.Context, r *evaluation, ruling *memproxy.Ruling) error {
 	if !writes || !r.call.Known || r.mode == recheck || !r.enforced() || r.g.opt.Holds == nil || !ruling.Verdict.Stops() || r.verdict.Worst.Stops() || !aboutContent(ruling) {
 		return nil
 	}
-	for _, change := range changes[r.rules.Rewrite] {
+	for _, change := range textEdits[r.rules.Rewrite] {
 		texts := withoutFindings(r, change, has(ruling.Reasons, memproxy.ScreenPattern))
 		if len(texts) == 0 {
 			continue
@@ -166,26 +166,26 @@ func reword(ctx context.Context, r *evaluation, ruling *memproxy.Ruling) error {
 			return err
 		}
 		if next != nil && !again.Verdict.Stops() {
-			accept(r, next, ruling, again)
+			acceptRewording(r, next, ruling, again)
 			return nil
 		}
 	}
 	return nil
 }
 
-// change removes findings from a text.
-type change func(text string, findings []memproxy.Finding) string
+// textEdit removes findings from a text.
+type textEdit func(text string, findings []memproxy.Finding) string
 
-// changes are tried in this order until the rules admit one.
-var changes = map[memproxy.Rewriting][]change{
-	memproxy.RewriteSoft: {innermost(hide), hide},
-	memproxy.RewriteHard: {innermost(hide), hide, innermost(redaction.RemoveLines), redaction.RemoveLines},
+// textEdits are tried in this order until the rules admit one.
+var textEdits = map[memproxy.Rewriting][]textEdit{
+	memproxy.RewriteSoft: {innermost(redactSentences), redactSentences},
+	memproxy.RewriteHard: {innermost(redactSentences), redactSentences, innermost(redaction.RemoveLines), redaction.RemoveLines},
 }
 
 // innermost ignores findings that contain another one, such as a window or the whole
 // text that is dangerous because of the inner finding. Ruling on the result shows
 // whether removing the inner one is enough.
-func innermost(do change) change {
+func innermost(do textEdit) textEdit {
 	return func(text string, findings []memproxy.Finding) string {
 		return do(text, slices.DeleteFunc(slices.Clone(findings), func(wide memproxy.Finding) bool {
 			return slices.ContainsFunc(findings, func(f memproxy.Finding) bool {
@@ -195,7 +195,7 @@ func innermost(do change) change {
 	}
 }
 
-func hide(text string, findings []memproxy.Finding) string {
+func redactSentences(text string, findings []memproxy.Finding) string {
 	text, _ = redaction.Redact(text, redaction.WidenToSentences(text, findings))
 	return text
 }
@@ -215,7 +215,7 @@ func aboutContent(ruling *memproxy.Ruling) bool {
 // withoutFindings returns the texts of the items without their findings, by pointer; nil if
 // that is not possible, or if nothing is left of a text. With patterns, findings
 // without a score are removed too: the patterns that a governed field refuses.
-func withoutFindings(r *evaluation, change change, patterns bool) map[string]string {
+func withoutFindings(r *evaluation, change textEdit, patterns bool) map[string]string {
 	found := map[int][]memproxy.Finding{}
 	for _, f := range r.findings {
 		if f.Rule == string(memproxy.ScreenRisk) || f.Score == 0 && !patterns {
@@ -288,8 +288,8 @@ func tryRewritten(ctx context.Context, r *evaluation, texts map[string]string) (
 	return &reworded{op: &next, body: body, texts: texts}, again, err
 }
 
-// accept replaces the write by its rewritten form, or holds it if a person has to decide.
-func accept(r *evaluation, next *reworded, ruling *memproxy.Ruling, again memproxy.Ruling) {
+// acceptRewording replaces the write by its rewritten form, or holds it if a person has to decide.
+func acceptRewording(r *evaluation, next *reworded, ruling *memproxy.Ruling, again memproxy.Ruling) {
 	next.before = heldTexts(r.Admission)
 	r.reworded = next
 	why := memproxy.Reason{Code: memproxy.ScreenRewritten, Pointer: slices.Min(slices.Collect(maps.Keys(next.texts)))}
@@ -319,13 +319,13 @@ func inGovernedField(it memproxy.Item) bool {
 	})
 }
 
-// notReworded reports whether no rewritten write is forwarded.
-func notReworded(r *evaluation) bool { return r.reworded == nil || r.Decision.Verdict.Stops() }
+// isReworded reports whether a rewritten write is forwarded.
+func isReworded(r *evaluation) bool { return r.reworded != nil && !r.Decision.Verdict.Stops() }
 
-// keepEvidence stores the original of a rewritten write for reviewers. If that
+// storeEvidence stores the original of a rewritten write for reviewers. If that
 // fails the write is refused.
-func keepEvidence(ctx context.Context, r *evaluation) error {
-	h, content := toKeep(r.Admission, r.reworded)
+func storeEvidence(ctx context.Context, r *evaluation) error {
+	h, content := heldWriteOf(r.Admission, r.reworded)
 	h.State = memproxy.HoldRewritten
-	return keepForReview(ctx, r.g, h, content)
+	return storeHold(ctx, r.g, h, content)
 }

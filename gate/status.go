@@ -28,10 +28,10 @@ func (ret *effects) newStates() []memproxy.StateChange {
 			continue
 		}
 		c, _ := plannedStatus(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: m.TargetKind(), ID: m.ID}, ret.marksOf(m.ID))
-		if c.Text = tamper.Hash(m.Text); ret.aside != "" && !ret.confirmed {
+		if c.Text = tamper.Hash(m.Text); ret.flaggedAs != "" && !ret.confirmed {
 			c.Findings, c.Text = spansIn(ret.Admission, m), memproxy.TextSHA256(m.Text)
 		}
-		if ttl := lifetime(ret.Admission, filedUnder(ret.op, m), ret.op.SourceClaim); ttl > 0 {
+		if ttl := lifetime(ret.Admission, fieldsOf(ret.op, m), ret.op.SourceClaim); ttl > 0 {
 			c.Expires = ret.begun.Add(ttl)
 		}
 		changes = append(changes, c)
@@ -43,7 +43,7 @@ func (ret *effects) newStates() []memproxy.StateChange {
 // because each of them now has a status of its own. The status in advance is kept while
 // the backend may make more memories.
 func (ret *effects) endPlannedStatus(memories int) []memproxy.StateChange {
-	if memories == 0 || len(ret.reading.Events) > 0 && !ret.reading.Settles || len(ret.receipts) > 1 || ret.aside != "" || !ret.traceable() {
+	if memories == 0 || len(ret.reading.Events) > 0 && !ret.reading.Settles || len(ret.receipts) > 1 || ret.flaggedAs != "" || !ret.traceable() {
 		return nil
 	}
 	c, ordinary := plannedStatus(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetDecision, ID: ret.Decision.ID}, nil)
@@ -65,11 +65,11 @@ type NeedsReview func(memproxy.Principal, memproxy.Source, memproxy.Track, time.
 // The request may still change the other targets, so they are fetched again later
 // (Options.Unconfirmed).
 func (ret *answer) recordUnconfirmed(ctx context.Context) {
-	if ret.op != nil && ret.edits != nil && !unwritten(ret.status) {
-		keepLater(ctx, ret, "")
+	if ret.op != nil && ret.edits != nil && !wroteNothing(ret.status) {
+		recordEditsLater(ctx, ret, "")
 		return
 	}
-	if ret.op == nil || !ret.enforced() || ret.op.Kind != memproxy.Forget && (ret.op.Kind != memproxy.Correct || unwritten(ret.status)) {
+	if ret.op == nil || !ret.enforced() || ret.op.Kind != memproxy.Forget && (ret.op.Kind != memproxy.Correct || wroteNothing(ret.status)) {
 		return
 	}
 	op := *ret.op
@@ -77,12 +77,12 @@ func (ret *answer) recordUnconfirmed(ctx context.Context) {
 	if len(ret.op.Targets) <= maxImages {
 		found, _ := fetch(context.WithoutCancel(ctx), ret.call, ret.op.Targets)
 		for _, id := range ret.op.Targets {
-			if m, asked := found[id]; asked && arrivedAt(ret.g, ret.op, &m, ret.Decision.ID, ret.Principal.Tenant) {
+			if m, asked := found[id]; asked && hasArrived(ret.g, ret.op, &m, ret.Decision.ID, ret.Principal.Tenant) {
 				op.Targets = append(op.Targets, id)
 			}
 		}
 	}
-	if !unwritten(ret.status) && len(op.Targets) < max(1, len(ret.op.Targets)) {
+	if !wroteNothing(ret.status) && len(op.Targets) < max(1, len(ret.op.Targets)) {
 		ret.g.opt.Unconfirmed(ret.event)
 	}
 	if len(op.Targets) == 0 {
@@ -93,21 +93,21 @@ func (ret *answer) recordUnconfirmed(ctx context.Context) {
 		return it.Target != "" && !slices.Contains(op.Targets, it.Target)
 	})
 	a.op = &op
-	a.authored = slices.DeleteFunc(slices.Clone(a.authored), func(w authored) bool { return !slices.Contains(op.Targets, w.target) })
+	a.changedMemories = slices.DeleteFunc(slices.Clone(a.changedMemories), func(w changedMemory) bool { return !slices.Contains(op.Targets, w.target) })
 	done := &effects{answer: &answer{Admission: &a, g: ret.g, status: 200}}
-	uncache(done)
+	evictCached(done)
 	settleChange(ctx, ret.g, &a)
 	if op.Kind == memproxy.Correct {
-		done.corrected()
+		done.recordChanged()
 	} else {
-		done.forgotten(ctx)
+		done.recordDeleted(ctx)
 	}
-	done.enter(ctx, memproxy.Entry{Owners: owned(done)})
+	done.commitEffects(ctx, memproxy.Entry{Owners: changedOwners(done)})
 	ret.shown = done.shown
 }
 
-// waits reports whether the memories of the caller's write wait for review.
-func (a *Admission) waits() bool {
+// needsReview reports whether the memories of the caller's write wait for review.
+func (a *Admission) needsReview() bool {
 	return a.rules.Pending != nil && a.rules.Pending(a.Principal, a.op.SourceClaim, a.track, a.begun)
 }
 
@@ -138,9 +138,9 @@ func shorter(a, b time.Duration) time.Duration {
 	return a
 }
 
-// filedUnder returns all governed fields of a new memory, its own one first: those in the
+// fieldsOf returns all governed fields of a new memory, its own one first: those in the
 // answer, else those in the write.
-func filedUnder(op *memproxy.Operation, m *memproxy.Memory) []string {
+func fieldsOf(op *memproxy.Operation, m *memproxy.Memory) []string {
 	it := memproxy.Item{Field: m.Field, Filed: m.Filed}
 	for i := range op.Items {
 		if in := &op.Items[i]; m.Field == "" && (in.Field != "" || len(in.Filed) > 0) {
@@ -175,8 +175,8 @@ func codesOf(reasons []memproxy.Reason) []string {
 	return out
 }
 
-// attested returns how well the source of the written content is known.
-func (a *Admission) attested(marks []string) memproxy.Attestation {
+// attestationOf returns how well the source of the written content is known.
+func (a *Admission) attestationOf(marks []string) memproxy.Attestation {
 	switch {
 	case a.confirmed:
 		return memproxy.HumanConfirmed
@@ -189,7 +189,7 @@ func (a *Admission) attested(marks []string) memproxy.Attestation {
 // marksOf returns the mark codes of a memory that a write made: its own, else those of
 // the write.
 func (ret *answer) marksOf(id string) []string {
-	if own, ok := ret.made[id]; ok {
+	if own, ok := ret.marksByID[id]; ok {
 		return own
 	}
 	return ret.marks
@@ -304,7 +304,7 @@ func readsAny(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryS
 	for i := range list {
 		st := &list[i]
 		// A memory that is missing from the backend is in none of its answers.
-		if st.Kind != memproxy.TargetEvent && st.Unverified != memproxy.IntegrityMissing && !resolved(a, st) {
+		if st.Kind != memproxy.TargetEvent && st.Unverified != memproxy.IntegrityMissing && !plannedStatusOver(a, st) {
 			keys = append(keys, st.MemoryKey)
 		}
 	}
@@ -322,7 +322,7 @@ func readsAny(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryS
 		if own := rec.HasOwner() && row.Actor == a.Principal.ID && row.Scope.Tenant == a.Principal.Tenant; own && state == memproxy.StatePending {
 			continue
 		}
-		if !rec.HasOwner() || !row.Deleted && !leavesOut(narrow, row.Scope.User) {
+		if !rec.HasOwner() || !row.Deleted && !excludesUser(narrow, row.Scope.User) {
 			return true
 		}
 	}
@@ -332,17 +332,17 @@ func readsAny(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryS
 // resolveWithin bounds the time until the memories of a write are known.
 const resolveWithin = 10 * time.Minute
 
-// resolved reports whether a status is the one stored in advance for a write's memories
+// plannedStatusOver reports whether a status is the one stored in advance for a write's memories
 // and is no longer needed: the memories have statuses themselves, or will never exist.
-func resolved(a *Admission, st *memproxy.Status) bool {
+func plannedStatusOver(a *Admission, st *memproxy.Status) bool {
 	if st.Kind != memproxy.TargetDecision {
 		return false
 	}
 	return st.State == memproxy.StateUntrusted || st.State == memproxy.StatePending && a.begun.Sub(st.Changed) > resolveWithin
 }
 
-// leavesOut reports whether claims narrow an operation to other users than this one.
-func leavesOut(narrow []*memproxy.Claim, user string) bool {
+// excludesUser reports whether claims narrow an operation to other users than this one.
+func excludesUser(narrow []*memproxy.Claim, user string) bool {
 	return user != "" && slices.ContainsFunc(narrow, func(c *memproxy.Claim) bool {
 		return c.Dim == memproxy.DimUser && !slices.Contains(c.Values, user)
 	})

@@ -14,17 +14,18 @@ import (
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// The following functions report that a step has nothing to do.
+// The following functions are conditions of steps (step.when).
 
-func undecoded(r *evaluation) bool { return r.op == nil }
+func decoded(r *evaluation) bool { return r.op != nil }
 
-// namesNoOwner reports whether the operation names no owner and requires none.
-func namesNoOwner(r *evaluation) bool {
-	return r.op == nil || len(r.op.Claims) == 0 && !r.op.Derived && !r.op.Bulk
+// namesOwners reports whether the operation names owners, or has to be narrowed to some.
+func namesOwners(r *evaluation) bool {
+	return r.op != nil && (len(r.op.Claims) > 0 || r.op.Derived || r.op.Bulk)
 }
 
-func untargeted(r *evaluation) bool {
-	return r.op == nil || len(r.op.Targets) == 0 && !content.Replaces(r.op) || r.op.TargetKind == memproxy.TargetEntity || r.held != nil
+// hasTargets reports whether the operation acts on existing memories or objects.
+func hasTargets(r *evaluation) bool {
+	return r.op != nil && (len(r.op.Targets) > 0 || content.Replaces(r.op)) && r.op.TargetKind != memproxy.TargetEntity && r.polledHold == nil
 }
 
 // dry reports whether the run only evaluates: nothing is charged, recorded, changed or
@@ -32,41 +33,40 @@ func untargeted(r *evaluation) bool {
 func (r *evaluation) dry() bool { return r.mode&(recheck|explain) != 0 }
 
 // isToolCall reports whether a running agent makes the call.
-func isToolCall(r *evaluation) bool { return r.mode&(call|foresee|decline) != 0 }
+func isToolCall(r *evaluation) bool { return r.mode&(call|preview|decline) != 0 }
 
-func unscreened(r *evaluation) bool {
-	return r.op == nil || r.rules.Screener == nil || r.call.NoMemoryAccess
+func screens(r *evaluation) bool {
+	return r.op != nil && r.rules.Screener != nil && !r.call.NoMemoryAccess
 }
 
-// withoutConfidence reports whether the operation writes nothing with a confidence.
-func withoutConfidence(r *evaluation) bool {
-	return r.op == nil || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct
+// hasConfidence reports whether the operation writes memories, which have a confidence.
+func hasConfidence(r *evaluation) bool {
+	return r.op != nil && (r.op.Kind == memproxy.Learn || r.op.Kind == memproxy.Correct)
 }
 
-// costsNothing reports whether the operation writes nothing that a budget counts, or is
-// refused. A write that is held and stored counts.
-func costsNothing(r *evaluation) bool {
-	return r.op == nil || r.op.Cost <= 0 || r.verdict.Worst.Stops() && !r.keeps()
+// costs reports whether the operation is charged: it writes what a budget counts, and is
+// forwarded, or held and stored.
+func costs(r *evaluation) bool {
+	return r.op != nil && r.op.Cost > 0 && (!r.verdict.Worst.Stops() || r.storesHold())
 }
 
-// keeps reports whether the write is held and stored for review.
-func (r *evaluation) keeps() bool {
+// storesHold reports whether the write is held and stored for review.
+func (r *evaluation) storesHold() bool {
 	return r.verdict.Worst == memproxy.Hold && r.enforced() && r.g.opt.Holds != nil && !r.dry()
 }
 
-// unreserved reports whether no held write needs a budget reservation.
-func unreserved(r *evaluation) bool { return !r.keeps() || costsNothing(r) }
+// costsReview reports whether a held write is charged for its place in the review queue.
+func costsReview(r *evaluation) bool { return r.storesHold() && costs(r) }
 
-// unsent reports whether no payload is forwarded that the gate could change.
-func unsent(r *evaluation) bool {
-	return r.op == nil || r.verdict.Worst.Stops() || r.call.NoMemoryAccess
+// sendsPayload reports whether a payload is forwarded that the gate can change.
+func sendsPayload(r *evaluation) bool {
+	return r.op != nil && !r.verdict.Worst.Stops() && !r.call.NoMemoryAccess
 }
 
-func decided(r *evaluation) bool { return r.decided }
+func undecided(r *evaluation) bool { return !r.decided }
 
-// unanswered reports whether no refusal has to be written: the call was admitted, or it
-// has an answer already.
-func unanswered(r *evaluation) bool { return r.Reply != nil || !r.Decision.Verdict.Stops() }
+// needsRefusal reports whether the call is refused and has no answer yet.
+func needsRefusal(r *evaluation) bool { return r.Reply == nil && r.Decision.Verdict.Stops() }
 
 // answerRefused writes the refusal in the backend's own error format.
 func answerRefused(_ context.Context, r *evaluation) error {
@@ -137,7 +137,7 @@ func decode(_ context.Context, r *evaluation) error {
 	case c.NoMemoryAccess:
 		body = nil
 	case !c.Known:
-		unknown(r)
+		refuseUnknownRoute(r)
 		return nil
 	}
 	op := &memproxy.Operation{Kind: memproxy.Other, Route: c.Route.ID}
@@ -155,16 +155,16 @@ func decode(_ context.Context, r *evaluation) error {
 		r.verdict.Malformed(flaw)
 		return nil
 	}
-	op.Backend, op.Backdated = c.Backend.Name, trust.Backdating(op.Backdated, arrived(r.Admission))
+	op.Backend, op.Backdated = c.Backend.Name, trust.Backdating(op.Backdated, arrivalTime(r.Admission))
 	if r.op = op; !c.NoMemoryAccess {
-		reserved(r)
+		noteRemoved(r)
 	}
 	return nil
 }
 
-// reserved reports the removal of memproxy's own keys, and of names that neither
+// noteRemoved reports the removal of memproxy's own keys, and of names that neither
 // memproxy nor the backend knows.
-func reserved(r *evaluation) {
+func noteRemoved(r *evaluation) {
 	if len(r.op.Reserved) > 0 {
 		r.verdict.Amend(memproxy.PayloadReserved, r.op.Reserved[0], "keys that begin with "+memproxy.StampPrefix+" are memproxy's own and were removed")
 	}
@@ -173,11 +173,11 @@ func reserved(r *evaluation) {
 	}
 }
 
-// unknown rules on a request to a route that the adapter does not know. A request
+// refuseUnknownRoute rules on a request to a route that the adapter does not know. A request
 // that could write is refused in every profile; a read passes in development,
 // because a newer backend may have routes that this version does not know, unless a
 // server could serve a known route for it.
-func unknown(r *evaluation) {
+func refuseUnknownRoute(r *evaluation) {
 	if r.rules.Profile != Development || !safe(r.call.Request.Method) || !onlyUnknown(r.call.Backend.Adapter, r.call.Request) {
 		r.verdict.Forbid(memproxy.RouteUnknown, "", "memproxy does not know this route, so it cannot check the request; "+unknownHint(r.call.Backend.Adapter, r.call.Request))
 	}
@@ -205,7 +205,7 @@ func rule(ctx context.Context, r *evaluation) error {
 	}
 	admitFlagged(r, &ruling)
 	refuseDerived(ctx, r)
-	point(r.op, ruling.Reasons)
+	addPointers(r.op, ruling.Reasons)
 	refuseHeldRun(r, &ruling)
 	r.verdict.Ruled(&ruling)
 	r.marks = codesOf(ruling.Marks) // the write is not refused for them
@@ -231,7 +231,7 @@ func administers(ctx context.Context, r *evaluation) error {
 		r.op.Administers = false
 		return nil
 	}
-	point(&op, ruling.Reasons)
+	addPointers(&op, ruling.Reasons)
 	refuseHeldRun(r, &ruling)
 	r.verdict.Ruled(&ruling)
 	return nil
@@ -239,13 +239,13 @@ func administers(ctx context.Context, r *evaluation) error {
 
 // refuseHeldRun refuses an agent's run that would wait for review.
 func refuseHeldRun(r *evaluation, ruling *memproxy.Ruling) {
-	if ruling.Verdict == memproxy.Hold && running(r.call) {
+	if ruling.Verdict == memproxy.Hold && runsAgent(r.call) {
 		r.verdict.Forbid(memproxy.RunUngated, "", "the write requires review, and an agent's run cannot be held: its writes are checked while its caller is connected")
 	}
 }
 
-// point gives reasons without a pointer that of the first member they are about.
-func point(op *memproxy.Operation, reasons []memproxy.Reason) {
+// addPointers gives reasons without a pointer that of the first member they are about.
+func addPointers(op *memproxy.Operation, reasons []memproxy.Reason) {
 	for i := range reasons {
 		switch why := &reasons[i]; {
 		case why.Pointer != "":
@@ -261,12 +261,12 @@ func point(op *memproxy.Operation, reasons []memproxy.Reason) {
 	}
 }
 
-// noSystemMessages reports whether no message claims to instruct the model.
-func noSystemMessages(r *evaluation) bool {
-	return r.op == nil || !slices.ContainsFunc(r.op.Attributions, instruction)
+// hasSystemMessages reports whether a message claims to instruct the model.
+func hasSystemMessages(r *evaluation) bool {
+	return r.op != nil && slices.ContainsFunc(r.op.Attributions, isInstruction)
 }
 
-func instruction(at memproxy.Attribution) bool { return at.Kind == memproxy.AttributesInstruction }
+func isInstruction(at memproxy.Attribution) bool { return at.Kind == memproxy.AttributesInstruction }
 
 // roleSystem is the role of messages that the model reads like the system prompt, and
 // memberSystem is their content in policies and budgets.
@@ -301,7 +301,7 @@ func instruct(ctx context.Context, r *evaluation) error {
 		}
 	}
 	for i := range r.op.Attributions {
-		if at := &r.op.Attributions[i]; instruction(*at) && role != roleSystem {
+		if at := &r.op.Attributions[i]; isInstruction(*at) && role != roleSystem {
 			at.Removed = true
 			r.verdict.Add(memproxy.Amend, memproxy.Reason{
 				Code: memproxy.TrustAttribution, Rule: string(memproxy.PolicySteering), Pointer: at.Pointer,
@@ -343,7 +343,7 @@ func refuseAdministration(ctx context.Context, r *evaluation) (bool, error) {
 func encode(_ context.Context, r *evaluation) error {
 	op := r.op
 	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
-		op.Stamp, op.SignStamp = new(stampOf(r)), r.seal
+		op.Stamp, op.SignStamp = new(stampOf(r)), r.signStamp
 	}
 	body, query, err := r.call.Backend.Adapter.Encode(r.call.Route, r.call.Request, r.reworded.toSend(r.call.Body), op)
 	if err != nil {
@@ -354,9 +354,9 @@ func encode(_ context.Context, r *evaluation) error {
 	return nil
 }
 
-// retracted is how long an author's retraction of a text limits the confidence with
+// retractionPeriod is how long an author's retraction of a text limits the confidence with
 // which the author can write the text again.
-const retracted = 30 * 24 * time.Hour
+const retractionPeriod = 30 * 24 * time.Hour
 
 // clamp removes attributions of the content that the caller may not make, and limits
 // every claimed confidence (gate/trust): by the caller's tier and track record, by the
@@ -372,15 +372,15 @@ func clamp(ctx context.Context, r *evaluation) error {
 	}
 	r.attestation = trust.Attest(op, r.g.readers.Of(readerOf(r.Admission)))
 	known := loadTrack(ctx, r)
-	q.Attestation, q.Track = r.attested(nil), trust.Factor(r.track, known)
+	q.Attestation, q.Track = r.attestationOf(nil), trust.Factor(r.track, known)
 	limit := trust.LimitOf(ceilings, r.Principal.Trust, op.SourceClaim, q.Track, known)
-	for i := range r.authored {
-		if w := &r.authored[i]; w.Own {
+	for i := range r.changedMemories {
+		if w := &r.changedMemories[i]; w.Own {
 			limit.Repeats(w.row.Confidence, w.Attestation, q.Attestation)
 		}
 	}
 	if texts := trust.Texts(op); len(texts) > 0 {
-		said, _, err := r.g.opt.Ledger.Retraction(ctx, r.Principal.Tenant, r.Principal.Account(), texts, r.begun.Add(-retracted))
+		said, _, err := r.g.opt.Ledger.Retraction(ctx, r.Principal.Tenant, r.Principal.Account(), texts, r.begun.Add(-retractionPeriod))
 		if err != nil {
 			ledgerFailed(ctx, r, err, "the caller's earlier writes cannot be looked up")
 			return nil

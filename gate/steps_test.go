@@ -93,7 +93,7 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 			smash()
 			refused(t, r, r.gate.Agents().RuleOnCall(ctx, a, tool()), row)
 		},
-		"foresee": func(t *testing.T, r *rig, _ gate.Backend, _ gate.Row, smash func()) {
+		"preview": func(t *testing.T, r *rig, _ gate.Backend, _ gate.Row, smash func()) {
 			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
 			smash()
 			if f := r.gate.Agents().PreviewCall(ctx, a, tool()); f != nil {
@@ -112,7 +112,7 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 			a := must.Get(r.gate.Reviewed().Replay(ctx, b, held, memproxy.HoldContent{Body: []byte("body")}))(t)
 			refused(t, r, a, row)
 		},
-		"putBack": func(t *testing.T, r *rig, b gate.Backend, row gate.Row, smash func()) {
+		"restore": func(t *testing.T, r *rig, b gate.Backend, row gate.Row, smash func()) {
 			smash()
 			a := must.Get(r.gate.Reviewed().AdmitRestore(ctx, b, memproxy.SideRequest{Request: memproxy.Request{Method: "POST", EscapedPath: "/call"}}, "d1", "eve", "acme"))(t)
 			refused(t, r, a, row)

@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/gate/tamper"
 )
 
-// bound checks every identity in the payload against the limits of the principal.
-func bound(ctx context.Context, r *evaluation) error {
+// checkLimits checks every identity in the payload against the limits of the principal.
+func checkLimits(ctx context.Context, r *evaluation) error {
 	if err := allowOwn(ctx, r); err != nil {
 		ledgerFailed(ctx, r, err, namesUnknown)
 	} else if refused := access.Bounds(&r.Principal, r.op); len(refused) > 0 {
@@ -43,7 +43,7 @@ func allowOwn(ctx context.Context, r *evaluation) error {
 		return nil
 	}
 	known := r.known
-	if err := known.need(ctx, append(known.named(r.op), known.keys(memproxy.TargetMemory, ids...)...)...); err != nil {
+	if err := known.need(ctx, append(known.namedKeys(r.op), known.keys(memproxy.TargetMemory, ids...)...)...); err != nil {
 		return err
 	}
 	for i, id := range ids {
@@ -56,10 +56,10 @@ func allowOwn(ctx context.Context, r *evaluation) error {
 
 const namesUnknown = "the owners of the names in this request cannot be looked up"
 
-// tenancy checks every name in the request, wherever it occurs, against the
+// checkTenancy checks every name in the request, wherever it occurs, against the
 // caller's tenant, whatever other limits the caller has. Another tenant's name is
 // answered like one that does not exist.
-func tenancy(ctx context.Context, r *evaluation) error {
+func checkTenancy(ctx context.Context, r *evaluation) error {
 	if t := r.call.Backend.Tenant; t != "" && t != r.Principal.Tenant {
 		r.verdict.Forbid(memproxy.IdentityTenant, "",
 			"this backend serves another tenant than the caller's: backends[].tenant and the tenant of its entry under identity differ")
@@ -68,8 +68,8 @@ func tenancy(ctx context.Context, r *evaluation) error {
 	if closed, err := refuseAdministration(ctx, r); closed || err != nil {
 		return err
 	}
-	r.named = r.known
-	if err := r.named.need(ctx, r.named.named(r.op)...); err != nil {
+	r.namedRecords = r.known
+	if err := r.namedRecords.need(ctx, r.namedRecords.namedKeys(r.op)...); err != nil {
 		if r.op.Kind == memproxy.Recall && (r.singleTenant() || !r.op.Derived) {
 			return nil // the answer is filtered by the caller's limits
 		}
@@ -79,7 +79,7 @@ func tenancy(ctx context.Context, r *evaluation) error {
 	names := namesOf(r)
 	ruling := names.Claims()
 	r.verdict.RefuseNames(ruling.Refused)
-	r.unbound = append(r.unbound, ruling.Unbound...)
+	r.namesToBind = append(r.namesToBind, ruling.Unbound...)
 	for _, id := range ruling.Masked {
 		if r.op.Masked == nil {
 			r.op.Masked = map[string]string{}
@@ -93,7 +93,7 @@ func tenancy(ctx context.Context, r *evaluation) error {
 	if r.verdict.Worst.Stops() && !r.dry() {
 		return nil // everything missing is answered alike
 	}
-	return referred(ctx, r)
+	return checkReferences(ctx, r)
 }
 
 // singleTenant reports whether the backend holds only the caller's tenant's memories, by
@@ -102,9 +102,9 @@ func (a *Admission) singleTenant() bool {
 	return a.rules.OneTenant || a.call.Backend.Tenant != "" && a.call.Backend.Tenant == a.Principal.Tenant
 }
 
-// named returns the keys of the owners and objects that a request names, and of its
+// namedKeys returns the keys of the owners and objects that a request names, and of its
 // targets.
-func (l *lookups) named(op *memproxy.Operation) []memproxy.MemoryKey {
+func (l *lookups) namedKeys(op *memproxy.Operation) []memproxy.MemoryKey {
 	keys := l.keys(op.TargetKind, op.Targets...)
 	for _, c := range op.Claims {
 		if c.Op != memproxy.ClaimIs && c.Op != memproxy.ClaimExclude || c.Dim == memproxy.DimActor {
@@ -124,20 +124,20 @@ func (l *lookups) named(op *memproxy.Operation) []memproxy.MemoryKey {
 func namesOf(r *evaluation) *access.Names {
 	masker, masks := r.call.Backend.Adapter.(Extractor)
 	return &access.Names{
-		Op: r.op, Tenant: r.Principal.Tenant, Rows: r.named.owner, Alone: r.singleTenant(), Visible: r.rules.Unattributed == access.Visible,
+		Op: r.op, Tenant: r.Principal.Tenant, Rows: r.namedRecords.owner, Alone: r.singleTenant(), Visible: r.rules.Unattributed == access.Visible,
 		Masks: masks && r.op.Kind == memproxy.Recall && masker.Masks(r.call.Route, r.op),
 	}
 }
 
-// referred rules on the objects that the request refers to. It skips the targets, which
-// the step own rules on, except in a running agent's call, which has no such step.
-func referred(ctx context.Context, r *evaluation) error {
+// checkReferences rules on the objects that the request refers to. It skips the targets, which
+// the step gate.own rules on, except in a running agent's call, which has no such step.
+func checkReferences(ctx context.Context, r *evaluation) error {
 	var ask []string
 	at := map[string]*memproxy.Ref{}
-	v := r.viewer(r.g.opt.Signer, r.named)
+	v := r.viewer(r.g.opt.Signer, r.namedRecords)
 	var scopes []*memproxy.Scope
 	for i := range r.op.Refs {
-		if row := r.named.owner(r.op.Refs[i].Kind, r.op.Refs[i].ID); row != nil {
+		if row := r.namedRecords.owner(r.op.Refs[i].Kind, r.op.Refs[i].ID); row != nil {
 			scopes = append(scopes, &row.Scope)
 		}
 	}
@@ -157,7 +157,7 @@ func referred(ctx context.Context, r *evaluation) error {
 		if !isToolCall(r) && ref.Kind == r.op.TargetKind && slices.Contains(r.op.Targets, ref.ID) {
 			continue
 		}
-		row := r.named.owner(ref.Kind, ref.ID)
+		row := r.namedRecords.owner(ref.Kind, ref.ID)
 		switch {
 		case row != nil && !v.Sees(row, &memproxy.Memory{}):
 			r.verdict.Missing(ref.Pointer)
@@ -169,18 +169,18 @@ func referred(ctx context.Context, r *evaluation) error {
 	if len(ask) == 0 || r.verdict.Worst.Stops() && r.enforced() {
 		return nil
 	}
-	return discover(ctx, r, ask, at)
+	return fetchReferenced(ctx, r, ask, at)
 }
 
-// cursor reports whether a reference is a pagination cursor, which does not select the
+// isCursor reports whether a reference is a pagination cursor, which does not select the
 // objects that the request acts on.
-func cursor(pointer string) bool {
+func isCursor(pointer string) bool {
 	return pointer == "query:before" || pointer == "query:after" || pointer == "query:cursor" || strings.HasPrefix(pointer, "header:")
 }
 
-// discover fetches the parents of objects that are not in the ledger. Objects that
+// fetchReferenced fetches the parents of objects that are not in the ledger. Objects that
 // cannot be fetched are denied on shared backends, except to administrators.
-func discover(ctx context.Context, r *evaluation, ask []string, at map[string]*memproxy.Ref) error {
+func fetchReferenced(ctx context.Context, r *evaluation, ask []string, at map[string]*memproxy.Ref) error {
 	if r.call.Backend.Fetch == nil || r.dry() {
 		return nil
 	}
@@ -188,7 +188,7 @@ func discover(ctx context.Context, r *evaluation, ask []string, at map[string]*m
 	for _, id := range ask {
 		if r.call.Backend.Adapter.Locate(r.call.Route, r.call.Request, id).EscapedPath != "" {
 			some = append(some, id)
-		} else if !r.singleTenant() && r.rules.Unattributed != access.Visible && r.op.Kind != memproxy.Admin && !cursor(at[id].Pointer) {
+		} else if !r.singleTenant() && r.rules.Unattributed != access.Visible && r.op.Kind != memproxy.Admin && !isCursor(at[id].Pointer) {
 			r.verdict.Missing(at[id].Pointer)
 		}
 	}
@@ -203,7 +203,7 @@ func discover(ctx context.Context, r *evaluation, ask []string, at map[string]*m
 	_ = v.lookUp(ctx, nil, slices.Collect(maps.Values(found))) // after an error the view is blind
 	for _, id := range some {
 		m := found[id]
-		if cursor(at[id].Pointer) && m.Layer == memproxy.Episodic && len(m.Parents) == 0 && !m.Scope.HasOwner() && m.Stamp == nil {
+		if isCursor(at[id].Pointer) && m.Layer == memproxy.Episodic && len(m.Parents) == 0 && !m.Scope.HasOwner() && m.Stamp == nil {
 			continue // an initial message names no run, and as a cursor only a position in a list that is filtered
 		}
 		if m.Missing && !r.singleTenant() || !m.Missing && !v.Sees(nil, &m) {
@@ -221,7 +221,7 @@ func (ret *effects) adopt(ctx context.Context) {
 	}
 	rows := make([]memproxy.Ownership, len(ret.reading.Created))
 	for i, made := range ret.reading.Created {
-		rows[i] = ret.row(memproxy.TargetMemory, made.ID)
+		rows[i] = ret.newOwner(memproxy.TargetMemory, made.ID)
 		rows[i].Scope.Agent = cmp.Or(made.Agent, rows[i].Scope.Agent)
 	}
 	if _, err := ret.g.opt.Ledger.Bind(ctx, rows...); err != nil {
@@ -257,13 +257,13 @@ func byNameStream(a *Admission) (memproxy.Resumption, bool) {
 	return q, ok && q.Anywhere
 }
 
-// sources are the runs that the events of a stream named.
-type sources struct {
-	asked    bool            // whether byNameStream was called
+// streamRuns are the runs that the events of a stream named.
+type streamRuns struct {
+	checked  bool            // whether byNameStream was called
 	anywhere bool            // its result
 	seen     map[string]bool // whether a run's events may be shown, by run
-	last     bool            // whether the events of the last run named may be shown
-	own      bool            // an event was shown
+	showLast bool            // whether the events of the last run named may be shown
+	shownAny bool            // an event was shown
 	foreign  bool            // another caller's run was named before any event was shown
 	withheld int             // events that were withheld
 }
@@ -271,20 +271,20 @@ type sources struct {
 // IsForeignStream reports whether the backend answered with the stream of another
 // caller's run instead of a new one. The caller has got an error event, and the listener
 // need not read the rest.
-func (a *Admission) IsForeignStream() bool { return a.sources.foreign }
+func (a *Admission) IsForeignStream() bool { return a.streamRuns.foreign }
 
-// maxSources bounds the runs of one stream that are remembered.
-const maxSources = 64
+// maxStreamRuns bounds the runs of one stream that are remembered.
+const maxStreamRuns = 64
 
 // filterStreamEvent reports whether an event may be passed on. If the backend may have found another
 // caller's stream, only events of runs that the caller may see are. An event without a
 // run belongs to the run of the event before it. If a stream begins with another caller's
 // run, instead is an error event that replaces its first event.
 func filterStreamEvent(ctx context.Context, g *Gate, a *Admission, event []byte) (ok bool, instead []byte) {
-	s := &a.sources
-	if !s.asked {
+	s := &a.streamRuns
+	if !s.checked {
 		_, s.anywhere = byNameStream(a)
-		s.asked, s.seen = true, map[string]bool{}
+		s.checked, s.seen = true, map[string]bool{}
 	}
 	if !s.anywhere {
 		return true, nil
@@ -295,18 +295,18 @@ func filterStreamEvent(ctx context.Context, g *Gate, a *Admission, event []byte)
 	}
 	if run != "" {
 		ok, known := s.seen[run]
-		if !known && len(s.seen) < maxSources {
+		if !known && len(s.seen) < maxStreamRuns {
 			ok = maySee(ctx, g, a, run)
 			s.seen[run] = ok
 		}
-		s.last = ok
+		s.showLast = ok
 	}
-	if s.last {
-		s.own = true
+	if s.showLast {
+		s.shownAny = true
 		return true, nil
 	}
 	s.withheld++
-	if run == "" || s.own || s.foreign {
+	if run == "" || s.shownAny || s.foreign {
 		return false, nil
 	}
 	s.foreign = true
@@ -342,12 +342,12 @@ func maySee(ctx context.Context, g *Gate, a *Admission, id string) bool {
 // reportWithheld reports withheld events of another caller's stream in the outcome's
 // reasons and in the log.
 func (ret *answer) reportWithheld(ctx context.Context) {
-	if ret.sources.withheld == 0 {
+	if ret.streamRuns.withheld == 0 {
 		return
 	}
 	ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerForeign, Detail: "the backend answered with the stream of a run that is not the caller's; it was withheld"})
-	ret.g.opt.Log.WarnContext(ctx, "the stream of another caller's run was withheld", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "events", ret.sources.withheld)
-	ret.sources.withheld = 0
+	ret.g.opt.Log.WarnContext(ctx, "the stream of another caller's run was withheld", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "events", ret.streamRuns.withheld)
+	ret.streamRuns.withheld = 0
 }
 
 func examinerOf(g *Gate, a *Admission) *tamper.Examiner {
