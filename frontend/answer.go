@@ -83,11 +83,11 @@ func ReadAnswer(resp *http.Response, limit int64, reserve func(int64) error) (bo
 	return body, decoded, nil
 }
 
-// Decompress decompresses an answer that was already read.
-func Decompress(answer []byte, h http.Header, limit int64) (body []byte, decoded bool, err error) {
+// Decompress decompresses an answer that was already read. reserve is as for ReadGrown.
+func Decompress(answer []byte, h http.Header, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
 	switch {
 	case compressed(h):
-		return ReadAnswer(&http.Response{Header: h, Body: io.NopCloser(bytes.NewReader(answer))}, limit, nil)
+		return ReadAnswer(&http.Response{Header: h, Body: io.NopCloser(bytes.NewReader(answer))}, limit, reserve)
 	case int64(len(answer)) > limit:
 		return nil, false, ErrTooLarge
 	}

@@ -3,9 +3,12 @@ package frontend
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/memproxy/memproxy"
 )
 
 // EventStream reports whether an answer is a stream of server-sent events, by its media
@@ -13,6 +16,20 @@ import (
 func EventStream(h http.Header) bool {
 	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
+}
+
+// StreamEndOf returns how a stream ended by the error that ended it; nil and io.EOF are
+// its regular end.
+func StreamEndOf(err error) memproxy.StreamEnd {
+	switch {
+	case err == nil, err == io.EOF:
+		return memproxy.StreamWhole
+	case errors.Is(err, ErrTooLarge):
+		return memproxy.StreamTooLarge
+	case errors.Is(err, ErrBusy):
+		return memproxy.StreamNoRoom
+	}
+	return memproxy.StreamTorn
 }
 
 // Events splits a stream of server-sent events (WHATWG HTML, section 9.2) at the blank
@@ -55,6 +72,9 @@ func (e *Events) Feed(b []byte) (events [][]byte, err error) {
 	}
 }
 
+// Pending returns the number of bytes of the incomplete event.
+func (e *Events) Pending() int64 { return int64(len(e.buf)) }
+
 // Rest returns the remainder at the end of the stream: an event without its blank line,
 // or none.
 func (e *Events) Rest() (events [][]byte) {
@@ -87,7 +107,7 @@ func (e *EventReader) Next(ctx context.Context) ([]byte, error) {
 	taken := int64(len(e.piece)) // small buffers are not counted
 	for len(e.ready) == 0 && e.err == nil {
 		n, err := e.in.Read(e.piece)
-		if size := int64(len(e.split.buf) + n); size > taken { // the count at least doubles
+		if size := e.split.Pending() + int64(n); size > taken { // the count at least doubles
 			taken = 2 * size
 			if err := e.lease.Grow(ctx, taken); err != nil {
 				return nil, err

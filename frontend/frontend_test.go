@@ -134,7 +134,7 @@ func TestReadAnswer(t *testing.T) {
 		t.Errorf("without room it is reported as %+v", why)
 	}
 	plain := []byte("abc")
-	if got, _, err := frontend.Decompress(plain, nil, 3); err != nil || &got[0] != &plain[0] {
+	if got, _, err := frontend.Decompress(plain, nil, 3, nil); err != nil || &got[0] != &plain[0] {
 		t.Error("a plain answer is copied")
 	}
 }

@@ -104,21 +104,14 @@ func disconnected(severed context.Context) memproxy.StreamEnd {
 	return memproxy.StreamGone
 }
 
-// ended classifies the error that ended a stream; nil and io.EOF are a regular end.
-func ended(ctx, severed context.Context, err error) memproxy.StreamEnd {
-	cause := context.Cause(ctx)
+// streamEnd returns how a stream ended by the error that ended it and the cause for which
+// its context was cancelled.
+func streamEnd(ctx, severed context.Context, err error) memproxy.StreamEnd {
+	end, cause := frontend.StreamEndOf(err), context.Cause(ctx)
 	switch {
-	case err == nil, err == io.EOF:
-		return memproxy.StreamWhole
-	case errors.Is(err, frontend.ErrTooLarge):
-		return memproxy.StreamTooLarge
-	case errors.Is(err, frontend.ErrBusy):
-		return memproxy.StreamNoRoom
-	case errors.Is(err, errGone):
-		return disconnected(severed)
-	case cause == nil:
-		return memproxy.StreamTorn
-	case errors.Is(cause, errSilent):
+	case end != memproxy.StreamTorn, cause == nil && !errors.Is(err, errGone):
+		return end
+	case errors.Is(cause, errSilent) && !errors.Is(err, errGone):
 		return memproxy.StreamSilent
 	}
 	return disconnected(severed)
@@ -148,7 +141,7 @@ func (p *Proxy) relay(ctx context.Context, w *answerWriter, a *gate.Admission, s
 			err = errGone
 		}
 	}
-	end := ended(ctx, p.severed, err)
+	end := streamEnd(ctx, p.severed, err)
 	w.torn = end != memproxy.StreamWhole
 	if end != memproxy.StreamWhole && end != memproxy.StreamGone { // clients may disconnect at any time
 		p.opt.Log.WarnContext(ctx, "a stream was interrupted", "backend", p.opt.Name, "ended", string(end), "error", err)

@@ -362,7 +362,7 @@ func (t *agentTurn) send(events [][]byte) {
 // fail ends an interrupted turn. Calls without a ruling were not made: the agent waits,
 // and its next turn answers them.
 func (t *agentTurn) fail(ctx context.Context, err error) {
-	end := ended(ctx, t.p.severed, err)
+	end := streamEnd(ctx, t.p.severed, err)
 	t.gone = t.gone || end != memproxy.StreamStopped && t.r.Context().Err() != nil // a stop ends that context as well
 	if !t.sent {
 		err = unsentError{err}

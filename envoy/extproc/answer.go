@@ -28,6 +28,7 @@ type answer struct {
 	received memproxy.Header  // headers of the backend's answer
 	reply    memproxy.Reply   // what the client receives
 	events   *frontend.Events // set if the answer is a stream of events
+	held     int64            // bytes that the lease had before the stream
 	// passing is set if the body is forwarded without being read.
 	passing bool
 }
@@ -131,12 +132,8 @@ func (an *answer) body(b *procv3.HttpBody) (*change, error) {
 	if x.settled || x.admission == nil || an.reply.Status == 0 {
 		return nil, errProtocol
 	}
-	body := b.GetBody()
 	defer x.entry.Lease.Done()
-	if err := an.reserve(body); err != nil {
-		return x.unread(err), nil
-	}
-	plain, decoded, err := frontend.Decompress(body, http.Header(an.received), x.b.MaxAnswer)
+	plain, decoded, err := an.read(b.GetBody())
 	if err != nil {
 		return x.unread(err), nil
 	}
@@ -158,15 +155,27 @@ func (an *answer) rewritten(changed bool) *change {
 	return &change{headers: changes(an.received, h), body: replaced(an.reply.Body)}
 }
 
-// reserve reserves the memory for an answer and for filtering it. The answer to a write
-// is never refused for lack of memory, because its outcome must become known.
-func (an *answer) reserve(body []byte) error {
+// read decompresses an answer, and reserves the memory for it and for filtering it.
+func (an *answer) read(body []byte) (plain []byte, decoded bool, err error) {
 	x := an.x
-	if x.admission.Writes() {
-		x.entry.Lease.Force(int64(len(body)))
+	if err = an.grow(int64(len(body))); err == nil {
+		plain, decoded, err = frontend.Decompress(body, http.Header(an.received), x.b.MaxAnswer, an.grow)
+	}
+	if err == nil && !x.admission.Writes() {
+		err = x.entry.Lease.Work(x.forwarded, frontend.AnswerCost*int64(len(plain)))
+	}
+	return plain, decoded, err
+}
+
+// grow reserves the memory for n bytes of an answer. The answer to a write is never
+// refused for lack of memory, because its outcome must become known.
+func (an *answer) grow(n int64) error {
+	x := an.x
+	if x.admission != nil && x.admission.Writes() {
+		x.entry.Lease.Force(n)
 		return nil
 	}
-	return x.room(x.forwarded, body, frontend.AnswerCost)
+	return x.entry.Lease.Grow(x.ctx, n)
 }
 
 // trailers ends an answer. An answer without a body is settled here.
@@ -264,8 +273,8 @@ func (an *answer) whole() *change {
 		return x.unread(err)
 	}
 	defer x.entry.Lease.Done()
-	if an.reserve(reply.Body) != nil {
-		return x.unread(frontend.ErrBusy)
+	if reply.Body, _, err = an.read(reply.Body); err != nil {
+		return x.unread(err)
 	}
 	an.relocate(reply.Header)
 	an.reply, x.status = reply, reply.Status

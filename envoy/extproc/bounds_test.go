@@ -2,8 +2,10 @@ package extproc_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -113,6 +115,56 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 		}
 	}
 	ring.Until(t, "nothing is held for nobody", func() bool { return held.UsedBytes() == 0 })
+}
+
+// Proves EDGE-14: what a compressed answer becomes, and an event that is not complete,
+// count in the budget, as at the HTTP listener.
+func TestLargeAnswersInSmallPiecesAreBounded(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("m"+strings.Repeat("1", 1018)+" ann\n", 560) // memories of 1 KiB
+	for name, c := range map[string]struct {
+		method, path string
+		answer       http.HandlerFunc
+		want         func(resp *http.Response, body string, err error) bool
+	}{
+		"compressed": {"GET", "/memory", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			zw := gzip.NewWriter(w)
+			fmt.Fprint(zw, large)
+			_ = zw.Close()
+		}, func(resp *http.Response, _ string, _ error) bool { return resp.StatusCode == 503 }},
+		"an event": {"POST", "/run", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, "data: first\n\n", "data: ", strings.ReplaceAll(large, "\n", " "), "\n\n")
+		}, func(_ *http.Response, body string, err error) bool { return err != nil && len(body) < 1<<10 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			held := frontend.NewInFlight(8<<20, 8<<20)
+			held.Wait = 30 * time.Millisecond
+			r := newRig(t, func(r *rig) {
+				r.opt.Backends[0].InFlight, r.answer = held, c.answer
+				r.envoy.Attributes = map[string]any{"source.address": "10.1.1.1:5000"}
+			})
+			other := held.Lease("10.1.1.2")
+			other.Force(4<<20 - 300<<10)
+			ask := func() (*http.Response, string, error) {
+				q := must.Get(http.NewRequest(c.method, r.URL+c.path, nil))(t)
+				resp := must.Get((&http.Client{Transport: &http.Transport{DisableCompression: true}}).Do(q))(t)
+				defer resp.Body.Close()
+				b, err := io.ReadAll(resp.Body)
+				return resp, string(b), err
+			}
+			if resp, body, err := ask(); !c.want(resp, body, err) {
+				t.Errorf("without room: %d, %d bytes, %v", resp.StatusCode, len(body), err)
+			}
+			other.Release()
+			if resp, body, err := ask(); resp.StatusCode != 200 || len(body) < len(large) || err != nil {
+				t.Errorf("with room: %d, %d bytes, %v", resp.StatusCode, len(body), err)
+			}
+			ring.Until(t, "nothing is held for nobody", func() bool { return held.UsedBytes() == 0 })
+		})
+	}
 }
 
 // Proves EDGE-14: the concurrent requests are bounded; further ones are refused.

@@ -60,7 +60,7 @@ func (an *answer) opened(end, away bool) *change {
 func (an *answer) published(b *procv3.HttpBody) *change {
 	x := an.x
 	x.over = b.GetEndOfStream() // otherwise trailers follow
-	plain, decoded, err := frontend.Decompress(b.GetBody(), http.Header(an.received), frontend.MaxPublic)
+	plain, decoded, err := frontend.Decompress(b.GetBody(), http.Header(an.received), frontend.MaxPublic, an.grow)
 	an.reply.Body = plain
 	if err == nil {
 		an.reply, err = x.p.opt.Gate.Public(x.ctx, x.b.gate, x.entry.Class.Route, an.reply)

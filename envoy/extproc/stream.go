@@ -2,7 +2,6 @@ package extproc
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -16,6 +15,7 @@ import (
 // that is compressed although no compression was requested is read as a whole.
 func (an *answer) streamed(end bool) *change {
 	x, h := an.x, an.received
+	an.held = x.entry.Lease.Holds()
 	c := &change{headers: changes(h, an.header(true))}
 	if len(h["Content-Encoding"]) == 0 {
 		c.next = answerIn(modev3.ProcessingMode_STREAMED)
@@ -30,18 +30,20 @@ func (an *answer) streamed(end bool) *change {
 // piece filters the next part of a stream. An incomplete event waits for its remainder.
 // On an error the processor ends its stream with a status, and Envoy resets the client's.
 func (an *answer) piece(b *procv3.HttpBody) (*change, error) {
-	x := an.x
-	plain, _, err := frontend.Decompress(b.GetBody(), http.Header(an.received), x.b.MaxAnswer)
+	x, lease := an.x, an.x.entry.Lease
+	grow := func(n int64) error { return lease.Grow(x.ctx, n) }
+	lease.Keep(an.held)
+	err := grow(an.events.Pending() + int64(len(b.GetBody())))
+	var plain []byte
+	if err == nil {
+		plain, _, err = frontend.Decompress(b.GetBody(), http.Header(an.received), x.b.MaxAnswer, grow)
+	}
 	var events [][]byte
 	if err == nil {
 		events, err = an.events.Feed(plain)
 	}
 	if err != nil {
-		end := memproxy.StreamTorn
-		if errors.Is(err, frontend.ErrTooLarge) {
-			end = memproxy.StreamTooLarge
-		}
-		an.ended(end)
+		an.ended(frontend.StreamEndOf(err))
 		return nil, err
 	}
 	if b.GetEndOfStream() {
