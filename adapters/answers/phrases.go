@@ -109,10 +109,10 @@ func split(parts []part, said string) (fills []string, ok bool) {
 	return fills, said == ""
 }
 
-// rewritten rewrites a text by the phrase that it matches best: the content of a hole
-// becomes "?" if it is not of the hole's kind, unless it is a parameter of the path. words
+// rewrite rewrites a text by the phrase that it matches best: the content of a hole becomes
+// "?" if it is not of the hole's kind, unless it is a parameter of the request's path. words
 // is the number of literal bytes of the phrase in the result; 0 if no phrase matches.
-func (p phrases) rewritten(said string, own map[string]string, depth int) (best string, words int) {
+func (p phrases) rewrite(said string, pathParams map[string]string, depth int) (best string, words int) {
 	for _, parts := range p {
 		fills, ok := split(parts, said)
 		if !ok {
@@ -127,10 +127,10 @@ func (p phrases) rewritten(said string, own map[string]string, depth int) (best 
 				break
 			}
 			fill, inside := fills[i], 0
-			if !p.fitsHole(part.hole, fill, depth) && !slices.Contains(slices.Collect(maps.Values(own)), fill) {
+			if !p.fitsHole(part.hole, fill, depth) && !slices.Contains(slices.Collect(maps.Values(pathParams)), fill) {
 				fill = "?"
 				if part.hole == "phrase" && depth > 0 {
-					if again, m := p.rewritten(fills[i], own, depth-1); m > 0 {
+					if again, m := p.rewrite(fills[i], pathParams, depth-1); m > 0 {
 						fill, inside = again, m
 					}
 				}
@@ -147,7 +147,7 @@ func (p phrases) rewritten(said string, own map[string]string, depth int) (best 
 
 func (p phrases) fitsHole(hole, fill string, depth int) bool {
 	if fill == "?" {
-		return true // replaced by rewritten
+		return true // written by rewrite
 	}
 	switch hole {
 	case "any":
@@ -204,7 +204,7 @@ func (p phrases) validationErrors(said string) string {
 		}
 		place := p.pathText(where) + ": "
 		if len(msg) <= maxPhrase && !p.matches(place+msg) {
-			if words, n := p.rewritten(msg, nil, 2); n > 0 {
+			if words, n := p.rewrite(msg, nil, 2); n > 0 {
 				msg = words
 			}
 		}
@@ -233,12 +233,12 @@ func (s *spec) admits(said string) bool {
 }
 
 // replacement returns the text to show in place of one that is not admitted.
-func (s *spec) replacement(said string, own map[string]string) string {
+func (s *spec) replacement(said string, pathParams map[string]string) string {
 	if flaws := s.phrases.validationErrors(said); flaws != "" {
 		return flaws
 	}
 	if len(said) <= maxRewritten {
-		if words, n := s.phrases.rewritten(said, own, 2); n > 0 {
+		if words, n := s.phrases.rewrite(said, pathParams, 2); n > 0 {
 			return words
 		}
 	}

@@ -40,7 +40,9 @@ func (t *Table) Claims(route, member string, element []byte) bool {
 	return s != nil && s.list != nil && claimed(s.list, element, nil)
 }
 
-func prune(s *spec, body []byte, own map[string]string) (memproxy.Pruned, error) {
+// prune prunes a body that has the form of s. pathParams are the parameters of the request's
+// path, which an error may repeat.
+func prune(s *spec, body []byte, pathParams map[string]string) (memproxy.Pruned, error) {
 	whole := memproxy.Pruned{Body: body}
 	switch {
 	case len(bytes.TrimSpace(body)) == 0:
@@ -54,7 +56,7 @@ func prune(s *spec, body []byte, own map[string]string) (memproxy.Pruned, error)
 	if err != nil {
 		return memproxy.Pruned{}, err
 	}
-	p := pruning{e: doc.Edit(), own: own}
+	p := pruning{e: doc.Edit(), pathParams: pathParams}
 	if !p.value(doc.Root, s, "") {
 		return memproxy.Pruned{}, ErrShape
 	}
@@ -66,24 +68,24 @@ func prune(s *spec, body []byte, own map[string]string) (memproxy.Pruned, error)
 
 // pruning is the state of pruning one document.
 type pruning struct {
-	e     *jsondoc.Edits
-	own   map[string]string // the parameters of the request's path
-	n     int
-	names []string
+	e          *jsondoc.Edits
+	pathParams map[string]string
+	n          int
+	names      []string
 }
 
 // removed records a removed member. Its name is reported only if it is plain, because the
 // writer of a memory may have chosen it.
-func (p *pruning) removed(at, name string) { p.note(at + "/" + shownName(name)) }
+func (p *pruning) removed(at, name string) { p.report(at + "/" + shownName(name)) }
 
-func (p *pruning) note(place string) {
+func (p *pruning) report(place string) {
 	p.n++
 	if len(p.names) < maxNames && len(place) <= maxName && !slices.Contains(p.names, place) {
 		p.names = append(p.names, place)
 	}
 }
 
-func plainName(name string) bool { return name != "" && len(name) <= 40 && spelling.Word(name, "_-") }
+func plainName(name string) bool { return name != "" && len(name) <= 40 && spelling.IsWord(name, "_-") }
 
 // value reports whether a value is claimed, and removes the parts of it that are not.
 func (p *pruning) value(v *jsondoc.Value, s *spec, at string) bool {
@@ -117,10 +119,10 @@ func (p *pruning) errorText(v *jsondoc.Value, s *spec, at string) bool {
 	if s.admits(said) || !s.text {
 		return s.admits(said)
 	}
-	instead := s.replacement(said, p.own)
+	instead := s.replacement(said, p.pathParams)
 	if instead != said {
 		p.e.Replace(v, jsondoc.Quote(instead))
-		p.note(cmp.Or(at, "/?"))
+		p.report(cmp.Or(at, "/?"))
 	}
 	return true
 }

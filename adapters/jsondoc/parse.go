@@ -90,9 +90,9 @@ type parser struct {
 	reader       ElementReader // may be nil
 	share        int           // see ParseLists
 	list         string        // pointer of the answer's member that is being read
-	deferStrings bool          // strings are set by texts
-	names        []string      // the first names, see shared
-	next         int           // index in names of the one that is expected
+	deferStrings bool          // strings are set by setStrings
+	names        []string      // the first names, see intern
+	next         int           // index in names of the next expected name
 	slab         []Value
 	stored       []Member // of complete objects
 	// members and elems of incomplete objects and arrays.

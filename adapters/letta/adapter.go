@@ -43,10 +43,10 @@ type Adapter struct {
 	headers *spelling.Names // headers that name an identity
 }
 
-// noCache is in the place of a cache of memories.
+// noCache is the cache of an adapter that has none.
 type noCache struct{}
 
-// Evict does nothing.
+// Evict implements the gate's Adapter.
 func (noCache) Evict(...string) {}
 
 // New returns the adapter.
@@ -78,7 +78,7 @@ func New(opt Options) (*Adapter, error) {
 		[]string{"before", "after", "limit", "top_k", "order", "ascending", "requires_approval", "name"}, // for paging, order and approval
 	)
 	a.bodies = parsedMembers()
-	a.runs = runs{routes: a.routes, bodies: a.bodies, now: opt.Now, asked: cache.NewGenerations[string, struct{}](maxAsked)}
+	a.runs = runs{routes: a.routes, bodies: a.bodies, now: opt.Now, callerCalls: cache.NewGenerations[string, struct{}](maxCallerCalls)}
 	return a, nil
 }
 
@@ -125,7 +125,7 @@ func prefixKind(prefix string) memproxy.TargetKind {
 	return ""
 }
 
-func bad(code memproxy.ReasonCode, status int, pointer, detail string) error {
+func malformed(code memproxy.ReasonCode, status int, pointer, detail string) error {
 	return &memproxy.Malformed{Code: code, Status: status, Pointer: pointer, Detail: detail}
 }
 

@@ -46,7 +46,7 @@ func recordAdministrative(op *memproxy.Operation, m jsondoc.Member, ptr string) 
 	case modelSettings[m.Name]:
 		needed = hasUnknownSetting(m.Value)
 	default:
-		needed = withheld.Name(m.Name) || withheld.Endpoint(m.Name) || strings.HasPrefix(m.Name, "mcp_") || m.Name == "sandbox_config"
+		needed = withheld.IsSecretName(m.Name) || withheld.IsServerAddress(m.Name) || strings.HasPrefix(m.Name, "mcp_") || m.Name == "sandbox_config"
 	}
 	if needed {
 		op.Administers, op.AdministersAt = true, ptr
@@ -72,24 +72,24 @@ func hasUnknownSetting(v *jsondoc.Value) bool {
 		slices.ContainsFunc(v.Elems, hasUnknownSetting) || slices.ContainsFunc(v.Members, unknown)
 }
 
-// RefusesCredential tells whose credential a 401 is about: if a model's provider refuses a key, the
-// server answers 401 with an error of another form.
+// RefusesCredential implements the gate's AgentRunner: it reports whether a 401 refuses the
+// request's credential. If a model's provider refuses a key, the server answers 401 as well,
+// with an error of another form.
 func (a *Adapter) RefusesCredential(reply memproxy.Reply) bool {
 	return strings.HasPrefix(rootOf(reply.Body).Get("detail").Text(), "Unauthorized")
 }
 
 // Withhold implements the gate's AgentRunner. Administrators see the source code of tools and,
-// where the server has emptied the values, the names of secrets: they read a tool, change it
-// and write it back, or import an agent file with the secrets that it names, and what is
-// withheld would be lost.
+// where the server has removed the values, the names of secrets: they change a tool and write
+// it back, or import an agent file with its secrets, and a withheld member would be lost.
 func (a *Adapter) Withhold(_ memproxy.Route, body []byte, administers bool) ([]byte, error) {
-	return withheld.Strip(body, shown(administers))
+	return withheld.Strip(body, keptMembers(administers))
 }
 
-// shown returns the function that tells which members are not withheld.
-func shown(administers bool) func(jsondoc.Member) bool {
+// keptMembers returns a function that reports whether a member is shown unchanged.
+func keptMembers(administers bool) func(jsondoc.Member) bool {
 	return func(m jsondoc.Member) bool {
-		return administers && (m.Name == "source_code" || withheld.Blank(m.Value)) || memoryMembers[m.Name]
+		return administers && (m.Name == "source_code" || withheld.IsBlanked(m.Value)) || memoryMembers[m.Name]
 	}
 }
 

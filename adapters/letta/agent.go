@@ -18,11 +18,11 @@ func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
 		case "initial_message_sequence":
 			return each(m.Value, ptr, d.message)
 		case "memory_variables": // the server inserts them into blocks
-			wire.Strings(d.op, m.Value, ptr, d.newItem(memproxy.ItemContent))
+			wire.AddStrings(d.op, m.Value, ptr, d.newItem(memproxy.ItemContent))
 		case "tools", "tool_ids":
 			// Changing the tools of an existing agent steers it.
 			d.op.Steering = d.op.Steering || d.op.Kind == memproxy.Correct && m.Value.Kind != jsondoc.Null
-			wire.Strings(d.op, m.Value, ptr, d.newItem(memproxy.ItemMetadata))
+			wire.AddStrings(d.op, m.Value, ptr, d.newItem(memproxy.ItemMetadata))
 		default:
 			return d.member(m, ptr)
 		}
@@ -37,7 +37,7 @@ func (d *decoding) form(v *jsondoc.Value, ptr string) error {
 func (d *decoding) member(m jsondoc.Member, ptr string) error {
 	recordAdministrative(d.op, m, ptr)
 	if kind := targetKeys[m.Name]; kind != "" {
-		return d.targets(kind, m.Value, ptr)
+		return d.readTargets(kind, m.Value, ptr)
 	}
 	if steeringKeys[m.Name] {
 		d.steer(m.Value, ptr)
@@ -49,33 +49,33 @@ func (d *decoding) member(m jsondoc.Member, ptr string) error {
 	case "args":
 		d.arguments(m.Value, ptr)
 	case "text", "value", "summary", "properties":
-		wire.Strings(d.op, m.Value, ptr, d.newItem(memproxy.ItemContent))
+		wire.AddStrings(d.op, m.Value, ptr, d.newItem(memproxy.ItemContent))
 	case "content":
 		d.content(m.Value, ptr, "")
 	case "query", "query_text", "name_search":
-		wire.Strings(d.op, m.Value, ptr, d.newItem(memproxy.ItemQuery))
+		wire.AddStrings(d.op, m.Value, ptr, d.newItem(memproxy.ItemQuery))
 	case "isolated_block_labels": // the server copies the agent's blocks with these labels
 		for i := range d.op.Claims {
 			if c := &d.op.Claims[i]; c.Dim == memproxy.DimAgent && len(c.Values) == 1 {
 				for _, e := range m.Value.List() {
 					if e.Text() != "" {
-						d.target(c.Values[0] + "/" + e.Text())
+						d.addTarget(c.Values[0] + "/" + e.Text())
 					}
 				}
 			}
 		}
-		d.other(m, ptr)
+		d.otherMember(m, ptr)
 	case "callback_url":
-		wire.Strings(d.op, m.Value, ptr, d.newItem(memproxy.ItemURL))
+		wire.AddStrings(d.op, m.Value, ptr, d.newItem(memproxy.ItemURL))
 	case "created_at":
 		d.backdated(m.Value, ptr)
 	case "manager_config": // it contains the agent that leads a group
 		if m.Value.Kind == jsondoc.Object {
 			return d.form(m.Value, ptr)
 		}
-		d.other(m, ptr)
+		d.otherMember(m, ptr)
 	default:
-		d.other(m, ptr)
+		d.otherMember(m, ptr)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (d *draft) steer(v *jsondoc.Value, ptr string) {
 		return
 	}
 	d.op.Steering = true
-	wire.Strings(d.op, v, ptr, d.newItem(memproxy.ItemSteering))
+	wire.AddStrings(d.op, v, ptr, d.newItem(memproxy.ItemSteering))
 }
 
 // config reads free-form settings. Any of their strings may steer the model.
@@ -95,9 +95,9 @@ func (d *decoding) config(root *jsondoc.Value, ptr string) error {
 		if memproxy.Reserved(m.Name) {
 			d.op.Reserved = append(d.op.Reserved, ptr)
 		} else if dim, ok := dims[m.Name]; ok {
-			d.claim(dim, m.Value, ptr)
+			d.readClaim(dim, m.Value, ptr)
 		} else {
-			wire.Member(d.op, m, ptr, d.newItem(memproxy.ItemSteering))
+			wire.AddMember(d.op, m, ptr, d.newItem(memproxy.ItemSteering))
 		}
 		return nil
 	})
@@ -109,7 +109,7 @@ func (d *decoding) wrapped(root *jsondoc.Value, name string, one func(*jsondoc.V
 		return err
 	}
 	if root.Get(name) == nil {
-		return bad(memproxy.PayloadMalformed, 422, "/"+name, "this route requires the list "+name)
+		return malformed(memproxy.PayloadMalformed, 422, "/"+name, "this route requires the list "+name)
 	}
 	return d.members(root, "", func(m jsondoc.Member, ptr string) error {
 		if m.Name == name {
@@ -127,7 +127,7 @@ func (d *decoding) agentFile(v *jsondoc.Value, ptr string) error {
 		return v.Each(ptr, d.agentFile)
 	case jsondoc.Object:
 	default:
-		wire.Strings(d.op, v, ptr, d.newItem(memproxy.ItemMetadata))
+		wire.AddStrings(d.op, v, ptr, d.newItem(memproxy.ItemMetadata))
 		return nil
 	}
 	if v.Get("label") != nil && v.Get("value") != nil {
@@ -137,12 +137,12 @@ func (d *decoding) agentFile(v *jsondoc.Value, ptr string) error {
 		recordAdministrative(d.op, m, p)
 		switch {
 		case m.Name == "tools" && slices.ContainsFunc(m.Value.List(), lacksSource):
-			return bad(memproxy.PayloadMalformed, 422, p, "a tool in the file has no source code, and importing it would delete the source code of the server's tool with that name; exports contain it only for callers with the role memproxy-admin")
+			return malformed(memproxy.PayloadMalformed, 422, p, "a tool in the file has no source code, and importing it would delete the source code of the server's tool with that name; exports contain it only for callers with the role memproxy-admin")
 		case memproxy.Reserved(m.Name):
 			d.op.Reserved = append(d.op.Reserved, p)
 		case steeringKeys[m.Name], m.Name == "source_code", m.Name == "json_schema", m.Name == "skills":
 			if m.Name == "message_ids" || m.Name == "in_context_message_ids" {
-				wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
+				wire.AddStrings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 				break
 			}
 			d.steer(m.Value, p)
@@ -159,12 +159,12 @@ func (d *decoding) agentFile(v *jsondoc.Value, ptr string) error {
 		case targetKeys[m.Name] != "":
 			for _, e := range m.Value.List() {
 				if hasIDForm(e.Text()) { // the server attaches its object with this id; other ids are local to the file
-					d.target(e.Text())
+					d.addTarget(e.Text())
 				}
 			}
-			wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
+			wire.AddStrings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 		default:
-			wire.Name(d.op, m.Name, p, d.newItem(memproxy.ItemMetadata))
+			wire.AddName(d.op, m.Name, p, d.newItem(memproxy.ItemMetadata))
 			return d.agentFile(m.Value, p)
 		}
 		return nil

@@ -59,15 +59,15 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 	err := d.members(v, ptr, func(m jsondoc.Member, ptr string) error {
 		switch m.Name {
 		case "value":
-			return d.text(m.Value, ptr, memproxy.ItemContent)
+			return d.textMember(m.Value, ptr, memproxy.ItemContent)
 		case "label", "description":
-			return d.text(m.Value, ptr, about)
+			return d.textMember(m.Value, ptr, about)
 		case "metadata", "metadata_":
 			return d.metadata(m.Value, ptr)
 		case "tags":
-			d.said.Filed(m.Value)
+			d.originClaims.AddCategories(m.Value)
 		}
-		d.other(m, ptr)
+		d.otherMember(m, ptr)
 		return nil
 	})
 	if err != nil {
@@ -75,7 +75,7 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 	}
 	field := cmp.Or(v.Get("label").Text(), addressed)
 	if field == "" && d.op.Kind == memproxy.Learn {
-		return bad(memproxy.PayloadMalformed, 422, jsondoc.Child(ptr, "label"), "a block needs a label")
+		return malformed(memproxy.PayloadMalformed, 422, jsondoc.Child(ptr, "label"), "a block needs a label")
 	}
 	for i := first; i < len(d.op.Items); i++ {
 		it := &d.op.Items[i]
@@ -111,14 +111,14 @@ func nonNull(v *jsondoc.Value) *jsondoc.Value {
 	return v
 }
 
-// text reads a member that must be a string or null.
-func (d *draft) text(v *jsondoc.Value, ptr string, kind memproxy.ItemKind) error {
+// textMember reads a member that must be a string or null.
+func (d *draft) textMember(v *jsondoc.Value, ptr string, kind memproxy.ItemKind) error {
 	switch v.Kind {
 	case jsondoc.Null:
 	case jsondoc.String:
-		wire.Add(d.op, ptr, v.Text(), d.newItem(kind))
+		wire.AddItem(d.op, ptr, v.Text(), d.newItem(kind))
 	default:
-		return bad(memproxy.PayloadMalformed, 422, ptr, "this must be a string")
+		return malformed(memproxy.PayloadMalformed, 422, ptr, "this must be a string")
 	}
 	return nil
 }
@@ -127,12 +127,12 @@ func checkLimit(text string, limit int64, ptr string) error {
 	if int64(utf8.RuneCountInString(text)) <= limit {
 		return nil
 	}
-	return bad(memproxy.FieldSize, 422, ptr, "the value exceeds the block's limit of "+strconv.FormatInt(limit, 10)+" characters")
+	return malformed(memproxy.FieldSize, 422, ptr, "the value exceeds the block's limit of "+strconv.FormatInt(limit, 10)+" characters")
 }
 
-// other reads a member without a specific meaning: its strings are screened, and it is
+// otherMember reads a member without a specific meaning: its strings are screened, and it is
 // forwarded unchanged.
-func (d *draft) other(m jsondoc.Member, ptr string) {
+func (d *draft) otherMember(m jsondoc.Member, ptr string) {
 	if memproxy.Reserved(m.Name) {
 		d.op.Reserved = append(d.op.Reserved, ptr)
 		return
@@ -143,18 +143,18 @@ func (d *draft) other(m jsondoc.Member, ptr string) {
 			m.Name == "identifier_key" && len(d.op.Targets) > 0: // a new key for the identity in the path
 			d.otherIdentity(dim, m.Value, ptr)
 		default:
-			d.claim(dim, m.Value, ptr)
+			d.readClaim(dim, m.Value, ptr)
 		}
 		return
 	}
 	if d.op.Kind.Writes() {
 		origin.RecordMemberAssertions(d.op, d.doc, m, ptr, d.opt.ConfidenceKeys)
-		wire.Name(d.op, m.Name, ptr, d.newItem(memproxy.ItemMetadata))
+		wire.AddName(d.op, m.Name, ptr, d.newItem(memproxy.ItemMetadata))
 		kind := memproxy.ItemMetadata
 		if withheld.HoldsCallbackURL(m) {
 			kind = memproxy.ItemURL
 		}
-		wire.Strings(d.op, m.Value, ptr, d.newItem(kind))
+		wire.AddStrings(d.op, m.Value, ptr, d.newItem(kind))
 	}
 }
 
@@ -167,7 +167,7 @@ func (d *decoding) passage(v *jsondoc.Value, ptr string) error {
 	return d.members(v, ptr, func(m jsondoc.Member, p string) error {
 		switch m.Name {
 		case "text":
-			err := d.text(m.Value, p, memproxy.ItemContent)
+			err := d.textMember(m.Value, p, memproxy.ItemContent)
 			if n := len(d.op.Items); n > 0 && d.op.Items[n-1].Pointer == p {
 				d.op.Items[n-1].Target = target
 			}
@@ -178,13 +178,13 @@ func (d *decoding) passage(v *jsondoc.Value, ptr string) error {
 			d.backdated(m.Value, p)
 			return nil
 		case "tags":
-			d.said.Filed(m.Value)
+			d.originClaims.AddCategories(m.Value)
 		case "id":
 			if target != "" && m.Value.Text() != target {
-				return bad(memproxy.ScopeConflict, 422, p, "the body and the path name different passages")
+				return malformed(memproxy.ScopeConflict, 422, p, "the body and the path name different passages")
 			}
 		}
-		d.other(m, p)
+		d.otherMember(m, p)
 		return nil
 	})
 }
@@ -202,7 +202,7 @@ func (d *draft) metadata(v *jsondoc.Value, ptr string) error {
 	case v.Kind == jsondoc.Null:
 		return nil
 	case v.Kind != jsondoc.Object && d.op.Kind.Writes():
-		return bad(memproxy.PayloadMalformed, 422, ptr, "metadata must be an object")
+		return malformed(memproxy.PayloadMalformed, 422, ptr, "metadata must be an object")
 	}
 	origin.RecordAssertions(d.op, d.doc, v, ptr, d.opt.ConfidenceKeys)
 	for _, m := range v.Members {
@@ -214,14 +214,14 @@ func (d *draft) metadata(v *jsondoc.Value, ptr string) error {
 		case slices.Contains(d.opt.ConfidenceKeys, m.Name):
 			// Only a write can claim a confidence for its content.
 			if d.op.Kind == memproxy.Learn || d.op.Kind == memproxy.Correct {
-				d.op.ConfidenceClaims = append(d.op.ConfidenceClaims, origin.Hint(d.doc, m.Value, p))
+				d.op.ConfidenceClaims = append(d.op.ConfidenceClaims, origin.ReadConfidence(d.doc, m.Value, p))
 			}
 		case m.Name == "source":
-			d.op.SourceClaim = origin.Source(d.opt.Sources, d.op.SourceClaim, m.Value)
+			d.op.SourceClaim = origin.LowestTier(d.opt.Sources, d.op.SourceClaim, m.Value)
 		}
-		d.said.Metadata(d.doc, m)
-		wire.Member(d.op, m, p, d.newItem(memproxy.ItemMetadata))
-		wire.Numbers(d.op, d.doc, m.Value, p, d.newItem(memproxy.ItemMetadata))
+		d.originClaims.AddMetadata(d.doc, m)
+		wire.AddMember(d.op, m, p, d.newItem(memproxy.ItemMetadata))
+		wire.AddNumbers(d.op, d.doc, m.Value, p, d.newItem(memproxy.ItemMetadata))
 	}
 	return nil
 }

@@ -26,18 +26,18 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 			d.content(m.Value, p, "user")
 		case "client_tools", "client_skills", "tools", "functions", "response_schema", "response_format":
 			if m.Name == "client_tools" && m.Value.Kind != jsondoc.Array && m.Value.Kind != jsondoc.Null {
-				return bad(memproxy.PayloadMalformed, 422, p, "this must be a list") // as for the server, which gets memproxy's own
+				return malformed(memproxy.PayloadMalformed, 422, p, "this must be a list") // as for the server, which gets memproxy's own
 			}
 			// The model reads these descriptions during this request only.
-			wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemSteering))
+			wire.AddStrings(d.op, m.Value, p, d.newItem(memproxy.ItemSteering))
 		case "model", "user":
 			switch { // a chat completion names its agent and its user here
 			case d.row.id != "letta.create_chat_completion":
-				wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
+				wire.AddStrings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 			case m.Name == "model":
-				d.claim(memproxy.DimAgent, m.Value, p)
+				d.readClaim(memproxy.DimAgent, m.Value, p)
 			default:
-				d.claim(memproxy.DimUser, m.Value, p)
+				d.readClaim(memproxy.DimUser, m.Value, p)
 			}
 		default:
 			n := len(d.op.Claims)
@@ -58,12 +58,12 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 		switch m.Name {
 		case "role", "type":
 			if m.Name == "role" && m.Value.Kind != jsondoc.String && m.Value.Kind != jsondoc.Null {
-				return bad(memproxy.PayloadMalformed, 422, p, "role must be a string")
+				return malformed(memproxy.PayloadMalformed, 422, p, "role must be a string")
 			}
 			if m.Value.Kind != jsondoc.String {
-				wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
+				wire.AddStrings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 			} else {
-				wire.Name(d.op, m.Value.Text(), p, d.newItem(memproxy.ItemMetadata))
+				wire.AddName(d.op, m.Value.Text(), p, d.newItem(memproxy.ItemMetadata))
 			}
 			if m.Name == "role" && role.Text() == "system" && d.row.systemReachesModel() {
 				d.op.Attributions = append(d.op.Attributions, memproxy.Attribution{Pointer: p, Kind: memproxy.AttributesInstruction, Values: []string{"system"}, Legible: true, Instead: "user"})
@@ -88,16 +88,16 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 			d.otherIdentity(dim, m.Value, p)
 		case "name":
 			if m.Value.Kind == jsondoc.String {
-				d.claims(memproxy.DimActor, []string{m.Value.Text()}, p, false)
+				d.addClaim(memproxy.DimActor, []string{m.Value.Text()}, p, false)
 			}
-			wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
+			wire.AddStrings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 		case "created_at", "date":
 			d.backdated(m.Value, p)
 		case "agent_id", "conversation_id": // a file contains its own; hasIDForm finds the ids of objects
 			if d.row.shape != file {
 				return d.member(m, p)
 			}
-			wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
+			wire.AddStrings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 		default:
 			return d.member(m, p)
 		}
@@ -122,7 +122,7 @@ func (r *row) systemReachesModel() bool {
 // images and files are recorded as such.
 func (d *draft) content(v *jsondoc.Value, ptr, role string) {
 	if v.Kind == jsondoc.String {
-		wire.Add(d.op, ptr, v.Text(), d.newItem(memproxy.ItemContent))
+		wire.AddItem(d.op, ptr, v.Text(), d.newItem(memproxy.ItemContent))
 		it := &d.op.Items[len(d.op.Items)-1]
 		if it.Role = role; role != "" {
 			it.Layer = memproxy.Episodic // a message of a history
@@ -134,10 +134,10 @@ func (d *draft) content(v *jsondoc.Value, ptr, role string) {
 	typ := v.Get("type").Text()
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
-		wire.Name(d.op, m.Name, p, d.newItem(memproxy.ItemContent))
+		wire.AddName(d.op, m.Name, p, d.newItem(memproxy.ItemContent))
 		switch {
 		case m.Name == "type" && m.Value.Kind == jsondoc.String:
-			wire.Name(d.op, m.Value.Text(), p, d.newItem(memproxy.ItemMetadata))
+			wire.AddName(d.op, m.Value.Text(), p, d.newItem(memproxy.ItemMetadata))
 		case strings.HasPrefix(typ, "image"), typ == "file", typ == "document", m.Name == "image_url", m.Name == "source":
 			d.attachment(m.Value, p)
 		default:
@@ -153,14 +153,14 @@ func (d *draft) attachment(v *jsondoc.Value, ptr string) {
 		if strings.Contains(v.Text(), "://") {
 			kind = memproxy.ItemURL
 		}
-		wire.Add(d.op, ptr, v.Text(), d.newItem(kind))
+		wire.AddItem(d.op, ptr, v.Text(), d.newItem(kind))
 	}
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
-		wire.Name(d.op, m.Name, p, d.newItem(memproxy.ItemMetadata))
+		wire.AddName(d.op, m.Name, p, d.newItem(memproxy.ItemMetadata))
 		switch m.Name {
 		case "type", "media_type", "detail":
-			wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
+			wire.AddStrings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 		default:
 			d.attachment(m.Value, p)
 		}
@@ -212,7 +212,7 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 	}
 	d.op.Kind, d.op.Derived = kind, kind == memproxy.Recall && !turn.Searches(tool)
 	for i := range d.op.Items {
-		if it := &d.op.Items[i]; names(tool, strings.TrimPrefix(it.Pointer, "/args/")) {
+		if it := &d.op.Items[i]; namesBlock(tool, strings.TrimPrefix(it.Pointer, "/args/")) {
 			it.Kind = memproxy.ItemMetadata
 		}
 	}
@@ -243,23 +243,23 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 	return nil
 }
 
-// arguments reads the arguments of a tool. An argument with an address may make the server
-// send a request to it.
+// arguments reads the arguments of a tool. The server may send a request to an address in
+// them.
 func (d *draft) arguments(v *jsondoc.Value, ptr string) {
 	for i, e := range v.Elems {
 		d.arguments(e, jsondoc.Index(ptr, i))
 	}
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
-		wire.Name(d.op, m.Name, p, d.newItem(memproxy.ItemContent))
+		wire.AddName(d.op, m.Name, p, d.newItem(memproxy.ItemContent))
 		if withheld.HoldsCallbackURL(m) {
-			wire.Add(d.op, p, m.Value.Text(), d.newItem(memproxy.ItemURL))
+			wire.AddItem(d.op, p, m.Value.Text(), d.newItem(memproxy.ItemURL))
 		} else {
 			d.arguments(m.Value, p)
 		}
 	}
 	if v.Kind == jsondoc.String {
-		wire.Strings(d.op, v, ptr, d.newItem(memproxy.ItemContent))
+		wire.AddStrings(d.op, v, ptr, d.newItem(memproxy.ItemContent))
 	}
 }
 
@@ -271,7 +271,7 @@ func (d *decoding) otherTool(args *jsondoc.Value) error {
 		return nil
 	}
 	if args == nil || args.Kind != jsondoc.Object {
-		return bad(memproxy.PayloadMalformed, 422, "/args", "the arguments of this tool must be an object")
+		return malformed(memproxy.PayloadMalformed, 422, "/args", "the arguments of this tool must be an object")
 	}
 	op, err := turn.Read(name, d.params["agent_id"], string(d.doc.Raw(args)))
 	if err != nil {

@@ -32,12 +32,12 @@ func (d *decoding) path() error {
 			if err := checkID(value, TargetAgent, "path:agent_id"); err != nil {
 				return err
 			}
-			d.claims(memproxy.DimAgent, []string{value}, "path:agent_id", true)
+			d.addClaim(memproxy.DimAgent, []string{value}, "path:agent_id", true)
 			if d.row.is(self) {
-				d.target(value)
+				d.addTarget(value)
 			}
 		case "label":
-			d.target(d.params["agent_id"] + "/" + value)
+			d.addTarget(d.params["agent_id"] + "/" + value)
 		case "conversation_id":
 			if err := d.conversation(value); err != nil {
 				return err
@@ -56,10 +56,10 @@ func (d *decoding) path() error {
 				return err
 			}
 			if kind == TargetIdentity {
-				d.claims(memproxy.DimUser, []string{value}, "path:"+name, true)
+				d.addClaim(memproxy.DimUser, []string{value}, "path:"+name, true)
 			}
 			if !d.row.is(lists) {
-				d.target(value)
+				d.addTarget(value)
 				// A deletion deletes only the object in the last segment.
 				deleted := d.row.method == "DELETE" && strings.HasSuffix(d.row.path, "/{"+name+"}")
 				if d.row.kind == memproxy.Forget && !deleted {
@@ -82,14 +82,14 @@ func (d *draft) conversation(value string) error {
 	case value == ownConversation:
 		return nil
 	case KindOf(value) == TargetAgent:
-		d.claims(memproxy.DimAgent, []string{value}, ptr, true)
+		d.addClaim(memproxy.DimAgent, []string{value}, ptr, true)
 		return checkID(value, TargetAgent, ptr)
 	}
 	if err := checkID(value, TargetConversation, ptr); err != nil {
 		return err
 	}
-	d.claims(memproxy.DimRun, []string{value}, ptr, true)
-	d.target(value)
+	d.addClaim(memproxy.DimRun, []string{value}, ptr, true)
+	d.addTarget(value)
 	return nil
 }
 
@@ -98,28 +98,29 @@ func (d *draft) conversation(value string) error {
 // characters with a meaning in paths.
 func checkID(value string, kind memproxy.TargetKind, ptr string) error {
 	if strings.Contains(value, "/") && strings.HasPrefix(ptr, "path:") {
-		return bad(memproxy.PayloadPath, 404, ptr, "an id has no slash") // the server decodes it, and finds no route
+		return malformed(memproxy.PayloadPath, 404, ptr, "an id has no slash") // the server decodes it, and finds no route
 	}
-	if KindOf(value) != kind || len(value) > 128 || !spelling.Word(value, "-_") {
-		return bad(memproxy.PayloadPath, 422, ptr, "this is not a valid id of kind "+string(kind))
+	if KindOf(value) != kind || len(value) > 128 || !spelling.IsWord(value, "-_") {
+		return malformed(memproxy.PayloadPath, 422, ptr, "this is not a valid id of kind "+string(kind))
 	}
 	return nil
 }
 
-// target records an existing object. Its id carries its kind.
-func (d *draft) target(id string) {
+// addTarget records an existing object as a target. Its id carries its kind.
+func (d *draft) addTarget(id string) {
 	d.op.TargetKind = memproxy.TargetMemory
 	if !slices.Contains(d.op.Targets, id) {
 		d.op.Targets = append(d.op.Targets, id)
 	}
 }
 
-func (d *draft) claims(dim memproxy.Dimension, values []string, ptr string, pins bool) {
+// addClaim adds a claim of these names. pins is set if it narrows the operation to them.
+func (d *draft) addClaim(dim memproxy.Dimension, values []string, ptr string, pins bool) {
 	d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: values, Pointer: ptr, Pins: pins})
 }
 
-// claim reads an identity in a body: a string, a list of strings, or null.
-func (d *draft) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
+// readClaim reads an identity in a body: a string, a list of strings, or null.
+func (d *draft) readClaim(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
 	c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Pointer: ptr, Pins: true}
 	switch v.Kind {
 	case jsondoc.Null:
@@ -151,23 +152,23 @@ func (d *draft) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
 // otherIdentity reads an identity that does not narrow the operation to its owner.
 func (d *draft) otherIdentity(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
 	n := len(d.op.Claims)
-	d.claim(dim, v, ptr)
+	d.readClaim(dim, v, ptr)
 	for i := n; i < len(d.op.Claims); i++ {
 		d.op.Claims[i].Pins = false
 	}
 }
 
-// targets reads one id or a list of ids in a body.
-func (d *draft) targets(kind memproxy.TargetKind, v *jsondoc.Value, ptr string) error {
+// readTargets reads one id or a list of ids in a body.
+func (d *draft) readTargets(kind memproxy.TargetKind, v *jsondoc.Value, ptr string) error {
 	switch v.Kind {
 	case jsondoc.Null:
 		return nil
 	case jsondoc.Array:
 		return v.Each(ptr, func(e *jsondoc.Value, at string) error {
 			if e.Kind != jsondoc.String {
-				return bad(memproxy.PayloadMalformed, 422, at, "an id must be a string")
+				return malformed(memproxy.PayloadMalformed, 422, at, "an id must be a string")
 			}
-			return d.targets(kind, e, at)
+			return d.readTargets(kind, e, at)
 		})
 	case jsondoc.String:
 		if err := checkID(v.Text(), kind, ptr); err != nil {
@@ -179,10 +180,10 @@ func (d *draft) targets(kind memproxy.TargetKind, v *jsondoc.Value, ptr string) 
 		if d.op.Kind == memproxy.Correct && !slices.Contains(d.op.Targets, v.Text()) {
 			d.op.Kept = append(d.op.Kept, v.Text()) // only the object in the path is changed
 		}
-		d.target(v.Text())
+		d.addTarget(v.Text())
 		return nil
 	}
-	return bad(memproxy.PayloadMalformed, 422, ptr, "an id must be a string")
+	return malformed(memproxy.PayloadMalformed, 422, ptr, "an id must be a string")
 }
 
 // identityHeaders are the headers that name an identity. The server does not verify
@@ -197,7 +198,7 @@ var identityHeaders = [...]struct {
 }
 
 func (d *decoding) headers() error {
-	if err := d.a.headers.Header(d.req.Header); err != nil {
+	if err := d.a.headers.CheckHeaders(d.req.Header); err != nil {
 		return err
 	}
 	for _, h := range identityHeaders {
@@ -207,9 +208,9 @@ func (d *decoding) headers() error {
 		}
 		ptr := "header:" + strings.ToLower(h.name)
 		if len(values) > 1 {
-			return bad(memproxy.PayloadDuplicate, 400, ptr, "the header is repeated")
+			return malformed(memproxy.PayloadDuplicate, 400, ptr, "the header is repeated")
 		}
-		d.claims(h.dim, values, ptr, h.dim == memproxy.DimAgent && d.row.shape == gateway)
+		d.addClaim(h.dim, values, ptr, h.dim == memproxy.DimAgent && d.row.shape == gateway)
 	}
 	return nil
 }
@@ -230,7 +231,7 @@ func (r *row) narrows(param string) bool {
 // query reads the identities and search texts in the query string.
 func (d *decoding) query() error {
 	var err error
-	if d.values, err = d.a.names.Parse(d.req.Query); err != nil {
+	if d.values, err = d.a.names.ParseQuery(d.req.Query); err != nil {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(d.values)) {
@@ -238,15 +239,15 @@ func (d *decoding) query() error {
 		base, _, _ := strings.Cut(key, "[")
 		ptr := "query:" + base
 		if low := strings.ToLower(base); low != base && known(low) {
-			return bad(memproxy.PayloadDuplicate, 400, ptr, "a known key is spelled with different letter case")
+			return malformed(memproxy.PayloadDuplicate, 400, ptr, "a known key is spelled with different letter case")
 		}
 		if dim, ok := dims[base]; ok && !(dim == memproxy.DimRun && list[0] == ownConversation) {
-			d.claims(dim, list, ptr, d.row.narrows(base))
+			d.addClaim(dim, list, ptr, d.row.narrows(base))
 		}
 		switch base {
 		case "query", "query_text", "search", "value_search", "label_search", "description_search":
 			for _, text := range list {
-				wire.Add(d.op, ptr, text, d.newItem(memproxy.ItemQuery))
+				wire.AddItem(d.op, ptr, text, d.newItem(memproxy.ItemQuery))
 			}
 		case "include", "include_relationships":
 			secret := func(what string) bool { return !agentRelations[strings.TrimPrefix(what, "agent.")] }
@@ -263,7 +264,7 @@ func (d *decoding) query() error {
 			d.op.Administers = d.op.Administers || d.row.shape == upload && slices.Contains(list, "replace")
 		case "name":
 			if d.row.shape == upload {
-				wire.Add(d.op, ptr, strings.Join(list, "\n"), d.newItem(memproxy.ItemMetadata))
+				wire.AddItem(d.op, ptr, strings.Join(list, "\n"), d.newItem(memproxy.ItemMetadata))
 			}
 		}
 	}

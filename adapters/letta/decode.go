@@ -29,7 +29,7 @@ type decoding struct {
 func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (*memproxy.Operation, error) {
 	r := a.Row(rt.ID)
 	if r.shape == opaque {
-		return nil, bad(memproxy.RouteUnknown, 403, "", "memproxy does not support the payload of this route and so refuses it")
+		return nil, malformed(memproxy.RouteUnknown, 403, "", "memproxy does not support the payload of this route and so refuses it")
 	}
 	d := &decoding{a: a, row: r, req: req, params: rt.Params, raw: body, draft: draft{opt: &a.opt, layer: memproxy.Semantic, op: &memproxy.Operation{
 		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID,
@@ -37,7 +37,7 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	if r.shape == chat || r.shape == batch || r.shape == gateway || r.shape == capture {
 		d.layer = memproxy.Episodic
 	}
-	for _, read := range [...]func() error{d.path, d.headers, d.query, d.body, d.settle, d.refs, d.recordMemberChanges} {
+	for _, read := range [...]func() error{d.path, d.headers, d.query, d.body, d.finish, d.refs, d.recordMemberChanges} {
 		if err := read(); err != nil {
 			return nil, err
 		}
@@ -63,12 +63,12 @@ func (d *decoding) body() error {
 	}
 	d.payload, d.doc, d.op.Parsed = p, p.doc, p
 	for _, f := range p.fields {
-		if err := d.fields(f); err != nil {
+		if err := d.formField(f); err != nil {
 			return err
 		}
 	}
 	if r.shape == upload {
-		d.document(p.document)
+		d.readUpload(p.document)
 		return nil
 	}
 	root := d.doc.Root
@@ -80,7 +80,7 @@ func (d *decoding) body() error {
 	case root.Kind == jsondoc.Array && strings.HasSuffix(r.path, "/properties"):
 		return each(root, "", d.form)
 	case root.Kind != jsondoc.Object:
-		return bad(memproxy.PayloadMalformed, 422, "", "the body must be a JSON object")
+		return malformed(memproxy.PayloadMalformed, 422, "", "the body must be a JSON object")
 	case r.shape == blocks:
 		return d.wrapped(root, "blocks", d.block)
 	case r.shape == passages:
@@ -106,7 +106,7 @@ func (r *row) checkMissingBody() error {
 	case bare, form, config, search:
 		return nil
 	}
-	return bad(memproxy.PayloadMalformed, 422, "", "this route requires a body")
+	return malformed(memproxy.PayloadMalformed, 422, "", "this route requires a body")
 }
 
 // members reads the members of an object, each with its pointer.
@@ -127,18 +127,18 @@ func each(v *jsondoc.Value, ptr string, one func(*jsondoc.Value, string) error) 
 		return nil
 	}
 	if v.Kind != jsondoc.Array {
-		return bad(memproxy.PayloadMalformed, 422, ptr, "this must be a list")
+		return malformed(memproxy.PayloadMalformed, 422, ptr, "this must be a list")
 	}
 	return v.Each(ptr, func(e *jsondoc.Value, at string) error {
 		if e.Kind != jsondoc.Object {
-			return bad(memproxy.PayloadMalformed, 422, at, "an element must be an object")
+			return malformed(memproxy.PayloadMalformed, 422, at, "an element must be an object")
 		}
 		return one(e, at)
 	})
 }
 
-// settle sets the fields that depend on the whole payload.
-func (d *decoding) settle() error {
+// finish sets the fields that depend on the whole payload.
+func (d *decoding) finish() error {
 	op := d.op
 	// A run that names no agent claims every agent, because the backend then chooses one.
 	runs := op.Kind == memproxy.Run && (d.row.shape == chat || d.row.shape == batch || d.row.shape == gateway)
@@ -155,11 +155,11 @@ func (d *decoding) settle() error {
 		if c.Op != memproxy.ClaimIs || len(c.Values) != 1 || !c.Pins {
 			continue
 		}
-		if !wire.Fill(&op.Scope, c, op.Kind.Writes()) {
-			return bad(memproxy.ScopeConflict, 422, c.Pointer, "the request names different owners in two places")
+		if !wire.FillScope(&op.Scope, c, op.Kind.Writes()) {
+			return malformed(memproxy.ScopeConflict, 422, c.Pointer, "the request names different owners in two places")
 		}
 	}
-	d.said.Apply(op)
+	d.originClaims.Apply(op)
 	if op.Kind.Writes() || op.Kind == memproxy.Admin { // each text has a member name
 		root := objectOf(d.row)
 		for i := range op.Items {
@@ -179,13 +179,13 @@ func (d *decoding) settle() error {
 	return nil
 }
 
+// draft is the operation that a decoding builds, with the state that its items need.
 type draft struct {
-	op    *memproxy.Operation
-	opt   *Options
-	doc   *jsondoc.Doc
-	layer memproxy.Layer
-	// layer and origin that the payload claims for its content
-	said origin.Claims
+	op           *memproxy.Operation
+	opt          *Options
+	doc          *jsondoc.Doc
+	layer        memproxy.Layer // of the route's content
+	originClaims origin.Claims
 }
 
 func (d *draft) newItem(kind memproxy.ItemKind) memproxy.Item {

@@ -35,63 +35,63 @@ func (r *row) onlyTypes(query string) (types []string, rest string) {
 	return nil, query
 }
 
-// asked has the calls of memory tools that a caller answers itself, each by the id of its
-// message and its own: those that a rule of the agent has a person approve, and those of a
-// client tool that has the name of a memory tool. The process alone remembers them.
-type asked = cache.Generations[string, struct{}]
+// callerCalls is a set of calls of memory tools that the caller answers itself, by
+// turn.CallerCallKey: those that need a person's approval by a rule of the agent, and those of
+// a client tool that has the name of a memory tool. It is lost when the process ends.
+type callerCalls = cache.Generations[string, struct{}]
 
-// maxAsked bounds the calls that are remembered, about 100 bytes each.
-const maxAsked = 4096
+// maxCallerCalls bounds the remembered calls, of about 100 bytes each.
+const maxCallerCalls = 4096
 
 // history is a list of messages that is changed to what it would be if the gate had not
 // paused the agent.
 type history struct {
-	e     *jsondoc.Edits
-	doc   *jsondoc.Doc
-	asked *asked
+	e           *jsondoc.Edits
+	doc         *jsondoc.Doc
+	callerCalls *callerCalls
 
-	of         map[*jsondoc.Value]*calls // by message
-	newest     string                    // newest date
-	goesOn     bool                      // the page cannot have the newest message
-	descending bool
+	callsOf     map[*jsondoc.Value]*calls // by message
+	newest      string                    // newest date
+	lacksNewest bool                      // the page cannot have the newest message
+	descending  bool
 }
 
-// calls are the calls that a message can be about, by their ids.
+// calls are the calls that a message can refer to, by their ids.
 type calls struct {
-	names map[string]string // of the calls that required approval
-	asked map[string]bool   // calls that the caller answers, as far as this process knows
-	given map[string]bool   // calls with an answer
-	ours  map[string]bool   // calls that memproxy answered, or will
-	ran   map[string]bool   // calls with a result
+	names     map[string]string // of the calls that required approval
+	byCaller  map[string]bool   // calls that the caller answers, as far as this process knows
+	answered  map[string]bool   // calls with an answer
+	byProxy   map[string]bool   // calls that memproxy answered, or will
+	hasResult map[string]bool   // calls with a result
 
-	person []string // tools that a person approves, if the agent's rules are known
+	personTools []string // tools that a person approves, if the agent's rules are known
 }
 
 func newCalls() *calls {
-	return &calls{names: map[string]string{}, asked: map[string]bool{}, given: map[string]bool{}, ours: map[string]bool{}, ran: map[string]bool{}}
+	return &calls{names: map[string]string{}, byCaller: map[string]bool{}, answered: map[string]bool{}, byProxy: map[string]bool{}, hasResult: map[string]bool{}}
 }
 
-// hidePause turns approval requests for memory tools into tool calls, also those that wait next to
-// a client tool of the caller, and removes memproxy's own answers. It also removes messages
-// of types that the caller did not request. A message that is read alone has no answer in
-// the list, like one whose answer is on another page.
-func hidePause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string, alone bool, asks *asked) {
-	h := &history{e: e, doc: doc, asked: asks, of: map[*jsondoc.Value]*calls{}}
+// hidePause turns approval requests for memory tools into tool calls, also those that wait
+// together with a client tool of the caller, and removes memproxy's own answers. It also
+// removes messages of types that the caller did not request (types; nil: all types). alone is
+// set if the answer is one message, whose answer is not in the list.
+func hidePause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string, alone bool, asks *callerCalls) {
+	h := &history{e: e, doc: doc, callerCalls: asks, callsOf: map[*jsondoc.Value]*calls{}}
 	list := doc.Root
 	if list.Kind == jsondoc.Object {
-		h.pending(list)
+		h.rewritePending(list)
 		list = list.Get("messages")
 	}
 	if list == nil || list.Kind != jsondoc.Array {
 		return
 	}
 	q, _ := url.ParseQuery(query) // Decode refuses a query that cannot be parsed
-	h.goesOn, h.descending = alone || !mayEndWithNewest(q, len(list.Elems)), descends(list.Elems, q)
+	h.lacksNewest, h.descending = alone || !mayEndWithNewest(q, len(list.Elems)), descends(list.Elems, q)
 	h.read(list)
 	some := slices.ContainsFunc(list.Elems, func(m *jsondoc.Value) bool { return len(h.parts(m)) > 0 }) // an empty page would end a client's paging
 	e.Array(list, func(i int) bool {
 		m := list.Elems[i]
-		h.pending(m) // the element is an agent
+		h.rewritePending(m) // the element is an agent
 		parts := whole(m)
 		if some {
 			parts = h.parts(m)
@@ -105,8 +105,8 @@ func hidePause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string,
 		if len(shown) == 0 {
 			return true
 		}
-		c, id := h.of[m], m.Get("tool_call_id").Text()
-		if name := turn.MissingToolName(m); name != nil && c.ours[id] && c.names[id] != "" {
+		c, id := h.callsOf[m], m.Get("tool_call_id").Text()
+		if name := turn.MissingToolName(m); name != nil && c.byProxy[id] && c.names[id] != "" {
 			e.Replace(name, jsondoc.Quote(c.names[id])) // as the server names the results of its own tools
 		} else if shown[0] != nil {
 			e.Replace(m, bytes.Join(shown, []byte{','}))
@@ -127,24 +127,24 @@ func (h *history) read(list *jsondoc.Value) {
 		requests := inMessage(m, "approval_request_message", "tool_calls")
 		if slices.ContainsFunc(requests, func(c *jsondoc.Value) bool {
 			id := c.Get("tool_call_id").Text()
-			return of.names[id] != "" || of.given[id] || of.ran[id]
+			return of.names[id] != "" || of.answered[id] || of.hasResult[id]
 		}) {
 			of = newCalls()
 		}
-		h.of[m] = of
+		h.callsOf[m] = of
 		for _, c := range requests {
 			id := c.Get("tool_call_id").Text()
 			of.names[id] = c.Get("name").Text()
-			_, of.asked[id] = h.asked.Get(turn.AskedKey(m.Get("id").Text(), id))
+			_, of.byCaller[id] = h.callerCalls.Get(turn.CallerCallKey(m.Get("id").Text(), id))
 		}
 		for _, a := range inMessage(m, "approval_response_message", "approvals") {
 			id := a.Get("tool_call_id").Text()
-			of.given[id] = true
+			of.answered[id] = true
 			// A result that memproxy supplied has no reason with turn.Mark.
-			of.ours[id] = of.ours[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.IsGated(of.names[id]) && !of.asked[id]
+			of.byProxy[id] = of.byProxy[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.IsGated(of.names[id]) && !of.byCaller[id]
 		}
 		for _, r := range inMessage(m, "tool_return_message", "tool_returns") {
-			of.ran[r.Get("tool_call_id").Text()] = true
+			of.hasResult[r.Get("tool_call_id").Text()] = true
 		}
 		// The system message is left out: the server rewrites it and renews its date.
 		if m.Get("message_type").Text() != "system_message" {
@@ -162,17 +162,17 @@ func (h *history) read(list *jsondoc.Value) {
 // answered with that. If this process did not see the pause, the agent's rules tell which
 // calls wait for a person.
 func (h *history) readCalls(m *jsondoc.Value) {
-	_, seen := h.asked.Get(turn.AskedKey(m.Get("id").Text(), ""))
+	_, seen := h.callerCalls.Get(turn.CallerCallKey(m.Get("id").Text(), ""))
 	calls := inMessage(m, "approval_request_message", "tool_calls")
-	of, callers := h.of[m], slices.ContainsFunc(calls, func(c *jsondoc.Value) bool { return !turn.IsGated(c.Get("name").Text()) })
+	of, callers := h.callsOf[m], slices.ContainsFunc(calls, func(c *jsondoc.Value) bool { return !turn.IsGated(c.Get("name").Text()) })
 	for _, c := range calls {
 		id := c.Get("tool_call_id").Text()
-		_, asked := h.asked.Get(turn.AskedKey(m.Get("id").Text(), id))
-		if of.given[id] || asked || !seen && slices.Contains(of.person, c.Get("name").Text()) || !turn.IsGated(c.Get("name").Text()) {
+		_, asked := h.callerCalls.Get(turn.CallerCallKey(m.Get("id").Text(), id))
+		if of.answered[id] || asked || !seen && slices.Contains(of.personTools, c.Get("name").Text()) || !turn.IsGated(c.Get("name").Text()) {
 			continue
 		}
-		if h.goesOn || of.ran[id] || m.Get("date").Text() < h.newest || callers {
-			of.ours[id] = true
+		if h.lacksNewest || of.hasResult[id] || m.Get("date").Text() < h.newest || callers {
+			of.byProxy[id] = true
 		}
 	}
 }
@@ -185,7 +185,7 @@ func whole(m *jsondoc.Value) []turn.MessagePart {
 // parts returns a message as the caller saw it. The Raw of a message that is shown as it is
 // is nil.
 func (h *history) parts(m *jsondoc.Value) []turn.MessagePart {
-	ours := func(v *jsondoc.Value) bool { return h.of[m].ours[v.Get("tool_call_id").Text()] }
+	ours := func(v *jsondoc.Value) bool { return h.callsOf[m].byProxy[v.Get("tool_call_id").Text()] }
 	inList := slices.Concat(inMessage(m, "approval_request_message", "tool_calls"), inMessage(m, "approval_response_message", "approvals"))
 	if !slices.ContainsFunc(inList, ours) {
 		return whole(m)
@@ -197,13 +197,13 @@ func (h *history) parts(m *jsondoc.Value) []turn.MessagePart {
 	return parts
 }
 
-// pending leaves out of an agent's pending approval the calls that memproxy answers.
-func (h *history) pending(agent *jsondoc.Value) {
+// rewritePending removes the calls that memproxy answers from an agent's pending approval.
+func (h *history) rewritePending(agent *jsondoc.Value) {
 	m := agent.Get("pending_approval")
-	h.of[m] = newCalls()
+	h.callsOf[m] = newCalls()
 	for _, r := range agent.Get("tool_rules").List() {
 		if r.Get("type").Text() == "requires_approval" {
-			h.of[m].person = append(h.of[m].person, r.Get("tool_name").Text())
+			h.callsOf[m].personTools = append(h.callsOf[m].personTools, r.Get("tool_name").Text())
 		}
 	}
 	h.readCalls(m)

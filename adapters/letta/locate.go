@@ -116,8 +116,8 @@ func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.R
 	if err != nil {
 		return memproxy.Memory{}, err
 	}
-	doc = withheld.Doc(doc, shown(true))
-	f := finding{rd: &memproxy.Reading{}, doc: doc, row: a.Row(rt.ID), bodies: a.bodies}
+	doc = withheld.StripDoc(doc, keptMembers(true))
+	f := answerReader{rd: &memproxy.Reading{}, doc: doc, row: a.Row(rt.ID), bodies: a.bodies}
 	switch kind := KindOf(target); kind {
 	case TargetPassage:
 		if archive := rt.Params["archive_id"]; archive != "" {
@@ -145,7 +145,7 @@ func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.R
 	return f.single(target, target)
 }
 
-func (f *finding) inList(target string) (memproxy.Memory, error) {
+func (f *answerReader) inList(target string) (memproxy.Memory, error) {
 	list := f.doc.Root
 	if v := list.Get("files"); v != nil {
 		list = v
@@ -153,7 +153,7 @@ func (f *finding) inList(target string) (memproxy.Memory, error) {
 	for _, e := range list.Elems {
 		if e.Get("id").Text() == target || e.Get("file_id").Text() == target {
 			m := f.memory(e, "")
-			m.ID, m.Members = target, f.bodies.image(objectKind(target), e, f.doc)
+			m.ID, m.Members = target, f.bodies.versioned(objectKind(target), e, f.doc)
 			return m, nil
 		}
 	}
@@ -165,7 +165,7 @@ const byKey = "/v1/identities/?identifier_key="
 
 // byIdentifierKey finds the identity that has a key. Several identities with the key, in
 // different projects, are an error, because it is unknown which one the server would use.
-func (f *finding) byIdentifierKey(key, target string) (m memproxy.Memory, err error) {
+func (f *answerReader) byIdentifierKey(key, target string) (m memproxy.Memory, err error) {
 	m = memproxy.Memory{ID: target, Missing: true}
 	for _, e := range f.doc.Root.Elems {
 		switch {
@@ -174,14 +174,14 @@ func (f *finding) byIdentifierKey(key, target string) (m memproxy.Memory, err er
 			return m, errors.New("letta: the identifier key belongs to more than one identity")
 		default:
 			m = f.memory(e, "")
-			m.Members = f.bodies.image(objectKind(m.ID), e, f.doc)
+			m.Members = f.bodies.versioned(objectKind(m.ID), e, f.doc)
 		}
 	}
 	return m, nil
 }
 
 // single reads an answer with one object, which must be the requested one.
-func (f *finding) single(id, target string) (memproxy.Memory, error) {
+func (f *answerReader) single(id, target string) (memproxy.Memory, error) {
 	root := f.doc.Root
 	if root.Kind != jsondoc.Object {
 		return memproxy.Memory{}, errors.New("letta: the backend's response is not a single object")
@@ -197,7 +197,7 @@ func (f *finding) single(id, target string) (memproxy.Memory, error) {
 			kind = objectOf(f.row)
 		}
 	}
-	m.Members = f.bodies.image(kind, root, f.doc)
+	m.Members = f.bodies.versioned(kind, root, f.doc)
 	return m, nil
 }
 
@@ -241,7 +241,7 @@ func readToolResult(rd *memproxy.Reading, rt memproxy.Route, body []byte) error 
 	if rd.Failed = doc.Root.Get("status").Text() == "error"; !turn.Searches(rt.Params["tool_name"]) {
 		return nil
 	}
-	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"]}
+	f := answerReader{rd: rd, doc: doc, agent: rt.Params["agent_id"]}
 	switch v := doc.Root.Get("func_return"); {
 	case v == nil || v.Kind == jsondoc.Null:
 		return nil

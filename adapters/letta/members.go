@@ -44,7 +44,7 @@ var parsedMembers = sync.OnceValue(func() members {
 				known[of] = map[string]bool{}
 			}
 			for member := range strings.FieldsSeq(rest) {
-				known[of][member] = spelling.Plain(member)
+				known[of][member] = spelling.IsPlainName(member)
 			}
 		}
 	}
@@ -144,7 +144,7 @@ func (a *Adapter) ReadChange(rt memproxy.Route, req memproxy.Request, reply memp
 	if err != nil {
 		return nil, err
 	}
-	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: requestParents(r, rt, req)}
+	f := answerReader{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: requestParents(r, rt, req)}
 	if doc.Root.Kind == jsondoc.Object {
 		return rd, f.element(doc.Root, "")
 	}

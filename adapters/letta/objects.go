@@ -33,9 +33,10 @@ func unordered() []string {
 	return []string{"tags", "block_ids", "shared_block_ids", "tool_ids", "source_ids", "folder_ids", "identity_ids", "file_ids"}
 }
 
-// image returns the members of an object in an answer, except a memory's text and secrets,
-// as memproxy.MemberChange encodes them. It returns nil if m is nil.
-func (m members) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
+// versioned returns the members of an object in an answer that are versioned, without a
+// memory's text and secrets, as memproxy.MemberChange encodes them. It returns nil if m is
+// nil.
+func (m members) versioned(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
 	known := m[kind]
 	if m == nil || v.Kind != jsondoc.Object {
 		return nil
@@ -63,18 +64,18 @@ func (m members) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
 			_, sets = known["metadata"]
 		}
 		if sets && !changesByItself(e.Name) && e.Value.Kind != jsondoc.Null {
-			set(&c, kind, e, doc)
+			setMember(&c, kind, e, doc)
 		}
 	}
 	members, _ := c.Apply(nil) // the values are of a document
 	return members
 }
 
-// set adds a member to a change, unless it is a memory's text or a secret, which no version
+// setMember adds a member to a change, unless it is a memory's text or a secret, which no version
 // contains. A tool's source code is no secret here, because it defines what the tool does.
-func set(c *memproxy.MemberChange, kind string, m jsondoc.Member, doc *jsondoc.Doc) {
+func setMember(c *memproxy.MemberChange, kind string, m jsondoc.Member, doc *jsondoc.Doc) {
 	switch name := m.Name; {
-	case name == "id", slices.Contains(textual[kind], name), withheld.Name(name) && name != "source_code", memproxy.Reserved(name):
+	case name == "id", slices.Contains(textual[kind], name), withheld.IsSecretName(name) && name != "source_code", memproxy.Reserved(name):
 	case name == "metadata" && m.Value.Kind == jsondoc.Object:
 		c.Set[name] = stamps.Object(stamps.FilterMembers(doc.Raw(m.Value), false)...)
 	default:
@@ -102,13 +103,13 @@ func (d *decoding) recordMemberChanges() error {
 		return nil
 	}
 	kind, c := objectOf(d.row), memproxy.MemberChange{Object: d.row.object(d.req, d.params), Set: map[string][]byte{}, Unordered: unordered()}
-	doc := withheld.Doc(d.doc, shown(true))
+	doc := withheld.StripDoc(d.doc, keptMembers(true))
 	if doc.Root.Kind == jsondoc.Array { // the body is the value of one list member
 		c.Set[d.row.path[strings.LastIndexByte(d.row.path, '/')+1:]] = doc.Raw(doc.Root)
 	}
 	for _, m := range doc.Root.Members {
 		if m.Value.Kind != jsondoc.Null { // the server ignores null
-			set(&c, kind, m, doc)
+			setMember(&c, kind, m, doc)
 		}
 	}
 	if len(c.Set) > 0 {

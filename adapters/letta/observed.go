@@ -14,12 +14,12 @@ type toolObserver struct {
 	rt    memproxy.Route
 	shape shape
 	names map[string]string // of the tools, by call id
-	// parts are the arguments of unfinished calls by call id, order their ids, and size
+	// fragments are the arguments of unfinished calls by call id, order their ids, and size
 	// their total length in bytes. over reports that a bound was exceeded.
-	parts map[string]string
-	order []string
-	size  int
-	over  bool
+	fragments map[string]string
+	order     []string
+	size      int
+	over      bool
 }
 
 // Bounds of the buffered unfinished calls. Calls beyond them are reported as one unclear
@@ -33,7 +33,7 @@ const (
 // the results of calls that the server ran. Results of the caller's own tools are in the
 // caller's requests, which the gate reads.
 func (a *Adapter) ObserveTools(rt memproxy.Route) memproxy.ToolObserver {
-	return &toolObserver{rt: rt, shape: a.Row(rt.ID).shape, names: map[string]string{}, parts: map[string]string{}}
+	return &toolObserver{rt: rt, shape: a.Row(rt.ID).shape, names: map[string]string{}, fragments: map[string]string{}}
 }
 
 // Observe implements memproxy.ToolObserver.
@@ -46,8 +46,8 @@ func (o *toolObserver) Observe(body []byte) (calls, results []memproxy.ToolTexts
 		return nil, nil
 	}
 	if v := doc.Root.Get("func_return"); o.shape == toolRun && v != nil {
-		if doc.Root.Get("status").Text() == "success" && speaks(o.rt.Params["tool_name"]) {
-			results = append(results, memproxy.ToolTexts{Texts: texts(nil, v, false)})
+		if doc.Root.Get("status").Text() == "success" && isThirdPartyTool(o.rt.Params["tool_name"]) {
+			results = append(results, memproxy.ToolTexts{Texts: appendTexts(nil, v, false)})
 		}
 		return nil, results
 	}
@@ -56,13 +56,13 @@ func (o *toolObserver) Observe(body []byte) (calls, results []memproxy.ToolTexts
 		messages = list.Elems
 	}
 	for _, m := range messages {
-		told := turn.CallValues(m)
-		for _, c := range told {
-			o.part(c)
+		fragments := turn.CallValues(m)
+		for _, c := range fragments {
+			o.addFragment(c)
 		}
 		// In a token stream a call arrives in fragments, and the next message of
 		// another kind ends it. Otherwise a list of calls is complete.
-		if list := m.Get("tool_calls"); len(told) == 0 && m.Get("message_type").Text() != "ping" || list != nil && list.Kind == jsondoc.Array {
+		if list := m.Get("tool_calls"); len(fragments) == 0 && m.Get("message_type").Text() != "ping" || list != nil && list.Kind == jsondoc.Array {
 			calls = o.completed(calls)
 		}
 	}
@@ -79,18 +79,18 @@ func (o *toolObserver) Observe(body []byte) (calls, results []memproxy.ToolTexts
 			if name == "" && len(list) == 1 {
 				name = m.Get("name").Text()
 			}
-			results = result(results, name, e)
+			results = appendResult(results, name, e)
 		}
 		if len(list) == 0 {
-			results = result(results, m.Get("name").Text(), m)
+			results = appendResult(results, m.Get("name").Text(), m)
 		}
 	}
 	return calls, results
 }
 
-// part records a call or a fragment of one. The first fragment has the tool's name. A
+// addFragment records a call or a fragment of one. The first fragment has the tool's name. A
 // fragment without an id belongs to the last call.
-func (o *toolObserver) part(c *jsondoc.Value) {
+func (o *toolObserver) addFragment(c *jsondoc.Value) {
 	id := c.Get("tool_call_id").Text()
 	if id == "" && len(o.order) > 0 {
 		id = o.order[len(o.order)-1]
@@ -99,7 +99,7 @@ func (o *toolObserver) part(c *jsondoc.Value) {
 	if name := c.Get("name").Text(); name != "" && o.names[id] == "" && len(o.names) < maxObservedCalls {
 		o.names[id] = name
 	}
-	if _, known := o.parts[id]; !known {
+	if _, known := o.fragments[id]; !known {
 		if len(o.order) == maxObservedCalls {
 			o.over = true
 			return
@@ -107,21 +107,21 @@ func (o *toolObserver) part(c *jsondoc.Value) {
 		o.order = append(o.order, id)
 	}
 	if o.size += len(more); o.size <= maxObservedParts {
-		o.parts[id] += more
+		o.fragments[id] += more
 	} else {
-		o.parts[id], o.over = "", true
+		o.fragments[id], o.over = "", true
 	}
 }
 
 // completed appends the buffered calls, which are complete, and clears the buffer.
 func (o *toolObserver) completed(calls []memproxy.ToolTexts) []memproxy.ToolTexts {
 	for _, id := range o.order {
-		calls = append(calls, callText(id, o.parts[id]))
+		calls = append(calls, callText(id, o.fragments[id]))
 	}
 	if o.over {
 		calls = append(calls, memproxy.ToolTexts{Unclear: true})
 	}
-	clear(o.parts)
+	clear(o.fragments)
 	o.order, o.size, o.over = nil, 0, false
 	return calls
 }
@@ -136,13 +136,13 @@ func callText(id, arguments string) memproxy.ToolTexts {
 	if err != nil || doc.Root.Kind != jsondoc.Object {
 		return memproxy.ToolTexts{Call: id, Unclear: true}
 	}
-	return memproxy.ToolTexts{Call: id, Texts: texts(nil, doc.Root, true)}
+	return memproxy.ToolTexts{Call: id, Texts: appendTexts(nil, doc.Root, true)}
 }
 
-// speaks reports whether a tool's result comes from a third party. Of the server's own
-// tools only those that fetch pages or files count: run_code executes code that the agent
+// isThirdPartyTool reports whether a tool's result comes from a third party. Of the server's
+// own tools only those that fetch pages or files count: run_code executes code that the agent
 // wrote, other agents belong to the caller, and memories are checked when they are read.
-func speaks(name string) bool {
+func isThirdPartyTool(name string) bool {
 	switch name {
 	case "":
 		return false
@@ -152,19 +152,19 @@ func speaks(name string) bool {
 	return !builtInTools[name] && !turn.IsGated(name) && toolKind(name) == ""
 }
 
-// result appends the result of a call. It skips failed calls, because an error may repeat
-// the arguments.
-func result(out []memproxy.ToolTexts, name string, v *jsondoc.Value) []memproxy.ToolTexts {
+// appendResult appends the result of a call, unless the call failed: an error may repeat the
+// arguments.
+func appendResult(out []memproxy.ToolTexts, name string, v *jsondoc.Value) []memproxy.ToolTexts {
 	id := v.Get("tool_call_id").Text()
-	if id == "" || !speaks(name) || v.Get("status").Text() != "success" {
+	if id == "" || !isThirdPartyTool(name) || v.Get("status").Text() != "success" {
 		return out
 	}
-	return append(out, memproxy.ToolTexts{Call: id, Texts: texts(nil, v.Get("tool_return"), false)})
+	return append(out, memproxy.ToolTexts{Call: id, Texts: appendTexts(nil, v.Get("tool_return"), false)})
 }
 
-// texts appends the strings in a value, and its member names if names is set. It parses
+// appendTexts appends the strings in a value, and its member names if names is set. It parses
 // strings that contain JSON.
-func texts(out []string, v *jsondoc.Value, names bool) []string {
+func appendTexts(out []string, v *jsondoc.Value, names bool) []string {
 	if v == nil {
 		return out
 	}
@@ -172,19 +172,19 @@ func texts(out []string, v *jsondoc.Value, names bool) []string {
 		text := v.Text()
 		if inner := []byte(text); len(text) > 0 && (text[0] == '{' || text[0] == '[') && json.Valid(inner) {
 			if doc, err := jsondoc.Parse(inner, 0); err == nil {
-				return texts(out, doc.Root, names)
+				return appendTexts(out, doc.Root, names)
 			}
 		}
 		return append(out, text)
 	}
 	for _, e := range v.Elems {
-		out = texts(out, e, names)
+		out = appendTexts(out, e, names)
 	}
 	for _, m := range v.Members {
 		if names {
 			out = append(out, m.Name)
 		}
-		out = texts(out, m.Value, names)
+		out = appendTexts(out, m.Value, names)
 	}
 	return out
 }

@@ -77,18 +77,18 @@ func media(r *row, req memproxy.Request, body []byte) (boundary string, err erro
 	case err != nil || len(body) == 0:
 		return "", err
 	case kind == "" && r.shape == upload:
-		return "", bad(memproxy.PayloadContentType, 415, "", "this route requires Content-Type multipart/form-data")
+		return "", malformed(memproxy.PayloadContentType, 415, "", "this route requires Content-Type multipart/form-data")
 	case kind == "":
 		return "", nil
 	case kind == "multipart/form-data" && (r.shape == file || r.shape == upload):
-		if s := params["boundary"]; s == "" || len(s) > 70 || !spelling.Word(s, "-_.=+'") {
-			return "", bad(memproxy.PayloadContentType, 415, "", "the form's boundary is ambiguous")
+		if s := params["boundary"]; s == "" || len(s) > 70 || !spelling.IsWord(s, "-_.=+'") {
+			return "", malformed(memproxy.PayloadContentType, 415, "", "the form's boundary is ambiguous")
 		}
-		return params["boundary"], spelling.UTF8(params) // the charset also applies to field names
-	case !spelling.JSON(kind) || r.shape == upload:
-		return "", bad(memproxy.PayloadContentType, 415, "", "this route does not accept this Content-Type")
+		return params["boundary"], spelling.CheckCharset(params) // the charset also applies to field names
+	case !spelling.IsJSON(kind) || r.shape == upload:
+		return "", malformed(memproxy.PayloadContentType, 415, "", "this route does not accept this Content-Type")
 	}
-	return "", spelling.UTF8(params)
+	return "", spelling.CheckCharset(params)
 }
 
 type part struct {
@@ -102,12 +102,12 @@ type part struct {
 const maxParts = 64
 
 func malformedForm(detail string) error {
-	return bad(memproxy.PayloadMalformed, 400, "", detail)
+	return malformed(memproxy.PayloadMalformed, 400, "", detail)
 }
 
 // withoutFile refuses a form without the file with 422, as the server does.
 func withoutFile(detail string) error {
-	return bad(memproxy.PayloadMalformed, 422, "part:file", detail)
+	return malformed(memproxy.PayloadMalformed, 422, "part:file", detail)
 }
 
 // form parses a multipart form, and refuses one that parsers read differently. One part
@@ -134,7 +134,7 @@ func (p *payload) form(boundary string) error {
 			return err
 		}
 		if seen[one.name] {
-			return bad(memproxy.PayloadDuplicate, 400, "part:"+one.name, "a form field is repeated")
+			return malformed(memproxy.PayloadDuplicate, 400, "part:"+one.name, "a form field is repeated")
 		}
 		switch seen[one.name] = true; {
 		case one.name != "file":
@@ -177,7 +177,7 @@ func readPart(body []byte, from, to int) (part, error) {
 		seen[name] = true
 		switch name {
 		case "content-disposition":
-			kind, params, plain := spelling.Media(value)
+			kind, params, plain := spelling.ParseMediaType(value)
 			if !plain || kind != "form-data" || params["name"] == "" {
 				return part{}, malformedForm("the Content-Disposition of a form part is ambiguous")
 			}
@@ -186,9 +186,9 @@ func readPart(body []byte, from, to int) (part, error) {
 		case "content-type":
 			// It must be one type, in UTF-8 if it is text, without further parts.
 			one.media = strings.TrimSpace(value)
-			kind, params, plain := spelling.Media(one.media)
+			kind, params, plain := spelling.ParseMediaType(one.media)
 			nested := strings.HasPrefix(kind, "multipart/") || strings.HasPrefix(kind, "message/")
-			if !plain || nested || spelling.UTF8(params) != nil {
+			if !plain || nested || spelling.CheckCharset(params) != nil {
 				return part{}, malformedForm("the Content-Type of a form part is ambiguous")
 			}
 		case "content-length":
@@ -204,26 +204,26 @@ func readPart(body []byte, from, to int) (part, error) {
 
 func unprintable(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f || r == utf8.RuneError }
 
-// fields reads a part of a form other than the file.
-func (d *decoding) fields(p part) error {
+// formField reads a part of a form other than the file.
+func (d *decoding) formField(p part) error {
 	ptr := "part:" + p.name
-	if err := d.a.names.Field(p.name); err != nil {
+	if err := d.a.names.CheckField(p.name); err != nil {
 		return err
 	}
 	dim, owner := dims[p.name]
 	switch {
 	case owner && !utf8.Valid(p.data), owner && p.filename != "":
-		return bad(memproxy.PayloadEncoding, 400, ptr, "this must be plain text")
+		return malformed(memproxy.PayloadEncoding, 400, ptr, "this must be plain text")
 	case owner:
-		d.claims(dim, []string{string(p.data)}, ptr, true)
+		d.addClaim(dim, []string{string(p.data)}, ptr, true)
 	case p.name == "secrets" || p.name == "env_vars_json":
 		d.op.Steering = d.op.Steering || len(p.data) > 0
 		d.op.Administers = d.op.Administers || len(p.data) > 0
-		wire.Add(d.op, ptr, string(p.data), d.newItem(memproxy.ItemSteering))
+		wire.AddItem(d.op, ptr, string(p.data), d.newItem(memproxy.ItemSteering))
 	case !utf8.Valid(p.data):
-		wire.Add(d.op, ptr, p.media, d.newItem(memproxy.ItemData))
+		wire.AddItem(d.op, ptr, p.media, d.newItem(memproxy.ItemData))
 	case len(p.data) > 0:
-		wire.Add(d.op, ptr, string(p.data), d.newItem(memproxy.ItemMetadata))
+		wire.AddItem(d.op, ptr, string(p.data), d.newItem(memproxy.ItemMetadata))
 	}
 	return nil
 }
@@ -244,16 +244,16 @@ func estimate(op *memproxy.Operation, s shape) int {
 	return n
 }
 
-// document reads an uploaded file. Plain text becomes content. Of other files only the
+// readUpload reads an uploaded file. Plain text becomes content. Of other files only the
 // media type is recorded, as data that memproxy cannot screen.
-func (d *decoding) document(one part) {
+func (d *decoding) readUpload(one part) {
 	if one.filename != "" {
-		wire.Add(d.op, "part:file/filename", one.filename, d.newItem(memproxy.ItemMetadata))
+		wire.AddItem(d.op, "part:file/filename", one.filename, d.newItem(memproxy.ItemMetadata))
 	}
 	if plainText(one, cmp.Or(d.values.Get("name"), one.filename)) {
-		wire.Add(d.op, "part:file", string(one.data), d.newItem(memproxy.ItemContent))
+		wire.AddItem(d.op, "part:file", string(one.data), d.newItem(memproxy.ItemContent))
 	} else {
-		wire.Add(d.op, "part:file", one.media, d.newItem(memproxy.ItemData))
+		wire.AddItem(d.op, "part:file", one.media, d.newItem(memproxy.ItemData))
 	}
 	d.cost = (len(one.data) + chunkBytes - 1) / chunkBytes
 }

@@ -41,7 +41,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		return nil, err
 	}
 	rd.ShowsOwnActions = reads && pausedHistory(reply.Body)
-	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: requestParents(r, rt, req)}
+	f := answerReader{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: requestParents(r, rt, req)}
 	if !reads {
 		defer markCounted(rd, r)
 		f.bodies = a.bodies
@@ -81,18 +81,17 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 // listKeys are the members of answers that list their elements.
 var listKeys = [...]string{"results", "files", "messages", "agents", "blocks", "items", "data"}
 
-type finding struct {
-	rd    *memproxy.Reading
-	doc   *jsondoc.Doc
-	agent string // the agent whose memory the route reads, or ""
-	// objects that hold all elements, according to the request
-	within []memproxy.Ref
-	// bodies, if set, are needed for an object's members other than a memory's text
-	bodies members
+// answerReader is the state of reading one answer.
+type answerReader struct {
+	rd     *memproxy.Reading
+	doc    *jsondoc.Doc
+	agent  string         // the agent whose memory the route reads, or ""
+	within []memproxy.Ref // the objects that contain all elements, according to the request
+	bodies members        // nil if only a memory's text is read, and no other members
 	row    *row
 }
 
-func (f *finding) element(v *jsondoc.Value, ptr string) error {
+func (f *answerReader) element(v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Object {
 		f.rd.Memories = append(f.rd.Memories, memproxy.Memory{Pointer: ptr, Unreadable: true})
 		return nil
@@ -132,7 +131,7 @@ func wrapped(v *jsondoc.Value, ptr string) (*jsondoc.Value, string) {
 }
 
 // memory reads the members that objects of all kinds share.
-func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
+func (f *answerReader) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	m := memproxy.Memory{Pointer: ptr, Field: v.Get("label").Text()}
 	m.ID = cmp.Or(v.Get("id").Text(), v.Get("message_id").Text()) // message_id in search results
 	key := ""
@@ -172,7 +171,7 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	if kind := KindOf(m.ID); kind == TargetBlock || kind == TargetPassage {
 		for _, name := range [...]string{"metadata", "tags"} {
 			if v := v.Get(name); v != nil {
-				m.Annotations = wire.Sentences(m.Annotations, v)
+				m.Annotations = wire.AppendSentences(m.Annotations, v)
 			}
 		}
 	}
@@ -211,7 +210,7 @@ var blockLists = [...]string{"/memory/blocks", "/blocks", "/memory/file_blocks",
 
 // inside reads the blocks of one agent. Access to the agent itself was decided for the
 // path.
-func (f *finding) inside(root *jsondoc.Value) {
+func (f *answerReader) inside(root *jsondoc.Value) {
 	if root.Get("id") != nil {
 		f.agent = root.Get("id").Text()
 	}
@@ -219,7 +218,7 @@ func (f *finding) inside(root *jsondoc.Value) {
 }
 
 // blocks reads the blocks in an agent's state, each once with its copies.
-func (f *finding) blocks(ptr, agent string) {
+func (f *answerReader) blocks(ptr, agent string) {
 	was := f.agent
 	f.agent = agent
 	defer func() { f.agent = was }()
@@ -243,10 +242,10 @@ func (f *finding) blocks(ptr, agent string) {
 
 // created reads the answer to a creation: the new object, its blocks, and the ids of its
 // agents. The object's pointer is that of its id, because the object contains the others.
-func (f *finding) created(root *jsondoc.Value, r *row) error {
+func (f *answerReader) created(root *jsondoc.Value, r *row) error {
 	if id := root.Get("id"); id != nil && id.Kind == jsondoc.String {
 		m := f.memory(root, "/id")
-		m.Members = f.bodies.image(objectKind(m.ID), root, f.doc)
+		m.Members = f.bodies.versioned(objectKind(m.ID), root, f.doc)
 		f.rd.Memories = append(f.rd.Memories, m)
 	}
 	if r.is(inside) {

@@ -133,7 +133,7 @@ func (a *Adapter) ReadObject(reply memproxy.Reply) (*memproxy.Reading, error) {
 	if KindOf(agent) != TargetAgent || blocks == nil || blocks.Kind != jsondoc.Array {
 		return nil, errShape
 	}
-	f := finding{rd: &memproxy.Reading{}, doc: doc, agent: agent}
+	f := answerReader{rd: &memproxy.Reading{}, doc: doc, agent: agent}
 	for i, e := range blocks.Elems {
 		f.rd.Memories = append(f.rd.Memories, f.memory(e, jsondoc.Index("/blocks", i)))
 	}

@@ -56,7 +56,7 @@ func (d *decoding) refs() error {
 	if key := d.doc; key != nil && d.row.id == "letta.upsert_identity" {
 		if v := nonNull(key.Root.Get("identifier_key")); v != nil && v.Kind == jsondoc.String {
 			d.op.Upserts = byKey + url.QueryEscape(v.Text())
-			d.target(d.op.Upserts)
+			d.addTarget(d.op.Upserts)
 		}
 	}
 	if len(d.op.Refs) > maxRefs {
@@ -66,7 +66,7 @@ func (d *decoding) refs() error {
 }
 
 func tooManyObjects() error {
-	return bad(memproxy.PayloadMalformed, 422, "", "the request names too many objects")
+	return malformed(memproxy.PayloadMalformed, 422, "", "the request names too many objects")
 }
 
 // referring collects the objects that one request names.
@@ -183,7 +183,7 @@ func hasIDForm(s string) bool {
 		return false
 	}
 	at := len(s) - spelling.UUIDLen
-	return s[at-1] == '-' && spelling.UUID(s[at:]) && spelling.Word(s[:at-1], "-_")
+	return s[at-1] == '-' && spelling.IsUUID(s[at:]) && spelling.IsWord(s[:at-1], "-_")
 }
 
 // paramKind returns the kind of object that a path parameter names by its id, or "". A test

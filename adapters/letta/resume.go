@@ -19,7 +19,7 @@ import (
 func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (memproxy.Resumption, bool) {
 	switch rt.ID {
 	case "letta.send_message", "letta.create_agent_message_stream", "letta.send_conversation_message":
-		agent, conversation := where(rt, body)
+		agent, conversation := agentAndConversation(rt, body)
 		if name := turn.ResentStream(agent, conversation, body); name != "" {
 			// The server finds the run by the messages' ids, whoever sends them.
 			return memproxy.Resumption{Names: []string{name}, Anywhere: true, Starts: true}, true
@@ -40,7 +40,7 @@ func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (mempro
 		return q, true
 	}
 	// Ids in the body are unverified claims: access was decided for the conversation only.
-	agent, conversation := where(rt, body)
+	agent, conversation := agentAndConversation(rt, body)
 	place := turn.ConversationStream(agent, conversation)
 	switch run, otid := doc.Root.Get("run_id").Text(), doc.Root.Get("otid").Text(); {
 	case run != "":
@@ -282,9 +282,9 @@ func toolKind(name string) memproxy.Kind {
 	return toolKinds[name]
 }
 
-// names reports whether a tool's argument names a block or a command and is not text to
-// write.
-func names(tool, arg string) bool {
+// namesBlock reports whether a tool's argument names a block or a command, as opposed to a
+// text to write.
+func namesBlock(tool, arg string) bool {
 	return arg == "command" || arg != "patch" && slices.Contains(selfedit.BlockParams(tool), arg)
 }
 

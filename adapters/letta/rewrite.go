@@ -33,7 +33,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	if rt.ID == runMessages || rt.ID == "letta.list_messages_for_step" {
 		query += "&order=asc" // these routes' default; an order in the request precedes it and counts
 	}
-	hidePause(e, doc, query, types, rt.ID == "letta.retrieve_message", a.runs.asked)
+	hidePause(e, doc, query, types, rt.ID == "letta.retrieve_message", a.runs.callerCalls)
 	return e.Apply(), nil
 }
 
@@ -114,7 +114,7 @@ func createdObjects(rd *memproxy.Reading, reply memproxy.Reply) error {
 	if err != nil {
 		return err
 	}
-	f := finding{rd: rd, doc: doc}
+	f := answerReader{rd: rd, doc: doc}
 	switch id := doc.Root.Get("id").Text(); {
 	case KindOf(id) == TargetAgent:
 		f.group(doc.Root)
@@ -126,14 +126,14 @@ func createdObjects(rd *memproxy.Reading, reply memproxy.Reply) error {
 
 // recordUnowned records an object that becomes the caller's unless it already has an owner,
 // with the agent that it belongs to.
-func (f *finding) recordUnowned(id, agent string) {
+func (f *answerReader) recordUnowned(id, agent string) {
 	if KindOf(id) != "" && !slices.ContainsFunc(f.rd.Created, func(m memproxy.CreatedObject) bool { return m.ID == id }) {
 		f.rd.Created = append(f.rd.Created, memproxy.CreatedObject{ID: id, Agent: agent})
 	}
 }
 
 // group records the group that the server creates with an agent, and the agents in it.
-func (f *finding) group(agent *jsondoc.Value) {
+func (f *answerReader) group(agent *jsondoc.Value) {
 	for _, g := range turn.Groups(agent) {
 		f.recordUnowned(g.Get("id").Text(), leader(g))
 		for _, e := range g.Get("agent_ids").List() {

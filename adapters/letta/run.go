@@ -11,12 +11,12 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
-// runs implements the gate's ports of a backend that runs agents.
+// runs implements the methods of the gate's AgentRunner that concern runs.
 type runs struct {
-	routes *routes
-	bodies members
-	now    func() time.Time
-	asked  *asked
+	routes      *routes
+	bodies      members
+	now         func() time.Time
+	callerCalls *callerCalls
 }
 
 // Turn implements the gate's AgentRunner. On routes with the flag pauses an agent can be
@@ -32,8 +32,8 @@ func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (mempro
 	default:
 		return nil, memproxy.ErrUngated
 	}
-	agent, conversation := where(rt, body)
-	t, err := turn.New(turn.Options{Prefix: prefixOf(req), Agent: agent, Conversation: conversation, Body: body, Memory: r.bodies.memory, Asked: r.asked})
+	agent, conversation := agentAndConversation(rt, body)
+	t, err := turn.New(turn.Options{Prefix: prefixOf(req), Agent: agent, Conversation: conversation, Body: body, Memory: r.bodies.memory, CallerCalls: r.callerCalls})
 	if err != nil {
 		return nil, err
 	}
@@ -59,18 +59,18 @@ func (r runs) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) memp
 // memory reads a block or a passage of an agent. Agents also change labels and
 // descriptions, so the members of a block are included.
 func (m members) memory(doc *jsondoc.Doc, v *jsondoc.Value, agent string) memproxy.Memory {
-	f := finding{rd: &memproxy.Reading{}, doc: doc, agent: agent}
+	f := answerReader{rd: &memproxy.Reading{}, doc: doc, agent: agent}
 	out := f.memory(v, "")
 	if KindOf(out.ID) == TargetBlock {
-		out.Members = m.image("block", v, doc)
+		out.Members = m.versioned("block", v, doc)
 	}
 	return out
 }
 
-// where returns the agent and the conversation of a request, as far as it names them. An
-// agent's own conversation is "": requests name it "default", with the agent in the body,
-// or by the agent's id.
-func where(rt memproxy.Route, body []byte) (agent, conversation string) {
+// agentAndConversation returns the agent and the conversation that a request names, or "". An
+// agent's own conversation is "": requests name it "default", with the agent in the body, or
+// by the agent's id.
+func agentAndConversation(rt memproxy.Route, body []byte) (agent, conversation string) {
 	agent, conversation = rt.Params["agent_id"], rt.Params["conversation_id"]
 	switch {
 	case KindOf(conversation) == TargetAgent:
@@ -117,7 +117,7 @@ func (r runs) DiffRun(rt memproxy.Route, req memproxy.Request, body []byte) (mem
 	case "letta.create_agent_message_async":
 		opt.Background = true
 	case "letta.send_conversation_message":
-		opt.Agent, opt.Conversation = where(rt, body)
+		opt.Agent, opt.Conversation = agentAndConversation(rt, body)
 	case "letta.create_chat_completion":
 		opt.Agent = rootOf(body).Get("model").Text()
 	default:

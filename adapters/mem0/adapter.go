@@ -68,7 +68,7 @@ func New(opt Options) (*Adapter, error) {
 	return a, nil
 }
 
-func bad(code memproxy.ReasonCode, status int, pointer, detail string) error {
+func malformed(code memproxy.ReasonCode, status int, pointer, detail string) error {
 	return &memproxy.Malformed{Code: code, Status: status, Pointer: pointer, Detail: detail}
 }
 

@@ -168,8 +168,8 @@ func both(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(name string) bool { return !in[name] })
 }
 
-// within returns the names that a memory can have in a dimension if it matches a filter,
-// or, negated, if it does not: what narrows a read. The bound holds however a backend reads
+// within returns the names that a memory can have in a dimension if it matches a filter or,
+// negated, if it does not. The bound narrows a read. It holds however a backend reads
 // what its documentation leaves open: it may ignore an OR next to an AND, and a list in NOT
 // may exclude what matches one of its filters, or only what matches all of them. Every
 // condition but equality with names excludes no name.
@@ -247,20 +247,20 @@ func (d *decoding) filters(v *jsondoc.Value, ptr string, pins, negated bool) err
 		return v.Each(ptr, func(e *jsondoc.Value, at string) error { return d.filters(e, at, pins, negated) })
 	case jsondoc.Object:
 	default:
-		return bad(memproxy.PayloadMalformed, 400, ptr, "filters must be an object")
+		return malformed(memproxy.PayloadMalformed, 400, ptr, "filters must be an object")
 	}
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
 		low := keyword(m.Name)
 		if dim, ok := dimOf(low); ok {
 			if low != m.Name {
-				return bad(memproxy.PayloadDuplicate, 400, p, "a known key is spelled with different letter case")
+				return malformed(memproxy.PayloadDuplicate, 400, p, "a known key is spelled with different letter case")
 			}
 			d.claim(dim, m.Value, p, pins, negated)
 			continue
 		}
 		if d.a.names.Claim(m.Name) != "" && !strings.Contains(ptr, "/metadata") && m.Value.Kind != jsondoc.Null {
-			return bad(memproxy.PayloadDuplicate, 400, p, "a known key has a non-standard spelling")
+			return malformed(memproxy.PayloadDuplicate, 400, p, "a known key has a non-standard spelling")
 		}
 		var err error
 		switch low {
@@ -276,7 +276,7 @@ func (d *decoding) filters(v *jsondoc.Value, ptr string, pins, negated bool) err
 			}
 		default:
 			if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin { // the backend may store the filter
-				wire.Member(d.op, m, p, newItem(memproxy.ItemMetadata, ""))
+				wire.AddMember(d.op, m, p, newItem(memproxy.ItemMetadata, ""))
 			}
 		}
 		if err != nil {

@@ -17,7 +17,7 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 		return d.content(v, ptr, "user", "") // old clients send one string
 	}
 	if v.Kind != jsondoc.Array {
-		return bad(memproxy.PayloadMalformed, 422, ptr, "messages must be a list")
+		return malformed(memproxy.PayloadMalformed, 422, ptr, "messages must be a list")
 	}
 	for i, m := range v.Elems {
 		at := jsondoc.Index(ptr, i)
@@ -28,7 +28,7 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 			continue
 		}
 		if m.Kind != jsondoc.Object {
-			return bad(memproxy.PayloadMalformed, 422, at, "a message must be an object")
+			return malformed(memproxy.PayloadMalformed, 422, at, "a message must be an object")
 		}
 		if err := noClaims.CheckMembers(m, at, messageKey); err != nil {
 			return err
@@ -39,25 +39,25 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 			switch f.Name {
 			case "role":
 				if f.Value.Kind != jsondoc.String {
-					return bad(memproxy.PayloadMalformed, 422, p, "role must be a string")
+					return malformed(memproxy.PayloadMalformed, 422, p, "role must be a string")
 				}
-				wire.Name(d.op, role, p, newItem(memproxy.ItemMetadata, ""))
+				wire.AddName(d.op, role, p, newItem(memproxy.ItemMetadata, ""))
 				if !isSpeaker(role) { // readers of the memory would take the role for the speaker
-					origin.Speaker(d.op, d.doc, f.Value, p, "user")
+					origin.RecordSpeaker(d.op, d.doc, f.Value, p, "user")
 				}
 			case "content":
 				if err := d.content(f.Value, p, role, ""); err != nil {
 					return err
 				}
 			case "name":
-				origin.Speaker(d.op, d.doc, f.Value, p, "") // the backend stores it as actor_id
+				origin.RecordSpeaker(d.op, d.doc, f.Value, p, "") // the backend stores it as actor_id
 				if f.Value.Kind == jsondoc.String {
 					d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: memproxy.DimActor, Op: memproxy.ClaimIs, Values: []string{f.Value.Text()}, Pointer: p})
 				}
-				wire.Strings(d.op, f.Value, p, newItem(memproxy.ItemMetadata, ""))
+				wire.AddStrings(d.op, f.Value, p, newItem(memproxy.ItemMetadata, ""))
 			default:
 				origin.RecordMemberAssertions(d.op, d.doc, f, p, d.a.opt.ConfidenceKeys)
-				wire.Member(d.op, f, p, newItem(memproxy.ItemMetadata, ""))
+				wire.AddMember(d.op, f, p, newItem(memproxy.ItemMetadata, ""))
 			}
 		}
 	}
@@ -86,67 +86,67 @@ func (d *decoding) content(v *jsondoc.Value, ptr, role, target string) error {
 	case jsondoc.Array:
 		return v.Each(ptr, func(e *jsondoc.Value, at string) error {
 			if e.Kind == jsondoc.Array {
-				return bad(memproxy.PayloadMalformed, 422, at, "content must not contain nested lists")
+				return malformed(memproxy.PayloadMalformed, 422, at, "content must not contain nested lists")
 			}
 			return d.content(e, at, role, target)
 		})
 	case jsondoc.Object:
-		return d.part(v, ptr, role, target)
+		return d.readPart(v, ptr, role, target)
 	case jsondoc.Null:
 		return nil
 	}
-	return bad(memproxy.PayloadMalformed, 422, ptr, "content must be text")
+	return malformed(memproxy.PayloadMalformed, 422, ptr, "content must be text")
 }
 
-// part reads {"type":"text","text":…} and the URL parts.
-func (d *decoding) part(v *jsondoc.Value, ptr, role, target string) error {
+// readPart reads {"type":"text","text":…} and the URL parts.
+func (d *decoding) readPart(v *jsondoc.Value, ptr, role, target string) error {
 	typ := v.Get("type").Text()
 	switch {
 	case typ == "text":
 		for _, m := range v.Members {
 			if m.Name != "type" && m.Name != "text" {
-				wire.Member(d.op, m, jsondoc.Child(ptr, m.Name), newItem(memproxy.ItemMetadata, target))
+				wire.AddMember(d.op, m, jsondoc.Child(ptr, m.Name), newItem(memproxy.ItemMetadata, target))
 			}
 		}
 		text := v.Get("text")
 		if text == nil {
-			return bad(memproxy.PayloadMalformed, 422, jsondoc.Child(ptr, "text"), "content must be text")
+			return malformed(memproxy.PayloadMalformed, 422, jsondoc.Child(ptr, "text"), "content must be text")
 		}
 		return d.content(text, jsondoc.Child(ptr, "text"), role, target)
 	case urlType(typ):
 		for _, m := range v.Members {
 			if m.Name != "type" {
-				wire.Name(d.op, m.Name, jsondoc.Child(ptr, m.Name), newItem(memproxy.ItemMetadata, target))
-				urls(d.op, m.Value, jsondoc.Child(ptr, m.Name))
+				wire.AddName(d.op, m.Name, jsondoc.Child(ptr, m.Name), newItem(memproxy.ItemMetadata, target))
+				addURLItems(d.op, m.Value, jsondoc.Child(ptr, m.Name))
 			}
 		}
 		return nil // the backend ignores or refuses a part without a URL
 	}
-	return bad(memproxy.PayloadMalformed, 422, ptr, "unknown content type")
+	return malformed(memproxy.PayloadMalformed, 422, ptr, "unknown content type")
 }
 
-// urls makes an item of every string in a URL part.
-func urls(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
+// addURLItems adds an item for every string in a URL part.
+func addURLItems(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
 	if v.Kind == jsondoc.String {
 		kind := memproxy.ItemURL
 		if strings.HasPrefix(v.Text(), "data:") {
 			kind = memproxy.ItemData
 		}
-		wire.Add(op, ptr, v.Text(), memproxy.Item{Kind: kind})
+		wire.AddItem(op, ptr, v.Text(), memproxy.Item{Kind: kind})
 	}
 	for _, m := range v.Members {
-		wire.Name(op, m.Name, jsondoc.Child(ptr, m.Name), newItem(memproxy.ItemMetadata, ""))
-		urls(op, m.Value, jsondoc.Child(ptr, m.Name))
+		wire.AddName(op, m.Name, jsondoc.Child(ptr, m.Name), newItem(memproxy.ItemMetadata, ""))
+		addURLItems(op, m.Value, jsondoc.Child(ptr, m.Name))
 	}
 	for i, e := range v.Elems {
-		urls(op, e, jsondoc.Index(ptr, i))
+		addURLItems(op, e, jsondoc.Index(ptr, i))
 	}
 }
 
-// texts reads a list of facts that the client's model deduced.
-func (d *decoding) texts(v *jsondoc.Value, ptr string) error {
+// readTexts reads a list of facts that the client's model deduced.
+func (d *decoding) readTexts(v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Array {
-		return bad(memproxy.PayloadMalformed, 422, ptr, "this must be a list of strings")
+		return malformed(memproxy.PayloadMalformed, 422, ptr, "this must be a list of strings")
 	}
 	first := len(d.op.Items)
 	err := v.Each(ptr, func(e *jsondoc.Value, at string) error { return d.content(e, at, "", "") })
@@ -191,9 +191,9 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 	}
 	if v.Kind != jsondoc.Object {
 		if d.op.Kind.Writes() {
-			return bad(memproxy.PayloadMalformed, 422, ptr, "metadata must be an object")
+			return malformed(memproxy.PayloadMalformed, 422, ptr, "metadata must be an object")
 		}
-		wire.Strings(d.op, v, ptr, newItem(memproxy.ItemMetadata, ""))
+		wire.AddStrings(d.op, v, ptr, newItem(memproxy.ItemMetadata, ""))
 		return nil
 	}
 	if err := noClaims.CheckMembers(v, ptr, metadataKey); err != nil {
@@ -202,7 +202,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 	prefix := strings.TrimSuffix(ptr, "metadata")
 	for _, name := range [...]string{d.a.opt.FieldKey, "category", "categories"} { // the first present one becomes Item.Field
 		if f := v.Get(name); f != nil && d.op.Kind.Writes() {
-			if err := d.recordFiling(f, jsondoc.Child(ptr, name), prefix); err != nil {
+			if err := d.recordFieldAssignment(f, jsondoc.Child(ptr, name), prefix); err != nil {
 				return err
 			}
 		}
@@ -214,23 +214,23 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 			d.op.Reserved = append(d.op.Reserved, p)
 			continue
 		}
-		if low := jsondoc.Fold(m.Name); low != m.Name && (d.a.opt.governs(low) || slices.Contains(d.a.opt.ConfidenceKeys, low)) {
-			return bad(memproxy.PayloadDuplicate, 400, p, "a known key is spelled with different letter case")
+		if low := jsondoc.Fold(m.Name); low != m.Name && (d.a.opt.isFieldKey(low) || slices.Contains(d.a.opt.ConfidenceKeys, low)) {
+			return malformed(memproxy.PayloadDuplicate, 400, p, "a known key is spelled with different letter case")
 		}
 		if dim, ok := dimOf(d.a.names.Claim(m.Name)); ok { // readers of metadata accept other spellings too
 			d.claim(dim, m.Value, p, false, false)
 		}
-		d.said.Metadata(d.doc, m)
+		d.originClaims.AddMetadata(d.doc, m)
 		switch {
 		case slices.Contains(d.a.opt.ConfidenceKeys, m.Name):
 			if d.op.Kind.Writes() {
-				d.op.ConfidenceClaims = append(d.op.ConfidenceClaims, origin.Hint(d.doc, m.Value, p))
+				d.op.ConfidenceClaims = append(d.op.ConfidenceClaims, origin.ReadConfidence(d.doc, m.Value, p))
 			}
 		case m.Name == "source":
-			d.op.SourceClaim = origin.Source(d.a.opt.Sources.Of(d.doc.Root.Get("user_id").Text()), d.op.SourceClaim, m.Value)
+			d.op.SourceClaim = origin.LowestTier(d.a.opt.Sources.Of(d.doc.Root.Get("user_id").Text()), d.op.SourceClaim, m.Value)
 		}
-		wire.Member(d.op, m, p, newItem(memproxy.ItemMetadata, ""))
-		wire.Numbers(d.op, d.doc, m.Value, p, newItem(memproxy.ItemMetadata, ""))
+		wire.AddMember(d.op, m, p, newItem(memproxy.ItemMetadata, ""))
+		wire.AddNumbers(d.op, d.doc, m.Value, p, newItem(memproxy.ItemMetadata, ""))
 	}
 	return nil
 }

@@ -17,24 +17,21 @@ import (
 
 // decoding is a payload that is being converted to an Operation.
 type decoding struct {
-	a   *Adapter
-	row *row
-	req memproxy.Request
-	// params are the parameters in the path.
-	params map[string]string
-	doc    *jsondoc.Doc
-	op     *memproxy.Operation
-	// filings are the governed fields that content is assigned to.
-	filings []filing
-	// said are the payload's claims about its content's layer and origin.
-	said origin.Claims
+	a                *Adapter
+	row              *row
+	req              memproxy.Request
+	params           map[string]string // of the path
+	doc              *jsondoc.Doc
+	op               *memproxy.Operation
+	fieldAssignments []fieldAssignment
+	originClaims     origin.Claims
 }
 
 // Decode implements the gate's adapter.
 func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (*memproxy.Operation, error) {
 	r := a.Row(rt.ID)
 	if r.shape == opaque {
-		return nil, bad(memproxy.RouteUnknown, 403, "", "memproxy does not support the payload of this route yet")
+		return nil, malformed(memproxy.RouteUnknown, 403, "", "memproxy does not support the payload of this route yet")
 	}
 	d := &decoding{a: a, row: r, req: req, params: rt.Params, op: &memproxy.Operation{
 		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID, Administers: r.flags&shared != 0,
@@ -53,7 +50,7 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 		}
 		d.doc, d.op.Parsed = doc, doc
 	}
-	for _, read := range [...]func() error{d.query, d.path, d.body, d.settle} {
+	for _, read := range [...]func() error{d.query, d.path, d.body, d.finish} {
 		if err := read(); err != nil {
 			return nil, err
 		}
@@ -85,24 +82,24 @@ func (r *row) media(h memproxy.Header, body []byte) error {
 	if err != nil || len(body) == 0 || kind == "" {
 		return err
 	}
-	if kind != "application/json" && (r.dialect == hosted || !spelling.JSON(kind)) {
-		return bad(memproxy.PayloadContentType, 415, "", "this route requires Content-Type application/json")
+	if kind != "application/json" && (r.dialect == hosted || !spelling.IsJSON(kind)) {
+		return malformed(memproxy.PayloadContentType, 415, "", "this route requires Content-Type application/json")
 	}
-	return spelling.UTF8(params)
+	return spelling.CheckCharset(params)
 }
 
-// target records the id of a target. An id from a body becomes a path segment of the side
+// addTarget records a target by its id. An id from a body becomes a path segment of the side
 // request that fetches the memory, so an id that could change the path is refused.
-func target(op *memproxy.Operation, v *jsondoc.Value, kind memproxy.TargetKind, ptr string) error {
+func addTarget(op *memproxy.Operation, v *jsondoc.Value, kind memproxy.TargetKind, ptr string) error {
 	id := v.Text()
 	if v.Kind != jsondoc.String || id == "" {
-		return bad(memproxy.PayloadMalformed, 422, ptr, "an id must be a string")
+		return malformed(memproxy.PayloadMalformed, 422, ptr, "an id must be a string")
 	}
-	if variantUUID(id) || id == "." || id == ".." || strings.Contains(id, "/") || strings.ContainsFunc(id, routetable.Unfit) {
-		return bad(memproxy.PayloadPath, 422, ptr, "this cannot be an id")
+	if variantUUID(id) || id == "." || id == ".." || strings.Contains(id, "/") || strings.ContainsFunc(id, routetable.IsUnsafeInPath) {
+		return malformed(memproxy.PayloadPath, 422, ptr, "this cannot be an id")
 	}
 	if len(op.Targets) > 0 && op.TargetKind != kind { // an operation has one TargetKind for all targets
-		return bad(memproxy.PayloadMalformed, 422, ptr, "a request must not name objects of two kinds")
+		return malformed(memproxy.PayloadMalformed, 422, ptr, "a request must not name objects of two kinds")
 	}
 	op.Targets, op.TargetKind = append(op.Targets, id), kind
 	return nil
@@ -127,7 +124,7 @@ func variantUUID(id string) bool {
 		}
 		n++
 	}
-	return n == 32 && !(plain && spelling.UUID(id))
+	return n == 32 && !(plain && spelling.IsUUID(id))
 }
 
 // targetJob is a job of the platform that makes a profile. Only the platform knows its
@@ -138,7 +135,7 @@ func (d *decoding) path() error {
 	op, params := d.op, d.params
 	if id, ok := params["id"]; ok {
 		if variantUUID(id) {
-			return bad(memproxy.PayloadPath, 422, "path:id", "this cannot be an id")
+			return malformed(memproxy.PayloadPath, 422, "path:id", "this cannot be an id")
 		}
 		op.Targets, op.TargetKind = []string{id}, memproxy.TargetMemory
 		if d.row.shape == event {
@@ -157,7 +154,7 @@ func (d *decoding) path() error {
 			dim, known = entityDim(typ)
 		}
 		if !known {
-			return bad(memproxy.PayloadPath, 400, "path:entity_type", "unknown entity type")
+			return malformed(memproxy.PayloadPath, 400, "path:entity_type", "unknown entity type")
 		}
 		addNameClaim(d.op, dim, name, "path:entity_id")
 	}
@@ -169,13 +166,13 @@ func (d *decoding) body() error {
 	if d.doc == nil {
 		switch d.row.shape {
 		case addBody, search, update, batch:
-			return d.row.withStatus(bad(memproxy.PayloadMalformed, 400, "", "this route requires a JSON body"))
+			return d.row.withStatus(malformed(memproxy.PayloadMalformed, 400, "", "this route requires a JSON body"))
 		}
 		return nil
 	}
 	root := d.doc.Root
 	if root.Kind != jsondoc.Object {
-		return d.row.withStatus(bad(memproxy.PayloadMalformed, 400, "", "the body must be a JSON object"))
+		return d.row.withStatus(malformed(memproxy.PayloadMalformed, 400, "", "the body must be a JSON object"))
 	}
 	if err := d.a.names.CheckMembers(root, "", topKey); err != nil {
 		return err
@@ -188,18 +185,18 @@ func (d *decoding) body() error {
 	return nil
 }
 
-// settle sets the fields that depend on the whole payload.
-func (d *decoding) settle() error {
+// finish sets the fields that depend on the whole payload.
+func (d *decoding) finish() error {
 	op := d.op
 	if d.doc != nil {
 		addLooseRefs(d.op, d.doc.Root, "")
 	}
-	d.govern()
+	d.assignFields()
 	for i := range op.Claims {
 		c := &op.Claims[i]
 		c.Pins = c.Pins && d.row.narrows(c)
 	}
-	narrow(d)
+	setWithin(d)
 	// An identity in metadata is the owner only if no other place of the payload
 	// names one.
 	for _, inside := range [...]bool{false, true} {
@@ -208,13 +205,13 @@ func (d *decoding) settle() error {
 			if c.Op != memproxy.ClaimIs || len(c.Values) != 1 || inMetadata(c) != inside {
 				continue
 			}
-			if !wire.Fill(&op.Scope, c, op.Kind.Writes() && !inside) {
-				return bad(memproxy.ScopeConflict, 422, c.Pointer, "the payload names different owners in two places")
+			if !wire.FillScope(&op.Scope, c, op.Kind.Writes() && !inside) {
+				return malformed(memproxy.ScopeConflict, 422, c.Pointer, "the payload names different owners in two places")
 			}
 		}
 	}
 	op.Extracts = op.Kind == memproxy.Learn && d.extracts()
-	d.said.Apply(op)
+	d.originClaims.Apply(op)
 	switch op.Kind {
 	case memproxy.Learn:
 		op.Cost = cost(op)
@@ -227,10 +224,10 @@ func (d *decoding) settle() error {
 	return nil
 }
 
-// narrow sets the names within which the filter narrows the request, in the dimensions
+// setWithin sets the names within which the filter narrows the request, in the dimensions
 // that have a claim of other than equality. It reads the filter once for each dimension,
 // however many claims there are.
-func narrow(d *decoding) {
+func setWithin(d *decoding) {
 	if d.doc == nil || d.doc.Root.Get("filters") == nil {
 		return
 	}

@@ -140,7 +140,7 @@ func memberOf(list string) (member string, ok bool) {
 }
 
 // KnownLength implements jsondoc.ElementReader: it reads a cached element.
-func (f *finding) KnownLength(list string, i int, rest []byte) int {
+func (f *answerReader) KnownLength(list string, i int, rest []byte) int {
 	member, ok := memberOf(list)
 	if !ok {
 		return 0
@@ -153,7 +153,7 @@ func (f *finding) KnownLength(list string, i int, rest []byte) int {
 }
 
 // ReadElement implements jsondoc.ElementReader: it reads an element, and caches it.
-func (f *finding) ReadElement(list string, i int, v *jsondoc.Value, text string) bool {
+func (f *answerReader) ReadElement(list string, i int, v *jsondoc.Value, text string) bool {
 	member, ok := memberOf(list)
 	if !ok {
 		return false
@@ -207,7 +207,7 @@ func (e *element) memoryAt(list string, i int, raw []byte) memproxy.Memory {
 // cacheElement caches a memory that was read from an element of a list. The memory's strings
 // are slices of text, so that for a thousand elements the garbage collector scans a thousand
 // strings and not twenty thousand. Later readings share the memory's Memo.
-func (f *finding) cacheElement(member string, v *jsondoc.Value, text string, m *memproxy.Memory) {
+func (f *answerReader) cacheElement(member string, v *jsondoc.Value, text string, m *memproxy.Memory) {
 	raw := f.doc.Raw(v)
 	h, ok := headOf(f.rt, member, raw)
 	if !ok || m.Kind != "" || text == "" {

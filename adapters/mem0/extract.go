@@ -27,7 +27,7 @@ func (a *Adapter) ReadExtracted(reply memproxy.Reply) ([]memproxy.Memory, bool, 
 	default:
 		return nil, false, nil
 	}
-	f := finding{a: a, rd: &memproxy.Reading{Memories: []memproxy.Memory{}}, doc: doc, rt: memproxy.Route{Kind: memproxy.Recall}}
+	f := answerReader{a: a, rd: &memproxy.Reading{Memories: []memproxy.Memory{}}, doc: doc, rt: memproxy.Route{Kind: memproxy.Recall}}
 	list := doc.Root.Get("results")
 	if list == nil || list.Kind != jsondoc.Array {
 		return nil, true, nil

@@ -37,7 +37,7 @@ func projection(doc *jsondoc.Doc) ([]string, error) {
 	return out, nil
 }
 
-var errFields = bad(memproxy.PayloadMalformed, 400, "/fields", "fields must be a list of names")
+var errFields = malformed(memproxy.PayloadMalformed, 400, "/fields", "fields must be a list of names")
 
 func widenBody(e *jsondoc.Edits, doc *jsondoc.Doc) {
 	fields, _ := projection(doc) // Decode refused bodies for which it fails

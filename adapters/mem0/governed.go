@@ -9,34 +9,35 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// filing is a member of a payload that assigns content to governed fields.
-type filing struct {
-	at     string // its pointer
-	prefix string // of the pointers to which it applies: its own entry in a batch, else all
-	fields []string
+// fieldAssignment is a member of a payload that assigns content to governed fields, such as
+// category.
+type fieldAssignment struct {
+	at     string   // its pointer
+	prefix string   // of the pointers to which it applies: its own entry in a batch, else all
+	fields []string // its names
 }
 
-// governs reports whether a member of metadata assigns the memory's content to a governed
+// isFieldKey reports whether a member of metadata assigns the memory's content to a governed
 // field.
-func (o *Options) governs(name string) bool {
+func (o *Options) isFieldKey(name string) bool {
 	return name == o.FieldKey || name == "category" || name == "categories"
 }
 
 // maxFields bounds the fields of one member: every piece of content is ruled on in each.
 const maxFields = 32
 
-// recordFiling records the governed fields that a member names: one, or a list.
-func (d *decoding) recordFiling(v *jsondoc.Value, ptr, prefix string) error {
+// recordFieldAssignment records the governed fields that a member names: one, or a list.
+func (d *decoding) recordFieldAssignment(v *jsondoc.Value, ptr, prefix string) error {
 	names, ok := fieldNames(d.doc, v)
 	if !ok {
-		return bad(memproxy.PayloadMalformed, 422, ptr, "a governed field (category) must be a name or a list of names")
+		return malformed(memproxy.PayloadMalformed, 422, ptr, "a governed field (category) must be a name or a list of names")
 	}
 	if len(names) > maxFields {
-		return bad(memproxy.PayloadTooMany, 413, ptr, fmt.Sprintf("the request names %d governed fields (categories) in one place; at most %d are accepted", len(names), maxFields))
+		return malformed(memproxy.PayloadTooMany, 413, ptr, fmt.Sprintf("the request names %d governed fields (categories) in one place; at most %d are accepted", len(names), maxFields))
 	}
 	if len(names) > 0 {
-		// The content may follow in the payload, so govern applies the filing at the end.
-		d.filings = append(d.filings, filing{at: ptr, prefix: prefix, fields: names})
+		// The content may follow in the payload, so assignFields applies it at the end.
+		d.fieldAssignments = append(d.fieldAssignments, fieldAssignment{at: ptr, prefix: prefix, fields: names})
 	}
 	return nil
 }
@@ -66,10 +67,10 @@ func fieldNames(doc *jsondoc.Doc, v *jsondoc.Value) (names []string, ok bool) {
 	return names, true
 }
 
-// govern assigns the governed fields to the content that they apply to. A change without a
-// text also gets an item, because it writes the existing text to the fields.
-func (d *decoding) govern() {
-	for _, f := range d.filings {
+// assignFields sets the governed fields of the content to which they were assigned. A change
+// without a text also gets an item, because it writes the existing text to the fields.
+func (d *decoding) assignFields() {
+	for _, f := range d.fieldAssignments {
 		found := false
 		for i := range d.op.Items {
 			it := &d.op.Items[i]

@@ -43,7 +43,7 @@ func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.R
 		return memproxy.Memory{}, fmt.Errorf("mem0: the backend returned status %d", reply.Status)
 	}
 	if strings.HasPrefix(target, "/") {
-		return memproxy.Memory{ID: target, Members: image(reply.Body)}, nil
+		return memproxy.Memory{ID: target, Members: versionedMembers(reply.Body)}, nil
 	}
 	look := memproxy.Route{ID: "mem0.v1.get", Kind: memproxy.Recall}
 	if isEvent(a.Row(rt.ID), rt, target) {
@@ -60,7 +60,7 @@ func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.R
 	if m.ID != "" && !strings.EqualFold(m.ID, target) {
 		return memproxy.Memory{}, errors.New("mem0: the backend returned a different memory than requested")
 	}
-	m.Members = image(reply.Body)
+	m.Members = versionedMembers(reply.Body)
 	return m, nil
 }
 

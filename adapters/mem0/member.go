@@ -76,7 +76,7 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 		of = ""
 	}
 	switch {
-	case d.unknownName(m.Name) && hasNonID(v):
+	case d.isUnknownIDName(m.Name) && hasNonID(v):
 		d.op.Unclaimed = append(d.op.Unclaimed, ptr)
 		return nil
 	case memproxy.Reserved(m.Name):
@@ -95,7 +95,7 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 			d.op.Steering = d.op.Steering || steers(m.Name)
 			like := newItem(memproxy.ItemSteering, of)
 			like.Configures = configures(m.Name)
-			wire.Member(d.op, m, ptr, like)
+			wire.AddMember(d.op, m, ptr, like)
 		}
 		if m.Name == "filters" {
 			return d.filters(v, ptr, whole, false)
@@ -106,7 +106,7 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 	case "messages":
 		return d.messages(v, ptr)
 	case "deduced_memories":
-		return d.texts(v, ptr)
+		return d.readTexts(v, ptr)
 	case "text", "data", "memory_content", "content":
 		if id != "" && m.Name != "text" {
 			// A change has its text in the member text. Servers ignore the other members, but
@@ -118,7 +118,7 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 	case "query":
 		d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemQuery, Pointer: ptr, Text: v.Text()})
 		if v.Kind != jsondoc.String {
-			return bad(memproxy.PayloadMalformed, 422, ptr, "query must be a string")
+			return malformed(memproxy.PayloadMalformed, 422, ptr, "query must be a string")
 		}
 		return nil
 	case "filters":
@@ -131,14 +131,14 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 		}
 	case "memory_id":
 		if d.row.shape == update || !whole {
-			return target(d.op, v, memproxy.TargetMemory, ptr)
+			return addTarget(d.op, v, memproxy.TargetMemory, ptr)
 		}
 	case "memory_export_id":
 		if v.Kind == jsondoc.Null {
 			return nil
 		}
 		if d.row.id == "mem0.v1.export.get" {
-			return target(d.op, v, memproxy.TargetExport, ptr)
+			return addTarget(d.op, v, memproxy.TargetExport, ptr)
 		}
 		// No other route has it. An export that is not looked up is not forwarded either.
 		d.op.Unclaimed = append(d.op.Unclaimed, ptr)
@@ -150,29 +150,29 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 		}
 	case "categories", "category":
 		if d.op.Kind.Writes() {
-			if err := d.recordFiling(v, ptr, at+"/"); err != nil {
+			if err := d.recordFieldAssignment(v, ptr, at+"/"); err != nil {
 				return err
 			}
 		}
-		d.said.Filed(v)
+		d.originClaims.AddCategories(v)
 	case "tags":
-		d.said.Filed(v)
+		d.originClaims.AddCategories(v)
 	case "memory_type":
-		d.said.Layer(v.Text())
+		d.originClaims.AddLayer(v.Text())
 	case "infer":
 		if v.Kind != jsondoc.Bool && v.Kind != jsondoc.Null {
-			return bad(memproxy.PayloadMalformed, 422, ptr, "infer must be true or false")
+			return malformed(memproxy.PayloadMalformed, 422, ptr, "infer must be true or false")
 		}
 		return nil
 	}
 	if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin {
 		origin.RecordMemberAssertions(d.op, d.doc, m, ptr, d.a.opt.ConfidenceKeys)
-		wire.Name(d.op, m.Name, ptr, newItem(memproxy.ItemMetadata, of))
+		wire.AddName(d.op, m.Name, ptr, newItem(memproxy.ItemMetadata, of))
 		kind := memproxy.ItemMetadata
 		if withheld.HoldsCallbackURL(m) {
 			kind = memproxy.ItemURL
 		}
-		wire.Strings(d.op, v, ptr, newItem(kind, of))
+		wire.AddStrings(d.op, v, ptr, newItem(kind, of))
 	}
 	return nil
 }
@@ -186,26 +186,26 @@ const maxEntries = 1000
 
 func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Array {
-		return bad(memproxy.PayloadMalformed, 422, ptr, "memories must be a list")
+		return malformed(memproxy.PayloadMalformed, 422, ptr, "memories must be a list")
 	}
 	if len(v.Elems) > maxEntries {
-		return bad(memproxy.PayloadTooMany, 413, ptr, fmt.Sprintf("the request names %d memories; at most %d are accepted", len(v.Elems), maxEntries))
+		return malformed(memproxy.PayloadTooMany, 413, ptr, fmt.Sprintf("the request names %d memories; at most %d are accepted", len(v.Elems), maxEntries))
 	}
 	named := make(map[string]bool, len(v.Elems))
 	for i, e := range v.Elems {
 		at := jsondoc.Index(ptr, i)
 		if e.Kind != jsondoc.Object {
-			return bad(memproxy.PayloadMalformed, 422, at, "a batch entry must be an object")
+			return malformed(memproxy.PayloadMalformed, 422, at, "a batch entry must be an object")
 		}
 		if err := d.a.names.CheckMembers(e, at, topKey); err != nil {
 			return err
 		}
 		id := e.Get("memory_id")
 		if id == nil {
-			return bad(memproxy.PayloadMalformed, 422, at, "a batch entry needs a memory_id")
+			return malformed(memproxy.PayloadMalformed, 422, at, "a batch entry needs a memory_id")
 		}
 		if named[id.Text()] && d.op.Kind != memproxy.Forget { // the backend would lose one of two changes
-			return bad(memproxy.PayloadDuplicate, 400, at, "the batch names a memory more than once")
+			return malformed(memproxy.PayloadDuplicate, 400, at, "the batch names a memory more than once")
 		}
 		named[id.Text()] = true
 		for _, m := range e.Members {

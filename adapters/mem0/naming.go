@@ -10,36 +10,36 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// naming has the known members of a payload's root and parameters of a query that identify
-// an object or an owner, with how each is treated (an allow list). Any other name that
-// looks like one, such as "x_id", is removed: known servers ignore it, but a later version
-// may use it as a reference. Its owner is not looked up, because that would reveal which
+// knownIDNames has the members of a payload's root and the parameters of a query that
+// identify an object or an owner, with the treatment of each (an allow list; loose
+// references: see addLooseRefs). Any other name that looks like one, such as "x_id", is
+// removed: known servers ignore it, but a later version may use it as a reference. Its owner is not looked up, because that would reveal which
 // names other tenants use. A value in the form of an id is kept, and looked up as an id.
-var naming = map[string]string{
+var knownIDNames = map[string]string{
 	"user_id":           "an owner: claimed",
 	"agent_id":          "an owner: claimed",
 	"app_id":            "an owner: claimed",
 	"run_id":            "an owner: claimed",
 	"session_id":        "an owner: claimed",
 	"entity_id":         "an owner, by entity_type: claimed",
-	"actor_id":          "who said it: taken off unless it is the caller",
-	"memory_id":         "a memory: the target, or found by its form",
-	"memory_ids":        "memories: found by their form",
+	"actor_id":          "the speaker: removed unless it is the caller",
+	"memory_id":         "a memory: the target, or a loose reference",
+	"memory_ids":        "memories: loose references",
 	"memory_export_id":  "an export: the target",
-	"event_id":          "an event: found by its form",
-	"source_id":         "where it comes from: found by its form",
-	"id":                "what it is an id of, the route says; found by its form",
-	"ids":               "found by their form",
-	"org_id":            "the credential's organisation, and no tenant's",
-	"project_id":        "the credential's project, and no tenant's",
+	"event_id":          "an event: a loose reference",
+	"source_id":         "the origin: a loose reference",
+	"id":                "an object of the route's kind: a loose reference",
+	"ids":               "loose references",
+	"org_id":            "the credential's organisation, which belongs to no tenant",
+	"project_id":        "the credential's project, which belongs to no tenant",
 	"prompt_profile_id": "a setting of the credential's project",
 	"webhook_id":        "a setting of the credential's project",
-	"request_id":        "the client's own name of the request",
+	"request_id":        "the client's name for the request",
 }
 
-// looksLikeName reports whether the name of a member or a parameter has the form of one
+// looksLikeIDName reports whether the name of a member or a parameter has the form of one
 // that identifies an object: it ends in "id" or "ids" as a word of its own.
-func looksLikeName(name string) bool {
+func looksLikeIDName(name string) bool {
 	for _, end := range [...]string{"Id", "Ids", "ID", "IDs"} {
 		if rest, ok := strings.CutSuffix(name, end); ok && rest != "" && strings.ToUpper(rest) != rest {
 			return true
@@ -52,10 +52,10 @@ func looksLikeName(name string) bool {
 	return slices.ContainsFunc([]string{"_id", "_ids", "-id", "-ids", ".id", ".ids"}, func(end string) bool { return strings.HasSuffix(low, end) })
 }
 
-// unknownName reports whether a member or a parameter looks like one that identifies an
-// object, but is not in naming. It is removed unless its value consists of ids.
-func (d *decoding) unknownName(name string) bool {
-	if _, row := naming[jsondoc.Fold(name)]; row || !looksLikeName(name) || d.row.kind == memproxy.Admin || d.row.kind == memproxy.Other {
+// isUnknownIDName reports whether a member or a parameter looks like one that identifies an
+// object, but is not in knownIDNames. It is removed unless its value consists of ids.
+func (d *decoding) isUnknownIDName(name string) bool {
+	if _, known := knownIDNames[jsondoc.Fold(name)]; known || !looksLikeIDName(name) || d.row.kind == memproxy.Admin || d.row.kind == memproxy.Other {
 		return false
 	}
 	// Other spellings of an owner's name are claims or are refused; see spelling.Names.
@@ -68,7 +68,7 @@ func hasNonID(v *jsondoc.Value) bool {
 		slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool { return hasNonID(m.Value) })
 }
 
-func notID(text string) bool { return !spelling.UUID(text) }
+func notID(text string) bool { return !spelling.IsUUID(text) }
 
 // queryPrefix is the prefix of pointers to query parameters.
 const queryPrefix = "query:"
@@ -100,8 +100,8 @@ func rewriteQuery(op *memproxy.Operation, query string) string {
 	return strings.Join(kept, "&")
 }
 
-// headers records the ids in the request's headers, whatever their names.
-func headers(op *memproxy.Operation, h memproxy.Header) {
+// recordHeaderIDs records the ids in the request's headers, whatever their names.
+func recordHeaderIDs(op *memproxy.Operation, h memproxy.Header) {
 	var long []string // headers that are long enough for an id
 	for name, list := range h {
 		if slices.ContainsFunc(list, func(text string) bool { return len(text) >= spelling.UUIDLen }) {

@@ -14,19 +14,19 @@ import (
 // This file reads settings and members of memories other than the text, and the changes
 // that requests make to them.
 
-// excluded reports whether a member of a memory is not versioned as a member: its text, a
+// isUnversioned reports whether a member of a memory is not versioned as a member: its text, a
 // value that the backend maintains, a secret, or part of a stamp.
-func excluded(name string) bool {
+func isUnversioned(name string) bool {
 	switch name {
 	case "id", "memory_id", "memory", "text", "data", "memory_content", "content", "hash", "created_at", "updated_at", "score", "score_details", "structured_attributes":
 		return true
 	}
-	return withheld.Name(name) || memproxy.Reserved(name)
+	return withheld.IsSecretName(name) || memproxy.Reserved(name)
 }
 
-// image returns the members of a memory or of settings that are versioned, without secrets,
-// as memproxy.MemberChange encodes them.
-func image(body []byte) []byte {
+// versionedMembers returns the members of a memory or of settings that are versioned,
+// without secrets, as memproxy.MemberChange encodes them.
+func versionedMembers(body []byte) []byte {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
 		return nil
@@ -39,11 +39,11 @@ func image(body []byte) []byte {
 // otherMembers returns the members of an object except its text and secrets, as a change
 // that sets them. With merges, metadata is merged instead, as the self-hosted server does.
 func otherMembers(doc *jsondoc.Doc, merges bool) memproxy.MemberChange {
-	doc = withheld.Doc(doc, func(m jsondoc.Member) bool { return m.Name == "metadata" })
+	doc = withheld.StripDoc(doc, func(m jsondoc.Member) bool { return m.Name == "metadata" })
 	c := memproxy.MemberChange{Set: map[string][]byte{}}
 	for _, m := range doc.Root.Members {
 		switch {
-		case excluded(m.Name), m.Value.Kind == jsondoc.Null:
+		case isUnversioned(m.Name), m.Value.Kind == jsondoc.Null:
 		case m.Name == "metadata" && m.Value.Kind == jsondoc.Object:
 			kept := stamps.Object(stamps.FilterMembers(doc.Raw(m.Value), false)...)
 			if merges {

@@ -13,7 +13,7 @@ import (
 // headers. Each identity may occur once, in one spelling and without brackets, because
 // backends differ in how they read other forms.
 func (d *decoding) query() error {
-	values, err := d.a.names.Parse(d.req.Query)
+	values, err := d.a.names.ParseQuery(d.req.Query)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (d *decoding) query() error {
 		}
 		addNameClaim(d.op, dim, list[0], queryPrefix+base)
 	}
-	headers(d.op, d.req.Header)
+	recordHeaderIDs(d.op, d.req.Header)
 	return nil
 }
 
@@ -60,7 +60,7 @@ func addSteering(op *memproxy.Operation, base string, list []string) {
 // queryIDs records the ids in a parameter, or that the parameter is removed.
 func (d *decoding) queryIDs(key string, list []string) {
 	base, _, _ := strings.Cut(key, "[")
-	if base != "metadata" && base != "filters" && d.unknownName(base) && slices.ContainsFunc(list, notID) {
+	if base != "metadata" && base != "filters" && d.isUnknownIDName(base) && slices.ContainsFunc(list, notID) {
 		d.op.Unclaimed = append(d.op.Unclaimed, queryPrefix+base)
 		return
 	}
@@ -95,7 +95,7 @@ func (d *decoding) queryJSON(base, nested string, list []string) error {
 	for _, text := range list {
 		doc, err := jsondoc.ParseRequest([]byte(text), d.a.opt.MaxDepth)
 		if err != nil {
-			return bad(memproxy.PayloadMalformed, 400, ptr, "not JSON")
+			return malformed(memproxy.PayloadMalformed, 400, ptr, "not JSON")
 		}
 		was := d.doc
 		d.doc = doc

@@ -32,7 +32,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		return rd, nil
 	}
 	whole := a.Row(rt.ID).shape == event
-	f := finding{rd: rd, rt: rt, a: a, doc: &jsondoc.Doc{Src: reply.Body}}
+	f := answerReader{rd: rd, rt: rt, a: a, doc: &jsondoc.Doc{Src: reply.Body}}
 	doc, err := f.parse(whole)
 	if err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	default:
 		return nil, errShape
 	}
-	links(rd, root)
-	relations(rd, root.Get("relations"))
+	recordLinks(rd, root)
+	recordRelations(rd, root.Get("relations"))
 	if whole {
 		return rd, f.element(root, "")
 	}
@@ -84,7 +84,7 @@ func readDerived(rt memproxy.Route, reply memproxy.Reply) (*memproxy.Reading, er
 	}
 	if rt.Kind == memproxy.Recall {
 		var texts memproxy.Operation
-		wire.Strings(&texts, doc.Root, "", newItem(memproxy.ItemContent, ""))
+		wire.AddStrings(&texts, doc.Root, "", newItem(memproxy.ItemContent, ""))
 		for i := range texts.Items {
 			rd.Derived = append(rd.Derived, texts.Items[i].Text)
 		}
@@ -96,7 +96,7 @@ func readDerived(rt memproxy.Route, reply memproxy.Reply) (*memproxy.Reading, er
 				*rd.Made = at.Add(-makingTime)
 			}
 		}
-		links(rd, doc.Root)
+		recordLinks(rd, doc.Root)
 		if id := doc.Root.Get("id"); id != nil && id.Kind == jsondoc.String {
 			rd.Events = append(rd.Events, id.Text())
 		}
@@ -104,7 +104,7 @@ func readDerived(rt memproxy.Route, reply memproxy.Reply) (*memproxy.Reading, er
 	return rd, nil
 }
 
-func links(rd *memproxy.Reading, root *jsondoc.Value) {
+func recordLinks(rd *memproxy.Reading, root *jsondoc.Value) {
 	for _, key := range [...]string{"next", "previous", "status_url"} {
 		if v := root.Get(key); v != nil && v.Kind == jsondoc.String && (strings.Contains(v.Text(), "://") || strings.HasPrefix(v.Text(), "//")) {
 			rd.Links = append(rd.Links, "/"+key)
@@ -112,8 +112,8 @@ func links(rd *memproxy.Reading, root *jsondoc.Value) {
 	}
 }
 
-// finding is the state of reading one answer.
-type finding struct {
+// answerReader is the state of reading one answer.
+type answerReader struct {
 	a   *Adapter
 	rd  *memproxy.Reading
 	doc *jsondoc.Doc
@@ -126,7 +126,7 @@ const maxGuess = 1024
 
 // parse parses the answer and, unless whole is set, reads the elements of its lists while
 // it parses.
-func (f *finding) parse(whole bool) (*jsondoc.Doc, error) {
+func (f *answerReader) parse(whole bool) (*jsondoc.Doc, error) {
 	if whole {
 		return jsondoc.Parse(f.doc.Src, 0)
 	}
@@ -141,7 +141,7 @@ func (f *finding) parse(whole bool) (*jsondoc.Doc, error) {
 }
 
 // element reads one memory, history entry, event or entity.
-func (f *finding) element(v *jsondoc.Value, ptr string) error {
+func (f *answerReader) element(v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Object {
 		f.rd.Memories = append(f.rd.Memories, memproxy.Memory{Pointer: ptr, Unreadable: true})
 		return nil
@@ -170,7 +170,7 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 		name := cmp.Or(v.Get("name").Text(), v.Get("id").Text())
 		if dim, ok := entityDim(v.Get("type").Text()); ok {
 			c := memproxy.Claim{Dim: dim, Values: []string{name}}
-			wire.Fill(&m.Scope, &c, false)
+			wire.FillScope(&m.Scope, &c, false)
 		}
 	case strings.Contains(f.rt.ID, "history"):
 		if id := v.Get("memory_id"); id != nil {
@@ -204,7 +204,7 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	m.Annotations = annotations(v)
 	f.rd.Memories = append(f.rd.Memories, m)
 	if m.Kind == memproxy.TargetEvent {
-		return results(f.rd, v, m)
+		return readResults(f.rd, v, m)
 	}
 	return nil
 }
@@ -221,11 +221,11 @@ func annotations(v *jsondoc.Value) (texts []string) {
 		case object && name == "payload":
 			for _, p := range m.Value.Members {
 				if !steeringKey(p.Name) {
-					texts = wire.Sentences(texts, p.Value)
+					texts = wire.AppendSentences(texts, p.Value)
 				}
 			}
 		default:
-			texts = wire.Sentences(texts, m.Value)
+			texts = wire.AppendSentences(texts, m.Value)
 		}
 	}
 	return texts

@@ -47,7 +47,7 @@ func addLooseIDs(op *memproxy.Operation, text, ptr string) {
 		return
 	}
 	for id := range strings.SplitSeq(text, ",") {
-		if id = strings.TrimSpace(id); !spelling.UUID(id) {
+		if id = strings.TrimSpace(id); !spelling.IsUUID(id) {
 			continue
 		}
 		for _, kind := range [...]memproxy.TargetKind{memproxy.TargetMemory, memproxy.TargetEvent, memproxy.TargetExport} {

@@ -7,13 +7,13 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// relations adds one text for each relation of the graph in an answer.
-func relations(rd *memproxy.Reading, v *jsondoc.Value) {
+// recordRelations records the text of each relation of the graph in an answer.
+func recordRelations(rd *memproxy.Reading, v *jsondoc.Value) {
 	if v == nil {
 		return
 	}
 	for _, e := range v.Elems {
-		relations(rd, e)
+		recordRelations(rd, e)
 	}
 	var words []string
 	for i := range v.Members {
@@ -21,7 +21,7 @@ func relations(rd *memproxy.Reading, v *jsondoc.Value) {
 		case jsondoc.String:
 			words = append(words, m.Text())
 		default:
-			relations(rd, m)
+			recordRelations(rd, m)
 		}
 	}
 	if len(words) > 0 {

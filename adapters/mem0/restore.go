@@ -85,7 +85,7 @@ func (o *Options) filedAs(field string, now memproxy.Memory, merges bool) [][]by
 	for i, m := range doc.Root.Members {
 		switch {
 		case m.Name == o.FieldKey && field != "":
-		case !o.governs(m.Name):
+		case !o.isFieldKey(m.Name):
 			out = append(out, kept[i])
 		case merges:
 			out = append(out, append(jsondoc.Quote(m.Name), ":null"...))

@@ -89,10 +89,10 @@ func proxyLink(link string, req memproxy.Request) []byte {
 	return jsondoc.Quote(req.Base + back)
 }
 
-// results reads the memories that an event reports for a write. They have the state at the
+// readResults reads the memories that an event reports for a write. They have the state at the
 // time of the write, so they are shown in full or not at all. Their owners are those of the
 // event.
-func results(rd *memproxy.Reading, ev *jsondoc.Value, of memproxy.Memory) error {
+func readResults(rd *memproxy.Reading, ev *jsondoc.Value, of memproxy.Memory) error {
 	for i, v := range ev.Get("results").List() {
 		if v.Kind != jsondoc.Object {
 			return errShape

@@ -53,9 +53,9 @@ func recordTimes(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr
 	}
 }
 
-// RecordAssertions records the times in a metadata object, and the attributions and credibility
-// claims in it at any depth. Its own members with the names in keys, the adapter reads; deeper numbers under such a
-// name weigh content as well.
+// RecordAssertions records the times in a metadata object, and the attributions and
+// credibility claims in it at any depth. keys are the names of confidences: the adapter reads
+// the object's own members with such a name, and RecordAssertions deeper numbers.
 func RecordAssertions(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, keys []string) {
 	if op.Kind.Writes() {
 		recordTimes(op, doc, v, ptr)
@@ -75,10 +75,10 @@ func RecordMemberAssertions(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.
 	}
 	name := strings.Map(lookAlike, jsondoc.Squash(m.Name))
 	kind := attributionOf(name)
-	weighs := func(key string) bool { return jsondoc.Squash(key) == name }
+	isConfidence := func(key string) bool { return jsondoc.Squash(key) == name }
 	switch {
-	case m.Value.Kind == jsondoc.Number && (claimsCredibility(name) || slices.ContainsFunc(keys, weighs)):
-		op.ConfidenceClaims = append(op.ConfidenceClaims, Hint(doc, m.Value, ptr))
+	case m.Value.Kind == jsondoc.Number && (claimsCredibility(name) || slices.ContainsFunc(keys, isConfidence)):
+		op.ConfidenceClaims = append(op.ConfidenceClaims, ReadConfidence(doc, m.Value, ptr))
 		return
 	case claimsCredibility(name):
 		kind = memproxy.AttributesStatus
@@ -86,18 +86,18 @@ func RecordMemberAssertions(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.
 		kind = memproxy.AttributesStatus
 	}
 	if kind != "" {
-		attribute(op, doc, memproxy.Attribution{Pointer: ptr, Kind: kind}, m.Value)
+		addAttribution(op, doc, memproxy.Attribution{Pointer: ptr, Kind: kind}, m.Value)
 		return
 	}
-	recordWithin(op, doc, m.Value, ptr, keys)
+	recordNested(op, doc, m.Value, ptr, keys)
 }
 
-func recordWithin(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, keys []string) {
+func recordNested(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, keys []string) {
 	for _, m := range v.Members {
 		RecordMemberAssertions(op, doc, m, jsondoc.Child(ptr, m.Name), keys)
 	}
 	for i, e := range v.Elems {
-		recordWithin(op, doc, e, jsondoc.Index(ptr, i), keys)
+		recordNested(op, doc, e, jsondoc.Index(ptr, i), keys)
 	}
 }
 
@@ -121,15 +121,15 @@ func lookAlike(r rune) rune {
 	return cmp.Or(lookAlikes[r], r)
 }
 
-// Speaker records a message's speaker, by name or by role. instead is the replacement for a
+// RecordSpeaker records a message's speaker, by name or by role. instead is the replacement for a
 // claim that cannot be removed.
-func Speaker(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr, instead string) {
+func RecordSpeaker(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr, instead string) {
 	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
-		attribute(op, doc, memproxy.Attribution{Pointer: ptr, Kind: memproxy.AttributesAuthor, Instead: instead}, v)
+		addAttribution(op, doc, memproxy.Attribution{Pointer: ptr, Kind: memproxy.AttributesAuthor, Instead: instead}, v)
 	}
 }
 
-func attribute(op *memproxy.Operation, doc *jsondoc.Doc, at memproxy.Attribution, v *jsondoc.Value) {
+func addAttribution(op *memproxy.Operation, doc *jsondoc.Doc, at memproxy.Attribution, v *jsondoc.Value) {
 	if isHarmless(doc, v) {
 		return
 	}

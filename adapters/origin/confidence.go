@@ -9,10 +9,10 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Hint reads a claimed confidence. It is rounded up to the per mille, so that a value above
+// ReadConfidence reads a claimed confidence. The value is rounded up to the per mille, so that a value above
 // a ceiling never becomes equal to it. Anything but a number from 0 to 1 counts as full
 // confidence.
-func Hint(doc *jsondoc.Doc, v *jsondoc.Value, ptr string) memproxy.ConfidenceClaim {
+func ReadConfidence(doc *jsondoc.Doc, v *jsondoc.Value, ptr string) memproxy.ConfidenceClaim {
 	h := memproxy.ConfidenceClaim{Pointer: ptr, Raw: string(doc.Raw(v)), Claimed: memproxy.Full}
 	if v.Kind == jsondoc.Number {
 		if n, ok := perMille(h.Raw); ok {

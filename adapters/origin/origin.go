@@ -22,14 +22,14 @@ type Claims struct {
 	inferred bool
 }
 
-// Metadata records one member of a metadata object.
-func (c *Claims) Metadata(doc *jsondoc.Doc, m jsondoc.Member) {
+// AddMetadata records the claims in one member of a metadata object.
+func (c *Claims) AddMetadata(doc *jsondoc.Doc, m jsondoc.Member) {
 	c.keys = append(c.keys, m.Name)
-	c.within(doc, m.Value)
+	c.addNested(doc, m.Value)
 	text := memproxy.Key(m.Value.Text())
 	switch memproxy.Key(m.Name) {
 	case "layer", "type", "memory_type", "memory_layer", "kind":
-		c.Layer(text)
+		c.AddLayer(text)
 	case "inferred", "deduced", "derived", "implicit":
 		c.inferred = c.inferred || !isNegative(doc, m.Value)
 	case "explicit", "stated":
@@ -41,37 +41,37 @@ func (c *Claims) Metadata(doc *jsondoc.Doc, m jsondoc.Member) {
 			c.speakers = append(c.speakers, m.Value.Text())
 		}
 	case "category", "categories", "tags", "tag", "topic", "topics":
-		c.Filed(m.Value)
+		c.AddCategories(m.Value)
 	}
 }
 
-// within records the names of the members inside a value, and claims that it was inferred.
-// Other words are too common in an application's own data to be claims there.
-func (c *Claims) within(doc *jsondoc.Doc, v *jsondoc.Value) {
+// addNested records the names of the members inside a value, and claims that it was inferred.
+// Other names of claims are too common in an application's own data to count there.
+func (c *Claims) addNested(doc *jsondoc.Doc, v *jsondoc.Value) {
 	for _, m := range v.Members {
 		c.keys = append(c.keys, m.Name)
 		name := memproxy.Key(m.Name)
 		c.inferred = c.inferred || (name == "inferred" || name == "deduced") && !isNegative(doc, m.Value)
-		c.within(doc, m.Value)
+		c.addNested(doc, m.Value)
 	}
 	for _, e := range v.Elems {
-		c.within(doc, e)
+		c.addNested(doc, e)
 	}
 }
 
-// Filed records a category or tag, or a list of them. A tag may name a layer.
-func (c *Claims) Filed(v *jsondoc.Value) {
+// AddCategories records a category or tag, or a list of them. A tag may name a layer.
+func (c *Claims) AddCategories(v *jsondoc.Value) {
 	if v.Kind == jsondoc.String {
 		c.keys = append(c.keys, v.Text())
-		c.Layer(v.Text())
+		c.AddLayer(v.Text())
 	}
 	for _, e := range v.Elems {
-		c.Filed(e)
+		c.AddCategories(e)
 	}
 }
 
-// Layer records a word that may name a layer.
-func (c *Claims) Layer(word string) {
+// AddLayer records a word that may name a layer.
+func (c *Claims) AddLayer(word string) {
 	if l, ok := LayerOf(word); ok && !slices.Contains(c.layers, l) {
 		c.layers = append(c.layers, l)
 	}
@@ -110,35 +110,35 @@ func (c *Claims) Apply(op *memproxy.Operation) {
 	op.LayerClaims, op.Keys = c.layers, c.keys
 	agent := op.Scope.Agent
 	all := c.inferred || agent != "" && slices.Contains(c.speakers, agent)
-	voices := map[string]bool{} // pointer prefixes of messages with the agent's name
+	byAgent := map[string]bool{} // pointer prefixes of messages with the agent's name
 	for i := range op.Claims {
 		cl := &op.Claims[i]
 		if cl.Dim == memproxy.DimActor && agent != "" && slices.Contains(cl.Values, agent) {
-			voices[cl.Pointer[:strings.LastIndexByte(cl.Pointer, '/')+1]] = true
+			byAgent[cl.Pointer[:strings.LastIndexByte(cl.Pointer, '/')+1]] = true
 		}
 	}
-	spoke := false
+	stated := false // by a user
 	for i := range op.Items {
 		it := &op.Items[i]
 		if it.Kind != memproxy.ItemContent {
 			continue
 		}
-		for prefix := range voices {
+		for prefix := range byAgent {
 			it.Inferred = it.Inferred || strings.HasPrefix(it.Pointer, prefix)
 		}
-		spoke = spoke || !it.Inferred && it.Text != ""
+		stated = stated || !it.Inferred && it.Text != ""
 	}
 	for i := range op.Items {
 		it := &op.Items[i]
 		if it.Kind == memproxy.ItemContent {
-			it.Inferred = all || it.Inferred && (!op.Extracts || !spoke || memproxy.UserRole(it.Role))
+			it.Inferred = all || it.Inferred && (!op.Extracts || !stated || memproxy.UserRole(it.Role))
 		}
 	}
 }
 
-// Source returns the tier of a claimed source: the lowest of before and the tiers of all
-// names in v. A number counts as an unknown name.
-func Source(table memproxy.SourceNames, before memproxy.Source, v *jsondoc.Value) memproxy.Source {
+// LowestTier returns the tier of a claimed source: the lowest of before and the tiers of all
+// names in v, by table. A number counts as an unknown name.
+func LowestTier(table memproxy.SourceNames, before memproxy.Source, v *jsondoc.Value) memproxy.Source {
 	var tier memproxy.Source
 	switch v.Kind {
 	case jsondoc.String:
@@ -146,10 +146,10 @@ func Source(table memproxy.SourceNames, before memproxy.Source, v *jsondoc.Value
 	case jsondoc.Null:
 	case jsondoc.Object, jsondoc.Array:
 		for _, m := range v.Members {
-			before = Source(table, before, m.Value)
+			before = LowestTier(table, before, m.Value)
 		}
 		for _, e := range v.Elems {
-			before = Source(table, before, e)
+			before = LowestTier(table, before, e)
 		}
 	default:
 		tier = table["*"]

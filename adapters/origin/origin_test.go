@@ -21,7 +21,7 @@ func settled(t testing.TB, metadata string, op memproxy.Operation) memproxy.Oper
 	}
 	var c origin.Claims
 	for _, m := range doc.Root.Members {
-		c.Metadata(doc, m)
+		c.AddMetadata(doc, m)
 	}
 	op.Kind = memproxy.Learn
 	c.Apply(&op)
@@ -182,13 +182,13 @@ func TestHints(t *testing.T) {
 		"0.29": 290, "0.6999": 700, "0.7004999": 701, "1e-300": 1, "-0.0": 0,
 	} {
 		doc := must.Get(jsondoc.Parse([]byte(text), 0))(t)
-		if h := origin.Hint(doc, doc.Root, ""); h.Claimed != want || !h.Legible || h.Raw != text {
+		if h := origin.ReadConfidence(doc, doc.Root, ""); h.Claimed != want || !h.Legible || h.Raw != text {
 			t.Errorf("%s: %+v, want %d", text, h, want)
 		}
 	}
 	for _, text := range []string{"1.001", "1.0000001", "1.0000000000000000000001", "-0.5", "-1e-9", "2", "1e400", `"0.5"`, "null", "[0.2]", `{"v":0.2}`} {
 		doc := must.Get(jsondoc.Parse([]byte(text), 0))(t)
-		if h := origin.Hint(doc, doc.Root, ""); h.Legible || h.Claimed != memproxy.Full {
+		if h := origin.ReadConfidence(doc, doc.Root, ""); h.Legible || h.Claimed != memproxy.Full {
 			t.Errorf("%s: %+v", text, h)
 		}
 	}

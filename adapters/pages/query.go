@@ -54,7 +54,7 @@ func (o *Options) LimitInQuery(sent memproxy.Request, name string) (ok bool) {
 		return memproxy.SideRequest{Request: q}, o.Ranked || after != ""
 	}
 	text, said := Param(sent.Query, name)
-	return !said || o.want(text)
+	return !said || o.setWant(text)
 }
 
 // LimitInBody is for a ranked list whose limit is in the body, under at least one of the names;
@@ -70,7 +70,7 @@ func (o *Options) LimitInBody(sent memproxy.Request, body []byte, names ...strin
 		if v == nil || v.Kind == jsondoc.Null {
 			continue
 		}
-		if !o.want(string(doc.Raw(v))) {
+		if !o.setWant(string(doc.Raw(v))) {
 			return false
 		}
 		given = append(given, name)
@@ -90,8 +90,8 @@ func (o *Options) LimitInBody(sent memproxy.Request, body []byte, names ...strin
 	return true
 }
 
-// want sets the number of elements that the caller requested.
-func (o *Options) want(text string) bool {
+// setWant sets the number of elements that the caller requested.
+func (o *Options) setWant(text string) bool {
 	n, err := strconv.Atoi(text)
 	o.Want = n
 	return err == nil && n > 0

@@ -255,7 +255,7 @@ func (t *Table[R]) split(escaped string, s *segments) (slashes, ok bool) {
 			}
 			slashes = slashes || strings.Contains(text, "/")
 		}
-		if text == "." || text == ".." || strings.ContainsFunc(text, Unfit) || !utf8.ValidString(text) {
+		if text == "." || text == ".." || strings.ContainsFunc(text, IsUnsafeInPath) || !utf8.ValidString(text) {
 			return false, false
 		}
 		s.text[s.n] = text
@@ -267,9 +267,9 @@ func (t *Table[R]) split(escaped string, s *segments) (slashes, ok bool) {
 	return slashes, true
 }
 
-// Unfit reports whether no segment may contain a character, because servers cut or rewrite
-// paths at it.
-func Unfit(r rune) bool { return r < 0x20 || r == 0x7f || r == '\\' }
+// IsUnsafeInPath reports whether a segment must not contain a character, because servers cut
+// or rewrite paths at it.
+func IsUnsafeInPath(r rune) bool { return r < 0x20 || r == 0x7f || r == '\\' }
 
 // respelled reports whether an encoded segment is a second spelling of a literal
 // segment, or changes when a server decodes it a second time.

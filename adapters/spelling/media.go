@@ -20,21 +20,21 @@ func ContentType(h memproxy.Header) (kind string, params map[string]string, err 
 	case len(types) == 0 || types[0] == "":
 		return "", nil, nil
 	}
-	kind, params, plain := Media(types[0])
+	kind, params, plain := ParseMediaType(types[0])
 	if !plain {
 		return types[0], nil, nil
 	}
 	return kind, params, nil
 }
 
-// JSON reports whether FastAPI reads a body of the media type as JSON.
-func JSON(kind string) bool {
+// IsJSON reports whether FastAPI reads a body of this media type as JSON.
+func IsJSON(kind string) bool {
 	return kind == "application/json" || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")
 }
 
-// UTF8 refuses parameters of a media type with another charset. Clients also send utf8,
-// which Python accepts.
-func UTF8(params map[string]string) error {
+// CheckCharset refuses the parameters of a media type if they name another charset than
+// UTF-8. Clients also spell it utf8, which Python accepts. Errors are *memproxy.Malformed.
+func CheckCharset(params map[string]string) error {
 	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
 		return unsupported(memproxy.PayloadEncoding, "this route takes UTF-8")
 	}
@@ -45,10 +45,10 @@ func unsupported(code memproxy.ReasonCode, detail string) error {
 	return &memproxy.Malformed{Code: code, Status: 415, Detail: detail}
 }
 
-// Media parses a media type if all servers parse it in the same way. Readers differ
+// ParseMediaType parses a media type if all servers parse it in the same way. Readers differ
 // about a parameter in the extended form (boundary*, RFC 2231) and about escaped
 // characters: ok is then false.
-func Media(value string) (kind string, params map[string]string, ok bool) {
+func ParseMediaType(value string) (kind string, params map[string]string, ok bool) {
 	if strings.ContainsAny(value, `*\`) {
 		return "", nil, false
 	}

@@ -23,7 +23,7 @@ func TestMediaTypesAreReadInOneWay(t *testing.T) {
 		`application/json; charset=utf-16; charset*=utf-8''utf-8`:       "",
 		`multipart/form-data, text/plain; boundary=a`:                   "",
 	} {
-		_, params, ok := spelling.Media(value)
+		_, params, ok := spelling.ParseMediaType(value)
 		if ok != (want != "") || params["boundary"] != want {
 			t.Errorf("%s: %v %q", value, ok, params)
 		}
@@ -36,7 +36,7 @@ func TestTypesOfJSON(t *testing.T) {
 		"application/json": true, "application/vnd.api+json": true, "Application/X+JSON; charset=utf-8": true, "application/+json": true,
 		"text/x+json": false, "application/a/b+json": false, "application/json , text/plain": false, "application/jsonp": false,
 	} {
-		if kind, _, _ := spelling.Media(value); spelling.JSON(kind) != want {
+		if kind, _, _ := spelling.ParseMediaType(value); spelling.IsJSON(kind) != want {
 			t.Errorf("%s: read as %q", value, kind)
 		}
 	}
@@ -52,7 +52,7 @@ func TestOrdinaryTypesAreRead(t *testing.T) {
 	} {
 		_, params, err := spelling.ContentType(memproxy.Header{"Content-Type": {value}, "Content-Encoding": {""}})
 		if err == nil {
-			err = spelling.UTF8(params)
+			err = spelling.CheckCharset(params)
 		}
 		if (err == nil) != want {
 			t.Errorf("%s: %v", value, err)

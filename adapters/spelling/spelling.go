@@ -66,8 +66,9 @@ func (n *Names) CheckMembers(v *jsondoc.Value, ptr string, known func(string) bo
 	return nil
 }
 
-// Parse reads a query string. Errors are *memproxy.Malformed.
-func (n *Names) Parse(query string) (url.Values, error) {
+// ParseQuery reads a query string, and refuses ambiguous names in it. Errors are
+// *memproxy.Malformed.
+func (n *Names) ParseQuery(query string) (url.Values, error) {
 	if query == "" {
 		return nil, nil
 	}
@@ -76,14 +77,14 @@ func (n *Names) Parse(query string) (url.Values, error) {
 		return nil, refused(memproxy.PayloadMalformed, "query", "the query string is ambiguous")
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if err := n.param(key, values[key]); err != nil {
+		if err := n.checkParam(key, values[key]); err != nil {
 			return nil, err
 		}
 	}
 	return values, nil
 }
 
-func (n *Names) param(key string, list []string) error {
+func (n *Names) checkParam(key string, list []string) error {
 	base, nested, ok := brackets(key)
 	ptr := "query:" + base
 	if !ok {
@@ -95,7 +96,7 @@ func (n *Names) param(key string, list []string) error {
 		return refused(memproxy.PayloadDuplicate, "query:"+claim, "a known query parameter has a non-standard spelling")
 	case claim != "" && nested != nil:
 		return refused(memproxy.PayloadDuplicate, ptr, "a known query parameter has brackets, which servers interpret differently")
-	case (slices.Contains(n.single, base) || claim != "" && !slices.Contains(n.lists, base)) && differ(list):
+	case (slices.Contains(n.single, base) || claim != "" && !slices.Contains(n.lists, base)) && valuesDiffer(list):
 		return refused(memproxy.PayloadDuplicate, ptr, "a known query parameter is repeated")
 	}
 	for _, name := range nested {
@@ -111,21 +112,21 @@ func (n *Names) param(key string, list []string) error {
 	return nil
 }
 
-// differ reports whether a repeated parameter has different values. Equal values are
+// valuesDiffer reports whether a repeated parameter has different values. Equal values are
 // unambiguous.
-func differ(list []string) bool {
+func valuesDiffer(list []string) bool {
 	return slices.ContainsFunc(list[1:], func(v string) bool { return v != list[0] })
 }
 
-// Plain reports whether a name has only characters that all servers and forms read in
-// the same way.
-func Plain(name string) bool {
-	return name != "" && Word(name, "_-.$")
+// IsPlainName reports whether a name consists of characters that all servers and forms read
+// in the same way.
+func IsPlainName(name string) bool {
+	return name != "" && IsWord(name, "_-.$")
 }
 
-// Word reports whether a text has only ASCII letters, digits and the characters of
+// IsWord reports whether a text has only ASCII letters, digits and the characters of
 // marks.
-func Word(s, marks string) bool {
+func IsWord(s, marks string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune(marks, r)
 	})
@@ -136,7 +137,7 @@ func Word(s, marks string) bool {
 func brackets(key string) (base string, nested []string, ok bool) {
 	i := strings.IndexByte(key, '[')
 	if i < 0 {
-		return key, nil, Plain(key)
+		return key, nil, IsPlainName(key)
 	}
 	base, rest := key[:i], key[i:]
 	for rest != "" {
@@ -145,21 +146,21 @@ func brackets(key string) (base string, nested []string, ok bool) {
 			return base, nil, false
 		}
 		name := rest[1:end]
-		if strings.ContainsAny(name, "[%&=;") || strings.ContainsFunc(name, control) || !utf8.ValidString(name) {
+		if strings.ContainsAny(name, "[%&=;") || strings.ContainsFunc(name, isControl) || !utf8.ValidString(name) {
 			return base, nil, false
 		}
 		nested, rest = append(nested, name), rest[end+1:]
 	}
-	return base, nested, Plain(base)
+	return base, nested, IsPlainName(base)
 }
 
-func control(r rune) bool { return r < 0x20 || r == 0x7f }
+func isControl(r rune) bool { return r < 0x20 || r == 0x7f }
 
-// Field checks the name of a form's field. Errors are *memproxy.Malformed.
-func (n *Names) Field(name string) error {
+// CheckField checks the name of a form's field. Errors are *memproxy.Malformed.
+func (n *Names) CheckField(name string) error {
 	ptr := "part:" + name
 	switch claim := n.Claim(name); {
-	case !Plain(name), name == "_charset_": // in HTML, _charset_ names the encoding of the other fields
+	case !IsPlainName(name), name == "_charset_": // in HTML, _charset_ names the encoding of the other fields
 		return refused(memproxy.PayloadMalformed, "part", "the name of a form field is ambiguous")
 	case claim != "" && claim != name:
 		return refused(memproxy.PayloadDuplicate, ptr, "a known form field has a non-standard spelling")
@@ -167,10 +168,10 @@ func (n *Names) Field(name string) error {
 	return nil
 }
 
-// Header refuses headers whose names are other spellings of one that names an identity,
-// because servers that convert headers to variables accept several spellings. Errors are
+// CheckHeaders refuses headers whose names are other spellings of a header that names an
+// identity, because servers that convert headers to variables accept several spellings. Errors are
 // *memproxy.Malformed.
-func (n *Names) Header(h memproxy.Header) error {
+func (n *Names) CheckHeaders(h memproxy.Header) error {
 	for name := range h {
 		if claim := n.Claim(name); claim != "" && !strings.EqualFold(claim, name) {
 			return refused(memproxy.PayloadDuplicate, "header:"+strings.ToLower(claim), "a known header has a non-standard spelling")

@@ -28,7 +28,7 @@ func TestUUID(t *testing.T) {
 		"11111111-aaaa-4AAA-8fff-000000000000": true, "11111111-aaaa-4aaa-8fff-00000000000": false, "11111111-aaaa-4aaa-8fff-00000000000g": false,
 		"11111111aaaa-4aaa-8fff-0000000000000": false, "11111111-aaaa-4aaa-8fff-0000000000000": false, "": false,
 	} {
-		if spelling.UUID(s) != want {
+		if spelling.IsUUID(s) != want {
 			t.Errorf("%q: %v", s, !want)
 		}
 	}
@@ -42,7 +42,7 @@ func FuzzParse(f *testing.F) {
 	}
 	n := spelling.New([]string{"user_id"}, nil, []string{"limit"})
 	f.Fuzz(func(t *testing.T, query string) {
-		values, err := n.Parse(query)
+		values, err := n.ParseQuery(query)
 		if err != nil {
 			return
 		}

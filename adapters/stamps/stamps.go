@@ -126,7 +126,7 @@ func Parse(meta *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp {
 	}
 }
 
-// parsePerMille parses a number as PerMille formats it; 0 if it is invalid.
+// parsePerMille parses a number as appendPerMille formats it; 0 if it is invalid.
 func parsePerMille(v *jsondoc.Value, doc *jsondoc.Doc) memproxy.PerMille {
 	if v == nil || v.Kind != jsondoc.Number {
 		return 0

@@ -1,5 +1,5 @@
-// Package withheld removes secrets from a backend's answers: keys of providers, tokens
-// and environments of tools, sources of tools, secrets of webhooks.
+// Package withheld removes secrets from a backend's answers: keys of providers, tokens,
+// environments and source code of tools, secrets of webhooks.
 //
 // An answer without secrets is unchanged; in others only the values of secrets change.
 package withheld
@@ -12,9 +12,9 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Name reports whether a member's name says that it holds a secret: by the whole name, or by
+// IsSecretName reports whether a member of this name holds a secret, by the whole name or by
 // its last word. Counts of tokens are not secrets.
-func Name(name string) bool {
+func IsSecretName(name string) bool {
 	low := strings.ReplaceAll(strings.ToLower(name), "-", "_")
 	switch low {
 	case "tool_exec_environment_variables", "environment_variables", "env", "env_vars", "sandbox_env_vars", "mcp_env",
@@ -29,9 +29,9 @@ func endsIn(name string, ends ...string) bool {
 	return slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// Endpoint reports whether a member holds a server's address, which may contain a
-// secret.
-func Endpoint(name string) bool {
+// IsServerAddress reports whether a member of this name holds a server's address, which may
+// contain a secret.
+func IsServerAddress(name string) bool {
 	return name == "base_url" || name == "server_url" || name == "endpoint" || strings.HasSuffix(name, "_endpoint")
 }
 
@@ -45,8 +45,9 @@ func HoldsCallbackURL(m jsondoc.Member) bool {
 	return endsIn(strings.ToLower(m.Name), "url", "uri", "endpoint", "callback", "hook")
 }
 
-// Blank reports whether an object has names only: the backend itself has emptied every value.
-func Blank(v *jsondoc.Value) bool {
+// IsBlanked reports whether every value of an object is "": the backend itself has removed
+// the secrets.
+func IsBlanked(v *jsondoc.Value) bool {
 	filled := func(m jsondoc.Member) bool { return m.Value.Kind != jsondoc.String || m.Value.Text() != "" }
 	return v.Kind == jsondoc.Object && !slices.ContainsFunc(v.Members, filled)
 }
@@ -66,8 +67,8 @@ func Strip(body []byte, keep func(m jsondoc.Member) bool) ([]byte, error) {
 	return edits(doc, keep).Apply(), nil
 }
 
-// Doc is Strip for a document.
-func Doc(doc *jsondoc.Doc, keep func(m jsondoc.Member) bool) *jsondoc.Doc {
+// StripDoc is Strip for a document.
+func StripDoc(doc *jsondoc.Doc, keep func(m jsondoc.Member) bool) *jsondoc.Doc {
 	return edits(doc, keep).Doc()
 }
 
@@ -88,7 +89,7 @@ func mayHold(body []byte) bool {
 		}
 		s.At += next
 		name, ok := s.String()
-		if !ok || s.Space() == ':' && (s.Escaped || Name(string(name)) || Endpoint(string(name))) {
+		if !ok || s.Space() == ':' && (s.Escaped || IsSecretName(string(name)) || IsServerAddress(string(name))) {
 			return true
 		}
 	}
@@ -101,7 +102,7 @@ func strip(e *jsondoc.Edits, v *jsondoc.Value, keep func(m jsondoc.Member) bool)
 	for _, m := range v.Members {
 		switch {
 		case keep(m):
-		case Name(m.Name), Endpoint(m.Name) && mayContainSecret(m.Value):
+		case IsSecretName(m.Name), IsServerAddress(m.Name) && mayContainSecret(m.Value):
 			blank(e, m.Value)
 		default:
 			strip(e, m.Value, keep)

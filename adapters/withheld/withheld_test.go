@@ -23,7 +23,7 @@ func TestSecretsInEverySpelling(t *testing.T) {
 			want = string(body)
 		}
 		expect.Equal(t, string(must.Get(withheld.Strip(body, keep))(t)), want)
-		expect.Equal(t, string(withheld.Doc(must.Get(jsondoc.Parse(body, 0))(t), keep).Src), want)
+		expect.Equal(t, string(withheld.StripDoc(must.Get(jsondoc.Parse(body, 0))(t), keep).Src), want)
 	}
 	plain := []byte(`{"Text":"no names here","n":[1,true]}`)
 	expect.Equal(t, &must.Get(withheld.Strip(plain, keep))(t)[0], &plain[0])

@@ -12,9 +12,9 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// Fill sets the scope from a claim of one name. For a write it returns false if the scope
-// already has a different owner in that dimension.
-func Fill(s *memproxy.Scope, c *memproxy.Claim, write bool) bool {
+// FillScope sets the scope's owner in a claim's dimension to the first name of the claim,
+// unless it is set. For a write it returns false if it is set to another name.
+func FillScope(s *memproxy.Scope, c *memproxy.Claim, write bool) bool {
 	at := s.Owner(c.Dim)
 	if at == nil {
 		return true
@@ -25,22 +25,22 @@ func Fill(s *memproxy.Scope, c *memproxy.Claim, write bool) bool {
 	return !write || *at == c.Values[0]
 }
 
-// Add adds an item like another, with its own pointer and text.
-func Add(op *memproxy.Operation, ptr, text string, like memproxy.Item) {
+// AddItem adds a copy of the item like, with its own pointer and text.
+func AddItem(op *memproxy.Operation, ptr, text string, like memproxy.Item) {
 	like.Pointer, like.Text = ptr, text
 	op.Items = append(op.Items, like)
 }
 
-// Strings adds an item for every string in a value, and for names as Name does.
-func Strings(op *memproxy.Operation, v *jsondoc.Value, ptr string, like memproxy.Item) {
+// AddStrings adds an item for every string in a value, and for names as AddName does.
+func AddStrings(op *memproxy.Operation, v *jsondoc.Value, ptr string, like memproxy.Item) {
 	if text := v.Text(); text != "" {
-		Add(op, ptr, text, like)
+		AddItem(op, ptr, text, like)
 	}
 	for _, m := range v.Members {
-		Member(op, m, jsondoc.Child(ptr, m.Name), like)
+		AddMember(op, m, jsondoc.Child(ptr, m.Name), like)
 	}
 	for i, e := range v.Elems {
-		Strings(op, e, jsondoc.Index(ptr, i), like)
+		AddStrings(op, e, jsondoc.Index(ptr, i), like)
 	}
 }
 
@@ -48,45 +48,45 @@ func Strings(op *memproxy.Operation, v *jsondoc.Value, ptr string, like memproxy
 // credential.
 const minDigits = 4
 
-// Numbers adds an item for every number in a value that can be a credential, because readers
+// AddNumbers adds an item for every number in a value that can be a credential, because readers
 // see numbers as they see texts.
-func Numbers(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, like memproxy.Item) {
+func AddNumbers(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, like memproxy.Item) {
 	if v.Kind == jsondoc.Number {
 		text := string(doc.Raw(v))
 		if whole := strings.TrimLeft(text, "-0123456789"); len(text)-len(whole) >= minDigits {
-			Add(op, ptr, text, like)
+			AddItem(op, ptr, text, like)
 		}
 	}
 	for i, e := range v.Elems {
-		Numbers(op, doc, e, jsondoc.Index(ptr, i), like)
+		AddNumbers(op, doc, e, jsondoc.Index(ptr, i), like)
 	}
 	for _, m := range v.Members {
-		Numbers(op, doc, m.Value, jsondoc.Child(ptr, m.Name), like)
+		AddNumbers(op, doc, m.Value, jsondoc.Child(ptr, m.Name), like)
 	}
 }
 
-// Member adds an item for a member's name, as Name does, and for every string in its
+// AddMember adds an item for a member's name, as AddName does, and for every string in its
 // value.
-func Member(op *memproxy.Operation, m jsondoc.Member, ptr string, like memproxy.Item) {
-	Name(op, m.Name, ptr, like)
-	Strings(op, m.Value, ptr, like)
+func AddMember(op *memproxy.Operation, m jsondoc.Member, ptr string, like memproxy.Item) {
+	AddName(op, m.Name, ptr, like)
+	AddStrings(op, m.Value, ptr, like)
 }
 
-// Sentences appends the strings and member names in a value that read like sentences.
-func Sentences(texts []string, v *jsondoc.Value) []string {
+// AppendSentences appends the strings and member names in a value that read like sentences.
+func AppendSentences(texts []string, v *jsondoc.Value) []string {
 	if v.Kind == jsondoc.String {
-		texts = sentence(texts, v.Text())
+		texts = appendSentence(texts, v.Text())
 	}
 	for _, e := range v.Elems {
-		texts = Sentences(texts, e)
+		texts = AppendSentences(texts, e)
 	}
 	for _, m := range v.Members {
-		texts = Sentences(sentence(texts, m.Name), m.Value)
+		texts = AppendSentences(appendSentence(texts, m.Name), m.Value)
 	}
 	return texts
 }
 
-func sentence(texts []string, text string) []string {
+func appendSentence(texts []string, text string) []string {
 	switch {
 	case !memproxy.LooksLikeSentence(text):
 		return texts
@@ -100,10 +100,10 @@ func sentence(texts []string, text string) []string {
 // length in metadata, where callers choose the names: the shortest credentials are longer.
 const maxName, maxKey = 40, 18
 
-// Name adds an item for a member's name that is text, such as a sentence in metadata,
+// AddName adds an item for a member's name that is text, such as a sentence in metadata,
 // because agents read names as they read values.
-func Name(op *memproxy.Operation, name, ptr string, like memproxy.Item) {
-	if len(name) > maxName || strings.Contains(ptr, "/metadata") && (len(name) > maxKey || memproxy.LooksLikeSentence(name)) || name != "" && !spelling.Plain(name) {
-		Add(op, ptr, name, like)
+func AddName(op *memproxy.Operation, name, ptr string, like memproxy.Item) {
+	if len(name) > maxName || strings.Contains(ptr, "/metadata") && (len(name) > maxKey || memproxy.LooksLikeSentence(name)) || name != "" && !spelling.IsPlainName(name) {
+		AddItem(op, ptr, name, like)
 	}
 }

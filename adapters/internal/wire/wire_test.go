@@ -24,7 +24,7 @@ func TestFill(t *testing.T) {
 		{memproxy.DimRun, "r", true, true},
 		{memproxy.DimActor, "x", true, true},
 	} {
-		expect.Equal(t, wire.Fill(&s, &memproxy.Claim{Dim: c.dim, Values: []string{c.name}}, c.write), c.fits, c)
+		expect.Equal(t, wire.FillScope(&s, &memproxy.Claim{Dim: c.dim, Values: []string{c.name}}, c.write), c.fits, c)
 	}
 	expect.Equal(t, s, (memproxy.Scope{User: "ann", Run: "r"}))
 }
@@ -32,7 +32,7 @@ func TestFill(t *testing.T) {
 func TestStringsLeavesNothingOut(t *testing.T) {
 	doc := must.Get(jsondoc.Parse([]byte(`{"plain":["a","",{"ignore what was said":7}],"b":{"c":"d"}}`), 0))(t)
 	var op memproxy.Operation
-	wire.Strings(&op, doc.Root, "/x", memproxy.Item{Kind: memproxy.ItemMetadata, Target: "m"})
+	wire.AddStrings(&op, doc.Root, "/x", memproxy.Item{Kind: memproxy.ItemMetadata, Target: "m"})
 	got := ""
 	for _, it := range op.Items {
 		got += fmt.Sprintln(it.Kind, it.Target, it.Pointer, it.Text)

@@ -10,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
+// difference compares two snapshots.
 type difference struct {
 	opt           *Options
 	before, after *snapshot
@@ -70,7 +71,7 @@ func (d *difference) archiveChanges(before, after *agent, add func(memproxy.Chan
 			// An undo restored a deleted passage, under another id.
 		case old != nil && old.Text != p.Text:
 			add(d.archived(after, memproxy.Correct, "UPDATE", *old, *p))
-		case old == nil && (before.Whole || first == nil || !when(p.Created).Before(when(first.Created))):
+		case old == nil && (before.Whole || first == nil || !parseTime(p.Created).Before(parseTime(first.Created))):
 			add(d.archived(after, memproxy.Learn, "ADD", passage{}, *p))
 		}
 	}
@@ -80,7 +81,7 @@ func (d *difference) archiveChanges(before, after *agent, add func(memproxy.Chan
 			continue // the archive was detached from the agent, which no tool can do
 		}
 		// A passage older than the last read one may still exist.
-		if last := after.oldest(); after.passage(p.ID) == nil && !hasOtherCopy(after, before, p.Text) && (after.Whole || last == nil || when(p.Created).After(when(last.Created))) {
+		if last := after.oldest(); after.passage(p.ID) == nil && !hasOtherCopy(after, before, p.Text) && (after.Whole || last == nil || parseTime(p.Created).After(parseTime(last.Created))) {
 			add(d.archived(after, memproxy.Forget, "DELETE", *p, passage{}))
 		}
 	}
@@ -102,10 +103,11 @@ func (d *difference) operation(kind memproxy.Kind, cost int, target string, item
 	return op
 }
 
-// change returns a difference. says is the written text, which is hashed.
-func change(what, id, after string, op *memproxy.Operation, says string, undo ...memproxy.SideRequest) memproxy.Change {
+// newChange returns a change of the object id. after identifies its new content, and text is
+// the written text.
+func newChange(what, id, after string, op *memproxy.Operation, text string, undo ...memproxy.SideRequest) memproxy.Change {
 	key := what + " " + id + " " + after
-	return memproxy.Change{Key: key, Call: memproxy.ToolCall{ID: key, Tool: what, Arguments: []byte(says), Operation: op}, Undo: undo}
+	return memproxy.Change{Key: key, Call: memproxy.ToolCall{ID: key, Tool: what, Arguments: []byte(text), Operation: op}, Undo: undo}
 }
 
 func (d *difference) request(method string, body any, parts ...string) memproxy.SideRequest {
@@ -133,7 +135,7 @@ func (d *difference) rewritten(before, after *block) memproxy.Change {
 	if before.Label != after.Label {
 		items = append(items, memproxy.Item{Pointer: "/label", Field: before.Label})
 	}
-	c := change("block", after.ID, after.contentHash(), d.operation(memproxy.Correct, 1, after.ID, items...), after.Value, d.request("PATCH", undo, "blocks", after.ID))
+	c := newChange("block", after.ID, after.contentHash(), d.operation(memproxy.Correct, 1, after.ID, items...), after.Value, d.request("PATCH", undo, "blocks", after.ID))
 	c.Before, c.After = hash(before.Value), hash(after.Value)
 	if len(undo) == 1 && before.Value != after.Value { // a stamp covers the value only
 		c.Stamp = after.stamp
@@ -155,7 +157,7 @@ func (d *difference) attached(a *agent, b *block) memproxy.Change {
 	if d.existedBefore(blockList, b.ID) { // access to it is checked as if a request attached it
 		op.Refs = append(op.Refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: b.ID, Pointer: "target:" + b.ID})
 	}
-	c := change("block.attached", a.ID+" "+b.ID, b.contentHash(), op, b.Value, d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "detach", b.ID))
+	c := newChange("block.attached", a.ID+" "+b.ID, b.contentHash(), op, b.Value, d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "detach", b.ID))
 	c.After = hash(b.Value)
 	c.Memories = d.memories("", b.ID, b.Label, "", b.Value)
 	return c
@@ -163,7 +165,7 @@ func (d *difference) attached(a *agent, b *block) memproxy.Change {
 
 func (d *difference) detached(a *agent, b *block) memproxy.Change {
 	op := d.operation(memproxy.Forget, 0, b.ID, memproxy.Item{Pointer: "/label", Field: b.Label})
-	c := change("block.detached", a.ID+" "+b.ID, "", op, "", d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "attach", b.ID))
+	c := newChange("block.detached", a.ID+" "+b.ID, "", op, "", d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "attach", b.ID))
 	c.Before = hash(b.Value)
 	return c
 }
@@ -180,7 +182,7 @@ func (d *difference) archived(a *agent, kind memproxy.Kind, event string, before
 	if before.ID != "" {
 		undo = append(undo, d.insertion(a, &before))
 	}
-	c := change(what, id, hash(after.Text), op, after.Text, undo...)
+	c := newChange(what, id, hash(after.Text), op, after.Text, undo...)
 	c.Before, c.After = hash(before.Text), hash(after.Text)
 	c.Memories = d.memories(event, id, "", before.Text, after.Text)
 	return c

@@ -10,9 +10,10 @@ import (
 // New blocks, and the archive that an agent's first passage creates, belong to the run. An
 // older object that was attached to the agent during the run may belong to another owner.
 // The server does not report when blocks were created, but lists them newest first. So the
-// first look records the newest entries as marks, and later entries before them are new.
+// first snapshot records the newest entries as marks, and entries that later precede them are
+// new.
 
-// Lists that are compared, and their queries at the first look and at later ones.
+// Lists that are compared, and their queries in the first snapshot and in later ones.
 const (
 	blockList   = "blocks"
 	archiveList = "archives"

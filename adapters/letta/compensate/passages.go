@@ -13,19 +13,19 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
-// requestPassages requests the newest passages of an agent's archive, or those older than
-// the passage with the id than.
-func (d *RunDiff) requestPassages(a *agent, than string) {
+// requestPassages requests the newest passages of an agent's archive that are older than the
+// passage with the id before; "" for the newest of all.
+func (d *RunDiff) requestPassages(a *agent, before string) {
 	query := turn.NewestPassages
-	if than != "" {
-		query += "&before=" + url.QueryEscape(than)
+	if before != "" {
+		query += "&before=" + url.QueryEscape(before)
 	}
 	q := d.opt.get(query, "agents", a.ID, "archival-memory")
 	d.request(q, jsondoc.Array, "passages", nil, func(doc *jsondoc.Doc) error { return d.passages(a, doc) })
 }
 
-// passages reads one page. The first look reads one page only; later looks read older pages
-// until they reach its passages, so that they find all new ones.
+// passages reads one page. The first snapshot has one page only; later ones read older pages
+// until they reach its passages, so that they have all new ones.
 func (d *RunDiff) passages(a *agent, doc *jsondoc.Doc) error {
 	fresh := 0
 	for _, e := range doc.Root.Elems {
@@ -56,17 +56,17 @@ func (d *RunDiff) passages(a *agent, doc *jsondoc.Doc) error {
 	return nil
 }
 
-// caughtUp reports whether a look has reached the passages of this earlier one.
+// caughtUp reports whether the passages read so far reach those of this earlier snapshot.
 func (s *snapshot) caughtUp(a *agent) bool {
 	before := s.agent(a.ID)
 	if before == nil {
 		return true // the agent joined during the run, so one page is enough
 	}
 	first := before.oldest()
-	return first != nil && (a.passage(first.ID) != nil || when(a.oldest().Created).Before(when(first.Created)))
+	return first != nil && (a.passage(first.ID) != nil || parseTime(a.oldest().Created).Before(parseTime(first.Created)))
 }
 
-func (o *Options) busy(agent string) memproxy.Request {
+func (o *Options) activeRuns(agent string) memproxy.Request {
 	return o.get("active=true&limit=100&agent_id="+url.QueryEscape(agent), "runs", "")
 }
 
@@ -74,7 +74,7 @@ func (o *Options) busy(agent string) memproxy.Request {
 func (d *RunDiff) ActiveRunRequests() []memproxy.Request {
 	var out []memproxy.Request
 	for _, id := range d.Agents() {
-		out = append(out, d.opt.busy(id))
+		out = append(out, d.opt.activeRuns(id))
 	}
 	return out
 }
@@ -112,7 +112,7 @@ func (d *RunDiff) active(r memproxy.Reply) ([]string, error) {
 			continue
 		}
 		if run.Status == "created" && run.Metadata.Type == "send_conversation_message" && run.Conversation == nil &&
-			(!d.reopened || d.clock().Sub(when(run.Created)) > maxUnendedRun) {
+			(!d.reopened || d.clock().Sub(parseTime(run.Created)) > maxUnendedRun) {
 			continue
 		}
 		out = append(out, run.ID)

@@ -41,6 +41,7 @@ type RunDiff struct {
 	revisited bool // detached blocks and new list entries were requested
 }
 
+// step is a side request, and the function that reads its answer.
 type step struct {
 	request memproxy.Request
 	take    func(memproxy.Reply) error
@@ -95,21 +96,20 @@ func (d *RunDiff) StartSnapshot() {
 	d.requestAgent(d.opt.Agent)
 }
 
-// request adds a side request for what asked says, of the given kind. If the server says that
-// there is no such object, gone is called; if gone is nil, that is an error. Statuses other
-// than 404 can have other causes.
-func (d *RunDiff) request(q memproxy.Request, kind jsondoc.Kind, asked string, gone func(), take func(*jsondoc.Doc) error) {
+// request adds a side request whose answer has the given kind; what names it in errors. If the
+// server answers 404, gone is called; if gone is nil, that is an error.
+func (d *RunDiff) request(q memproxy.Request, kind jsondoc.Kind, what string, gone func(), take func(*jsondoc.Doc) error) {
 	d.steps = append(d.steps, step{q, func(r memproxy.Reply) error {
 		switch {
 		case r.Status == 404 && gone != nil:
 			gone()
 			return nil
 		case r.Status < 200 || r.Status > 299:
-			return fmt.Errorf("letta: the request for %s returned status %d", asked, r.Status)
+			return fmt.Errorf("letta: the request for %s returned status %d", what, r.Status)
 		}
 		doc, err := jsondoc.Parse(r.Body, 0)
 		if err == nil && doc.Root.Kind != kind {
-			err = fmt.Errorf("letta: the request for %s returned another type", asked)
+			err = fmt.Errorf("letta: the request for %s returned another type", what)
 		}
 		if err != nil {
 			return err
@@ -243,7 +243,7 @@ func (d *RunDiff) agent(a *agent, doc *jsondoc.Doc) error {
 	})
 	d.requestPassages(a, "")
 	if d.base == nil {
-		d.steps = append(d.steps, step{d.opt.busy(a.ID), func(r memproxy.Reply) error {
+		d.steps = append(d.steps, step{d.opt.activeRuns(a.ID), func(r memproxy.Reply) error {
 			runs, err := d.active(r)
 			d.now.Running = append(d.now.Running, runs...)
 			return err

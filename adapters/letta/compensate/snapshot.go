@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
+// snapshot is the memory of the run's agents at one time.
 type snapshot struct {
 	Agents []*agent          `json:"agents"`
 	Blocks map[string]*block `json:"blocks"`
@@ -22,7 +23,7 @@ type snapshot struct {
 	// Marks are the newest ids in the server's lists at the first snapshot.
 	Marks map[string][]string `json:"marks,omitempty"`
 
-	newIDs []string // ids in those lists that are newer
+	newIDs []string // newer ids in these lists
 }
 
 type agent struct {
@@ -82,8 +83,8 @@ func (a *agent) oldest() *passage {
 	return &a.Passages[len(a.Passages)-1]
 }
 
-// when parses the server's times. Those without a zone are in UTC.
-func when(s string) time.Time {
+// parseTime parses the server's times. Those without a zone are in UTC.
+func parseTime(s string) time.Time {
 	for _, layout := range [...]string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999"} {
 		if t, err := time.Parse(layout, s); err == nil {
 			return t

@@ -87,15 +87,15 @@ func (s *toolset) readAttached(doc *jsondoc.Doc) error {
 	if err := s.rules.read(doc); err != nil {
 		return err
 	}
-	unseens, writers := 0, 0
+	unpredictables, writers := 0, 0
 	for _, tool := range tools.Elems {
 		name := tool.Get("name").Text()
 		s.rules.available = append(s.rules.available, name)
-		switch u := effectOf(tool); {
-		case u == unpredictable:
-			unseens++
+		switch effect := effectOf(tool); {
+		case effect == unpredictable:
+			unpredictables++
 			continue
-		case u == harmless:
+		case effect == harmless:
 			continue
 		case !memoryTools[name].search:
 			writers++
@@ -107,7 +107,7 @@ func (s *toolset) readAttached(doc *jsondoc.Doc) error {
 	}
 	// The server may run other agents with this one's memory after its turn. They cannot be paused.
 	followed := doc.True(doc.Root.Get("enable_sleeptime")) || len(Groups(doc.Root)) > 0
-	if writers > 0 && !pauses || unseens > 0 || followed || len(s.server) > 0 && s.rules.unsupported {
+	if writers > 0 && !pauses || unpredictables > 0 || followed || len(s.server) > 0 && s.rules.unsupported {
 		return memproxy.ErrUngated
 	}
 	if len(s.server) == 0 || !s.rules.needsHistory {

@@ -11,8 +11,9 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// written are the arguments with the text that a command of the tool named memory writes.
-var written = map[string][]string{
+// writtenArguments are the arguments with the texts that the tool named memory writes, by its
+// command.
+var writtenArguments = map[string][]string{
 	"create":      {"file_text", "description"},
 	"str_replace": {"new_string", "new_str"},
 	"insert":      {"insert_text"},
@@ -28,7 +29,7 @@ func (c *toolCall) readTexts() error {
 	command, path := c.args.Text("command"), c.args.Text("path")
 	arguments := []string{"content", "new_content", "new_string", "new_str", "new_memory", "insert_text"}
 	if c.name == "memory" {
-		arguments = written[command]
+		arguments = writtenArguments[command]
 	}
 	if command == "rename" && path != "" && c.args.Text("description") != "" { // the server changes nothing else
 		command, arguments = "", []string{"description"}
@@ -91,7 +92,7 @@ func (c *toolCall) patch(label string) error {
 	patch := c.args.Text("patch")
 	actions, refused := selfedit.Actions(patch)
 	if refused {
-		return nil // the server reports the error; operation makes all texts items
+		return nil // the server reports the error, and operation adds an item for every text
 	}
 	if actions == nil {
 		c.add("/patch", selfedit.Added(patch), label)
@@ -148,7 +149,7 @@ func (c *toolCall) addEffects(blocks *[]selfedit.Block) {
 		if ch.After.Label != ch.Before.Label && ch.Kind == selfedit.Written {
 			c.addMissing("", ch.Before.Label)
 		}
-		if n := size(ch.After.Value); n > size(ch.Before.Value) || ch.After.Label != ch.Before.Label {
+		if n := characters(ch.After.Value); n > characters(ch.Before.Value) || ch.After.Label != ch.Before.Label {
 			c.addExistingSize(n, label)
 		}
 	}
@@ -171,9 +172,9 @@ func (c *toolCall) addExistingSize(n int, label string) {
 	}
 }
 
-// size returns the number of characters of a block's value. White space around it does not
-// count: the server puts a line break in front of the first entry.
-func size(value string) int { return utf8.RuneCountInString(strings.TrimSpace(value)) }
+// characters returns the number of characters of a block's value without white space around
+// it: the server puts a line break in front of the first entry.
+func characters(value string) int { return utf8.RuneCountInString(strings.TrimSpace(value)) }
 
 // addMissing adds a text of a block unless an item of that block already contains it.
 func (c *toolCall) addMissing(text, label string) {

@@ -15,9 +15,9 @@ const NewestPassages = "ascending=false&limit=10"
 
 // Events of a memory, as the gate names them.
 const (
-	added   = "ADD"
-	updated = "UPDATE"
-	kept    = "NONE" // its text is unchanged
+	added     = "ADD"
+	updated   = "UPDATE"
+	unchanged = "NONE" // its text is unchanged
 )
 
 // allowedCall is an allowed call with its predicted changes and the result that the
@@ -54,6 +54,7 @@ func (c *allowedCall) predictsLabel(label string) bool {
 	return slices.ContainsFunc(c.effect.Changes, func(ch selfedit.Change) bool { return ch.Before.Label == label || ch.After.Label == label })
 }
 
+// allowedCalls are the calls that one request allows.
 type allowedCalls struct {
 	calls     []*allowedCall
 	before    []memproxy.Memory // the blocks before the request
@@ -82,7 +83,7 @@ func predict(calls []*call, by *caller, s *view) (l allowedCalls) {
 	return l
 }
 
-// args returns the arguments of a call. Fits is false if the server would not run the
+// args returns the arguments of a call. fits is false if the server would not run the
 // tool with them.
 func (c *call) args() (args selfedit.Args, fits bool) {
 	doc, err := jsondoc.Parse([]byte(c.arguments), 0)
@@ -182,7 +183,7 @@ func (l *allowedCalls) reportPredicted(of *memproxy.Memory, out []memproxy.Edit)
 // its own change; otherwise the last call gets the whole change. A detached block is not
 // reported, because its text still exists.
 func (l *allowedCalls) reportObserved(there []memproxy.Memory, out []memproxy.Edit) {
-	tell := func(m memproxy.Memory) { // adds it to the last call that names the block, else to the last that writes blocks
+	report := func(m memproxy.Memory) { // adds it to the last call that names the block, else to the last that writes blocks
 		last := -1
 		for i, c := range l.calls {
 			if c.blocks && (last < 0 || c.predictsLabel(m.Field) || !l.calls[last].predictsLabel(m.Field)) {
@@ -195,14 +196,14 @@ func (l *allowedCalls) reportObserved(there []memproxy.Memory, out []memproxy.Ed
 		i := slices.IndexFunc(l.before, func(b memproxy.Memory) bool { return b.ID == m.ID })
 		if i < 0 {
 			m.Event = added
-			tell(m)
+			report(m)
 			continue
 		}
 		was := l.before[i]
 		if was.Members != nil && m.Members != nil && !bytes.Equal(was.Members, m.Members) {
 			members := m
-			members.Event, members.PreviousMembers = kept, was.Members
-			tell(members)
+			members.Event, members.PreviousMembers = unchanged, was.Members
+			report(members)
 		}
 		if was.Text == m.Text {
 			continue
@@ -220,7 +221,7 @@ func (l *allowedCalls) reportObserved(there []memproxy.Memory, out []memproxy.Ed
 			continue
 		}
 		m.Event, m.Before, m.Members = updated, was.Text, nil
-		tell(m)
+		report(m)
 	}
 }
 

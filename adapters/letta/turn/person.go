@@ -60,24 +60,24 @@ func (t *Turn) ReleasePause() (shown [][]byte, more bool) {
 	if n, ok := numberOf(l.doc); ok {
 		t.out.seq, t.out.numbered = n, true
 	}
-	return events(shown), more
+	return streamEvents(shown), more
 }
 
 // applyPersonRulings applies the rulings on calls that a person would be asked about:
 // memproxy answers the refused ones, and the caller answers the others.
 func applyPersonRulings(t *Turn) {
-	others := false
+	byCaller := false
 	for _, c := range t.pause.calls {
 		if c.needsPerson && c.ruled {
 			c.byGate = true
 			t.tools.refused[c.id] = true
 		}
 		c.needsPerson = false
-		others = others || !c.byGate && (t.requests > 0 || t.caller.answerOf(c.id) == nil)
+		byCaller = byCaller || !c.byGate && (t.requests > 0 || t.caller.answerOf(c.id) == nil)
 	}
 	switch {
-	case others:
-		ask(t, t.pause.calls, t.pause.messageID)
+	case byCaller:
+		recordCallerPause(t, t.pause.calls, t.pause.messageID)
 		t.pause.calls, t.pause.messageID, t.pause.fromRun = nil, "", ""
 	case t.requests > 0:
 		t.tools.constrain(t.pause.calls)

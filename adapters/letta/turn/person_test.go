@@ -193,7 +193,7 @@ func TestCallsThatTheCallerIsAskedAbout(t *testing.T) {
 		"nothing but other's tool": {`{"id":"agent-1","agent_type":"letta_v1_agent","tools":[]}`, "my_tool", false, []string{"m-1/c-1"}},
 	} {
 		asked := cache.NewGenerations[string, struct{}](8)
-		turn := must.Get(turn.New(turn.Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"input":"hi","client_tools":[{"name":"` + tc.own + `"}]}`), Asked: asked}))(t)
+		turn := must.Get(turn.New(turn.Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"input":"hi","client_tools":[{"name":"` + tc.own + `"}]}`), CallerCalls: asked}))(t)
 		must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(tc.agent)}))
 		request(t, turn)
 		must.Do(t, turn.ReadAnswer([]byte(callsOfInsert("c-1", "my_tool=c-2"))))

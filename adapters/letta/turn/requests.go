@@ -30,23 +30,23 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 		if c.ruled || !c.byGate && !c.needsPerson {
 			continue
 		}
-		asked := memproxy.ToolCall{ID: c.id, Tool: c.name, Arguments: []byte(c.arguments), FromEarlierTurn: c.inherited}
+		pending := memproxy.ToolCall{ID: c.id, Tool: c.name, Arguments: []byte(c.arguments), FromEarlierTurn: c.inherited}
 		op, err := operation(c.name, t.agent, c.arguments, blocks)
 		switch {
 		case t.tools.forRules[c.name]: // writes no memory; recovery declines it
 		case err != nil:
-			errors.As(err, &asked.Flaw)
+			errors.As(err, &pending.Flaw)
 		case memoryTools[c.name].search:
-			asked.ReadRequest = c.direct(t.opt.Prefix, t.agent)
+			pending.ReadRequest = c.direct(t.opt.Prefix, t.agent)
 		case t.view.retarget(op): // a direct call would change the agent's block instead of the isolated one
-			if asked.Operation = op; len(op.Reserved) > 0 {
-				asked.Operation, asked.Flaw = nil, selfedit.Malformed(op.Reserved[0], "this key is reserved for memproxy and cannot be removed from a call on a conversation's isolated block")
+			if pending.Operation = op; len(op.Reserved) > 0 {
+				pending.Operation, pending.Flaw = nil, selfedit.Malformed(op.Reserved[0], "this key is reserved for memproxy and cannot be removed from a call on a conversation's isolated block")
 			}
 		default:
-			asked.Operation, asked.Direct = op, c.direct(t.opt.Prefix, t.agent)
+			pending.Operation, pending.Direct = op, c.direct(t.opt.Prefix, t.agent)
 		}
 		if wanted(c) {
-			out = append(out, asked)
+			out = append(out, pending)
 		}
 	}
 	return out
@@ -202,35 +202,35 @@ func reasonOf(d memproxy.Decision) string {
 // gate rules on all of them or if a tool rule requires a person's approval; otherwise the
 // caller answers first.
 func (t *Turn) paused(calls []*call, request string) {
-	mine, others, asks := false, false, false
+	byGate, byCaller, byPerson := false, false, false
 	for _, c := range calls {
 		c.byGate, c.needsPerson = t.tools.gated[c.name], t.tools.needsPerson(c)
-		mine, others, asks = mine || c.byGate, others || !c.byGate, asks || c.needsPerson
+		byGate, byCaller, byPerson = byGate || c.byGate, byCaller || !c.byGate, byPerson || c.needsPerson
 	}
 	t.pause.calls, t.pause.messageID = nil, ""
 	switch {
-	case asks:
-		t.wait(calls, request)
-	case mine && !others:
-		t.wait(calls, request)
+	case byPerson:
+		t.awaitRulings(calls, request)
+	case byGate && !byCaller:
+		t.awaitRulings(calls, request)
 		t.tools.constrain(t.pause.calls)
 	default:
-		ask(t, calls, request)
+		recordCallerPause(t, calls, request)
 	}
 }
 
-// ask records a pause, and its calls of memory tools that the caller answers itself.
-func ask(t *Turn, calls []*call, request string) {
-	t.opt.Asked.Add(AskedKey(request, ""), struct{}{})
+// recordCallerPause remembers a pause that the caller answers, and its calls of memory tools.
+func recordCallerPause(t *Turn, calls []*call, request string) {
+	t.opt.CallerCalls.Add(CallerCallKey(request, ""), struct{}{})
 	for _, c := range calls {
 		if IsGated(c.name) && !t.tools.gateAnswers(c) {
-			t.opt.Asked.Add(AskedKey(request, c.id), struct{}{})
+			t.opt.CallerCalls.Add(CallerCallKey(request, c.id), struct{}{})
 		}
 	}
 }
 
-// wait records the calls of a pause to answer, and requests the blocks that they write to.
-func (t *Turn) wait(calls []*call, request string) {
+// awaitRulings records the calls of a pause to answer, and requests the blocks that they write to.
+func (t *Turn) awaitRulings(calls []*call, request string) {
 	t.pause.calls, t.pause.messageID, t.view.loaded, t.view.loading, t.view.lookups = calls, request, false, false, nil
 	for _, c := range calls {
 		switch {

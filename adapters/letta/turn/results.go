@@ -21,14 +21,13 @@ type toolReturn struct {
 	name, message string
 }
 
-// missingReturns returns the results of calls that the server does not run, and reports
-// whether other calls run. If no call runs, the server's token stream has no results, but
-// the caller saw the calls and expects their results. In all other cases the server sends
-// them, and owed is nil.
-func (by *caller) missingReturns(calls []*call) (owed []toolReturn, runs bool) {
+// missingReturns returns the results of calls that the server does not run, if the server
+// omits them: its token stream has no results if no call runs, but the caller saw the calls
+// and expects their results. runs reports whether a call runs.
+func (by *caller) missingReturns(calls []*call) (missing []toolReturn, runs bool) {
 	for _, c := range calls {
 		if c.byGate && c.result != nil && !c.decision.Verdict.Stops() {
-			owed = append(owed, *c.result)
+			missing = append(missing, *c.result)
 			continue
 		}
 		if !c.byGate || !c.decision.Verdict.Stops() {
@@ -36,15 +35,15 @@ func (by *caller) missingReturns(calls []*call) (owed []toolReturn, runs bool) {
 			runs = runs || answer == nil || answer.approves
 			continue
 		}
-		owed = append(owed, toolReturn{
+		missing = append(missing, toolReturn{
 			Type: "tool", Status: "error", ID: c.id, name: c.name, message: "message-" + c.decision.ID,
 			Return: "Error: request to call tool denied. User reason: " + reasonOf(c.decision),
 		})
 	}
 	if runs || !by.root.LaxTrue(by.root.Root.Get("stream_tokens")) {
-		owed = nil
+		missing = nil
 	}
-	return owed, runs
+	return missing, runs
 }
 
 // missingReturnEvent returns the missing results as an event, to be sent before the given
@@ -53,12 +52,12 @@ func (s *stitched) missingReturnEvent(kind string, doc *jsondoc.Doc) [][]byte {
 	if len(s.missingReturns) == 0 || kind == "ping" {
 		return nil
 	}
-	owed := s.missingReturns
+	missing := s.missingReturns
 	s.missingReturns = nil
 	if kind == "tool_return_message" {
 		return nil
 	}
-	first := owed[0]
+	first := missing[0]
 	var seq any
 	if n, ok := numberOf(doc); ok {
 		// The result takes the number of the event that follows it; later events shift by one.
@@ -68,9 +67,9 @@ func (s *stitched) missingReturnEvent(kind string, doc *jsondoc.Doc) [][]byte {
 	raw := marshal(map[string]any{
 		"id": first.message, "date": doc.Root.Get("date").Text(), "name": first.name, "message_type": "tool_return_message",
 		"otid": first.message, "sender_id": nil, "step_id": nil, "is_err": nil, "seq_id": seq, "run_id": s.run(doc.Root.Get("run_id").Text()),
-		"tool_return": first.Return, "status": first.Status, "tool_call_id": first.ID, "stdout": nil, "stderr": nil, "tool_returns": owed,
+		"tool_return": first.Return, "status": first.Status, "tool_call_id": first.ID, "stdout": nil, "stderr": nil, "tool_returns": missing,
 	})
-	return events(s.wanted("tool_return_message", raw))
+	return streamEvents(s.wanted("tool_return_message", raw))
 }
 
 // reserved returns the arguments that only memproxy may write: its own keys, and tags

@@ -181,9 +181,9 @@ func (r *rules) register(calls []*call, runs []string) {
 // missing, the request ends with the model's next message. If memproxy answers a call that
 // ends the turn, the request ends with that answer.
 func (r *rules) stepLimit(calls []*call, runs []string) int64 {
-	owed := r.missesRequired(append(slices.Clone(r.history), runs...))
+	missing := r.missesRequired(append(slices.Clone(r.history), runs...))
 	r.stopReason = ""
-	if len(calls) > 0 && !owed && len(runs) == len(calls) {
+	if len(calls) > 0 && !missing && len(runs) == len(calls) {
 		ends := slices.ContainsFunc(runs, func(name string) bool { return r.has("exit_loop", name) })
 		answered := slices.ContainsFunc(calls, func(c *call) bool { return c.result != nil })
 		if ends && (answered || r.hasRequired()) {
@@ -191,7 +191,7 @@ func (r *rules) stepLimit(calls []*call, runs []string) int64 {
 			return 1
 		}
 	}
-	if !r.hasRequired() || owed {
+	if !r.hasRequired() || missing {
 		return 0
 	}
 	r.stopReason = "end_turn"

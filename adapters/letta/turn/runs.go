@@ -110,7 +110,7 @@ func (s *stitched) latestRun() string {
 
 // plainID reports whether an id needs no escaping in JSON and in a path.
 func plainID(id string) bool {
-	return id != "" && len(id) <= 64 && spelling.Word(id, "-_")
+	return id != "" && len(id) <= 64 && spelling.IsWord(id, "-_")
 }
 
 func numberOf(doc *jsondoc.Doc) (int64, bool) {

@@ -191,9 +191,9 @@ type MessagePart struct {
 	Raw  []byte
 }
 
-// Split returns a message of a pause as memproxy shows it, which answers the calls for which
-// mine is true: of an approval request those as a message of calls and the others as the
-// request, of an approval response the others.
+// Split splits a message of a pause, in which memproxy answers the calls for which mine is
+// true. An approval request becomes a message of memproxy's calls and a request for the
+// others; an approval response keeps the others.
 func Split(doc *jsondoc.Doc, mine func(*jsondoc.Value) bool) (parts []MessagePart) {
 	m := doc.Root
 	kind := m.Get("message_type").Text()
@@ -202,18 +202,19 @@ func Split(doc *jsondoc.Doc, mine func(*jsondoc.Value) bool) (parts []MessagePar
 		return []MessagePart{{kind, doc.Raw(m)}}
 	}
 	if kind == "approval_request_message" {
-		parts = append(parts, part(doc, "tool_call_message", mine))
+		parts = append(parts, messagePart(doc, "tool_call_message", mine))
 	}
 	theirs := func(v *jsondoc.Value) bool { return !mine(v) }
 	if slices.ContainsFunc(elements, theirs) {
-		parts = append(parts, part(doc, kind, theirs))
+		parts = append(parts, messagePart(doc, kind, theirs))
 	}
 	return parts
 }
 
-// part returns a message of a pause as one of type kind, with the calls or answers that are
-// kept. Its older members repeat the first of them that is no result of a tool.
-func part(doc *jsondoc.Doc, kind string, kept func(*jsondoc.Value) bool) MessagePart {
+// messagePart returns a message of a pause as one of type kind, with the calls or answers for
+// which kept is true. The older members of the message repeat the first of these that is not
+// a tool's result.
+func messagePart(doc *jsondoc.Doc, kind string, kept func(*jsondoc.Value) bool) MessagePart {
 	m, e := doc.Root, doc.Edit()
 	e.Replace(m.Get("message_type"), jsondoc.Quote(kind))
 	var first *jsondoc.Value
@@ -248,8 +249,8 @@ var MessageTypes = [...]string{
 	"approval_request_message", "approval_response_message", "summary_message", "event_message",
 }
 
-// typesToCheck returns the list of types to send so that the server refuses a list that it
-// cannot read, or nil if it can read the caller's. It has all known types besides.
+// typesToCheck returns the list of types to send if the server cannot read the caller's, so
+// that the server refuses it; nil if it can. The list also has all known types.
 func (c *caller) typesToCheck() []byte {
 	switch list := c.root.Root.Get(returnTypes); {
 	case list == nil || list.Kind == jsondoc.Null:

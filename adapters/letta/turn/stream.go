@@ -24,7 +24,7 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 	data, others := memproxy.SplitStreamEvent(event)
 	switch {
 	case hasName(others): // an error or a cancellation
-		return named(t, event, data, others), nil
+		return namedEvent(t, event, data, others), nil
 	case len(data) == 0: // a comment
 		return [][]byte{event}, nil
 	}
@@ -40,23 +40,23 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 	if t.out.startsRun(kind, doc) {
 		return nil, nil
 	}
-	owed := t.out.missingReturnEvent(kind, doc)
+	missing := t.out.missingReturnEvent(kind, doc)
 	if numbered := t.out.number(doc); numbered != doc {
 		doc, event = numbered, memproxy.JoinStreamEvent(numbered.Src)
 	}
-	out, err := ordinary(t, event, kind, doc)
-	return append(owed, out...), err
+	out, err := unnamedEvent(t, event, kind, doc)
+	return append(missing, out...), err
 }
 
-// ordinary returns the events to send for a numbered event without a name.
-func ordinary(t *Turn, event []byte, kind string, doc *jsondoc.Doc) ([][]byte, error) {
+// unnamedEvent returns the events to send for a numbered event without a name.
+func unnamedEvent(t *Turn, event []byte, kind string, doc *jsondoc.Doc) ([][]byte, error) {
 	switch kind {
 	case "stop_reason":
 		reason := doc.Root.Get("stop_reason").Text()
 		if fixed := t.tools.rules.fixStopReason(doc, doc.Root); fixed != doc {
 			event = memproxy.JoinStreamEvent(fixed.Src)
 		}
-		held := events(t.ended(reason))
+		held := streamEvents(t.ended(reason))
 		t.out.stopEvent = event
 		return held, nil
 	case "usage_statistics":
@@ -70,7 +70,7 @@ func ordinary(t *Turn, event []byte, kind string, doc *jsondoc.Doc) ([][]byte, e
 	if kind != "approval_request_message" && len(shown) > 0 {
 		return [][]byte{event}, nil
 	}
-	return events(shown), err
+	return streamEvents(shown), err
 }
 
 // stopped ends a request and returns the calls of its pause and the id of their
@@ -159,7 +159,7 @@ func hasName(lines [][]byte) bool {
 	return false
 }
 
-func events(raws [][]byte) [][]byte {
+func streamEvents(raws [][]byte) [][]byte {
 	var out [][]byte
 	for _, raw := range raws {
 		out = append(out, memproxy.JoinStreamEvent(raw))
@@ -167,10 +167,10 @@ func events(raws [][]byte) [][]byte {
 	return out
 }
 
-// named returns a named event with the turn's run and number. If it ends the turn, the
+// namedEvent returns a named event with the turn's run and number. If it ends the turn, the
 // held events that end the request precede it: the server sends the stop reason before the
 // error, and clients stop reading at the error.
-func named(t *Turn, event, data []byte, others [][]byte) (out [][]byte) {
+func namedEvent(t *Turn, event, data []byte, others [][]byte) (out [][]byte) {
 	if doc, err := jsondoc.Parse(data, 0); err == nil && doc.Root.Kind == jsondoc.Object {
 		if numbered := t.out.number(doc); numbered != doc {
 			event = memproxy.JoinStreamEvent(numbered.Src, others...)

@@ -65,8 +65,8 @@ func Read(name, agent, arguments string) (*memproxy.Operation, error) {
 }
 
 // CheckArguments refuses a direct call of a tool that writes memory if an argument is not of
-// its parameter's type, as the agent's calls are refused: the server would write Python's
-// spelling of the value, a text that is nowhere in the request. Errors are
+// its parameter's type, like such a call of an agent: the server would write Python's spelling
+// of the value, a text that the request does not contain. Errors are
 // *memproxy.Malformed.
 func CheckArguments(name string, doc *jsondoc.Doc, args *jsondoc.Value) error {
 	if !memoryTools[name].writes() || args == nil || args.Kind != jsondoc.Object {

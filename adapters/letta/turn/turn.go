@@ -30,13 +30,13 @@ type Options struct {
 	Body []byte
 	// Memory reads a block or a passage of the agent.
 	Memory func(doc *jsondoc.Doc, v *jsondoc.Value, agent string) memproxy.Memory
-	// Asked gets the calls of memory tools that the caller is asked about, by AskedKey, and
-	// the pauses with the caller's calls, as calls without an id.
-	Asked *cache.Generations[string, struct{}]
+	// CallerCalls receives the calls of memory tools that the caller answers, by
+	// CallerCallKey, and the pauses with such calls, as calls without an id.
+	CallerCalls *cache.Generations[string, struct{}]
 }
 
-// AskedKey is the key of a call in Options.Asked.
-func AskedKey(message, call string) string { return message + "/" + call }
+// CallerCallKey is the key of a call in Options.CallerCalls.
+func CallerCallKey(message, call string) string { return message + "/" + call }
 
 // Turn is one turn of an agent. It implements memproxy.Turn.
 type Turn struct {
@@ -47,7 +47,7 @@ type Turn struct {
 
 	agent      string
 	known      bool // the agent was fetched
-	pauseKnown bool // the conversation's pause was fetched
+	pauseKnown bool // the pending pause, if any, was fetched
 
 	pause    pause // the pause to answer
 	requests int
@@ -85,10 +85,11 @@ type pause struct {
 	fromRun   string // the earlier turn's run that paused; "" once its status was fetched
 }
 
+// call is one tool call of a pause.
 type call struct {
 	id, name, arguments string
 	pieces              []byte // of its arguments, as they stream
-	byGate              bool   // the gate rules on it; else the caller does
+	byGate              bool   // the gate rules on it; else the caller answers it
 	inherited           bool   // an earlier turn made it, and this caller answers no call of that turn
 	needsPerson         bool   // a tool rule requires a person's approval, which is missing
 	ruled               bool
@@ -264,7 +265,7 @@ func (t *Turn) takePending(p *jsondoc.Value) {
 	if !mine || open {
 		return // the gate rules on no call, or the caller has yet to answer one, which the server reports
 	}
-	t.wait(calls, p.Get("id").Text())
+	t.awaitRulings(calls, p.Get("id").Text())
 	if id := p.Get("run_id").Text(); plainID(id) {
 		t.pause.fromRun = id
 	}
@@ -287,9 +288,10 @@ func (p *pause) takeRunStatus(r memproxy.Reply) {
 	}
 }
 
+// callerAnswer is the caller's answer to one call: an approval, a denial, or a result.
 type callerAnswer struct {
 	id       string
-	raw      json.RawMessage
+	raw      json.RawMessage // nil if an answer to all calls is given in an older form
 	approves bool
 	denies   bool // it is neither an approval nor a result
 }
