@@ -25,8 +25,6 @@ type evaluation struct {
 	polledHold    *memproxy.HeldWrite // the held write whose receipt is asked for
 	clamped       bool                // the content has a confidence
 	decided       bool                // the decision is made; only its consequences are left
-	lines         []memproxy.Line     // the budget lines of linesFor
-	linesFor      *memproxy.Operation // the form of the operation that was charged last
 	refused       *LookupError        // the backend's refusal of a look-up that the client gets, or nil
 	// run is the admission of the run whose agent makes the tool call.
 	run  *Admission
@@ -121,7 +119,6 @@ func (g *Gate) begin(m mode, c *Call) *evaluation {
 	return &evaluation{Admission: a, g: g, mode: m, known: newLookups(g, a)}
 }
 
-// walk runs the steps of the call's mode.
 func (r *evaluation) walk(ctx context.Context) {
 	for i := range admission {
 		s := &admission[i]
@@ -155,7 +152,6 @@ func stopped(r *evaluation) bool {
 	return r.verdict.Worst.Stops() && r.enforced()
 }
 
-// timed runs the step in a span of its own.
 func (s *step) timed(ctx context.Context, r *evaluation) error {
 	start := time.Now() // durations are measured on the monotonic clock, not the injected one
 	ctx, span := r.g.opt.Tracer.Start(ctx, s.name)
@@ -301,7 +297,6 @@ func resolvedLockKeys(r *evaluation) (keys []string, all bool) {
 	return keys, n >= len(r.op.Targets)
 }
 
-// targetOwnerLockKeys returns the keys of the owners of the memories that are changed or deleted.
 func targetOwnerLockKeys(r *evaluation) (keys []string) {
 	if r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget {
 		return nil
@@ -330,7 +325,6 @@ func targetLockKeys(r *evaluation, kind memproxy.TargetKind, id string) []string
 	return []string{key, key + "/turn"}
 }
 
-// ownerLockKeys returns the keys of the owners in scopes.
 func ownerLockKeys(c *Call, scopes ...memproxy.Scope) (keys []string) {
 	for i := range scopes {
 		for _, dim := range memproxy.Dimensions {
@@ -342,7 +336,6 @@ func ownerLockKeys(c *Call, scopes ...memproxy.Scope) (keys []string) {
 	return keys
 }
 
-// lockOrRefuse takes locks, or refuses the request if they are not released in time.
 func lockOrRefuse(ctx context.Context, r *evaluation, alone bool, keys []string) bool {
 	ok := tryLock(ctx, r, lockTimeout(r), alone, keys)
 	if !ok {

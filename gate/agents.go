@@ -50,7 +50,6 @@ func (ChangeTools) next() {}
 func (Probe) next()       {}
 func (Resume) next()      {}
 
-// mayRunAgent reports whether an admitted request can make the backend run an agent.
 func mayRunAgent(r *evaluation) bool {
 	_, ok := r.call.Backend.Adapter.(AgentRunner)
 	return ok && r.op != nil && !r.call.NoMemoryAccess && r.enforced() && r.Reply == nil
@@ -86,7 +85,6 @@ func chooseNext(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
-// runsAgent reports whether a request makes an agent run.
 func runsAgent(c *Call) bool {
 	runner, ok := c.Backend.Adapter.(AgentRunner)
 	if !ok {
@@ -151,7 +149,6 @@ func (g Agents) toolCallEvaluation(m mode, a *Admission, tc memproxy.ToolCall) *
 	return r
 }
 
-// ruleOnToolCall rules on a tool call in a span of its own.
 func ruleOnToolCall(ctx context.Context, r *evaluation) *Admission {
 	ctx, span := r.g.opt.Tracer.Start(ctx, signal.SpanRuleOnCall)
 	defer span.End()

@@ -198,7 +198,6 @@ func (ret *answer) filterReply(ctx context.Context) {
 	ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamMalformed, notFiltered)
 }
 
-// filterMemories filters the memories of an answer.
 func (ret *answer) filterMemories(ctx context.Context) (refused bool, err error) {
 	if !ret.Inspect || !ok2xx(ret.reply.Status) {
 		return false, nil
@@ -297,7 +296,6 @@ func (ret *answer) noteShown(ctx context.Context) {
 	}
 }
 
-// contested lists the memories of the answer that are contested.
 func (ret *answer) contested() {
 	for i := range ret.items {
 		if it := &ret.items[i]; !it.Drop && !it.Missing && it.rec.HasStatus() && it.rec.Status.Contested && !ret.ownText(it.Memory) {

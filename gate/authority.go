@@ -147,14 +147,12 @@ func loadReplaced(ctx context.Context, r *evaluation, compensated bool) {
 	loadAuthors(ctx, r, targets)
 }
 
-// errNoLedger says that an earlier step could not ask the ledger for the owner.
 var errNoLedger = errors.New("gate: the ledger did not answer")
 
 // authorsUnknown is the detail of a refusal because the authors of the changed texts are
 // unknown.
 const authorsUnknown = "who wrote the memory cannot be looked up"
 
-// ledgerFailed refuses an operation that depends on an answer of the ledger.
 func ledgerFailed(ctx context.Context, r *evaluation, err error, detail string) {
 	r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
 	r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: detail})
@@ -207,7 +205,6 @@ func addAuthors(r *evaluation) {
 	}
 }
 
-// isContested reports whether a correction is refused for lack of authority.
 func isContested(r *evaluation) bool {
 	return r.op != nil && r.enforced() && r.Decision.Verdict.Stops() && has(r.Decision.Reasons, memproxy.TrustAuthority)
 }
@@ -223,7 +220,6 @@ func contest(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
-// admitted reports whether the call is neither refused nor held.
 func admitted(r *evaluation) bool { return r.op != nil && !r.Decision.Verdict.Stops() }
 
 // settleToolCall settles the changes of a running agent's call that is admitted: the agent
@@ -233,7 +229,6 @@ func settleToolCall(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
-// recordDissent records that a caller wanted to give a memory another text.
 func recordDissent(ctx context.Context, g *Gate, a *Admission, w *changedMemory, text string) {
 	d := memproxy.Dissent{Open: true, Text: text, SHA256: tamper.Hash(text), Correction: correctionOf(a, w, string(memproxy.TrustAuthority))}
 	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Dissents: []memproxy.Dissent{d}}, "a dissenting text could not be stored") // it is in the log
@@ -320,10 +315,8 @@ func (w *changedMemory) newTextHash(op *memproxy.Operation) string {
 	return ""
 }
 
-// rewrites reports whether the operation gives a memory another text.
 func (w *changedMemory) rewrites(op *memproxy.Operation) bool { return w.newTextHash(op) != "" }
 
-// correctionReason names the reason why the caller may correct other authors.
 func correctionReason(a *Admission) string {
 	switch {
 	case a.confirmed:

@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/limits"
+	"github.com/memproxy/memproxy/gate/verdict"
 )
 
 // charge charges the write budgets. A held write is charged too, because a person has
@@ -20,12 +21,12 @@ func charge(ctx context.Context, r *evaluation) error {
 	c := chargeFor(r)
 	switch {
 	case r.storesHold():
-		c.Lines = linesOf(c.Lines, false)
+		c.Lines, _ = splitLines(c.Lines)
 	case r.heldCharge != nil && r.heldWrite.Result.SentBefore: // the attempt whose outcome was unknown was charged
 		r.heldCharge.Lines, c.Lines = c.Lines, nil
 	case r.heldCharge != nil:
 		c.ID += "/approved/" + r.g.opt.NewID() // one for each attempt: a failed one is released
-		r.heldCharge.Lines, c.Lines = linesOf(c.Lines, false), linesOf(c.Lines, true)
+		r.heldCharge.Lines, c.Lines = splitLines(c.Lines)
 	}
 	if r.dry() {
 		r.heldCharge = nil
@@ -49,18 +50,14 @@ func charge(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
-// linesOf returns the lines of totals, or all other lines.
-func linesOf(all []memproxy.Line, totals bool) []memproxy.Line {
-	return slices.DeleteFunc(slices.Clone(all), func(l memproxy.Line) bool { return (l.Window == memproxy.WindowTotal) != totals })
+// splitLines separates budget lines with a time window from those of totals.
+func splitLines(all []memproxy.Line) (windows, totals []memproxy.Line) {
+	return verdict.Split(all, func(l memproxy.Line) bool { return l.Window != memproxy.WindowTotal })
 }
 
-// chargeFor returns the charge for the write. The lines are determined once for each form of
-// the operation, because both refuseOverdrawn and charge need them.
 func chargeFor(r *evaluation) memproxy.Charge {
-	if r.linesFor != r.op {
-		r.linesFor, r.lines = r.op, r.rules.Lines(r.Principal, r.op.Kind, r.endUser(), content.Governed(r.op))
-	}
-	return memproxy.Charge{ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(r.op.Cost), Time: r.begun, Lines: r.lines}
+	lines := r.rules.Lines(r.Principal, r.op.Kind, r.endUser(), content.Governed(r.op))
+	return memproxy.Charge{ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(r.op.Cost), Time: r.begun, Lines: lines}
 }
 
 // refuseOverdrawn refuses a write before it is screened if the budgets would refuse it,
@@ -82,7 +79,6 @@ func refuseOverdrawn(ctx context.Context, r *evaluation) error {
 	return err
 }
 
-// overBudget refuses a write that its allowance does not grant.
 func overBudget(r *evaluation, allowance *memproxy.Allowance) {
 	reason := memproxy.Reason{Code: memproxy.BudgetHour, Detail: "the write budget is used up"}
 	if i := allowance.Refused; i >= 0 && i < len(allowance.Lines) {
@@ -118,7 +114,6 @@ type made struct{ added, changed int64 }
 // maxSettled bounds one settlement, as stores bound a charge.
 const maxSettled = 1 << 20
 
-// open reports whether there is something to settle.
 func (b *bill) open() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -311,7 +306,7 @@ func AuthorCountOf(ctx context.Context, ledger Ledger, row *memproxy.Ownership) 
 // field that they were written to. It is idempotent by id.
 func CreditTotals(ctx context.Context, b Budget, rules *Rules, id string, at time.Time, who memproxy.AuthorCount) error {
 	author := memproxy.Principal{ID: who.Actor, Tenant: who.Tenant, Trust: who.Trust}
-	lines := linesOf(rules.Lines(author, memproxy.Learn, who.User, []string{who.Field}), true)
+	_, lines := splitLines(rules.Lines(author, memproxy.Learn, who.User, []string{who.Field}))
 	if len(lines) == 0 {
 		return nil
 	}
@@ -352,16 +347,19 @@ func (acc *accounts) settleTo(ctx context.Context, a *Admission, window, total i
 	if b.bound {
 		window = max(window, 1)
 	}
+	settle := func(c *memproxy.Charge) {
+		windows, totals := splitLines(c.Lines)
+		acc.settleLines(ctx, a, c, "/settled/window", windows, window-c.Cost)
+		acc.settleLines(ctx, a, c, "/settled/total", totals, total-c.Cost)
+	}
 	if b.heldCharge != nil {
-		acc.settleLines(ctx, a, b.heldCharge, "/settled/window", linesOf(b.heldCharge.Lines, false), window-b.heldCharge.Cost)
-		acc.settleLines(ctx, a, b.heldCharge, "/settled/total", linesOf(b.heldCharge.Lines, true), total-b.heldCharge.Cost)
+		settle(b.heldCharge)
 	}
 	if window == total {
 		acc.settleLines(ctx, a, &b.charge, "/settled", b.charge.Lines, total-b.charge.Cost)
 		return
 	}
-	acc.settleLines(ctx, a, &b.charge, "/settled/window", linesOf(b.charge.Lines, false), window-b.charge.Cost)
-	acc.settleLines(ctx, a, &b.charge, "/settled/total", linesOf(b.charge.Lines, true), total-b.charge.Cost)
+	settle(&b.charge)
 }
 
 func (acc *accounts) settleLines(ctx context.Context, a *Admission, of *memproxy.Charge, id string, lines []memproxy.Line, difference int64) {

@@ -14,10 +14,8 @@ import (
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// errUndo says that a backend did not undo a change.
 var errUndo = errors.New("the backend did not undo the change")
 
-// extraction is the check of the memories that the backend's model extracted from a write.
 type extraction struct {
 	*answer
 	extractor    Extractor

@@ -53,7 +53,6 @@ func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 	return false, nil
 }
 
-// idsOfAll returns the ids of memories.
 func idsOfAll(memories []memproxy.Memory) (ids []string) {
 	for i := range memories {
 		ids = append(ids, memories[i].ID)
@@ -147,7 +146,6 @@ func derived(ctx context.Context, ret *answer) (refused bool, err error) {
 	return refused, err
 }
 
-// attacks reports whether one of the texts looks like an attack.
 func attacks(ctx context.Context, ret *answer, texts []string) (bool, error) {
 	if ret.rules.Withhold <= 0 {
 		return false, nil

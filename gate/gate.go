@@ -157,7 +157,6 @@ func (g *Gate) Use(r *Rules) error {
 	return nil
 }
 
-// noMeter is the default Meter, which discards everything.
 type noMeter struct{}
 
 func (noMeter) Step(context.Context, string, time.Duration) {}

@@ -189,7 +189,6 @@ func (ret *effects) stateBefore(target string) (id string, m memproxy.Memory) {
 	return cmp.Or(m.ID, target), m
 }
 
-// mayCallTool reports whether the request can be a direct call of an agent's tool.
 func mayCallTool(r *evaluation) bool {
 	_, ok := r.call.Backend.Adapter.(AgentRunner)
 	return ok && r.call.Backend.Fetch != nil && writes(r)
@@ -292,7 +291,6 @@ func (g Agents) RecordChanges(ctx context.Context, ruled *Admission, memories []
 // processes.
 const maxStale = 3
 
-// expectedOwners returns the ownership rows of the targets that the change relied on.
 func expectedOwners(ret *effects) (all []memproxy.Ownership) {
 	if ret.op.Kind != memproxy.Correct && ret.op.Kind != memproxy.Forget {
 		return nil

@@ -52,7 +52,6 @@ func ruleOn(ctx context.Context, r *evaluation, q memproxy.Question) (memproxy.R
 	return ruling, nil
 }
 
-// isHeld reports whether the write is held, and can be stored.
 func isHeld(r *evaluation) bool {
 	return r.Decision.Verdict == memproxy.Hold && r.g.opt.Holds != nil && r.op != nil
 }
@@ -152,6 +151,7 @@ func heldWriteOf(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldCo
 		Header:  headersToKeep(c.Request.Header),
 		Author:  new(a.Principal),
 		Objects: map[string]string{},
+		Before:  map[string]string{},
 		Texts:   heldTexts(a),
 	}
 	for name, m := range a.op.Current {
@@ -167,9 +167,6 @@ func heldWriteOf(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldCo
 	}
 	for i := range a.changedMemories {
 		if row := &a.changedMemories[i].row; row.SHA256 != "" {
-			if said.Before == nil {
-				said.Before = map[string]string{}
-			}
 			said.Before[row.ID] = row.SHA256
 		}
 	}
@@ -212,7 +209,6 @@ func (ret *extraction) holdExtracted(ctx context.Context, m memproxy.Memory, j j
 	}
 }
 
-// heldTexts are the texts of an operation for reviewers.
 func heldTexts(a *Admission) (all []memproxy.HeldText) {
 	for _, it := range content.Screened(a.op, attachedTargets(a.call, a.op)) {
 		all = append(all, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text})
@@ -251,7 +247,6 @@ func answersPoll(r *evaluation) bool {
 	return r.polledHold != nil && r.Reply == nil && !r.verdict.Worst.Stops() && !r.call.ObserveOnly
 }
 
-// answerPoll answers in the backend's place.
 func answerPoll(ctx context.Context, r *evaluation) error {
 	extractor := r.call.Backend.Adapter.(Extractor) // asksForReceipt was true
 	if r.polledHold.State == memproxy.HoldDone && len(r.polledHold.Result.Memories) == 0 {

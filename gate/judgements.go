@@ -13,7 +13,6 @@ import (
 	"github.com/memproxy/memproxy/redaction"
 )
 
-// readable removes elements whose owner cannot be read.
 func readable(_ *answer, it *item) outcome {
 	switch {
 	case !it.Unreadable:
@@ -158,7 +157,6 @@ func previous(_ *answer, it *item) outcome {
 	return outcome{action: strip}
 }
 
-// enclosed removes items that are part of a removed item.
 func enclosed(_ *answer, it *item) outcome {
 	if !it.inRemoved {
 		return outcome{}
@@ -332,7 +330,6 @@ func failed(ctx context.Context, r *evaluation, s *step, err error) {
 	}
 }
 
-// decide turns the results of the steps into the decision.
 func decide(_ context.Context, r *evaluation) error {
 	r.makeDecision()
 	return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/tamper"
 )
 
 // loadRecords looks up an answer's memories, and the owners and objects that they name.
@@ -118,7 +119,6 @@ func loadCompiled(ctx context.Context, ret *answer) error {
 	return nil
 }
 
-// screenMemories screens the memories as the answer shows them.
 func screenMemories(ctx context.Context, ret *answer) error {
 	if ret.rules.Withhold <= 0 && ret.rules.Sanitise <= 0 && !ret.any(func(it *item) bool { return it.display == sanitise }) {
 		return nil
@@ -153,7 +153,6 @@ func findOrphanedTexts(ctx context.Context, ret *answer) error {
 	return err
 }
 
-// findEnclosed finds items that are part of a removed item.
 func findEnclosed(_ context.Context, ret *answer) error {
 	gone := map[string]bool{}
 	for i := range ret.items {
@@ -182,47 +181,70 @@ type judged struct {
 	score memproxy.PerMille
 }
 
-// judge screens memories as the answer shows them. It returns the results by index, or
-// nil if nothing is screened. Raw messages quote a conversation and are not screened.
-func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[int]judged, error) {
-	if ret.rules.Screener == nil {
-		return nil, nil
-	}
-	type place struct {
-		memory int
-		other  bool // a text next to the memory's own
-	}
-	e := examinerOf(ret.g, ret.Admission)
-	var places []place
-	var items []memproxy.Item
-	add := func(memory int, text string, other bool) {
+// screenedTexts are the texts of an answer's memories as items to screen. For each item,
+// memory is the index of its memory, and extra says that it is not the memory's own text.
+type screenedTexts struct {
+	items  []memproxy.Item
+	memory []int
+	extra  []bool
+}
+
+func (t *screenedTexts) add(m *memproxy.Memory, i int, extra bool, texts ...string) {
+	for _, text := range texts {
 		if text != "" {
-			if items == nil {
-				items, places = make([]memproxy.Item, 0, len(memories)), make([]place, 0, len(memories))
-			}
-			items = append(items, memproxy.Item{Kind: memproxy.ItemContent, Text: text, Field: memories[memory].Field, Layer: memproxy.Semantic})
-			places = append(places, place{memory, other})
+			t.items = append(t.items, memproxy.Item{Kind: memproxy.ItemContent, Text: text, Field: m.Field, Layer: memproxy.Semantic})
+			t.memory, t.extra = append(t.memory, i), append(t.extra, extra)
 		}
 	}
+}
+
+// textsToScreen returns the texts of memories. Raw messages quote a conversation and are not
+// screened, nor is what memproxy itself signed.
+func textsToScreen(e *tamper.Examiner, memories []memproxy.Memory) *screenedTexts {
+	t := &screenedTexts{items: make([]memproxy.Item, 0, len(memories))}
 	for i := range memories {
 		m := &memories[i]
 		if m.Drop || m.Missing || m.Layer == memproxy.Episodic {
 			continue
 		}
-		add(i, m.Text, false)
-		for _, text := range m.OtherTexts {
-			add(i, text, true)
-		}
+		t.add(m, i, false, m.Text)
+		t.add(m, i, true, m.OtherTexts...)
 		for _, text := range m.Annotations {
 			if !e.StampContains(m, text) {
-				add(i, text, true)
+				t.add(m, i, true, text)
 			}
 		}
 	}
-	if len(places) == 0 {
+	return t
+}
+
+func (t *screenedTexts) results(findings []memproxy.Finding) map[int]judged {
+	found := make(map[int]judged, len(findings))
+	for _, f := range findings {
+		if f.Item < 0 || f.Item >= len(t.items) {
+			continue
+		}
+		j := found[t.memory[f.Item]]
+		if j.risk = max(j.risk, f.Score); !t.extra[f.Item] {
+			j.score = max(j.score, f.Score)
+			j.spans = append(j.spans, f)
+		}
+		found[t.memory[f.Item]] = j
+	}
+	return found
+}
+
+// judge screens memories as the answer shows them. It returns the results by index, or
+// nil if nothing is screened.
+func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[int]judged, error) {
+	if ret.rules.Screener == nil {
 		return nil, nil
 	}
-	op := &memproxy.Operation{Kind: ret.op.Kind, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope, Items: items}
+	texts := textsToScreen(examinerOf(ret.g, ret.Admission), memories)
+	if len(texts.items) == 0 {
+		return nil, nil
+	}
+	op := &memproxy.Operation{Kind: ret.op.Kind, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope, Items: texts.items}
 	if ret.op.Kind.Writes() { // the memories are judged with the source of the write
 		op.SourceClaim = ret.Principal.Trust.Screened(ret.op.SourceClaim)
 	}
@@ -232,20 +254,7 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 	if err != nil {
 		return nil, err
 	}
-	found := make(map[int]judged, len(findings))
-	for _, f := range findings {
-		if f.Item < 0 || f.Item >= len(places) {
-			continue
-		}
-		at := places[f.Item]
-		j := found[at.memory]
-		if j.risk = max(j.risk, f.Score); !at.other {
-			j.score = max(j.score, f.Score)
-			j.spans = append(j.spans, f)
-		}
-		found[at.memory] = j
-	}
-	return found, nil
+	return texts.results(findings), nil
 }
 
 // dangerous returns the findings with a position for which a text is flagged. It leaves
@@ -309,28 +318,9 @@ func applyPlannedStatus(ctx context.Context, ret *answer, made []string) error {
 	for i := range ret.items {
 		it, d := &ret.items[i], made[i]
 		made[i] = ""
-		write := known.of(memproxy.TargetDecision, d)
-		if d == "" || !write.HasStatus() {
+		st, inherits := inheritedStatus(ret, it, known.of(memproxy.TargetDecision, d))
+		if !inherits {
 			continue
-		}
-		st, old, recorded := write.Status, &it.rec.Status, it.rec.HasStatus()
-		person := st.Reviewed != ""
-		// A memory takes the status of its write if it has none of its own yet. An approval
-		// must also be recent.
-		first := !recorded || old.State == memproxy.StateUntrusted || old.State == memproxy.StateExpired
-		recent := !person || ret.begun.Sub(st.Changed) < approvalBinds
-		if st.State == memproxy.StateUntrusted || (person || st.State == memproxy.StatePending) && !(first && recent) {
-			continue
-		}
-		st.MemoryKey = memproxy.MemoryKey{Backend: ret.op.Backend, Kind: it.Memory.TargetKind(), ID: it.ID}
-		if recorded {
-			st.Contested, st.Pinned, st.Expires = old.Contested, old.Pinned, old.Expires
-			if old.State == memproxy.StateQuarantined {
-				st.State = old.State
-			}
-		}
-		if person {
-			st.Text, st.Reviewed = memproxy.TextSHA256(it.Text), memproxy.TextSHA256(it.Text)
 		}
 		known.setStatus(st)
 		it.rec.Status = st
@@ -338,7 +328,7 @@ func applyPlannedStatus(ctx context.Context, ret *answer, made []string) error {
 			made[i] = d
 			changes = append(changes, memproxy.StateChange{
 				MemoryKey: st.MemoryKey, Tenant: st.Tenant, State: st.State, Decision: st.Decision, Attestation: st.Attestation, Rules: st.Rules, Reason: st.Reason,
-				Person: person, Text: st.Text, Expires: st.Expires,
+				Person: st.Reviewed != "", Text: st.Text, Expires: st.Expires,
 			})
 		}
 	}
@@ -350,6 +340,31 @@ func applyPlannedStatus(ctx context.Context, ret *answer, made []string) error {
 		return nil
 	}
 	return err
+}
+
+// inheritedStatus returns the status that a memory gets from its write, and false if it keeps
+// its own. A pending or approved write gives its status to memories that have none of their
+// own yet, an approval only for a while.
+func inheritedStatus(ret *answer, it *item, write memproxy.Record) (st memproxy.Status, inherits bool) {
+	st, old, recorded := write.Status, &it.rec.Status, it.rec.HasStatus()
+	person := st.Reviewed != ""
+	first := !recorded || old.State == memproxy.StateUntrusted || old.State == memproxy.StateExpired
+	recent := !person || ret.begun.Sub(st.Changed) < approvalBinds
+	if !write.HasStatus() || st.State == memproxy.StateUntrusted || (person || st.State == memproxy.StatePending) && !(first && recent) {
+		return st, false
+	}
+	st.MemoryKey = memproxy.MemoryKey{Backend: ret.op.Backend, Kind: it.Memory.TargetKind(), ID: it.ID}
+	if recorded {
+		st.Contested, st.Pinned, st.Expires = old.Contested, old.Pinned, old.Expires
+		if old.State == memproxy.StateQuarantined {
+			st.State = old.State
+		}
+	}
+	if person {
+		st.Text = memproxy.TextSHA256(it.Text)
+		st.Reviewed = st.Text
+	}
+	return st, true
 }
 
 // approvalBinds is how long the stamp of an approved write confers the approval on a
@@ -373,7 +388,6 @@ func writesOf(ret *answer, bare bool) []string {
 	return made
 }
 
-// stampedDecision returns the decision in a memory's stamp, or "" if the stamp does not verify.
 func stampedDecision(ret *answer, m *memproxy.Memory) string {
 	if !ret.signed(m) {
 		return ""

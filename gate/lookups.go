@@ -27,7 +27,7 @@ type lookups struct {
 }
 
 func newLookups(g *Gate, a *Admission) *lookups {
-	return &lookups{ledger: g.opt.Ledger, backend: a.call.Backend.Name}
+	return &lookups{ledger: g.opt.Ledger, backend: a.call.Backend.Name, asked: map[memproxy.MemoryKey]struct{}{}}
 }
 
 func (ret *answer) lookups() *lookups {
@@ -58,9 +58,6 @@ func (l *lookups) need(ctx context.Context, keys ...memproxy.MemoryKey) error {
 	case l.err != nil:
 		return l.err
 	}
-	if l.asked == nil {
-		l.asked = make(map[memproxy.MemoryKey]struct{}, len(keys))
-	}
 	ask := make([]memproxy.MemoryKey, 0, len(keys))
 	for _, k := range keys {
 		if _, asked := l.asked[k]; !asked && k.ID != "" {
@@ -84,7 +81,6 @@ func (l *lookups) need(ctx context.Context, keys ...memproxy.MemoryKey) error {
 	return nil
 }
 
-// memories looks up the memories of an answer.
 func (l *lookups) memories(ctx context.Context, memories []memproxy.Memory) error {
 	keys := make([]memproxy.MemoryKey, len(memories))
 	for i := range memories {
@@ -110,7 +106,6 @@ func (l *lookups) owner(kind memproxy.TargetKind, id string) *memproxy.Ownership
 	return nil
 }
 
-// setStatus sets a status that a step determined.
 func (l *lookups) setStatus(st memproxy.Status) {
 	rec := l.records[st.MemoryKey]
 	rec.Status = st
@@ -120,7 +115,6 @@ func (l *lookups) setStatus(st memproxy.Status) {
 	l.records[st.MemoryKey] = rec
 }
 
-// changesMembers reports whether an admitted operation changes members of objects.
 func changesMembers(r *evaluation) bool {
 	return r.enforced() && r.Reply == nil && admitted(r) && len(r.op.Changes) > 0
 }
@@ -307,7 +301,6 @@ func loadTrack(ctx context.Context, r *evaluation) bool {
 	return last.known
 }
 
-// mayBePromoted reports whether the caller's track record can raise its tier for a write.
 func mayBePromoted(r *evaluation) bool {
 	return writes(r) && r.Principal.Trust == memproxy.TrustAuthenticated && r.rules.Promotion.Facts != 0
 }

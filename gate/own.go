@@ -93,7 +93,6 @@ func resolveTargets(ctx context.Context, r *evaluation) {
 	}
 }
 
-// loadOwners looks up who owns the targets.
 func loadOwners(ctx context.Context, r *evaluation, targets []string) error {
 	known := r.known
 	err := known.need(ctx, known.keys(r.op.TargetKind, targets...)...)

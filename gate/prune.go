@@ -274,7 +274,6 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 // it clients treat the stream as broken.
 const endOfStream = "[DONE]"
 
-// lostEvent drops and logs an event that a filter refused or could not read.
 func lostEvent(ctx context.Context, g *Gate, a *Admission, err error) []byte {
 	g.opt.Log.ErrorContext(ctx, "event withheld", "decision", a.Decision.ID, "route", a.call.Route.ID, "error", err)
 	return nil

@@ -118,7 +118,6 @@ func itemsOf(rd *memproxy.Reading) []item {
 	return items
 }
 
-// setRecord sets rec and row from the ledger's records.
 func (it *item) setRecord(known *lookups) {
 	it.rec, it.row = known.of(it.Memory.TargetKind(), it.ID), nil
 	if it.rec.HasOwner() {
@@ -163,7 +162,6 @@ func (ret *answer) any(is func(*item) bool) bool {
 	return false
 }
 
-// runStage runs the filters of one stage on an answer.
 func (ret *answer) runStage(ctx context.Context, at stage) (refused bool, err error) {
 	if at == memoriesRead {
 		ret.items = itemsOf(ret.reading)
@@ -183,7 +181,6 @@ func (ret *answer) runStage(ctx context.Context, at stage) (refused bool, err er
 	return false, nil
 }
 
-// filter runs one filter on an answer.
 func (ret *answer) filter(ctx context.Context, f *Filter) (refused bool, err error) {
 	if f.load != nil {
 		if err := f.load(ctx, ret); err != nil {
@@ -310,7 +307,6 @@ func completeReading(ctx context.Context, ret *effects) {
 	ret.reading.Settles = ret.reading.Settles || all
 }
 
-// unowned returns the targets of a request without an owner in the ledger.
 func unowned(ret *answer) (out []string) {
 	if ret.op != nil {
 		for _, id := range ret.op.Targets {

@@ -103,7 +103,6 @@ func (ret *effects) setOwner(row memproxy.Ownership) {
 	ret.rows[string(row.Kind)+"/"+row.ID] = row
 }
 
-// newOwner returns the ownership of an object that this operation made.
 func (ret *effects) newOwner(kind memproxy.TargetKind, id string) memproxy.Ownership {
 	row := memproxy.Ownership{
 		Backend: ret.op.Backend, Kind: kind, ID: id, Scope: ret.op.Scope,
@@ -220,7 +219,6 @@ func (ret *effects) recordDeleted(ctx context.Context) {
 	ret.shown = ret.op.Targets
 }
 
-// recordExport records the owner of an export job.
 func recordExport(ret *effects) {
 	if ret.reading == nil || !ret.op.Derived {
 		return

@@ -22,8 +22,9 @@ type Reviewed struct{ *Gate }
 // Reviewed returns the part of the gate that carries out reviewers' decisions.
 func (g *Gate) Reviewed() Reviewed { return Reviewed{g} }
 
-// evaluationOf begins a run with a held write as the call.
-func (g Reviewed) evaluationOf(m mode, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*evaluation, error) {
+// callOf returns a held write as the call that its author made. The error is ErrRouteGone if
+// the adapter would now take it for another one.
+func callOf(b Backend, h *memproxy.HeldWrite, content *memproxy.HoldContent) (*Call, error) {
 	req := memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Query: content.Query, Header: content.Header}
 	if req.Header == nil {
 		req.Header = memproxy.Header{}
@@ -32,7 +33,15 @@ func (g Reviewed) evaluationOf(m mode, b Backend, h memproxy.HeldWrite, content 
 	if !known || route.ID != h.Route {
 		return nil, ErrRouteGone
 	}
-	r := g.begin(m, &Call{Backend: b, Request: req, Route: route, Known: true, Body: content.Body, Session: memproxy.NameSession(h.Session)})
+	return &Call{Backend: b, Request: req, Route: route, Known: true, Body: content.Body, Session: memproxy.NameSession(h.Session)}, nil
+}
+
+func (g Reviewed) evaluationOf(m mode, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*evaluation, error) {
+	c, err := callOf(b, &h, &content)
+	if err != nil {
+		return nil, err
+	}
+	r := g.begin(m, c)
 	r.Decision.ID, r.heldWrite = h.ID, &h
 	return r, nil
 }
@@ -160,7 +169,7 @@ func (g Reviewed) AdmitRestore(ctx context.Context, b Backend, q memproxy.SideRe
 	r := g.begin(restore, &Call{Backend: b, Request: q.Request, Route: route, Known: true, Body: q.Body, restores: true})
 	all := memproxy.Limit{All: true}
 	r.Principal = memproxy.Principal{
-		ID: reviewer, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman, Roles: []string{"memproxy-admin", RoleReviewer},
+		ID: reviewer, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman, Roles: []string{roleAdmin, RoleReviewer},
 		ActsAs: all, Users: all, Apps: all, Runs: all,
 	}
 	r.Decision.ID, r.confirmed, r.Inspect = decision, true, true
@@ -176,21 +185,20 @@ func (g Reviewed) FindWrite(ctx context.Context, b Backend, h memproxy.HeldWrite
 	if !ok || b.Fetch == nil {
 		return nil, false, nil
 	}
-	req := memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Query: content.Query, Header: content.Header}
-	route, found := b.Adapter.Route(req)
-	if !found {
-		return nil, false, ErrRouteGone
+	c, err := callOf(b, &h, &content)
+	if err != nil {
+		return nil, false, err
 	}
-	op, err := b.Adapter.Decode(route, req, content.Body)
+	op, err := b.Adapter.Decode(c.Route, c.Request, content.Body)
 	if err != nil {
 		return nil, false, err
 	}
 	if op.Kind == memproxy.Correct || op.Kind == memproxy.Forget {
-		return changeArrived(ctx, g.Gate, &Call{Backend: b, Request: req, Route: route, Known: true}, op, &h, content.Before)
+		return changeArrived(ctx, g.Gate, c, op, &h, content.Before)
 	}
 	all := 0
 	for page := 1; page <= maxSought; page++ {
-		q, ok := seeker.StampSearchRequest(route, req, op, page)
+		q, ok := seeker.StampSearchRequest(c.Route, c.Request, op, page)
 		if !ok {
 			return nil, false, nil
 		}
@@ -286,7 +294,6 @@ type FoundAt struct {
 	Pointer string `json:"pointer"`
 }
 
-// foundAt adds the pointers of their items to findings in a call.
 func foundAt(r *evaluation, findings []memproxy.Finding) []FoundAt {
 	out := make([]FoundAt, 0, len(findings))
 	items := content.Screened(r.op, attachedTargets(r.call, r.op))

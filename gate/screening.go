@@ -123,12 +123,10 @@ func explainFindings(r *evaluation, reasons []memproxy.Reason) {
 	}
 }
 
-// aboutScreening reports whether one of the reasons is a result of screening.
 func aboutScreening(reasons []memproxy.Reason) bool {
 	return slices.ContainsFunc(reasons, func(why memproxy.Reason) bool { return strings.HasPrefix(string(why.Code), "screen.") })
 }
 
-// reworded is a rewritten write.
 type reworded struct {
 	op     *memproxy.Operation
 	body   []byte
@@ -319,7 +317,6 @@ func inGovernedField(it memproxy.Item) bool {
 	})
 }
 
-// isReworded reports whether a rewritten write is forwarded.
 func isReworded(r *evaluation) bool { return r.reworded != nil && !r.Decision.Verdict.Stops() }
 
 // storeEvidence stores the original of a rewritten write for reviewers. If that

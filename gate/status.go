@@ -106,7 +106,6 @@ func (ret *answer) recordUnconfirmed(ctx context.Context) {
 	ret.shown = done.shown
 }
 
-// needsReview reports whether the memories of the caller's write wait for review.
 func (a *Admission) needsReview() bool {
 	return a.rules.Pending != nil && a.rules.Pending(a.Principal, a.op.SourceClaim, a.track, a.begun)
 }
@@ -195,7 +194,6 @@ func (ret *answer) marksOf(id string) []string {
 	return ret.marks
 }
 
-// layerOf returns the layer of a memory that a write makes in a field.
 func layerOf(a *Admission, field string) memproxy.Layer {
 	for i := range a.op.Items {
 		if it := a.op.Items[i]; it.Kind == memproxy.ItemContent {
@@ -341,14 +339,12 @@ func plannedStatusOver(a *Admission, st *memproxy.Status) bool {
 	return st.State == memproxy.StateUntrusted || st.State == memproxy.StatePending && a.begun.Sub(st.Changed) > resolveWithin
 }
 
-// excludesUser reports whether claims narrow an operation to other users than this one.
 func excludesUser(narrow []*memproxy.Claim, user string) bool {
 	return user != "" && slices.ContainsFunc(narrow, func(c *memproxy.Claim) bool {
 		return c.Dim == memproxy.DimUser && !slices.Contains(c.Values, user)
 	})
 }
 
-// attachedTargets returns the targets that the operation puts in front of an agent.
 func attachedTargets(c *Call, op *memproxy.Operation) []string {
 	if runner, ok := c.Backend.Adapter.(AgentRunner); ok {
 		return runner.Attaches(c.Route, op)

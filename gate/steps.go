@@ -32,14 +32,12 @@ func hasTargets(r *evaluation) bool {
 // sent.
 func (r *evaluation) dry() bool { return r.mode&(recheck|explain) != 0 }
 
-// isToolCall reports whether a running agent makes the call.
 func isToolCall(r *evaluation) bool { return r.mode&(call|preview|decline) != 0 }
 
 func screens(r *evaluation) bool {
 	return r.op != nil && r.rules.Screener != nil && !r.call.NoMemoryAccess
 }
 
-// hasConfidence reports whether the operation writes memories, which have a confidence.
 func hasConfidence(r *evaluation) bool {
 	return r.op != nil && (r.op.Kind == memproxy.Learn || r.op.Kind == memproxy.Correct)
 }
@@ -50,7 +48,6 @@ func costs(r *evaluation) bool {
 	return r.op != nil && r.op.Cost > 0 && (!r.verdict.Worst.Stops() || r.storesHold())
 }
 
-// storesHold reports whether the write is held and stored for review.
 func (r *evaluation) storesHold() bool {
 	return r.verdict.Worst == memproxy.Hold && r.enforced() && r.g.opt.Holds != nil && !r.dry()
 }
@@ -58,14 +55,12 @@ func (r *evaluation) storesHold() bool {
 // costsReview reports whether a held write is charged for its place in the review queue.
 func costsReview(r *evaluation) bool { return r.storesHold() && costs(r) }
 
-// sendsPayload reports whether a payload is forwarded that the gate can change.
 func sendsPayload(r *evaluation) bool {
 	return r.op != nil && !r.verdict.Worst.Stops() && !r.call.NoMemoryAccess
 }
 
 func undecided(r *evaluation) bool { return !r.decided }
 
-// needsRefusal reports whether the call is refused and has no answer yet.
 func needsRefusal(r *evaluation) bool { return r.Reply == nil && r.Decision.Verdict.Stops() }
 
 // answerRefused writes the refusal in the backend's own error format.
@@ -237,7 +232,6 @@ func administers(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
-// refuseHeldRun refuses an agent's run that would wait for review.
 func refuseHeldRun(r *evaluation, ruling *memproxy.Ruling) {
 	if ruling.Verdict == memproxy.Hold && runsAgent(r.call) {
 		r.verdict.Forbid(memproxy.RunUngated, "", "the write requires review, and an agent's run cannot be held: its writes are checked while its caller is connected")
@@ -261,7 +255,6 @@ func addPointers(op *memproxy.Operation, reasons []memproxy.Reason) {
 	}
 }
 
-// hasSystemMessages reports whether a message claims to instruct the model.
 func hasSystemMessages(r *evaluation) bool {
 	return r.op != nil && slices.ContainsFunc(r.op.Attributions, isInstruction)
 }
@@ -339,7 +332,6 @@ func refuseAdministration(ctx context.Context, r *evaluation) (bool, error) {
 	return true, nil
 }
 
-// encode has the adapter patch the payload, with signed stamps.
 func encode(_ context.Context, r *evaluation) error {
 	op := r.op
 	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {

@@ -132,8 +132,7 @@ func namesOf(r *evaluation) *access.Names {
 // checkReferences rules on the objects that the request refers to. It skips the targets, which
 // the step gate.own rules on, except in a running agent's call, which has no such step.
 func checkReferences(ctx context.Context, r *evaluation) error {
-	var ask []string
-	at := map[string]*memproxy.Ref{}
+	var unknown []*memproxy.Ref
 	v := r.viewer(r.g.opt.Signer, r.namedRecords)
 	var scopes []*memproxy.Scope
 	for i := range r.op.Refs {
@@ -161,15 +160,14 @@ func checkReferences(ctx context.Context, r *evaluation) error {
 		switch {
 		case row != nil && !v.Sees(row, &memproxy.Memory{}):
 			r.verdict.Missing(ref.Pointer)
-		case row == nil && !ref.Loose && at[ref.ID] == nil && (r.rules.Unattributed != access.Visible || access.Limited(&r.Principal)):
-			at[ref.ID] = ref
-			ask = append(ask, ref.ID)
+		case row == nil && !ref.Loose && (r.rules.Unattributed != access.Visible || access.Limited(&r.Principal)):
+			unknown = append(unknown, ref)
 		}
 	}
-	if len(ask) == 0 || r.verdict.Worst.Stops() && r.enforced() {
+	if r.verdict.Worst.Stops() && r.enforced() {
 		return nil
 	}
-	return fetchReferenced(ctx, r, ask, at)
+	return fetchReferenced(ctx, r, unknown)
 }
 
 // isCursor reports whether a reference is a pagination cursor, which does not select the
@@ -180,34 +178,37 @@ func isCursor(pointer string) bool {
 
 // fetchReferenced fetches the parents of objects that are not in the ledger. Objects that
 // cannot be fetched are denied on shared backends, except to administrators.
-func fetchReferenced(ctx context.Context, r *evaluation, ask []string, at map[string]*memproxy.Ref) error {
+func fetchReferenced(ctx context.Context, r *evaluation, refs []*memproxy.Ref) error {
 	if r.call.Backend.Fetch == nil || r.dry() {
 		return nil
 	}
-	var some []string
-	for _, id := range ask {
-		if r.call.Backend.Adapter.Locate(r.call.Route, r.call.Request, id).EscapedPath != "" {
-			some = append(some, id)
-		} else if !r.singleTenant() && r.rules.Unattributed != access.Visible && r.op.Kind != memproxy.Admin && !isCursor(at[id].Pointer) {
-			r.verdict.Missing(at[id].Pointer)
+	at := map[string]string{} // the pointer of each object that can be fetched
+	for _, ref := range refs {
+		switch _, again := at[ref.ID]; {
+		case again:
+		case r.call.Backend.Adapter.Locate(r.call.Route, r.call.Request, ref.ID).EscapedPath != "":
+			at[ref.ID] = ref.Pointer
+		case !r.singleTenant() && r.rules.Unattributed != access.Visible && r.op.Kind != memproxy.Admin && !isCursor(ref.Pointer):
+			r.verdict.Missing(ref.Pointer)
 		}
 	}
-	if len(some) == 0 || asksTooMuch(r, len(some), "refers to %d objects") {
+	if len(at) == 0 || asksTooMuch(r, len(at), "refers to %d objects") {
 		return nil
 	}
-	found, err := fetch(ctx, r.call, some)
+	ids := slices.Sorted(maps.Keys(at))
+	found, err := fetch(ctx, r.call, ids)
 	if err != nil {
 		return err
 	}
 	v := r.viewer(r.g.opt.Signer, r.known)
 	_ = v.lookUp(ctx, nil, slices.Collect(maps.Values(found))) // after an error the view is blind
-	for _, id := range some {
+	for _, id := range ids {
 		m := found[id]
-		if isCursor(at[id].Pointer) && m.Layer == memproxy.Episodic && len(m.Parents) == 0 && !m.Scope.HasOwner() && m.Stamp == nil {
+		if isCursor(at[id]) && m.Layer == memproxy.Episodic && len(m.Parents) == 0 && !m.Scope.HasOwner() && m.Stamp == nil {
 			continue // an initial message names no run, and as a cursor only a position in a list that is filtered
 		}
 		if m.Missing && !r.singleTenant() || !m.Missing && !v.Sees(nil, &m) {
-			r.verdict.Missing(at[id].Pointer)
+			r.verdict.Missing(at[id])
 		}
 	}
 	return nil
