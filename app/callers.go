@@ -55,7 +55,7 @@ func (c *callers) watchIssuer(stores *readiness, log *slog.Logger) {
 
 // issuerAnswers returns an error if the issuer of tokens does not answer.
 func issuerAnswers(ctx context.Context, by *identity.Identifier) error {
-	if err := by.IssuerAnswers(ctx); err != nil {
+	if err := by.CheckIssuer(ctx); err != nil {
 		return fmt.Errorf("tokens whose keys are not known are answered 503 (identity.oidc.issuer %s): %w", by.Issuer(), err)
 	}
 	return nil

@@ -109,7 +109,7 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 	if err != nil {
 		return memproxy.Principal{}, err
 	}
-	addressed, unknown := p.ID != "", 0
+	toMemproxy, unknown := p.ID != "", 0 // p is named by a credential for memproxy
 	for _, k := range keys {
 		switch known, ok := id.lookup(k); {
 		case !ok:
@@ -122,7 +122,7 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 	}
 	switch {
 	case p.ID == "":
-	case unknown > 0 && !addressed:
+	case unknown > 0 && !toMemproxy:
 		return memproxy.Principal{}, rejected("one of two credentials is not known to memproxy; identity.keys lists the SHA-256 of those that are")
 	default:
 		return p, nil
@@ -157,9 +157,9 @@ func (id *Identifier) StillValid(p memproxy.Principal) bool {
 			}
 		}
 	case "oidc":
-		return id.opt.OIDC != nil && id.opt.OIDC.opt.names(p)
+		return id.opt.OIDC != nil && id.opt.OIDC.opt.couldIdentify(p)
 	case "spiffe":
-		return id.opt.SPIFFE != nil && id.opt.SPIFFE.names(p)
+		return id.opt.SPIFFE != nil && id.opt.SPIFFE.couldIdentify(p)
 	case "default":
 		d := id.opt.Default
 		return d != nil && d.Tenant == p.Tenant && (d.ID == p.ID || d.ID == p.Group)
@@ -184,13 +184,12 @@ func (id *Identifier) KeepIssuer(from *Identifier) {
 	}
 }
 
-// IssuerAnswers returns an error if the issuer's keys cannot be fetched. Keys that are
-// fresh are not fetched again.
-func (id *Identifier) IssuerAnswers(ctx context.Context) error {
+// CheckIssuer returns an error if the issuer's keys are not fresh and cannot be fetched.
+func (id *Identifier) CheckIssuer(ctx context.Context) error {
 	if id.opt.OIDC == nil {
 		return nil
 	}
-	return id.opt.OIDC.issuer.answers(ctx)
+	return id.opt.OIDC.issuer.ensureFresh(ctx)
 }
 
 // token verifies a credential for memproxy: a known key, or an OIDC token.

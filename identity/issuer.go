@@ -46,25 +46,25 @@ type issuer struct {
 	clock   func() time.Time
 	bearer  func() (string, error) // nil if the issuer requires no token
 
-	asking chan struct{} // a semaphore of one, held by the caller that fetches
+	fetching chan struct{} // a semaphore of one, held by the caller that fetches the keys
 
-	mu     sync.Mutex
-	jwks   string // URL of the keys; "" before discovery
-	keys   []jose.JSONWebKey
-	asked  time.Time // the last successful fetch
-	failed time.Time // the last failed fetch, if why is set
-	why    error
+	mu       sync.Mutex
+	jwks     string // URL of the keys; "" before discovery
+	keys     []jose.JSONWebKey
+	fetched  time.Time // the last successful fetch
+	failedAt time.Time // the last failed fetch, if why is set
+	fetchErr error
 }
 
 func newIssuer(url string, client *http.Client, timeout time.Duration, clock func() time.Time, bearer func() (string, error)) *issuer {
-	return &issuer{url: url, client: client, timeout: timeout, clock: clock, bearer: bearer, asking: make(chan struct{}, 1)}
+	return &issuer{url: url, client: client, timeout: timeout, clock: clock, bearer: bearer, fetching: make(chan struct{}, 1)}
 }
 
 // verify verifies a signature. The error is errSignature, or another one if the issuer is
 // unavailable and no cached key that is recent enough made the signature: that is a failure,
 // not a verdict on the token.
 func (s *issuer) verify(ctx context.Context, jws *jose.JSONWebSignature) error {
-	keys, asked := s.known()
+	keys, asked := s.cachedKeys()
 	age := elapsed(asked, s.clock())
 	known := age < staleTime && signed(keys, jws)
 	switch {
@@ -79,15 +79,15 @@ func (s *issuer) verify(ctx context.Context, jws *jose.JSONWebSignature) error {
 		}
 		return err
 	}
-	if keys, _ = s.known(); !signed(keys, jws) {
+	if keys, _ = s.cachedKeys(); !signed(keys, jws) {
 		return errSignature
 	}
 	return nil
 }
 
-// answers fetches the keys if they are not fresh. Another fetch in progress is no error.
-func (s *issuer) answers(ctx context.Context) error {
-	_, asked := s.known()
+// ensureFresh fetches the keys if they are not fresh, unless another caller is fetching them.
+func (s *issuer) ensureFresh(ctx context.Context) error {
+	_, asked := s.cachedKeys()
 	age := elapsed(asked, s.clock())
 	if age < freshTime {
 		return nil
@@ -116,14 +116,14 @@ func signed(keys []jose.JSONWebKey, jws *jose.JSONWebSignature) bool {
 	})
 }
 
-func (s *issuer) known() ([]jose.JSONWebKey, time.Time) {
+func (s *issuer) cachedKeys() ([]jose.JSONWebKey, time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.keys, s.asked
+	return s.keys, s.fetched
 }
 
-// refresh fetches the keys, unless another caller has done so since, or a fetch failed
-// just before. Only one caller fetches. If must is set, the others wait for it within
+// refresh fetches the keys, unless they were fetched after since, or a fetch failed just
+// before. Only one caller fetches at a time. If must is set, the others wait for it within
 // their contexts; otherwise they continue immediately with the cached keys.
 func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) (err error) {
 	defer func() {
@@ -135,21 +135,21 @@ func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) (err e
 	if must {
 		pause = retryDelay
 		select {
-		case s.asking <- struct{}{}:
+		case s.fetching <- struct{}{}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	} else {
 		select {
-		case s.asking <- struct{}{}:
+		case s.fetching <- struct{}{}:
 		default:
 			return errBusy
 		}
 	}
-	defer func() { <-s.asking }()
+	defer func() { <-s.fetching }()
 
 	s.mu.Lock()
-	jwks, asked, failed, why := s.jwks, s.asked, s.failed, s.why
+	jwks, asked, failed, why := s.jwks, s.fetched, s.failedAt, s.fetchErr
 	s.mu.Unlock()
 	now := s.clock()
 	if asked.After(since) {
@@ -166,10 +166,10 @@ func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) (err e
 	defer s.mu.Unlock()
 	s.jwks = jwks // "" after a failure: the keys may have moved
 	if err != nil {
-		s.failed, s.why = s.clock(), err // the fetch may have taken longer than the pause
+		s.failedAt, s.fetchErr = s.clock(), err // the fetch may have taken longer than the pause
 		return err
 	}
-	s.keys, s.asked, s.why = keys, now, nil
+	s.keys, s.fetched, s.fetchErr = keys, now, nil
 	return nil
 }
 

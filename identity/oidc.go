@@ -75,10 +75,10 @@ var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, j
 
 func (o OIDCOptions) ruleset() ruleset { return ruleset{o.Rules, ":", "oidc"} }
 
-// names reports whether a token could have this principal.
-func (o OIDCOptions) names(p memproxy.Principal) bool {
+// couldIdentify reports whether a token could have this principal.
+func (o OIDCOptions) couldIdentify(p memproxy.Principal) bool {
 	subject, of := strings.CutPrefix(p.ID, o.Prefix)
-	return len(o.Rules) == 0 && of || o.ruleset().names(p, subject, of)
+	return len(o.Rules) == 0 && of || o.ruleset().couldIdentify(p, subject, of)
 }
 
 // NewOIDC returns a verifier.

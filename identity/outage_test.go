@@ -107,7 +107,7 @@ func TestIssuerAwayAtTheStart(t *testing.T) {
 func TestIssuerIsAskedWithoutAToken(t *testing.T) {
 	d := newDesk(t, nil)
 	expect.Equal(t, d.id.Issuer(), d.server.URL)
-	answers := func() bool { return d.id.IssuerAnswers(t.Context()) == nil }
+	answers := func() bool { return d.id.CheckIssuer(t.Context()) == nil }
 	d.set("down")
 	expect.Equal(t, [2]bool{answers(), answers()}, [2]bool{}, "an issuer that is away, asked twice")
 	expect.Equal(t, d.requests("/.well-known/openid-configuration"), 1)

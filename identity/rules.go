@@ -37,9 +37,9 @@ func (s ruleset) of(name, full string) (p memproxy.Principal, known bool) {
 	return p, true
 }
 
-// names reports whether the rules could have given this principal. full means that its id
+// couldIdentify reports whether the rules could have given this principal. full means that its id
 // is a full name.
-func (s ruleset) names(p memproxy.Principal, name string, full bool) bool {
+func (s ruleset) couldIdentify(p memproxy.Principal, name string, full bool) bool {
 	return slices.ContainsFunc(s.rules, func(r Rule) bool {
 		return r.Principal.Tenant == p.Tenant && (r.Principal.ID == p.ID || r.Principal.ID == "" && full && s.fits(r, name))
 	})

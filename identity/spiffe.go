@@ -60,9 +60,9 @@ func (s *SPIFFE) principal(uris []string) (memproxy.Principal, error) {
 	return p, nil
 }
 
-// names reports whether a certificate could have this principal.
-func (s *SPIFFE) names(p memproxy.Principal) bool {
+// couldIdentify reports whether a certificate could have this principal.
+func (s *SPIFFE) couldIdentify(p memproxy.Principal) bool {
 	id, err := spiffeid.FromString(p.ID)
 	of := err == nil && id.MemberOf(s.domain)
-	return len(s.rules.rules) == 0 && of && p.Tenant == "" || s.rules.names(p, id.Path(), of)
+	return len(s.rules.rules) == 0 && of && p.Tenant == "" || s.rules.couldIdentify(p, id.Path(), of)
 }
