@@ -50,7 +50,7 @@ func or[T comparable](at *T, def T) { *at = cmp.Or(*at, def) }
 // profile's name as context.profile; docs/configuration.md describes both.
 func (c *Config) defaults() {
 	production := c.Profile == "production"
-	c.Sessions.oldNames()
+	c.Sessions.applyOldNames()
 	or(&c.Identity.Require, new(production && c.Identity.Default == nil))
 	if !*c.Identity.Require && c.Identity.Default == nil {
 		c.Identity.Default = &Principal{ID: "anonymous"}
@@ -130,8 +130,8 @@ func (c *Config) tenants() (tenants map[string]bool, open bool) {
 	return tenants, false
 }
 
-// oldNames applies settings that are given under their old names.
-func (s *Sessions) oldNames() {
+// applyOldNames applies settings that are given under their old names.
+func (s *Sessions) applyOldNames() {
 	if s.MaxRejections == nil && s.Strikes > 0 {
 		s.MaxRejections = new(s.Strikes)
 	}

@@ -65,8 +65,8 @@ func (d direction) isOff(value string) bool {
 	return false
 }
 
-// looser reports whether after is looser than before, both as written in the file. was
-// and is tell whether the key was and is present.
+// looser reports whether after is looser than before, both as written in the file. was and
+// is report whether the key was and is present.
 func (d direction) looser(before string, was bool, after string, is bool) bool {
 	switch d.kind {
 	case order:
@@ -79,7 +79,7 @@ func (d direction) looser(before string, was bool, after string, is bool) bool {
 		if d.kind == names && (!was || before == "*") {
 			return false
 		}
-		return is && len(missing(after, before)) > 0
+		return is && len(missingEntries(after, before)) > 0
 	case present:
 		return before != "" && after == ""
 	case up, up0, down, down0:
@@ -102,8 +102,8 @@ func (d direction) looser(before string, was bool, after string, is bool) bool {
 	return false
 }
 
-// missing returns the entries of list that are not in of.
-func missing(list, of string) []string {
+// missingEntries returns the entries of list that are not in of.
+func missingEntries(list, of string) []string {
 	there := entriesOf(of)
 	if slices.Contains(there, "*") {
 		return nil
@@ -135,8 +135,8 @@ func Snapshot(settings []Setting) map[string]string {
 	return out
 }
 
-// instead maps an entry that is missing in a map to the keys that apply in its place.
-var instead = [...]struct{ entry, stands string }{
+// fallbacks are the keys that apply if a map lacks an entry, by the prefixes of their paths.
+var fallbacks = [...]struct{ entry, key string }{
 	{"budgets.overrides[", "budgets.default."},
 	{"screening.sources[", "screening.sensitivity"},
 }
@@ -163,13 +163,13 @@ func Loosened(before map[string]string, after []Setting) []string {
 		if name, ok := strings.CutPrefix(path, sourceEntry); ok {
 			return tierOf(strings.TrimSuffix(name, "]"), in[sourceEntry+everyOther+"]"]), true
 		}
-		for _, i := range instead {
+		for _, i := range fallbacks {
 			if strings.HasPrefix(path, i.entry) {
-				stands := i.stands
-				if strings.HasSuffix(stands, ".") {
-					stands += path[strings.LastIndexByte(path, '.')+1:]
+				key := i.key
+				if strings.HasSuffix(key, ".") {
+					key += path[strings.LastIndexByte(path, '.')+1:]
 				}
-				v, ok := in[stands]
+				v, ok := in[key]
 				return v, ok
 			}
 		}

@@ -65,7 +65,7 @@ func Parse(name string, text []byte, getenv func(string) string) (*Config, error
 	if err != nil {
 		return nil, err
 	}
-	c.file = &file{name, root, memproxy.TextSHA256(string(text)), func(what string) string { return without(hidden, what) }}
+	c.file = &file{name, root, memproxy.TextSHA256(string(text)), func(what string) string { return redact(hidden, what) }}
 	return c, nil
 }
 
@@ -108,11 +108,11 @@ func (v *reader) fault(line int, format string, args ...any) {
 	if len(v.faults) >= maxFaults {
 		return
 	}
-	v.faults = append(v.faults, fault{line, without(v.hidden, fmt.Sprintf(format, args...))})
+	v.faults = append(v.faults, fault{line, redact(v.hidden, fmt.Sprintf(format, args...))})
 }
 
-// without replaces hidden values in a message.
-func without(hidden []string, what string) string {
+// redact replaces values of references in a message.
+func redact(hidden []string, what string) string {
 	for _, h := range hidden {
 		what = strings.ReplaceAll(what, strconv.Quote(h), redacted)
 		if len(h) > 3 { // shorter values could be ordinary words of the message
@@ -246,7 +246,7 @@ func (v *reader) scalar(n *yaml.Node) {
 			v.fault(n.Line, "%v", err)
 			return
 		}
-		v.put(n, text, text)
+		v.replaceScalar(n, text, text)
 		return
 	}
 	if !strings.Contains(n.Value, "${") {
@@ -269,18 +269,19 @@ func (v *reader) scalar(n *yaml.Node) {
 		values = append(values, value)
 		return value
 	})
-	v.put(n, text, values...)
+	v.replaceScalar(n, text, values...)
 }
 
-// put replaces a scalar, and hides the values from faults.
-func (v *reader) put(n *yaml.Node, text string, values ...string) {
+// replaceScalar replaces a scalar, and hides the values from faults.
+func (v *reader) replaceScalar(n *yaml.Node, text string, values ...string) {
 	n.Value, n.Tag, n.Style = text, "!!str", yaml.DoubleQuotedStyle
 	v.referenced[n] = true
 	v.hidden = append(v.hidden, text)
 	v.hidden = append(v.hidden, values...)
 }
 
-// lineEnd is what a value from elsewhere may end in: tools that write one add it.
+// lineEnd are the characters that are removed from the end of a referenced value: tools that
+// write one add them.
 const lineEnd = "\r\n"
 
 // fromFile reads a value from a file, without trailing line breaks.

@@ -47,7 +47,7 @@ func (c *Config) NeedsReview() func(memproxy.Principal, memproxy.Source, memprox
 	}
 	var known map[caller]bool
 	if !m.New.Configured {
-		known = c.named()
+		known = c.configuredCallers()
 	}
 	return func(p memproxy.Principal, from memproxy.Source, t memproxy.Track, now time.Time) bool {
 		if slices.Contains(m.Pending, string(p.Trust)) || slices.Contains(c.Sources.Pending, from) {
@@ -63,9 +63,9 @@ func (c *Config) NeedsReview() func(memproxy.Principal, memproxy.Source, memprox
 // the id is known, as for held writes that a reviewer approves.
 type caller struct{ method, id string }
 
-// named returns the callers whose id is in the configuration. A token or certificate that
+// configuredCallers returns the callers whose id is in the configuration. A token or certificate that
 // merely claims such an id is not among them.
-func (c *Config) named() map[caller]bool {
+func (c *Config) configuredCallers() map[caller]bool {
 	out := map[caller]bool{}
 	for _, p := range c.principals() {
 		if p.ID == "" || p.method == "default" && p.Kind == string(memproxy.KindAnonymous) { // every anonymous session has its own id

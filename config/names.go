@@ -48,18 +48,18 @@ func (c *Config) OwnerNames() []OwnerName {
 	return out
 }
 
-// placed is a principal of the file, with its method of identification and its path in
-// the file.
-type placed struct {
+// configuredPrincipal is a principal of the file, with its method of identification and its
+// path in the file.
+type configuredPrincipal struct {
 	*Principal
 	method string
 	at     []any
 }
 
-func (c *Config) principals() []placed {
-	var out []placed
+func (c *Config) principals() []configuredPrincipal {
+	var out []configuredPrincipal
 	add := func(p *Principal, method string, at ...any) {
-		out = append(out, placed{p, method, append([]any{"identity"}, at...)})
+		out = append(out, configuredPrincipal{p, method, append([]any{"identity"}, at...)})
 	}
 	id := &c.Identity
 	if id.Default != nil {

@@ -203,7 +203,7 @@ func (w *walk) field(v reflect.Value, f field, path, name string, at []any) {
 }
 
 func (w *walk) add(v reflect.Value, d direction, path, name string, at []any) {
-	*w = append(*w, Setting{Path: path, Name: name, Value: written(v, d), direction: d, at: at})
+	*w = append(*w, Setting{Path: path, Name: name, Value: fileValue(v, d), direction: d, at: at})
 }
 
 // labelOf returns the label of a list element: its name or id.
@@ -216,8 +216,8 @@ func labelOf(v reflect.Value, i int) string {
 	return strconv.Itoa(i)
 }
 
-// written formats a value as it is written in the file.
-func written(v reflect.Value, d direction) string {
+// fileValue formats a value as the file spells it.
+func fileValue(v reflect.Value, d direction) string {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
 			if d.kind == names {

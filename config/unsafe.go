@@ -22,7 +22,7 @@ const UnsafeEnv = "MEMPROXY_ALLOW_UNSAFE"
 func (c *Config) unsafe(s *Setting) string {
 	if c.Profile != "production" {
 		if s.Name == "profile" {
-			if where := reached(c); where != "" {
+			if where := exposure(c); where != "" {
 				return c.Profile + " is permissive, and " + where
 			}
 		}
@@ -68,14 +68,14 @@ func (c *Config) unsafe(s *Setting) string {
 
 func quoted(value string) string { return cmp.Or(value, "none") }
 
-// servesUnidentified returns what is wrong with serving callers without a credential, or
-// with one that proves nothing, or "". On loopback, callers without a credential are
+// servesUnidentified returns why it is unsafe to serve callers without a credential, or with
+// one that proves nothing; "" if it is not. On loopback, callers without a credential are
 // processes of the same pod.
 func (c *Config) servesUnidentified() string {
 	if c.anyEnvoy && c.Identity.SPIFFE != nil {
 		return "client certificates are taken from Envoy's messages, and any process that can connect to the processor's port can pose as Envoy: use a socket (--listen unix:PATH) or client certificates (--client-ca)"
 	}
-	if where := reached(c); where != "" && c.Identity.Default != nil {
+	if where := exposure(c); where != "" && c.Identity.Default != nil {
 		return "callers without a credential may write, as " + c.Identity.Default.ID + ", and " + where
 	}
 	return ""
@@ -86,8 +86,8 @@ func (c *Config) servesUnidentified() string {
 // the pod, can connect to the processor's port.
 func (c *Config) BehindEnvoy(port bool) { c.behindEnvoy, c.anyEnvoy = true, port }
 
-// reached returns which backend's listener other hosts can reach, or "".
-func reached(c *Config) string {
+// exposure says how other hosts can send requests to memproxy, or is "" if they cannot.
+func exposure(c *Config) string {
 	if c.behindEnvoy {
 		return "every client of Envoy is served"
 	}
