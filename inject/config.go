@@ -117,16 +117,16 @@ const (
 
 // template is a compiled Template: values as JSON, with their names.
 type template struct {
-	sidecar part
-	ports   []int
-	volumes []part
-	env     []part
-	mounts  []part
-	labels  map[string]string
-	notes   map[string]string
-	private []string // volumes of the sidecar that are not shared with other containers
-	secrets []string // Secrets reserved for the sidecar
-	claims  []string // suffixes of the names of claims that are made for a pod's sidecar
+	sidecar         part
+	ports           []int
+	volumes         []part
+	env             []part
+	mounts          []part
+	labels          map[string]string
+	annotations     map[string]string
+	privateVolumes  []string // volumes of the sidecar that are not shared with other containers
+	reservedSecrets []string // Secrets reserved for the sidecar
+	claimSuffixes   []string // suffixes of the names of claims that are made for a pod's sidecar
 }
 
 // part is one value of a template.
@@ -150,7 +150,7 @@ func partOf(m map[string]any) (p part, err error) {
 func (p part) mount() mount { return mount{p.name, text(p.object, "mountPath")} }
 
 func (t Template) compile() (*template, error) {
-	out := &template{labels: map[string]string{LabelInjected: "true"}, notes: t.Annotations}
+	out := &template{labels: map[string]string{LabelInjected: "true"}, annotations: t.Annotations}
 	maps.Copy(out.labels, t.Labels)
 	var err error
 	if out.sidecar, err = partOf(t.Sidecar); err != nil {
@@ -186,7 +186,7 @@ func (t Template) compile() (*template, error) {
 			return nil, fmt.Errorf("mounts: %s has no mountPath", m.name)
 		}
 	}
-	out.secrets = c.secrets()
+	out.reservedSecrets = c.secrets()
 	for _, v := range out.volumes {
 		if !strings.HasPrefix(v.name, VolumePrefix) {
 			return nil, fmt.Errorf("volume %s: its name does not begin with %s", v.name, VolumePrefix)
@@ -194,14 +194,14 @@ func (t Template) compile() (*template, error) {
 		if slices.ContainsFunc(out.mounts, func(m part) bool { return m.name == v.name }) {
 			continue
 		}
-		out.private = append(out.private, v.name)
+		out.privateVolumes = append(out.privateVolumes, v.name)
 		secrets, _ := volume(v.object).references()
-		out.secrets = append(out.secrets, secrets...)
+		out.reservedSecrets = append(out.reservedSecrets, secrets...)
 		if v.object["ephemeral"] != nil {
-			out.claims = append(out.claims, "-"+v.name) // such a claim is called POD-VOLUME
+			out.claimSuffixes = append(out.claimSuffixes, "-"+v.name) // such a claim is called POD-VOLUME
 		}
 	}
-	out.secrets = slices.DeleteFunc(out.secrets, func(name string) bool { return name == "" })
+	out.reservedSecrets = slices.DeleteFunc(out.reservedSecrets, func(name string) bool { return name == "" })
 	return out, nil
 }
 

@@ -18,9 +18,8 @@ type Patch struct {
 
 // answer is a webhook's response about a pod.
 type answer struct {
-	// refuse is the reason to refuse the pod; "" allows it.
-	refuse   string
-	result   string // result is the metric label: injected, skipped, refused, ok.
+	refuse   string // why the pod is refused; "" allows it
+	result   string // the metric label: injected, skipped, refused, ok
 	patch    []Patch
 	warnings []string
 }
@@ -30,10 +29,10 @@ func refused(format string, args ...any) answer {
 }
 
 func (i *Injector) mutate(p *pod) answer {
-	switch wish, has := p.Metadata.Annotations[AnnotationInject]; {
-	case has && wish != "true" && wish != "false":
-		return refused("annotation %s is %q, want \"true\" or \"false\"", AnnotationInject, wish)
-	case wish == "false", !has && !i.all:
+	switch opt, has := p.Metadata.Annotations[AnnotationInject]; {
+	case has && opt != "true" && opt != "false":
+		return refused("annotation %s is %q, want \"true\" or \"false\"", AnnotationInject, opt)
+	case opt == "false", !has && !i.all:
 		return skip(p)
 	}
 	t := i.template
@@ -42,7 +41,7 @@ func (i *Injector) mutate(p *pod) answer {
 	}
 	b := &builder{}
 	b.object("/metadata/labels", p.Metadata.Labels, t.labels)
-	b.object("/metadata/annotations", p.Metadata.Annotations, t.notes)
+	b.object("/metadata/annotations", p.Metadata.Annotations, t.annotations)
 	b.list("/spec/volumes", len(p.Spec.Volumes), t.volumes, false, func(w part, at int) bool {
 		return p.Spec.Volumes[at].name() == w.name
 	})

@@ -39,8 +39,8 @@ type podSpec struct {
 	} `json:"os"`
 }
 
-// ownNames reports whether the pod resolves names in its own way.
-func (s *podSpec) ownNames() bool {
+// customDNS reports whether the pod overrides the cluster's name resolution.
+func (s *podSpec) customDNS() bool {
 	return len(s.HostAliases) > 0 || s.HostnameOverride != "" || s.DNSPolicy == "None" ||
 		len(s.DNSConfig.Nameservers) > 0 || len(s.DNSConfig.Searches) > 0
 }
@@ -109,12 +109,12 @@ const (
 // containers iterates over the containers of all kinds with their JSON pointers.
 func (p *pod) containers() iter.Seq2[string, *container] {
 	return func(yield func(string, *container) bool) {
-		for _, sort := range [...]struct {
+		for _, kind := range [...]struct {
 			path string
 			list []container
 		}{{initContainers, p.Spec.InitContainers}, {"/spec/containers", p.Spec.Containers}, {ephemeralContainers, p.Spec.EphemeralContainers}} {
-			for k := range sort.list {
-				if !yield(sort.path+"/"+strconv.Itoa(k), &sort.list[k]) {
+			for k := range kind.list {
+				if !yield(kind.path+"/"+strconv.Itoa(k), &kind.list[k]) {
 					return
 				}
 			}
@@ -133,7 +133,7 @@ func (i *Injector) unsuitable(p *pod) string {
 		return "the pod's containers share a process namespace: they could look into the sidecar"
 	case s.OS.Name != "" && s.OS.Name != "linux":
 		return "the sidecar runs on Linux only"
-	case !i.podNames && s.ownNames():
+	case !i.podNames && s.customDNS():
 		return "the pod resolves names in its own way: it could send the sidecar, and the backend's credential, somewhere else"
 	}
 	return ""

@@ -49,7 +49,7 @@ func (i *Injector) validate(p *pod, object raw) answer {
 	return answer{result: "ok"}
 }
 
-// exec answers for a command in a container of a running pod. In the sidecar's container
+// exec answers a request to run a command in a container of a running pod. In the sidecar's container
 // the command would have access to the sidecar's Secrets.
 func (i *Injector) exec(options raw) answer {
 	var o struct {
@@ -91,9 +91,9 @@ func unchanged(before, after raw) bool {
 	return pods[0].Metadata.Labels[LabelInjected] == pods[1].Metadata.Labels[LabelInjected] && reflect.DeepEqual(pods[0].Spec, pods[1].Spec)
 }
 
-// loose lists members that may differ from the template, at any depth: the API server
-// normalizes quantities, and autoscalers set them.
-var loose = []string{"resources", "sizeLimit"}
+// tolerated lists the members that may differ from the template at any depth: the API server
+// normalizes quantities, and autoscalers change them.
+var tolerated = []string{"resources", "sizeLimit"}
 
 // isSidecar reports whether a stored container is the template's. If not, member is the
 // first member that differs. Admission may add mounts.
@@ -106,7 +106,7 @@ func (t *template) isSidecar(have map[string]any) (member string, ok bool) {
 		case k == "volumeMounts":
 			ok = containsAll(have[k], want) && t.mayMount(have[k])
 		case ours:
-			ok = slices.Contains(loose, k) || covers(have[k], want)
+			ok = slices.Contains(tolerated, k) || covers(have[k], want)
 		default:
 			ok = mayAdd(k, have[k])
 		}
@@ -140,7 +140,7 @@ func mayAdd(k string, have any) bool {
 	switch {
 	case slices.Contains(nested, k):
 		return covers(have, map[string]any{})
-	case slices.Contains(loose, k) || have == nil:
+	case slices.Contains(tolerated, k) || have == nil:
 		return true
 	}
 	return known && (value == nil || have == value)
@@ -180,7 +180,7 @@ func covers(have, want any) bool {
 			return have == nil && len(w) == 0
 		}
 		for k, v := range w {
-			if !slices.Contains(loose, k) && !covers(h[k], v) {
+			if !slices.Contains(tolerated, k) && !covers(h[k], v) {
 				return false
 			}
 		}
@@ -213,17 +213,17 @@ func containsAll(have, want any) bool {
 // like any other.
 func (t *template) leak(p *pod, injected bool) string {
 	for _, v := range p.Spec.Volumes {
-		if slices.Contains(t.private, v.name()) {
+		if slices.Contains(t.privateVolumes, v.name()) {
 			continue // its mounts are checked below
 		}
 		secrets, claims := v.references()
 		for _, c := range claims {
-			if slices.ContainsFunc(t.claims, func(suffix string) bool { return strings.HasSuffix(c, suffix) }) {
+			if slices.ContainsFunc(t.claimSuffixes, func(suffix string) bool { return strings.HasSuffix(c, suffix) }) {
 				return fmt.Sprintf("volume %s uses claim %s, which is reserved for sidecars", v.name(), c)
 			}
 		}
 		for _, s := range secrets {
-			if slices.Contains(t.secrets, s) {
+			if slices.Contains(t.reservedSecrets, s) {
 				return fmt.Sprintf("volume %s uses Secret %s, which is reserved for the sidecar", v.name(), s)
 			}
 		}
@@ -236,12 +236,12 @@ func (t *template) leak(p *pod, injected bool) string {
 			continue
 		}
 		for _, s := range c.secrets() {
-			if slices.Contains(t.secrets, s) {
+			if slices.Contains(t.reservedSecrets, s) {
 				return fmt.Sprintf("container %s uses Secret %s, which is reserved for the sidecar", c.Name, s)
 			}
 		}
 		for _, v := range c.volumes() {
-			if slices.Contains(t.private, v) {
+			if slices.Contains(t.privateVolumes, v) {
 				return fmt.Sprintf("container %s mounts volume %s, which is reserved for the sidecar", c.Name, v)
 			}
 		}
