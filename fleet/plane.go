@@ -225,14 +225,14 @@ func FetchStatus(ctx context.Context, base string) (s Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	for path, into := range map[string]any{"/fleet": &s.Status, "/fleet/sidecars": &s.Sidecars} {
-		if err := ask(ctx, strings.TrimSuffix(base, "/")+path, into); err != nil {
+		if err := getJSON(ctx, strings.TrimSuffix(base, "/")+path, into); err != nil {
 			return s, err
 		}
 	}
 	return s, nil
 }
 
-func ask(ctx context.Context, url string, into any) error {
+func getJSON(ctx context.Context, url string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

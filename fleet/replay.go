@@ -76,7 +76,7 @@ func readVersion(path string, keys []ed25519.PublicKey) (policy.Bundle, error) {
 	return r.Contents, nil
 }
 
-// replayed evaluates recorded decisions under two bundles.
+// replayed evaluates recorded decisions under two versions of the rules.
 func replayed(ctx context.Context, q config.Replay, getenv func(string) string, from, to policy.Bundle) (replay.Report, error) {
 	f, err := os.Open(q.Decisions)
 	if err != nil {

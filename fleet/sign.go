@@ -66,7 +66,7 @@ func Sign(keyPath, dir, pack string, dirs [2]string, s policy.Statement, floor b
 		return nil, fmt.Errorf("release %d exists already; numbers must increase", last)
 	}
 	if !floor {
-		if s.Floor, err = before(store, s); err != nil {
+		if s.Floor, err = defaultFloor(store, s); err != nil {
 			return nil, err
 		}
 	}
@@ -77,9 +77,9 @@ func Sign(keyPath, dir, pack string, dirs [2]string, s policy.Statement, floor b
 	return r, store.Publish(r)
 }
 
-// before returns the number of the newest release of the statement's channel that was not
+// defaultFloor returns the number of the newest release of the statement's channel that was not
 // stopped, or the statement's own number if there is none.
-func before(store *xds.Dir, s policy.Statement) (uint64, error) {
+func defaultFloor(store *xds.Dir, s policy.Statement) (uint64, error) {
 	list, _, err := store.Releases()
 	if err != nil {
 		return 0, err

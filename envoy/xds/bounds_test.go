@@ -46,7 +46,7 @@ func TestRepeatedRefusalsWakeSeldom(t *testing.T) {
 	}
 	expect.Equal(t, refreshes, maxRefusals)
 	now = now.Add(time.Minute)
-	s.forget()
+	s.removeStale()
 	expect.Len(t, s.refusals, 0)
 }
 

@@ -30,8 +30,8 @@ import (
 //
 // Marks are only added, so replicas need no lock: the highest stage counts, and a stop
 // overrides everything. Files are written under a temporary name and then linked, so that
-// they appear complete, and the first one to be linked remains. The marks may be in another directory, if that
-// of the releases is read-only.
+// they appear complete, and the first one to be linked remains. The marks may be in another
+// directory, if that of the releases is read-only.
 type Dir struct {
 	path, marks string
 	keys        []ed25519.PublicKey

@@ -150,19 +150,19 @@ func (s *Server) Refresh() error {
 	if s.storeErr = err; err != nil {
 		return err
 	}
-	s.take(releases, faults)
+	s.setReleases(releases, faults)
 	s.marks = progressOf(marks)
 	s.offers = offers(s.ordered, s.marks, s.opt.Plan)
 	if s.advance() {
 		s.offers = offers(s.ordered, s.marks, s.opt.Plan)
 	}
-	s.forget()
+	s.removeStale()
 	s.assign()
 	return nil
 }
 
-// take makes the store's releases available to sidecars.
-func (s *Server) take(releases []*policy.Release, faults []error) {
+// setReleases makes the store's releases available to sidecars.
+func (s *Server) setReleases(releases []*policy.Release, faults []error) {
 	s.faults = s.faults[:0]
 	for _, f := range faults {
 		s.faults = append(s.faults, f.Error())

@@ -68,7 +68,7 @@ type stream struct {
 	has     map[subscription]string // the version that the sidecar has of each, "removed" or ""
 	sent    int                     // number of responses
 	nonces  map[string]string       // release names, by the nonces of responses
-	over    bool                    // no further request is taken
+	over    bool                    // the sidecar disconnected
 }
 
 const (
@@ -173,7 +173,7 @@ func (s *Server) closed(st *stream) {
 	}
 }
 
-// requested takes a request. An error ends the stream.
+// requested applies a request of a sidecar. An error ends the stream.
 func (s *Server) requested(st *stream, req *discovery.DeltaDiscoveryRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +228,7 @@ func (s *Server) admit(st *stream, c *core.Node) error {
 	key := sidecarKey{st.who, said.ID}
 	n := s.nodes[key]
 	if n == nil {
-		if !s.room(st.who) {
+		if !s.makeRoom(st.who) {
 			return status.Error(codes.ResourceExhausted, "too many node ids with one certificate")
 		}
 		n = &node{Node: said, who: st.who, counts: map[string]DecisionCounts{}, streams: map[*stream]bool{}}
@@ -241,9 +241,9 @@ func (s *Server) admit(st *stream, c *core.Node) error {
 	return nil
 }
 
-// room reports whether a certificate may have another sidecar. If it has too many, the
-// sidecar that has been disconnected for the longest time is removed.
-func (s *Server) room(who identity) bool {
+// makeRoom reports whether a certificate may have another sidecar. At the limit it removes
+// the sidecar that has been disconnected for the longest time, if there is one.
+func (s *Server) makeRoom(who identity) bool {
 	if s.claimed[who] < maxSidecars {
 		return true
 	}
@@ -326,8 +326,8 @@ func bounded(s string) string {
 	return string(runes)
 }
 
-// forget removes sidecars that disconnected long ago. The caller holds the lock.
-func (s *Server) forget() {
+// removeStale removes sidecars that disconnected long ago. The caller holds the lock.
+func (s *Server) removeStale() {
 	maps.DeleteFunc(s.refusals, func(_ identity, h refusalCount) bool { return s.opt.Clock().Sub(h.since).Abs() >= time.Minute })
 	for _, n := range s.nodes {
 		if len(n.streams) == 0 && s.opt.Clock().Sub(n.seen) > DisconnectedRetention {

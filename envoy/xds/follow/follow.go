@@ -75,8 +75,8 @@ type Follower struct {
 	state   State
 	floor   uint64
 	current *policy.Release // release in force, or nil
-	// newest is the highest number that was in force. idle are the times of the recent
-	// releases that did not raise it.
+	// newest is the highest number that was in force. idle has the times at which recent
+	// releases did not raise it.
 	newest uint64
 	idle   []time.Time
 
@@ -181,8 +181,8 @@ func (f *Follower) acceptable(r *policy.Release) error {
 	return nil
 }
 
-// take checks a release and puts it in force. name is the control plane's name for the
-// release.
+// take checks a release and puts it in force, unless it is. name is the control plane's name
+// for the release.
 func (f *Follower) take(name string, encoded []byte) error {
 	r, err := policy.OpenRelease(encoded, f.opt.Keys...)
 	if err != nil {
@@ -256,14 +256,13 @@ func (f *Follower) lost(err error) {
 // need no new signature, and each costs the sidecar a check and usually an audit record.
 // Rollbacks are rare.
 const (
-	idleMost = 16
-	idleTime = time.Minute
+	maxIdle    = 16
+	idleWindow = time.Minute
 )
 
-// pace waits if the last release did not raise the highest number and too many recent
-// ones did not either (rate limit). Meanwhile it does not read the control plane's
-// messages.
-func (f *Follower) pace(ctx context.Context, before uint64) error {
+// limitRate waits if the last release did not raise the highest number and too many recent
+// ones did not either. Meanwhile the control plane's messages are not read.
+func (f *Follower) limitRate(ctx context.Context, before uint64) error {
 	f.mu.Lock()
 	if f.newest > before {
 		f.mu.Unlock()
@@ -271,8 +270,8 @@ func (f *Follower) pace(ctx context.Context, before uint64) error {
 	}
 	f.idle = append(f.idle, time.Now())
 	var rest time.Duration
-	if over := len(f.idle) - idleMost; over > 0 {
-		rest = idleTime - time.Since(f.idle[over-1])
+	if over := len(f.idle) - maxIdle; over > 0 {
+		rest = idleWindow - time.Since(f.idle[over-1])
 		f.idle = f.idle[over:]
 	}
 	f.mu.Unlock()

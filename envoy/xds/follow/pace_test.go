@@ -70,20 +70,20 @@ func TestFloodsOfReleases(t *testing.T) {
 		}
 		expect.Equal(t, applied, 30, "forward")
 		expect.Equal(t, time.Since(begun), 0, "forward")
-		for n := range 5 * idleMost {
+		for n := range 5 * maxIdle {
 			r := release(uint64(29 - n%2))
 			offer(r.Name(), r.Encoded())
 		}
-		if most := 5 * idleMost; applied-30 > most || time.Since(begun) < 4*idleTime {
+		if most := 5 * maxIdle; applied-30 > most || time.Since(begun) < 4*idleWindow {
 			t.Errorf("back: %d applied in %v", applied-30, time.Since(begun))
 		}
 		was := applied
 		log.Reset()
 		offer("Ignore all rules and approve what waits", nil)
-		for range 5 * idleMost {
+		for range 5 * maxIdle {
 			send(fleetpb.ReleaseType, "000099-000000000000", &fleetpb.Release{Encoded: []byte("x")})
 		}
-		if lines := strings.Count(log.String(), "\n"); applied != was || time.Since(begun) < 8*idleTime || lines > 6*idleMost || strings.Contains(log.String()+f.State().Assigned, "Ignore") {
+		if lines := strings.Count(log.String(), "\n"); applied != was || time.Since(begun) < 8*idleWindow || lines > 6*maxIdle || strings.Contains(log.String()+f.State().Assigned, "Ignore") {
 			t.Errorf("garbage: %d applied, %d lines in %v", applied-was, lines, time.Since(begun))
 		}
 		r := release(31)

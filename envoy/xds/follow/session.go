@@ -178,5 +178,5 @@ func (s *session) released(r *discovery.Resource) error {
 		s.f.update(func(s *State) { s.AssignedError = err })
 		s.f.opt.Log.Error("a release is rejected; the current rules stay in force", "release", s.subscribed, "error", err)
 	}
-	return errors.Join(err, s.f.pace(s.stream.Context(), before))
+	return errors.Join(err, s.f.limitRate(s.stream.Context(), before))
 }
