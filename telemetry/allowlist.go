@@ -21,11 +21,11 @@ func newAllowList() allowList {
 
 // attributes filters a list. It returns the list itself if all of it may be exported.
 func (f allowList) attributes(list []attribute.KeyValue) []attribute.KeyValue {
-	stays := func(kv attribute.KeyValue) bool { return !f[kv.Key] }
-	if !slices.ContainsFunc(list, stays) {
+	forbidden := func(kv attribute.KeyValue) bool { return !f[kv.Key] }
+	if !slices.ContainsFunc(list, forbidden) {
 		return list
 	}
-	return slices.DeleteFunc(slices.Clone(list), stays)
+	return slices.DeleteFunc(slices.Clone(list), forbidden)
 }
 
 // filteredSpan is a span without events and without attributes that must not be exported.

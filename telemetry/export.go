@@ -81,7 +81,7 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 	if err != nil {
 		return err
 	}
-	out := t.outlet("traces")
+	out := t.newExportCounter("traces")
 	batch := sdktrace.NewBatchSpanProcessor(spanExporter{exporter, out, allowed},
 		sdktrace.WithMaxQueueSize(o.Queue),
 		sdktrace.WithMaxExportBatchSize(exportBatch),
@@ -132,7 +132,7 @@ func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource) er
 		if err != nil {
 			return err
 		}
-		reader := sdkmetric.NewPeriodicReader(metricExporter{exporter, t.outlet("metrics")},
+		reader := sdkmetric.NewPeriodicReader(metricExporter{exporter, t.newExportCounter("metrics")},
 			sdkmetric.WithInterval(o.MetricInterval),
 			sdkmetric.WithTimeout(o.Timeout),
 		)
@@ -158,7 +158,7 @@ func (t *Telemetry) startLogs(ctx context.Context, res *resource.Resource) error
 	if err != nil {
 		return err
 	}
-	t.logs = t.outlet("logs")
+	t.logs = t.newExportCounter("logs")
 	processor := sdklog.NewBatchProcessor(logExporter{exporter, t.logs},
 		sdklog.WithMaxQueueSize(o.Queue),
 		sdklog.WithExportMaxBatchSize(exportBatch),

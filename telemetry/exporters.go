@@ -31,18 +31,18 @@ type exportCounter struct {
 	last  time.Time
 }
 
-func (t *Telemetry) outlet(name string) *exportCounter {
+func (t *Telemetry) newExportCounter(name string) *exportCounter {
 	o := &exportCounter{name: name, log: t.opt.Log, clock: t.opt.Clock}
-	t.outlets = append(t.outlets, o)
+	t.exportCounters = append(t.exportCounters, o)
 	return o
 }
 
-// observe reports the version of the program and the counts of exports.
-func (t *Telemetry) observe(report signal.Observe) {
+// reportExports reports the version of the program and the counts of exports.
+func (t *Telemetry) reportExports(report signal.Observe) {
 	if t.opt.Version != "" {
 		report(signal.MetricBuild, 1, t.opt.Version, runtime.Version())
 	}
-	for _, o := range t.outlets {
+	for _, o := range t.exportCounters {
 		report(signal.MetricExports, o.offered.Load(), o.name, signal.ResultOffered)
 		report(signal.MetricExports, o.ok.Load(), o.name, signal.ResultOK)
 		report(signal.MetricExports, o.failed.Load(), o.name, signal.ResultFailed)

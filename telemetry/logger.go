@@ -8,9 +8,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// NewLogger returns the program's logger, which writes records from a level on. format
-// is "text", or JSON. Lines that are written with a request's
-// context have trace_id and span_id; the caller sets the decision id as the attribute
+// NewLogger returns the program's logger, which writes records from a level on, as text if
+// format is "text", else as JSON. Lines that are written with a request's context have
+// trace_id and span_id; the caller sets the decision id as the attribute
 // "decision". Values that are or look like credentials or content are replaced (see
 // redactor), and strings are cut at 1 KB.
 func NewLogger(w io.Writer, format string, level slog.Level) *slog.Logger {

@@ -7,14 +7,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// stateless propagates W3C trace context without the caller's tracestate, which would
-// be exported with every span of the request. tracestate has room for sentences, and
-// text of a caller must not reach the person or model that reads traces. The header
+// withoutTraceState propagates W3C trace context without the caller's tracestate, which would
+// be exported with every span of the request. tracestate has room for sentences, and a
+// caller's text must not reach the person or model that reads traces. The header
 // itself is forwarded to the backend unchanged.
-type stateless struct{ propagation.TraceContext }
+type withoutTraceState struct{ propagation.TraceContext }
 
 // Extract implements propagation.TextMapPropagator.
-func (s stateless) Extract(ctx context.Context, c propagation.TextMapCarrier) context.Context {
+func (s withoutTraceState) Extract(ctx context.Context, c propagation.TextMapCarrier) context.Context {
 	ctx = s.TraceContext.Extract(ctx, c)
 	sc := trace.SpanContextFromContext(ctx)
 	if sc.TraceState().Len() == 0 {

@@ -21,15 +21,15 @@ import (
 
 // Telemetry is the running telemetry. It is safe for concurrent use.
 type Telemetry struct {
-	opt         Options
-	tracer      trace.Tracer
-	records     log.Logger     // nil without a collector
-	logs        *exportCounter // counts the exports of the records
-	recent      *recent        // nil with a collector
-	registry    *prometheus.Registry
-	instruments *signal.Instruments
-	outlets     []*exportCounter
-	providers   []provider // flushed and shut down at the end
+	opt            Options
+	tracer         trace.Tracer
+	records        log.Logger     // nil without a collector
+	logs           *exportCounter // counts the exports of the records
+	recent         *recent        // nil with a collector
+	registry       *prometheus.Registry
+	instruments    *signal.Instruments
+	exportCounters []*exportCounter
+	providers      []provider // flushed and shut down at the end
 }
 
 // provider is a provider of the SDK. The interface spares packages that import
@@ -53,7 +53,7 @@ func Start(ctx context.Context, opt Options) (*Telemetry, error) {
 		}
 	}
 	if err == nil {
-		_, err = t.instruments.ObserveSource(t.observe)
+		_, err = t.instruments.ObserveSource(t.reportExports)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("telemetry: %w", err), t.Shutdown(ctx))
@@ -83,7 +83,7 @@ func (t *Telemetry) Instruments() *signal.Instruments { return t.instruments }
 // Propagator reads and writes W3C trace context (callers' tracestate excepted) and
 // baggage.
 func (t *Telemetry) Propagator() propagation.TextMapPropagator {
-	return propagation.NewCompositeTextMapPropagator(stateless{}, propagation.Baggage{})
+	return propagation.NewCompositeTextMapPropagator(withoutTraceState{}, propagation.Baggage{})
 }
 
 // Metrics serves the Prometheus metrics, with exemplars for scrapers that ask for

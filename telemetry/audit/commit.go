@@ -25,16 +25,16 @@ type committer struct {
 	progress *progress
 	reserve  *reserve
 
-	mac     frameMAC
-	leaf    hash.Hash
-	journal *os.File
-	offset  int64
-	frame   frame
-	leaves  []tlog.Hash
-	owners  []*item
-	facts   []fact
-	spare   []*item
-	now     []byte
+	mac         frameMAC
+	leaf        hash.Hash
+	journal     *os.File
+	offset      int64
+	frame       frame
+	leaves      []tlog.Hash
+	hookItems   []*item
+	hookRecords []hookRecord
+	spare       []*item
+	now         []byte
 }
 
 // run commits the queue until the log is closed and the queue is empty.
@@ -65,7 +65,7 @@ func (c *committer) run(stop <-chan struct{}) {
 // commit makes a batch durable and releases its callers. A batch that crosses the end of
 // a bundle needs two frames, in two files. With an error it returns the remaining items.
 func (c *committer) commit(batch []*item) (left []*item, err error) {
-	if err := c.mend(); err != nil {
+	if err := c.repairJournal(); err != nil {
 		return batch, err
 	}
 	if len(batch) == 0 {
@@ -108,7 +108,7 @@ func (c *committer) commit(batch []*item) (left []*item, err error) {
 
 func (c *committer) begin(next uint64) {
 	c.frame.begin(next)
-	c.leaves, c.owners = c.leaves[:0], c.owners[:0]
+	c.leaves, c.hookItems = c.leaves[:0], c.hookItems[:0]
 }
 
 // append writes one record into the frame.
@@ -124,7 +124,7 @@ func (c *committer) append(t tip, it *item, part int) tip {
 	c.leaf.Sum(c.frame.last[:0])
 	c.leaves = append(c.leaves, c.frame.last)
 	if c.opt.OnRecord != nil {
-		c.owners = append(c.owners, it)
+		c.hookItems = append(c.hookItems, it)
 	}
 	c.frame.count++
 	t.next++
@@ -133,9 +133,9 @@ func (c *committer) append(t tip, it *item, part int) tip {
 }
 
 // flush makes the frame durable and advances the tip. After an error the content of the
-// journal after the tip is undefined, and mend writes it again.
+// journal after the tip is undefined, and repairJournal writes the journal again.
 func (c *committer) flush(t tip) (err error) {
-	defer func() { c.progress.wrote(err) }()
+	defer func() { c.progress.setJournalError(err) }()
 	payload := len(c.frame.buf)
 	c.frame.end(c.mac)
 	n := int64(c.frame.first / tileWidth)
@@ -163,7 +163,7 @@ func (c *committer) flush(t tip) (err error) {
 		return err
 	}
 	if c.offset == 0 {
-		c.reserve.ask(n + 1)
+		c.reserve.request(n + 1)
 	}
 	c.offset += int64(len(c.frame.buf))
 	b := c.progress.advance(t, n, c.frame.buf[frameHeader:payload], c.leaves)
@@ -179,8 +179,8 @@ func (c *committer) flush(t tip) (err error) {
 
 // inPlace returns an error if a path no longer names the open file: the directory was
 // moved, or replaced by an earlier copy, while the log was running. What is written to
-// such a file would be lost with the process. mend writes the journal again under its
-// path.
+// such a file would be lost with the process. repairJournal writes the journal again under
+// its path.
 func inPlace(f *os.File, path string) error {
 	named, err := os.Stat(path)
 	open, closed := f.Stat()
@@ -193,21 +193,21 @@ func inPlace(f *os.File, path string) error {
 	return nil
 }
 
-// fact is a durable record to be passed to the hook.
-type fact struct {
+// hookRecord is a durable record to be passed to Options.OnRecord.
+type hookRecord struct {
 	index  uint64
 	event  memproxy.Event
 	record []byte
 }
 
-// collect gathers the frame's records for the hook. They point into the bundle's
+// collect gathers the frame's records for Options.OnRecord. They point into the bundle's
 // memory, because the items are reused once their callers are released, and callers do
 // not wait for the hook.
 func (c *committer) collect(b *bundle) {
 	rest := b.buf[len(b.buf)-(len(c.frame.buf)-frameHeader-frameTrailer):]
-	for i, it := range c.owners {
+	for i, it := range c.hookItems {
 		n := 2 + int(binary.BigEndian.Uint16(rest))
-		c.facts = append(c.facts, fact{c.frame.first + uint64(i), it.event, rest[2:n:n]})
+		c.hookRecords = append(c.hookRecords, hookRecord{c.frame.first + uint64(i), it.event, rest[2:n:n]})
 		rest = rest[n:]
 	}
 }
@@ -217,47 +217,47 @@ func (c *committer) release(batch []*item) {
 	for _, it := range batch {
 		switch {
 		case it.state.Load() == withdrawn:
-		case it.note:
+		case it.async:
 			c.queue.recycle(it)
 		default:
 			it.done <- nil
 		}
 	}
-	for i := range c.facts {
-		c.opt.OnRecord(c.facts[i].index, c.facts[i].event, c.facts[i].record)
+	for i := range c.hookRecords {
+		c.opt.OnRecord(c.hookRecords[i].index, c.hookRecords[i].event, c.hookRecords[i].record)
 	}
-	clear(c.facts)
-	c.facts = c.facts[:0]
+	clear(c.hookRecords)
+	c.hookRecords = c.hookRecords[:0]
 }
 
-// refuse returns the error to the callers of a batch that was not written. Notes have no
-// waiting caller, so they are kept for the next attempt.
+// refuse returns the error to the callers of a batch that was not written. Asynchronous events
+// have no waiting caller, so they are kept for the next attempt.
 func (c *committer) refuse(batch []*item, err error) {
-	var notes []*item
+	var kept []*item
 	for _, it := range batch {
-		if it.note {
-			notes = append(notes, it)
+		if it.async {
+			kept = append(kept, it)
 		} else if it.take() {
 			it.done <- err
 		}
 	}
-	c.queue.putBack(notes)
+	c.queue.putBack(kept)
 }
 
-// mend replaces a journal that failed: it writes the durable records to a new file,
+// repairJournal replaces a journal that could not be written: it writes the durable records to a new file,
 // which takes the old one's name. After a failed fsync the content of the old file on
 // disk is unknown.
-func (c *committer) mend() error {
-	n, b, why := c.progress.damage()
+func (c *committer) repairJournal() error {
+	n, b, why := c.progress.journalFailure()
 	if why == nil {
 		return nil
 	}
-	err := c.rewrite(n, b)
-	c.progress.wrote(err)
+	err := c.rewriteJournal(n, b)
+	c.progress.setJournalError(err)
 	return err
 }
 
-func (c *committer) rewrite(n int64, b *bundle) error {
+func (c *committer) rewriteJournal(n int64, b *bundle) error {
 	c.disk.named.Clear() // the directory may have been replaced
 	if c.journal != nil {
 		_ = c.journal.Close() // it is replaced

@@ -39,7 +39,7 @@ func fullDisk(t *testing.T) (opt audit.Options, full *atomic.Bool) {
 // loses no acknowledged record and keeps no refused one.
 func TestDiskFull(t *testing.T) {
 	opt, full := fullDisk(t)
-	opt.NoteDelay = time.Hour
+	opt.AsyncDelay = time.Hour
 	var ids []string
 	opt.OnRecord = func(_ uint64, ev memproxy.Event, _ []byte) { ids = append(ids, ev.Decision) }
 	l := open(t, opt)

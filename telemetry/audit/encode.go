@@ -68,14 +68,14 @@ func (w *writer) num(key string, n int64) {
 	w.b = appendInt(w.b, n)
 }
 
-func (w *writer) yes(key string, set bool) {
+func (w *writer) flag(key string, set bool) {
 	if set {
 		w.key(key)
 		w.b = append(w.b, "true"...)
 	}
 }
 
-func (w *writer) when(key string, t time.Time) {
+func (w *writer) timestamp(key string, t time.Time) {
 	if y := t.UTC().Year(); !t.IsZero() && y >= 0 && y <= 9999 {
 		w.key(key)
 		w.b = appendTime(w.b, t)
@@ -139,9 +139,9 @@ func encode(buf []byte, ev *memproxy.Event, at place) body {
 	}
 	w.str("content_sha256", ev.ContentSHA256)
 	w.str("decision", ev.Decision)
-	w.yes("degraded", ev.Degraded)
+	w.flag("degraded", ev.Degraded)
 	w.str("detail", ev.Detail)
-	w.when("event_time", ev.Time)
+	w.timestamp("event_time", ev.Time)
 	w.facts(ev.Facts)
 	w.findings(ev.Findings)
 	out := body{index: len(w.b)}
@@ -210,7 +210,7 @@ func (w *writer) outcome(ev *memproxy.Event) {
 		return
 	}
 	w.open("outcome")
-	w.yes("cancelled", ev.Cancelled)
+	w.flag("cancelled", ev.Cancelled)
 	w.str("ended", string(ev.Ended))
 	w.count("filtered", int64(ev.Filtered))
 	w.list("memories", ev.Memories)
@@ -250,24 +250,24 @@ func (w *writer) facts(f *memproxy.Facts) {
 	w.str("attestation", string(f.Attestation))
 	w.str("author_attestation", string(f.AuthorAttestation))
 	w.count("author_trust", int64(f.AuthorTrust))
-	w.yes("backdated", f.Backdated)
-	w.yes("bulk", f.Bulk)
+	w.flag("backdated", f.Backdated)
+	w.flag("bulk", f.Bulk)
 	w.count("ceiling", int64(f.Ceiling))
 	listOf(w, "claims", f.Claims)
-	w.yes("derived", f.Derived)
-	w.yes("others", f.Others)
-	w.yes("personal", f.Personal)
+	w.flag("derived", f.Derived)
+	w.flag("others", f.Others)
+	w.flag("personal", f.Personal)
 	w.count("risk", int64(f.Risk))
 	w.list("roles", f.Roles)
-	w.yes("secret", f.Secret)
-	w.yes("single", f.SingleOwner)
+	w.flag("secret", f.Secret)
+	w.flag("single", f.SingleOwner)
 	w.str("source", string(f.Source))
-	w.yes("steering", f.Steering)
+	w.flag("steering", f.Steering)
 	w.count("track", int64(f.Track))
-	w.yes("unseen", f.Unseen)
+	w.flag("unseen", f.Unseen)
 	for i := range w.objects("writes", len(f.Writes)) {
 		w.str("field", f.Writes[i].Field)
-		w.yes("inferred", f.Writes[i].Inferred)
+		w.flag("inferred", f.Writes[i].Inferred)
 		w.str("layer", string(f.Writes[i].Layer))
 		w.str("member", f.Writes[i].Member)
 		w.count("size", int64(f.Writes[i].Size))
@@ -298,10 +298,10 @@ func (w *writer) budget(lines []memproxy.LineState) {
 		w.str("account", l.Key)
 		w.num("limit", l.Limit)
 		w.str("reason", string(l.Reason))
-		w.when("reset", l.Reset)
-		w.yes("soft", l.Soft)
+		w.timestamp("reset", l.Reset)
+		w.flag("soft", l.Soft)
 		w.num("used", l.Used)
-		w.yes("warn", l.Warn)
+		w.flag("warn", l.Warn)
 		w.str("window", string(l.Window))
 	}
 }

@@ -48,7 +48,7 @@ func archivePath(size uint64) string  { return fmt.Sprintf("%s/%020d", archiveDi
 type disk struct {
 	root  string
 	sync  func(*os.File) error
-	named *sync.Map // directories whose names are durable, and partial files that were written
+	named *sync.Map // directories whose names are durable, and partial files that exist
 }
 
 func newDisk(root string, syncs func(*os.File) error) disk {
@@ -90,9 +90,9 @@ func (d disk) replace(name string, content []byte, synced bool) error {
 	return nil
 }
 
-// once writes a partial file, unless this process has written it. The content of a
-// partial file never changes, because its name says how much of the log it holds.
-func (d disk) once(name string, content []byte) error {
+// writeOnce writes a partial file, unless this process has written it. The content of a
+// partial file never changes, because its name contains the number of its entries.
+func (d disk) writeOnce(name string, content []byte) error {
 	if _, there := d.named.Load(name); there {
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 // The payload is the records as stored in the entry bundle. The mac is a keyed hash
 // over the first index, the number of records and the leaf hash of the last record,
 // which covers all earlier records by prev_hash. It is checked when a log is opened, so
-// that nobody can append records after the last checkpoint while the writer is stopped.
+// that records appended after the last checkpoint without the key are detected.
 // The checksum detects torn frames without the key.
 const (
 	frameMagic   = "mpj1"

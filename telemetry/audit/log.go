@@ -131,11 +131,11 @@ func (l *Log) queued(ctx context.Context, it *item) error {
 }
 
 // RecordAsync queues an event without waiting, in order. It is written with the next
-// record, or within Options.NoteDelay. Events in the queue are lost if the process is
+// record, or within Options.AsyncDelay. Events in the queue are lost if the process is
 // killed.
 func (l *Log) RecordAsync(ev memproxy.Event) error {
 	it := l.queue.item(&ev, whole)
-	it.note = true
+	it.async = true
 	if err := l.queue.add(it); err != nil {
 		l.queue.recycle(it)
 		return err

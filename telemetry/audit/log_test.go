@@ -159,7 +159,7 @@ func treeRoot(t testing.TB, leaves []tlog.Hash) tlog.Hash {
 func TestNotesKeepTheirOrder(t *testing.T) {
 	var kinds []memproxy.EventType
 	opt := testOptions(ring.Dir(t))
-	opt.NoteDelay = time.Hour // written only with a record
+	opt.AsyncDelay = time.Hour // written only with a record
 	opt.OnRecord = func(_ uint64, ev memproxy.Event, _ []byte) { kinds = append(kinds, ev.Type) }
 	l := open(t, opt)
 	for _, typ := range []memproxy.EventType{"a", "b"} {

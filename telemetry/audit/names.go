@@ -18,7 +18,7 @@ var members = sync.OnceValue(func() map[string]bool {
 	return out
 })
 
-// member reports whether a name is a member of one of the two APIs. Other names are
-// recorded as hashes, because a name made up by a caller must not get into the log. For
-// a member that is new in an API the reader has to look at the request.
+// member reports whether a name is a member of one of the two APIs. Other names are recorded
+// as hashes, because a caller may have chosen them, and so are members that an API added
+// since.
 func member(name string) bool { return members()[name] }

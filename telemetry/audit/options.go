@@ -18,8 +18,8 @@ const (
 	DefaultCheckpointEvery = time.Second
 	// DefaultMaxQueue bounds the events that wait for the disk.
 	DefaultMaxQueue = 8192
-	// DefaultNoteDelay bounds how long a noted event waits for other events.
-	DefaultNoteDelay = 5 * time.Millisecond
+	// DefaultAsyncDelay bounds how long an asynchronous event waits for other events.
+	DefaultAsyncDelay = 5 * time.Millisecond
 )
 
 // Options configure a log. Dir, Key and Origin are required.
@@ -43,16 +43,16 @@ type Options struct {
 	CheckpointEvery time.Duration
 	// MaxQueue bounds the events that wait for the disk. Zero is the default.
 	MaxQueue int
-	// NoteDelay bounds how long a noted event waits to share another's fsync. Zero is
-	// the default.
-	NoteDelay time.Duration
+	// AsyncDelay bounds how long an event of RecordAsync waits to share another's fsync.
+	// Zero is the default.
+	AsyncDelay time.Duration
 	// Unsafe lists the settings that weaken production. Every record contains them.
 	Unsafe []string
 	// Reserve is the size to which journals are preallocated, in bytes, so that commits do
 	// not grow the file. A bundle of 256 records takes 150 to 300 KB. Zero disables it.
 	Reserve int64
-	// Earlier, if set, says that a log was here before. It is the first record of a new log,
-	// of the type EventRepair.
+	// Earlier, if set, states that the directory had a log before. It is the detail of the
+	// first record of a new log, of the type EventRepair.
 	Earlier string
 	// OnRecord, if set, is called once for each durable record, in order, after its caller
 	// was released. It must not block and must not change the record.
@@ -77,6 +77,6 @@ func (o *Options) validate() error {
 	}
 	o.CheckpointEvery = cmp.Or(o.CheckpointEvery, DefaultCheckpointEvery)
 	o.MaxQueue = cmp.Or(max(o.MaxQueue, 0), DefaultMaxQueue)
-	o.NoteDelay = cmp.Or(o.NoteDelay, DefaultNoteDelay)
+	o.AsyncDelay = cmp.Or(o.AsyncDelay, DefaultAsyncDelay)
 	return nil
 }

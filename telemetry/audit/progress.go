@@ -72,16 +72,16 @@ func (p *progress) advance(t tip, n int64, payload []byte, leaves []tlog.Hash) *
 	return b
 }
 
-// wrote records whether the last attempt to write the journal succeeded.
-func (p *progress) wrote(err error) {
+// setJournalError records whether the last attempt to write the journal succeeded.
+func (p *progress) setJournalError(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.broken = err
 }
 
-// damage returns the bundle that is being filled, with its durable part, or nil if
+// journalFailure returns the bundle that is being filled, with its durable part, or nil if
 // there is none, and why the journal cannot be written, or nil.
-func (p *progress) damage() (n int64, b *bundle, why error) {
+func (p *progress) journalFailure() (n int64, b *bundle, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.tip.next%tileWidth != 0 {

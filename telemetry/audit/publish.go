@@ -35,8 +35,8 @@ type publisher struct {
 	queue    *queue
 
 	mu       sync.Mutex
-	edge     levels
-	archived time.Time
+	edge     levels     // of the last checkpoint's tree
+	archived time.Time  // when a checkpoint was last archived
 	recent   [][]string // partial files of the last publications
 	oldest   int64      // the first bundle that may exist
 	shut     bool       // the directory was released
@@ -54,7 +54,7 @@ func (p *publisher) run(stop <-chan struct{}) {
 		}
 		wake, again = p.progress.wake, nil
 		if err := p.publish(false); err != nil {
-			wake, again = nil, time.After(retryEvery) // nothing else wakes it until then
+			wake, again = nil, time.After(retryEvery) // not woken by records until then
 		}
 	}
 }
@@ -82,7 +82,7 @@ func (p *publisher) publish(archive bool) error {
 	}
 	p.edge = edge
 	p.tidy(full, partials)
-	wait.Wake(p.queue.wake) // notes may wait for room
+	wait.Wake(p.queue.wake) // asynchronous events may wait for room
 	return nil
 }
 
@@ -99,7 +99,7 @@ func (p *publisher) writeTiles(bundles []bundle) (levels, []string, error) {
 			return p.disk.replace(name, content, true)
 		}
 		partials = append(partials, name)
-		return p.disk.once(name, content)
+		return p.disk.writeOnce(name, content)
 	}
 	for _, b := range bundles {
 		if err := put(bundlePath(b.n, len(b.leaves)), b.buf, len(b.leaves) == tileWidth); err != nil {

@@ -13,7 +13,7 @@ import (
 type item struct {
 	bodies []body         // none for a barrier
 	event  memproxy.Event // set only if a hook needs it
-	note   bool
+	async  bool
 	state  atomic.Int32
 	done   chan error // receives the result
 }
@@ -42,7 +42,7 @@ type queue struct {
 	mu      sync.Mutex
 	waiting []*item
 	closed  bool
-	armed   bool // a timer for noted events is running
+	armed   bool // a timer for asynchronous events is running
 }
 
 func newQueue(opt *Options) *queue {
@@ -68,7 +68,7 @@ func (q *queue) item(ev *memproxy.Event, at place) *item {
 // barrier returns an item without a record, which completes when all before it is durable.
 func (q *queue) barrier() *item {
 	it := q.pool.Get().(*item)
-	it.bodies, it.note, it.event = it.bodies[:0], false, memproxy.Event{}
+	it.bodies, it.async, it.event = it.bodies[:0], false, memproxy.Event{}
 	it.state.Store(queued)
 	return it
 }
@@ -80,8 +80,8 @@ func (q *queue) recycle(it *item) {
 	}
 }
 
-// add appends an item to the queue. An item with a waiting caller wakes the writer; a
-// note waits for others up to Options.NoteDelay.
+// add appends an item to the queue. An item with a waiting caller wakes the writer; an
+// asynchronous one waits for others up to Options.AsyncDelay.
 func (q *queue) add(it *item) error {
 	q.mu.Lock()
 	if q.closed {
@@ -93,14 +93,14 @@ func (q *queue) add(it *item) error {
 		return ErrFull
 	}
 	q.waiting = append(q.waiting, it)
-	note := it.note // once the lock is released, the writer may recycle the item
-	arm := note && !q.armed
+	async := it.async // once the lock is released, the writer may recycle the item
+	arm := async && !q.armed
 	q.armed = q.armed || arm
 	q.mu.Unlock()
-	if !note {
+	if !async {
 		wait.Wake(q.wake)
 	} else if arm {
-		time.AfterFunc(q.opt.NoteDelay, func() { wait.Wake(q.wake) })
+		time.AfterFunc(q.opt.AsyncDelay, func() { wait.Wake(q.wake) })
 	}
 	return nil
 }
@@ -115,14 +115,14 @@ func (q *queue) takeAll(spare []*item) []*item {
 	return batch
 }
 
-// putBack returns notes to the front of the queue, in order.
-func (q *queue) putBack(notes []*item) {
-	if len(notes) == 0 {
+// putBack returns items to the front of the queue, in order.
+func (q *queue) putBack(items []*item) {
+	if len(items) == 0 {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiting = append(notes, q.waiting...)
+	q.waiting = append(items, q.waiting...)
 }
 
 // close refuses further items.

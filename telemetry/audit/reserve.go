@@ -25,8 +25,8 @@ type reserve struct {
 	aheadOf int64    // bundle of ahead
 }
 
-// ask requests the journal of bundle n, unless a request is pending.
-func (r *reserve) ask(n int64) {
+// request requests the journal of bundle n, unless a request is pending.
+func (r *reserve) request(n int64) {
 	if r.size <= 0 {
 		return
 	}

@@ -13,7 +13,7 @@ const maxBody = 1<<16 - 1 - maxWriterMembers - len(`,"part":{"n":900719925474099
 // one; an answer with thousands of memories needs several, which repeat the short
 // members and divide the long ones. Nothing is omitted. It reuses the memory of bodies.
 func encodeAll(bodies []body, ev *memproxy.Event, at place) []body {
-	own := inert(*ev)
+	own := inertEvent(*ev)
 	bodies = slices.Grow(bodies[:0], 1)[:1]
 	bodies[0] = encode(bodies[0].buf, &own, at)
 	if len(bodies[0].buf) <= maxBody {

@@ -30,7 +30,8 @@ func appendReasons(to []attribute.KeyValue, ev *memproxy.Event) []attribute.KeyV
 	return append(to, attribute.StringSlice(AttrReasons, memproxy.Codes(ev.Reasons)))
 }
 
-// AppendEvent appends the attributes of a decision for its span. bulk: a bulk operation.
+// AppendEvent appends the attributes of a decision for its span. bulk is set for a bulk
+// operation.
 func AppendEvent(to []attribute.KeyValue, ev *memproxy.Event, bulk bool) []attribute.KeyValue {
 	to = append(to,
 		attribute.String(AttrDecision, ev.Decision),

@@ -53,13 +53,13 @@ func NewInstruments(meter metric.Meter) (*Instruments, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("telemetry: create instruments: %w", err)
 	}
-	in.begin()
+	in.exportZeros()
 	return in, nil
 }
 
-// begin exports zeros for rare events. For a query, a counter that first appears as 1
+// exportZeros exports zeros for rare events. For a query, a counter that first appears as 1
 // has no increase, and an alert would miss the first event.
-func (in *Instruments) begin() {
+func (in *Instruments) exportZeros() {
 	ctx := context.Background()
 	for _, t := range [...]memproxy.EventType{memproxy.EventRepair, memproxy.EventChainBreak, memproxy.EventIntegrity} {
 		in.records.add(ctx, 0, string(t))
@@ -138,11 +138,11 @@ func (in *Instruments) LedgerFailed(ctx context.Context) { in.ledgerErrors.add(c
 func (in *Instruments) Observer(backend string) func(ctx context.Context, route, kind, verdict string, status int, d time.Duration) {
 	in.degraded.add(context.Background(), 0, backend)
 	return func(ctx context.Context, _, kind, verdict string, status int, d time.Duration) {
-		in.request.record(ctx, d.Seconds(), backend, kind, verdict, class(status))
+		in.request.record(ctx, d.Seconds(), backend, kind, verdict, statusClass(status))
 	}
 }
 
-func class(status int) string {
+func statusClass(status int) string {
 	if status < 100 || status > 599 {
 		return Other
 	}

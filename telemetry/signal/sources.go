@@ -12,7 +12,7 @@ import (
 // with the values of its labels in the order of the catalogue.
 type Observe func(metric string, n int64, labels ...string)
 
-// observed is an instrument whose value is asked for when metrics are collected.
+// observed is an instrument whose value is read when metrics are collected.
 type observed struct {
 	metric.Int64Observable
 	labels []string
@@ -55,7 +55,7 @@ func (in *Instruments) ObserveSource(source func(Observe)) (stop func() error, e
 		return nil
 	}, all...)
 	if err != nil {
-		return nil, fmt.Errorf("telemetry: watch: %w", err)
+		return nil, fmt.Errorf("telemetry: register a source of metrics: %w", err)
 	}
 	return reg.Unregister, nil
 }

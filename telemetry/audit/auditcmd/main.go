@@ -65,8 +65,8 @@ func missing(dir string) error {
 	return fmt.Errorf("%s contains no audit log; use the audit subdirectory of the state directory", dir)
 }
 
-// errBad is the error of a log with problems, which were printed.
-const errBad = cli.ExitError(cli.Failed)
+// errProblems is the error of a log whose problems were printed.
+const errProblems = cli.ExitError(cli.Failed)
 
 // leaf returns a subcommand that reads a log.
 func (a *app) leaf(dir *string, name, short, example string, run func(context.Context) error) *cobra.Command {
@@ -75,7 +75,7 @@ func (a *app) leaf(dir *string, name, short, example string, run func(context.Co
 		if err == nil {
 			err = run(ctx)
 		}
-		if err != nil && err != errBad {
+		if err != nil && err != errProblems {
 			fmt.Fprintf(a.stderr, "memproxy audit %s: %v\n", name, err)
 		}
 		return cli.Code(err)
@@ -142,7 +142,7 @@ func (a *app) verifying(ctx context.Context, l source, output cli.Output, truste
 		err = output.Print(a.stdout, rep, func(io.Writer) { a.report(rep) })
 	}
 	if err == nil && !rep.OK() {
-		err = errBad
+		err = errProblems
 	}
 	return err
 }

@@ -122,12 +122,12 @@ func (a *app) check(dir, key, path string) error {
 	}
 	switch p.Kind {
 	case verify.Inclusion:
-		fmt.Fprintf(a.stdout, "OK   record %d is in %s\n", p.Index, plain(p.Origin))
+		fmt.Fprintf(a.stdout, "OK   record %d is in %s\n", p.Index, quoted(p.Origin))
 		if p.Record != "" {
 			fmt.Fprintf(a.stdout, "%s\n", p.Record)
 		}
 	case verify.Consistency:
-		fmt.Fprintf(a.stdout, "OK   %s continues the older checkpoint\n", plain(p.Origin))
+		fmt.Fprintf(a.stdout, "OK   %s continues the older checkpoint\n", quoted(p.Origin))
 	}
 	return nil
 }

@@ -50,10 +50,10 @@ func filterFlags(fs *pflag.FlagSet) (f *query.Filter, finish func() error) {
 	since := fs.String("since", "", "appended at or after this `time` (RFC 3339, or an age such as 24h or 7d)")
 	until := fs.String("until", "", "appended before this `time`")
 	return f, func() (err error) {
-		if f.Since, err = moment("since", *since); err != nil {
+		if f.Since, err = parseTimeFlag("since", *since); err != nil {
 			return err
 		}
-		if f.Until, err = moment("until", *until); err != nil {
+		if f.Until, err = parseTimeFlag("until", *until); err != nil {
 			return err
 		}
 		if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
@@ -63,8 +63,8 @@ func filterFlags(fs *pflag.FlagSet) (f *query.Filter, finish func() error) {
 	}
 }
 
-// moment parses a time, or an age counted back from now.
-func moment(name, s string) (time.Time, error) {
+// parseTimeFlag parses a time, or an age counted back from now.
+func parseTimeFlag(name, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
@@ -131,14 +131,14 @@ func (a *app) tail() *cobra.Command {
 // line formats a record for people. Values from outside are quoted unless they are
 // plain, so that no log entry can inject terminal escape sequences.
 func line(r *verify.Record) string {
-	f := []string{strconv.FormatUint(r.Index, 10), r.Time, plain(r.Type)}
+	f := []string{strconv.FormatUint(r.Index, 10), r.Time, quoted(r.Type)}
 	put := func(name, value string) {
 		if value != "" {
-			f = append(f, name+"="+plain(value))
+			f = append(f, name+"="+quoted(value))
 		}
 	}
 	if r.Verdict != "" {
-		f = append(f, plain(r.Verdict))
+		f = append(f, quoted(r.Verdict))
 	}
 	put("would", r.ShadowVerdict)
 	if p := r.Principal; p != nil {
@@ -188,7 +188,7 @@ func line(r *verify.Record) string {
 	return strings.Join(f, " ")
 }
 
-func plain(s string) string {
+func quoted(s string) string {
 	if strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '\\' }) {
 		return strconv.QuoteToASCII(s)
 	}

@@ -15,15 +15,15 @@ func (e *event) activity(r *verify.Record) {
 	e.CategoryUID, e.CategoryName = 6, "Application Activity"
 	op := cmp.Or(r.Operation, &verify.Operation{})
 	if e.ActivityID, e.ActivityName = crud(op.Kind); op.Kind == "" && len(r.Versions) > 0 {
-		e.ActivityID, e.ActivityName = made(r.Versions)
+		e.ActivityID, e.ActivityName = versionVerb(r.Versions)
 	}
-	e.API = &api{Operation: known(op.Route), Request: &entity{UID: known(r.Decision)}}
+	e.API = &api{Operation: orUnknown(op.Route), Request: &entity{UID: orUnknown(r.Decision)}}
 	if op.Backend != "" {
 		e.API.Service = &entity{Name: op.Backend}
 	}
-	e.who(r)
-	e.touched(r, op)
-	e.control(r)
+	e.addActor(r)
+	e.addResources(r, op)
+	e.addControl(r)
 	if o := r.Outcome; o != nil && o.Status != 0 {
 		e.HTTPResponse, e.API.Response = &apiResponse{Code: o.Status}, &apiResponse{Code: o.Status}
 	}
@@ -34,7 +34,7 @@ func (e *event) activity(r *verify.Record) {
 	e.Message = sentence(r, op)
 }
 
-func known(s string) string { return cmp.Or(s, "unknown") }
+func orUnknown(s string) string { return cmp.Or(s, "unknown") }
 
 // crud returns OCSF's verb for an operation.
 func crud(kind string) (int, string) {
@@ -48,11 +48,11 @@ func crud(kind string) (int, string) {
 	case "forget":
 		return 4, "Delete"
 	}
-	return 99, known(kind)
+	return 99, orUnknown(kind)
 }
 
-// made returns OCSF's verb for versions: the one of all, or Update.
-func made(versions []verify.Version) (int, string) {
+// versionVerb returns OCSF's verb for versions: the one of all, or Update.
+func versionVerb(versions []verify.Version) (int, string) {
 	op := memproxy.VersionOp(versions[0].Op)
 	switch {
 	case slices.ContainsFunc(versions, func(v verify.Version) bool { return v.Op != string(op) }):
@@ -64,9 +64,10 @@ func made(versions []verify.Version) (int, string) {
 	return crud("correct")
 }
 
-func (e *event) who(r *verify.Record) {
+// addActor adds the caller.
+func (e *event) addActor(r *verify.Record) {
 	p := cmp.Or(r.Principal, &verify.Principal{})
-	u := user{UID: p.ID, Name: known(p.ID), TypeID: 99, Type: p.Kind}
+	u := user{UID: p.ID, Name: orUnknown(p.ID), TypeID: 99, Type: p.Kind}
 	switch p.Kind {
 	case "human":
 		u.TypeID, u.Type = 1, "User"
@@ -81,11 +82,11 @@ func (e *event) who(r *verify.Record) {
 		e.Actor.Session = &entity{UID: r.Session}
 	}
 	// The log holds no addresses: the source is the authenticated caller.
-	e.SrcEndpoint = &entity{Name: known(p.ID)}
+	e.SrcEndpoint = &entity{Name: orUnknown(p.ID)}
 }
 
-// touched adds the memories and fields that a request concerned.
-func (e *event) touched(r *verify.Record, op *verify.Operation) {
+// addResources adds the memories and fields that a request concerned.
+func (e *event) addResources(r *verify.Record, op *verify.Operation) {
 	add := func(kind string, ids []string) {
 		for _, id := range ids {
 			e.Resources = append(e.Resources, resource{UID: id, Type: kind})
@@ -103,14 +104,14 @@ func (e *event) touched(r *verify.Record, op *verify.Operation) {
 	e.Resources = slices.CompactFunc(e.Resources, func(a, b resource) bool { return a == b })
 }
 
-// fault reports whether the gate refuses for this reason because it cannot decide, as
-// opposed to deciding against the request.
+// fault reports whether a reason means that the gate could not decide, as opposed to a
+// decision against the request.
 func fault(code memproxy.ReasonCode) bool {
 	return code == "internal.error" || code == "policy.error" || strings.HasSuffix(string(code), ".unavailable")
 }
 
-// control describes the action taken: the Security Control profile.
-func (e *event) control(r *verify.Record) {
+// addControl describes the action taken: the Security Control profile.
+func (e *event) addControl(r *verify.Record) {
 	if len(r.Reasons) > 0 {
 		e.StatusCode, e.StatusDetail = string(r.Reasons[0].Code), r.Reasons[0].Detail
 	}
@@ -141,7 +142,7 @@ func (e *event) control(r *verify.Record) {
 		}
 	}
 	if r.Review != nil {
-		e.act(r.Review)
+		e.addReviewStatus(r.Review)
 		return
 	}
 	if o := r.Outcome; o != nil {
@@ -152,8 +153,8 @@ func (e *event) control(r *verify.Record) {
 	}
 }
 
-// act describes a reviewer's action. An attempt has no status of its own yet.
-func (e *event) act(a *verify.Review) {
+// addReviewStatus describes a reviewer's action. An attempt has no status of its own yet.
+func (e *event) addReviewStatus(a *verify.Review) {
 	e.IsAlert = false
 	switch memproxy.ActStage(a.Stage) {
 	case memproxy.ActAttempted:
@@ -175,20 +176,20 @@ func sentence(r *verify.Record, op *verify.Operation) string {
 		who = r.Principal.ID
 	}
 	if a := r.Review; a != nil {
-		s := known(a.Action) + " by " + who + " on " + known(op.Backend) + ": " + known(a.Stage)
+		s := orUnknown(a.Action) + " by " + who + " on " + orUnknown(op.Backend) + ": " + orUnknown(a.Stage)
 		if a.Rule != "" {
 			s += " (" + a.Rule + ")"
 		}
 		return s
 	}
 	if len(r.Versions) > 0 && r.Verdict == "" {
-		return who + " made versions of memories on " + known(op.Backend)
+		return who + " made versions of memories on " + orUnknown(op.Backend)
 	}
 	what := map[string]string{"allow": "was allowed", "amend": "was allowed, with changes,", "hold": "is held for review:", "deny": "was denied"}[r.Verdict]
 	if r.Outcome != nil {
 		what = "had the outcome of"
 	}
-	s := strings.Join([]string{who, known(what), known(op.Kind), "on", known(op.Backend)}, " ")
+	s := strings.Join([]string{who, orUnknown(what), orUnknown(op.Kind), "on", orUnknown(op.Backend)}, " ")
 	if codes := memproxy.Codes(r.Reasons); len(codes) > 0 {
 		s += " (" + strings.Join(codes, ", ") + ")"
 	}

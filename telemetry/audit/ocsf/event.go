@@ -30,7 +30,7 @@ func Event(r *verify.Record, origin string) ([]byte, error) {
 	e := &event{
 		Time: at.UnixMilli(),
 		Metadata: metadata{
-			Version: SchemaVersion, Product: maker, Profiles: []string{"security_control"},
+			Version: SchemaVersion, Product: thisProduct, Profiles: []string{"security_control"},
 			UID: uid, Sequence: r.Index, CorrelationUID: r.Decision,
 			EventCode: r.Type, LogName: origin, LoggedTime: logged.UnixMilli(),
 		},
@@ -51,16 +51,16 @@ func Event(r *verify.Record, origin string) ([]byte, error) {
 	e.TypeUID = e.ClassUID*100 + e.ActivityID
 	e.TypeName = e.ClassName + ": " + e.ActivityName
 	e.Severity = severities[e.SeverityID]
-	e.Unmapped = rest(r)
+	e.Unmapped = unmappedMembers(r)
 	return json.Marshal(e, json.Deterministic(true))
 }
 
 var severities = [...]string{"Unknown", "Informational", "Low", "Medium", "High", "Critical"}
 
-// maker is the product that OCSF requires in an event.
-var maker = product{Name: "memproxy", VendorName: "memproxy"}
+// thisProduct is the product that OCSF requires in an event.
+var thisProduct = product{Name: "memproxy", VendorName: "memproxy"}
 
-// threats adds the public catalogues' references for the reasons.
+// threats adds the entries of public catalogues for the reasons.
 func (e *event) threats(r *verify.Record) {
 	var atlas []string
 	for _, reason := range r.Reasons {
@@ -95,7 +95,7 @@ func technique(id string) *entity { return &entity{UID: id, Name: techniques[id]
 func (e *event) lifecycle(r *verify.Record) {
 	e.ClassUID, e.ClassName = classLifecycle, "Application Lifecycle"
 	e.CategoryUID, e.CategoryName = 6, "Application Activity"
-	e.App, e.SeverityID = &maker, 1
+	e.App, e.SeverityID = &thisProduct, 1
 	e.Message = r.Detail
 	switch memproxy.EventType(r.Type) {
 	case memproxy.EventStart:
@@ -142,8 +142,8 @@ func (e *event) finding(r *verify.Record) {
 	}
 }
 
-// rest returns the members that OCSF does not define.
-func rest(r *verify.Record) unmapped {
+// unmappedMembers returns the members that OCSF does not define.
+func unmappedMembers(r *verify.Record) unmapped {
 	u := unmapped{
 		Trace: r.Trace, ContentSHA256: r.ContentSHA256, Degraded: r.Degraded, Unsafe: r.Unsafe, KeptFrom: r.KeptFrom,
 		Confidence: r.Confidence, Budget: r.Budget, Part: r.Part, Review: r.Review, Versions: r.Versions,

@@ -66,13 +66,13 @@ func (f *Filter) Check() error {
 // Match reports whether the filter selects a record.
 func (f *Filter) Match(r *verify.Record) bool {
 	p, op := cmp.Or(r.Principal, &verify.Principal{}), cmp.Or(r.Operation, &verify.Operation{})
-	is := func(asked, got string) bool { return asked == "" || asked == got || memproxy.Inert(asked) == got }
+	is := func(want, got string) bool { return want == "" || want == got || memproxy.Inert(want) == got }
 	switch {
 	case !is(f.Type, r.Type), !is(f.Verdict, r.Verdict), !is(f.ShadowVerdict, r.ShadowVerdict), !is(f.Decision, r.Decision),
 		!is(f.Principal, p.ID), !is(f.Tenant, p.Tenant) && !is(f.Tenant, op.Scope.Tenant), !is(f.Agent, p.ID) && !is(f.Agent, op.Scope.Agent),
 		!is(f.Action, op.Kind), !is(f.Backend, op.Backend), !is(f.User, op.Scope.User),
 		f.Session != "" && memproxy.InertSession(f.Session) != r.Session,
-		f.Field != "" && !f.field(r, op), f.Memory != "" && !f.memory(r, op),
+		f.Field != "" && !f.matchesField(r, op), f.Memory != "" && !f.matchesMemory(r, op),
 		f.Source != "" && (r.Facts == nil || string(r.Facts.Source) != f.Source),
 		f.Stage != "" && (r.Review == nil || r.Review.Stage != f.Stage),
 		f.Reason != "" && !slices.ContainsFunc(r.Reasons, func(x memproxy.Reason) bool { return string(x.Code) == f.Reason }):
@@ -85,12 +85,12 @@ func (f *Filter) Match(r *verify.Record) bool {
 	return err == nil && !at.Before(f.Since) && (f.Until.IsZero() || at.Before(f.Until))
 }
 
-func (f *Filter) field(r *verify.Record, op *verify.Operation) bool {
+func (f *Filter) matchesField(r *verify.Record, op *verify.Operation) bool {
 	name, key := memproxy.Inert(f.Field), memproxy.Inert(memproxy.Key(f.Field))
 	return slices.Contains(op.Fields, key) || slices.Contains(op.Fields, name) || slices.ContainsFunc(r.Versions, func(v verify.Version) bool { return v.Field == key || v.Field == name })
 }
 
-func (f *Filter) memory(r *verify.Record, op *verify.Operation) bool {
+func (f *Filter) matchesMemory(r *verify.Record, op *verify.Operation) bool {
 	id := memproxy.InertID(f.Memory)
 	return slices.Contains(op.Targets, id) || r.Outcome != nil && slices.Contains(r.Outcome.Memories, id) ||
 		slices.ContainsFunc(r.Versions, func(v verify.Version) bool { return v.Memory == id })

@@ -22,9 +22,8 @@ type reader struct {
 	hints [][]byte
 	each  func(*verify.Record) error
 	next  uint64 // index after the last record that was read
-	// seen: a bundle with records was read; empty: a later bundle without any.
-	seen  bool
-	empty *int64
+	seen  bool   // a bundle with records was read
+	empty *int64 // a later bundle without records
 }
 
 func newReader(dir string, f Filter, each func(*verify.Record) error) *reader {
@@ -51,7 +50,7 @@ var ErrLastRange = fmt.Errorf("the number of last records must be from 0 to %d",
 // error.
 func CheckNames(ctx context.Context, dir string, f Filter) error {
 	for _, d := range dimensions(f) {
-		if d.asked == "" {
+		if d.value == "" {
 			continue
 		}
 		found, known := map[string]bool{}, false
@@ -68,7 +67,7 @@ func CheckNames(ctx context.Context, dir string, f Filter) error {
 			return err
 		}
 		if !known && len(found) > 0 {
-			return fmt.Errorf("%w names the %s %q; they name: %s", ErrUnknownName, d.name, d.asked, strings.Join(slices.Sorted(maps.Keys(found)), ", "))
+			return fmt.Errorf("%w names the %s %q; they name: %s", ErrUnknownName, d.name, d.value, strings.Join(slices.Sorted(maps.Keys(found)), ", "))
 		}
 	}
 	return nil
@@ -79,7 +78,7 @@ const maxNamed = 100
 
 // dimension is a part of a filter that has no fixed set of names.
 type dimension struct {
-	name, asked string
+	name, value string
 	only        Filter // selects the records with the name, whatever else they have
 	names       func(*verify.Record, *verify.Operation) []string
 }
@@ -129,14 +128,14 @@ func (r *reader) query(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := r.pass(found); err != nil || r.past(n) {
+		if err := r.emit(found); err != nil || r.past(n) {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *reader) pass(found []*verify.Record) error {
+func (r *reader) emit(found []*verify.Record) error {
 	for _, rec := range found {
 		if err := r.each(rec); err != nil {
 			return err
@@ -193,7 +192,7 @@ func (r *reader) last(ctx context.Context, from, to int64) error {
 	}
 	kept = kept[:min(len(kept), r.f.Last)]
 	slices.Reverse(kept)
-	return r.pass(kept)
+	return r.emit(kept)
 }
 
 // firstTime returns the time of append of a bundle's first record.
@@ -245,7 +244,7 @@ func Tail(ctx context.Context, dir string, f Filter, n int, follow bool, each fu
 	if err != nil || !follow {
 		return err
 	}
-	// so that no gap is found between what was read backwards and what follows
+	// The bundles that were read backwards are no gap before those that follow.
 	r.seen, r.empty = false, nil
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
@@ -279,7 +278,7 @@ func (r *reader) more() error {
 		if err != nil {
 			return err
 		}
-		if err := r.pass(found); err != nil || r.next <= next {
+		if err := r.emit(found); err != nil || r.next <= next {
 			return err
 		}
 	}

@@ -101,34 +101,34 @@ func (r *run) pending(i int64, raw []byte, leaf tlog.Hash, name string) bool {
 		return false
 	}
 	r.chain.prev = [2]tlog.Hash{leaf, leaf}
-	r.tail = append(r.tail, leaf)
+	r.pendingLeaves = append(r.pendingLeaves, leaf)
 	return true
 }
 
 // extend adds the pending records to the signed tree, so that files which the writer
 // wrote before it could sign them can be checked as well.
 func (r *run) extend() {
-	r.beyond = map[tileID][]tlog.Hash{}
-	r.base = r.base.clone()
-	r.base.filled = func(level int, n int64, tile []tlog.Hash) {
-		r.beyond[tileID{level, n}] = slices.Clone(tile)
+	r.pendingTiles = map[tileID][]tlog.Hash{}
+	r.signedTree = r.signedTree.clone()
+	r.signedTree.filled = func(level int, n int64, tile []tlog.Hash) {
+		r.pendingTiles[tileID{level, n}] = slices.Clone(tile)
 	}
-	for _, leaf := range r.tail {
-		r.base.add(leaf)
+	for _, leaf := range r.pendingLeaves {
+		r.signedTree.add(leaf)
 	}
 }
 
 // reference returns the expected content of tile n of a level, as far as it is known.
 func (r *run) reference(level int, n int64) ([]tlog.Hash, error) {
-	if h, ok := r.beyond[tileID{level, n}]; ok {
+	if h, ok := r.pendingTiles[tileID{level, n}]; ok {
 		return h, nil
 	}
-	edge := r.base.size >> (height * (level + 1))
+	edge := r.signedTree.size >> (height * (level + 1))
 	switch {
-	case n > edge, n == edge && level >= len(r.base.rows):
+	case n > edge, n == edge && level >= len(r.signedTree.rows):
 		return nil, nil
 	case n == edge:
-		return r.base.rows[level], nil
+		return r.signedTree.rows[level], nil
 	}
 	b, err := r.dir.read(tileName(level, n)) // already compared with the tree
 	if err != nil {
@@ -208,7 +208,7 @@ func (r *run) tileFile(name string, level int, n int64, w int) error {
 	known := min(len(got), len(want), w)
 	for k := range known {
 		if got[k] != want[k] {
-			r.rep.strange(name, level, n, k, "does not match the tree")
+			r.rep.addMismatch(name, level, n, k, "does not match the tree")
 			return nil
 		}
 	}
@@ -216,9 +216,9 @@ func (r *run) tileFile(name string, level int, n int64, w int) error {
 	case known == w && len(got) == w && whole:
 	case known < w && len(want) < w && r.moved(): // written meanwhile
 	case len(want) < w:
-		r.rep.strange(name, level, n, known, "contains more than the log")
+		r.rep.addMismatch(name, level, n, known, "contains more than the log")
 	default:
-		r.rep.strange(name, level, n, known, "does not contain as many entries as its name states")
+		r.rep.addMismatch(name, level, n, known, "does not contain as many entries as its name states")
 	}
 	return nil
 }

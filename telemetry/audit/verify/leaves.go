@@ -35,7 +35,7 @@ func (r *run) readLeaves(ctx context.Context) error {
 			}
 		}
 	}
-	r.reach(0)
+	r.recordRoots(0)
 	// A concurrent writer removes the last bundle's partial files, so they are read first.
 	edge, err := r.readBundle(r.c.Size / width)
 	if err != nil {
@@ -70,23 +70,24 @@ func (r *run) readLeaves(ctx context.Context) error {
 	return nil
 }
 
-// reach stores the trees' roots at a size in the older checkpoints of that size.
-func (r *run) reach(size int64) {
-	for ; r.reached < len(r.marks) && r.marks[r.reached].c.Size == size; r.reached++ {
-		m := &r.marks[r.reached]
+// recordRoots stores the roots of the trees, which now have this size, in the older
+// checkpoints of the size.
+func (r *run) recordRoots(size int64) {
+	for ; r.reached < len(r.older) && r.older[r.reached].c.Size == size; r.reached++ {
+		m := &r.older[r.reached]
 		m.byEntry, m.byTile = r.byEntry.root(), r.byTile.root()
 	}
 }
 
-// raw is a bundle and its tile as read from disk.
-type raw struct {
-	records             [][]byte
-	hashes              []tlog.Hash
-	recordFile, tileStr string
-	there               bool
+// bundleFiles is a bundle and its tile as read from disk.
+type bundleFiles struct {
+	records              [][]byte
+	hashes               []tlog.Hash
+	recordFile, tileFile string
+	exists               bool
 }
 
-func (r *run) readBundle(n int64) (b raw, err error) {
+func (r *run) readBundle(n int64) (b bundleFiles, err error) {
 	w := int(min(width, r.c.Size-n*width))
 	if w <= 0 {
 		return b, nil
@@ -95,23 +96,23 @@ func (r *run) readBundle(n int64) (b raw, err error) {
 	if err != nil {
 		return b, err
 	}
-	b.there, b.recordFile = content != nil, name
+	b.exists, b.recordFile = content != nil, name
 	b.records, _ = splitBundle(content)
-	content, b.tileStr, err = r.dir.tile(0, n, w)
+	content, b.tileFile, err = r.dir.tile(0, n, w)
 	b.hashes, _ = splitHashes(content)
 	return b, err
 }
 
 // leavesOf checks the records of one bundle: each by itself, against its predecessor
 // and against its hash in the tile.
-func (r *run) leavesOf(n int64, b raw) {
+func (r *run) leavesOf(n int64, b bundleFiles) {
 	w := int(min(width, r.c.Size-n*width))
-	if !b.there {
-		r.gone = append(r.gone, n)
+	if !b.exists {
+		r.missingBundles = append(r.missingBundles, n)
 	}
 	if len(b.hashes) < w {
 		r.tiles = append(r.tiles, tileDiff{
-			file: b.tileStr, detail: fmt.Sprintf("the tile is missing, or has %d hashes instead of %d", len(b.hashes), w),
+			file: b.tileFile, detail: fmt.Sprintf("the tile is missing, or has %d hashes instead of %d", len(b.hashes), w),
 		})
 	}
 	named := false
@@ -131,22 +132,22 @@ func (r *run) leavesOf(n int64, b raw) {
 		case !hasHash:
 			hash = leaf
 		}
-		if b.there && !named {
+		if b.exists && !named {
 			named = r.check(i, b, j, leaf, hash)
 		}
 		r.chain.prev = [2]tlog.Hash{leaf, hash}
 		r.byEntry.add(leaf)
 		r.byTile.add(hash)
-		r.reach(i + 1)
+		r.recordRoots(i + 1)
 	}
-	if !b.there {
+	if !b.exists {
 		r.chain.time = time.Time{} // unknown
 	}
 }
 
 // check checks one record and reports whether it added a problem. Further problems of
 // the same bundle are of little use.
-func (r *run) check(i int64, b raw, j int, leaf, hash tlog.Hash) bool {
+func (r *run) check(i int64, b bundleFiles, j int, leaf, hash tlog.Hash) bool {
 	if j >= len(b.records) {
 		r.rep.add(i, RecordMissing, b.recordFile, "the bundle ends before this record")
 		return true
@@ -159,7 +160,7 @@ func (r *run) check(i int64, b raw, j int, leaf, hash tlog.Hash) bool {
 	case err != nil:
 		r.rep.add(i, Unreadable, b.recordFile, "%v", err)
 	case rec.Index != uint64(i):
-		r.rep.misplaced(i, rec, b)
+		r.rep.addMisplaced(i, rec, b)
 	case differs:
 		r.rep.add(i, RecordChanged, b.recordFile, "the record differs from the signed one")
 	default:

@@ -84,8 +84,8 @@ func (r *Report) order() {
 	r.Problems = r.Problems[:min(len(r.Problems), maxProblems)]
 }
 
-// strange reports a file that differs from the tree, once.
-func (r *Report) strange(name string, level int, n int64, k int, what string) {
+// addMismatch reports a file that differs from the tree, once.
+func (r *Report) addMismatch(name string, level int, n int64, k int, what string) {
 	index := int64(-1)
 	kind := BadTile
 	if level == entryLevel {
@@ -102,8 +102,8 @@ func (r *Report) strange(name string, level int, n int64, k int, what string) {
 	r.add(index, kind, name, "%s", what)
 }
 
-// misplaced reports a record in the wrong place, and whether the right one is missing.
-func (r *Report) misplaced(i int64, rec *Record, b raw) {
+// addMisplaced reports a record in the wrong place, and whether the right one is missing.
+func (r *Report) addMisplaced(i int64, rec *Record, b bundleFiles) {
 	for _, other := range b.records {
 		if o, err := Decode(other); err == nil && o.Index == uint64(i) {
 			r.add(i, WrongRecord, b.recordFile, "found record %d in its place", rec.Index)
@@ -113,7 +113,7 @@ func (r *Report) misplaced(i int64, rec *Record, b raw) {
 	r.add(i, RecordMissing, b.recordFile, "found record %d in its place", rec.Index)
 }
 
-// named reports whether there is a problem with a record.
-func (r *Report) named() bool {
+// namesRecord reports whether there is a problem with a record.
+func (r *Report) namesRecord() bool {
 	return slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Index >= 0 })
 }

@@ -62,22 +62,22 @@ type run struct {
 	msg  []byte // the checkpoint as it was first read
 	live bool
 
-	marks   []mark // older checkpoints, by size
-	reached int    // number of marks whose roots are known
+	older   []olderCheckpoint // older checkpoints, by size
+	reached int               // number of marks whose roots are known
 	// byEntry is the tree of the records, byTile the tree of the hashes in the lowest
 	// tiles. The tree with the signed root is the correct one.
 	byEntry, byTile *tree
-	base            *tree
+	signedTree      *tree
 	tiles           []tileDiff
-	gone            []int64 // missing bundles
+	missingBundles  []int64 // missing bundles
 	keptFrom        int64   // first index that the last recorded pruning kept
 	chain           chain
-	tail            []tlog.Hash // leaves after the checkpoint
-	beyond          map[tileID][]tlog.Hash
+	pendingLeaves   []tlog.Hash // leaves after the checkpoint
+	pendingTiles    map[tileID][]tlog.Hash
 }
 
-// mark is an older checkpoint with the roots of the two trees at its size.
-type mark struct {
+// olderCheckpoint is an older checkpoint with the roots of the two trees at its size.
+type olderCheckpoint struct {
 	c               Checkpoint
 	file            string
 	byEntry, byTile tlog.Hash
@@ -96,7 +96,7 @@ func (r *run) all(ctx context.Context) error {
 	if err := r.readLeaves(ctx); err != nil {
 		return err
 	}
-	if !r.judge() {
+	if !r.compareRoots() {
 		return nil // further checks would report the same
 	}
 	if err := r.readJournals(); err != nil {
@@ -159,7 +159,7 @@ func (r *run) readCheckpoints() (bool, error) {
 	}
 	r.rep.Origin, r.rep.Size, r.rep.Root = r.c.Origin, r.c.Size, r.c.Root.String()
 	for i, msg := range r.opt.Trusted {
-		r.mark(msg, fmt.Sprintf("trusted checkpoint %d", i+1), -1)
+		r.addOlder(msg, fmt.Sprintf("trusted checkpoint %d", i+1), -1)
 	}
 	sizes, err := r.dir.names(archiveDir)
 	if err != nil {
@@ -171,15 +171,15 @@ func (r *run) readCheckpoints() (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		r.mark(msg, name, size)
+		r.addOlder(msg, name, size)
 	}
-	sort.SliceStable(r.marks, func(i, j int) bool { return r.marks[i].c.Size < r.marks[j].c.Size })
+	sort.SliceStable(r.older, func(i, j int) bool { return r.older[i].c.Size < r.older[j].c.Size })
 	return true, nil
 }
 
-// mark adds an older checkpoint. A checkpoint with more records than the log proves
+// addOlder adds an older checkpoint. A checkpoint with more records than the log proves
 // that the log was cut off.
-func (r *run) mark(msg []byte, file string, size int64) {
+func (r *run) addOlder(msg []byte, file string, size int64) {
 	c, err := ParseCheckpoint(msg, r.v)
 	switch {
 	case err != nil:
@@ -189,47 +189,47 @@ func (r *run) mark(msg []byte, file string, size int64) {
 	case c.Size > r.c.Size && !r.moved():
 		r.rep.add(r.c.Size, RolledBack, file, "%d records were signed and the log has %d: it was truncated", c.Size, r.c.Size)
 	case c.Size <= r.c.Size:
-		r.marks = append(r.marks, mark{c: c, file: file})
+		r.older = append(r.older, olderCheckpoint{c: c, file: file})
 	}
 }
 
-// judge decides which of the two trees has the signed root and reports where the other
-// differs. It returns false if neither has.
-func (r *run) judge() bool {
+// compareRoots determines which of the two trees has the signed root and reports where the
+// other differs. It returns false if neither has.
+func (r *run) compareRoots() bool {
 	switch r.c.Root {
 	case r.byEntry.root():
-		r.base = r.byEntry
+		r.signedTree = r.byEntry
 	case r.byTile.root():
-		r.base = r.byTile
+		r.signedTree = r.byTile
 	}
-	r.judgeMarks()
-	if r.base == nil {
-		if !r.rep.named() {
+	r.checkOlder()
+	if r.signedTree == nil {
+		if !r.rep.namesRecord() {
 			lo, hi := r.bracket()
 			r.rep.add(lo, Forked, CheckpointFile, "the records differ from those that the checkpoint covers; the first difference is in records %d to %d", lo, hi-1)
 		}
 		return false
 	}
 	for _, d := range r.tiles {
-		if d.from == nil || d.from == r.base {
+		if d.from == nil || d.from == r.signedTree {
 			r.rep.add(-1, BadTile, d.file, "%s", d.detail)
 		}
 	}
-	if r.base == r.byEntry { // the records are as signed, so the tiles differ
+	if r.signedTree == r.byEntry { // the records are as signed, so the tiles differ
 		for i := range r.rep.Problems {
 			if p := &r.rep.Problems[i]; p.Kind == RecordChanged {
 				p.Kind, p.File, p.Detail = BadTile, tileName(0, p.Index/width), "the tile's hash of the record is wrong"
 			}
 		}
 	}
-	r.judgeGone()
+	r.reportMissing()
 	return true
 }
 
 // bracket returns the range of sizes in which the log first differs from what was signed.
 func (r *run) bracket() (lo, hi int64) {
 	hi = r.c.Size
-	for _, m := range r.marks {
+	for _, m := range r.older {
 		if m.c.Root == m.byEntry {
 			lo = m.c.Size
 		} else {
@@ -239,11 +239,12 @@ func (r *run) bracket() (lo, hi int64) {
 	return lo, max(hi, lo+1)
 }
 
-func (r *run) judgeMarks() {
-	for _, m := range r.marks {
+// checkOlder compares the older checkpoints with the tree that has the signed root.
+func (r *run) checkOlder() {
+	for _, m := range r.older {
 		switch {
-		case r.base == nil:
-		case r.base == r.byEntry && m.c.Root == m.byEntry, r.base == r.byTile && m.c.Root == m.byTile:
+		case r.signedTree == nil:
+		case r.signedTree == r.byEntry && m.c.Root == m.byEntry, r.signedTree == r.byTile && m.c.Root == m.byTile:
 			r.rep.Checkpoints++
 		default:
 			r.rep.add(-1, Forked, m.file, "the checkpoint of %d records is of another history than the log", m.c.Size)
@@ -251,10 +252,10 @@ func (r *run) judgeMarks() {
 	}
 }
 
-// judgeGone distinguishes pruned bundles from missing ones, because a pruning is
-// recorded before it is done.
-func (r *run) judgeGone() {
-	for _, n := range r.gone {
+// reportMissing reports the first missing bundle that was not pruned: a pruning is recorded
+// before it is done.
+func (r *run) reportMissing() {
+	for _, n := range r.missingBundles {
 		if (n+1)*width <= r.keptFrom {
 			r.rep.Pruned += width
 			continue
