@@ -297,6 +297,7 @@ func TestLedgersOfAnotherKeyAreRefused(t *testing.T) {
 	first, second := ledgertest.Key(t), ledgertest.Key(t)
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t, first)})
 	written(t, l, "m", memproxy.StateValidated)
+	written(t, l, "o", memproxy.StateValidated)
 	must.Do(t, l.Close())
 	expect.Is(t, expect.Err(ledger.Open(ledger.Options{Path: path, Vault: ledgertest.Vault(t, second)})), ledger.ErrKey, "opened with another key")
 	elsewhere := filepath.Join(ring.Dir(t), "ledger.db")
@@ -307,6 +308,9 @@ func TestLedgersOfAnotherKeyAreRefused(t *testing.T) {
 	if found, err := l.Lookup(t.Context(), key("m")); err != nil || found[key("m")].Status.State != memproxy.StateValidated {
 		t.Errorf("%+v, %v", found, err)
 	}
+	written(t, l, "n", memproxy.StateValidated)
+	must.Do(t, l.Close())
+	expect.Is(t, expect.Err(ledger.Open(ledger.Options{Path: path, Vault: ledgertest.Vault(t, second)})), ledger.ErrKey, "opened with the newer key alone")
 }
 
 // A ledger edited to look like one from before rows were signed is not trusted anew.

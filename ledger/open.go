@@ -143,14 +143,16 @@ func (s *store) open() (left []*job, err error) {
 	return openRedo(ctx, s)
 }
 
-// checkKey refuses a ledger in which no row is signed with a key of the Vault. If the
-// key was lost, or is not shared by all sidecars, every memory would be quarantined.
+// checkKey refuses a ledger that a key signed which the Vault does not have: of the first
+// rows more than one, or all. If a key was lost, or is not shared by all sidecars, what it
+// signed would be quarantined. A single such row may have been edited.
 func (s *store) checkKey(ctx context.Context) error {
 	marks, err := fetch(ctx, s, scanOne[[]byte], `SELECT mac FROM record WHERE length(mac) > 0 LIMIT ?`, 64)
-	if err != nil || len(marks) == 0 || slices.ContainsFunc(marks, s.opt.Vault.MarkKnown) {
+	all := len(marks)
+	if missing := len(slices.DeleteFunc(marks, s.opt.Vault.MarkKnown)); err != nil || missing < min(all, 2) || all == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: keys/vault.key in the state directory must be the one of all sidecars that use this ledger; without it, move the ledger aside to start empty", ErrKey)
+	return fmt.Errorf("%w: keys/vault.key in the state directory must be the one of all sidecars that use this ledger, and former ones (keys/vault-*.key) must be there; without them, move the ledger aside to start empty", ErrKey)
 }
 
 // connect opens one connection for the writer and some for readers. An in-memory
