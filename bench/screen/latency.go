@@ -90,9 +90,8 @@ func latency(w io.Writer, validation, record time.Duration) error {
 	return errors.Join(append(failed, log.Close(context.Background()))...)
 }
 
-// validator returns a function that screens and rules on a write of a text to a governed
-// field.
-func validator(text string) (func() error, error) {
+// fullPanel returns the layers that are on by default, without a cache.
+func fullPanel() (*panel.Panel, error) {
 	base, err := screen.New(screen.Options{})
 	if err != nil {
 		return nil, err
@@ -101,9 +100,15 @@ func validator(text string) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := panel.New(panel.Options{
+	return panel.New(panel.Options{
 		Base: base, Secrets: true, Synapse: true, Assembly: assembly.New(), Recipes: assembly.NewRecipes(), Likeness: alike, Clock: time.Now, CacheSize: -1,
 	})
+}
+
+// validator returns a function that screens and rules on a write of a text to a governed
+// field.
+func validator(text string) (func() error, error) {
+	p, err := fullPanel()
 	if err != nil {
 		return nil, err
 	}

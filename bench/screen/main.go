@@ -29,6 +29,8 @@ func main() {
 	lexis := flag.String("words", "", "write further words that many permitted sources share into this file")
 	alone := flag.Bool("ablation", false, "say what is found without each layer, and nothing else")
 	hide := flag.Int("evasions", 0, "transform so many rows of each source, and say what hides them")
+	expensive := flag.Duration("dear", -1, "print the processor time of screening expensive texts of 8 KiB that take at least this long")
+	like := flag.String("of", "", "with -dear: only texts whose name has this part")
 	field := flag.String("field", "", "also measure other detectors, with this python, and store the results in -out")
 	kept := flag.String("out", "bench/screen/field/results.json", "with -field: the file")
 	flag.Parse()
@@ -38,6 +40,8 @@ func main() {
 		err = fieldRun(os.Stdout, *data, *cache, *field, *kept)
 	case *check:
 		err = floors(os.Stdout, *data, *cache)
+	case *expensive >= 0:
+		err = dear(os.Stdout, *expensive, *like)
 	case *wait:
 		err = latency(os.Stdout, maxValidation, maxAudit)
 	default:
