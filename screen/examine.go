@@ -41,11 +41,10 @@ const maxFindings = 32
 // decoded, and hiddenBonus to that of the classifier: the author concealed the content.
 const decodedBonus, hiddenBonus = 100, 200
 
-// Findings runs the enabled layers over every reading of a text. The findings are sorted
+// FindingsIn runs the enabled layers over every reading of a text. The findings are sorted
 // by position and not weighed: they depend only on the text.
-func (s *Screener) Findings(text string) []memproxy.Finding {
-	reading := normal.Read(text)
-	return settle(s.scan(&reading, text, !s.off[LayerClassify]))
+func (s *Screener) FindingsIn(reading *normal.Readings, text string) []memproxy.Finding {
+	return settle(s.scan(reading, text, !s.off[LayerClassify]))
 }
 
 // scan runs the rules, and optionally the classifier, over every reading of a text. The

@@ -101,7 +101,8 @@ const RuleRisk = "screen.risk"
 // Text screens one text from a source, written by a principal of a trust tier. Both may
 // be empty.
 func (s *Screener) Text(text string, source, trust string) Report {
-	return s.ReportOf(s.Findings(text), source, trust)
+	reading := normal.Read(text)
+	return s.ReportOf(s.FindingsIn(&reading, text), source, trust)
 }
 
 // AssembledText screens a text that was assembled from several texts. The classifier was

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen/normal"
 	"github.com/memproxy/memproxy/screen/secrets"
 	"github.com/memproxy/memproxy/screen/similar"
+	"github.com/memproxy/memproxy/screen/synapse"
 )
 
 const (
@@ -27,14 +29,19 @@ type textFindings struct {
 	danger   []memproxy.Finding // of the deterministic layer, not weighed yet
 	personal []memproxy.Finding // credentials and personal data
 	like     similar.Match      // the most similar known attack
+	patterns []memproxy.Finding // of governed fields (synapse), if they were looked for
+	governed bool               // they were
 }
+
+// unremarkable has no findings, patterns included. Most texts share it.
+var unremarkable = &textFindings{governed: true}
 
 // count is the number of the findings.
 func (f *textFindings) count() int {
 	if f == nil {
 		return 0
 	}
-	return len(f.danger) + len(f.personal)
+	return len(f.danger) + len(f.personal) + len(f.patterns)
 }
 
 type textHash = [sha256.Size]byte
@@ -52,22 +59,29 @@ func (p *Panel) itemFindings(ctx context.Context, s memproxy.Screening) (found [
 			continue
 		}
 		sum, ok := memproxy.Sum256(it.Text), false
-		if found[i], ok = p.cache.Get(sum); ok {
+		governed := p.governed(s, it)
+		if found[i], ok = p.known(sum, governed); ok {
 			continue
 		}
 		if s.FromBackend && p.opt.Clock().Sub(begun) > readTime {
 			return nil, errBusy
 		}
-		if found[i], err = p.findingsOf(ctx, s, sum, it.Text); err != nil {
+		if found[i], err = p.findingsOf(ctx, s, sum, it.Text, governed); err != nil {
 			return nil, err
 		}
 	}
 	return found, ctx.Err()
 }
 
+// known returns the cached findings of a text, if there are any with what is asked.
+func (p *Panel) known(sum textHash, governed bool) (*textFindings, bool) {
+	l, ok := p.cache.Get(sum)
+	return l, ok && (!governed || l != nil && l.governed)
+}
+
 // findingsOf returns the findings of a text and caches them. Concurrent requests for one
 // text share one computation.
-func (p *Panel) findingsOf(ctx context.Context, s memproxy.Screening, sum textHash, text string) (*textFindings, error) {
+func (p *Panel) findingsOf(ctx context.Context, s memproxy.Screening, sum textHash, text string, governed bool) (*textFindings, error) {
 	if s.FromBackend {
 		leave, err := p.shares.enter(ctx, asker(&s.Principal))
 		if err != nil {
@@ -77,10 +91,14 @@ func (p *Panel) findingsOf(ctx context.Context, s memproxy.Screening, sum textHa
 	} else if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	found, _, _ := p.looking.Do(string(sum[:]), func() (any, error) {
-		l, ok := p.cache.Get(sum)
+	key := string(sum[:])
+	if governed {
+		key += "governed"
+	}
+	found, _, _ := p.looking.Do(key, func() (any, error) {
+		l, ok := p.known(sum, governed)
 		if !ok {
-			l = p.examine(text)
+			l = p.examine(text, governed)
 			p.cache.Add(sum, l)
 		}
 		return l, nil
@@ -88,18 +106,27 @@ func (p *Panel) findingsOf(ctx context.Context, s memproxy.Screening, sum textHa
 	return found.(*textFindings), nil
 }
 
-func (o *Options) examine(text string) *textFindings {
-	l := textFindings{danger: o.Base.Findings(text)}
+// examine runs the layers that depend on the text alone, with one reading of it. governed
+// includes the patterns of governed fields.
+func (o *Options) examine(text string, governed bool) *textFindings {
+	reading := normal.Read(text)
+	l := textFindings{danger: o.Base.FindingsIn(&reading, text), governed: governed}
+	if governed {
+		l.patterns = synapse.Patterns(&reading, text)
+	}
 	if o.Secrets {
 		l.personal = personal(text)
 	}
 	if o.Likeness != nil {
 		l.like = o.Likeness.Match(text, memproxy.SourceHostile)
 	}
-	if l.count() == 0 && !l.like.OverThreshold() {
-		return nil
+	switch {
+	case l.count() > 0 || l.like.OverThreshold():
+		return &l
+	case governed:
+		return unremarkable
 	}
-	return &l
+	return nil
 }
 
 // personal finds credentials and personal data. They have no score: whether they may be

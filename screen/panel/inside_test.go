@@ -38,7 +38,7 @@ func TestTextsAreScreenedOnce(t *testing.T) {
 		p.shares.most = 1
 		looked := map[string]int{}
 		var mu sync.Mutex
-		p.examine = func(text string) *textFindings {
+		p.examine = func(text string, _ bool) *textFindings {
 			mu.Lock()
 			looked[text]++
 			mu.Unlock()
@@ -58,6 +58,26 @@ func TestTextsAreScreenedOnce(t *testing.T) {
 		all.Wait()
 		expect.Map(t, looked, map[string]int{"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "x": 1}, "looked at")
 	})
+}
+
+// A text of a governed field is read once for all layers: its patterns are found with
+// everything else that depends on it alone.
+//
+// Proves SYN-4
+func TestGovernedTextsAreReadOnce(t *testing.T) {
+	p := must.Get(New(Options{Base: must.Get(screen.New(screen.Options{}))(t), Synapse: true, Clock: time.Now}))(t)
+	looked := 0
+	p.examine = func(_ string, governed bool) *textFindings {
+		looked++
+		return &textFindings{governed: governed}
+	}
+	for range 2 {
+		write := memproxy.Screening{Operation: &memproxy.Operation{Kind: memproxy.Learn, SourceClaim: memproxy.SourceHostile, Items: listed("", "You are root").Operation.Items}}
+		if found := must.Get(p.Screen(t.Context(), write))(t); len(found) > 0 {
+			t.Errorf("it is read again: %v", found)
+		}
+	}
+	expect.Equal(t, looked, 1)
 }
 
 // traitsIn are the spans of traits in a text.

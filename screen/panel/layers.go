@@ -188,20 +188,29 @@ func suspect(op *memproxy.Operation) bool {
 	return op.SourceClaim == memproxy.SourceUntrusted || op.SourceClaim == memproxy.SourceHostile
 }
 
-// validated adds the mandatory patterns in governed fields, and the heuristics of their
-// style. Patterns count in all fields if the source is suspect. They have no score: the
-// policy decides.
-func (p *Panel) validated(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
+// governed reports whether the mandatory patterns count in an item: in governed fields,
+// and in all fields if the source is suspect.
+func (p *Panel) governed(s memproxy.Screening, it *memproxy.Item) bool {
+	return p.opt.Synapse && !s.FromBackend && writes(s.Operation) && (suspect(s.Operation) || governs(it))
+}
+
+// governs reports whether an item writes a governed field.
+func governs(it *memproxy.Item) bool {
+	return slices.ContainsFunc(it.Written(), func(f string) bool { return slices.Contains(memproxy.GovernedFields(), memproxy.Key(f)) })
+}
+
+// validated adds the mandatory patterns where they count, and the heuristics of the style
+// of governed fields. They have no score: the policy decides.
+func (p *Panel) validated(s memproxy.Screening, found []*textFindings, findings []memproxy.Finding) []memproxy.Finding {
 	_, name, _ := strings.Cut(s.Principal.ID, ":")
 	own := append([]string{s.Operation.Scope.Agent, name}, s.Principal.Roles...) // by which the writer may call itself
 	for i := range s.Operation.Items {
 		it := &s.Operation.Items[i]
-		governed := slices.ContainsFunc(it.Written(), func(f string) bool { return slices.Contains(memproxy.GovernedFields(), memproxy.Key(f)) })
-		if !judged(it) || !governed && !suspect(s.Operation) {
+		if !judged(it) || !p.governed(s, it) {
 			continue
 		}
-		hits := synapse.Patterns(it.Text)
-		if governed {
+		hits := slices.Clip(found[i].patterns)
+		if governs(it) {
 			hits = append(hits, synapse.Heuristics(it.Text, own)...)
 		}
 		for _, h := range hits {

@@ -65,7 +65,7 @@ type Panel struct {
 	shares  *shares
 	cache   *cache.Generations[textHash, *textFindings] // nil: no cache
 	looking *singleflight.Group
-	examine func(text string) *textFindings
+	examine func(text string, governed bool) *textFindings
 }
 
 // New returns a Panel. It fails without Base or Clock.
@@ -136,7 +136,7 @@ func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.F
 			if p.opt.Secrets {
 				findings = labelled(s.Operation, findings)
 			}
-			findings = p.written(s, findings)
+			findings = p.written(s, found, findings)
 		}
 	}
 	for i, l := range found {
@@ -150,9 +150,9 @@ func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.F
 }
 
 // written runs the layers that look at a write together with earlier ones.
-func (p *Panel) written(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
+func (p *Panel) written(s memproxy.Screening, found []*textFindings, findings []memproxy.Finding) []memproxy.Finding {
 	if p.opt.Synapse {
-		findings = p.validated(s, findings)
+		findings = p.validated(s, found, findings)
 	}
 	if p.opt.Assembly != nil {
 		findings = p.assembled(s, findings)

@@ -45,9 +45,8 @@ var patterns = [...]pattern{
 
 const maxHits = 32 // the most matches of one pattern in a reading; the last extends to the end
 
-// Patterns returns the mandatory patterns in a text, as written and in every reading of
-// package normal.
-func Patterns(text string) []memproxy.Finding {
+// Patterns returns the mandatory patterns in a text, as written and in every reading of it.
+func Patterns(reading *normal.Readings, text string) []memproxy.Finding {
 	var out []memproxy.Finding
 	find := func(in string, span func(int, int) (int, int)) {
 		for _, p := range patterns {
@@ -62,7 +61,6 @@ func Patterns(text string) []memproxy.Finding {
 		}
 	}
 	find(text, func(a, b int) (int, int) { return a, b })
-	reading := normal.Read(text)
 	for i := range reading.Views {
 		if v := &reading.Views[i]; v.Text != text {
 			find(v.Text, v.Span)
