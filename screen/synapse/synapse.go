@@ -11,13 +11,14 @@ package synapse
 import (
 	"cmp"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen/lexicon"
 	"github.com/memproxy/memproxy/screen/normal"
 	"github.com/memproxy/memproxy/screen/terms"
 )
@@ -25,40 +26,73 @@ import (
 // Prefix is the prefix of all rule ids.
 const Prefix = "synapse."
 
-type pattern struct {
-	rule string
-	re   *regexp.Regexp
-}
+// patterns are the mandatory patterns, except for tags (see tags).
+const patterns = Prefix + `directive high 0 synapse
+  <system[-_]?
+  \[system\b
+` + Prefix + `importance high 0 synapse
+  \bIMPORTANT[*_]*\s*:
+` + Prefix + `role high 0 synapse
+  \b(?:you\s+are|act\s+as|pretend\s+to\s+be|ignore\s+(?:all\s+)?previous)\b
+` + Prefix + `authority high 0 synapse
+  @(?:devops|pm|architect)(?:[-_\s]agent)?[\s:,]+(?:has\b|have\b|had\b|already\b|just\b|also\b|\s)*(?:confirmed|approved|authori[sz]ed)
+` + Prefix + `markup high 0 synapse
+  <(?:!--|!\[|[!?][a-z])
+` + Prefix + `encoded high 0 synapse
+  \\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|u\{[0-9a-f])
+  &#(?:x0*(?:[46][1-9a-f]|[57][0-9a])|0*(?:6[5-9]|[78]\d|90|9[7-9]|1[01]\d|12[0-2]));
+` + Prefix + `line high 0 synapse
+  (?m)^[ \t>*#_.\d)-]*(?:rule|instruction|directive|command|system\s+prompt|(?-i:SYSTEM|CRITICAL|URGENT|(?:HIGHEST|TOP)\s+PRIORITY))[*_]*\s*:
+`
 
-// patterns begin with a literal if possible, which makes a text without it cheap.
-var patterns = [...]pattern{
-	{Prefix + "directive", regexp.MustCompile(`(?i)<system[-_]?`)},
-	{Prefix + "directive", regexp.MustCompile(`(?i)\[system\b`)},
-	{Prefix + "importance", regexp.MustCompile(`(?i)\bIMPORTANT[*_]*\s*:`)},
-	{Prefix + "role", regexp.MustCompile(`(?i)\b(?:you\s+are|act\s+as|pretend\s+to\s+be|ignore\s+(?:all\s+)?previous)\b`)},
-	{Prefix + "authority", regexp.MustCompile(`(?i)@(?:devops|pm|architect)(?:[-_\s]agent)?[\s:,]+(?:(?:has|have|had|already|just|also)\s+)*(?:confirmed|approved|authori[sz]ed)`)},
-	{Prefix + "markup", regexp.MustCompile(`(?i)<(?:/?[a-z][\w-]*[^>]*>|!--|!\[|[!?][a-z])`)},
-	{Prefix + "encoded", regexp.MustCompile(`(?i)\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|u\{[0-9a-f])`)},
-	{Prefix + "encoded", regexp.MustCompile(`(?i)&#(?:x0*(?:[46][1-9a-f]|[57][0-9a])|0*(?:6[5-9]|[78]\d|90|9[7-9]|1[01]\d|12[0-2]));`)},
-	{Prefix + "line", regexp.MustCompile(`(?im)^[ \t>*#_.\d)-]*(?:rule|instruction|directive|command|system\s+prompt|(?-i:SYSTEM|CRITICAL|URGENT|(?:HIGHEST|TOP)\s+PRIORITY))[*_]*\s*:`)},
-}
+var lexiconOfPatterns = sync.OnceValue(func() *lexicon.Lexicon {
+	l, err := lexicon.Parse("patterns", patterns)
+	if err != nil {
+		panic(err) // cannot happen: a test parses them
+	}
+	return l
+})
 
-const maxHits = 32 // the most matches of one pattern in a reading; the last extends to the end
+const maxTags = 32 // the most tags that are reported of a reading; the last extends to the end
+
+// tags calls f for each tag in a text, maxTags at most.
+func tags(in string, f func(from, to int)) {
+	for from, n := 0, 1; n <= maxTags; {
+		at := strings.IndexByte(in[from:], '<')
+		if at < 0 {
+			return
+		}
+		from += at
+		if name := strings.TrimPrefix(in[from+1:], "/"); name == "" || terms.Lower(name[0]) < 'a' || terms.Lower(name[0]) > 'z' {
+			from++
+			continue
+		}
+		end := strings.IndexByte(in[from:], '>')
+		if end < 0 {
+			return
+		}
+		to := from + end + 1
+		if n == maxTags {
+			to = len(in)
+		}
+		f(from, to)
+		from, n = to, n+1
+	}
+}
 
 // Patterns returns the mandatory patterns in a text, as written and in every reading of it.
 func Patterns(reading *normal.Readings, text string) []memproxy.Finding {
 	var out []memproxy.Finding
 	find := func(in string, span func(int, int) (int, int)) {
-		for _, p := range patterns {
-			found := p.re.FindAllStringIndex(in, maxHits)
-			for i, at := range found {
-				start, end := span(at[0], at[1])
-				if i == maxHits-1 {
-					end = len(text)
-				}
-				out = append(out, memproxy.Finding{Rule: p.rule, Severity: "high", Start: start, End: end})
-			}
+		add := func(rule string, from, to int) {
+			from, to = span(from, to)
+			out = append(out, memproxy.Finding{Rule: rule, Severity: "high", Start: from, End: to})
 		}
+		l := lexiconOfPatterns()
+		for _, h := range l.Find(in) {
+			add(l.Rules[h.Rule].ID, h.Start, h.End)
+		}
+		tags(in, func(from, to int) { add(Prefix+"markup", from, to) })
 	}
 	find(text, func(a, b int) (int, int) { return a, b })
 	for i := range reading.Views {
