@@ -144,6 +144,19 @@ func TestRejectionsThatDoNotLock(t *testing.T) {
 	wantCodes(t, in("strong", "fine").Decision, memproxy.Deny, memproxy.SessionLocked)
 }
 
+// Proves SYN-7: what is held, and may be approved, counts against its session alone.
+func TestHeldWritesLockTheirSessionOnly(t *testing.T) {
+	r, _ := anyAgent(t, func(r *rig) { r.holds, r.budget.limit = newHoldStore(), 1000 })
+	r.rules.Policy = says(memproxy.Hold, memproxy.ScreenRisk)
+	for i := range 200 {
+		wantCodes(t, r.admitIn(fmt.Sprint("s", i), learn("x")).Decision, memproxy.Hold, memproxy.ScreenRisk)
+	}
+	for range memproxy.DefaultLockLimits().Of(memproxy.SessionNamed) {
+		r.admitIn("s", learn("x"))
+	}
+	wantCodes(t, r.admitIn("s", learn("x")).Decision, memproxy.Deny, memproxy.SessionLocked)
+}
+
 // Proves SYN-7: it takes many end users to lock a caller as a whole: what comes
 // in from one that is locked adds nothing.
 func TestManyUsersLockTheirCaller(t *testing.T) {

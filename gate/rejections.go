@@ -170,7 +170,7 @@ func countRejection(ctx context.Context, r *evaluation) error {
 // by the backend, and those by a lock, do not.
 func isRejection(r *evaluation) bool {
 	d := &r.Decision
-	return writes(r) && r.enforced() && d.Verdict.Stops() && d.Status == memproxy.StatusForbidden && r.refused == nil && !has(d.Reasons, memproxy.SessionLocked)
+	return writes(r) && d.Verdict.Stops() && d.Status == memproxy.StatusForbidden && r.refused == nil && !has(d.Reasons, memproxy.SessionLocked)
 }
 
 // countsAgainst reports whether the reasons of a refusal count in the session's record, and

@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // approved is a held write that reviewer eve approved.
@@ -42,6 +43,21 @@ func TestReplay(t *testing.T) {
 	r.budget.limit = 1
 	if a, err := r.replay(held, memproxy.HoldContent{Body: []byte("body")}); err != nil || a.Reply == nil || a.Decision.Status != 429 {
 		t.Errorf("over the budget: %+v %v", a, err)
+	}
+}
+
+// Proves MFW-7, EDGE-5: what was approved for the object that a name meant is not sent to
+// another that the name means by then, whoever that belongs to.
+func TestApprovalsNameTheObjectThatWasHeld(t *testing.T) {
+	for id, want := range map[string]int{"block-1": 0, "block-2": 404} {
+		r, _, _ := holdRig(t, nil)
+		r.fake.op, r.fake.knows = correct("x", "agent/human"), true
+		r.fake.located = map[string]memproxy.Memory{"agent/human": {ID: id, Text: "as it was"}}
+		b := gate.Backend{Name: "mem", Adapter: r.adapter, Fetch: r.fetch}
+		a := must.Get(r.gate.Reviewed().Replay(t.Context(), b, approved("fake.route"), memproxy.HoldContent{
+			Body: []byte("body"), Objects: map[string]string{"agent/human": "block-1"},
+		}))(t)
+		expect.Equal(t, a.Decision.Status, want, id, a.Decision.Reasons)
 	}
 }
 

@@ -240,6 +240,9 @@ func TestExtractionsAreRetracted(t *testing.T) {
 		if row, there := r.ledger.rows["m2"]; there != (tc.want == "undone") || there && !row.Deleted || len(k.kept) != 1 {
 			t.Errorf("%s: row %v %+v, %d kept", name, there, row, len(k.kept))
 		}
+		for _, content := range k.content {
+			expect.Equal(t, content.Reserved, 0, name, "paid already") // by the write that it came from
+		}
 		if !tc.cannot && (len(f.sent) != 1 || f.sent[0] != "DELETE /m2") {
 			t.Errorf("%s: sent %v", name, f.sent)
 		}
