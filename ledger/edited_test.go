@@ -270,6 +270,7 @@ func TestEditedVotesAndNoticesDoNotCount(t *testing.T) {
 	vandalise(t, path, `INSERT INTO vote (subject, reviewer, at, note) VALUES ('hold/2:h2/', 'human:bob', 1, '')`,
 		`INSERT INTO vote SELECT 'hold/2:h2/', 'human:cy', at, note, mac FROM vote WHERE reviewer = 'human:ann'`,
 		`UPDATE notice SET data = '{"id":"h9"}' WHERE subject = 'h1'`)
+	expect.Len(t, must.Get(l.Holds.Get(t.Context(), "h2"))(t).Votes, 0, "shown")
 	if vote("h2", "human:dee") {
 		t.Error("votes that were inserted count")
 	}

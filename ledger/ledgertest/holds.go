@@ -214,6 +214,8 @@ func holdCleared(t *testing.T, l Life) {
 	}
 	for steps, name := range []string{"waits", "approved", "being sent", "to be sent again", "being sent again"} {
 		must.Get(l.Holds.Put(ctx, memproxy.HeldWrite{ID: name, Backend: "mem0", Route: "r", Method: "POST", EscapedPath: "/", Tenant: "acme", Principal: "agent:dev", Scope: scope, Kind: memproxy.Learn}, memproxy.HoldContent{}))(t)
+		dissent := memproxy.Dissent{Text: "as held", Correction: memproxy.Correction{Backend: "mem0", ID: "of another", Tenant: "acme", Author: "agent:a", Corrector: "agent:dev", Decision: name}}
+		must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{dissent}}))
 		var claim memproxy.Replay
 		for _, step := range []func() error{
 			func() error { _, err := l.Holds.Approve(ctx, name, by("human:ann")); return err },
@@ -236,6 +238,7 @@ func holdCleared(t *testing.T, l Life) {
 			must.Do(t, l.Holds.Release(ctx, name, claim.Token))
 		}
 		wantState(t, l, name, memproxy.HoldFailed)
+		expect.Equal(t, open(must.Get(l.Dissents(ctx, mem("of another"), false))(t), name), false, name, "its dissent is open")
 	}
 }
 

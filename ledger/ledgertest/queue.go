@@ -84,6 +84,11 @@ func shredded(t *testing.T, l Life) {
 	_, _, err := l.Other.Holds.Content(ctx, "h")
 	wantErr(t, "content", err, ledger.ErrShredded)
 	wantState(t, l, "h", memproxy.HoldRejected)
+	must.Get(l.Holds.Approve(ctx, hold(t, l, "sent", "b text").ID, by("human:ann")))(t)
+	must.Get(l.Holds.Claim(ctx, "sent", time.Minute))(t)
+	wantErr(t, "while it is sent", l.Holds.Shred(ctx, "sent", by("human:ann")), ledger.ErrState)
+	_, _, err = l.Other.Holds.Content(ctx, "sent")
+	must.Do(t, err, "content while it is sent")
 }
 
 // heldOfDeleted: what was held is destroyed with the memory that it became, and with
@@ -173,7 +178,9 @@ func agedAndPruned(t *testing.T, l Life) {
 	ctx := t.Context()
 	hold(t, l, "old", "a text")
 	must.Do(t, l.Holds.Reject(ctx, hold(t, l, "settled", "b text").ID, by("human:ann")))
+	hold(t, l, "settled late", "d text")
 	l.Clock.Pass(time.Hour)
+	must.Do(t, l.Holds.Reject(ctx, "settled late", by("human:ann")))
 	hold(t, l, "new", "c text")
 	aged, err := l.Holds.Age(ctx, l.Clock.Now().Add(-time.Minute))
 	if err != nil || len(aged) != 1 || aged[0].ID != "old" {
@@ -184,6 +191,7 @@ func agedAndPruned(t *testing.T, l Life) {
 	must.Do(t, err, "pruned")
 	expect.Equal(t, n, 1, "pruned")
 	wantErr(t, "a pruned one", errOf(l.Holds.Get(ctx, "settled")), ledger.ErrUnknown)
+	wantState(t, l, "settled late", memproxy.HoldRejected)
 	wantState(t, l, "old", memproxy.HoldPending)
 }
 
