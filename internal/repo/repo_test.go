@@ -126,7 +126,7 @@ var allowed = []struct {
 	{"adapters/", "adapters translate; they share what is not a dialect", []string{"adapters/answers", "adapters/internal/wire", "adapters/jsondoc", "adapters/origin", "adapters/pages", "adapters/refusal", "adapters/routetable", "adapters/spelling", "adapters/stamps", "adapters/letta/selfedit", "adapters/letta/turn", "adapters/withheld"}},
 	{"screen/directive", "reads identifiers as the readings do", []string{"screen/normal"}},
 	{"screen/assembly", "decodes as the readings do", []string{"screen/normal"}},
-	{"screen/synapse", "looks for its patterns in every reading of a text", []string{"screen/normal"}},
+	{"screen/synapse", "looks for its patterns in every reading of a text", []string{"screen/normal", "screen/lexicon"}},
 	{"screen/judge", "asks a model", []string{"screen/endpoint"}},
 	{"screen/similar/remote", "asks a model", []string{"screen/endpoint"}},
 	{"screen/likeness", "shares exemplars and thresholds with the other measure of likeness", []string{"screen/similar"}},
