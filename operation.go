@@ -1,5 +1,7 @@
 package memproxy
 
+import "strings"
+
 // Kind is what an operation does to memory. The verbs learn, correct, forget and recall
 // are those of the provenance literature; the others come from agent platforms.
 type Kind string
@@ -324,6 +326,13 @@ type Ref struct {
 	// a reference. A Loose reference to an object that the caller may not see is replaced
 	// (Operation.Hidden), not refused.
 	Loose bool
+}
+
+// IsCursor reports whether the id only gives a position in a list, or is in a header. The
+// objects that the request acts on are selected elsewhere.
+func (r *Ref) IsCursor() bool {
+	at := r.Pointer
+	return at == "query:before" || at == "query:after" || at == "query:cursor" || strings.HasPrefix(at, "header:")
 }
 
 // OwnerID returns the id of an owner by its name: the dimension and the name, separated

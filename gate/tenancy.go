@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
@@ -170,25 +169,19 @@ func checkReferences(ctx context.Context, r *evaluation) error {
 	return fetchReferenced(ctx, r, unknown)
 }
 
-// isCursor reports whether a reference is a pagination cursor, which does not select the
-// objects that the request acts on.
-func isCursor(pointer string) bool {
-	return pointer == "query:before" || pointer == "query:after" || pointer == "query:cursor" || strings.HasPrefix(pointer, "header:")
-}
-
 // fetchReferenced fetches the parents of objects that are not in the ledger. Objects that
 // cannot be fetched are denied on shared backends, except to administrators.
 func fetchReferenced(ctx context.Context, r *evaluation, refs []*memproxy.Ref) error {
 	if r.call.Backend.Fetch == nil || r.dry() {
 		return nil
 	}
-	at := map[string]string{} // the pointer of each object that can be fetched
+	at := map[string]*memproxy.Ref{} // the objects that can be fetched
 	for _, ref := range refs {
 		switch _, again := at[ref.ID]; {
 		case again:
 		case r.call.Backend.Adapter.Locate(r.call.Route, r.call.Request, ref.ID).EscapedPath != "":
-			at[ref.ID] = ref.Pointer
-		case !r.singleTenant() && r.rules.Unattributed != access.Visible && r.op.Kind != memproxy.Admin && !isCursor(ref.Pointer):
+			at[ref.ID] = ref
+		case !r.singleTenant() && r.rules.Unattributed != access.Visible && r.op.Kind != memproxy.Admin && !ref.IsCursor():
 			r.verdict.Missing(ref.Pointer)
 		}
 	}
@@ -204,11 +197,11 @@ func fetchReferenced(ctx context.Context, r *evaluation, refs []*memproxy.Ref) e
 	_ = v.lookUp(ctx, nil, slices.Collect(maps.Values(found))) // after an error the view is blind
 	for _, id := range ids {
 		m := found[id]
-		if isCursor(at[id]) && m.Layer == memproxy.Episodic && len(m.Parents) == 0 && !m.Scope.HasOwner() && m.Stamp == nil {
+		if at[id].IsCursor() && m.Layer == memproxy.Episodic && len(m.Parents) == 0 && !m.Scope.HasOwner() && m.Stamp == nil {
 			continue // an initial message names no run, and as a cursor only a position in a list that is filtered
 		}
 		if m.Missing && !r.singleTenant() || !m.Missing && !v.Sees(nil, &m) {
-			r.verdict.Missing(at[id])
+			r.verdict.Missing(at[id].Pointer)
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ const maxRefs = 1000
 // path, headers, query, form parts and body, whatever its route. A string counts as an
 // id unless its member is known to hold free text.
 func (d *decoding) refs() error {
-	r := referring{op: d.op, row: d.row, named: map[memproxy.Ref]bool{}}
+	r := referring{op: d.op, row: d.row, named: map[memproxy.Ref]int{}}
 	for _, name := range slices.Sorted(maps.Keys(d.params)) {
 		r.path(name, d.params[name])
 	}
@@ -73,19 +73,21 @@ func tooManyObjects() error {
 type referring struct {
 	op    *memproxy.Operation
 	row   *row
-	named map[memproxy.Ref]bool // recorded so far, without their pointers
+	named map[memproxy.Ref]int // the index of each in op.Refs, by kind and id
 }
 
-// add records an object once. Objects with an id are TargetMemory in the ledger,
-// because a Letta id carries its kind.
+// add records an object once, at its first place that is no cursor. Objects with an id are
+// TargetMemory in the ledger, because a Letta id carries its kind.
 func (r *referring) add(kind memproxy.TargetKind, id, ptr string) {
-	at := memproxy.Ref{Kind: kind, ID: id}
-	if r.named[at] || len(r.op.Refs) > maxRefs {
-		return
+	key, ref := memproxy.Ref{Kind: kind, ID: id}, memproxy.Ref{Kind: kind, ID: id, Pointer: ptr}
+	i, named := r.named[key]
+	switch {
+	case named && r.op.Refs[i].IsCursor() && !ref.IsCursor():
+		r.op.Refs[i] = ref
+	case !named && len(r.op.Refs) <= maxRefs:
+		r.named[key] = len(r.op.Refs)
+		r.op.Refs = append(r.op.Refs, ref)
 	}
-	r.named[at] = true
-	at.Pointer = ptr
-	r.op.Refs = append(r.op.Refs, at)
 }
 
 // path records the object that a path parameter names by id, or by name if its owner cannot

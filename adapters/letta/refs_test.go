@@ -224,6 +224,26 @@ func TestNamesAreReferences(t *testing.T) {
 	}
 }
 
+// Proves EDGE-3: an object that a request acts on is a reference as such, also if a header or
+// a position in a list has its id too.
+func TestAHeaderHidesNoReference(t *testing.T) {
+	a, id := adapter(t), "tool"+uuid
+	for _, tt := range []struct{ method, path, body, header, want string }{
+		{"POST", "/v1/agents/", `{"tool_ids":["` + id + `"]}`, id, "/tool_ids/0"},
+		{"GET", "/v1/runs/?after=" + id + "&run_id=" + id, "", "", "query:run_id"},
+		{"GET", "/v1/runs/?after=" + id, "", id, "header:x-trace"},
+	} {
+		rt, req := route(t, tt.method, tt.path)
+		if tt.header != "" {
+			req.Header = memproxy.Header{"X-Trace": {tt.header}}
+		}
+		op, err := a.Decode(rt, req, []byte(tt.body))
+		if err != nil || len(op.Refs) != 1 || op.Refs[0].Pointer != tt.want {
+			t.Errorf("%s %s: %+v, %v; want one reference at %s", tt.method, tt.path, op, err, tt.want)
+		}
+	}
+}
+
 // Proves EDGE-3: the ids of objects inside an agent file are no references, since the
 // server assigns new ids; the ids that those objects name are.
 func TestFilesCallTheirOwn(t *testing.T) {
