@@ -366,11 +366,7 @@ func (g *Gate) Headers(ctx context.Context, a *Admission, backend string, names 
 	}
 	g.opt.Meter.Unclaimed(ctx, backend, len(names))
 	if fresh := g.reported.fresh(backend, names); len(fresh) > 0 {
-		what := "left out"
-		if pass {
-			what = "passed on"
-		}
-		g.opt.Log.WarnContext(ctx, "unknown response headers were "+what, "backend", backend, "names", fresh)
+		g.opt.Log.WarnContext(ctx, "unknown response headers were "+treatment[pass], "backend", backend, "names", fresh)
 	}
 	return pass
 }

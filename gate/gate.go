@@ -303,23 +303,16 @@ type Admission struct {
 	changedMemories []changedMemory // the memories that the operation would change
 	bill            *bill
 	event           memproxy.Event
-	// findings are the screening findings in the write.
-	findings []memproxy.Finding
-	// reworded is the rewritten write that is sent instead, or nil.
-	reworded *reworded
-	// configured are the findings in an owner's configuration, which refuse nothing.
-	configured []memproxy.Finding
-	// receipts are the backend's receipts for what its model extracts from the write.
-	receipts []string
+	findings        []memproxy.Finding // the screening findings in the write
+	reworded        *reworded          // the rewritten write that is sent instead, or nil
+	configured      []memproxy.Finding // the findings in an owner's configuration, which refuse nothing
+	receipts        []string           // the backend's receipts for what its model extracts from the write
 	// calls maps the ids of the tool calls that the turn reported to whether all of
 	// their arguments are known.
-	calls map[string]bool
-	// toolObserver follows the results of tools in the answers to a run.
-	toolObserver memproxy.ToolObserver
-	// countRequests ask the backend how many memories the write made.
-	countRequests []memproxy.Request
-	// marks are the reason codes with which the written memories are marked.
-	marks []string
+	calls         map[string]bool
+	toolObserver  memproxy.ToolObserver // follows the results of tools in the answers to a run
+	countRequests []memproxy.Request    // ask the backend how many memories the write made
+	marks         []string              // the reason codes with which the written memories are marked
 	// flaggedAs is the state that the memories of a write get if it is admitted although it
 	// looks dangerous (Rules.NeverRefuse), or "".
 	flaggedAs memproxy.MemoryState
@@ -327,35 +320,27 @@ type Admission struct {
 	// the content of one that is sent.
 	heldWrite   *memproxy.HeldWrite
 	heldContent memproxy.HoldContent
-	// confirmed is set if a person approved the write.
-	confirmed bool
-	// heldCharge is what the write was charged when it was held, or nil.
-	heldCharge *memproxy.Charge
+	confirmed   bool             // a person approved the write
+	heldCharge  *memproxy.Charge // what the write was charged when it was held, or nil
 	// track is the caller's track record; trackKnown is set if the ledger returned
 	// it.
-	track      memproxy.Track
-	trackKnown bool
-	// attestation is how well the source of the written content is known.
-	attestation memproxy.Attestation
+	track       memproxy.Track
+	trackKnown  bool
+	attestation memproxy.Attestation // how well the source of the written content is known
 	begun       time.Time
 	// unlock releases the locks of a change; it is nil if there are none. callLocks are the
 	// keys of the blocks that the calls of an agent's turn have locked until then.
-	unlock    func()
-	callLocks []string
-	// compensated is set for a run that is admitted and compensated.
-	compensated bool
-	// ungatedWhy is the adapter's explanation why the request cannot be ruled on, or "".
-	ungatedWhy string
-	// leftovers are the members without a claim in the answers so far.
-	leftovers leftovers
-	// leftOut is the number of memories that were left out of the answer.
-	leftOut int
+	unlock      func()
+	callLocks   []string
+	compensated bool      // the run is admitted, and compensated at its end
+	ungatedWhy  string    // the adapter's explanation why the request cannot be ruled on, or ""
+	leftovers   leftovers // the members without a claim in the answers so far
+	leftOut     int       // the number of memories that were left out of the answer
 	// streamObjects has the objects that the events of a stream named so far, and whether
 	// they are another tenant's.
 	streamObjects map[memproxy.MemoryKey]bool
 	streamRuns    streamRuns
-	// edits follows the tool call that a client makes directly, in place of an agent.
-	edits memproxy.Edits
+	edits         memproxy.Edits // follows the tool call that a client makes directly, in place of an agent
 }
 
 // Shown returns the decision that the caller sees: the one on the answer if the answer

@@ -24,6 +24,9 @@ const (
 	UnclaimedPass Unclaimed = "pass"
 )
 
+// treatment is what was done with unclaimed members and headers, by whether they pass.
+var treatment = map[bool]string{false: "left out", true: "passed on"}
+
 // maxUnclaimed bounds the names that are logged for one call.
 const maxUnclaimed = 8
 
@@ -92,10 +95,7 @@ func (ret *answer) reportUnclaimed(ctx context.Context) {
 	if u.n == 0 {
 		return
 	}
-	what := "left out"
-	if ret.rules.Unclaimed == UnclaimedPass {
-		what = "passed on"
-	}
+	what := treatment[ret.rules.Unclaimed == UnclaimedPass]
 	ret.reasons = append(ret.reasons, memproxy.Reason{
 		Code: memproxy.AnswerUnclaimed, Detail: fmt.Sprintf("%d unknown members of the response were %s", u.n, what),
 	})
