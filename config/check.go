@@ -44,8 +44,7 @@ func (v *reader) check(c *Config, at func(...any) int) {
 		names[b.Name] = true
 		v.listen(b.Listen, at("backends", i, "listen"))
 		other, taken := listens[b.Listen]
-		faultIf(v, taken && !strings.HasSuffix(b.Listen, ":0"),
-			at("backends", i, "listen"), "%s is the address of %s already", b.Listen, other)
+		faultIf(v, taken && !strings.HasSuffix(b.Listen, ":0"), at("backends", i, "listen"), "%s is the address of %s already", b.Listen, other)
 		listens[b.Listen] = b.Name
 		v.url(b.Upstream, at("backends", i, "upstream"), "upstream", "use credential", false)
 		headerValue(v, b.Credential, at("backends", i, "credential"), "credential")
@@ -91,8 +90,7 @@ func (v *reader) check(c *Config, at func(...any) int) {
 	}
 	if r := c.Budgets.Redis; r != nil {
 		scheme, rest, _ := strings.Cut(r.URL.Reveal(), "://")
-		faultIf(v, !slices.Contains([]string{"redis", "rediss", "unix"}, scheme) || rest == "",
-			at("budgets", "redis", "url"), "url must begin with redis://, rediss:// or unix://")
+		faultIf(v, !slices.Contains([]string{"redis", "rediss", "unix"}, scheme) || rest == "", at("budgets", "redis", "url"), "url must begin with redis://, rediss:// or unix://")
 	}
 }
 

@@ -117,8 +117,7 @@ func (v *reader) controlPlane(c *ControlPlane, at func(...any) int) {
 	for i, s := range c.Sidecars {
 		one := (s.SPIFFE == "") != (s.CommonName == "")
 		faultIf(v, !one, at("sidecars", i), "a sidecar has either spiffe or common_name")
-		faultIf(v, one && s.SPIFFE != "" && !strings.HasPrefix(s.SPIFFE, "spiffe://"),
-			at("sidecars", i, "spiffe"), "spiffe must begin with spiffe://")
+		faultIf(v, one && s.SPIFFE != "" && !strings.HasPrefix(s.SPIFFE, "spiffe://"), at("sidecars", i, "spiffe"), "spiffe must begin with spiffe://")
 	}
 	last := 0.0
 	for i, s := range c.Rollout.Stages {

@@ -143,12 +143,9 @@ func (v *reader) ttl(m *Memories, at func(...any) int) {
 	sources := append(memproxy.SourceTiers[:], memproxy.SourceUnstated)
 	for key := range m.TTL {
 		source, of := strings.CutPrefix(key, ttlSource)
-		faultIf(v, of && !slices.Contains(sources, memproxy.Source(source)),
-			at("memories", "ttl", key),
-			"%q is not a source: want trusted, verified, untrusted, hostile, unstated", source)
+		faultIf(v, of && !slices.Contains(sources, memproxy.Source(source)), at("memories", "ttl", key), "%q is not a source: want trusted, verified, untrusted, hostile, unstated", source)
 		name, of := strings.CutPrefix(key, ttlField)
-		faultIf(v, of && (name == "" || m.TTL[name].Std() > 0 && name != ttlDefault),
-			at("memories", "ttl", key), "a field must have a name and be listed once")
+		faultIf(v, of && (name == "" || m.TTL[name].Std() > 0 && name != ttlDefault), at("memories", "ttl", key), "a field must have a name and be listed once")
 	}
 }
 
@@ -220,9 +217,7 @@ func (v *reader) governance(m *Memories, at func(...any) int) {
 		for i, f := range m.Layers.of()[name].Fields {
 			f = memproxy.Key(f)
 			other, ok := belongs[f]
-			faultIf(v, ok && other != name,
-				at("memories", "layers", string(name), "fields", i),
-				"the field %q belongs to the layer %s already", f, other)
+			faultIf(v, ok && other != name, at("memories", "layers", string(name), "fields", i), "the field %q belongs to the layer %s already", f, other)
 			belongs[f] = name
 		}
 	}

@@ -43,8 +43,7 @@ func (v *reader) strict(n *yaml.Node, f field, path string) {
 			v.expect(n, yaml.ScalarNode, path, "a name or a list of names")
 		}
 		for _, name := range append([]*yaml.Node{n}, n.Content...) {
-			faultIf(v, name.Value != "*" && strings.Contains(name.Value, "*"), name.Line,
-				"%s has %q, and names are not patterns: list them, or write \"*\" for all", path, name.Value)
+			faultIf(v, name.Value != "*" && strings.Contains(name.Value, "*"), name.Line, "%s has %q, and names are not patterns: list them, or write \"*\" for all", path, name.Value)
 		}
 	case t.Kind() == reflect.Struct:
 		v.mapping(n, t, path)

@@ -127,12 +127,6 @@ func Parse(texts ...string) (*Table, error) {
 	return t, nil
 }
 
-// Anything reports whether any JSON is claimed for a route.
-func (t *Table) Anything(route string) bool {
-	s := t.answers[route]
-	return s != nil && s.any
-}
-
 // Routes returns the routes of the table, sorted.
 func (t *Table) Routes() []string {
 	return slices.Sorted(maps.Keys(t.answers))

@@ -67,92 +67,114 @@ func configures(name string) bool {
 var noClaims spelling.Names
 
 // member reads one member of the object at a pointer: of the whole payload ("") or of an
-// entry of a batch. id is the memory that the object changes, if any. A member without a
-// specific meaning is forwarded unchanged, but its strings are screened.
+// entry of a batch. id is the memory that the object changes, if any.
 func (d *decoding) member(m jsondoc.Member, at, id string) error {
-	ptr, v, whole := jsondoc.Child(at, m.Name), m.Value, at == ""
+	ptr, whole := jsondoc.Child(at, m.Name), at == ""
 	of := id // target of items other than content
 	if whole {
 		of = ""
 	}
-	switch {
-	case d.isUnknownIDName(m.Name) && hasNonID(v):
+	if dim, ok := entityDim(d.doc.Root.Get("entity_type").Text()); ok && m.Name == "entity_id" {
+		d.claim(dim, m.Value, ptr, true, false)
+	}
+	switch dim, owner := dimOf(m.Name); {
+	case d.isUnknownIDName(m.Name) && hasNonID(m.Value):
 		d.op.Unclaimed = append(d.op.Unclaimed, ptr)
-		return nil
 	case memproxy.Reserved(m.Name):
 		d.op.Reserved = append(d.op.Reserved, ptr)
-		return nil
-	}
-	if dim, ok := dimOf(m.Name); ok {
-		d.claim(dim, v, ptr, whole, false)
-		return nil
-	}
-	if dim, ok := entityDim(d.doc.Root.Get("entity_type").Text()); ok && m.Name == "entity_id" {
-		d.claim(dim, v, ptr, true, false)
-	}
-	if steers(m.Name) || d.row.shape == config {
-		if v.Kind != jsondoc.Null {
-			d.op.Steering = d.op.Steering || steers(m.Name)
-			like := newItem(memproxy.ItemSteering, of)
-			like.Configures = configures(m.Name)
-			wire.AddMember(d.op, m, ptr, like)
+	case owner:
+		d.claim(dim, m.Value, ptr, whole, false)
+	case steers(m.Name) || d.row.shape == config:
+		return d.instruction(m, ptr, of, whole)
+	default:
+		if done, err := d.knownMember(m, ptr, at, id); done || err != nil {
+			return err
 		}
-		if m.Name == "filters" {
-			return d.filters(v, ptr, whole, false)
-		}
-		return nil
+		d.otherMember(m, ptr, of)
 	}
+	return nil
+}
+
+// instruction reads a member that instructs the backend's model, or any member of settings.
+func (d *decoding) instruction(m jsondoc.Member, ptr, of string, whole bool) error {
+	if m.Value.Kind != jsondoc.Null {
+		d.op.Steering = d.op.Steering || steers(m.Name)
+		like := newItem(memproxy.ItemSteering, of)
+		like.Configures = configures(m.Name)
+		wire.AddMember(d.op, m, ptr, like)
+	}
+	if m.Name == "filters" {
+		return d.filters(m.Value, ptr, whole, false)
+	}
+	return nil
+}
+
+// otherMember reads a member that is forwarded unchanged: its strings are screened.
+func (d *decoding) otherMember(m jsondoc.Member, ptr, of string) {
+	if !d.op.Kind.Writes() && d.op.Kind != memproxy.Admin {
+		return
+	}
+	origin.RecordMemberAssertions(d.op, d.doc, m, ptr, d.a.opt.ConfidenceKeys)
+	wire.AddName(d.op, m.Name, ptr, newItem(memproxy.ItemMetadata, of))
+	kind := memproxy.ItemMetadata
+	if withheld.HoldsCallbackURL(m) {
+		kind = memproxy.ItemURL
+	}
+	wire.AddStrings(d.op, m.Value, ptr, newItem(kind, of))
+}
+
+// knownMember reads a member that has a meaning. done is false if otherMember must read it
+// too.
+func (d *decoding) knownMember(m jsondoc.Member, ptr, at, id string) (done bool, err error) {
+	v, whole := m.Value, at == ""
 	switch m.Name {
 	case "messages":
-		return d.messages(v, ptr)
+		return true, d.messages(v, ptr)
 	case "deduced_memories":
-		return d.readTexts(v, ptr)
+		return true, d.readTexts(v, ptr)
 	case "text", "data", "memory_content", "content":
 		if id != "" && m.Name != "text" {
 			// A change has its text in the member text. Servers ignore the other members, but
 			// old servers store the whole body as the text, so the others are removed.
 			d.op.Unclaimed = append(d.op.Unclaimed, ptr)
-			return nil
+			return true, nil
 		}
-		return d.content(v, ptr, "", id)
+		return true, d.content(v, ptr, "", id)
 	case "query":
 		d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemQuery, Pointer: ptr, Text: v.Text()})
 		if v.Kind != jsondoc.String {
-			return malformed(memproxy.PayloadMalformed, 422, ptr, "query must be a string")
+			err = malformed(memproxy.PayloadMalformed, 422, ptr, "query must be a string")
 		}
-		return nil
+		return true, err
 	case "filters":
-		return d.filters(v, ptr, whole, false)
+		return true, d.filters(v, ptr, whole, false)
 	case "metadata":
-		return d.metadata(v, ptr)
+		return true, d.metadata(v, ptr)
 	case "memories":
 		if d.row.shape == batch && whole {
-			return d.entries(v, ptr)
+			return true, d.entries(v, ptr)
 		}
 	case "memory_id":
 		if d.row.shape == update || !whole {
-			return addTarget(d.op, v, memproxy.TargetMemory, ptr)
+			return true, addTarget(d.op, v, memproxy.TargetMemory, ptr)
 		}
 	case "memory_export_id":
-		if v.Kind == jsondoc.Null {
-			return nil
+		switch {
+		case v.Kind == jsondoc.Null:
+		case d.row.id == "mem0.v1.export.get":
+			err = addTarget(d.op, v, memproxy.TargetExport, ptr)
+		default: // no other route has it, and an export that is not looked up is not forwarded
+			d.op.Unclaimed = append(d.op.Unclaimed, ptr)
 		}
-		if d.row.id == "mem0.v1.export.get" {
-			return addTarget(d.op, v, memproxy.TargetExport, ptr)
-		}
-		// No other route has it. An export that is not looked up is not forwarded either.
-		d.op.Unclaimed = append(d.op.Unclaimed, ptr)
-		return nil
+		return true, err
 	case "timestamp", "observation_date", "observation_datetime", "created_at", "updated_at":
 		if v.Kind != jsondoc.Null && d.op.Kind.Writes() {
 			d.op.Backdated = append(d.op.Backdated, memproxy.ClientTime{Pointer: ptr, Raw: string(d.doc.Raw(v))})
-			return nil
+			return true, nil
 		}
 	case "categories", "category":
 		if d.op.Kind.Writes() {
-			if err := d.recordFieldAssignment(v, ptr, at+"/"); err != nil {
-				return err
-			}
+			err = d.recordFieldAssignment(v, ptr, at+"/")
 		}
 		d.originClaims.AddCategories(v)
 	case "tags":
@@ -161,20 +183,11 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 		d.originClaims.AddLayer(v.Text())
 	case "infer":
 		if v.Kind != jsondoc.Bool && v.Kind != jsondoc.Null {
-			return malformed(memproxy.PayloadMalformed, 422, ptr, "infer must be true or false")
+			err = malformed(memproxy.PayloadMalformed, 422, ptr, "infer must be true or false")
 		}
-		return nil
+		return true, err
 	}
-	if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin {
-		origin.RecordMemberAssertions(d.op, d.doc, m, ptr, d.a.opt.ConfidenceKeys)
-		wire.AddName(d.op, m.Name, ptr, newItem(memproxy.ItemMetadata, of))
-		kind := memproxy.ItemMetadata
-		if withheld.HoldsCallbackURL(m) {
-			kind = memproxy.ItemURL
-		}
-		wire.AddStrings(d.op, v, ptr, newItem(kind, of))
-	}
-	return nil
+	return false, err
 }
 
 func newItem(kind memproxy.ItemKind, target string) memproxy.Item {

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
@@ -146,15 +147,13 @@ func brackets(key string) (base string, nested []string, ok bool) {
 			return base, nil, false
 		}
 		name := rest[1:end]
-		if strings.ContainsAny(name, "[%&=;") || strings.ContainsFunc(name, isControl) || !utf8.ValidString(name) {
+		if strings.ContainsAny(name, "[%&=;") || strings.ContainsFunc(name, unicode.IsControl) || !utf8.ValidString(name) {
 			return base, nil, false
 		}
 		nested, rest = append(nested, name), rest[end+1:]
 	}
 	return base, nested, IsPlainName(base)
 }
-
-func isControl(r rune) bool { return r < 0x20 || r == 0x7f }
 
 // CheckField checks the name of a form's field. Errors are *memproxy.Malformed.
 func (n *Names) CheckField(name string) error {

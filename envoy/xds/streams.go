@@ -47,8 +47,6 @@ type sidecarKey struct {
 	id  string
 }
 
-func (n *node) key() sidecarKey { return sidecarKey{n.who, n.ID} }
-
 // wake makes the sidecar's streams send what has changed.
 func (n *node) wake() {
 	for st := range n.streams {
@@ -262,7 +260,7 @@ func (s *Server) makeRoom(who identity) bool {
 
 // remove removes a sidecar.
 func (s *Server) remove(n *node) {
-	delete(s.nodes, n.key())
+	delete(s.nodes, sidecarKey{n.who, n.ID})
 	if s.claimed[n.who]--; s.claimed[n.who] == 0 {
 		delete(s.claimed, n.who)
 	}
