@@ -149,7 +149,7 @@ func (r *Runner) Recover(ctx context.Context) error {
 	}
 	for _, h := range left {
 		if err := r.resolve(ctx, h); err != nil {
-			errs = append(errs, fmt.Errorf("hold %s may have been sent, and the backend could not be queried; a reviewer must resolve it, unless the next attempt succeeds: %w", h.ID, err))
+			errs = append(errs, fmt.Errorf("it is unknown whether hold %s was sent; a reviewer must resolve it, unless the next attempt succeeds: %w", h.ID, err))
 		}
 	}
 	filter, away := memproxy.HoldFilter{State: memproxy.HoldApproved}, map[string]bool{}
