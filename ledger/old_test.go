@@ -140,6 +140,17 @@ func TestMigrationNeedsACopy(t *testing.T) {
 	expect.Map(t, tablesOf(t, opt.Path), was, "the ledger was changed")
 }
 
+// A ledger of another vault.key is not migrated, because its rows would be signed anew.
+//
+// Proves EDGE-4.
+func TestMigrationNeedsTheKey(t *testing.T) {
+	opt := oldLedger(t)
+	was := tablesOf(t, opt.Path)
+	opt.Vault = ledgertest.Vault(t, ledgertest.Key(t))
+	expect.Is(t, expect.Err(ledger.Open(opt)), ledger.ErrKey, "opened")
+	expect.Map(t, tablesOf(t, opt.Path), was, "the ledger was changed")
+}
+
 // Proves SYN-5: contents moved by a migration leave no remains in the file, so that a
 // text shredded later is gone.
 func TestMigrationLeavesNoContents(t *testing.T) {

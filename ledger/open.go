@@ -42,6 +42,7 @@ var (
 	// ErrShredded and ErrSealed: contents that cannot be opened, see keys.Vault.
 	ErrShredded = keys.ErrShredded
 	ErrSealed   = keys.ErrSealed
+	errOtherKey = fmt.Errorf("%w: keys/vault.key in the state directory must be the one of all sidecars that use this ledger, and former ones (keys/vault-*.key) must be there; without them, move the ledger aside to start empty", ErrKey)
 	errMoved    = errors.New("the ledger's file was removed or replaced")
 	// ErrClosed means that the ledger is closed.
 	ErrClosed = errors.New("ledger: closed")
@@ -152,7 +153,7 @@ func (s *store) checkKey(ctx context.Context) error {
 	if missing := len(slices.DeleteFunc(marks, s.opt.Vault.MarkKnown)); err != nil || missing < min(all, 2) || all == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: keys/vault.key in the state directory must be the one of all sidecars that use this ledger, and former ones (keys/vault-*.key) must be there; without them, move the ledger aside to start empty", ErrKey)
+	return errOtherKey
 }
 
 // connect opens one connection for the writer and some for readers. An in-memory

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	_ "embed" // the tables
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -190,17 +191,23 @@ func renameSessions(t *transaction) {
 
 // markAll marks the rows that were written before marks existed, which are trusted as
 // they are. If the head of a chain shows that the ledger had marks, the marks were
-// removed, and no row is marked.
+// removed, and no row is marked. A ledger whose chains all have keys that are missing is refused.
 func markAll(t *transaction) error {
 	vault := t.store.opt.Vault
 	if vault == nil {
 		return nil
 	}
 	const heads = `SELECT ` + headColumns + ` FROM chain`
-	for _, h := range rows(t, scanHead(vault, markedHead), heads) {
-		if !h.broken {
-			return nil
-		}
+	ends := rows(t, scanHead(vault, markedHead), heads)
+	known := func(h head) bool {
+		id, err := hex.DecodeString(h.key)
+		return err != nil || vault.MarkKnown(id)
+	}
+	if len(ends) > 0 && !slices.ContainsFunc(ends, known) {
+		return errOtherKey
+	}
+	if slices.ContainsFunc(ends, func(h head) bool { return !h.broken }) {
+		return nil
 	}
 	for _, h := range rows(t, scanHead(vault, unmarkedHead), heads) {
 		if !h.broken {
