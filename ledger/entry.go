@@ -82,6 +82,14 @@ func commitNow(ctx context.Context, s *store, e *memproxy.Entry, apply func(*tra
 // for the writer one at a time, so that another write waits for at most one of them,
 // and large entries take turns. Parts that are kept stop no others.
 func commitParts(ctx context.Context, s *store, all []*memproxy.Entry, at int64) (kept error) {
+	done := make(chan struct{})
+	for _, part := range all {
+		for i := range part.Owners {
+			s.parted.Store(part.Owners[i].Decision, done)
+			defer s.parted.CompareAndDelete(part.Owners[i].Decision, done)
+		}
+	}
+	defer close(done)
 	for _, part := range all {
 		select {
 		case s.large <- struct{}{}:

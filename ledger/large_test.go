@@ -59,3 +59,37 @@ func TestLargeEntriesAreCommittedInParts(t *testing.T) {
 		t.Errorf("%d versions in all, at most %d in a transaction; want %d and 128", sum, most, callers*each)
 	}
 }
+
+// Proves EDGE-14, EDGE-4: a decision becomes known with all of its memories, so that those
+// of a large write do not count as copies of the ones that were recorded first.
+func TestDecisionsOfLargeEntriesAreKnownAsAWhole(t *testing.T) {
+	begun := make(chan struct{})
+	transactions := 0
+	opt := crashOptions(t, filepath.Join(ring.Dir(t), "ledger.db"))
+	opt.OnSteps = func([]ledger.Step) {
+		if transactions++; transactions == 2 { // the first part is committed
+			close(begun)
+		}
+	}
+	l := open(t, opt)
+	var e memproxy.Entry
+	for i := range 4000 {
+		id := fmt.Sprint(i)
+		row := ledgertest.Row(id)
+		row.Decision = "d"
+		e.Owners = append(e.Owners, row)
+		e.Versions = append(e.Versions, ledgertest.Version(id, "text of "+id))
+	}
+	last := e.Owners[len(e.Owners)-1]
+	var wg sync.WaitGroup
+	wg.Go(func() { expect.OK(t, l.Commit(t.Context(), e)) })
+	<-begun
+	if _, known, err := l.Decision(t.Context(), last.Backend, "d"); err != nil || !known {
+		t.Errorf("%v, %v", known, err)
+	}
+	rows, err := l.Lookup(t.Context(), last.Key())
+	if row := rows[last.Key()]; err != nil || !row.HasOwner() {
+		t.Errorf("the decision is known and its last memory is not: %v", err)
+	}
+	wg.Wait()
+}

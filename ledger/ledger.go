@@ -46,6 +46,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/wait"
 	"github.com/memproxy/memproxy/ledger/redo"
 )
 
@@ -87,6 +88,7 @@ type store struct {
 	closed  bool
 	jobs    chan *job
 	large   chan struct{} // semaphore: holds an element while a part of a large entry waits for the writer
+	parted  sync.Map      // channels that are closed when the large entry of a decision is whole, by decision
 	kept    atomic.Int64  // acknowledged entries that the store could not take yet; see write
 	stopped chan struct{}
 }
@@ -213,13 +215,18 @@ func (s *store) queryRecords(ctx context.Context, had map[memproxy.MemoryKey]mem
 
 // Decision returns one of the owners that were recorded for the write of a decision:
 // that of the receipt if there is one, else that of one of the memories. All of them
-// have the same scope and author.
+// have the same scope and author, and are recorded when it returns, unless another
+// process still records them.
 func (l *Ledger) Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error) {
 	// The receipt represents the whole write, so it sorts first; deleted rows sort last.
-	return first(querySettled(ctx, l.store, "look up a decision", scanPart(l.store, ownerOf),
+	own, known, err := first(querySettled(ctx, l.store, "look up a decision", scanPart(l.store, ownerOf),
 		`SELECT `+recordColumns+` FROM record
 		WHERE backend = ? AND decision = ? AND decision <> '' AND kind <> 'entity'
 		ORDER BY kind <> 'event', deleted > 0, kind, id LIMIT 1`, backend, decision))
+	if done, parted := l.parted.Load(decision); known && parted {
+		err = wait.For(ctx, func() { <-done.(chan struct{}) })
+	}
+	return own, known, err
 }
 
 // wrap adds the name of the failed call, or returns ErrClosed if that is the cause.
