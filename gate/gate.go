@@ -175,7 +175,7 @@ type Backend struct {
 	// Tenant is the only tenant with memories in the backend; "" if several share
 	// it. Callers of other tenants are refused.
 	Tenant string
-	// SideTimeout bounds the side requests that memproxy makes for one request, and the
+	// SideTimeout bounds each side request that memproxy makes for a request, and the
 	// time that the request waits for its turn. Default DefaultFetchTimeout.
 	SideTimeout time.Duration
 }

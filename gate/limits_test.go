@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // Proves EDGE-3, EDGE-13: a name that backends cut down to another one (gate/limits) is
@@ -147,6 +149,42 @@ func TestSideRequestsAreBounded(t *testing.T) {
 		if c.status == 422 {
 			wantCodesOnly(t, name, a.Decision.Reasons, memproxy.LimitSideRequests)
 		}
+	}
+}
+
+// slowFetch answers side requests after a while.
+type slowFetch struct {
+	gate.Fetcher
+	takes time.Duration
+}
+
+func (f slowFetch) Fetch(ctx context.Context, _ memproxy.Request) (memproxy.Reply, error) {
+	return memproxy.Reply{Status: 200}, wait.Sleep(ctx, f.takes)
+}
+
+// Proves EDGE-14: a batch as large as SDKs send works with a backend as slow as those
+// across the Internet, and one that hangs costs it one deadline.
+func TestLargeBatchesOnSlowBackends(t *testing.T) {
+	for takes, status := range map[time.Duration]int{200 * time.Millisecond: 0, time.Hour: 503} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.fake.merges, r.fake.located = true, map[string]memproxy.Memory{}
+			op := memproxy.Operation{Kind: memproxy.Forget, TargetKind: memproxy.TargetMemory}
+			for i := range 1000 {
+				id := fmt.Sprintf("m%d", i)
+				r.fake.located[id] = memproxy.Memory{ID: id, Scope: memproxy.Scope{User: "ann", Agent: "dev", Tenant: "acme"}}
+				r.ledger.rows[id] = owned(id, "acme", "dev")
+				op.Targets = append(op.Targets, id)
+			}
+			call := r.decodes(op)
+			call.Backend.Fetch = slowFetch{call.Backend.Fetch, takes}
+			began := time.Now()
+			a := r.gate.Admit(t.Context(), call)
+			expect.Equal(t, a.Decision.Status, status, takes, a.Decision.Reasons)
+			if took := time.Since(began); status != 0 && took != gate.DefaultFetchTimeout {
+				t.Errorf("a backend that hangs costs %v", took)
+			}
+		})
 	}
 }
 

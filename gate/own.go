@@ -3,6 +3,7 @@ package gate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -244,8 +245,8 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 	if c.Backend.Fetch == nil || len(ids) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := c.Backend.Within(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	all, errs := make([]memproxy.Memory, len(ids)), make([]error, len(ids))
 	slots := make(chan struct{}, fetchParallel)
 	var wg sync.WaitGroup
@@ -253,11 +254,13 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			reply, err := c.Backend.Fetch.Fetch(ctx, c.Backend.Adapter.Locate(c.Route, c.Request, id))
+			reply, err := c.Backend.ask(ctx, c.Backend.Adapter.Locate(c.Route, c.Request, id))
 			if err == nil {
 				all[i], err = c.Backend.Adapter.ReadLocated(c.Route, id, reply)
 			}
-			errs[i] = LookupFailure(reply, err)
+			if errs[i] = LookupFailure(reply, err); errors.Is(err, context.DeadlineExceeded) {
+				cancel(err) // a backend that hangs costs one deadline
+			}
 		})
 	}
 	wg.Wait()
@@ -267,7 +270,7 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 		if errs[i] == nil {
 			found[id] = all[i]
 		} else if first == nil {
-			first = fmt.Errorf("fetch a target from the backend: %w", errs[i])
+			first = fmt.Errorf("fetch a target from the backend: %w", cmp.Or(context.Cause(ctx), errs[i]))
 		}
 	}
 	return found, first
