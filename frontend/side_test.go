@@ -130,6 +130,28 @@ func TestParametersInHeadersAreNames(t *testing.T) {
 	}
 }
 
+// Proves EDGE-13: an answer leads to one place, on the backend.
+func TestRedirectionsLeadToOnePlace(t *testing.T) {
+	for _, tc := range []struct {
+		to     []string
+		passes bool
+	}{{[]string{"/v1/agents/"}, true}, {[]string{"/v1/agents/", "https://evil.example/"}, false}, {[]string{"https://evil.example/"}, false}} {
+		got := http.Header{}
+		(*frontend.Credential)(nil).CopyResponseHeaders(got, http.Header{"Location": tc.to}, nil)
+		expect.Equal(t, got["Location"] != nil, tc.passes, tc.to)
+	}
+}
+
+// Proves TRL-1: a header for the connection alone identifies nobody, and the request keeps
+// it for those who look at the connection.
+func TestHeadersOfTheConnectionIdentifyNobody(t *testing.T) {
+	h := http.Header{"Connection": {"X-Api-Key, upgrade"}, "Upgrade": {"h2c"}, "X-Api-Key": {"key"}, "Authorization": {"Bearer token"}}
+	got := frontend.IdentityHeaders(h)
+	if got["X-Api-Key"] != nil || got["Authorization"] == nil || got["Upgrade"] == nil || h["X-Api-Key"] == nil {
+		t.Errorf("of %v identify %v", h, got)
+	}
+}
+
 // The usage of a key is shown to clients only if it is their own key.
 func TestUsageOfASharedKeyIsNotShown(t *testing.T) {
 	for _, name := range []string{"Ratelimit", "Ratelimit-Remaining", "X-Ratelimit-Remaining", "X-Ratelimit-Remaining-Tokens", "Retry-After"} {

@@ -67,6 +67,11 @@ func TestRolesAndTenants(t *testing.T) {
 	if status, _ := r.do(annToken, "POST", "/v1/holds/h/approve", reason, "Content-Type", "text/plain"); status != 415 {
 		t.Errorf("a form that a browser can send: %d", status)
 	}
+	twice := must.Get(http.NewRequestWithContext(t.Context(), "GET", r.url+"/v1/holds", nil))(t)
+	twice.Header["Authorization"] = []string{"Bearer " + annToken, "Bearer " + viewToken}
+	resp := must.Get(http.DefaultClient.Do(twice))(t)
+	must.Do(t, resp.Body.Close())
+	expect.Equal(t, resp.StatusCode, 401, "two tokens")
 	if h, err := r.ledger.Holds.Get(t.Context(), "h"); err != nil || h.State != memproxy.HoldPending {
 		t.Errorf("after all that: %+v, %v", h, err)
 	}
@@ -75,6 +80,21 @@ func TestRolesAndTenants(t *testing.T) {
 	}
 	if _, body := r.do(annToken, "GET", "/v1/holds?state=splendid", ""); !strings.Contains(body, "want one of open, all, pending, approved, ") {
 		t.Errorf("a state that there is not: %v", body)
+	}
+}
+
+// Proves MFW-7: a write waits for the reviewers of its tenant, without its author.
+func TestEligibleReviewers(t *testing.T) {
+	all, acme, globex := memproxy.Limit{All: true}, memproxy.Limit{Values: []string{"acme"}}, memproxy.Limit{Values: []string{"globex"}}
+	reviewers := []review.Reviewer{
+		{ID: "human:ann", Roles: []review.Role{review.RoleReview}, Tenants: all},
+		{ID: "human:ann", Roles: []review.Role{review.RoleReview}, Tenants: acme}, // a second token
+		{ID: "human:bob", Roles: []review.Role{review.RoleView, review.RoleReview}, Tenants: acme},
+		{ID: "human:cy", Roles: []review.Role{review.RoleReview}, Tenants: globex},
+		{ID: "human:dee", Roles: []review.Role{review.RoleView, review.RoleContent}, Tenants: all},
+	}
+	for author, want := range map[string]int{"agent:dev": 2, "human:bob": 1} {
+		expect.Equal(t, review.EligibleReviewers(reviewers, &memproxy.HeldWrite{Tenant: "acme", Principal: author}), want, author)
 	}
 }
 

@@ -63,6 +63,7 @@ func TestRollback(t *testing.T) {
 	}
 	refused[review.RollbackAnswer](t, "a viewer", 403, r.client(viewToken), "rollbackMemory", of(memory), review.RollbackRequest{Version: 1, Reason: "x"})
 	refused[review.RollbackAnswer](t, "another tenant", 404, r.client(otherToken), "rollbackMemory", of(memory), review.RollbackRequest{Version: 1, Reason: "x"})
+	refused[review.RollbackAnswer](t, "the author", 403, r.client(agentToken), "rollbackMemory", of(memory), review.RollbackRequest{Version: 1, Reason: "x"})
 
 	before := must.Get(r.ledger.History(t.Context(), memory, 0, 0))(t)
 	for _, c2 := range []struct {
