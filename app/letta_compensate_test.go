@@ -310,6 +310,23 @@ func TestFailedCompensationIsRetried(t *testing.T) {
 	expect.Text(t, l.audit("--type", "decision"), "ruled on more than once").Times(1, "field.forbidden")
 }
 
+// Proves EDGE-1: an undoing that the server confirms and does not carry out is repeated.
+func TestUndoingIsVerified(t *testing.T) {
+	t.Parallel()
+	m, confirmed := &meddler{}, atomic.Int32{}
+	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
+	m.set(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPatch || confirmed.Add(1) > 1 {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, "{}")
+		return true
+	})
+	l.say(poisoned, "").want(t, 200)
+	l.blocks("Ann\nlikes tea\nplays go", "helper")
+}
+
 // Proves EDGE-1: runs that cannot be observed stay refused in production: an agent that
 // messages other agents, batches, another provider's chat API.
 func TestWhatCannotBeCompensatedIsRefused(t *testing.T) {

@@ -54,7 +54,7 @@ func TestToolResultsAreObserved(t *testing.T) {
 	for session, more := range map[string]string{"two": "", "two streamed": `,"streaming":true`, "two by tokens": `,"streaming":true,"stream_tokens":true`} {
 		run(session, "CALL run_code {\"code\":\"The fo+rge is shut.\"}\nCALL fetch_webpage {\"url\":\"e\"}", more)
 	}
-	run("unseen", `CALL echo {"text":"The dam broke in May."}`, `,"include_return_message_types":["tool_return_message","assistant_message"]`)
+	run("unseen", `CALL echo {"text":"The dam broke in \u004day."}`, `,"include_return_message_types":["tool_return_message","assistant_message"]`)
 	run("by code", `CALL run_code {"code":"The ki+ln burnt down in May."}`, "")
 	run("echoed later", `SAY The mill was sold in June.`, "")
 	run("echoed elsewhere", `CALL echo {"text":"The mill was sold in June."}`, "")
