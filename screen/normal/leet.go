@@ -37,15 +37,6 @@ func drawn(s string) (letter string, n int) {
 	return "", 0
 }
 
-// bracket reports whether s begins with a bracket that is closed in the same word.
-func bracket(s string) bool {
-	if s[0] != '(' && s[0] != '<' {
-		return false
-	}
-	end := strings.IndexAny(s, ")> \n")
-	return end > 0 && s[end] > ' '
-}
-
 // glyph is one position of a leetspeak word: the letters that it may be, and its span.
 type glyph struct {
 	may      string
@@ -77,22 +68,23 @@ func leet(found []View, v *View) []View {
 		}
 		j = i
 		word = word[:0]
-		for j < len(s) && s[j] > ' ' {
-			g := glyph{leetLetters[s[j]], j, j + 1}
+		sign := strings.IndexByte("(<#+|[", s[i]) >= 0 // of a longer word only the sign is passed over
+		for j < len(s) && s[j] > ' ' && (!sign || len(word) <= maxLeet) {
+			is := glyph{leetLetters[s[j]], j, j + 1}
 			if may, n := drawn(s[j:]); n > 0 {
-				g.may, g.to = may, j+n
+				is.may, is.to = may, j+n
 				letters++
 				digits++
 			} else if isLetter(s[j]) {
-				g.may = s[j : j+1]
+				is.may = s[j : j+1]
 				letters++
-			} else if g.may != "" && !bracket(s[j:]) {
+			} else if is.may != "" && !g.bracket(j) {
 				digits++
 			} else {
 				break
 			}
-			word = append(word, g)
-			j = g.to
+			word = append(word, is)
+			j = is.to
 		}
 		n, ok, end := len(word), false, j // end: of the glyphs
 		if n > maxLeet {
@@ -106,7 +98,7 @@ func leet(found []View, v *View) []View {
 		for !ok && n > 0 && strings.IndexByte("!|+(<#", s[word[n-1].from]) >= 0 && word[n-1].to-word[n-1].from == 1 {
 			n--
 		}
-		if len(word) == 0 || !ok && strings.IndexByte("(<#+|[", s[i]) >= 0 {
+		if len(word) == 0 || !ok && sign {
 			b.byte(s[i], int32(i)) // punctuation before a word, or alone
 			i++
 			continue
@@ -167,6 +159,22 @@ type guesser struct {
 	end, tries, cost int
 	left             int     // the tries that are left for the reading
 	word, known      []glyph // the letters so far, and those of the best word, of a cost
+	open             span    // the last brackets, up to the next end of one or of a word
+}
+
+// bracket reports whether the byte at i is a bracket that is closed in the same word.
+func (g *guesser) bracket(i int) bool {
+	if g.s[i] != '(' && g.s[i] != '<' {
+		return false
+	}
+	if i < g.open.start || i >= g.open.end {
+		end := strings.IndexAny(g.s[i:], ")> \n")
+		if end < 0 {
+			end = len(g.s) - i
+		}
+		g.open = span{i, i + end}
+	}
+	return g.open.end < len(g.s) && g.s[g.open.end] > ' '
 }
 
 // guess returns the letters of the most usual word that the characters from i to j may be, or

@@ -173,14 +173,15 @@ func mentions(text string, own []string) []string {
 		r, n := utf8.DecodeRuneInString(text[i:])
 		switch {
 		case r == '@':
-			name := word(text[i+1:])
+			name, _ := word(text[i+1:])
 			if prior, _ := utf8.DecodeLastRuneInString(text[:i]); !inWord(prior) && !strings.HasPrefix(text[i+1+len(name):], "/") {
 				note(name)
 			}
 			i += 1 + len(name)
 			before, last = last, name
 		case inWord(r):
-			w := word(text[i:])
+			w, length := word(text[i:])
+			apart := length > len(w)
 			low := strings.ToLower(w)
 			of, joined := strings.CutPrefix(low, "agent-")
 			switch {
@@ -192,8 +193,10 @@ func mentions(text string, own []string) []string {
 				note(last)
 				w = "" // the next word is a verb
 			}
-			before, last = last, w
-			i += max(len(low), n)
+			if before, last = last, w; apart {
+				before, last = last, ""
+			}
+			i += length
 		case r == ' ', r == ':' && strings.EqualFold(last, "agent"):
 			i += n
 		default:
@@ -204,13 +207,13 @@ func mentions(text string, own []string) []string {
 	return out
 }
 
-// word returns the name at the beginning of a text.
-func word(text string) string {
-	end := strings.IndexFunc(text, func(r rune) bool { return !inWord(r) })
-	if end < 0 {
-		end = len(text)
+// word returns the name at the beginning of a text, and its length with the hyphens after
+// it.
+func word(text string) (name string, n int) {
+	if n = strings.IndexFunc(text, func(r rune) bool { return !inWord(r) }); n < 0 {
+		n = len(text)
 	}
-	return strings.TrimRight(text[:end], "-")
+	return strings.TrimRight(text[:n], "-"), n
 }
 
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' || r == '-' }

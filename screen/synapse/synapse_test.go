@@ -92,6 +92,14 @@ func TestSpans(t *testing.T) {
 	}, nil))
 }
 
+// A name is read once, however many hyphens it ends with: read again at each of them, this
+// text would take 2^41 steps, which no test waits for.
+//
+// Proves SYN-4
+func TestHyphensAreReadOnce(t *testing.T) {
+	expect.Equal(t, len(synapse.Heuristics(strings.Repeat("-", 1<<21)+" agent qa- and agent pm, @devops--", nil)), 1)
+}
+
 // The heuristics hold on one side of the ADR's thresholds and not on the other.
 //
 // Proves SYN-3
@@ -151,7 +159,7 @@ func TestThresholds(t *testing.T) {
 // Proves SYN-4
 func TestLinear(t *testing.T) {
 	ring.Slow(t, "measures time")
-	for name, piece := range map[string]string{"open tags": "<a", "at": "@a ", "you are": "you are ", "lines": "rule:\n", "escapes": `\x41`} {
+	for name, piece := range map[string]string{"open tags": "<a", "hyphens": "-", "at": "@a ", "you are": "you are ", "lines": "rule:\n", "escapes": `\x41`} {
 		ring.Linear(t, name, 1<<13, func(n int) time.Duration {
 			text := strings.Repeat(piece, n/len(piece))
 			start := time.Now()
