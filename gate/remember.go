@@ -266,7 +266,6 @@ func bindNames(ctx context.Context, r *evaluation) error {
 	defer cancel()
 	bound, err := r.g.opt.Ledger.Bind(ctx, rows...)
 	if err != nil {
-		r.g.accounts.release(ctx, r.Admission)
 		return err
 	}
 	for _, row := range bound {
