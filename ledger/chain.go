@@ -155,21 +155,37 @@ func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int
 // happened to it, for example after a restore from a backup. From then on the chain is
 // verified from its present head, and older records each alone. The faults that Verify
 // found and all breaches are stored as accepted, except texts that differ from their
-// hashes, which remain faults. The flags of memories are cleared, except those of such
-// texts. Accept returns the head from which the chain continues and the number of
-// memories whose flag was cleared.
+// hashes, which remain faults. The tenant's edited records are accepted, and the flags of
+// memories cleared, except those of such texts, before the chain is: after an error it is
+// still broken, and Accept can be repeated. Accept returns the head from which the chain
+// continues and the number of these records and memories.
 func (cs Chains) Accept(ctx context.Context, tenant string, faults []memproxy.ChainFault) (memproxy.ChainHead, int, error) {
-	type accepted struct {
-		end     memproxy.ChainHead
-		cleared int
+	rows, err := acceptRows(ctx, cs.store, tenant)
+	if err != nil {
+		return memproxy.ChainHead{}, 0, err
 	}
-	out, err := changed(ctx, cs.store, storableParts("chain", tenant), func(t *transaction) accepted {
+	clearFlag := func(t *transaction, k *key) bool {
+		r, st := t.status(*k)
+		if st.Unverified != memproxy.IntegrityChain || slices.ContainsFunc(faults, func(f memproxy.ChainFault) bool { return f.Class == memproxy.FaultText && f.MemoryKey == *k }) {
+			return false
+		}
+		st.Unverified = ""
+		t.putStatus(r, st, r.prior)
+		return true
+	}
+	flags, err := clearFlags(ctx, cs.store, tenant, clearFlag)
+	if err != nil {
+		return memproxy.ChainHead{}, 0, err
+	}
+	end, err := changed(ctx, cs.store, storableParts("chain", tenant), func(t *transaction) memproxy.ChainHead {
 		h := rebase(t, tenant)
 		acceptBreaches(t, h, faults)
-		end := memproxy.ChainHead{Tenant: tenant, Position: h.place, Link: h.link}
-		return accepted{end, clearFlags(t, tenant, faults)}
+		for _, r := range t.lock(math.MaxInt32, `status_tenant = ? AND unverified = ?`, tenant, string(memproxy.IntegrityChain)) { // flagged meanwhile
+			clearFlag(t, &r.key)
+		}
+		return memproxy.ChainHead{Tenant: tenant, Position: h.place, Link: h.link}
 	})
-	return out.end, out.cleared, err
+	return end, rows + flags, err
 }
 
 // rebase starts a tenant's chain anew after its last record, with a signed head.
@@ -206,21 +222,23 @@ func acceptBreaches(t *transaction, h *head, faults []memproxy.ChainFault) {
 	}
 }
 
-// clearFlags removes the flag of a broken chain from a tenant's memories.
-func clearFlags(t *transaction, tenant string, faults []memproxy.ChainFault) int {
-	n := acceptRows(t, tenant)
-	for _, r := range t.lock(math.MaxInt32, `status_tenant = ? AND unverified = ?`, tenant, string(memproxy.IntegrityChain)) {
-		st := r.Status
-		st.Unverified = ""
-		t.putStatus(r, st, r.prior)
-		n++
-	}
-	for i := range faults {
-		if faults[i].Class == memproxy.FaultText && t.flag(&memproxy.IntegrityFlag{MemoryKey: faults[i].MemoryKey, Tenant: tenant, Code: memproxy.IntegrityChain}) {
-			n--
+// clearFlags calls clearFlag for the memories of a tenant that are flagged because of a broken
+// chain, and returns how many it cleared.
+func clearFlags(ctx context.Context, s *store, tenant string, clearFlag func(*transaction, *key) bool) (cleared int, _ error) {
+	for after, n := (key{}), verifyStep; n == verifyStep; {
+		page, err := queryRows(ctx, s, "find flagged memories", scanKey, `SELECT backend, kind, id FROM record
+			WHERE status_tenant = ? AND unverified = ? AND (backend, kind, id) > (?, ?, ?) ORDER BY backend, kind, id LIMIT ?`,
+			tenant, string(memproxy.IntegrityChain), after, verifyStep)
+		if n = len(page); err != nil || n == 0 {
+			return cleared, err
+		}
+		after = page[n-1]
+		some, err := inChunks(ctx, s, page, clearFlag)
+		if cleared += some; err != nil {
+			return cleared, err
 		}
 	}
-	return max(0, n)
+	return cleared, nil
 }
 
 // NoteBreach stores a fault of a tenant's chain, flags the memories that have records
@@ -260,10 +278,12 @@ func flagBehind(ctx context.Context, s *store, f memproxy.ChainFault) (last int6
 			d.Tenant, d.Code = f.Tenant, memproxy.IntegrityChain
 			return d, from.Scan(&last, &d.Backend, &d.Kind, &d.ID)
 		}, `SELECT place, backend, kind, id FROM version WHERE tenant = ? AND place > ? ORDER BY place LIMIT ?`, f.Tenant, last, verifyStep)
-		if err := cmp.Or(err, flagAll(ctx, s, page)); err != nil {
+		if n = len(page); err == nil {
+			_, err = inChunks(ctx, s, page, (*transaction).flag)
+		}
+		if err != nil {
 			return 0, err
 		}
-		n = len(page)
 	}
 	return last, nil
 }
@@ -285,21 +305,23 @@ func flagLost(ctx context.Context, s *store, tenant string) error {
 			return err
 		}
 		after = page[n-1]
-		if err := flagAll(ctx, s, lost); err != nil {
+		if _, err := inChunks(ctx, s, lost, (*transaction).flag); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func flagAll(ctx context.Context, s *store, all []memproxy.IntegrityFlag) error {
-	for some := range slices.Chunk(all, 200) { // each is a query, and a transaction may take two seconds
-		err := s.do(ctx, &job{size: len(some), run: func(t *transaction) { each(t, some, func(t *transaction, f *memproxy.IntegrityFlag) { t.flag(f) }) }})
-		if err != nil {
-			return err
+// inChunks runs f for all elements, in transactions of 200, and returns the number of calls
+// that reported a change. Each call is a query, and a transaction may take two seconds.
+func inChunks[T any](ctx context.Context, s *store, all []T, f func(*transaction, *T) bool) (n int, _ error) {
+	for some := range slices.Chunk(all, 200) {
+		did, err := countEach(ctx, s, some, func(*T) error { return nil }, f)
+		if n += did; err != nil {
+			return n, err
 		}
 	}
-	return nil
+	return n, nil
 }
 
 // Breaches returns the stored faults of a tenant's chain, by position.

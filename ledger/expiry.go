@@ -294,7 +294,7 @@ func endHistories(ctx context.Context, s *store, backend string, scope memproxy.
 	for {
 		ids, err := querySettled(ctx, s, "list swept memories", scanOne[string], `SELECT o.id FROM record o
 			WHERE o.backend = ?1 AND o.kind = 'memory' AND o.deleted > 0 AND o.id > ?2 AND `+inScope+`
-				AND EXISTS (SELECT 1 FROM version v WHERE v.backend = o.backend AND v.kind = o.kind AND v.id = o.id)
+				AND (SELECT v.op FROM version v WHERE v.backend = o.backend AND v.kind = o.kind AND v.id = o.id ORDER BY v.number DESC LIMIT 1) NOT IN ('delete', 'purge')
 			ORDER BY o.id LIMIT ?7`, backend, after, scope.User, scope.Agent, scope.App, scope.Run, expireStep)
 		if err != nil || len(ids) == 0 {
 			return err

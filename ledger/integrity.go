@@ -279,11 +279,7 @@ const maxEdited = 100
 // VerifyRecords reads all records and returns at most maxEdited edited ones, with the
 // tenants that their rows name. count, if set, is called with the number of records read.
 func (bs Backends) VerifyRecords(ctx context.Context, count func(int)) (edited []memproxy.Discrepancy, err error) {
-	read := func(after key) (found []fields) {
-		found, err = queryRows(ctx, bs.store, "read records", scanFields, nextRecords, after, verifyStep)
-		return found
-	}
-	for found := range pages(read) {
+	for found := range pages(bs.recordsAfter(ctx, &err)) {
 		for i := range found {
 			if f := &found[i]; !marked(bs.opt.Vault, f) && len(edited) < maxEdited {
 				detail := editedRow
@@ -301,6 +297,14 @@ func (bs Backends) VerifyRecords(ctx context.Context, count func(int)) (edited [
 	return edited, err
 }
 
+// recordsAfter returns a function that reads the records after a key, or sets err.
+func (s *store) recordsAfter(ctx context.Context, err *error) func(after key) []fields {
+	return func(after key) (found []fields) {
+		found, *err = queryRows(ctx, s, "read records", scanFields, nextRecords, after, verifyStep)
+		return found
+	}
+}
+
 // marked reports whether a record's mark is valid, or the record is empty.
 func marked(v *keys.Vault, f *fields) bool {
 	blank := f.texts[13] == "" && f.numbers[0] <= 0 && f.numbers[9] <= 0
@@ -312,20 +316,22 @@ func (f *fields) readable() bool {
 	return f.texts[13] == "" || readFindings(&memproxy.Status{}, f.texts[20]) == nil
 }
 
-// acceptRows accepts the edited records of a tenant as they are, with valid marks. One that
-// cannot be read stays edited, because with a valid mark it would fail every query.
-func acceptRows(t *transaction, tenant string) (n int) {
-	t.save()
-	for found := range pages(t.recordsAfter) {
-		for i := range found {
-			if f := &found[i]; f.tenant() == tenant && f.readable() && !marked(t.store.opt.Vault, f) {
-				k := f.key()
-				t.run(`UPDATE record SET mac = ?`+ofKey, t.store.opt.Vault.MarkRow(f.row), k)
-				t.records[k] = nil
-				t.store.edits.forget(k)
-				n++
-			}
+// acceptRows accepts the edited records of a tenant as they are, with valid marks, and returns
+// their number. One that cannot be read stays edited, because with a valid mark it would fail
+// every query, and so does one that changes meanwhile.
+func acceptRows(ctx context.Context, s *store, tenant string) (n int, err error) {
+	for found := range pages(s.recordsAfter(ctx, &err)) {
+		edited := slices.DeleteFunc(slices.Clone(found), func(f fields) bool {
+			return f.tenant() != tenant || !f.readable() || marked(s.opt.Vault, &f)
+		})
+		some, err := inChunks(ctx, s, edited, func(t *transaction, f *fields) bool {
+			t.records[f.key()] = nil
+			t.store.edits.forget(f.key())
+			return t.run(`UPDATE record SET mac = ?`+ofKey, t.store.opt.Vault.MarkRow(f.row), f.key()) > 0
+		})
+		if n += some; err != nil {
+			return n, err
 		}
 	}
-	return n
+	return n, err
 }

@@ -1,0 +1,81 @@
+package ledger
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger/keys"
+)
+
+// commits returns how many transactions a call commits.
+func commits(l *Ledger, call func()) uint64 {
+	before := l.recent.clock
+	call()
+	return (l.recent.clock - before) / 2
+}
+
+// Acceptance of a broken chain, however large its tenant's part of the ledger is, stays within
+// the time of a transaction: it flags and signs a part of the memories in each.
+//
+// Proves EDGE-15.
+func TestAcceptanceTakesSeveralTransactions(t *testing.T) {
+	vault := must.Get(keys.NewVault(keys.Set{Signing: must.Get(keys.New([]byte("0123456789abcdef0123456789abcdef")))(t)}, zeros{}))(t)
+	l := must.Get(Open(Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: vault, Timeout: ring.Limit}))(t)
+	defer func() { must.Do(t, l.Close()) }()
+	const flagged, edited = 3*200 + 1, 2*200 + 1
+	var all memproxy.Entry
+	for i := range flagged {
+		all.Versions = append(all.Versions, memproxy.Version{MemoryKey: key{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint("m", i)}, Tenant: "acme", Op: memproxy.OpWrite, Text: "text"})
+	}
+	for i := range edited {
+		all.Owners = append(all.Owners, memproxy.Ownership{Backend: "letta", Kind: memproxy.TargetMemory, ID: fmt.Sprint("r", i), Scope: memproxy.Scope{Tenant: "acme"}})
+	}
+	must.Do(t, l.Commit(t.Context(), all))
+	must.Get(l.Chains.NoteBreach(t.Context(), memproxy.ChainFault{Class: memproxy.FaultTamper, Tenant: "acme", Position: 1}))(t)
+	must.Do(t, l.exec(t.Context(), `UPDATE record SET source = 'user' WHERE backend = 'letta'`))
+	kept := memproxy.ChainFault{Class: memproxy.FaultText, Tenant: "acme", Position: 1, MemoryKey: all.Versions[0].MemoryKey}
+	var n int
+	if took := commits(l, func() { _, n, _ = l.Chains.Accept(t.Context(), "acme", []memproxy.ChainFault{kept}) }); took < 4+3+1 {
+		t.Errorf("%d memories were accepted in %d transactions", n, took)
+	}
+	expect.Equal(t, n, flagged-1+edited)
+	left := must.Get(l.ListStatuses(t.Context(), memproxy.StatusFilter{Unverified: true, Limit: 1000}))(t)
+	if len(left) != 1 || left[0].ID != kept.ID {
+		t.Errorf("flagged: %+v", left)
+	}
+	expect.Len(t, must.Get(l.Backends.VerifyRecords(t.Context(), nil))(t), 0, "edited records")
+	report := must.Get(l.Chains.Verify(t.Context(), "acme", VerifyOptions{}))(t)
+	expect.Equal(t, report.Open(), 0)
+}
+
+// A deletion of everything in a scope reads the memories that were deleted before, however many
+// there are, outside of the writer, for which other requests would wait.
+func TestDeletionsPassEndedHistories(t *testing.T) {
+	vault := must.Get(keys.NewVault(keys.Set{Signing: must.Get(keys.New([]byte("0123456789abcdef0123456789abcdef")))(t)}, zeros{}))(t)
+	l := must.Get(Open(Options{Vault: vault, Timeout: ring.Limit}))(t)
+	defer func() { must.Do(t, l.Close()) }()
+	k := key{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
+	deletion := memproxy.Version{Op: memproxy.OpDelete, Actor: "agent:ann", Decision: "d"}
+	deleted := func() uint64 {
+		return commits(l, func() { must.Get(l.DeleteScope(t.Context(), k.Backend, memproxy.Scope{User: "ann"}, deletion))(t) })
+	}
+	nothing := deleted()
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{
+		Owners:   []memproxy.Ownership{{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Scope: memproxy.Scope{Tenant: "acme", User: "ann"}}},
+		Versions: []memproxy.Version{{MemoryKey: k, Tenant: "acme", Op: memproxy.OpWrite, Text: "text"}},
+	}))
+	expect.Equal(t, deleted(), nothing+1, "the transactions of the deletion")
+	last := must.Get(l.History(t.Context(), k, 0, 1))(t)
+	expect.Equal(t, last[0].Op, memproxy.OpDelete)
+	expect.Equal(t, deleted(), nothing, "the transactions of the next")
+}
+
+// zeros is a source of randomness for keys of which nothing is kept.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
