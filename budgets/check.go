@@ -72,7 +72,7 @@ func FirstMinute(t time.Time) int64 { return Minute(t) - minutesCounted }
 // of another replica may be ahead. Later minutes come from a wrong clock and do not count.
 func LastMinute(t time.Time) int64 { return Minute(t) + minutesCounted }
 
-func leaves(minute int64) time.Time {
+func windowEnd(minute int64) time.Time {
 	return time.Unix((minute+minutesCounted+1)*60, 0).UTC()
 }
 
@@ -108,7 +108,7 @@ func AllowanceOf(c memproxy.Charge, counts []Count, granted, fresh bool) memprox
 		case counts[i].FreeingMinute == 0: // the charge costs more than the limit, or the window is empty
 			st.Reset = c.Time.Add(time.Hour).UTC()
 		default:
-			st.Reset = leaves(counts[i].FreeingMinute)
+			st.Reset = windowEnd(counts[i].FreeingMinute)
 		}
 		if granted && fresh && c.Cost > 0 && l.Limit > 0 {
 			at := l.Limit

@@ -26,8 +26,8 @@ const (
 	DefaultDeadline = 250 * time.Millisecond
 	// retry is how long the shared store is not called after a failure.
 	retry = time.Second
-	// maxOwed bounds the charges that wait to be replayed to the shared store.
-	maxOwed = 10_000
+	// maxPending bounds the charges that wait to be replayed to the shared store.
+	maxPending = 10_000
 )
 
 // DegradingOptions configure a Degrading store.
@@ -96,7 +96,7 @@ func (d *Degrading) Charge(ctx context.Context, c memproxy.Charge) (memproxy.All
 	a, err := d.opt.Local.Charge(ctx, d.share(c))
 	a.Degraded = true
 	if err == nil && a.Granted && !c.Peek {
-		d.owe(pendingReplay{charge: c})
+		d.queueReplay(pendingReplay{charge: c})
 	}
 	return a, err // its lines contain the reduced limits
 }
@@ -109,7 +109,7 @@ func (d *Degrading) Release(ctx context.Context, c memproxy.Charge) error {
 	if d.Ask(ctx, func(ctx context.Context) error { return d.opt.Shared.Release(ctx, c) }) {
 		return nil
 	}
-	d.owe(pendingReplay{charge: c, release: true})
+	d.queueReplay(pendingReplay{charge: c, release: true})
 	return d.opt.Local.Release(ctx, c)
 }
 
@@ -219,7 +219,7 @@ func (d *Degrading) replayAll(debts []pendingReplay) {
 		}
 		d.mu.Lock()
 		d.pending = append(slices.Clone(rest), d.pending...)
-		d.pending = d.pending[:min(len(d.pending), maxOwed)]
+		d.pending = d.pending[:min(len(d.pending), maxPending)]
 		d.mu.Unlock()
 		d.recordResult(false, err)
 		return
@@ -239,10 +239,10 @@ func (d *Degrading) replay(o pendingReplay) error {
 	return err
 }
 
-func (d *Degrading) owe(o pendingReplay) {
+func (d *Degrading) queueReplay(o pendingReplay) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.pending) < maxOwed {
+	if len(d.pending) < maxPending {
 		d.pending = append(d.pending, o)
 	}
 }

@@ -25,23 +25,23 @@ func Lines(l memproxy.Limits, p memproxy.Principal, kind memproxy.Kind, user str
 		own = o.Or(own)
 	}
 	who, once := p.Account(), own
-	account := fit("principal/" + who)
+	account := shortenKey("principal/" + who)
 	out := make([]memproxy.Line, 0, 8)
 	if p.Trust != memproxy.TrustAnonymous && l.Together > 1 {
-		out = pair(out, kind, userKey(who, user), own, memproxy.BudgetHour, memproxy.BudgetTotal)
-		own.PerHour, own.Total = times(own.PerHour, l.Together), times(own.Total, l.Together)
+		out = appendLines(out, kind, userKey(who, user), own, memproxy.BudgetHour, memproxy.BudgetTotal)
+		own.PerHour, own.Total = multiply(own.PerHour, l.Together), multiply(own.Total, l.Together)
 	}
-	out = pair(out, kind, account, own, memproxy.BudgetHour, memproxy.BudgetTotal)
+	out = appendLines(out, kind, account, own, memproxy.BudgetHour, memproxy.BudgetTotal)
 	if strings.HasPrefix(p.ID, memproxy.AnonymousPrefix) {
-		all := memproxy.WriteLimit{PerHour: times(once.PerHour, max(1, l.Together)), Total: times(once.Total, max(1, l.Together))}
-		out = pair(out, kind, "principal/"+memproxy.Anonymous, all, memproxy.BudgetHour, memproxy.BudgetTotal)
+		all := memproxy.WriteLimit{PerHour: multiply(once.PerHour, max(1, l.Together)), Total: multiply(once.Total, max(1, l.Together))}
+		out = appendLines(out, kind, "principal/"+memproxy.Anonymous, all, memproxy.BudgetHour, memproxy.BudgetTotal)
 	}
 	if p.Tenant != "" {
-		out = pair(out, kind, "tenant/"+p.Tenant, l.Tenant(p.Tenant), memproxy.BudgetTenant, memproxy.BudgetTenant)
+		out = appendLines(out, kind, "tenant/"+p.Tenant, l.Tenant(p.Tenant), memproxy.BudgetTenant, memproxy.BudgetTenant)
 	}
 	for _, f := range fields {
 		if n, ok := l.Namespaces[f]; ok {
-			out = pair(out, kind, "namespace/"+f, n, memproxy.BudgetNamespace, memproxy.BudgetNamespace)
+			out = appendLines(out, kind, "namespace/"+f, n, memproxy.BudgetNamespace, memproxy.BudgetNamespace)
 		}
 	}
 	if l.RapidPerMinute > 0 {
@@ -56,17 +56,17 @@ func userKey(principal, user string) string {
 	return "user/" + url.PathEscape(principal) + "/" + url.PathEscape(memproxy.Inert(user))
 }
 
-func times(n, by int64) int64 {
+func multiply(n, by int64) int64 {
 	if n > math.MaxInt64/2/by {
 		return math.MaxInt64 / 2
 	}
 	return n * by
 }
 
-// fit shortens a key to the length that stores accept. The escaped form of a valid
+// shortenKey shortens a key to the length that stores accept. The escaped form of a valid
 // principal id may be too long; such a key ends in "#" and a hash of the whole key.
 // Escaped keys contain no "#", so the result cannot collide with another key.
-func fit(key string) string {
+func shortenKey(key string) string {
 	if len(key) <= MaxKey {
 		return key
 	}
@@ -75,8 +75,8 @@ func fit(key string) string {
 	return strings.ToValidUTF8(key[:MaxKey-len(end)], "") + end
 }
 
-func pair(out []memproxy.Line, kind memproxy.Kind, key string, w memproxy.WriteLimit, hour, total memproxy.ReasonCode) []memproxy.Line {
-	key = fit(key)
+func appendLines(out []memproxy.Line, kind memproxy.Kind, key string, w memproxy.WriteLimit, hour, total memproxy.ReasonCode) []memproxy.Line {
+	key = shortenKey(key)
 	if w.PerHour > 0 {
 		out = append(out, memproxy.Line{Reason: hour, Key: key, Window: memproxy.WindowHour, Limit: w.PerHour})
 	}

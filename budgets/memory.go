@@ -87,7 +87,7 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 	if !granted || c.Peek {
 		return AllowanceOf(c, counts, granted, !c.Peek), nil
 	}
-	err := m.keep(c, c.Cost)
+	err := m.persistTotals(c, c.Cost)
 	if err != nil && !c.Written {
 		return memproxy.Allowance{}, err // after an error nothing is forwarded, so nothing is counted
 	}
@@ -138,7 +138,7 @@ func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
 			delete(m.counts, k)
 		}
 	}
-	err := m.keep(c, -c.Cost)
+	err := m.persistTotals(c, -c.Cost)
 	m.totals.compact(m.counts)
 	return err
 }
@@ -150,8 +150,8 @@ func (m *Memory) Ping(context.Context) error {
 	return m.totals.probe()
 }
 
-// keep appends the changes of totals to the file.
-func (m *Memory) keep(c memproxy.Charge, delta int64) error {
+// persistTotals appends the changes of totals to the file.
+func (m *Memory) persistTotals(c memproxy.Charge, delta int64) error {
 	if m.totals == nil || delta == 0 {
 		return nil
 	}
@@ -185,7 +185,7 @@ func (m *Memory) sweep(now time.Time) {
 	}
 	m.swept = hour
 	for k, s := range m.hours {
-		if len(s.during(now)) == 0 {
+		if len(s.inWindow(now)) == 0 {
 			delete(m.hours, k)
 		}
 	}
@@ -210,8 +210,8 @@ type sliding []written
 
 type written struct{ minute, n int64 }
 
-// during returns the minutes in the window at a time.
-func (s sliding) during(at time.Time) sliding {
+// inWindow returns the minutes in the window at a time.
+func (s sliding) inWindow(at time.Time) sliding {
 	first, _ := s.find(FirstMinute(at))
 	end, _ := s.find(LastMinute(at) + 1)
 	return s[first:end]
@@ -219,7 +219,7 @@ func (s sliding) during(at time.Time) sliding {
 
 // count returns the state of a line's account before a charge.
 func (s sliding) count(c memproxy.Charge, l memproxy.Line) Count {
-	s = s.during(c.Time)
+	s = s.inWindow(c.Time)
 	var out Count
 	for _, w := range s {
 		out.Used += w.n

@@ -97,14 +97,14 @@ func TestPingOnAFullDisk(t *testing.T) {
 		expect.Is(t, charge(1), syscall.ENOSPC, "the charge")
 	}
 	expect.Equal(t, disk.room, 100, "room for")
-	disk.room = room + 100 // enough for a probe, but not for this charge
+	disk.room = minProbe + 100 // enough for a probe, but not for this charge
 	must.Do(t, m.Ping(t.Context()))
 	must.Error(t, charge(60), "a long charge fails, and Ping does not")
 	expect.Error(t, m.Ping(t.Context()), "a long charge fails, and Ping does not")
-	disk.room = 8 * room
+	disk.room = 8 * minProbe
 	must.Do(t, m.Ping(t.Context()))
 	must.Do(t, charge(60))
-	disk.room = room + 100
+	disk.room = minProbe + 100
 	must.Do(t, m.Ping(t.Context())) // there was room for the long charge
 	if got, err := os.ReadFile(path); err != nil || bytes.Contains(got, []byte("room")) || bytes.Count(got, []byte("\n")) != 61 {
 		t.Errorf("%s, %v: want the charges alone", got, err)

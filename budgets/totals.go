@@ -43,9 +43,9 @@ type file interface {
 	Sync() error
 }
 
-// room is the least that a probe writes. A few bytes would fit into the last block of the
+// minProbe is the least that a probe writes. A few bytes would fit into the last block of the
 // file on a full disk, where an ordinary charge does not.
-const room = 4 << 10
+const minProbe = 4 << 10
 
 // slack is the number of lines that the file may have in addition to four per account.
 const slack = 10_000
@@ -174,7 +174,7 @@ func (t *totals) probe() error {
 		return nil
 	}
 	const line = `{"k":"room","d":0}` + "\n"
-	lines := strings.Repeat(line, max(room, t.refused)/len(line)+1)
+	lines := strings.Repeat(line, max(minProbe, t.refused)/len(line)+1)
 	if err := t.write([]byte(lines)); err != nil {
 		return err
 	}

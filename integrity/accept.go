@@ -14,30 +14,30 @@ import (
 // errUnbroken means that the chain has no fault that could be accepted.
 var errUnbroken = fmt.Errorf("%w: that chain has no faults to accept", memproxy.ErrState)
 
-// hashed is the prefix of a tenant's name if only the anchors of its chain are left:
+// hashedTenant is the prefix of a tenant's name if only the anchors of its chain are left:
 // the rest is the tenant's hash in the anchors.
-const hashed = "sha256:"
+const hashedTenant = "sha256:"
 
 // Accept implements review.Integrity. It records the acceptance and the faults in the
 // audit log before it changes anything, and anchors the new head before it returns it.
 func (c *Checker) Accept(ctx context.Context, q review.AcceptRequest) (review.AcceptReport, error) {
 	report := review.AcceptReport{Tenant: q.Tenant, Head: memproxy.ChainHead{Tenant: q.Tenant}}
-	if !c.working.TryLock() {
-		return report, errWorking
+	if !c.busy.TryLock() {
+		return report, errBusy
 	}
-	defer c.working.Unlock()
+	defer c.busy.Unlock()
 	c.anchors.mu.Lock() // Anchor must not report a fault while it is being accepted
 	defer c.anchors.mu.Unlock()
 	last, err := c.anchored(ctx)
 	if err != nil {
 		return report, err
 	}
-	name, lost := strings.CutPrefix(q.Tenant, hashed)
+	name, lost := strings.CutPrefix(q.Tenant, hashedTenant)
 	if !lost {
 		name = tenantHash(q.Tenant)
 	}
 	reached, noted := last[name]
-	faults, err := c.wrong(ctx, q.Tenant, lost, reached)
+	faults, err := c.unacceptedFaults(ctx, q.Tenant, lost, reached)
 	if err != nil {
 		return report, err
 	}
@@ -86,13 +86,13 @@ func (c *Checker) Accept(ctx context.Context, q review.AcceptRequest) (review.Ac
 	return report, nil
 }
 
-// wrong returns the unaccepted faults of a chain. lost means that nothing is left of it.
-func (c *Checker) wrong(ctx context.Context, tenant string, lost bool, reached anchor) ([]memproxy.ChainFault, error) {
+// unacceptedFaults returns the unaccepted faults of a chain. lost means that nothing is left of it.
+func (c *Checker) unacceptedFaults(ctx context.Context, tenant string, lost bool, reached anchor) ([]memproxy.ChainFault, error) {
 	if lost {
 		if reached.Position == 0 {
 			return nil, nil
 		}
-		return []memproxy.ChainFault{gone(tenant)}, nil
+		return []memproxy.ChainFault{missingChain(tenant)}, nil
 	}
 	reached.Tenant = tenant
 	found, err := c.Ledger.Chains.Verify(ctx, tenant, ledger.VerifyOptions{Texts: true, Anchor: &reached.ChainHead})
@@ -103,14 +103,14 @@ func (c *Checker) wrong(ctx context.Context, tenant string, lost bool, reached a
 	edited, err := c.Ledger.Backends.VerifyRecords(ctx, nil)
 	for _, d := range edited {
 		if d.Tenant == tenant {
-			faults = append(faults, row(d))
+			faults = append(faults, rowFault(d))
 		}
 	}
 	return faults, err
 }
 
-// gone returns the fault of a chain of which nothing is left.
-func gone(tenant string) memproxy.ChainFault {
+// missingChain returns the fault of a chain of which nothing is left.
+func missingChain(tenant string) memproxy.ChainFault {
 	return memproxy.ChainFault{Class: memproxy.FaultTruncate, Tenant: tenant, Position: 1, Detail: "the whole chain is gone"}
 }
 

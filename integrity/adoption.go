@@ -80,7 +80,7 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 	}
 	sealed, err := a.c.Ledger.Backends.Sealed(ctx, a.backend.Name)
 	if err == nil && !sealed {
-		sealed, err = a.unsealed(ctx)
+		sealed, err = a.restoreSeal(ctx)
 	}
 	if err == nil && !sealed {
 		ctx, cancel := context.WithTimeout(ctx, sweepTime)
@@ -109,12 +109,12 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 	return a.failed
 }
 
-// unsealed reports whether the audit log has a completed seal that is missing in the
+// restoreSeal reports whether the audit log has a completed seal that is missing in the
 // ledger, and restores it. Otherwise, someone who removed the seal would have
 // out-of-band memories sealed as if they had been there before. unsealed does nothing
 // for a shared ledger, because the seal may be in the log of another process, and for
 // an empty ledger, which is new.
-func (a *adoption) unsealed(ctx context.Context) (bool, error) {
+func (a *adoption) restoreSeal(ctx context.Context) (bool, error) {
 	if shared(a.c.Config) {
 		return false, nil
 	}

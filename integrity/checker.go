@@ -93,7 +93,7 @@ var DefaultPace = Pace{Settle: time.Second, Patience: time.Minute, Rate: 20, Slo
 type Checker struct {
 	Options
 
-	working sync.Mutex
+	busy sync.Mutex
 	// reporting is held while a finding is looked up, recorded and flagged, because a
 	// sweep and the validation may find the same memory at the same time.
 	reporting sync.Mutex
@@ -193,7 +193,7 @@ func (c *Checker) chains(ctx context.Context, texts bool, count func(int)) ([]me
 		if a.Position == 0 { // a reviewer accepted that it is gone
 			continue
 		}
-		out = append(out, memproxy.ChainReport{Tenant: hashed + hash, Faults: []memproxy.ChainFault{gone(hashed + hash)}, Head: a.ChainHead})
+		out = append(out, memproxy.ChainReport{Tenant: hashedTenant + hash, Faults: []memproxy.ChainFault{missingChain(hashedTenant + hash)}, Head: a.ChainHead})
 	}
 	if texts {
 		edited, err := c.Ledger.Backends.VerifyRecords(ctx, count)
@@ -205,7 +205,7 @@ func (c *Checker) chains(ctx context.Context, texts bool, count func(int)) ([]me
 			if i < 0 {
 				i, out = len(out), append(out, memproxy.ChainReport{Tenant: d.Tenant})
 			}
-			out[i].Faults = append(out[i].Faults, row(d))
+			out[i].Faults = append(out[i].Faults, rowFault(d))
 		}
 	}
 	slices.SortFunc(out, func(a, b memproxy.ChainReport) int { return strings.Compare(a.Tenant, b.Tenant) })
@@ -234,8 +234,8 @@ func recordEdits(ctx context.Context, c *Checker) error {
 	})
 }
 
-// row converts an edited row of the ledger to a fault of its tenant's chain.
-func row(d memproxy.Discrepancy) memproxy.ChainFault {
+// rowFault converts an edited row of the ledger to a fault of its tenant's chain.
+func rowFault(d memproxy.Discrepancy) memproxy.ChainFault {
 	return memproxy.ChainFault{Class: memproxy.FaultRow, Tenant: d.Tenant, MemoryKey: d.MemoryKey, Detail: d.Detail}
 }
 
@@ -256,8 +256,8 @@ func (c *Checker) verifying(found upkeep.Signal) upkeep.Job {
 			return upkeep.Due{In: next.Sub(now)}
 		}
 		defer func() { next = c.Clock().Add(breakPause) }()
-		c.working.Lock()
-		defer c.working.Unlock()
+		c.busy.Lock()
+		defer c.busy.Unlock()
 		if _, err := c.chains(ctx, false, nil); err != nil {
 			return fmt.Errorf("the chains were not verified: %w", err)
 		}
@@ -324,8 +324,8 @@ func recordFinding(ctx context.Context, c *Checker, f *memproxy.Discrepancy) err
 	return c.record(ctx, ev)
 }
 
-// errWorking means that a sweep or seal is running; only one runs at a time.
-var errWorking = fmt.Errorf("%w: a sweep or a seal is under way", memproxy.ErrState)
+// errBusy means that a sweep or seal is running; only one runs at a time.
+var errBusy = fmt.Errorf("%w: a sweep or a seal is under way", memproxy.ErrState)
 
 // Sweep implements review.Integrity.
 func (c *Checker) Sweep(ctx context.Context, q review.SweepRequest) (review.SweepReport, error) {
@@ -335,10 +335,10 @@ func (c *Checker) Sweep(ctx context.Context, q review.SweepRequest) (review.Swee
 // sweepAt is Sweep with a limit of pages per second. If a backend cannot be read, the
 // report says so, and has the others; without any it is an error.
 func (c *Checker) sweepAt(ctx context.Context, q review.SweepRequest, rate float64) (review.SweepReport, error) {
-	if !c.working.TryLock() {
-		return review.SweepReport{}, errWorking
+	if !c.busy.TryLock() {
+		return review.SweepReport{}, errBusy
 	}
-	defer c.working.Unlock()
+	defer c.busy.Unlock()
 	var report review.SweepReport
 	backends, err := c.backends(q.Backend)
 	if err != nil {
@@ -352,7 +352,7 @@ func (c *Checker) sweepAt(ctx context.Context, q review.SweepRequest, rate float
 	for _, b := range backends {
 		w := &storeSweep{
 			c: c, backend: b, scopes: q.Scopes, begun: c.Clock(), report: review.BackendSweep{Backend: b.Name},
-			seed: maphash.MakeSeed(), there: map[uint64]struct{}{},
+			seed: maphash.MakeSeed(), seenIDs: map[uint64]struct{}{},
 		}
 		err := w.run(ctx, rate, count)
 		if errors.As(err, new(*review.UnreadableError)) {

@@ -33,19 +33,19 @@ func (f *finding) recorded() memproxy.Ownership {
 	return memproxy.Ownership{Backend: f.Backend, Kind: f.Kind, ID: f.ID, Scope: memproxy.Scope{Tenant: f.Tenant}, SHA256: f.wants}
 }
 
-// looked is the result of comparing a page once.
-type looked struct {
+// comparison is the result of comparing a page once.
+type comparison struct {
 	items, known, unknown, skipped int
 	found                          map[string]*finding // by id
-	sound                          []string            // ids of memories that are as recorded
+	unchanged                      []string            // ids of memories that are as recorded
 }
 
-// look compares the items of a page with the ledger.
-func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error) {
-	out := looked{found: map[string]*finding{}}
+// comparePage compares the items of a page with the ledger.
+func (w *storeSweep) comparePage(ctx context.Context, items []hunt.Item) (comparison, error) {
+	out := comparison{found: map[string]*finding{}}
 	for _, item := range items {
 		if item.ID != "" {
-			w.there[w.hash(item.ID)] = struct{}{}
+			w.seenIDs[w.hash(item.ID)] = struct{}{}
 		}
 	}
 	records, err := recordsOf(ctx, w.c, w.backend.Name, items)
@@ -76,21 +76,21 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 		}
 		if !known {
 			if rec.Presence != memproxy.PresentAtSeal || m.Stamp != nil {
-				w.stranger(ctx, &m, &out)
-			} else if err := w.listed(ctx, rec.FirstSeen, &m, &out); err != nil {
+				w.compareUnrecorded(ctx, &m, &out)
+			} else if err := w.comparePresentAtSeal(ctx, rec.FirstSeen, &m, &out); err != nil {
 				return out, err
 			}
 			continue
 		}
 		out.known++
-		f, err := w.judge(ctx, &row, &m)
+		f, err := w.compareRecorded(ctx, &row, &m)
 		switch {
 		case err != nil:
 			return out, err
 		case f != nil:
 			out.found[item.ID] = f
 		default:
-			out.sound = append(out.sound, item.ID)
+			out.unchanged = append(out.unchanged, item.ID)
 		}
 	}
 	return out, nil
@@ -100,9 +100,9 @@ func (w *storeSweep) examiner(tenant string) *tamper.Examiner {
 	return &tamper.Examiner{Ledger: w.c.Ledger, Signer: w.c.Signer, Backend: w.backend.Name, Tenant: tenant}
 }
 
-// stranger judges a memory without a record. It was written out-of-band, before
+// compareUnrecorded judges a memory without a record. It was written out-of-band, before
 // memproxy, or by a write whose answer names no ids.
-func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *looked) {
+func (w *storeSweep) compareUnrecorded(ctx context.Context, m *memproxy.Memory, out *comparison) {
 	if m.Stamp != nil {
 		for _, tenant := range w.tenants {
 			if !tamper.SignedFor(w.c.Signer, tenant, *m.Stamp) {
@@ -123,9 +123,9 @@ func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *look
 	out.unknown++
 }
 
-// listed judges a memory that the backend held when it was sealed, by its text at that
+// comparePresentAtSeal judges a memory that the backend held when it was sealed, by its text at that
 // time or by the text that was written through memproxy since.
-func (w *storeSweep) listed(ctx context.Context, was string, m *memproxy.Memory, out *looked) error {
+func (w *storeSweep) comparePresentAtSeal(ctx context.Context, was string, m *memproxy.Memory, out *comparison) error {
 	history, err := w.c.Ledger.History(ctx, memproxy.MemoryKey{Backend: w.backend.Name, Kind: memproxy.TargetMemory, ID: m.ID}, 0, 1)
 	if err != nil {
 		return err
@@ -144,13 +144,13 @@ func (w *storeSweep) listed(ctx context.Context, was string, m *memproxy.Memory,
 		out.found[m.ID] = f
 	default:
 		out.known++
-		out.sound = append(out.sound, m.ID)
+		out.unchanged = append(out.unchanged, m.ID)
 	}
 	return nil
 }
 
-// judge compares a memory with the ledger's row and the newest version.
-func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (*finding, error) {
+// compareRecorded compares a memory with the ledger's row and the newest version.
+func (w *storeSweep) compareRecorded(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (*finding, error) {
 	tenant := row.Scope.Tenant
 	if row.Deleted {
 		return w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown,
@@ -205,12 +205,12 @@ func (w *storeSweep) shortened(ctx context.Context, v memproxy.Version, text str
 }
 
 // clear removes the flags of memories that are as recorded again.
-func (w *storeSweep) clear(ctx context.Context, seen looked) error {
-	records, err := ledger.ByID(ctx, w.c.Ledger, w.backend.Name, memproxy.TargetMemory, seen.sound...)
+func (w *storeSweep) clear(ctx context.Context, seen comparison) error {
+	records, err := ledger.ByID(ctx, w.c.Ledger, w.backend.Name, memproxy.TargetMemory, seen.unchanged...)
 	if err != nil {
 		return err
 	}
-	for _, id := range seen.sound {
+	for _, id := range seen.unchanged {
 		rec := records[id]
 		st, known := rec.Status, rec.HasStatus()
 		if _, found := seen.found[id]; found || !known || st.Unverified == "" || st.Unverified == memproxy.IntegrityChain {

@@ -74,7 +74,7 @@ func (c *Checker) sweepDue(ctx context.Context) error {
 	}
 	if err != nil {
 		_, _ = c.Ledger.Backends.Claim(ctx, name, holder, min(sweepAgain, every)) // on failure the sweep is repeated one interval later
-		if errors.Is(err, errWorking) {
+		if errors.Is(err, errBusy) {
 			return nil // a reviewer's
 		}
 		return fmt.Errorf("the backends were not swept: %w", err)

@@ -19,10 +19,10 @@ import (
 // name an owner or an object of another tenant are skipped.
 func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealReport, error) {
 	report := review.SealReport{Backend: q.Backend, Tenant: q.Tenant}
-	if !c.working.TryLock() {
-		return report, errWorking
+	if !c.busy.TryLock() {
+		return report, errBusy
 	}
-	defer c.working.Unlock()
+	defer c.busy.Unlock()
 	backends, err := c.backends(q.Backend)
 	if err != nil {
 		return report, err
@@ -34,7 +34,7 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 		return report, fmt.Errorf("%w: backend %s holds the memories of another tenant only", memproxy.ErrRefused, q.Backend)
 	}
 	s := &sealing{c: c, backend: backends[0].Name, tenant: q.Tenant, decision: c.NewID(), report: &report}
-	s.narrow = q.SkipForeign && !c.Config.SingleTenant() && backends[0].Tenant != q.Tenant
+	s.onlyNamed = q.SkipForeign && !c.Config.SingleTenant() && backends[0].Tenant != q.Tenant
 	if err := recordSeal(ctx, c, q.Tenant, s.backend, s.decision, 0, "begun"); err != nil {
 		return report, err
 	}
@@ -86,7 +86,7 @@ func recordSeal(ctx context.Context, c *Checker, tenant, backend, decision strin
 type sealing struct {
 	c                         *Checker
 	backend, tenant, decision string
-	narrow                    bool // only memories that name an owner of the tenant
+	onlyNamed                 bool // only memories that name an owner of the tenant
 	report                    *review.SealReport
 }
 
@@ -127,7 +127,7 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 	var rows, adopted []memproxy.Ownership
 	var found []memproxy.Version
 	for _, m := range unknown {
-		if b := relation(&m); b == access.Foreign || s.narrow && b != access.Ours {
+		if b := relation(&m); b == access.Foreign || s.onlyNamed && b != access.Ours {
 			s.report.Skipped++
 			continue
 		}

@@ -32,12 +32,12 @@ type storeSweep struct {
 	begun   time.Time
 	report  review.BackendSweep
 
-	// there has the ids that the backend returned, hashed: some MB for a million memories.
-	seed  maphash.Seed
-	there map[uint64]struct{}
-	found []*finding       // reported at the end
-	lost  []memproxy.Event // deletions without an answer, set once asked is true
-	asked bool
+	// seenIDs has the ids that the backend returned, hashed: some MB for a million memories.
+	seed    maphash.Seed
+	seenIDs map[uint64]struct{}
+	found   []*finding       // reported at the end
+	lost    []memproxy.Event // deletions without an answer, set once asked is true
+	asked   bool
 }
 
 // run compares all that a backend holds with the ledger, and reports and flags
@@ -156,7 +156,7 @@ func (w *storeSweep) hash(id string) uint64 { return maphash.String(w.seed, id) 
 // writes had time to arrive.
 func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() ([]hunt.Item, error)) error {
 	underway := w.underway()
-	seen, err := w.look(ctx, items)
+	seen, err := w.comparePage(ctx, items)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 		if items, err = again(); err != nil {
 			return err
 		}
-		still, err := w.look(ctx, items)
+		still, err := w.comparePage(ctx, items)
 		if err != nil {
 			return err
 		}
@@ -191,7 +191,7 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 	}
 	for _, item := range items { // in the order of the page
 		if f, yes := seen.found[item.ID]; yes && item.Raw != "" {
-			if err := w.find(ctx, f); err != nil {
+			if err := w.addFinding(ctx, f); err != nil {
 				return err
 			}
 		}
@@ -208,7 +208,7 @@ func (w *storeSweep) changing(f *finding) bool {
 
 // settle waits for pending writes, and for writes of agents until the turns that were
 // running have ended. It returns false if that takes longer than Pace.Patience.
-func (w *storeSweep) settle(ctx context.Context, seen looked, underway func() bool) (settled bool, err error) {
+func (w *storeSweep) settle(ctx context.Context, seen comparison, underway func() bool) (settled bool, err error) {
 	begun := w.c.Clock()
 	if err := w.c.Settle(ctx); err != nil || !underway() || !slices.ContainsFunc(slices.Collect(maps.Values(seen.found)), w.changing) {
 		return true, err
@@ -224,8 +224,8 @@ func (w *storeSweep) settle(ctx context.Context, seen looked, underway func() bo
 	return true, w.c.Settle(ctx) // the last turn's writes need time as well
 }
 
-// find lists a finding. Above maxListed, findings are reported and flagged at once.
-func (w *storeSweep) find(ctx context.Context, f *finding) error {
+// addFinding lists a finding. Above maxListed, findings are reported and flagged at once.
+func (w *storeSweep) addFinding(ctx context.Context, f *finding) error {
 	if len(w.found) >= maxListed {
 		w.report.More++
 		return w.c.reportFinding(ctx, &f.Discrepancy)
@@ -243,9 +243,9 @@ func (w *storeSweep) underway() func() bool {
 	return func() bool { return false }
 }
 
-// holds reports whether the walk reads objects like row: the ledger also has agents,
+// listsRow reports whether the walk reads objects like row: the ledger also has agents,
 // messages and other objects that are not memories.
-func (w *storeSweep) holds(row *memproxy.Ownership) bool {
+func (w *storeSweep) listsRow(row *memproxy.Ownership) bool {
 	return w.c.Traits(w.backend, row.ID).Listed && (len(w.scopes) == 0 || slices.ContainsFunc(w.scopes, row.Scope.Within))
 }
 
@@ -253,8 +253,8 @@ func (w *storeSweep) holds(row *memproxy.Ownership) bool {
 func (w *storeSweep) missing(ctx context.Context) error {
 	return w.c.Ledger.Backends.Inventory(ctx, w.backend.Name, func(rows []memproxy.Ownership) error {
 		rows = slices.DeleteFunc(rows, func(row memproxy.Ownership) bool {
-			_, there := w.there[w.hash(row.ID)]
-			return there || !w.holds(&row) || !row.Written.Before(w.begun)
+			_, there := w.seenIDs[w.hash(row.ID)]
+			return there || !w.listsRow(&row) || !row.Written.Before(w.begun)
 		})
 		if len(rows) == 0 {
 			return nil
@@ -271,12 +271,12 @@ func (w *storeSweep) missing(ctx context.Context) error {
 			if code == "" {
 				continue
 			}
-			if gone, err := w.deleted(ctx, &rows[i]); err != nil {
+			if gone, err := w.recordDeletion(ctx, &rows[i]); err != nil {
 				return err
 			} else if gone {
 				continue
 			}
-			if err := w.find(ctx, w.finding(tenant, id, memproxy.FaultDelete, code, detail)); err != nil {
+			if err := w.addFinding(ctx, w.finding(tenant, id, memproxy.FaultDelete, code, detail)); err != nil {
 				return err
 			}
 		}

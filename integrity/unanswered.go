@@ -11,9 +11,9 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// lookedBack is how many of the newest records are searched for changes without an
+// maxSearched is how many of the newest records are searched for changes without an
 // outcome. A killed process has those that were in progress among its last records.
-const lookedBack = 4096
+const maxSearched = 4096
 
 // UnansweredChanges returns the admitted changes and deletions with a record before an
 // index of the log, that is those of earlier processes, to which no backend is recorded
@@ -21,11 +21,11 @@ const lookedBack = 4096
 // before it recorded the answer. Names are in their recorded form.
 func UnansweredChanges(ctx context.Context, c *Checker, before uint64) ([]memproxy.Event, error) {
 	lost, order := map[string]memproxy.Event{}, []string{}
-	err := query.Query(ctx, c.AuditDir, query.Filter{Last: lookedBack}, func(r *verify.Record) error {
+	err := query.Query(ctx, c.AuditDir, query.Filter{Last: maxSearched}, func(r *verify.Record) error {
 		switch op := r.Operation; {
 		case r.Index >= before:
 		case r.Type == string(memproxy.EventOutcome):
-			if r.Outcome != nil && r.Outcome.Status > 0 && r.Outcome.Status < 500 && !slices.ContainsFunc(r.Reasons, kept) {
+			if r.Outcome != nil && r.Outcome.Status > 0 && r.Outcome.Status < 500 && !slices.ContainsFunc(r.Reasons, keptInMemory) {
 				delete(lost, r.Decision)
 			}
 		case r.Type != string(memproxy.EventDecision), op == nil, r.Principal == nil,
@@ -49,9 +49,9 @@ func UnansweredChanges(ctx context.Context, c *Checker, before uint64) ([]mempro
 	return out, err
 }
 
-// kept reports the outcome of a change that was in the ledger's memory only, and may be
+// keptInMemory reports the outcome of a change that was in the ledger's memory only, and may be
 // lost.
-func kept(why memproxy.Reason) bool { return why.Code == memproxy.LedgerUnavailable }
+func keptInMemory(why memproxy.Reason) bool { return why.Code == memproxy.LedgerUnavailable }
 
 // Deletion returns the ledger's entry for a memory that an unanswered deletion removed.
 func Deletion(ev *memproxy.Event, row *memproxy.Ownership) memproxy.Entry {
@@ -63,10 +63,10 @@ func Deletion(ev *memproxy.Event, row *memproxy.Ownership) memproxy.Entry {
 	}}}
 }
 
-// deleted reports whether an unanswered deletion names a missing memory, and records
+// recordDeletion reports whether an unanswered deletion names a missing memory, and records
 // the deletion. It covers objects that the backend returns in lists only, such as
 // Letta's passages, about which the outcome job cannot ask.
-func (w *storeSweep) deleted(ctx context.Context, row *memproxy.Ownership) (bool, error) {
+func (w *storeSweep) recordDeletion(ctx context.Context, row *memproxy.Ownership) (bool, error) {
 	if !w.asked {
 		lost, err := UnansweredChanges(ctx, w.c, math.MaxUint64)
 		if err != nil {

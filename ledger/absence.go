@@ -21,8 +21,8 @@ type keyFilter struct {
 	mu      sync.Mutex
 	filters []*bloom.BloomFilter // each has room for twice as many keys as the one before
 	room    uint                 // number of keys that the last filter can still take
-	sealed  map[string]bool      // sealed backends, in which an object without a record was written out-of-band
-	whole   bool                 // load has finished
+	sealed  map[string]bool      // asSealVersions backends, in which an object without a record was written out-of-band
+	loaded  bool                 // load has finished
 }
 
 // keySet selects a table: records for Lookup, versions for the writer.
@@ -36,12 +36,12 @@ const (
 const (
 	// firstFilter is the number of keys that the first filter takes, in 160 KiB.
 	firstFilter = 1 << 17
-	// falseSeen is the false positive rate of the filters.
-	falseSeen = 0.01
+	// falsePositiveRate is the false positive rate of the filters.
+	falsePositiveRate = 0.01
 )
 
-// member returns the bytes that the filters hash for a key of a table.
-func member(set keySet, k *key) []byte {
+// filterKey returns the bytes that the filters hash for a key of a table.
+func filterKey(set keySet, k *key) []byte {
 	text := append(make([]byte, 0, 128), byte(set))
 	for _, part := range [...]string{k.Backend, string(k.Kind), k.ID} {
 		text = append(append(text, part...), 0) // a separator that no part contains
@@ -57,13 +57,13 @@ func (s *keyFilter) add(k key, sets ...keySet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, set := range sets {
-		text := member(set, &k)
+		text := filterKey(set, &k)
 		if s.has(text) {
 			continue
 		}
 		if s.room == 0 {
 			s.room = firstFilter << len(s.filters)
-			s.filters = append(s.filters, bloom.NewWithEstimates(s.room, falseSeen))
+			s.filters = append(s.filters, bloom.NewWithEstimates(s.room, falsePositiveRate))
 		}
 		s.filters[len(s.filters)-1].Add(text)
 		s.room--
@@ -82,7 +82,7 @@ func (s *keyFilter) unknown(set keySet, k key) (unknown, sealed bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.whole && !s.has(member(set, &k)), s.sealed[k.Backend]
+	return s.loaded && !s.has(filterKey(set, &k)), s.sealed[k.Backend]
 }
 
 // absent reports whether the store certainly has no record of an object, and returns
@@ -141,6 +141,6 @@ func (s *keyFilter) load(ctx context.Context, of *store) error {
 	s.seal(sealed...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.whole = true
+	s.loaded = true
 	return nil
 }

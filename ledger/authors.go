@@ -24,12 +24,12 @@ func dissentRef(k memproxy.MemoryKey, decision string) string {
 func validDissent(d *memproxy.Dissent) error {
 	d.Kind = cmp.Or(d.Kind, memproxy.TargetMemory)
 	return cmp.Or(validKey(memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}),
-		storableParts("dissent", d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Decision, d.Reason, d.SHA256), need(d.Decision != "", "a dissent needs a decision"))
+		storableParts("dissent", d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Decision, d.Reason, d.SHA256), require(d.Decision != "", "a dissent needs a decision"))
 }
 
-// contest records that a caller tried to change a memory and was not trusted enough.
+// addDissent records that a caller tried to change a memory and was not trusted enough.
 // The proposed text is encrypted.
-func contest(t *transaction, d *memproxy.Dissent) {
+func addDissent(t *transaction, d *memproxy.Dissent) {
 	k := memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}
 	n := t.run(`INSERT INTO dissent (backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed)
 		VALUES (?,?,?,?,?,?,?,?,?,?,?,0) ON CONFLICT DO NOTHING`,
@@ -66,12 +66,12 @@ func setContested(t *transaction, k memproxy.MemoryKey, tenant string, contested
 func closeDissents(t *transaction, decision string) {
 	for _, k := range rows(t, scanKey, `UPDATE dissent SET closed = ? WHERE decision = ? AND closed = 0 RETURNING backend, kind, id`,
 		t.now(), decision) {
-		endContest(t, k)
+		clearContested(t, k)
 	}
 }
 
-// endContest clears a memory's Contested mark once no open dissent is left.
-func endContest(t *transaction, k memproxy.MemoryKey) {
+// clearContested clears a memory's Contested mark once no open dissent is left.
+func clearContested(t *transaction, k memproxy.MemoryKey) {
 	if open := t.one(`SELECT 1 FROM dissent`+ofKey+` AND closed = 0 LIMIT 1`, []any{k}, new(int)); !open {
 		setContested(t, k, "", false)
 	}
@@ -99,7 +99,7 @@ func (l *Ledger) Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) 
 }
 
 func scanDissent(s scanner) (d memproxy.Dissent, err error) {
-	err = s.Scan(&d.Backend, &d.Kind, &d.ID, &d.Decision, &d.Tenant, &d.Author, &d.Corrector, &d.Trust, &d.Reason, &d.SHA256, (*when)(&d.Time), &d.Open)
+	err = s.Scan(&d.Backend, &d.Kind, &d.ID, &d.Decision, &d.Tenant, &d.Author, &d.Corrector, &d.Trust, &d.Reason, &d.SHA256, (*sqlTime)(&d.Time), &d.Open)
 	return d, err
 }
 
@@ -110,7 +110,7 @@ func (l *Ledger) Corrections(ctx context.Context, k memproxy.MemoryKey) ([]mempr
 		return nil, err
 	}
 	return queryRows(ctx, l.store, "list corrections", func(s scanner) (c memproxy.Correction, err error) {
-		err = s.Scan(&c.Backend, &c.Kind, &c.ID, &c.Tenant, &c.Author, &c.Corrector, &c.Trust, &c.Decision, &c.Reason, (*when)(&c.Time))
+		err = s.Scan(&c.Backend, &c.Kind, &c.ID, &c.Tenant, &c.Author, &c.Corrector, &c.Trust, &c.Decision, &c.Reason, (*sqlTime)(&c.Time))
 		return c, err
 	}, `SELECT backend, kind, id, tenant, author, corrector, trust, decision, reason, at FROM correction
 		WHERE backend = ? AND id = ? AND kind = ? ORDER BY at DESC, decision LIMIT 100`, k.Backend, k.ID, string(k.Kind))
@@ -138,9 +138,9 @@ func validRetraction(r *memproxy.Retraction) error {
 	return storableParts("retraction", r.Tenant, r.Author, string(r.Attestation))
 }
 
-// retracted records texts that their authors deleted or replaced, as keyed hashes with
+// addRetractions records texts that their authors deleted or replaced, as keyed hashes with
 // the confidence of the text. Above maxRetracted, an author's oldest are dropped.
-func retracted(t *transaction, secret []byte, all []memproxy.Retraction) {
+func addRetractions(t *transaction, secret []byte, all []memproxy.Retraction) {
 	authors := map[account]bool{}
 	for i := range all {
 		r := &all[i]
@@ -150,7 +150,7 @@ func retracted(t *transaction, secret []byte, all []memproxy.Retraction) {
 		}
 		t.run(`INSERT INTO retraction (tenant, author, words, confidence, attestation, at) VALUES (?,?,?,?,?,?)
 			ON CONFLICT (tenant, author, words) DO UPDATE SET confidence = excluded.confidence, attestation = excluded.attestation, at = excluded.at`,
-			r.Tenant, r.Author, words, int64(r.Confidence), string(r.Attestation), max(1, micros(r.Time)))
+			r.Tenant, r.Author, words, int64(r.Confidence), string(r.Attestation), max(1, toMicros(r.Time)))
 		authors[account{r.Tenant, r.Author}] = true
 	}
 	for who := range authors {
@@ -191,28 +191,28 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 		}
 	}
 	return first(queryRows(ctx, l.store, "look up retractions", func(s scanner) (r memproxy.Retraction, err error) {
-		err = s.Scan(&r.Tenant, &r.Author, &r.Confidence, &r.Attestation, (*when)(&r.Time))
+		err = s.Scan(&r.Tenant, &r.Author, &r.Confidence, &r.Attestation, (*sqlTime)(&r.Time))
 		return r, err
 	}, `SELECT tenant, author, confidence, attestation, at FROM retraction
 		WHERE tenant = ? AND author = ? AND at >= ? AND words IN (SELECT value FROM json_each(?)) ORDER BY at DESC LIMIT 1`,
-		tenant, author, micros(since), asJSON(words)))
+		tenant, author, toMicros(since), asJSON(words)))
 }
 
 // Record returns the track record of an actor of a tenant, zero for an unknown actor.
 func (l *Ledger) Record(ctx context.Context, tenant, actor string) (memproxy.Track, error) {
-	t, _, err := first(querySettled(ctx, l.store, "look up an actor", scanTrack, byActor, tenant, actor))
+	t, _, err := first(querySettled(ctx, l.store, "look up an actor", scanTrack, trackQuery, tenant, actor))
 	return t, err
 }
 
 func validCorrection(c *memproxy.Correction) error {
 	c.Kind = cmp.Or(c.Kind, memproxy.TargetMemory)
 	return cmp.Or(storableParts("correction", c.Backend, c.ID, c.Tenant, c.Author, c.Corrector, c.Decision, c.Reason, string(c.Kind), string(c.Trust)),
-		need(c.Backend != "" && c.ID != "" && c.Decision != "", "backend, id and decision are required"))
+		require(c.Backend != "" && c.ID != "" && c.Decision != "", "backend, id and decision are required"))
 }
 
-// correct counts a correction against the author, once per memory and decision, and
+// addCorrection counts a correction against the author, once per memory and decision, and
 // records until Prune who corrected whom and why.
-func correct(t *transaction, c *memproxy.Correction) {
+func addCorrection(t *transaction, c *memproxy.Correction) {
 	if c.Author == "" || c.Author == c.Corrector {
 		return
 	}
@@ -225,10 +225,10 @@ func correct(t *transaction, c *memproxy.Correction) {
 	}
 }
 
-const byActor = `SELECT facts, corrections, accepted, validated, since FROM actor WHERE tenant = ? AND actor = ?`
+const trackQuery = `SELECT facts, corrections, accepted, validated, since FROM actor WHERE tenant = ? AND actor = ?`
 
 func scanTrack(s scanner) (t memproxy.Track, err error) {
-	err = s.Scan(&t.Facts, &t.Corrections, &t.Accepted, &t.Validated, (*when)(&t.Since))
+	err = s.Scan(&t.Facts, &t.Corrections, &t.Accepted, &t.Validated, (*sqlTime)(&t.Since))
 	return t, err
 }
 

@@ -19,7 +19,7 @@ const chainDomain = "memproxy version 1"
 // link hashes all fields of a version together with the links of the memory's previous
 // version and of the tenant's previous record. It excludes fields that may change later
 // (pinned, compacted) and the place, so that a moved record is still recognised.
-func (r *record) link() []byte {
+func (r *versionRow) link() []byte {
 	sum := sha256.Sum256(keys.AppendFields(make([]byte, 0, 1<<10), []string{
 		chainDomain, r.Backend, string(r.Kind), r.ID, r.Tenant, r.Field, string(r.Op), r.Actor, string(r.Trust), string(r.Attestation),
 		r.Decision, r.SHA256, r.Before, r.metadata, r.previous, r.behind,
@@ -37,7 +37,7 @@ type head struct {
 	baseLink string
 	key      string
 	mac      []byte
-	grown    bool // putHeads has to write it
+	changed  bool // putHeads has to write it
 	// broken is set if the head was not signed by this installation. A broken head is
 	// never signed again: appending does not repair a break, only a person accepts it.
 	broken bool
@@ -91,7 +91,7 @@ func (t *transaction) head(tenant string) *head {
 			return &found
 		}
 		h := head{tenant: tenant, mac: []byte{}}
-		if last, there := row(t, scanRecord, lastRecord, tenant); there { // the head was removed: the chain continues, unsigned
+		if last, there := row(t, scanVersionRow, lastRecord, tenant); there { // the head was removed: the chain continues, unsigned
 			h.place, h.link = last.place, last.Link
 		} else {
 			h.key, h.mac = t.store.opt.Vault.Sign(markedHead, h.data())
@@ -102,7 +102,7 @@ func (t *transaction) head(tenant string) *head {
 
 func (t *transaction) putHeads() {
 	for _, h := range t.heads {
-		if !h.grown {
+		if !h.changed {
 			continue
 		}
 		h.key, h.mac = t.store.opt.Vault.Sign(markedHead, h.data())
@@ -133,20 +133,20 @@ func (cs Chains) Heads(ctx context.Context) ([]memproxy.ChainHead, error) {
 // chain after them, and returns how many it removed. Older records of versions whose text
 // is kept remain. Their later deletion is no longer detected; changes of them are.
 func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int, error) {
-	bad := need(storable(tenant) == nil && !before.IsZero(), "trim: a tenant and a time are required")
-	return result(ctx, cs.store, job{bad: bad}, func(t *transaction) int {
+	bad := require(storable(tenant) == nil && !before.IsZero(), "trim: a tenant and a time are required")
+	return doResult(ctx, cs.store, job{bad: bad}, func(t *transaction) int {
 		h := t.head(tenant)
 		if h.broken {
 			t.fail(fmt.Errorf("%w: the chain of the tenant is broken and is kept as it is", ErrState))
 			return 0
 		}
 		// The last record from before the time becomes the base.
-		last, there := row(t, scanRecord, `SELECT `+versionColumns+` FROM version
-			WHERE tenant = ? AND place > ? AND at < ? ORDER BY place DESC LIMIT 1`, tenant, h.base, micros(before))
+		last, there := row(t, scanVersionRow, `SELECT `+versionColumns+` FROM version
+			WHERE tenant = ? AND place > ? AND at < ? ORDER BY place DESC LIMIT 1`, tenant, h.base, toMicros(before))
 		if !there {
 			return 0
 		}
-		h.base, h.baseLink, h.grown = last.place, last.Link, true
+		h.base, h.baseLink, h.changed = last.place, last.Link, true
 		return int(t.run(`DELETE FROM version WHERE tenant = ? AND place <= ? AND compacted = 1`, tenant, h.base))
 	})
 }
@@ -177,7 +177,7 @@ func (cs Chains) Accept(ctx context.Context, tenant string, faults []memproxy.Ch
 	if err != nil {
 		return memproxy.ChainHead{}, 0, err
 	}
-	end, err := changed(ctx, cs.store, storableParts("chain", tenant), func(t *transaction) memproxy.ChainHead {
+	end, err := changeResult(ctx, cs.store, storableParts("chain", tenant), func(t *transaction) memproxy.ChainHead {
 		h := rebase(t, tenant)
 		acceptBreaches(t, h, faults)
 		for _, r := range t.lock(math.MaxInt32, `status_tenant = ? AND unverified = ?`, tenant, string(memproxy.IntegrityChain)) { // flagged meanwhile
@@ -193,11 +193,11 @@ func rebase(t *transaction, tenant string) *head {
 	h := t.head(tenant)
 	// A head that was rolled back or removed may be before existing records. The places of
 	// the next versions must not collide with those.
-	last, there := row(t, scanRecord, lastRecord, tenant)
+	last, there := row(t, scanVersionRow, lastRecord, tenant)
 	if there && (last.place > h.place || h.broken && last.place == h.place) {
 		h.place, h.link = last.place, last.Link
 	}
-	h.base, h.baseLink, h.broken, h.grown = h.place, h.link, false, true
+	h.base, h.baseLink, h.broken, h.changed = h.place, h.link, false, true
 	return h
 }
 
@@ -214,7 +214,7 @@ func acceptBreaches(t *transaction, h *head, faults []memproxy.ChainFault) {
 			continue
 		}
 		if storable(f.Detail) != nil {
-			t.fail(refused("a part of the fault cannot be stored"))
+			t.fail(invalidArgument("a part of the fault cannot be stored"))
 			return
 		}
 		t.run(`INSERT INTO breach (tenant, place, class, detail, at, accepted) VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT DO NOTHING`,
@@ -249,11 +249,11 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 	if bad != nil {
 		return false, bad
 	}
-	last, err := flagBehind(ctx, cs.store, f) // first: a breach that is stored is not noted again
-	if err := cmp.Or(err, flagLost(ctx, cs.store, f.Tenant)); err != nil {
+	last, err := flagVersionsFrom(ctx, cs.store, f) // first: a breach that is stored is not noted again
+	if err := cmp.Or(err, flagWithoutVersion(ctx, cs.store, f.Tenant)); err != nil {
 		return false, err
 	}
-	return changed(ctx, cs.store, nil, func(t *transaction) (fresh bool) {
+	return changeResult(ctx, cs.store, nil, func(t *transaction) (fresh bool) {
 		clear(t.breached)
 		n := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 			f.Tenant, f.Position, string(f.Class), f.Detail, t.now())
@@ -268,10 +268,10 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 	})
 }
 
-// flagBehind flags the memories that have versions at or after a fault's position, and returns
+// flagVersionsFrom flags the memories that have versions at or after a fault's position, and returns
 // the last position that it read. Like flagLost, it reads page by page and outside of the
 // writer, for which all writes would wait.
-func flagBehind(ctx context.Context, s *store, f memproxy.ChainFault) (last int64, err error) {
+func flagVersionsFrom(ctx context.Context, s *store, f memproxy.ChainFault) (last int64, err error) {
 	last = f.Position - 1
 	for n := verifyStep; n == verifyStep; {
 		page, err := queryRows(ctx, s, "find memories behind a break", func(from scanner) (d memproxy.IntegrityFlag, err error) {
@@ -288,12 +288,12 @@ func flagBehind(ctx context.Context, s *store, f memproxy.ChainFault) (last int6
 	return last, nil
 }
 
-// flagLost flags the memories of a tenant that have no version of their present text.
-func flagLost(ctx context.Context, s *store, tenant string) error {
+// flagWithoutVersion flags the memories of a tenant that have no version of their present text.
+func flagWithoutVersion(ctx context.Context, s *store, tenant string) error {
 	for after, n := (key{}), verifyStep; n == verifyStep; {
 		var lost []memproxy.IntegrityFlag
 		page, err := queryRows(ctx, s, "find memories without versions", func(from scanner) (k key, err error) {
-			var found flag
+			var found sqlFlag
 			if err = from.Scan(&k.Backend, &k.Kind, &k.ID, &found); !found {
 				lost = append(lost, memproxy.IntegrityFlag{MemoryKey: k, Tenant: tenant, Code: memproxy.IntegrityChain})
 			}
@@ -327,7 +327,7 @@ func inChunks[T any](ctx context.Context, s *store, all []T, f func(*transaction
 // Breaches returns the stored faults of a tenant's chain, by position.
 func (cs Chains) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach, error) {
 	return queryRows(ctx, cs.store, "list breaches", func(s scanner) (b memproxy.Breach, err error) {
-		err = s.Scan(&b.Tenant, &b.Position, &b.Class, &b.Detail, (*when)(&b.Noted), &b.Accepted)
+		err = s.Scan(&b.Tenant, &b.Position, &b.Class, &b.Detail, (*sqlTime)(&b.Noted), &b.Accepted)
 		return b, err
 	}, `SELECT tenant, place, class, detail, at, accepted > 0 FROM breach WHERE tenant = ? ORDER BY place, class LIMIT 1000`, tenant)
 }

@@ -343,14 +343,14 @@ func (s *store) exec(ctx context.Context, text string, args ...any) error {
 	return s.change(ctx, nil, func(t *transaction) { t.run(text, args...) })
 }
 
-// changed is change with a result.
-func changed[T any](ctx context.Context, s *store, bad error, f func(*transaction) T) (T, error) {
-	return result(ctx, s, job{bad: bad, durable: true}, f)
+// changeResult is change with a result.
+func changeResult[T any](ctx context.Context, s *store, bad error, f func(*transaction) T) (T, error) {
+	return doResult(ctx, s, job{bad: bad, durable: true}, f)
 }
 
-// result does a job that has a result. With an error the result is zero, because f may
+// doResult does a job that has a result. With an error the result is zero, because f may
 // still be writing to its own.
-func result[T any](ctx context.Context, s *store, j job, f func(*transaction) T) (T, error) {
+func doResult[T any](ctx context.Context, s *store, j job, f func(*transaction) T) (T, error) {
 	var out, none T
 	j.run = func(t *transaction) { out = f(t) }
 	if err := s.do(ctx, &j); err != nil {
@@ -366,7 +366,7 @@ func countEach[T any](ctx context.Context, s *store, all []T, check func(*T) err
 	if len(own) == 0 {
 		return 0, ctx.Err()
 	}
-	return result(ctx, s, job{bad: valid(own, check)}, func(t *transaction) (n int) {
+	return doResult(ctx, s, job{bad: valid(own, check)}, func(t *transaction) (n int) {
 		for i := range own {
 			n += int(count(f(t, &own[i])))
 		}
@@ -378,22 +378,22 @@ func countEach[T any](ctx context.Context, s *store, all []T, check func(*T) err
 // than that are left. It returns how many rows were handled, also along with an error.
 func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction) int) (int, error) {
 	for total := 0; ; {
-		n, err := result(ctx, s, j, f)
+		n, err := doResult(ctx, s, j, f)
 		if total += n; err != nil || n < step {
 			return total, err
 		}
 	}
 }
 
-// refused returns an error about the arguments of a call, as opposed to one of the store.
-func refused(format string, args ...any) error {
+// invalidArgument returns an error about the arguments of a call, as opposed to one of the store.
+func invalidArgument(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrRow}, args...)...)
 }
 
-// need returns an error about the arguments of a call if a requirement is not met.
-func need(met bool, format string, args ...any) error {
+// require returns an error about the arguments of a call if a requirement is not met.
+func require(met bool, format string, args ...any) error {
 	if met {
 		return nil
 	}
-	return refused(format, args...)
+	return invalidArgument(format, args...)
 }

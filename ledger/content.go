@@ -19,7 +19,7 @@ const (
 	refVersion  = "version/"
 	refDissent  = "dissent/"
 	refSimilar  = "similar"
-	refPace     = "pace"
+	refClock    = "pace"
 )
 
 // ref returns the unambiguous name of a content: the prefix, then each part after its
@@ -67,11 +67,11 @@ func (s *store) decrypt(ctx context.Context, ref, tenant string) ([]byte, error)
 // compact destroys the oldest texts above Options.KeepVersions and records that. If a
 // version was tampered with, all texts are kept as evidence and the memory is flagged;
 // Chains.Verify reports the place.
-func compact(t *transaction, r *record) {
+func compact(t *transaction, r *versionRow) {
 	if r.Number <= int64(t.store.opt.KeepVersions) {
 		return
 	}
-	old := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version`+ofKey+` AND field = ? AND pinned = 0 AND compacted = 0
+	old := rows(t, scanVersionRow, `SELECT `+versionColumns+` FROM version`+ofKey+` AND field = ? AND pinned = 0 AND compacted = 0
 		ORDER BY number DESC LIMIT 100 OFFSET ?`, r.MemoryKey, r.Field, t.store.opt.KeepVersions)
 	for i := range old {
 		if !isSound(t, &old[i]) {
@@ -90,8 +90,8 @@ func compact(t *transaction, r *record) {
 }
 
 // isSound reports whether a version is unchanged and is followed by its successor.
-func isSound(t *transaction, r *record) bool {
-	next, there := row(t, scanRecord, oneVersion, r.MemoryKey, r.Number+1)
+func isSound(t *transaction, r *versionRow) bool {
+	next, there := row(t, scanVersionRow, oneVersion, r.MemoryKey, r.Number+1)
 	return there && next.previous == r.Link && r.fault(t.store.opt.Vault) == ""
 }
 
@@ -110,7 +110,7 @@ func shredVersions(t *transaction, k memproxy.MemoryKey) {
 const rollbackColumns = `decision, backend, kind, id, tenant, number, reviewer, reason, preimage, begun`
 
 func scanRollback(s scanner) (r memproxy.Rollback, err error) {
-	err = s.Scan(&r.Decision, &r.Backend, &r.Kind, &r.ID, &r.Tenant, &r.Number, &r.Reviewer, &r.Reason, &r.Before, (*when)(&r.Begun))
+	err = s.Scan(&r.Decision, &r.Backend, &r.Kind, &r.ID, &r.Tenant, &r.Number, &r.Reviewer, &r.Reason, &r.Before, (*sqlTime)(&r.Begun))
 	return r, err
 }
 
@@ -121,7 +121,7 @@ type Rollbacks struct{ *store }
 // AppendFound records texts that the backend holds and that are in no version, before
 // they are overwritten. They are in the history when AppendFound returns.
 func (rs Rollbacks) AppendFound(ctx context.Context, found ...memproxy.Version) error {
-	in, err := sealed(found)
+	in, err := asSealVersions(found)
 	return rs.change(ctx, err, func(t *transaction) { each(t, in, keepFound) })
 }
 
@@ -130,7 +130,7 @@ func (rs Rollbacks) AppendFound(ctx context.Context, found ...memproxy.Version) 
 // their votes are used up. The author gets ErrOwnReview.
 func (rs Rollbacks) Approve(ctx context.Context, to memproxy.Version, by memproxy.Review) (memproxy.Tallied, error) {
 	bad := cmp.Or(validKey(to.MemoryKey), checkReview(by))
-	return changed(ctx, rs.store, bad, func(t *transaction) memproxy.Tallied {
+	return changeResult(ctx, rs.store, bad, func(t *transaction) memproxy.Tallied {
 		over, _ := t.lastVersion(to.MemoryKey)
 		subject := votesOn(to.MemoryKey, over.SHA256, "version", strconv.FormatInt(to.Number, 10))
 		tally := t.vote(subject, to.Actor, by)
@@ -146,11 +146,11 @@ func (rs Rollbacks) Approve(ctx context.Context, to memproxy.Version, by memprox
 // ErrState means that another rollback of the memory is in progress.
 func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.Duration) error {
 	bad := cmp.Or(validKey(r.MemoryKey), storableParts("rollback", r.Tenant, r.Decision, r.Reviewer, r.Reason, r.Before),
-		need(r.Decision != "" && r.Number > 0, "a rollback needs a decision and a version"))
+		require(r.Decision != "" && r.Number > 0, "a rollback needs a decision and a version"))
 	return rs.change(ctx, bad, func(t *transaction) {
 		now := leaseTime(t)
 		n := t.run(`INSERT INTO rollback (`+rollbackColumns+`, lease) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,
-			r.Decision, r.MemoryKey, r.Tenant, r.Number, r.Reviewer, r.Reason, r.Before, micros(now), micros(now.Add(lease)))
+			r.Decision, r.MemoryKey, r.Tenant, r.Number, r.Reviewer, r.Reason, r.Before, toMicros(now), toMicros(now.Add(lease)))
 		if n == 0 {
 			t.fail(fmt.Errorf("%w: another rollback of the memory is not over", ErrState))
 		}
@@ -159,11 +159,11 @@ func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.D
 
 // Unfinished claims and returns the rollbacks whose lease has expired, oldest first.
 func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error) {
-	return changed(ctx, rs.store, nil, func(t *transaction) []memproxy.Rollback {
+	return changeResult(ctx, rs.store, nil, func(t *transaction) []memproxy.Rollback {
 		now := leaseTime(t)
 		mine := rows(t, scanRollback, `UPDATE rollback SET lease = ?1 WHERE (lease <= ?2 OR lease > ?3) AND decision IN
 			(SELECT decision FROM rollback WHERE lease <= ?2 OR lease > ?3 ORDER BY begun LIMIT 100) RETURNING `+rollbackColumns,
-			micros(now.Add(lease)), micros(now), micros(now.Add(longestLease)))
+			toMicros(now.Add(lease)), toMicros(now), toMicros(now.Add(longestLease)))
 		slices.SortFunc(mine, func(a, b memproxy.Rollback) int { return a.Begun.Compare(b.Begun) })
 		return mine
 	})
@@ -179,7 +179,7 @@ func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Ver
 	if made != nil {
 		bad = validVersion(made)
 	}
-	return changed(ctx, rs.store, bad, func(t *transaction) memproxy.Version {
+	return changeResult(ctx, rs.store, bad, func(t *transaction) memproxy.Version {
 		open := t.run(`DELETE FROM rollback WHERE decision = ?`, decision) > 0
 		if made == nil {
 			return memproxy.Version{}
@@ -188,7 +188,7 @@ func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Ver
 		if r := t.record(v.MemoryKey); open && v.Kind == memproxy.TargetMemory && r.HasOwner() {
 			row := r.Owner
 			row.SHA256, row.Decision, row.Confidence, row.Deleted = v.SHA256, decision, v.Confidence, false
-			r.own(&row, t.now())
+			r.setOwner(&row, t.now())
 			if st := r.Status; r.HasStatus() {
 				st.Attestation = v.Attestation
 				t.putStatus(r, st, r.prior)

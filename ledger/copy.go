@@ -51,7 +51,7 @@ func Backup(ctx context.Context, opt Options, to string) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		return merge(opt, tmp)
+		return applyRedo(opt, tmp)
 	})
 	if err != nil {
 		return fmt.Errorf("ledger: back up %s: %w", opt.Path, damaged(err))
@@ -59,8 +59,8 @@ func Backup(ctx context.Context, opt Options, to string) error {
 	return nil
 }
 
-// merge applies the redo log of a copy, so that the copy is a single file.
-func merge(opt Options, tmp string) error {
+// applyRedo applies the redo log of a copy, so that the copy is a single file.
+func applyRedo(opt Options, tmp string) error {
 	var lost error
 	l, err := Open(Options{Path: tmp, Vault: opt.Vault, Timeout: opt.Timeout, Clock: opt.Clock, OnLost: func(_ int, err error) { lost = errors.Join(lost, err) }})
 	if err != nil {
@@ -79,7 +79,7 @@ func merge(opt Options, tmp string) error {
 // sent since. Claim therefore returns none of them before the backend was asked.
 func Restore(ctx context.Context, opt Options, from string, force bool) error {
 	path := opt.Path
-	if err := another(from, path); err != nil {
+	if err := checkSource(from, path); err != nil {
 		return fmt.Errorf("ledger: restore %s: %w", from, err)
 	}
 	err := replicate(ctx, from, path, func(tmp string) error {
@@ -100,8 +100,8 @@ func Restore(ctx context.Context, opt Options, from string, force bool) error {
 			return err
 		})
 		if info, missing := os.Stat(tmp + redo.Suffix); err == nil && missing == nil && info.Size() > 0 { // files of a killed process, not a backup
-			err = merge(opt, tmp)
-			_ = os.Remove(before(tmp, from)) // a migration's copy, which is not needed: the backup remains
+			err = applyRedo(opt, tmp)
+			_ = os.Remove(migrationCopy(tmp, from)) // a migration's copy, which is not needed: the backup remains
 		}
 		if err != nil {
 			return err
@@ -109,7 +109,7 @@ func Restore(ctx context.Context, opt Options, from string, force bool) error {
 		if _, err := os.Lstat(path); err == nil && !force {
 			return fmt.Errorf("%s: %w", path, fs.ErrExist)
 		}
-		return replace(path)
+		return moveAway(path)
 	})
 	if err != nil {
 		return fmt.Errorf("ledger: restore %s: %w", from, damaged(err))
@@ -117,8 +117,8 @@ func Restore(ctx context.Context, opt Options, from string, force bool) error {
 	return nil
 }
 
-// another refuses what is no file, or the ledger that it would replace.
-func another(from, path string) error {
+// checkSource refuses what is no file, or the ledger that it would replace.
+func checkSource(from, path string) error {
 	source, err := os.Stat(from)
 	if err != nil {
 		return err
@@ -132,10 +132,10 @@ func another(from, path string) error {
 	return nil
 }
 
-// replace links the old ledger to its new name; the copy replaces the old name later.
+// moveAway links the old ledger to its new name; the copy replaces the old name later.
 // SQLite's logs are first merged into the file, unless it is damaged. They are moved
 // even without a file, because SQLite would apply them to the copy.
-func replace(path string) error {
+func moveAway(path string) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		if err := withFile(path, "rw", singleFile); err != nil && !errors.Is(damaged(err), ErrDamaged) {
 			return fmt.Errorf("%s is in use: %w", path, err)
@@ -190,7 +190,7 @@ func Rehearse(ctx context.Context, opt Options) (p Plan, err error) {
 	if err != nil || p.From == 0 || p.From == p.To {
 		return p, err
 	}
-	p.Copy = before(opt.Path, p.From)
+	p.Copy = migrationCopy(opt.Path, p.From)
 	over := errors.New("the rehearsal is over")
 	err = replicate(ctx, opt.Path, p.Copy, func(tmp string) error {
 		return withFile(tmp, "rw", func(db *sql.DB) error {

@@ -68,8 +68,8 @@ func (d dialect) ddl(text string) string {
 		`to_char(to_timestamp(e.at / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || to_char(e.at % 1000000, '"."FM000000"Z"')`).Replace(text + postgres)
 }
 
-// applied is the name of the table of applied migrations.
-func (d dialect) applied() string {
+// migrationsTable is the name of the table of applied migrations.
+func (d dialect) migrationsTable() string {
 	if d == postgresDialect {
 		return "memproxy_schema"
 	}

@@ -47,7 +47,7 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 	}
 	var at int64 // of deletions
 	if slices.ContainsFunc(own.Owners, func(o memproxy.Ownership) bool { return o.Deleted }) {
-		at = micros(l.opt.Clock())
+		at = toMicros(l.opt.Clock())
 	}
 	apply := func(t *transaction) { applyEntry(t, own, at, secret) }
 	if all := parts(own); len(all) > 1 {
@@ -125,16 +125,16 @@ func parts(e *memproxy.Entry) (all []*memproxy.Entry) {
 		}
 		return at[k]
 	}
-	share(e.Found, func(v *memproxy.Version) *[]memproxy.Version { return &of(v.MemoryKey).Found })
-	share(e.Versions, func(v *memproxy.Version) *[]memproxy.Version { return &of(v.MemoryKey).Versions })
-	share(e.States, func(c *memproxy.StateChange) *[]memproxy.StateChange { return &of(c.MemoryKey).States })
-	share(e.Renewed, func(r *memproxy.Renewal) *[]memproxy.Renewal { return &of(r.MemoryKey).Renewed })
-	share(e.Owners, func(o *memproxy.Ownership) *[]memproxy.Ownership { return &of(o.Key()).Owners })
+	distribute(e.Found, func(v *memproxy.Version) *[]memproxy.Version { return &of(v.MemoryKey).Found })
+	distribute(e.Versions, func(v *memproxy.Version) *[]memproxy.Version { return &of(v.MemoryKey).Versions })
+	distribute(e.States, func(c *memproxy.StateChange) *[]memproxy.StateChange { return &of(c.MemoryKey).States })
+	distribute(e.Renewed, func(r *memproxy.Renewal) *[]memproxy.Renewal { return &of(r.MemoryKey).Renewed })
+	distribute(e.Owners, func(o *memproxy.Ownership) *[]memproxy.Ownership { return &of(o.Key()).Owners })
 	return all
 }
 
-// share appends each element to the list that to returns for it.
-func share[T any](all []T, to func(*T) *[]T) {
+// distribute appends each element to the list that to returns for it.
+func distribute[T any](all []T, to func(*T) *[]T) {
 	for i := range all {
 		list := to(&all[i])
 		*list = append(*list, all[i])
@@ -152,7 +152,7 @@ func ownEntry(opt *Options, c *memproxy.Entry) (*memproxy.Entry, error) {
 		Dissents: slices.Clone(c.Dissents), Corrections: slices.Clone(c.Corrections), Retractions: slices.Clone(c.Retractions),
 		Queued: c.Queued && len(c.Dissents)+len(c.Corrections)+len(c.Retractions) == 0,
 	}
-	if own.Found, err = sealed(c.Found); err != nil {
+	if own.Found, err = asSealVersions(c.Found); err != nil {
 		return nil, err
 	}
 	if own.Owners, err = copyOwners(c.Owners); err != nil {
@@ -232,7 +232,7 @@ func openRedo(ctx context.Context, s *store) (left []*job, err error) {
 		if err == nil {
 			left = append(left, &job{
 				ctx: context.Background(), size: size(e), number: number,
-				run: func(t *transaction) { applyEntry(t, e, micros(s.opt.Clock()), nil) },
+				run: func(t *transaction) { applyEntry(t, e, toMicros(s.opt.Clock()), nil) },
 			})
 		}
 		return err
@@ -297,8 +297,8 @@ func decodeEntry(text []byte) (*memproxy.Entry, error) {
 	return &memproxy.Entry{Found: all(in.Found), Versions: all(in.Versions), States: in.States, Renewed: in.Renewed, Owners: in.Owners}, nil
 }
 
-// histories returns the memories of an entry of which more than the owner changes.
-func histories(e *memproxy.Entry) []key {
+// historyKeys returns the memories of an entry of which more than the owner changes.
+func historyKeys(e *memproxy.Entry) []key {
 	keys := make([]key, 0, len(e.Found)+len(e.Versions)+len(e.States)+len(e.Renewed))
 	for i := range e.Found {
 		keys = append(keys, e.Found[i].MemoryKey)
@@ -332,9 +332,9 @@ func applyEntry(t *transaction, e *memproxy.Entry, at int64, secret []byte) {
 	each(t, e.States, putState)
 	each(t, e.Renewed, renew)
 	each(t, e.Owners, func(t *transaction, row *memproxy.Ownership) { putOwner(t, row, at) })
-	each(t, e.Dissents, contest)
-	each(t, e.Corrections, correct)
-	retracted(t, secret, e.Retractions)
+	each(t, e.Dissents, addDissent)
+	each(t, e.Corrections, addCorrection)
+	addRetractions(t, secret, e.Retractions)
 }
 
 func appendVersion(t *transaction, v *memproxy.Version) { t.append(*v) }

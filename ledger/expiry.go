@@ -20,14 +20,14 @@ type Upkeep struct{ *store }
 // expireStep; call it until it returns none. Memories with a pinned version never expire,
 // and quarantined ones stay quarantined.
 func (u Upkeep) Expire(ctx context.Context, at time.Time) ([]memproxy.Status, error) {
-	return result(ctx, u.store, job{}, func(t *transaction) (gone []memproxy.Status) {
-		now := micros(at)
+	return doResult(ctx, u.store, job{}, func(t *transaction) (gone []memproxy.Status) {
+		now := toMicros(at)
 		for _, r := range t.lock(expireStep, overdue, now) {
 			if r.edited {
 				continue
 			}
 			st, was := r.Status, r.Status.State
-			st.State, st.Reason, st.Changed = memproxy.StateExpired, "its time is over", moment(now)
+			st.State, st.Reason, st.Changed = memproxy.StateExpired, "its time is over", fromMicros(now)
 			t.putStatus(r, st, was)
 			gone = append(gone, r.Status)
 		}
@@ -52,7 +52,7 @@ func changeLifetime(t *transaction, k memproxy.MemoryKey, change func(*memproxy.
 	change(&st)
 	alive := st.Pinned || st.Expires.IsZero() || st.Expires.After(now)
 	if st.State == memproxy.StateExpired && alive {
-		st.State, st.Reason, st.Changed = prior, "confirmed", moment(t.now())
+		st.State, st.Reason, st.Changed = prior, "confirmed", fromMicros(t.now())
 		if prior == "" {
 			st.State = memproxy.StateUntrusted
 		}
@@ -67,7 +67,7 @@ func (u Upkeep) Purgeable(ctx context.Context, after memproxy.MemoryKey, before 
 	return querySettled(ctx, u.store, "list expired memories", scanPart(u.store, statusOf),
 		`SELECT `+recordColumns+` FROM record
 		WHERE state = 'expired' AND changed < ? AND (backend, kind, id) > (?, ?, ?) ORDER BY backend, kind, id LIMIT ?`,
-		micros(before), after.Backend, string(after.Kind), after.ID, min(limit, 1000))
+		toMicros(before), after.Backend, string(after.Kind), after.ID, min(limit, 1000))
 }
 
 // DeletedBefore returns at most limit memories that were deleted before a time and not
@@ -79,7 +79,7 @@ func (u Upkeep) DeletedBefore(ctx context.Context, before time.Time, limit int) 
 		(SELECT 1 FROM version n WHERE n.backend = o.backend AND n.kind = o.kind AND n.id = o.id AND n.compacted = 0 AND n.op NOT IN ('delete', 'purge'))
 		UNION SELECT o.backend, 'object', o.id FROM record o WHERE o.kind = 'memory' AND deleted > 0 AND deleted < ?1 AND EXISTS
 		(SELECT 1 FROM version n WHERE n.backend = o.backend AND n.kind = 'object' AND n.id = o.id AND n.compacted = 0 AND n.op NOT IN ('delete', 'purge'))
-		LIMIT ?2`, micros(before), min(limit, 1000))
+		LIMIT ?2`, toMicros(before), min(limit, 1000))
 }
 
 // Purge destroys the texts of a memory's versions, pinned ones included, and records
@@ -105,7 +105,7 @@ func forget(t *transaction, k memproxy.MemoryKey) {
 	if r.HasOwner() && !r.Owner.Deleted {
 		row := r.Owner
 		row.Deleted = true
-		r.own(&row, t.now())
+		r.setOwner(&row, t.now())
 	}
 	forgetStatus(t, r)
 }
@@ -151,12 +151,12 @@ func pruneOnce(t *transaction, before time.Time) (n int) {
 	for _, k := range gone {
 		r := t.record(k)
 		if r.deleted == 0 {
-			continue // another proxy wrote it meanwhile, or its row was edited
+			continue // checkSource proxy wrote it meanwhile, or its row was edited
 		}
 		if r.HasStatus() {
 			forgetStatus(t, r)
 		}
-		r.Owner, r.deleted, r.validated, r.sure, r.dirty = memproxy.Ownership{}, 0, false, false, r.dirty|ownerPart
+		r.Owner, r.deleted, r.validated, r.listingKnown, r.dirty = memproxy.Ownership{}, 0, false, false, r.dirty|ownerPart
 		n++
 	}
 	return n
@@ -182,7 +182,7 @@ type Removed struct {
 func (u Upkeep) Maintain(ctx context.Context, now time.Time, r Retention) (Removed, error) {
 	var gone Removed
 	if min(r.Holds, r.Sessions, r.Tombstones, r.Records) <= 0 {
-		return gone, refused("a retention must be positive")
+		return gone, invalidArgument("a retention must be positive")
 	}
 	var holds, sessions, tombstones error
 	gone.Holds, holds = Holds(u).Prune(ctx, now.Add(-r.Holds))
@@ -216,13 +216,13 @@ func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy
 		return memproxy.ScopeDeletion{}, err
 	}
 	if backend == "" || !scope.HasOwner() {
-		return memproxy.ScopeDeletion{}, refused("a backend and an owner are required")
+		return memproxy.ScopeDeletion{}, invalidArgument("a backend and an owner are required")
 	}
 	holds, err := clearHolds(ctx, l.store, backend, scope)
 	if err != nil {
 		return memproxy.ScopeDeletion{Holds: holds}, err
 	}
-	tallies, err := sweepScope(ctx, l.store, backend, scope)
+	tallies, err := deleteInScope(ctx, l.store, backend, scope)
 	swept := memproxy.ScopeDeletion{Tallies: tallies, Holds: holds}
 	if err != nil || v.Op == "" {
 		return swept, err
@@ -234,15 +234,15 @@ func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy
 // matches everything (memproxy.Scope.Within).
 const inScope = `?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run)`
 
-func sweepScope(ctx context.Context, s *store, backend string, scope memproxy.Scope) (by []memproxy.AuthorCount, _ error) {
+func deleteInScope(ctx context.Context, s *store, backend string, scope memproxy.Scope) (by []memproxy.AuthorCount, _ error) {
 	at, after := map[memproxy.AuthorCount]int{}, ""
 	for {
-		found, err := result(ctx, s, job{}, func(t *transaction) (found []memproxy.Ownership) {
+		found, err := doResult(ctx, s, job{}, func(t *transaction) (found []memproxy.Ownership) {
 			for _, r := range t.lock(expireStep, `backend = ?1 AND kind = 'memory' AND owned = 1 AND deleted = 0 AND id > ?2 AND `+inScope+` ORDER BY id`,
 				backend, after, scope.User, scope.Agent, scope.App, scope.Run) {
 				gone := r.Owner
 				gone.Deleted = true
-				r.own(&gone, t.now())
+				r.setOwner(&gone, t.now())
 				found = append(found, gone)
 			}
 			return found
@@ -319,8 +319,8 @@ func endHistories(ctx context.Context, s *store, backend string, scope memproxy.
 	}
 }
 
-// pace records whether the ledger's clock ran evenly while processes used the ledger.
-type pace struct {
+// clockRun records whether the ledger's clock ran evenly while processes used the ledger.
+type clockRun struct {
 	Came time.Time     // a time that has certainly passed
 	Mark time.Time     // what the clock showed when Ran was zero
 	Last time.Time     // what the clock showed last
@@ -336,10 +336,10 @@ func (u Upkeep) AddRunTime(ctx context.Context, more time.Duration) (time.Time, 
 	if vault == nil {
 		return time.Time{}, nil
 	}
-	return changed(ctx, u.store, nil, func(t *transaction) time.Time {
-		now, p := leaseTime(t), pace{}
-		if e, there := row(t, scanEnvelope, envelopeOf, refPace); there {
-			if plain, err := vault.Open(refPace, "", e); err == nil { // otherwise it was edited or its key is gone, and begins again
+	return changeResult(ctx, u.store, nil, func(t *transaction) time.Time {
+		now, p := leaseTime(t), clockRun{}
+		if e, there := row(t, scanEnvelope, envelopeOf, refClock); there {
+			if plain, err := vault.Open(refClock, "", e); err == nil { // otherwise it was edited or its key is gone, and begins again
 				_ = json.Unmarshal(plain, &p)
 			}
 		}
@@ -351,8 +351,8 @@ func (u Upkeep) AddRunTime(ctx context.Context, more time.Duration) (time.Time, 
 		if p.Ran >= time.Hour {
 			p.Came, p.Mark, p.Ran = later(p.Came, p.Mark), now, 0
 		}
-		t.run(`DELETE FROM content WHERE ref = ?`, refPace)
-		t.encrypt(refPace, "", inJSON(p))
+		t.run(`DELETE FROM content WHERE ref = ?`, refClock)
+		t.encrypt(refClock, "", inJSON(p))
 		return p.Came
 	})
 }

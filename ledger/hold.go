@@ -36,13 +36,13 @@ const holdColumns = `id, backend, route, method, path, tenant, principal, trust,
 
 func scanHold(s scanner) (h memproxy.HeldWrite, err error) {
 	err = s.Scan(&h.ID, &h.Backend, &h.Route, &h.Method, &h.EscapedPath, &h.Tenant, &h.Principal, &h.Trust, &h.Session,
-		parsed{&h.Scope}, &h.Kind, parsed{&h.Reasons}, parsed{&h.Findings}, &h.Score, &h.Policy, &h.ContentSHA256, (*when)(&h.Created), &h.State,
-		&h.Reviewer, (*when)(&h.Reviewed), &h.Note, &h.Similarity, (*when)(&h.Lease), parsed{&h.Result}, &h.CurrentVerdict)
+		sqlJSON{&h.Scope}, &h.Kind, sqlJSON{&h.Reasons}, sqlJSON{&h.Findings}, &h.Score, &h.Policy, &h.ContentSHA256, (*sqlTime)(&h.Created), &h.State,
+		&h.Reviewer, (*sqlTime)(&h.Reviewed), &h.Note, &h.Similarity, (*sqlTime)(&h.Lease), sqlJSON{&h.Result}, &h.CurrentVerdict)
 	return h, err
 }
 
-// moment is the inverse of micros.
-func moment(at int64) time.Time {
+// fromMicros is the inverse of toMicros.
+func fromMicros(at int64) time.Time {
 	if at == 0 {
 		return time.Time{}
 	}
@@ -75,21 +75,21 @@ func (hs Holds) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldCo
 	}
 	plain, err := json.Marshal(holdSecret{c, requestSum(&h)})
 	if err != nil {
-		return h, refused("the content of a hold: %v", err)
+		return h, invalidArgument("the content of a hold: %v", err)
 	}
 	if len(plain) > maxHeld {
-		return h, refused("the content of a hold is longer than %d bytes", maxHeld)
+		return h, invalidArgument("the content of a hold is longer than %d bytes", maxHeld)
 	}
 	secret, err := hs.sketchKey(ctx)
 	if err != nil {
 		return h, err
 	}
 	sk := sketchOf(secret, c.Texts)
-	if h.Created = moment(max(1, micros(hs.opt.Clock()))); h.State != memproxy.HoldRewritten {
+	if h.Created = fromMicros(max(1, toMicros(hs.opt.Clock()))); h.State != memproxy.HoldRewritten {
 		h.State = memproxy.HoldPending
 	}
 	h.Reviewer, h.Note, h.CurrentVerdict, h.Reviewed, h.Lease, h.Result = "", "", "", time.Time{}, time.Time{}, memproxy.HoldResult{}
-	kept, err := changed(ctx, hs.store, nil, func(t *transaction) memproxy.HeldWrite {
+	kept, err := changeResult(ctx, hs.store, nil, func(t *transaction) memproxy.HeldWrite {
 		return putHold(t, h, sk, plain)
 	})
 	if err != nil {
@@ -131,7 +131,7 @@ func putHold(t *transaction, h memproxy.HeldWrite, sk sketch, plain []byte) memp
 	t.run(`INSERT INTO hold (`+holdColumns+`, sketch, token, aged)
 		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'',?,'',0)`,
 		h.ID, h.Backend, h.Route, h.Method, h.EscapedPath, h.Tenant, h.Principal, string(h.Trust), h.Session, asJSON(h.Scope), string(h.Kind),
-		asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.ContentSHA256, micros(h.Created), string(h.State),
+		asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.ContentSHA256, toMicros(h.Created), string(h.State),
 		"", 0, "", h.Similarity, 0, asJSON(h.Result), sk.String())
 	t.encrypt(ref(refHold, h.ID), h.Tenant, plain)
 	if waits {
@@ -141,10 +141,10 @@ func putHold(t *transaction, h memproxy.HeldWrite, sk sketch, plain []byte) memp
 }
 
 func validHold(h *memproxy.HeldWrite) error {
-	return cmp.Or(need(h.ID != "" && h.Backend != "" && h.Route != "", "a hold needs an id, a backend and a route"),
+	return cmp.Or(require(h.ID != "" && h.Backend != "" && h.Route != "", "a hold needs an id, a backend and a route"),
 		storableParts("hold", h.ID, h.Backend, h.Route, h.Method, h.Tenant, h.Principal, string(h.Trust), h.Session,
 			string(h.Kind), h.Policy, h.ContentSHA256, h.Scope.Tenant, h.Scope.User, h.Scope.Agent, h.Scope.App, h.Scope.Run),
-		need(storableUpTo(8*maxText, h.EscapedPath) == nil,
+		require(storableUpTo(8*maxText, h.EscapedPath) == nil,
 			"the path of a hold is not UTF-8 of at most %d bytes", 8*maxText))
 }
 
@@ -224,14 +224,14 @@ func (hs Holds) List(ctx context.Context, f memproxy.HoldFilter) (memproxy.HoldP
 }
 
 func cursor(h memproxy.HeldWrite) string {
-	return strconv.FormatInt(micros(h.Created), 36) + "." + h.ID
+	return strconv.FormatInt(toMicros(h.Created), 36) + "." + h.ID
 }
 
 func parseCursor(text string) (at int64, id string, err error) {
 	first, id, ok := strings.Cut(text, ".")
 	at, perr := strconv.ParseInt(first, 36, 64)
 	if !ok || perr != nil || storable(id) != nil {
-		return 0, "", refused("not a cursor")
+		return 0, "", invalidArgument("not a cursor")
 	}
 	return at, id, nil
 }
@@ -248,10 +248,10 @@ func holdConditions(f memproxy.HoldFilter) (c conditions, err error) {
 	c.text("the version of the rules", "policy <> ?", f.NotPolicy)
 	c.tenant("tenant", f.Tenant)
 	if !f.Since.IsZero() {
-		c.add("created >= ?", micros(f.Since))
+		c.add("created >= ?", toMicros(f.Since))
 	}
 	if !f.Before.IsZero() {
-		c.add("created < ?", micros(f.Before))
+		c.add("created < ?", toMicros(f.Before))
 	}
 	if f.After != "" {
 		at, id, err := parseCursor(f.After)
@@ -325,7 +325,7 @@ func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Sc
 	for after, more := "", true; more && err == nil; {
 		var page []held
 		page, err = queryRows(ctx, s, "find held writes", func(s scanner) (h held, err error) {
-			return h, s.Scan(&h.id, parsed{&h.scope})
+			return h, s.Scan(&h.id, sqlJSON{&h.scope})
 		}, `SELECT id, scope FROM hold WHERE backend = ? AND id > ? ORDER BY id LIMIT ?`, backend, after, expireStep)
 		if more = len(page) == expireStep; more {
 			after = page[expireStep-1].id
@@ -334,8 +334,8 @@ func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Sc
 			continue
 		}
 		var did []memproxy.HeldWrite
-		did, err = result(ctx, s, job{durable: true}, func(t *transaction) (did []memproxy.HeldWrite) {
-			for i := range page { // another process may claim or prune it meanwhile
+		did, err = doResult(ctx, s, job{durable: true}, func(t *transaction) (did []memproxy.HeldWrite) {
+			for i := range page { // checkSource process may claim or prune it meanwhile
 				if h, there := row(t, scanHold, lockedHold, page[i].id); there && clearHold(t, &h) {
 					did = append(did, h)
 				}
@@ -354,7 +354,7 @@ func clearHold(t *transaction, h *memproxy.HeldWrite) bool {
 	case memproxy.HoldReplaying:
 		h.Result.Cleared = true
 	case memproxy.HoldPending, memproxy.HoldApproved:
-		h.State, h.Result = memproxy.HoldFailed, whenCleared()
+		h.State, h.Result = memproxy.HoldFailed, clearedResult()
 		closeDissents(t, h.ID)
 		destroyHeld(t, h.ID)
 	default:

@@ -29,9 +29,9 @@ import (
 // votes are deleted.
 func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error) {
 	if lease <= 0 {
-		return memproxy.Replay{}, refused("a claim needs a lease")
+		return memproxy.Replay{}, invalidArgument("a claim needs a lease")
 	}
-	h, c, err := hs.Content(ctx, id) // before the claim, because a claimed hold whose content cannot be opened would be stranded
+	h, c, err := hs.Content(ctx, id) // migrationCopy the claim, because a claimed hold whose content cannot be opened would be stranded
 	if err == nil {
 		err = hs.approved(ctx, &h)
 	}
@@ -50,11 +50,11 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 		return memproxy.Replay{}, err
 	}
 	token := hex.EncodeToString(random)
-	until, err := changed(ctx, hs.store, nil, func(t *transaction) int64 {
+	until, err := changeResult(ctx, hs.store, nil, func(t *transaction) int64 {
 		if t.run(`UPDATE hold SET state = 'replaying', token = '' WHERE id = ? AND state = 'approved' AND lease > 0`, id) == 1 {
 			return 0 // Restore set a lease that has expired
 		}
-		until := micros(leaseTime(t).Add(lease))
+		until := toMicros(leaseTime(t).Add(lease))
 		if t.run(`UPDATE hold SET state = 'replaying', token = ?, lease = ? WHERE id = ? AND state = 'approved'`, token, until, id) == 0 {
 			wrongState(t, id, memproxy.HoldApproved)
 			return 0
@@ -67,7 +67,7 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	if err != nil {
 		return memproxy.Replay{}, err
 	}
-	h.State, h.Lease = memproxy.HoldReplaying, moment(until)
+	h.State, h.Lease = memproxy.HoldReplaying, fromMicros(until)
 	return memproxy.Replay{Hold: h, Content: c, Token: token}, nil
 }
 
@@ -99,7 +99,7 @@ func withdrawApproval(t *transaction, id string) {
 func approvalOf(h *memproxy.HeldWrite) []byte {
 	text := asJSON([...]any{
 		h.ID, h.Backend, h.Route, h.Method, h.EscapedPath, h.Tenant, h.Principal, h.Trust, h.Session, h.Scope, h.Kind, h.Reasons, h.ContentSHA256,
-		h.Reviewer, h.Note, micros(h.Reviewed),
+		h.Reviewer, h.Note, toMicros(h.Reviewed),
 	})
 	sum := sha256.Sum256([]byte(text))
 	return sum[:]
@@ -135,8 +135,8 @@ func (hs Holds) Reopen(ctx context.Context, id, token string, r memproxy.HoldRes
 }
 
 func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.HoldState, r memproxy.HoldResult) error {
-	return hs.change(ctx, need(token != "", "a claim needs a token"), func(t *transaction) {
-		is, left := leaveClaim(t, &leaving{id: id, to: to, result: r}, `token = ?`, token)
+	return hs.change(ctx, require(token != "", "a claim needs a token"), func(t *transaction) {
+		is, left := settleClaim(t, &claimEnd{id: id, to: to, result: r}, `token = ?`, token)
 		if left {
 			return
 		}
@@ -147,28 +147,28 @@ func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.Hold
 	})
 }
 
-// leaving is the end of a claim of a hold.
-type leaving struct {
+// claimEnd is the end of a claim of a hold.
+type claimEnd struct {
 	id     string
 	to     memproxy.HoldState
 	result memproxy.HoldResult
 	sent   bool // this attempt may have sent the write
 }
 
-// leaveClaim ends the claim of a hold that matches a condition. It returns the state that
+// settleClaim ends the claim of a hold that matches a condition. It returns the state that
 // the hold is given, and reports whether there was such a claim. A write of an owner whose
 // memories were all deleted is not sent again: it becomes failed.
-func leaveClaim(t *transaction, l *leaving, where string, args ...any) (memproxy.HoldState, bool) {
+func settleClaim(t *transaction, l *claimEnd, where string, args ...any) (memproxy.HoldState, bool) {
 	to, r := l.to, l.result
 	h := lockHold(t, l.id)
 	if to == memproxy.HoldApproved || to == memproxy.HoldPending { // it may be sent again
 		r.SentBefore = h.Result.SentBefore || l.sent
 		if h.Result.Cleared {
-			to, r = memproxy.HoldFailed, whenCleared()
+			to, r = memproxy.HoldFailed, clearedResult()
 		}
 	}
 	n := t.run(`UPDATE hold SET state = ?, lease = 0, result = ? WHERE id = ? AND state = 'replaying' AND `+where,
-		append([]any{string(to), asJSON(trimmed(r)), l.id}, args...)...)
+		append([]any{string(to), asJSON(limitResult(r)), l.id}, args...)...)
 	switch {
 	case n == 0:
 	case to == memproxy.HoldPending:
@@ -182,8 +182,8 @@ func leaveClaim(t *transaction, l *leaving, where string, args ...any) (memproxy
 	return to, n > 0
 }
 
-// trimmed limits the size of a result, which the backend determines.
-func trimmed(r memproxy.HoldResult) memproxy.HoldResult {
+// limitResult limits the size of a result, which the backend determines.
+func limitResult(r memproxy.HoldResult) memproxy.HoldResult {
 	r.Memories = r.Memories[:min(len(r.Memories), 1000)]
 	r.Detail = r.Detail[:min(len(r.Detail), maxNote)]
 	return r
@@ -192,10 +192,10 @@ func trimmed(r memproxy.HoldResult) memproxy.HoldResult {
 // ExpiredClaims returns the claims whose lease has expired: their process is gone, and it
 // is unknown whether the write was sent.
 func (hs Holds) ExpiredClaims(ctx context.Context) ([]memproxy.HeldWrite, error) {
-	return result(ctx, hs.store, job{}, func(t *transaction) []memproxy.HeldWrite {
+	return doResult(ctx, hs.store, job{}, func(t *transaction) []memproxy.HeldWrite {
 		now := leaseTime(t)
 		return rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE state = 'replaying' AND (lease < ?1 OR lease > ?2) ORDER BY created, id LIMIT ?3`,
-			micros(now), micros(now.Add(longestLease)), maxBatch)
+			toMicros(now), toMicros(now.Add(longestLease)), maxBatch)
 	})
 }
 
@@ -216,13 +216,13 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 			to, r = memproxy.HoldDone, memproxy.HoldResult{Detail: "it arrived, and was changed or deleted since"}
 		}
 	}
-	bad := need(ends, "an interrupted hold cannot become %q", to)
-	return changed(ctx, hs.store, bad, func(t *transaction) memproxy.HoldState {
+	bad := require(ends, "an interrupted hold cannot become %q", to)
+	return changeResult(ctx, hs.store, bad, func(t *transaction) memproxy.HoldState {
 		// It was claimed, not just restored: the attempt was charged.
 		claimed := t.one(`SELECT 1 FROM hold WHERE id = ? AND token <> ''`, []any{id}, new(int))
 		now := leaseTime(t)
-		is, left := leaveClaim(t, &leaving{id, to, r, claimed},
-			`(lease < ? OR lease > ?)`, micros(now), micros(now.Add(longestLease)))
+		is, left := settleClaim(t, &claimEnd{id, to, r, claimed},
+			`(lease < ? OR lease > ?)`, toMicros(now), toMicros(now.Add(longestLease)))
 		if !left {
 			wrongState(t, id, memproxy.HoldReplaying)
 			return ""
@@ -232,9 +232,9 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 	})
 }
 
-// whenCleared returns the result of a write that is not sent, or not again, because
+// clearedResult returns the result of a write that is not sent, or not again, because
 // everything of its owner was deleted.
-func whenCleared() memproxy.HoldResult {
+func clearedResult() memproxy.HoldResult {
 	return memproxy.HoldResult{Cleared: true, Detail: "everything of its owner was deleted after it was held"}
 }
 
@@ -257,11 +257,11 @@ func (hs Holds) Shred(ctx context.Context, id string, r memproxy.Review) error {
 // Prune deletes the holds that were settled before a time, with their contents, and
 // returns how many, also along with an error.
 func (hs Holds) Prune(ctx context.Context, before time.Time) (int, error) {
-	step := job{bad: need(!before.IsZero(), "prune holds: no time given"), erase: true, durable: true}
+	step := job{bad: require(!before.IsZero(), "prune holds: no time given"), erase: true, durable: true}
 	return inSteps(ctx, hs.store, step, pruneStep, func(t *transaction) int {
 		ids := rows(t, scanOne[string], `DELETE FROM hold WHERE id IN
 			(SELECT id FROM hold WHERE state IN `+settledStates+` AND created < ?1 AND reviewed < ?1 LIMIT ?2)
-			RETURNING id`, micros(before), pruneStep)
+			RETURNING id`, toMicros(before), pruneStep)
 		for _, id := range ids {
 			t.run(`DELETE FROM content WHERE ref IN (?, ?)`, ref(refHold, id), ref(refApproval, id))
 			t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, id))

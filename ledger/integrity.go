@@ -40,7 +40,7 @@ func (t *transaction) flag(d *memproxy.IntegrityFlag) bool {
 // updateFlag updates a memory's integrity flag for a new version. If the tenant's chain
 // is broken the memory is flagged. Otherwise a text that was written through the proxy
 // clears the flag of an earlier out-of-band change.
-func updateFlag(t *transaction, r *record) {
+func updateFlag(t *transaction, r *versionRow) {
 	if isBreached(t, r.Tenant) {
 		t.flag(&memproxy.IntegrityFlag{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
 		return
@@ -83,11 +83,11 @@ func (bs Backends) Sealed(ctx context.Context, backend string) (bool, error) {
 
 // Seal records that all content of a backend is recorded.
 func (bs Backends) Seal(ctx context.Context, backend string) error {
-	bad := need(backend != "" && storable(backend) == nil, "a backend is required")
+	bad := require(backend != "" && storable(backend) == nil, "a backend is required")
 	return bs.change(ctx, bad, func(t *transaction) {
 		t.run(`DELETE FROM sealing WHERE backend = ?`, backend)
 		t.sealed = append(t.sealed, backend)
-		t.records[everything] = nil // drops cached records: an object without a record is now known to be out-of-band
+		t.records[allRecords] = nil // drops cached records: an object without a record is now known to be out-of-band
 		t.run(`INSERT INTO sealed (backend, at) VALUES (?, ?) ON CONFLICT DO NOTHING`, backend, t.now())
 	})
 }
@@ -101,7 +101,7 @@ func leaseTime(t *transaction) (at time.Time) {
 	if !t.store.opt.shared {
 		return t.store.opt.Clock()
 	}
-	t.one(`SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)`, nil, (*when)(&at))
+	t.one(`SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)`, nil, (*sqlTime)(&at))
 	return at
 }
 
@@ -109,13 +109,13 @@ func leaseTime(t *transaction) (at time.Time) {
 // whether holder has the lease: if the task was free, if the lease had expired (or ends
 // so late that it was given by a wrong clock), or if holder had it already.
 func (bs Backends) Claim(ctx context.Context, name, holder string, lease time.Duration) (bool, error) {
-	bad := need(name != "" && storable(name) == nil && storable(holder) == nil && lease > 0, "a claim needs a name and a lease")
-	return changed(ctx, bs.store, bad, func(t *transaction) bool {
+	bad := require(name != "" && storable(name) == nil && storable(holder) == nil && lease > 0, "a claim needs a name and a lease")
+	return changeResult(ctx, bs.store, bad, func(t *transaction) bool {
 		now := leaseTime(t)
 		n := t.run(`INSERT INTO claim (name, holder, until) VALUES (?1, ?2, ?3)
 			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
 			WHERE claim.holder = excluded.holder OR claim.until <= ?4 OR claim.until > ?5`,
-			name, holder, micros(now.Add(lease)), micros(now), micros(now.Add(2*lease)))
+			name, holder, toMicros(now.Add(lease)), toMicros(now), toMicros(now.Add(2*lease)))
 		return n > 0
 	})
 }
@@ -133,11 +133,11 @@ func (bs Backends) SealProgress(ctx context.Context, backend string) (memproxy.S
 // together with the progress at. It returns that progress with the newly recorded
 // memories added to its counts. Existing records are not changed.
 func (bs Backends) RecordFound(ctx context.Context, at memproxy.SealProgress, found ...memproxy.Found) (memproxy.SealProgress, error) {
-	bad := cmp.Or(storableParts("sealing", at.Backend, at.Cursor), need(at.Backend != "", "a backend is required"), valid(found, func(f *memproxy.Found) error {
-		return cmp.Or(validKey(f.MemoryKey), storableParts("find", f.SHA256), need(f.Backend == at.Backend, "one backend is required"))
+	bad := cmp.Or(storableParts("sealing", at.Backend, at.Cursor), require(at.Backend != "", "a backend is required"), valid(found, func(f *memproxy.Found) error {
+		return cmp.Or(validKey(f.MemoryKey), storableParts("find", f.SHA256), require(f.Backend == at.Backend, "one backend is required"))
 	}))
 	own := slices.Clone(found)
-	next, err := changed(ctx, bs.store, bad, func(t *transaction) memproxy.SealProgress {
+	next, err := changeResult(ctx, bs.store, bad, func(t *transaction) memproxy.SealProgress {
 		next := at
 		for i := range own {
 			f := &own[i]
@@ -147,7 +147,7 @@ func (bs Backends) RecordFound(ctx context.Context, at memproxy.SealProgress, fo
 			}
 			r.listed, r.firstSeen, r.dirty = true, f.SHA256, r.dirty|listingPart
 			if !r.HasOwner() {
-				r.Presence, r.FirstSeen, r.sure = memproxy.PresentAtSeal, f.SHA256, true
+				r.Presence, r.FirstSeen, r.listingKnown = memproxy.PresentAtSeal, f.SHA256, true
 			}
 			next.Fresh, next.Found = next.Fresh+1, next.Found+1
 		}
@@ -165,15 +165,15 @@ func (bs Backends) RecordFound(ctx context.Context, at memproxy.SealProgress, fo
 // editedRow is the reason for a row whose mark does not match its content.
 const editedRow = "its row in the ledger was changed outside of memproxy"
 
-// distrusted returns the record that replaces an edited one: it has no owner and is
+// quarantinedRow returns the record that replaces an edited one: it has no owner and is
 // quarantined. The row itself is kept as evidence until a person accepts it.
-func distrusted(s *store, f *fields) recordRow {
+func quarantinedRow(s *store, f *fields) recordRow {
 	k, why := f.key(), editedRow
 	if !s.opt.Vault.MarkKnown(f.mark) {
 		why = "its row in the ledger is signed with a missing key: all sidecars of a ledger must have the same vault.key"
 	}
 	s.edits.note(k, f.tenant(), why)
-	return recordRow{key: k, stored: true, sure: true, edited: true, Record: memproxy.Record{
+	return recordRow{key: k, stored: true, listingKnown: true, edited: true, Record: memproxy.Record{
 		Owner:  memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Scope: memproxy.Scope{Tenant: memproxy.TenantInaccessible}, Deleted: f.numbers[3] > 0},
 		Status: quarantinedStatus(k, memproxy.TenantInaccessible, why),
 	}}

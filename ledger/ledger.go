@@ -120,7 +120,7 @@ func (l *Ledger) lookup(ctx context.Context, keys []key) (map[key]memproxy.Recor
 	if slices.ContainsFunc(keys, unstorable) {
 		keys = slices.DeleteFunc(slices.Clone(keys), unstorable)
 	}
-	if l.recent.changing(keys) {
+	if l.recent.hasQueuedChanges(keys) {
 		if err := l.Sync(ctx); err != nil {
 			return nil, err
 		}
@@ -148,7 +148,7 @@ func (l *Ledger) lookup(ctx context.Context, keys []key) (map[key]memproxy.Recor
 	l.recent.fill(moment, ask, had)
 	for k, rec := range had {
 		if put := found[k]; put.HasOwner() { // and is queued
-			rec = owned(rec, &put.Owner)
+			rec = withOwner(rec, &put.Owner)
 		}
 		found[k] = rec
 	}
@@ -247,8 +247,8 @@ func (s *store) alive() error {
 	return nil
 }
 
-// micros is the stored form of a time: microseconds since the epoch, 0 for the zero time.
-func micros(t time.Time) int64 {
+// toMicros is the stored form of a time: microseconds since the epoch, 0 for the zero time.
+func toMicros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}

@@ -20,7 +20,7 @@ func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, d
 	t.noticed = true
 	subject, data = memproxy.InertID(subject), shown(data)
 	at := t.now()
-	n := memproxy.Notice{ID: ref(string(kind)+"/", tenant, subject) + strconv.FormatInt(at, 36), Kind: kind, Tenant: tenant, Subject: subject, Created: moment(at), Data: inJSON(data)}
+	n := memproxy.Notice{ID: ref(string(kind)+"/", tenant, subject) + strconv.FormatInt(at, 36), Kind: kind, Tenant: tenant, Subject: subject, Created: fromMicros(at), Data: inJSON(data)}
 	t.run(`INSERT INTO notice (id, kind, tenant, subject, created, data, attempts, due, error, mac)
 		VALUES (?, ?, ?, ?, ?, ?, 0, 0, '', ?) ON CONFLICT DO NOTHING`,
 		n.ID, string(kind), tenant, subject, at, string(n.Data), t.store.opt.Vault.MarkRow(noticeRow(&n)))
@@ -59,10 +59,10 @@ func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (noti
 		mine []memproxy.Notice
 		next int64
 	}
-	out, err := changed(ctx, ns.store, nil, func(t *transaction) (out found) {
+	out, err := changeResult(ctx, ns.store, nil, func(t *transaction) (out found) {
 		due := rows(t, scanNotice(t.store), `UPDATE notice SET due = ?1 WHERE (due <= ?2 OR due > ?3) AND id IN
 			(SELECT id FROM notice WHERE due <= ?2 OR due > ?3 ORDER BY created, id LIMIT ?4) RETURNING `+noticeColumns,
-			micros(now.Add(lease)), micros(now), micros(now.Add(longestLease)), limit)
+			toMicros(now.Add(lease)), toMicros(now), toMicros(now.Add(longestLease)), limit)
 		for _, n := range due {
 			if n.Data == nil { // the row was edited
 				t.run(`DELETE FROM notice WHERE id = ?`, n.ID)
@@ -74,7 +74,7 @@ func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (noti
 		t.one(`SELECT coalesce(MIN(due), 0) FROM notice`, nil, &out.next)
 		return out
 	})
-	return out.mine, moment(out.next), err
+	return out.mine, fromMicros(out.next), err
 }
 
 const noticeColumns = `id, kind, tenant, subject, created, data, attempts, mac`
@@ -83,7 +83,7 @@ const noticeColumns = `id, kind, tenant, subject, created, data, attempts, mac`
 func scanNotice(of *store) func(scanner) (memproxy.Notice, error) {
 	return func(s scanner) (n memproxy.Notice, err error) {
 		var mark []byte
-		err = s.Scan(&n.ID, &n.Kind, &n.Tenant, &n.Subject, (*when)(&n.Created), &n.Data, &n.Attempts, &mark)
+		err = s.Scan(&n.ID, &n.Kind, &n.Tenant, &n.Subject, (*sqlTime)(&n.Created), &n.Data, &n.Attempts, &mark)
 		if err == nil && !of.opt.Vault.MarkedRow(noticeRow(&n), mark) {
 			n.Data = nil
 			of.edits.note(memproxy.MemoryKey{Kind: "notice", ID: memproxy.InertID(n.Subject)}, n.Tenant, editedRow)
@@ -94,7 +94,7 @@ func scanNotice(of *store) func(scanner) (memproxy.Notice, error) {
 
 func noticeRow(n *memproxy.Notice) func([]byte) []byte {
 	return func(b []byte) []byte {
-		return keys.AppendFields(b, []string{"notice", n.ID, string(n.Kind), n.Tenant, n.Subject, string(n.Data)}, micros(n.Created))
+		return keys.AppendFields(b, []string{"notice", n.ID, string(n.Kind), n.Tenant, n.Subject, string(n.Data)}, toMicros(n.Created))
 	}
 }
 
@@ -105,5 +105,5 @@ func (ns Notices) MarkDelivered(ctx context.Context, id string) error {
 
 // Postpone records that a notice could not be delivered, and when it is due again.
 func (ns Notices) Postpone(ctx context.Context, id string, due time.Time, why string) error {
-	return ns.exec(ctx, `UPDATE notice SET attempts = attempts + 1, due = ?, error = ? WHERE id = ?`, micros(due), clean(why), id)
+	return ns.exec(ctx, `UPDATE notice SET attempts = attempts + 1, due = ?, error = ? WHERE id = ?`, toMicros(due), clean(why), id)
 }

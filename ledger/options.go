@@ -143,7 +143,7 @@ type Step struct {
 
 // step notes a change of a history for OnSteps. What was found when a backend was
 // sealed is not noted, because the audit log records the seal as a whole.
-func (t *transaction) step(r *record, op memproxy.VersionOp, before, after int64) {
+func (t *transaction) step(r *versionRow, op memproxy.VersionOp, before, after int64) {
 	if r.Op == memproxy.OpSeal && r.Decision == "" {
 		return
 	}

@@ -43,22 +43,22 @@ type recent struct {
 
 	// waiting has the changes that are queued and not in the store yet. Their owners take
 	// precedence over the cache and the store.
-	waiting map[key]*waiting
+	waiting map[key]*queuedChanges
 }
 
 // recordCache holds, by key, a *memproxy.Record, a *memproxy.Ownership for a record that
 // has only an owner, which is half the size, or nil if there is nothing about the object.
 type recordCache = lru.LRUCache[key, any]
 
-// waiting has the queued changes of one object: its newest owner, the number of changes
+// queuedChanges has the queued changes of one object: its newest owner, the number of changes
 // of the owner, and the number of other changes.
-type waiting struct {
+type queuedChanges struct {
 	owner           memproxy.Ownership
 	owners, changes int
 }
 
 func newRecent(size int) (*recent, error) {
-	r := &recent{waiting: map[key]*waiting{}}
+	r := &recent{waiting: map[key]*queuedChanges{}}
 	if size < 0 {
 		return r, nil
 	}
@@ -84,11 +84,11 @@ func (r *recent) get(found map[key]memproxy.Record, keys []key) (rest []key, mom
 	for i, k := range keys {
 		if rec, ok := r.cached(k); !ok {
 			rest = append(slices.Grow(rest, len(keys)-i), k)
-		} else if !nothing(&rec) {
+		} else if !isEmpty(&rec) {
 			found[k] = rec
 		}
 		if w := r.waiting[k]; w != nil && w.owners > 0 {
-			found[k] = owned(found[k], &w.owner)
+			found[k] = withOwner(found[k], &w.owner)
 		}
 	}
 	return rest, r.clock
@@ -147,10 +147,10 @@ func (r *recent) removeWaiting(e *memproxy.Entry) {
 
 // count adds the changes of an entry to those that wait, or with by -1 removes them.
 func (r *recent) count(e *memproxy.Entry, by int) {
-	change := func(k key, owners, changes int) *waiting {
+	change := func(k key, owners, changes int) *queuedChanges {
 		w := r.waiting[k]
 		if w == nil {
-			w = &waiting{}
+			w = &queuedChanges{}
 			r.waiting[k] = w
 		}
 		w.owners += owners
@@ -165,7 +165,7 @@ func (r *recent) count(e *memproxy.Entry, by int) {
 			w.owner = e.Owners[i]
 		}
 	}
-	for _, k := range histories(e) {
+	for _, k := range historyKeys(e) {
 		change(k, 0, by)
 	}
 }
@@ -177,8 +177,8 @@ func (r *recent) idle() bool {
 	return len(r.waiting) == 0
 }
 
-// changing reports whether a change of more than the owner is queued for one of the keys.
-func (r *recent) changing(keys []key) bool {
+// hasQueuedChanges reports whether a change of more than the owner is queued for one of the keys.
+func (r *recent) hasQueuedChanges(keys []key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.waiting) > 0 && slices.ContainsFunc(keys, func(k key) bool { w := r.waiting[k]; return w != nil && w.changes > 0 })
@@ -197,7 +197,7 @@ func (r *recent) begin(all map[key]*recordRow) {
 			r.of(k).Remove(k)
 		}
 	}
-	if _, ok := all[everything]; ok {
+	if _, ok := all[allRecords]; ok {
 		r.rows.Purge()
 	}
 }
@@ -208,11 +208,11 @@ func (r *recent) end(all map[key]*recordRow) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clock++
-	if _, ok := all[everything]; ok || r.rows == nil {
+	if _, ok := all[allRecords]; ok || r.rows == nil {
 		return
 	}
 	for k, row := range all {
-		if row != nil && row.touched && (row.HasOwner() || row.sure) {
+		if row != nil && row.touched && (row.HasOwner() || row.listingKnown) {
 			r.keep(k, row.Record)
 		}
 	}
@@ -223,7 +223,7 @@ func (r *recent) keep(k key, rec memproxy.Record) {
 		k.ID, rec.Owner.Backend, rec.Owner.Kind = rec.Owner.ID, k.Backend, k.Kind
 	}
 	switch {
-	case nothing(&rec):
+	case isEmpty(&rec):
 		r.of(k).Add(k, nil)
 	case rec.HasStatus() || rec.Presence != memproxy.NotSealed || rec.FirstSeen != "":
 		all := rec // the copy keeps rec on the stack
@@ -234,13 +234,13 @@ func (r *recent) keep(k key, rec memproxy.Record) {
 	}
 }
 
-func nothing(rec *memproxy.Record) bool {
+func isEmpty(rec *memproxy.Record) bool {
 	return !rec.HasOwner() && !rec.HasStatus() && rec.Presence == memproxy.NotSealed
 }
 
-// owned returns a record with an owner, which replaces the record's listing. The status is
+// withOwner returns a record with an owner, which replaces the record's listing. The status is
 // from then on the owner's tenant's: its readers see the mark, and its reviewers rule on it.
-func owned(rec memproxy.Record, owner *memproxy.Ownership) memproxy.Record {
+func withOwner(rec memproxy.Record, owner *memproxy.Ownership) memproxy.Record {
 	rec.Owner, rec.Presence, rec.FirstSeen = *owner, memproxy.NotSealed, ""
 	if rec.HasStatus() && rec.HasOwner() {
 		rec.Status.Tenant = owner.Scope.Tenant
@@ -248,5 +248,5 @@ func owned(rec memproxy.Record, owner *memproxy.Ownership) memproxy.Record {
 	return rec
 }
 
-// everything is a key that stands for all objects in the set that a commit changes.
-var everything key
+// allRecords is a key that stands for all objects in the set that a commit changes.
+var allRecords key

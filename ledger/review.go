@@ -18,8 +18,8 @@ import (
 const maxNote = 2000
 
 func checkReview(r memproxy.Review) error {
-	return cmp.Or(need(r.Reviewer != "" && storable(r.Reviewer) == nil, "a review needs a reviewer"),
-		need(storableUpTo(maxNote, r.Note) == nil, "the note of a review is not UTF-8 of at most %d bytes", maxNote))
+	return cmp.Or(require(r.Reviewer != "" && storable(r.Reviewer) == nil, "a review needs a reviewer"),
+		require(storableUpTo(maxNote, r.Note) == nil, "the note of a review is not UTF-8 of at most %d bytes", maxNote))
 }
 
 // lockedHold finds a hold and locks out other writers of it until the transaction ends.
@@ -74,7 +74,7 @@ func (t *transaction) vote(subject, author string, r memproxy.Review) memproxy.T
 		t.fail(ErrOwnReview)
 		return tally
 	}
-	yes := vote{subject, r.Reviewer, micros(t.store.opt.Clock()), r.Note, false}
+	yes := vote{subject, r.Reviewer, toMicros(t.store.opt.Clock()), r.Note, false}
 	t.run(`INSERT INTO vote (`+voteColumns+`) VALUES (?, ?, ?, ?, ?) ON CONFLICT (subject, reviewer) DO UPDATE SET at = excluded.at, note = excluded.note, mac = excluded.mac`,
 		yes.subject, yes.reviewer, yes.at, yes.note, t.store.opt.Vault.MarkRow(yes.row))
 	for _, v := range rows(t, scanVote(t.store), `SELECT `+voteColumns+` FROM vote WHERE subject = ? AND reviewer <> ?`, subject, author) {
@@ -101,7 +101,7 @@ func (t *transaction) dropVotes(k memproxy.MemoryKey) {
 func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.Review) *memproxy.HeldWrite {
 	h, _ := row(t, scanHold,
 		`UPDATE hold SET state = ?, reviewer = ?, reviewed = ?, note = ? WHERE id = ? RETURNING `+holdColumns,
-		string(state), r.Reviewer, micros(t.store.opt.Clock()), r.Note, id)
+		string(state), r.Reviewer, toMicros(t.store.opt.Clock()), r.Note, id)
 	switch state {
 	case memproxy.HoldRejected:
 		closeDissents(t, id)
@@ -117,7 +117,7 @@ func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.
 // changes nothing. ErrState means that it was already sent or settled, ErrOwnReview that
 // the reviewer is the author, ErrShredded that its content was destroyed.
 func (hs Holds) Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error) {
-	return changed(ctx, hs.store, checkReview(r), func(t *transaction) memproxy.Tallied {
+	return changeResult(ctx, hs.store, checkReview(r), func(t *transaction) memproxy.Tallied {
 		return approveHold(t, id, r)
 	})
 }
@@ -174,10 +174,10 @@ const maxBatch = 500
 func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) (memproxy.ReviewedGroup, error) {
 	c := conditions{}
 	c.tenant("tenant", tenant)
-	c.add(`state = 'pending' AND similarity = ? AND created < ?`, similarity, micros(before))
+	c.add(`state = 'pending' AND similarity = ? AND created < ?`, similarity, toMicros(before))
 	whole := similarity != "" && storable(similarity) == nil && !before.IsZero() && expect > 0 && expect <= maxBatch
-	bad := cmp.Or(checkReview(r), c.bad, need(whole, "a batch needs a similarity, a time and how many are expected (at most %d)", maxBatch))
-	return changed(ctx, hs.store, bad, func(t *transaction) (group memproxy.ReviewedGroup) {
+	bad := cmp.Or(checkReview(r), c.bad, require(whole, "a batch needs a similarity, a time and how many are expected (at most %d)", maxBatch))
+	return changeResult(ctx, hs.store, bad, func(t *transaction) (group memproxy.ReviewedGroup) {
 		found := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold`+c.where()+` ORDER BY id LIMIT ?`, append(c.args, maxBatch+1)...)
 		if len(found) != expect {
 			t.fail(fmt.Errorf("%w: %d holds wait in the group, not %d", ErrState, len(found), expect))
@@ -247,8 +247,8 @@ func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluat
 	if v.Policy == "" {
 		return nil, nil
 	}
-	bad := need(storable(v.Policy) == nil, "the version of the rules")
-	return changed(ctx, hs.store, bad, func(t *transaction) (settled *memproxy.HeldWrite) {
+	bad := require(storable(v.Policy) == nil, "the version of the rules")
+	return changeResult(ctx, hs.store, bad, func(t *transaction) (settled *memproxy.HeldWrite) {
 		h := lockHold(t, id)
 		if h.State != memproxy.HoldPending { // it was settled meanwhile
 			return nil
@@ -276,10 +276,10 @@ func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluat
 // Age returns the holds that have waited since before a time and that it has not
 // returned yet, and queues a notice for each.
 func (hs Holds) Age(ctx context.Context, before time.Time) ([]memproxy.HeldWrite, error) {
-	aged, err := changed(ctx, hs.store, nil, func(t *transaction) []memproxy.HeldWrite {
+	aged, err := changeResult(ctx, hs.store, nil, func(t *transaction) []memproxy.HeldWrite {
 		aged := rows(t, scanHold, `UPDATE hold SET aged = ? WHERE id IN
 			(SELECT id FROM hold WHERE state = 'pending' AND created < ? AND aged = 0 ORDER BY created, id LIMIT ?)
-			RETURNING `+holdColumns, t.now(), micros(before), maxBatch)
+			RETURNING `+holdColumns, t.now(), toMicros(before), maxBatch)
 		for _, h := range aged {
 			t.notify(memproxy.NoticeAged, h.Tenant, h.ID, h)
 		}

@@ -87,12 +87,12 @@ type recordRow struct {
 	firstSeen string               // part of the listing
 
 	// stored: there is a row. sure: the listing is known, even without an owner.
-	stored, sure bool
-	dirty        part // what save has to write
-	touched      bool // something was changed in this transaction
+	stored, listingKnown bool
+	dirty                part // what save has to write
+	touched              bool // something was changed in this transaction
 	// edited: the row was changed outside of memproxy, and is evidence until a person accepts
 	// it. begun: its history began in this transaction. lost: it has a history and no row.
-	edited, begun, lost bool
+	edited, historyBegun, rowRemoved bool
 }
 
 // fields has the columns of a record. mark is a MAC over all the others: it detects
@@ -163,7 +163,7 @@ func (f *fields) row(b []byte) []byte {
 }
 
 // rowScanner reads records without an allocation per row. With a vault it returns
-// distrusted instead of a record with an invalid mark.
+// quarantinedRow instead of a record with an invalid mark.
 func rowScanner(of *store) func(scanner) (recordRow, error) {
 	var f fields
 	s, n, to := &f.texts, &f.numbers, f.columns((*sql.RawBytes)(&f.mark))
@@ -176,7 +176,7 @@ func rowScanner(of *store) func(scanner) (recordRow, error) {
 			r.Owner = memproxy.Ownership{
 				Backend: r.Backend, Kind: r.Kind, ID: r.ID, Scope: memproxy.Scope{Tenant: s[3], User: s[4], Agent: s[5], App: s[6], Run: s[7]},
 				Actor: s[8], Trust: memproxy.Trust(s[9]), Source: memproxy.Source(s[10]), Decision: s[11], SHA256: s[12],
-				Confidence: memproxy.PerMille(n[1]), Written: moment(n[2]), Deleted: n[3] > 0,
+				Confidence: memproxy.PerMille(n[1]), Written: fromMicros(n[2]), Deleted: n[3] > 0,
 			}
 			r.deleted, r.validated = n[3], n[4] > 0
 		}
@@ -184,7 +184,7 @@ func rowScanner(of *store) func(scanner) (recordRow, error) {
 			r.Status = memproxy.Status{
 				MemoryKey: r.key, State: memproxy.MemoryState(s[13]), Tenant: s[14], Reason: s[16], Decision: s[17], Attestation: memproxy.Attestation(s[18]), Rules: s[19],
 				Unverified: memproxy.ReasonCode(s[21]), Reviewed: s[22], CurrentRules: memproxy.MemoryState(s[23]),
-				Changed: moment(n[5]), Contested: n[6] > 0, Pinned: n[7] > 0, Expires: moment(n[8]),
+				Changed: fromMicros(n[5]), Contested: n[6] > 0, Pinned: n[7] > 0, Expires: fromMicros(n[8]),
 			}
 			r.prior = memproxy.MemoryState(s[15])
 			err = readFindings(&r.Status, s[20])
@@ -192,9 +192,9 @@ func rowScanner(of *store) func(scanner) (recordRow, error) {
 		if r.listed, r.firstSeen = n[9] > 0, s[24]; r.listed && !r.HasOwner() {
 			r.Presence, r.FirstSeen = memproxy.PresentAtSeal, s[24]
 		}
-		r.sure = r.listed || r.HasOwner()
+		r.listingKnown = r.listed || r.HasOwner()
 		if !marked(of.opt.Vault, &f) {
-			r, err = distrusted(of, &f), nil
+			r, err = quarantinedRow(of, &f), nil
 		}
 		return r, err
 	}
@@ -214,8 +214,8 @@ func (r *recordRow) fields() fields {
 			string(st.CurrentRules), r.firstSeen,
 		},
 		[...]int64{
-			count(r.HasOwner()), int64(o.Confidence), micros(o.Written), r.deleted, count(r.validated),
-			micros(st.Changed), count(st.Contested), count(st.Pinned), micros(st.Expires), count(r.listed),
+			count(r.HasOwner()), int64(o.Confidence), toMicros(o.Written), r.deleted, count(r.validated),
+			toMicros(st.Changed), count(st.Contested), count(st.Pinned), toMicros(st.Expires), count(r.listed),
 		}, nil,
 	}
 }
@@ -244,8 +244,8 @@ func ownerOf(r *recordRow) memproxy.Ownership { return r.Owner }
 
 func statusOf(r *recordRow) memproxy.Status { return r.Status }
 
-// own sets the owner of a record. A tombstone keeps the time of the first deletion.
-func (r *recordRow) own(row *memproxy.Ownership, now int64) {
+// setOwner sets the owner of a record. A tombstone keeps the time of the first deletion.
+func (r *recordRow) setOwner(row *memproxy.Ownership, now int64) {
 	if r.edited {
 		return
 	}
@@ -253,7 +253,7 @@ func (r *recordRow) own(row *memproxy.Ownership, now int64) {
 		row = &memproxy.Ownership{}
 	}
 	tenant := r.Status.Tenant
-	if r.Record = owned(r.Record, row); r.Status.Tenant != tenant {
+	if r.Record = withOwner(r.Record, row); r.Status.Tenant != tenant {
 		r.dirty |= statusPart
 	}
 	if !row.Deleted {
@@ -277,22 +277,22 @@ func scanKey(s scanner) (k key, err error) {
 	return k, err
 }
 
-// when reads a time in the form of micros.
-type when time.Time
+// sqlTime reads a time in the form of toMicros.
+type sqlTime time.Time
 
-func (w *when) Scan(column any) error {
+func (w *sqlTime) Scan(column any) error {
 	at, ok := column.(int64)
 	if !ok {
 		return fmt.Errorf("%T is not a time", column)
 	}
-	*w = when(moment(at))
+	*w = sqlTime(fromMicros(at))
 	return nil
 }
 
-// flag reads a positive number, such as a count or the time of a deletion, as true.
-type flag bool
+// sqlFlag reads a positive number, such as a count or the time of a deletion, as true.
+type sqlFlag bool
 
-func (f *flag) Scan(column any) error {
+func (f *sqlFlag) Scan(column any) error {
 	n, ok := column.(int64)
 	if !ok {
 		return fmt.Errorf("%T is not a number", column)
@@ -301,10 +301,10 @@ func (f *flag) Scan(column any) error {
 	return nil
 }
 
-// parsed reads JSON that asJSON wrote.
-type parsed struct{ to any }
+// sqlJSON reads JSON that asJSON wrote.
+type sqlJSON struct{ to any }
 
-func (p parsed) Scan(column any) error {
+func (p sqlJSON) Scan(column any) error {
 	switch text := column.(type) {
 	case string:
 		return json.Unmarshal([]byte(text), p.to)
@@ -336,13 +336,13 @@ func storableUpTo(limit int, s string) error {
 func storableParts(of string, parts ...string) error {
 	for _, s := range parts {
 		if err := storable(s); err != nil {
-			return refused("a part of the %s %v", of, err)
+			return invalidArgument("a part of the %s %v", of, err)
 		}
 	}
 	return nil
 }
 
-func validate(row *memproxy.Ownership) error {
+func validOwner(row *memproxy.Ownership) error {
 	return cmp.Or(validKey(row.Key()), storableParts("owner", row.Scope.Tenant, row.Scope.User, row.Scope.Agent, row.Scope.App, row.Scope.Run,
 		row.Actor, string(row.Trust), string(row.Source), row.Decision, row.SHA256))
 }
@@ -378,17 +378,17 @@ func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free fu
 	if err != nil || len(own) == 0 {
 		return nil, err
 	}
-	return changed(ctx, s, nil, func(t *transaction) []memproxy.Ownership {
+	return changeResult(ctx, s, nil, func(t *transaction) []memproxy.Ownership {
 		bound := make([]memproxy.Ownership, 0, len(own))
 		for i := range own {
 			row := &own[i]
 			switch r := t.record(row.Key()); {
 			case !r.HasOwner() || r.Owner.Scope.Tenant != row.Scope.Tenant && free(t, row):
-				r.own(row, t.now())
+				r.setOwner(row, t.now())
 			case row.Kind == memproxy.TargetEntity && r.Owner.Scope.Tenant == row.Scope.Tenant && r.Owner.Decision != "" && r.Owner.Decision != row.Decision:
 				kept := r.Owner
 				kept.Decision = ""
-				r.own(&kept, t.now())
+				r.setOwner(&kept, t.now())
 			}
 			bound = append(bound, t.record(row.Key()).Owner)
 		}

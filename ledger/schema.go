@@ -20,13 +20,13 @@ import (
 // the advisory lock under which the tables are created.
 const applicationID = 0x6d707278
 
-// before returns the name of the copy of a file that is made before the file is migrated.
-func before(path string, schema int) string { return fmt.Sprintf("%s.before-%d", path, schema) }
+// migrationCopy returns the name of the copy of a file that is made before the file is migrated.
+func migrationCopy(path string, schema int) string { return fmt.Sprintf("%s.before-%d", path, schema) }
 
-// oddities finds objects in a file that change the effect of statements and that no
+// foreignObjects finds objects in a file that change the effect of statements and that no
 // memproxy creates: a trigger, a view instead of a table, a conflict clause that drops
 // rows, another collation.
-const oddities = `SELECT coalesce(min(type || ' ' || name), '') FROM sqlite_schema
+const foreignObjects = `SELECT coalesce(min(type || ' ' || name), '') FROM sqlite_schema
 	WHERE sql NOT LIKE 'CREATE TABLE %' AND sql NOT LIKE 'CREATE INDEX %' AND sql NOT LIKE 'CREATE UNIQUE INDEX %' OR sql LIKE '%CONFLICT%' OR sql LIKE '%COLLATE%'`
 
 // schemaOf returns the version of the store's schema, 0 for an empty store. It refuses
@@ -55,12 +55,12 @@ func schemaOf(ctx context.Context, q interface {
 	}
 	if d == sqliteDialect {
 		var odd string
-		if err := q.QueryRowContext(ctx, oddities).Scan(&odd); err != nil || odd != "" {
+		if err := q.QueryRowContext(ctx, foreignObjects).Scan(&odd); err != nil || odd != "" {
 			return 0, errors.Join(err, fmt.Errorf("%w: it contains a %s that memproxy did not create", ErrForeign, strconv.QuoteToASCII(odd)))
 		}
 	}
 	var n int
-	if err := q.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM `+d.applied()).Scan(&n); err != nil {
+	if err := q.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM `+d.migrationsTable()).Scan(&n); err != nil {
 		return 0, err
 	}
 	if n > schema {
@@ -81,7 +81,7 @@ func migrate(ctx context.Context, s *store) (failed error) {
 		return err
 	}
 	if from > 0 && s.opt.Path != "" {
-		to := before(s.opt.Path, from)
+		to := migrationCopy(s.opt.Path, from)
 		s.opt.Progress("a copy is made: " + to)
 		if err := errors.Join(dropPartial(to), replicate(ctx, s.opt.Path, to, nil)); err != nil {
 			return fmt.Errorf("the ledger is not migrated without a copy; make %s writable (it needs as much space as the ledger) and start again: %w", to, err)
@@ -123,14 +123,14 @@ func apply(ctx context.Context, tx *sql.Tx, d dialect, opt Options) error {
 		return err
 	}
 	define := func(to int, text string) error {
-		note := fmt.Sprintf(`INSERT INTO %s (version, applied) VALUES (%d, %d);`, d.applied(), to, opt.Clock().UnixMicro())
+		note := fmt.Sprintf(`INSERT INTO %s (version, applied) VALUES (%d, %d);`, d.migrationsTable(), to, opt.Clock().UnixMicro())
 		if _, err := tx.ExecContext(ctx, d.ddl(text)+note); err != nil {
 			return fmt.Errorf("migrate to schema %d: %w", to, err)
 		}
 		return nil
 	}
 	if n == 0 {
-		return define(schema, `CREATE TABLE IF NOT EXISTS `+d.applied()+` (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);`+newTables)
+		return define(schema, `CREATE TABLE IF NOT EXISTS `+d.migrationsTable()+` (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);`+newTables)
 	}
 	for _, u := range upgrades {
 		if u.from != n {

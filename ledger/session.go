@@ -34,13 +34,13 @@ type sessionRow struct {
 
 // row appends the fields that locks depend on, for the mark.
 func (r *sessionRow) row(b []byte) []byte {
-	return keys.AppendFields(b, []string{"session", r.Tenant, r.ID, r.Principal, r.refused}, int64(r.CountedRejections), micros(r.LastRejection), micros(r.Counted))
+	return keys.AppendFields(b, []string{"session", r.Tenant, r.ID, r.Principal, r.refused}, int64(r.CountedRejections), toMicros(r.LastRejection), toMicros(r.Counted))
 }
 
 // mark writes the fields that locks depend on, with a new mark.
 func (r *sessionRow) mark(t *transaction) {
 	t.run(`UPDATE session SET principal = ?, strikes = ?, struck = ?, counted = ?, refused = ?, mac = ? WHERE tenant = ? AND id = ?`,
-		r.Principal, r.CountedRejections, micros(r.LastRejection), micros(r.Counted), r.refused, t.store.opt.Vault.MarkRow(r.row), r.Tenant, r.ID)
+		r.Principal, r.CountedRejections, toMicros(r.LastRejection), toMicros(r.Counted), r.refused, t.store.opt.Vault.MarkRow(r.row), r.Tenant, r.ID)
 }
 
 // scanSession reads records of rejections with their locks, optionally with the refused
@@ -48,13 +48,13 @@ func (r *sessionRow) mark(t *transaction) {
 func scanSession(of *store, refused bool) func(scanner) (sessionRow, error) {
 	return func(s scanner) (v sessionRow, err error) {
 		var mark []byte
-		err = s.Scan(&v.Tenant, &v.ID, &v.Principal, (*when)(&v.Begun), (*when)(&v.Last), &v.Held, &v.Rejections, &v.CountedRejections, (*when)(&v.LastRejection),
-			(*when)(&v.Counted), (*when)(&v.Unlocked), &v.UnlockedBy, (*when)(&v.Ended), parsed{&v.Reasons}, &v.refused, &mark)
+		err = s.Scan(&v.Tenant, &v.ID, &v.Principal, (*sqlTime)(&v.Begun), (*sqlTime)(&v.Last), &v.Held, &v.Rejections, &v.CountedRejections, (*sqlTime)(&v.LastRejection),
+			(*sqlTime)(&v.Counted), (*sqlTime)(&v.Unlocked), &v.UnlockedBy, (*sqlTime)(&v.Ended), sqlJSON{&v.Reasons}, &v.refused, &mark)
 		key := memproxy.SessionKeyOf(v.ID)
 		v.Kind, v.User, v.Name = key.Kind, key.User, key.Name
 		unwritten := len(mark) == 0 && v.CountedRejections == 0 && v.LastRejection.IsZero() && v.Counted.IsZero() && v.refused == "[]"
 		if err == nil && !unwritten && !of.opt.Vault.MarkedRow(v.row, mark) {
-			v.edited, v.CountedRejections, v.LastRejection = true, max(v.CountedRejections, math.MaxInt32), moment(max(1, micros(of.opt.Clock())))
+			v.edited, v.CountedRejections, v.LastRejection = true, max(v.CountedRejections, math.MaxInt32), fromMicros(max(1, toMicros(of.opt.Clock())))
 			of.edits.note(memproxy.MemoryKey{Kind: "session", ID: memproxy.InertID(v.ID)}, v.Tenant, editedRow)
 		}
 		of.opt.setLock(&v.Session)
@@ -102,7 +102,7 @@ const inForce = `(struck > ? AND struck < ? AND strikes >= CASE WHEN id LIKE 'ca
 func (o *Options) limits() []any {
 	least := func(kind memproxy.SessionKind) int { return cmp.Or(o.Locks.Of(kind), math.MaxInt32) } // 0 never locks
 	now := o.Clock()
-	return []any{micros(now.Add(-o.Locks.For)), micros(now.Add(o.Locks.For)), least(memproxy.SessionUser), least(memproxy.SessionPrincipal), least(memproxy.SessionNamed)}
+	return []any{toMicros(now.Add(-o.Locks.For)), toMicros(now.Add(o.Locks.For)), least(memproxy.SessionUser), least(memproxy.SessionPrincipal), least(memproxy.SessionNamed)}
 }
 
 // SessionLocked returns the lock in force on any of some records of rejections, the one
@@ -121,7 +121,7 @@ func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string
 	}
 	found, err := queryRows(ctx, l.store, "look up locks", scanSession(l.store, false), sessionsByID, tenant, asJSON(ids))
 	if slices.ContainsFunc(found, func(r sessionRow) bool { return r.edited }) {
-		found, err = changed(ctx, l.store, nil, func(t *transaction) []sessionRow { return lockEdited(t, tenant, ids) })
+		found, err = changeResult(ctx, l.store, nil, func(t *transaction) []sessionRow { return lockEdited(t, tenant, ids) })
 	}
 	lock := lastLock(found)
 	if err == nil && lock.ID == "" { // the absence can be cached: only a rejection locks a record, and it ends the absence
@@ -149,8 +149,8 @@ func lockEdited(t *transaction, tenant string, ids []string) []sessionRow {
 func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids ...string) ([]memproxy.Session, error) {
 	odd := func(text string) bool { return storable(text) != nil }
 	whole := len(ids) > 0 && !slices.Contains(ids, "") && e.Decision != "" && !slices.ContainsFunc(append([]string{e.Tenant, e.Principal, e.Decision, e.Route}, ids...), odd)
-	j := job{bad: need(whole, "an event needs records and a decision, all in storable text"), size: len(ids)}
-	return result(ctx, l.store, j, func(t *transaction) (locked []memproxy.Session) {
+	j := job{bad: require(whole, "an event needs records and a decision, all in storable text"), size: len(ids)}
+	return doResult(ctx, l.store, j, func(t *transaction) (locked []memproxy.Session) {
 		for _, id := range ids {
 			s, now := noteSession(t, e, id)
 			if now {
@@ -176,15 +176,15 @@ func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy
 	if slices.ContainsFunc(s.Refused, func(r memproxy.SessionEvent) bool { return r.Decision == e.Decision }) {
 		return s, false
 	}
-	e.Time = moment(at)
+	e.Time = fromMicros(at)
 	s.Refused = append(s.Refused, e)
 	s.Refused = s.Refused[max(0, len(s.Refused)-max(maxRefused, t.store.opt.Locks.Of(s.Kind))):]
-	tally(&s, e.Reasons)
+	countReasons(&s, e.Reasons)
 	if e.Verdict == memproxy.Hold {
 		s.Held++
 	} else if s.Rejections++; !e.WeakEvidence {
 		was := s.Locked
-		strike(&s, e.Time, t.store.opt.Locks.Window)
+		countRejection(&s, e.Time, t.store.opt.Locks.Window)
 		t.store.opt.setLock(&s)
 		locked = was.IsZero() && !s.Locked.IsZero()
 	}
@@ -198,9 +198,9 @@ func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy
 	return s, locked
 }
 
-// strike counts one more rejection, which is in s.Refused already: since the beginning
+// countRejection counts one more rejection, which is in s.Refused already: since the beginning
 // for a session, within the window for a caller.
-func strike(s *memproxy.Session, at time.Time, window time.Duration) {
+func countRejection(s *memproxy.Session, at time.Time, window time.Duration) {
 	if s.Limit > 0 && s.CountedRejections >= s.Limit && s.Locked.IsZero() { // the lock is over
 		s.CountedRejections, s.Counted = 0, at
 	}
@@ -217,8 +217,8 @@ func strike(s *memproxy.Session, at time.Time, window time.Duration) {
 	}
 }
 
-// tally counts reasons, the most frequent first.
-func tally(s *memproxy.Session, reasons []memproxy.Reason) {
+// countReasons counts reasons, the most frequent first.
+func countReasons(s *memproxy.Session, reasons []memproxy.Reason) {
 	for _, why := range reasons {
 		i := slices.IndexFunc(s.Reasons, func(r memproxy.ReasonTally) bool { return r.Code == why.Code && r.Rule == why.Rule })
 		if i < 0 {
@@ -295,7 +295,7 @@ func splitCursor(text string) (id, tenant string, err error) {
 	case text == "":
 		return "", "", nil
 	case err != nil || n < 0 || n > len(rest):
-		return "", "", refused("not a cursor")
+		return "", "", invalidArgument("not a cursor")
 	}
 	return rest[:n], rest[n:], nil
 }
@@ -317,8 +317,8 @@ func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Rev
 			t.fail(fmt.Errorf("%w: the session is not locked", ErrState))
 			return
 		}
-		now := micros(t.store.opt.Clock()) + 1
-		s.CountedRejections, s.Counted = 0, moment(now)
+		now := toMicros(t.store.opt.Clock()) + 1
+		s.CountedRejections, s.Counted = 0, fromMicros(now)
 		s.mark(t)
 		t.run(`UPDATE session SET unlocked = ?, unlocked_by = ? WHERE tenant = ? AND id = ?`, now, r.Reviewer, tenant, id)
 	})
@@ -330,7 +330,7 @@ func (ss Sessions) End(ctx context.Context, idleSince time.Time) (int, error) {
 	return inSteps(ctx, ss.store, job{}, endStep, func(t *transaction) int {
 		ended := sessions(rows(t, scanSession(t.store, false), `UPDATE session SET ended = ? WHERE (tenant, id) IN
 			(SELECT tenant, id FROM session WHERE ended = 0 AND last < ? ORDER BY last LIMIT ?) RETURNING `+sessionColumns,
-			t.now(), micros(idleSince), endStep))
+			t.now(), toMicros(idleSince), endStep))
 		for i := range ended {
 			t.notify(memproxy.NoticeEnded, ended[i].Tenant, ended[i].ID, ended[i])
 		}
@@ -343,6 +343,6 @@ func (ss Sessions) End(ctx context.Context, idleSince time.Time) (int, error) {
 func pruneSessions(ctx context.Context, s *store, before time.Time) (int, error) {
 	return inSteps(ctx, s, job{}, pruneStep, func(t *transaction) int {
 		return int(t.run(`DELETE FROM session WHERE (tenant, id) IN (SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND NOT `+inForce+` LIMIT ?)`,
-			slices.Concat([]any{micros(before)}, s.opt.limits(), []any{pruneStep})...))
+			slices.Concat([]any{toMicros(before)}, s.opt.limits(), []any{pruneStep})...))
 	})
 }

@@ -76,7 +76,7 @@ func TestListsReuseStatements(t *testing.T) {
 // Proves EDGE-3: filters grow without losing keys.
 func TestFiltersKeepTheirKeysWhenGrowing(t *testing.T) {
 	ring.Long(t, "one key after another")
-	s := &keyFilter{whole: true}
+	s := &keyFilter{loaded: true}
 	id := func(i int) key { return key{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint(i)} }
 	const n, step = 3 * firstFilter, 7 // a filter that is lost loses all of its keys
 	for i := range n {

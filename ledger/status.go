@@ -75,7 +75,7 @@ func statusQuery(f *memproxy.StatusFilter, now time.Time) (query string, args []
 	from := "record"
 	if f.Deleted != nil {
 		from += viaDeleted
-		c.add("kind = 'memory' AND deleted > 0 AND deleted >= ?", micros(*f.Deleted))
+		c.add("kind = 'memory' AND deleted > 0 AND deleted >= ?", toMicros(*f.Deleted))
 		c.tenant("tenant", f.Tenant)
 		for _, d := range memproxy.Dimensions {
 			c.text("the "+string(d), `"`+string(d)+`" = ?`, f.Within.In(d))
@@ -90,11 +90,11 @@ func statusQuery(f *memproxy.StatusFilter, now time.Time) (query string, args []
 	}
 	if f.Overdue {
 		from += viaExpires
-		c.add(overdue, micros(now))
+		c.add(overdue, toMicros(now))
 	}
 	if !f.QuietSince.IsZero() {
 		c.add(`changed < ? AND contested = 0 AND NOT EXISTS (SELECT 1 FROM correction c
-			WHERE c.backend = record.backend AND c.id = record.id AND c.kind = record.kind AND c.at >= ?)`, micros(f.QuietSince), micros(f.QuietSince))
+			WHERE c.backend = record.backend AND c.id = record.id AND c.kind = record.kind AND c.at >= ?)`, toMicros(f.QuietSince), toMicros(f.QuietSince))
 	}
 	n := min(cmp.Or(max(0, f.Limit), 10), 1000)
 	return `SELECT ` + recordColumns + ` FROM ` + from + c.where() + ` ORDER BY backend, kind, id LIMIT ?`, append(c.args, n), c.bad
@@ -121,7 +121,7 @@ func (c *conditions) add(condition string, args ...any) {
 // text adds a condition on a part of a filter, unless value is empty.
 func (c *conditions) text(part, condition, value string, also ...any) {
 	if err := storable(value); err != nil {
-		c.bad = cmp.Or(c.bad, refused("%s %v", part, err))
+		c.bad = cmp.Or(c.bad, invalidArgument("%s %v", part, err))
 	} else if value != "" {
 		c.add(condition, append([]any{value}, also...)...)
 	}
@@ -133,7 +133,7 @@ func (c *conditions) tenant(column string, tenant *string) {
 		return
 	}
 	if err := storable(*tenant); err != nil {
-		c.bad = cmp.Or(c.bad, refused("tenant %v", err))
+		c.bad = cmp.Or(c.bad, invalidArgument("tenant %v", err))
 	}
 	c.add(column+" = ?", *tenant)
 }
@@ -146,12 +146,12 @@ func (l *Ledger) SetState(ctx context.Context, changes ...memproxy.StateChange) 
 }
 
 func validKey(k memproxy.MemoryKey) error {
-	return cmp.Or(need(k.Backend != "" && k.Kind != "" && k.ID != "", "backend, kind and id are required"),
+	return cmp.Or(require(k.Backend != "" && k.Kind != "" && k.ID != "", "backend, kind and id are required"),
 		storableParts("key", k.Backend, string(k.Kind), k.ID))
 }
 
 func validChange(c *memproxy.StateChange) error {
-	return cmp.Or(validKey(c.MemoryKey), need(slices.Contains(memproxy.MemoryStates[:], c.State), "unknown state %.20q", c.State), storableParts("change", c.Tenant, c.Reason, c.Decision, c.Rules, c.Text, string(c.Attestation)))
+	return cmp.Or(validKey(c.MemoryKey), require(slices.Contains(memproxy.MemoryStates[:], c.State), "unknown state %.20q", c.State), storableParts("change", c.Tenant, c.Reason, c.Decision, c.Rules, c.Text, string(c.Attestation)))
 }
 
 // status returns a memory's record and its status. A memory without a status is untrusted.
@@ -168,12 +168,12 @@ func (t *transaction) putStatus(r *recordRow, st memproxy.Status, prior memproxy
 		return
 	}
 	if st.Changed.IsZero() {
-		st.Changed = moment(t.now())
+		st.Changed = fromMicros(t.now())
 	}
 	if r.HasOwner() {
 		st.Tenant = r.Owner.Scope.Tenant
 	}
-	st.Changed, st.Expires, st.Findings = moment(micros(st.Changed)), moment(micros(st.Expires)), slices.Clone(st.Findings)
+	st.Changed, st.Expires, st.Findings = fromMicros(toMicros(st.Changed)), fromMicros(toMicros(st.Expires)), slices.Clone(st.Findings)
 	r.Status, r.prior, r.dirty = st, prior, r.dirty|statusPart
 }
 
@@ -214,7 +214,7 @@ func (t *transaction) setState(c *memproxy.StateChange) bool {
 	was := st.State
 	st.State, st.Reason, st.Decision, st.Rules, st.Findings, st.Text = c.State, c.Reason, c.Decision, c.Rules, c.Findings, c.Text
 	st.CurrentRules = ""
-	st.Changed = moment(t.now())
+	st.Changed = fromMicros(t.now())
 	t.putStatus(r, st, "")
 	st = r.Status
 	if was == st.State || st.Kind == memproxy.TargetDecision {
@@ -265,7 +265,7 @@ const refMemory = "memory/"
 // text, the memory is validated and attested as human-confirmed. ErrState means that
 // the memory is in another state, ErrOwnReview that the reviewer is the author.
 func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.Review) (memproxy.Tallied, error) {
-	return changed(ctx, l.store, cmp.Or(validKey(k), checkReview(by)), func(t *transaction) memproxy.Tallied {
+	return changeResult(ctx, l.store, cmp.Or(validKey(k), checkReview(by)), func(t *transaction) memproxy.Tallied {
 		r, st := t.status(k)
 		reviewable := []memproxy.MemoryState{
 			memproxy.StatePending, memproxy.StateUntrusted, memproxy.StateFlagged, memproxy.StateQuarantined,

@@ -34,9 +34,9 @@ type verifier struct {
 	opt    VerifyOptions
 	head   head
 	report memproxy.ChainReport
-	last   record // the preceding record; its place is 0 at the start
-	sound  bool   // whether the preceding record was sound
-	open   int    // number of unaccepted faults
+	last   versionRow // the preceding record; its place is 0 at the start
+	sound  bool       // whether the preceding record was sound
+	open   int        // number of unaccepted faults
 
 	accepted map[fault]bool // faults that a person accepted
 }
@@ -75,15 +75,15 @@ func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 		if v.head.broken {
 			v.fault(memproxy.FaultForge, v.head.place, nil, unsigned)
 		}
-		v.last = record{place: v.head.base}
+		v.last = versionRow{place: v.head.base}
 		v.last.Link = v.head.baseLink
 	}
 	// The next run checks records that are written after the head was read.
-	err = v.records(ctx, ` WHERE tenant = ? AND place > ? ORDER BY place`, []any{tenant}, v.last.place, func(r *record) (int64, error) {
+	err = v.records(ctx, ` WHERE tenant = ? AND place > ? ORDER BY place`, []any{tenant}, v.last.place, func(r *versionRow) (int64, error) {
 		return r.place, v.step(ctx, r, headed)
 	})
 	if err == nil { // records before the base that were not trimmed, each by itself
-		err = v.records(ctx, ` WHERE tenant = ? AND place <= ? AND place > ? ORDER BY place`, []any{tenant, v.head.base}, 0, func(r *record) (int64, error) {
+		err = v.records(ctx, ` WHERE tenant = ? AND place <= ? AND place > ? ORDER BY place`, []any{tenant, v.head.base}, 0, func(r *versionRow) (int64, error) {
 			v.report.Checked++
 			v.selfCheck(r)
 			return r.place, v.text(ctx, r)
@@ -96,9 +96,9 @@ func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 }
 
 // records passes the records after a number to check, which returns the number of each.
-func (v *verifier) records(ctx context.Context, where string, of []any, after int64, check func(*record) (int64, error)) error {
+func (v *verifier) records(ctx context.Context, where string, of []any, after int64, check func(*versionRow) (int64, error)) error {
 	for v.open < maxFaults {
-		found, err := querySettled(ctx, v.store, "read versions", scanRecord, `SELECT `+versionColumns+` FROM version`+where+` LIMIT ?`,
+		found, err := querySettled(ctx, v.store, "read versions", scanVersionRow, `SELECT `+versionColumns+` FROM version`+where+` LIMIT ?`,
 			append(slices.Clip(of), after, verifyStep)...)
 		for i := range found {
 			if after, err = check(&found[i]); err != nil {
@@ -115,7 +115,7 @@ func (v *verifier) records(ctx context.Context, where string, of []any, after in
 	return nil
 }
 
-func (v *verifier) fault(class memproxy.FaultClass, place int64, r *record, detail string) {
+func (v *verifier) fault(class memproxy.FaultClass, place int64, r *versionRow, detail string) {
 	f := memproxy.ChainFault{Class: class, Tenant: v.report.Tenant, Position: place, Detail: detail, Accepted: v.accepted[fault{place, class}]}
 	if r != nil {
 		f.MemoryKey, f.Version = r.MemoryKey, r.Number
@@ -131,7 +131,7 @@ func (v *verifier) add(f memproxy.ChainFault) {
 }
 
 // step checks one record and its link to the preceding one.
-func (v *verifier) step(ctx context.Context, r *record, headed bool) error {
+func (v *verifier) step(ctx context.Context, r *versionRow, headed bool) error {
 	if headed && r.place > v.head.place {
 		// Written after the head was read, or forged: the signature shows which.
 		if v.selfCheck(r) {
@@ -150,7 +150,7 @@ func (v *verifier) step(ctx context.Context, r *record, headed bool) error {
 	sound := v.selfCheck(r)
 	follows := r.place == v.last.place+1 && r.behind == v.last.Link
 	if sound && v.sound && !follows {
-		if err := v.gap(ctx, r); err != nil {
+		if err := v.reportGap(ctx, r); err != nil {
 			return err
 		}
 	} else if r.place > v.last.place+1 {
@@ -161,7 +161,7 @@ func (v *verifier) step(ctx context.Context, r *record, headed bool) error {
 }
 
 // selfCheck checks that a record is unchanged and signed by this installation.
-func (v *verifier) selfCheck(r *record) bool {
+func (v *verifier) selfCheck(r *versionRow) bool {
 	class := r.fault(v.store.opt.Vault)
 	switch class {
 	case memproxy.FaultTamper:
@@ -173,7 +173,7 @@ func (v *verifier) selfCheck(r *record) bool {
 }
 
 // fault returns the fault that a record shows without its neighbours, or "".
-func (r *record) fault(v *keys.Vault) memproxy.FaultClass {
+func (r *versionRow) fault(v *keys.Vault) memproxy.FaultClass {
 	switch link := r.link(); {
 	case hex.EncodeToString(link) != r.Link:
 		return memproxy.FaultTamper
@@ -183,9 +183,9 @@ func (r *record) fault(v *keys.Vault) memproxy.FaultClass {
 	return ""
 }
 
-// gap reports the fault between two records that are sound by themselves: the record
+// reportGap reports the fault between two records that are sound by themselves: the record
 // that this one followed was moved or deleted.
-func (v *verifier) gap(ctx context.Context, r *record) error {
+func (v *verifier) reportGap(ctx context.Context, r *versionRow) error {
 	elsewhere, err := querySettled(ctx, v.store, "find a record", scanOne[int64],
 		`SELECT place FROM version WHERE tenant = ? AND link = ? LIMIT 1`, r.Tenant, r.behind)
 	if err != nil {
@@ -200,7 +200,7 @@ func (v *verifier) gap(ctx context.Context, r *record) error {
 }
 
 // text checks that the text of a version exists and has the recorded hash.
-func (v *verifier) text(ctx context.Context, r *record) error {
+func (v *verifier) text(ctx context.Context, r *versionRow) error {
 	if r.Compacted {
 		newer, err := querySettled(ctx, v.store, "find a version", scanOne[int64],
 			`SELECT number FROM version`+ofKey+` AND number > ? LIMIT 1`, r.MemoryKey, r.Number)
@@ -301,8 +301,8 @@ func (l *Ledger) VerifyMemory(ctx context.Context, k memproxy.MemoryKey) (mempro
 		return memproxy.ChainReport{}, err
 	}
 	v := &verifier{store: l.store, opt: VerifyOptions{Texts: true}}
-	var last *record
-	err := v.records(ctx, ofKey+` AND number > ? ORDER BY number`, []any{k}, 0, func(r *record) (int64, error) {
+	var last *versionRow
+	err := v.records(ctx, ofKey+` AND number > ? ORDER BY number`, []any{k}, 0, func(r *versionRow) (int64, error) {
 		v.report.Tenant = r.Tenant
 		v.report.Checked++
 		sound := v.selfCheck(r)

@@ -20,10 +20,10 @@ const versionColumns = `backend, kind, id, number, tenant, place, field, op, at,
 // oneVersion selects a version of a memory by its number.
 const oneVersion = `SELECT ` + versionColumns + ` FROM version` + ofKey + ` AND number = ?`
 
-// record is a stored version with its links in the chains of the memory and the tenant.
-type record struct {
+// versionRow is a stored version with its links in the chains of the memory and the tenant.
+type versionRow struct {
 	memproxy.Version
-	at       int64  // Time in the form of micros
+	at       int64  // Time in the form of toMicros
 	place    int64  // position in the tenant's chain, from 1
 	metadata string // hash of Metadata, "" if there is none
 	previous string // link of the memory's previous version, "" if there is none
@@ -32,10 +32,10 @@ type record struct {
 	mac      []byte
 }
 
-func scanRecord(s scanner) (r record, err error) {
+func scanVersionRow(s scanner) (r versionRow, err error) {
 	err = s.Scan(&r.Backend, &r.Kind, &r.ID, &r.Number, &r.Tenant, &r.place, &r.Field, &r.Op, &r.at, &r.Actor, &r.Trust, &r.Confidence, &r.Attestation,
-		&r.Decision, &r.SHA256, &r.Before, &r.metadata, &r.Score, &r.previous, &r.behind, &r.Link, &r.key, &r.mac, (*flag)(&r.Pinned), (*flag)(&r.Compacted))
-	r.Time = moment(r.at)
+		&r.Decision, &r.SHA256, &r.Before, &r.metadata, &r.Score, &r.previous, &r.behind, &r.Link, &r.key, &r.mac, (*sqlFlag)(&r.Pinned), (*sqlFlag)(&r.Compacted))
+	r.Time = fromMicros(r.at)
 	return r, err
 }
 
@@ -55,7 +55,7 @@ func (l *Ledger) Append(ctx context.Context, versions ...memproxy.Version) ([]me
 		return nil, ctx.Err()
 	}
 	in := slices.Clone(versions)
-	return result(ctx, l.store, job{bad: valid(in, validVersion), entry: &memproxy.Entry{Versions: in}}, func(t *transaction) []memproxy.Version {
+	return doResult(ctx, l.store, job{bad: valid(in, validVersion), entry: &memproxy.Entry{Versions: in}}, func(t *transaction) []memproxy.Version {
 		out := make([]memproxy.Version, len(in))
 		for i := range in {
 			out[i] = t.append(in[i])
@@ -67,15 +67,15 @@ func (l *Ledger) Append(ctx context.Context, versions ...memproxy.Version) ([]me
 func validVersion(v *memproxy.Version) error {
 	return cmp.Or(validKey(v.MemoryKey),
 		storableParts("version", v.Tenant, v.Field, string(v.Op), v.Actor, string(v.Trust), string(v.Attestation), v.Decision, v.SHA256, v.Before),
-		need(v.Op != "", "a version has an operation"), need(len(v.Text)+len(v.Metadata) <= maxHeld, "the text of a version is longer than %d bytes", maxHeld))
+		require(v.Op != "", "a version has an operation"), require(len(v.Text)+len(v.Metadata) <= maxHeld, "the text of a version is longer than %d bytes", maxHeld))
 }
 
 // append adds one version to the chain of the memory and that of the tenant.
 func (t *transaction) append(v memproxy.Version) memproxy.Version {
 	head := t.head(v.Tenant)
 	if v.Kind != memproxy.TargetObject {
-		r := t.record(v.MemoryKey) // before the history begins: a history without a record means that the record was removed
-		r.begun = r.begun || v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge
+		r := t.record(v.MemoryKey) // migrationCopy the history begins: a history without a record means that the record was removed
+		r.historyBegun = r.historyBegun || v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge
 	}
 	last, known := t.lastVersion(v.MemoryKey)
 	if v.Text != "" || v.SHA256 == "" && v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge {
@@ -90,8 +90,8 @@ func (t *transaction) append(v memproxy.Version) memproxy.Version {
 	if v.Before == "" {
 		v.Before = last.SHA256
 	}
-	r := record{Version: v, at: t.now(), place: head.place + 1, previous: last.Link, behind: head.link}
-	r.Number, r.Time, r.Compacted = last.Number+1, moment(r.at), false
+	r := versionRow{Version: v, at: t.now(), place: head.place + 1, previous: last.Link, behind: head.link}
+	r.Number, r.Time, r.Compacted = last.Number+1, fromMicros(r.at), false
 	if len(v.Metadata) > 0 {
 		r.metadata = memproxy.TextSHA256(string(v.Metadata))
 	}
@@ -100,7 +100,7 @@ func (t *transaction) append(v memproxy.Version) memproxy.Version {
 	r.key, r.mac = t.store.opt.Vault.Sign("version", link)
 	insertRecord(t, &r)
 	t.step(&r, r.Op, last.Number, r.Number)
-	head.place, head.link, head.grown = r.place, r.Link, true
+	head.place, head.link, head.changed = r.place, r.Link, true
 	updateFlag(t, &r)
 	compact(t, &r)
 	if r.textless() && r.Actor != "" { // without an actor it was found missing
@@ -109,7 +109,7 @@ func (t *transaction) append(v memproxy.Version) memproxy.Version {
 	return r.Version
 }
 
-func insertRecord(t *transaction, r *record) {
+func insertRecord(t *transaction, r *versionRow) {
 	t.store.filter.add(r.MemoryKey, versions)
 	t.run(`INSERT INTO version (`+versionColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 		r.Backend, string(r.Kind), r.ID, r.Number, r.Tenant, r.place, r.Field, string(r.Op), r.at, r.Actor, string(r.Trust),
@@ -121,28 +121,28 @@ func insertRecord(t *transaction, r *record) {
 }
 
 // textless reports whether a version has no content of its own.
-func (r *record) textless() bool { return r.Op == memproxy.OpDelete || r.Op == memproxy.OpPurge }
+func (r *versionRow) textless() bool { return r.Op == memproxy.OpDelete || r.Op == memproxy.OpPurge }
 
 // lastVersion returns the newest version of a memory. known is false if there is none.
-func (t *transaction) lastVersion(k memproxy.MemoryKey) (last record, known bool) {
+func (t *transaction) lastVersion(k memproxy.MemoryKey) (last versionRow, known bool) {
 	if unknown, _ := t.store.filter.unknown(versions, k); unknown {
-		return record{}, false
+		return versionRow{}, false
 	}
-	return row(t, scanRecord, `SELECT `+versionColumns+` FROM version`+ofKey+` ORDER BY number DESC LIMIT 1`, k)
+	return row(t, scanVersionRow, `SELECT `+versionColumns+` FROM version`+ofKey+` ORDER BY number DESC LIMIT 1`, k)
 }
 
 // BeginHistories begins the history of memories that have none, with a first version that
 // has no author and the lowest trust. It returns how many it began, and may be repeated.
 func (bs Backends) BeginHistories(ctx context.Context, found ...memproxy.Version) (int, error) {
-	in, err := sealed(found)
+	in, err := asSealVersions(found)
 	if err != nil {
 		return 0, err
 	}
 	return countEach(ctx, bs.store, in, validVersion, beginHistory)
 }
 
-// sealed returns found memories as first versions: no author, the lowest trust.
-func sealed(found []memproxy.Version) ([]memproxy.Version, error) {
+// asSealVersions returns found memories as first versions: no author, the lowest trust.
+func asSealVersions(found []memproxy.Version) ([]memproxy.Version, error) {
 	in := slices.Clone(found)
 	for i := range in {
 		in[i].Op, in[i].Trust, in[i].Attestation = memproxy.OpSeal, memproxy.TrustAnonymous, memproxy.AttestationUnknown
@@ -193,7 +193,7 @@ func (l *Ledger) History(ctx context.Context, k memproxy.MemoryKey, before int64
 		return nil, err
 	}
 	limit = min(cmp.Or(max(0, limit), 1000), 1000)
-	found, err := querySettled(ctx, l.store, "list versions", scanRecord, `SELECT `+versionColumns+` FROM version
+	found, err := querySettled(ctx, l.store, "list versions", scanVersionRow, `SELECT `+versionColumns+` FROM version
 		WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND (CAST(?4 AS BIGINT) = 0 OR number < ?4) ORDER BY number DESC LIMIT ?5`, k, before, limit)
 	out := make([]memproxy.Version, len(found))
 	for i := range found {
@@ -208,7 +208,7 @@ func (l *Ledger) Version(ctx context.Context, k memproxy.MemoryKey, number int64
 	if err := validKey(k); err != nil {
 		return memproxy.Version{}, err
 	}
-	found, err := querySettled(ctx, l.store, "look up a version", scanRecord, oneVersion, k, number)
+	found, err := querySettled(ctx, l.store, "look up a version", scanVersionRow, oneVersion, k, number)
 	r, err := oneOrUnknown(found, err, fmt.Sprint("version ", number))
 	if err != nil || r.textless() {
 		return r.Version, err
@@ -225,7 +225,7 @@ func (l *Ledger) Version(ctx context.Context, k memproxy.MemoryKey, number int64
 }
 
 // readText fills in a version's text.
-func readText(ctx context.Context, s *store, r *record) error {
+func readText(ctx context.Context, s *store, r *versionRow) error {
 	plain, err := s.decrypt(ctx, versionRef(r.MemoryKey, r.Number), r.Tenant)
 	if err != nil {
 		return err
@@ -249,7 +249,7 @@ func readText(ctx context.Context, s *store, r *record) error {
 // pinned.
 func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool) error {
 	return l.do(ctx, &job{bad: validKey(k), run: func(t *transaction) {
-		v, known := row(t, scanRecord, `SELECT `+versionColumns+` FROM version`+ofKey+` AND CAST(? AS BIGINT) IN (0, number) ORDER BY number DESC LIMIT 1`, k, number)
+		v, known := row(t, scanVersionRow, `SELECT `+versionColumns+` FROM version`+ofKey+` AND CAST(? AS BIGINT) IN (0, number) ORDER BY number DESC LIMIT 1`, k, number)
 		switch {
 		case !known:
 			t.fail(fmt.Errorf("%w: version %d", ErrUnknown, number))

@@ -66,7 +66,7 @@ type transaction struct {
 func (t *transaction) fail(err error) { t.err = cmp.Or(t.err, err) }
 
 // now returns the time in the form in which rows store it, never 0.
-func (t *transaction) now() int64 { return max(1, micros(t.store.opt.Clock())) }
+func (t *transaction) now() int64 { return max(1, toMicros(t.store.opt.Clock())) }
 
 // account identifies an author whose memories are counted.
 type account struct{ tenant, actor string }
@@ -109,7 +109,7 @@ func (l *Ledger) Sync(ctx context.Context) error { return l.do(ctx, &job{}) }
 func copyOwners(rows []memproxy.Ownership) ([]memproxy.Ownership, error) {
 	own := slices.Clone(rows)
 	for i := range own {
-		if err := validate(&own[i]); err != nil {
+		if err := validOwner(&own[i]); err != nil {
 			return nil, err
 		}
 		if at := &own[i].Written; !at.IsZero() { // as it will be read back
@@ -164,20 +164,20 @@ func (s *store) write() {
 	group := make([]*job, 0, 64)
 	for first := range s.jobs {
 		group = s.gather(append(append(group[:0], kept...), first))
-		kept = attempt(s, group)
+		kept = commitOrKeep(s, group)
 	}
-	for _, j := range attempt(s, kept) {
+	for _, j := range commitOrKeep(s, kept) {
 		if j.number == 0 { // otherwise the next process finds it in the redo log
 			s.answer(j, ErrClosed)
 		}
 	}
 }
 
-// attempt does jobs, together or, if that fails, one by one, and returns the queued
+// commitOrKeep does jobs, together or, if that fails, one by one, and returns the queued
 // entries that must be retried. Jobs after such an entry are kept too, or fail if a
 // caller waits: the order is preserved, and no caller is answered as if the ledger were
 // up to date. The number of kept entries is stored before any caller is answered.
-func attempt(s *store, group []*job) (kept []*job) {
+func commitOrKeep(s *store, group []*job) (kept []*job) {
 	if len(group) == 0 {
 		return nil
 	}
@@ -284,7 +284,7 @@ func putOwner(t *transaction, owner *memproxy.Ownership, at int64) {
 	if !r.HasOwner() && owner.Kind == memproxy.TargetMemory && owner.Actor != "" && !owner.Deleted {
 		countFact(t, account{owner.Scope.Tenant, memproxy.Account(owner.Actor)})
 	}
-	r.own(owner, max(1, at))
+	r.setOwner(owner, max(1, at))
 }
 
 // record returns an object's record, locked against other transactions until this one
@@ -294,7 +294,7 @@ func (t *transaction) record(k key) *recordRow {
 		return r
 	}
 	r := recordRow{key: k}
-	if r.Record, r.sure = t.store.filter.absent(k); !r.sure {
+	if r.Record, r.listingKnown = t.store.filter.absent(k); !r.listingKnown {
 		text := oneRecord
 		if t.store.dialect == postgresDialect {
 			text = lockRecord
@@ -304,7 +304,7 @@ func (t *transaction) record(k key) *recordRow {
 		}
 		if known, _ := t.store.filter.unknown(versions, k); !known && r.blank() {
 			for _, k := range rows(t, scanKey, lostQuery, k.Backend, string(k.Kind), asJSON([]string{k.ID})) {
-				r.Status, r.lost = lostStatus(t.store, k), true
+				r.Status, r.rowRemoved = lostStatus(t.store, k), true
 			}
 		}
 	}
@@ -340,14 +340,14 @@ func (t *transaction) save() {
 		if r == nil || r.edited {
 			continue
 		}
-		if r.begun && r.blank() { // gives the history a record: a history without one would count as removed
+		if r.historyBegun && r.blank() { // gives the history a record: a history without one would count as removed
 			_, st := t.status(r.key)
 			t.putStatus(r, st, "")
 		}
-		if r.lost && r.dirty != 0 {
-			r.dirty, r.lost = r.dirty|statusPart, false
+		if r.rowRemoved && r.dirty != 0 {
+			r.dirty, r.rowRemoved = r.dirty|statusPart, false
 		}
-		if (r.blank() || r.lost) && r.stored {
+		if (r.blank() || r.rowRemoved) && r.stored {
 			t.run(`DELETE FROM record`+ofKey, r.key)
 			r.stored = false
 		} else if !r.blank() && r.dirty != 0 {

@@ -66,8 +66,8 @@ func (d *id) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode(&d.name)
 }
 
-// named returns the ids of a file, and records where each was read.
-func (b *Bundle) named(file string, ids []id) []string {
+// idsOf returns the ids of a file, and records where each was read.
+func (b *Bundle) idsOf(file string, ids []id) []string {
 	var out []string
 	for _, d := range ids {
 		out = append(out, d.name)
@@ -153,8 +153,8 @@ func Load(dir string) (Bundle, error) {
 		own.builtinOff = file
 	}
 	own.places = map[string]string{}
-	own.Disabled, own.Shadowed = own.named(file, set.Disable), own.named(file, set.Shadow)
-	if err := set.into(&own); err != nil {
+	own.Disabled, own.Shadowed = own.idsOf(file, set.Disable), own.idsOf(file, set.Shadow)
+	if err := set.applyTo(&own); err != nil {
 		return Bundle{}, fmt.Errorf("policy: %s:1: %w", file, err)
 	}
 	slices.SortFunc(own.Policies, func(a, b Source) int { return strings.Compare(a.Name, b.Name) })

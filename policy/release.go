@@ -175,15 +175,15 @@ func OpenRelease(encoded []byte, keys ...ed25519.PublicKey) (*Release, error) {
 	if b.Version() != r.Bundle {
 		return fail(ErrContent)
 	}
-	if !slices.ContainsFunc(b.Policies, func(s Source) bool { return slices.ContainsFunc(Builtin().Policies, s.namesake) }) {
+	if !slices.ContainsFunc(b.Policies, func(s Source) bool { return slices.ContainsFunc(Builtin().Policies, s.sameName) }) {
 		b.builtinOff = settingsFile + " of release " + r.Name()
 	}
 	r.Contents = b
 	return r, nil
 }
 
-// namesake reports whether two sources have the same name in a release.
-func (s Source) namesake(o Source) bool { return s.base() == o.base() }
+// sameName reports whether two sources have the same name in a release.
+func (s Source) sameName(o Source) bool { return s.base() == o.base() }
 
 func (w wireBundle) bundle() (Bundle, error) {
 	b := Bundle{
@@ -195,7 +195,7 @@ func (w wireBundle) bundle() (Bundle, error) {
 			return Bundle{}, errors.New("the name of a policy is not that of a file")
 		}
 	}
-	err := w.Tables.into(&b)
+	err := w.Tables.applyTo(&b)
 	return b, err
 }
 

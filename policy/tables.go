@@ -32,10 +32,10 @@ type confidenceTable struct {
 	Unclaimed *float64                    `yaml:"unclaimed" json:"unclaimed,omitzero"`
 }
 
-// into sets the tables of a bundle. Absent values default to those of the built-in bundle
+// applyTo sets the tables of a bundle. Absent values default to those of the built-in bundle
 // and not to the sidecar's configuration, so that a table means the same on every
 // sidecar.
-func (t tables) into(b *Bundle) error {
+func (t tables) applyTo(b *Bundle) error {
 	if t.Budgets != nil {
 		l, err := t.Budgets.limits()
 		if err != nil {

@@ -129,9 +129,9 @@ type call struct {
 // slash and the total.
 const ProgressHeader = "X-Memproxy-Progress"
 
-// interim reports progress to a client that requests it, if the reviewer may see all
+// progressWriter reports progress to a client that requests it, if the reviewer may see all
 // tenants.
-func interim(w http.ResponseWriter, r *http.Request, who Reviewer) memproxy.Progress {
+func progressWriter(w http.ResponseWriter, r *http.Request, who Reviewer) memproxy.Progress {
 	if r.Header.Get(ProgressHeader) == "" || !who.Tenants.All {
 		return nil
 	}
@@ -156,8 +156,8 @@ func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.H
 		ctx, cancel := context.WithTimeout(r.Context(), a.opt.Timeout)
 		defer cancel()
 		c := &call{api: a, req: r.WithContext(ctx), who: who, gone: r.Context(), act: rt.act}
-		if rt.lasts {
-			c.progress = interim(w, r, who)
+		if rt.long {
+			c.progress = progressWriter(w, r, who)
 		}
 		var answer any
 		err := error(problem{http.StatusForbidden, "role", "this requires the role " + string(rt.role())})
@@ -168,7 +168,7 @@ func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.H
 		} else if rt.in != nil {
 			_ = c.body(new(any)) // for the record; any body is refused
 		}
-		c.decided(answer, err)
+		c.recordOutcome(answer, err)
 		if err != nil {
 			a.refuse(w, r, err)
 			return

@@ -33,8 +33,8 @@ type Reviewer struct {
 	Tenants memproxy.Limit
 }
 
-// own refuses an action of the reviewer on its own writes.
-func (r *Reviewer) own(author string) error {
+// refuseOwn refuses an action of the reviewer on its own writes.
+func (r *Reviewer) refuseOwn(author string) error {
 	if author == r.ID {
 		return memproxy.ErrOwnReview
 	}

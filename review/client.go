@@ -26,8 +26,8 @@ import (
 // maxAnswer is the maximum size of an answer in bytes.
 const maxAnswer = 64 << 20
 
-// askTimeout is the timeout of an ordinary request. A replay takes less time.
-const askTimeout = 2 * time.Minute
+// requestTimeout is the timeout of an ordinary request. A replay takes less time.
+const requestTimeout = 2 * time.Minute
 
 // pageTimeout is the timeout of a request for a page.
 const pageTimeout = 10 * time.Second
@@ -181,8 +181,8 @@ func (c *Client) fetch(ctx context.Context, most time.Duration, method, address 
 	return answer, resp.StatusCode, err
 }
 
-// page reads a page that is served in addition to the API, without a token.
-func (c *Client) page(ctx context.Context, path string) (text []byte, status int, err error) {
+// getPage reads a page that is served in addition to the API, without a token.
+func (c *Client) getPage(ctx context.Context, path string) (text []byte, status int, err error) {
 	return c.fetch(ctx, pageTimeout, http.MethodGet, path, http.Header{}, nil)
 }
 
@@ -210,11 +210,11 @@ func (c *Client) do(ctx context.Context, rt route, address string, query url.Val
 			return err
 		}
 	}
-	most := askTimeout
-	if rt.lasts {
+	most := requestTimeout
+	if rt.long {
 		most = longestOperation + time.Minute
 	}
-	if rt.lasts && c.progress != nil {
+	if rt.long && c.progress != nil {
 		header.Set(ProgressHeader, "102")
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: c.interim})
 	}

@@ -212,7 +212,7 @@ func approveHold(c *call, in ApproveRequest) (Settled, error) {
 		return Settled{}, err
 	}
 	if tally.Settled {
-		return c.sent(h.ID, tally)
+		return c.send(h.ID, tally)
 	}
 	h, err = c.hold()
 	return Settled{h, tally}, err
@@ -236,8 +236,8 @@ func (c *call) authorInvalid(id string) (why string, err error) {
 	return c.api.Runner.authorInvalid(content), nil
 }
 
-// sent sends an approved hold.
-func (c *call) sent(id string, tally memproxy.Tallied) (Settled, error) {
+// send sends an approved hold.
+func (c *call) send(id string, tally memproxy.Tallied) (Settled, error) {
 	h, err := c.api.Runner.Replay(c.ctx(), id)
 	if err == nil && h.State == memproxy.HoldRejected { // rejected by another reviewer before it was sent
 		return Settled{}, fmt.Errorf("%w: hold %s is rejected", memproxy.ErrState, id)
@@ -268,11 +268,11 @@ func resolveHold(c *call, in ResolveRequest) (Settled, error) {
 	if approved == "" {
 		return s, err
 	}
-	return c.sent(approved, alone) // even if the hold could not be read again
+	return c.send(approved, oneReviewer) // even if the hold could not be read again
 }
 
-// alone is the tally of an action for which one reviewer suffices.
-var alone = memproxy.Tallied{Settled: true, Have: 1, Need: 1}
+// oneReviewer is the tally of an action for which one reviewer suffices.
+var oneReviewer = memproxy.Tallied{Settled: true, Have: 1, Need: 1}
 
 // settleHold performs an action for which one reviewer suffices, and answers with the new
 // state of the hold.
@@ -285,7 +285,7 @@ func settleHold(c *call, do func(*memproxy.HeldWrite) error) (Settled, error) {
 		return Settled{}, err
 	}
 	h, err = c.hold()
-	return Settled{h, alone}, err
+	return Settled{h, oneReviewer}, err
 }
 
 // holdForAction returns the hold, and records the action before it is performed. Authors
@@ -295,7 +295,7 @@ func (c *call) holdForAction() (memproxy.HeldWrite, error) {
 	if err != nil {
 		return h, err
 	}
-	return h, cmp.Or(c.record(h.Tenant, h.Backend, h.ID, h.ID), c.who.own(h.Principal))
+	return h, cmp.Or(c.record(h.Tenant, h.Backend, h.ID, h.ID), c.who.refuseOwn(h.Principal))
 }
 
 func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {

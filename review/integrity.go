@@ -235,14 +235,14 @@ func (r SweepReport) Print(w io.Writer) {
 		p.line("chain of tenant %q: %d records, %s", c.Tenant, c.Checked, state)
 		for _, f := range c.Faults {
 			if !f.Accepted {
-				p.line("  %s %s: %s", f.Class, place(&f), f.Detail)
+				p.line("  %s %s: %s", f.Class, position(&f), f.Detail)
 			}
 		}
 	}
 }
 
-// place returns the position of a fault.
-func place(f *memproxy.ChainFault) string {
+// position returns the position of a fault.
+func position(f *memproxy.ChainFault) string {
 	if f.Class == memproxy.FaultRow {
 		return fmt.Sprintf("of %s %s", f.Kind, f.ID)
 	}
@@ -293,7 +293,7 @@ func (r AcceptReport) Print(w io.Writer) {
 	p := &printer{w}
 	p.line("chain of tenant %q: %d faults accepted, it goes on from %d; %d memories are not doubted any more", r.Tenant, len(r.Accepted), r.Head.Position, r.Cleared)
 	for _, f := range r.Accepted {
-		p.line("  %s %s: %s", f.Class, place(&f), f.Detail)
+		p.line("  %s %s: %s", f.Class, position(&f), f.Detail)
 	}
 	for _, f := range r.Left {
 		p.line("  not accepted: %s of %s at %d: %s", f.Class, f.ID, f.Position, f.Detail)

@@ -70,9 +70,9 @@ type subject struct {
 // memory returns the memory in the path, if it belongs to one of the reviewer's tenants.
 func (c *call) memory() (m subject, err error) { return subjectOf(c, false) }
 
-// traced returns the memory like memory, or one of which only a status is known, because a
+// memoryOrStatus returns the memory like memory, or one of which only a status is known, because a
 // sweep found it out-of-band. Reviewers can read that status and not act on the memory.
-func traced(c *call) (m subject, err error) { return subjectOf(c, true) }
+func memoryOrStatus(c *call) (m subject, err error) { return subjectOf(c, true) }
 
 func subjectOf(c *call, statusOnly bool) (m subject, err error) {
 	k := memproxy.MemoryKey{Backend: c.req.PathValue("backend"), Kind: memproxy.TargetKind(c.req.URL.Query().Get("kind")), ID: c.req.PathValue("id")}
@@ -152,7 +152,7 @@ func memoryVersion(c *call, m subject) (VersionView, error) {
 		return VersionView{}, err
 	}
 	view := VersionView{Version: v}
-	c.versions = stepOf(&v)
+	c.versions = versionChange(&v)
 	full, err := c.wantsFull(fmt.Sprintf("version/%s/%s/%s/%d", m.Backend, m.Kind, m.ID, number), func() error {
 		return c.record(m.tenant, m.Backend, v.Decision, m.ID)
 	})
@@ -195,16 +195,16 @@ func promoteMemory(c *call, in Reason) (out memproxy.Tallied, err error) {
 	if err != nil {
 		return out, err
 	}
-	if err := unchanged(c, k); err != nil {
+	if err := refuseChanged(c, k); err != nil {
 		return out, err
 	}
 	return c.api.opt.Memories.Promote(c.ctx(), k, c.review(in.Reason))
 }
 
-// unchanged refuses a memory whose text in the backend is not the recorded one, which the
+// refuseChanged refuses a memory whose text in the backend is not the recorded one, which the
 // reviewer read and a promotion is about. A backend that cannot be asked, such as for a
 // passage of Letta or without a credential, does not prevent the promotion.
-func unchanged(c *call, k memproxy.MemoryKey) error {
+func refuseChanged(c *call, k memproxy.MemoryKey) error {
 	last, err := c.api.opt.Memories.History(c.ctx(), k, 0, 1)
 	if err != nil || len(last) == 0 || k.Kind != memproxy.TargetMemory {
 		return err
@@ -230,5 +230,5 @@ func (c *call) memoryForAction() (memproxy.MemoryKey, error) {
 	if err != nil {
 		return m.MemoryKey, err
 	}
-	return m.MemoryKey, cmp.Or(c.record(m.tenant, m.Backend, "", m.ID), c.who.own(m.record.Owner.Actor))
+	return m.MemoryKey, cmp.Or(c.record(m.tenant, m.Backend, "", m.ID), c.who.refuseOwn(m.record.Owner.Actor))
 }

@@ -20,7 +20,7 @@ type UnknownTenantError struct {
 }
 
 func (e *UnknownTenantError) Error() string {
-	return fmt.Sprintf("tenant %q not found; known tenants: %s", e.Tenant, listed(e.Known))
+	return fmt.Sprintf("tenant %q not found; known tenants: %s", e.Tenant, joinNames(e.Known))
 }
 
 // Misuse makes it an error of the command line.
@@ -32,8 +32,8 @@ func (e *UnknownTenantError) Unwrap() error { return memproxy.ErrUnknown }
 // maxListed bounds the names that an error lists.
 const maxListed = 20
 
-// listed returns names for a message. No name, which callers without a tenant have, is "".
-func listed(names []string) string {
+// joinNames returns names for a message. No name, which callers without a tenant have, is "".
+func joinNames(names []string) string {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	more := ""
 	if n := len(names) - maxListed; n > 0 {
@@ -79,7 +79,7 @@ func checkNames(c *call, tenant *string, principal string, recorded func(tenant 
 		if err != nil || there {
 			return err
 		}
-		return badRequest(what + " not found; configured " + what + "s: " + listed(known))
+		return badRequest(what + " not found; configured " + what + "s: " + joinNames(known))
 	}
 	names := c.api.opt.Names()
 	if tenant != nil && c.who.Tenants.All && !names.OpenTenants {

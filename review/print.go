@@ -45,7 +45,7 @@ func (p *printer) block(text string) {
 	}
 }
 
-func at(t time.Time) string {
+func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
@@ -57,7 +57,7 @@ func codes(reasons []memproxy.Reason) string { return strings.Join(memproxy.Code
 func (p *printer) holds(page memproxy.HoldPage) {
 	p.row("ID", "STATE", "CURRENT RULES", "CREATED", "TENANT", "PRINCIPAL", "BACKEND", "ROUTE", "SCORE", "GROUP", "REASONS")
 	for _, h := range page.Holds {
-		p.row(h.ID, h.State, h.CurrentVerdict, at(h.Created), h.Tenant, h.Principal, h.Backend, h.Route, h.Score, h.Similarity, codes(h.Reasons))
+		p.row(h.ID, h.State, h.CurrentVerdict, formatTime(h.Created), h.Tenant, h.Principal, h.Backend, h.Route, h.Score, h.Similarity, codes(h.Reasons))
 	}
 	if len(page.Holds) == 0 {
 		p.line("no held write matches; memproxy holds list --state all shows those in every state")
@@ -77,7 +77,7 @@ func (p *printer) hold(h HoldView) {
 	if h.CurrentVerdict != "" {
 		p.row("current rules", h.CurrentVerdict)
 	}
-	p.row("created", at(h.Created))
+	p.row("created", formatTime(h.Created))
 	p.row("author", fmt.Sprintf("%s (%s), tenant %s", h.Principal, h.Trust, h.Tenant))
 	if h.AuthorInvalid != "" {
 		p.row("", h.AuthorInvalid)
@@ -86,7 +86,7 @@ func (p *printer) hold(h HoldView) {
 	p.row("group", h.Similarity)
 	p.row("content hash", h.ContentSHA256)
 	if h.Reviewer != "" {
-		p.row("reviewed", fmt.Sprintf("%s by %s: %s", at(h.Reviewed), h.Reviewer, h.Note))
+		p.row("reviewed", fmt.Sprintf("%s by %s: %s", formatTime(h.Reviewed), h.Reviewer, h.Note))
 	}
 	if len(h.Votes) > 0 {
 		p.row("approved by", strings.Join(h.Votes, ", "))
@@ -161,7 +161,7 @@ func (p *printer) versions(vs []memproxy.Version) {
 		if v.Compacted {
 			note = append(note, "text given up")
 		}
-		p.row(v.Number, v.Op, at(v.Time), v.Actor, v.Trust, v.Confidence.Fraction(), v.Score, v.SHA256, v.Decision, strings.Join(note, ", "))
+		p.row(v.Number, v.Op, formatTime(v.Time), v.Actor, v.Trust, v.Confidence.Fraction(), v.Score, v.SHA256, v.Decision, strings.Join(note, ", "))
 	}
 }
 
@@ -177,20 +177,20 @@ func (p *printer) trace(t TraceAnswer) {
 		p.row("deleted", "true")
 	}
 	if st := t.Status; st != nil {
-		p.row("state", strings.TrimSuffix(fmt.Sprintf("%s since %s: %s", st.State, at(st.Changed), st.Reason), ": "))
+		p.row("state", strings.TrimSuffix(fmt.Sprintf("%s since %s: %s", st.State, formatTime(st.Changed), st.Reason), ": "))
 		p.row("current rules", st.CurrentRules)
 		p.row("attestation", st.Attestation)
 		p.row("unverified", st.Unverified)
-		p.row("expires", at(st.Expires))
+		p.row("expires", formatTime(st.Expires))
 		p.row("pinned, contested", fmt.Sprint(st.Pinned, ", ", st.Contested))
 	}
 	p.line("") // so that the tables do not share the widths of their columns
 	p.versions(t.Versions)
 	for _, c := range t.Corrections {
-		p.line("corrected %s by %s (%s), decision %s: %s", at(c.Time), c.Corrector, c.Trust, c.Decision, c.Reason)
+		p.line("corrected %s by %s (%s), decision %s: %s", formatTime(c.Time), c.Corrector, c.Trust, c.Decision, c.Reason)
 	}
 	for _, d := range t.Dissent {
-		p.line("disputed %s by %s (%s), decision %s: %s", at(d.Time), d.Corrector, d.Trust, d.Decision, d.Reason)
+		p.line("disputed %s by %s (%s), decision %s: %s", formatTime(d.Time), d.Corrector, d.Trust, d.Decision, d.Reason)
 	}
 	if len(t.Chain.Faults) == 0 {
 		p.line("chain: unbroken, records checked: %d", t.Chain.Checked)
@@ -203,14 +203,14 @@ func (p *printer) trace(t TraceAnswer) {
 func (p *printer) session(s SessionSummary) {
 	p.line("%s", s.Text)
 	for _, e := range s.Refused {
-		p.row(at(e.Time), e.Verdict, e.Principal, e.Route, e.Decision, codes(e.Reasons))
+		p.row(formatTime(e.Time), e.Verdict, e.Principal, e.Route, e.Decision, codes(e.Reasons))
 	}
 }
 
 func (p *printer) sessions(page memproxy.SessionPage) {
 	p.row("ID", "WHAT", "TENANT", "PRINCIPAL", "USER", "REJECTIONS", "LAST", "LOCKED UNTIL", "WHY")
 	for _, s := range page.Sessions {
-		p.row(s.ID, s.Kind, s.Tenant, s.Principal, s.User, fmt.Sprint(s.CountedRejections, " of ", s.Limit), at(s.LastRejection), at(s.Until), topReasons(s.Reasons))
+		p.row(s.ID, s.Kind, s.Tenant, s.Principal, s.User, fmt.Sprint(s.CountedRejections, " of ", s.Limit), formatTime(s.LastRejection), formatTime(s.Until), topReasons(s.Reasons))
 	}
 	if len(page.Sessions) == 0 {
 		p.line("no session matches; without --all, only locked ones are listed")

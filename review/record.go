@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// reviewed returns the record of an act.
-func reviewed(now time.Time, who memproxy.Principal, act memproxy.Act, backend, decision string, targets ...string) memproxy.Event {
+// reviewEvent returns the record of an act.
+func reviewEvent(now time.Time, who memproxy.Principal, act memproxy.Act, backend, decision string, targets ...string) memproxy.Event {
 	return memproxy.Event{
 		Type: memproxy.EventReview, Time: now, Decision: decision, Route: "review." + act.Action, Principal: who,
 		Kind: memproxy.Admin, Backend: backend, Targets: targets, Claimed: -1, Confidence: -1, Act: &act,
@@ -22,18 +22,18 @@ func reviewed(now time.Time, who memproxy.Principal, act memproxy.Act, backend, 
 
 // event returns a record of the reviewer's action.
 func (c *call) event(stage memproxy.ActStage, tenant, backend, decision string, targets ...string) memproxy.Event {
-	who := human(c.who.ID, tenant)
+	who := reviewerPrincipal(c.who.ID, tenant)
 	who.Method = "key"
 	if c.who.Sum == [sha256.Size]byte{} {
 		who.Method = "socket"
 	}
-	ev := reviewed(c.api.opt.Clock(), who, memproxy.Act{Action: c.act, Stage: stage, Reason: c.reason}, backend, decision, targets...)
+	ev := reviewEvent(c.api.opt.Clock(), who, memproxy.Act{Action: c.act, Stage: stage, Reason: c.reason}, backend, decision, targets...)
 	ev.Method, ev.Findings, ev.Versions = c.req.Method, c.found, c.versions
 	return ev
 }
 
-// human returns a reviewer as a principal.
-func human(id, tenant string) memproxy.Principal {
+// reviewerPrincipal returns a reviewer as a principal.
+func reviewerPrincipal(id, tenant string) memproxy.Principal {
 	return memproxy.Principal{ID: id, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman}
 }
 
@@ -48,10 +48,10 @@ func (c *call) record(tenant, backend, decision string, targets ...string) error
 	return nil
 }
 
-// decided records the result of an attempt. A request that is refused before the attempt,
+// recordOutcome records the result of an attempt. A request that is refused before the attempt,
 // because of the reviewer's role or of its content, is also recorded, because it is an
 // attempted action.
-func (c *call) decided(answer any, err error) {
+func (c *call) recordOutcome(answer any, err error) {
 	_, asks := errors.AsType[confirmation](err)
 	if c.act == "" || asks || c.attempt == nil && (err == nil || errors.Is(err, errAudit)) {
 		return // nothing was attempted, or no record can be written
@@ -124,7 +124,7 @@ func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
 	}
 	ev.Status = got.Result.Status
 	if made := got.Version; made != nil {
-		ev.Versions = stepOf(made)
+		ev.Versions = versionChange(made)
 		return
 	}
 	act := acts[got.outcome]
@@ -132,8 +132,8 @@ func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
 	setVerdict(ev)
 }
 
-// stepOf returns the step that made a version.
-func stepOf(v *memproxy.Version) []memproxy.VersionChange {
+// versionChange returns the step that made a version.
+func versionChange(v *memproxy.Version) []memproxy.VersionChange {
 	s := memproxy.VersionChange{Memory: v.ID, Op: v.Op, Field: v.Field, Before: v.Number - 1, After: v.Number, BeforeSHA256: v.Before, SHA256: v.SHA256}
 	if v.Kind == memproxy.TargetObject {
 		s.Kind = v.Kind
@@ -171,11 +171,11 @@ var acts = [...]memproxy.Act{
 // event returns a record of sending a hold, on behalf of its reviewer.
 func (r *Runner) event(h *memproxy.HeldWrite, act memproxy.Act) memproxy.Event {
 	act.Action, act.Reason = "hold.replay", h.Note
-	who := human(h.Reviewer, h.Tenant)
+	who := reviewerPrincipal(h.Reviewer, h.Tenant)
 	if h.ByRules() {
 		who = memproxy.Principal{ID: h.Reviewer, Kind: memproxy.KindService, Tenant: h.Tenant}
 	}
-	ev := reviewed(r.opt.Clock(), who, act, h.Backend, h.ID, h.ID)
+	ev := reviewEvent(r.opt.Clock(), who, act, h.Backend, h.ID, h.ID)
 	setVerdict(&ev)
 	return ev
 }
@@ -201,7 +201,7 @@ func (r *Runner) recordResult(ctx context.Context, h *memproxy.HeldWrite, act me
 // process.
 func (r *Runner) recordRollback(ctx context.Context, b *memproxy.Rollback, stage memproxy.ActStage, rule string, made *memproxy.Version) {
 	act := memproxy.Act{Action: "memory.rollback", Stage: stage, Rule: rule, Reason: b.Reason}
-	ev := reviewed(r.opt.Clock(), human(b.Reviewer, b.Tenant), act, b.Backend, b.Decision, b.ID)
+	ev := reviewEvent(r.opt.Clock(), reviewerPrincipal(b.Reviewer, b.Tenant), act, b.Backend, b.Decision, b.ID)
 	if setVerdict(&ev); made != nil {
 		rolledBack(&ev, RollbackAnswer{Version: made})
 	}

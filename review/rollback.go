@@ -140,7 +140,7 @@ func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy
 		return RollbackAnswer{}, errNoAnswer
 	}
 	if now.Missing {
-		return RollbackAnswer{}, errors.Join(r.deleted(ctx, b.MemoryKey), errDeleted)
+		return RollbackAnswer{}, errors.Join(r.recordDeletion(ctx, b.MemoryKey), errDeleted)
 	}
 	// A present text without a version, because it was written out of band or is being
 	// recorded now, is stored before it is overwritten.
@@ -213,8 +213,8 @@ func (r *Runner) settle(ctx context.Context, b *memproxy.Rollback, to memproxy.V
 	return made, err
 }
 
-// deleted records that a memory was deleted in the backend out of band.
-func (r *Runner) deleted(ctx context.Context, k memproxy.MemoryKey) error {
+// recordDeletion records that a memory was deleted in the backend out of band.
+func (r *Runner) recordDeletion(ctx context.Context, k memproxy.MemoryKey) error {
 	last, err := r.opt.Memories.History(ctx, k, 0, 1)
 	if err != nil || len(last) == 0 || last[0].Op == memproxy.OpDelete || last[0].Op == memproxy.OpPurge {
 		return err
@@ -273,7 +273,7 @@ func (r *Runner) resume(ctx context.Context, b *memproxy.Rollback) error {
 	}
 	switch hash := memproxy.TextSHA256(now.Text); {
 	case now.Missing:
-		return errors.Join(r.deleted(ctx, b.MemoryKey), r.abandon(ctx, b, "the memory was deleted"))
+		return errors.Join(r.recordDeletion(ctx, b.MemoryKey), r.abandon(ctx, b, "the memory was deleted"))
 	case hash == to.SHA256:
 		var made memproxy.Version
 		if made, err = r.settle(ctx, b, to); err == nil {

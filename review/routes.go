@@ -29,7 +29,7 @@ type route struct {
 	query        []param
 	in           any  // zero value of the body; nil if it has none
 	out          any  // zero value of the answer
-	lasts        bool // the duration depends on the size of a store
+	long         bool // the duration depends on the size of a store
 	pages        *paging
 	handle       func(*call) (any, error)
 }
@@ -132,7 +132,7 @@ func (rt route) original() route {
 
 // lasting marks a route whose duration depends on the size of a store.
 func (rt route) lasting() route {
-	rt.lasts = true
+	rt.long = true
 	return rt
 }
 
@@ -182,7 +182,7 @@ func routes() []route {
 		get(memory+"/versions/{version}", "memoryVersion", "One version; its text on request only.", []param{kind}, of((*call).memory, memoryVersion)).original(),
 		get(memory+"/patterns/{pattern}", "memoryPattern", "The content of one placeholder of a flagged memory, by its reference (PATTERN_001); the original words on request only.",
 			[]param{kind}, of((*call).memory, memoryPattern)).original(),
-		get(memory+"/trace", "memoryTrace", "Everything that is known about a memory: author, state, versions, corrections, dissent, the state of its chain.", []param{kind}, of(traced, memoryTrace)),
+		get(memory+"/trace", "memoryTrace", "Everything that is known about a memory: author, state, versions, corrections, dissent, the state of its chain.", []param{kind}, of(memoryOrStatus, memoryTrace)),
 		post(memory+"/pin", "pinMemory", "memory.pin", "Pin a version (the newest if none is named), so that its text is kept and the memory does not expire, or unpin it.", []param{kind}, pinMemory),
 		post(memory+"/rollback", "rollbackMemory", "memory.rollback", "Restore a version of a memory in the backend.", []param{kind}, rollbackMemory),
 		post(memory+"/promote", "promoteMemory", "memory.promote", "Approve showing a memory that waits for review.", []param{kind}, promoteMemory),

@@ -47,12 +47,12 @@ func status(ctx context.Context, in *invocation) error {
 			st.Problems = append(st.Problems, what+": "+err.Error())
 		}
 	}
-	ready, _, err := in.client.page(ctx, "/readyz")
+	ready, _, err := in.client.getPage(ctx, "/readyz")
 	if err == nil {
 		err = st.readiness(ready)
 	}
 	problem("readiness", err)
-	text, code, err := in.client.page(ctx, "/metrics")
+	text, code, err := in.client.getPage(ctx, "/metrics")
 	if err == nil && code != http.StatusOK {
 		err = fmt.Errorf("status %d", code)
 	}
@@ -173,7 +173,7 @@ func (p *printer) status(st *Status, now time.Time) {
 	p.row("wait for review", waiting)
 	p.row("locked", len(st.Locked))
 	for _, s := range st.Locked {
-		p.row("", fmt.Sprintf("%s until %s", s.ID, at(s.Until)))
+		p.row("", fmt.Sprintf("%s until %s", s.ID, formatTime(s.Until)))
 	}
 	p.row("audit records pending", tally(st.Lag, len(st.Lag)))
 	p.row("faults since its start", tally(st.Faults, len(st.Faults)))

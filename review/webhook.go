@@ -67,9 +67,9 @@ type WebhookOptions struct {
 // Webhooks delivers notices, each at least once, in order unless the receiver refuses
 // some.
 type Webhooks struct {
-	opt    WebhookOptions
-	client http.Client
-	away   atomic.Bool // the last attempt failed, and that was logged
+	opt         WebhookOptions
+	client      http.Client
+	unreachable atomic.Bool // the last attempt failed, and that was logged
 }
 
 // NewWebhooks returns a Webhooks.
@@ -107,7 +107,7 @@ func (w *Webhooks) deliver(ctx context.Context, n memproxy.Notice) error {
 		return w.opt.Store.MarkDelivered(ctx, n.ID)
 	}
 	err := w.post(ctx, n)
-	switch was := w.away.Swap(err != nil); {
+	switch was := w.unreachable.Swap(err != nil); {
 	case err != nil && !was:
 		w.opt.Log.WarnContext(ctx, "a notice was not delivered; it is tried again", "error", err)
 	case err == nil && was:

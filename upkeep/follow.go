@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// looksOfAReread is how often the files are read for one reread: two equal results
+	// checksPerChange is how often the files are read for one reread: two equal results
 	// mean that no edit was in progress.
-	looksOfAReread = 2
-	// editPace is the time from an edit to the first look, and from that to the second.
-	editPace = 100 * time.Millisecond
+	checksPerChange = 2
+	// settleTime is the time from an edit to the first look, and from that to the second.
+	settleTime = 100 * time.Millisecond
 )
 
 // Hangups returns a channel that receives each SIGHUP from now on, so that a signal
@@ -49,16 +49,16 @@ func Rereads(ctx context.Context, tick <-chan time.Time, heard chan os.Signal, l
 			return
 		case at = <-tick:
 		case <-heard:
-			n = looksOfAReread
+			n = checksPerChange
 		case <-edited:
 			if left == 0 {
-				soon.Reset(editPace)
+				soon.Reset(settleTime)
 			}
-			left = looksOfAReread
+			left = checksPerChange
 			continue
 		case <-soon.C:
 			if left--; left > 0 {
-				soon.Reset(editPace)
+				soon.Reset(settleTime)
 			}
 		}
 		for range n {

@@ -8,9 +8,9 @@ import (
 // runner runs the rounds of one job.
 type runner struct {
 	Job
-	opt   *Options
-	asked chan asked
-	ended chan struct{}
+	opt      *Options
+	requests chan roundRequest
+	ended    chan struct{}
 
 	// The fields below belong to the goroutine of run.
 	again    <-chan time.Time // fires before the next regular round; nil if none is scheduled
@@ -19,8 +19,8 @@ type runner struct {
 	failed   string           // text of the last error, so that an error is logged once
 }
 
-// asked is a request for a round; its caller waits for the result.
-type asked struct {
+// roundRequest is a request for a round; its caller waits for the result.
+type roundRequest struct {
 	now  time.Time
 	done chan<- error
 }
@@ -28,7 +28,7 @@ type asked struct {
 func (r *runner) ask(ctx context.Context, now time.Time) error {
 	done := make(chan error, 1)
 	select {
-	case r.asked <- asked{now, done}:
+	case r.requests <- roundRequest{now, done}:
 	case <-r.ended:
 		return ErrEnded
 	case <-ctx.Done():
@@ -53,14 +53,14 @@ func (r *runner) run(ctx context.Context) {
 		defer stop()
 	}
 	for ctx.Err() == nil {
-		var by asked
+		var by roundRequest
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick:
 		case <-r.again:
 		case <-r.Wake:
-		case by = <-r.asked:
+		case by = <-r.requests:
 		}
 		if by.done == nil {
 			by.now = r.opt.Clock()

@@ -91,7 +91,7 @@ func New(opt Options) *Jobs {
 
 // Start starts a job, whose name must be unique.
 func (j *Jobs) Start(job Job) {
-	r := &runner{Job: job, opt: &j.opt, asked: make(chan asked), ended: make(chan struct{})}
+	r := &runner{Job: job, opt: &j.opt, requests: make(chan roundRequest), ended: make(chan struct{})}
 	j.mu.Lock()
 	j.all = append(j.all, r)
 	j.mu.Unlock()

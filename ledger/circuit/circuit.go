@@ -30,8 +30,8 @@ const openFor = 2 * time.Second
 // Breaker works on connections and not on calls, so that no call can bypass it: while
 // the circuit is open, writes to connections and new connections fail at once.
 type Breaker struct {
-	patience time.Duration // a wait that ends earlier says nothing about the database
-	now      func() time.Time
+	minWait time.Duration // a wait that ends earlier says nothing about the database
+	now     func() time.Time
 
 	mu    sync.Mutex
 	open  bool
@@ -40,7 +40,7 @@ type Breaker struct {
 
 // New returns a Breaker for calls of at most timeout.
 func New(timeout time.Duration) *Breaker {
-	return &Breaker{patience: timeout / 2, now: time.Now}
+	return &Breaker{minWait: timeout / 2, now: time.Now}
 }
 
 // allow returns ErrOpen while the circuit is open, except for a probe.
@@ -58,16 +58,16 @@ func (c *Breaker) allow() error {
 	return nil
 }
 
-// waited records how a wait for the database ended. A caller that gave up says nothing
+// recordWait records how a wait for the database ended. A caller that gave up says nothing
 // about the database, unless it had waited for half of a call's timeout.
-func (c *Breaker) waited(since time.Time, err error) {
+func (c *Breaker) recordWait(since time.Time, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
 	late := errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 	if err == nil {
 		c.open = false
-	} else if late && now.Sub(since) >= c.patience {
+	} else if late && now.Sub(since) >= c.minWait {
 		c.open, c.until = true, now.Add(openFor)
 	}
 }
@@ -81,7 +81,7 @@ func (c *Breaker) Dial(next Dial) Dial {
 		since := c.now()
 		conn, err := next(ctx, network, addr)
 		if err != nil {
-			c.waited(since, err)
+			c.recordWait(since, err)
 			return nil, err
 		}
 		made := &guarded{Conn: conn, breaker: c}
@@ -113,9 +113,9 @@ func (c *guarded) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.allowed.Store(false)
 	if n > 0 { // the database answers, whatever the error is
-		c.breaker.waited(since, nil)
+		c.breaker.recordWait(since, nil)
 	} else {
-		c.breaker.waited(since, err)
+		c.breaker.recordWait(since, err)
 	}
 	return n, err
 }

@@ -19,8 +19,8 @@ const (
 	// stampDomain separates these signatures from everything else that is signed with the
 	// same key. It is also the version of the format.
 	stampDomain = "memproxy stamp 1"
-	// laterDomain is the domain of stamps that describe how the write came about.
-	laterDomain = "memproxy stamp 2"
+	// originDomain is the domain of stamps that describe how the write came about.
+	originDomain = "memproxy stamp 2"
 	// sigPrefix begins a signature: version, then key id, then MAC.
 	sigPrefix = "1."
 	sigSize   = len(sigPrefix) + 8 + 1 + 43
@@ -113,15 +113,15 @@ func (s *Signer) mac(key Key, id string, st *memproxy.Stamp, sum *[sha256.Size]b
 	pool := s.macs(key, id, st.Tenant)
 	h := pool.pool.Get().(*mac)
 	domain := stampDomain
-	if later(st) {
-		domain = laterDomain
+	if describesOrigin(st) {
+		domain = originDomain
 	}
 	b := AppendFields(h.buf[:0], []string{domain, st.ID, st.Actor, st.Tenant, string(st.Trust)}, int64(st.Confidence))
 	b = AppendFields(b, []string{string(st.Source), string(st.Attestation)}, st.Time.Unix())
 	b = AppendField(b, st.SHA256)
 	// Stamps from before marks, hashes of metadata and the origin of the write were added
 	// keep their original encoding, so that they still verify.
-	if domain == laterDomain {
+	if domain == originDomain {
 		b = AppendFields(b, []string{st.Mark, st.Metadata}, st.Received.Unix())
 		b = AppendFields(b, []string{st.Session, st.Trigger}, int64(st.Score))
 		b = AppendField(b, st.Flags)
@@ -155,8 +155,8 @@ func newMACPool(key []byte) *macPool {
 	return p
 }
 
-// later reports whether a stamp describes how the write came about.
-func later(st *memproxy.Stamp) bool {
+// describesOrigin reports whether a stamp describes how the write came about.
+func describesOrigin(st *memproxy.Stamp) bool {
 	return !st.Received.IsZero() || st.Session != "" || st.Trigger != "" || st.Score != 0 || st.Flags != ""
 }
 

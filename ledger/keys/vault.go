@@ -95,8 +95,8 @@ type Envelope struct {
 	Body    []byte // nonce and content
 }
 
-// bound returns the associated data of an envelope.
-func bound(use, ref, tenant string) []byte {
+// associatedData returns the associated data of an envelope.
+func associatedData(use, ref, tenant string) []byte {
 	return AppendFields(make([]byte, 0, 64+len(ref)+len(tenant)), []string{vaultDomain, use, ref, tenant})
 }
 
@@ -107,11 +107,11 @@ func (v *Vault) Seal(ref, tenant string, plain []byte) (Envelope, error) {
 		return Envelope{}, err
 	}
 	defer clear(item)
-	body, err := v.encrypt(newGCM(item), plain, bound("content", ref, tenant))
+	body, err := v.encrypt(newGCM(item), plain, associatedData("content", ref, tenant))
 	if err != nil {
 		return Envelope{}, err
 	}
-	wrapped, err := v.encrypt(v.keys[v.current].wrap, item, bound("key", ref, tenant))
+	wrapped, err := v.encrypt(v.keys[v.current].wrap, item, associatedData("key", ref, tenant))
 	return Envelope{v.current, wrapped, body}, err
 }
 
@@ -128,12 +128,12 @@ func (v *Vault) Open(ref, tenant string, e Envelope) ([]byte, error) {
 	if !known {
 		return nil, fmt.Errorf("%w: %s is encrypted with key %.16q, which is missing", ErrSealed, ref, e.Key)
 	}
-	item, err := decrypt(key.wrap, e.Wrapped, bound("key", ref, tenant))
+	item, err := decrypt(key.wrap, e.Wrapped, associatedData("key", ref, tenant))
 	if err != nil || len(item) != Size {
 		return nil, fmt.Errorf("%w: the key of %s was changed", ErrSealed, ref)
 	}
 	defer clear(item)
-	plain, err := decrypt(newGCM(item), e.Body, bound("content", ref, tenant))
+	plain, err := decrypt(newGCM(item), e.Body, associatedData("content", ref, tenant))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s was changed", ErrSealed, ref)
 	}
@@ -248,7 +248,7 @@ func (v *Vault) Current() string { return v.current }
 
 // SealEntry encrypts a numbered entry of a log under the current key.
 func (v *Vault) SealEntry(number uint64, entry []byte) ([]byte, error) {
-	return v.encrypt(v.keys[v.current].redo, entry, bound("redo", strconv.FormatUint(number, 10), ""))
+	return v.encrypt(v.keys[v.current].redo, entry, associatedData("redo", strconv.FormatUint(number, 10), ""))
 }
 
 // OpenEntry decrypts what SealEntry encrypted under the key with this id.
@@ -257,7 +257,7 @@ func (v *Vault) OpenEntry(id string, number uint64, sealed []byte) ([]byte, erro
 	if !known {
 		return nil, fmt.Errorf("%w: it is encrypted with key %.16q, which is missing", ErrSealed, id)
 	}
-	entry, err := decrypt(key.redo, sealed, bound("redo", strconv.FormatUint(number, 10), ""))
+	entry, err := decrypt(key.redo, sealed, associatedData("redo", strconv.FormatUint(number, 10), ""))
 	if err != nil {
 		return nil, fmt.Errorf("%w: it was changed", ErrSealed)
 	}

@@ -39,13 +39,13 @@ type RuleInfo struct {
 
 // Policy is a compiled bundle. It is immutable and safe for concurrent use.
 type Policy struct {
-	whole      part // every policy, by id
-	parts      map[memproxy.Kind]func() part
+	whole      actionPolicies // every policy, by id
+	parts      map[memproxy.Kind]func() actionPolicies
 	rules      map[cedar.PolicyID]*rule
 	disabled   map[string]bool // ids of policies that are left out
 	validate   *validate.Validator
 	visibility *visibility
-	answers    cache.Cache[question, *ruling]
+	answers    cache.Cache[cacheKey, *ruling]
 }
 
 type set []*rule
@@ -64,7 +64,7 @@ func (s set) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 // Compile parses and validates a bundle. The error lists every fault, each with file
 // and line.
 func Compile(b policy.Bundle) (*Policy, error) {
-	checked, err := checkedBy(b.Schema)
+	checked, err := schemaOf(b.Schema)
 	if err != nil {
 		return nil, err
 	}
@@ -95,14 +95,14 @@ func Compile(b policy.Bundle) (*Policy, error) {
 	for _, s := range [...]set{p.whole.enforced, p.whole.shadowed, p.whole.marking} {
 		slices.SortFunc(s, func(x, y *rule) int { return strings.Compare(x.ID, y.ID) })
 	}
-	p.parts = make(map[memproxy.Kind]func() part, len(memproxy.Kinds))
+	p.parts = make(map[memproxy.Kind]func() actionPolicies, len(memproxy.Kinds))
 	for _, kind := range memproxy.Kinds {
-		p.parts[kind] = sync.OnceValue(func() part {
-			return part{p.whole.enforced.of(kind), p.whole.shadowed.of(kind), p.whole.marking.of(kind)}
+		p.parts[kind] = sync.OnceValue(func() actionPolicies {
+			return actionPolicies{p.whole.enforced.of(kind), p.whole.shadowed.of(kind), p.whole.marking.of(kind)}
 		})
 	}
 	p.visibility = visibilityOf(p.rules)
-	p.answers = cache.New[question, *ruling](maxAnswers)
+	p.answers = cache.New[cacheKey, *ruling](maxAnswers)
 	return p, nil
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// written is one part of a write: the content of one field, with one layer and origin.
-type written struct {
+// writtenPart is one part of a write: the content of one field, with one layer and origin.
+type writtenPart struct {
 	field    string
 	spelled  string // the field as the payload has it
 	member   string // member of the backend's object
@@ -25,24 +25,24 @@ type written struct {
 }
 
 // content reports whether the part is content. Content always has a layer.
-func (w *written) content() bool { return w.layer != "" }
+func (w *writtenPart) content() bool { return w.layer != "" }
 
 // group names the parts whose characters are added up: the content of a field, or what a
 // member has without content, to which rules on fields do not apply.
-func (w *written) group() [2]string {
+func (w *writtenPart) group() [2]string {
 	if w.content() {
 		return [2]string{"content", w.field}
 	}
 	return [2]string{"member", w.member}
 }
 
-// partsOf returns the parts of a write, each of which is evaluated separately. An
+// writtenParts returns the parts of a write, each of which is evaluated separately. An
 // operation without content has one empty part. A part for which the payload claims
 // another layer is also evaluated for that layer, so that a claim cannot bypass a rule.
 // Each is collected once: all items of a request may be written to the same many fields.
-func partsOf(q *memproxy.Question) (out []written) {
-	known, sizes := map[written]bool{}, map[[2]string]int{}
-	add := func(w written, size int) {
+func writtenParts(q *memproxy.Question) (out []writtenPart) {
+	known, sizes := map[writtenPart]bool{}, map[[2]string]int{}
+	add := func(w writtenPart, size int) {
 		if sizes[w.group()] += size; !known[w] {
 			known[w] = true
 			out = append(out, w)
@@ -52,10 +52,10 @@ func partsOf(q *memproxy.Question) (out []written) {
 		size := it.Characters()
 		if it.Kind == memproxy.ItemContent {
 			for _, it.Field = range it.Written() {
-				add(written{memproxy.Key(it.Field), it.Field, it.Member, q.Governance.LayerOf(&it), it.Inferred && it.Text != "", 0}, size)
+				add(writtenPart{memproxy.Key(it.Field), it.Field, it.Member, q.Governance.LayerOf(&it), it.Inferred && it.Text != "", 0}, size)
 			}
 		} else if it.Member != "" {
-			add(written{member: it.Member}, size)
+			add(writtenPart{member: it.Member}, size)
 		}
 	}
 	for _, w := range out {
@@ -67,7 +67,7 @@ func partsOf(q *memproxy.Question) (out []written) {
 		}
 	}
 	if len(out) == 0 {
-		return []written{{}}
+		return []writtenPart{{}}
 	}
 	for i := range out {
 		out[i].size = sizes[out[i].group()]
@@ -92,15 +92,15 @@ type facts struct {
 	Size                                                                         int64
 }
 
-// asked is the facts of a question with their sets.
-type asked struct {
+// policyContext is the facts of a question with their sets.
+type policyContext struct {
 	facts
 	rules, names []cedar.String // sets of findings and keys
 }
 
-func factsOf(q *memproxy.Question) asked {
+func factsOf(q *memproxy.Question) policyContext {
 	op := q.Operation
-	a := asked{facts: facts{
+	a := policyContext{facts: facts{
 		Profile: q.Profile, Route: op.Route, Source: string(op.SourceClaim),
 		User: op.Scope.User, Agent: op.Scope.Agent, App: op.Scope.App, Run: op.Scope.Run,
 		Bulk: op.Bulk, Single: op.Bulk && op.SingleOwner, Steering: op.Steering, Derived: op.Derived, Backdated: len(op.Backdated) > 0,
@@ -127,8 +127,8 @@ func factsOf(q *memproxy.Question) asked {
 	return a
 }
 
-// about returns the facts completed for one written part.
-func (a asked) about(w *written, g *memproxy.Governance) asked {
+// forPart returns the facts completed for one written part.
+func (a policyContext) forPart(w *writtenPart, g *memproxy.Governance) policyContext {
 	if a.names = a.names[:len(a.names):len(a.names)]; w.field != "" {
 		a.names = addName(a.names, w.spelled)
 	}
@@ -161,7 +161,7 @@ var attributes = func() map[string]reflect.StructField {
 	return out
 }()
 
-func (a *asked) context() cedar.Record {
+func (a *policyContext) context() cedar.Record {
 	values, all := cedar.RecordMap{}, reflect.ValueOf(a.facts)
 	for name, f := range attributes {
 		switch v := all.Field(f.Index[0]); v.Kind() {

@@ -48,14 +48,14 @@ func inOrder(id string, err error) string {
 	return strings.Join(slices.Compact(lines), "; ")
 }
 
-// fits checks that the schema accepts every question of the gate. A custom schema that
+// checkQuestions checks that the schema accepts every question of the gate. A custom schema that
 // lacks something would otherwise deny everything at run time.
-func (c *checked) fits() error {
+func (c *validSchema) checkQuestions() error {
 	for _, kind := range memproxy.Kinds {
 		for _, who := range [...]memproxy.PrincipalKind{memproxy.KindAgent, memproxy.KindHuman, memproxy.KindService, memproxy.KindAnonymous} {
 			q := memproxy.Question{Principal: memproxy.Principal{ID: "x", Kind: who}, Operation: &memproxy.Operation{Kind: kind, Backend: "x"}}
 			about := factsOf(&q)
-			about = about.about(&written{}, &q.Governance)
+			about = about.forPart(&writtenPart{}, &q.Governance)
 			principal, _ := entitiesOf(&q)
 			err := c.validate.Request(cedar.Request{
 				Principal: principal, Action: actionUID(string(kind)),

@@ -12,9 +12,9 @@ import (
 // maxAnswers is the maximum size of the decision cache. An entry takes about a kilobyte.
 const maxAnswers = 2048
 
-// question is the key of the decision cache: the caller, and the facts that the policies
+// cacheKey is the key of the decision cache: the caller, and the facts that the policies
 // can distinguish.
-type question struct {
+type cacheKey struct {
 	caller
 	facts
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// part is the policies that can apply to one action. The action scope of each policy is
+// actionPolicies is the policies that can apply to one action. The action scope of each policy is
 // evaluated once, for the first question about the action.
-type part struct {
+type actionPolicies struct {
 	enforced set // decide
 	shadowed set // are reported only
 	marking  set // mark admitted writes

@@ -19,21 +19,21 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 		return memproxy.Ruling{}, fmt.Errorf("cedar: a question without an operation")
 	}
 	var out ruling
-	who, asked, parts := callerOf(&q), factsOf(&q), partsOf(&q)
+	who, asked, parts := callerOf(&q), factsOf(&q), writtenParts(&q)
 	most := max(1, min(maxOwners, maxRulings/len(parts)))
 	owners, ok := p.ownersOf(q.Operation, most)
 	if !ok {
 		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyError, Detail: fmt.Sprintf("the request names more than %d combinations of users, agents, apps and runs, for %d fields or members", most, len(parts))})
 	}
 	for _, w := range parts {
-		part := asked.about(&w, &q.Governance)
+		part := asked.forPart(&w, &q.Governance)
 		for _, by := range owners {
-			about := part.owned(by)
-			key := question{who, p.visibility.of(about.facts)}
+			about := part.forOwners(by)
+			key := cacheKey{who, p.visibility.of(about.facts)}
 			one, known := p.answers.Get(key)
 			if !known {
 				var err error
-				if one, err = p.ask(&q, &about); err != nil {
+				if one, err = p.evaluate(&q, &about); err != nil {
 					return memproxy.Ruling{}, err
 				}
 				p.answers.Add(key, one)
@@ -81,8 +81,8 @@ func (r *ruling) merge(o *ruling) {
 	r.Shadow, r.Marks = append(r.Shadow, o.Shadow...), append(r.Marks, o.Marks...)
 }
 
-// ask evaluates the policies. The result is cached and must not be modified.
-func (p *Policy) ask(q *memproxy.Question, about *asked) (*ruling, error) {
+// evaluate evaluates the policies. The result is cached and must not be modified.
+func (p *Policy) evaluate(q *memproxy.Question, about *policyContext) (*ruling, error) {
 	out := &ruling{}
 	principal, entities := entitiesOf(q)
 	part := p.whole
@@ -102,20 +102,20 @@ func (p *Policy) ask(q *memproxy.Question, about *asked) (*ruling, error) {
 	switch {
 	case len(diag.Errors) > 0:
 		// Cedar skips a forbid policy that fails to evaluate, and might then allow.
-		p.failed(out, diag.Errors)
+		p.denyErrors(out, diag.Errors)
 	case decision == cedar.Deny && len(diag.Reasons) == 0:
 		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyNoPermit, Detail: "no policy permits this to callers of the tier " + string(q.Principal.Trust) + "; a key with a higher trust, or a permit in policy.dir, allows it"})
 	case decision == cedar.Deny:
 		for _, d := range diag.Reasons {
-			v, reasons := p.forbidden([]cedar.DiagnosticReason{d})
+			v, reasons := p.reasonsOf([]cedar.DiagnosticReason{d})
 			out.add(v, reasons...)
 		}
 	}
 	if len(part.marking) > 0 && !out.Verdict.Stops() {
 		if _, diag := cedar.Authorize(part.marking, entities, req); len(diag.Errors) > 0 {
-			p.failed(out, diag.Errors)
+			p.denyErrors(out, diag.Errors)
 		} else {
-			_, reasons := p.forbidden(diag.Reasons)
+			_, reasons := p.reasonsOf(diag.Reasons)
 			out.Marks = append(out.Marks, reasons...)
 		}
 	}
@@ -130,23 +130,23 @@ func (p *Policy) ask(q *memproxy.Question, about *asked) (*ruling, error) {
 		out.Shadow = append(out.Shadow, memproxy.Reason{Code: memproxy.PolicyError, Rule: string(e.PolicyID), Detail: "the policy is not enforced, and could not be evaluated"})
 	}
 	if decision == cedar.Deny && len(diag.Reasons) > 0 {
-		v, reasons := p.forbidden(diag.Reasons)
+		v, reasons := p.reasonsOf(diag.Reasons)
 		out.ShadowVerdict = max(out.ShadowVerdict, v)
 		out.Shadow = append(out.Shadow, reasons...)
 	}
 	return out, nil
 }
 
-// failed denies because policies could not be evaluated.
-func (p *Policy) failed(out *ruling, errors []cedar.DiagnosticError) {
+// denyErrors denies because policies could not be evaluated.
+func (p *Policy) denyErrors(out *ruling, errors []cedar.DiagnosticError) {
 	for _, e := range errors {
 		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyError, Rule: string(e.PolicyID), Detail: "the policy could not be evaluated"})
 	}
 }
 
-// forbidden returns deny, or hold if all of the policies hold. Marking policies refuse
+// reasonsOf returns deny, or hold if all of the policies hold. Marking policies refuse
 // nothing.
-func (p *Policy) forbidden(diag []cedar.DiagnosticReason) (memproxy.Verdict, []memproxy.Reason) {
+func (p *Policy) reasonsOf(diag []cedar.DiagnosticReason) (memproxy.Verdict, []memproxy.Reason) {
 	var v memproxy.Verdict
 	reasons := make([]memproxy.Reason, 0, len(diag))
 	for _, d := range diag {

@@ -12,17 +12,17 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// checked is a schema that accepts every question.
-type checked struct {
+// validSchema is a schema that accepts every question.
+type validSchema struct {
 	validate *validate.Validator
 	files    map[string]cedar.PolicyList // files whose policies satisfy the schema, by text; shared, and must not be modified
 }
 
 // builtinSchema is the built-in schema with its policies. It is validated once per
 // process, because nearly every bundle contains both.
-var builtinSchema = sync.OnceValues(func() (*checked, error) {
+var builtinSchema = sync.OnceValues(func() (*validSchema, error) {
 	b := policy.Builtin()
-	c, err := check(b.Schema)
+	c, err := newSchema(b.Schema)
 	if err != nil {
 		return nil, err
 	}
@@ -34,15 +34,15 @@ var builtinSchema = sync.OnceValues(func() (*checked, error) {
 	return c, nil
 })
 
-// checkedBy checks a schema. The result for the built-in schema is cached.
-func checkedBy(src policy.Source) (*checked, error) {
+// schemaOf checks a schema. The result for the built-in schema is cached.
+func schemaOf(src policy.Source) (*validSchema, error) {
 	if own := policy.Builtin().Schema; own == src {
 		return builtinSchema()
 	}
-	return check(src)
+	return newSchema(src)
 }
 
-func check(src policy.Source) (*checked, error) {
+func newSchema(src policy.Source) (*validSchema, error) {
 	var sch schema.Schema
 	sch.SetFilename(src.Name)
 	if err := sch.UnmarshalCedar([]byte(src.Text)); err != nil {
@@ -52,15 +52,15 @@ func check(src policy.Source) (*checked, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", src.Name, err)
 	}
-	c := &checked{validate.New(resolved), map[string]cedar.PolicyList{}}
-	if err := c.fits(); err != nil {
+	c := &validSchema{validate.New(resolved), map[string]cedar.PolicyList{}}
+	if err := c.checkQuestions(); err != nil {
 		return nil, fmt.Errorf("%s: %w", src.Name, err)
 	}
 	return c, nil
 }
 
 // admits parses a file and reports whether all of its policies satisfy the schema.
-func (c *checked) admits(src policy.Source) (cedar.PolicyList, bool) {
+func (c *validSchema) admits(src policy.Source) (cedar.PolicyList, bool) {
 	list, err := cedar.NewPolicyListFromBytes(src.Name, []byte(src.Text))
 	if err != nil {
 		return nil, false

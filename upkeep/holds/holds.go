@@ -99,7 +99,7 @@ func (k *Maintainer) reevaluate(ctx context.Context, version string) error {
 			left++
 		}
 		return v, ctx.Err()
-	}, k.ruledOut)
+	}, k.recordSettled)
 	if settled > 0 {
 		k.Settled()
 		k.Log.Info("held writes were settled by a change of the rules", "holds", settled, "rules", version)
@@ -149,8 +149,8 @@ func (k *Maintainer) recordRuling(ctx context.Context, h memproxy.HeldWrite, v m
 // actions has the actions of the rules on a hold, by the state that it gets.
 var actions = map[memproxy.HoldState]string{memproxy.HoldApproved: "hold.approve", memproxy.HoldRejected: "hold.reject"}
 
-// ruledOut records that the rules have settled a hold.
-func (k *Maintainer) ruledOut(h memproxy.HeldWrite) {
+// recordSettled records that the rules have settled a hold.
+func (k *Maintainer) recordSettled(h memproxy.HeldWrite) {
 	act := memproxy.Act{Action: actions[h.State], Stage: memproxy.ActDone, Reason: h.Note}
 	if err := k.Audit.RecordAsync(k.rulingEvent(h, h.Policy, h.Reasons, act)); err != nil {
 		k.Log.Error("audit note lost", "hold", h.ID, "error", err)

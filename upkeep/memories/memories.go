@@ -44,8 +44,8 @@ type Options struct {
 // A Maintainer maintains the memories of a process.
 type Maintainer struct {
 	Options
-	before uint64 // index of this process's first record
-	found  bool   // the changes of earlier processes were added to Unconfirmed
+	before        uint64 // index of this process's first record
+	auditSearched bool   // the changes of earlier processes were added to Unconfirmed
 	// stopped is the memory at which the last pass over each state stopped.
 	stopped map[memproxy.MemoryState]memproxy.MemoryKey
 	// purged is the memory at which the last round of purging stopped: some cannot be deleted.
@@ -186,12 +186,12 @@ func (k *Maintainer) purgeOne(ctx context.Context, p *proxy.BackendClient, st *m
 		return err
 	}
 	row := records[st.MemoryKey].Owner
-	k.lower(ctx, &row, now, "purge/", "an expired memory was deleted")
+	k.creditTotals(ctx, &row, now, "purge/", "an expired memory was deleted")
 	return nil
 }
 
-// lower reduces the totals by a deleted memory.
-func (k *Maintainer) lower(ctx context.Context, row *memproxy.Ownership, now time.Time, charge, after string) {
+// creditTotals reduces the totals by a deleted memory.
+func (k *Maintainer) creditTotals(ctx context.Context, row *memproxy.Ownership, now time.Time, charge, after string) {
 	if !gate.CountsInTotals(row) {
 		return
 	}

@@ -82,7 +82,7 @@ const maxFailures = 4
 // and a sweep would report the change as one that bypassed memproxy. A change waits for
 // the next round while the backend does not answer or the ledger is unavailable.
 func (k *Maintainer) outcomes(ctx context.Context, now time.Time) error {
-	if !k.found {
+	if !k.auditSearched {
 		lost, err := integrity.UnansweredChanges(ctx, k.Integrity, k.before)
 		if err != nil {
 			return fmt.Errorf("list the changes without an outcome: %w", err)
@@ -90,7 +90,7 @@ func (k *Maintainer) outcomes(ctx context.Context, now time.Time) error {
 		for i := range lost {
 			k.Unconfirmed.Add(lost[i])
 		}
-		k.found = true
+		k.auditSearched = true
 	}
 	var failed error
 	for n, failures := k.Unconfirmed.len(), 0; n > 0 && failures < maxFailures; n-- {
@@ -129,7 +129,7 @@ func (k *Maintainer) outcome(ctx context.Context, ev *memproxy.Event, now time.T
 			k.Log.Warn("the outcome of an unanswered change remains unknown", "decision", ev.Decision, "error", err)
 			return nil
 		}
-		if err = k.became(ctx, ev, row, &m, now); errors.Is(err, memproxy.ErrStale) {
+		if err = k.recordChange(ctx, ev, row, &m, now); errors.Is(err, memproxy.ErrStale) {
 			return nil // another change of the memory is recorded
 		}
 		return err
@@ -169,8 +169,8 @@ func (k *Maintainer) targets(ctx context.Context, ev *memproxy.Event, f func(*me
 	})
 }
 
-// became records the change if the backend's memory shows that the change was made.
-func (k *Maintainer) became(ctx context.Context, ev *memproxy.Event, row *memproxy.Ownership, m *memproxy.Memory, now time.Time) error {
+// recordChange records the change if the backend's memory shows that the change was made.
+func (k *Maintainer) recordChange(ctx context.Context, ev *memproxy.Event, row *memproxy.Ownership, m *memproxy.Memory, now time.Time) error {
 	e := integrity.Deletion(ev, row)
 	after, v := &e.Owners[0], &e.Versions[0]
 	v.Field = m.Field
@@ -195,7 +195,7 @@ func (k *Maintainer) became(ctx context.Context, ev *memproxy.Event, row *mempro
 	}
 	k.Log.Info("the outcome of an unanswered change was recorded", "decision", ev.Decision, "memory", row.ID, "deleted", after.Deleted)
 	if after.Deleted {
-		k.lower(ctx, row, now, "lost/", "a deletion without an answer")
+		k.creditTotals(ctx, row, now, "lost/", "a deletion without an answer")
 	}
 	return nil
 }

@@ -15,9 +15,9 @@ const (
 	// validateBatch is how many memories of one tenant in one state a pass judges (DOL-3),
 	// and validateMost the number for all tenants together.
 	validateBatch = 10
-	validateMost  = 1000
-	// validateLook is how many due memories a pass reads in search of tenants not served yet.
-	validateLook = 20_000
+	validateTotal = 1000
+	// validateScan is how many due memories a pass reads in search of tenants not served yet.
+	validateScan = 20_000
 	validatePage = 1000
 	// lastKind sorts after every kind of memory.
 	lastKind memproxy.TargetKind = "~"
@@ -73,7 +73,7 @@ func (k *Maintainer) validateState(ctx context.Context, rules *gate.Rules, state
 			taken[st.Tenant]++
 			done++
 		}
-		if seen >= validateLook || done >= validateMost {
+		if seen >= validateScan || done >= validateTotal {
 			k.stopped[state] = after
 			return nil
 		}
@@ -85,7 +85,7 @@ func (k *Maintainer) validateOne(ctx context.Context, rules *gate.Rules, st *mem
 		MemoryKey: st.MemoryKey, Tenant: st.Tenant, State: st.State, From: []memproxy.MemoryState{st.State},
 		Seen: st.Changed, Rules: rules.Version, Decision: st.Decision, Reason: st.Reason, Findings: st.Findings, Text: st.Text,
 	}
-	text, err := k.present(ctx, st)
+	text, err := k.currentText(ctx, st)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (k *Maintainer) validateOne(ctx context.Context, rules *gate.Rules, st *mem
 		if err != nil {
 			return err
 		}
-		change.State, change.Reason, change.Findings = judged(findings)
+		change.State, change.Reason, change.Findings = stateOf(findings)
 		if change.State == memproxy.StateValidated && st.Unverified != "" && author.ID == "" && st.Reviewed == "" {
 			// Only a sweep's mark gave it a status: it is as untrusted as before it was found.
 			change.State, change.Reason = memproxy.StateUntrusted, ""
@@ -111,8 +111,8 @@ func (k *Maintainer) validateOne(ctx context.Context, rules *gate.Rules, st *mem
 	return err
 }
 
-// judged returns the state that findings imply, with the reason and the findings to store.
-func judged(findings []memproxy.Finding) (memproxy.MemoryState, string, []memproxy.Finding) {
+// stateOf returns the state that findings imply, with the reason and the findings to store.
+func stateOf(findings []memproxy.Finding) (memproxy.MemoryState, string, []memproxy.Finding) {
 	var risk memproxy.PerMille
 	var spans []memproxy.Finding
 	for _, f := range findings {
@@ -130,14 +130,14 @@ func judged(findings []memproxy.Finding) (memproxy.MemoryState, string, []mempro
 	return memproxy.StateValidated, "nothing was found in it", nil
 }
 
-// present returns the present text of a memory: the one in its backend, which may have
+// currentText returns the present text of a memory: the one in its backend, which may have
 // been changed out-of-band, or, if the backend cannot return a single memory (Letta's
 // passages, a backend that refuses), the one that was last written through memproxy. ""
 // means unknown. present reports a text that was not written through memproxy.
-func (k *Maintainer) present(ctx context.Context, st *memproxy.Status) (string, error) {
+func (k *Maintainer) currentText(ctx context.Context, st *memproxy.Status) (string, error) {
 	p := k.Backend(st.Backend)
 	for settled := false; ; settled = true {
-		recorded, err := k.newest(ctx, st.MemoryKey)
+		recorded, err := k.recordedText(ctx, st.MemoryKey)
 		if err != nil || p == nil || st.Kind != memproxy.TargetMemory {
 			return recorded, err
 		}
@@ -172,8 +172,8 @@ func (k *Maintainer) backendText(ctx context.Context, p *proxy.BackendClient, ke
 	return m.Text, true, nil
 }
 
-// newest returns the text that was last written through memproxy, or "" if it is unknown.
-func (k *Maintainer) newest(ctx context.Context, key memproxy.MemoryKey) (string, error) {
+// recordedText returns the text that was last written through memproxy, or "" if it is unknown.
+func (k *Maintainer) recordedText(ctx context.Context, key memproxy.MemoryKey) (string, error) {
 	list, err := k.Ledger.History(ctx, key, 0, 1)
 	if err != nil || len(list) == 0 || list[0].Op == memproxy.OpDelete {
 		return "", err
