@@ -170,7 +170,7 @@ func TestLedgerPutBackIsDetected(t *testing.T) {
 		says(t, cli.Usage, "--reason is required", "ledger", "accept", "--config", conf, "--tenant", "acme")
 		code, out, errs = invoke(t, "ledger", "accept", "--config", conf, "--tenant", "acme", "--reason", "restored from the backup of Monday")
 		expect.Equal(t, code, cli.OK, writes, "writes: exit", errs)
-		expect.Text(t, out, writes, "writes: exit", errs).Has(fmt.Sprintf("1 faults accepted, it goes on from %d", 1+writes), want)
+		expect.Text(t, out, writes, "writes: exit", errs).Has(fmt.Sprintf("1 faults accepted, it continues from %d", 1+writes), want)
 		expect.Text(t, r.audit("--type", "chain_accept"), "on record").Times(1, `"type":"chain_accept"`).Has("restored from the backup of Monday")
 		r.run()
 		r.versioned(r.written("Ann has a horse.", ""))

@@ -99,7 +99,7 @@ type Checker struct {
 	reporting sync.Mutex
 	anchors   anchors
 	checks    checks
-	adopted   sync.Map // by backend that is sealed in the background, whether it is sealed
+	adopted   sync.Map // whether a backend is sealed (bool), by the name of each that is sealed in the background
 }
 
 // New returns a Checker. It starts nothing; see Jobs.
@@ -324,8 +324,8 @@ func recordFinding(ctx context.Context, c *Checker, f *memproxy.Discrepancy) err
 	return c.record(ctx, ev)
 }
 
-// errBusy means that a sweep or seal is running; only one runs at a time.
-var errBusy = fmt.Errorf("%w: a sweep or a seal is under way", memproxy.ErrState)
+// errBusy means that an operation of the Checker is running; only one runs at a time.
+var errBusy = fmt.Errorf("%w: a sweep, a seal or an acceptance is running", memproxy.ErrState)
 
 // Sweep implements review.Integrity.
 func (c *Checker) Sweep(ctx context.Context, q review.SweepRequest) (review.SweepReport, error) {

@@ -73,7 +73,7 @@ func (c *Checker) sweepDue(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		_, _ = c.Ledger.Backends.Claim(ctx, name, holder, min(sweepAgain, every)) // on failure the sweep is repeated one interval later
+		_, _ = c.Ledger.Backends.Claim(ctx, name, holder, min(sweepAgain, every)) // if this fails too, the next sweep is one interval later
 		if errors.Is(err, errBusy) {
 			return nil // a reviewer's
 		}

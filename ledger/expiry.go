@@ -17,7 +17,7 @@ const expireStep = 500
 type Upkeep struct{ *store }
 
 // Expire marks memories whose lifetime ended by at as expired and returns them, at most
-// expireStep; call it until it returns none. Memories with a pinned version never expire,
+// expireStep. Lookup reports the others as expired until a later call marks them. Memories with a pinned version never expire,
 // and quarantined ones stay quarantined.
 func (u Upkeep) Expire(ctx context.Context, at time.Time) ([]memproxy.Status, error) {
 	return doResult(ctx, u.store, job{}, func(t *transaction) (gone []memproxy.Status) {
@@ -252,7 +252,7 @@ func deleteInScope(ctx context.Context, s *store, backend string, scope memproxy
 		for i := range found {
 			row := &found[i]
 			who := memproxy.AuthorCount{Tenant: row.Scope.Tenant, Actor: row.Actor, Trust: row.Trust, User: row.Scope.User, Field: fields[row.ID]}
-			if after = max(after, row.ID); row.Actor == "" { // rows without an author, or edited ones, count for nobody
+			if after = max(after, row.ID); row.Actor == "" { // memories without a known author, and edited rows, are not counted
 				continue
 			}
 			i, seen := at[who]
@@ -321,10 +321,10 @@ func endHistories(ctx context.Context, s *store, backend string, scope memproxy.
 
 // clockRun records whether the ledger's clock ran evenly while processes used the ledger.
 type clockRun struct {
-	Came time.Time     // a time that has certainly passed
-	Mark time.Time     // what the clock showed when Ran was zero
-	Last time.Time     // what the clock showed last
-	Ran  time.Duration // how long processes have run since Mark
+	Passed time.Time     `json:"Came"` // a time that has certainly passed
+	Start  time.Time     `json:"Mark"` // what the clock showed when Ran was zero
+	Last   time.Time     // what the clock showed last
+	Ran    time.Duration // how long processes have run since Start
 }
 
 // AddRunTime adds how long a process has run since it last called AddRunTime. It returns
@@ -343,17 +343,17 @@ func (u Upkeep) AddRunTime(ctx context.Context, more time.Duration) (time.Time, 
 				_ = json.Unmarshal(plain, &p)
 			}
 		}
-		if now.Before(p.Last.Add(-time.Minute)) || p.Mark.IsZero() {
-			p.Mark, p.Last, p.Ran = now, now, 0
+		if now.Before(p.Last.Add(-time.Minute)) || p.Start.IsZero() {
+			p.Start, p.Last, p.Ran = now, now, 0
 		}
 		p.Ran += max(0, min(more, now.Sub(p.Last))) // concurrent processes must not count the same time twice
 		p.Last = later(p.Last, now)
 		if p.Ran >= time.Hour {
-			p.Came, p.Mark, p.Ran = later(p.Came, p.Mark), now, 0
+			p.Passed, p.Start, p.Ran = later(p.Passed, p.Start), now, 0
 		}
 		t.run(`DELETE FROM content WHERE ref = ?`, refClock)
 		t.encrypt(refClock, "", inJSON(p))
-		return p.Came
+		return p.Passed
 	})
 }
 

@@ -20,7 +20,7 @@ type Backends struct{ *store }
 // chain is broken stays flagged until Chains.Accept.
 func (bs Backends) Flag(ctx context.Context, flags ...memproxy.IntegrityFlag) (int, error) {
 	return countEach(ctx, bs.store, flags, func(d *memproxy.IntegrityFlag) error {
-		return cmp.Or(validKey(d.MemoryKey), storableParts("doubt", d.Tenant, string(d.Code)))
+		return cmp.Or(validKey(d.MemoryKey), storableParts("integrity flag", d.Tenant, string(d.Code)))
 	}, (*transaction).flag)
 }
 
@@ -134,7 +134,7 @@ func (bs Backends) SealProgress(ctx context.Context, backend string) (memproxy.S
 // memories added to its counts. Existing records are not changed.
 func (bs Backends) RecordFound(ctx context.Context, at memproxy.SealProgress, found ...memproxy.Found) (memproxy.SealProgress, error) {
 	bad := cmp.Or(storableParts("sealing", at.Backend, at.Cursor), require(at.Backend != "", "a backend is required"), valid(found, func(f *memproxy.Found) error {
-		return cmp.Or(validKey(f.MemoryKey), storableParts("find", f.SHA256), require(f.Backend == at.Backend, "one backend is required"))
+		return cmp.Or(validKey(f.MemoryKey), storableParts("memory that was found", f.SHA256), require(f.Backend == at.Backend, "one backend is required"))
 	}))
 	own := slices.Clone(found)
 	next, err := changeResult(ctx, bs.store, bad, func(t *transaction) memproxy.SealProgress {
@@ -174,7 +174,7 @@ func quarantinedRow(s *store, f *fields) recordRow {
 	}
 	s.edits.note(k, f.tenant(), why)
 	return recordRow{key: k, stored: true, listingKnown: true, edited: true, Record: memproxy.Record{
-		Owner:  memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Scope: memproxy.Scope{Tenant: memproxy.TenantInaccessible}, Deleted: f.numbers[3] > 0},
+		Owner:  memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Scope: memproxy.Scope{Tenant: memproxy.TenantInaccessible}, Deleted: f.numbers[deletedNumber] > 0},
 		Status: quarantinedStatus(k, memproxy.TenantInaccessible, why),
 	}}
 }
@@ -307,13 +307,13 @@ func (s *store) recordsAfter(ctx context.Context, err *error) func(after key) []
 
 // marked reports whether a record's mark is valid, or the record is empty.
 func marked(v *keys.Vault, f *fields) bool {
-	blank := f.texts[13] == "" && f.numbers[0] <= 0 && f.numbers[9] <= 0
+	blank := f.texts[stateText] == "" && f.numbers[ownedNumber] <= 0 && f.numbers[listedNumber] <= 0
 	return blank || v.MarkedRow(f.row, f.mark)
 }
 
 // readable reports whether the status that a row holds can be read.
 func (f *fields) readable() bool {
-	return f.texts[13] == "" || readFindings(&memproxy.Status{}, f.texts[20]) == nil
+	return f.texts[stateText] == "" || readFindings(&memproxy.Status{}, f.texts[findingsText]) == nil
 }
 
 // acceptRows accepts the edited records of a tenant as they are, with valid marks, and returns

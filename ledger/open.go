@@ -39,7 +39,7 @@ var (
 	ErrKey = errors.New("the ledger's rows are signed with another vault.key")
 	// ErrNoVault means that the ledger was opened without a Vault.
 	ErrNoVault = keys.ErrNoVault
-	// ErrShredded and ErrSealed: contents that cannot be opened, see keys.Vault.
+	// ErrShredded means that a content was destroyed, ErrSealed that no key opens it.
 	ErrShredded = keys.ErrShredded
 	ErrSealed   = keys.ErrSealed
 	errOtherKey = fmt.Errorf("%w: keys/vault.key in the state directory must be the one of all sidecars that use this ledger, and former ones (keys/vault-*.key) must be there; without them, move the ledger aside to start empty", ErrKey)

@@ -24,7 +24,7 @@ const (
 	// DefaultMaxPrincipalHolds and DefaultMaxUserHolds leave most of the queue to others.
 	DefaultMaxPrincipalHolds = 100
 	DefaultMaxUserHolds      = 50
-	// DefaultKeepVersions is the number of SYN-5.
+	// DefaultKeepVersions is the number of texts that a memory keeps, by requirement SYN-5.
 	DefaultKeepVersions = 10
 )
 
@@ -38,8 +38,9 @@ type Options struct {
 	// its own. It is a secret. With a URL nothing is cached and every write waits for its
 	// commit, so that all proxies see the same state.
 	URL string
-	// Clock returns the time of deletions. Nil is time.Now, and for leases in Postgres the
-	// database's clock, because the clocks of the processes that share it may differ.
+	// Clock returns the time that is recorded and compared with lifetimes, locks and leases.
+	// Nil is time.Now, and in Postgres the database's clock for leases other than those of
+	// notices, because the clocks of the processes that share it may differ.
 	Clock func() time.Time
 	// CacheSize is the number of records kept in memory. Zero is the default; a negative
 	// number disables the cache.
@@ -100,7 +101,7 @@ func (o *Options) complete() error {
 		o.Locks = &limits
 	}
 	if k := o.Locks; k.Session < 0 || k.User < 0 || k.Principal < 0 || k.Window <= 0 || k.For <= 0 {
-		return errors.New("ledger: rejections that lock must not be negative, and their times positive")
+		return errors.New("ledger: the numbers of rejections that lock must not be negative, and their window and duration must be positive")
 	}
 	if o.Path != "" && o.URL != "" {
 		return errors.New("ledger: either a file or a Postgres database")

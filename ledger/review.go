@@ -114,7 +114,7 @@ func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.
 
 // Approve adds a reviewer's approval. The hold is approved, and ready for Claim, once Need
 // distinct reviewers other than its author have approved it. Approving an approved hold
-// changes nothing. ErrState means that it was already sent or settled, ErrOwnReview that
+// adds a vote and changes nothing else. ErrState means that it was already sent or settled, ErrOwnReview that
 // the reviewer is the author, ErrShredded that its content was destroyed.
 func (hs Holds) Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error) {
 	return changeResult(ctx, hs.store, checkReview(r), func(t *transaction) memproxy.Tallied {

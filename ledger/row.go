@@ -103,12 +103,18 @@ type fields struct {
 	mark    []byte
 }
 
+// The indexes of columns in fields that are used one by one.
+const (
+	tenantText, stateText, statusTenantText, findingsText = 3, 13, 14, 20
+	ownedNumber, deletedNumber, listedNumber              = 0, 3, 9
+)
+
 func (f *fields) key() key {
 	return key{Backend: f.texts[0], Kind: memproxy.TargetKind(f.texts[1]), ID: f.texts[2]}
 }
 
 // tenant returns the tenant that the record names.
-func (f *fields) tenant() string { return cmp.Or(f.texts[3], f.texts[14]) }
+func (f *fields) tenant() string { return cmp.Or(f.texts[tenantText], f.texts[statusTenantText]) }
 
 // nextRecords selects the records after a key, in order.
 const nextRecords = `SELECT ` + recordColumns + ` FROM record WHERE (backend, kind, id) > (?, ?, ?) ORDER BY backend, kind, id LIMIT ?`

@@ -1,7 +1,6 @@
 -- The tables of a ledger, as a new one has them. Times are microseconds since 1970, zero
--- for none. The words are SQLite's; dialect.ddl translates them for Postgres. Whoever
--- changes a table adds a file to migrations, too: TestMigratedSchemaEqualsANewOne compares
--- the two.
+-- for none. The types are SQLite's; dialect.ddl translates them for Postgres. A change of a
+-- table needs a file in migrations: TestMigratedSchemaEqualsANewOne compares the two.
 
 CREATE TABLE record ( -- what is known of an object; each of its three parts may be missing
 	backend         TEXT    NOT NULL,
@@ -35,7 +34,7 @@ CREATE TABLE record ( -- what is known of an object; each of its three parts may
 	rules           TEXT    NOT NULL DEFAULT '',
 	findings        TEXT    NOT NULL DEFAULT '', -- JSON
 	unverified      TEXT    NOT NULL DEFAULT '',
-	reviewed        TEXT    NOT NULL DEFAULT '', -- hash of the text of which a person decided the status
+	reviewed        TEXT    NOT NULL DEFAULT '', -- hash of the text for which a person decided the status
 	current         TEXT    NOT NULL DEFAULT '', -- status that the current rules would give it
 	listed          INTEGER NOT NULL DEFAULT 0, -- 1 if its backend held it when that was sealed
 	first_seen      TEXT    NOT NULL DEFAULT '', -- hash of the text that it had then
@@ -79,7 +78,7 @@ CREATE TABLE version (
 CREATE INDEX version_deleted ON version (at) WHERE op = 'delete';
 CREATE UNIQUE INDEX version_place ON version (tenant, place);
 
-CREATE TABLE content ( -- what is encrypted, of holds and versions; shredded: no wrapped key, no body
+CREATE TABLE content ( -- encrypted contents; a destroyed one has no wrapped key and no body
 	ref     TEXT NOT NULL PRIMARY KEY,
 	tenant  TEXT NOT NULL,
 	vault   TEXT NOT NULL, -- id of the key that wrapped is under
@@ -97,17 +96,17 @@ CREATE TABLE chain ( -- the two ends of each tenant's chain
 	mac       BLOB    NOT NULL
 ) WITHOUT ROWID;
 
-CREATE TABLE breach ( -- faults of chains; what came later is not verified
+CREATE TABLE breach ( -- faults of chains; records after one are unverified until it is accepted
 	tenant   TEXT    NOT NULL,
 	place    INTEGER NOT NULL,
 	class    TEXT    NOT NULL,
 	detail   TEXT    NOT NULL,
 	at       INTEGER NOT NULL,
-	accepted INTEGER NOT NULL DEFAULT 0, -- when a person took it as it is
+	accepted INTEGER NOT NULL DEFAULT 0, -- when a person accepted it
 	PRIMARY KEY (tenant, place, class)
 ) WITHOUT ROWID;
 
-CREATE TABLE correction ( -- one row a correction, so that each counts once
+CREATE TABLE correction ( -- one row per correction, so that each counts once
 	backend   TEXT    NOT NULL,
 	id        TEXT    NOT NULL,
 	decision  TEXT    NOT NULL,
@@ -139,7 +138,7 @@ CREATE TABLE dissent (
 ) WITHOUT ROWID;
 CREATE INDEX dissent_closed ON dissent (closed);
 
-CREATE TABLE retraction ( -- what authors no longer say
+CREATE TABLE retraction ( -- texts that their authors deleted or replaced
 	tenant      TEXT    NOT NULL,
 	author      TEXT    NOT NULL,
 	words       TEXT    NOT NULL, -- keyed hash of the text's words
@@ -189,13 +188,13 @@ CREATE TABLE hold (
 	lease      INTEGER NOT NULL,
 	result     TEXT    NOT NULL, -- JSON
 	aged       INTEGER NOT NULL, -- when it was reported as waiting long
-	today      TEXT    NOT NULL DEFAULT '' -- verdict of the rules that ruled last, if not to hold it
+	today      TEXT    NOT NULL DEFAULT '' -- verdict of the current rules, if other than to hold it
 ) WITHOUT ROWID;
 CREATE INDEX hold_group ON hold (tenant, state, similarity);
 CREATE INDEX hold_page ON hold (state, created, id);
 CREATE INDEX hold_time ON hold (created, id);
 
-CREATE TABLE vote ( -- who agreed to a promotion
+CREATE TABLE vote ( -- approvals of holds, promotions and rollbacks
 	subject  TEXT    NOT NULL,
 	reviewer TEXT    NOT NULL,
 	at       INTEGER NOT NULL,
@@ -203,9 +202,9 @@ CREATE TABLE vote ( -- who agreed to a promotion
 	mac      BLOB    NOT NULL DEFAULT '',
 	PRIMARY KEY (subject, reviewer)
 ) WITHOUT ROWID;
-CREATE INDEX vote_at ON vote (at);;
+CREATE INDEX vote_at ON vote (at);
 
-CREATE TABLE rollback ( -- that are begun and not over
+CREATE TABLE rollback ( -- in progress
 	decision TEXT    NOT NULL PRIMARY KEY,
 	backend  TEXT    NOT NULL,
 	kind     TEXT    NOT NULL,
@@ -216,7 +215,7 @@ CREATE TABLE rollback ( -- that are begun and not over
 	reason   TEXT    NOT NULL,
 	preimage TEXT    NOT NULL,
 	begun    INTEGER NOT NULL,
-	lease    INTEGER NOT NULL -- until when whoever began it has it to itself
+	lease    INTEGER NOT NULL -- when another process may take it over
 ) WITHOUT ROWID;
 CREATE INDEX rollback_lease ON rollback (lease);
 CREATE UNIQUE INDEX rollback_memory ON rollback (backend, kind, id);
@@ -233,8 +232,8 @@ CREATE TABLE session (
 	unlocked    INTEGER NOT NULL,
 	unlocked_by TEXT    NOT NULL,
 	ended       INTEGER NOT NULL,
-	struck      INTEGER NOT NULL DEFAULT 0, -- the last rejection
-	counted     INTEGER NOT NULL DEFAULT 0, -- strikes are counted from then on
+	struck      INTEGER NOT NULL DEFAULT 0, -- time of the last rejection
+	counted     INTEGER NOT NULL DEFAULT 0, -- rejections before this do not count for a lock
 	reasons     TEXT    NOT NULL DEFAULT '[]', -- JSON, as refused is
 	refused     TEXT    NOT NULL DEFAULT '[]',
 	mac         BLOB    NOT NULL DEFAULT '',
@@ -242,7 +241,7 @@ CREATE TABLE session (
 ) WITHOUT ROWID;
 CREATE INDEX session_last ON session (last);
 
-CREATE TABLE notice ( -- what is still to be told to people outside
+CREATE TABLE notice ( -- events that a webhook delivers
 	id       TEXT    NOT NULL PRIMARY KEY,
 	kind     TEXT    NOT NULL,
 	tenant   TEXT    NOT NULL,
@@ -250,18 +249,18 @@ CREATE TABLE notice ( -- what is still to be told to people outside
 	created  INTEGER NOT NULL,
 	data     TEXT    NOT NULL, -- JSON
 	attempts INTEGER NOT NULL,
-	due      INTEGER NOT NULL, -- not before; also the lease of who sends it
+	due      INTEGER NOT NULL, -- time of the next attempt, or end of the sender's lease
 	error    TEXT    NOT NULL,
 	mac      BLOB    NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 CREATE INDEX notice_due ON notice (due);
 
-CREATE TABLE sealed ( -- backends of which everything is known
+CREATE TABLE sealed ( -- backends whose content was recorded completely
 	backend TEXT    NOT NULL PRIMARY KEY,
 	at      INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-CREATE TABLE sealing ( -- how far it is with backends that are not sealed yet
+CREATE TABLE sealing ( -- progress of seals that are not complete
 	backend TEXT    NOT NULL PRIMARY KEY,
 	cursor  TEXT    NOT NULL,
 	pass    INTEGER NOT NULL,

@@ -79,7 +79,7 @@ func (o *Options) setLock(s *memproxy.Session) {
 		return
 	}
 	s.Limit, s.Locked, s.Until = o.Locks.Of(s.Kind), time.Time{}, time.Time{}
-	// The time of a strike in the future was given by a wrong clock.
+	// A rejection in the future was recorded by a wrong clock, and locks nothing.
 	if until, now := s.LastRejection.Add(o.Locks.For), o.Clock(); s.Limit > 0 && s.CountedRejections >= s.Limit && now.Before(until) && now.After(s.LastRejection.Add(-o.Locks.For)) {
 		s.Locked, s.Until = s.LastRejection, until
 	}

@@ -140,7 +140,7 @@ func Load(dir string) (Bundle, error) {
 		}
 	}
 	if found == 0 {
-		return Bundle{}, fmt.Errorf("policy: %s: no *.cedar, *.cedarschema or %s in it", dir, settingsFile)
+		return Bundle{}, fmt.Errorf("policy: %s: no *.cedar, *.cedarschema, %s or %s in it", dir, settingsFile, packFile)
 	}
 	base := Builtin()
 	if own.Schema.Text == "" {

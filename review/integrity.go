@@ -158,7 +158,7 @@ func sweep(c *call, in SweepRequest) (SweepReport, error) {
 		return SweepReport{}, err
 	}
 	// A reviewer must not learn anything about other tenants' memories, not even that
-	// they exist. A memory that nobody is known to have written may be any tenant's.
+	// they exist. A memory without a known author may belong to any tenant.
 	names := c.api.opt.Names()
 	named := names.OpenTenants || slices.ContainsFunc(names.Tenants, func(tenant string) bool { return tenant != "" })
 	for i := range report.Backends {
@@ -277,7 +277,8 @@ type AcceptReport struct {
 	Left     []memproxy.ChainFault `json:"left,omitempty"`
 	// Head is the end from which the chain continues.
 	Head memproxy.ChainHead `json:"head"`
-	// Cleared is the number of memories whose chain finding was removed.
+	// Cleared is the number of edited records that were accepted and of flags of memories that
+	// were cleared.
 	Cleared int `json:"cleared"`
 }
 
@@ -291,7 +292,7 @@ func accept(c *call, in AcceptRequest) (AcceptReport, error) {
 // Print writes the report for people.
 func (r AcceptReport) Print(w io.Writer) {
 	p := &printer{w}
-	p.line("chain of tenant %q: %d faults accepted, it goes on from %d; %d memories are not doubted any more", r.Tenant, len(r.Accepted), r.Head.Position, r.Cleared)
+	p.line("chain of tenant %q: %d faults accepted, it continues from %d; %d edited records accepted and flags of memories cleared", r.Tenant, len(r.Accepted), r.Head.Position, r.Cleared)
 	for _, f := range r.Accepted {
 		p.line("  %s %s: %s", f.Class, position(&f), f.Detail)
 	}
@@ -332,7 +333,7 @@ type JobRun struct {
 // tenant.
 func (c *call) jobs() ([]JobView, error) {
 	if !c.who.Tenants.All {
-		return nil, problem{http.StatusForbidden, "tenants", "this takes a reviewer of all tenants"}
+		return nil, problem{http.StatusForbidden, "tenants", "this requires a reviewer of all tenants"}
 	}
 	var out []JobView
 	for name, every := range c.api.opt.Jobs.All() {

@@ -72,7 +72,7 @@ func TestAcceptingAChain(t *testing.T) {
 	}
 	var b strings.Builder
 	got.Print(&b)
-	for _, want := range []string{`chain of tenant "acme": 1 faults accepted, it goes on from 7; 4 memories`, "delete at 3", "not accepted: missing-text"} {
+	for _, want := range []string{`chain of tenant "acme": 1 faults accepted, it continues from 7; 4 edited records`, "delete at 3", "not accepted: missing-text"} {
 		expect.Text(t, b.String(), "no").Has(want).Lacks("\x1b")
 	}
 	for what, try := range map[string]struct {

@@ -100,7 +100,7 @@ type guarded struct {
 func (c *guarded) Write(b []byte) (int, error) {
 	if !c.allowed.Load() {
 		if err := c.breaker.allow(); err != nil {
-			_ = c.Conn.Close() // otherwise the database keeps the transaction's locks, and nobody gets an answer
+			_ = c.Conn.Close() // so that the database rolls the transaction back and releases its locks
 			return 0, err
 		}
 		c.allowed.Store(true)

@@ -44,7 +44,7 @@ type Maintainer struct {
 // agePoll is how often the age of waiting writes is checked.
 const agePoll = time.Minute
 
-// Jobs returns the background jobs of the keeper.
+// Jobs returns the background jobs of the Maintainer.
 func (k *Maintainer) Jobs() []upkeep.Job {
 	return []upkeep.Job{k.reconsidering(), {Name: "ageing", Every: agePoll, Wake: upkeep.NewPendingSignal(), Once: k.age}}
 }
@@ -67,8 +67,8 @@ func (k *Maintainer) reconsidering() upkeep.Job {
 	var settled, over bool // settled: a round reached the end; over: so did a round after reconsiderLate
 	var late time.Time
 	return upkeep.Job{Name: "reconsider", Every: reconsiderPoll, Wake: k.Changed, Once: func(ctx context.Context, now time.Time) error {
-		if now := k.Rules().Version; version != now {
-			version, settled, over = now, false, false
+		if current := k.Rules().Version; version != current {
+			version, settled, over = current, false, false
 		}
 		if over {
 			return nil

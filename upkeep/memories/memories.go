@@ -61,8 +61,8 @@ func New(opt Options) *Maintainer {
 // an hour after the start, because not every process runs for a day.
 const maintainEvery = 24 * time.Hour
 
-// Jobs returns the background jobs of the keeper. With memories.validate: 0 the first
-// one runs only on request.
+// Jobs returns the background jobs of the Maintainer. With memories.validate: 0 the job
+// upkeep runs only on request.
 func (k *Maintainer) Jobs() []upkeep.Job {
 	every := k.Config.Memories.Validate.Std()
 	var start upkeep.Signal
@@ -123,7 +123,7 @@ func (k *Maintainer) expire(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// promote makes pending memories readable that nobody has corrected for long enough.
+// promote makes pending memories readable that were not corrected for memories.uncorrected_for.
 func (k *Maintainer) promote(ctx context.Context, now time.Time) error {
 	list, err := k.Ledger.ListStatuses(ctx, memproxy.StatusFilter{State: memproxy.StatePending, QuietSince: now.Add(-k.Config.Memories.UncorrectedFor.Std()), Limit: 100})
 	if err != nil {

@@ -21,8 +21,7 @@ import (
 const maxUnconfirmed = 1 << 16
 
 // Unconfirmed is a queue of changes and deletions that the backend did not confirm,
-// oldest first.
-// It is safe for concurrent use.
+// oldest first. It is safe for concurrent use.
 type Unconfirmed struct {
 	Log *slog.Logger
 
