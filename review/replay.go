@@ -98,23 +98,7 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	r.opt.Steps.At(memproxy.StepReplaySent)
 	settling, cancel := context.WithTimeout(ctx, r.opt.RecordTimeout)
 	defer cancel()
-	switch sent.Outcome {
-	case memproxy.OutcomeDone:
-		err = r.opt.Holds.Finish(settling, id, claim.Token, sent.Result)
-	case memproxy.OutcomeRefused:
-		r.opt.Log.WarnContext(ctx, "memproxy refused to send an approved write", "hold", id, "reason", sent.Result.Detail)
-		err = r.opt.Holds.Fail(settling, id, claim.Token, sent.Result)
-	case memproxy.OutcomeRejected:
-		err = r.opt.Holds.Fail(settling, id, claim.Token, sent.Result)
-	case memproxy.OutcomeDenied:
-		r.opt.Log.WarnContext(ctx, "an approved write must be reviewed again", "hold", id, "reason", sent.Result.Detail)
-		err = r.opt.Holds.Reopen(settling, id, claim.Token, sent.Result)
-	case memproxy.OutcomeUnsent:
-		r.opt.Log.WarnContext(ctx, "an approved write could not be sent; it will be tried again", "hold", id, "error", sent.Err)
-		err = r.opt.Holds.Release(settling, id, claim.Token)
-	case memproxy.OutcomeUnknown: // remains claimed until the backend was asked
-		r.opt.Log.ErrorContext(ctx, "it is unknown whether the backend executed an approved write", "hold", id, "status", sent.Result.Status, "error", sent.Err)
-	}
+	err = r.settleClaim(settling, id, claim.Token, sent)
 	r.recordResult(ctx, &claim.Hold, acts[sent.Outcome], sent.Result)
 	if err != nil {
 		return memproxy.HeldWrite{}, false, fmt.Errorf("settle a replay: %w", err)
@@ -122,6 +106,29 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	r.opt.Steps.At(memproxy.StepReplaySettled)
 	h, err := r.opt.Holds.Get(settling, id)
 	return h, errors.Is(sent.Err, memproxy.ErrNoConnection), err
+}
+
+// settleClaim ends the claim of a write by the result of sending it. If the outcome is unknown,
+// the write stays claimed until the backend was asked.
+func (r *Runner) settleClaim(ctx context.Context, id, token string, sent memproxy.SendResult) error {
+	switch sent.Outcome {
+	case memproxy.OutcomeDone:
+		return r.opt.Holds.Finish(ctx, id, token, sent.Result)
+	case memproxy.OutcomeRefused:
+		r.opt.Log.WarnContext(ctx, "memproxy refused to send an approved write", "hold", id, "reason", sent.Result.Detail)
+		return r.opt.Holds.Fail(ctx, id, token, sent.Result)
+	case memproxy.OutcomeRejected:
+		return r.opt.Holds.Fail(ctx, id, token, sent.Result)
+	case memproxy.OutcomeDenied:
+		r.opt.Log.WarnContext(ctx, "an approved write must be reviewed again", "hold", id, "reason", sent.Result.Detail)
+		return r.opt.Holds.Reopen(ctx, id, token, sent.Result)
+	case memproxy.OutcomeUnsent:
+		r.opt.Log.WarnContext(ctx, "an approved write could not be sent; it will be tried again", "hold", id, "error", sent.Err)
+		return r.opt.Holds.Release(ctx, id, token)
+	case memproxy.OutcomeUnknown:
+		r.opt.Log.ErrorContext(ctx, "it is unknown whether the backend executed an approved write", "hold", id, "status", sent.Result.Status, "error", sent.Err)
+	}
+	return nil
 }
 
 // authorInvalid returns why the author of a write may no longer write, or "" if it may.

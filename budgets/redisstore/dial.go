@@ -82,21 +82,29 @@ func parse(raw string) (target, error) {
 		return t, errors.New("redisstore: a Cluster has database 0 only")
 	}
 	for i, h := range t.hosts {
-		if h == "" {
-			return t, errors.New("redisstore: an empty host")
-		}
-		_, port, err := net.SplitHostPort(h)
-		if _, bad := strconv.ParseUint(port, 10, 16); err == nil && bad != nil {
-			return t, errURL
-		}
-		if err != nil {
-			if strings.Contains(h, ":") && !strings.HasSuffix(h, "]") {
-				return t, errURL
-			}
-			t.hosts[i] = net.JoinHostPort(strings.Trim(h, "[]"), "6379")
+		if t.hosts[i], err = withPort(h); err != nil {
+			return t, err
 		}
 	}
 	return t, nil
+}
+
+// withPort adds the default port to a host without one.
+func withPort(host string) (string, error) {
+	if host == "" {
+		return "", errors.New("redisstore: an empty host")
+	}
+	_, port, err := net.SplitHostPort(host)
+	if err == nil {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			return "", errURL
+		}
+		return host, nil
+	}
+	if strings.Contains(host, ":") && !strings.HasSuffix(host, "]") {
+		return "", errURL
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), "6379"), nil
 }
 
 // client returns a client for a server, a Cluster or a Sentinel, without connecting.
@@ -120,23 +128,19 @@ func (t target) client(timeout time.Duration) redis.UniversalClient {
 		}
 		return bound(c), nil
 	}
-	switch {
-	case t.cluster:
-		return redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: t.hosts, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, Dialer: o.Dialer,
-			MaxRedirects: 3, MaxRetries: -1, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: o.PoolSize,
-			DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
-			DisableIdentity: true, MaintNotificationsConfig: quiet(),
-			DisableRoutingPolicies: true, // go-redis would send COMMAND for it, for longer than the context allows
-		})
-	case t.master != "":
-		return redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: t.master, SentinelAddrs: t.hosts, DB: o.DB, Dialer: o.Dialer,
-			Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
-			MaxRetries: -1, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: o.PoolSize,
-			DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
-			DisableIdentity: true,
-		})
+	hosts := &redis.UniversalOptions{
+		Addrs: t.hosts, MasterName: t.master, DB: o.DB, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, Dialer: o.Dialer,
+		MaxRedirects: 3, MaxRetries: -1, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: o.PoolSize,
+		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
+		DisableIdentity: true, MaintNotificationsConfig: quiet(),
+	}
+	if t.cluster {
+		cluster := hosts.Cluster()
+		cluster.DisableRoutingPolicies = true // go-redis would send COMMAND for it, for longer than the context allows
+		return redis.NewClusterClient(cluster)
+	}
+	if t.master != "" {
+		return redis.NewFailoverClient(hosts.Failover())
 	}
 	return redis.NewClient(o)
 }

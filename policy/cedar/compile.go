@@ -109,41 +109,72 @@ func Compile(b policy.Bundle) (*Policy, error) {
 // add validates one policy and files it by effect. A policy that is known to satisfy
 // the schema (admitted) is not validated again.
 func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle, admitted bool) error {
-	line := pol.Position().Line
-	fault := func(format string, args ...any) error {
-		return fmt.Errorf("%s:%d: %s", file, line, fmt.Sprintf(format, args...))
-	}
-	ann := pol.Annotations()
-	id := string(ann["id"])
+	id := string(pol.Annotations()["id"])
 	r := &rule{
-		RuleInfo: RuleInfo{id, "deny", slices.Contains(b.Shadowed, id), file, line},
-		policy:   pol, reason: memproxy.PolicyForbid, detail: string(ann["detail"]), verdict: memproxy.Deny,
+		RuleInfo: RuleInfo{id, "deny", slices.Contains(b.Shadowed, id), file, pol.Position().Line},
+		policy:   pol, reason: memproxy.PolicyForbid, verdict: memproxy.Deny,
 	}
-	if r.ID == "" {
-		return fault("a policy needs @id(\"…\")")
-	}
-	if strings.ContainsFunc(r.ID, func(c rune) bool { return !unicode.IsPrint(c) }) {
-		return fault("policy %q: @id has a line break or another character that cannot be printed", r.ID)
-	}
-	if _, dup := p.rules[cedar.PolicyID(r.ID)]; dup {
-		return fault("policy %s is defined twice", r.ID)
-	}
-	if slices.Contains(b.Disabled, r.ID) {
-		p.disabled[r.ID] = true
+	err := p.checkID(id)
+	if err == nil && slices.Contains(b.Disabled, id) {
+		p.disabled[id] = true
 		return nil
 	}
-	for name := range ann {
-		if !slices.Contains([]string{"id", "reason", "detail", "opens", "verdict", "enforce"}, string(name)) {
-			return fault("policy %s: unknown annotation @%s", r.ID, name)
+	if err = cmp.Or(err, r.annotate(pol.Annotations())); err == nil && !admitted {
+		if invalid := p.validate.Policy(id, (*xast.Policy)(pol.AST())); invalid != nil {
+			err = fmt.Errorf("policy %s: %s", id, inOrder(id, invalid))
 		}
 	}
+	permits := pol.Effect() == cedar.Permit
+	if err == nil && permits && r.Effect == "mark" {
+		err = fmt.Errorf("policy %s: a permit cannot mark", id)
+	}
+	if err != nil {
+		return fmt.Errorf("%s:%d: %w", file, r.Line, err)
+	}
+	if permits {
+		r.Effect = "permit"
+	}
+	p.rules[cedar.PolicyID(id)] = r
+	switch {
+	case r.Shadow:
+		p.whole.shadowed = append(p.whole.shadowed, r)
+	case r.Effect == "mark":
+		p.whole.marking = append(p.whole.marking, r)
+	default:
+		p.whole.enforced = append(p.whole.enforced, r)
+	}
+	return nil
+}
+
+// checkID refuses an id that is missing, unprintable or taken.
+func (p *Policy) checkID(id string) error {
+	_, taken := p.rules[cedar.PolicyID(id)]
+	switch {
+	case id == "":
+		return errors.New("a policy needs @id(\"…\")")
+	case strings.ContainsFunc(id, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return fmt.Errorf("policy %q: @id has a line break or another character that cannot be printed", id)
+	case taken:
+		return fmt.Errorf("policy %s is defined twice", id)
+	}
+	return nil
+}
+
+// annotate sets what a policy's annotations say about it.
+func (r *rule) annotate(ann cedar.Annotations) error {
+	for name := range ann {
+		if !slices.Contains([]string{"id", "reason", "detail", "opens", "verdict", "enforce"}, string(name)) {
+			return fmt.Errorf("policy %s: unknown annotation @%s", r.ID, name)
+		}
+	}
+	r.detail = string(ann["detail"])
 	if opens, ok := ann["opens"]; ok {
 		r.detail += "; " + cmp.Or(string(opens), "disable: ["+r.ID+"] in the bundle.yaml of policy.dir") + " allows it"
 	}
 	if code, ok := ann["reason"]; ok {
 		r.reason = memproxy.ReasonCode(code)
 		if !slices.Contains(memproxy.ReasonCodes(), r.reason) {
-			return fault("policy %s: unknown reason %q; docs/reasons.md lists them", r.ID, code)
+			return fmt.Errorf("policy %s: unknown reason %q; docs/reasons.md lists them", r.ID, code)
 		}
 	}
 	switch v := string(ann["verdict"]); v {
@@ -153,34 +184,14 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle, admitted b
 	case "mark":
 		r.Effect, r.verdict = v, memproxy.Allow
 	default:
-		return fault("policy %s: @verdict is \"deny\", \"hold\" or \"mark\", not %q", r.ID, v)
+		return fmt.Errorf("policy %s: @verdict is \"deny\", \"hold\" or \"mark\", not %q", r.ID, v)
 	}
 	switch v := string(ann["enforce"]); v {
 	case "", "true":
 	case "false":
 		r.Shadow = true
 	default:
-		return fault("policy %s: @enforce is \"true\" or \"false\", not %q", r.ID, v)
-	}
-	if !admitted {
-		if err := p.validate.Policy(r.ID, (*xast.Policy)(pol.AST())); err != nil {
-			return fault("policy %s: %s", r.ID, inOrder(r.ID, err))
-		}
-	}
-	if pol.Effect() == cedar.Permit {
-		if r.Effect == "mark" {
-			return fault("policy %s: a permit cannot mark", r.ID)
-		}
-		r.Effect = "permit"
-	}
-	p.rules[cedar.PolicyID(r.ID)] = r
-	switch {
-	case r.Shadow:
-		p.whole.shadowed = append(p.whole.shadowed, r)
-	case r.Effect == "mark":
-		p.whole.marking = append(p.whole.marking, r)
-	default:
-		p.whole.enforced = append(p.whole.enforced, r)
+		return fmt.Errorf("policy %s: @enforce is \"true\" or \"false\", not %q", r.ID, v)
 	}
 	return nil
 }
