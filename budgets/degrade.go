@@ -172,25 +172,20 @@ func (d *Degrading) recordResult(probe bool, err error) {
 	if err != nil {
 		d.until = d.opt.Clock().Add(retry)
 	}
-	var debts []pendingReplay
+	var pending []pendingReplay
 	if was && err == nil {
-		debts, d.pending = d.pending, nil
+		pending, d.pending = d.pending, nil
+	}
+	if len(pending) > 0 && !d.closed {
+		d.replays.Go(func() { d.replayAll(pending) })
 	}
 	d.mu.Unlock()
 	if was != (err != nil) {
 		d.opt.Changed(err)
 	}
-	if len(debts) == 0 {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.closed {
-		d.replays.Go(func() { d.replayAll(debts) })
-	}
 }
 
-// Close waits for the replay in progress and drops the other debts. The stores stay open.
+// Close waits for the replay in progress and drops the other charges. The stores stay open.
 func (d *Degrading) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
@@ -201,8 +196,8 @@ func (d *Degrading) Close(ctx context.Context) error {
 // replayAll replays charges and releases to the shared store. Charges bypass limits
 // because they were granted. If the store fails again, the rest waits for its next
 // recovery; ids make the replay idempotent.
-func (d *Degrading) replayAll(debts []pendingReplay) {
-	for i, o := range debts {
+func (d *Degrading) replayAll(pending []pendingReplay) {
+	for i, o := range pending {
 		d.mu.Lock()
 		closed := d.closed
 		d.mu.Unlock()
@@ -213,7 +208,7 @@ func (d *Degrading) replayAll(debts []pendingReplay) {
 		if err == nil {
 			continue
 		}
-		rest := debts[i:]
+		rest := pending[i:]
 		if rest[0].failed++; rest[0].failed >= maxReplays {
 			rest = rest[1:]
 		}

@@ -150,7 +150,6 @@ func (m *Memory) Ping(context.Context) error {
 	return m.totals.probe()
 }
 
-// persistTotals appends the changes of totals to the file.
 func (m *Memory) persistTotals(c memproxy.Charge, delta int64) error {
 	if m.totals == nil || delta == 0 {
 		return nil

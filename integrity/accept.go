@@ -114,7 +114,6 @@ func missingChain(tenant string) memproxy.ChainFault {
 	return memproxy.ChainFault{Class: memproxy.FaultTruncate, Tenant: tenant, Position: 1, Detail: "the whole chain is gone"}
 }
 
-// kindsOf lists the distinct classes of faults.
 func kindsOf(faults []memproxy.ChainFault) string {
 	var out []string
 	for i := range faults {

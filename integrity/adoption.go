@@ -146,7 +146,6 @@ const (
 	sealDone  = " memories that nobody is known to have written were there before"
 )
 
-// claim takes or renews the lease.
 func (a *adoption) claim(ctx context.Context) error {
 	mine, err := a.c.Ledger.Backends.Claim(ctx, "seal "+a.backend.Name, a.holder, sealLease)
 	if err == nil && !mine {

@@ -74,7 +74,6 @@ func (c *Checker) Anchor(ctx context.Context) error {
 	return nil
 }
 
-// breached reports whether a chain has an unaccepted fault.
 func (c *Checker) breached(ctx context.Context, tenant string) (bool, error) {
 	known, err := c.Ledger.Chains.Breaches(ctx, tenant)
 	return slices.ContainsFunc(known, func(b memproxy.Breach) bool { return !b.Accepted }), err

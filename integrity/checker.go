@@ -289,7 +289,6 @@ func (c *Checker) reportBreach(ctx context.Context, f memproxy.ChainFault) error
 	return err
 }
 
-// reported reports whether a fault was reported before.
 func (c *Checker) reported(ctx context.Context, f memproxy.ChainFault) (bool, error) {
 	if f.Class == memproxy.FaultText {
 		records, err := c.Ledger.Lookup(ctx, f.MemoryKey)

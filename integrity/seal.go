@@ -75,7 +75,6 @@ func checkTenant(ctx context.Context, c *Checker, tenant string) error {
 	return &review.UnknownTenantError{Tenant: tenant, Known: names.Tenants}
 }
 
-// recordSeal writes a step of a seal to the audit log.
 func recordSeal(ctx context.Context, c *Checker, tenant, backend, decision string, items int, detail string) error {
 	ev := c.event(memproxy.EventSeal, tenant, backend, detail)
 	ev.Decision, ev.Kind, ev.Verdict, ev.Items = decision, memproxy.Admin, memproxy.Allow, items
@@ -90,57 +89,32 @@ type sealing struct {
 	report                    *review.SealReport
 }
 
+// page gives the memories of a page an owner and a first version.
 func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.Item) error {
-	owners, err := recordsOf(ctx, s.c, s.backend, items)
+	records, err := recordsOf(ctx, s.c, s.backend, items)
 	if err != nil {
 		return err
 	}
-	var unknown []memproxy.Memory
-	var sealed []memproxy.Version
-	for _, item := range items {
-		if item.Raw == "" && !item.Incomplete {
-			continue // part of the preceding item
-		}
-		s.report.Items++
-		switch rec := owners[item.ID]; {
-		case item.Incomplete:
-			s.report.Skipped++
-			continue
-		case rec.HasOwner():
-			s.report.Known++
-			if m, err := read(adapter, item); err == nil && s.interrupted(&rec, &m) {
-				sealed = append(sealed, s.version(&m))
-			}
-			continue
-		}
-		m, err := read(adapter, item)
-		if err != nil || m.Stamp != nil && !tamper.SignedFor(s.c.Signer, s.tenant, *m.Stamp) {
-			s.report.Skipped++ // a sweep reports it
-			continue
-		}
-		unknown = append(unknown, m)
-	}
+	unknown, resumed := s.readUnknown(adapter, items, records)
 	relation, err := s.relations(ctx, unknown)
 	if err != nil {
 		return err
 	}
-	var rows, adopted []memproxy.Ownership
+	var stamped, adopted []memproxy.Ownership
 	var found []memproxy.Version
 	for _, m := range unknown {
-		if b := relation(&m); b == access.Foreign || s.onlyNamed && b != access.Ours {
-			s.report.Skipped++
-			continue
-		}
 		row := s.row(&m)
-		if m.Stamp != nil {
+		switch b := relation(&m); {
+		case b == access.Foreign || s.onlyNamed && b != access.Ours:
+			s.report.Skipped++
+		case m.Stamp != nil:
 			s.report.Known++
-			rows = append(rows, row)
-		} else {
-			adopted = append(adopted, row)
-			found = append(found, s.version(&m))
+			stamped = append(stamped, row)
+		default:
+			adopted, found = append(adopted, row), append(found, s.version(&m))
 		}
 	}
-	if err := s.c.Ledger.Commit(ctx, memproxy.Entry{Queued: true, Owners: rows}); err != nil {
+	if err := s.c.Ledger.Commit(ctx, memproxy.Entry{Queued: true, Owners: stamped}); err != nil {
 		return err
 	}
 	// Another replica's seal, or a write, may have recorded an owner meanwhile, which stays.
@@ -150,14 +124,40 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 	}
 	for i, row := range bound {
 		if row.Decision == s.decision {
-			sealed = append(sealed, found[i])
+			resumed = append(resumed, found[i])
 			s.report.Sealed++
 		} else {
 			s.report.Known++
 		}
 	}
-	_, err = s.c.Ledger.Backends.BeginHistories(ctx, sealed...)
+	_, err = s.c.Ledger.Backends.BeginHistories(ctx, resumed...)
 	return err
+}
+
+// readUnknown returns the memories of a page without an owner, and the first versions of those
+// whose seal was interrupted.
+func (s *sealing) readUnknown(adapter gate.Locator, items []hunt.Item, records map[string]memproxy.Record) (unknown []memproxy.Memory, resumed []memproxy.Version) {
+	for _, item := range items {
+		if item.Raw == "" && !item.Incomplete {
+			continue // part of the preceding item
+		}
+		s.report.Items++
+		rec := records[item.ID]
+		m, err := read(adapter, item)
+		switch {
+		case item.Incomplete:
+			s.report.Skipped++
+		case rec.HasOwner():
+			if s.report.Known++; err == nil && s.interrupted(&rec, &m) {
+				resumed = append(resumed, s.version(&m))
+			}
+		case err != nil || m.Stamp != nil && !tamper.SignedFor(s.c.Signer, s.tenant, *m.Stamp):
+			s.report.Skipped++ // a sweep reports it
+		default:
+			unknown = append(unknown, m)
+		}
+	}
+	return unknown, resumed
 }
 
 // interrupted reports whether an earlier seal recorded the owner of a memory and was
@@ -167,7 +167,6 @@ func (s *sealing) interrupted(rec *memproxy.Record, m *memproxy.Memory) bool {
 	return own.Actor == "" && own.Scope.Tenant == s.tenant && !own.Deleted && !rec.HasStatus() && own.SHA256 == memproxy.TextSHA256(m.Text)
 }
 
-// version returns the first version of a memory.
 func (s *sealing) version(m *memproxy.Memory) memproxy.Version {
 	return memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: s.backend, Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.tenant, Field: m.Field,

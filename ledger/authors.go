@@ -49,7 +49,6 @@ func trimDissents(t *transaction, k memproxy.MemoryKey) {
 		k, maxDissent))
 }
 
-// dropDissents deletes the texts of removed dissents.
 func dropDissents(t *transaction, k memproxy.MemoryKey, decisions []string) {
 	for _, decision := range decisions {
 		t.run(`DELETE FROM content WHERE ref = ?`, dissentRef(k, decision))

@@ -222,7 +222,6 @@ func (t *transaction) one(text string, args []any, to ...any) bool {
 	return len(found) > 0
 }
 
-// rows returns the rows of a query in the transaction.
 func rows[T any](t *transaction, scan func(scanner) (T, error), text string, args ...any) (all []T) {
 	stmt := t.stmt(text)
 	if t.err != nil {
@@ -273,7 +272,6 @@ func queryRows[T any](ctx context.Context, s *store, call string, scan func(scan
 	return all, nil
 }
 
-// fetch returns the rows of a query.
 func fetch[T any](ctx context.Context, s *store, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
 	found, err := s.query(ctx, text, args...)
 	if err != nil {

@@ -100,7 +100,6 @@ func destroyText(t *transaction, k memproxy.MemoryKey, number int64) {
 	t.run(`DELETE FROM content WHERE ref = ?`, versionRef(k, number))
 }
 
-// shredVersions destroys the texts of all versions of a memory.
 func shredVersions(t *transaction, k memproxy.MemoryKey) {
 	for _, number := range rows(t, scanOne[int64], `SELECT number FROM version`+ofKey+` AND compacted = 0`, k) {
 		destroyText(t, k, number)

@@ -328,18 +328,14 @@ func applyEntry(t *transaction, e *memproxy.Entry, at int64, secret []byte) {
 		}
 	}
 	each(t, e.Found, keepFound)
-	each(t, e.Versions, appendVersion)
-	each(t, e.States, putState)
+	each(t, e.Versions, func(t *transaction, v *memproxy.Version) { t.append(*v) })
+	each(t, e.States, func(t *transaction, c *memproxy.StateChange) { t.setState(c) })
 	each(t, e.Renewed, renew)
 	each(t, e.Owners, func(t *transaction, row *memproxy.Ownership) { putOwner(t, row, at) })
 	each(t, e.Dissents, addDissent)
 	each(t, e.Corrections, addCorrection)
 	addRetractions(t, secret, e.Retractions)
 }
-
-func appendVersion(t *transaction, v *memproxy.Version) { t.append(*v) }
-
-func putState(t *transaction, c *memproxy.StateChange) { t.setState(c) }
 
 func each[T any](t *transaction, all []T, f func(*transaction, *T)) {
 	for i := range all {

@@ -150,9 +150,6 @@ func validHold(h *memproxy.HeldWrite) error {
 
 const oneHold = `SELECT ` + holdColumns + ` FROM hold WHERE id = ?`
 
-// getHold returns a hold.
-func getHold(t *transaction, id string) memproxy.HeldWrite { return knownHold(t, id, oneHold) }
-
 // knownHold returns the hold that a statement finds, and fails with ErrUnknown if there is
 // none.
 func knownHold(t *transaction, id, text string) memproxy.HeldWrite {

@@ -86,7 +86,6 @@ func (hs Holds) approved(ctx context.Context, h *memproxy.HeldWrite) error {
 	return fmt.Errorf("ledger: hold %s: %w", h.ID, memproxy.ErrForged)
 }
 
-// withdrawApproval deletes the approval of a hold and all votes for it.
 func withdrawApproval(t *transaction, id string) {
 	t.run(`DELETE FROM content WHERE ref = ?`, ref(refApproval, id))
 	t.run(`UPDATE hold SET reviewer = '', reviewed = 0, note = '' WHERE id = ?`, id)
@@ -107,7 +106,7 @@ func approvalOf(h *memproxy.HeldWrite) []byte {
 
 // wrongState fails because a hold is not in the wanted state, or does not exist.
 func wrongState(t *transaction, id string, want memproxy.HoldState) {
-	h := getHold(t, id)
+	h := knownHold(t, id, oneHold)
 	t.fail(fmt.Errorf("%w: hold %s is %s, not %s in this process", ErrState, id, h.State, want))
 }
 

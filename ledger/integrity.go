@@ -311,7 +311,6 @@ func marked(v *keys.Vault, f *fields) bool {
 	return blank || v.MarkedRow(f.row, f.mark)
 }
 
-// readable reports whether the status that a row holds can be read.
 func (f *fields) readable() bool {
 	return f.texts[stateText] == "" || readFindings(&memproxy.Status{}, f.texts[findingsText]) == nil
 }

@@ -210,7 +210,6 @@ func check(ctx context.Context, db *sql.DB, how string) error {
 	return nil
 }
 
-// dsn returns the data source name of a file.
 func dsn(path, query string) (string, error) {
 	abs, err := filepath.Abs(path)
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(abs), RawQuery: query}).String(), err

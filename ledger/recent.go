@@ -170,7 +170,6 @@ func (r *recent) count(e *memproxy.Entry, by int) {
 	}
 }
 
-// idle reports whether nothing is queued.
 func (r *recent) idle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

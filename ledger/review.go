@@ -90,7 +90,6 @@ func votesOn(k memproxy.MemoryKey, about ...string) string {
 	return ref(refMemory, append([]string{k.Backend, string(k.Kind), k.ID}, about...)...)
 }
 
-// dropVotes deletes all votes on a memory.
 func (t *transaction) dropVotes(k memproxy.MemoryKey) {
 	of := votesOn(k)
 	t.run(`DELETE FROM vote WHERE substr(subject, 1, ?) = ?`, utf8.RuneCountInString(of), of)
@@ -194,7 +193,7 @@ func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity stri
 				t.err = fmt.Errorf("hold %s: %w", h.ID, t.err)
 				return group
 			}
-			group.Holds = append(group.Holds, getHold(t, h.ID))
+			group.Holds = append(group.Holds, knownHold(t, h.ID, oneHold))
 		}
 		return group
 	})

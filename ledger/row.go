@@ -119,7 +119,6 @@ func (f *fields) tenant() string { return cmp.Or(f.texts[tenantText], f.texts[st
 // nextRecords selects the records after a key, in order.
 const nextRecords = `SELECT ` + recordColumns + ` FROM record WHERE (backend, kind, id) > (?, ?, ?) ORDER BY backend, kind, id LIMIT ?`
 
-// recordsAfter returns the next records after a key.
 func (t *transaction) recordsAfter(after key) []fields {
 	return rows(t, scanFields, nextRecords, after, verifyStep)
 }
@@ -209,7 +208,6 @@ func rowScanner(of *store) func(scanner) (recordRow, error) {
 // blank reports whether a row is empty, which means the same as no row.
 func (r *recordRow) blank() bool { return !r.HasOwner() && !r.HasStatus() && !r.listed }
 
-// fields returns the columns that save writes.
 func (r *recordRow) fields() fields {
 	o, st := &r.Owner, &r.Status
 	return fields{

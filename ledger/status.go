@@ -34,7 +34,6 @@ type spans struct {
 	Findings []memproxy.Finding `json:"findings"`
 }
 
-// findingsOf returns the stored form of a status's findings.
 func findingsOf(st *memproxy.Status) string {
 	if st.State == "" {
 		return ""

@@ -224,7 +224,6 @@ func (l *Ledger) Version(ctx context.Context, k memproxy.MemoryKey, number int64
 	return r.Version, err
 }
 
-// readText fills in a version's text.
 func readText(ctx context.Context, s *store, r *versionRow) error {
 	plain, err := s.decrypt(ctx, versionRef(r.MemoryKey, r.Number), r.Tenant)
 	if err != nil {

@@ -182,7 +182,6 @@ func OpenRelease(encoded []byte, keys ...ed25519.PublicKey) (*Release, error) {
 	return r, nil
 }
 
-// sameName reports whether two sources have the same name in a release.
 func (s Source) sameName(o Source) bool { return s.base() == o.base() }
 
 func (w wireBundle) bundle() (Bundle, error) {

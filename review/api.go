@@ -200,7 +200,6 @@ func (rt route) readable(query string) error {
 	return nil
 }
 
-// parameters lists the route's parameters.
 func (rt route) parameters() string {
 	if len(rt.query) == 0 {
 		return "this route has no parameters"
@@ -222,10 +221,8 @@ func write(w http.ResponseWriter, status int, v any) {
 	_, _ = io.WriteString(w, "\n")
 }
 
-// allowed reports whether a tenant is one of the reviewer's.
 func (c *call) allowed(tenant string) bool { return c.who.Tenants.Allows(tenant) }
 
-// has reports whether the reviewer has a role.
 func (c *call) has(role Role) bool { return slices.Contains(c.who.Roles, role) }
 
 func (c *call) ctx() context.Context { return c.req.Context() }
@@ -307,7 +304,6 @@ func problemOf(err error) problem {
 
 var unavailable = problem{http.StatusServiceUnavailable, "unavailable", "temporarily unavailable: see \"review failed\" in the sidecar's log, and /readyz for the part that failed"}
 
-// refuse answers with the refusal for an error.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if confirm, ok := errors.AsType[confirmation](err); ok {
 		write(w, http.StatusPreconditionRequired, Problem{"confirm", "repeat the request with this confirmation to see what may be an attack", string(confirm)})

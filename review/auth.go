@@ -33,7 +33,6 @@ type Reviewer struct {
 	Tenants memproxy.Limit
 }
 
-// refuseOwn refuses an action of the reviewer on its own writes.
 func (r *Reviewer) refuseOwn(author string) error {
 	if author == r.ID {
 		return memproxy.ErrOwnReview

@@ -114,7 +114,6 @@ func Token(file string, getenv func(string) string) (string, error) {
 	return token, err
 }
 
-// connect creates the client.
 func (in *invocation) connect() error {
 	token, err := Token(in.tokenFile, in.Getenv)
 	if err != nil {
@@ -188,7 +187,6 @@ type invocation struct {
 	output                   *cli.Output
 }
 
-// members returns the names of the members of the route's body.
 func (rt route) members() []string {
 	if rt.in == nil {
 		return nil

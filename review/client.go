@@ -117,7 +117,6 @@ var operations = sync.OnceValue(func() map[string]route {
 	return out
 })
 
-// routeOf returns the route of an operation.
 func routeOf(op string) (route, error) {
 	if rt, ok := operations()[op]; ok {
 		return rt, nil
@@ -186,7 +185,6 @@ func (c *Client) getPage(ctx context.Context, path string) (text []byte, status 
 	return c.fetch(ctx, pageTimeout, http.MethodGet, path, http.Header{}, nil)
 }
 
-// interim handles an interim answer.
 func (c *Client) interim(_ int, header textproto.MIMEHeader) error {
 	done, total, _ := strings.Cut(header.Get(ProgressHeader), "/")
 	n, err := strconv.ParseInt(done, 10, 64)
@@ -197,7 +195,6 @@ func (c *Client) interim(_ int, header textproto.MIMEHeader) error {
 	return nil
 }
 
-// do calls a route and decodes the answer into out.
 func (c *Client) do(ctx context.Context, rt route, address string, query url.Values, in, out any) (err error) {
 	if len(query) > 0 {
 		address += "?" + query.Encode()

@@ -99,7 +99,6 @@ const (
 	openState = "open" // not settled yet
 )
 
-// isGroup reports whether a text has the form of a similarity group.
 func isGroup(s string) bool {
 	return len(s) == 16 && strings.Trim(s, "0123456789abcdef") == ""
 }
@@ -236,7 +235,6 @@ func (c *call) authorInvalid(id string) (why string, err error) {
 	return c.api.Runner.authorInvalid(content), nil
 }
 
-// send sends an approved hold.
 func (c *call) send(id string, tally memproxy.Tallied) (Settled, error) {
 	h, err := c.api.Runner.Replay(c.ctx(), id)
 	if err == nil && h.State == memproxy.HoldRejected { // rejected by another reviewer before it was sent

@@ -241,7 +241,6 @@ func (r SweepReport) Print(w io.Writer) {
 	}
 }
 
-// position returns the position of a fault.
 func position(f *memproxy.ChainFault) string {
 	if f.Class == memproxy.FaultRow {
 		return fmt.Sprintf("of %s %s", f.Kind, f.ID)

@@ -12,7 +12,6 @@ import (
 	"github.com/memproxy/memproxy/internal/cli"
 )
 
-// print writes an answer in the requested format.
 func (in *invocation) print(answer any, table func(*printer)) error {
 	return in.output.Print(in.Stdout, answer, func(out io.Writer) {
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

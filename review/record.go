@@ -12,7 +12,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// reviewEvent returns the record of an act.
 func reviewEvent(now time.Time, who memproxy.Principal, act memproxy.Act, backend, decision string, targets ...string) memproxy.Event {
 	return memproxy.Event{
 		Type: memproxy.EventReview, Time: now, Decision: decision, Route: "review." + act.Action, Principal: who,
@@ -20,7 +19,6 @@ func reviewEvent(now time.Time, who memproxy.Principal, act memproxy.Act, backen
 	}
 }
 
-// event returns a record of the reviewer's action.
 func (c *call) event(stage memproxy.ActStage, tenant, backend, decision string, targets ...string) memproxy.Event {
 	who := reviewerPrincipal(c.who.ID, tenant)
 	who.Method = "key"
@@ -32,7 +30,6 @@ func (c *call) event(stage memproxy.ActStage, tenant, backend, decision string, 
 	return ev
 }
 
-// reviewerPrincipal returns a reviewer as a principal.
 func reviewerPrincipal(id, tenant string) memproxy.Principal {
 	return memproxy.Principal{ID: id, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman}
 }
@@ -79,7 +76,6 @@ func (c *call) recordOutcome(answer any, err error) {
 	note(c.ctx(), c.api.opt.Timeout, c.api.opt.Recorder, c.api.opt.Log, ev)
 }
 
-// setVerdict sets the verdict in the record of a refusal.
 func setVerdict(ev *memproxy.Event) {
 	if ev.Act.Stage == memproxy.ActRefused {
 		ev.Verdict, ev.ShadowVerdict = memproxy.Deny, memproxy.Deny
@@ -96,7 +92,6 @@ func note(ctx context.Context, within time.Duration, to Recorder, log *slog.Logg
 	}
 }
 
-// addDetails adds the details of an answer to the record.
 func addDetails(ev *memproxy.Event, answer any) {
 	switch got := answer.(type) {
 	case Settled:
@@ -117,7 +112,6 @@ func addDetails(ev *memproxy.Event, answer any) {
 	}
 }
 
-// rolledBack adds the result of a rollback.
 func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
 	if ev.Act.Have, ev.Act.Need = got.votes.Have, got.votes.Need; got.Votes != nil {
 		return
@@ -190,7 +184,6 @@ func (r *Runner) attempt(ctx context.Context, h *memproxy.HeldWrite) error {
 	return nil
 }
 
-// recordResult records the result of sending a hold.
 func (r *Runner) recordResult(ctx context.Context, h *memproxy.HeldWrite, act memproxy.Act, result memproxy.HoldResult) {
 	ev := r.event(h, act)
 	ev.Status, ev.Memories = result.Status, result.Memories

@@ -192,7 +192,6 @@ func (r *Runner) restore(ctx, sending context.Context, b *memproxy.Rollback, to 
 	return answer, nil
 }
 
-// settle stores the version that a rollback made.
 func (r *Runner) settle(ctx context.Context, b *memproxy.Rollback, to memproxy.Version) (memproxy.Version, error) {
 	if to.Kind == memproxy.TargetObject {
 		// A backend may not accept every member, so the version is the backend's present
@@ -226,7 +225,6 @@ func (r *Runner) recordDeletion(ctx context.Context, k memproxy.MemoryKey) error
 	return err
 }
 
-// recoverRollbacks settles rollbacks whose lease has expired.
 func (r *Runner) recoverRollbacks(ctx context.Context) error {
 	left, err := r.opt.Rollbacks.Unfinished(ctx, 2*r.opt.SendTimeout)
 	if err != nil {

@@ -75,7 +75,6 @@ func status(ctx context.Context, in *invocation) error {
 	return nil
 }
 
-// readiness parses the answer of /readyz.
 func (st *Status) readiness(text []byte) error {
 	var answer struct {
 		Status string

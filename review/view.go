@@ -64,7 +64,6 @@ func sanitised(h memproxy.HeldWrite, c memproxy.HoldContent) []TextView {
 	return views
 }
 
-// findingsIn returns the findings in one item of a hold.
 func findingsIn(h memproxy.HeldWrite, item int) []memproxy.Finding {
 	return slices.DeleteFunc(slices.Clone(h.Findings), func(f memproxy.Finding) bool { return f.Item != item })
 }

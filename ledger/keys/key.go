@@ -76,7 +76,6 @@ type Set struct {
 	Verifying []Key
 }
 
-// byID returns all keys of a set by id.
 func (s *Set) byID(kind keyKind) (map[string]Key, error) {
 	keys := map[string]Key{}
 	for _, k := range append([]Key{s.Signing}, s.Verifying...) {

@@ -77,7 +77,6 @@ func NewVault(keys Set, random io.Reader) (*Vault, error) {
 	return v, nil
 }
 
-// newGCM returns AES-256-GCM with a key of Size bytes.
 func newGCM(key []byte) cipher.AEAD { return must(cipher.NewGCM(must(aes.NewCipher(key)))) }
 
 // must returns a value whose error is possible only for keys of another length.

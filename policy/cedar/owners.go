@@ -62,7 +62,6 @@ func namesOf(op *memproxy.Operation, d memproxy.Dimension) (names []string) {
 	return slices.Compact(names)
 }
 
-// forOwners returns the facts with other owners.
 func (a policyContext) forOwners(by memproxy.Scope) policyContext {
 	a.User, a.Agent, a.App, a.Run = by.User, by.Agent, by.App, by.Run
 	return a

@@ -137,7 +137,6 @@ func (p *Policy) evaluate(q *memproxy.Question, about *policyContext) (*ruling, 
 	return out, nil
 }
 
-// denyErrors denies because policies could not be evaluated.
 func (p *Policy) denyErrors(out *ruling, errors []cedar.DiagnosticError) {
 	for _, e := range errors {
 		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyError, Rule: string(e.PolicyID), Detail: "the policy could not be evaluated"})
@@ -175,7 +174,6 @@ func (p *Policy) IDs() []string {
 	return ids
 }
 
-// sorted sorts reasons and removes duplicates.
 func sorted(rs []memproxy.Reason) []memproxy.Reason {
 	slices.SortFunc(rs, func(a, b memproxy.Reason) int {
 		return cmp.Or(cmp.Compare(a.Code, b.Code), strings.Compare(a.Rule, b.Rule))

@@ -114,7 +114,6 @@ func shortest(m *config.Memories) time.Duration {
 	return least
 }
 
-// expire marks memories whose time to live has passed.
 func (k *Maintainer) expire(ctx context.Context, now time.Time) error {
 	gone, err := k.Ledger.Upkeep.Expire(ctx, now)
 	if len(gone) > 0 {
@@ -202,7 +201,6 @@ func (k *Maintainer) creditTotals(ctx context.Context, row *memproxy.Ownership, 
 	}
 }
 
-// shred destroys the texts of memories that were deleted long enough ago.
 func (k *Maintainer) shred(ctx context.Context, now time.Time) error {
 	gone, err := k.Ledger.Upkeep.DeletedBefore(ctx, now.Add(-k.Config.Memories.Deleted.Std()), 100)
 	if err != nil {

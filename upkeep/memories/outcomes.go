@@ -53,7 +53,6 @@ func (u *Unconfirmed) Add(ev memproxy.Event) {
 	u.waiting = append(u.waiting, of)
 }
 
-// next removes and returns the oldest change.
 func (u *Unconfirmed) next() (ev memproxy.Event, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
