@@ -279,7 +279,7 @@ const maxEdited = 100
 // VerifyRecords reads all records and returns at most maxEdited edited ones, with the
 // tenants that their rows name. count, if set, is called with the number of records read.
 func (bs Backends) VerifyRecords(ctx context.Context, count func(int)) (edited []memproxy.Discrepancy, err error) {
-	for found := range pages(bs.recordsAfter(ctx, &err)) {
+	for found := range pages(committedRecords(ctx, bs.store, &err)) {
 		for i := range found {
 			if f := &found[i]; !marked(bs.opt.Vault, f) && len(edited) < maxEdited {
 				detail := editedRow
@@ -297,8 +297,9 @@ func (bs Backends) VerifyRecords(ctx context.Context, count func(int)) (edited [
 	return edited, err
 }
 
-// recordsAfter returns a function that reads the records after a key, or sets err.
-func (s *store) recordsAfter(ctx context.Context, err *error) func(after key) []fields {
+// committedRecords returns a function that reads the records after a key, outside of any
+// transaction, or sets err.
+func committedRecords(ctx context.Context, s *store, err *error) func(after key) []fields {
 	return func(after key) (found []fields) {
 		found, *err = queryRows(ctx, s, "read records", scanFields, nextRecords, after, verifyStep)
 		return found
@@ -319,7 +320,7 @@ func (f *fields) readable() bool {
 // their number. One that cannot be read stays edited, because with a valid mark it would fail
 // every query, and so does one that changes meanwhile.
 func acceptRows(ctx context.Context, s *store, tenant string) (n int, err error) {
-	for found := range pages(s.recordsAfter(ctx, &err)) {
+	for found := range pages(committedRecords(ctx, s, &err)) {
 		edited := slices.DeleteFunc(slices.Clone(found), func(f fields) bool {
 			return f.tenant() != tenant || !f.readable() || marked(s.opt.Vault, &f)
 		})

@@ -144,7 +144,6 @@ func scanFields(from scanner) (f fields, err error) {
 	return f, err
 }
 
-// columns returns the destinations for scanning a row.
 func (f *fields) columns(mark any) []any {
 	to := make([]any, 0, recordValues)
 	for i := range f.texts {

@@ -1,3 +1,7 @@
+// These tests count transactions, which no caller sees, so they are in the slow ring.
+
+//go:build slow
+
 package ledger
 
 import (
