@@ -254,7 +254,7 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			reply, err := c.Backend.ask(ctx, c.Backend.Adapter.Locate(c.Route, c.Request, id))
+			reply, err := c.Backend.fetchOne(ctx, c.Backend.Adapter.Locate(c.Route, c.Request, id))
 			if err == nil {
 				all[i], err = c.Backend.Adapter.ReadLocated(c.Route, id, reply)
 			}

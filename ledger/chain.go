@@ -156,7 +156,7 @@ func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int
 // verified from its present head, and older records each alone. The faults that Verify
 // found and all breaches are stored as accepted, except texts that differ from their
 // hashes, which remain faults. The tenant's edited records are accepted, and the flags of
-// memories cleared, except those of such texts, before the chain is: after an error it is
+// memories cleared, and those of such texts set, before the chain is: after an error it is
 // still broken, and Accept can be repeated. Accept returns the head from which the chain
 // continues and the number of these records and memories.
 func (cs Chains) Accept(ctx context.Context, tenant string, faults []memproxy.ChainFault) (memproxy.ChainHead, int, error) {
@@ -164,9 +164,20 @@ func (cs Chains) Accept(ctx context.Context, tenant string, faults []memproxy.Ch
 	if err != nil {
 		return memproxy.ChainHead{}, 0, err
 	}
+	differs := map[key]bool{}
+	var texts []memproxy.IntegrityFlag
+	for _, f := range faults {
+		if f.Class == memproxy.FaultText {
+			differs[f.MemoryKey] = true
+			texts = append(texts, memproxy.IntegrityFlag{MemoryKey: f.MemoryKey, Tenant: tenant, Code: memproxy.IntegrityChain})
+		}
+	}
+	if _, err := inChunks(ctx, cs.store, texts, (*transaction).flag); err != nil {
+		return memproxy.ChainHead{}, 0, err
+	}
 	clearFlag := func(t *transaction, k *key) bool {
 		r, st := t.status(*k)
-		if st.Unverified != memproxy.IntegrityChain || slices.ContainsFunc(faults, func(f memproxy.ChainFault) bool { return f.Class == memproxy.FaultText && f.MemoryKey == *k }) {
+		if st.Unverified != memproxy.IntegrityChain || differs[*k] {
 			return false
 		}
 		st.Unverified = ""
