@@ -61,7 +61,6 @@ func (v *reader) strict(n *yaml.Node, f field, path string) {
 // isNull reports whether a node is left out, or is null or ~.
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// isBlank reports whether a node is the empty text.
 func isBlank(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Value == "" }
 
 // expect adds a fault unless a node is of a kind.

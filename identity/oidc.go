@@ -108,8 +108,7 @@ func NewOIDC(opt OIDCOptions) (*OIDC, error) {
 	}
 	client.Timeout = opt.Timeout
 	client.CheckRedirect = secureRedirects
-	return &OIDC{
-		opt: opt, issuer: newIssuer(opt.Issuer, &client, opt.Timeout, opt.Clock, opt.Bearer), cache: cache.New[[sha256.Size]byte, cached](DefaultOIDCCache)}, nil
+	return &OIDC{opt: opt, issuer: newIssuer(opt.Issuer, &client, opt.Timeout, opt.Clock, opt.Bearer), cache: cache.New[[sha256.Size]byte, cached](DefaultOIDCCache)}, nil
 }
 
 // principal verifies a token. An invalid token is a *memproxy.CredentialError; any other

@@ -74,10 +74,6 @@ type pruning struct {
 	names      []string
 }
 
-// removed records a removed member. Its name is reported only if it is plain, because the
-// writer of a memory may have chosen it.
-func (p *pruning) removed(at, name string) { p.report(at + "/" + shownName(name)) }
-
 func (p *pruning) report(place string) {
 	p.n++
 	if len(p.names) < maxNames && len(place) <= maxName && !slices.Contains(p.names, place) {
@@ -102,7 +98,7 @@ func (p *pruning) value(v *jsondoc.Value, s *spec, at string) bool {
 		gone := make([]bool, len(v.Elems))
 		for i, e := range v.Elems {
 			if gone[i] = !p.value(e, s.list, at+"/-"); gone[i] {
-				p.removed(at, "-")
+				p.report(at + "/-")
 			}
 		}
 		p.e.Array(v, func(i int) bool { return gone[i] })
@@ -165,12 +161,13 @@ func (p *pruning) members(v *jsondoc.Value, at string, of func(string) *spec) {
 		s := of(m.Name)
 		gone := s == nil || !p.value(m.Value, s, at+"/"+shownName(m.Name))
 		if gone {
-			p.removed(at, m.Name)
+			p.report(at + "/" + shownName(m.Name))
 		}
 		return gone
 	}, nil)
 }
 
+// shownName returns a name if it is plain: the writer of a memory may have chosen another.
 func shownName(name string) string {
 	if plainName(name) {
 		return name

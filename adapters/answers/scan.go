@@ -45,7 +45,6 @@ var everything = func() *spec {
 	return s
 }()
 
-// value scans a value of form s.
 func (c *scan) value(s *spec, depth int) bool {
 	if depth > jsondoc.DefaultMaxDepth {
 		return false

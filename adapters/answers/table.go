@@ -156,7 +156,6 @@ func alternatives(text string) ([]string, error) {
 	return append(out, text[from:]), nil
 }
 
-// spec compiles a spec.
 func (t *Table) spec(text string) (*spec, error) {
 	alts, err := alternatives(text)
 	if err != nil {

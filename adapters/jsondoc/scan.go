@@ -139,7 +139,6 @@ func unit(b []byte) rune {
 	return r
 }
 
-// Number reads a number.
 func (s *Scanner) Number() bool {
 	s.next("-")
 	if from := s.At; !s.digits() || s.Src[from] == '0' && s.At > from+1 {

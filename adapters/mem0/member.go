@@ -85,18 +85,18 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 	case owner:
 		d.claim(dim, m.Value, ptr, whole, false)
 	case steers(m.Name) || d.row.shape == config:
-		return d.instruction(m, ptr, of, whole)
+		return readInstruction(d, m, ptr, of, whole)
 	default:
-		if done, err := d.knownMember(m, ptr, at, id); done || err != nil {
+		if done, err := readKnownMember(d, m, ptr, at, id); done || err != nil {
 			return err
 		}
-		d.otherMember(m, ptr, of)
+		readOtherMember(d, m, ptr, of)
 	}
 	return nil
 }
 
-// instruction reads a member that instructs the backend's model, or any member of settings.
-func (d *decoding) instruction(m jsondoc.Member, ptr, of string, whole bool) error {
+// readInstruction reads a member that instructs the backend's model, or any member of settings.
+func readInstruction(d *decoding, m jsondoc.Member, ptr, of string, whole bool) error {
 	if m.Value.Kind != jsondoc.Null {
 		d.op.Steering = d.op.Steering || steers(m.Name)
 		like := newItem(memproxy.ItemSteering, of)
@@ -109,8 +109,8 @@ func (d *decoding) instruction(m jsondoc.Member, ptr, of string, whole bool) err
 	return nil
 }
 
-// otherMember reads a member that is forwarded unchanged: its strings are screened.
-func (d *decoding) otherMember(m jsondoc.Member, ptr, of string) {
+// readOtherMember reads a member that is forwarded unchanged: its strings are screened.
+func readOtherMember(d *decoding, m jsondoc.Member, ptr, of string) {
 	if !d.op.Kind.Writes() && d.op.Kind != memproxy.Admin {
 		return
 	}
@@ -123,9 +123,9 @@ func (d *decoding) otherMember(m jsondoc.Member, ptr, of string) {
 	wire.AddStrings(d.op, m.Value, ptr, newItem(kind, of))
 }
 
-// knownMember reads a member that has a meaning. done is false if otherMember must read it
-// too.
-func (d *decoding) knownMember(m jsondoc.Member, ptr, at, id string) (done bool, err error) {
+// readKnownMember reads a member that has a meaning. done is false if readOtherMember must
+// read it too.
+func readKnownMember(d *decoding, m jsondoc.Member, ptr, at, id string) (done bool, err error) {
 	v, whole := m.Value, at == ""
 	switch m.Name {
 	case "messages":

@@ -258,7 +258,6 @@ func (s *Server) makeRoom(who identity) bool {
 	return true
 }
 
-// remove removes a sidecar.
 func (s *Server) remove(n *node) {
 	delete(s.nodes, sidecarKey{n.who, n.ID})
 	if s.claimed[n.who]--; s.claimed[n.who] == 0 {

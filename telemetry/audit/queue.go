@@ -125,7 +125,6 @@ func (q *queue) putBack(items []*item) {
 	q.waiting = append(items, q.waiting...)
 }
 
-// close refuses further items.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

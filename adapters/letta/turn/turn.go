@@ -150,14 +150,13 @@ func (t *Turn) NextSideRequest() (memproxy.Request, bool) {
 // without one in an older format.
 const SDKVersion = "1.12.1"
 
-// Get returns the side request for prefix and the segments, which it escapes. Side requests
-// for a caller are sent with the caller's headers.
+// Get returns the side request for a path: prefix and the segments, which it escapes, because
+// a caller may have chosen an id in them. It is sent with the caller's headers, if any.
 func Get(prefix, query string, segments ...string) memproxy.Request {
-	path := prefix
-	for _, s := range segments { // a caller may have chosen an id in them
-		path += "/" + url.PathEscape(s)
+	for _, s := range segments {
+		prefix += "/" + url.PathEscape(s)
 	}
-	return memproxy.Request{Method: "GET", EscapedPath: path, Query: query, Header: memproxy.Header{"X-Stainless-Package-Version": {SDKVersion}}}
+	return memproxy.Request{Method: "GET", EscapedPath: prefix, Query: query, Header: memproxy.Header{"X-Stainless-Package-Version": {SDKVersion}}}
 }
 
 // ReadSideReply reads the reply to the request of NextSideRequest.

@@ -69,7 +69,6 @@ func (a *app) proving(ctx context.Context, q proof) error {
 	return err
 }
 
-// document makes the proof.
 func (q *proof) document(ctx context.Context, p *verify.Prover) (*verify.Proof, error) {
 	if q.from != "" {
 		older, err := input(q.from)

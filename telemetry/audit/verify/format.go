@@ -134,7 +134,6 @@ func splitBundle(b []byte) (records [][]byte, rest []byte) {
 	return records, b
 }
 
-// splitHashes reads a tile.
 func splitHashes(b []byte) ([]tlog.Hash, bool) {
 	if len(b) == 0 || len(b)%tlog.HashSize != 0 || len(b) > width*tlog.HashSize {
 		return nil, false
