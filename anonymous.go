@@ -37,9 +37,9 @@ func Account(principal string) string {
 // Account returns the id under which the principal's limits are counted.
 func (p Principal) Account() string { return Account(p.ID) }
 
-// Named returns the id by which policies and budgets know the principal. Callers without
-// credentials share the name that the configuration gives them.
-func (p Principal) Named() string {
+// PolicyID returns the id by which policies and budgets know the principal. Callers
+// without credentials share the name that the configuration gives them.
+func (p Principal) PolicyID() string {
 	switch {
 	case p.Group != "":
 		return p.Group

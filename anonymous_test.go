@@ -28,6 +28,6 @@ func TestAccounts(t *testing.T) {
 		{memproxy.Principal{ID: "agent:dev"}, "agent:dev"}, {memproxy.Principal{ID: named}, "anonymous"},
 		{memproxy.Principal{ID: named, Group: "public"}, "public"}, {memproxy.Principal{ID: "anonymous"}, "anonymous"},
 	} {
-		expect.Equal(t, c.p.Named(), c.want, c.p, "goes by")
+		expect.Equal(t, c.p.PolicyID(), c.want, c.p, "goes by")
 	}
 }

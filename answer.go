@@ -18,7 +18,7 @@ type Memory struct {
 	Scope Scope
 	// Field is the governed field that holds the memory (a Letta block's label), or "".
 	Field string
-	// Filed are further governed fields of the memory.
+	// Filed are the governed fields of the memory other than Field.
 	Filed []string
 	// Limit is the maximum length of the memory in characters; 0 if unknown.
 	Limit int
@@ -29,15 +29,15 @@ type Memory struct {
 	// Metadata is the memory's metadata as raw JSON, or nil.
 	Metadata []byte
 	// Members are the members of the object that a change may set, other than Text,
-	// encoded by the function Members. It is nil unless the adapter was asked for exactly
+	// encoded by EncodeMembers. It is nil unless the adapter was asked for exactly
 	// one object.
 	Members []byte
 	// PreviousMembers is Members before an agent's own edit, where it is known.
 	PreviousMembers []byte
 	// Stamp is the provenance found in the metadata, unverified, or nil.
 	Stamp *Stamp
-	// Unstamped is set if the element shows the metadata of a memory whose backend keeps
-	// each stamp there, and they have none.
+	// Unstamped is set if the backend stores stamps in the metadata, and the element's
+	// metadata has none.
 	Unstamped bool
 	// Memo is shared by all answers that show the memory with identical bytes. It is nil
 	// if the adapter does not recognise repeated bytes.
@@ -108,8 +108,8 @@ type Reading struct {
 	Created []CreatedObject
 	// Derived are texts of the answer that the backend derived from several memories.
 	Derived []string
-	// Made, if set, says that the backend keeps what it derived, of memories as they were at
-	// that time. It is zero if the time is not known.
+	// Made, if not nil, is when the backend computed the stored Derived texts: they show
+	// the memories of that time. It is the zero time if that is unknown.
 	Made *time.Time
 	// Relations are the relations in the answer. They are derived from memories that the
 	// answer does not name. Unrelated tells Rewrite to remove them.

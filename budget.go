@@ -102,8 +102,8 @@ type Limits struct {
 	// Namespaces are the limits by governed field. A field without an entry is not
 	// limited.
 	Namespaces map[string]WriteLimit
-	// Together limits the writes of a principal for all its end users together, as a
-	// multiple of its own limit. Zero counts as 1.
+	// Together is the factor by which a principal's limit is multiplied to limit its writes
+	// for all end users in total. Zero counts as 1.
 	Together int64
 	// RapidPerMinute is the number of writes per minute that raises the rapid_writes
 	// event; 0 disables it.

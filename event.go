@@ -26,7 +26,7 @@ const (
 	EventReload     EventType = "reload" // rules were replaced, or an invalid edit was not loaded
 	EventStart      EventType = "start"
 	EventStop       EventType = "stop"
-	EventRepair     EventType = "repair"       // what the log lacks: after a crash its incomplete end, in a new log all that was before
+	EventRepair     EventType = "repair"       // records are missing: the end that a crash cut off, or all before a new log
 	EventPrune      EventType = "prune"        // old records of the log were removed
 	EventReview     EventType = "review"       // a reviewer's action, or access to content
 	EventLock       EventType = "session_lock" // too many rejections locked the writes of a session or a principal
@@ -117,7 +117,8 @@ type Facts struct {
 	// Claims are the layers that the payload's metadata claims.
 	Claims []Layer `json:"claims"`
 
-	// As in Operation.
+	// As in Operation. Unseen is set if the gate cannot inspect an item (a URL or binary
+	// data), Backdated if there is a client's timestamp. Source is the claimed one.
 	Bulk        bool   `json:"bulk"`
 	SingleOwner bool   `json:"single"`
 	Steering    bool   `json:"steering"`

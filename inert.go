@@ -15,17 +15,17 @@ func TextSHA256(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// copies pools the buffers of Sum256.
-var copies = sync.Pool{New: func() any { return new([]byte) }}
+// hashBuffers pools the buffers of Sum256.
+var hashBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Sum256 returns the SHA-256 of a text. It copies the text to a pooled buffer, because a
 // conversion would allocate for each call.
 func Sum256(text string) [sha256.Size]byte {
-	b := copies.Get().(*[]byte)
+	b := hashBuffers.Get().(*[]byte)
 	*b = append((*b)[:0], text...)
 	sum := sha256.Sum256(*b)
 	if cap(*b) <= 64<<10 {
-		copies.Put(b)
+		hashBuffers.Put(b)
 	}
 	return sum
 }
@@ -198,8 +198,8 @@ func isInertHash(s string) bool {
 	return err == nil
 }
 
-// sentence is the number of words from which a name reads like a sentence.
-const sentence = 3
+// sentenceWords is the number of words from which a name reads like a sentence.
+const sentenceWords = 3
 
 // LooksLikeSentence reports whether the name of an owner or a member reads like a sentence:
 // three or more words, separated by punctuation, spaces or capitals, or as many letters of
@@ -213,11 +213,11 @@ func LooksLikeSentence(name string) bool {
 			return sentenceRunes(name)
 		}
 		state = wording[state&^word][letterClass[c]]
-		if words += state / word; words == sentence {
+		if words += state / word; words == sentenceWords {
 			return true
 		}
 	}
-	return words == sentence-1 && wording[state&^word][0] >= word
+	return words == sentenceWords-1 && wording[state&^word][0] >= word
 }
 
 // letterClass is the class of each ASCII character: 1 for digits, 2 for small letters, 3
@@ -273,5 +273,5 @@ func sentenceRunes(name string) bool {
 		before = r
 	}
 	end()
-	return words >= sentence || others >= 3*sentence
+	return words >= sentenceWords || others >= 3*sentenceWords
 }

@@ -25,7 +25,8 @@ type MemberChange struct {
 	Object string
 	// Set are the new values of members, in JSON, by name.
 	Set map[string][]byte
-	// Merge are objects, by member name, that the backend merges into the existing ones.
+	// Merge are objects, by member name, whose members the backend sets in the existing
+	// ones.
 	Merge map[string][]byte
 	// Add and Remove are the elements, in JSON, that are added to and removed from lists,
 	// by the list's name. An object matches every object in the list that has at least
@@ -40,13 +41,13 @@ type MemberChange struct {
 	Unordered []string
 }
 
-// Apply applies the change to the members of an object, encoded by Members. now is nil if
-// they are unknown.
+// Apply applies the change to the members of an object, encoded by EncodeMembers. now is
+// nil if they are unknown.
 func (c *MemberChange) Apply(now []byte) ([]byte, error) {
 	all := map[string]any{}
 	if len(now) > 0 {
 		var err error
-		if all, err = ReadMembers(now); err != nil {
+		if all, err = DecodeMembers(now); err != nil {
 			return nil, errors.Join(errors.New("memproxy: the members of an object cannot be read"), err)
 		}
 	}
@@ -60,7 +61,7 @@ func (c *MemberChange) Apply(now []byte) ([]byte, error) {
 		{c.Add, func(name string, v any) any { return append(without(all[name], v), v) }},
 	} {
 		for name, raw := range part.changes {
-			v, err := number(raw)
+			v, err := decodeJSON(raw)
 			if err != nil {
 				return nil, err
 			}
@@ -72,7 +73,7 @@ func (c *MemberChange) Apply(now []byte) ([]byte, error) {
 			all[name] = ordered(list)
 		}
 	}
-	return Members(all), nil
+	return EncodeMembers(all), nil
 }
 
 // ordered returns a sorted copy of a list of texts. Other lists are returned in their
@@ -87,16 +88,16 @@ func ordered(list []any) []any {
 	return out
 }
 
-// merged merges an object into another, recursively. A value that is not an object is
-// replaced.
+// merged sets the members of one object in another, as a whole and not recursively. A
+// value that is not an object is replaced.
 func merged(now, over any) any {
-	there, ok := now.(map[string]any)
-	members, both := over.(map[string]any)
-	if there == nil || !ok || !both {
+	all, _ := now.(map[string]any)
+	members, ok := over.(map[string]any)
+	if all == nil || !ok {
 		return over
 	}
-	maps.Copy(there, members)
-	return there
+	maps.Copy(all, members)
+	return all
 }
 
 // without returns a list without one element.
@@ -121,9 +122,9 @@ func covers(v, named any) bool {
 	return true
 }
 
-// Members encodes members as versions store them: JSON, sorted by name at every depth,
+// EncodeMembers encodes members as versions store them: JSON, sorted by name at every depth,
 // with the numbers as written.
-func Members(all map[string]any) []byte {
+func EncodeMembers(all map[string]any) []byte {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
@@ -131,8 +132,8 @@ func Members(all map[string]any) []byte {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-// number decodes JSON and keeps its numbers as written.
-func number(raw []byte) (any, error) {
+// decodeJSON decodes a JSON value and keeps its numbers as written.
+func decodeJSON(raw []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	var v any
@@ -145,9 +146,9 @@ func number(raw []byte) (any, error) {
 	return v, nil
 }
 
-// ReadMembers decodes the output of Members.
-func ReadMembers(raw []byte) (map[string]any, error) {
-	v, err := number(raw)
+// DecodeMembers decodes the output of EncodeMembers.
+func DecodeMembers(raw []byte) (map[string]any, error) {
+	v, err := decodeJSON(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -158,17 +159,18 @@ func ReadMembers(raw []byte) (map[string]any, error) {
 	return all, nil
 }
 
-// RemovedTexts returns the texts, such as ids, that the object's lists lose by the change.
-// now are its members, encoded by Members.
+// RemovedTexts returns the texts, such as ids, that the lists in Set no longer contain. now
+// are the object's members before the change, encoded by EncodeMembers. The elements in
+// Remove are not included, because the request names them.
 func (c *MemberChange) RemovedTexts(now []byte) []string {
-	had, err := ReadMembers(now)
+	had, err := DecodeMembers(now)
 	if err != nil {
 		return nil
 	}
 	var lost []string
 	for name, raw := range c.Set {
 		list, _ := had[name].([]any)
-		v, _ := number(raw)
+		v, _ := decodeJSON(raw)
 		keeps, _ := v.([]any)
 		for _, e := range list {
 			if text, is := e.(string); is && !slices.Contains(keeps, e) {

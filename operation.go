@@ -76,10 +76,10 @@ type Route struct {
 	// Public marks Pass routes that need no identity and are not recorded, such as health
 	// and documentation.
 	Public bool
-	// Respelled is the path with the last slash that the backend's route has, if the request
-	// has another; else "". The backend would redirect the request to it, so the request is
-	// ruled on and sent with it: a client that does not follow redirects is served, a write is
-	// decided on once, and a held one is sent to where the backend takes it.
+	// Respelled is the path with the trailing slash added or removed, if the backend would
+	// redirect the request to that path; else "". The request is ruled on and sent with it,
+	// so that a client that does not follow redirects is served, a write is decided on once,
+	// and a held write is sent to the path that the backend accepts.
 	Respelled string
 	// Params are the decoded path parameters by name, and what Decode stores for Read and
 	// Rewrite.
@@ -111,7 +111,7 @@ const (
 // Dimensions lists the kinds of owner that a memory can have.
 var Dimensions = [...]Dimension{DimUser, DimAgent, DimApp, DimRun}
 
-// Owner returns where the scope has its value in dimension d, or nil.
+// Owner returns a pointer to the owner's name in dimension d. It is nil for DimActor.
 func (s *Scope) Owner(d Dimension) *string {
 	switch d {
 	case DimUser:
@@ -126,7 +126,7 @@ func (s *Scope) Owner(d Dimension) *string {
 	return nil
 }
 
-// In returns the scope's value in dimension d, or "".
+// In returns the owner's name in dimension d, or "".
 func (s Scope) In(d Dimension) string {
 	if at := s.Owner(d); at != nil {
 		return *at
@@ -244,10 +244,10 @@ type Operation struct {
 	// version.
 	Changes []MemberChange
 	// Administers is set if the payload also changes settings of the installation (a
-	// model's endpoint, keys, an environment), or asks for secrets, or if the route is of
-	// memories that everybody can read and write. The caller then also
-	// needs the permission to administer. AdministersAt is the JSON pointer of the first
-	// such member, if it is in the payload.
+	// model's endpoint, keys, an environment), or asks for secrets, or if the route is for
+	// memories that every caller can read and write. The caller then also needs the
+	// permission to administer. AdministersAt is the JSON pointer of the first such member,
+	// if it is in the payload.
 	Administers   bool
 	AdministersAt string
 	// Extracts is set if a model of the backend extracts facts from the content. These
@@ -256,8 +256,8 @@ type Operation struct {
 	// LayerClaims are the layers that the payload's metadata claims. A claim adds the
 	// rules of its layer and removes none.
 	LayerClaims []Layer
-	// Keys are further names under which the content is filed, other than the items'
-	// fields: names of metadata, categories, tags.
+	// Keys are further names under which the content is stored, in addition to the items'
+	// fields: keys of metadata, categories, tags.
 	Keys []string
 	// Backdated are the client's timestamps that would set a memory's time of creation.
 	// The gate takes out those that name the time of the request.

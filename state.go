@@ -54,7 +54,7 @@ type Status struct {
 	// text changes.
 	Reviewed string `json:"reviewed,omitempty"`
 	// CurrentRules is the state that the current rules would set, if a person decided on
-	// another one. The person is asked, and the decision stands until then.
+	// another one. The person's decision holds until a person reviews it again.
 	CurrentRules MemoryState `json:"current_rules,omitempty"`
 }
 

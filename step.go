@@ -1,7 +1,7 @@
 package memproxy
 
-// Step is a point between two side effects, where a crash must neither lose nor repeat
-// one of them. Tests end the process at each step.
+// Step is a point between two side effects. A crash there must neither lose nor repeat one
+// of them. Tests end the process at each step.
 type Step string
 
 // The steps, in order.

@@ -258,8 +258,8 @@ func (p *Principal) limit(d Dimension) *Limit {
 	return &Limit{All: true}
 }
 
-// Naming returns the principal with one more name that it may use in dimension d.
-func (p Principal) Naming(d Dimension, name string) Principal {
+// WithName returns the principal with one more name that it may use in dimension d.
+func (p Principal) WithName(d Dimension, name string) Principal {
 	if limit := p.limit(d); !limit.Allows(name) {
 		limit.Values = append(slices.Clone(limit.Values), name)
 	}
@@ -278,16 +278,16 @@ func Reserved(key string) bool {
 // Stamp is the provenance of a memory that is stored in its metadata, as flat scalar keys
 // with StampPrefix, under 1 KB in total.
 type Stamp struct {
-	ID          string      // decision id of the write
-	Actor       string      // principal id
-	Tenant      string      // signed but not stored: verification fails for another tenant
-	Trust       Trust       //
-	Confidence  PerMille    //
-	Source      Source      //
-	Attestation Attestation //
-	Time        time.Time   // when the proxy ruled on it, to the second, UTC
-	SHA256      string      // hex SHA-256 of the content that was ruled on
-	Mark        string      // codes of the reasons for the mark, separated by spaces; "" is not stored
+	ID          string // decision id of the write
+	Actor       string // principal id
+	Tenant      string // signed but not stored: verification fails for another tenant
+	Trust       Trust
+	Confidence  PerMille
+	Source      Source
+	Attestation Attestation
+	Time        time.Time // when the proxy ruled on it, to the second, UTC
+	SHA256      string    // hex SHA-256 of the content that was ruled on
+	Mark        string    // codes of the reasons for the mark, separated by spaces; "" is not stored
 	// Received is when the proxy received the write; it is earlier than Time if a person
 	// approved the write later. Zero is not stored, as in older stamps.
 	Received  time.Time

@@ -22,8 +22,7 @@ type Edits interface {
 	// more requests; without the preparation they are unknown. Each change is a memory with
 	// the event in Event (ADD, UPDATE; "" is a passage) and the whole previous text in
 	// Before. If members other than the text changed, a separate memory with the event
-	// NONE has the new members in Members and the old ones in
-	// PreviousMembers.
+	// NONE has the new members in Members and the old ones in PreviousMembers.
 	TakeEdits() []Edit
 }
 

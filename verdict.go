@@ -74,7 +74,7 @@ func Codes(reasons []Reason) []string {
 type Ruling struct {
 	Verdict Verdict
 	Reasons []Reason
-	// Led is how many of Reasons, from the first, led to the verdict. The others are the
+	// Led is the number of Reasons, from the first, that led to the verdict. The others are the
 	// reasons of weaker verdicts. Zero means all.
 	Led int
 	// Shadow are the reasons of policies in shadow mode, which are not enforced. They
@@ -90,7 +90,7 @@ type Ruling struct {
 type Decision struct {
 	// ID links the response header, log line, span, metric exemplar and audit record.
 	ID string
-	// Verdict is what was done. Would is what full enforcement would have done. They
+	// Verdict is what was done, ShadowVerdict what full enforcement would have done. They
 	// differ only in shadow mode.
 	Verdict       Verdict
 	ShadowVerdict Verdict

@@ -78,7 +78,7 @@ func (r *Runs) Compensate(ctx context.Context, a *gate.Admission, caller http.He
 			err = c.snapshot(ctx)
 		}
 		if err == nil && slices.Equal(c.diff.Agents(), who) {
-			if err = r.keep(c); err == nil {
+			if err = r.journalRun(c); err == nil {
 				return c, nil
 			}
 		}
@@ -98,21 +98,21 @@ func (c *CompensatedRun) Background() bool { return c.diff.Background() }
 // entry remains.
 func (c *CompensatedRun) Abandon() {
 	c.held.Unlock()
-	c.r.journal.leave(c.a.Decision.ID, c, true, c.r.opt.Clock())
+	c.r.journal.release(c.a.Decision.ID, c, true, c.r.opt.Clock())
 }
 
-func (r *Runs) keep(c *CompensatedRun) error {
+func (r *Runs) journalRun(c *CompensatedRun) error {
 	baseline, err := c.diff.MarshalBaseline()
 	if err != nil {
 		return err
 	}
 	call := c.a.Call()
-	r.journal.take(c.a.Decision.ID, r.opt.Clock())
+	r.journal.claim(c.a.Decision.ID, r.opt.Clock())
 	if err := r.journal.write(&journalEntry{
 		Decision: c.a.Decision.ID, Begun: r.opt.Clock().UTC(), Principal: c.a.Principal,
 		Route: call.Route.ID, Method: call.Request.Method, Path: call.Request.EscapedPath, Session: call.Session, Baseline: baseline,
 	}); err != nil {
-		r.journal.drop(c.a.Decision.ID)
+		r.journal.forget(c.a.Decision.ID)
 		return fmt.Errorf("the run cannot be journaled: %w", err)
 	}
 	return nil
@@ -175,7 +175,7 @@ func (c *CompensatedRun) Settle(ctx context.Context) {
 	}
 	if err != nil {
 		c.r.opt.Gate.Agents().RecordUnsettled(context.WithoutCancel(ctx), c.a, false, err)
-		c.r.journal.leave(c.a.Decision.ID, c, true, c.r.opt.Clock())
+		c.r.journal.release(c.a.Decision.ID, c, true, c.r.opt.Clock())
 	}
 }
 
@@ -200,7 +200,7 @@ func (c *CompensatedRun) idle(ctx context.Context) error {
 				return nil
 			}
 		}
-		if err := c.r.pause(ctx, wait); err != nil {
+		if err := c.r.sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -219,7 +219,7 @@ func (c *CompensatedRun) busy(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-func (r *Runs) pause(ctx context.Context, d time.Duration) error {
+func (r *Runs) sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -245,7 +245,7 @@ func (c *CompensatedRun) rule(ctx context.Context) error {
 			continue // the next reading verifies the undo
 		}
 		last = err
-		if err := c.r.pause(ctx, wait); err != nil {
+		if err := c.r.sleep(ctx, wait); err != nil {
 			return last
 		}
 		wait *= 4

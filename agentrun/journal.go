@@ -68,15 +68,15 @@ func (j *journal) write(e *journalEntry) (err error) {
 
 // remove deletes the entry of a settled run.
 func (j *journal) remove(decision string) error {
-	if err := removed(j.path(decision)); err != nil {
+	if err := removeFile(j.path(decision)); err != nil {
 		return err
 	}
-	j.drop(decision)
+	j.forget(decision)
 	return nil
 }
 
-// removed deletes a file, if it exists.
-func removed(path string) error {
+// removeFile deletes a file, if it exists.
+func removeFile(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -95,7 +95,7 @@ func (j *journal) unsettled() (entries []*journalEntry, err error) {
 		switch name := f.Name(); {
 		case durable.IsPartial(name):
 			j.writing.Lock()
-			faults = append(faults, removed(filepath.Join(j.dir, name))) // an incomplete write: its run was never forwarded
+			faults = append(faults, removeFile(filepath.Join(j.dir, name))) // an incomplete write: its run was never forwarded
 			j.writing.Unlock()
 		case strings.HasSuffix(name, ".json"):
 			raw, err := durable.Read(filepath.Join(j.dir, name))
@@ -128,9 +128,9 @@ type attempt struct {
 	run   *CompensatedRun // state after the last attempt; nil for a run of an earlier process
 }
 
-// take claims a journal entry if no other goroutine settles it and its retry time has
+// claim claims a journal entry if no other goroutine settles it and its retry time has
 // come. It returns the state after the last attempt, if any.
-func (j *journal) take(decision string, now time.Time) (left *CompensatedRun, mine bool) {
+func (j *journal) claim(decision string, now time.Time) (left *CompensatedRun, mine bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	at := j.runs[decision]
@@ -145,9 +145,9 @@ func (j *journal) take(decision string, now time.Time) (left *CompensatedRun, mi
 	return at.run, true
 }
 
-// leave releases a run. If an attempt to settle it failed, the next one comes after a
+// release releases a run. If an attempt to settle it failed, the next one comes after a
 // longer delay; if its agents were busy, in the next round.
-func (j *journal) leave(decision string, c *CompensatedRun, tried bool, now time.Time) {
+func (j *journal) release(decision string, c *CompensatedRun, tried bool, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	at := j.runs[decision]
@@ -160,8 +160,8 @@ func (j *journal) leave(decision string, c *CompensatedRun, tried bool, now time
 	}
 }
 
-// drop forgets the attempts to settle a run.
-func (j *journal) drop(decision string) {
+// forget forgets the attempts to settle a run.
+func (j *journal) forget(decision string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	delete(j.runs, decision)

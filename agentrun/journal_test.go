@@ -91,14 +91,14 @@ func TestUnsettledRunsAreRetriedWithBackoff(t *testing.T) {
 	c := &CompensatedRun{a: &gate.Admission{Decision: memproxy.Decision{ID: "d"}}}
 	take := func(want bool) *CompensatedRun {
 		t.Helper()
-		left, mine := u.take("d", now)
+		left, mine := u.claim("d", now)
 		must.Equal(t, mine, want, now)
 		return left
 	}
 	take(true)
 	take(false) // it is being settled
 	for wait := firstRetry; wait < lastRetry; wait *= 2 {
-		u.leave("d", c, true, now)
+		u.release("d", c, true, now)
 		now = now.Add(wait - 1)
 		take(false)
 		now = now.Add(1)
@@ -106,9 +106,9 @@ func TestUnsettledRunsAreRetriedWithBackoff(t *testing.T) {
 			t.Error("what was left of it is lost")
 		}
 	}
-	u.leave("d", c, false, now) // its agents were busy: no backoff
+	u.release("d", c, false, now) // its agents were busy: no backoff
 	take(true)
-	u.drop("d")
+	u.forget("d")
 	if take(true) != nil {
 		t.Error("a run is kept after it was settled")
 	}

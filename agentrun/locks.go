@@ -7,8 +7,8 @@ import (
 )
 
 // Locks serialize access to agents: turns of one key run one after another, and changes
-// of an agent's tools wait for its turns. A lock that is held means that its turn is in
-// progress, or that the turn's changes are not recorded yet.
+// of an agent's tools wait for its turns. A lock is held until the changes of its turn are
+// recorded.
 type Locks struct{ keyed.Semaphores }
 
 // Shares of a lock: a turn takes its agent's lock shared, and the lock of its own key

@@ -55,13 +55,13 @@ type turns struct {
 type knownTurn struct {
 	// next is when the interrupted turn is examined again; zero while it is in progress.
 	next time.Time
-	// caller is whose pending calls these are; "" if nobody's, so that no later turn makes
-	// them.
+	// caller is the tenant and principal whose later turn may make the pending calls; "" if
+	// no turn may.
 	caller string
 }
 
-// path returns the file of a turn, or "" if the turn is not tracked because the key is
-// too long or has characters that agents' keys do not have.
+// path returns the file of a turn. It is "" if the turn is not tracked: turns are not
+// tracked at all, the key is too long, or it consists of dots.
 func (t *turns) path(key string) string {
 	name := url.PathEscape(key)
 	if t.dir == "" || len(name) > 200 || strings.Trim(name, ".") == "" {
@@ -70,15 +70,13 @@ func (t *turns) path(key string) string {
 	return filepath.Join(t.dir, name)
 }
 
-// TrackTurn tracks a turn that starts, and replaces an earlier one of the same key. The
-// caller holds the lock of the key and calls done before releasing it, with whole=false if
-// the turn was interrupted and its agent may be paused, and spent=true if no later turn may
-// make the pending calls: they may have been made, because the backend did not confirm their
-// answers, or the turn was cancelled. A turn that cannot be tracked proceeds: the agent's next turn
-// declines its pending calls. same reports that the earlier turn was interrupted in this
-// process and had the same caller, who may continue its calls. left means that an earlier turn
-// left pending calls: if that turn had another caller, so that these calls may be pending
-// when this turn is interrupted, too, they are nobody's.
+// TrackTurn tracks a turn that starts, and replaces an earlier one of the same key; a turn
+// that cannot be tracked proceeds. The caller holds the lock of the key and calls done before
+// releasing it: whole=false if the turn was interrupted, so that its agent may be paused,
+// and spent=true if no later turn may make its pending calls, because they may have been
+// made or were cancelled. same reports that the earlier turn was interrupted in this process
+// and had the same caller, who may continue its calls. left means that it left pending
+// calls: if it had another caller, no later turn may make the calls that this turn leaves.
 func (r *Runs) TrackTurn(ctx context.Context, key string, by *memproxy.Principal, left bool) (same bool, done func(whole, spent bool)) {
 	t := &r.turns
 	path := t.path(key)
@@ -227,7 +225,7 @@ func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key 
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.opt.RunTimeout)
 	defer cancel()
-	unlock := r.lock(ctx, "turn "+key, Exclusive)
+	unlock := r.tryLock(ctx, "turn "+key, Exclusive)
 	if unlock == nil {
 		return false, nil // the turn in progress will answer the pending calls
 	}
@@ -240,7 +238,7 @@ func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key 
 		return false, err
 	}
 	if agent := turn.Agent(); agent != "" {
-		if unlock = r.lock(ctx, "agent "+agent, Shared); unlock == nil {
+		if unlock = r.tryLock(ctx, "agent "+agent, Shared); unlock == nil {
 			return false, nil
 		}
 		defer unlock()
@@ -277,9 +275,9 @@ func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key 
 	return false, ErrRequests
 }
 
-// lock acquires a lock, or returns nil after patience.
-func (r *Runs) lock(ctx context.Context, key string, share int64) (unlock func()) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// tryLock acquires a lock, or returns nil after lockPatience.
+func (r *Runs) tryLock(ctx context.Context, key string, share int64) (unlock func()) {
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
 	unlock, _ = r.opt.Locks.Lock(ctx, key, share)
 	return unlock

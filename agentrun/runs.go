@@ -78,8 +78,8 @@ func (r *Runs) Close(ctx context.Context) error {
 	return wait.For(ctx, r.after.Wait)
 }
 
-// patience is how long a lock is waited for whose agent may be busy.
-const patience = 50 * time.Millisecond
+// lockPatience is how long a lock is waited for whose agent may be busy.
+const lockPatience = 50 * time.Millisecond
 
 // Resettle retries the compensated runs that no goroutine is settling. When it returns,
 // their agents are locked. Runs with busy agents are retried in a later round.
@@ -93,12 +93,12 @@ func (r *Runs) Resettle(now time.Time) error {
 		if r.life.Err() != nil {
 			return err
 		}
-		left, mine := r.journal.take(e.Decision, now)
+		left, mine := r.journal.claim(e.Decision, now)
 		if !mine {
 			continue
 		}
 		if left, err := r.resettle(runner, e, left); err != nil {
-			r.journal.leave(e.Decision, left, false, now)
+			r.journal.release(e.Decision, left, false, now)
 			r.opt.Log.Warn("compensation of a run is incomplete; it will be retried", "backend", r.opt.Backend.Name, "decision", e.Decision, "error", err)
 		}
 	}
@@ -131,7 +131,7 @@ func (r *Runs) resettle(runner gate.AgentRunner, e *journalEntry, c *Compensated
 			return c, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(r.life, patience)
+	ctx, cancel := context.WithTimeout(r.life, lockPatience)
 	defer cancel()
 	if err := c.lock(ctx, c.diff.Agents()); err != nil {
 		c.held.Unlock()

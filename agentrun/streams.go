@@ -91,7 +91,7 @@ func (c *Streams) name(ch *Stream, names []string) {
 func (c *Streams) forget() {
 	ch := c.order[0]
 	c.order = slices.Delete(c.order, 0, 1)
-	for _, n := range append(ch.names, ch.runs...) {
+	for _, n := range slices.Concat(ch.names, ch.runs) {
 		if c.byName[n] == ch {
 			delete(c.byName, n)
 		}
@@ -124,8 +124,8 @@ func (c *Streams) Find(names ...string) *Stream {
 	return nil
 }
 
-// Cancelling returns the turns in progress that the names stand for, which are runs, agents or
-// keys of turns, each turn once. Each waits with its next request until EndCancel is called
+// Cancelling returns the turns in progress with one of the names, which are ids of runs or
+// agents, or keys of turns. Each turn postpones its next request until EndCancel is called
 // for it.
 func (c *Streams) Cancelling(names []string) (turns []*Stream) {
 	c.mu.Lock()
@@ -164,7 +164,8 @@ func (ch *Stream) Cancelled(ctx context.Context) bool {
 	}
 }
 
-// Last says that the turn sends no further request, so that nothing of it can be cancelled.
+// Last marks the turn as one that sends no further request, so that it can no longer be
+// cancelled.
 func (ch *Stream) Last() {
 	ch.all.mu.Lock()
 	defer ch.all.mu.Unlock()

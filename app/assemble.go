@@ -90,8 +90,8 @@ const (
 // New opens the state and builds the gate and its listeners, which do not listen yet. On
 // an error it closes everything that it opened.
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error) {
-	unsafe, err := allowed(cfg, o.Getenv)
-	if err = errors.Join(err, unusable(cfg)); err != nil {
+	unsafe, err := allowedUnsafe(cfg, o.Getenv)
+	if err = errors.Join(err, checkValues(cfg)); err != nil {
 		return nil, err
 	}
 	level := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[cfg.Log.Level]

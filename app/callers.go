@@ -181,7 +181,7 @@ func bindNames(ctx context.Context, cfg *config.Config, l *ledger.Ledger, now ti
 					bound[j] = rec.Owner
 				}
 				if whose := bound[j].Scope.Tenant; whose != n.Tenant {
-					faults = append(faults, contradicted(b.Name, n, whose))
+					faults = append(faults, nameConflict(b.Name, n, whose))
 				}
 			}
 		}
@@ -195,9 +195,9 @@ func bindNames(ctx context.Context, cfg *config.Config, l *ledger.Ledger, now ti
 	return nil
 }
 
-// contradicted describes a configured name that the ledger has for another tenant, and
+// nameConflict describes a configured name that the ledger has for another tenant, and
 // how to fix it.
-func contradicted(backend string, n config.OwnerName, whose string) string {
+func nameConflict(backend string, n config.OwnerName, whose string) string {
 	dim, name, _ := strings.Cut(n.ID, ":")
 	has := fmt.Sprintf("the ledger assigns it to tenant %q", whose)
 	if whose == memproxy.TenantInaccessible {

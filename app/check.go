@@ -44,12 +44,12 @@ type CheckResult struct {
 // It asks the issuer of tokens for its keys.
 func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) (*CheckResult, error) {
 	identifier, callers := buildIdentifier(cfg, nil, 0)
-	unsafe, weakened := allowed(cfg, getenv)
+	unsafe, weakened := allowedUnsafe(cfg, getenv)
 	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), unmanaged(ctx))
 	if err == nil && weakened == nil {
 		err = keepsBuiltin(cfg, unsafe, &rules.now.Load().bundle)
 	}
-	faults := []error{callers, weakened, err, unusable(cfg)}
+	faults := []error{callers, weakened, err, checkValues(cfg)}
 	fault := func(err error, path ...any) {
 		if err != nil {
 			faults = append(faults, cfg.Fault(err, path...))
@@ -86,9 +86,9 @@ func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) 
 	return out, nil
 }
 
-// unusable finds values whose form only the package that uses them knows. A start and an
-// edit refuse them like a check does, with their place, before anything is opened.
-func unusable(cfg *config.Config) error {
+// checkValues checks the values whose syntax only the package that uses them knows, and
+// returns the faults with their position in the file. It opens nothing.
+func checkValues(cfg *config.Config) error {
 	var faults []error
 	if origin := cfg.Audit.Origin; origin != "" {
 		faults = append(faults, cfg.Fault(audit.CheckOrigin(origin), "audit", "origin"))
@@ -151,17 +151,17 @@ func (c *CheckResult) Print(to io.Writer, all bool) {
 }
 
 // machineProblems lists, in sentences, what would prevent a configuration from running on
-// this machine at present, or limit it. It leaves no files behind. None of this makes a configuration
-// invalid, because configurations are also checked on other machines.
+// this machine at present, or limit it. It leaves no files behind. None of this makes a
+// configuration invalid, because configurations are also checked on other machines.
 func machineProblems(cfg *config.Config, getenv func(string) string) []string {
 	var out []string
 	if err := writable(cfg.State); err != nil {
 		out = append(out, fmt.Sprintf("state cannot be written: %v", err))
 	}
-	if short := frontend.FilesShort(cfg.Limits.Connections, len(cfg.Backends)); short != "" {
+	if short := frontend.FileLimitWarning(cfg.Limits.Connections, len(cfg.Backends)); short != "" {
 		out = append(out, short)
 	}
-	if path, err := socketPath(cfg.State, getenv); err == nil && answers(path) {
+	if path, err := socketPath(cfg.State, getenv); err == nil && isListening(path) {
 		return out // a running memproxy uses the addresses already
 	}
 	addrs := []string{cfg.Admin.Listen, cfg.Admin.Probes}
@@ -182,8 +182,8 @@ func machineProblems(cfg *config.Config, getenv func(string) string) []string {
 	return out
 }
 
-// answers reports whether a process listens on a socket.
-func answers(path string) bool {
+// isListening reports whether a process listens on a socket.
+func isListening(path string) bool {
 	c, err := net.Dial("unix", path)
 	if err != nil {
 		return false

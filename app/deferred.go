@@ -20,18 +20,18 @@ type deferredWork struct {
 	all    sync.WaitGroup
 }
 
-// newDeferredWork returns a deferredWork with lines queues of size entries each.
-func newDeferredWork(lines, size int) *deferredWork {
-	a := &deferredWork{seed: maphash.MakeSeed(), work: make([]chan func(), lines)}
-	for i := range a.work {
-		a.work[i] = make(chan func(), size)
-		a.all.Go(func() {
-			for f := range a.work[i] {
+// newDeferredWork returns a deferredWork with queues of size entries each.
+func newDeferredWork(queues, size int) *deferredWork {
+	d := &deferredWork{seed: maphash.MakeSeed(), work: make([]chan func(), queues)}
+	for i := range d.work {
+		d.work[i] = make(chan func(), size)
+		d.all.Go(func() {
+			for f := range d.work[i] {
 				f()
 			}
 		})
 	}
-	return a
+	return d
 }
 
 func (d *deferredWork) run(key string, f func()) {
@@ -59,8 +59,8 @@ func (d *deferredWork) close(ctx context.Context) error {
 	d.mu.Lock()
 	if !d.closed {
 		d.closed = true
-		for _, line := range d.work {
-			close(line)
+		for _, queue := range d.work {
+			close(queue)
 		}
 	}
 	d.mu.Unlock()

@@ -48,7 +48,7 @@ func NewProcess(ctx context.Context, cfg *config.Config, o Options, in *Process)
 		return nil, err
 	}
 	in.Ledger, in.Audit, in.Budget, in.Gate, in.Checker, in.Runner, in.Jobs, in.Group = s.ledger, s.audit, s.budget, s.gate, s.checker, s.review.Runner, s.jobs, s.group
-	in.Later, in.Take, in.Processor = s.deferred.run, s.edits.take, s.processor
+	in.Later, in.Take, in.Processor = s.deferred.run, s.edits.apply, s.processor
 	in.ListenExtproc = func(address string, authorize bool) error {
 		return s.listenExtproc(Envoy{Listen: address, Authorize: authorize})
 	}

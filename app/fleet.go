@@ -105,7 +105,7 @@ func (m *fleetClient) join() error {
 	if opt.TLS, err = clientTLS(c); err != nil {
 		return fmt.Errorf("policy.control: %w", err)
 	}
-	opt.Apply, opt.Counts = m.take, m.meter.drain
+	opt.Apply, opt.Counts = m.applyRelease, m.meter.drain
 	if m.follower, err = follow.New(opt); err != nil {
 		return err
 	}
@@ -136,11 +136,11 @@ func clientTLS(c *config.Control) (*tls.Config, error) {
 	return &tls.Config{GetClientCertificate: cert.Client, RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13}, nil
 }
 
-// take puts a release in force. keep stores it on disk first.
-func (m *fleetClient) take(r *policy.Release, keep func() error) error {
+// applyRelease puts a release in force. keep stores it on disk first.
+func (m *fleetClient) applyRelease(r *policy.Release, keep func() error) error {
 	err := keepsBuiltin(m.cfg, m.unsafe, &r.Contents)
 	if err == nil {
-		err = m.rules.take(r.Contents, func(rules *gate.Rules) error {
+		err = m.rules.useBundle(r.Contents, func(rules *gate.Rules) error {
 			if err := keep(); err != nil {
 				return err
 			}

@@ -128,8 +128,8 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	return opt, nil
 }
 
-// shares limits the memory of bodies and answers, by backend. Both listeners of a backend
-// share one limit.
+// shares are the limits of the memory for bodies and answers, by backend. Both listeners of
+// a backend share one limit.
 type shares map[string]*frontend.InFlight
 
 func (s shares) of(backend string, limits config.ResourceLimits) *frontend.InFlight {
@@ -195,15 +195,15 @@ func (s *App) Listen() error {
 		s.group.Serve(stageListeners, l.name, stop, failed)
 	}
 	s.group.Own(stageNotes, func(context.Context) error { s.record(memproxy.EventStop, "stopped"); return nil })
-	unwatch, err := s.telemetry.Instruments().ObserveSource(s.bounds)
+	unwatch, err := s.telemetry.Instruments().ObserveSource(s.observeLimits)
 	if err == nil {
 		s.group.Own(stageTelemetry, func(context.Context) error { return unwatch() })
 	}
 	return err
 }
 
-// bounds reports the listeners' memory in use, and their refused connections and requests.
-func (s *App) bounds(observe signal.Observe) {
+// observeLimits reports the listeners' memory in use, and their refused connections and requests.
+func (s *App) observeLimits(observe signal.Observe) {
 	s.listenersMu.Lock()
 	defer s.listenersMu.Unlock()
 	for _, l := range s.listeners {
@@ -261,7 +261,7 @@ func (s *App) ready() []proxy.Check {
 	if len(s.unsafe) > 0 {
 		checks = append(checks, proxy.Check{Name: "unsafe", OK: true, Degraded: true, Detail: "production is weakened by " + strings.Join(s.unsafe, ", ")})
 	}
-	if c, open := s.edits.unidentified(); open {
+	if c, open := s.edits.anonymousCheck(); open {
 		checks = append(checks, c)
 	}
 	checks = append(checks, s.edits.check())
@@ -291,7 +291,7 @@ func (f *Envoy) check() error {
 	if f.UnfilteredReads && !f.Authorize {
 		return errors.New("extproc: --authz-unfiltered-reads needs --authz")
 	}
-	if !f.anybody() {
+	if !f.isOpen() {
 		return nil
 	}
 	host, _, err := net.SplitHostPort(f.Listen)
@@ -304,8 +304,8 @@ func (f *Envoy) check() error {
 	return errors.New("extproc: --listen is not a loopback address or a unix socket, so it needs --cert, --key and --client-ca: every process that can connect could claim to be any caller")
 }
 
-// anybody reports whether any process on the machine can connect to the processor.
-func (f *Envoy) anybody() bool { return f.ClientCA == "" && !strings.HasPrefix(f.Listen, "unix:") }
+// isOpen reports whether any process on the machine can connect to the processor.
+func (f *Envoy) isOpen() bool { return f.ClientCA == "" && !strings.HasPrefix(f.Listen, "unix:") }
 
 // listenExtproc serves the external processor.
 func (s *App) listenExtproc(f Envoy) error {
@@ -338,7 +338,7 @@ func (s *App) listenExtproc(f Envoy) error {
 	s.group.Serve(stageListeners, l.name, stop, failed)
 	s.listenersMu.Lock()
 	defer s.listenersMu.Unlock()
-	s.listeners = append([]*listener{l}, s.listeners...) // it closes first
+	s.listeners = append(s.listeners, l)
 	return nil
 }
 
@@ -364,7 +364,7 @@ func (s *App) processor(unfilteredReads bool) (*extproc.Processor, error) {
 		Gate:    s.gate, UnfilteredReads: unfilteredReads,
 	}
 	for _, b := range s.cfg.Backends {
-		backend, err := behindEnvoy(s, b)
+		backend, err := extprocBackend(s, b)
 		if err != nil {
 			return nil, fmt.Errorf("backend %s: %w", b.Name, err)
 		}
@@ -377,8 +377,8 @@ func (s *App) processor(unfilteredReads bool) (*extproc.Processor, error) {
 	return p, err
 }
 
-// behindEnvoy returns the processor's options for a backend.
-func behindEnvoy(s *App, b config.Backend) (extproc.Backend, error) {
+// extprocBackend returns the processor's options for a backend.
+func extprocBackend(s *App, b config.Backend) (extproc.Backend, error) {
 	o, err := s.proxyOptions(b)
 	if err != nil {
 		return extproc.Backend{}, err

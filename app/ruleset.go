@@ -75,11 +75,11 @@ func newRuleset(cfg *config.Config, log *slog.Logger, begin begin) (*ruleset, er
 	if err != nil {
 		return nil, err
 	}
-	return r, r.take(b, func(*gate.Rules) error { return nil })
+	return r, r.useBundle(b, func(*gate.Rules) error { return nil })
 }
 
-// take is edit with another bundle.
-func (r *ruleset) take(b policy.Bundle, use func(*gate.Rules) error) error {
+// useBundle is edit with another bundle.
+func (r *ruleset) useBundle(b policy.Bundle, use func(*gate.Rules) error) error {
 	return r.edit(fromPolicies, func(in *ruleSources) { in.bundle = b }, use)
 }
 

@@ -23,7 +23,7 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 		if err := envoy.check(); err != nil {
 			return err
 		}
-		cfg.BehindEnvoy(envoy.anybody())
+		cfg.BehindEnvoy(envoy.isOpen())
 	}
 	// SIGHUP must never end the process, not even while the sidecar starts or stops.
 	heard := upkeep.Hangups()

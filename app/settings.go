@@ -29,7 +29,7 @@ import (
 const settingsFile = "settings.json"
 
 // maxListed is how many bytes of sentences about an edit fit into a record, with escaped
-// quotes. A record would have a hash of a longer text.
+// quotes. Longer texts are recorded as a hash.
 const maxListed = 700
 
 // compare reports the settings that weaken production, as errors, and those that are
@@ -105,7 +105,8 @@ type edits struct {
 	restart []string       // settings of the newest edit that need a restart
 }
 
-func (s *edits) in(ctx context.Context, file string) func() (string, func() error, error) {
+// load returns a function that reads the file and returns its hash and how to apply it.
+func (s *edits) load(ctx context.Context, file string) func() (string, func() error, error) {
 	return func() (string, func() error, error) {
 		text, err := config.Read(file)
 		if err != nil {
@@ -114,20 +115,21 @@ func (s *edits) in(ctx context.Context, file string) func() (string, func() erro
 		return memproxy.TextSHA256(string(text)), func() error {
 			next, err := config.Parse(file, text, s.opt.Getenv)
 			if err == nil {
-				err = s.take(ctx, next)
+				err = s.apply(ctx, next)
 			}
 			return err
 		}, nil
 	}
 }
 
-func (s *edits) take(ctx context.Context, next *config.Config) error {
+// apply puts an edit in force, except for settings that need a restart.
+func (s *edits) apply(ctx context.Context, next *config.Config) error {
 	if next.Profile != s.cfg.Profile { // all defaults depend on the profile
 		return fmt.Errorf("profile: restart to change from %s to %s", s.cfg.Profile, next.Profile)
 	}
 	cfg, restart := s.inForce.Adopt(next)
-	unsafe, err := allowed(next, s.opt.Getenv) // the whole file: the next start reads all of it
-	if err = errors.Join(err, unusable(next)); err != nil {
+	unsafe, err := allowedUnsafe(next, s.opt.Getenv) // the whole file: the next start reads all of it
+	if err = errors.Join(err, checkValues(next)); err != nil {
 		return err
 	}
 	if !slices.Equal(unsafe, s.unsafe) { // every audit record names them, from the start of the process
@@ -199,14 +201,14 @@ func (s *edits) warn(cfg *config.Config) {
 	for _, w := range append(cfg.Warnings(), unmatched(cfg, s.rules.now.Load().cedar)...) {
 		s.log.Warn(w)
 	}
-	if short := frontend.FilesShort(cfg.Limits.Connections, len(cfg.Backends)); short != "" {
+	if short := frontend.FileLimitWarning(cfg.Limits.Connections, len(cfg.Backends)); short != "" {
 		s.log.Warn(short)
 	}
 }
 
-// unidentified returns a check that names the identity of callers without credentials. It
+// anonymousCheck returns a check that names the identity of callers without credentials. It
 // reports false if such callers are refused.
-func (s *edits) unidentified() (proxy.Check, bool) {
+func (s *edits) anonymousCheck() (proxy.Check, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	detail := s.inForce.AnonymousAccess()
@@ -266,7 +268,7 @@ func (s *App) watch() {
 	}
 	s.group.Go("hangup", func(ctx context.Context) { hangup(ctx, s.log) })
 	if file := s.opt.File; file != "" {
-		s.follow("configuration", upkeep.Files{Load: s.edits.in(s.group.Context(), file), Failed: s.edits.failed}, s.cfg.SHA256(), filepath.Dir(file))
+		s.follow("configuration", upkeep.Files{Load: s.edits.load(s.group.Context(), file), Failed: s.edits.failed}, s.cfg.SHA256(), filepath.Dir(file))
 	}
 	s.startJobs(held)
 }
@@ -323,7 +325,7 @@ func (s *App) packIn(dir string) func() (string, func() error, error) {
 func (s *App) reload(b policy.Bundle) error {
 	err := keepsBuiltin(s.cfg, s.unsafe, &b)
 	if err == nil {
-		err = s.rules.take(b, s.gate.Use)
+		err = s.rules.useBundle(b, s.gate.Use)
 	}
 	if err != nil {
 		return err
@@ -341,10 +343,10 @@ func keepsBuiltin(cfg *config.Config, unsafe []string, b *policy.Bundle) error {
 	return fmt.Errorf("%s: builtin: false leaves the built-in policies out, which weakens production: restart with %s in %s", b.BuiltinOff(), config.BuiltinPolicies, config.UnsafeEnv)
 }
 
-// allowed returns the settings that weaken production, in the configuration and in the
+// allowedUnsafe returns the settings that weaken production, in the configuration and in the
 // policy directory, or an error if one of them is not explicitly allowed. A directory
 // that cannot be loaded is reported where its policies are compiled.
-func allowed(cfg *config.Config, getenv func(string) string) ([]string, error) {
+func allowedUnsafe(cfg *config.Config, getenv func(string) string) ([]string, error) {
 	if cfg.Policy.Dir != "" {
 		b, _ := policy.Load(cfg.Policy.Dir)
 		config.SetBuiltinOff(cfg, b.BuiltinOff())

@@ -94,8 +94,8 @@ func (s *App) listenLocal() error {
 // listenSocket listens on a socket that only memproxy's own user can open, whatever the
 // umask: whoever opens it speaks for the operator, or for Envoy.
 func listenSocket(path string) (*net.UnixListener, error) {
-	// On Linux the file is made with the mode that the socket has, so that nobody opens it before the
-	// change of mode below. Other systems refuse the first.
+	// On Linux the file gets the mode of the socket, so that other users cannot open it
+	// before the Chmod below. Other systems refuse this Fchmod.
 	private := func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
 	}

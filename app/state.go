@@ -35,7 +35,7 @@ type state struct {
 
 	telemetry *telemetry.Telemetry
 	audit     *audit.Log
-	logGone   string // says that the state had an audit log, if it was gone at the start
+	logGone   string // the warning that the state's audit log was missing at the start, or ""
 	ledger    *ledger.Ledger
 	keys      keys.Set
 	signer    *keys.Signer // signs stamps
@@ -342,7 +342,7 @@ func (s *state) abort() {
 func (s *state) recordSteps(steps []ledger.Step) {
 	for len(steps) > 0 {
 		n := 1
-		for n < len(steps) && together(&steps[0], &steps[n]) {
+		for n < len(steps) && sameEvent(&steps[0], &steps[n]) {
 			n++
 		}
 		ev := stepEvent(steps[:n])
@@ -354,7 +354,8 @@ func (s *state) recordSteps(steps []ledger.Step) {
 	}
 }
 
-func together(a, b *ledger.Step) bool {
+// sameEvent reports whether two changes belong to one audit event.
+func sameEvent(a, b *ledger.Step) bool {
 	return stepType(a.Op) == stepType(b.Op) && a.Decision == b.Decision && a.Actor == b.Actor && a.Tenant == b.Tenant && a.Backend == b.Backend
 }
 

@@ -21,7 +21,7 @@ func Lines(l memproxy.Limits, p memproxy.Principal, kind memproxy.Kind, user str
 	if p.Trust == memproxy.TrustAnonymous {
 		own = l.Anonymous
 	}
-	if o, ok := l.Overrides[p.Named()]; ok {
+	if o, ok := l.Overrides[p.PolicyID()]; ok {
 		own = o.Or(own)
 	}
 	who, once := p.Account(), own

@@ -54,7 +54,7 @@ func (c *Config) NeedsReview() func(memproxy.Principal, memproxy.Source, memprox
 			return true
 		}
 		low := p.Trust == memproxy.TrustAnonymous || p.Trust == memproxy.TrustAuthenticated
-		return low && slices.Contains(m.Pending, pendingNew) && !known[caller{p.Method, p.Named()}] &&
+		return low && slices.Contains(m.Pending, pendingNew) && !known[caller{p.Method, p.PolicyID()}] &&
 			memproxy.Newcomers{Accepted: *m.New.Accepted, Age: m.New.Age.Std()}.Include(t, now)
 	}
 }

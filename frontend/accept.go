@@ -17,21 +17,21 @@ const (
 	maxWaiting = 16 << 10
 	// spareFiles is the number of file descriptors left for everything else.
 	spareFiles = 2048
-	// waitMost is how long a connection waits.
-	waitMost = 10 * time.Second
-	// evictEach is the average interval between two connections that are closed to make
+	// maxQueueTime is how long a connection waits.
+	maxQueueTime = 10 * time.Second
+	// evictInterval is the average interval between two connections that are closed to make
 	// room, and evictBurst how many may be closed at once (token bucket).
-	evictEach  = time.Millisecond
-	evictBurst = 64
+	evictInterval = time.Millisecond
+	evictBurst    = 64
 )
 
 // queue has the connections that wait for a slot in a full listener. It is last in, first
 // out: clients that flood a listener fill the queue and wait there instead of
 // reconnecting, and a client that connects once is served at once. Only Accept uses it.
 type queue struct {
-	most    int
-	waiting list.List // of *Conn, newest first
-	evicts  time.Time // when the next connection may be closed to make room
+	most         int
+	waiting      list.List // of *Conn, newest first
+	nextEviction time.Time // when the next connection may be closed to make room
 }
 
 // queueFor returns the queue of a listener with a limit of connections. Without spare
@@ -40,12 +40,12 @@ func queueFor(ln net.Listener, connections int) queue {
 	if _, ok := ln.(interface{ SetDeadline(time.Time) error }); !ok {
 		return queue{} // without a deadline, Accept would not return to the waiting connections
 	}
-	return queue{most: max(0, min(maxWaiting, files()-spareFiles-connections))}
+	return queue{most: max(0, min(maxWaiting, maxOpenFiles()-spareFiles-connections))}
 }
 
-// files returns the number of file descriptors that the process may have open. The Go
+// maxOpenFiles returns the number of file descriptors that the process may have open. The Go
 // runtime raises the soft limit to the hard one.
-func files() int {
+func maxOpenFiles() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0
@@ -53,20 +53,21 @@ func files() int {
 	return int(min(limit.Cur, 1<<30)) // the limit may be infinite
 }
 
-// filesEach is how many file descriptors a process needs for each of the connections that a
-// listener may have: for each listener of a backend one for it and one for its connection to
-// the backend, and one for everything else.
-func filesEach(backends int) int { return 2*max(1, backends) + 1 }
+// filesPerConnection is how many file descriptors the process needs for each connection
+// that its listeners may have: for each backend one for the client's connection and one for
+// that to the backend, and one for everything else.
+func filesPerConnection(backends int) int { return 2*max(1, backends) + 1 }
 
-// FilesShort says that a listener takes fewer connections than the limit, because the
-// process, which has a listener for each of the backends, may not open enough files, or "".
-func FilesShort(connections, backends int) string {
-	each := filesEach(backends)
-	if files() >= each*connections {
+// FileLimitWarning returns a sentence for the operator if the process may not open enough
+// files for the limit of connections, so that each listener accepts fewer; else "". The
+// process has one listener for each backend.
+func FileLimitWarning(connections, backends int) string {
+	each := filesPerConnection(backends)
+	if maxOpenFiles() >= each*connections {
 		return ""
 	}
 	return fmt.Sprintf("limits.connections (%d) needs %d open files and this process may have %d, so each listener takes %d connections; raise the hard limit of open files (RLIMIT_NOFILE)",
-		connections, each*connections, files(), max(1, files()/each))
+		connections, each*connections, maxOpenFiles(), max(1, maxOpenFiles()/each))
 }
 
 // Accept implements net.Listener.
@@ -83,20 +84,20 @@ func (l *Listener) Accept() (net.Conn, error) {
 			continue
 		case errors.Is(err, net.ErrClosed):
 			for e := l.queue.waiting.Back(); e != nil; e = l.queue.waiting.Back() {
-				l.turnAway(e)
+				l.reset(e)
 			}
 			return nil, err
 		case err != nil:
 			return nil, err
 		}
 		remote := nc.RemoteAddr().String()
-		c := &Conn{Conn: nc, stall: l.stall, conns: &l.conns, remote: remote, peer: Peer(remote), came: now}
+		c := &Conn{Conn: nc, stall: l.stall, conns: &l.conns, remote: remote, peer: Peer(remote), arrived: now}
 		if l.takeSlot(c, now) {
 			return c, nil
 		}
 		l.queue.waiting.PushFront(c)
 		if l.queue.waiting.Len() > l.queue.most {
-			l.turnAway(l.queue.waiting.Back())
+			l.reset(l.queue.waiting.Back())
 		}
 	}
 }
@@ -105,7 +106,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 func (l *Listener) setAcceptDeadline(now time.Time) {
 	var deadline time.Time
 	if l.queue.waiting.Len() > 0 {
-		deadline = now.Add(evictEach)
+		deadline = now.Add(evictInterval)
 	}
 	if timed, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
 		_ = timed.SetDeadline(deadline) // Accept also returns the error of a closed listener
@@ -115,8 +116,8 @@ func (l *Listener) setAcceptDeadline(now time.Time) {
 // next returns the newest waiting connection, if there is a slot for it.
 func (l *Listener) next(now time.Time) *Conn {
 	q := &l.queue
-	for e := q.waiting.Back(); e != nil && now.Sub(e.Value.(*Conn).came) > waitMost; e = q.waiting.Back() {
-		l.turnAway(e)
+	for e := q.waiting.Back(); e != nil && now.Sub(e.Value.(*Conn).arrived) > maxQueueTime; e = q.waiting.Back() {
+		l.reset(e)
 	}
 	e := q.waiting.Front()
 	if e == nil || !l.takeSlot(e.Value.(*Conn), now) {
@@ -128,20 +129,20 @@ func (l *Listener) next(now time.Time) *Conn {
 // takeSlot gives a connection a slot, if one is free or can be freed by closing another
 // connection.
 func (l *Listener) takeSlot(c *Conn, now time.Time) bool {
-	evict := !l.conns.keep && !l.queue.evicts.After(now)
+	evict := !l.conns.keep && !l.queue.nextEviction.After(now)
 	ok, over := l.conns.admit(c, evict)
 	if over != nil {
-		if early := now.Add(-evictBurst * evictEach); l.queue.evicts.Before(early) {
-			l.queue.evicts = early
+		if early := now.Add(-evictBurst * evictInterval); l.queue.nextEviction.Before(early) {
+			l.queue.nextEviction = early
 		}
-		l.queue.evicts = l.queue.evicts.Add(evictEach)
+		l.queue.nextEviction = l.queue.nextEviction.Add(evictInterval)
 		_ = over.Conn.Close() // it is no longer counted
 	}
 	return ok
 }
 
-// turnAway closes a connection that waited too long.
-func (l *Listener) turnAway(e *list.Element) {
+// reset removes a connection from the queue and closes it.
+func (l *Listener) reset(e *list.Element) {
 	c := l.queue.waiting.Remove(e).(*Conn)
 	l.conns.mu.Lock()
 	l.conns.refused++

@@ -23,9 +23,9 @@ var (
 	ErrEncoded = errors.New("the request accepts only identity")
 )
 
-// Unreadable returns the reason, for the client, why an answer that arrived could not be
+// AnswerFlaw returns the reason, for the client, why an answer that arrived could not be
 // read. It is nil if no answer arrived.
-func Unreadable(err error, limit int64) *memproxy.Malformed {
+func AnswerFlaw(err error, limit int64) *memproxy.Malformed {
 	flaw := &memproxy.Malformed{Code: memproxy.UpstreamMalformed, Status: http.StatusBadGateway}
 	switch {
 	case errors.Is(err, ErrTooLarge):
@@ -130,8 +130,10 @@ func Failed(status int) memproxy.Reply {
 // admission whose adapter could format the refusal.
 func NoAnswerReply() memproxy.Reply { return upstreamReply("the backend did not respond") }
 
-// UnreadReply is NoAnswerReply for an answer that arrived and cannot be read.
-func UnreadReply() memproxy.Reply { return upstreamReply("the backend's response could not be read") }
+// UnreadableReply is NoAnswerReply for an answer that arrived and cannot be read.
+func UnreadableReply() memproxy.Reply {
+	return upstreamReply("the backend's response could not be read")
+}
 
 // AwayReply is NoAnswerReply for a redirect that LeadsAway.
 func AwayReply() memproxy.Reply { return upstreamReply(gate.RedirectsAway) }

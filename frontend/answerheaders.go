@@ -57,13 +57,13 @@ var unreported = [...]string{
 	"server", "x-envoy-upstream-service-time", "etag", "last-modified", "accept-ranges", "alt-svc", "via", "x-powered-by", "server-timing", "nel", "report-to", "strict-transport-security",
 }
 
-// maxAnswering is the maximum length of a header's value, in bytes.
-const maxAnswering = 1024
+// maxHeaderValue is the maximum length of a header's value, in bytes.
+const maxHeaderValue = 1024
 
 // CopyResponseHeaders copies the headers of an answer to the client's answer. others
-// decides on the unclaimed headers, by their names, and reports whether they are returned
-// to the client. If it is nil, they are dropped. A credential is shared by all clients, so
-// with one the usage of its limits is unclaimed.
+// reports, by their names, whether the unclaimed headers are returned to the client; if it
+// is nil, they are dropped. Headers about rate limits are claimed only if c is nil: all
+// clients share a credential, so its usage shows what others requested.
 func (c *Credential) CopyResponseHeaders(dst, src http.Header, others func(names []string) (pass bool)) {
 	listed := connection(src)
 	var rest, told []string
@@ -71,10 +71,10 @@ func (c *Credential) CopyResponseHeaders(dst, src http.Header, others func(names
 		switch {
 		// Alt-Svc would lead clients around memproxy to the backend.
 		case isOwnHeader(name), isDropped(name, listed), name == "Alt-Svc":
-		case isClaimed(name, values), c == nil && beginsAny(name, usagePrefixes[:]) && isPlain(name, values):
+		case isClaimed(name, values), c == nil && hasAnyPrefix(name, usagePrefixes[:]) && isPlain(name, values):
 			dst[name] = values
 		default:
-			if rest = append(rest, name); !among(name, unreported[:]) {
+			if rest = append(rest, name); !equalsAny(name, unreported[:]) {
 				told = append(told, name)
 			}
 		}
@@ -92,7 +92,7 @@ func (c *Credential) CopyResponseHeaders(dst, src http.Header, others func(names
 
 // isClaimed reports whether a header of an answer is claimed.
 func isClaimed(name string, values []string) bool {
-	if strings.IndexByte(name, '_') >= 0 || !among(name, claimedHeaders[:]) && !beginsAny(name, claimedPrefixes[:]) {
+	if strings.IndexByte(name, '_') >= 0 || !equalsAny(name, claimedHeaders[:]) && !hasAnyPrefix(name, claimedPrefixes[:]) {
 		return false
 	}
 	if name == "Location" {
@@ -104,12 +104,12 @@ func isClaimed(name string, values []string) bool {
 // isPlain reports whether the values have the form that the header's name implies.
 func isPlain(name string, values []string) bool {
 	form := func(string) bool { return true }
-	if among(name, idHeaders[:]) {
+	if equalsAny(name, idHeaders[:]) {
 		form = plainValue
-	} else if among(name, parameterHeaders[:]) {
+	} else if equalsAny(name, parameterHeaders[:]) {
 		form = plainParameters
 	}
-	return !slices.ContainsFunc(values, func(v string) bool { return len(v) > maxAnswering || !form(v) })
+	return !slices.ContainsFunc(values, func(v string) bool { return len(v) > maxHeaderValue || !form(v) })
 }
 
 // plainParameters reports whether a value consists of plain names, at most two between
@@ -135,7 +135,7 @@ func plainValue(v string) bool {
 func DisableCaching(h http.Header) {
 	maps.DeleteFunc(h, func(name string, _ []string) bool {
 		is := func(other string) bool { return strings.EqualFold(name, other) }
-		return holds(name, "cache-control") || slices.ContainsFunc(caching[:], is)
+		return containsFold(name, "cache-control") || slices.ContainsFunc(caching[:], is)
 	})
 	h["Cache-Control"] = []string{NoStore}
 }

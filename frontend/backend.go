@@ -95,7 +95,7 @@ func (b *Backend) RequestHeaders(h http.Header, plain, known bool) http.Header {
 	if known {
 		b.Credential.Present(out)
 	} else {
-		b.Credential.Conceal(out)
+		b.Credential.Strip(out)
 	}
 	return out
 }

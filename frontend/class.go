@@ -20,8 +20,8 @@ const (
 	// Passed requests access no memory. The caller is identified, and the request is
 	// ruled on, recorded and streamed in both directions.
 	Passed
-	// Public requests are for public routes and have no body. The caller is not identified, and
-	// nothing is recorded.
+	// Public requests are for public routes and have no body. The caller is not identified,
+	// and nothing is recorded.
 	Public
 	// Preflight requests are CORS preflights. The request and the answer have no body.
 	Preflight
@@ -90,8 +90,9 @@ func (c *Class) ReadsBody() bool { return c.Handling == Gated || c.Fields }
 // routeMethods lists the methods that routes may have.
 var routeMethods = [...]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
-// protocol refuses requests whose meaning the gate would not see: a method without
-// routes, a protocol upgrade, or a method override in the request line.
+// protocol refuses requests that a server could understand differently from the gate: a
+// method without routes, a protocol upgrade, headers that control Envoy, a method override,
+// or a fragment in the request line.
 func protocol(h Head) *memproxy.Malformed {
 	if !slices.Contains(routeMethods[:], h.Method) {
 		return barred(http.StatusMethodNotAllowed, "memproxy does not support this method")
@@ -106,7 +107,7 @@ func protocol(h Head) *memproxy.Malformed {
 		}
 	}
 	for name := range h.Sent {
-		if beginsAny(name, envoyControl[:]) {
+		if hasAnyPrefix(name, envoyControl[:]) {
 			return barred(http.StatusBadRequest, "headers that control Envoy's retries or routing are not accepted")
 		}
 	}
@@ -141,7 +142,7 @@ func barred(status int, detail string) *memproxy.Malformed {
 // overrides reports whether frameworks use a header to override the method. Neither
 // backend has a header that contains such a word.
 func overrides(name string) bool {
-	return holds(name, "method") || containsWord(name, "verb", "http-action") || holds(name, "http-verb")
+	return containsFold(name, "method") || containsWord(name, "verb", "http-action") || containsFold(name, "http-verb")
 }
 
 // queryOverrides reports whether a query has a parameter that overrides the method, in

@@ -34,7 +34,7 @@ type conns struct {
 
 // ranks has the connections that may be closed for new ones, by age.
 type ranks struct {
-	nobodys, idle list.List // of *Conn
+	withoutCaller, idle list.List // of *Conn
 }
 
 type peerConns struct {
@@ -71,13 +71,13 @@ func (cs *conns) admit(c *Conn, evict bool) (ok bool, over *Conn) {
 	p.n++
 	c.counted = true
 	if !cs.keep {
-		cs.put(c, &cs.ranks.nobodys, &p.ranks.nobodys)
+		cs.put(c, &cs.ranks.withoutCaller, &p.ranks.withoutCaller)
 	}
 	return true, over
 }
 
 func (r *ranks) first() *Conn {
-	for _, l := range []*list.List{&r.nobodys, &r.idle} {
+	for _, l := range []*list.List{&r.withoutCaller, &r.idle} {
 		if e := l.Front(); e != nil {
 			return e.Value.(*Conn)
 		}
@@ -137,7 +137,7 @@ func (l *Listener) MarkAccepted(remote, caller string) {
 	if cs.callers[who] >= int64(cs.share) {
 		if c.caller != "" { // it belonged to another caller
 			cs.leave(c)
-			cs.put(c, &cs.ranks.nobodys, &cs.peers[c.peer].ranks.nobodys)
+			cs.put(c, &cs.ranks.withoutCaller, &cs.peers[c.peer].ranks.withoutCaller)
 		}
 		return
 	}

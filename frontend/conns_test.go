@@ -225,9 +225,9 @@ func TestFewFilesAreLeftForTheBackend(t *testing.T) {
 	few := had
 	few.Cur = 90
 	must.Do(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few))
-	expect.Equal(t, frontend.FilesShort(30, 1), "")
-	expect.Text(t, frontend.FilesShort(30, 2)).Has("needs 150 open files", "takes 18 connections")
-	expect.Text(t, frontend.FilesShort(31, 1)).Has("limits.connections (31) needs 93 open files and this process may have 90", "takes 30 connections")
+	expect.Equal(t, frontend.FileLimitWarning(30, 1), "")
+	expect.Text(t, frontend.FileLimitWarning(30, 2)).Has("needs 150 open files", "takes 18 connections")
+	expect.Text(t, frontend.FileLimitWarning(31, 1)).Has("limits.connections (31) needs 93 open files and this process may have 90", "takes 30 connections")
 	var ln [3]net.Listener
 	for i := range ln {
 		ln[i] = must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -129,7 +129,7 @@ func TestBodiesThatCannotBeRead(t *testing.T) {
 		if want == memproxy.PayloadSlow {
 			status = 408
 		}
-		if got := frontend.Unread(err); got.Code != want || got.Status != status {
+		if got := frontend.BodyFlaw(err); got.Code != want || got.Status != status {
 			t.Errorf("%v: %d %s", err, got.Status, got.Code)
 		}
 	}

@@ -102,7 +102,7 @@ func (f *Follower) leave(w *followed) {
 }
 
 func (f *Follower) poll(ctx context.Context, leave <-chan struct{}, a *gate.Admission, q memproxy.Request) {
-	for wait := followWait; ; wait = min(2*wait, followMax) {
+	for interval := followWait; ; interval = min(2*interval, followMax) {
 		select {
 		case <-ctx.Done():
 			f.run.Log.Warn("the outcome of a write was not known before the deadline", "backend", f.backend, "decision", a.Decision.ID)
@@ -110,7 +110,7 @@ func (f *Follower) poll(ctx context.Context, leave <-chan struct{}, a *gate.Admi
 		case <-leave:
 			f.run.Log.Warn("too many pending writes; the outcome of this one is not followed", "backend", f.backend, "decision", a.Decision.ID)
 			return
-		case <-f.run.After(wait):
+		case <-f.run.After(interval):
 		}
 		fctx, cancel := a.Call().Backend.Within(ctx)
 		reply, err := f.fetch.Fetch(fctx, q)

@@ -41,11 +41,11 @@ const (
 // maxListed is how many ids or positions a header lists.
 const maxListed = 64
 
-// Decision formats a decision for DecisionHeader. It includes the verdict that full
+// FormatDecision formats a decision for DecisionHeader. It includes the verdict that full
 // enforcement would give only if that is stricter, which occurs in shadow mode only. An
 // answer that was refused after its request was allowed looks like a refusal of the
 // request.
-func Decision(d *memproxy.Decision) string {
+func FormatDecision(d *memproxy.Decision) string {
 	var b strings.Builder
 	b.Grow(64)
 	b.WriteString(d.Verdict.String())
@@ -58,8 +58,8 @@ func Decision(d *memproxy.Decision) string {
 	return b.String()
 }
 
-// Listed sets the headers that list memories of an answer and texts of its request.
-func Listed(a *gate.Admission, set func(name, value string)) {
+// SetListHeaders sets the headers that list memories of an answer and texts of its request.
+func SetListHeaders(a *gate.Admission, set func(name, value string)) {
 	var places []string
 	for _, ptr := range a.Rewritten {
 		places = append(places, (&url.URL{Path: ptr}).EscapedPath()) // escaped, because the client chose the names in it
@@ -99,8 +99,8 @@ func DropEntityHeaders(h http.Header) {
 	}
 }
 
-// SameBytes reports whether two slices are the same memory. The gate returns the slice it
-// was given if it left a body unchanged.
+// SameBytes reports whether two slices share the same memory. The gate returns the slice
+// that it was given if it left a body unchanged.
 func SameBytes(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
@@ -118,9 +118,9 @@ func TooSlow() *memproxy.Malformed {
 	return &memproxy.Malformed{Code: memproxy.PayloadSlow, Status: http.StatusRequestTimeout, Detail: "the complete body was not received in time"}
 }
 
-// Unread refuses a body that could not be read because it did not arrive in time, because
+// BodyFlaw refuses a body that could not be read because it did not arrive in time, because
 // its connection ended before, or because its framing (such as its chunks) is invalid.
-func Unread(err error) *memproxy.Malformed {
+func BodyFlaw(err error) *memproxy.Malformed {
 	var wire *net.OpError
 	var timeout interface{ Timeout() bool }
 	flaw := &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the body's framing is invalid"}
@@ -133,10 +133,10 @@ func Unread(err error) *memproxy.Malformed {
 	return flaw
 }
 
-// Relocate rewrites a redirect to the upstream so that it leads through the listener. A
+// RewriteLocation rewrites a redirect to the upstream so that it leads through the listener. A
 // redirect to another host or scheme remains unchanged, unless the request's
 // X-Forwarded-Proto names the scheme: servers build their own address with it.
-func Relocate(h http.Header, upstream *url.URL, request http.Header) {
+func RewriteLocation(h http.Header, upstream *url.URL, request http.Header) {
 	location := h.Get("Location")
 	u, err := url.Parse(location)
 	if err != nil || location == "" || upstream == nil || !strings.EqualFold(u.Host, upstream.Host) {
@@ -169,14 +169,14 @@ func (c *Credential) Present(h http.Header) {
 	if c == nil {
 		return
 	}
-	c.Conceal(h)
+	c.Strip(h)
 	h.Set(c.Header, c.Value)
 }
 
-// Conceal removes the credential of an unidentified caller: if the backend has its own
+// Strip removes the credential of an unidentified caller: if the backend has its own
 // credential, callers' credentials are meant for memproxy only. A nil Credential keeps
 // the client's, which is then meant for the backend as well.
-func (c *Credential) Conceal(h http.Header) {
+func (c *Credential) Strip(h http.Header) {
 	if c == nil {
 		return
 	}

@@ -84,11 +84,11 @@ func TestRelocated(t *testing.T) {
 		"http://up:8000\x7f/":        "",
 	} {
 		h := http.Header{"Location": {location}}
-		frontend.Relocate(h, up, nil)
+		frontend.RewriteLocation(h, up, nil)
 		expect.Equal(t, h.Get("Location"), cmp.Or(want, location), location)
 	}
 	h := http.Header{"Location": {"https://up:8000/base/v1/"}}
-	frontend.Relocate(h, up, http.Header{"X-Forwarded-Proto": {"https"}}) // the backend built it with the client's scheme
+	frontend.RewriteLocation(h, up, http.Header{"X-Forwarded-Proto": {"https"}}) // the backend built it with the client's scheme
 	expect.Equal(t, h.Get("Location"), "/v1/")
 }
 
@@ -119,7 +119,7 @@ func TestReadAnswer(t *testing.T) {
 		if len(body) != c.want || decoded != c.decoded || !errors.Is(err, c.err) {
 			t.Errorf("%s: %d bytes, decoded %v, %v", name, len(body), decoded, err)
 		}
-		if why := frontend.Unreadable(err, c.limit); (why != nil) != (c.err == frontend.ErrTooLarge) || why != nil && !strings.Contains(why.Detail, fmt.Sprintf("%d bytes (the backend's limits.answer)", c.limit)) {
+		if why := frontend.AnswerFlaw(err, c.limit); (why != nil) != (c.err == frontend.ErrTooLarge) || why != nil && !strings.Contains(why.Detail, fmt.Sprintf("%d bytes (the backend's limits.answer)", c.limit)) {
 			t.Errorf("%s: reported as %+v", name, why)
 		}
 	}
@@ -127,10 +127,10 @@ func TestReadAnswer(t *testing.T) {
 	if _, _, err := frontend.ReadAnswer(answer("", make([]byte, 3<<20), 3<<20), 4<<20, func(n int64) error { reserved = append(reserved, n); return nil }); err != nil || len(reserved) != 1 {
 		t.Errorf("an announced answer is reserved in steps of %d: %v", reserved, err)
 	}
-	if _, _, err := frontend.ReadAnswer(answer("br", nil, 0), 10, nil); frontend.Unreadable(err, 10) == nil {
+	if _, _, err := frontend.ReadAnswer(answer("br", nil, 0), 10, nil); frontend.AnswerFlaw(err, 10) == nil {
 		t.Errorf("an encoding that was not asked for: %v", err)
 	}
-	if why := frontend.Unreadable(fmt.Errorf("read: %w", frontend.ErrBusy), 10); why == nil || why.Code != memproxy.LimitInFlight || why.Status != 503 {
+	if why := frontend.AnswerFlaw(fmt.Errorf("read: %w", frontend.ErrBusy), 10); why == nil || why.Code != memproxy.LimitInFlight || why.Status != 503 {
 		t.Errorf("without room it is reported as %+v", why)
 	}
 	plain := []byte("abc")
@@ -188,10 +188,10 @@ func TestDecisionWords(t *testing.T) {
 		"allow; id=d1; would=deny": {ID: "d1", Verdict: memproxy.Allow, ShadowVerdict: memproxy.Deny},
 		"deny; id=d1":              {ID: "d1", Verdict: memproxy.Deny, ShadowVerdict: memproxy.Allow},
 	} {
-		expect.Equal(t, frontend.Decision(&d), want)
+		expect.Equal(t, frontend.FormatDecision(&d), want)
 	}
 	told := map[string]string{}
-	frontend.Listed(&gate.Admission{Contested: strings.Split(strings.Repeat("a,", 100), ","), Rewritten: []string{"/a", "/n\u00e4me\n/0"}}, func(name, value string) { told[name] = value })
+	frontend.SetListHeaders(&gate.Admission{Contested: strings.Split(strings.Repeat("a,", 100), ","), Rewritten: []string{"/a", "/n\u00e4me\n/0"}}, func(name, value string) { told[name] = value })
 	if n := strings.Count(told[frontend.ContestedHeader], "a"); n != 64 || told[frontend.RewrittenHeader] != "/a, /n%C3%A4me%0A/0" || len(told) != 2 {
 		t.Errorf("what an answer names: %q", told)
 	}

@@ -60,8 +60,7 @@ func forward(dst, src http.Header, keep func(name string) bool) {
 	}
 }
 
-// presentedTokens returns the tokens that were presented to memproxy in its own headers. Copies
-// of them among the backend's credentials are not forwarded.
+// presentedTokens returns the tokens that were presented to memproxy in its own headers.
 func presentedTokens(h http.Header) []string {
 	var out []string
 	for _, name := range [...]string{OwnPrefix + "Token", "Proxy-Authorization"} {
@@ -142,7 +141,7 @@ var conditional = [...]string{"range", "if-range", "if-none-match", "if-modified
 // part of the unfiltered answer, or a variant spelling of a header that matters for
 // security.
 func isDropped(name string, listed []string) bool {
-	return among(name, hop[:]) || among(name, conditional[:]) || hasPrefixFold(name, "proxy-") || slices.Contains(listed, name) || isVariantSpelling(name)
+	return equalsAny(name, hop[:]) || equalsAny(name, conditional[:]) || hasPrefixFold(name, "proxy-") || slices.Contains(listed, name) || isVariantSpelling(name)
 }
 
 // criticalHeaders lists headers that identify the caller or describe the body, and
@@ -153,14 +152,14 @@ var (
 	criticalPrefixes = [...]string{"content-", "x-letta-", "x-project", "x-forwarded-", "mem0-"}
 )
 
-// isVariantSpelling reports whether a name with an underscore, or another separator than a hyphen,
-// could be read as one of these headers by a server that maps all separators to _, as CGI
-// does. Such a second spelling was neither used for identification nor ruled on.
+// isVariantSpelling reports whether a name with a separator other than a hyphen could be
+// read as one of these headers by a server that maps all separators to _, as CGI does. The
+// gate neither identifies the caller by such a second spelling nor rules on it.
 func isVariantSpelling(name string) bool {
 	if !strings.ContainsFunc(name, func(r rune) bool { return r != '-' && (r > 0x7f || isSeparator(byte(r))) }) {
 		return false
 	}
-	return among(name, criticalHeaders[:]) || beginsAny(name, criticalPrefixes[:])
+	return equalsAny(name, criticalHeaders[:]) || hasAnyPrefix(name, criticalPrefixes[:])
 }
 
 // targets lists words, in lower case, in the names of headers with which servers, and
@@ -194,12 +193,13 @@ func isSeparator(c byte) bool {
 	return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')
 }
 
-func among(name string, folded []string) bool {
+// equalsAny, hasAnyPrefix and containsFold compare like hasPrefixFold.
+func equalsAny(name string, folded []string) bool {
 	return slices.ContainsFunc(folded, func(f string) bool { return len(f) == len(name) && hasPrefixFold(name, f) })
 }
 
-// hasPrefixFold reports whether a name has a lower-case prefix, ignoring case and treating all
-// separators alike.
+// hasPrefixFold reports whether a name has a lower-case prefix, ignoring case and treating
+// all separators alike.
 func hasPrefixFold(name, folded string) bool {
 	if len(name) < len(folded) {
 		return false
@@ -219,11 +219,11 @@ func hasPrefixFold(name, folded string) bool {
 	return true
 }
 
-func beginsAny(name string, folded []string) bool {
+func hasAnyPrefix(name string, folded []string) bool {
 	return slices.ContainsFunc(folded, func(prefix string) bool { return hasPrefixFold(name, prefix) })
 }
 
-func holds(name, folded string) bool {
+func containsFold(name, folded string) bool {
 	for i := range len(name) - len(folded) + 1 {
 		if name[i]|0x20 == folded[0] && hasPrefixFold(name[i:], folded) { // fast path: the first letter matches
 			return true

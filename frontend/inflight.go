@@ -65,7 +65,7 @@ type InFlight struct {
 	first   *Lease    // the one large lease that may grow into the reserved quarter, so that growing leases do not deadlock
 	refused int64
 
-	known, strangers *requests
+	known, unidentified *requests
 }
 
 type waiter struct {
@@ -80,8 +80,8 @@ func NewInFlight(total, peer int64) *InFlight {
 	peer = min(cmp.Or(max(peer, 0), min(DefaultInFlightPeer, total-total/4)), total) / 2
 	return &InFlight{
 		Wait: busyWait, total: total / 2, peer: peer, caller: peer - peer/4, used: newCounts(),
-		known:     &requests{most: MaxRequests, least: minTenant, counts: newCounts()},
-		strangers: &requests{most: maxStrangers, counts: newCounts()},
+		known:        &requests{most: MaxRequests, least: minTenant, counts: newCounts()},
+		unidentified: &requests{most: maxUnidentified, counts: newCounts()},
 	}
 }
 
@@ -103,8 +103,8 @@ type Lease struct {
 	n    int64
 	work int64
 
-	in    *requests // the counter that counts the request, or nil
-	party party     // the tenant or the address, and the caller
+	in    *requests // the counter of concurrent requests that includes this one, or nil
+	party party     // under which it is counted: the tenant or the address, and the caller
 }
 
 // OwnPeer is the client address under which memproxy's own requests are counted.

@@ -221,7 +221,7 @@ func TestRequestsUnderWay(t *testing.T) {
 		}
 		first := len(fill("a", "", ""))
 		if n := len(fill("b", "", "")); first == 0 || n == 0 || first+n > 192 || len(fill("c", "", "")) == 0 {
-			t.Errorf("strangers of one address have %d requests under way, of another %d, and of a third none", first, n)
+			t.Errorf("unidentified of one address have %d requests under way, of another %d, and of a third none", first, n)
 		}
 		f = frontend.NewInFlight(0, 0)
 		mallory = fill("a", "mallory", "evil")

@@ -53,8 +53,8 @@ func Limit(ln net.Listener, o ListenOptions) *Listener {
 	}
 	most := cmp.Or(max(o.Connections, 0), DefaultConnections)
 	peer := cmp.Or(max(o.ConnectionsPeer, 0), max(1, most-most/4))
-	if FilesShort(most, o.Backends) != "" { // a listener that is not full until no file can be opened would close no connection for a new one
-		most = max(1, files()/filesEach(o.Backends))
+	if FileLimitWarning(most, o.Backends) != "" { // a listener that is not full until no file can be opened would close no connection for a new one
+		most = max(1, maxOpenFiles()/filesPerConnection(o.Backends))
 		peer = min(peer, max(1, most-most/4))
 	}
 	l := &Listener{Listener: ln, stall: cmp.Or(max(o.WriteTimeout, 0), DefaultWriteTimeout)}
@@ -78,7 +78,7 @@ type Conn struct {
 	conns   *conns
 	remote  string // address and port
 	peer    string // address
-	came    time.Time
+	arrived time.Time
 	counted bool
 	caller  string        // the caller in whose share the connection counts, or ""
 	in      [2]*list.List // the lists of all connections and of its address's connections that contain it, or nil

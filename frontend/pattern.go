@@ -30,9 +30,10 @@ func ParsePatterns(entries []string) (Patterns, error) {
 	return out, nil
 }
 
-// Match reports whether a request matches an entry. An ambiguous path matches none.
+// Match reports whether a request matches an entry. An ambiguous path, such as
+// "/custom/..%2Fv1", matches none.
 func (ps Patterns) Match(method, escapedPath string) bool {
-	return plain(escapedPath) && slices.ContainsFunc(ps, func(p pattern) bool { return p.matches(method, escapedPath) })
+	return paths.Flaw(escapedPath) == "" && slices.ContainsFunc(ps, func(p pattern) bool { return p.matches(method, escapedPath) })
 }
 
 // pattern is one passthrough entry, "GET /custom/*". The method may be "*"; GET includes
@@ -112,7 +113,3 @@ func (p pattern) isReachable(adapter gate.Adapter) bool {
 	}
 	return false
 }
-
-// plain reports whether a path has a single interpretation. Passthrough only matches plain
-// paths, so that "/custom/..%2Fv1" does not match.
-func plain(escapedPath string) bool { return paths.Flaw(escapedPath) == "" }

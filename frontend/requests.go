@@ -6,9 +6,9 @@ import "context"
 // counted separately, by address, so that they take nothing from identified callers. Side
 // requests for a caller are counted separately from that caller's own.
 const (
-	MaxRequests  = 1024
-	maxStrangers = 256
-	maxSides     = 256
+	MaxRequests     = 1024
+	maxUnidentified = 256
+	maxSides        = 256
 	// minTenant is the guaranteed minimum of each tenant.
 	minTenant = 4
 )
@@ -70,7 +70,7 @@ func (l *Lease) Enter(ctx context.Context, caller, tenant string) error {
 	l.SetCaller(caller)
 	in, who := l.all.known, party{tenant, caller}
 	if caller == "" {
-		in, who = l.all.strangers, party{group: l.who.group}
+		in, who = l.all.unidentified, party{group: l.who.group}
 	}
 	return l.all.wait(ctx, l.all.Wait, func() bool {
 		if !in.enter(who) {

@@ -47,7 +47,7 @@ func allowOwn(ctx context.Context, r *evaluation) error {
 	}
 	for i, id := range ids {
 		if access.MadeBy(&r.Principal, known.owner(memproxy.TargetMemory, id)) {
-			r.Principal = r.Principal.Naming(dims[i], id)
+			r.Principal = r.Principal.WithName(dims[i], id)
 		}
 	}
 	return nil

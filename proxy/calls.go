@@ -12,11 +12,11 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// rulePersonCalls lets the gate rule in advance on the calls of a pause that a person is
+// previewApprovalCalls lets the gate rule in advance on the calls of a pause that a person is
 // about to approve, so that no person is asked to approve a call that would be refused.
 // It then forwards the rest of the pause to the caller. It reports whether memproxy has
 // no more calls to answer, which ends a turn that has begun.
-func (t *agentTurn) rulePersonCalls(ctx context.Context) (over bool, err error) {
+func (t *agentTurn) previewApprovalCalls(ctx context.Context) (over bool, err error) {
 	calls := t.turn.ApprovalCalls()
 	if t.cancelled(ctx) {
 		return true, t.cancel(ctx)
@@ -34,14 +34,14 @@ func (t *agentTurn) rulePersonCalls(ctx context.Context) (over bool, err error) 
 	for more := true; more; {
 		var events [][]byte
 		events, more = t.turn.ReleasePause()
-		t.pass(ctx, events)
+		t.sendFiltered(ctx, events)
 	}
 	if !t.turn.Paused() {
 		if t.cancelled(ctx) {
 			return true, t.cancel(ctx)
 		}
 		if t.status != 0 {
-			err = t.end(ctx)
+			err = t.finish(ctx)
 		}
 		return true, err // a refused call is sent together with the caller's answer to the others
 	}
@@ -51,18 +51,18 @@ func (t *agentTurn) rulePersonCalls(ctx context.Context) (over bool, err error) 
 	return false, nil
 }
 
-// rule rules on the calls that wait, and returns the rulings by call.
-func (t *agentTurn) rule(ctx context.Context) (map[string]*gate.Admission, error) {
+// ruleOnPending rules on the calls that wait, and returns the rulings by call.
+func (t *agentTurn) ruleOnPending(ctx context.Context) (map[string]*gate.Admission, error) {
 	ruled := map[string]*gate.Admission{}
 	for _, call := range t.turn.PendingCalls() {
 		if call.ReadRequest != nil {
 			if err := t.search(ctx, call); err != nil {
-				t.unsent(ctx)
+				t.abandonWaiting(ctx)
 				return nil, err
 			}
 			continue
 		}
-		asked := t.ruledOn(ctx, call)
+		asked := t.ruleOn(ctx, call)
 		t.turn.Rule(call.ID, asked.Decision)
 		ruled[call.ID] = asked
 		switch {
@@ -76,17 +76,17 @@ func (t *agentTurn) rule(ctx context.Context) (map[string]*gate.Admission, error
 	return ruled, nil
 }
 
-// ruledOn rules on a call. It declines a call that another caller's turn left: this
+// ruleOn rules on a call. It declines a call that another caller's turn left: this
 // turn's caller may have more authority, and the agent can make the call again.
-func (t *agentTurn) ruledOn(ctx context.Context, call memproxy.ToolCall) *gate.Admission {
+func (t *agentTurn) ruleOn(ctx context.Context, call memproxy.ToolCall) *gate.Admission {
 	if call.FromEarlierTurn && !t.resumes {
 		return t.p.opt.Gate.Agents().Decline(ctx, t.a, call, agentrun.DeclinedResult)
 	}
 	return t.p.opt.Gate.Agents().RuleOnCall(ctx, t.a, call)
 }
 
-// unsent records that the admitted calls will not be made. They are not charged.
-func (t *agentTurn) unsent(ctx context.Context) {
+// abandonWaiting records that the admitted calls will not be made. They are not charged.
+func (t *agentTurn) abandonWaiting(ctx context.Context) {
 	for _, asked := range t.waiting {
 		t.p.opt.Gate.AbandonUnsent(context.WithoutCancel(ctx), asked, memproxy.StreamWhole)
 	}
@@ -95,13 +95,13 @@ func (t *agentTurn) unsent(ctx context.Context) {
 
 // cancelled reports whether a caller cancelled the turn since its first request was sent.
 func (t *agentTurn) cancelled(ctx context.Context) bool {
-	return t.status != 0 && t.kept.Cancelled(ctx)
+	return t.status != 0 && t.recorded.Cancelled(ctx)
 }
 
 // cancel ends a cancelled turn instead of sending its next request. It cancels the latest
 // run, so that no later turn makes the run's pending calls.
 func (t *agentTurn) cancel(ctx context.Context) error {
-	t.unsent(ctx)
+	t.abandonWaiting(ctx)
 	q := t.turn.Cancel()
 	q.Request.Header = memproxy.Header(t.r.Header)
 	fctx, cancel := t.p.backend.Within(ctx)
@@ -111,22 +111,22 @@ func (t *agentTurn) cancel(ctx context.Context) error {
 		err = fmt.Errorf("the backend did not cancel the run: status %d", reply.Status)
 	}
 	if err != nil {
-		t.spent = true // the caller wants none of them made
+		t.spent = true // the cancelled calls must never be made
 		return err
 	}
-	return t.end(ctx)
+	return t.finish(ctx)
 }
 
-// end sends the rest of the answer if no further request follows.
-func (t *agentTurn) end(ctx context.Context) error {
-	t.kept.Last()
+// finish sends the rest of the answer if no further request follows.
+func (t *agentTurn) finish(ctx context.Context) error {
+	t.recorded.Last()
 	if t.streams {
 		t.ending = true
-		t.pass(ctx, t.turn.Tail())
+		t.sendFiltered(ctx, t.turn.Tail())
 		return nil
 	}
 	t.begun = true
-	t.piece(ctx, t.turn.Answer(), t.body)
+	t.sendAnswer(ctx, t.turn.Answer(), t.body)
 	return nil
 }
 
@@ -185,10 +185,10 @@ func (t *agentTurn) sendAmended(ctx context.Context, asked *gate.Admission, tc m
 	t.turn.Result(tc.ID, reply)
 }
 
-// keep lets the gate record what the calls of a request changed, after the backend has
+// recordEdits lets the gate record what the calls of a request changed, after the backend has
 // run them: each change is a version with the whole text before and after. A change that
 // cannot be determined is logged and does not fail the call.
-func (t *agentTurn) keep(ctx context.Context, broke bool, ruled map[string]*gate.Admission) error {
+func (t *agentTurn) recordEdits(ctx context.Context, broke bool, ruled map[string]*gate.Admission) error {
 	if broke {
 		ctx = context.WithoutCancel(ctx)
 	}

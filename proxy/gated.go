@@ -18,9 +18,9 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// ruled asks the gate about a request. It reads the body first, unless the request
+// serveRuled asks the gate about a request. It reads the body first, unless the request
 // accesses no memory and no member of its body can matter; such a body is streamed.
-func (p *Proxy) ruled(w *answerWriter, r *http.Request, e *frontend.Entry) *gate.Admission {
+func (p *Proxy) serveRuled(w *answerWriter, r *http.Request, e *frontend.Entry) *gate.Admission {
 	var body []byte
 	var rest io.Reader // the streamed body
 	var unread *memproxy.Malformed
@@ -62,7 +62,7 @@ func (p *Proxy) perform(w *answerWriter, r *http.Request, a *gate.Admission, nex
 		if ch := recordedStream(next, &p.streams); ch != nil {
 			p.resume(w, r, a, ch, next.After)
 		} else if reply, refused := p.opt.Gate.Agents().RefuseByNameStream(r.Context(), a); refused {
-			w.Header().Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
+			w.Header().Set(frontend.DecisionHeader, frontend.FormatDecision(a.Shown()))
 			p.write(w, reply, nil, a)
 		} else {
 			p.perform(w, r, a, next.Else, rest)
@@ -70,7 +70,7 @@ func (p *Proxy) perform(w *answerWriter, r *http.Request, a *gate.Admission, nex
 	case gate.RunAgent:
 		p.takeTurn(w, r, a, next.Turn)
 	case gate.Probe, gate.ChangeTools:
-		p.locked(w, r, a, next, rest)
+		p.forwardLocked(w, r, a, next, rest)
 	default:
 		p.forward(w, r, a, rest)
 	}
@@ -86,10 +86,9 @@ func takeBody(w *answerWriter, r *http.Request, limit int64) (body []byte, rest 
 	if r.ContentLength > limit {
 		return nil, r.Body, frontend.TooLarge(limit) // refuse by the declared length, without reading the body
 	}
-	lease := w.lease
-	body, err := frontend.ReadGrown(r.Body, r.ContentLength, limit, func(n int64) error { return lease.Grow(r.Context(), n) })
+	body, err := frontend.ReadGrown(r.Body, r.ContentLength, limit, func(n int64) error { return w.lease.Grow(r.Context(), n) })
 	if err == nil {
-		err = lease.Work(r.Context(), frontend.BodyCost*int64(len(body)))
+		err = w.lease.Work(r.Context(), frontend.BodyCost*int64(len(body)))
 	}
 	switch {
 	case errors.Is(err, frontend.ErrBusy):
@@ -97,7 +96,7 @@ func takeBody(w *answerWriter, r *http.Request, limit int64) (body []byte, rest 
 	case errors.Is(err, frontend.ErrTooLarge):
 		return nil, io.MultiReader(bytes.NewReader(body), r.Body), frontend.TooLarge(limit)
 	case err != nil:
-		return nil, nil, frontend.Unread(err)
+		return nil, nil, frontend.BodyFlaw(err)
 	}
 	return body, nil, nil
 }
@@ -135,7 +134,7 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 		return
 	}
 	defer resp.Body.Close()
-	frontend.Relocate(resp.Header, p.opt.Upstream, r.Header)
+	frontend.RewriteLocation(resp.Header, p.opt.Upstream, r.Header)
 	switch {
 	case frontend.LeadsAway(ctx, p.opt.Gate, a, resp.StatusCode, resp.Header):
 		p.answer(ctx, w, resp, a, nil, false) // the gate refuses it by its head
@@ -148,7 +147,7 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 		p.stream(on, w, resp, a)
 		return
 	case a.Streams() && frontend.EventStream(resp.Header):
-		if err := p.filtered(on, w, resp, a); err != nil {
+		if err := p.streamFiltered(on, w, resp, a); err != nil {
 			p.abandon(w, r, a, err)
 		}
 		return
@@ -194,7 +193,7 @@ func (e unsentError) Unwrap() error { return e.error }
 func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err error) {
 	if refused, is := errors.AsType[*gate.LookupError](err); is && refused.IsForClient() {
 		got := p.opt.Gate.Return(context.WithoutCancel(r.Context()), a, refused.Reply)
-		w.Header().Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
+		w.Header().Set(frontend.DecisionHeader, frontend.FormatDecision(a.Shown()))
 		if a.AnswerRefusal != nil {
 			p.write(w, got, nil, a)
 			return
@@ -203,7 +202,7 @@ func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err
 		return
 	}
 	unsent := errors.As(err, new(unsentError))
-	if why := frontend.Unreadable(err, p.opt.MaxAnswer); why != nil && !unsent {
+	if why := frontend.AnswerFlaw(err, p.opt.MaxAnswer); why != nil && !unsent {
 		p.opt.Log.WarnContext(r.Context(), "the response is withheld", "backend", p.opt.Name, "decision", a.Decision.ID, "error", err)
 		p.write(w, p.opt.Gate.AbandonUnreadable(context.WithoutCancel(r.Context()), a, why), nil, a)
 		return
@@ -252,30 +251,28 @@ func (p *Proxy) passOn(w *answerWriter, got memproxy.Reply, changed bool, a *gat
 // readAnswer reads an answer to its end, within a size limit and the lease. decoded reports
 // that it was decompressed.
 func readAnswer(ctx context.Context, w *answerWriter, resp *http.Response, a *gate.Admission, limit int64) (body []byte, decoded bool, err error) {
-	lease := w.lease
 	body, decoded, err = frontend.ReadAnswer(resp, limit, func(n int64) error {
 		if a.Writes() { // the write has happened, so its outcome must become known
-			lease.Force(n)
+			w.lease.Force(n)
 			return nil
 		}
-		return lease.Grow(ctx, n)
+		return w.lease.Grow(ctx, n)
 	})
 	if err == nil && !a.Writes() {
-		err = lease.Work(ctx, frontend.AnswerCost*int64(len(body)))
+		err = w.lease.Work(ctx, frontend.AnswerCost*int64(len(body)))
 	}
 	return body, decoded, err
 }
 
 // answer passes a complete answer through the gate, and sends the result.
 func (p *Proxy) answer(ctx context.Context, w *answerWriter, resp *http.Response, a *gate.Admission, body []byte, decoded bool) {
-	lease := w.lease
 	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
 	got := p.opt.Gate.Return(context.WithoutCancel(ctx), a, reply)
-	w.Header().Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
-	lease.Done()
-	lease.Keep(int64(len(got.Body)))
+	w.Header().Set(frontend.DecisionHeader, frontend.FormatDecision(a.Shown()))
+	w.lease.Done()
+	w.lease.Keep(int64(len(got.Body)))
 	p.follower.Follow(a)
-	frontend.Listed(a, w.Header().Set)
+	frontend.SetListHeaders(a, w.Header().Set)
 	if a.AnswerRefusal != nil { // the gate answers instead of the backend
 		p.write(w, got, nil, a)
 		return

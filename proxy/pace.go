@@ -225,11 +225,11 @@ func accept(w *answerWriter, r *http.Request, e *frontend.Entry) (accepted bool)
 }
 
 // decided adds the decision's header to an answer, and marks the answer as not cacheable.
-// It delays the sender of a flood, which costs that sender more than memproxy.
+// It delays the answers to a flood of rejected requests.
 func decided(w *answerWriter, r *http.Request, a *gate.Admission) {
 	if a.RateLimited {
 		_ = wait.Sleep(r.Context(), floodDelay) // or until the sender disconnects
 	}
-	w.Header().Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
+	w.Header().Set(frontend.DecisionHeader, frontend.FormatDecision(a.Shown()))
 	w.ruled = !a.Shadow()
 }

@@ -33,7 +33,7 @@ type Proxy struct {
 	locks   agentrun.Locks
 	streams agentrun.Streams
 	runs    *agentrun.Runs
-	severed context.Context // cancels requests that outlive their callers, see AbortAll
+	severed context.Context // ends when a stop aborts the requests in flight, see AbortAll
 	cut     context.CancelFunc
 }
 
@@ -106,7 +106,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var a *gate.Admission
 	switch {
 	case class.Ruled():
-		a = p.ruled(aw, r, e)
+		a = p.serveRuled(aw, r, e)
 	case aw.lease.Enter(ctx, "", "") != nil:
 		p.write(aw, frontend.NoRoom(p.opt.Adapter, req), nil, nil)
 	case class.Handling == frontend.Preflight:
@@ -144,8 +144,8 @@ func describe(r *http.Request) memproxy.Request {
 }
 
 // credentials returns what the caller presents outside of the payload. renew reports that
-// the client must connect again: its certificate could expire while the connection is
-// idle, and was presented when the connection was made.
+// the client must open a new connection, because its certificate could expire while this
+// one is idle.
 func credentials(r *http.Request, now time.Time) (c memproxy.Credentials, renew bool) {
 	c = memproxy.Credentials{Header: memproxy.Header(frontend.IdentityHeaders(r.Header)), Peer: frontend.Peer(r.RemoteAddr), Host: r.Host}
 	// VerifiedChains is set only when the handshake verified the certificate
@@ -161,8 +161,8 @@ func credentials(r *http.Request, now time.Time) (c memproxy.Credentials, renew 
 	return c, now.Add(idleTimeout).After(end)
 }
 
-// expiry returns when the last of the chains ceases to be valid, which it is for as long
-// as all of its certificates are.
+// expiry returns when the last of the chains expires. A chain expires with the first of its
+// certificates.
 func expiry(chains [][]*x509.Certificate) (end time.Time) {
 	for _, chain := range chains {
 		first := slices.MinFunc(chain, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })

@@ -31,7 +31,7 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 		return
 	}
 	defer resp.Body.Close()
-	frontend.Relocate(resp.Header, p.opt.Upstream, r.Header)
+	frontend.RewriteLocation(resp.Header, p.opt.Upstream, r.Header)
 	switch {
 	case frontend.LeadsAway(on, p.opt.Gate, nil, resp.StatusCode, resp.Header):
 		p.write(w, frontend.AwayReply(), nil, nil)
@@ -45,7 +45,7 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 	}
 	body, decoded, err := frontend.ReadAnswer(resp, frontend.MaxPublic, func(n int64) error { return w.lease.Grow(on, n) })
 	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
-	if err != nil && frontend.Unreadable(err, frontend.MaxPublic) == nil {
+	if err != nil && frontend.AnswerFlaw(err, frontend.MaxPublic) == nil {
 		p.answerUnreachable(w, r, err) // it broke off
 		return
 	}
@@ -54,7 +54,7 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 	}
 	if err != nil {
 		p.opt.Log.WarnContext(r.Context(), "the response is withheld", "backend", p.opt.Name, "route", rt.ID, "error", err)
-		p.write(w, frontend.UnreadReply(), nil, nil)
+		p.write(w, frontend.UnreadableReply(), nil, nil)
 		return
 	}
 	p.passOn(w, reply, decoded || !frontend.SameBytes(reply.Body, body), nil)

@@ -45,7 +45,7 @@ func (o *BackendClient) dispatch(ctx context.Context, span trace.Span, a *gate.A
 	}
 	locking, cancel := o.backend.Within(ctx) // the remaining time is for the request
 	defer cancel()
-	err := toolsLocked(locking, (*Proxy)(o), a, a.Next, func() { sent = o.send(ctx, a, req) })
+	err := withToolsLocked(locking, (*Proxy)(o), a, a.Next, func() { sent = o.send(ctx, a, req) })
 	switch end := context.WithoutCancel(ctx); {
 	case errors.Is(err, memproxy.ErrUngated):
 		agents := o.opt.Gate.Agents()
@@ -84,7 +84,7 @@ func (o *BackendClient) send(ctx context.Context, a *gate.Admission, req memprox
 	var body []byte
 	if err == nil {
 		defer resp.Body.Close()
-		frontend.Relocate(resp.Header, o.opt.Upstream, out.Header)
+		frontend.RewriteLocation(resp.Header, o.opt.Upstream, out.Header)
 		body, _, err = frontend.ReadAnswer(resp, o.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // the write has happened
 	}
 	if err != nil {

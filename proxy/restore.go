@@ -43,8 +43,9 @@ func (o *BackendClient) FetchMemory(ctx context.Context, k memproxy.MemoryKey) (
 	return o.opt.Adapter.ReadFound(k, reply)
 }
 
-// LockMemory waits until no change of a memory is under way, and keeps others waiting until
-// leave is called. An object's members are restored by a request with a turn of its own.
+// LockMemory waits until no change of a memory is in progress, and keeps others waiting
+// until leave is called. It does not lock objects: the request that restores an object's
+// members takes the lock itself.
 func (o *BackendClient) LockMemory(ctx context.Context, k memproxy.MemoryKey) (leave func(), err error) {
 	if k.Kind == memproxy.TargetObject {
 		return func() {}, nil
@@ -53,10 +54,10 @@ func (o *BackendClient) LockMemory(ctx context.Context, k memproxy.MemoryKey) (l
 }
 
 // Restore restores a version of a memory on behalf of a reviewer; now is the result of
-// Now.
+// CurrentMemory.
 func (o *BackendClient) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.SendResult {
 	if to.Kind == memproxy.TargetObject {
-		return o.putBack(ctx, to, now, decision, reviewer)
+		return o.restoreObject(ctx, to, now, decision, reviewer)
 	}
 	requests := o.opt.Adapter.Restore(to, now, o.opt.Gate.Reviewed().RestoredStamp(to, decision))
 	if len(requests) == 0 && to.Field != now.Field {
@@ -72,16 +73,16 @@ func (o *BackendClient) Restore(ctx context.Context, to memproxy.Version, now me
 		return outcomeOf(err)
 	}
 	result := memproxy.HoldResult{Status: reply.Status}
-	if done(reply.Status) {
+	if isSuccess(reply.Status) {
 		result.Memories = []string{to.ID}
 		o.opt.Adapter.Evict(to.ID)
 	}
 	return memproxy.AnsweredResult(result)
 }
 
-// putBack restores the members of an object. The request is ruled on like any other,
+// restoreObject restores the members of an object. The request is ruled on like any other,
 // because the current rules may refuse its content or what it refers to.
-func (o *BackendClient) putBack(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.SendResult {
+func (o *BackendClient) restoreObject(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.SendResult {
 	i, _, err := o.firstKnown(ctx, o.opt.Adapter.FindRequests(to.MemoryKey)) // index of the API that the backend has
 	if err != nil {
 		return memproxy.UnsentResult(err)
@@ -104,7 +105,7 @@ func (o *BackendClient) putBack(ctx context.Context, to memproxy.Version, now me
 // Remove deletes a memory in the backend. A missing memory counts as deleted.
 func (o *BackendClient) Remove(ctx context.Context, k memproxy.MemoryKey) error {
 	_, reply, err := o.firstKnown(ctx, o.opt.Adapter.Remove(k))
-	if err == nil && !done(reply.Status) && reply.Status != http.StatusNotFound {
+	if err == nil && !isSuccess(reply.Status) && reply.Status != http.StatusNotFound {
 		err = fmt.Errorf("the backend returned status %d", reply.Status)
 	}
 	if err == nil {
@@ -113,7 +114,7 @@ func (o *BackendClient) Remove(ctx context.Context, k memproxy.MemoryKey) error 
 	return err
 }
 
-func done(status int) bool { return status >= 200 && status <= 299 }
+func isSuccess(status int) bool { return status >= 200 && status <= 299 }
 
 // firstKnown sends the requests, one for each API of the backend, in order until the backend
 // knows one, and returns its answer and index. If a backend rejects the credential for

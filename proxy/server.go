@@ -29,8 +29,7 @@ type ServerOptions struct {
 	// WriteTimeout is how long a client may leave its answer unread, streams included.
 	// The default is frontend.DefaultWriteTimeout.
 	WriteTimeout time.Duration
-	// Cut aborts requests in flight and those that outlive their connection, if it is not
-	// nil.
+	// Cut, if not nil, aborts requests in flight and those that outlive their connection.
 	Cut func()
 	Log *slog.Logger
 }
@@ -86,7 +85,7 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 			if o.Cut != nil {
 				o.Cut()
 				answer, cancel := context.WithTimeout(cut, answerTime)
-				_ = srv.Shutdown(answer) // so that callers are told, and do not repeat what was written
+				_ = srv.Shutdown(answer) // so that callers get an answer, and do not repeat a write
 				cancel()
 			}
 			if err = srv.Close(); errors.Is(err, http.ErrServerClosed) {

@@ -21,12 +21,12 @@ var (
 	errGone    = errors.New("the client disconnected")
 )
 
-// watchdog is the context of a request to the backend. It ends if the backend sends
-// nothing for too long: no header, or no more of a stream. A stream may last as long as
-// the backend sends. An answer that is read as a whole has the same time in total.
+// watchdog is the context of a request to the backend. It ends if the backend is idle for
+// too long: until it answers, or within a stream. A stream may last as long as the backend
+// sends. An answer that is read as a whole has that much time in total.
 type watchdog struct {
 	context.Context
-	most  time.Duration
+	most  time.Duration // maximum idle time
 	timer *time.Timer
 }
 
@@ -91,8 +91,8 @@ func (p *Proxy) upstreamContext(ctx context.Context, a *gate.Admission) (*watchd
 	return newWatchdog(ctx, p.severed, p.opt.UpstreamTimeout)
 }
 
-// AbortAll ends all requests in flight, including those that outlive their callers. Their
-// outcome is recorded as unknown, and they return. No request can be made afterwards.
+// AbortAll ends all requests of clients in flight, including those that outlive their
+// callers. Their outcome is recorded as unknown. Later requests of clients fail.
 func (p *Proxy) AbortAll() { p.cut() }
 
 // disconnected is how a request ended whose connection is closed: its client left, unless a
@@ -187,9 +187,9 @@ func (p *Proxy) stream(on *watchdog, w *answerWriter, resp *http.Response, a *ga
 	})
 }
 
-// filtered forwards a stream after the gate has filtered each event. An error means that
+// streamFiltered forwards a stream after the gate has filtered each event. An error means that
 // the stream cannot be read and that nothing was sent.
-func (p *Proxy) filtered(on *watchdog, w *answerWriter, resp *http.Response, a *gate.Admission) error {
+func (p *Proxy) streamFiltered(on *watchdog, w *answerWriter, resp *http.Response, a *gate.Admission) error {
 	body, err := frontend.Inflate(on.stream(resp.Body), resp.Header)
 	if err != nil {
 		return err

@@ -21,13 +21,14 @@ import (
 // maxRequests is the maximum number of requests of one turn. Letta's limit is 50 steps.
 const maxRequests = 200
 
+// agentTurn is one turn of an agent, on behalf of one request of a client.
 type agentTurn struct {
-	p    *Proxy
-	w    *answerWriter
-	r    *http.Request
-	a    *gate.Admission
-	turn memproxy.Turn
-	on   *watchdog
+	p        *Proxy
+	w        *answerWriter
+	r        *http.Request
+	a        *gate.Admission
+	turn     memproxy.Turn
+	watchdog *watchdog
 	// begun is set once the caller has received a status; a later failure must be
 	// reported in the stream. gone is set when the caller disconnected; the turn is
 	// finished nevertheless, because the agent would wait for ever.
@@ -37,22 +38,22 @@ type agentTurn struct {
 	status      int
 	header      http.Header // header of the first answer, if it was not streamed
 	agent       string      // the agent whose tools are locked
-	held        agentrun.LockSet
+	locks       agentrun.LockSet
 	waiting     []*gate.Admission // admitted calls that the next request makes
 	resumes     bool              // the agent's last turn was interrupted and had the same caller
 	spent       bool              // no later turn may make the pending calls: they may have been made, or were cancelled
 	streams     bool              // the last answer was streamed
 	body        []byte            // body of the last answer, if it was not streamed
-	kept        *agentrun.Stream  // the recorded stream, once the turn is prepared
+	recorded    *agentrun.Stream  // the recorded stream, once the turn is prepared
 	seq         int64
 	ending      bool // the events being sent are the last ones
 }
 
-// locked forwards a request that changes or runs an agent's tools.
-func (p *Proxy) locked(w *answerWriter, r *http.Request, a *gate.Admission, next gate.Next, rest io.Reader) {
+// forwardLocked forwards a request that changes or runs an agent's tools.
+func (p *Proxy) forwardLocked(w *answerWriter, r *http.Request, a *gate.Admission, next gate.Next, rest io.Reader) {
 	ctx, cancel := context.WithTimeout(r.Context(), p.opt.UpstreamTimeout)
 	defer cancel()
-	err := toolsLocked(ctx, p, a, next, func() { p.forward(w, r, a, rest) })
+	err := withToolsLocked(ctx, p, a, next, func() { p.forward(w, r, a, rest) })
 	switch {
 	case errors.Is(err, memproxy.ErrUngated):
 		p.ungated(w, r, a)
@@ -61,10 +62,10 @@ func (p *Proxy) locked(w *answerWriter, r *http.Request, a *gate.Admission, next
 	}
 }
 
-// toolsLocked sends an admitted request. If the request changes an agent's tools, no turn
+// withToolsLocked sends an admitted request. If the request changes an agent's tools, no turn
 // of the agent may be in progress: a tool that is added during a turn would write without
 // a pause. If it runs a tool, it is sent once it is known which one.
-func toolsLocked(ctx context.Context, p *Proxy, a *gate.Admission, next gate.Next, send func()) error {
+func withToolsLocked(ctx context.Context, p *Proxy, a *gate.Admission, next gate.Next, send func()) error {
 	agent, share := "", int64(agentrun.Shared)
 	probe, probes := next.(gate.Probe)
 	rearm, rearms := next.(gate.ChangeTools)
@@ -96,10 +97,10 @@ func toolsLocked(ctx context.Context, p *Proxy, a *gate.Admission, next gate.Nex
 func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, turn memproxy.Turn) {
 	ctx, cancel := newWatchdog(context.WithoutCancel(r.Context()), p.severed, p.opt.RunTimeout)
 	defer cancel()
-	t := &agentTurn{p: p, w: w, r: r, a: a, turn: turn, on: ctx, held: agentrun.LockSet{Locks: &p.locks}}
-	defer t.held.Unlock()
+	t := &agentTurn{p: p, w: w, r: r, a: a, turn: turn, watchdog: ctx, locks: agentrun.LockSet{Locks: &p.locks}}
+	defer t.locks.Unlock()
 	defer a.ReleaseLocks()
-	whole, err := false, t.held.Lock(ctx, "turn "+turn.Key(), agentrun.Exclusive)
+	whole, err := false, t.locks.Lock(ctx, "turn "+turn.Key(), agentrun.Exclusive)
 	if err == nil {
 		err = t.prepare(ctx)
 	}
@@ -115,10 +116,10 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 	same, done := p.runs.TrackTurn(ctx, turn.Key(), &a.Principal, left)
 	t.resumes = same
 	defer func() { done(whole, t.spent) }()
-	t.kept = p.streams.Begin(turn)
+	t.recorded = p.streams.Begin(turn)
 	complete := false
-	defer func() { t.kept.End(complete) }()
-	if err = t.requests(ctx); err != nil && !t.refused {
+	defer func() { t.recorded.End(complete) }()
+	if err = t.sendRequests(ctx); err != nil && !t.refused {
 		t.fail(ctx, err)
 		return
 	}
@@ -134,7 +135,7 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 // ungated refuses a run that cannot be gated, or forwards it if the rules allow that.
 func (p *Proxy) ungated(w *answerWriter, r *http.Request, a *gate.Admission) {
 	if reply, refused := p.opt.Gate.Agents().RuleUngated(r.Context(), a); refused {
-		w.Header().Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
+		w.Header().Set(frontend.DecisionHeader, frontend.FormatDecision(a.Shown()))
 		p.write(w, reply, nil, a)
 		return
 	}
@@ -145,7 +146,7 @@ func (p *Proxy) ungated(w *answerWriter, r *http.Request, a *gate.Admission) {
 func (t *agentTurn) prepare(ctx context.Context) error {
 	return agentrun.Prepare(t.turn, func(q memproxy.Request) (memproxy.Reply, error) {
 		if agent := t.turn.Agent(); agent != t.agent {
-			if err := t.held.Lock(ctx, "agent "+agent, agentrun.Shared); err != nil {
+			if err := t.locks.Lock(ctx, "agent "+agent, agentrun.Shared); err != nil {
 				return memproxy.Reply{}, err
 			}
 			t.agent = agent
@@ -157,18 +158,18 @@ func (t *agentTurn) prepare(ctx context.Context) error {
 	})
 }
 
-func (t *agentTurn) requests(ctx context.Context) error {
+func (t *agentTurn) sendRequests(ctx context.Context) error {
 	for n := range maxRequests {
-		if over, err := t.rulePersonCalls(ctx); err != nil || over && n > 0 {
+		if over, err := t.previewApprovalCalls(ctx); err != nil || over && n > 0 {
 			return err
 		}
-		ruled, err := t.rule(ctx)
+		ruled, err := t.ruleOnPending(ctx)
 		if err != nil {
 			return err
 		}
-		over, err := t.request(ctx)
+		over, err := t.sendRequest(ctx)
 		t.spent = t.spent && err != nil
-		looked := t.keep(ctx, err != nil, ruled) // also after an interrupted request, because its calls may have run
+		looked := t.recordEdits(ctx, err != nil, ruled) // also after an interrupted request, because its calls may have run
 		if err != nil || over {
 			return err
 		}
@@ -182,8 +183,9 @@ func (t *agentTurn) requests(ctx context.Context) error {
 	return agentrun.ErrRequests
 }
 
-// request sends one request and reports whether the turn is over.
-func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
+// sendRequest sends one request and handles its answer. over reports whether the turn is
+// over.
+func (t *agentTurn) sendRequest(ctx context.Context) (over bool, err error) {
 	if t.cancelled(ctx) {
 		return true, t.cancel(ctx)
 	}
@@ -197,7 +199,7 @@ func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 	defer t.p.opt.Gate.Agents().Sending(t.a)()
 	resp, err := t.p.opt.Transport.RoundTrip(out)
 	if errors.As(err, new(frontend.UnsentError)) {
-		t.unsent(ctx)
+		t.abandonWaiting(ctx)
 		return false, err
 	}
 	made := t.spent // by memproxy itself
@@ -206,7 +208,7 @@ func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 		return false, err
 	}
 	defer resp.Body.Close()
-	frontend.Relocate(resp.Header, t.p.opt.Upstream, t.r.Header)
+	frontend.RewriteLocation(resp.Header, t.p.opt.Upstream, t.r.Header)
 	first := t.status == 0
 	if first {
 		t.status = resp.StatusCode
@@ -214,7 +216,7 @@ func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 	switch {
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		if first {
-			return true, t.failed(ctx, resp)
+			return true, t.passError(ctx, resp)
 		}
 		if t.cancelled(ctx) {
 			return true, t.cancel(ctx)
@@ -226,20 +228,20 @@ func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 		if !t.begun && resp.StatusCode != http.StatusConflict {
 			t.status = resp.StatusCode
 			resp.Header.Set("X-Should-Retry", "false") // the server has the message already: a client that repeats it sends it twice
-			if err = t.failed(ctx, resp); err != nil {
+			if err = t.passError(ctx, resp); err != nil {
 				return false, err
 			}
 			t.refused = true
 		}
 		return false, fmt.Errorf("a later request of the turn returned status %d", resp.StatusCode)
 	case frontend.EventStream(resp.Header):
-		return t.events(ctx, resp)
+		return t.handleStream(ctx, resp)
 	}
-	return t.whole(ctx, resp)
+	return t.handleJSON(ctx, resp)
 }
 
-// whole handles a JSON answer.
-func (t *agentTurn) whole(ctx context.Context, resp *http.Response) (bool, error) {
+// handleJSON handles a JSON answer.
+func (t *agentTurn) handleJSON(ctx context.Context, resp *http.Response) (bool, error) {
 	body, free, err := t.read(ctx, resp)
 	defer free()
 	if err != nil {
@@ -251,12 +253,12 @@ func (t *agentTurn) whole(ctx context.Context, resp *http.Response) (bool, error
 	if err := t.turn.ReadAnswer(body); err != nil {
 		return false, err
 	}
-	t.note(nil)
+	t.recordEvents(nil)
 	t.streams, t.body = false, body
 	if t.turn.Paused() {
 		return false, nil
 	}
-	return true, t.end(ctx)
+	return true, t.finish(ctx)
 }
 
 // read reads an answer within the lease. If there is no room for it, the turn ends: the
@@ -268,21 +270,21 @@ func (t *agentTurn) read(ctx context.Context, resp *http.Response) (body []byte,
 	return body, func() { lease.Keep(before) }, err
 }
 
-// failed returns a backend's refusal to run the agent.
-func (t *agentTurn) failed(ctx context.Context, resp *http.Response) error {
+// passError returns a backend's refusal to run the agent.
+func (t *agentTurn) passError(ctx context.Context, resp *http.Response) error {
 	body, free, err := t.read(ctx, resp)
 	defer free()
 	if err != nil {
 		return err
 	}
 	t.header, t.begun = resp.Header, true
-	t.piece(ctx, body, body)
+	t.sendAnswer(ctx, body, body)
 	return nil
 }
 
-// piece sends an answer of the run after the gate has filtered it; body is the original,
+// sendAnswer sends an answer of the run after the gate has filtered it; body is the original,
 // for comparison.
-func (t *agentTurn) piece(ctx context.Context, answer, body []byte) {
+func (t *agentTurn) sendAnswer(ctx context.Context, answer, body []byte) {
 	got := t.p.opt.Gate.FilterRunAnswer(ctx, t.a, memproxy.Reply{Status: t.status, Header: memproxy.Header(t.header), Body: answer})
 	if got.Status != t.status {
 		t.status = got.Status
@@ -292,8 +294,8 @@ func (t *agentTurn) piece(ctx context.Context, answer, body []byte) {
 	t.p.passOn(t.w, got, !frontend.SameBytes(got.Body, body), t.a)
 }
 
-func (t *agentTurn) events(ctx context.Context, resp *http.Response) (bool, error) {
-	body, err := frontend.Inflate(t.on.stream(resp.Body), resp.Header)
+func (t *agentTurn) handleStream(ctx context.Context, resp *http.Response) (bool, error) {
+	body, err := frontend.Inflate(t.watchdog.stream(resp.Body), resp.Header)
 	if err != nil {
 		return false, err
 	}
@@ -316,7 +318,7 @@ func (t *agentTurn) events(ctx context.Context, resp *http.Response) (bool, erro
 		if err != nil {
 			return false, err
 		}
-		t.pass(ctx, out)
+		t.sendFiltered(ctx, out)
 		if t.a.IsForeignStream() {
 			return true, nil
 		}
@@ -325,12 +327,12 @@ func (t *agentTurn) events(ctx context.Context, resp *http.Response) (bool, erro
 	if t.turn.Paused() {
 		return false, nil
 	}
-	return true, t.end(ctx)
+	return true, t.finish(ctx)
 }
 
-// note records the events that are sent to the caller, with their numbers if they have
+// recordEvents records the events that are sent to the caller, with their numbers if they have
 // any.
-func (t *agentTurn) note(events [][]byte) {
+func (t *agentTurn) recordEvents(events [][]byte) {
 	seq, said := t.turn.Seq()
 	switch {
 	case t.ending || seq == t.seq && !said:
@@ -339,11 +341,11 @@ func (t *agentTurn) note(events [][]byte) {
 	case len(events) > 0: // withheld events get their number when they are sent
 		t.seq = seq
 	}
-	t.kept.Append(t.turn, seq, events)
+	t.recorded.Append(t.turn, seq, events)
 }
 
-// pass sends events without their unclaimed members.
-func (t *agentTurn) pass(ctx context.Context, events [][]byte) {
+// sendFiltered sends events without their unclaimed members.
+func (t *agentTurn) sendFiltered(ctx context.Context, events [][]byte) {
 	for i, e := range events {
 		events[i] = t.p.opt.Gate.Event(ctx, t.a, e)
 	}
@@ -352,7 +354,7 @@ func (t *agentTurn) pass(ctx context.Context, events [][]byte) {
 
 // send writes events. The caller may have disconnected.
 func (t *agentTurn) send(events [][]byte) {
-	t.note(events)
+	t.recordEvents(events)
 	if t.gone || len(events) == 0 {
 		return
 	}

@@ -209,11 +209,11 @@ const included = "include=agent.blocks&include=agent.tools&include=agent.sources
 // as they differ. It leaves out members that change with every run, lists of messages, and
 // members that the route does not accept.
 func (m members) restore(to memproxy.Version, now memproxy.Memory) []memproxy.SideRequest {
-	want, err := memproxy.ReadMembers([]byte(to.Text))
+	want, err := memproxy.DecodeMembers([]byte(to.Text))
 	if err != nil {
 		return nil
 	}
-	there, err := memproxy.ReadMembers([]byte(now.Text))
+	there, err := memproxy.DecodeMembers([]byte(now.Text))
 	if err != nil {
 		return nil
 	}
@@ -249,5 +249,5 @@ func (m members) restore(to memproxy.Version, now memproxy.Memory) []memproxy.Si
 	}
 	q := sideRequest(memproxy.Request{}, "PATCH", path+url.PathEscape(to.ID), "")
 	q.Header.Set("Content-Type", "application/json")
-	return []memproxy.SideRequest{{Request: q, Body: memproxy.Members(c)}}
+	return []memproxy.SideRequest{{Request: q, Body: memproxy.EncodeMembers(c)}}
 }

@@ -108,8 +108,8 @@ func (d *decoding) recordChange(object string, holder *jsondoc.Value) {
 // dialect. They include the current text, because the server requires a text. The backend
 // has no request that could restore other members.
 func restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.SideRequest {
-	want, err := memproxy.ReadMembers([]byte(to.Text))
-	there, unread := memproxy.ReadMembers([]byte(now.Text))
+	want, err := memproxy.DecodeMembers([]byte(to.Text))
+	there, unread := memproxy.DecodeMembers([]byte(now.Text))
 	if err != nil || unread != nil || len(now.OtherTexts) == 0 || strings.HasPrefix(to.ID, "/") || reflect.DeepEqual(want["metadata"], there["metadata"]) {
 		return nil
 	}

@@ -15,9 +15,6 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 )
 
-// errAbsent means that Envoy produced the answer itself, because the backend gave none.
-var errAbsent = errors.New("the backend did not answer")
-
 // errUnruled means that Envoy forwarded a request without a ruling.
 var errUnruled = errors.New("received a response to a request without a decision")
 
@@ -52,11 +49,11 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*change, error) {
 	case x.span == nil, x.over:
 		return nil, errProtocol
 	case !x.entry.Class.Ruled() && (!a.fromUpstream() || code < http.StatusOK): // Envoy's own answer, or a protocol upgrade
-		return x.gone(errAbsent), nil
+		return x.replyNoAnswer(), nil
 	case x.entry.Class.Handling == frontend.Preflight:
-		return an.permission(), nil
+		return an.preflightReply(), nil
 	case x.entry.Class.Handling == frontend.Public:
-		return an.opened(h.GetEndOfStream(), away), nil
+		return an.publicHeaders(h.GetEndOfStream(), away), nil
 	case x.settled:
 		return nil, errProtocol
 	}
@@ -76,21 +73,21 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*change, error) {
 	adm := x.admission
 	switch {
 	case away:
-		_, refusal := an.returned(nil)
+		_, refusal := an.filter(nil)
 		return refusal, nil
 	case !adm.Inspect:
 		x.p.opt.Gate.RecordUnfiltered(context.WithoutCancel(x.forwarded), adm, code, memproxy.StreamWhole)
 		if adm.ErrorsByStatus && code >= http.StatusBadRequest {
 			return x.reply(frontend.Failed(code)), nil
 		}
-		return an.unread(h.GetEndOfStream()), nil
+		return an.passUnread(h.GetEndOfStream()), nil
 	case x.req.Method == http.MethodHead: // no GET could be sent in its place, whose answer could be filtered
 		return x.abandon(http.StatusBadGateway), nil
 	case adm.Streams() && frontend.EventStream(http.Header(header)):
 		an.events = &frontend.Events{Max: x.b.MaxAnswer}
 		return an.streamed(h.GetEndOfStream()), nil
 	case h.GetEndOfStream():
-		if _, refusal := an.returned(nil); refusal != nil {
+		if _, refusal := an.filter(nil); refusal != nil {
 			return refusal, nil
 		}
 		if len(an.reply.Body) > 0 {
@@ -100,7 +97,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*change, error) {
 		return &change{headers: changes(header, an.header(false))}, nil
 	}
 	if n, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64); err == nil && n > x.b.MaxAnswer {
-		return x.unread(frontend.ErrTooLarge), nil
+		return x.replyUnreadable(frontend.ErrTooLarge), nil
 	}
 	return &change{}, nil
 }
@@ -110,9 +107,9 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*change, error) {
 // with it.
 func (an *answer) relocate(h memproxy.Header) {
 	up, asked := an.x.b.Upstream, an.x.req.credentials
-	frontend.Relocate(http.Header(h), up, http.Header(asked.Header))
+	frontend.RewriteLocation(http.Header(h), up, http.Header(asked.Header))
 	if up != nil && asked.Host != "" {
-		frontend.Relocate(http.Header(h), &url.URL{Scheme: up.Scheme, Host: asked.Host, Path: up.Path}, http.Header(asked.Header))
+		frontend.RewriteLocation(http.Header(h), &url.URL{Scheme: up.Scheme, Host: asked.Host, Path: up.Path}, http.Header(asked.Header))
 	}
 }
 
@@ -127,7 +124,7 @@ func (an *answer) body(b *procv3.HttpBody) (*change, error) {
 		return &change{}, nil
 	}
 	if x.inspect {
-		return an.published(b), nil
+		return an.publicBody(b), nil
 	}
 	if x.settled || x.admission == nil || an.reply.Status == 0 {
 		return nil, errProtocol
@@ -135,24 +132,24 @@ func (an *answer) body(b *procv3.HttpBody) (*change, error) {
 	defer x.entry.Lease.Done()
 	plain, decoded, err := an.read(b.GetBody())
 	if err != nil {
-		return x.unread(err), nil
+		return x.replyUnreadable(err), nil
 	}
-	changed, refusal := an.returned(plain)
+	changed, refusal := an.filter(plain)
 	if refusal != nil {
 		return refusal, nil
 	}
 	x.over = b.GetEndOfStream() // otherwise trailers follow
-	return an.rewritten(changed || decoded), nil
+	return an.forwardRead(changed || decoded), nil
 }
 
-// rewritten forwards an answer that was read.
-func (an *answer) rewritten(changed bool) *change {
+// forwardRead forwards an answer that was read.
+func (an *answer) forwardRead(changed bool) *change {
 	h := an.header(changed)
 	if !changed {
 		return &change{headers: changes(an.received, h)}
 	}
 	h.Set("Content-Length", strconv.Itoa(len(an.reply.Body)))
-	return &change{headers: changes(an.received, h), body: replaced(an.reply.Body)}
+	return &change{headers: changes(an.received, h), body: replaceBody(an.reply.Body)}
 }
 
 // read decompresses an answer, and reserves the memory for it and for filtering it.
@@ -186,16 +183,16 @@ func (an *answer) trailers(t *procv3.HttpTrailers) (*change, error) {
 	case an.events != nil:
 		an.ended(memproxy.StreamWhole)
 	default:
-		if _, refusal := an.returned(nil); refusal != nil {
+		if _, refusal := an.filter(nil); refusal != nil {
 			return refusal, nil
 		}
 	}
 	x.over = true
-	return untrailed(t), nil
+	return removeTrailers(t), nil
 }
 
-// returned passes an answer through the gate. A refusal replaces it.
-func (an *answer) returned(body []byte) (changed bool, refusal *change) {
+// filter passes an answer through the gate. A refusal replaces it.
+func (an *answer) filter(body []byte) (changed bool, refusal *change) {
 	x := an.x
 	an.reply.Body = body
 	an.reply = x.p.opt.Gate.Return(context.WithoutCancel(x.forwarded), x.admission, an.reply)
@@ -214,11 +211,11 @@ func (an *answer) header(changed bool) http.Header {
 	out := http.Header{}
 	x.b.Credential.CopyResponseHeaders(out, http.Header(an.reply.Header), func(names []string) bool { return x.p.opt.Gate.Headers(x.ctx, x.admission, x.b.Name, names) })
 	if a := x.admission; a != nil {
-		out.Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
+		out.Set(frontend.DecisionHeader, frontend.FormatDecision(a.Shown()))
 		if !a.Shadow() {
 			frontend.DisableCaching(out)
 		}
-		frontend.Listed(a, out.Set)
+		frontend.SetListHeaders(a, out.Set)
 	}
 	if changed {
 		frontend.DropEntityHeaders(out)
@@ -226,9 +223,9 @@ func (an *answer) header(changed bool) http.Header {
 	return out
 }
 
-// unread forwards an answer whose body is not read, with the generally allowed headers
+// passUnread forwards an answer whose body is not read, with the generally allowed headers
 // only and without trailers.
-func (an *answer) unread(end bool) *change {
+func (an *answer) passUnread(end bool) *change {
 	x := an.x
 	x.settled, x.over, an.passing = true, end, true
 	return &change{headers: changes(an.received, an.header(false)), next: headersOnly()}
@@ -253,10 +250,10 @@ type reader interface {
 	FetchAnswer(context.Context, memproxy.Request, int64) (memproxy.Reply, error)
 }
 
-// whole answers a HEAD whose answer would be filtered. nil means that Envoy continues.
+// replyToHead answers a HEAD whose answer would be filtered. nil means that Envoy continues.
 // Envoy does not let a filter change the method, so the processor sends the corresponding
 // GET itself and filters its answer.
-func (an *answer) whole() *change {
+func (an *answer) replyToHead() *change {
 	x := an.x
 	a := x.admission
 	ask, ok := x.entry.Call.Backend.Fetch.(reader) // counted for the caller
@@ -270,15 +267,15 @@ func (an *answer) whole() *change {
 	reply, err := ask.FetchAnswer(ctx, q, x.b.MaxAnswer)
 	x.arrived()
 	if err != nil {
-		return x.unread(err)
+		return x.replyUnreadable(err)
 	}
 	defer x.entry.Lease.Done()
 	if reply.Body, _, err = an.read(reply.Body); err != nil {
-		return x.unread(err)
+		return x.replyUnreadable(err)
 	}
 	an.relocate(reply.Header)
 	an.reply, x.status = reply, reply.Status
-	changed, refusal := an.returned(reply.Body)
+	changed, refusal := an.filter(reply.Body)
 	if refusal != nil {
 		return refusal
 	}

@@ -54,9 +54,9 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	defer x.end()
 	switch x.entry.Class.Handling {
 	case frontend.Public:
-		return p.let(x, x.open().headers), nil
+		return p.allow(x, x.open().headers), nil
 	case frontend.Preflight:
-		return p.let(x, x.preflight().headers), nil
+		return p.allow(x, x.preflight().headers), nil
 	}
 	if x.entry.Identify(x.ctx) {
 		x.entry.Enter(x.ctx)
@@ -81,7 +81,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	if refusal != nil {
 		return denied(refusal.instead), nil
 	}
-	return p.let(x, m), nil
+	return p.allow(x, m), nil
 }
 
 // authRequest converts ext_authz's description of a request to the gate's form.
@@ -118,20 +118,11 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 	case x.req.Header.Get(partialBody) == "true", int64(len(body)) > x.b.MaxBody, x.req.length() > x.b.MaxBody:
 		return frontend.TooLarge(x.b.MaxBody)
 	case len(body) == 0 && x.req.announced():
-		return flaw(
-			memproxy.InternalError,
-			http.StatusServiceUnavailable,
-			"Envoy did not send the body; ext_authz requires with_request_body",
-		)
+		return flaw(memproxy.InternalError, http.StatusServiceUnavailable, "Envoy did not send the body; ext_authz requires with_request_body")
 	}
 	call := x.entry.GateCall(body, nil)
 	if call.ReadOptions != (gate.ReadOptions{}) || call.Request.ProxyQuery != "" {
-		return flaw(
-			memproxy.ScopeUnpinned,
-			http.StatusForbidden,
-			"ext_authz can neither filter responses nor change paths, so it cannot apply these read options; "+
-				"use the external processor",
-		)
+		return flaw(memproxy.ScopeUnpinned, http.StatusForbidden, "ext_authz can neither filter responses nor change paths, so it cannot apply these read options; use the external processor")
 	}
 	// What Explain would refuse may be admitted a moment later: a policy, a look-up or a limit
 	// can give another result then.
@@ -140,35 +131,23 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 	case !ex.Enforced || ex.Operation == nil:
 		return nil
 	case ex.Operation.Kind == memproxy.Recall && !x.p.opt.UnfilteredReads:
-		return flaw(
-			memproxy.ScopeUnpinned,
-			http.StatusForbidden,
-			"ext_authz cannot filter responses, so this read is refused; use the external processor",
-		)
+		return flaw(memproxy.ScopeUnpinned, http.StatusForbidden, "ext_authz cannot filter responses, so this read is refused; use the external processor")
 	case ex.Decision.Verdict != memproxy.Amend:
 		return nil
 	case len(ex.Decision.Reasons) == 0:
-		return flaw(
-			memproxy.InternalError,
-			http.StatusForbidden,
-			"memproxy would modify this request, which ext_authz cannot do",
-		)
+		return flaw(memproxy.InternalError, http.StatusForbidden, "memproxy would modify this request, which ext_authz cannot do")
 	}
 	why := ex.Decision.Reasons[0]
-	f := flaw(
-		why.Code,
-		http.StatusForbidden,
-		why.Detail+"; ext_authz cannot modify the request, so it is refused",
-	)
+	f := flaw(why.Code, http.StatusForbidden, why.Detail+"; ext_authz cannot modify the request, so it is refused")
 	f.Pointer = why.Pointer
 	return f
 }
 
-// let admits a request. It can apply changes of headers only, and none of those that
+// allow admits a request. It can apply changes of headers only, and none of those that
 // describe a changed body or path.
-func (p *Processor) let(x *exchange, m *headerMutation) *authv3.CheckResponse {
+func (p *Processor) allow(x *exchange, m *headerMutation) *authv3.CheckResponse {
 	ok := &authv3.OkHttpResponse{HeadersToRemove: m.GetRemoveHeaders()}
-	for _, h := range texts(m.GetSetHeaders()) {
+	for _, h := range textHeaders(m.GetSetHeaders()) {
 		if !slices.Contains([]string{"content-length", ":path", "accept-encoding"}, h.GetHeader().GetKey()) {
 			ok.Headers = append(ok.Headers, h)
 		}
@@ -177,7 +156,7 @@ func (p *Processor) let(x *exchange, m *headerMutation) *authv3.CheckResponse {
 		ok.HeadersToRemove = slices.DeleteFunc(ok.HeadersToRemove, func(s string) bool { return strings.EqualFold(s, name) })
 	}
 	if a := x.admission; a != nil {
-		ok.ResponseHeadersToAdd = []*corev3.HeaderValueOption{overwrite(strings.ToLower(frontend.DecisionHeader), frontend.Decision(&a.Decision))}
+		ok.ResponseHeadersToAdd = []*corev3.HeaderValueOption{overwrite(strings.ToLower(frontend.DecisionHeader), frontend.FormatDecision(&a.Decision))}
 		if !a.Shadow() {
 			ok.ResponseHeadersToAdd = append(ok.ResponseHeadersToAdd, overwrite("cache-control", frontend.NoStore))
 		}
@@ -194,7 +173,7 @@ func overwrite(name, value string) *corev3.HeaderValueOption {
 
 func denied(im *procv3.ImmediateResponse) *authv3.CheckResponse {
 	no := &authv3.DeniedHttpResponse{
-		Status: &typev3.HttpStatus{Code: im.GetStatus().GetCode()}, Headers: texts(im.GetHeaders().GetSetHeaders()), Body: string(im.GetBody()),
+		Status: &typev3.HttpStatus{Code: im.GetStatus().GetCode()}, Headers: textHeaders(im.GetHeaders().GetSetHeaders()), Body: string(im.GetBody()),
 	}
 	return &authv3.CheckResponse{
 		Status:       &rpcstatus.Status{Code: int32(codes.PermissionDenied)},
@@ -202,8 +181,8 @@ func denied(im *procv3.ImmediateResponse) *authv3.CheckResponse {
 	}
 }
 
-// texts converts headers to the form of ext_authz, whose values are text.
-func texts(list []*corev3.HeaderValueOption) []*corev3.HeaderValueOption {
+// textHeaders converts headers to the form of ext_authz, whose values are text.
+func textHeaders(list []*corev3.HeaderValueOption) []*corev3.HeaderValueOption {
 	out := make([]*corev3.HeaderValueOption, len(list))
 	for i, h := range list {
 		out[i] = &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: h.GetHeader().GetKey(), Value: string(h.GetHeader().GetRawValue())}, AppendAction: h.GetAppendAction()}

@@ -57,9 +57,9 @@ func (x *exchange) cutShort(a attrs) (*change, error) {
 	return refusal, nil
 }
 
-// unread answers for a backend whose answer cannot be read, or did not arrive.
-func (x *exchange) unread(err error) *change {
-	if why := frontend.Unreadable(err, x.b.MaxAnswer); why != nil {
+// replyUnreadable answers for a backend whose answer cannot be read, or did not arrive.
+func (x *exchange) replyUnreadable(err error) *change {
+	if why := frontend.AnswerFlaw(err, x.b.MaxAnswer); why != nil {
 		return x.reply(x.p.opt.Gate.AbandonUnreadable(context.WithoutCancel(x.forwarded), x.admission, why))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

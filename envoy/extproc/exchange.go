@@ -34,7 +34,7 @@ type exchange struct {
 	forward   trace.Span
 	settled   bool // the outcome is recorded, or there is none to record
 	status    int
-	over      bool // Envoy need not send more messages
+	over      bool // the exchange is complete: the stream is closed
 
 	answer      answer
 	observation observation // state in observability mode
@@ -59,7 +59,7 @@ func (x *exchange) take(ctx context.Context, msg *procv3.ProcessingRequest) (*pr
 	}
 	r := c.response(msg)
 	if x.forward != nil {
-		r.DynamicMetadata = decisionMetadata(frontend.Decision(x.admission.Shown()))
+		r.DynamicMetadata = decisionMetadata(frontend.FormatDecision(x.admission.Shown()))
 	}
 	return r, err
 }
@@ -70,7 +70,7 @@ func (x *exchange) respond(ctx context.Context, msg *procv3.ProcessingRequest) (
 	}
 	switch m := msg.Request.(type) {
 	case *procv3.ProcessingRequest_RequestHeaders:
-		if err := buffered(msg.GetProtocolConfig()); err != nil {
+		if err := checkModes(msg.GetProtocolConfig()); err != nil {
 			return nil, err
 		}
 		return x.requestHeaders(ctx, m.RequestHeaders, attributes(msg))
@@ -139,7 +139,7 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	// it.
 	if x.entry.Identify(x.ctx) && x.entry.Enter(x.ctx) && flaw == nil && reads && !h.GetEndOfStream() {
 		if x.entry.Lease.Room(x.ctx, x.req.length()) == nil {
-			return &change{next: whole()}, nil
+			return &change{next: wholeExchange()}, nil
 		}
 		flaw = frontend.Busy()
 	}
@@ -147,7 +147,7 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	switch {
 	case c.instead != nil:
 	case flaw == nil && reads:
-		c.next = whole()
+		c.next = wholeExchange()
 	case flaw == nil && x.admission.Inspect:
 		c.next = answerOnly()
 	default:
@@ -172,7 +172,7 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*change, error) {
 	}
 	c := x.rule(body, flaw)
 	if c.instead == nil && x.admission.Changed {
-		c.body = replaced(x.admission.Body)
+		c.body = replaceBody(x.admission.Body)
 	}
 	return c, nil
 }
@@ -184,7 +184,7 @@ func (x *exchange) rule(body []byte, flaw *memproxy.Malformed) *change {
 	if refusal != nil {
 		return refusal
 	}
-	return cmp.Or(x.answer.whole(), &change{headers: m})
+	return cmp.Or(x.answer.replyToHead(), &change{headers: m})
 }
 
 // room reserves the memory for a body and for reading it, which takes cost times as much.
@@ -212,7 +212,7 @@ func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*change, error) {
 			return refusal, nil
 		}
 	}
-	return untrailed(t), nil
+	return removeTrailers(t), nil
 }
 
 // admit passes the request through the gate. It returns the changes of the request's
@@ -220,17 +220,17 @@ func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*change, error) {
 func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*headerMutation, *change) {
 	a := x.entry.Admit(x.ctx, body, flaw)
 	x.admission = a
-	if reply, refused := x.obey(a, a.Next); refused {
+	if reply, refused := x.perform(a, a.Next); refused {
 		return nil, x.reply(reply)
 	}
 	x.forwarded, x.forward = x.p.opt.Tracer.Start(x.ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	return x.outgoing(a), nil
 }
 
-// obey carries out the gate's next action, as far as a filter of single requests can.
+// perform carries out the gate's next action, as far as a filter of single requests can.
 // Only the HTTP listener can gate the individual calls of an agent's run, or change its
 // tools.
-func (x *exchange) obey(a *gate.Admission, next gate.Next) (reply memproxy.Reply, refused bool) {
+func (x *exchange) perform(a *gate.Admission, next gate.Next) (reply memproxy.Reply, refused bool) {
 	switch next := next.(type) {
 	case gate.Reply:
 		return next.Reply, true
@@ -238,7 +238,7 @@ func (x *exchange) obey(a *gate.Admission, next gate.Next) (reply memproxy.Reply
 		if reply, refused := x.p.opt.Gate.Agents().RefuseByNameStream(x.ctx, a); refused {
 			return reply, true
 		}
-		return x.obey(a, next.Else)
+		return x.perform(a, next.Else)
 	case gate.Probe:
 		if x.p.opt.Gate.Agents().Probe(x.ctx, a, next) == nil {
 			return memproxy.Reply{}, false

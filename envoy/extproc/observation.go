@@ -35,29 +35,29 @@ func (o *observation) message(ctx context.Context, msg *procv3.ProcessingRequest
 			return nil
 		}
 		if !x.entry.Class.ReadsBody() {
-			o.seen()
+			o.rule()
 			return nil
 		}
 		if c := msg.GetProtocolConfig(); c != nil && c.GetRequestBodyMode() != modev3.ProcessingMode_STREAMED && !h.GetEndOfStream() {
 			// Envoy would not send the body, and a ruling without it is meaningless.
 			// (Envoy 1.40 does not report the protocol configuration in this mode.)
 			x.settled = true
-			return errWatch
+			return errObservability
 		}
 		if h.GetEndOfStream() {
-			o.seen()
+			o.rule()
 		}
 	case *procv3.ProcessingRequest_RequestBody:
 		o.gather(m.RequestBody)
 	case *procv3.ProcessingRequest_RequestTrailers:
-		o.seen()
+		o.rule()
 	case *procv3.ProcessingRequest_ResponseHeaders:
 		if !x.entry.Call.ObserveOnly || x.settled {
 			return nil
 		}
 		if x.admission == nil { // a backend may answer before it has received the whole body
 			o.flaw = frontend.TooSlow()
-			o.seen()
+			o.rule()
 		}
 		pseudo, _ := headers(m.ResponseHeaders.GetHeaders())
 		x.status, _ = strconv.Atoi(pseudo[":status"]) // 0 if unknown
@@ -83,12 +83,12 @@ func (o *observation) gather(b *procv3.HttpBody) {
 		o.body = append(o.body, b.GetBody()...)
 	}
 	if b.GetEndOfStream() {
-		o.seen()
+		o.rule()
 	}
 }
 
-// seen rules on the collected request, once.
-func (o *observation) seen() {
+// rule rules on the collected request, once.
+func (o *observation) rule() {
 	x := o.x
 	if x.entry.Call.ObserveOnly && !x.settled && x.admission == nil {
 		_, _ = x.admit(o.body, cmp.Or(x.req.flaw, o.flaw))

@@ -131,14 +131,14 @@ func (p *Processor) Process(stream procv3.ExternalProcessor_ProcessServer) error
 
 // Errors of Envoy's configuration and of its protocol.
 var (
-	errProtocol = errors.New("unexpected message order")
-	errModes    = errors.New("the filter must have request_body_mode and response_body_mode BUFFERED (with allow_mode_override, bodies outside the memory API are skipped); otherwise memproxy sees no bodies")
-	errWatch    = errors.New("observability mode requires request_body_mode STREAMED, because Envoy sends no other bodies in it")
+	errProtocol      = errors.New("unexpected message order")
+	errModes         = errors.New("the filter must have request_body_mode and response_body_mode BUFFERED (with allow_mode_override, bodies outside the memory API are skipped); otherwise memproxy sees no bodies")
+	errObservability = errors.New("observability mode requires request_body_mode STREAMED, because Envoy sends no other bodies in it")
 )
 
-// buffered checks Envoy's protocol configuration: no body may pass before it was ruled
+// checkModes checks Envoy's protocol configuration: no body may pass before it was ruled
 // on. Envoy 1.34 and later sends the configuration in its first message.
-func buffered(c *procv3.ProtocolConfiguration) error {
+func checkModes(c *procv3.ProtocolConfiguration) error {
 	if c.GetRequestBodyMode() != modev3.ProcessingMode_BUFFERED || c.GetResponseBodyMode() != modev3.ProcessingMode_BUFFERED ||
 		c.GetSendBodyWithoutWaitingForHeaderResponse() {
 		return errModes
@@ -170,8 +170,8 @@ type Options struct {
 	Gate *gate.Gate
 	// Backends are the memory services. If there is only one, Envoy need not name it.
 	Backends []Backend
-	// UnfilteredReads lets Authorize admit reads, whose answers it cannot filter. Without
-	// it Authorize refuses them.
+	// UnfilteredReads lets Check admit reads, whose answers it cannot filter. Without it
+	// Check refuses them.
 	UnfilteredReads bool
 
 	// Exchanges is the maximum number of concurrent requests. The default is

@@ -34,15 +34,15 @@ func (x *exchange) preflight() *change {
 	return &change{headers: changes(x.req.credentials.Header, kept), next: headersOnly()}
 }
 
-// permission answers a CORS preflight, without a body.
-func (an *answer) permission() *change {
+// preflightReply answers a CORS preflight, without a body.
+func (an *answer) preflightReply() *change {
 	reply := memproxy.Reply{Status: frontend.PreflightStatus(an.reply.Status), Header: memproxy.Header{}}
 	frontend.PreflightResponse(http.Header(reply.Header), http.Header(an.received))
 	return an.x.reply(reply)
 }
 
-// opened handles the head of a public route's answer.
-func (an *answer) opened(end, away bool) *change {
+// publicHeaders handles the head of a public route's answer.
+func (an *answer) publicHeaders(end, away bool) *change {
 	x, code := an.x, an.reply.Status
 	x.status = code
 	switch {
@@ -53,11 +53,11 @@ func (an *answer) opened(end, away bool) *change {
 	case x.byStatus && code >= http.StatusBadRequest:
 		return x.reply(frontend.Failed(code))
 	}
-	return an.unread(end)
+	return an.passUnread(end)
 }
 
-// published forwards a public route's answer without its unclaimed members.
-func (an *answer) published(b *procv3.HttpBody) *change {
+// publicBody forwards a public route's answer without its unclaimed members.
+func (an *answer) publicBody(b *procv3.HttpBody) *change {
 	x := an.x
 	x.over = b.GetEndOfStream() // otherwise trailers follow
 	plain, decoded, err := frontend.Decompress(b.GetBody(), http.Header(an.received), frontend.MaxPublic, an.grow)
@@ -67,13 +67,13 @@ func (an *answer) published(b *procv3.HttpBody) *change {
 	}
 	if err != nil {
 		x.p.opt.Log.WarnContext(x.ctx, "the response is withheld", "backend", x.b.Name, "route", x.entry.Class.Name, "error", err)
-		return x.reply(frontend.UnreadReply())
+		return x.reply(frontend.UnreadableReply())
 	}
-	return an.rewritten(decoded || !frontend.SameBytes(an.reply.Body, plain))
+	return an.forwardRead(decoded || !frontend.SameBytes(an.reply.Body, plain))
 }
 
-// gone answers when the backend did not answer, and there is no admission.
-func (x *exchange) gone(err error) *change {
-	x.p.opt.Log.WarnContext(x.ctx, "the backend did not respond", "backend", x.b.Name, "route", x.entry.Class.Name, "error", err)
+// replyNoAnswer answers when the backend did not answer, and there is no admission.
+func (x *exchange) replyNoAnswer() *change {
+	x.p.opt.Log.WarnContext(x.ctx, "the backend did not respond", "backend", x.b.Name, "route", x.entry.Class.Name)
 	return x.reply(frontend.NoAnswerReply())
 }

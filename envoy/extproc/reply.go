@@ -49,13 +49,13 @@ func (c *change) response(msg *procv3.ProcessingRequest) *procv3.ProcessingRespo
 	return r
 }
 
-// replaced returns the mutation that replaces a body.
-func replaced(by []byte) *procv3.BodyMutation {
+// replaceBody returns the mutation that replaces a body.
+func replaceBody(by []byte) *procv3.BodyMutation {
 	return &procv3.BodyMutation{Mutation: &procv3.BodyMutation_Body{Body: by}}
 }
 
-// untrailed removes the trailers of a request or an answer. No trailer has a claim.
-func untrailed(t *procv3.HttpTrailers) *change {
+// removeTrailers removes the trailers of a request or an answer. No trailer has a claim.
+func removeTrailers(t *procv3.HttpTrailers) *change {
 	_, trailers := headers(t.GetTrailers())
 	return &change{headers: changes(trailers, nil)}
 }
@@ -74,9 +74,9 @@ func headersOnly() *modev3.ProcessingMode { return answerIn(modev3.ProcessingMod
 
 func answerOnly() *modev3.ProcessingMode { return answerIn(modev3.ProcessingMode_BUFFERED) }
 
-// whole requests the whole request and its answer, with trailers: a request without a
+// wholeExchange requests the whole request and its answer, with trailers: a request without a
 // body may end in trailers, and the trailers of an answer are removed.
-func whole() *modev3.ProcessingMode {
+func wholeExchange() *modev3.ProcessingMode {
 	mode := answerOnly()
 	mode.RequestBodyMode = modev3.ProcessingMode_BUFFERED
 	return mode
@@ -95,7 +95,7 @@ func immediate(reply memproxy.Reply, d *memproxy.Decision) *change {
 	maps.Copy(h, http.Header(reply.Header))
 	if d.ID != "" {
 		frontend.DisableCaching(h)
-		h.Set(frontend.DecisionHeader, frontend.Decision(d))
+		h.Set(frontend.DecisionHeader, frontend.FormatDecision(d))
 	}
 	return &change{instead: &procv3.ImmediateResponse{
 		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(reply.Status)},

@@ -71,8 +71,8 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	g := guard{o.Log}
 	opts := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(o.Processor.largest() + headRoom),
-		grpc.MaxSendMsgSize(o.Processor.largest() + headRoom),
+		grpc.MaxRecvMsgSize(o.Processor.maxBodySize() + headRoom),
+		grpc.MaxSendMsgSize(o.Processor.maxBodySize() + headRoom),
 		grpc.MaxConcurrentStreams(maxStreams), // beyond the processor's own limit streams are refused; a queue here would only delay that
 		grpc.ConnectionTimeout(connectWithin),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),
@@ -118,8 +118,8 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 // cutTime is how long exchanges may take to return after a stop has reset them.
 const cutTime = 3 * time.Second
 
-// largest returns the size of the largest request or answer body that any backend allows.
-func (p *Processor) largest() int {
+// maxBodySize returns the size of the largest request or answer body that any backend allows.
+func (p *Processor) maxBodySize() int {
 	var n int64
 	for _, b := range p.backends {
 		n = max(n, b.MaxBody, b.MaxAnswer)

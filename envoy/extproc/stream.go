@@ -57,7 +57,7 @@ func (an *answer) piece(b *procv3.HttpBody) (*change, error) {
 		an.ended(memproxy.StreamWhole)
 		x.over = true
 	}
-	return &change{body: replaced(out)}, nil
+	return &change{body: replaceBody(out)}, nil
 }
 
 func (an *answer) ended(end memproxy.StreamEnd) {

@@ -200,7 +200,7 @@ func Clip(s string, n int) string {
 // again, the setting, and whether only a share of it applies. For a write of more than
 // the whole budget it does not say when, because there is never room.
 func UsedUp(p *memproxy.Principal, l *memproxy.LineState, cost int, degraded bool) string {
-	whose, table, room := "of this caller", "budgets.default, or in budgets.overrides for "+memproxy.InertID(p.Named()), "deletions make room"
+	whose, table, room := "of this caller", "budgets.default, or in budgets.overrides for "+memproxy.InertID(p.PolicyID()), "deletions make room"
 	switch kind, name, _ := strings.Cut(l.Key, "/"); {
 	case kind == "tenant":
 		whose, table = "of this tenant", "budgets.tenants"

@@ -243,7 +243,7 @@ type caller struct {
 func callerOf(q *memproxy.Question) caller {
 	pr := &q.Principal
 	return caller{
-		id: pr.Named(), tenant: pr.Tenant, method: pr.Method, roles: joined(pr.Roles), backend: q.Operation.Backend,
+		id: pr.PolicyID(), tenant: pr.Tenant, method: pr.Method, roles: joined(pr.Roles), backend: q.Operation.Backend,
 		kind: pr.Kind, trust: pr.Trust, ceiling: q.Ceiling, action: q.Operation.Kind,
 	}
 }
@@ -258,7 +258,7 @@ var entityTypes = map[memproxy.PrincipalKind]cedar.EntityType{
 func entitiesOf(q *memproxy.Question) (cedar.EntityUID, cedar.EntityMap) {
 	pr := &q.Principal
 	typ := cmp.Or(entityTypes[pr.Kind], "Anonymous")
-	uid := cedar.NewEntityUID(typ, cedar.String(pr.Named()))
+	uid := cedar.NewEntityUID(typ, cedar.String(pr.PolicyID()))
 	roles := make([]cedar.EntityUID, len(pr.Roles))
 	for i, r := range pr.Roles {
 		roles[i] = cedar.NewEntityUID("Role", cedar.String(r))
