@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -226,4 +227,25 @@ func TestDeletionsOfEveryAnswerLowerTotals(t *testing.T) {
 	if _, total := charged(t, r, store); total != 6 {
 		t.Errorf("%d in all are charged, want 6: nine less three", total)
 	}
+}
+
+// unbindable is a ledger that cannot record who is the first to use a name.
+type unbindable struct{ *fakeLedger }
+
+func (unbindable) Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error) {
+	return nil, errBroken
+}
+
+// Proves TRL-6: a write whose names cannot be recorded does not leave and costs nothing,
+// and what it cost is given back once, however often it is given up.
+func TestChargesAreGivenBackOnce(t *testing.T) {
+	r := tenants(t, func(r *rig) { r.sweeper = unbindable{r.ledger} })
+	op := learn("x")
+	op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
+	a := r.admit(op)
+	wantCodes(t, a.Decision, memproxy.Deny, memproxy.LedgerUnavailable)
+	expect.Len(t, r.budget.released, 1)
+	r.gate.AbandonUnsent(context.Background(), a, memproxy.StreamWhole)
+	expect.Len(t, r.budget.released, 1, "given up again")
+	expect.Equal(t, r.budget.used, 0)
 }

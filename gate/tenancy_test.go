@@ -246,27 +246,6 @@ func (f *first) Bind(ctx context.Context, rows ...memproxy.Ownership) ([]memprox
 	return f.fakeLedger.Bind(ctx, rows...)
 }
 
-// unbindable is a ledger that cannot record who is the first to use a name.
-type unbindable struct{ *fakeLedger }
-
-func (unbindable) Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error) {
-	return nil, errBroken
-}
-
-// Proves TRL-6: a write whose names cannot be recorded does not leave and costs nothing,
-// and what it cost is given back once, however often it is given up.
-func TestChargesAreGivenBackOnce(t *testing.T) {
-	r := tenants(t, func(r *rig) { r.sweeper = unbindable{r.ledger} })
-	op := learn("x")
-	op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
-	a := r.admit(op)
-	wantCodes(t, a.Decision, memproxy.Deny, memproxy.LedgerUnavailable)
-	expect.Len(t, r.budget.released, 1)
-	r.gate.AbandonUnsent(context.Background(), a, memproxy.StreamWhole)
-	expect.Len(t, r.budget.released, 1, "given up again")
-	expect.Equal(t, r.budget.used, 0)
-}
-
 // Of two tenants that use a name at once one has it, and the other's write does
 // not leave and costs nothing.
 func TestALostNameIsRefused(t *testing.T) {
