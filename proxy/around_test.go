@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -139,6 +140,21 @@ func TestOwnTokenIsNotForwardedTwice(t *testing.T) {
 			t.Errorf("%s: %q %q", path, got.Get("Authorization"), got.Get("X-Api-Key"))
 		}
 	}
+}
+
+// Proves SYN-6: an error that is answered by its status alone is recorded like any answer.
+func TestErrorsByStatusAreRecorded(t *testing.T) {
+	r := newRig(t, nil)
+	r.answer = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadGateway) }
+	resp, body := r.do(t, "GET", "/ping", "")
+	expect.Equal(t, resp.StatusCode, http.StatusBadGateway, body)
+	var outcomes []int
+	for _, ev := range r.parts.Recorded() {
+		if ev.Type == memproxy.EventOutcome {
+			outcomes = append(outcomes, ev.Status)
+		}
+	}
+	expect.List(t, outcomes, []int{http.StatusBadGateway})
 }
 
 // A certificate that no root verifies identifies nobody.
