@@ -32,6 +32,7 @@ backends:
 	o := app.Options{Log: &log, Getenv: func(string) string { return "" }}
 	must.Do(t, os.MkdirAll(filepath.Join(cfg.State, "keys"), 0o700))
 	must.Do(t, os.WriteFile(filepath.Join(cfg.State, "ledger.db"), ledgertest.OldFile(t), 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(cfg.State, "keys", "vault.key"), ledgertest.OldKey, 0o600))
 	st := must.Get(app.New(t.Context(), cfg, o))(t)
 	for _, part := range []string{"a copy is made", "schema 22 of 22"} {
 		expect.Text(t, log.String(), "the log does not say").Has(part)

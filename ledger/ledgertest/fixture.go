@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	_ "embed" // the fixtures
+	"encoding/base64"
 	"fmt"
 	"io"
 	"slices"
@@ -35,6 +36,9 @@ func unzip(t testing.TB, zipped []byte) []byte {
 	b := must.Get(io.ReadAll(r))(t)
 	return b
 }
+
+// OldKey is the content of keys/vault.key under which the fixtures were written.
+var OldKey = []byte(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, keys.Size)))
 
 // OldOptions returns options that open the fixtures.
 func OldOptions(t testing.TB) ledger.Options {
