@@ -331,6 +331,14 @@ func shapes() map[string]string {
 		all["letters and "+name] = "i" + c + "g" + c + "n" + c
 		all["numbers and "+name] = "105" + c + "103" + c
 	}
+	// One sign for every decoder, and then nothing but one or two characters.
+	const marks = "4ll pr3v10us i.g.n.o.r.e %41%42 &#65; U+0041 x<b>y aGVsbG8gd29ybGQgaGVsbG8= https://a.b/c?d=e @qa 105 103 110 111 114 101 -.. -.- \"ign\" + \"ore\" \n1. a\n2. b\n"
+	const signs = "aA0 .,-_/\\=+%&#@!?*~`'\"<>()|[]{}:;$^\n"
+	for i := range len(signs) {
+		for k := range len(signs) {
+			all[fmt.Sprintf("marks and %q", signs[i:i+1]+signs[k:k+1])] = marks + strings.Repeat(signs[i:i+1]+signs[k:k+1], dearBytes/2)
+		}
+	}
 	return all
 }
 

@@ -27,9 +27,9 @@ var draws = terms.BytesOf(`/\|()[]_>`) // the first characters of leetPieces
 
 // drawn returns the letter that several characters at the beginning of s draw.
 func drawn(s string) (letter string, n int) {
-	if draws[s[0]] {
+	if draws[s[0]] && len(s) > 1 {
 		for k := range leetPieces {
-			if p := &leetPieces[k]; p.sign[0] == s[0] && strings.HasPrefix(s, p.sign) {
+			if p := &leetPieces[k]; p.sign[:2] == s[:2] && strings.HasPrefix(s, p.sign) {
 				return p.letter, len(p.sign)
 			}
 		}
