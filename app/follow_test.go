@@ -180,7 +180,7 @@ func testWatchKeepsTheLastGood(t *testing.T) {
 
 	// Deleted: the file, then the directory.
 	must.Do(t, os.Remove(path))
-	w.want("failed policy: DIR: no *.cedar, *.cedarschema or bundle.yaml in it")
+	w.want("failed policy: DIR: no *.cedar, *.cedarschema, bundle.yaml or screening.pack in it")
 	must.Do(t, os.Remove(d))
 	w.want("failed policy: open DIR: no such file or directory")
 	must.Do(t, os.Mkdir(d, 0o700))
