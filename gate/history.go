@@ -327,6 +327,7 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 	if err != nil {
 		ret.g.opt.Log.ErrorContext(ctx, "which change was the last cannot be looked up", "decision", ret.Decision.ID, "error", err)
 		ret.g.opt.Unconfirmed(ret.event)
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "not recorded in the ledger"})
 	}
 	e.ExpectedOwners = nil
 	foreign := map[memproxy.MemoryKey]bool{}

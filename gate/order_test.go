@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,6 +111,8 @@ func TestTheLastChangeIsWhatTheBackendHas(t *testing.T) {
 				t.Errorf("noted is %+v, with %d versions", got, versions)
 			}
 			expect.Equal(t, len(r.unconfirmed) == 1, tc.away, "the backend is asked again later")
+			left := slices.Contains(memproxy.Codes(r.recorder.last().Reasons), string(memproxy.LedgerUnavailable))
+			expect.Equal(t, left, tc.away, "the next process asks, if this one ends before")
 		})
 	}
 }
