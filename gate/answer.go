@@ -184,7 +184,7 @@ func (ret *answer) filterReply(ctx context.Context) {
 	}
 	if err == nil && !refused {
 		if refused, err = ret.runStage(ctx, bodyToSend); refused || err != nil {
-			ret.shown = nil
+			ret.shown, ret.Contested, ret.Unverified = nil, nil, nil
 		}
 	}
 	if err == nil {

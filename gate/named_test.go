@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -221,13 +222,17 @@ func TestTheLedgerIsAskedOnceAStream(t *testing.T) {
 func TestAWithheldAnswerShowedNothing(t *testing.T) {
 	f := &naming{err: errBroken}
 	r := tenants(t, func(r *rig) { r.adapter, r.fake = f, &f.fakeAdapter })
-	r.fake.memories = []memproxy.Memory{{ID: "m1", Text: "tea", Scope: memproxy.Scope{User: "ann"}}}
-	r.ledger.rows["m1"] = owned("m1", "acme", "dev")
+	r.fake.memories = []memproxy.Memory{{ID: "m1", Text: "tea", TextAt: "/text", Scope: memproxy.Scope{User: "ann"}}}
+	row := owned("m1", "acme", "dev")
+	row.SHA256 = "of another text"
+	r.ledger.rows["m1"], r.rules.Changed = row, gate.ChangedReport
+	must.Do(t, r.gate.Use(r.rules))
 	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 	got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("m1")})
 	expect.Equal(t, got.Status, 502)
 	expect.Len(t, r.recorder.last().Memories, 0, "shown")
 	expect.Len(t, a.Memories, 0, "shown")
+	expect.Len(t, a.Unverified, 0, "shown although it was changed")
 }
 
 // Proves EDGE-3: whether a limited caller made the object that it names cannot be looked up
