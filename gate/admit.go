@@ -57,8 +57,8 @@ type step struct {
 	modes  mode   // in which it runs
 	final  bool   // it also runs after a refusal
 	broken memproxy.ReasonCode
-	// when reports whether there is something to do; nil: always. Otherwise the step is
-	// neither run nor traced.
+	// when reports whether there is something to do; nil means always. If there is not, the
+	// step is neither run nor traced.
 	when func(*evaluation) bool
 	run  func(context.Context, *evaluation) error
 }

@@ -131,9 +131,9 @@ func (g Agents) Probe(ctx context.Context, a *Admission, p Probe) error {
 	return LookupFailure(reply, err)
 }
 
-// toolCallEvaluation begins to rule on a tool call of a running agent. It is attributed to the principal of the
-// admission that started the run, and ruled on by the rules that this admission
-// pinned.
+// toolCallEvaluation begins to rule on a tool call of a running agent. The call is attributed
+// to the principal of the admission that started the run, and ruled on by the rules that
+// this admission pinned.
 func (g Agents) toolCallEvaluation(m mode, a *Admission, tc memproxy.ToolCall) *evaluation {
 	c := *a.call
 	c.Route = memproxy.Route{ID: a.call.Route.ID + "/" + tc.Tool, Kind: memproxy.Run}

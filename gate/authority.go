@@ -307,7 +307,7 @@ func (ret *effects) resetStatuses() []memproxy.StateChange {
 	return changes
 }
 
-// newTextHash returns the hash of the text that the operation gives a memory, or "" if it keeps its text.
+// newTextHash returns the hash of the new text that the operation gives a memory, or "".
 func (w *changedMemory) newTextHash(op *memproxy.Operation) string {
 	if it, _ := content.TargetItems(op, w.target); it != nil && it.Text != w.text {
 		return tamper.Hash(it.Text)

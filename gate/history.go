@@ -305,9 +305,9 @@ func expectedOwners(ret *effects) (all []memproxy.Ownership) {
 
 // reconcile resolves a race with other processes: it reduces the entry to the targets
 // that are in the backend as this change left them. For the others the ledger has newer
-// rows, or will have them. If the backend cannot be asked, nothing of the change is
-// recorded yet (Options.Unconfirmed). The rows are looked up before the backend is asked, so that
-// the entry is stale again if a row is replaced in between.
+// rows, or will have them. What the backend cannot be asked about is recorded later
+// (Options.Unconfirmed, or the next process). The rows are looked up before the backend is
+// asked, so that the entry is stale again if a row is replaced in between.
 func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Entry {
 	targets := map[memproxy.MemoryKey]string{}
 	var keys []memproxy.MemoryKey

@@ -249,9 +249,9 @@ func (g *Gate) SummariseRejections(ctx context.Context) {
 // read, or that exceed a rate limit.
 var rejectedStatus = [...]int{400, 401, 408, 411, 413, 415, 422, 429}
 
-// exceedsRejections reports whether a refusal exceeds the rate limit for rejections of its address. It
-// is then answered briefly (429), and only counted. A refusal by the backend of a caller that
-// memproxy accepts does not count.
+// exceedsRejections reports whether a refusal exceeds the rate limit for rejections of its
+// address. It is then answered briefly (429), and only counted. A refusal by the backend of
+// a caller that memproxy accepts does not count.
 func exceedsRejections(r *evaluation) bool {
 	d := &r.Decision
 	if d.Verdict != memproxy.Deny || r.dry() || has(d.Reasons, memproxy.UpstreamUnavailable) || !slices.Contains(rejectedStatus[:], d.Status) && !has(d.Reasons, memproxy.RouteUnknown) && !has(d.Reasons, memproxy.LimitInFlight) {
