@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"mime"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -146,28 +145,40 @@ func ofType(h memproxy.Header, word string) bool {
 	return slices.ContainsFunc(h["Content-Type"], func(v string) bool { return strings.Contains(strings.ToLower(v), word) })
 }
 
-// foldedLine matches the line break within a header that continues on the next line.
-var foldedLine = regexp.MustCompile(`\r?\n[ \t]+`)
-
 // partOverrides reports whether a line that could be the header of a multipart part names
 // an overriding field. Servers differ in what begins a part, so every such line counts,
-// at any position. A document that merely describes a form has no such line.
+// at any position, also one that others read as the continuation of a header. A document
+// that merely describes a form has no such line.
 func partOverrides(body []byte) bool {
-	for line := range bytes.Lines(foldedLine.ReplaceAll(body, []byte(" "))) {
-		head, rest, ok := bytes.Cut(line, []byte(":"))
-		if !ok || !bytes.EqualFold(bytes.TrimSpace(head), []byte("content-disposition")) {
+	var header []byte // the last Content-Disposition, as far as it was read
+	for line := range bytes.Lines(body) {
+		name, rest, ok := bytes.Cut(line, []byte(":"))
+		begins := ok && bytes.EqualFold(bytes.TrimSpace(name), []byte("content-disposition"))
+		if !begins && header != nil && (line[0] == ' ' || line[0] == '\t') {
+			header = append(header, line...) // it continues
 			continue
 		}
-		for param := range bytes.SplitSeq(rest, []byte(";")) {
-			name, value, _ := strings.Cut(string(param), "=")
-			name = strings.ToLower(strings.Trim(name, " \t*"))
-			value = strings.Trim(value, " \t\r\n\"'")
-			if _, encoded, ok := strings.Cut(value, "''"); ok {
-				value = encoded
-			}
-			if name == "name" && OverridingField(unescaped(value)) {
-				return true
-			}
+		if header != nil && namesOverride(header) {
+			return true
+		}
+		if header = nil; begins {
+			header = slices.Clip(rest)
+		}
+	}
+	return namesOverride(header)
+}
+
+// namesOverride reports whether a Content-Disposition names an overriding field.
+func namesOverride(header []byte) bool {
+	for param := range bytes.SplitSeq(header, []byte(";")) {
+		name, value, _ := strings.Cut(string(param), "=")
+		name = strings.ToLower(strings.Trim(name, " \t\r\n*"))
+		value = strings.Trim(value, " \t\r\n\"'")
+		if _, encoded, ok := strings.Cut(value, "''"); ok {
+			value = encoded
+		}
+		if name == "name" && OverridingField(unescaped(value)) {
+			return true
 		}
 	}
 	return false

@@ -59,6 +59,11 @@ func TestFieldsThatOverrideTheMethod(t *testing.T) {
 		{form, "--a=1&_method=DELETE", true},
 		{form + "; charset=multipart", "a=1&_method=DELETE", true},
 		{"multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data;\r\n name=_method\r\n\r\nPUT\r\n--b--", true},
+		{"multipart/form-data; boundary=b", "--b\nContent-Disposition: form-data; name\n\t=\n _method\n\nPUT\n--b--", true},
+		{"multipart/form-data; boundary=b", "--b\r\n Content-Disposition: form-data; name=_method\r\n\r\nPUT\r\n--b--", true},
+		{"multipart/form-data; boundary=b", "--b\r\nX-A: b\r\n\tContent-Disposition: form-data; name=_method\r\n\r\nPUT\r\n--b--", true},
+		{"multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data;\r\n Content-Disposition: name=_method\r\n\r\nPUT\r\n--b--", true},
+		{"multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=a\r\nX-A: b;\r\n name=_method\r\n\r\nPUT\r\n--b--", false},
 		{"Multipart/Form-Data; boundary=b", "--b\r\nContent-Disposition: form-data; name=_method\r\n\r\nPUT\r\n--b--", true},
 		{"", "--b\r\nContent-Disposition: form-data; name=_method\r\n\r\nPUT\r\n--b--", true},
 
