@@ -52,7 +52,7 @@ type issuer struct {
 	jwks     string // URL of the keys; "" before discovery
 	keys     []jose.JSONWebKey
 	fetched  time.Time // the last successful fetch
-	failedAt time.Time // the last failed fetch, if why is set
+	failedAt time.Time // the last failed fetch, if fetchErr is set
 	fetchErr error
 }
 
