@@ -283,6 +283,40 @@ func TestCheckDoesNotRelyOnLookingAhead(t *testing.T) {
 	}
 }
 
+// hurried is parts whose client leaves when its request is charged.
+type hurried struct {
+	*frontendtest.Parts
+	leave    func()
+	released []error
+}
+
+func (h *hurried) Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error) {
+	h.leave()
+	return memproxy.Allowance{Granted: true, Refused: -1}, nil
+}
+
+func (h *hurried) Release(ctx context.Context, _ memproxy.Charge) error {
+	h.released = append(h.released, ctx.Err())
+	return nil
+}
+
+// Proves CARD-9: a request that Check refuses after it was charged is not charged, although
+// Envoy waits no longer.
+func TestCheckRefundsWhenEnvoyDoesNotWait(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	parts := &hurried{Parts: &frontendtest.Parts{}, leave: leave}
+	rules := frontendtest.Rules(&rulings{memproxy.Deny, memproxy.Amend})
+	rules.Lines = func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line {
+		return []memproxy.Line{{Key: "writes", Limit: 9}}
+	}
+	p := must.Get(extproc.New(extproc.Options{
+		Gate: frontendtest.NewGate(t, parts, &rules), Backends: []extproc.Backend{{Backend: frontend.Backend{Name: "toy", Adapter: frontendtest.Toy{}}}},
+	}))(t)
+	got := must.Get(p.Check(ctx, check("POST", "/memory", "tea")))(t)
+	expect.Equal(t, int(got.GetDeniedResponse().GetStatus().GetCode()), 502, got)
+	expect.List(t, parts.released, []error{nil})
+}
+
 // Proves CARD-9: only headers are changed, and memproxy's own stay.
 func TestCheckChangesHeadersOnly(t *testing.T) {
 	r := newRig(t, func(r *rig) {

@@ -74,7 +74,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	}
 	m, refusal := x.admit(body, flaw)
 	if a := x.admission; refusal == nil && !a.Shadow() && a.Decision.Verdict == memproxy.Amend { // authFlaw did not see this
-		refusal = x.reply(p.opt.Gate.AbandonUnsent(x.ctx, a, memproxy.StreamWhole))
+		refusal = x.reply(p.opt.Gate.AbandonUnsent(context.WithoutCancel(x.ctx), a, memproxy.StreamWhole))
 	}
 	x.settled = true // the outcome is not visible here
 	x.admission.ReleaseLocks()
