@@ -96,15 +96,18 @@ type EventReader struct {
 	held  int64    // bytes that the lease had before
 }
 
+// SmallPiece is how many bytes of a stream may be in memory without being counted.
+const SmallPiece = 16 << 10
+
 // NewEventReader reads events of at most max bytes. The lease may be nil.
 func NewEventReader(r io.Reader, max int64, lease *Lease) *EventReader {
-	return &EventReader{in: r, split: Events{Max: max}, piece: make([]byte, 16<<10), lease: lease, held: lease.Holds()}
+	return &EventReader{in: r, split: Events{Max: max}, piece: make([]byte, SmallPiece), lease: lease, held: lease.Holds()}
 }
 
 // Next returns one event with the blank line that ends it, unchanged.
 func (e *EventReader) Next(ctx context.Context) ([]byte, error) {
 	e.lease.Keep(e.held)
-	taken := int64(len(e.piece)) // small buffers are not counted
+	taken := int64(SmallPiece)
 	for len(e.ready) == 0 && e.err == nil {
 		n, err := e.in.Read(e.piece)
 		if size := e.split.Pending() + int64(n); size > taken { // the count at least doubles

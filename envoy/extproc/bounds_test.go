@@ -167,6 +167,26 @@ func TestLargeAnswersInSmallPiecesAreBounded(t *testing.T) {
 	}
 }
 
+// Proves EDGE-14: small events need no room, as at the HTTP listener: a full budget ends no
+// stream.
+func TestSmallEventsNeedNoRoom(t *testing.T) {
+	t.Parallel()
+	held := frontend.NewInFlight(8<<20, 8<<20)
+	held.Wait = 30 * time.Millisecond
+	r := newRig(t, func(r *rig) {
+		r.opt.Backends[0].InFlight = held
+		r.envoy.Attributes = map[string]any{"source.address": "10.1.1.1:5000"}
+		r.answer = func(w http.ResponseWriter, _ *http.Request) {
+			held.Lease("10.1.1.2").Force(8 << 20)
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, "data: m1 ann\n\n")
+		}
+	})
+	if resp, body := r.do("POST", "/run", ""); resp.StatusCode != 200 || !strings.Contains(body, "ann") {
+		t.Errorf("%d %q", resp.StatusCode, body)
+	}
+}
+
 // Proves EDGE-14: the concurrent requests are bounded; further ones are refused.
 func TestExchangesAreBounded(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,7 @@ func (an *answer) piece(b *procv3.HttpBody) (*change, error) {
 	x, lease := an.x, an.x.entry.Lease
 	grow := func(n int64) error { return lease.Grow(x.ctx, n) }
 	lease.Keep(an.held)
-	err := grow(an.events.Pending() + int64(len(b.GetBody())))
+	err := grow(an.events.Pending() + int64(len(b.GetBody())) - frontend.SmallPiece)
 	var plain []byte
 	if err == nil {
 		plain, _, err = frontend.Decompress(b.GetBody(), http.Header(an.received), x.b.MaxAnswer, grow)
