@@ -111,8 +111,8 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 
 // restoreSeal reports whether the audit log has a completed seal that is missing in the
 // ledger, and restores it. Otherwise, someone who removed the seal would have
-// out-of-band memories sealed as if they had been there before. unsealed does nothing
-// for a shared ledger, because the seal may be in the log of another process, and for
+// out-of-band memories sealed as if they had been there before. restoreSeal does
+// nothing for a shared ledger, because the seal may be in the log of another process, and for
 // an empty ledger, which is new.
 func (a *adoption) restoreSeal(ctx context.Context) (bool, error) {
 	if shared(a.c.Config) {

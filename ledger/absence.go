@@ -21,7 +21,7 @@ type keyFilter struct {
 	mu      sync.Mutex
 	filters []*bloom.BloomFilter // each has room for twice as many keys as the one before
 	room    uint                 // number of keys that the last filter can still take
-	sealed  map[string]bool      // asSealVersions backends, in which an object without a record was written out-of-band
+	sealed  map[string]bool      // sealed backends, in which an object without a record was written out-of-band
 	loaded  bool                 // load has finished
 }
 

@@ -72,7 +72,7 @@ func scanHead(vault *keys.Vault, as string) func(scanner) (head, error) {
 const lastRecord = `SELECT ` + versionColumns + ` FROM version WHERE tenant = ? ORDER BY place DESC LIMIT 1`
 
 // head returns the tenant's head, locked against other transactions until this one
-// ends, and begins a chain for a new tenant. A head that is marked as grown is written
+// ends, and begins a chain for a new tenant. A head that is marked as changed is written
 // once, at the end of the transaction, however many versions were appended.
 func (t *transaction) head(tenant string) *head {
 	if t.store.opt.Vault == nil {
@@ -280,8 +280,8 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 }
 
 // flagVersionsFrom flags the memories that have versions at or after a fault's position, and returns
-// the last position that it read. Like flagLost, it reads page by page and outside of the
-// writer, for which all writes would wait.
+// the last position that it read. Like flagWithoutVersion, it reads page by page and outside
+// of the writer, for which all writes would wait.
 func flagVersionsFrom(ctx context.Context, s *store, f memproxy.ChainFault) (last int64, err error) {
 	last = f.Position - 1
 	for n := verifyStep; n == verifyStep; {

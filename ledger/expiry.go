@@ -17,8 +17,8 @@ const expireStep = 500
 type Upkeep struct{ *store }
 
 // Expire marks memories whose lifetime ended by at as expired and returns them, at most
-// expireStep. Lookup reports the others as expired until a later call marks them. Memories with a pinned version never expire,
-// and quarantined ones stay quarantined.
+// expireStep. Lookup reports the others as expired until a later call marks them. Memories
+// with a pinned version never expire, and quarantined ones stay quarantined.
 func (u Upkeep) Expire(ctx context.Context, at time.Time) ([]memproxy.Status, error) {
 	return doResult(ctx, u.store, job{}, func(t *transaction) (gone []memproxy.Status) {
 		now := toMicros(at)
@@ -151,7 +151,7 @@ func pruneOnce(t *transaction, before time.Time) (n int) {
 	for _, k := range gone {
 		r := t.record(k)
 		if r.deleted == 0 {
-			continue // checkSource proxy wrote it meanwhile, or its row was edited
+			continue // another proxy wrote it meanwhile, or its row was edited
 		}
 		if r.HasStatus() {
 			forgetStatus(t, r)

@@ -332,7 +332,7 @@ func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Sc
 		}
 		var did []memproxy.HeldWrite
 		did, err = doResult(ctx, s, job{durable: true}, func(t *transaction) (did []memproxy.HeldWrite) {
-			for i := range page { // checkSource process may claim or prune it meanwhile
+			for i := range page { // another process may claim or prune it meanwhile
 				if h, there := row(t, scanHold, lockedHold, page[i].id); there && clearHold(t, &h) {
 					did = append(did, h)
 				}

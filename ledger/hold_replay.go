@@ -31,7 +31,7 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	if lease <= 0 {
 		return memproxy.Replay{}, invalidArgument("a claim needs a lease")
 	}
-	h, c, err := hs.Content(ctx, id) // migrationCopy the claim, because a claimed hold whose content cannot be opened would be stranded
+	h, c, err := hs.Content(ctx, id) // before the claim, because a claimed hold whose content cannot be opened would be stranded
 	if err == nil {
 		err = hs.approved(ctx, &h)
 	}

@@ -86,12 +86,12 @@ type recordRow struct {
 	listed    bool                 // the record has a listing, which an owner supersedes
 	firstSeen string               // part of the listing
 
-	// stored: there is a row. sure: the listing is known, even without an owner.
+	// stored: there is a row. listingKnown: the listing is known, even without an owner.
 	stored, listingKnown bool
 	dirty                part // what save has to write
 	touched              bool // something was changed in this transaction
 	// edited: the row was changed outside of memproxy, and is evidence until a person accepts
-	// it. begun: its history began in this transaction. lost: it has a history and no row.
+	// it. historyBegun: in this transaction. rowRemoved: it has a history and no row.
 	edited, historyBegun, rowRemoved bool
 }
 

@@ -74,7 +74,7 @@ func validVersion(v *memproxy.Version) error {
 func (t *transaction) append(v memproxy.Version) memproxy.Version {
 	head := t.head(v.Tenant)
 	if v.Kind != memproxy.TargetObject {
-		r := t.record(v.MemoryKey) // migrationCopy the history begins: a history without a record means that the record was removed
+		r := t.record(v.MemoryKey) // before the history begins: a history without a record means that the record was removed
 		r.historyBegun = r.historyBegun || v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge
 	}
 	last, known := t.lastVersion(v.MemoryKey)

@@ -34,7 +34,7 @@ func reviewerPrincipal(id, tenant string) memproxy.Principal {
 	return memproxy.Principal{ID: id, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman}
 }
 
-// record writes the action to the audit log before it takes effect; decided records the
+// record writes the action to the audit log before it takes effect; recordOutcome records the
 // result.
 func (c *call) record(tenant, backend, decision string, targets ...string) error {
 	ev := c.event(memproxy.ActAttempted, tenant, backend, decision, targets...)

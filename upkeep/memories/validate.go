@@ -13,7 +13,7 @@ import (
 
 const (
 	// validateBatch is how many memories of one tenant in one state a pass judges (DOL-3),
-	// and validateMost the number for all tenants together.
+	// and validateTotal the number for all tenants together.
 	validateBatch = 10
 	validateTotal = 1000
 	// validateScan is how many due memories a pass reads in search of tenants not served yet.
@@ -133,7 +133,7 @@ func stateOf(findings []memproxy.Finding) (memproxy.MemoryState, string, []mempr
 // currentText returns the present text of a memory: the one in its backend, which may have
 // been changed out-of-band, or, if the backend cannot return a single memory (Letta's
 // passages, a backend that refuses), the one that was last written through memproxy. ""
-// means unknown. present reports a text that was not written through memproxy.
+// means unknown. currentText reports a text that was not written through memproxy.
 func (k *Maintainer) currentText(ctx context.Context, st *memproxy.Status) (string, error) {
 	p := k.Backend(st.Backend)
 	for settled := false; ; settled = true {
