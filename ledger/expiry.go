@@ -61,12 +61,12 @@ func changeLifetime(t *transaction, k memproxy.MemoryKey, change func(*memproxy.
 	t.putStatus(r, st, prior)
 }
 
-// Purgeable returns at most limit memories after a key that expired before a time; a pin
-// would have ended that. The caller deletes them in the backend first and then calls Purge.
+// Purgeable returns at most limit memories after a key that expired before a time. The caller
+// deletes them in the backend first and then calls Purge.
 func (u Upkeep) Purgeable(ctx context.Context, after memproxy.MemoryKey, before time.Time, limit int) ([]memproxy.Status, error) {
 	return querySettled(ctx, u.store, "list expired memories", scanPart(u.store, statusOf),
 		`SELECT `+recordColumns+` FROM record
-		WHERE state = 'expired' AND changed < ? AND (backend, kind, id) > (?, ?, ?) ORDER BY backend, kind, id LIMIT ?`,
+		WHERE state = 'expired' AND pinned = 0 AND changed < ? AND (backend, kind, id) > (?, ?, ?) ORDER BY backend, kind, id LIMIT ?`,
 		toMicros(before), after.Backend, string(after.Kind), after.ID, min(limit, 1000))
 }
 

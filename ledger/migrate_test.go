@@ -93,6 +93,17 @@ func TestMigration(t *testing.T) {
 	must.Get(l.Append(t.Context(), memproxy.Version{MemoryKey: k, Tenant: "acme", Op: memproxy.OpWrite, Text: "text"}))(t)
 }
 
+// A memory with a pinned version that had expired in a ledger of schema 11 is not purged.
+func TestPinnedMemoriesOfOldLedgersAreNotPurged(t *testing.T) {
+	l := migrated(t, ledger.Options{Vault: testVault(t)}, `INSERT INTO standing (backend, kind, id, tenant, state, prior, reason, decision, changed, contested, pinned, expires, attestation, rules, findings)
+			SELECT 'mem0', 'memory', value, 'acme', 'expired', 'validated', '', 'd', 1, 0, 0, 1, '', '', '{}' FROM json_each('["m", "pinned"]');
+		INSERT INTO version VALUES ('mem0','memory','pinned',1,'acme',1,'','write',1,'','',0,'','','','','',0,'','','','','',1,0)`)
+	due := must.Get(l.Upkeep.Purgeable(t.Context(), memproxy.MemoryKey{}, time.Now(), 10))(t)
+	if len(due) != 1 || due[0].ID != "m" {
+		t.Errorf("%+v", due)
+	}
+}
+
 // Proves SYN-7, SYN-8: the tables of sessions are migrated: rejections with their reasons,
 // locks in force, also those of sessions and users whose names are hashes in ids now, and
 // counts towards a lock. An agent's session keeps its name, and an id that is taken is no
