@@ -126,23 +126,19 @@ func (rs Rollbacks) AppendFound(ctx context.Context, found ...memproxy.Version) 
 
 // Approve adds a reviewer's approval of a rollback to a version. Once Need distinct
 // reviewers other than the version's author have approved it for the same present text,
-// their votes are used up. The author gets ErrOwnReview.
+// it may begin. The author gets ErrOwnReview.
 func (rs Rollbacks) Approve(ctx context.Context, to memproxy.Version, by memproxy.Review) (memproxy.Tallied, error) {
 	bad := cmp.Or(validKey(to.MemoryKey), checkReview(by))
 	return changeResult(ctx, rs.store, bad, func(t *transaction) memproxy.Tallied {
 		over, _ := t.lastVersion(to.MemoryKey)
 		subject := votesOn(to.MemoryKey, over.SHA256, "version", strconv.FormatInt(to.Number, 10))
-		tally := t.vote(subject, to.Actor, by)
-		if tally.Settled {
-			t.run(`DELETE FROM vote WHERE subject = ?`, subject)
-		}
-		return tally
+		return t.vote(subject, to.Actor, by)
 	})
 }
 
-// Begin records that a memory is about to be restored to a version. The record is
-// durable on return, so that Unfinished returns the rollback if this process ends.
-// ErrState means that another rollback of the memory is in progress.
+// Begin records that a memory is about to be restored to a version, and uses up the votes on
+// the memory. The record is durable on return, so that Unfinished returns the rollback if this
+// process ends. ErrState means that another rollback of the memory has begun.
 func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.Duration) error {
 	bad := cmp.Or(validKey(r.MemoryKey), storableParts("rollback", r.Tenant, r.Decision, r.Reviewer, r.Reason, r.Before),
 		require(r.Decision != "" && r.Number > 0, "a rollback needs a decision and a version"))
@@ -150,8 +146,8 @@ func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.D
 		now := leaseTime(t)
 		n := t.run(`INSERT INTO rollback (`+rollbackColumns+`, lease) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,
 			r.Decision, r.MemoryKey, r.Tenant, r.Number, r.Reviewer, r.Reason, r.Before, toMicros(now), toMicros(now.Add(lease)))
-		if n == 0 {
-			t.fail(fmt.Errorf("%w: another rollback of the memory is not over", ErrState))
+		if n == 0 || t.dropVotes(r.MemoryKey) == 0 {
+			t.fail(fmt.Errorf("%w: another rollback of the memory is not over, or used up the votes", ErrState))
 		}
 	})
 }

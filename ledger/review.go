@@ -90,9 +90,9 @@ func votesOn(k memproxy.MemoryKey, about ...string) string {
 	return ref(refMemory, append([]string{k.Backend, string(k.Kind), k.ID}, about...)...)
 }
 
-func (t *transaction) dropVotes(k memproxy.MemoryKey) {
+func (t *transaction) dropVotes(k memproxy.MemoryKey) int64 {
 	of := votesOn(k)
-	t.run(`DELETE FROM vote WHERE substr(subject, 1, ?) = ?`, utf8.RuneCountInString(of), of)
+	return t.run(`DELETE FROM vote WHERE substr(subject, 1, ?) = ?`, utf8.RuneCountInString(of), of)
 }
 
 // settleHold ends the review of a hold, closes the dissents if it is rejected, and

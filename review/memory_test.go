@@ -178,6 +178,27 @@ func TestRollbackTakesAllVotes(t *testing.T) {
 	}
 }
 
+// A rollback that was refused before it began, such as while the memory is in use or its
+// backend does not answer, leaves its votes for the next attempt. One that began uses them up.
+func TestVotesRemainUntilARollbackBegins(t *testing.T) {
+	r := newRig(t, func(o *review.Options) { o.Need = 2 })
+	remembered(r)
+	vote := func(token string) (review.RollbackAnswer, error) {
+		return review.Call[review.RollbackAnswer](t.Context(), r.client(token), "rollbackMemory", of(memory), review.RollbackRequest{Version: 1, Reason: "worse now"})
+	}
+	must.Get(vote(annToken))(t)
+	r.up.nowErr = errors.New("no answer")
+	wantStatus(t, "without an answer", expect.Err(vote(bobToken)), 502)
+	r.up.nowErr = nil
+	if out := must.Get(vote(bobToken))(t); out.Version == nil {
+		t.Errorf("the other vote is lost: %+v", out.Votes)
+	}
+	must.Get(r.ledger.Append(t.Context(), ledgertest.Version("m", "text 2")))(t)
+	if out := must.Get(vote(bobToken))(t); out.Version != nil || out.Votes.Have != 1 {
+		t.Errorf("votes count twice: %+v", out)
+	}
+}
+
 // A vote for a promotion is for the text that the reviewer saw.
 //
 // Proves TRL-9, EDGE-11.

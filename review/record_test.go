@@ -101,6 +101,7 @@ func TestRecordsOfRollbacks(t *testing.T) {
 	}
 
 	begin := func(decision string) {
+		must.Get(r.ledger.Rollbacks.Approve(t.Context(), vs[1], memproxy.Review{Reviewer: "human:bob"}))(t)
 		must.Do(t, r.ledger.Rollbacks.Begin(t.Context(), memproxy.Rollback{
 			MemoryKey: memory, Tenant: "acme", Decision: decision, Reviewer: "human:bob", Reason: "a crash", Number: 2, Before: vs[0].SHA256,
 		}, leaseOver))

@@ -78,6 +78,7 @@ func TestInterruptedRollbacksAreCompleted(t *testing.T) {
 		r := newRig(t)
 		vs := remembered(r)
 		b := memproxy.Rollback{MemoryKey: memory, Tenant: "acme", Decision: "d", Reviewer: "human:bob", Reason: "x", Number: 1, Before: vs[2].SHA256}
+		must.Get(r.ledger.Rollbacks.Approve(t.Context(), vs[0], memproxy.Review{Reviewer: "human:bob"}))(t)
 		must.Do(t, r.ledger.Rollbacks.Begin(t.Context(), b, time.Minute))
 		r.up.now = tc.now
 		must.Do(t, r.runner.Recover(t.Context()))

@@ -22,6 +22,7 @@ func clockAhead(t *testing.T, l Life) {
 	hold(t, l, "h", "secret words")
 	must.Get(l.Holds.Approve(ctx, "h", by("human:ann")))(t)
 	must.Get(l.Holds.Claim(ctx, "h", time.Minute))(t)
+	must.Get(l.Rollbacks.Approve(ctx, v, by("human:bob")))(t)
 	must.Do(t, l.Rollbacks.Begin(ctx, memproxy.Rollback{MemoryKey: v.MemoryKey, Tenant: v.Tenant, Decision: "d1", Reviewer: "human:bob", Reason: "x", Number: 1}, time.Minute))
 	sweep := func(holder string, want bool) {
 		t.Helper()

@@ -9,13 +9,15 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// rollbacks: a memory has one rollback at a time. A rollback in progress is claimed
-// once after its lease, and ends once, with or without a version.
+// rollbacks: a memory has one rollback at a time, which uses up its votes. A rollback in
+// progress is claimed once after its lease, and ends once, with or without a version.
 func rollbacks(t *testing.T, l Life) {
 	ctx := t.Context()
 	v := Version("m", "text")
 	must.Get(l.Append(ctx, v))(t)
 	b := memproxy.Rollback{MemoryKey: v.MemoryKey, Tenant: v.Tenant, Decision: "d1", Reviewer: "human:bob", Reason: "x", Number: 1, Before: "ab"}
+	expect.Is(t, l.Rollbacks.Begin(ctx, b, time.Minute), memproxy.ErrState, "without a vote")
+	must.Get(l.Rollbacks.Approve(ctx, v, by("human:bob")))(t)
 	must.Do(t, l.Rollbacks.Begin(ctx, b, time.Minute))
 	other := b
 	other.Decision = "d2"
@@ -44,6 +46,8 @@ func rollbacks(t *testing.T, l Life) {
 	if rec := known[v.MemoryKey]; rec.Owner.Confidence != 300 || rec.Owner.Decision != "d1" || rec.Status.Attestation != memproxy.SelfReported || rec.Status.State != memproxy.StateValidated {
 		t.Errorf("the restored text is not as trustworthy as it was: %+v", rec)
 	}
+	expect.Is(t, l.Rollbacks.Begin(ctx, other, time.Minute), memproxy.ErrState, "the vote counts twice")
+	must.Get(l.Other.Rollbacks.Approve(ctx, v, by("human:bob")))(t)
 	expect.OK(t, l.Rollbacks.Begin(ctx, other, time.Minute), "the next one")
 	if _, err := l.Rollbacks.End(ctx, "d2", nil); err != nil {
 		t.Errorf("without a version: %v", err)
