@@ -35,7 +35,7 @@ const patterns = Prefix + `directive high 0 synapse
 ` + Prefix + `role high 0 synapse
   \b(?:you\s+are|act\s+as|pretend\s+to\s+be|ignore\s+(?:all\s+)?previous)\b
 ` + Prefix + `authority high 0 synapse
-  @(?:devops|pm|architect)(?:[-_\s]agent)?[\s:,]+(?:has\b|have\b|had\b|already\b|just\b|also\b|\s)*(?:confirmed|approved|authori[sz]ed)
+  @(?:devops|pm|architect)(?:[-_\s]agent)?[\s:,]+(?:(?:has|have|had|already|just|also)\s|\s)*(?:confirmed|approved|authori[sz]ed)
 ` + Prefix + `markup high 0 synapse
   <(?:!--|!\[|[!?][a-z])
 ` + Prefix + `encoded high 0 synapse
