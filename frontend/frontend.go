@@ -133,23 +133,30 @@ func BodyFlaw(err error) *memproxy.Malformed {
 	return flaw
 }
 
-// RewriteLocation rewrites a redirect to the upstream so that it leads through the listener. A
-// redirect to another host or scheme remains unchanged, unless the request's
-// X-Forwarded-Proto names the scheme: servers build their own address with it.
+// RewriteLocation rewrites a redirect to the upstream so that it leads through the listener,
+// which adds the prefix of the upstream's path again. A redirect to another host or scheme
+// remains unchanged, unless the request's X-Forwarded-Proto names the scheme: servers build
+// their own address with it.
 func RewriteLocation(h http.Header, upstream *url.URL, request http.Header) {
 	location := h.Get("Location")
 	u, err := url.Parse(location)
-	if err != nil || location == "" || upstream == nil || !strings.EqualFold(u.Host, upstream.Host) {
+	if err != nil || location == "" || upstream == nil {
 		return
 	}
-	if u.Scheme != "" && u.Scheme != upstream.Scheme && u.Scheme != request.Get("X-Forwarded-Proto") {
+	relative := u.Scheme == "" && u.Host == ""
+	if !relative && (!strings.EqualFold(u.Host, upstream.Host) || u.Scheme != "" && u.Scheme != upstream.Scheme && u.Scheme != request.Get("X-Forwarded-Proto")) {
 		return
 	}
-	// A relative reference resolves against the URL that the client requested.
+	prefix := strings.TrimSuffix(upstream.EscapedPath(), "/")
+	path := u.EscapedPath()
+	if rest, within := strings.CutPrefix(path, prefix); within && prefix != "" && (rest == "" || rest[0] == '/') {
+		path = rest
+	} else if relative {
+		return // it resolves against the URL that the client requested
+	}
 	u.Scheme, u.Host, u.User = "", "", nil
-	if prefix := strings.TrimSuffix(upstream.Path, "/"); prefix != "" {
-		u.Path, u.RawPath = strings.TrimPrefix(u.Path, prefix), ""
-	}
+	u.RawPath = "/" + strings.TrimLeft(path, "/") // two slashes would begin a host
+	u.Path, _ = url.PathUnescape(u.RawPath)
 	h["Location"] = []string{u.String()}
 }
 

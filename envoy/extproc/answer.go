@@ -107,9 +107,10 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*change, error) {
 // with it.
 func (an *answer) relocate(h memproxy.Header) {
 	up, asked := an.x.b.Upstream, an.x.req.credentials
+	from := h.Get("Location")
 	frontend.RewriteLocation(http.Header(h), up, http.Header(asked.Header))
-	if up != nil && asked.Host != "" {
-		frontend.RewriteLocation(http.Header(h), &url.URL{Scheme: up.Scheme, Host: asked.Host, Path: up.Path}, http.Header(asked.Header))
+	if up != nil && asked.Host != "" && h.Get("Location") == from {
+		frontend.RewriteLocation(http.Header(h), &url.URL{Scheme: up.Scheme, Host: asked.Host, Path: up.Path, RawPath: up.RawPath}, http.Header(asked.Header))
 	}
 }
 
