@@ -227,6 +227,12 @@ func (ret *effects) countsLater(b *bill) bool {
 // what follows from decisions.
 type accounts struct{ opt *Options }
 
+// afterwards returns the context of a settlement: it must be made even if the caller has
+// disconnected, and a store that hangs must not delay the answer for longer.
+func (acc *accounts) afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), acc.opt.RecordTimeout)
+}
+
 // release credits the charge of a write that made nothing, and releases the names that it
 // bound. In shadow mode the write may still be sent, so its names stay bound.
 func (acc *accounts) release(ctx context.Context, a *Admission) {
@@ -240,6 +246,8 @@ func (acc *accounts) release(ctx context.Context, a *Admission) {
 	if a.bill == nil || !a.bill.close() || len(a.bill.charge.Lines) == 0 {
 		return
 	}
+	ctx, cancel := acc.afterwards(ctx)
+	defer cancel()
 	if err := acc.opt.Budget.Release(ctx, a.bill.charge); err != nil {
 		acc.opt.Log.WarnContext(ctx, "budget not released", "decision", a.Decision.ID, "error", err)
 	}
@@ -280,6 +288,8 @@ func (acc *accounts) creditAuthors(ctx context.Context, a *Admission, deleted []
 }
 
 func (acc *accounts) creditTotals(ctx context.Context, a *Admission, id string, who memproxy.AuthorCount) {
+	ctx, cancel := acc.afterwards(ctx)
+	defer cancel()
 	if err := CreditTotals(ctx, acc.opt.Budget, a.rules, id, a.begun, who); err != nil {
 		acc.opt.Log.WarnContext(ctx, "total not lowered after a deletion", "decision", a.Decision.ID, "error", err)
 	}
@@ -366,7 +376,7 @@ func (acc *accounts) settleLines(ctx context.Context, a *Admission, of *memproxy
 	if len(lines) == 0 || difference == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), acc.opt.RecordTimeout)
+	ctx, cancel := acc.afterwards(ctx)
 	defer cancel()
 	c := *of
 	c.ID, c.Lines = c.ID+id, lines

@@ -182,7 +182,10 @@ func (b *fakeBudget) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allo
 	return a, nil
 }
 
-func (b *fakeBudget) Release(_ context.Context, c memproxy.Charge) error {
+func (b *fakeBudget) Release(ctx context.Context, c memproxy.Charge) error {
+	if _, bounded := ctx.Deadline(); !bounded || ctx.Err() != nil {
+		return errBroken
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.released = append(b.released, c)

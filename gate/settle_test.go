@@ -249,3 +249,19 @@ func TestChargesAreGivenBackOnce(t *testing.T) {
 	expect.Len(t, r.budget.released, 1, "given up again")
 	expect.Equal(t, r.budget.used, 0)
 }
+
+// The charge of a write that was not sent is released although its caller has disconnected:
+// before the decision is recorded, or while the write is being sent.
+func TestDisconnectedCallersGetTheirChargeBack(t *testing.T) {
+	for name, recorded := range map[string]error{"before the record": errBroken, "before it is sent": nil} {
+		ctx, disconnect := context.WithCancel(t.Context())
+		r := newRig(t, func(r *rig) {
+			r.recorder.err = recorded
+			r.rules.Policy = policy(func(memproxy.Question) (memproxy.Ruling, error) { disconnect(); return memproxy.Ruling{}, nil })
+		})
+		r.fake.op = costs(1)
+		a := r.gate.Admit(ctx, r.call(r.fake.op))
+		r.gate.AbandonUnsent(ctx, a, memproxy.StreamGone)
+		expect.Equal(t, len(r.budget.released), 1, name)
+	}
+}
