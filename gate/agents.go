@@ -230,6 +230,11 @@ func decodeToolCall(ctx context.Context, r *evaluation) error {
 	r.op = r.tool.Operation
 	if r.run.call.who != nil && r.Principal.Method == "key" {
 		p, err := r.g.opt.Identifier.Identify(ctx, r.run.call.credentials())
+		if _, rejected := errors.AsType[*memproxy.CredentialError](err); err != nil && !rejected {
+			r.g.opt.Log.ErrorContext(ctx, "the caller of a run cannot be identified", "decision", r.Decision.ID, "error", err)
+			r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.IdentityUnavailable, Detail: notCompleted})
+			return nil
+		}
 		if err != nil || p.ID != r.Principal.ID || p.Tenant != r.Principal.Tenant {
 			r.verdict.Forbid(memproxy.IdentityInvalid, "",
 				"the key that started the run no longer identifies its caller")

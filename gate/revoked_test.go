@@ -22,6 +22,7 @@ func TestRunsOfRemovedKeysWriteNothing(t *testing.T) {
 	}{
 		"a key that stays": {"key", func(*memproxy.Principal) error { return nil }, memproxy.Allow},
 		"a removed key":    {"key", func(*memproxy.Principal) error { return &memproxy.CredentialError{Code: memproxy.IdentityInvalid} }, memproxy.Deny},
+		"no answer":        {"key", func(*memproxy.Principal) error { return errBroken }, memproxy.Deny},
 		"another's key":    {"key", func(p *memproxy.Principal) error { p.ID = "agent:other"; return nil }, memproxy.Deny},
 		"another tenant's": {"key", func(p *memproxy.Principal) error { p.Tenant = "globex"; return nil }, memproxy.Deny},
 		"an expired token": {"oidc", func(*memproxy.Principal) error { return &memproxy.CredentialError{Code: memproxy.IdentityInvalid} }, memproxy.Allow},
@@ -51,7 +52,12 @@ func TestRunsOfRemovedKeysWriteNothing(t *testing.T) {
 		asked := r.gate.Agents().RuleOnCall(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "memory_insert", Operation: &op})
 		expect.Equal(t, asked.Decision.Verdict, tc.want, name, asked.Decision)
 		if tc.want == memproxy.Deny {
-			wantCodes(t, asked.Decision, memproxy.Deny, memproxy.IdentityInvalid)
+			status, code := memproxy.StatusForbidden, memproxy.IdentityInvalid
+			if name == "no answer" {
+				status, code = memproxy.StatusUnavailable, memproxy.IdentityUnavailable
+			}
+			wantCodes(t, asked.Decision, memproxy.Deny, code)
+			expect.Equal(t, asked.Decision.Status, status, name)
 			expect.Equal(t, r.budget.used, charged, name, "it was charged")
 		}
 	}
