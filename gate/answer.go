@@ -130,10 +130,8 @@ func (g *Gate) RecordUnfiltered(ctx context.Context, a *Admission, status int, e
 	case !a.enforced() && wroteNothing(status):
 		g.accounts.unbind(ctx, a)
 	case !a.enforced(): // a request in shadow mode may have deleted memories
-		kept := &effects{answer: ret}
-		evictCached(kept)
 		if a.DeletesOwner() && ok2xx(status) {
-			kept.recordScopeDeletion(ctx)
+			(&effects{answer: ret}).recordScopeDeletion(ctx)
 		}
 	case wroteNothing(status):
 		g.accounts.release(ctx, a) // a call that the backend refused is not charged
@@ -321,6 +319,7 @@ func deny(ctx context.Context, g *Gate, a *Admission, status int, code memproxy.
 // outcome records the result of the call.
 func (g *Gate) outcome(ctx context.Context, ret *answer) {
 	defer ret.ReleaseLocks()
+	evictCached(ret)
 	ret.Memories, ret.leftOut = ret.shown, ret.filtered
 	ret.reportUnclaimed(ctx)
 	ret.reportWithheld(ctx)

@@ -127,6 +127,9 @@ func TestDeletedMemoriesLeaveTheCache(t *testing.T) {
 		"not there":      {byID(memproxy.Forget, "m1"), false, 404, []string{"m1"}},
 		"replaced":       {correct("coffee", "m1"), false, 200, []string{"m1"}},
 		"refused":        {byID(memproxy.Forget, "m1"), false, 403, nil},
+		"failed":         {byID(memproxy.Forget, "m1"), false, 500, []string{"m1"}},
+		"no answer":      {byID(memproxy.Forget, "m1"), false, 0, []string{"m1"}},
+		"torn, shadowed": {byID(memproxy.Forget, "m1"), true, 0, []string{"m1"}},
 		"all of a user":  {memproxy.Operation{Kind: memproxy.Forget, DeletesScope: true, Scope: memproxy.Scope{User: "ann"}}, false, 200, []string{"all"}},
 		"a reset":        {memproxy.Operation{Kind: memproxy.Admin}, false, 200, []string{"all"}},
 		"read":           {byID(memproxy.Recall, "m1"), false, 200, nil},
@@ -135,7 +138,11 @@ func TestDeletedMemoriesLeaveTheCache(t *testing.T) {
 			cache := &caching{}
 			r := newRig(t, func(r *rig) { r.adapter, r.fake, r.rules.Enforce = cache, &cache.fakeAdapter, !tc.shadow })
 			r.ledger.rows["m1"] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: "m1", Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Actor: "agent:dev"}
-			r.gate.Return(t.Context(), r.admit(tc.op), memproxy.Reply{Status: tc.status, Body: []byte("{}")})
+			if a := r.admit(tc.op); tc.status == 0 {
+				r.gate.Abandon(t.Context(), a, memproxy.StreamTorn)
+			} else {
+				r.gate.Return(t.Context(), a, memproxy.Reply{Status: tc.status, Body: []byte("{}")})
+			}
 			expect.List(t, cache.gone, tc.want, "removed")
 		})
 	}

@@ -26,7 +26,6 @@ type effects struct {
 // memories, and which are deleted. An error of the ledger cannot undo the write. The
 // owner is then looked up in the backend the next time.
 func (ret *effects) recordEffects(ctx context.Context) {
-	evictCached(ret)
 	if wroteNothing(ret.status) {
 		ret.g.accounts.unbind(ctx, ret.Admission)
 	}
@@ -82,10 +81,10 @@ func changedOwners(ret *effects) []memproxy.Ownership {
 	return slices.SortedFunc(maps.Values(ret.rows), func(a, b memproxy.Ownership) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// evictCached removes the memories that a request deleted or replaced from the adapter's
-// cache, also in shadow mode: its targets, or all memories if they are not known.
-func evictCached(ret *effects) {
-	if ret.op == nil || !ok2xx(ret.status) && ret.status != memproxy.StatusNotFound || safe(ret.call.Request.Method) {
+// evictCached removes the memories that a request deleted or replaced, or may have, from the
+// adapter's cache, also in shadow mode: its targets, or all memories if they are not known.
+func evictCached(ret *answer) {
+	if ret.op == nil || wroteNothing(ret.status) && ret.status != memproxy.StatusNotFound || safe(ret.call.Request.Method) {
 		return
 	}
 	switch kind := ret.op.Kind; {

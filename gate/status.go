@@ -95,7 +95,6 @@ func (ret *answer) recordUnconfirmed(ctx context.Context) {
 	a.op = &op
 	a.changedMemories = slices.DeleteFunc(slices.Clone(a.changedMemories), func(w changedMemory) bool { return !slices.Contains(op.Targets, w.target) })
 	done := &effects{answer: &answer{Admission: &a, g: ret.g, status: 200}}
-	evictCached(done)
 	settleChange(ctx, ret.g, &a)
 	if op.Kind == memproxy.Correct {
 		done.recordChanged()

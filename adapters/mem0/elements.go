@@ -1,7 +1,6 @@
 package mem0
 
 import (
-	"bytes"
 	"cmp"
 	"hash/maphash"
 	"math/bits"
@@ -98,14 +97,15 @@ func (e elements) lookup(rt memproxy.Route, member string, rest []byte) (*elemen
 	return known, known.match(rest)
 }
 
-// Evict removes the elements with these ids from the cache, or all if no id is given.
+// Evict removes the elements of these memories from the cache, such as the rows of their
+// histories, or all if no id is given.
 func (a *Adapter) Evict(ids ...string) {
 	if len(ids) == 0 {
 		a.elements.Purge()
 		return
 	}
 	for _, h := range a.elements.Keys() {
-		if slices.ContainsFunc(ids, func(id string) bool { return bytes.Contains(h.bytes[:], []byte(id)) }) {
+		if e, ok := a.elements.Get(h); ok && slices.Contains(ids, e.memory.ID) {
 			a.elements.Remove(h)
 		}
 	}

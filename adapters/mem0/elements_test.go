@@ -100,6 +100,22 @@ func TestDeletedElementsAreRemoved(t *testing.T) {
 			t.Errorf("without %q %d elements are left, want %d", step.ids, len(left), step.left)
 		}
 	}
+	history := memproxy.Route{ID: "mem0.server.history", Kind: memproxy.Recall}
+	for body, rt := range map[string]memproxy.Route{
+		`[{"id":"6f1d7c1e-2c7a-4a57-9e0c-0c3f4a8c1a09","memory_id":"m1","old_memory":"Likes tea"}]`: history,
+		`[{"memory":"Likes tea, and coffee in the early morning","id":"m1"}]`:                       searched,
+	} {
+		a := adapter(t)
+		for range 2 {
+			must.Get(read(t, a, rt, body))(t)
+		}
+		kept := memos(must.Get(read(t, a, rt, body))(t))
+		expect.List(t, memos(must.Get(read(t, a, rt, body))(t)), kept, "cached", body)
+		a.Evict("m1")
+		if left := memos(must.Get(read(t, a, rt, body))(t)); left[0] == kept[0] {
+			t.Error("left in the cache:", body)
+		}
+	}
 }
 
 func memos(rd *memproxy.Reading) (out []*memproxy.Memo) {
