@@ -68,8 +68,8 @@ func leet(found []View, v *View) []View {
 		}
 		j = i
 		word = word[:0]
-		sign := strings.IndexByte("(<#+|[", s[i]) >= 0 // of a longer word only the sign is passed over
-		for j < len(s) && s[j] > ' ' && (!sign || len(word) <= maxLeet) {
+		sign := leads[s[i]] // of a longer word only the signs at its beginning are passed over
+		for j < len(s) && s[j] > ' ' && (!sign || len(word) <= 2*maxLeet) {
 			is := glyph{leetLetters[s[j]], j, j + 1}
 			if may, n := drawn(s[j:]); n > 0 {
 				is.may, is.to = may, j+n
@@ -101,6 +101,10 @@ func leet(found []View, v *View) []View {
 		if len(word) == 0 || !ok && sign {
 			b.byte(s[i], int32(i)) // punctuation before a word, or alone
 			i++
+			for k := 1; k < len(word)-maxLeet && word[k].from == i && word[k].to == i+1 && leads[s[i]]; k++ {
+				b.byte(s[i], int32(i))
+				i++
+			}
 			continue
 		}
 		if digits > 0 && letters > 0 {
@@ -126,6 +130,8 @@ func leet(found []View, v *View) []View {
 	}
 	return append(found, mapped(Leet, b, v))
 }
+
+var leads = terms.BytesOf("(<#+|[") // signs that may precede a word
 
 // numeral returns the length of the UUID at s[i], or of the number at s[i] if it is part
 // of a date, a time or an address, or 0. None of them is leetspeak.
