@@ -175,8 +175,8 @@ type Backend struct {
 	// Tenant is the only tenant with memories in the backend; "" if several share
 	// it. Callers of other tenants are refused.
 	Tenant string
-	// SideTimeout bounds each side request that memproxy makes for a request, and the
-	// time that the request waits for its turn. Default DefaultFetchTimeout.
+	// SideTimeout bounds each look-up of an object, the side requests of any other step
+	// together, and the time that a request waits for its turn. Default DefaultFetchTimeout.
 	SideTimeout time.Duration
 }
 
