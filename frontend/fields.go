@@ -122,22 +122,15 @@ func memberOverrides(body []byte) bool {
 // mayOverride reports whether the body contains one of the words of overriding fields, or
 // escapes that may hide one.
 func mayOverride(body []byte) bool {
-	if bytes.Contains(body, []byte(`\u`)) {
-		return true
+	starts := func(at []byte, word string) bool {
+		return len(at) >= len(word) && strings.EqualFold(string(at[:len(word)]), word)
 	}
-	for i := range body {
-		switch body[i] | 0x20 {
-		case 'm':
-			if len(body)-i >= 6 && strings.EqualFold(string(body[i:i+6]), "method") {
-				return true
-			}
-		case 'v':
-			if len(body)-i >= 4 && strings.EqualFold(string(body[i:i+4]), "verb") {
-				return true
-			}
+	for i, c := range body {
+		if c |= 0x20; c == 'm' && starts(body[i:], "method") || c == 'v' && starts(body[i:], "verb") {
+			return true
 		}
 	}
-	return false
+	return bytes.Contains(body, []byte(`\u`))
 }
 
 // ofType reports whether a Content-Type contains a word, in lower case.
