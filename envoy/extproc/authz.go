@@ -63,7 +63,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	}
 	var flaw *memproxy.Malformed
 	if x.entry.Class.ReadsBody() {
-		if flaw = x.authFlaw(body); flaw == nil && x.room(x.ctx, body, frontend.BodyCost) != nil {
+		if flaw = x.authFlaw(body); flaw == nil && x.room(body) != nil {
 			flaw = frontend.Busy()
 		}
 	} else {

@@ -167,7 +167,7 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*change, error) {
 	} else {
 		x.entry.Read(body)
 	}
-	if flaw == nil && x.room(x.ctx, body, frontend.BodyCost) != nil {
+	if flaw == nil && x.room(body) != nil {
 		flaw, body = frontend.Busy(), nil
 	}
 	c := x.rule(body, flaw)
@@ -187,13 +187,13 @@ func (x *exchange) rule(body []byte, flaw *memproxy.Malformed) *change {
 	return cmp.Or(x.answer.replyToHead(), &change{headers: m})
 }
 
-// room reserves the memory for a body and for reading it, which takes cost times as much.
-func (x *exchange) room(ctx context.Context, body []byte, cost int64) error {
+// room reserves the memory for a body and for reading it.
+func (x *exchange) room(body []byte) error {
 	n := int64(len(body))
-	if err := x.entry.Lease.Grow(ctx, n); err != nil {
+	if err := x.entry.Lease.Grow(x.ctx, n); err != nil {
 		return err
 	}
-	return x.entry.Lease.Work(ctx, cost*n)
+	return x.entry.Lease.Work(x.ctx, frontend.BodyCost*n)
 }
 
 // requestTrailers ends a request and removes its trailers, because no rule has checked
