@@ -78,14 +78,6 @@ func (e *Entry) Admit(ctx context.Context, body []byte, flaw *memproxy.Malformed
 	return a
 }
 
-// Refuse returns the refusal of a request whose body did not arrive completely. An
-// incomplete body cannot be forwarded, even in shadow mode.
-func (e *Entry) Refuse(a *gate.Admission, unread *memproxy.Malformed) memproxy.Reply {
-	d := a.Decision
-	d.Refuse(unread.Status, d.Reasons...)
-	return e.Call.Backend.Adapter.Refuse(a.Call().Request, d.Shown())
-}
-
 // End records the result of a request in its span, and returns the verdict for its
 // metrics. a is nil if the gate did not rule, and status is 0 if none was sent.
 func (e *Entry) End(span trace.Span, a *gate.Admission, method string, status int) (verdict string) {

@@ -105,11 +105,12 @@ func (g *Gate) AbandonUnsent(ctx context.Context, a *Admission, end memproxy.Str
 }
 
 // AbandonUnreadable records the outcome of an admitted call whose answer cannot be read,
-// and returns the refusal to pass on.
+// and returns the refusal to pass on. In shadow mode it is also for a request whose body did
+// not arrive completely: such a body cannot be forwarded.
 func (g *Gate) AbandonUnreadable(ctx context.Context, a *Admission, why *memproxy.Malformed) memproxy.Reply {
 	ret := &answer{Admission: a, g: g}
 	ret.recordUnconfirmed(ctx)
-	if why.Code == memproxy.LimitInFlight && !repeatable(a) {
+	if why.Code == memproxy.LimitInFlight && why != a.call.Flaw && !repeatable(a) {
 		why = &memproxy.Malformed{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusBadGateway, Detail: why.Detail}
 	}
 	return g.unanswered(ctx, ret, why)

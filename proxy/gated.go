@@ -39,7 +39,7 @@ func (p *Proxy) serveRuled(w *answerWriter, r *http.Request, e *frontend.Entry) 
 	decided(w, r, a)
 	switch {
 	case a.Reply == nil && unread != nil && rest == nil:
-		a.Next = gate.Reply{Reply: e.Refuse(a, unread)}
+		a.Next = gate.Reply{Reply: p.opt.Gate.AbandonUnreadable(context.WithoutCancel(r.Context()), a, unread)}
 	case e.Class.Handling == frontend.Gated, rest != nil:
 	case len(body) > 0:
 		rest = bytes.NewReader(body)

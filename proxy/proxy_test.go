@@ -151,6 +151,23 @@ func TestShadowForwardsEvenWhatIsTooLarge(t *testing.T) {
 	}
 }
 
+// Shadow mode cannot forward a body that is not complete. The refusal is in the audit log.
+func TestShadowRefusesWhatIsIncomplete(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.rules.Enforce = false })
+	conn := must.Get(net.Dial("tcp", strings.TrimPrefix(r.URL, "http://")))(t)
+	defer conn.Close()
+	fmt.Fprint(conn, "POST /memory HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n")
+	resp := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
+	expect.Equal(t, resp.StatusCode, http.StatusBadRequest)
+	expect.Equal(t, string(must.Get(io.ReadAll(resp.Body))(t)), `"payload.malformed"`)
+	expect.Equal(t, resp.Header.Get(frontend.DecisionHeader), "allow; id=d1; would=deny")
+	got := r.parts.Recorded()
+	expect.Len(t, got, 2, "records")
+	expect.Equal(t, got[1].Type, memproxy.EventOutcome)
+	expect.Equal(t, got[1].Reasons[0].Code, memproxy.PayloadMalformed)
+	expect.Equal(t, r.count(), 0)
+}
+
 func TestWritesAreStampedAndRefusalsStayHere(t *testing.T) {
 	r := newRig(t, nil)
 	if resp, _ := r.do(t, "POST", "/memory", "likes tea", "Content-Md5", "old"); resp.StatusCode != 200 {

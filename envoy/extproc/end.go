@@ -20,8 +20,7 @@ func (x *exchange) end() {
 	ctx := context.WithoutCancel(x.ctx)
 	if x.entry.Class.Ruled() && x.admission == nil && !x.settled {
 		x.ctx = ctx
-		_, _ = x.admit(nil, frontend.TooSlow())
-		x.settled = true
+		x.refuseUnread(frontend.TooSlow())
 	}
 	if x.admission != nil && !x.settled {
 		x.answer.recordReset(ctx)
@@ -50,11 +49,16 @@ func (x *exchange) cutShort(a attrs) (*change, error) {
 	if strings.HasPrefix(a[attrDetails].GetStringValue(), "request_payload_too_large") {
 		flaw = frontend.TooLarge(x.b.MaxBody)
 	}
+	return x.refuseUnread(flaw), nil
+}
+
+// refuseUnread refuses a request whose body did not arrive, also in shadow mode.
+func (x *exchange) refuseUnread(flaw *memproxy.Malformed) *change {
 	_, refusal := x.admit(nil, flaw)
 	if refusal == nil {
-		refusal = x.reply(x.entry.Refuse(x.admission, flaw))
+		refusal = x.reply(x.p.opt.Gate.AbandonUnreadable(context.WithoutCancel(x.ctx), x.admission, flaw))
 	}
-	return refusal, nil
+	return refusal
 }
 
 // replyUnreadable answers for a backend whose answer cannot be read, or did not arrive.

@@ -11,6 +11,7 @@ import (
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/envoy/extproc"
@@ -89,6 +90,26 @@ func TestProcessor(t *testing.T) {
 			expect.List(t, r.arrived(), c.arrived, "arrived")
 		})
 	}
+}
+
+// Shadow mode cannot forward a body that Envoy does not have. The refusal is in the audit log.
+func TestShadowRecordsWhatEnvoyRefuses(t *testing.T) {
+	outcome := func(events []memproxy.Event, want memproxy.ReasonCode) {
+		t.Helper()
+		expect.Len(t, events, 2, "records")
+		expect.Equal(t, events[1].Type, memproxy.EventOutcome)
+		expect.Equal(t, events[1].Reasons[0].Code, want)
+	}
+	r := newRig(t, func(r *rig) { r.envoy.Buffer, r.rules.Enforce = 3, false })
+	r.do("POST", "/memory", "milk")
+	outcome(r.parts.Recorded(), memproxy.PayloadTooLarge)
+
+	parts := &frontendtest.Parts{}
+	rules := frontendtest.Rules(parts)
+	rules.Enforce = false
+	p := must.Get(extproc.New(extproc.Options{Gate: frontendtest.NewGate(t, parts, &rules), Exchanges: 1, Backends: []extproc.Backend{{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}}}}}))(t)
+	_ = p.Process(&script{ctx: metadata.NewIncomingContext(t.Context(), metadata.MD{}), in: []*procv3.ProcessingRequest{start("/memory", false)}})
+	outcome(parts.Recorded(), memproxy.PayloadSlow)
 }
 
 func answering(body string) func(*rig) {
