@@ -74,6 +74,7 @@ func hold(ctx context.Context, r *evaluation) error {
 	held, content := heldWriteOf(a, w)
 	if err := storeHold(ctx, g, held, content); err != nil {
 		if !RefuseHold(&r.Decision, err) {
+			g.opt.Meter.LedgerFailed(ctx)
 			return err
 		}
 		g.accounts.release(ctx, r.Admission)

@@ -315,7 +315,6 @@ func failed(ctx context.Context, r *evaluation, s *step, err error) {
 	if r.decided { // the decision is on record, so its refusal is a record of its own
 		detail := notCompleted
 		if s.broken == memproxy.LedgerUnavailable {
-			r.g.opt.Meter.LedgerFailed(ctx)
 			detail = "the records of this request could not be written to the ledger"
 		}
 		reply := deny(ctx, r.g, r.Admission, memproxy.StatusUnavailable, s.broken, detail)

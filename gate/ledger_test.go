@@ -240,4 +240,16 @@ func TestFailuresOfTheLedgerAreCounted(t *testing.T) {
 			t.Errorf("%v: %d of %d failures are counted", failing, m.failed, want)
 		}
 	}
+	m, c := &meter{}, &echoer{}
+	r, l := anyAgent(t, func(r *rig) {
+		r.meter, r.adapter, r.fake = m, c, &c.fakeAdapter
+		r.rules.NeverRefuse, r.rules.Policy = true, says(memproxy.Hold, memproxy.ScreenRisk)
+	})
+	l.full = errBroken
+	expect.Equal(t, r.admit(learn("a note")).Decision.Status, 503)
+	expect.Equal(t, m.failed, 1, "the status of a write that was set aside")
+	m = &meter{}
+	r, _, _ = holdRig(t, func(r *rig, _ *fakeHoldReplier, k *fakeHoldStore) { r.meter, k.err = m, errBroken })
+	expect.Equal(t, r.admit(learn("a note")).Decision.Status, 503)
+	expect.Equal(t, m.failed, 1, "a held write")
 }
