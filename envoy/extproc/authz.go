@@ -32,6 +32,10 @@ const partialBody = "X-Envoy-Auth-Partial-Body"
 // changed is refused, written memories have no stamp, outcomes are not recorded, and
 // reads are refused unless the configuration admits them unfiltered.
 func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.CheckResponse, error) {
+	defer p.underway.Add(-1)
+	if err := p.enter(); err != nil {
+		return nil, err
+	}
 	at := in.GetAttributes()
 	var names []string
 	if n := at.GetContextExtensions()[backendExtension]; n != "" {

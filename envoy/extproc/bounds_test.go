@@ -16,8 +16,11 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/envoy/extproc"
@@ -213,6 +216,8 @@ func TestExchangesAreBounded(t *testing.T) {
 	if resp, _ := r.do("GET", "/memory", ""); resp.StatusCode < 500 {
 		t.Error("one more than are bounded:", resp.StatusCode)
 	}
+	_, err := authv3.NewAuthorizationClient(r.conn).Check(t.Context(), check("POST", "/memory", "tea"))
+	expect.Equal(t, status.Code(err), codes.ResourceExhausted, "a check more")
 	close(release)
 	expect.Equal(t, <-done, 200, "the one that is under way")
 	expect.Equal(t, len(r.arrived()), 1)

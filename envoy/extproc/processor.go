@@ -85,14 +85,22 @@ func (p *Processor) backend(names []string) (*Backend, error) {
 	return nil, errBackend
 }
 
+// enter counts a request that begins, and refuses it if there are too many.
+func (p *Processor) enter() error {
+	if p.underway.Add(1) > int64(p.opt.Exchanges) {
+		p.refused.Add(1)
+		return status.Error(codes.ResourceExhausted, "too many requests in flight")
+	}
+	return nil
+}
+
 // Process serves one stream, which is one request. It implements Envoy's
 // ExternalProcessor service.
 func (p *Processor) Process(stream procv3.ExternalProcessor_ProcessServer) error {
 	ctx := stream.Context()
 	defer p.underway.Add(-1)
-	if p.underway.Add(1) > int64(p.opt.Exchanges) {
-		p.refused.Add(1)
-		return status.Error(codes.ResourceExhausted, "too many requests in flight")
+	if err := p.enter(); err != nil {
+		return err
 	}
 	x := newExchange(p)
 	defer x.end()
