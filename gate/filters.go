@@ -264,7 +264,7 @@ func secrets(ctx context.Context, ret *answer) (refused bool, err error) {
 		return false, nil
 	}
 	body := ret.reply.Body
-	if ret.reply.Body, err = w.Withhold(ret.call.Route, body, false); err != nil || len(ret.reply.Body) == len(body) {
+	if ret.reply.Body, err = w.Withhold(ret.call.Route, body, false); err != nil || bytes.Equal(ret.reply.Body, body) {
 		return false, err
 	}
 	op := *ret.op

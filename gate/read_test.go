@@ -89,6 +89,34 @@ func (s teller) Withhold(_ memproxy.Route, body []byte, _ bool) ([]byte, error) 
 	return bytes.ReplaceAll(body, []byte("sk-secret"), nil), nil
 }
 
+// briefly is a teller whose secrets have the length of null.
+type briefly struct{ teller }
+
+func (briefly) Withhold(_ memproxy.Route, body []byte, administers bool) ([]byte, error) {
+	if administers {
+		return body, nil
+	}
+	return bytes.ReplaceAll(body, []byte(`"ab"`), []byte("null")), nil
+}
+
+// An administrator sees what only administrators are shown, whatever its length.
+func TestAdministratorsSeeShortValues(t *testing.T) {
+	for verdict, want := range map[memproxy.Verdict]string{memproxy.Allow: `"ab"`, memproxy.Deny: "null"} {
+		r, _ := anyAgent(t, func(r *rig) {
+			r.adapter = briefly{teller{noRuns{}, r.adapter.(*fakeReader), nil}}
+			r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
+				if q.Operation.Kind == memproxy.Admin {
+					return memproxy.Ruling{Verdict: verdict}, nil
+				}
+				return memproxy.Ruling{}, nil
+			})
+		})
+		r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: `"ab"`}}
+		got := r.gate.Return(t.Context(), r.admit(memproxy.Operation{Kind: memproxy.Recall}), memproxy.Reply{Status: 200, Body: []byte("everything")})
+		expect.Equal(t, string(got.Body), want, verdict)
+	}
+}
+
 // Proves EDGE-13, DOL-5, MFW-8: one list of filters for reads, for the answers
 // of writes and changes, and for runs: what a reader is not shown, nobody is.
 func TestEveryAnswerGoesThroughOneListOfFilters(t *testing.T) {
