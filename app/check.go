@@ -59,14 +59,14 @@ func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) 
 		_, err := adapterFor(b, cfg.Sources.Table())
 		fault(err, "backends", i, "kind")
 		if b.TLS.Cert != "" {
-			_, err := listenTLS(b.TLS)
+			_, err := listenTLS(b.TLS, nil)
 			fault(err, "backends", i, "tls")
 		}
 		_, err = upstreamTLS(b.TLS)
 		fault(err, "backends", i, "tls", "upstream_ca")
 	}
 	if c := cfg.Policy.Control; c != nil {
-		_, err := clientTLS(c)
+		_, err := clientTLS(c, nil)
 		fault(err, "policy", "control", "tls")
 	}
 	if path := cfg.Audit.KeyFile; path != "" {

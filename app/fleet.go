@@ -102,7 +102,7 @@ func (m *fleetClient) join() error {
 	if err != nil {
 		return err
 	}
-	if opt.TLS, err = clientTLS(c); err != nil {
+	if opt.TLS, err = clientTLS(c, m.log); err != nil {
 		return fmt.Errorf("policy.control: %w", err)
 	}
 	opt.Apply, opt.Counts = m.applyRelease, m.meter.drain
@@ -120,8 +120,8 @@ func (m *fleetClient) join() error {
 
 // clientTLS returns the TLS configuration with which the sidecar authenticates to its
 // control plane.
-func clientTLS(c *config.Control) (*tls.Config, error) {
-	cert, err := tlsfile.Open(c.TLS.Cert, c.TLS.Key)
+func clientTLS(c *config.Control, log *slog.Logger) (*tls.Config, error) {
+	cert, err := tlsfile.Open(c.TLS.Cert, c.TLS.Key, log)
 	if err != nil {
 		return nil, err
 	}

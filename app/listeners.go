@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -53,7 +54,7 @@ func (s *App) buildListeners() error {
 		s.group.Own(stageProxies, p.Close)
 		l := &listener{name: b.Name, addr: b.Listen, handler: p, cut: p.AbortAll, bodies: b.Timeouts.Body.Std(), inFlight: opt.InFlight}
 		if b.TLS.Cert != "" {
-			if l.tls, err = listenTLS(b.TLS); err != nil {
+			if l.tls, err = listenTLS(b.TLS, s.log); err != nil {
 				return fmt.Errorf("backend %s: tls: %w", b.Name, err)
 			}
 		}
@@ -154,8 +155,8 @@ func upstreamTLS(t config.TLS) (*tls.Config, error) {
 
 // listenTLS returns a listener's TLS configuration. If client roots are configured, a
 // presented certificate is verified; callers without one are identified in other ways.
-func listenTLS(t config.TLS) (*tls.Config, error) {
-	cert, err := tlsfile.Open(t.Cert, t.Key)
+func listenTLS(t config.TLS, log *slog.Logger) (*tls.Config, error) {
+	cert, err := tlsfile.Open(t.Cert, t.Key, log)
 	if err != nil {
 		return nil, fmt.Errorf("cert and key: %w", err)
 	}
@@ -315,7 +316,7 @@ func (s *App) listenExtproc(f Envoy) error {
 	}
 	opt := extproc.ServerOptions{Processor: p, Authorize: f.Authorize, Grace: f.Grace, Log: s.log}
 	if f.Cert != "" {
-		if opt.TLS, err = listenTLS(config.TLS{Cert: f.Cert, Key: f.Key, ClientCA: f.ClientCA}); err != nil {
+		if opt.TLS, err = listenTLS(config.TLS{Cert: f.Cert, Key: f.Key, ClientCA: f.ClientCA}, s.log); err != nil {
 			return fmt.Errorf("extproc: %w", err)
 		}
 		if f.ClientCA != "" {

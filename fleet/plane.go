@@ -84,7 +84,7 @@ func Open(cfg *config.ControlPlane, opt Options) (*Plane, error) {
 	if p.server, err = xds.New(server); err != nil {
 		return nil, err
 	}
-	cert, err := tlsfile.Open(cfg.TLS.Cert, cfg.TLS.Key)
+	cert, err := tlsfile.Open(cfg.TLS.Cert, cfg.TLS.Key, log)
 	if err != nil {
 		return nil, fmt.Errorf("tls.cert or tls.key: %w", err)
 	}

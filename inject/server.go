@@ -50,8 +50,8 @@ type Certificate struct {
 }
 
 // LoadCertificate reads the files, and fails if they do not match.
-func LoadCertificate(cert, key string, clock func() time.Time) (*Certificate, error) {
-	files, err := tlsfile.Open(cert, key)
+func LoadCertificate(cert, key string, clock func() time.Time, log *slog.Logger) (*Certificate, error) {
+	files, err := tlsfile.Open(cert, key, log)
 	if err != nil {
 		return nil, fmt.Errorf("inject: certificate: %w", err)
 	}

@@ -47,7 +47,7 @@ func writePair(t *testing.T, dir string, serial int64, until time.Time) (cert, k
 func TestServe(t *testing.T) {
 	now := time.Now()
 	cert, key := writePair(t, t.TempDir(), 1, now.Add(time.Hour))
-	c := must.Get(inject.LoadCertificate(cert, key, time.Now))(t)
+	c := must.Get(inject.LoadCertificate(cert, key, time.Now, nil))(t)
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	stop, _ := proxy.Serve(ln, proxy.ServerOptions{Handler: testInjector(t).Handler(slog.New(slog.DiscardHandler)), TLS: c.TLS()})
 	pair := must.Get(c.TLS().GetCertificate(nil))(t)
@@ -86,7 +86,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 	dir, now := t.TempDir(), time.Unix(1_800_000_000, 0)
 	cert, key := writePair(t, dir, 1, now.Add(time.Hour))
 	clock := now
-	c := must.Get(inject.LoadCertificate(cert, key, func() time.Time { return clock }))(t)
+	c := must.Get(inject.LoadCertificate(cert, key, func() time.Time { return clock }, nil))(t)
 	serial := func() int64 {
 		pair := must.Get(c.TLS().GetCertificate(nil))(t)
 		return pair.Leaf.SerialNumber.Int64()
@@ -104,5 +104,5 @@ func TestCertificateIsRenewed(t *testing.T) {
 	expect.OK(t, c.Ready(), "not ready with a good certificate")
 	clock = now.Add(3 * time.Hour)
 	expect.Error(t, c.Ready(), "ready with an expired certificate")
-	expect.Error(t, expect.Err(inject.LoadCertificate(cert, key, time.Now)), "started without a certificate")
+	expect.Error(t, expect.Err(inject.LoadCertificate(cert, key, time.Now, nil)), "started without a certificate")
 }

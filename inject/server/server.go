@@ -25,7 +25,7 @@ func Run(ctx context.Context, cfg *inject.Config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	cert, err := inject.LoadCertificate(cfg.TLS.Cert, cfg.TLS.Key, time.Now)
+	cert, err := inject.LoadCertificate(cfg.TLS.Cert, cfg.TLS.Key, time.Now, log)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,11 @@
 package tlsfile
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -16,6 +18,7 @@ import (
 // short-lived ones can be renewed under a running process.
 type Certificate struct {
 	cert, key string
+	log       *slog.Logger
 
 	mu     sync.Mutex
 	loaded *tls.Certificate
@@ -23,9 +26,10 @@ type Certificate struct {
 	failed error // why the files as they are now are not in use
 }
 
-// Open reads the certificate once, to see that it can be.
-func Open(cert, key string) (*Certificate, error) {
-	c := &Certificate{cert: cert, key: key}
+// Open reads the certificate once, to see that it can be. Later failures to read it are
+// logged; a nil log discards them.
+func Open(cert, key string, log *slog.Logger) (*Certificate, error) {
+	c := &Certificate{cert: cert, key: key, log: cmp.Or(log, slog.New(slog.DiscardHandler))}
 	_, err := c.Get()
 	return c, err
 }
@@ -43,6 +47,9 @@ func (c *Certificate) Get() (*tls.Certificate, error) {
 	var pair tls.Certificate
 	if err == nil {
 		pair, err = read(c.cert, c.key)
+	}
+	if err != nil && c.loaded != nil && c.failed == nil {
+		c.log.Warn("a renewed certificate cannot be read; the one before it is in use until it expires", "file", c.cert, "expires", c.loaded.Leaf.NotAfter, "error", err)
 	}
 	c.failed = err
 	if err == nil {

@@ -1,11 +1,13 @@
 package tlsfile_test
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"log/slog"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -30,13 +32,16 @@ func TestPipesAreNoCertificates(t *testing.T) {
 	must.Do(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must.Get(x509.MarshalPKCS8PrivateKey(private))(t)}), 0o600))
 	must.Do(t, syscall.Mkfifo(pipe, 0o600))
 	for _, pair := range [][2]string{{pipe, key}, {cert, pipe}} {
-		expect.Error(t, expect.Err(tlsfile.Open(pair[0], pair[1])), "opened", pair)
+		expect.Error(t, expect.Err(tlsfile.Open(pair[0], pair[1], nil)), "opened", pair)
 	}
 	expect.Error(t, expect.Err(tlsfile.Roots(pipe)), "roots of a pipe")
-	c := must.Get(tlsfile.Open(cert, key))(t)
+	var log bytes.Buffer
+	c := must.Get(tlsfile.Open(cert, key, slog.New(slog.NewTextHandler(&log, nil))))(t)
 	must.Do(t, os.Chtimes(pipe, time.Unix(1, 0), time.Unix(1, 0)))
 	must.Do(t, os.Rename(pipe, cert))
 	if got, err := c.Get(); err != nil || got == nil || c.LoadError() == nil {
 		t.Errorf("%v, %v, failed: %v", got, err, c.LoadError())
 	}
+	must.Get(c.Get())(t)
+	expect.Text(t, log.String(), "each failure is logged once").Times(1, "level=WARN").Has("file="+cert, "expires=")
 }
