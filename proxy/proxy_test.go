@@ -151,6 +151,17 @@ func TestShadowForwardsEvenWhatIsTooLarge(t *testing.T) {
 	}
 }
 
+// A client that waits for 100 Continue is refused at once, without its body.
+func TestUnknownCallersAreNotAskedToContinue(t *testing.T) {
+	r := newRig(t, nil)
+	for key, want := range map[string]int{"bad": http.StatusUnauthorized, "good": http.StatusContinue} {
+		conn := must.Get(net.Dial("tcp", r.Listener.Addr().String()))(t)
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST /memory HTTP/1.1\r\nHost: x\r\nX-Key: %s\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n", key)
+		expect.Equal(t, must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t).StatusCode, want, key)
+	}
+}
+
 // Shadow mode cannot forward a body that is not complete. The refusal is in the audit log.
 func TestShadowRefusesWhatIsIncomplete(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.rules.Enforce = false })
