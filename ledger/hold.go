@@ -269,7 +269,7 @@ func roomFor(t *transaction, h memproxy.HeldWrite) error {
 	account := memproxy.Account(h.Principal)
 	whose, who := `principal = ?`, []any{h.Tenant, account}
 	if strings.HasPrefix(account, memproxy.AnonymousPrefix) { // all sessions of one address share a limit
-		whose, who = `(principal = ? OR principal > ? AND principal < ?)`, []any{h.Tenant, account, account + "-", account + "."}
+		whose, who = `principal >= ? AND principal < ?`, append(who, account+".")
 	}
 	scopes := rows(t, scanOne[string], `SELECT scope FROM hold WHERE tenant = ? AND `+whose+` AND state = 'pending' LIMIT ?`, append(who, all)...)
 	if len(scopes) >= all {

@@ -286,8 +286,8 @@ const (
 	sketchShort = 12
 	// sketchWords limits the words that are sketched.
 	sketchWords = 4096
-	// sketchGroups limits the groups that a new hold is compared with.
-	sketchGroups = 1000
+	// sketchRecent limits the waiting holds whose groups a new hold is compared with.
+	sketchRecent = 1000
 )
 
 func (s sketch) String() string { return fmt.Sprintf("%016x", uint64(s)) }
@@ -350,11 +350,11 @@ func sketchOf(secret []byte, texts []memproxy.HeldText) sketch {
 	return s
 }
 
-// similarityOf returns the similarity of a new hold: that of the newest similar group
-// of the tenant's waiting holds, else the hold's own.
+// similarityOf returns the similarity of a new hold: that of the newest similar one of the
+// tenant's last waiting holds, else the hold's own.
 func similarityOf(t *transaction, tenant string, s sketch) string {
 	groups := rows(t, scanOne[string], `SELECT similarity FROM hold WHERE tenant = ? AND state = 'pending'
-		GROUP BY similarity ORDER BY max(created) DESC, similarity LIMIT ?`, tenant, sketchGroups)
+		ORDER BY created DESC, similarity DESC LIMIT ?`, tenant, sketchRecent)
 	for _, g := range groups {
 		if o, ok := parseSketch(g); ok && o.like(s) {
 			return g

@@ -156,7 +156,7 @@ var newTables string
 
 const (
 	// schema is the version of the tables in schema.sql.
-	schema = 22
+	schema = 23
 	// firstMarked is the first version of the schema whose rows have marks.
 	firstMarked = 22
 )
@@ -168,10 +168,14 @@ type upgrade struct {
 	text     string
 }
 
-//go:embed migrations/11_to_22.sql
-var from11 string
+var (
+	//go:embed migrations/11_to_22.sql
+	from11 string
+	//go:embed migrations/22_to_23.sql
+	from22 string
 
-var upgrades = []upgrade{{11, 22, from11}}
+	upgrades = []upgrade{{11, 22, from11}, {22, 23, from22}}
+)
 
 // renameSessions gives records of rejections the ids under which they are looked up
 // now, so that their locks stay in force: earlier ids contained names that callers

@@ -190,8 +190,10 @@ CREATE TABLE hold (
 	aged       INTEGER NOT NULL, -- when it was reported as waiting long
 	today      TEXT    NOT NULL DEFAULT '' -- verdict of the current rules, if other than to hold it
 ) WITHOUT ROWID;
+CREATE INDEX hold_author ON hold (tenant, state, principal, trust);
 CREATE INDEX hold_group ON hold (tenant, state, similarity);
 CREATE INDEX hold_page ON hold (state, created, id);
+CREATE INDEX hold_recent ON hold (tenant, created, similarity) WHERE state = 'pending';
 CREATE INDEX hold_time ON hold (created, id);
 
 CREATE TABLE vote ( -- approvals of holds, promotions and rollbacks

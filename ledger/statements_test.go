@@ -33,17 +33,52 @@ func TestStatusesAreListedFromAnIndex(t *testing.T) {
 	} {
 		query, args, err := statusQuery(&f, time.Now())
 		must.Do(t, err)
-		var plan strings.Builder
-		rows := must.Get(l.reader.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...))(t)
-		for rows.Next() {
-			var id, parent, unused int
-			var detail string
-			must.Do(t, rows.Scan(&id, &parent, &unused, &detail))
-			plan.WriteString(detail + "\n")
-		}
-		must.Do(t, rows.Close())
-		if got := plan.String(); !strings.Contains(got, index) || strings.Contains(got, "TEMP B-TREE") && !f.Overdue && f.Deleted == nil { // few are over and not marked, or were just deleted
+		if got := planOf(t, l, query, args...); !strings.Contains(got, index) || strings.Contains(got, "TEMP B-TREE") && !f.Overdue && f.Deleted == nil { // few are over and not marked, or were just deleted
 			t.Errorf("%+v: %s", f, got)
+		}
+	}
+}
+
+// planOf returns how SQLite runs a query.
+func planOf(t *testing.T, l *Ledger, query string, args ...any) string {
+	t.Helper()
+	var plan strings.Builder
+	rows := must.Get(l.reader.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...))(t)
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		must.Do(t, rows.Scan(&id, &parent, &unused, &detail))
+		plan.WriteString(detail + "\n")
+	}
+	must.Do(t, rows.Close())
+	return plan.String()
+}
+
+// A new hold reads the rows of its caller's waiting holds only, and of the queue index
+// entries, of which no more are compared than a limit.
+//
+// Proves EDGE-17.
+func TestAHoldReadsNoRowsOfTheQueue(t *testing.T) {
+	l := must.Get(Open(Options{Timeout: ring.Limit, Path: filepath.Join(ring.Dir(t), "ledger.db"), Clock: time.Now}))(t)
+	defer l.Close()
+	var asked []string
+	must.Do(t, l.change(t.Context(), nil, func(t *transaction) {
+		for _, h := range []memproxy.HeldWrite{
+			{Tenant: "acme", Principal: "agent:a"},
+			{Tenant: "acme", Principal: memproxy.AnonymousID("00112233445566778899", ""), Trust: memproxy.TrustAnonymous},
+		} {
+			_ = roomFor(t, h)
+			similarityOf(t, h.Tenant, 1)
+		}
+		for text := range t.ready {
+			asked = append(asked, text)
+		}
+	}))
+	expect.Len(t, asked, 5, "queries")
+	for _, text := range asked {
+		plan := planOf(t, l, sqliteDialect.sql(text), make([]any, strings.Count(text, "?"))...)
+		if strings.Contains(plan, "B-TREE") || !strings.Contains(plan, "COVERING INDEX") && !strings.Contains(plan, "principal") || !strings.Contains(text, "count(") && !strings.Contains(text, "LIMIT") {
+			t.Errorf("%s: %s", text, plan)
 		}
 	}
 }
