@@ -130,25 +130,32 @@ func (cs Chains) Heads(ctx context.Context) ([]memproxy.ChainHead, error) {
 }
 
 // Trim removes the records of compacted versions from before a time, moves the base of the
-// chain after them, and returns how many it removed. Older records of versions whose text
-// is kept remain. Their later deletion is no longer detected; changes of them are.
-func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int, error) {
+// chain after them, and returns how many it removed, also along with an error. Older records
+// of versions whose text is kept remain. Their later deletion is no longer detected; changes
+// of them are.
+func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (removed int, _ error) {
 	bad := require(storable(tenant) == nil && !before.IsZero(), "trim: a tenant and a time are required")
-	return doResult(ctx, cs.store, job{bad: bad}, func(t *transaction) int {
-		h := t.head(tenant)
-		if h.broken {
-			t.fail(fmt.Errorf("%w: the chain of the tenant is broken and is kept as it is", ErrState))
-			return 0
+	for after := int64(0); ; {
+		step, err := doResult(ctx, cs.store, job{bad: bad}, func(t *transaction) (did struct{ last, removed int64 }) {
+			h := t.head(tenant)
+			if h.broken {
+				t.fail(fmt.Errorf("%w: the chain of the tenant is broken and is kept as it is", ErrState))
+			}
+			// The last record from before the time becomes the base.
+			last, there := row(t, scanVersionRow, `SELECT `+versionColumns+` FROM (SELECT * FROM version WHERE tenant = ? AND place > ? ORDER BY place LIMIT ?) step
+				WHERE place <= ? OR at < ? ORDER BY place DESC LIMIT 1`, tenant, after, pruneStep, h.base, toMicros(before))
+			if there && last.place > h.base {
+				h.base, h.baseLink, h.changed = last.place, last.Link, true
+			}
+			did.last = last.place
+			did.removed = t.run(`DELETE FROM version WHERE tenant = ? AND place > ? AND place <= ? AND compacted = 1`, tenant, after, last.place)
+			return did
+		})
+		if removed += int(step.removed); err != nil || step.last == 0 {
+			return removed, err
 		}
-		// The last record from before the time becomes the base.
-		last, there := row(t, scanVersionRow, `SELECT `+versionColumns+` FROM version
-			WHERE tenant = ? AND place > ? AND at < ? ORDER BY place DESC LIMIT 1`, tenant, h.base, toMicros(before))
-		if !there {
-			return 0
-		}
-		h.base, h.baseLink, h.changed = last.place, last.Link, true
-		return int(t.run(`DELETE FROM version WHERE tenant = ? AND place <= ? AND compacted = 1`, tenant, h.base))
-	})
+		after = step.last
+	}
 }
 
 // Accept accepts a tenant's chain as it is, on behalf of a person who knows what

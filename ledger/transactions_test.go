@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -53,6 +54,30 @@ func TestAcceptanceTakesSeveralTransactions(t *testing.T) {
 		t.Errorf("flagged: %+v", left)
 	}
 	expect.Len(t, must.Get(l.Backends.VerifyRecords(t.Context(), nil))(t), 0, "edited records")
+	report := must.Get(l.Chains.Verify(t.Context(), "acme", VerifyOptions{}))(t)
+	expect.Equal(t, report.Open(), 0)
+}
+
+// The records of a large tenant are trimmed part by part: one transaction would exceed its time.
+//
+// Proves EDGE-15.
+func TestTrimmingTakesSeveralTransactions(t *testing.T) {
+	vault := must.Get(keys.NewVault(keys.Set{Signing: must.Get(keys.New([]byte("0123456789abcdef0123456789abcdef")))(t)}, zeros{}))(t)
+	l := must.Get(Open(Options{Vault: vault, Timeout: ring.Limit}))(t)
+	defer func() { must.Do(t, l.Close()) }()
+	var all memproxy.Entry
+	for i := range 2*pruneStep + 7 {
+		all.Versions = append(all.Versions, memproxy.Version{MemoryKey: key{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint("m", i)}, Tenant: "acme", Op: memproxy.OpWrite, Text: "text"})
+	}
+	must.Do(t, l.Commit(t.Context(), all))
+	must.Do(t, l.exec(t.Context(), `UPDATE version SET compacted = 1 WHERE place % 2 = 1`))
+	before := l.opt.Clock().Add(time.Hour)
+	var n int
+	if took := commits(l, func() { n = must.Get(l.Chains.Trim(t.Context(), "acme", before))(t) }); took < 3 || n != pruneStep+4 {
+		t.Errorf("%d records were trimmed in %d transactions", n, took)
+	}
+	must.Do(t, l.exec(t.Context(), `UPDATE version SET compacted = 1 WHERE place = 2`))
+	expect.Equal(t, must.Get(l.Chains.Trim(t.Context(), "acme", before))(t), 1, "trimmed later")
 	report := must.Get(l.Chains.Verify(t.Context(), "acme", VerifyOptions{}))(t)
 	expect.Equal(t, report.Open(), 0)
 }
