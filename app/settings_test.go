@@ -323,7 +323,7 @@ func TestConfigurationReloads(t *testing.T) {
 
 	narrow := strings.Replace(keys, "log: {level: info}", "log: {level: warn}\nbudgets: {default: {writes_per_hour: 1}}", 1)
 	edit(narrow, "a limit", func() bool { return write(second, "bob", "globex") == 429 })
-	ring.Until(t, "what needs a restart, and nothing else, being named", says(`need a restart: log"`))
+	ring.Until(t, "what needs a restart, and nothing else, being named", says(`need a restart: log.level"`))
 	edit(keys, "the limit taken back", func() bool { return write(second, "bob", "globex") == 200 })
 	ring.Until(t, "what loosens being on record", func() bool {
 		return strings.Contains(r.audit("--type", "reload"), "loosens: budgets.default.writes_per_hour: 1 became")

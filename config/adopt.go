@@ -15,8 +15,7 @@ import (
 
 // Adopt returns the configuration of a running process after its file changed. It has
 // next's identities and next's numbers and switches of the rules, and otherwise c's
-// settings. restart lists the settings that differ and need a restart, by path where
-// there is one.
+// settings. restart lists the paths of those that differ and need a restart.
 func (c *Config) Adopt(next *Config) (adopted *Config, restart []string) {
 	a := *c
 	a.file = next.file
@@ -27,36 +26,39 @@ func (c *Config) Adopt(next *Config) (adopted *Config, restart []string) {
 	a.Memories = next.Memories
 	m, was := &a.Memories, &c.Memories // the intervals of jobs need a restart
 	m.UncorrectedFor, m.Archive, m.Deleted, m.Seal, m.Sweep, m.Validate = was.UncorrectedFor, was.Archive, was.Deleted, was.Seal, was.Sweep, was.Validate
-	return &a, differences(&a, next)
+	return &a, differences(reflect.ValueOf(a), reflect.ValueOf(*next), "")
 }
 
-func differences(a, b *Config) []string {
-	was, is := Snapshot(a.Settings()), Snapshot(b.Settings())
-	var out []string
-	for path, v := range is {
-		if old, there := was[path]; !there || old != v {
-			out = append(out, path)
+// differences returns the paths of the settings that differ, sorted. Lists and maps whose
+// entries have other names differ as a whole.
+func differences(a, b reflect.Value, path string) (out []string) {
+	if reflect.DeepEqual(a.Interface(), b.Interface()) {
+		return nil
+	}
+	switch leaf := a.Type() == reflect.TypeFor[Secret]() || a.Type() == reflect.TypeFor[*Names](); {
+	case a.Kind() == reflect.Struct && !leaf:
+		for _, f := range fieldsOf(a.Type()) {
+			out = append(out, differences(a.FieldByIndex(f.index), b.FieldByIndex(f.index), join(path, f.key))...)
+		}
+	case a.Kind() == reflect.Pointer && !leaf && !a.IsNil() && !b.IsNil():
+		out = differences(a.Elem(), b.Elem(), path)
+	case a.Kind() == reflect.Slice && a.Type().Elem().Kind() == reflect.Struct && slices.Equal(labelsOf(a), labelsOf(b)):
+		for i, label := range labelsOf(a) {
+			out = append(out, differences(a.Index(i), b.Index(i), path+"["+label+"]")...)
 		}
 	}
-	for path := range was {
-		if _, there := is[path]; !there {
-			out = append(out, path)
-		}
-	}
-	// Secrets are not in Settings, so the sections are compared as a whole.
-	av, bv := reflect.ValueOf(*a), reflect.ValueOf(*b)
-	for i := range av.NumField() {
-		f := av.Type().Field(i)
-		if !f.IsExported() || reflect.DeepEqual(av.Field(i).Interface(), bv.Field(i).Interface()) {
-			continue
-		}
-		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		if !slices.ContainsFunc(out, func(path string) bool { return strings.HasPrefix(path, name) }) {
-			out = append(out, name)
-		}
+	if len(out) == 0 {
+		out = []string{path}
 	}
 	slices.Sort(out)
 	return out
+}
+
+func labelsOf(list reflect.Value) (labels []string) {
+	for i := range list.Len() {
+		labels = append(labels, labelOf(list.Index(i), i))
+	}
+	return labels
 }
 
 // Approve adds the SHA-256 of texts to screening.approved in the file that a

@@ -354,3 +354,24 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestMain(m *testing.M) { seldomgc.Main(m) }
+
+// What an edit changed is named by its path: also a secret, without its value, and what
+// weakens nothing. Of a list whose entries have other names, the list.
+func TestSettingsThatNeedARestartAreNamed(t *testing.T) {
+	const conf = "backends: [{name: a, kind: mem0, listen: ':8080', upstream: 'https://a.example', credential: %s}]\n"
+	parsed := func(text string) *config.Config {
+		t.Helper()
+		return must.Get(config.Parse("f.yaml", []byte(text), func(string) string { return "" }))(t)
+	}
+	was := parsed(fmt.Sprintf(conf, "one"))
+	for text, want := range map[string][]string{
+		fmt.Sprintf(conf, "one"): nil,
+		fmt.Sprintf(conf, "two"): {"backends[a].credential"},
+		strings.Replace(fmt.Sprintf(conf, "one"), "a.example", "b.example", 1): {"backends[a].upstream"},
+		strings.Replace(fmt.Sprintf(conf, "one"), "name: a", "name: b", 1):     {"backends"},
+		fmt.Sprintf(conf, "one") + "log: {level: warn}\n":                      {"log.level"},
+	} {
+		_, restart := was.Adopt(parsed(text))
+		expect.List(t, restart, want, text)
+	}
+}
