@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -39,8 +40,9 @@ type DegradingOptions struct {
 	// Deadline bounds one call to the shared store.
 	Deadline time.Duration
 	Clock    func() time.Time
-	// Changed is called when the store becomes unavailable (with the error) and
-	// available again (nil). It must not block.
+	// Changed is called when the store becomes unavailable (with the error), when charges
+	// begin to be lost meanwhile (with another), and when it is available again (nil). It
+	// must not block.
 	Changed func(error)
 }
 
@@ -54,6 +56,7 @@ type Degrading struct {
 	unavailable bool
 	probe       bool // a call is probing the shared store
 	pending     []pendingReplay
+	full        bool // pending is, which was reported
 
 	closed  bool
 	replays sync.WaitGroup
@@ -174,7 +177,7 @@ func (d *Degrading) recordResult(probe bool, err error) {
 	}
 	var pending []pendingReplay
 	if was && err == nil {
-		pending, d.pending = d.pending, nil
+		pending, d.pending, d.full = d.pending, nil, false
 	}
 	if len(pending) > 0 && !d.closed {
 		d.replays.Go(func() { d.replayAll(pending) })
@@ -236,11 +239,19 @@ func (d *Degrading) replay(o pendingReplay) error {
 
 func (d *Degrading) queueReplay(o pendingReplay) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.pending) < maxPending {
+	waiting := len(d.pending)
+	if waiting < maxPending {
 		d.pending = append(d.pending, o)
 	}
+	full := waiting == maxPending && !d.full
+	d.full = d.full || full
+	d.mu.Unlock()
+	if full {
+		d.opt.Changed(errPending)
+	}
 }
+
+var errPending = fmt.Errorf("%d charges wait to be counted there, and later ones are not", maxPending)
 
 // Degraded reports whether the shared store is unavailable.
 func (d *Degrading) Degraded() bool {

@@ -360,3 +360,21 @@ func TestErrorsOfDegrading(t *testing.T) {
 		expect.Error(t, expect.Err(budgets.NewDegrading(opt)), opt, "was taken")
 	}
 }
+
+// That charges are lost, because too many wait to be replayed, is reported once an outage.
+func TestLostReplaysAreReported(t *testing.T) {
+	fail := errors.New("away")
+	r := newRig(t, func(context.Context) error { return fail })
+	release := func(n int) {
+		for range n {
+			must.Do(t, r.d.Release(t.Context(), r.ask(1, 10)))
+		}
+	}
+	release(10_000)
+	away, _ := r.changed()
+	must.Equal(t, away, 1, "reports while all are kept")
+	release(3)
+	away, back := r.changed()
+	expect.Equal(t, away, 2, "reports")
+	expect.Equal(t, back, 0, "reports that it is back")
+}
