@@ -16,6 +16,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/review"
 )
 
 // planted writes a memory directly to the backend and returns its id.
@@ -125,6 +126,26 @@ func TestRemovedSealIsRestored(t *testing.T) {
 			expect.Text(t, r.audit("--type", "integrity"), "on record").Has("the seal of the backend was removed")
 		})
 	}
+}
+
+// Proves EDGE-4: so is removing the seal that an operator made.
+func TestAnOperatorsRemovedSealIsRestored(t *testing.T) {
+	t.Parallel()
+	p := newPaces()
+	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}, screeningConf, "SCREENING", "memories: {seal: false}")
+	r.versioned(r.written("Ann likes green tea.", ""))
+	report := must.Get(r.car.Checker.Seal(context.Background(), review.SealRequest{Backend: "mem0", Tenant: "acme"}))(t)
+	must.Equal(t, report.Whole, true, "sealed")
+	r.stop()
+	planted := r.planted("Ann has a boat.")
+	r.vandal(`DELETE FROM sealed`)
+	r.conf = strings.Replace(r.conf, "memories: {seal: false}", "", 1)
+	r.run()
+	ring.Until(t, "the seal", func() bool {
+		return strings.Contains(r.get("/metrics").body, `memproxy_backend_sealed{backend="mem0"} 1`)
+	})
+	expect.Equal(t, r.do("GET", "/v1/memories/"+planted+"/", "").header.Get("X-Memproxy-Unverified"), planted, "what was planted")
+	expect.Text(t, r.audit("--type", "integrity"), "on record").Has("the seal of the backend was removed")
 }
 
 // Proves EDGE-4: with the setting off nothing is sealed or reported as tampered until

@@ -125,7 +125,7 @@ func (a *adoption) restoreSeal(ctx context.Context) (bool, error) {
 	done := false
 	filter := query.Filter{Type: string(memproxy.EventSeal), Backend: a.backend.Name}
 	err = errors.Join(a.c.Audit.Flush(ctx), query.Query(ctx, a.c.AuditDir, filter, func(r *verify.Record) error {
-		done = done && r.Detail != sealBegun || strings.HasSuffix(r.Detail, sealDone)
+		done = done && r.Detail != sealBegun || strings.HasSuffix(r.Detail, sealDone) || strings.HasSuffix(r.Detail, sealWhole)
 		return nil
 	}))
 	if err != nil || !done {
@@ -144,6 +144,7 @@ func (a *adoption) restoreSeal(ctx context.Context) (bool, error) {
 const (
 	sealBegun = "begun: what is there is recorded, without an owner"
 	sealDone  = " memories that nobody is known to have written were there before"
+	sealWhole = ", so that the backend is sealed" // by an operator
 )
 
 func (a *adoption) claim(ctx context.Context) error {

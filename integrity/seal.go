@@ -47,14 +47,14 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 	if err != nil {
 		return report, err
 	}
+	done := fmt.Sprintf("%d memories, %d sealed, %d known before, %d not adopted", report.Items, report.Sealed, report.Known, report.Skipped)
 	// After a partial seal, an unknown object may belong to the part that was not read.
 	if report.Whole = report.Skipped == 0 && len(q.Scopes) == 0; report.Whole {
 		if err := c.Ledger.Backends.Seal(ctx, s.backend); err != nil {
 			return report, err
 		}
+		done += sealWhole
 	}
-	done := fmt.Sprintf("%d memories, %d sealed, %d known before, %d not adopted",
-		report.Items, report.Sealed, report.Known, report.Skipped)
 	return report, recordSeal(ctx, c, q.Tenant, s.backend, s.decision, report.Sealed, done)
 }
 
