@@ -164,8 +164,8 @@ func (s *step) timed(ctx context.Context, r *evaluation) error {
 	return err
 }
 
-// maxLockTime is how long a change keeps its locks at most. It releases them if a listener
-// never returns a request.
+// maxLockTime is how long a change keeps its locks at most, in addition to the time that the
+// backend has for it. It releases them if a listener never returns a request.
 const maxLockTime = 5 * time.Minute
 
 // needsLocks reports whether the operation is a change that can conflict with another
@@ -349,7 +349,7 @@ func refuseInUse(r *evaluation) {
 }
 
 // tryLock takes the locks with these keys, alone or shared, and returns false if they are not
-// released within the timeout. ReleaseLocks releases them, after maxLockTime at the latest.
+// released within the timeout. ReleaseLocks or maxLockTime releases them.
 func tryLock(ctx context.Context, r *evaluation, timeout time.Duration, alone bool, keys []string) bool {
 	if len(keys) == 0 {
 		return true
@@ -358,7 +358,7 @@ func tryLock(ctx context.Context, r *evaluation, timeout time.Duration, alone bo
 	if !ok {
 		return false
 	}
-	end := time.AfterFunc(maxLockTime, leave)
+	end := time.AfterFunc(maxLockTime+r.call.Backend.UpstreamTimeout, leave)
 	earlier := r.unlock
 	r.unlock = func() {
 		end.Stop()

@@ -177,7 +177,8 @@ type Backend struct {
 	Tenant string
 	// SideTimeout bounds each look-up of an object, the side requests of any other step
 	// together, and the time that a request waits for its turn. Default DefaultFetchTimeout.
-	SideTimeout time.Duration
+	SideTimeout     time.Duration
+	UpstreamTimeout time.Duration // bounds a listener's request to the backend; 0: unknown
 }
 
 // Within returns a context that ends after the backend's timeout.

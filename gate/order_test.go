@@ -33,8 +33,9 @@ func TestChangesHaveTheirTurn(t *testing.T) {
 		}
 		admit := func(text, id string) (*gate.Admission, time.Duration) {
 			r.fake.op = correct(text, id)
-			began := time.Now()
-			a := r.gate.Admit(context.Background(), r.call(r.fake.op))
+			began, call := time.Now(), r.call(r.fake.op)
+			call.Backend.UpstreamTimeout = 2 * time.Minute
+			a := r.gate.Admit(context.Background(), call)
 			return a, time.Since(began)
 		}
 		sent := func(a *gate.Admission, waited time.Duration) *gate.Admission {
@@ -56,6 +57,10 @@ func TestChangesHaveTheirTurn(t *testing.T) {
 		}
 		sent(admit("lost", "m1"))
 		time.Sleep(5 * time.Minute)
+		if a, _ := admit("early", "m1"); a.Reply == nil {
+			t.Error("the backend has time left for the change before")
+		}
+		time.Sleep(2 * time.Minute)
 		r.gate.Return(context.Background(), sent(admit("beer", "m1")), memproxy.Reply{Status: 200})
 		sent(admit("wine", "m1"))
 	})

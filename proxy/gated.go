@@ -26,9 +26,7 @@ func (p *Proxy) serveRuled(w *answerWriter, r *http.Request, e *frontend.Entry) 
 	var unread *memproxy.Malformed
 	switch {
 	case !e.Identify(r.Context()): // do not read the body of a caller that is not accepted
-		if e.Call.Credentials.Header.Get("Expect") == "" { // otherwise the first read asks for the body (100 Continue)
-			drain(r)
-		}
+		drain(r, e.Call.Credentials.Header.Get("Expect") != "")
 	case !accept(w, r, e):
 	case e.Class.ReadsBody():
 		body, rest, unread = takeBody(w, r, p.opt.MaxBody)

@@ -201,9 +201,10 @@ func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // can keep its connection.
 const drainMost = 256 << 10
 
-func drain(r *http.Request) {
+// drain reads an unwanted body, unless the client waits for 100 Continue: the first read sends it.
+func drain(r *http.Request, waits bool) {
 	b, ok := r.Body.(*pacedBody)
-	if !ok || r.ContentLength > drainMost {
+	if !ok || waits || r.ContentLength > drainMost {
 		return
 	}
 	b.shortenDeadline()

@@ -51,6 +51,7 @@ func New(opt Options) (*Proxy, error) {
 	}
 	p.follower = frontend.NewFollower(opt.Gate, p.side, opt.Name, opt.Runtime)
 	p.backend = opt.ForGate(p.side)
+	p.backend.UpstreamTimeout = opt.UpstreamTimeout
 	p.runs = agentrun.New(agentrun.Options{
 		Gate: opt.Gate, Backend: p.backend, Side: p.side, MaxAnswer: opt.MaxAnswer, RunTimeout: opt.RunTimeout,
 		Locks: &p.locks, Dir: opt.Journal, PauseLimit: opt.Reconcile, Runtime: opt.Runtime, Steps: opt.Steps, Observe: opt.Observe,
