@@ -128,3 +128,21 @@ func TestAcceptanceRequiresTheRecordedBreak(t *testing.T) {
 		t.Errorf("texts: %+v, %v, %+v", got, err, r.statusOf(ids[0]))
 	}
 }
+
+// Edited records are accepted and counted however many there are, of the tenant and of others.
+// One that cannot be read is named as not accepted.
+func TestAcceptanceOfManyEditedRecords(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
+	r.versioned(r.written("Ann has a cat.", ""))
+	r.vandal(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 120)
+		INSERT INTO record (backend, kind, id, owned, tenant, state, status_tenant, findings)
+		SELECT 'a', 'memory', t || i, 1, t, CASE WHEN i = 1 AND t = 'acme' THEN 'validated' ELSE '' END, t, '' FROM n, (SELECT 'acme' AS t UNION SELECT '0')`)
+	got, err := r.car.Checker.Accept(context.Background(), review.AcceptRequest{Tenant: "acme", Reason: "known"})
+	if err != nil || len(got.Accepted)+got.More != 119 || got.Cleared < 119 || len(got.Left) != 1 || got.Left[0].ID != "acme1" {
+		t.Errorf("%d of %d accepted and %d cleared, left %+v: %v", len(got.Accepted), got.More, got.Cleared, got.Left, err)
+	}
+	expect.Text(t, r.audit("--type", "chain_accept"), "on record").Has("119 faults")
+	_, err = r.car.Checker.Accept(context.Background(), review.AcceptRequest{Tenant: "acme", Reason: "again"})
+	expect.Is(t, err, memproxy.ErrState, "what cannot be accepted")
+}

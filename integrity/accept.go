@@ -37,7 +37,7 @@ func (c *Checker) Accept(ctx context.Context, q review.AcceptRequest) (review.Ac
 		name = tenantHash(q.Tenant)
 	}
 	reached, noted := last[name]
-	faults, err := c.unacceptedFaults(ctx, q.Tenant, lost, reached)
+	faults, more, err := c.unacceptedFaults(ctx, q.Tenant, lost, reached)
 	if err != nil {
 		return report, err
 	}
@@ -50,22 +50,23 @@ func (c *Checker) Accept(ctx context.Context, q review.AcceptRequest) (review.Ac
 		}
 	}
 	for _, f := range faults {
-		if f.Class == memproxy.FaultText {
+		if f.Class == memproxy.FaultText || strings.HasSuffix(f.Detail, ledger.UnreadableRow) {
 			report.Left = append(report.Left, f)
 		} else {
 			report.Accepted = append(report.Accepted, f)
 		}
 	}
+	report.More = more
 	breached := false
 	if !lost { // a chain that was deleted has no stored faults, only anchors
 		if breached, err = c.breached(ctx, q.Tenant); err != nil {
 			return report, err
 		}
 	}
-	if len(report.Accepted) == 0 && !breached {
+	if len(report.Accepted)+more == 0 && !breached {
 		return report, errUnbroken
 	}
-	ev := c.event(memproxy.EventAccept, q.Tenant, "", fmt.Sprintf("%d faults of the chain are accepted: %s", len(report.Accepted), q.Reason))
+	ev := c.event(memproxy.EventAccept, q.Tenant, "", fmt.Sprintf("%d faults of the chain are accepted: %s", len(report.Accepted)+more, q.Reason))
 	ev.Items = int(reached.Position)
 	ev.Reasons = []memproxy.Reason{{Code: memproxy.IntegrityChain, Detail: kindsOf(report.Accepted)}}
 	if err := c.record(ctx, ev); err != nil {
@@ -86,27 +87,26 @@ func (c *Checker) Accept(ctx context.Context, q review.AcceptRequest) (review.Ac
 	return report, nil
 }
 
-// unacceptedFaults returns the unaccepted faults of a chain. lost means that nothing is left of it.
-func (c *Checker) unacceptedFaults(ctx context.Context, tenant string, lost bool, reached anchor) ([]memproxy.ChainFault, error) {
+// unacceptedFaults returns the unaccepted faults of a chain, and how many more of its tenant's
+// rows were edited. lost means that nothing is left of it.
+func (c *Checker) unacceptedFaults(ctx context.Context, tenant string, lost bool, reached anchor) (_ []memproxy.ChainFault, more int, _ error) {
 	if lost {
 		if reached.Position == 0 {
-			return nil, nil
+			return nil, 0, nil
 		}
-		return []memproxy.ChainFault{missingChain(tenant)}, nil
+		return []memproxy.ChainFault{missingChain(tenant)}, 0, nil
 	}
 	reached.Tenant = tenant
 	found, err := c.Ledger.Chains.Verify(ctx, tenant, ledger.VerifyOptions{Texts: true, Anchor: &reached.ChainHead})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	faults := slices.DeleteFunc(found.Faults, func(f memproxy.ChainFault) bool { return f.Accepted })
-	edited, err := c.Ledger.Backends.VerifyRecords(ctx, nil)
+	edited, more, err := c.Ledger.Backends.VerifyRecords(ctx, &tenant, nil)
 	for _, d := range edited {
-		if d.Tenant == tenant {
-			faults = append(faults, rowFault(d))
-		}
+		faults = append(faults, rowFault(d))
 	}
-	return faults, err
+	return faults, more, err
 }
 
 // missingChain returns the fault of a chain of which nothing is left.

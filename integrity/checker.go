@@ -196,7 +196,7 @@ func (c *Checker) chains(ctx context.Context, texts bool, count func(int)) ([]me
 		out = append(out, memproxy.ChainReport{Tenant: hashedTenant + hash, Faults: []memproxy.ChainFault{missingChain(hashedTenant + hash)}, Head: a.ChainHead})
 	}
 	if texts {
-		edited, err := c.Ledger.Backends.VerifyRecords(ctx, count)
+		edited, _, err := c.Ledger.Backends.VerifyRecords(ctx, nil, count)
 		if err != nil {
 			return nil, err
 		}

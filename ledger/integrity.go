@@ -276,25 +276,34 @@ func (bs Backends) ReportEdits(report func(memproxy.Discrepancy) error) error {
 // maxEdited limits the edited records that VerifyRecords returns.
 const maxEdited = 100
 
-// VerifyRecords reads all records and returns at most maxEdited edited ones, with the
-// tenants that their rows name. count, if set, is called with the number of records read.
-func (bs Backends) VerifyRecords(ctx context.Context, count func(int)) (edited []memproxy.Discrepancy, err error) {
+// UnreadableRow ends the detail of an edited record that cannot be read, nor be accepted.
+const UnreadableRow = ", and cannot be read: restore the ledger"
+
+// VerifyRecords reads all records and returns at most maxEdited edited ones, of one tenant
+// if one is given, with the tenants that their rows name, and the number of others that can
+// be read. count, if set, is called with the number of records read.
+func (bs Backends) VerifyRecords(ctx context.Context, tenant *string, count func(int)) (edited []memproxy.Discrepancy, more int, err error) {
 	for found := range pages(committedRecords(ctx, bs.store, &err)) {
 		for i := range found {
-			if f := &found[i]; !marked(bs.opt.Vault, f) && len(edited) < maxEdited {
+			f := &found[i]
+			switch {
+			case tenant != nil && f.tenant() != *tenant || marked(bs.opt.Vault, f):
+			case len(edited) < maxEdited:
 				detail := editedRow
 				if !f.readable() {
-					detail += ", and cannot be read: restore the ledger"
+					detail += UnreadableRow
 				}
 				edited = append(edited, memproxy.Discrepancy{Class: memproxy.FaultRow, Code: memproxy.IntegrityLedger, Tenant: f.tenant(), MemoryKey: f.key(), Detail: detail})
 				bs.edits.note(f.key(), f.tenant(), editedRow)
+			case f.readable():
+				more++
 			}
 		}
 		if count != nil {
 			count(len(found))
 		}
 	}
-	return edited, err
+	return edited, more, err
 }
 
 // committedRecords returns a function that reads the records after a key, outside of any

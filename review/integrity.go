@@ -271,9 +271,11 @@ type AcceptRequest struct {
 type AcceptReport struct {
 	Tenant string `json:"tenant"`
 	// Accepted are the faults that no longer count. Left are those that remain: texts
-	// that differ from the record.
+	// that differ from the record, and records that cannot be read.
 	Accepted []memproxy.ChainFault `json:"accepted,omitempty"`
 	Left     []memproxy.ChainFault `json:"left,omitempty"`
+	// More is the number of edited records that are accepted and not listed.
+	More int `json:"more,omitempty"`
 	// Head is the end from which the chain continues.
 	Head memproxy.ChainHead `json:"head"`
 	// Cleared is the number of edited records that were accepted and of flags of memories that
@@ -291,7 +293,7 @@ func accept(c *call, in AcceptRequest) (AcceptReport, error) {
 // Print writes the report for people.
 func (r AcceptReport) Print(w io.Writer) {
 	p := &printer{w}
-	p.line("chain of tenant %q: %d faults accepted, it continues from %d; %d edited records accepted and flags of memories cleared", r.Tenant, len(r.Accepted), r.Head.Position, r.Cleared)
+	p.line("chain of tenant %q: %d faults accepted, it continues from %d; %d edited records accepted and flags of memories cleared", r.Tenant, len(r.Accepted)+r.More, r.Head.Position, r.Cleared)
 	for _, f := range r.Accepted {
 		p.line("  %s %s: %s", f.Class, position(&f), f.Detail)
 	}
