@@ -13,6 +13,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -77,4 +78,24 @@ func TestUnconfirmedChangesAreBounded(t *testing.T) {
 	must.Do(t, once(t, k, "outcomes"))
 	u.Add(memproxy.Event{Targets: many})
 	expect.Equal(t, left(), 2, "none is taken after the last was asked about")
+}
+
+// A backlog of any size expires in one round.
+func TestABacklogExpiresInOneRound(t *testing.T) {
+	now := time.Now()
+	l := must.Get(ledger.Open(ledger.Options{Timeout: ring.Limit, Clock: func() time.Time { return now }}))(t)
+	t.Cleanup(func() { _ = l.Close() })
+	var all memproxy.Entry
+	for i := range 501 {
+		all.States = append(all.States, memproxy.StateChange{
+			MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint(i)}, Tenant: "acme", State: memproxy.StateValidated, Expires: now.Add(-time.Hour),
+		})
+	}
+	must.Do(t, l.Commit(t.Context(), all))
+	k := keeper(t, memories.Options{
+		Ledger: l, Log: slog.New(slog.DiscardHandler), Rules: func() *gate.Rules { return new(gate.Rules) },
+		ClockGuard: upkeep.NewClockGuard(func() time.Time { return now }, func() time.Duration { return 1000 * time.Hour }, nil, slog.New(slog.DiscardHandler)),
+	})
+	must.Do(t, once(t, k, "upkeep"))
+	expect.Len(t, must.Get(l.Upkeep.Expire(t.Context(), now))(t), 0, "left")
 }

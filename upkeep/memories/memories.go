@@ -115,11 +115,16 @@ func shortest(m *config.Memories) time.Duration {
 }
 
 func (k *Maintainer) expire(ctx context.Context, now time.Time) error {
-	gone, err := k.Ledger.Upkeep.Expire(ctx, now)
-	if len(gone) > 0 {
-		k.Log.Info("memories expired", "memories", len(gone))
+	for total := 0; ; {
+		gone, err := k.Ledger.Upkeep.Expire(ctx, now)
+		if total += len(gone); err == nil && len(gone) > 0 {
+			continue
+		}
+		if total > 0 {
+			k.Log.Info("memories expired", "memories", total)
+		}
+		return err
 	}
-	return err
 }
 
 // promote makes pending memories readable that were not corrected for memories.uncorrected_for.
