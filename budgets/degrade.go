@@ -56,7 +56,7 @@ type Degrading struct {
 	unavailable bool
 	probe       bool // a call is probing the shared store
 	pending     []pendingReplay
-	full        bool // pending is, which was reported
+	full        bool // pending was, which was reported
 
 	closed  bool
 	replays sync.WaitGroup
@@ -177,7 +177,7 @@ func (d *Degrading) recordResult(probe bool, err error) {
 	}
 	var pending []pendingReplay
 	if was && err == nil {
-		pending, d.pending, d.full = d.pending, nil, false
+		pending, d.pending = d.pending, nil
 	}
 	if len(pending) > 0 && !d.closed {
 		d.replays.Go(func() { d.replayAll(pending) })
@@ -239,14 +239,12 @@ func (d *Degrading) replay(o pendingReplay) error {
 
 func (d *Degrading) queueReplay(o pendingReplay) {
 	d.mu.Lock()
-	waiting := len(d.pending)
-	if waiting < maxPending {
+	full, reported := len(d.pending) == maxPending, d.full
+	if d.full = full; !full {
 		d.pending = append(d.pending, o)
 	}
-	full := waiting == maxPending && !d.full
-	d.full = d.full || full
 	d.mu.Unlock()
-	if full {
+	if full && !reported {
 		d.opt.Changed(errPending)
 	}
 }

@@ -35,30 +35,27 @@ func differences(a, b reflect.Value, path string) (out []string) {
 	if reflect.DeepEqual(a.Interface(), b.Interface()) {
 		return nil
 	}
-	switch leaf := a.Type() == reflect.TypeFor[Secret]() || a.Type() == reflect.TypeFor[*Names](); {
-	case a.Kind() == reflect.Struct && !leaf:
+	switch {
+	case a.Kind() == reflect.Struct:
 		for _, f := range fieldsOf(a.Type()) {
 			out = append(out, differences(a.FieldByIndex(f.index), b.FieldByIndex(f.index), join(path, f.key))...)
 		}
-	case a.Kind() == reflect.Pointer && !leaf && !a.IsNil() && !b.IsNil():
+	case a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil():
 		out = differences(a.Elem(), b.Elem(), path)
-	case a.Kind() == reflect.Slice && a.Type().Elem().Kind() == reflect.Struct && slices.Equal(labelsOf(a), labelsOf(b)):
-		for i, label := range labelsOf(a) {
+	case a.Kind() == reflect.Slice && a.Type().Elem().Kind() == reflect.Struct && a.Len() == b.Len():
+		for i := range a.Len() {
+			label := labelOf(a.Index(i), i)
+			if label != labelOf(b.Index(i), i) {
+				return []string{path}
+			}
 			out = append(out, differences(a.Index(i), b.Index(i), path+"["+label+"]")...)
 		}
 	}
-	if len(out) == 0 {
+	if len(out) == 0 { // a value, or a secret
 		out = []string{path}
 	}
 	slices.Sort(out)
 	return out
-}
-
-func labelsOf(list reflect.Value) (labels []string) {
-	for i := range list.Len() {
-		labels = append(labels, labelOf(list.Index(i), i))
-	}
-	return labels
 }
 
 // Approve adds the SHA-256 of texts to screening.approved in the file that a
