@@ -172,8 +172,7 @@ var (
 	//go:embed migrations/11_to_22.sql
 	from11 string
 	//go:embed migrations/22_to_23.sql
-	from22 string
-
+	from22   string
 	upgrades = []upgrade{{11, 22, from11}, {22, 23, from22}}
 )
 
