@@ -122,7 +122,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if s.budget, err = s.openBudget(); err != nil {
 		return nil, err
 	}
-	if s.rules, err = newRuleset(cfg, s.log, s.group.Go); err == nil {
+	if s.rules, err = newRuleset(cfg, s.log, s.clock, s.group.Go); err == nil {
 		err = keepsBuiltin(cfg, unsafe, &s.rules.now.Load().bundle)
 	}
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"text/tabwriter"
+	"time"
 
 	"github.com/memproxy/memproxy/budgets/redisstore"
 	"github.com/memproxy/memproxy/config"
@@ -45,7 +46,7 @@ type CheckResult struct {
 func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) (*CheckResult, error) {
 	identifier, callers := buildIdentifier(cfg, nil, 0)
 	unsafe, weakened := allowedUnsafe(cfg, getenv)
-	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), unmanaged(ctx))
+	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), time.Now, unmanaged(ctx))
 	if err == nil && weakened == nil {
 		err = keepsBuiltin(cfg, unsafe, &rules.now.Load().bundle)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/screen/hunt"
 )
 
@@ -163,7 +164,7 @@ func TestJudgeBudgetIsPerCaller(t *testing.T) {
 		fmt.Fprint(w, `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"SAFE"}}]}`)
 	}))
 	t.Cleanup(model.Close)
-	r := start(t, strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1),
+	r := startAt(t, ledgertest.NewClock().Now, strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1),
 		"SCREENING", fmt.Sprintf("screening: {judge: {url: %q, model: m, per_minute: 4}}", model.URL))
 	text := func(n int) string {
 		return fmt.Sprintf("We are detecting '; DROP TABLE users; -- in the input of form %d.", n)

@@ -132,7 +132,7 @@ func accountsOf(lines []memproxy.Line) []account {
 
 // Explain runs a request through every step without side effects.
 func Explain(ctx context.Context, cfg *config.Config, q ExplainRequest, getenv func(string) string) (*ExplainResult, error) {
-	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), unmanaged(ctx))
+	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), time.Now, unmanaged(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -45,6 +45,7 @@ budgets:
   anonymous: {writes_per_hour: 10000000, writes_total: 100000000}
 limits: {rejections: 0}
 sessions: {max_rejections: 0, max_user_rejections: 0, max_principal_rejections: 0}
+review: {max_held: 10000, max_held_tenant: 100000, max_held_user: 10000}
 log: {level: error}
 `
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
@@ -60,8 +61,8 @@ type compiledRules struct {
 	looser []string // what the last edit loosened
 }
 
-func newRuleset(cfg *config.Config, log *slog.Logger, begin begin) (*ruleset, error) {
-	d, err := newScreeners(cfg.Screening, log, begin)
+func newRuleset(cfg *config.Config, log *slog.Logger, clock func() time.Time, begin begin) (*ruleset, error) {
+	d, err := newScreeners(cfg.Screening, log, clock, begin)
 	if err != nil {
 		return nil, cfg.Fault(err, "screening")
 	}

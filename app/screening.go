@@ -46,7 +46,7 @@ type screeners struct {
 
 // newScreeners opens the layers. A model that is unavailable is tried again in the
 // background, started with begin.
-func newScreeners(cfg config.Screening, log *slog.Logger, begin begin) (*screeners, error) {
+func newScreeners(cfg config.Screening, log *slog.Logger, clock func() time.Time, begin begin) (*screeners, error) {
 	d := &screeners{cfg: cfg, log: log, outages: panel.NewOutages()}
 	if !*cfg.Enabled {
 		return d, nil
@@ -61,7 +61,7 @@ func newScreeners(cfg config.Screening, log *slog.Logger, begin begin) (*screene
 		}
 	}
 	if c := cfg.Judge; c != nil {
-		d.judge, err = judge.New(judge.Options{URL: c.URL, Model: c.Model, Key: c.Key.Reveal(), Timeout: c.Timeout.Std(), PerMinute: c.PerMinute})
+		d.judge, err = judge.New(judge.Options{URL: c.URL, Model: c.Model, Key: c.Key.Reveal(), Timeout: c.Timeout.Std(), PerMinute: c.PerMinute, Now: clock})
 		if err != nil {
 			return nil, err
 		}
@@ -158,7 +158,7 @@ func NewScreener(ctx context.Context, cfg *config.Config, q ScreenerOptions, log
 	}
 	set.Sensitivity, set.Pack = cmp.Or(q.Sensitivity, set.Sensitivity), cmp.Or(q.Pack, set.Pack)
 	set.Baseline = nil // a text without an author has no baseline to compare with
-	d, err := newScreeners(set, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})), unmanaged(ctx))
+	d, err := newScreeners(set, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})), time.Now, unmanaged(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("screening: %w", err)
 	}
