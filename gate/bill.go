@@ -55,9 +55,12 @@ func splitLines(all []memproxy.Line) (windows, totals []memproxy.Line) {
 	return verdict.Split(all, func(l memproxy.Line) bool { return l.Window != memproxy.WindowTotal })
 }
 
+// chargeFor returns the charge for the write. Its lines are determined once for each form.
 func chargeFor(r *evaluation) memproxy.Charge {
-	lines := r.rules.Lines(r.Principal, r.op.Kind, r.endUser(), content.Governed(r.op))
-	return memproxy.Charge{ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(r.op.Cost), Time: r.begun, Lines: lines}
+	if r.linesFor != r.op {
+		r.linesFor, r.lines = r.op, r.rules.Lines(r.Principal, r.op.Kind, r.endUser(), content.Governed(r.op))
+	}
+	return memproxy.Charge{ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(r.op.Cost), Time: r.begun, Lines: r.lines}
 }
 
 // refuseOverdrawn refuses a write before it is screened if the budgets would refuse it,
