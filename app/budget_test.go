@@ -21,6 +21,7 @@ import (
 const budgetConf = withMem0 + `    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
     - {sha256: "PEER", id: "agent:peer", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
 budgets: {default: {writes_per_hour: 100, writes_total: 100}, rapid_per_minute: 0}
+limits: {rejections: 0}
 log: {level: error}
 `
 
@@ -30,7 +31,8 @@ func startBudget(t *testing.T, change ...string) *rig {
 }
 
 // remaining reads what is left of the hour's budget from the refusal of a write that
-// exceeds any budget.
+// exceeds any budget. Refusals are not limited: however fast they are repeated, each says
+// what is left.
 func remaining(t *testing.T, r *rig) int {
 	t.Helper()
 	a := r.do("POST", "/memories", many(101, false))
