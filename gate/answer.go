@@ -72,7 +72,11 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	kept := &effects{answer: ret}
 	kept.recordEffects(ctx)
 	g.outcome(ctx, ret)
-	if a.edits != nil && ok2xx(ret.status) {
+	switch {
+	case a.edits == nil || !ok2xx(ret.status):
+	case ret.Failed: // before the answer: the caller's next call may change what is read
+		recordEdits(ctx, ret)
+	default:
 		subject := ""
 		if len(a.op.Targets) > 0 {
 			subject = a.op.Targets[0]
