@@ -89,10 +89,13 @@ const (
 
 // New opens the state and builds the gate and its listeners, which do not listen yet. On
 // an error it closes everything that it opened.
-func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error) {
+func New(ctx context.Context, cfg *config.Config, o Options) (*App, error) {
 	unsafe, err := allowedUnsafe(cfg, o.Getenv)
 	if err = errors.Join(err, checkValues(cfg)); err != nil {
 		return nil, err
+	}
+	if start := time.Now(); o.up == nil {
+		o.up = func() time.Duration { return time.Since(start) }
 	}
 	level := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[cfg.Log.Level]
 	st, err := openState(ctx, cfg, o, unsafe, level)
@@ -100,63 +103,82 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 		return nil, err
 	}
 	s := &App{state: st, inFlight: shares{}}
-	s.edits = &edits{App: s, inForce: cfg}
-	if start := time.Now(); o.up == nil {
-		o.up = func() time.Duration { return time.Since(start) }
-	}
-	s.clockGuard = upkeep.NewClockGuard(s.clock, o.up, s.ledger.Upkeep.AddRunTime, s.log)
-	s.jobs = upkeep.New(upkeep.Options{Begin: s.group.Go, Ticker: o.Ticker, Clock: s.clock, Log: s.log})
-	defer func() {
-		if err != nil {
-			s.abort()
-		}
-	}()
-	if err = bindNames(ctx, cfg, s.ledger, s.clock(), s.log); err != nil {
+	if err := build(ctx, s); err != nil {
+		s.abort()
 		return nil, err
+	}
+	return s, nil
+}
+
+// build makes everything that needs the state: the background work, what the gate asks,
+// the gate, and the listeners in front of it.
+func build(ctx context.Context, s *App) (err error) {
+	s.edits = &edits{App: s, inForce: s.cfg}
+	s.clockGuard = upkeep.NewClockGuard(s.clock, s.opt.up, s.ledger.Upkeep.AddRunTime, s.log)
+	s.jobs = upkeep.New(upkeep.Options{Begin: s.group.Go, Ticker: s.opt.Ticker, Clock: s.clock, Log: s.log})
+	if err := bindNames(ctx, s.cfg, s.ledger, s.clock(), s.log); err != nil {
+		return err
 	}
 	s.checker = s.newChecker()
 	s.group.Own(stageNotes, s.checker.Anchor)
 	s.deferred = newDeferredWork(deferredQueues, deferredQueueSize)
 	s.group.Own(stageDeferred, s.deferred.close)
 	s.watchStores()
+
 	if s.budget, err = s.openBudget(); err != nil {
-		return nil, err
+		return err
 	}
-	if s.rules, err = newRuleset(cfg, s.log, s.clock, s.group.Go); err == nil {
-		err = keepsBuiltin(cfg, unsafe, &s.rules.now.Load().bundle)
+	if s.rules, err = newRuleset(s.cfg, s.log, s.clock, s.group.Go); err != nil {
+		return err
 	}
-	if err != nil {
-		return nil, err
+	if err := keepsBuiltin(s.cfg, s.unsafe, &s.rules.now.Load().bundle); err != nil {
+		return err
 	}
-	if s.callers, err = newCallers(cfg, s.keys.Signing.Derive("anonymous callers"), o.within(identity.DefaultOIDCTimeout)); err != nil {
-		return nil, err
+	if s.callers, err = newCallers(s.cfg, s.keys.Signing.Derive("anonymous callers"), s.opt.within(identity.DefaultOIDCTimeout)); err != nil {
+		return err
 	}
 	s.callers.watchIssuer(s.stores, s.log)
 	s.unconfirmed = &memories.Unconfirmed{Log: s.log}
 	s.fleet = &fleetClient{App: s, meter: newReleaseMeter(s.telemetry.Instruments())}
-	s.gate, err = gate.New(gate.Options{
-		Identifier: s.callers, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: s.signer,
-		RecordTimeout: o.within(gate.DefaultRecordTimeout),
-		Clock:         s.clock, NewID: newID, Holds: holdStore{s.ledger.Holds, func(h *memproxy.HeldWrite) bool {
-			return reviewable(cfg, h, s.socket != "")
-		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.deferred.run, Check: s.checker.QueueCheck, Steps: o.Steps,
-		Unconfirmed: s.unconfirmed.Add, Tracer: s.telemetry.Tracer(), Meter: s.fleet.meter, Log: s.log,
-	}, s.rules.current())
-	if err != nil {
-		return nil, err
+	if s.gate, err = gate.New(gateOptions(s), s.rules.current()); err != nil {
+		return err
 	}
+
 	s.openReview()
-	if err = s.buildListeners(); err != nil {
-		return nil, err
+	if err := s.buildListeners(); err != nil {
+		return err
 	}
-	if err = s.edits.compare(s.cfg); err != nil {
-		return nil, err
+	if err := s.edits.compare(s.cfg); err != nil {
+		return err
 	}
 	s.watch()
-	if err = s.fleet.join(); err != nil {
-		return nil, err
+	return s.fleet.join()
+}
+
+// gateOptions connects the gate to the stores and to the rest of the process.
+func gateOptions(s *App) gate.Options {
+	return gate.Options{
+		Identifier:    s.callers,
+		Ledger:        s.ledger,
+		Budget:        s.budget,
+		Recorder:      s.audit,
+		RecordTimeout: s.opt.within(gate.DefaultRecordTimeout),
+		Signer:        s.signer,
+		Holds: holdStore{s.ledger.Holds, func(h *memproxy.HeldWrite) bool {
+			return reviewable(s.cfg, h, s.socket != "")
+		}},
+		RefuseHolds: s.cfg.Review.Answer == "refuse",
+		Rejections:  s.cfg.Limits.RejectionLimit(),
+		Check:       s.checker.QueueCheck,
+		Unconfirmed: s.unconfirmed.Add,
+		Later:       s.deferred.run,
+		Steps:       s.opt.Steps,
+		Clock:       s.clock,
+		NewID:       newID,
+		Tracer:      s.telemetry.Tracer(),
+		Meter:       s.fleet.meter,
+		Log:         s.log,
 	}
-	return s, nil
 }
 
 // newID returns a decision id: a UUID of version 7, which is unguessable and ordered by

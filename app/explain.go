@@ -140,14 +140,7 @@ func Explain(ctx context.Context, cfg *config.Config, q ExplainRequest, getenv f
 	if err != nil {
 		return nil, fmt.Errorf("--as: %w", err)
 	}
-	of, err := cfg.Backend(q.Backend)
-	if err != nil {
-		return nil, err
-	}
-	backend, err := backendOf(of, cfg.Sources.Table())
-	if err == nil {
-		err = backend.Complete()
-	}
+	call, err := q.call(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +155,29 @@ func Explain(ctx context.Context, cfg *config.Config, q ExplainRequest, getenv f
 		Identifier: nothing, Ledger: readOnlyLedger{Ledger: blank, who: who, store: store}, Budget: nothing, Recorder: nothing, Signer: nothing,
 		Clock: time.Now, NewID: newID, RefuseHolds: cfg.Review.Answer == "refuse",
 	}, rules.current())
+	if err != nil {
+		return nil, err
+	}
+	e := &ExplainResult{Position: rules.position, Explanation: g.Explain(ctx, call)}
+	_, noOperator := socketPath(cfg.State, getenv)
+	if e.Decision.Verdict == memproxy.Hold && !reviewable(cfg, &memproxy.HeldWrite{Tenant: who.Tenant, Principal: who.ID}, noOperator == nil) {
+		gate.RefuseHold(&e.Decision, memproxy.ErrNoReviewer)
+		e.Steps = append(e.Steps, gate.StepAnswer{Step: "gate.hold", Verdict: memproxy.Deny, Reasons: e.Decision.Reasons})
+	}
+	e.addDetails()
+	return e, nil
+}
+
+// call returns the request as a listener would give it to the gate.
+func (q *ExplainRequest) call(cfg *config.Config) (*gate.Call, error) {
+	of, err := cfg.Backend(q.Backend)
+	if err != nil {
+		return nil, err
+	}
+	backend, err := backendOf(of, cfg.Sources.Table())
+	if err == nil {
+		err = backend.Complete()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -183,21 +199,19 @@ func Explain(ctx context.Context, cfg *config.Config, q ExplainRequest, getenv f
 	if entry.Class.Handling == frontend.Public {
 		entry.Class.Handling = frontend.Passed // a public route identifies no caller, so every caller may use it
 	}
-	var flaw *memproxy.Malformed
 	if int64(len(q.Body)) > backend.MaxBody && entry.Class.ReadsBody() {
-		flaw = frontend.TooLarge(backend.MaxBody)
-	} else {
-		entry.Read(q.Body)
+		return entry.GateCall(q.Body, frontend.TooLarge(backend.MaxBody)), nil
 	}
-	e := &ExplainResult{Position: rules.position, Records: []LockState{}, Explanation: g.Explain(ctx, entry.GateCall(q.Body, flaw))}
-	_, noOperator := socketPath(cfg.State, getenv)
-	if e.Decision.Verdict == memproxy.Hold && !reviewable(cfg, &memproxy.HeldWrite{Tenant: who.Tenant, Principal: who.ID}, noOperator == nil) {
-		gate.RefuseHold(&e.Decision, memproxy.ErrNoReviewer)
-		e.Steps = append(e.Steps, gate.StepAnswer{Step: "gate.hold", Verdict: memproxy.Deny, Reasons: e.Decision.Reasons})
-	}
+	entry.Read(q.Body)
+	return entry.GateCall(q.Body, nil), nil
+}
+
+// addDetails adds what people want to know beyond the steps.
+func (e *ExplainResult) addDetails() {
 	if e.Question.Track > 0 {
 		e.Record = &TrackRecord{e.Track, e.TrackKnown, e.Question.Track}
 	}
+	e.Records = []LockState{}
 	for _, id := range e.Locks {
 		l := LockState{ID: id, Kind: string(memproxy.SessionKeyOf(id).Kind)}
 		if l.ID == e.Lock.ID {
@@ -208,7 +222,6 @@ func Explain(ctx context.Context, cfg *config.Config, q ExplainRequest, getenv f
 	if op := e.Operation; op != nil && (op.Kind == memproxy.Learn || op.Kind == memproxy.Correct) {
 		e.Content = contents(op, &e.Question.Governance)
 	}
-	return e, nil
 }
 
 // contents describes the items of an operation as the layer rules see them: position,
