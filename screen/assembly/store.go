@@ -32,14 +32,14 @@ const (
 	maxLength = 4096      // of one joined text in bytes
 )
 
-const maxRead = 256 // bounds the cached readings, each of at most maxText bytes
+const maxRead = 128 // bounds a generation of cached readings, each of at most maxText bytes
 
 // Store remembers the recent writes of sessions. It is safe for concurrent use.
 type Store struct {
 	bounds bounds
 	// A cache of readings: a write is read when it is judged, and again when it went
 	// through.
-	read cache.Cache[string, reading]
+	read *cache.Generations[string, *reading]
 
 	mu       sync.Mutex
 	sessions simplelru.LRUCache[Key, *session] // in order of the last write, and so of age
@@ -61,7 +61,7 @@ func New() *Store {
 
 // within returns an empty store with bounds, which must be positive.
 func within(b bounds) *Store {
-	s := &Store{bounds: b, read: cache.New[string, reading](maxRead)}
+	s := &Store{bounds: b, read: cache.NewGenerations[string, *reading](maxRead)}
 	s.sessions, _ = simplelru.NewLRU(b.sessions, func(_ Key, e *session) { s.bytes -= e.bytes })
 	return s
 }
@@ -104,16 +104,21 @@ func (s *Store) Commit(key Key, id string, texts []string, now time.Time) {
 
 // replace sets a session's pieces. The lock must be held.
 func (s *Store) replace(key Key, pieces []*piece, last time.Time) {
-	s.sessions.Remove(key) // the eviction callback subtracts its bytes
 	if len(pieces) == 0 {
+		s.sessions.Remove(key) // the eviction callback subtracts its bytes
 		return
 	}
-	e := &session{pieces: pieces, last: last}
+	e, ok := s.sessions.Get(key)
+	if !ok {
+		e = &session{}
+		s.sessions.Add(key, e)
+	}
+	s.bytes -= e.bytes
+	e.pieces, e.bytes, e.last = pieces, 0, last
 	for _, p := range pieces {
 		e.bytes += p.size()
 	}
 	s.bytes += e.bytes
-	s.sessions.Add(key, e)
 }
 
 // tail returns the session's unexpired pieces, except those of write id. The lock must be
@@ -162,10 +167,10 @@ type piece struct {
 	offset int // of body in that text
 	body   string
 	at     time.Time
-	reading
+	*reading
 }
 
-// reading has the features of a text by itself. Its slices are immutable.
+// reading has the features of a text by itself. It is immutable.
 type reading struct {
 	frags []span // incomplete sentences
 	edges edges
@@ -199,14 +204,16 @@ func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
 		}
 		first, last := s.newPiece(id, i, 0, t[:head], now), s.newPiece(id, i, tail, t[tail:], now)
 		// The cut between head and tail is ours and no sign of an unfinished sentence.
-		if n := len(first.frags); n > 0 && first.frags[n-1].to >= len(strings.TrimSpace(first.body)) {
-			first.frags = first.frags[:n-1]
+		begin, end := *first.reading, *last.reading
+		if n := len(begin.frags); n > 0 && begin.frags[n-1].to >= len(strings.TrimSpace(first.body)) {
+			begin.frags = begin.frags[:n-1]
 		}
-		first.edges.open, first.edges.hangs = span{}, false
-		if len(last.frags) > 0 && last.frags[0].from <= 1 {
-			last.frags = last.frags[1:]
+		begin.edges.open, begin.edges.hangs = span{}, false
+		if len(end.frags) > 0 && end.frags[0].from <= 1 {
+			end.frags = end.frags[1:]
 		}
-		last.edges.head, last.edges.continues = span{}, false
+		end.edges.head, end.edges.continues = span{}, false
+		first.reading, last.reading = &begin, &end
 		out = append(out, first, last)
 	}
 	return out[max(0, len(out)-s.bounds.writes):]
@@ -225,12 +232,12 @@ func (s *Store) newPiece(id string, index, offset int, body string, now time.Tim
 // readers pools buffers of words.
 var readers = sync.Pool{New: func() any { return new([]word) }}
 
-func read(body string) reading {
+func read(body string) *reading {
 	kept := readers.Get().(*[]word)
 	defer readers.Put(kept)
 	words, all := split((*kept)[:0], body), sentences(body)
 	*kept = words
-	r := reading{
+	r := &reading{
 		part: findPart(body), run: longestRun(body), defs: definitions(body, words),
 		uses: uses(body, words), cond: condition(body, words, all), action: action(body, words, all),
 	}

@@ -58,12 +58,24 @@ func hash(w string) uint32 {
 // split appends the words of s.
 func split(words []word, s string) []word {
 	for i := 0; i < len(s); {
-		from := i
+		from, h, ascii, in := i, terms.HashSeed, true, list(0)
 		for i < len(s) {
+			if c := s[i]; c < utf8.RuneSelf {
+				if !inWord[c] {
+					break
+				}
+				if c == '_' {
+					in = cueing
+				}
+				h = terms.HashByte(h, terms.Lower(c))
+				i++
+				continue
+			}
 			r, n := utf8.DecodeRuneInString(s[i:])
-			if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && !strings.ContainsRune("'’_", r) {
+			if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && r != '’' {
 				break
 			}
+			ascii = false
 			i += n
 		}
 		if i == from {
@@ -71,18 +83,18 @@ func split(words []word, s string) []word {
 			i += n
 			continue
 		}
-		w := word{span{from, i}, lists.Get(hash(s[from:i]))}
-		if strings.IndexByte(s[from:i], '_') >= 0 {
-			w.in |= cueing
+		if !ascii {
+			h = hash(s[from:i])
 		}
-		words = append(words, w)
+		words = append(words, word{span{from, i}, in | lists.Get(h)})
 	}
 	return words
 }
 
 var (
 	digits, joints = terms.BytesOf(terms.Digits), terms.BytesOf("_-")
-	mayEnd         = terms.BytesOf(".!?\n") // bytes that may end a sentence
+	inWord         = terms.BytesOf(terms.Alnum + "'_") // of ASCII
+	mayEnd         = terms.BytesOf(".!?\n")            // bytes that may end a sentence
 )
 
 // stretches yields the maximal spans of s without any byte of part.
