@@ -270,16 +270,20 @@ func tokens(dst []token, s string) []token {
 		i += n // skip the separator
 		w = w[edges.End(w, 0):]
 		w = w[:edges.Begin(w, len(w))]
-		t := token{weight: 1}
-		switch {
-		case w == "":
+		if w == "" {
 			continue
+		}
+		t := token{hash: terms.HashWord(w), weight: 1}
+		switch {
 		case marked && (strings.IndexByte(w, '@') >= 0 || terms.IsAddress(w)):
 			t.hash = address
-		case light[w]:
-			t.hash, t.weight = terms.HashWord(w), 0.25
+		case light.Get(t.hash):
+			t.weight = 0.25
 		default:
-			t.hash, t.telling = terms.HashWord(stem(w)), true
+			t.telling = true
+			if s := stem(w); len(s) < len(w) {
+				t.hash = terms.HashWord(s)
+			}
 		}
 		dst = append(dst, t)
 	}
@@ -327,9 +331,14 @@ func (v *vector) fill(words []token) {
 }
 
 // light are words of little significance.
-var light = terms.Set(`a an the to of in on at by for from with without into and or but is are was be been it its this that these those as if then so
+var light = func() (all terms.Table[bool]) {
+	for w := range strings.FieldsSeq(`a an the to of in on at by for from with without into and or but is are was be been it its this that these those as if then so
 	user users user's you your i my me we our they their them he she his her will would can could should may might do does did not no has have had all any
-	some when where which who what how there here about just also now please`)
+	some when where which who what how there here about just also now please`) {
+		*all.At(terms.HashWord(w)) = true
+	}
+	return all
+}()
 
 // stem removes the most common endings.
 func stem(w string) string {
