@@ -128,7 +128,7 @@ const (
 // byte of marks that is not inside an address, or i+most.
 func passage(text string, words []directive.Word, i int, marks string, most int) int {
 	end := i + 1
-	for end < len(words) && end-i < most && (!strings.ContainsAny(text[words[end-1].End:words[end].Start], marks) || address(text, int(words[end].Start))) {
+	for end < len(words) && end-i < most && (text[words[end-1].End:words[end].Start] == " " || !strings.ContainsAny(text[words[end-1].End:words[end].Start], marks) || address(text, int(words[end].Start))) {
 		end++
 	}
 	return end
