@@ -12,17 +12,15 @@ import (
 // bytes of their beginning) has these classes. Seven bits per byte; at most three byte
 // values share a class.
 type scanner struct {
-	class [256]uint32                          // class of each folded byte; 0 occurs in no literal
-	may   [1 << mayBits / 64]uint64            // Bloom filter of keys, each with all that may precede a shorter one
-	one   [1 << classBits]bool                 // keys of one byte
+	class [256]uint32 // class of each folded byte; 0 occurs in no literal
+	may   [1 << (3 * classBits) / 64]uint64
 	by    [lookBack + 1]terms.Table[[]literal] // by the classes of the key's bytes
 }
 
 const (
 	classBits  = 7
-	lookBack   = 3  // bytes
-	mayBits    = 16 // few enough to stay in the first-level cache
-	maxScanned = 6  // literals are truncated to this many bytes; see ending
+	lookBack   = 3 // bytes
+	maxScanned = 6 // literals are truncated to this many bytes; see ending
 )
 
 // literal is a string that the scanner finds: the truncated literal of some parts.
@@ -62,12 +60,8 @@ func newScanner(literals map[string][]ending) *scanner {
 		}
 		list := s.by[keyed].At(key)
 		*list = append(*list, lit)
-		if keyed == 1 {
-			s.one[key] = true
-			continue
-		}
 		for above := uint32(0); above < 1<<(classBits*(lookBack-keyed)); above++ {
-			k := filtered(above<<(classBits*keyed) | key)
+			k := above<<(classBits*keyed) | key
 			s.may[k/64] |= 1 << (k % 64)
 		}
 	}
@@ -76,9 +70,6 @@ func newScanner(literals map[string][]ending) *scanner {
 	}
 	return s
 }
-
-// filtered returns the place of a key in scanner.may.
-func filtered(key uint32) uint32 { return key * 0x9e3779b1 >> (32 - mayBits) }
 
 // rarest returns the end of a literal's key: its three bytes that are the rarest in
 // prose, ending at a character boundary.
@@ -128,7 +119,7 @@ func (s *scanner) scan(text string, found func(lit *literal, end int)) {
 				last, key = last<<8|uint64(c), (key<<classBits|s.class[c])&all
 			}
 		}
-		if k := filtered(key); s.may[k/64]>>(k%64)&1 == 0 && !s.one[key&(1<<classBits-1)] {
+		if s.may[key/64]>>(key%64)&1 == 0 {
 			continue
 		}
 		for n := 1; n <= lookBack; n++ {
