@@ -220,7 +220,10 @@ func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
 }
 
 func (s *Store) newPiece(id string, index, offset int, body string, now time.Time) *piece {
-	p := &piece{write: id, index: index, offset: offset, body: body, at: now}
+	p := &piece{write: id, index: index, offset: offset, body: body, at: now, reading: empty}
+	if body == "" {
+		return p
+	}
 	var known bool
 	if p.reading, known = s.read.Get(body); !known {
 		p.reading = read(body)
@@ -228,6 +231,9 @@ func (s *Store) newPiece(id string, index, offset int, body string, now time.Tim
 	}
 	return p
 }
+
+// empty is the reading of an item that writes no text.
+var empty = &reading{}
 
 // readers pools buffers of words.
 var readers = sync.Pool{New: func() any { return new([]word) }}

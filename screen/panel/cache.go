@@ -154,7 +154,9 @@ func labelled(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Fi
 		if !in || it.Kind != memproxy.ItemMetadata {
 			continue
 		}
-		path = unescape.Replace(path)
+		if strings.IndexByte(path, '~') >= 0 { // few have escapes
+			path = unescape.Replace(path)
+		}
 		name := strings.TrimRight(path, "/0123456789") // list elements have the name of the list
 		class := secrets.ClassifyNamed(name[strings.LastIndexByte(name, '/')+1:], it.Text)
 		if class != "" && !strings.HasSuffix("/"+path, "/"+it.Text) { // the text is a member name, not a value

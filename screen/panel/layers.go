@@ -39,8 +39,9 @@ func keysOf(s memproxy.Screening) []assembly.Key {
 // within one text, or within earlier writes only, is not attributed to this write.
 func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
 	var all []assembly.JoinedText
+	written := texts(s.Operation)
 	for _, key := range keysOf(s) {
-		for _, j := range p.opt.Assembly.Assemble(key, s.Decision, texts(s.Operation), p.opt.Clock()) {
+		for _, j := range p.opt.Assembly.Assemble(key, s.Decision, written, p.opt.Clock()) {
 			if !slices.ContainsFunc(all, j.Same) { // writes of the session to this memory are under both keys
 				all = append(all, j)
 			}
@@ -196,7 +197,8 @@ func (p *Panel) governed(s memproxy.Screening, it *memproxy.Item) bool {
 
 // governs reports whether an item writes a governed field.
 func governs(it *memproxy.Item) bool {
-	return slices.ContainsFunc(it.Written(), func(f string) bool { return slices.Contains(memproxy.GovernedFields(), memproxy.Key(f)) })
+	is := func(field string) bool { return slices.Contains(memproxy.GovernedFields(), memproxy.Key(field)) }
+	return is(it.Field) || slices.ContainsFunc(it.Filed, is)
 }
 
 // validated adds the mandatory patterns where they count, and the heuristics of the style

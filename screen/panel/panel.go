@@ -188,13 +188,14 @@ func (p *Panel) RecordWrite(s memproxy.Screening) {
 	if s.Operation == nil || !writes(s.Operation) {
 		return
 	}
+	written := texts(s.Operation)
 	if p.opt.Assembly != nil {
 		for _, key := range keysOf(s) {
-			p.opt.Assembly.Commit(key, s.Decision, texts(s.Operation), p.opt.Clock())
+			p.opt.Assembly.Commit(key, s.Decision, written, p.opt.Clock())
 		}
 	}
 	if p.opt.Recipes != nil {
-		p.opt.Recipes.Commit(memoryOf(s), s.Decision, texts(s.Operation), suspect(s.Operation), p.opt.Clock())
+		p.opt.Recipes.Commit(memoryOf(s), s.Decision, written, suspect(s.Operation), p.opt.Clock())
 	}
 	if p.opt.Baseline != nil {
 		if list, _ := filled(s.Operation); len(list) > 0 {
