@@ -13,7 +13,7 @@ import (
 // OnRecord is a hook of the audit log. It exports a copy of the record as the body of a
 // log record, with the decision's attributes and linked to the request's trace. It
 // neither blocks nor fails: a copy that is lost is still in the audit log.
-func (t *Telemetry) OnRecord(_ uint64, ev memproxy.Event, record []byte) {
+func (t *Telemetry) OnRecord(_ uint64, ev *memproxy.Event, record []byte) {
 	ctx := context.Background()
 	t.instruments.Recorded(ctx, ev.Type)
 	if t.records == nil {
@@ -22,14 +22,14 @@ func (t *Telemetry) OnRecord(_ uint64, ev memproxy.Event, record []byte) {
 	var r log.Record
 	r.SetEventName("memproxy." + string(ev.Type))
 	r.SetTimestamp(ev.Time)
-	severity, text := severityOf(&ev)
+	severity, text := severityOf(ev)
 	r.SetSeverity(severity)
 	r.SetSeverityText(text)
 	r.SetBody(attribute.StringValue(string(record)))
 	var array [24]attribute.KeyValue
 	attrs := append(array[:0], attribute.String(signal.AttrEventType, string(ev.Type)))
 	if ev.Decision != "" {
-		attrs = signal.AppendKey(attrs, &ev)
+		attrs = signal.AppendKey(attrs, ev)
 	}
 	if ev.Status != 0 {
 		attrs = append(attrs, attribute.Int(signal.AttrHTTPStatus, ev.Status))

@@ -80,7 +80,7 @@ func request(ctx context.Context, tel *telemetry.Telemetry) trace.SpanContext {
 	tel.Instruments().LedgerFailed(ctx)
 	tel.Instruments().Observer("mem0")(ctx, "", "learn", "deny", 429, 3*time.Millisecond)
 	server.End()
-	tel.OnRecord(7, ev, []byte(`{"index":7,"decision":"`+decision+`"}`))
+	tel.OnRecord(7, &ev, []byte(`{"index":7,"decision":"`+decision+`"}`))
 	return sc
 }
 

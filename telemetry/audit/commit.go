@@ -196,18 +196,17 @@ func inPlace(f *os.File, path string) error {
 // hookRecord is a durable record to be passed to Options.OnRecord.
 type hookRecord struct {
 	index  uint64
-	event  memproxy.Event
+	event  *memproxy.Event
 	record []byte
 }
 
-// collect gathers the frame's records for Options.OnRecord. They point into the bundle's
-// memory, because the items are reused once their callers are released, and callers do
-// not wait for the hook.
+// collect gathers the frame's records for Options.OnRecord, which is called once their
+// callers are released. They point into the bundle's memory.
 func (c *committer) collect(b *bundle) {
 	rest := b.buf[len(b.buf)-(len(c.frame.buf)-frameHeader-frameTrailer):]
 	for i, it := range c.hookItems {
 		n := 2 + int(binary.BigEndian.Uint16(rest))
-		c.hookRecords = append(c.hookRecords, hookRecord{c.frame.first + uint64(i), it.event, rest[2:n:n]})
+		c.hookRecords = append(c.hookRecords, hookRecord{c.frame.first + uint64(i), &it.event, rest[2:n:n]})
 		rest = rest[n:]
 	}
 }
@@ -215,19 +214,15 @@ func (c *committer) collect(b *bundle) {
 // release answers the callers of a durable batch, and passes its records to the hook.
 func (c *committer) release(batch []*item) {
 	for _, it := range batch {
-		switch {
-		case it.state.Load() == withdrawn:
-		case it.async:
-			c.queue.recycle(it)
-		default:
-			it.done <- nil
-		}
+		it.answer(nil)
 	}
-	for i := range c.hookRecords {
-		c.opt.OnRecord(c.hookRecords[i].index, c.hookRecords[i].event, c.hookRecords[i].record)
+	for _, r := range c.hookRecords {
+		c.opt.OnRecord(r.index, r.event, r.record)
 	}
-	clear(c.hookRecords)
 	c.hookRecords = c.hookRecords[:0]
+	for _, it := range batch {
+		c.queue.recycle(it)
+	}
 }
 
 // refuse returns the error to the callers of a batch that was not written. Asynchronous events
@@ -235,10 +230,10 @@ func (c *committer) release(batch []*item) {
 func (c *committer) refuse(batch []*item, err error) {
 	var kept []*item
 	for _, it := range batch {
-		if it.async {
+		if it.caller == nil {
 			kept = append(kept, it)
 		} else if it.take() {
-			it.done <- err
+			it.answer(err)
 		}
 	}
 	c.queue.putBack(kept)

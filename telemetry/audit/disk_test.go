@@ -41,7 +41,7 @@ func TestDiskFull(t *testing.T) {
 	opt, full := fullDisk(t)
 	opt.AsyncDelay = time.Hour
 	var ids []string
-	opt.OnRecord = func(_ uint64, ev memproxy.Event, _ []byte) { ids = append(ids, ev.Decision) }
+	opt.OnRecord = func(_ uint64, ev *memproxy.Event, _ []byte) { ids = append(ids, ev.Decision) }
 	l := open(t, opt)
 	try := func(id string) error {
 		err := l.Record(context.Background(), memproxy.Event{Type: memproxy.EventDecision, Decision: id})

@@ -3,6 +3,7 @@ package audit
 import (
 	"encoding/hex"
 	"iter"
+	"strings"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -82,9 +83,8 @@ func (w *writer) timestamp(key string, t time.Time) {
 	}
 }
 
-func (w *writer) list(key string, values []string) { listOf(w, key, values) }
-
-func listOf[T ~string](w *writer, key string, values []T) {
+// list writes an array of strings, each in the form in which it is recorded.
+func list[T ~string](w *writer, key string, values []T, recorded func(T) T) {
 	if len(values) == 0 {
 		return
 	}
@@ -94,10 +94,13 @@ func listOf[T ~string](w *writer, key string, values []T) {
 		if i > 0 {
 			w.b = append(w.b, ',')
 		}
-		w.b = appendString(w.b, string(v))
+		w.b = appendString(w.b, string(recorded(v)))
 	}
 	w.b = append(w.b, ']')
 }
+
+// unchanged is for lists whose values memproxy or its operator chose.
+func unchanged[T any](v T) T { return v }
 
 // objects writes a list of n objects, unless n is 0. The loop over the result writes
 // the members of each object.
@@ -123,7 +126,9 @@ func (w *writer) objects(key string, n int) iter.Seq[int] {
 }
 
 // encode appends an event to buf. Members are sorted by name. Empty, zero and
-// inapplicable members are omitted.
+// inapplicable members are omitted. Names that callers chose are written in their inert
+// form, because a record must not contain text of a caller: a hash unless the name is a
+// plain identifier.
 func encode(buf []byte, ev *memproxy.Event, at place) body {
 	w := writer{b: append(buf[:0], '{'), bare: true}
 	w.budget(ev.Budget)
@@ -162,12 +167,12 @@ func encode(buf []byte, ev *memproxy.Event, at place) body {
 	w.principal(&ev.Principal)
 	w.reasons(ev.Reasons)
 	w.act(ev.Act)
-	w.str("session", ev.Session)
+	w.str("session", memproxy.InertSession(ev.Session))
 	out.time = len(w.b)
 	w.str("trace", ev.Trace)
 	w.key("type")
 	w.b = appendString(w.b, string(ev.Type))
-	w.list("unsafe", ev.Unsafe)
+	list(&w, "unsafe", ev.Unsafe, unchanged)
 	w.num("v", version)
 	if ruled(ev) {
 		w.str("verdict", ev.Verdict.String())
@@ -187,12 +192,12 @@ func (w *writer) operation(ev *memproxy.Event) {
 	}
 	w.open("operation")
 	w.str("backend", ev.Backend)
-	w.list("fields", ev.Fields)
+	list(w, "fields", ev.Fields, memproxy.Inert)
 	w.count("items", int64(ev.Items))
 	w.str("kind", string(ev.Kind))
-	w.str("method", ev.Method)
+	w.str("method", memproxy.InertMethod(ev.Method))
 	w.str("route", ev.Route)
-	if s := &ev.Scope; *s != (memproxy.Scope{}) {
+	if s := memproxy.InertScope(ev.Scope); s != (memproxy.Scope{}) {
 		w.open("scope")
 		w.str("agent", s.Agent)
 		w.str("app", s.App)
@@ -201,7 +206,7 @@ func (w *writer) operation(ev *memproxy.Event) {
 		w.str("user", s.User)
 		w.close()
 	}
-	w.list("targets", ev.Targets)
+	list(w, "targets", ev.Targets, memproxy.InertID)
 	w.close()
 }
 
@@ -213,7 +218,7 @@ func (w *writer) outcome(ev *memproxy.Event) {
 	w.flag("cancelled", ev.Cancelled)
 	w.str("ended", string(ev.Ended))
 	w.count("filtered", int64(ev.Filtered))
-	w.list("memories", ev.Memories)
+	list(w, "memories", ev.Memories, memproxy.InertID)
 	w.count("status", int64(ev.Status))
 	w.close()
 }
@@ -222,8 +227,12 @@ func (w *writer) principal(p *memproxy.Principal) {
 	if p.ID == "" && p.Kind == "" {
 		return
 	}
+	id := p.ID
+	if p.Kind == memproxy.KindAnonymous { // otherwise the issuer of the credential chose the name
+		id = memproxy.Inert(id)
+	}
 	w.open("principal")
-	w.str("id", p.ID)
+	w.str("id", id)
 	w.str("kind", string(p.Kind))
 	w.str("method", p.Method)
 	w.str("tenant", p.Tenant)
@@ -233,10 +242,14 @@ func (w *writer) principal(p *memproxy.Principal) {
 
 func (w *writer) reasons(rs []memproxy.Reason) {
 	for i := range w.objects("reasons", len(rs)) {
+		rule := rs[i].Rule
+		if strings.HasPrefix(string(rs[i].Code), "integrity.") { // it is the id of a memory
+			rule = memproxy.InertID(rule)
+		}
 		w.str("code", string(rs[i].Code))
 		w.str("detail", rs[i].Detail)
-		w.str("pointer", rs[i].Pointer)
-		w.str("rule", rs[i].Rule)
+		w.str("pointer", inertPointer(rs[i].Pointer))
+		w.str("rule", rule)
 	}
 }
 
@@ -253,12 +266,12 @@ func (w *writer) facts(f *memproxy.Facts) {
 	w.flag("backdated", f.Backdated)
 	w.flag("bulk", f.Bulk)
 	w.count("ceiling", int64(f.Ceiling))
-	listOf(w, "claims", f.Claims)
+	list(w, "claims", f.Claims, unchanged)
 	w.flag("derived", f.Derived)
 	w.flag("others", f.Others)
 	w.flag("personal", f.Personal)
 	w.count("risk", int64(f.Risk))
-	w.list("roles", f.Roles)
+	list(w, "roles", f.Roles, unchanged)
 	w.flag("secret", f.Secret)
 	w.flag("single", f.SingleOwner)
 	w.str("source", string(f.Source))
@@ -266,7 +279,7 @@ func (w *writer) facts(f *memproxy.Facts) {
 	w.count("track", int64(f.Track))
 	w.flag("unseen", f.Unseen)
 	for i := range w.objects("writes", len(f.Writes)) {
-		w.str("field", f.Writes[i].Field)
+		w.str("field", memproxy.Inert(f.Writes[i].Field))
 		w.flag("inferred", f.Writes[i].Inferred)
 		w.str("layer", string(f.Writes[i].Layer))
 		w.str("member", f.Writes[i].Member)
@@ -295,7 +308,7 @@ func (w *writer) findings(fs []memproxy.Finding) {
 func (w *writer) budget(lines []memproxy.LineState) {
 	for i := range w.objects("budget", len(lines)) {
 		l := &lines[i]
-		w.str("account", l.Key)
+		w.str("account", eachPart(l.Key, memproxy.Inert)) // it may contain names of fields
 		w.num("limit", l.Limit)
 		w.str("reason", string(l.Reason))
 		w.timestamp("reset", l.Reset)

@@ -39,9 +39,9 @@ func (w *writer) versions(vs []memproxy.VersionChange) {
 		w.count("after", vs[i].After)
 		w.count("before", vs[i].Before)
 		w.str("before_sha256", vs[i].BeforeSHA256)
-		w.str("field", vs[i].Field)
+		w.str("field", memproxy.Inert(vs[i].Field))
 		w.str("kind", string(vs[i].Kind))
-		w.str("memory", vs[i].Memory)
+		w.str("memory", memproxy.InertID(vs[i].Memory))
 		w.str("op", string(vs[i].Op))
 		w.str("sha256", vs[i].SHA256)
 	}

@@ -7,62 +7,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// inertEvent replaces names that callers chose, because a record must not contain text of a
-// caller. Names that are not plain identifiers become hashes, and so do JSON members
-// that neither API has.
-func inertEvent(ev memproxy.Event) memproxy.Event {
-	ev.Session = memproxy.InertSession(ev.Session)
-	ev.Method = memproxy.InertMethod(ev.Method)
-	if ev.Principal.Kind == memproxy.KindAnonymous { // otherwise the issuer of the credential chose the name
-		ev.Principal.ID = memproxy.Inert(ev.Principal.ID)
-	}
-	ev.Scope = memproxy.InertScope(ev.Scope)
-	ev.Targets = mapList(ev.Targets, memproxy.InertID)
-	ev.Memories = mapList(ev.Memories, memproxy.InertID)
-	ev.Fields = mapList(ev.Fields, memproxy.Inert)
-	ev.Reasons = mapList(ev.Reasons, func(r memproxy.Reason) memproxy.Reason {
-		r.Pointer = inertPointer(r.Pointer)
-		if strings.HasPrefix(string(r.Code), "integrity.") { // the rule is the id of a memory
-			r.Rule = memproxy.InertID(r.Rule)
-		}
-		return r
-	})
-	ev.Versions = mapList(ev.Versions, func(v memproxy.VersionChange) memproxy.VersionChange {
-		v.Memory, v.Field = memproxy.InertID(v.Memory), memproxy.Inert(v.Field)
-		return v
-	})
-	ev.Budget = mapList(ev.Budget, func(l memproxy.LineState) memproxy.LineState {
-		l.Key = eachPart(l.Key, memproxy.Inert) // it may contain names of fields
-		return l
-	})
-	if f := ev.Facts; f != nil {
-		own := *f
-		own.Writes = mapList(own.Writes, func(w memproxy.Written) memproxy.Written {
-			w.Field = memproxy.Inert(w.Field)
-			return w
-		})
-		ev.Facts = &own
-	}
-	return ev
-}
-
-// mapList maps a list. It returns the list itself if nothing changes.
-func mapList[T comparable](list []T, as func(T) T) []T {
-	var own []T
-	for i, v := range list {
-		if w := as(v); w != v {
-			if own == nil {
-				own = slices.Clone(list)
-			}
-			own[i] = w
-		}
-	}
-	if own != nil {
-		return own
-	}
-	return list
-}
-
 // inertPointer returns the recorded form of a JSON pointer: "/metadata/tag" becomes
 // "/metadata/sha256:…".
 func inertPointer(ptr string) string {
@@ -99,9 +43,14 @@ func isIndex(s string) bool { return len(s) < 10 && strings.Trim(s, "0123456789"
 
 // eachPart maps the parts of a text between slashes.
 func eachPart(text string, as func(string) string) string {
-	for part := range strings.SplitSeq(text, "/") {
-		if as(part) != part {
-			return strings.Join(mapList(strings.Split(text, "/"), as), "/")
+	for rest, more := text, true; more; {
+		var part string
+		if part, rest, more = strings.Cut(rest, "/"); as(part) != part {
+			parts := strings.Split(text, "/")
+			for i := range parts {
+				parts[i] = as(parts[i])
+			}
+			return strings.Join(parts, "/")
 		}
 	}
 	return text

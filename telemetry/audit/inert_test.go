@@ -52,7 +52,7 @@ func recordOf(t *testing.T, ev memproxy.Event) string {
 func recordsOf(t *testing.T, ev memproxy.Event) (all []string) {
 	t.Helper()
 	opt := testOptions(ring.Dir(t))
-	opt.OnRecord = func(_ uint64, _ memproxy.Event, rec []byte) { all = append(all, string(rec)) }
+	opt.OnRecord = func(_ uint64, _ *memproxy.Event, rec []byte) { all = append(all, string(rec)) }
 	l := open(t, opt)
 	must.Do(t, l.Record(t.Context(), ev))
 	closeLog(t, l)

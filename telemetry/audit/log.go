@@ -111,41 +111,19 @@ func (l *Log) record(ctx context.Context, ev *memproxy.Event, at place) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return l.queued(ctx, l.queue.item(ev, at))
-}
-
-// queued queues an item and waits until it is durable.
-func (l *Log) queued(ctx context.Context, it *item) error {
-	if err := l.queue.add(it); err != nil {
-		l.queue.recycle(it)
-		return err
-	}
-	select {
-	case err := <-it.done:
-		l.queue.recycle(it)
-		return err
-	case <-ctx.Done():
-		it.withdraw() // the writer skips it, unless it has taken it already
-		return ctx.Err()
-	}
+	return l.queue.wait(ctx, l.queue.item(ev, at))
 }
 
 // RecordAsync queues an event without waiting, in order. It is written with the next
 // record, or within Options.AsyncDelay. Events in the queue are lost if the process is
 // killed.
 func (l *Log) RecordAsync(ev memproxy.Event) error {
-	it := l.queue.item(&ev, whole)
-	it.async = true
-	if err := l.queue.add(it); err != nil {
-		l.queue.recycle(it)
-		return err
-	}
-	return nil
+	return l.queue.add(l.queue.item(&ev, whole))
 }
 
 // Flush waits until everything queued before is durable and has a signed checkpoint.
 func (l *Log) Flush(ctx context.Context) error {
-	if err := l.queued(ctx, l.queue.barrier()); err != nil {
+	if err := l.queue.wait(ctx, new(item)); err != nil {
 		return err
 	}
 	return l.publisher.publish(false)

@@ -100,7 +100,7 @@ func TestRecordsSurviveReopening(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[uint64][]byte{}
 	opt := testOptions(dir)
-	opt.OnRecord = func(i uint64, ev memproxy.Event, rec []byte) {
+	opt.OnRecord = func(i uint64, ev *memproxy.Event, rec []byte) {
 		mu.Lock()
 		defer mu.Unlock()
 		expect.Equal(t, ev.Decision, "01J8ZK6Q", "record", i, "comes with event", ev)
@@ -160,7 +160,7 @@ func TestNotesKeepTheirOrder(t *testing.T) {
 	var kinds []memproxy.EventType
 	opt := testOptions(ring.Dir(t))
 	opt.AsyncDelay = time.Hour // written only with a record
-	opt.OnRecord = func(_ uint64, ev memproxy.Event, _ []byte) { kinds = append(kinds, ev.Type) }
+	opt.OnRecord = func(_ uint64, ev *memproxy.Event, _ []byte) { kinds = append(kinds, ev.Type) }
 	l := open(t, opt)
 	for _, typ := range []memproxy.EventType{"a", "b"} {
 		must.Do(t, l.RecordAsync(memproxy.Event{Type: typ}))

@@ -55,8 +55,8 @@ type Options struct {
 	// first record of a new log, of the type EventRepair.
 	Earlier string
 	// OnRecord, if set, is called once for each durable record, in order, after its caller
-	// was released. It must not block and must not change the record.
-	OnRecord func(index uint64, event memproxy.Event, record []byte)
+	// was released. It must not block, change the record, or keep the event.
+	OnRecord func(index uint64, event *memproxy.Event, record []byte)
 
 	commit func(*os.File) error
 }

@@ -41,7 +41,7 @@ func TestPartialFilesAreForgotten(t *testing.T) {
 // Events that were not written because checkpoints failed are reported with that cause.
 func TestUnwrittenEventsHaveACause(t *testing.T) {
 	l := &Log{queue: newQueue(&Options{MaxQueue: 1}), progress: &progress{stale: syscall.EIO}}
-	must.Do(t, l.queue.add(l.queue.barrier()))
+	must.Do(t, l.queue.add(new(item)))
 	err := l.drained()
 	expect.Is(t, err, syscall.EIO)
 	expect.Text(t, err.Error()).Lacks("%!")

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,51 +10,70 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// item is a queued event, or a barrier if it has no body.
+// item is a queued event, or a barrier if it has no body. Once it is queued, it is the
+// writer's.
 type item struct {
 	bodies []body         // none for a barrier
 	event  memproxy.Event // set only if a hook needs it
-	async  bool
-	state  atomic.Int32
-	done   chan error // receives the result
+	caller *caller        // nil if no caller waits
 }
 
-// The states of an item. The goroutine that moves it out of queued owns it.
+// caller is a caller that waits for its event. It outlives the item, which the writer
+// reuses as soon as it has answered.
+type caller struct {
+	state atomic.Int32
+	done  chan error // receives the result
+}
+
+// The states of a caller. It may withdraw its event until the writer takes it.
 const (
 	queued int32 = iota
 	taken
 	withdrawn
 )
 
+// take reports whether the event is still to be written.
 func (it *item) take() bool {
-	return it.state.Load() == taken || it.state.CompareAndSwap(queued, taken)
+	c := it.caller
+	return c == nil || c.state.Load() == taken || c.state.CompareAndSwap(queued, taken)
 }
-func (it *item) withdraw() { it.state.CompareAndSwap(queued, withdrawn) }
+
+func (c *caller) withdraw() { c.state.CompareAndSwap(queued, withdrawn) }
+
+// answer releases the caller, if there is one and it still waits.
+func (it *item) answer(err error) {
+	if c := it.caller; c != nil && c.state.Load() == taken {
+		c.done <- err
+	}
+}
 
 // keepBuffer is the largest buffer that is reused for another event.
 const keepBuffer = 8 << 10
 
 // queue holds the events that wait for the writer.
 type queue struct {
-	opt  *Options
-	wake chan struct{} // wakes the writer
-	pool sync.Pool     // of *item
+	opt     *Options
+	wake    chan struct{} // wakes the writer
+	items   sync.Pool     // of *item
+	callers sync.Pool     // of *caller
 
 	mu      sync.Mutex
 	waiting []*item
 	closed  bool
-	armed   bool // a timer for asynchronous events is running
+	armed   bool        // the timer is running
+	timer   *time.Timer // wakes the writer for asynchronous events; nil before the first
 }
 
 func newQueue(opt *Options) *queue {
 	q := &queue{opt: opt, wake: make(chan struct{}, 1)}
-	q.pool.New = func() any { return &item{done: make(chan error, 1)} }
+	q.items.New = func() any { return new(item) }
+	q.callers.New = func() any { return &caller{done: make(chan error, 1)} }
 	return q
 }
 
 // item returns an encoded event that is not queued yet.
 func (q *queue) item(ev *memproxy.Event, at place) *item {
-	it := q.barrier()
+	it := q.items.Get().(*item)
 	if len(q.opt.Unsafe) > 0 {
 		unsafe := *ev
 		unsafe.Unsafe, ev = q.opt.Unsafe, &unsafe
@@ -65,53 +85,69 @@ func (q *queue) item(ev *memproxy.Event, at place) *item {
 	return it
 }
 
-// barrier returns an item without a record, which completes when all before it is durable.
-func (q *queue) barrier() *item {
-	it := q.pool.Get().(*item)
-	it.bodies, it.async, it.event = it.bodies[:0], false, memproxy.Event{}
-	it.state.Store(queued)
-	return it
-}
-
-// recycle returns an item to the pool. The caller must have the only reference.
+// recycle returns an item to the pool.
 func (q *queue) recycle(it *item) {
 	if len(it.bodies) == 0 || cap(it.bodies[0].buf) <= keepBuffer {
-		q.pool.Put(it)
+		it.bodies, it.event, it.caller = it.bodies[:0], memproxy.Event{}, nil
+		q.items.Put(it)
 	}
 }
 
-// add appends an item to the queue. An item with a waiting caller wakes the writer; an
-// asynchronous one waits for others up to Options.AsyncDelay.
+// wait queues an item and waits until it is durable. An item without a record is a
+// barrier, which completes when all before it is durable.
+func (q *queue) wait(ctx context.Context, it *item) error {
+	c := q.callers.Get().(*caller)
+	c.state.Store(queued)
+	it.caller = c
+	if err := q.add(it); err != nil {
+		return err
+	}
+	wait.Wake(q.wake)
+	select {
+	case err := <-c.done:
+		q.callers.Put(c)
+		return err
+	case <-ctx.Done():
+		c.withdraw() // the writer skips it, unless it has taken it already
+		return ctx.Err()
+	}
+}
+
+// add appends an item to the queue. One without a waiting caller wakes the writer after
+// Options.AsyncDelay, and is usually written with others before that.
 func (q *queue) add(it *item) error {
 	q.mu.Lock()
-	if q.closed {
-		q.mu.Unlock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
 		return ErrClosed
-	}
-	if len(q.waiting) >= q.opt.MaxQueue {
-		q.mu.Unlock()
+	case len(q.waiting) >= q.opt.MaxQueue:
 		return ErrFull
 	}
 	q.waiting = append(q.waiting, it)
-	async := it.async // once the lock is released, the writer may recycle the item
-	arm := async && !q.armed
-	q.armed = q.armed || arm
-	q.mu.Unlock()
-	if !async {
-		wait.Wake(q.wake)
-	} else if arm {
-		time.AfterFunc(q.opt.AsyncDelay, func() { wait.Wake(q.wake) })
+	if it.caller != nil || q.armed {
+		return nil
+	}
+	q.armed = true
+	if q.timer == nil {
+		q.timer = time.AfterFunc(q.opt.AsyncDelay, func() { wait.Wake(q.wake) })
+	} else {
+		q.timer.Reset(q.opt.AsyncDelay)
 	}
 	return nil
 }
 
-// takeAll empties the queue for the writer and reuses the storage of spare.
+// takeAll empties the queue for the writer and reuses the storage of spare. The timer
+// does not wake the writer again for what it took.
 func (q *queue) takeAll(spare []*item) []*item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	batch := q.waiting
 	q.waiting = spare[:0]
-	q.armed = false
+	if q.armed {
+		q.timer.Stop()
+		q.armed = false
+	}
 	return batch
 }
 

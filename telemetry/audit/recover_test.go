@@ -59,7 +59,7 @@ func frameStarts(t testing.TB, b []byte) []int {
 // reopen opens a log and returns the repair that it recorded, if any.
 func reopen(t testing.TB, opt audit.Options) (size uint64, repair string) {
 	t.Helper()
-	opt.OnRecord = func(_ uint64, ev memproxy.Event, _ []byte) {
+	opt.OnRecord = func(_ uint64, ev *memproxy.Event, _ []byte) {
 		if ev.Type == memproxy.EventRepair {
 			repair = ev.Detail
 		}
@@ -203,7 +203,7 @@ func TestPrune(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	opt.Clock = func() time.Time { return at }
 	var kinds []memproxy.EventType
-	opt.OnRecord = func(_ uint64, ev memproxy.Event, _ []byte) { kinds = append(kinds, ev.Type) }
+	opt.OnRecord = func(_ uint64, ev *memproxy.Event, _ []byte) { kinds = append(kinds, ev.Type) }
 	l := open(t, opt)
 	for range 4 {
 		record(t, l, 256)

@@ -31,7 +31,7 @@ func writeLog(t *testing.T, dir string, n int) (records [][]byte) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	l := must.Get(audit.Open(audit.Options{
 		Dir: dir, Key: key, Origin: origin, CheckpointEvery: time.Millisecond,
-		OnRecord: func(_ uint64, _ memproxy.Event, rec []byte) { records = append(records, bytes.Clone(rec)) },
+		OnRecord: func(_ uint64, _ *memproxy.Event, rec []byte) { records = append(records, bytes.Clone(rec)) },
 	}))(t)
 	for i := range n {
 		must.Do(t, l.RecordAsync(memproxy.Event{Type: memproxy.EventDecision, Decision: fmt.Sprint("d", i), Time: time.Now()}))
