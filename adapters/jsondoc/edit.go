@@ -21,6 +21,8 @@ type splice struct {
 	text       []byte
 }
 
+var comma = []byte(",")
+
 // Edit begins a set of edits.
 func (d *Doc) Edit() *Edits { return &Edits{doc: d} }
 
@@ -111,11 +113,16 @@ func (e *Edits) list(v *Value, spans []span, added [][]byte) {
 	if len(added) == 0 {
 		return
 	}
-	at, text := v.End-1, bytes.Join(added, []byte(","))
+	at := v.End - 1
 	if last >= 0 {
-		at, text = spans[last].end, append([]byte(","), text...)
+		at = spans[last].end
 	}
-	e.ops = append(e.ops, splice{at, at, text})
+	for i, text := range added {
+		if last >= 0 || i > 0 {
+			e.ops = append(e.ops, splice{at, at, comma})
+		}
+		e.ops = append(e.ops, splice{at, at, text})
+	}
 }
 
 // Apply returns the source with the edits applied, or the source itself if there are none.

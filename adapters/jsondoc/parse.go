@@ -62,8 +62,9 @@ func (p parser) parse(src []byte) (*Doc, error) {
 	if err := checkEncoding(src); err != nil {
 		return nil, err
 	}
-	p.Src = src
+	p.Src, p.scratch = src, scratches.Get().(*scratch)
 	root := p.value(0)
+	p.scratch.release()
 	if root == nil || p.Space() != 0 {
 		return nil, refusal(src, p.max, p.strict)
 	}
@@ -91,13 +92,9 @@ type parser struct {
 	share        int           // see ParseLists
 	list         string        // pointer of the answer's member that is being read
 	deferStrings bool          // strings are set by setStrings
-	names        []string      // the first names, see intern
-	next         int           // index in names of the next expected name
 	slab         []Value
 	stored       []Member // of complete objects
-	// members and elems of incomplete objects and arrays.
-	members []Member
-	elems   []*Value
+	*scratch
 }
 
 // newValue returns a value from a slab, so that a body of ordinary size needs one allocation
@@ -235,32 +232,6 @@ func (p *parser) text(name bool) (string, bool) {
 		return string(raw), true
 	}
 	return p.intern(raw), true
-}
-
-const maxInterned = 64
-
-// intern returns a member's name, with one string for all its uses. The objects of a list
-// have the same names in the same order, so the name that followed last time is compared
-// first.
-func (p *parser) intern(raw []byte) string {
-	for range p.names {
-		if p.next == len(p.names) {
-			p.next = 0
-		}
-		p.next++
-		if name := p.names[p.next-1]; name == string(raw) {
-			return name
-		}
-	}
-	name := string(raw)
-	if p.names == nil {
-		p.names = make([]string, 0, maxInterned/4)
-	}
-	if len(p.names) < maxInterned {
-		p.names = append(p.names, name)
-		p.next = len(p.names)
-	}
-	return name
 }
 
 // fewMembers is the number of members up to which names are compared one by one. An object

@@ -152,3 +152,22 @@ func TestPointers(t *testing.T) {
 		t.Error("Get and Text are not safe on nil and other kinds")
 	}
 }
+
+// A parser begins with nothing of the document before it, also after a refused one, one with
+// many names, and one that an ElementReader reads.
+func TestDocumentsShareNothing(t *testing.T) {
+	var names strings.Builder
+	for i := range 70 {
+		fmt.Fprintf(&names, `,"name %d":%d`, i, i)
+	}
+	for _, before := range []string{`{"a":1,"b":[2,{"c":3,"d":[`, `{"a":[1,2,3]` + names.String() + `}`, `[[[{"d":1,"c":2,"a":3}]]]`, `{"a":1,"a":2}`, `{"a`} {
+		_, _ = jsondoc.Parse([]byte(before), 0)
+		const text = `{"b":[1,{"a":2}],"a":"x","c":{}}`
+		doc := must.Get(jsondoc.Parse([]byte(text), 0))(t)
+		got := ""
+		for _, m := range doc.Root.Members {
+			got += fmt.Sprintf("%s %s %d;", m.Name, doc.Raw(m.Value), len(m.Value.Elems)+len(m.Value.Members))
+		}
+		expect.Equal(t, got, `b [1,{"a":2}] 2;a "x" 0;c {} 0;`, before)
+	}
+}
