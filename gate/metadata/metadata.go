@@ -87,7 +87,8 @@ func members(raw []byte, each func(pair)) error {
 }
 
 // canonical reports whether a value is in canonical form (RFC 8785) at first sight: a
-// literal, a string without escapes, a short whole number.
+// literal, a string without escapes, a short number without an exponent that a double
+// distinguishes from all others of that length.
 func canonical(v jsontext.Value) bool {
 	switch v.Kind() {
 	case 'n', 't', 'f':
@@ -95,7 +96,8 @@ func canonical(v jsontext.Value) bool {
 	case '"':
 		return bytes.IndexByte(v, '\\') < 0
 	case '0':
-		return len(v) <= 15 && v[0] != '-' && !bytes.ContainsAny(v, ".eE")
+		short := len(v) <= 15 && v[0] != '-' && !bytes.ContainsAny(v, "eE")
+		return short && (bytes.IndexByte(v, '.') < 0 || v[len(v)-1] != '0' && !bytes.HasPrefix(v, []byte("0.00000")))
 	}
 	return false
 }

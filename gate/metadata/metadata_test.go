@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/metadata"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -85,4 +87,18 @@ func FuzzMetadata(f *testing.F) {
 			t.Fatalf("%q and %q speak for each other", a, b)
 		}
 	})
+}
+
+// A number that is taken for canonical at first sight is in canonical form.
+func TestShortNumbersAreCanonical(t *testing.T) {
+	numbers := []string{"0", "0.0", "-0", "-1.5", "1.0", "0.70", "0.000001", "0.0000001", "0.00000123", "0.1234567890123", "123456789.12345", "999999999999999", "100000000000000000000", "1e2", "1.5E-3", "5.10"}
+	for n := range 2000 {
+		numbers = append(numbers, fmt.Sprintf("%d.%d", n%7, n), fmt.Sprintf("0.%04d", n))
+	}
+	for _, n := range numbers {
+		canonical := jsontext.Value(`{"n":` + n + `}`)
+		written := string(canonical)
+		must.Do(t, canonical.Canonicalize())
+		expect.Equal(t, metadata.Hashes("d", []byte(written), none), metadata.Hashes("d", canonical, none), written)
+	}
 }
