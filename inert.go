@@ -10,9 +10,13 @@ import (
 )
 
 // TextSHA256 returns the hex SHA-256 of a text, to which findings are bound.
-func TextSHA256(text string) string {
-	sum := Sum256(text)
-	return hex.EncodeToString(sum[:])
+func TextSHA256(text string) string { return SumInHex(Sum256(text)) }
+
+// SumInHex returns a SHA-256 in hex. It allocates only the string.
+func SumInHex(sum [sha256.Size]byte) string {
+	var out [2 * sha256.Size]byte
+	hex.Encode(out[:], sum[:])
+	return string(out[:])
 }
 
 // hashBuffers pools the buffers of Sum256.

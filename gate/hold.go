@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -192,9 +191,8 @@ func (ret *extraction) holdExtracted(ctx context.Context, m memproxy.Memory, j j
 	}
 	body, err := ret.extractor.Verbatim(ret.reworded.toSend(ret.call.Body), m.Text)
 	if err == nil {
-		sum := sha256.Sum256(body)
 		hold, content := heldWriteOf(ret.Admission, nil)
-		hold.ID, hold.ContentSHA256 = ret.g.opt.NewID(), hex.EncodeToString(sum[:])
+		hold.ID, hold.ContentSHA256 = ret.g.opt.NewID(), memproxy.SumInHex(sha256.Sum256(body))
 		content.Body, content.Reserved = body, 0 // the write itself was charged
 		why.Detail = "created by the backend's model from the write of decision " + ret.Decision.ID
 		hold.Reasons, hold.Findings, hold.Score = []memproxy.Reason{why}, slices.Clone(j.spans), j.risk

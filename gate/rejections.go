@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -328,8 +327,7 @@ func (r *evaluation) decisionEvent(ctx context.Context) memproxy.Event {
 		ev.Trace = sc.TraceID().String()
 	}
 	if len(r.call.Body) > 0 {
-		sum := sha256.Sum256(r.call.Body)
-		ev.ContentSHA256 = hex.EncodeToString(sum[:])
+		ev.ContentSHA256 = memproxy.SumInHex(sha256.Sum256(r.call.Body))
 	}
 	if a := r.Decision.Allowance; a != nil {
 		ev.Budget, ev.Degraded = a.Lines, a.Degraded

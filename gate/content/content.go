@@ -4,7 +4,6 @@ package content
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -104,15 +103,14 @@ func Hash(op *memproxy.Operation) string {
 	var sums []byte
 	for i := range op.Items {
 		if it := &op.Items[i]; it.Kind == memproxy.ItemContent && !it.Moved {
-			sum := sha256.Sum256([]byte(it.Text))
+			sum := memproxy.Sum256(it.Text)
 			sums = append(sums, sum[:]...)
 		}
 	}
 	if len(sums) != sha256.Size {
-		all := sha256.Sum256(sums)
-		sums = all[:]
+		return memproxy.SumInHex(sha256.Sum256(sums))
 	}
-	return hex.EncodeToString(sums)
+	return memproxy.SumInHex([sha256.Size]byte(sums))
 }
 
 // AttachedItems returns the texts of existing memories, by their ids in brings, that the
