@@ -89,7 +89,7 @@ func (ret *effects) renewals() (all []memproxy.Renewal) {
 	note := func(kind memproxy.TargetKind, id string, fields []string, moved bool) {
 		ttl := lifetime(ret.Admission, fields, ret.op.SourceClaim)
 		if ret.op.SourceClaim == "" {
-			ttl = shorter(ttl, lifetime(ret.Admission, fields, ret.rows[string(kind)+"/"+id].Source))
+			ttl = shorter(ttl, lifetime(ret.Admission, fields, ret.rows[memproxy.MemoryKey{Kind: kind, ID: id}].Source))
 		}
 		if ttl > 0 && id != "" {
 			all = append(all, memproxy.Renewal{MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Expires: ret.begun.Add(ttl), Sooner: moved})

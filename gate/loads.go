@@ -134,7 +134,7 @@ func screenMemories(ctx context.Context, ret *answer) error {
 // findOrphanedTexts finds replaced texts that have no known author, or that look like
 // attacks.
 func findOrphanedTexts(ctx context.Context, ret *answer) error {
-	if !ret.toWrite {
+	if !ret.toWrite || !ret.any(func(it *item) bool { return it.Before != "" }) {
 		return nil
 	}
 	before := make([]memproxy.Memory, len(ret.items))
@@ -181,27 +181,31 @@ type judged struct {
 	score memproxy.PerMille
 }
 
-// screenedTexts are the texts of an answer's memories as items to screen. For each item,
-// memory is the index of its memory, and extra says that it is not the memory's own text.
+// screenedTexts are the texts of an answer's memories as items to screen, and where each of
+// them is from.
 type screenedTexts struct {
-	items  []memproxy.Item
-	memory []int
-	extra  []bool
+	items []memproxy.Item
+	of    []textOf
+}
+
+type textOf struct {
+	memory int  // index
+	extra  bool // it is not the memory's own text
 }
 
 func (t *screenedTexts) add(m *memproxy.Memory, i int, extra bool, texts ...string) {
 	for _, text := range texts {
 		if text != "" {
 			t.items = append(t.items, memproxy.Item{Kind: memproxy.ItemContent, Text: text, Field: m.Field, Layer: memproxy.Semantic})
-			t.memory, t.extra = append(t.memory, i), append(t.extra, extra)
+			t.of = append(t.of, textOf{i, extra})
 		}
 	}
 }
 
 // textsToScreen returns the texts of memories. Raw messages quote a conversation and are not
 // screened, nor is what memproxy itself signed.
-func textsToScreen(e *tamper.Examiner, memories []memproxy.Memory) *screenedTexts {
-	t := &screenedTexts{items: make([]memproxy.Item, 0, len(memories))}
+func textsToScreen(e *tamper.Examiner, memories []memproxy.Memory) (t screenedTexts) {
+	t.items, t.of = make([]memproxy.Item, 0, len(memories)), make([]textOf, 0, len(memories))
 	for i := range memories {
 		m := &memories[i]
 		if m.Drop || m.Missing || m.Layer == memproxy.Episodic {
@@ -224,12 +228,13 @@ func (t *screenedTexts) results(findings []memproxy.Finding) map[int]judged {
 		if f.Item < 0 || f.Item >= len(t.items) {
 			continue
 		}
-		j := found[t.memory[f.Item]]
-		if j.risk = max(j.risk, f.Score); !t.extra[f.Item] {
+		of := t.of[f.Item]
+		j := found[of.memory]
+		if j.risk = max(j.risk, f.Score); !of.extra {
 			j.score = max(j.score, f.Score)
 			j.spans = append(j.spans, f)
 		}
-		found[t.memory[f.Item]] = j
+		found[of.memory] = j
 	}
 	return found
 }

@@ -22,12 +22,13 @@ type lookups struct {
 	ledger  Ledger
 	backend string
 	records map[memproxy.MemoryKey]memproxy.Record
-	asked   map[memproxy.MemoryKey]struct{}
+	asked   []memproxy.MemoryKey
+	index   map[memproxy.MemoryKey]struct{} // of asked, unless they are few
 	err     error
 }
 
 func newLookups(g *Gate, a *Admission) *lookups {
-	return &lookups{ledger: g.opt.Ledger, backend: a.call.Backend.Name, asked: map[memproxy.MemoryKey]struct{}{}}
+	return &lookups{ledger: g.opt.Ledger, backend: a.call.Backend.Name}
 }
 
 func (ret *answer) lookups() *lookups {
@@ -58,17 +59,17 @@ func (l *lookups) need(ctx context.Context, keys ...memproxy.MemoryKey) error {
 	case l.err != nil:
 		return l.err
 	}
-	ask := make([]memproxy.MemoryKey, 0, len(keys))
+	first := len(l.asked)
+	l.asked = slices.Grow(l.asked, len(keys))
 	for _, k := range keys {
-		if _, asked := l.asked[k]; !asked && k.ID != "" {
-			l.asked[k] = struct{}{}
-			ask = append(ask, k)
+		if k.ID != "" && !l.wasAsked(k) {
+			l.asked = append(l.asked, k)
 		}
 	}
-	if len(ask) == 0 {
+	if len(l.asked) == first {
 		return nil
 	}
-	found, err := l.ledger.Lookup(ctx, ask...)
+	found, err := l.ledger.Lookup(ctx, l.asked[first:]...)
 	if err != nil {
 		l.err = err
 		return err
@@ -79,6 +80,21 @@ func (l *lookups) need(ctx context.Context, keys ...memproxy.MemoryKey) error {
 	}
 	maps.Copy(l.records, found)
 	return nil
+}
+
+// wasAsked compares few keys one by one, which needs no map.
+func (l *lookups) wasAsked(k memproxy.MemoryKey) bool {
+	if len(l.asked) <= 16 {
+		return slices.Contains(l.asked, k)
+	}
+	if l.index == nil {
+		l.index = make(map[memproxy.MemoryKey]struct{}, cap(l.asked))
+	}
+	for _, asked := range l.asked[len(l.index):] {
+		l.index[asked] = struct{}{}
+	}
+	_, asked := l.index[k]
+	return asked
 }
 
 func (l *lookups) memories(ctx context.Context, memories []memproxy.Memory) error {

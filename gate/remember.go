@@ -19,7 +19,7 @@ import (
 // effects collects the changes that an answer makes to the ledger: rows, by kind and id.
 type effects struct {
 	*answer
-	rows map[string]memproxy.Ownership
+	rows map[memproxy.MemoryKey]memproxy.Ownership
 }
 
 // recordEffects records the effects of the operation in the ledger: who owns the new
@@ -78,7 +78,9 @@ func (ret *effects) recordEffects(ctx context.Context) {
 
 // changedOwners returns the ownership rows that the answer changes, sorted by id.
 func changedOwners(ret *effects) []memproxy.Ownership {
-	return slices.SortedFunc(maps.Values(ret.rows), func(a, b memproxy.Ownership) int { return cmp.Compare(a.ID, b.ID) })
+	rows := slices.AppendSeq(make([]memproxy.Ownership, 0, len(ret.rows)), maps.Values(ret.rows))
+	slices.SortFunc(rows, func(a, b memproxy.Ownership) int { return cmp.Compare(a.ID, b.ID) })
+	return rows
 }
 
 // evictCached removes the memories that a request deleted or replaced, or may have, from the
@@ -97,9 +99,9 @@ func evictCached(ret *answer) {
 
 func (ret *effects) setOwner(row memproxy.Ownership) {
 	if ret.rows == nil {
-		ret.rows = map[string]memproxy.Ownership{}
+		ret.rows = map[memproxy.MemoryKey]memproxy.Ownership{}
 	}
-	ret.rows[string(row.Kind)+"/"+row.ID] = row
+	ret.rows[memproxy.MemoryKey{Kind: row.Kind, ID: row.ID}] = row
 }
 
 func (ret *effects) newOwner(kind memproxy.TargetKind, id string) memproxy.Ownership {

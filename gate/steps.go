@@ -135,12 +135,13 @@ func decode(_ context.Context, r *evaluation) error {
 		refuseUnknownRoute(r)
 		return nil
 	}
-	op := &memproxy.Operation{Kind: memproxy.Other, Route: c.Route.ID}
-	if c.Known {
-		var err error
-		if op, err = c.Backend.Adapter.Decode(c.Route, c.Request, body); err != nil {
-			return r.verdict.Unreadable(err)
-		}
+	var op *memproxy.Operation
+	if !c.Known {
+		op = &memproxy.Operation{Kind: memproxy.Other, Route: c.Route.ID}
+	} else if read, err := c.Backend.Adapter.Decode(c.Route, c.Request, body); err == nil {
+		op = read
+	} else {
+		return r.verdict.Unreadable(err)
 	}
 	if much := limits.TooMuch(op); much != "" && !c.NoMemoryAccess {
 		r.verdict.Refuse(memproxy.StatusTooLarge, memproxy.Reason{Code: memproxy.PayloadTooMany, Detail: "the request names " + much})

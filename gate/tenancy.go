@@ -104,7 +104,7 @@ func (a *Admission) singleTenant() bool {
 // namedKeys returns the keys of the owners and objects that a request names, and of its
 // targets.
 func (l *lookups) namedKeys(op *memproxy.Operation) []memproxy.MemoryKey {
-	keys := l.keys(op.TargetKind, op.Targets...)
+	keys := slices.Grow(l.keys(op.TargetKind, op.Targets...), len(op.Claims)+len(op.Refs))
 	for _, c := range op.Claims {
 		if c.Op != memproxy.ClaimIs && c.Op != memproxy.ClaimExclude || c.Dim == memproxy.DimActor {
 			continue

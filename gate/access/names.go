@@ -37,10 +37,18 @@ type Ruling struct {
 // Relation returns how an owner's name is related to the tenant. An empty name is none, so
 // no tenant has it, whatever an earlier version recorded.
 func (n *Names) Relation(d memproxy.Dimension, name string) Relation {
+	return n.relation(n.row(d, name), name)
+}
+
+func (n *Names) row(d memproxy.Dimension, name string) *memproxy.Ownership {
+	return n.Rows(memproxy.TargetEntity, memproxy.OwnerID(d, name))
+}
+
+func (n *Names) relation(row *memproxy.Ownership, name string) Relation {
 	if name == "" {
 		return Unknown
 	}
-	relation := Unknown.With(n.Rows(memproxy.TargetEntity, memproxy.OwnerID(d, name)), n.Tenant)
+	relation := Unknown.With(row, n.Tenant)
 	for i := range n.Op.Refs { // an owner that is an object has a row of that kind
 		if ref := &n.Op.Refs[i]; ref.ID == name && ref.Kind != memproxy.TargetEntity {
 			relation = relation.With(n.Rows(ref.Kind, name), n.Tenant)
@@ -110,24 +118,19 @@ func (n *Names) tooMany() *memproxy.Claim {
 	return nil
 }
 
-// mayBeReleased reports whether a name is still claimed by one write, which gives it up if
-// the backend refuses that write.
-func (n *Names) mayBeReleased(d memproxy.Dimension, name string) bool {
-	row := n.Rows(memproxy.TargetEntity, memproxy.OwnerID(d, name))
-	return row != nil && row.Decision != ""
-}
-
 // claim rules on one name.
 func (n *Names) claim(out *Ruling, c *memproxy.Claim, name string) {
 	op := n.Op
 	writes := op.Kind == memproxy.Learn || op.Kind == memproxy.Correct
-	switch relation := n.Relation(c.Dim, name); {
+	row := n.row(c.Dim, name)
+	mayBeReleased := row != nil && row.Decision != "" // if the backend refuses the write that claimed it
+	switch relation := n.relation(row, name); {
 	case name == "" && (writes || op.Kind == memproxy.Recall && !op.Derived && !op.Bulk): // backends take it for none; each memory is ruled on by itself
 	case writes && name == "*": // a wildcard is bound to no tenant
 		if !n.Alone {
 			out.Refused = append(out.Refused, Missing(c.Pointer))
 		}
-	case relation == Ours && (writes || op.Derived || op.Bulk) && n.mayBeReleased(c.Dim, name):
+	case relation == Ours && (writes || op.Derived || op.Bulk) && mayBeReleased:
 		out.Unbound = append(out.Unbound, memproxy.OwnerID(c.Dim, name))
 	case relation == Ours:
 	case relation == Unknown && Exists(op, c.Dim, name) && (op.Derived || op.Bulk) && !n.Alone:
