@@ -56,8 +56,11 @@ func widenBody(e *jsondoc.Edits, doc *jsondoc.Doc) {
 // the last value, so the fields are added in both ways.
 func widenQuery(r *row, query string) string {
 	have, single := queryFields(r, query)
+	if len(have) == 0 {
+		return query
+	}
 	missing := missingFields(have)
-	if len(have) == 0 || len(missing) == 0 {
+	if len(missing) == 0 {
 		return query
 	}
 	pairs := strings.Split(query, "&")

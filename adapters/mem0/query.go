@@ -17,7 +17,9 @@ func (d *decoding) query() error {
 	if err != nil {
 		return err
 	}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
+	keys := slices.AppendSeq(make([]string, 0, len(values)), maps.Keys(values))
+	slices.Sort(keys)
+	for _, key := range keys {
 		list := values[key]
 		d.queryIDs(key, list)
 		base := jsondoc.Fold(key)

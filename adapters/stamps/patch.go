@@ -15,9 +15,14 @@ import (
 type Patch struct {
 	*jsondoc.Edits
 	doc     *jsondoc.Doc
-	objects []*jsondoc.Value
-	added   map[*jsondoc.Value][][]byte
+	objects []patched
 	removed []*jsondoc.Value // members' values
+}
+
+// patched is an object that loses members, and those that it gets.
+type patched struct {
+	*jsondoc.Value
+	added [][]byte
 }
 
 // Needed reports whether a body needs a patch: it is stamped, has reserved keys, or a
@@ -33,7 +38,7 @@ func lowered(h memproxy.ConfidenceClaim) bool { return h.Effective != h.Claimed 
 // NewPatch returns a patch that lowers confidences, removes reserved keys, and removes or
 // replaces attributions.
 func NewPatch(doc *jsondoc.Doc, op *memproxy.Operation) (*Patch, error) {
-	p := &Patch{Edits: doc.Edit(), doc: doc, added: map[*jsondoc.Value][][]byte{}}
+	p := &Patch{Edits: doc.Edit(), doc: doc}
 	for _, h := range op.ConfidenceClaims {
 		if v := doc.At(h.Pointer); v != nil && lowered(h) {
 			p.Replace(v, appendPerMille(nil, h.Effective))
@@ -66,10 +71,11 @@ func (p *Patch) Add(v *jsondoc.Value, members ...[]byte) {
 	if v == nil || v.Kind != jsondoc.Object {
 		return
 	}
-	if _, known := p.added[v]; !known {
-		p.objects = append(p.objects, v)
+	i := slices.IndexFunc(p.objects, func(o patched) bool { return o.Value == v })
+	if i < 0 {
+		i, p.objects = len(p.objects), append(p.objects, patched{Value: v})
 	}
-	p.added[v] = append(p.added[v], members...)
+	p.objects[i].added = append(p.objects[i].added, members...)
 }
 
 // WithoutReserved returns the metadata object as the patch leaves it, without memproxy's own
@@ -78,13 +84,14 @@ func (p *Patch) WithoutReserved(meta *jsondoc.Value) []byte {
 	if meta == nil || meta.Kind != jsondoc.Object {
 		return nil
 	}
-	touched := slices.Concat(p.objects, p.removed)
 	out := append(make([]byte, 0, meta.End-meta.Start), '{')
 	for _, m := range meta.Members {
 		value, whole := p.Kept(m.Value)
-		if memproxy.Reserved(m.Name) || !whole || slices.ContainsFunc(touched, func(t *jsondoc.Value) bool {
+		touches := func(t *jsondoc.Value) bool {
 			return t != nil && t.Start >= m.Value.Start && t.End <= m.Value.End
-		}) {
+		}
+		if memproxy.Reserved(m.Name) || !whole || slices.ContainsFunc(p.removed, touches) ||
+			slices.ContainsFunc(p.objects, func(o patched) bool { return touches(o.Value) }) {
 			continue
 		}
 		if len(out) > 1 {
@@ -129,8 +136,8 @@ func (p *Patch) applyObjects() {
 	for _, v := range p.removed {
 		removed[v] = true
 	}
-	for _, v := range p.objects {
-		p.Object(v, func(m *jsondoc.Member) bool { return memproxy.Reserved(m.Name) || removed[m.Value] }, p.added[v])
+	for _, o := range p.objects {
+		p.Object(o.Value, func(m *jsondoc.Member) bool { return memproxy.Reserved(m.Name) || removed[m.Value] }, o.added)
 	}
 	p.objects = nil
 }

@@ -120,7 +120,7 @@ func factsOf(q *memproxy.Question) policyContext {
 			a.rules = append(a.rules, rule)
 		}
 	}
-	a.Findings = joined(a.rules)
+	a.Findings, a.names = joined(a.rules), make([]cedar.String, 0, len(op.Keys))
 	for _, k := range op.Keys {
 		a.names = addName(a.names, k)
 	}
@@ -145,7 +145,7 @@ func (a policyContext) forPart(w *writtenPart, g *memproxy.Governance) policyCon
 // joined concatenates strings with length prefixes, so that different lists give
 // different keys.
 func joined[T ~string](all []T) string {
-	var b []byte
+	b := make([]byte, 0, 128)
 	for _, text := range all {
 		b = append(append(strconv.AppendInt(b, int64(len(text)), 10), ':'), text...)
 	}
