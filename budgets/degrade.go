@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -57,6 +59,8 @@ type Degrading struct {
 	probe       bool // a call is probing the shared store
 	pending     []pendingReplay
 	full        bool // pending was, which was reported
+	seed        maphash.Seed
+	rooms       map[uint64]room // by linesKey
 
 	closed  bool
 	replays sync.WaitGroup
@@ -67,6 +71,18 @@ type pendingReplay struct {
 	release bool
 	failed  int // failed replays
 }
+
+// room is what the last charge of a list of lines left.
+type room struct {
+	left int64 // on the line with the least; 0 if a line is near its limit
+	at   time.Time
+}
+
+// Limits of what is known about room: its age, and the number of lists of lines.
+const (
+	roomKnown = time.Second
+	maxRooms  = 10_000
+)
 
 // maxReplays is how often the replay of a charge is tried.
 const maxReplays = 3
@@ -83,7 +99,7 @@ func NewDegrading(opt DegradingOptions) (*Degrading, error) {
 	if opt.Changed == nil {
 		opt.Changed = func(error) {}
 	}
-	return &Degrading{opt: opt}, nil
+	return &Degrading{opt: opt, rooms: map[uint64]room{}, seed: maphash.MakeSeed()}, nil
 }
 
 // Charge implements Store. It returns the shared store's allowance, or that of the
@@ -92,8 +108,15 @@ func (d *Degrading) Charge(ctx context.Context, c memproxy.Charge) (memproxy.All
 	if err := Check(c); err != nil {
 		return memproxy.Allowance{}, err
 	}
+	key := d.linesKey(&c)
+	if c.Peek && d.hasRoom(key, c.Cost) {
+		return memproxy.Allowance{Granted: true, Refused: -1}, nil
+	}
 	var a memproxy.Allowance
 	if d.Ask(ctx, func(ctx context.Context) (err error) { a, err = d.opt.Shared.Charge(ctx, c); return err }) {
+		if !c.Peek {
+			d.noteRoom(key, &a)
+		}
 		return a, nil
 	}
 	a, err := d.opt.Local.Charge(ctx, d.share(c))
@@ -102,6 +125,47 @@ func (d *Degrading) Charge(ctx context.Context, c memproxy.Charge) (memproxy.All
 		d.queueReplay(pendingReplay{charge: c})
 	}
 	return a, err // its lines contain the reduced limits
+}
+
+// linesKey returns the key of a charge's lines. Two lists may have the same one, because
+// it only decides whether the shared store is asked in advance.
+func (d *Degrading) linesKey(c *memproxy.Charge) uint64 {
+	var h maphash.Hash
+	h.SetSeed(d.seed)
+	_, _ = h.WriteString(c.Tenant)
+	for _, l := range c.Lines {
+		maphash.WriteComparable(&h, l)
+	}
+	return h.Sum64()
+}
+
+// hasRoom reports whether a charge within the last second left room on all lines, so that
+// it is certain enough that another will be granted. The charge itself is always asked of
+// the shared store.
+func (d *Degrading) hasRoom(key uint64, cost int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r, ok := d.rooms[key]
+	return ok && cost <= r.left && d.opt.Clock().Sub(r.at) < roomKnown
+}
+
+func (d *Degrading) noteRoom(key uint64, a *memproxy.Allowance) {
+	r := room{left: math.MaxInt64, at: d.opt.Clock()}
+	for i := range a.Lines {
+		switch l := &a.Lines[i]; {
+		case l.Soft, l.Limit < 0:
+		case !a.Granted, l.Used >= l.Limit-l.Limit/5: // others could use up the rest within a second
+			r.left = 0
+		default:
+			r.left = min(r.left, l.Remaining())
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.rooms) >= maxRooms {
+		clear(d.rooms)
+	}
+	d.rooms[key] = r
 }
 
 // Release implements Store.
