@@ -150,7 +150,7 @@ func TestTokensByDefinition(t *testing.T) {
 				continue
 			case strings.Contains(w, "@"), strings.Contains(w, "://"), terms.IsAddress(w):
 				w = "\x00address"
-			case light[w]:
+			case light.Get(terms.HashWord(w)):
 				tok.weight = 0.25
 			default:
 				w, tok.telling = stem(w), true
