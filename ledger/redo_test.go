@@ -252,11 +252,11 @@ func TestLogsOfOtherVersions(t *testing.T) {
 		t.Errorf("%d of 3, %d lost", whole, lost)
 	}
 	path := filepath.Join(ring.Dir(t), "ledger.db")
-	log := must.Get(redo.Open(must.Get(os.Create(path + redo.Suffix))(t), testVault(t), 0, nil, nil))(t)
+	log := must.Get(redo.Open(must.Get(os.Create(path+redo.Suffix))(t), testVault(t), 0, nil, nil))(t)
 	log.Append([]byte("\x03 of a later program"), func(uint64) bool { return true })
 	must.Do(t, log.Close())
 	before := must.Get(os.ReadFile(path + redo.Suffix))(t)
 	_, err := ledger.Open(ledger.Options{Timeout: ring.Limit, Path: path, Vault: testVault(t)})
 	expect.ErrorHas(t, err, "format 3")
-	expect.Equal(t, string(must.Get(os.ReadFile(path + redo.Suffix))(t)), string(before))
+	expect.Equal(t, string(must.Get(os.ReadFile(path+redo.Suffix))(t)), string(before))
 }
