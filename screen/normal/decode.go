@@ -2,7 +2,6 @@ package normal
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -127,9 +126,6 @@ var (
 	}}
 )
 
-// codecs are tried in order.
-var codecs = []*codec{codec16, codec2, codec32, codec64}
-
 // tail32 is the number of digits, of a last group of this length, that make whole bytes.
 var tail32 = [8]int{0, 0, 2, 2, 4, 5, 5, 7}
 
@@ -180,7 +176,7 @@ func decodeRun(s string) []byte {
 	}
 	var buf [opening]byte
 	head := s[:min(len(s), opening)]
-	for _, code := range codecs {
+	for _, code := range [...]*codec{codec16, codec2, codec32, codec64} {
 		t := code.decode(buf[:0], head)
 		if len(s) > opening {
 			if !opens(t) {
@@ -199,21 +195,12 @@ func decodeRun(s string) []byte {
 // character.
 func Decoded(run string) string {
 	run = strings.TrimRight(run, "=")
-	if least := strings.Trim(run[:max(0, len(run)-utf8.UTFMax)], "-_"); len(least) > opening && !opensIn(least[:opening]) {
-		return "" // however much is cut off
-	}
 	for cut := 0; cut <= utf8.UTFMax && cut < len(run); cut++ {
 		if t := decodeRun(run[:len(run)-cut]); t != nil {
 			return string(t)
 		}
 	}
 	return ""
-}
-
-// opensIn reports whether digits may be the beginning of text in any encoding.
-func opensIn(head string) bool {
-	var buf [opening]byte
-	return slices.ContainsFunc(codecs, func(c *codec) bool { return opens(c.decode(buf[:0], head)) })
 }
 
 const opening = 64 // digits that are decoded first
