@@ -108,7 +108,7 @@ type bill struct {
 	closed  bool // settled or released: a bill is settled once
 	pending int  // asynchronous writes without an outcome yet
 	made    made
-	counted map[string]bool // memories already counted, by event and id
+	counted map[[2]string]bool // memories already counted, by event and id
 }
 
 // made counts the memories that a write added and changed.
@@ -144,10 +144,10 @@ func (b *bill) count(n made, pending int) (last bool, all made) {
 // firstMention reports whether no earlier answer named the memory with this event.
 func (b *bill) firstMention(event, id string) bool {
 	if b.counted == nil {
-		b.counted = map[string]bool{}
+		b.counted = map[[2]string]bool{}
 	}
-	seen := id != "" && b.counted[event+id]
-	b.counted[event+id] = true
+	seen := id != "" && b.counted[[2]string{event, id}]
+	b.counted[[2]string{event, id}] = true
 	return !seen
 }
 

@@ -346,7 +346,7 @@ func (ret *extraction) recordLate(ctx context.Context) {
 	if made := (&effects{answer: ret.answer}); len(ret.reading.Memories) > 0 {
 		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: made.newStates()}, "the status of new memories could not be recorded") // commit logs the error
 		made.recordAdded(ctx)
-		made.commitEffects(ctx, memproxy.Entry{Owners: changedOwners(made)})
+		made.commitEffects(ctx, nil)
 	}
 }
 

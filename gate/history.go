@@ -39,8 +39,9 @@ func (ret *effects) addVersion(
 // before them, states, owners and new expiry times. They are history, not permission:
 // if they cannot be stored the write still succeeds, and the log and the outcome report it.
 // If the versions cannot be stored, states and owners are stored without them.
-func (ret *effects) commitEffects(ctx context.Context, e memproxy.Entry) {
-	e.Queued = true
+func (ret *effects) commitEffects(ctx context.Context, states []memproxy.StateChange) {
+	ret.rows = sortOwners(ret.rows)
+	e := memproxy.Entry{Queued: true, States: states, Owners: ret.rows}
 	if ret.enforced() {
 		ret.addVersions(&e)
 		ret.addObjectVersions(&e)
@@ -89,7 +90,9 @@ func (ret *effects) renewals() (all []memproxy.Renewal) {
 	note := func(kind memproxy.TargetKind, id string, fields []string, moved bool) {
 		ttl := lifetime(ret.Admission, fields, ret.op.SourceClaim)
 		if ret.op.SourceClaim == "" {
-			ttl = shorter(ttl, lifetime(ret.Admission, fields, ret.rows[memproxy.MemoryKey{Kind: kind, ID: id}].Source))
+			if i, found := slices.BinarySearchFunc(ret.rows, memproxy.Ownership{Kind: kind, ID: id}, byObject); found {
+				ttl = shorter(ttl, lifetime(ret.Admission, fields, ret.rows[i].Source))
+			}
 		}
 		if ttl > 0 && id != "" {
 			all = append(all, memproxy.Renewal{MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Expires: ret.begun.Add(ttl), Sooner: moved})

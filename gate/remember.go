@@ -3,7 +3,6 @@ package gate
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,10 +15,10 @@ import (
 	"github.com/memproxy/memproxy/gate/tamper"
 )
 
-// effects collects the changes that an answer makes to the ledger: rows, by kind and id.
+// effects collects the changes that an answer makes to the ledger.
 type effects struct {
 	*answer
-	rows map[memproxy.MemoryKey]memproxy.Ownership
+	rows []memproxy.Ownership // the last of an object counts
 }
 
 // recordEffects records the effects of the operation in the ledger: who owns the new
@@ -73,14 +72,18 @@ func (ret *effects) recordEffects(ctx context.Context) {
 		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: states}, "the status of new memories could not be recorded") // the error is logged
 		states = nil
 	}
-	ret.commitEffects(ctx, memproxy.Entry{States: states, Owners: changedOwners(ret)})
+	ret.commitEffects(ctx, states)
 }
 
-// changedOwners returns the ownership rows that the answer changes, sorted by id.
-func changedOwners(ret *effects) []memproxy.Ownership {
-	rows := slices.AppendSeq(make([]memproxy.Ownership, 0, len(ret.rows)), maps.Values(ret.rows))
-	slices.SortFunc(rows, func(a, b memproxy.Ownership) int { return cmp.Compare(a.ID, b.ID) })
-	return rows
+// sortOwners sorts the rows by object, one for each.
+func sortOwners(rows []memproxy.Ownership) []memproxy.Ownership {
+	slices.Reverse(rows) // the last one of an object comes first
+	slices.SortStableFunc(rows, byObject)
+	return slices.CompactFunc(rows, func(a, b memproxy.Ownership) bool { return byObject(a, b) == 0 })
+}
+
+func byObject(a, b memproxy.Ownership) int {
+	return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Kind, b.Kind))
 }
 
 // evictCached removes the memories that a request deleted or replaced, or may have, from the
@@ -97,12 +100,7 @@ func evictCached(ret *answer) {
 	}
 }
 
-func (ret *effects) setOwner(row memproxy.Ownership) {
-	if ret.rows == nil {
-		ret.rows = map[memproxy.MemoryKey]memproxy.Ownership{}
-	}
-	ret.rows[memproxy.MemoryKey{Kind: row.Kind, ID: row.ID}] = row
-}
+func (ret *effects) setOwner(row memproxy.Ownership) { ret.rows = append(ret.rows, row) }
 
 func (ret *effects) newOwner(kind memproxy.TargetKind, id string) memproxy.Ownership {
 	row := memproxy.Ownership{

@@ -101,7 +101,7 @@ func (ret *answer) recordUnconfirmed(ctx context.Context) {
 	} else {
 		done.recordDeleted(ctx)
 	}
-	done.commitEffects(ctx, memproxy.Entry{Owners: changedOwners(done)})
+	done.commitEffects(ctx, nil)
 	ret.shown = done.shown
 }
 

@@ -24,7 +24,7 @@ type splice struct {
 var comma = []byte(",")
 
 // Edit begins a set of edits.
-func (d *Doc) Edit() *Edits { return &Edits{doc: d} }
+func (d *Doc) Edit() *Edits { return &Edits{doc: d, ops: make([]splice, 0, 4)} }
 
 // Empty reports whether there are no edits.
 func (e *Edits) Empty() bool { return len(e.ops) == 0 }

@@ -133,23 +133,18 @@ func sameValue(a, b *Value) bool {
 // is also present, or false. Such a pair is ambiguous, because readers with aliases accept
 // either member. Two spellings with the same value are harmless, and clients send them.
 func Alias(v *Value, known func(string) bool) (Member, bool) {
-	var others []Member
-	for _, m := range v.Members {
-		if !known(m.Name) {
-			others = append(others, m)
-		}
-	}
-	if len(others) == 0 {
-		return Member{}, false
-	}
-	real := map[string][]*Value{} // by squashed name
+	real := make([]Member, 0, 32) // with squashed names; there are only so many known ones
 	for _, m := range v.Members {
 		if known(m.Name) {
-			real[Squash(m.Name)] = append(real[Squash(m.Name)], m.Value)
+			real = append(real, Member{Name: Squash(m.Name), Value: m.Value})
 		}
 	}
-	for _, m := range others {
-		if slices.ContainsFunc(real[Squash(m.Name)], func(of *Value) bool { return !sameValue(m.Value, of) }) {
+	for _, m := range v.Members {
+		if len(real) == 0 || known(m.Name) {
+			continue
+		}
+		name := Squash(m.Name)
+		if slices.ContainsFunc(real, func(of Member) bool { return of.Name == name && !sameValue(m.Value, of.Value) }) {
 			return m, true
 		}
 	}
