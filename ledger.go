@@ -70,6 +70,18 @@ type Record struct {
 	FirstSeen string
 }
 
+// Records are the records that were found of objects, by key. They are shared, so they must
+// not be changed.
+type Records map[MemoryKey]*Record
+
+// Of returns a copy of an object's record, which is empty if there is none.
+func (r Records) Of(k MemoryKey) (rec Record) {
+	if found := r[k]; found != nil {
+		rec = *found
+	}
+	return rec
+}
+
 // HasOwner reports whether an owner is recorded.
 func (r *Record) HasOwner() bool { return r.Owner.ID != "" }
 

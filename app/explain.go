@@ -291,10 +291,10 @@ func (s readOnlyLedger) Record(ctx context.Context, _, _ string) (track memproxy
 }
 
 // Lookup returns every target as owned by the caller: Explain does not look up owners.
-func (s readOnlyLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
-	out := make(map[memproxy.MemoryKey]memproxy.Record, len(keys))
+func (s readOnlyLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (memproxy.Records, error) {
+	out := make(memproxy.Records, len(keys))
 	for _, k := range keys {
-		out[k] = memproxy.Record{Owner: memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Actor: s.who.ID, Trust: s.who.Trust, Scope: memproxy.Scope{Tenant: s.who.Tenant}}}
+		out[k] = &memproxy.Record{Owner: memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Actor: s.who.ID, Trust: s.who.Trust, Scope: memproxy.Scope{Tenant: s.who.Tenant}}}
 	}
 	return out, nil
 }

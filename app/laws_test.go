@@ -360,7 +360,7 @@ func (w *lawWorld) visible(p *lawCaller, user string) (may, must map[string]bool
 			continue
 		}
 		age := w.now().Sub(m.written)
-		rec := records[keys[i]]
+		rec := records.Of(keys[i])
 		switch state := rec.Status.State; {
 		case min(age, w.now().Sub(m.again)) >= lifetime(m.source) && (rec.HasOwner() || !m.unanswered), state == memproxy.StateExpired, state == memproxy.StateQuarantined, state == memproxy.StateSuperseded:
 		case state == memproxy.StatePending && !p.reviewer && m.ranks[p.key] == 0:

@@ -317,7 +317,7 @@ func TestChangesKeepTheAuthorOfALostAddition(t *testing.T) {
 				r.listed()
 				must.Do(t, r.car.Ledger.Sync(t.Context()))
 				k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-				if own := must.Get(r.car.Ledger.Lookup(t.Context(), k))(t)[k].Owner; own.Actor != "agent:dev" || own.Deleted != (name == "deletion") {
+				if own := must.Get(r.car.Ledger.Lookup(t.Context(), k))(t).Of(k).Owner; own.Actor != "agent:dev" || own.Deleted != (name == "deletion") {
 					t.Errorf("%+v", own)
 				}
 				if name == "change" {

@@ -207,7 +207,7 @@ func (r *atOnce) schedule(t *testing.T, seed uint64) {
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
 		records, err := r.car.Ledger.Lookup(context.Background(), k)
 		text, there := texts[id]
-		if row := records[k].Owner; err != nil || row.Deleted == there || there && row.SHA256 != sha(text) {
+		if row := records.Of(k).Owner; err != nil || row.Deleted == there || there && row.SHA256 != sha(text) {
 			t.Errorf("seed %d: %v: of %s the backend has %q and the ledger %+v (%v)", seed, done, id, text, row, err)
 		}
 	}

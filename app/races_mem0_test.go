@@ -86,14 +86,14 @@ func TestPromotionsAreOfTheTextBeforeAChange(t *testing.T) {
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
 		promote := func() {
 			r.reviews("/v1/memories/mem0/"+id+"/promote", `{"reason":"read it"}`).want(t, 200)
-			if st := must.Get(r.car.Ledger.Lookup(t.Context(), k))(t)[k].Status; st.State != memproxy.StateValidated || st.Reviewed != sha("Ann likes tea.") {
+			if st := must.Get(r.car.Ledger.Lookup(t.Context(), k))(t).Of(k).Status; st.State != memproxy.StateValidated || st.Reviewed != sha("Ann likes tea.") {
 				t.Errorf("promoted: %+v", st)
 			}
 		}
 		r.meanwhile("PUT", "/memories/"+id, promote)
 		r.do(call{"PUT", "/memories/" + id, `{"text":"Ann likes milk."}`}, "").want(t, 200)
 		r.happened()
-		if st := must.Get(r.car.Ledger.Lookup(t.Context(), k))(t)[k].Status; st.State == memproxy.StateValidated || st.Attestation == memproxy.HumanConfirmed || st.Reviewed != "" {
+		if st := must.Get(r.car.Ledger.Lookup(t.Context(), k))(t).Of(k).Status; st.State == memproxy.StateValidated || st.Attestation == memproxy.HumanConfirmed || st.Reviewed != "" {
 			t.Errorf("changed: %+v", st)
 		}
 		r.shows(id, "likes milk")

@@ -337,7 +337,7 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 	for k, target := range targets {
 		m, asked := there[target]
 		text := content.NewText(ret.op, target)
-		gone, now := ret.op.Kind == memproxy.Forget, records[k]
+		gone, now := ret.op.Kind == memproxy.Forget, records.Of(k)
 		if foreign[k] = !asked || m.Missing != gone || !gone && text != "" && m.Text != text; !foreign[k] && now.HasOwner() {
 			e.ExpectedOwners = append(e.ExpectedOwners, now.Owner)
 		}

@@ -29,7 +29,7 @@ func (c *historyLedger) History(_ context.Context, k memproxy.MemoryKey, _ int64
 	return nil, c.broken
 }
 
-func (c *historyLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
+func (c *historyLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (memproxy.Records, error) {
 	return c.joined(keys, func(k memproxy.MemoryKey) (rec memproxy.Record) {
 		if code, known := c.noted[k.ID]; known {
 			rec.Status = memproxy.Status{MemoryKey: k, State: memproxy.StateValidated, Unverified: code}

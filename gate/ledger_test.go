@@ -53,7 +53,7 @@ func newLedger() *fakeLedger {
 	return &fakeLedger{rows: map[string]memproxy.Ownership{}, statuses: map[string]memproxy.Status{}, strikes: map[string]int{}}
 }
 
-func (l *fakeLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
+func (l *fakeLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (memproxy.Records, error) {
 	return l.joined(keys, func(k memproxy.MemoryKey) memproxy.Record {
 		st, ok := l.statuses[k.ID]
 		if ok {
@@ -68,20 +68,20 @@ func (l *fakeLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[
 }
 
 // joined adds the owners to what else a fake knows of objects.
-func (l *fakeLedger) joined(keys []memproxy.MemoryKey, rest func(memproxy.MemoryKey) memproxy.Record) (map[memproxy.MemoryKey]memproxy.Record, error) {
+func (l *fakeLedger) joined(keys []memproxy.MemoryKey, rest func(memproxy.MemoryKey) memproxy.Record) (memproxy.Records, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.asked++; l.err != nil || l.broken != nil {
 		return nil, errors.Join(l.err, l.broken)
 	}
-	out := map[memproxy.MemoryKey]memproxy.Record{}
+	out := memproxy.Records{}
 	for _, k := range keys {
 		rec := rest(k)
 		if row, ok := l.rows[k.ID]; ok && row.Kind == k.Kind {
 			rec.Owner = row
 		}
 		if rec.HasOwner() || rec.HasStatus() || rec.Status.Attestation != "" || rec.Presence != memproxy.NotSealed {
-			out[k] = rec
+			out[k] = &rec
 		}
 	}
 	return out, nil

@@ -310,7 +310,7 @@ func applyPlannedStatus(ctx context.Context, ret *answer, made []string) error {
 	known := ret.lookups()
 	var ask []string
 	for i := range ret.items {
-		if rec := &ret.items[i].rec; rec.HasStatus() && rec.Status.Decision == made[i] {
+		if rec := ret.items[i].rec; rec.HasStatus() && rec.Status.Decision == made[i] {
 			made[i] = ""
 		} else if made[i] != "" {
 			ask = append(ask, made[i])
@@ -328,7 +328,7 @@ func applyPlannedStatus(ctx context.Context, ret *answer, made []string) error {
 			continue
 		}
 		known.setStatus(st)
-		it.rec.Status = st
+		it.setRecord(known)
 		if st.Kind != memproxy.TargetEvent {
 			made[i] = d
 			changes = append(changes, memproxy.StateChange{
@@ -350,7 +350,7 @@ func applyPlannedStatus(ctx context.Context, ret *answer, made []string) error {
 // inheritedStatus returns the status that a memory gets from its write, and false if it keeps
 // its own. A pending or approved write gives its status to memories that have none of their
 // own yet, an approval only for a while.
-func inheritedStatus(ret *answer, it *item, write memproxy.Record) (st memproxy.Status, inherits bool) {
+func inheritedStatus(ret *answer, it *item, write *memproxy.Record) (st memproxy.Status, inherits bool) {
 	st, old, recorded := write.Status, &it.rec.Status, it.rec.HasStatus()
 	person := st.Reviewed != ""
 	first := !recorded || old.State == memproxy.StateUntrusted || old.State == memproxy.StateExpired

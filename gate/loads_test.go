@@ -35,12 +35,12 @@ type books struct {
 
 func (b *books) Commit(context.Context, memproxy.Entry) error { return b.full }
 
-func (b *books) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
-	out := map[memproxy.MemoryKey]memproxy.Record{}
+func (b *books) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (memproxy.Records, error) {
+	out := memproxy.Records{}
 	for _, k := range keys {
 		if rec, ok := b.records[k.ID]; ok {
 			rec.Status.MemoryKey = k
-			out[k] = rec
+			out[k] = &rec
 		}
 	}
 	return out, b.err

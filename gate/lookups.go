@@ -21,9 +21,7 @@ import (
 type lookups struct {
 	ledger  Ledger
 	backend string
-	records map[memproxy.MemoryKey]memproxy.Record
-	asked   []memproxy.MemoryKey
-	index   map[memproxy.MemoryKey]struct{} // of asked, unless they are few
+	records memproxy.Records // of what was asked about; nil: nothing is recorded
 	err     error
 }
 
@@ -59,42 +57,27 @@ func (l *lookups) need(ctx context.Context, keys ...memproxy.MemoryKey) error {
 	case l.err != nil:
 		return l.err
 	}
-	first := len(l.asked)
-	l.asked = slices.Grow(l.asked, len(keys))
+	ask := make([]memproxy.MemoryKey, 0, len(keys))
 	for _, k := range keys {
-		if k.ID != "" && !l.wasAsked(k) {
-			l.asked = append(l.asked, k)
+		if _, asked := l.records[k]; !asked && k.ID != "" {
+			ask = append(ask, k)
 		}
 	}
-	if len(l.asked) == first {
+	if len(ask) == 0 {
 		return nil
 	}
-	found, err := l.ledger.Lookup(ctx, l.asked[first:]...)
+	found, err := l.ledger.Lookup(ctx, ask...)
 	if err != nil {
 		l.err = err
 		return err
 	}
 	if l.records == nil {
 		l.records = found
-		return nil
 	}
-	maps.Copy(l.records, found)
+	for _, k := range ask {
+		l.records[k] = found[k]
+	}
 	return nil
-}
-
-// wasAsked compares few keys one by one, which needs no map.
-func (l *lookups) wasAsked(k memproxy.MemoryKey) bool {
-	if len(l.asked) <= 16 {
-		return slices.Contains(l.asked, k)
-	}
-	if l.index == nil {
-		l.index = make(map[memproxy.MemoryKey]struct{}, cap(l.asked))
-	}
-	for _, asked := range l.asked[len(l.index):] {
-		l.index[asked] = struct{}{}
-	}
-	_, asked := l.index[k]
-	return asked
 }
 
 func (l *lookups) memories(ctx context.Context, memories []memproxy.Memory) error {
@@ -105,30 +88,35 @@ func (l *lookups) memories(ctx context.Context, memories []memproxy.Memory) erro
 	return l.need(ctx, keys...)
 }
 
+// nothing is the record of an object of which nothing is recorded.
+var nothing = new(memproxy.Record)
+
 // of returns the record of an object. It is empty if there is none, or if the object was
 // not looked up.
-func (l *lookups) of(kind memproxy.TargetKind, id string) memproxy.Record {
-	if l == nil {
-		return memproxy.Record{}
+func (l *lookups) of(kind memproxy.TargetKind, id string) *memproxy.Record {
+	if l != nil {
+		if rec := l.records[l.key(kind, id)]; rec != nil {
+			return rec
+		}
 	}
-	return l.records[l.key(kind, id)]
+	return nothing
 }
 
 // owner returns the ownership of an object, or nil.
 func (l *lookups) owner(kind memproxy.TargetKind, id string) *memproxy.Ownership {
 	if rec := l.of(kind, id); rec.HasOwner() {
-		return new(rec.Owner) // not the whole record, which would escape to the heap
+		return new(rec.Owner) // the record is shared, and callers change the copy
 	}
 	return nil
 }
 
 func (l *lookups) setStatus(st memproxy.Status) {
-	rec := l.records[st.MemoryKey]
+	rec := l.records.Of(st.MemoryKey)
 	rec.Status = st
 	if l.records == nil {
-		l.records = map[memproxy.MemoryKey]memproxy.Record{}
+		l.records = memproxy.Records{}
 	}
-	l.records[st.MemoryKey] = rec
+	l.records[st.MemoryKey] = &rec
 }
 
 func changesMembers(r *evaluation) bool {

@@ -76,7 +76,7 @@ type Ledger interface {
 	// Lookup returns the records of objects, by key: who owns each, its status, and
 	// whether its sealed backend held it. An object without a record is absent from the
 	// map; one without a status is untrusted. A process reads its own writes.
-	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
+	Lookup(context.Context, ...memproxy.MemoryKey) (memproxy.Records, error)
 
 	// Decision returns the ownership that was recorded for the write of a
 	// decision, and false if there is none. A memory that comes back with the stamp of
@@ -144,7 +144,7 @@ func (m metered) note(ctx context.Context, err error) error {
 	return err
 }
 
-func (m metered) Lookup(ctx context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
+func (m metered) Lookup(ctx context.Context, keys ...memproxy.MemoryKey) (memproxy.Records, error) {
 	got, err := m.of.Lookup(ctx, keys...)
 	return got, m.note(ctx, err)
 }

@@ -98,7 +98,7 @@ func Filters() []Filter { return slices.Clone(filters[:]) }
 // adapter read, and what the loads added.
 type item struct {
 	*memproxy.Memory
-	rec memproxy.Record     // the ledger's record of it
+	rec *memproxy.Record    // the ledger's record of it, which must not be changed
 	row *memproxy.Ownership // &rec.Owner, or nil without an owner
 
 	altered       memproxy.ReasonCode // the failed integrity check, or ""
@@ -113,7 +113,7 @@ type item struct {
 func itemsOf(rd *memproxy.Reading) []item {
 	items := make([]item, len(rd.Memories))
 	for i := range items {
-		items[i].Memory = &rd.Memories[i]
+		items[i].Memory, items[i].rec = &rd.Memories[i], nothing
 	}
 	return items
 }

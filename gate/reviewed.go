@@ -112,7 +112,7 @@ func (g Reviewed) LockMemory(ctx context.Context, b Backend, k memproxy.MemoryKe
 	if err != nil {
 		return nil, err
 	}
-	if !tryLock(ctx, r, lockTimeout(r), true, targetLockKeys(r, k.Kind, k.ID)) || !tryLock(ctx, r, lockTimeout(r), false, ownerLockKeys(r.call, records[k].Owner.Scope)) {
+	if !tryLock(ctx, r, lockTimeout(r), true, targetLockKeys(r, k.Kind, k.ID)) || !tryLock(ctx, r, lockTimeout(r), false, ownerLockKeys(r.call, records.Of(k).Owner.Scope)) {
 		r.ReleaseLocks()
 		return nil, ErrInUse
 	}
@@ -269,7 +269,7 @@ func (g Reviewed) RecordMissing(ctx context.Context, k memproxy.MemoryKey) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
 	records, err := g.opt.Ledger.Lookup(ctx, k)
-	if rec := records[k]; err == nil && rec.HasOwner() {
+	if rec := records.Of(k); err == nil && rec.HasOwner() {
 		rec.Owner.Deleted = true
 		err = g.opt.Ledger.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{rec.Owner}})
 	}

@@ -318,7 +318,7 @@ func readsAny(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryS
 	}
 	narrow := access.Narrowing(a.op)
 	for _, k := range keys {
-		rec := records[k]
+		rec := records.Of(k)
 		row := &rec.Owner
 		if own := rec.HasOwner() && row.Actor == a.Principal.ID && row.Scope.Tenant == a.Principal.Tenant; own && state == memproxy.StatePending {
 			continue

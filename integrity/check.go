@@ -119,7 +119,7 @@ func (q *checks) check(ctx context.Context, k check) error {
 	if err != nil {
 		return err
 	}
-	rec := records[k.MemoryKey]
+	rec := records.Of(k.MemoryKey)
 	f := differs(k.MemoryKey, k.tenant)
 	switch row, known := rec.Owner, rec.HasOwner(); {
 	case !known && k.recorded == "":

@@ -86,7 +86,7 @@ func TestChecksWaitForTurns(t *testing.T) {
 	made := func(c *rig, after time.Duration) bool {
 		waits := must.Get(c.check(t.Context(), c.now.Add(after)))(t)
 		row := recorded("block-1")
-		made := must.Get(c.Ledger.Lookup(t.Context(), row.Key()))(t)[row.Key()].Status.Unverified == memproxy.IntegrityMismatch
+		made := must.Get(c.Ledger.Lookup(t.Context(), row.Key()))(t).Of(row.Key()).Status.Unverified == memproxy.IntegrityMismatch
 		expect.Equal(t, waits, !made, after)
 		return made
 	}

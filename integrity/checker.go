@@ -292,7 +292,7 @@ func (c *Checker) reportBreach(ctx context.Context, f memproxy.ChainFault) error
 func (c *Checker) reported(ctx context.Context, f memproxy.ChainFault) (bool, error) {
 	if f.Class == memproxy.FaultText {
 		records, err := c.Ledger.Lookup(ctx, f.MemoryKey)
-		return records[f.MemoryKey].Status.Unverified == memproxy.IntegrityChain, err
+		return records.Of(f.MemoryKey).Status.Unverified == memproxy.IntegrityChain, err
 	}
 	known, err := c.Ledger.Chains.Breaches(ctx, f.Tenant)
 	return slices.ContainsFunc(known, func(b memproxy.Breach) bool { return b.Position == f.Position && b.Class == f.Class }), err
@@ -306,7 +306,7 @@ func (c *Checker) reportFinding(ctx context.Context, f *memproxy.Discrepancy) er
 	if err != nil {
 		return err
 	}
-	if now := records[f.MemoryKey].Status.Unverified; now == f.Code || now == memproxy.IntegrityChain {
+	if now := records.Of(f.MemoryKey).Status.Unverified; now == f.Code || now == memproxy.IntegrityChain {
 		return nil
 	}
 	if err := recordFinding(ctx, c, f); err != nil {

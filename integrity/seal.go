@@ -191,7 +191,7 @@ func (s *sealing) relations(ctx context.Context, all []memproxy.Memory) (func(*m
 	}
 	records, err := s.c.Ledger.Lookup(ctx, keys...)
 	view := access.View{Principal: &memproxy.Principal{Tenant: s.tenant}, Rows: func(kind memproxy.TargetKind, id string) *memproxy.Ownership {
-		if rec := records[memproxy.MemoryKey{Backend: s.backend, Kind: kind, ID: id}]; rec.HasOwner() {
+		if rec := records.Of(memproxy.MemoryKey{Backend: s.backend, Kind: kind, ID: id}); rec.HasOwner() {
 			return &rec.Owner
 		}
 		return nil

@@ -62,10 +62,10 @@ func TestEditedRecordsAreQuarantined(t *testing.T) {
 			shown := func() memproxy.Record {
 				t.Helper()
 				found, err := l.Lookup(t.Context(), key("m"), key("sound"))
-				if rec := found[key("sound")]; err != nil || rec.Status.State != memproxy.StateValidated || rec.Owner.Scope.Tenant != "acme" {
+				if rec := found.Of(key("sound")); err != nil || rec.Status.State != memproxy.StateValidated || rec.Owner.Scope.Tenant != "acme" {
 					t.Errorf("the neighbour: %+v, %v", rec, err)
 				}
-				return found[key("m")]
+				return found.Of(key("m"))
 			}
 			for range 2 {
 				if rec := shown(); rec.Status.State != memproxy.StateQuarantined || rec.Status.Unverified != memproxy.IntegrityLedger || rec.Owner.Scope.Tenant != memproxy.TenantInaccessible {
@@ -123,7 +123,7 @@ func TestUnreadableRowsAreNotAccepted(t *testing.T) {
 				t.Errorf("%s: accepted %d, %v", name, n, err)
 			}
 			recs, err := l.Lookup(t.Context(), key("m"), key("sound"))
-			if err != nil || recs[key("sound")].Owner.Scope.Tenant != "acme" || recs[key("m")].Owner.Scope.Tenant != memproxy.TenantInaccessible {
+			if err != nil || recs.Of(key("sound")).Owner.Scope.Tenant != "acme" || recs.Of(key("m")).Owner.Scope.Tenant != memproxy.TenantInaccessible {
 				t.Errorf("%s: %+v, %v", name, recs, err)
 			}
 			expect.OK(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m"), ledgertest.Row("new")}}), name)
@@ -179,7 +179,7 @@ func TestRemovedRecordsAreQuarantined(t *testing.T) {
 				state := func(id string) memproxy.Record {
 					t.Helper()
 					found := must.Get(l.Lookup(t.Context(), key(id)))(t)
-					return found[key(id)]
+					return found.Of(key(id))
 				}
 				quarantined := func(rec memproxy.Record) bool {
 					return rec.Status.State == memproxy.StateQuarantined && rec.Status.Unverified == memproxy.IntegrityLedger
@@ -307,7 +307,7 @@ func TestLedgersOfAnotherKeyAreRefused(t *testing.T) {
 	expect.Is(t, expect.Err(os.Stat(elsewhere)), fs.ErrNotExist)
 	expect.OK(t, ledger.Restore(t.Context(), ledger.Options{Path: elsewhere, Vault: ledgertest.Vault(t, second, first)}, path, true), "restored where it is a former key")
 	l = open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t, second, first)})
-	if found, err := l.Lookup(t.Context(), key("m")); err != nil || found[key("m")].Status.State != memproxy.StateValidated {
+	if found, err := l.Lookup(t.Context(), key("m")); err != nil || found.Of(key("m")).Status.State != memproxy.StateValidated {
 		t.Errorf("%+v, %v", found, err)
 	}
 	written(t, l, "n", memproxy.StateValidated)
@@ -321,7 +321,7 @@ func TestSignatureMarksCannotBeRemoved(t *testing.T) {
 	must.Do(t, open(t, marked).Close())
 	vandalise(t, edited.Path, `ATTACH '`+marked.Path+`' AS marked; DELETE FROM chain; INSERT INTO chain SELECT * FROM marked.chain`)
 	found, err := open(t, edited).Lookup(t.Context(), key("m1"))
-	if rec := found[key("m1")]; err != nil || rec.Status.State != memproxy.StateQuarantined || rec.Status.Unverified != memproxy.IntegrityLedger {
+	if rec := found.Of(key("m1")); err != nil || rec.Status.State != memproxy.StateQuarantined || rec.Status.Unverified != memproxy.IntegrityLedger {
 		t.Errorf("%+v, %v", rec, err)
 	}
 }

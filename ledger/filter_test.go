@@ -47,7 +47,7 @@ func unseen(t testing.TB, l *ledger.Ledger, opt ledger.Options) (missed []string
 		must.Do(t, ledger.Peek(opt, func(p *ledger.Ledger) error {
 			there, err := p.Lookup(ctx, all...)
 			for k, rec := range there {
-				if got := found[k]; got.HasOwner() != rec.HasOwner() || got.HasStatus() != rec.HasStatus() {
+				if got := found.Of(k); got.HasOwner() != rec.HasOwner() || got.HasStatus() != rec.HasStatus() {
 					missed = append(missed, fmt.Sprintf("%v in %s", k, table))
 				}
 			}
@@ -78,8 +78,8 @@ func absentCostNoQuery(t *testing.T) {
 	expect.Error(t, expect.Err(l.Lookup(t.Context(), there)), "what was there at the start is found without a query")
 	for range 2 {
 		all, err := l.Lookup(t.Context(), absent, planted)
-		if rec, ok := all[absent]; err != nil || ok || all[planted].Presence != memproxy.AddedAfterSeal {
-			t.Errorf("absent: %+v; planted: %+v; %v", rec, all[planted], err)
+		if rec, ok := all[absent]; err != nil || ok || all.Of(planted).Presence != memproxy.AddedAfterSeal {
+			t.Errorf("absent: %+v; planted: %+v; %v", rec, all.Of(planted), err)
 		}
 	}
 	vandalise(t, opt.Path, `ALTER TABLE away RENAME TO record`)
@@ -87,7 +87,7 @@ func absentCostNoQuery(t *testing.T) {
 	row.ID = absent.ID
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
 	must.Do(t, l.Sync(t.Context()))
-	if all, err := l.Lookup(t.Context(), absent); err != nil || all[absent].Owner.Actor != row.Actor {
+	if all, err := l.Lookup(t.Context(), absent); err != nil || all.Of(absent).Owner.Actor != row.Actor {
 		t.Errorf("after it came to be: %+v, %v", all, err)
 	}
 }

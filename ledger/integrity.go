@@ -198,7 +198,7 @@ func lostStatus(s *store, k key) memproxy.Status {
 }
 
 // addLost adds to had a status for each object whose record was removed.
-func addLost(ctx context.Context, s *store, had map[key]memproxy.Record, group key, ids []string) error {
+func addLost(ctx context.Context, s *store, had memproxy.Records, group key, ids []string) error {
 	var ask []string
 	for _, id := range ids {
 		group.ID = id
@@ -212,7 +212,7 @@ func addLost(ctx context.Context, s *store, had map[key]memproxy.Record, group k
 	}
 	found, err := fetch(ctx, s, scanKey, lostQuery, group.Backend, string(group.Kind), asJSON(ask))
 	for _, k := range found {
-		had[k] = memproxy.Record{Status: lostStatus(s, k)}
+		had[k] = &memproxy.Record{Status: lostStatus(s, k)}
 	}
 	return err
 }

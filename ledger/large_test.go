@@ -88,7 +88,7 @@ func TestDecisionsOfLargeEntriesAreKnownAsAWhole(t *testing.T) {
 		t.Errorf("%v, %v", known, err)
 	}
 	rows, err := l.Lookup(t.Context(), last.Key())
-	if row := rows[last.Key()]; err != nil || !row.HasOwner() {
+	if row := rows.Of(last.Key()); err != nil || !row.HasOwner() {
 		t.Errorf("the decision is known and its last memory is not: %v", err)
 	}
 	wg.Wait()

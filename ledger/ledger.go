@@ -100,18 +100,19 @@ type store struct {
 //
 // Lookup reports a memory as expired from the moment its lifetime ends, even before
 // Expire has marked it.
-func (l *Ledger) Lookup(ctx context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
+func (l *Ledger) Lookup(ctx context.Context, keys ...memproxy.MemoryKey) (memproxy.Records, error) {
 	found, err := l.lookup(ctx, keys)
 	for k, rec := range found {
 		if !rec.Status.Expires.IsZero() && rec.Status.Overdue(l.opt.Clock()) {
-			rec.Status.State = memproxy.StateExpired
-			found[k] = rec
+			expired := *rec
+			expired.Status.State = memproxy.StateExpired
+			found[k] = &expired
 		}
 	}
 	return found, err
 }
 
-func (l *Ledger) lookup(ctx context.Context, keys []key) (map[key]memproxy.Record, error) {
+func (l *Ledger) lookup(ctx context.Context, keys []key) (memproxy.Records, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -125,12 +126,12 @@ func (l *Ledger) lookup(ctx context.Context, keys []key) (map[key]memproxy.Recor
 			return nil, err
 		}
 	}
-	found := make(map[memproxy.MemoryKey]memproxy.Record, len(keys))
+	found := make(memproxy.Records, len(keys))
 	ask, moment := l.recent.get(found, keys)
 	ask = slices.DeleteFunc(ask, func(k key) bool {
 		rec, absent := l.filter.absent(k)
-		if put := found[k]; absent && rec.Presence != memproxy.NotSealed && !put.HasOwner() {
-			found[k] = rec
+		if absent && rec.Presence != memproxy.NotSealed && found[k] == nil {
+			found[k] = &memproxy.Record{Presence: rec.Presence}
 		}
 		return absent
 	})
@@ -139,7 +140,7 @@ func (l *Ledger) lookup(ctx context.Context, keys []key) (map[key]memproxy.Recor
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
 	defer cancel()
-	had := make(map[memproxy.MemoryKey]memproxy.Record, len(ask))
+	had := make(memproxy.Records, len(ask))
 	for some := range slices.Chunk(ask, chunk) {
 		if err := l.queryRecords(ctx, had, some); err != nil {
 			return nil, l.wrap("look up records", err)
@@ -147,8 +148,8 @@ func (l *Ledger) lookup(ctx context.Context, keys []key) (map[key]memproxy.Recor
 	}
 	l.recent.fill(moment, ask, had)
 	for k, rec := range had {
-		if put := found[k]; put.HasOwner() { // and is queued
-			rec = withOwner(rec, &put.Owner)
+		if put := found[k]; put != nil { // an owner that is queued
+			*rec = withOwner(*rec, &put.Owner)
 		}
 		found[k] = rec
 	}
@@ -159,7 +160,7 @@ func unstorable(k memproxy.MemoryKey) bool { return validKey(k) != nil }
 
 // ByID returns the records of objects of one kind, by id.
 func ByID(ctx context.Context, l interface {
-	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
+	Lookup(context.Context, ...memproxy.MemoryKey) (memproxy.Records, error)
 }, backend string, kind memproxy.TargetKind, ids ...string) (map[string]memproxy.Record, error) {
 	keys := make([]memproxy.MemoryKey, len(ids))
 	for i, id := range ids {
@@ -168,7 +169,7 @@ func ByID(ctx context.Context, l interface {
 	found, err := l.Lookup(ctx, keys...)
 	records := make(map[string]memproxy.Record, len(found))
 	for k, rec := range found {
-		records[k.ID] = rec
+		records[k.ID] = *rec
 	}
 	return records, err
 }
@@ -179,7 +180,7 @@ var recordQuery = `SELECT ` + recordColumns + ` FROM record WHERE backend = ?1 A
 	UNION ALL SELECT backend` + strings.Repeat(", ''", recordTexts-1) + strings.Repeat(", 0", recordNumbers) + `, NULL FROM sealed WHERE backend = ?1`
 
 // queryRecords adds the stored records of objects to had.
-func (s *store) queryRecords(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Record, keys []memproxy.MemoryKey) error {
+func (s *store) queryRecords(ctx context.Context, had memproxy.Records, keys []memproxy.MemoryKey) error {
 	groups := map[key][]string{} // ids by backend and kind
 	for _, k := range keys {
 		group := key{Backend: k.Backend, Kind: k.Kind}
@@ -192,7 +193,7 @@ func (s *store) queryRecords(ctx context.Context, had map[memproxy.MemoryKey]mem
 			if r.Kind == "" {
 				sealed = true
 			} else if !r.blank() {
-				had[r.key] = r.Record
+				had[r.key] = &r.Record
 			}
 			return none, err
 		}, recordQuery, group.Backend, string(group.Kind), asJSON(ids))
@@ -204,9 +205,11 @@ func (s *store) queryRecords(ctx context.Context, had map[memproxy.MemoryKey]mem
 		}
 		for _, id := range ids {
 			k := key{Backend: group.Backend, Kind: group.Kind, ID: id}
+			if sealed && had[k] == nil {
+				had[k] = &memproxy.Record{}
+			}
 			if rec := had[k]; sealed && !rec.HasOwner() && rec.Presence == memproxy.NotSealed {
 				rec.Presence = memproxy.AddedAfterSeal
-				had[k] = rec
 			}
 		}
 	}

@@ -138,7 +138,7 @@ func (s *store) open() (left []*job, err error) {
 		return nil, err
 	}
 	// The start fails if a table is missing, whatever the version of the schema says.
-	if err := s.queryRecords(ctx, map[key]memproxy.Record{}, []key{allRecords}); err != nil {
+	if err := s.queryRecords(ctx, memproxy.Records{}, []key{allRecords}); err != nil {
 		return nil, err
 	}
 	return openRedo(ctx, s)

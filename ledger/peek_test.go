@@ -48,7 +48,7 @@ func TestPeek(t *testing.T) {
 	vandalise(t, path, `DELETE FROM record WHERE id = 'm1'`)
 	must.Do(t, ledger.Peek(ledger.Options{Path: path, Vault: vault}, func(l *ledger.Ledger) error {
 		found, err := l.Lookup(t.Context(), key("m1"))
-		st := found[key("m1")].Status
+		st := found.Of(key("m1")).Status
 		if st.State != memproxy.StateQuarantined || st.Unverified != memproxy.IntegrityLedger {
 			t.Errorf("removed: %+v", st)
 		}

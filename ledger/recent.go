@@ -78,46 +78,48 @@ func (r *recent) of(k key) recordCache {
 
 // get adds the cached records to found and returns the keys that have to be looked up
 // in the store. moment is to be passed to fill.
-func (r *recent) get(found map[key]memproxy.Record, keys []key) (rest []key, moment uint64) {
+func (r *recent) get(found memproxy.Records, keys []key) (rest []key, moment uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, k := range keys {
 		if rec, ok := r.cached(k); !ok {
 			rest = append(slices.Grow(rest, len(keys)-i), k)
-		} else if !isEmpty(&rec) {
+		} else if rec != nil {
 			found[k] = rec
 		}
 		if w := r.waiting[k]; w != nil && w.owners > 0 {
-			found[k] = withOwner(found[k], &w.owner)
+			rec := withOwner(found.Of(k), &w.owner)
+			found[k] = &rec
 		}
 	}
 	return rest, r.clock
 }
 
-func (r *recent) cached(k key) (rec memproxy.Record, ok bool) {
+// cached returns what is cached of an object: a record, or nil if there is nothing about it.
+func (r *recent) cached(k key) (rec *memproxy.Record, ok bool) {
 	if r.rows == nil {
-		return rec, false
+		return nil, false
 	}
 	is, ok := r.of(k).Get(k)
 	switch is := is.(type) {
 	case *memproxy.Record:
-		rec = *is
+		rec = is
 	case *memproxy.Ownership:
-		rec.Owner = *is
+		rec = &memproxy.Record{Owner: *is}
 	}
 	return rec, ok
 }
 
 // fill caches what the store had for the asked keys, unless a commit was in progress
 // since moment.
-func (r *recent) fill(moment uint64, asked []key, had map[key]memproxy.Record) {
+func (r *recent) fill(moment uint64, asked []key, had memproxy.Records) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.rows == nil || r.clock != moment || moment%2 == 1 {
 		return
 	}
 	for _, k := range asked {
-		rec := had[k]
+		rec := had.Of(k)
 		if !rec.HasOwner() {
 			k.ID = strings.Clone(k.ID) // the id may be a slice of an answer, which it would keep in memory
 		}

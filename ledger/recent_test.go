@@ -57,7 +57,7 @@ func TestRecentCacheAgreesWithTheStore(t *testing.T) {
 				must.Do(t, l.Backends.Seal(ctx, "another")) // drops what is cached
 			}
 			all, err := l.Lookup(ctx, k)
-			rec := all[k]
+			rec := all.Of(k)
 			if err != nil || rec.Owner != step.want.Owner || rec.Status.State != step.want.Status.State || rec.Presence != step.want.Presence || rec.FirstSeen != step.want.FirstSeen {
 				t.Errorf("%s, %s: %+v, %v", step.name, from, rec, err)
 			}
@@ -70,7 +70,7 @@ func TestRecentCacheAgreesWithTheStore(t *testing.T) {
 	other.ID = "other"
 	expect.Len(t, must.Get(l.Lookup(ctx, other))(t), 0, "nothing is known of it")
 	must.Do(t, l.Backends.Seal(ctx, "mem0"))
-	if all, err := l.Lookup(ctx, other, k); err != nil || all[other].Presence != memproxy.AddedAfterSeal || all[k].Presence != memproxy.NotSealed {
+	if all, err := l.Lookup(ctx, other, k); err != nil || all.Of(other).Presence != memproxy.AddedAfterSeal || all.Of(k).Presence != memproxy.NotSealed {
 		t.Errorf("after the seal: %+v, %v", all, err)
 	}
 	row.ID, k.ID = "new", "new"
@@ -106,7 +106,7 @@ func TestRecentKeepsAllParts(t *testing.T) {
 		"nothing": {Presence: memproxy.AddedAfterSeal}, "listed": {Presence: memproxy.PresentAtSeal, FirstSeen: "00"}, "owner": {Owner: owner("owner")},
 		"status": {Presence: memproxy.AddedAfterSeal, Status: memproxy.Status{State: memproxy.StateFlagged}}, "both": {Owner: owner("both"), Status: memproxy.Status{State: memproxy.StateFlagged}},
 	} {
-		got := stored[key(id)]
+		got := stored.Of(key(id))
 		if got.Presence != want.Presence || got.FirstSeen != want.FirstSeen || got.Owner != want.Owner || got.Status.State != want.Status.State || len(got.Status.Findings) != len(want.Status.State)/len(memproxy.StateFlagged) {
 			t.Errorf("%s is %+v", id, got)
 		}
@@ -144,7 +144,7 @@ func TestRecentCacheIsNeverStale(t *testing.T) {
 	for i := range 100 {
 		want := states[i%len(states)]
 		must.Get(l.SetState(ctx, memproxy.StateChange{MemoryKey: k, State: want}))(t)
-		must.Equal(t, must.Get(l.Lookup(ctx, k))(t)[k].Status.State, want, i)
+		must.Equal(t, must.Get(l.Lookup(ctx, k))(t).Of(k).Status.State, want, i)
 		if i%10 == 0 {
 			must.Do(t, l.Backends.Seal(ctx, "another")) // drops what is cached, so that readers query the store
 		}

@@ -97,7 +97,7 @@ func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 			want := queuedEntry(fmt.Sprint("m", i))
 			k := want.Versions[0].MemoryKey
 			all := must.Get(l.Lookup(t.Context(), k))(t)
-			rec := all[k]
+			rec := all.Of(k)
 			history := must.Get(l.History(t.Context(), k, 0, 0))(t)
 			if !rec.HasOwner() && !rec.HasStatus() && len(history) == 0 {
 				continue

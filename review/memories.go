@@ -90,7 +90,8 @@ func subjectOf(c *call, statusOnly bool) (m subject, err error) {
 	if err != nil {
 		return m, err
 	}
-	m = subject{k, records[k].Owner.Scope.Tenant, records[k]}
+	record := records.Of(k)
+	m = subject{k, record.Owner.Scope.Tenant, record}
 	known := m.record.HasOwner()
 	if !known {
 		last, err := c.api.opt.Memories.History(c.ctx(), k, 0, 1)

@@ -33,7 +33,7 @@ type MemoryStore interface {
 	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
 	Version(ctx context.Context, k memproxy.MemoryKey, number int64) (memproxy.Version, error)
 	Append(context.Context, ...memproxy.Version) ([]memproxy.Version, error)
-	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
+	Lookup(context.Context, ...memproxy.MemoryKey) (memproxy.Records, error)
 	Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error)
 	Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) ([]memproxy.Dissent, error)
 	VerifyMemory(context.Context, memproxy.MemoryKey) (memproxy.ChainReport, error)

@@ -12,8 +12,8 @@ import (
 // returns its rows as if it had inserted them. Fakes embed it.
 type NoLedger struct{}
 
-func (NoLedger) Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
-	return nil, nil
+func (NoLedger) Lookup(context.Context, ...memproxy.MemoryKey) (memproxy.Records, error) {
+	return memproxy.Records{}, nil
 }
 func (NoLedger) Decision(context.Context, string, string) (memproxy.Ownership, bool, error) {
 	return memproxy.Ownership{}, false, nil

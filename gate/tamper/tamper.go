@@ -14,7 +14,7 @@ import (
 
 // Records is the part of a ledger that an Examiner reads.
 type Records interface {
-	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
+	Lookup(context.Context, ...memproxy.MemoryKey) (memproxy.Records, error)
 	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
 	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
 }
@@ -43,7 +43,7 @@ func (e *Examiner) ExamineMissing(ctx context.Context, id string) (memproxy.Reas
 	known := func(id string) (memproxy.Ownership, error) {
 		k := memproxy.MemoryKey{Backend: e.Backend, Kind: memproxy.TargetMemory, ID: id}
 		records, err := e.Ledger.Lookup(ctx, k)
-		return records[k].Owner, err
+		return records.Of(k).Owner, err
 	}
 	row, err := known(id)
 	if err != nil || row.ID == "" || row.Deleted {

@@ -62,7 +62,7 @@ func apart(t *testing.T, s *ledger.Ledger) {
 		return memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}
 	}
 	all, err := s.Lookup(t.Context(), key(memory), key(event), key(other), memproxy.MemoryKey{Backend: "letta", Kind: memproxy.TargetEvent, ID: "x"})
-	if err != nil || len(all) != 3 || all[key(event)].Owner.Actor != "agent:event" || all[key(other)].Owner.Actor != "agent:other" {
+	if err != nil || len(all) != 3 || all.Of(key(event)).Owner.Actor != "agent:event" || all.Of(key(other)).Owner.Actor != "agent:other" {
 		t.Errorf("all at once: %+v, %v", all, err)
 	}
 	for _, want := range []memproxy.Ownership{memory, event, other} {

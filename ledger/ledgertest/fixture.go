@@ -67,7 +67,7 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 		if i == 2 { // a person decided
 			state = memproxy.StateValidated
 		}
-		rec := found[k]
+		rec := found.Of(k)
 		if rec.Owner.Scope.Tenant != tenant || rec.Owner.Actor != "agent:dev" || rec.Owner.Deleted != (i == 5) || rec.Status.State != state || rec.Status.Pinned != (i == 1 || i == 3) {
 			t.Errorf("%s: %+v", k.ID, rec)
 		}

@@ -183,7 +183,7 @@ func postgresOpens(t *testing.T, address string) {
 		seen := func(id string) memproxy.Record {
 			t.Helper()
 			found := must.Get(other.Lookup(t.Context(), mem(id)))(t)
-			return found[mem(id)]
+			return found.Of(mem(id))
 		}
 		if a, b := seen("m"), seen("lost"); a.Status.Unverified != "" || a.Owner.Scope.Tenant != "acme" || b.Owner.Scope.Tenant != "acme" {
 			t.Errorf("%+v, %+v", a, b)

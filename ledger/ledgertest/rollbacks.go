@@ -43,7 +43,7 @@ func rollbacks(t *testing.T, l Life) {
 		}
 	}
 	known := must.Get(l.Lookup(ctx, v.MemoryKey))(t)
-	if rec := known[v.MemoryKey]; rec.Owner.Confidence != 300 || rec.Owner.Decision != "d1" || rec.Status.Attestation != memproxy.SelfReported || rec.Status.State != memproxy.StateValidated {
+	if rec := known.Of(v.MemoryKey); rec.Owner.Confidence != 300 || rec.Owner.Decision != "d1" || rec.Status.Attestation != memproxy.SelfReported || rec.Status.State != memproxy.StateValidated {
 		t.Errorf("the restored text is not as trustworthy as it was: %+v", rec)
 	}
 	expect.Is(t, l.Rollbacks.Begin(ctx, other, time.Minute), memproxy.ErrState, "the vote counts twice")

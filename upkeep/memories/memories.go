@@ -179,7 +179,7 @@ func (k *Maintainer) purgeOne(ctx context.Context, p *proxy.BackendClient, st *m
 	if err != nil {
 		return err
 	}
-	if is := records[st.MemoryKey].Status; is.State != memproxy.StateExpired || is.Pinned {
+	if is := records.Of(st.MemoryKey).Status; is.State != memproxy.StateExpired || is.Pinned {
 		return nil
 	}
 	if err := p.Remove(ctx, st.MemoryKey); err != nil {
@@ -189,7 +189,7 @@ func (k *Maintainer) purgeOne(ctx context.Context, p *proxy.BackendClient, st *m
 	if err := k.Ledger.Upkeep.Purge(ctx, st.MemoryKey, memproxy.SystemActor, st.Decision); err != nil {
 		return err
 	}
-	row := records[st.MemoryKey].Owner
+	row := records.Of(st.MemoryKey).Owner
 	k.creditTotals(ctx, &row, now, "purge/", "an expired memory was deleted")
 	return nil
 }

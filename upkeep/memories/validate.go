@@ -94,7 +94,7 @@ func (k *Maintainer) validateOne(ctx context.Context, rules *gate.Rules, st *mem
 		if err != nil {
 			return err
 		}
-		author := records[st.MemoryKey].Owner // the author's trust and source count as at the time of writing
+		author := records.Of(st.MemoryKey).Owner // the author's trust and source count as at the time of writing
 		op := &memproxy.Operation{Kind: memproxy.Recall, Backend: st.Backend, SourceClaim: author.Trust.Screened(author.Source), Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: text}}}
 		findings, err := rules.Screener.Screen(ctx, memproxy.Screening{Principal: memproxy.Principal{Tenant: st.Tenant, Trust: author.Trust}, Operation: op, FromBackend: true})
 		if err != nil {
