@@ -181,11 +181,10 @@ type judged struct {
 	score memproxy.PerMille
 }
 
-// screenedTexts are the texts of an answer's memories as items to screen, and where each of
-// them is from.
+// screenedTexts are the texts of an answer's memories as items to screen.
 type screenedTexts struct {
 	items []memproxy.Item
-	of    []textOf
+	of    []textOf // what each item is of
 }
 
 type textOf struct {
