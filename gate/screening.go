@@ -101,15 +101,12 @@ func isConfiguration(r *evaluation, it *memproxy.Item, owns bool) bool {
 	return steers && owns && it.Configures || (steers || reminds) && r.rules.Approved[memproxy.TextSHA256(it.Text)]
 }
 
-// screening returns the operation for a screener, with the claimed source limited to what the
-// caller's tier may claim.
+// screening returns the operation for a screener: a copy, which rewording does not change, whose
+// claimed source is limited to what the caller's tier may claim.
 func (a *Admission) screening() memproxy.Screening {
-	op := a.op
-	if source := a.Principal.Trust.Screened(op.SourceClaim); source != op.SourceClaim {
-		op = new(*op)
-		op.SourceClaim = source
-	}
-	return memproxy.Screening{Principal: a.Principal, Session: a.namedSession(), Decision: a.Decision.ID, Operation: op}
+	op := *a.op
+	op.SourceClaim = a.Principal.Trust.Screened(op.SourceClaim)
+	return memproxy.Screening{Principal: a.Principal, Session: a.namedSession(), Decision: a.Decision.ID, Operation: &op}
 }
 
 // explainFindings adds the findings behind a ruling of the policy to the reasons: rules
