@@ -16,7 +16,7 @@ const entryFormat = 2
 
 // Encode returns the form in which an entry is logged.
 func Encode(e *memproxy.Entry) []byte {
-	c := codec{form: append(make([]byte, 0, 1<<10), entryFormat)}
+	c := codec{form: append(make([]byte, 0, 2<<10), entryFormat)}
 	c.entry(e)
 	return c.form
 }
