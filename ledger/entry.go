@@ -15,7 +15,7 @@ import (
 
 // Commit applies an entry, whole or not at all, in one transaction that it may share
 // with others. Later calls of this ledger see the entry at once. Other processes on the
-// same store see it when Commit returns, or up to 0.1 s later if the entry is queued
+// same store see it when Commit returns, or up to 0.5 s later if the entry is queued
 // for a file, because a transaction costs much more than its contents. A queued entry
 // that cannot be written is lost and reported to Options.OnLost. Commit waits while too
 // many entries are queued.

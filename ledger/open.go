@@ -75,8 +75,9 @@ const (
 	// once more when it ends.
 	writerCache = 16 << 10
 	// checkpointAfter is the size of SQLite's WAL, in pages of 4 KiB, at which it is
-	// copied to the file. A page that was written several times is copied once.
-	checkpointAfter = 4096
+	// copied to the file. A page that was written several times is copied once, so the WAL
+	// should hold several groups of queued entries.
+	checkpointAfter = 8192
 )
 
 // Open opens the ledger, and creates or migrates the store if needed. It refuses a

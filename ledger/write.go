@@ -14,13 +14,13 @@ import (
 
 // maxGroup is the number of rows at which a transaction that a caller waits for is
 // complete, and maxQueued that of a transaction of queued entries, which takes up to a
-// tenth of a second. A larger group changes more rows on the same pages of the file,
+// fifth of a second. A larger group changes more rows on the same pages of the file,
 // each of which is written once.
-const maxGroup, maxQueued = 512, 2048
+const maxGroup, maxQueued = 512, 4096
 
 // linger is the maximum time that entries without a waiting caller wait for others to
 // share a transaction with.
-const linger = 100 * time.Millisecond
+const linger = 500 * time.Millisecond
 
 // job is one write for the writer.
 type job struct {
