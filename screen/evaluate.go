@@ -87,5 +87,5 @@ func (p *Pack) Sample(text string) (s Sample) {
 // windows, and one of whole texts.
 func (p *Pack) WithModels(windows, whole []byte) (*Pack, error) {
 	q := *p
-	return &q, q.models(windows, whole)
+	return &q, q.models(string(windows), string(whole))
 }

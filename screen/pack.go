@@ -45,6 +45,15 @@ const maxPackFile = 4 << 20 // bounds each file of a pack, in bytes
 //go:embed pack
 var embedded embed.FS
 
+// The built-in models. What they take is in the program's file and not in the process's own
+// memory.
+var (
+	//go:embed pack/weights.bin
+	builtinWindows string
+	//go:embed pack/whole.bin
+	builtinWhole string
+)
+
 // Pack has the rules, vocabularies and models of screening, and the numbers by which
 // findings are weighed. It is immutable and identified by its version.
 type Pack struct {
@@ -132,7 +141,7 @@ func (p *Pack) fill(files map[string]string) (err error) {
 	if p.directives, err = directive.ParseRules(fileDirectives, files[fileDirectives], p.vocabulary); err != nil {
 		return err
 	}
-	if err = p.models([]byte(files[fileWeights]), []byte(files[fileWhole])); err != nil {
+	if err = p.models(files[fileWeights], files[fileWhole]); err != nil {
 		return err
 	}
 	for i := range p.lexicon.Rules {
@@ -155,7 +164,13 @@ func (p *Pack) include(file string, rules *directive.Rules) error {
 	return nil
 }
 
-func (p *Pack) models(windows, whole []byte) (err error) {
+func (p *Pack) models(windows, whole string) (err error) {
+	if windows == builtinWindows {
+		windows = builtinWindows
+	}
+	if whole == builtinWhole {
+		whole = builtinWhole
+	}
 	if p.model, err = classify.Decode(windows); err != nil {
 		return fmt.Errorf("%s: %w", fileWeights, err)
 	}

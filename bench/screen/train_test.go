@@ -30,7 +30,7 @@ func margin(m *classify.Model, words ...uint32) float32 {
 // model is what is fitted to examples.
 func model(t *testing.T, examples []example, o training) *classify.Model {
 	t.Helper()
-	return must.Get(classify.Decode(fitted(examples, o)))(t)
+	return must.Get(classify.Decode(string(fitted(examples, o))))(t)
 }
 
 func examples() []example {

@@ -13,8 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"math"
 	"slices"
+	"strings"
 )
 
 // Feature is one property of a text: a hash, and the index of its word. Hash 0 is the
@@ -34,7 +36,7 @@ const (
 // Model is a trained model. It is immutable.
 type Model struct {
 	bits    uint8
-	weights []int8
+	weights string  // of one byte each, with its sign
 	scale   float32 // value of one unit of a weight
 	bias    float32
 }
@@ -61,7 +63,7 @@ func (m *Model) SumWeights(features []uint32) Total {
 	if len(m.weights) > 0 {
 		shift := 32 - m.bits
 		for _, h := range features {
-			t.Sum += int32(m.weights[h>>shift])
+			t.Sum += int32(int8(m.weights[h>>shift]))
 		}
 	}
 	return t
@@ -138,25 +140,23 @@ const Magic = "mpclass1"
 
 var errModel = errors.New("classify: invalid model file")
 
-// Decode parses a model. It returns an error for other data, and for a model that was
-// corrupted.
-func Decode(b []byte) (*Model, error) {
+// Decode parses a model, which shares the memory of b. It returns an error for other
+// data, and for a model that was corrupted.
+func Decode(b string) (*Model, error) {
 	const head = len(Magic) + 9
-	if len(b) < head+4 || string(b[:len(Magic)]) != Magic {
+	if len(b) < head+4 || b[:len(Magic)] != Magic {
 		return nil, errModel
 	}
-	if crc32.ChecksumIEEE(b[:len(b)-4]) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
+	data, sum, checksum := b[:len(b)-4], []byte(b[len(b)-4:]), crc32.NewIEEE()
+	_, _ = io.Copy(checksum, struct{ io.Reader }{strings.NewReader(data)}) // in small pieces, which WriteTo does not
+	if checksum.Sum32() != binary.LittleEndian.Uint32(sum) {
 		return nil, fmt.Errorf("%w: wrong checksum", errModel)
 	}
-	m := &Model{bits: b[len(Magic)]}
-	m.scale = math.Float32frombits(binary.LittleEndian.Uint32(b[len(Magic)+1:]))
-	m.bias = math.Float32frombits(binary.LittleEndian.Uint32(b[len(Magic)+5:]))
-	if m.bits < 8 || m.bits > 21 || len(b) != head+4+1<<m.bits || m.scale != m.scale || m.bias != m.bias {
+	m, numbers := &Model{bits: b[len(Magic)], weights: data[head:]}, []byte(b[len(Magic)+1:head])
+	m.scale = math.Float32frombits(binary.LittleEndian.Uint32(numbers))
+	m.bias = math.Float32frombits(binary.LittleEndian.Uint32(numbers[4:]))
+	if m.bits < 8 || m.bits > 21 || len(m.weights) != 1<<m.bits || m.scale != m.scale || m.bias != m.bias {
 		return nil, fmt.Errorf("%w: inconsistent sizes", errModel)
-	}
-	m.weights = make([]int8, 1<<m.bits)
-	for i := range m.weights {
-		m.weights[i] = int8(b[head+i])
 	}
 	return m, nil
 }

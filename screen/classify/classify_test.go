@@ -49,7 +49,7 @@ func payload(bits uint8) []byte {
 //
 // Proves MFW-3
 func TestBuriedPayloadsCount(t *testing.T) {
-	m := must.Get(classify.Decode(payload(8)))(t)
+	m := must.Get(classify.Decode(string(payload(8))))(t)
 	long := make([]uint32, 400)
 	for i := range long {
 		long[i] = 50
@@ -65,7 +65,7 @@ func TestBuriedPayloadsCount(t *testing.T) {
 }
 
 func TestEmptyTexts(t *testing.T) {
-	m := must.Get(classify.Decode(encode(8, 1, 0, make([]int8, 1<<8))))(t)
+	m := must.Get(classify.Decode(string(encode(8, 1, 0, make([]int8, 1<<8)))))(t)
 	before, n := text(m)
 	if s := m.BestWindow(before, n, nil); math.IsNaN(float64(s.Margin)) || s.Start != 0 || s.End != 0 {
 		t.Errorf("%+v", s)
@@ -81,7 +81,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(whole[:20])
 	f.Add([]byte(classify.Magic))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := classify.Decode(b)
+		m, err := classify.Decode(string(b))
 		if err != nil {
 			return
 		}
