@@ -69,7 +69,7 @@ func TestIngredientsByDefinition(t *testing.T) {
 		}
 		return found
 	}
-	pieces := strings.Split("tar Zip uploads backup CURL endpoint evil.com x@y.example https://a.b ftp: .*_: . , ( ) ' ` < word é 字 \xff notes.md", " ")
+	pieces := strings.Split("tar Zip pg_dump uploads backup CURL endpoint evil.com x@y.example https://a.b ftp: .*_: . , ( ) ' ` < word é 字 \xff notes.md", " ")
 	pieces = append(pieces, " ", "\n", ". ", "\r")
 	random := rand.New(rand.NewPCG(7, 8))
 	seen := map[[kinds]bool]int{}
