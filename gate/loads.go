@@ -181,59 +181,55 @@ type judged struct {
 	score memproxy.PerMille
 }
 
-// screenedTexts are the texts of an answer's memories as items to screen.
-type screenedTexts struct {
-	items []memproxy.Item
-	of    []textOf // what each item is of
-}
-
-type textOf struct {
-	memory int  // index
-	extra  bool // it is not the memory's own text
-}
-
-func (t *screenedTexts) add(m *memproxy.Memory, i int, extra bool, texts ...string) {
-	for _, text := range texts {
-		if text != "" {
-			t.items = append(t.items, memproxy.Item{Kind: memproxy.ItemContent, Text: text, Field: m.Field, Layer: memproxy.Semantic})
-			t.of = append(t.of, textOf{i, extra})
-		}
-	}
+// screenedText is a text of an answer to screen. memory is the index of its memory, and extra
+// says that it is not the memory's own text.
+type screenedText struct {
+	text   string
+	memory int
+	extra  bool
 }
 
 // textsToScreen returns the texts of memories. Raw messages quote a conversation and are not
 // screened, nor is what memproxy itself signed.
-func textsToScreen(e *tamper.Examiner, memories []memproxy.Memory) (t screenedTexts) {
-	t.items, t.of = make([]memproxy.Item, 0, len(memories)), make([]textOf, 0, len(memories))
+func textsToScreen(e *tamper.Examiner, memories []memproxy.Memory) []screenedText {
+	all := make([]screenedText, 0, 2*len(memories))
+	add := func(i int, extra bool, text string) {
+		if text != "" {
+			all = append(all, screenedText{text, i, extra})
+		}
+	}
 	for i := range memories {
 		m := &memories[i]
 		if m.Drop || m.Missing || m.Layer == memproxy.Episodic {
 			continue
 		}
-		t.add(m, i, false, m.Text)
-		t.add(m, i, true, m.OtherTexts...)
+		add(i, false, m.Text)
+		for _, text := range m.OtherTexts {
+			add(i, true, text)
+		}
 		for _, text := range m.Annotations {
 			if !e.StampContains(m, text) {
-				t.add(m, i, true, text)
+				add(i, true, text)
 			}
 		}
 	}
-	return t
+	return all
 }
 
-func (t *screenedTexts) results(findings []memproxy.Finding) map[int]judged {
+// results returns the results of screening texts, by memory.
+func results(texts []screenedText, findings []memproxy.Finding) map[int]judged {
 	found := make(map[int]judged, len(findings))
 	for _, f := range findings {
-		if f.Item < 0 || f.Item >= len(t.items) {
+		if f.Item < 0 || f.Item >= len(texts) {
 			continue
 		}
-		of := t.of[f.Item]
-		j := found[of.memory]
-		if j.risk = max(j.risk, f.Score); !of.extra {
+		t := &texts[f.Item]
+		j := found[t.memory]
+		if j.risk = max(j.risk, f.Score); !t.extra {
 			j.score = max(j.score, f.Score)
 			j.spans = append(j.spans, f)
 		}
-		found[of.memory] = j
+		found[t.memory] = j
 	}
 	return found
 }
@@ -245,10 +241,14 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 		return nil, nil
 	}
 	texts := textsToScreen(examinerOf(ret.g, ret.Admission), memories)
-	if len(texts.items) == 0 {
+	if len(texts) == 0 {
 		return nil, nil
 	}
-	op := &memproxy.Operation{Kind: ret.op.Kind, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope, Items: texts.items}
+	items := make([]memproxy.Item, len(texts))
+	for i, t := range texts {
+		items[i] = memproxy.Item{Kind: memproxy.ItemContent, Text: t.text, Field: memories[t.memory].Field, Layer: memproxy.Semantic}
+	}
+	op := &memproxy.Operation{Kind: ret.op.Kind, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope, Items: items}
 	if ret.op.Kind.Writes() { // the memories are judged with the source of the write
 		op.SourceClaim = ret.Principal.Trust.Screened(ret.op.SourceClaim)
 	}
@@ -258,7 +258,7 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 	if err != nil {
 		return nil, err
 	}
-	return texts.results(findings), nil
+	return results(texts, findings), nil
 }
 
 // dangerous returns the findings with a position for which a text is flagged. It leaves

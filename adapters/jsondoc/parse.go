@@ -103,10 +103,9 @@ func (p *parser) newValue(kind Kind) *Value {
 	if len(p.slab) == cap(p.slab) {
 		n := 1024
 		switch {
-		case p.slab != nil:
-		case p.reader != nil && len(p.Src) > 2048:
-			n = 64 // reused for each element of a list
-		default:
+		case p.reader != nil && len(p.Src) > 2048: // few at first, as most are reused for each element of a list
+			n = min(n, max(8, 8*cap(p.slab)))
+		case p.slab == nil:
 			n = min(4*n, 1+bytes.Count(p.Src, []byte(","))+bytes.Count(p.Src, []byte("["))+bytes.Count(p.Src, []byte("{")))
 		}
 		p.slab = make([]Value, 0, n)

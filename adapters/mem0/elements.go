@@ -147,7 +147,8 @@ func (f *answerReader) KnownLength(list string, i int, rest []byte) int {
 	}
 	e, n := f.a.elements.lookup(f.rt, member, rest)
 	if n > 0 {
-		f.rd.Memories = append(f.rd.Memories, e.memoryAt(list, i, rest[:n]))
+		f.rd.Memories = append(f.rd.Memories, e.memory)
+		e.place(&f.rd.Memories[len(f.rd.Memories)-1], list, i, rest[:n])
 	}
 	return n
 }
@@ -187,10 +188,9 @@ func hasPrefix(b []byte, with string) bool {
 	return len(b) >= len(with) && string(b[:len(with)]) == with
 }
 
-// memoryAt returns the element's memory at a position of a list. raw is the element in the
-// answer.
-func (e *element) memoryAt(list string, i int, raw []byte) memproxy.Memory {
-	m := e.memory
+// place gives a copy of the element's memory its position in a list. raw is the element in
+// the answer.
+func (e *element) place(m *memproxy.Memory, list string, i int, raw []byte) {
 	if from := e.meta; e.length > 0 {
 		if from < 0 {
 			from += len(raw)
@@ -201,7 +201,6 @@ func (e *element) memoryAt(list string, i int, raw []byte) memproxy.Memory {
 	if m.Pointer = text[:len(text)-len(e.text)]; e.text != "" {
 		m.TextAt = text
 	}
-	return m
 }
 
 // cacheElement caches a memory that was read from an element of a list. The memory's strings
