@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy/ledger"
 
@@ -114,6 +115,26 @@ func TestRecentKeepsAllParts(t *testing.T) {
 	vandalise(t, path, `ALTER TABLE record RENAME TO away`)
 	expect.Deep(t, must.Get(l.Lookup(t.Context(), all...))(t), stored, "from memory")
 	vandalise(t, path, `ALTER TABLE away RENAME TO record`)
+}
+
+// A record that was found is shared with the cache: neither its memory's expiry nor a new
+// owner that is queued changes it.
+func TestFoundRecordsStayAsTheyWere(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	l := open(t, ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Clock: func() time.Time { return now }})
+	row := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m", Actor: "ann"}
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{
+		Owners: []memproxy.Ownership{row}, States: []memproxy.StateChange{{MemoryKey: row.Key(), State: memproxy.StateValidated, Expires: now.Add(time.Minute)}},
+	}))
+	find := func() *memproxy.Record { return must.Get(l.Lookup(t.Context(), row.Key()))(t)[row.Key()] }
+	first := find()
+	now = now.Add(time.Hour)
+	expect.Equal(t, find().Status.State, memproxy.StateExpired)
+	row.Actor = "bob"
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
+	expect.Equal(t, find().Owner.Actor, "bob")
+	expect.Equal(t, first.Status.State, memproxy.StateValidated)
+	expect.Equal(t, first.Owner.Actor, "ann")
 }
 
 // Proves EDGE-3: a concurrent reader finds a committed record from the moment Commit
