@@ -15,7 +15,7 @@ type scratch struct {
 const maxScratch, maxInterned = 512, 64
 
 var scratches = sync.Pool{New: func() any {
-	return &scratch{members: make([]Member, 0, 64), elems: make([]*Value, 0, 64), names: make([]string, 0, maxInterned)}
+	return &scratch{members: make([]Member, 0, 16), elems: make([]*Value, 0, 16), names: make([]string, 0, maxInterned)}
 }}
 
 // release makes the scratch available to the next parser. It keeps only names of the document.
