@@ -29,6 +29,8 @@ type Edits interface {
 // ToolRun is a tool call that a client's request makes in place of an agent.
 type ToolRun interface {
 	Edits
+	// Current returns the blocks that the call would change, by the names that targets have.
+	Current() map[string]Memory
 	// AddContent adds to the operation, as decoded from the request, the content that the
 	// call would write, computed from the memory that the side requests fetched.
 	AddContent(*Operation)

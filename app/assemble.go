@@ -72,7 +72,6 @@ type App struct {
 	inFlight    shares
 	proxies     []*proxy.Proxy
 	jobs        *upkeep.Jobs
-	deferred    *deferredWork
 	review      *review.API
 	socket      string // path of the local operator's socket; "" if there is none
 	webhooks    *review.Webhooks
@@ -80,12 +79,6 @@ type App struct {
 
 	unconfirmed *memories.Unconfirmed
 }
-
-// Bounds of deferred work: the number of queues, and the capacity of each.
-const (
-	deferredQueues    = 32
-	deferredQueueSize = 256
-)
 
 // New opens the state and builds the gate and its listeners, which do not listen yet. On
 // an error it closes everything that it opened.
@@ -121,8 +114,6 @@ func build(ctx context.Context, s *App) (err error) {
 	}
 	s.checker = s.newChecker()
 	s.group.Own(stageNotes, s.checker.Anchor)
-	s.deferred = newDeferredWork(deferredQueues, deferredQueueSize)
-	s.group.Own(stageDeferred, s.deferred.close)
 	s.watchStores()
 
 	if s.budget, err = s.openBudget(); err != nil {
@@ -171,7 +162,6 @@ func gateOptions(s *App) gate.Options {
 		Rejections:  s.cfg.Limits.RejectionLimit(),
 		Check:       s.checker.QueueCheck,
 		Unconfirmed: s.unconfirmed.Add,
-		Later:       s.deferred.run,
 		Steps:       s.opt.Steps,
 		Clock:       s.clock,
 		NewID:       newID,

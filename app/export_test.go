@@ -31,8 +31,6 @@ type Process struct {
 	Runner  *review.Runner
 	Jobs    *upkeep.Jobs
 	Group   *group.Group
-	// Later does work for which callers do not wait, in the order of its key.
-	Later func(key string, f func())
 	// Take puts an edit of the configuration in force.
 	Take func(context.Context, *config.Config) error
 	// Processor builds Envoy's processor, and ListenExtproc serves one.
@@ -48,7 +46,7 @@ func NewProcess(ctx context.Context, cfg *config.Config, o Options, in *Process)
 		return nil, err
 	}
 	in.Ledger, in.Audit, in.Budget, in.Gate, in.Checker, in.Runner, in.Jobs, in.Group = s.ledger, s.audit, s.budget, s.gate, s.checker, s.review.Runner, s.jobs, s.group
-	in.Later, in.Take, in.Processor = s.deferred.run, s.edits.apply, s.processor
+	in.Take, in.Processor = s.edits.apply, s.processor
 	in.ListenExtproc = func(address string, authorize bool) error {
 		return s.listenExtproc(Envoy{Listen: address, Authorize: authorize})
 	}

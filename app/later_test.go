@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -345,32 +344,5 @@ func TestWhatIsDeletedBeforeItsReceiptStaysDeleted(t *testing.T) {
 				r.do("GET", "/v1/event/"+receipt.ID+"/", "").want(t, 200).lacks(t, "bees")
 			}
 		})
-	}
-}
-
-// Work with the same key runs in order, close waits for all of it, and work that
-// arrives after close runs at once.
-func TestWorkOfOneKeyIsOrdered(t *testing.T) {
-	t.Parallel()
-	r := start(t, plain)
-	car := r.car
-	var mu sync.Mutex
-	seen := map[string][]int{}
-	for i := range 40 {
-		for k := range 5 {
-			key := fmt.Sprint(k)
-			car.Later(key, func() { mu.Lock(); defer mu.Unlock(); seen[key] = append(seen[key], i) })
-		}
-	}
-	r.stop()
-	for key, order := range seen {
-		for i, n := range order {
-			must.Equal(t, i, n, key, order)
-		}
-		expect.Len(t, order, 40, key)
-	}
-	late := false
-	if car.Later("0", func() { late = true }); !late {
-		t.Error("what comes late is not done")
 	}
 }

@@ -233,15 +233,13 @@ func TestStopWaitsForSlowStores(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	var done atomic.Int32
-	answers := make(chan struct{})
-	r.car.Group.Own(stageDeferred, func(context.Context) error { close(answers); return nil })
 	for i := range 20 {
-		r.car.Later("a slow disk", func() {
-			<-answers
+		r.car.Group.Own(stageProxies, func(context.Context) error {
 			err := r.car.Ledger.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint("m", i), Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Actor: "agent:dev", Trust: memproxy.TrustAuthenticated}}})
 			if err == nil {
 				done.Add(1)
 			}
+			return err
 		})
 	}
 	r.stopped(func() {})

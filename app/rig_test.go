@@ -81,7 +81,6 @@ const (
 	stageSending
 	stageLoops
 	stageProxies
-	stageDeferred
 )
 
 // client is the proxy's own client of the backend.

@@ -282,8 +282,6 @@ const (
 	// stageProxies: work that outlives its request (settling runs, polling for the
 	// outcome of writes) has returned, and connections to backends are closed.
 	stageProxies
-	// stageDeferred: work for which callers did not wait is done.
-	stageDeferred
 	// stageNotes: what is known only at the end is recorded.
 	stageNotes
 	// stageStores: budgets, ledger and audit log are flushed and closed, in reverse order
@@ -300,7 +298,6 @@ var stages = []group.Stage{
 	stageSending:   {Name: "sending", Time: 3 * time.Second},
 	stageLoops:     {Name: "loops", Time: 2 * time.Second},
 	stageProxies:   {Name: "proxies", Time: 2 * time.Second},
-	stageDeferred:  {Name: "later", Time: 2 * time.Second},
 	stageNotes:     {Name: "notes", Time: time.Second},
 	stageStores:    {Name: "stores", Time: 3 * time.Second},
 	stageTelemetry: {Name: "telemetry", Time: time.Second},

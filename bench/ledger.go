@@ -17,7 +17,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -280,11 +279,10 @@ func reading(l *ledger.Ledger) (answer func(context.Context, []string) ([]byte, 
 	if err != nil {
 		return nil, nil, err
 	}
-	var later sync.WaitGroup // what callers do not wait for
 	decision := "01a1fcff-e2ef-79a4-a087-adbeaa5b63b2"
 	g, err := gate.New(gate.Options{
 		Identifier: callers, Ledger: l, Budget: counts, Recorder: noRecords{}, Signer: signer,
-		Clock: time.Now, NewID: func() string { return decision }, Later: func(_ string, f func()) { later.Go(f) },
+		Clock: time.Now, NewID: func() string { return decision },
 	}, &gate.Rules{
 		Version: "bench", Profile: gate.Production, Policy: rules, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
 		Unattributed: access.Visible, Screener: screener, Withhold: 800, Changed: gate.ChangedReport,
@@ -341,7 +339,6 @@ func reading(l *ledger.Ledger) (answer func(context.Context, []string) ([]byte, 
 		}
 		got := g.Return(ctx, a, memproxy.Reply{Status: 200, Body: body})
 		took := time.Since(start)
-		later.Wait()
 		if len(a.Unverified) > 0 {
 			return 0, fmt.Errorf("accused: %v", a.Unverified)
 		}

@@ -72,19 +72,6 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	kept := &effects{answer: ret}
 	kept.recordEffects(ctx)
 	g.outcome(ctx, ret)
-	switch {
-	case a.edits == nil || !ok2xx(ret.status):
-	case ret.Failed: // before the answer: the caller's next call may change what is read
-		recordEdits(ctx, ret)
-	default:
-		subject := ""
-		if len(a.op.Targets) > 0 {
-			subject = a.op.Targets[0]
-		} else if ret.reading != nil && len(ret.reading.Memories) > 0 {
-			subject = ret.reading.Memories[0].ID
-		}
-		recordEditsLater(ctx, ret, subject)
-	}
 	g.opt.Meter.Step(ctx, signal.SpanFilterAnswer, time.Since(start))
 	return ret.reply
 }

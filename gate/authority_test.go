@@ -192,6 +192,7 @@ type blockRun struct{}
 func (blockRun) NextSideRequest() (memproxy.Request, bool) { return memproxy.Request{}, false }
 func (blockRun) ReadSideReply(memproxy.Reply) error        { return nil }
 func (blockRun) ReadAnswer([]byte) error                   { return nil }
+func (blockRun) Current() map[string]memproxy.Memory       { return nil }
 func (blockRun) AddContent(*memproxy.Operation)            {}
 func (blockRun) TakeEdits() []memproxy.Edit {
 	return []memproxy.Edit{{Memories: []memproxy.Memory{{ID: "m1", Text: "coffee", Before: "tea", Event: "UPDATE"}}}}

@@ -62,10 +62,6 @@ type Options struct {
 	Clock func() time.Time
 	NewID func() string
 
-	// Later schedules f, which the caller's answer does not wait for. Functions with
-	// the same key run in order. If Later is nil, f runs at once.
-	Later func(key string, f func())
-
 	// Check queues a memory for the integrity sweep: an answer showed a text that
 	// differs from row's hash, and the backend's own agents edit such memories. It does
 	// not block. If it is nil, there is no sweep.
@@ -132,9 +128,6 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	opt.Meter = cmp.Or(opt.Meter, Meter(noMeter{}))
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	opt.Ledger = metered{opt.Ledger, opt.Meter}
-	if opt.Later == nil {
-		opt.Later = func(_ string, f func()) { f() }
-	}
 	if opt.Unconfirmed == nil {
 		opt.Unconfirmed = func(memproxy.Event) {}
 	}

@@ -198,18 +198,28 @@ func mayCallTool(r *evaluation) bool {
 }
 
 // prepareToolCall handles a request that calls an agent's tool directly: it adds the call's
-// changes of the agent's memory to the operation, and prepares their recording.
+// changes of the agent's memory to the operation, and prepares their recording. Blocks to which
+// the call only adds are locked here; those that it replaces are (loadTargets).
 func prepareToolCall(ctx context.Context, r *evaluation) error {
-	call := r.call.Backend.Adapter.(AgentRunner).ToolRun(r.call.Route, r.call.Request, r.Body)
-	if call == nil {
-		return nil
+	for again := true; again; {
+		call := r.call.Backend.Adapter.(AgentRunner).ToolRun(r.call.Route, r.call.Request, r.Body)
+		if call == nil {
+			return nil
+		}
+		since := currentEpoch(r.g)
+		r.edits = call
+		if err := fetchEdits(ctx, r.Admission); err != nil {
+			r.edits = nil
+			return err
+		}
+		if again = false; !content.Replaces(r.op) {
+			r.op.Current = call.Current()
+			again = lockResolved(ctx, r, since)
+		}
+		if !again {
+			call.AddContent(r.op)
+		}
 	}
-	r.edits = call
-	if err := fetchEdits(ctx, r.Admission); err != nil {
-		r.edits = nil
-		return err
-	}
-	call.AddContent(r.op)
 	return nil
 }
 
@@ -248,13 +258,9 @@ func fetchEdits(ctx context.Context, a *Admission) error {
 	}
 }
 
-// recordEditsLater schedules recordEdits. The changes of one subject are recorded in order.
-func recordEditsLater(ctx context.Context, ret *answer, subject string) {
-	ret.g.opt.Later(subject, func() { recordEdits(context.WithoutCancel(ctx), ret) })
-}
-
-// recordEdits records what the call changed, also if its answer is lost. A call that failed and
-// changed nothing is not charged.
+// recordEdits records what the call changed, also if its answer is lost. It runs before the
+// answer and before the locks are released, because the next change of the same memory must not
+// be read as this call's. A call that failed and changed nothing is not charged.
 func recordEdits(ctx context.Context, ret *answer) {
 	g, a, body, lost := ret.g, ret.Admission, ret.raw.Body, !ok2xx(ret.status)
 	if lost {

@@ -39,7 +39,9 @@ func (ret *effects) recordEffects(ctx context.Context) {
 		return
 	}
 	if ret.reading != nil && ret.reading.Failed {
-		ret.Failed = true // what the call changed all the same is recorded by recordEdits
+		if ret.Failed = true; ret.edits != nil {
+			recordEdits(ctx, ret.answer) // it may have changed something all the same
+		}
 		return
 	}
 	for _, row := range ret.lateEntry.Owners {
@@ -52,7 +54,8 @@ func (ret *effects) recordEffects(ctx context.Context) {
 	completeReading(ctx, ret)
 	ret.settleBill(ctx)
 	if ret.edits != nil && !ret.byAgent {
-		return // recordEdits records what the call of the tool changed
+		recordEdits(ctx, ret.answer)
+		return
 	}
 	switch ret.op.Kind {
 	case memproxy.Learn:

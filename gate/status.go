@@ -66,7 +66,7 @@ type NeedsReview func(memproxy.Principal, memproxy.Source, memproxy.Track, time.
 // (Options.Unconfirmed).
 func (ret *answer) recordUnconfirmed(ctx context.Context) {
 	if ret.op != nil && ret.edits != nil && !wroteNothing(ret.status) {
-		recordEditsLater(ctx, ret, "")
+		recordEdits(ctx, ret)
 		return
 	}
 	if ret.op == nil || !ret.enforced() || ret.op.Kind != memproxy.Forget && (ret.op.Kind != memproxy.Correct || wroteNothing(ret.status)) {

@@ -220,10 +220,8 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 	if len(labels) == 0 {
 		return nil
 	}
+	d.op.TargetKind = memproxy.TargetMemory
 	replaces := args == nil || turn.Replaces(tool, d.params["agent_id"], string(d.doc.Raw(args)))
-	if replaces {
-		d.op.TargetKind = memproxy.TargetMemory
-	}
 	// Each block that the call names gets its own items with the text.
 	plain := slices.Clone(d.op.Items)
 	if !slices.ContainsFunc(plain, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent }) {

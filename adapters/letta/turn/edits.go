@@ -254,6 +254,12 @@ func (r *ToolRun) ReadSideReply(reply memproxy.Reply) error {
 	return r.Turn.ReadSideReply(reply)
 }
 
+// Current implements memproxy.ToolRun.
+func (r *ToolRun) Current() map[string]memproxy.Memory {
+	calls := predict([]*call{r.call}, &r.caller, &r.view).calls
+	return r.view.named(r.agent, func(label string) bool { return len(calls) > 0 && calls[0].predictsLabel(label) })
+}
+
 // AddContent implements memproxy.ToolRun. If the arguments cannot be read it adds nothing;
 // the adapter's decoder already made them content of op.
 func (r *ToolRun) AddContent(op *memproxy.Operation) {

@@ -49,6 +49,17 @@ func (v *view) requestBlocks(o *Options, agent string) {
 	}
 }
 
+// named returns the blocks whose labels are wanted, by the names that targets have.
+func (v *view) named(agent string, wanted func(label string) bool) map[string]memproxy.Memory {
+	blocks := map[string]memproxy.Memory{}
+	for _, m := range v.memories {
+		if wanted(m.Field) {
+			blocks[Target(agent, m.Field)] = m
+		}
+	}
+	return blocks
+}
+
 // takeReply reads the answer to the first lookup. If it fails, no waiting call is ruled on.
 func (v *view) takeReply(r memproxy.Reply) error {
 	if r.Status < 200 || r.Status > 299 {
