@@ -1,17 +1,23 @@
 package app_test
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/internal/expect"
 )
+
+var toolReturn = regexp.MustCompile(`"tool_return":"[^"]*"`)
 
 // quietTools is a server whose tools say nothing of what they wrote, so that it is read back:
 // the result of a run from outside is replaced by result, with its status.
@@ -23,7 +29,11 @@ type quietTools struct {
 
 func (q *quietTools) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !strings.HasSuffix(r.URL.Path, "/run") {
-		q.Handler.ServeHTTP(w, r)
+		got := httptest.NewRecorder()
+		q.Handler.ServeHTTP(got, r)
+		maps.Copy(w.Header(), got.Header())
+		w.WriteHeader(got.Code)
+		_, _ = w.Write(toolReturn.ReplaceAll(got.Body.Bytes(), []byte(`"tool_return":"None"`)))
 		return
 	}
 	q.Handler.ServeHTTP(httptest.NewRecorder(), r)
@@ -145,4 +155,92 @@ func TestChangesThatWereNotReadBackAreNobodys(t *testing.T) {
 			t.Error(strings.Join(h, "\n"))
 		}
 	})
+}
+
+// turns sends a message to the agent, as a caller, and returns what the caller has received and
+// a channel that is closed at the end.
+func (r *racedBlocks) turns(text, more, who string) (w *httptest.ResponseRecorder, over <-chan struct{}) {
+	q := httptest.NewRequestWithContext(context.Background(), "POST", "http://127.0.0.1/v1/agents/"+r.agent+"/messages", strings.NewReader(fmt.Sprintf(`{"input":%q%s}`, text, more)))
+	for header := as(who); len(header) > 0; header = header[2:] {
+		q.Header.Set(header[0], header[1])
+	}
+	q.Header.Set("Content-Type", "application/json")
+	w = httptest.NewRecorder()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.car.Handler("mem0").ServeHTTP(w, q)
+	}()
+	synctest.Wait()
+	return w, done
+}
+
+// Proves EDGE-4, TRL-5: what an agent's call changed is read back before the end of its turn's
+// answer, and the next change of the block waits for that; the rest of a stream does not.
+func TestNextChangesAreNotTheTurns(t *testing.T) {
+	calls := map[string]string{"memory_replace": `{"label":"boat","old_string":"has","new_string":"sails"}`, "core_memory_append": `{"label":"boat","content":"sails"}`}
+	for tool, args := range calls {
+		for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`} {
+			t.Run(tool+more, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					r := startQuietTools(t, 200, quietResult)
+					let := make(chan struct{})
+					r.meanwhile("POST", "/messages", func() {
+						r.afterServing("POST", "/messages", func() { r.meanwhile("GET", "/v1/agents/"+r.agent, func() { <-let }) })
+					})
+					w, over := r.turns("CALL "+tool+" "+args+"\nTHEN\nSAY done", more, "peer")
+					r.happened()
+					if sent := w.Body.String(); strings.Contains(sent, "stop_reason") || more != "" && !strings.Contains(sent, "done") {
+						t.Errorf("sent before it was read back: %s", sent)
+					}
+					changed := begin(func() got { return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human") })
+					expect.Len(t, changed, 0, "the next change did not wait")
+					close(let)
+					<-over
+					<-changed
+					expect.Text(t, w.Body.String()).Has("stop_reason")
+					r.recorded("another")
+				})
+			})
+		}
+	}
+}
+
+// Proves EDGE-4, TRL-5: a change of a block during a turn that takes longer than changes wait is
+// its caller's alone, whether the agent's call is read back or reports its text: what the call
+// wrote before is nobody's.
+func TestChangesDuringATurnAreTheirCallers(t *testing.T) {
+	for name, change := range map[string]func(r *racedBlocks) got{
+		"by id": func(r *racedBlocks) got {
+			return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human")
+		},
+		"by a tool": func(r *racedBlocks) got {
+			return r.run("memory_rethink", `{"label":"boat","new_memory":"Ann has a plane"}`, "human")
+		},
+	} {
+		for _, quiet := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", quiet: ", quiet), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					r := startQuietTools(t, 200, quietResult)
+					if !quiet {
+						r.back.Handler = r.back.Handler.(*quietTools).Handler
+					}
+					r.meanwhile("POST", "/messages", func() {
+						r.afterServing("POST", "/messages", func() {
+							time.Sleep(5 * time.Minute)
+							change(r).want(t, 200)
+						})
+					})
+					w, over := r.turns("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}\nTHEN\nSAY done", "", "peer")
+					<-over
+					r.happened()
+					expect.Equal(t, w.Code, 200)
+					h := r.history(r.boat)
+					if len(h) != 3 || h[1] != `seal "Ann has a boat\nsails" before "Ann has a boat" by ` || !strings.Contains(h[2], `"Ann has a plane" before "Ann has a boat\nsails" by human:ann`) {
+						t.Error(strings.Join(h, "\n"))
+					}
+				})
+			})
+		}
+	}
 }

@@ -279,19 +279,41 @@ func recordEdits(ctx context.Context, ret *answer) {
 		g.accounts.release(ctx, a)
 	}
 	for _, e := range edits {
-		g.Agents().RecordChanges(ctx, a, e.Memories)
+		recordChanges(ctx, g, a, e.Memories)
 	}
 }
 
-// RecordChanges records the memories that a tool call changed: versions, owners, states.
+// RecordChanges records the memories that a tool call of a run changed: versions, owners, states.
+// Others may change them too while the run goes on. What a later change made or replaced is left
+// out: its version has the text before it, which is nobody's.
 func (g Agents) RecordChanges(ctx context.Context, ruled *Admission, memories []memproxy.Memory) {
+	known := newLookups(g.Gate, ruled)
+	for i := range memories {
+		_ = known.need(ctx, known.key(memories[i].TargetKind(), memories[i].ID)) // after an error only its stamp tells
+	}
+	recordChanges(ctx, g.Gate, ruled, slices.DeleteFunc(slices.Clone(memories), func(m memproxy.Memory) bool {
+		row, is := known.owner(m.TargetKind(), m.ID), tamper.Hash(m.Text)
+		switch {
+		case m.Event == eventNone:
+			return false
+		case m.Stamp != nil && m.Stamp.ID > ruled.Decision.ID && m.Stamp.SHA256 == is:
+			return true
+		case row == nil || row.Decision <= ruled.Decision.ID:
+			return false
+		}
+		now, _ := fetch(context.WithoutCancel(ctx), ruled.call, []string{m.ID})
+		return row.SHA256 == is || now[m.ID].Text != m.Text
+	}))
+}
+
+func recordChanges(ctx context.Context, g *Gate, ruled *Admission, memories []memproxy.Memory) {
 	if len(memories) == 0 || ruled.op == nil || !ruled.enforced() {
 		return
 	}
 	a := *ruled
 	a.op = new(*ruled.op)
 	a.op.Kind = memproxy.Learn // every tool call's changes are reported as for an addition
-	ret := &answer{Admission: &a, g: g.Gate, status: 200, reading: &memproxy.Reading{Memories: memories}, byAgent: true}
+	ret := &answer{Admission: &a, g: g, status: 200, reading: &memproxy.Reading{Memories: memories}, byAgent: true}
 	(&effects{answer: ret}).recordEffects(ctx)
 	g.outcome(ctx, ret)
 }

@@ -51,20 +51,20 @@ func (t *agentTurn) previewApprovalCalls(ctx context.Context) (over bool, err er
 	return false, nil
 }
 
-// ruleOnPending rules on the calls that wait, and returns the rulings by call.
-func (t *agentTurn) ruleOnPending(ctx context.Context) (map[string]*gate.Admission, error) {
-	ruled := map[string]*gate.Admission{}
+// ruleOnPending rules on the calls that wait.
+func (t *agentTurn) ruleOnPending(ctx context.Context) error {
+	t.ruled = map[string]*gate.Admission{}
 	for _, call := range t.turn.PendingCalls() {
 		if call.ReadRequest != nil {
 			if err := t.search(ctx, call); err != nil {
 				t.abandonWaiting(ctx)
-				return nil, err
+				return err
 			}
 			continue
 		}
 		asked := t.ruleOn(ctx, call)
 		t.turn.Rule(call.ID, asked.Decision)
-		ruled[call.ID] = asked
+		t.ruled[call.ID] = asked
 		switch {
 		case asked.Decision.Verdict.Stops():
 		case asked.Decision.Verdict == memproxy.Amend && call.Direct != nil:
@@ -73,7 +73,7 @@ func (t *agentTurn) ruleOnPending(ctx context.Context) (map[string]*gate.Admissi
 			t.waiting = append(t.waiting, asked)
 		}
 	}
-	return ruled, nil
+	return nil
 }
 
 // ruleOn rules on a call. It declines a call that another caller's turn left: this
@@ -117,9 +117,11 @@ func (t *agentTurn) cancel(ctx context.Context) error {
 	return t.finish(ctx)
 }
 
-// finish sends the rest of the answer if no further request follows.
+// finish sends the rest of the answer if no further request follows. The caller's next request
+// may change what the calls changed, so that is recorded first.
 func (t *agentTurn) finish(ctx context.Context) error {
 	t.recorded.Last()
+	_ = t.recordEdits(ctx, false)
 	if t.streams {
 		t.ending = true
 		t.sendFiltered(ctx, t.turn.Tail())
@@ -188,18 +190,19 @@ func (t *agentTurn) sendAmended(ctx context.Context, asked *gate.Admission, tc m
 // recordEdits lets the gate record what the calls of a request changed, after the backend has
 // run them: each change is a version with the whole text before and after. A change that
 // cannot be determined is logged and does not fail the call.
-func (t *agentTurn) recordEdits(ctx context.Context, broke bool, ruled map[string]*gate.Admission) error {
+func (t *agentTurn) recordEdits(ctx context.Context, broke bool) error {
 	if broke {
 		ctx = context.WithoutCancel(ctx)
 	}
 	err := t.prepare(ctx)
-	if err != nil && len(ruled) > 0 {
+	if err != nil && len(t.ruled) > 0 {
 		t.p.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: reading the memory from the backend failed", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "error", err)
 	}
 	for _, e := range t.turn.TakeEdits() {
-		if a := ruled[e.Call]; a != nil {
+		if a := t.ruled[e.Call]; a != nil {
 			t.p.opt.Gate.Agents().RecordChanges(ctx, a, e.Memories)
 		}
 	}
+	t.ruled = nil
 	return err
 }

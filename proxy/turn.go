@@ -39,12 +39,13 @@ type agentTurn struct {
 	header      http.Header // header of the first answer, if it was not streamed
 	agent       string      // the agent whose tools are locked
 	locks       agentrun.LockSet
-	waiting     []*gate.Admission // admitted calls that the next request makes
-	resumes     bool              // the agent's last turn was interrupted and had the same caller
-	spent       bool              // no later turn may make the pending calls: they may have been made, or were cancelled
-	streams     bool              // the last answer was streamed
-	body        []byte            // body of the last answer, if it was not streamed
-	recorded    *agentrun.Stream  // the recorded stream, once the turn is prepared
+	waiting     []*gate.Admission          // admitted calls that the next request makes
+	ruled       map[string]*gate.Admission // the rulings on the calls of the next or the last request
+	resumes     bool                       // the agent's last turn was interrupted and had the same caller
+	spent       bool                       // no later turn may make the pending calls: they may have been made, or were cancelled
+	streams     bool                       // the last answer was streamed
+	body        []byte                     // body of the last answer, if it was not streamed
+	recorded    *agentrun.Stream           // the recorded stream, once the turn is prepared
 	seq         int64
 	ending      bool // the events being sent are the last ones
 }
@@ -163,13 +164,12 @@ func (t *agentTurn) sendRequests(ctx context.Context) error {
 		if over, err := t.previewApprovalCalls(ctx); err != nil || over && n > 0 {
 			return err
 		}
-		ruled, err := t.ruleOnPending(ctx)
-		if err != nil {
+		if err := t.ruleOnPending(ctx); err != nil {
 			return err
 		}
 		over, err := t.sendRequest(ctx)
 		t.spent = t.spent && err != nil
-		looked := t.recordEdits(ctx, err != nil, ruled) // also after an interrupted request, because its calls may have run
+		looked := t.recordEdits(ctx, err != nil) // also after an interrupted request, because its calls may have run
 		if err != nil || over {
 			return err
 		}
@@ -278,6 +278,7 @@ func (t *agentTurn) passError(ctx context.Context, resp *http.Response) error {
 		return err
 	}
 	t.header, t.begun = resp.Header, true
+	_ = t.recordEdits(ctx, true) // before the answer, as in finish
 	t.sendAnswer(ctx, body, body)
 	return nil
 }
