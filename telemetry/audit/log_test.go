@@ -277,3 +277,28 @@ func burstsAreSignedEarlier(t *testing.T) {
 		t.Errorf("%d records are not signed", n)
 	}
 }
+
+// An asynchronous event waits for others for Options.AsyncDelay, each time anew, and not
+// if another's caller waits.
+func TestAsynchronousEventsAreWrittenInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opt := testOptions(ring.Dir(t))
+		opt.AsyncDelay = time.Second
+		written := make(chan time.Time, 3)
+		opt.OnRecord = func(uint64, *memproxy.Event, []byte) { written <- time.Now() }
+		l := open(t, opt)
+		defer closeLog(t, l)
+		for range 3 {
+			synctest.Wait() // the writer may have been woken once more
+			begun := time.Now()
+			must.Do(t, l.RecordAsync(someEvent()))
+			expect.Equal(t, (<-written).Sub(begun), opt.AsyncDelay)
+
+			begun = time.Now()
+			must.Do(t, l.RecordAsync(someEvent()))
+			must.Do(t, l.Record(t.Context(), someEvent()))
+			expect.Equal(t, (<-written).Sub(begun), 0)
+			expect.Equal(t, (<-written).Sub(begun), 0)
+		}
+	})
+}

@@ -60,7 +60,7 @@ type queue struct {
 	mu      sync.Mutex
 	waiting []*item
 	closed  bool
-	armed   bool        // the timer is running
+	armed   bool        // the timer runs for what is waiting
 	timer   *time.Timer // wakes the writer for asynchronous events; nil before the first
 }
 
@@ -137,17 +137,13 @@ func (q *queue) add(it *item) error {
 	return nil
 }
 
-// takeAll empties the queue for the writer and reuses the storage of spare. The timer
-// does not wake the writer again for what it took.
+// takeAll empties the queue for the writer and reuses the storage of spare.
 func (q *queue) takeAll(spare []*item) []*item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	batch := q.waiting
 	q.waiting = spare[:0]
-	if q.armed {
-		q.timer.Stop()
-		q.armed = false
-	}
+	q.armed = false
 	return batch
 }
 
