@@ -31,8 +31,7 @@ type committer struct {
 	offset      int64
 	frame       frame
 	leaves      []tlog.Hash
-	hookItems   []*item
-	hookRecords []hookRecord
+	hookRecords []hookRecord // of the frame
 	spare       []*item
 	now         []byte
 }
@@ -108,7 +107,7 @@ func (c *committer) commit(batch []*item) (left []*item, err error) {
 
 func (c *committer) begin(next uint64) {
 	c.frame.begin(next)
-	c.leaves, c.hookItems = c.leaves[:0], c.hookItems[:0]
+	c.leaves, c.hookRecords = c.leaves[:0], c.hookRecords[:0]
 }
 
 // append writes one record into the frame.
@@ -124,7 +123,7 @@ func (c *committer) append(t tip, it *item, part int) tip {
 	c.leaf.Sum(c.frame.last[:0])
 	c.leaves = append(c.leaves, c.frame.last)
 	if c.opt.OnRecord != nil {
-		c.hookItems = append(c.hookItems, it)
+		c.hookRecords = append(c.hookRecords, hookRecord{index: t.next, event: &it.event})
 	}
 	c.frame.count++
 	t.next++
@@ -200,14 +199,13 @@ type hookRecord struct {
 	record []byte
 }
 
-// collect gathers the frame's records for Options.OnRecord, which is called once their
+// collect completes the frame's records for Options.OnRecord, which is called once their
 // callers are released. They point into the bundle's memory.
 func (c *committer) collect(b *bundle) {
 	rest := b.buf[len(b.buf)-(len(c.frame.buf)-frameHeader-frameTrailer):]
-	for i, it := range c.hookItems {
+	for i := range c.hookRecords {
 		n := 2 + int(binary.BigEndian.Uint16(rest))
-		c.hookRecords = append(c.hookRecords, hookRecord{c.frame.first + uint64(i), &it.event, rest[2:n:n]})
-		rest = rest[n:]
+		c.hookRecords[i].record, rest = rest[2:n:n], rest[n:]
 	}
 }
 
@@ -219,6 +217,7 @@ func (c *committer) release(batch []*item) {
 	for _, r := range c.hookRecords {
 		c.opt.OnRecord(r.index, r.event, r.record)
 	}
+	clear(c.hookRecords) // their bundles and events are garbage from here on
 	c.hookRecords = c.hookRecords[:0]
 	for _, it := range batch {
 		c.queue.recycle(it)

@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/memproxy/memproxy/telemetry/audit"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
@@ -301,4 +304,33 @@ func TestAsynchronousEventsAreWrittenInTime(t *testing.T) {
 			expect.Equal(t, (<-written).Sub(begun), 0)
 		}
 	})
+}
+
+// What was passed to the hook is not kept: neither the bundles that the records are in, nor
+// the events.
+func TestRecordsPassedOnAreForgotten(t *testing.T) {
+	opt := testOptions(ring.Dir(t))
+	opt.AsyncDelay = time.Hour // written with the next record, in one group
+	var records []weak.Pointer[byte]
+	var events []weak.Pointer[memproxy.Facts]
+	opt.OnRecord = func(_ uint64, ev *memproxy.Event, rec []byte) {
+		records, events = append(records, weak.Make(&rec[0])), append(events, weak.Make(ev.Facts))
+	}
+	l := open(t, opt)
+	large := someEvent()
+	large.Memories = slices.Repeat([]string{"a-memory"}, 1000)
+	for range 200 {
+		large.Facts = &memproxy.Facts{Risk: 1, Roles: []string{"dev"}}
+		must.Do(t, l.RecordAsync(large))
+	}
+	for range 57 { // the bundle is full, and the next one began
+		must.Do(t, l.Record(t.Context(), someEvent()))
+	}
+	must.Do(t, l.Flush(t.Context()))
+	runtime.GC()
+	for i := range 200 {
+		must.Equal(t, records[i].Value(), nil, "record", i)
+		must.Equal(t, events[i].Value(), nil, "event", i)
+	}
+	closeLog(t, l)
 }
