@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -205,7 +206,11 @@ func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction)) (queued, lo
 	if s.redo == nil {
 		return queue(0), true, nil
 	}
-	queued, logged = s.redo.Append(redo.Encode(e), queue)
+	text, err := encodeEntry(e)
+	if err != nil {
+		return false, false, err
+	}
+	queued, logged = s.redo.Append(text, queue)
 	return queued, logged, nil
 }
 
@@ -223,7 +228,7 @@ func openRedo(ctx context.Context, s *store) (left []*job, err error) {
 		return nil, err
 	}
 	s.redo, err = redo.Open(file, s.opt.Vault, applied, func(number uint64, plain []byte) error {
-		e, err := redo.Decode(plain)
+		e, err := decodeEntry(plain)
 		if err == nil {
 			left = append(left, &job{
 				ctx: context.Background(), size: size(e), number: number,
@@ -249,6 +254,47 @@ func resume(s *store, left []*job) error {
 		return err
 	}
 	return s.redo.Applied(0, true)
+}
+
+// loggedVersion is a version with the members that its JSON omits.
+type loggedVersion struct {
+	memproxy.Version
+	Text     string `json:"text,omitempty"`
+	Metadata []byte `json:"metadata,omitempty"`
+}
+
+// loggedEntry is the form of an entry in the redo log.
+type loggedEntry struct {
+	Found, Versions []loggedVersion        `json:",omitempty"`
+	States          []memproxy.StateChange `json:",omitempty"`
+	Renewed         []memproxy.Renewal     `json:",omitempty"`
+	Owners          []memproxy.Ownership   `json:",omitempty"`
+}
+
+func encodeEntry(e *memproxy.Entry) ([]byte, error) {
+	all := func(versions []memproxy.Version) (out []loggedVersion) {
+		for i := range versions {
+			v := &versions[i]
+			out = append(out, loggedVersion{*v, v.Text, v.Metadata})
+		}
+		return out
+	}
+	return json.Marshal(loggedEntry{all(e.Found), all(e.Versions), e.States, e.Renewed, e.Owners})
+}
+
+func decodeEntry(text []byte) (*memproxy.Entry, error) {
+	var in loggedEntry
+	if err := json.Unmarshal(text, &in); err != nil {
+		return nil, err
+	}
+	all := func(versions []loggedVersion) (out []memproxy.Version) {
+		for _, v := range versions {
+			v.Version.Text, v.Version.Metadata = v.Text, v.Metadata
+			out = append(out, v.Version)
+		}
+		return out
+	}
+	return &memproxy.Entry{Found: all(in.Found), Versions: all(in.Versions), States: in.States, Renewed: in.Renewed, Owners: in.Owners}, nil
 }
 
 // historyKeys returns the memories of an entry of which more than the owner changes.

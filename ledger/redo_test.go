@@ -243,20 +243,3 @@ func fill(t *testing.T, v reflect.Value, name string) {
 		t.Fatalf("%s is a %s", name, v.Type())
 	}
 }
-
-// Proves EDGE-3: a redo log that a program left which logged entries as JSON is applied by this
-// one, and an entry in a form that this one does not know makes the start fail and stays.
-func TestLogsOfOtherVersions(t *testing.T) {
-	files := map[string][]byte{redo.Suffix: must.Get(os.ReadFile("testdata/redo-json"))(t)}
-	if whole, lost := revived(t, files, 3); whole != 3 || lost != 0 {
-		t.Errorf("%d of 3, %d lost", whole, lost)
-	}
-	path := filepath.Join(ring.Dir(t), "ledger.db")
-	log := must.Get(redo.Open(must.Get(os.Create(path+redo.Suffix))(t), testVault(t), 0, nil, nil))(t)
-	log.Append([]byte("\x03 of a later program"), func(uint64) bool { return true })
-	must.Do(t, log.Close())
-	before := must.Get(os.ReadFile(path + redo.Suffix))(t)
-	_, err := ledger.Open(ledger.Options{Timeout: ring.Limit, Path: path, Vault: testVault(t)})
-	expect.ErrorHas(t, err, "format 3")
-	expect.Equal(t, string(must.Get(os.ReadFile(path+redo.Suffix))(t)), string(before))
-}
