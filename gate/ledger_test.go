@@ -19,7 +19,8 @@ import (
 // fakeLedger keeps what it is given, for tests to look at.
 type fakeLedger struct {
 	gatetest.NoLedger
-	asked int // for records
+	asked int                  // for records
+	twice []memproxy.MemoryKey // what one call asked for again
 	mu    sync.Mutex
 	rows  map[string]memproxy.Ownership
 	// statuses are by the objects' ids.
@@ -75,7 +76,10 @@ func (l *fakeLedger) joined(keys []memproxy.MemoryKey, rest func(memproxy.Memory
 		return nil, errors.Join(l.err, l.broken)
 	}
 	out := memproxy.Records{}
-	for _, k := range keys {
+	for i, k := range keys {
+		if slices.Contains(keys[:i], k) {
+			l.twice = append(l.twice, k)
+		}
 		rec := rest(k)
 		if row, ok := l.rows[k.ID]; ok && row.Kind == k.Kind {
 			rec.Owner = row

@@ -57,9 +57,13 @@ func (l *lookups) need(ctx context.Context, keys ...memproxy.MemoryKey) error {
 	case l.err != nil:
 		return l.err
 	}
+	if l.records == nil {
+		l.records = make(memproxy.Records, len(keys))
+	}
 	ask := make([]memproxy.MemoryKey, 0, len(keys))
 	for _, k := range keys {
 		if _, asked := l.records[k]; !asked && k.ID != "" {
+			l.records[k] = nil
 			ask = append(ask, k)
 		}
 	}
@@ -71,12 +75,7 @@ func (l *lookups) need(ctx context.Context, keys ...memproxy.MemoryKey) error {
 		l.err = err
 		return err
 	}
-	if l.records == nil {
-		l.records = found
-	}
-	for _, k := range ask {
-		l.records[k] = found[k]
-	}
+	maps.Copy(l.records, found)
 	return nil
 }
 
@@ -113,9 +112,6 @@ func (l *lookups) owner(kind memproxy.TargetKind, id string) *memproxy.Ownership
 func (l *lookups) setStatus(st memproxy.Status) {
 	rec := l.records.Of(st.MemoryKey)
 	rec.Status = st
-	if l.records == nil {
-		l.records = memproxy.Records{}
-	}
 	l.records[st.MemoryKey] = &rec
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/memproxy/memproxy/internal/expect"
 )
 
-// Proves EDGE-3: a request asks the ledger about its objects once before it is
+// Proves EDGE-3: a request asks the ledger about each of its objects once before it is
 // forwarded, and once about those of the answer: their owners and their states
 // are of one moment. A change asks again in its turn, before which another one may have
 // changed them.
@@ -27,6 +27,11 @@ func TestAPhaseAsksTheLedgerOnce(t *testing.T) {
 				Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"ann"}}},
 				Items:  []memproxy.Item{{Kind: memproxy.ItemContent, Target: "m1", Text: "another"}}},
 			admit: 2, after: 0,
+		},
+		"a list without records": {
+			op:     memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"ann", "ann"}, Pins: true}}},
+			answer: []memproxy.Memory{{Pointer: "/0", ID: "m3", Text: "text", Scope: memproxy.Scope{User: "ann"}}, {Pointer: "/1", ID: "m4", Text: "text", Scope: memproxy.Scope{User: "ann"}}},
+			admit:  1, after: 2,
 		},
 		"an addition": {
 			op: memproxy.Operation{Kind: memproxy.Learn, Scope: memproxy.Scope{User: "ann"},
@@ -52,6 +57,7 @@ func TestAPhaseAsksTheLedgerOnce(t *testing.T) {
 			l.asked = 0
 			r.gate.Return(t.Context(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
 			expect.Equal(t, l.asked, tc.after, "asked")
+			expect.Len(t, l.twice, 0, "asked twice at once")
 		})
 	}
 }
