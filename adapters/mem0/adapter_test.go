@@ -46,6 +46,14 @@ func decode(t testing.TB, a *mem0.Adapter, target, body string) *memproxy.Operat
 	return must.Get(a.Decode(rt, req, []byte(body)))(t)
 }
 
+// Messages without content, of three bytes each, make no room for items, of 200 bytes each.
+func TestEmptyMessagesTakeNoRoom(t *testing.T) {
+	op := decode(t, adapter(t), "POST /v1/memories/", `{"user_id":"ann","messages":[`+strings.Repeat("{},", 10_000)+`{}]}`)
+	if n := cap(op.Items); n > 100 {
+		t.Errorf("room for %d items", n)
+	}
+}
+
 // Proves EDGE-2, MFW-3: a member means the same in an entry of a batch as in the update
 // of one memory.
 func TestEntriesOfABatchAreReadAsUpdates(t *testing.T) {

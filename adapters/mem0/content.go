@@ -19,7 +19,7 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Array {
 		return malformed(memproxy.PayloadMalformed, 422, ptr, "messages must be a list")
 	}
-	d.op.Items = slices.Grow(d.op.Items, len(v.Elems)+3) // a few are of other members
+	d.op.Items = slices.Grow(d.op.Items, min(len(v.Elems), 32)+3) // a few are of other members
 	for i, m := range v.Elems {
 		at := jsondoc.Index(ptr, i)
 		if m.Kind == jsondoc.String {
