@@ -141,11 +141,7 @@ func shorter(a, b time.Duration) time.Duration {
 func fieldsOf(op *memproxy.Operation, m *memproxy.Memory) []string {
 	it := memproxy.Item{Field: m.Field, Filed: m.Filed}
 	for i := range op.Items {
-		switch in := &op.Items[i]; {
-		case m.Field != "" || in.Field == "" && len(in.Filed) == 0:
-		case it.Field == "" && len(it.Filed) == 0 && memproxy.Key(in.Field) != "":
-			it.Field, it.Filed = in.Field, slices.Clip(in.Filed)
-		default:
+		if in := &op.Items[i]; m.Field == "" && (in.Field != "" || len(in.Filed) > 0) {
 			it.Filed = append(it.Filed, in.Written()...)
 		}
 	}
