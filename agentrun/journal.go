@@ -99,6 +99,9 @@ func (j *journal) unsettled() (entries []*journalEntry, err error) {
 			j.writing.Unlock()
 		case strings.HasSuffix(name, ".json"):
 			raw, err := durable.Read(filepath.Join(j.dir, name))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // its run was settled meanwhile
+			}
 			e := &journalEntry{}
 			if err == nil {
 				err = json.Unmarshal(raw, e)
