@@ -15,7 +15,7 @@ import (
 type Patch struct {
 	*jsondoc.Edits
 	doc     *jsondoc.Doc
-	objects []patched
+	objects []patched        // by position
 	removed []*jsondoc.Value // members' values
 }
 
@@ -71,11 +71,17 @@ func (p *Patch) Add(v *jsondoc.Value, members ...[]byte) {
 	if v == nil || v.Kind != jsondoc.Object {
 		return
 	}
-	i := slices.IndexFunc(p.objects, func(o patched) bool { return o.Value == v })
-	if i < 0 {
-		i, p.objects = len(p.objects), append(p.objects, patched{Value: v})
+	i, known := p.from(v)
+	if !known {
+		p.objects = slices.Insert(p.objects, i, patched{Value: v})
 	}
 	p.objects[i].added = append(p.objects[i].added, members...)
+}
+
+// from returns the index of the first object that begins at a value or after it, and whether
+// it is the value.
+func (p *Patch) from(v *jsondoc.Value) (int, bool) {
+	return slices.BinarySearchFunc(p.objects, v.Start, func(o patched, at int) int { return o.Start - at })
 }
 
 // WithoutReserved returns the metadata object as the patch leaves it, without memproxy's own
@@ -87,11 +93,10 @@ func (p *Patch) WithoutReserved(meta *jsondoc.Value) []byte {
 	out := append(make([]byte, 0, meta.End-meta.Start), '{')
 	for _, m := range meta.Members {
 		value, whole := p.Kept(m.Value)
-		touches := func(t *jsondoc.Value) bool {
-			return t != nil && t.Start >= m.Value.Start && t.End <= m.Value.End
-		}
-		if memproxy.Reserved(m.Name) || !whole || slices.ContainsFunc(p.removed, touches) ||
-			slices.ContainsFunc(p.objects, func(o patched) bool { return touches(o.Value) }) {
+		i, _ := p.from(m.Value)
+		if memproxy.Reserved(m.Name) || !whole || i < len(p.objects) && p.objects[i].End <= m.Value.End || slices.ContainsFunc(p.removed, func(v *jsondoc.Value) bool {
+			return v != nil && v.Start >= m.Value.Start && v.End <= m.Value.End
+		}) {
 			continue
 		}
 		if len(out) > 1 {

@@ -1,12 +1,15 @@
 package stamps_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/stamps"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves CARD-2, MFW-1: bytes outside of a patch are unchanged.
@@ -41,4 +44,24 @@ func TestPatch(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
+}
+
+// A body with many objects is patched in time that grows with its length and not faster.
+func TestPatchIsLinear(t *testing.T) {
+	ring.Slow(t, "measures time")
+	ring.Linear(t, "objects", 1<<11, func(n int) time.Duration {
+		doc := must.Get(jsondoc.Parse([]byte("["+strings.Repeat(`{"metadata":{"memproxy_x":1}},`, n)+"1]"), 0))(t)
+		s := stamp()
+		op := memproxy.Operation{Stamp: &s}
+		for i := range n {
+			op.Reserved = append(op.Reserved, jsondoc.Index("", i)+"/metadata/memproxy_x")
+		}
+		start := time.Now()
+		p := must.Get(stamps.NewPatch(doc, &op))(t)
+		for _, e := range doc.Root.Elems[:n] {
+			p.Stamp(&op, e, e.Get("metadata"), nil, false)
+		}
+		p.Apply()
+		return time.Since(start)
+	})
 }
