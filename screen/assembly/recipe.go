@@ -134,7 +134,7 @@ var roles = func() (all terms.Table[byte]) {
 // noRole are the bytes that no such word contains.
 var noRole = terms.BytesOf(" \t\n,;!?()[]{}\"'`<>")
 
-var alnum, around = terms.BytesOf(terms.Alnum), terms.BytesOf(".:*_")
+var around = terms.BytesOf(".:*_")
 
 // ingredients returns which kinds of ingredient the texts have, and the indices of the
 // texts that have any.
@@ -152,9 +152,6 @@ func ingredients(texts []string) (all [kinds]bool, which []int) {
 }
 
 func ingredientsOf(text string) (found [kinds]bool) {
-	if terms.ASCII(text) && !namesAny(text) {
-		return found // most texts
-	}
 	for _, s := range sentences(text) {
 		t, named := text[s.from:s.to], byte(0)
 		for at := range stretches(t, &noRole) {
@@ -170,21 +167,6 @@ func ingredientsOf(text string) (found [kinds]bool) {
 		}
 	}
 	return found
-}
-
-// namesAny reports whether a run of letters and digits of a text names an ingredient: each
-// word of roles has such a run.
-func namesAny(text string) bool {
-	for i := 0; i < len(text); i++ {
-		h := terms.HashSeed
-		for ; i < len(text) && alnum[text[i]]; i++ {
-			h = terms.HashByte(h, terms.Lower(text[i]))
-		}
-		if roles.Get(h) != 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // bare returns a word of s without the punctuation around it.

@@ -95,18 +95,17 @@ func regrouped(found []View, v *View) []View {
 	}
 	var even [maxEven + 1]dense
 	var told [maxEven + 1]int // groups that were added to each dense
-	groups := 0
-	for from := 0; from <= len(s); { // a group may contain a line end
-		to := gaps.Find(s, from)
-		if size := to - from; size > 1 || from == 0 && size > 0 {
-			if size <= maxEven {
+	from, groups := 0, 0
+	for group := range strings.SplitSeq(s, " ") { // a group may contain a line end
+		if to := from + len(group); len(group) > 1 || from == 0 && group != "" {
+			if size := len(group); size <= maxEven {
 				even[size].add(false, 1, (groups-told[size])*evenOdd, from, to)
 				even[size].add(true, 1, evenOdd, from, to)
 				told[size] = groups + 1
 			}
 			groups++
 		}
-		from = to + 1
+		from += len(group) + 1
 	}
 	for size := range even {
 		even[size].add(false, 1, (groups-told[size])*evenOdd, len(s), len(s))
@@ -133,8 +132,6 @@ func regrouped(found []View, v *View) []View {
 	b.copy(s, in.end, len(s))
 	return append(found, mapped(Split, b, v))
 }
-
-var gaps = terms.BytesOf(" ")
 
 const (
 	// maxEven is the longest group of letters. minEven is the fewest groups, or sureEven

@@ -117,20 +117,10 @@ var (
 		made bool
 	}{{"password", false}, {"passwort", false}, {"kennwort", false}, {"passphrase", false}, {"passcode", false}, {"api key", true}, {"api-key", true}, {"secret key", true}, {"access token", true}}
 	verbs = []string{" is now ", " is ", " to ", " ist ", " was "}
-	// saidFirst are the first letters of saidNames.
-	saidFirst = func() (set terms.Bytes) {
-		for _, s := range saidNames {
-			set[s.name[0]], set[s.name[0]&^0x20] = true, true
-		}
-		return set
-	}()
 )
 
 // said returns the span of a secret in a sentence at i: "password is …", "API key is …".
 func said(text string, i int) (int, int, Class) {
-	if !saidFirst[text[i]] {
-		return 0, 0, ""
-	}
 	at, made := i, false
 	for _, s := range saidNames {
 		if s.name[0] == text[i]|0x20 && hasFold(text[i:], s.name) {
