@@ -5,6 +5,12 @@ import (
 	"time"
 )
 
+// Member is a member of metadata: its name, and its value as raw JSON.
+type Member struct {
+	Name  string
+	Value []byte
+}
+
 // Memory is one memory as a backend returns it.
 type Memory struct {
 	// Pointer is the JSON pointer of the element in the answer.
@@ -36,6 +42,9 @@ type Memory struct {
 	PreviousMembers []byte
 	// Stamp is the provenance found in the metadata, unverified, or nil.
 	Stamp *Stamp
+	// Altered is set if a member of the metadata was changed or removed since Stamp was
+	// written.
+	Altered bool
 	// Unstamped is set if the backend stores stamps in the metadata, and the element's
 	// metadata has none.
 	Unstamped bool

@@ -281,17 +281,16 @@ type Operation struct {
 
 	// Stamp is the provenance to write into every metadata object of the payload, or nil.
 	Stamp *Stamp
-	// SignStamp signs a stamp for the metadata that it is stored with. metadata is JSON
-	// without the proxy's own members. A stamp of another installation is returned
-	// unchanged. If SignStamp is nil, stamps do not cover metadata.
-	SignStamp func(s Stamp, metadata []byte) Stamp `json:"-"`
+	// SignStamp signs a stamp for the metadata that it is stored with. A stamp of another
+	// installation is returned unchanged. If SignStamp is nil, stamps do not cover metadata.
+	SignStamp func(s Stamp, metadata []Member) Stamp `json:"-"`
 	// Current are the memories as they are in the backend, by target id, if the gate had
 	// to fetch them: a merging patch needs them.
 	Current map[string]Memory
 }
 
 // StampFor returns the stamp for one metadata object.
-func (op *Operation) StampFor(metadata []byte) *Stamp {
+func (op *Operation) StampFor(metadata []Member) *Stamp {
 	if op.SignStamp == nil {
 		return op.Stamp
 	}

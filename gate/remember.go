@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/limits"
-	"github.com/memproxy/memproxy/gate/metadata"
 	"github.com/memproxy/memproxy/gate/tamper"
+	"github.com/memproxy/memproxy/internal/metadata"
 )
 
 // effects collects the changes that an answer makes to the ledger.
@@ -289,12 +289,12 @@ func bindNames(ctx context.Context, r *evaluation) error {
 // signStamp signs a stamp together with the metadata that the adapter writes next to it. An
 // existing stamp is signed again only if this installation signed it for the memory's
 // tenant.
-func (r *evaluation) signStamp(s memproxy.Stamp, raw []byte) memproxy.Stamp {
+func (r *evaluation) signStamp(s memproxy.Stamp, members []memproxy.Member) memproxy.Stamp {
 	mixed := func(string) bool { return false }
 	if mixer, ok := r.call.Backend.Adapter.(Extractor); ok {
 		mixed = mixer.IsBackendField
 	}
-	hashes := metadata.Hashes(s.ID, raw, mixed)
+	hashes := metadata.Hashes(s.ID, members, mixed)
 	if s != *r.op.Stamp {
 		if hashes == s.Metadata {
 			return s

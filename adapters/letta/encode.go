@@ -103,7 +103,7 @@ func (p patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []b
 	if nonNull(holder.Get("value")) == nil {
 		if old := stamps.FilterMembers(current, true); meta != nil && len(old) > 0 {
 			if stamp := stamps.ParseRaw(current); stamp != nil && op.SignStamp != nil {
-				sealed := op.SignStamp(*stamp, p.WithoutReserved(meta))
+				sealed := op.SignStamp(*stamp, p.Kept(meta))
 				if sealed.Signature != stamp.Signature {
 					old = [][]byte{stamps.Members(&sealed, false)}
 				}

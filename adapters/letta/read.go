@@ -177,7 +177,7 @@ func (f *answerReader) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	}
 	if meta := v.Get("metadata"); meta != nil && meta.Kind == jsondoc.Object {
 		m.Metadata = f.doc.Raw(meta)
-		m.Stamp = stamps.Parse(meta, f.doc)
+		m.Stamp, m.Altered = stamps.Parse(meta, f.doc)
 		m.ClaimsProvenance = meta.Get(memproxy.ProvenanceKey) != nil
 	}
 	return m

@@ -103,7 +103,9 @@ func readResults(rd *memproxy.Reading, ev *jsondoc.Value, of memproxy.Memory) er
 			Text: cmp.Or(v.Get("memory").Text(), v.Get("data").Get("memory").Text()),
 		}
 		if m.Text != "" {
-			m.Metadata = of.Metadata // covered by the event's stamp
+			m.Metadata, m.Altered = of.Metadata, of.Altered // covered by the event's stamp
+		} else {
+			m.Altered = of.Stamp != nil && of.Stamp.Metadata != ""
 		}
 		rd.Memories = append(rd.Memories, m)
 	}

@@ -1,12 +1,14 @@
 package mem0_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/metadata"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -115,4 +117,19 @@ func TestPagesWithoutACountStayShort(t *testing.T) {
 	must.Do(t, fill.Select(reply, &memproxy.Reading{}))
 	pruned := must.Get(a.Prune(rt, reply))(t)
 	expect.Error(t, expect.Err(fill.Answer(memproxy.Reply{Status: 200, Body: pruned.Body})), "it is filled up")
+}
+
+// The stamp of an event covers the metadata of its results that have a text.
+func TestResultsAreCoveredByTheEventsStamp(t *testing.T) {
+	a := adapter(t)
+	rt, req := routed(t, a, "GET /v1/event/e1/")
+	hashes := metadata.Hashes("d", []memproxy.Member{{Name: "about", Value: []byte(`"tea"`)}}, func(string) bool { return false })
+	for about, want := range map[string][3]bool{"tea": {false, false, true}, "ale": {true, true, true}} {
+		body := fmt.Sprintf(`{"id":"e1","payload":{"metadata":{"about":%q,"memproxy_id":"d","memproxy_sig":"s","memproxy_meta":%q}},"results":[{"id":"m1","memory":"x"},{"id":"m2"}]}`, about, hashes)
+		rd := must.Get(a.Read(rt, req, memproxy.Reply{Status: 200, Body: []byte(body)}))(t)
+		must.Len(t, rd.Memories, 3)
+		for i, m := range rd.Memories {
+			expect.Equal(t, m.Altered, want[i], about, m.ID)
+		}
+	}
 }

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
@@ -84,28 +82,21 @@ func (p *Patch) from(v *jsondoc.Value) (int, bool) {
 	return slices.BinarySearchFunc(p.objects, v.Start, func(o patched, at int) int { return o.Start - at })
 }
 
-// WithoutReserved returns the metadata object as the patch leaves it, without memproxy's own
-// members. Members in which the patch adds or removes something are left out.
-func (p *Patch) WithoutReserved(meta *jsondoc.Value) []byte {
-	if meta == nil || meta.Kind != jsondoc.Object {
-		return nil
-	}
-	out := append(make([]byte, 0, meta.End-meta.Start), '{')
+// Kept returns the members of a metadata object as the patch leaves them, without memproxy's own
+// and those in which the patch adds or removes something.
+func (p *Patch) Kept(meta *jsondoc.Value) []memproxy.Member {
+	out := make([]memproxy.Member, 0, len(meta.Members))
 	for _, m := range meta.Members {
-		value, whole := p.Kept(m.Value)
+		value, whole := p.Edits.Kept(m.Value)
 		i, _ := p.from(m.Value)
 		if memproxy.Reserved(m.Name) || !whole || i < len(p.objects) && p.objects[i].End <= m.Value.End || slices.ContainsFunc(p.removed, func(v *jsondoc.Value) bool {
 			return v != nil && v.Start >= m.Value.Start && v.End <= m.Value.End
 		}) {
 			continue
 		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out, _ = jsontext.AppendQuote(out, m.Name) // valid: it was decoded from JSON
-		out = append(append(out, ':'), value...)
+		out = append(out, memproxy.Member{Name: m.Name, Value: value})
 	}
-	return append(out, '}')
+	return out
 }
 
 // Stamp adds a stamp to a holder's metadata. If the holder has no metadata, kept members are
@@ -113,10 +104,14 @@ func (p *Patch) WithoutReserved(meta *jsondoc.Value) []byte {
 // remains.
 func (p *Patch) Stamp(op *memproxy.Operation, holder, meta *jsondoc.Value, kept [][]byte, over bool) {
 	if meta != nil && meta.Kind == jsondoc.Object {
-		p.Add(meta, Members(op.StampFor(p.WithoutReserved(meta)), over))
+		p.Add(meta, Members(op.StampFor(p.Kept(meta)), over))
 		return
 	}
-	all := Object(append(kept, Members(op.StampFor(Object(kept...)), over))...)
+	var members []memproxy.Member
+	if doc, err := jsondoc.Parse(Object(kept...), 0); err == nil {
+		members = appendMembers(nil, doc.Root, doc)
+	}
+	all := Object(append(kept, Members(op.StampFor(members), over))...)
 	if meta == nil {
 		p.Add(holder, append([]byte(`"metadata":`), all...))
 	} else {

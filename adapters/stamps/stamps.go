@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/metadata"
 )
 
 // FilterMembers returns members of a metadata object as raw JSON: memproxy's own if ours is
@@ -98,16 +99,31 @@ func Members(s *memproxy.Stamp, over bool) []byte {
 }
 
 // ParseRaw reads a stamp from metadata in JSON, like Parse.
-func ParseRaw(metadata []byte) *memproxy.Stamp {
-	doc, err := jsondoc.Parse(metadata, 0)
+func ParseRaw(raw []byte) *memproxy.Stamp {
+	doc, err := jsondoc.Parse(raw, 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
 		return nil
 	}
-	return Parse(doc.Root, doc)
+	return parse(doc.Root, doc)
 }
 
-// Parse reads a stamp from metadata, or returns nil. It does not verify the stamp.
-func Parse(meta *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp {
+// Parse reads a stamp from metadata, or returns nil. It does not verify the stamp. altered
+// reports whether the other members are not those that the stamp was written with.
+func Parse(meta *jsondoc.Value, doc *jsondoc.Doc) (s *memproxy.Stamp, altered bool) {
+	if s = parse(meta, doc); s == nil || s.Metadata == "" {
+		return s, false
+	}
+	return s, metadata.Differs(s, appendMembers(make([]memproxy.Member, 0, 24), meta, doc))
+}
+
+func appendMembers(to []memproxy.Member, meta *jsondoc.Value, doc *jsondoc.Doc) []memproxy.Member {
+	for _, m := range meta.Members {
+		to = append(to, memproxy.Member{Name: m.Name, Value: doc.Raw(m.Value)})
+	}
+	return to
+}
+
+func parse(meta *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp {
 	if meta.Get("memproxy_id") == nil || meta.Get("memproxy_sig") == nil {
 		return nil
 	}

@@ -2,6 +2,7 @@ package stamps_test
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/stamps"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/metadata"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -69,9 +71,15 @@ func TestStampCoversMetadataSentWithIt(t *testing.T) {
 	p.Replace(doc.At("/confidence"), []byte("0.7"))
 	p.Replace(doc.At("/list/1/c"), []byte("0.7"))
 	p.Remove("/none/x")
-	expect.Equal(t, string(p.WithoutReserved(doc.Root)), `{"about":"tea","confidence":0.7,"ü":1.50}`)
-	if got := p.WithoutReserved(doc.At("/about")); got != nil {
-		t.Errorf("%s", got)
+	expect.Equal(t, fmt.Sprintf("%s", p.Kept(doc.Root)), `[{about "tea"} {confidence 0.7} {ü 1.50}]`)
+	expect.Len(t, p.Kept(doc.At("/about")), 0)
+	s := stamp()
+	s.Metadata = metadata.Hashes(s.ID, p.Kept(doc.Root), func(string) bool { return false })
+	for rest, want := range map[string]bool{`"about":"tea","confidence":0.70,"ü":1.5,"new":1`: false, `"about":"ale","confidence":0.7,"ü":1.5`: true, `"about":"tea"`: true} {
+		doc := must.Get(jsondoc.Parse(stamps.Object([]byte(rest), stamps.Members(&s, false)), 0))(t)
+		if got, altered := stamps.Parse(doc.Root, doc); got == nil || *got != s || altered != want {
+			t.Errorf("%s: %+v, altered %v", rest, got, altered)
+		}
 	}
 	if got := stamps.FilterMembers(doc.Src, true); len(got) != 1 || string(got[0]) != `"Memproxy_sig":"x"` {
 		t.Errorf("%s", got)

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate/metadata"
 )
 
 // Records is the part of a ledger that an Examiner reads.
@@ -59,7 +58,7 @@ func (e *Examiner) ExamineMissing(ctx context.Context, id string) (memproxy.Reas
 
 // Examine returns the reason code and the detail if a memory is not what was written, or
 // an empty code. It compares the text with the hash in the ledger, and the stamp with the
-// key, the recorded writes and the metadata next to it. row is the ledger's record, or
+// key and the recorded writes. row is the ledger's record, or
 // nil.
 func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (memproxy.ReasonCode, string) {
 	proof := e.prove(row, m)
@@ -69,7 +68,7 @@ func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memp
 			return memproxy.IntegrityForged, "the provenance is not signed by this installation, or not for this tenant"
 		case (row == nil || m.Stamp.ID != row.Decision) && e.IsCopiedStamp(ctx, row, m):
 			return memproxy.IntegrityForged, "the provenance belongs to another memory"
-		case proof.differs:
+		case m.Altered:
 			return memproxy.IntegrityMetadata, "the metadata differs from what was written"
 		}
 	}
@@ -84,11 +83,10 @@ func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memp
 
 // proven is the result of verifying a memory's bytes for one tenant and one signer.
 type proven struct {
-	signer  Verifier
-	tenant  string
-	signed  bool // the stamp verifies
-	differs bool // the metadata is not what the stamp was written with
-	text    [sha256.Size]byte
+	signer Verifier
+	tenant string
+	signed bool // the stamp verifies
+	text   [sha256.Size]byte
 }
 
 // is reports whether a hash, in hex, is that of the text.
@@ -110,7 +108,7 @@ func (e *Examiner) prove(row *memproxy.Ownership, m *memproxy.Memory) proven {
 	}
 	p := proven{signer: e.Signer, tenant: tenant, text: memproxy.Sum256(m.Text)}
 	if m.Stamp != nil {
-		p.signed, p.differs = SignedFor(e.Signer, tenant, *m.Stamp), metadata.Differs(m.Stamp, m.Metadata)
+		p.signed = SignedFor(e.Signer, tenant, *m.Stamp)
 	}
 	if m.Memo == nil {
 		m.Memo = new(memproxy.Memo) // several filters of one answer verify the same memory

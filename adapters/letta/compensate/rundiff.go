@@ -190,7 +190,7 @@ func (d *RunDiff) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
 		return "", errors.New("letta: a block has no id")
 	}
 	if meta := v.Get("metadata"); meta != nil && meta.Kind == jsondoc.Object {
-		b.stamp = stamps.Parse(meta, doc)
+		b.stamp, _ = stamps.Parse(meta, doc)
 	}
 	if d.now.Blocks[b.ID] = &b; len(d.now.Blocks) > maxBlocks {
 		return "", errBounds

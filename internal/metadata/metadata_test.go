@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate/metadata"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/metadata"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -19,13 +19,35 @@ const hashLen, mostMembers = 11, 24
 
 func none(string) bool { return false }
 
+// members returns the members of an object, or nil.
+func members(raw string) (all []memproxy.Member) {
+	d := jsontext.NewDecoder(strings.NewReader(raw))
+	if d.PeekKind() != '{' {
+		return nil
+	}
+	_, _ = d.ReadToken()
+	for d.PeekKind() == '"' {
+		name, err := d.ReadToken()
+		text := name.String() // the next token overwrites it
+		value, err2 := d.ReadValue()
+		if err != nil || err2 != nil {
+			return nil
+		}
+		all = append(all, memproxy.Member{Name: text, Value: value.Clone()})
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil
+	}
+	return all
+}
+
 // Proves EDGE-4: a stamp speaks for the metadata next to it, however a backend
 // writes them; what was changed, renamed or taken out is seen, and what came to
 // it is not.
 func TestStampsCoverMetadata(t *testing.T) {
 	const written = `{"about":"tea","n":0.70,"deep":{"b":[1,2],"a":"x"},"nil":null,"memproxy_id":"d","role":"user"}`
 	mixed := func(name string) bool { return name == "role" }
-	s := memproxy.Stamp{ID: "d", Metadata: metadata.Hashes("d", []byte(written), mixed)}
+	s := memproxy.Stamp{ID: "d", Metadata: metadata.Hashes("d", members(written), mixed)}
 	must.Len(t, s.Metadata, 3*hashLen, len(s.Metadata)/hashLen)
 	for _, tc := range []struct {
 		there  string
@@ -42,27 +64,28 @@ func TestStampsCoverMetadata(t *testing.T) {
 		{`{"n":"tea","about":0.7,"deep":{"b":[1,2],"a":"x"}}`, true},
 		{``, true}, {`{}`, true}, {`null`, true}, {`[]`, true}, {`{"about":"tea","about":"tea"`, true},
 	} {
-		expect.Equal(t, metadata.Differs(&s, []byte(tc.there)), tc.unlike, tc.there, "is unlike")
+		expect.Equal(t, metadata.Differs(&s, members(tc.there)), tc.unlike, tc.there, "is unlike")
 	}
-	if s.ID = "e"; !metadata.Differs(&s, []byte(written)) {
+	if s.ID = "e"; !metadata.Differs(&s, members(written)) {
 		t.Error("hashes of one write speak for another")
 	}
 	for _, list := range []string{"x", s.Metadata[1:], strings.Repeat("A", hashLen)} {
-		if !metadata.Differs(&memproxy.Stamp{ID: "d", Metadata: list}, []byte(written)) {
+		if !metadata.Differs(&memproxy.Stamp{ID: "d", Metadata: list}, members(written)) {
 			t.Errorf("%q is no list of hashes", list)
 		}
 	}
-	if metadata.Differs(&memproxy.Stamp{ID: "d"}, []byte(`{"about":"Eve"}`)) {
+	if metadata.Differs(&memproxy.Stamp{ID: "d"}, members(`{"about":"Eve"}`)) {
 		t.Error("a stamp that says nothing of metadata accuses")
 	}
-	if metadata.Hashes("d", []byte(`[1]`), none)+metadata.Hashes("d", nil, none)+metadata.Hashes("d", []byte(`{"a":1`), none) != "" {
-		t.Error("what is no object is sealed")
+	broken := []memproxy.Member{{Name: "a", Value: []byte("[1")}}
+	if s.Metadata = metadata.Hashes("d", members(`{"a":1}`), none); metadata.Hashes("d", broken, none) != "" || !metadata.Differs(&s, broken) {
+		t.Error("what is no JSON is sealed")
 	}
 	many := map[string]int{}
 	for i := range 1000 {
 		many[fmt.Sprintf("k%03d", i)] = i
 	}
-	raw := must.Get(json.Marshal(many))(t)
+	raw := members(string(must.Get(json.Marshal(many))(t)))
 	full := metadata.Hashes("d", raw, none)
 	if len(full) != mostMembers*hashLen || metadata.Differs(&memproxy.Stamp{ID: "d", Metadata: full}, raw) {
 		t.Errorf("%d bytes of hashes", len(full))
@@ -74,17 +97,18 @@ func TestStampsCoverMetadata(t *testing.T) {
 func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(`{"about":"tea","n":0.70,"deep":{"b":[1,2]}}`), []byte(`{"about":"Eve"}`))
 	f.Add([]byte(`{"a":1,"a":2}`), []byte("{\"\xff\":1}"))
-	f.Fuzz(func(t *testing.T, a, b []byte) {
+	f.Fuzz(func(t *testing.T, rawA, rawB []byte) {
+		a, b := members(string(rawA)), members(string(rawB))
 		s := memproxy.Stamp{ID: "d", Metadata: metadata.Hashes("d", a, none)}
 		if len(s.Metadata)%hashLen != 0 || len(s.Metadata) > mostMembers*hashLen {
 			t.Fatalf("%q", s.Metadata)
 		}
 		if metadata.Differs(&s, a) {
-			t.Fatalf("%q is not like itself", a)
+			t.Fatalf("%q is not like itself", rawA)
 		}
 		o := memproxy.Stamp{ID: "d", Metadata: metadata.Hashes("d", b, none)}
 		if !metadata.Differs(&s, b) && !metadata.Differs(&o, a) && s.Metadata != o.Metadata && len(s.Metadata) < mostMembers*hashLen && len(o.Metadata) < mostMembers*hashLen {
-			t.Fatalf("%q and %q speak for each other", a, b)
+			t.Fatalf("%q and %q speak for each other", rawA, rawB)
 		}
 	})
 }
@@ -99,6 +123,6 @@ func TestShortNumbersAreCanonical(t *testing.T) {
 		canonical := jsontext.Value(`{"n":` + n + `}`)
 		written := string(canonical)
 		must.Do(t, canonical.Canonicalize())
-		expect.Equal(t, metadata.Hashes("d", []byte(written), none), metadata.Hashes("d", canonical, none), written)
+		expect.Equal(t, metadata.Hashes("d", members(written), none), metadata.Hashes("d", members(string(canonical)), none), written)
 	}
 }
