@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/stamps"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -87,4 +88,12 @@ func TestStampCoversMetadataSentWithIt(t *testing.T) {
 	if got := stamps.FilterMembers([]byte("[1]"), false); got != nil || stamps.FilterMembers(nil, false) != nil {
 		t.Errorf("%s", got)
 	}
+}
+
+// The names in a stamp, unlike those that resemble them, are not screened with a memory.
+func TestNamesInStampsAreNoText(t *testing.T) {
+	s := stamp()
+	s.Received = s.Time
+	doc := must.Get(jsondoc.Parse(stamps.Object(stamps.Members(&s, true), []byte(`"memproxy_received_at_all":1`)), 0))(t)
+	expect.Equal(t, fmt.Sprint(wire.AppendSentences(nil, doc.Root)), "[memproxy_received_at_all]")
 }

@@ -72,7 +72,11 @@ func AddMember(op *memproxy.Operation, m jsondoc.Member, ptr string, like mempro
 	AddStrings(op, m.Value, ptr, like)
 }
 
-// AppendSentences appends the strings and member names in a value that read like sentences.
+// received is the only member name of a stamp that reads like a sentence.
+const received = memproxy.StampPrefix + "received_at"
+
+// AppendSentences appends the strings and member names in a value that read like sentences,
+// other than names in stamps.
 func AppendSentences(texts []string, v *jsondoc.Value) []string {
 	if v.Kind == jsondoc.String {
 		texts = appendSentence(texts, v.Text())
@@ -81,7 +85,10 @@ func AppendSentences(texts []string, v *jsondoc.Value) []string {
 		texts = AppendSentences(texts, e)
 	}
 	for _, m := range v.Members {
-		texts = AppendSentences(appendSentence(texts, m.Name), m.Value)
+		if m.Name != received {
+			texts = appendSentence(texts, m.Name)
+		}
+		texts = AppendSentences(texts, m.Value)
 	}
 	return texts
 }
