@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/internal/expect"
 )
@@ -242,6 +243,55 @@ func TestChangesDuringATurnAreTheirCallers(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// Proves EDGE-4, TRL-5: an approved write during a turn has a decision that is older than the
+// turn, and is its author's all the same; and a forged stamp takes no change of the agent's out
+// of the record.
+func TestOlderDecisionsAndForgedStamps(t *testing.T) {
+	const turn = "CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}\nTHEN\nSAY done"
+	start := func(t *testing.T, quiet bool) *racedBlocks {
+		r := startQuietTools(t, 200, quietResult)
+		if !quiet {
+			r.back.Handler = r.back.Handler.(*quietTools).Handler
+		}
+		return r
+	}
+	for _, quiet := range []bool{true, false} {
+		t.Run(fmt.Sprint("approved, quiet: ", quiet), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				r := start(t, quiet)
+				r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has boats"}`}, "human").want(t, 200)
+				held := heldID(t, r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, ""))
+				r.meanwhile("POST", "/messages", func() {
+					r.afterServing("POST", "/messages", func() {
+						time.Sleep(5 * time.Minute)
+						expect.Equal(t, r.approved(held).State, memproxy.HoldDone)
+					})
+				})
+				_, over := r.turns(turn, "", "human")
+				<-over
+				r.happened()
+				h := r.history(r.boat)
+				if len(h) != 4 || h[2] != `seal "Ann has boats\nsails" before "Ann has boats" by ` || h[3] != `update "Ann has a plane" before "Ann has boats\nsails" by agent:dev` {
+					t.Error(strings.Join(h, "\n"))
+				}
+			})
+		})
+		t.Run(fmt.Sprint("forged, quiet: ", quiet), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				r := start(t, quiet)
+				forged := fmt.Sprintf(`{"metadata":{"memproxy_id":"ffffffff-ffff-7fff-bfff-ffffffffffff","memproxy_sig":"AAAA","memproxy_sha256":%q}}`, sha("Ann has a boat\nsails"))
+				r.back.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPatch, "/v1/blocks/"+r.boat, strings.NewReader(forged)))
+				_, over := r.turns(turn, "", "peer")
+				<-over
+				h := r.history(r.boat)
+				if len(h) != 2 || h[1] != `self_edit "Ann has a boat\nsails" before "Ann has a boat" by agent:peer` {
+					t.Error(strings.Join(h, "\n"))
+				}
+			})
+		})
 	}
 }
 

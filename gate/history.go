@@ -284,21 +284,19 @@ func recordEdits(ctx context.Context, ret *answer) {
 }
 
 // RecordChanges records the memories that a tool call of a run changed: versions, owners, states.
-// Others may change them too while the run goes on. What a later change made or replaced is left
-// out: its version has the text before it, which is nobody's.
+// Others may change them too while the run goes on, also under an older decision: approved writes.
+// What they made or replaced is left out: its version has the text before it, which is nobody's.
 func (g Agents) RecordChanges(ctx context.Context, ruled *Admission, memories []memproxy.Memory) {
 	known := newLookups(g.Gate, ruled)
-	for i := range memories {
-		_ = known.need(ctx, known.key(memories[i].TargetKind(), memories[i].ID)) // after an error only its stamp tells
-	}
+	_ = known.memories(ctx, memories) // after an error only its stamp tells
 	recordChanges(ctx, g.Gate, ruled, slices.DeleteFunc(slices.Clone(memories), func(m memproxy.Memory) bool {
 		row, is := known.owner(m.TargetKind(), m.ID), tamper.Hash(m.Text)
 		switch {
 		case m.Event == eventNone:
 			return false
-		case m.Stamp != nil && m.Stamp.ID > ruled.Decision.ID && m.Stamp.SHA256 == is:
+		case m.Stamp != nil && m.Stamp.ID > ruled.Decision.ID && m.Stamp.SHA256 == is && tamper.SignedFor(g.opt.Signer, ruled.Principal.Tenant, *m.Stamp):
 			return true
-		case row == nil || row.Decision <= ruled.Decision.ID:
+		case row == nil || row.Decision <= ruled.Decision.ID && row.SHA256 == tamper.Hash(m.Before):
 			return false
 		}
 		now, _ := fetch(context.WithoutCancel(ctx), ruled.call, []string{m.ID})
