@@ -295,6 +295,34 @@ func TestOlderDecisionsAndForgedStamps(t *testing.T) {
 	}
 }
 
+// Proves EDGE-4: a backend that does not answer when a turn's changes are read back delays the
+// end of the answer by one deadline.
+func TestReadBacksThatHangCostOneDeadline(t *testing.T) {
+	for _, more := range []string{``, `,"streaming":true`} {
+		inBubble(t, func(t *testing.T) {
+			r := startQuietTools(t, 200, quietResult)
+			hung, back := 0, r.back.Handler
+			r.meanwhile("POST", "/messages", func() {
+				r.afterServing("POST", "/messages", func() {
+					r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+						if strings.HasSuffix(q.URL.Path, r.agent) {
+							hung++
+							<-q.Context().Done()
+							w.WriteHeader(http.StatusGatewayTimeout)
+							return
+						}
+						back.ServeHTTP(w, q)
+					})
+				})
+			})
+			w, over := r.turns("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}\nTHEN\nSAY done", more, "peer")
+			<-over
+			expect.Equal(t, hung, 1)
+			expect.Text(t, w.Body.String()).Has("stop_reason")
+		})
+	}
+}
+
 // Proves EDGE-1: a run that cannot be settled when it ends is settled later by the same
 // process, after a delay.
 func TestUnsettledRunsAreTriedAgain(t *testing.T) {

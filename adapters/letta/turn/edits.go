@@ -135,7 +135,7 @@ func (c *allowedCall) addedPassages() bool { return c.ended && !c.failed && len(
 // TakeEdits implements memproxy.Edits.
 func (t *Turn) TakeEdits() []memproxy.Edit {
 	l, archive := t.allowed, t.allowed.archive
-	t.allowed = allowedCalls{}
+	t.allowed, t.view.lookups = allowedCalls{}, nil // what could not be read back is not asked for again
 	out := make([]memproxy.Edit, len(l.calls))
 	for i, c := range l.calls {
 		out[i].Call = c.id
