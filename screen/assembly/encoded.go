@@ -58,9 +58,9 @@ func (j *joiner) encoded() {
 		alone++
 	}
 	// Tries the longest concatenation first. An unrelated run in an earlier write makes
-	// only the longer concatenations fail.
+	// only the longer concatenations fail, most by the beginning of their first run.
 	for n := len(runs); n >= 2; n-- {
-		together := normal.Decoded(row[from[n-1]:]) != ""
+		together := runs[n-1].begins && normal.Decoded(row[from[n-1]:]) != ""
 		if !together && n > alone {
 			continue
 		}

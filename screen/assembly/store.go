@@ -176,7 +176,9 @@ type reading struct {
 	edges edges
 	part  part
 	run   span // the longest encoded run
-	// decoded is the text that run decodes to by itself, or "".
+	// begins is set if an encoded text may begin with run. decoded is the text that run
+	// decodes to by itself, or "".
+	begins  bool
 	decoded string
 	defs    []def
 	uses    []use
@@ -249,6 +251,8 @@ func read(body string) *reading {
 	}
 	r.frags, r.edges = fragments(body, words, all)
 	r.opaque, r.cue = opaque(body, words)
-	r.decoded = normal.Decoded(body[r.run.from:r.run.to])
+	if run := body[r.run.from:r.run.to]; run != "" {
+		r.begins, r.decoded = normal.Begins(run), normal.Decoded(run)
+	}
 	return r
 }

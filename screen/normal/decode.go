@@ -176,7 +176,7 @@ func decodeRun(s string) []byte {
 	}
 	var buf [opening]byte
 	head := s[:min(len(s), opening)]
-	for _, code := range [...]*codec{codec16, codec2, codec32, codec64} {
+	for _, code := range codecs {
 		t := code.decode(buf[:0], head)
 		if len(s) > opening {
 			if !opens(t) {
@@ -191,16 +191,41 @@ func decodeRun(s string) []byte {
 	return nil
 }
 
+// codecs are the encodings that a run is tried in, in this order.
+var codecs = [...]*codec{codec16, codec2, codec32, codec64}
+
 // Decoded returns the text that a run encodes, or "". The run may be truncated within a
 // character.
 func Decoded(run string) string {
 	run = strings.TrimRight(run, "=")
+	if !Begins(run[:max(0, len(run)-utf8.UTFMax)]) {
+		return "" // however it is cut
+	}
 	for cut := 0; cut <= utf8.UTFMax && cut < len(run); cut++ {
 		if t := decodeRun(run[:len(run)-cut]); t != nil {
 			return string(t)
 		}
 	}
 	return ""
+}
+
+// Begins reports whether an encoded text may begin with a run.
+func Begins(run string) bool {
+	run = strings.TrimLeft(strings.TrimRight(run, "="), "-_")
+	run = run[:min(len(run), opening)&^7] // eight digits are whole bytes in each encoding
+	if run == "" {
+		return true
+	}
+	var buf [opening]byte
+	for _, code := range codecs {
+		whole := code.whole(run)
+		for _, d := range code.alphabets {
+			if opens(d.decode(buf[:0], whole)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 const opening = 64 // digits that are decoded first
@@ -210,12 +235,13 @@ func opens(b []byte) bool {
 	if len(b) > 1 && (b[0] == 0 || b[1] == 0) { // UTF-16
 		return true
 	}
-	for len(b) >= 2*utf8.UTFMax { // the last bytes may be part of a character
-		c, n := utf8.DecodeRune(b)
+	rest := b
+	for utf8.FullRune(rest) { // the last bytes may be part of a character
+		c, n := utf8.DecodeRune(rest)
 		if c == utf8.RuneError && n == 1 {
 			return false
 		}
-		b = b[n:]
+		rest = rest[n:]
 	}
 	return len(b) > 0
 }

@@ -244,7 +244,16 @@ func TestCodesOpen(t *testing.T) {
 			if got := normal.Decoded(code.code); len(text) > 8 && got != code.want {
 				t.Fatalf("%q is read as %q, want %q", code.code, got, code.want)
 			}
+			if first := code.code[:min(len(code.code), 8+n%64)]; !normal.Begins(first) {
+				t.Fatalf("no text begins with %q", first)
+			}
 		}
+	}
+}
+
+func TestWordsBeginNoCode(t *testing.T) {
+	for _, run := range []string{"PostgreSQL", "2026-11-30", "123e4567-e89b-12d3-a456-426614174000"} {
+		expect.Equal(t, normal.Begins(run), false, run)
 	}
 }
 
