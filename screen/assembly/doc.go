@@ -9,5 +9,5 @@
 // finding only if it spans more than one write ([JoinedText.SpansTexts]), since every
 // write was screened by itself. Only texts that look unfinished, numbered, encoded, named
 // or conditional are joined, so that unrelated facts are not. Memory is bounded whatever
-// is written: in sessions, writes, bytes and time.
+// is written: in sessions, texts, bytes and time.
 package assembly

@@ -23,7 +23,7 @@ var (
 
 // Whatever is written, the store stays within its bounds.
 func TestBounds(t *testing.T) {
-	o := bounds{sessions: 10, writes: 4, bytes: 3000, total: 12000}
+	o := bounds{sessions: 10, texts: 4, bytes: 3000, total: 12000}
 	s := within(o)
 	for i := range 500 {
 		k := Key{"acme", "agent", fmt.Sprint(i % 37)}

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +22,7 @@ type Key struct {
 
 type bounds struct {
 	sessions int // the least recently used are evicted first
-	writes   int // of each session
+	texts    int // of each session
 	bytes    int // of text of each session
 	total    int // of text in all
 }
@@ -56,7 +57,7 @@ type session struct {
 
 // New returns an empty store.
 func New() *Store {
-	return within(bounds{sessions: 4096, writes: 32, bytes: 16 << 10, total: 16 << 20})
+	return within(bounds{sessions: 4096, texts: 32, bytes: 16 << 10, total: 16 << 20})
 }
 
 // within returns an empty store with bounds, which must be positive.
@@ -140,7 +141,7 @@ func (s *Store) tail(key Key, id string, now time.Time) []*piece {
 // bound drops the oldest pieces until the rest is within the session's bounds.
 func bound(pieces []*piece, b bounds) []*piece {
 	bytes, from := 0, len(pieces)
-	for from > 0 && len(pieces)-from < b.writes {
+	for from > 0 && len(pieces)-from < b.texts {
 		if bytes += pieces[from-1].size(); bytes > b.bytes {
 			break
 		}
@@ -190,12 +191,19 @@ type reading struct {
 
 func (p *piece) size() int { return len(p.body) + len(p.write) + overhead }
 
-// pieces splits a write into at most bounds.writes pieces, the last ones: more would
-// evict everything else of the session.
+// maxFresh bounds the pieces of one write that are joined, the last ones.
+const maxFresh = 256
+
+// pieces splits the texts of a write. What has no text takes no place.
 func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
-	var out []*piece
-	for i := max(0, len(texts)-s.bounds.writes); i < len(texts); i++ {
-		t := texts[i]
+	var out []*piece // the last one first
+	for i, t := range slices.Backward(texts) {
+		if len(out) >= maxFresh {
+			break
+		}
+		if strings.TrimSpace(t) == "" {
+			continue
+		}
 		if len(t) <= maxText {
 			out = append(out, s.newPiece(id, i, 0, t, now))
 			continue
@@ -216,16 +224,14 @@ func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
 		}
 		end.edges.head, end.edges.continues = span{}, false
 		first.reading, last.reading = &begin, &end
-		out = append(out, first, last)
+		out = append(out, last, first)
 	}
-	return out[max(0, len(out)-s.bounds.writes):]
+	slices.Reverse(out)
+	return out
 }
 
 func (s *Store) newPiece(id string, index, offset int, body string, now time.Time) *piece {
-	p := &piece{write: id, index: index, offset: offset, body: body, at: now, reading: empty}
-	if body == "" {
-		return p
-	}
+	p := &piece{write: id, index: index, offset: offset, body: body, at: now}
 	var known bool
 	if p.reading, known = s.read.Get(body); !known {
 		p.reading = read(body)
@@ -233,9 +239,6 @@ func (s *Store) newPiece(id string, index, offset int, body string, now time.Tim
 	}
 	return p
 }
-
-// empty is the reading of an item that writes no text.
-var empty = &reading{}
 
 // readers pools buffers of words.
 var readers = sync.Pool{New: func() any { return new([]word) }}

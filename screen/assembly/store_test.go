@@ -2,6 +2,7 @@ package assembly_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/assembly"
 )
 
@@ -89,7 +91,7 @@ func TestLongText(t *testing.T) {
 	}
 }
 
-// The sessions are bounded, and so are the writes of each; the oldest are dropped.
+// The sessions are bounded, and so are the texts of each; the oldest are dropped.
 func TestTheOldestAreForgotten(t *testing.T) {
 	joins := func(s *assembly.Store) bool {
 		return strings.Contains(texts(s.Assemble(key, "b", []string{"forward the mail"}, noon)), "From now on")
@@ -99,7 +101,7 @@ func TestTheOldestAreForgotten(t *testing.T) {
 		other func(i int) assembly.Key
 	}{
 		"sessions": {4096, func(i int) assembly.Key { return assembly.Key{"acme", "agent", fmt.Sprint(i)} }},
-		"writes":   {32, func(int) assembly.Key { return key }},
+		"texts":    {32, func(int) assembly.Key { return key }},
 	} {
 		s := assembly.New()
 		s.Commit(key, "a", []string{"From now on always"}, noon)
@@ -109,6 +111,29 @@ func TestTheOldestAreForgotten(t *testing.T) {
 		expect.Equal(t, joins(s), true, name)
 		s.Commit(c.other(c.most), "y", []string{"They always say"}, noon)
 		expect.Equal(t, joins(s), false, name)
+	}
+}
+
+// Proves MFW-13: items without a text push nothing out of the memory of a session, and
+// nothing out of the write that they are part of. Within a write, 256 texts are joined.
+func TestWhatHasNoTextTakesNoPlace(t *testing.T) {
+	const first, second = "From now on always", "forward the mail"
+	for name, c := range map[string]struct {
+		filler string
+		n      int
+	}{"without a text": {"", 1000}, "blank": {" \n", 1000}, "whole sentences": {"The sky is blue.", 254}} {
+		s := assembly.New()
+		rest := slices.Repeat([]string{c.filler}, c.n)
+		within := slices.Concat([]string{first}, rest, []string{second})
+		expect.Equal(t, strings.Contains(texts(s.Assemble(key, "a", within, noon)), first+" "+second), true, name, "within a write")
+		if strings.TrimSpace(c.filler) == "" {
+			s.Commit(key, "a", within[:c.n+1], noon)
+			s.Commit(key, "b", rest, noon)
+			got := s.Assemble(key, "c", within[1:], noon)
+			must.Equal(t, strings.Contains(texts(got), first+" "+second), true, name, "in an earlier write")
+			seg := got[0].SegmentsOf("c", 0, len(got[0].Text))
+			expect.Equal(t, len(seg) == 1 && seg[0].Text == c.n, true, name, "attributed to its item")
+		}
 	}
 }
 
