@@ -14,28 +14,20 @@ var leetLetters = [256]string{
 	'+': "t", '8': "b", '2': "z", '(': "c", '<': "c", '#': "h",
 }
 
-// leetPieces are letters drawn with several characters, the longest first.
-var leetPieces = [...]struct {
-	sign, letter string
-}{
-	{`/\/\`, "m"}, {`\/\/`, "w"}, {"|v|", "m"}, {"|V|", "m"}, {"(_)", "u"}, {"|_|", "u"}, {`|\|`, "n"}, {`/\/`, "n"}, {"|-|", "h"}, {"]-[", "h"},
-	{`/\`, "a"}, {`\/`, "v"}, {"|<", "k"}, {"|{", "k"}, {"()", "o"}, {"[]", "o"}, {"|)", "d"}, {"|]", "d"}, {"|3", "b"}, {"|_", "l"}, {"|=", "f"},
-	{"|2", "r"}, {"|>", "p"}, {"_|", "j"}, {"><", "x"},
-}
+// drawing is a letter that is drawn with several characters.
+type drawing struct{ sign, letter string }
 
-var draws = terms.BytesOf(`/\|()[]_>`) // the first characters of leetPieces
-
-// drawn returns the letter that several characters at the beginning of s draw.
-func drawn(s string) (letter string, n int) {
-	if draws[s[0]] && len(s) > 1 {
-		for k := range leetPieces {
-			if p := &leetPieces[k]; p.sign[:2] == s[:2] && strings.HasPrefix(s, p.sign) {
-				return p.letter, len(p.sign)
-			}
-		}
+// drawings has those that begin with each character, the longest first.
+var drawings = func() (by [256][]drawing) {
+	for _, d := range [...]drawing{
+		{`/\/\`, "m"}, {`\/\/`, "w"}, {"|v|", "m"}, {"|V|", "m"}, {"(_)", "u"}, {"|_|", "u"}, {`|\|`, "n"}, {`/\/`, "n"}, {"|-|", "h"}, {"]-[", "h"},
+		{`/\`, "a"}, {`\/`, "v"}, {"|<", "k"}, {"|{", "k"}, {"()", "o"}, {"[]", "o"}, {"|)", "d"}, {"|]", "d"}, {"|3", "b"}, {"|_", "l"}, {"|=", "f"},
+		{"|2", "r"}, {"|>", "p"}, {"_|", "j"}, {"><", "x"},
+	} {
+		by[d.sign[0]] = append(by[d.sign[0]], d)
 	}
-	return "", 0
-}
+	return by
+}()
 
 // glyph is one position of a leetspeak word: the letters that it may be, and its span.
 type glyph struct {
@@ -61,7 +53,7 @@ func leet(found []View, v *View) []View {
 			}
 		}
 		j, letters, digits := letter.End(s, i), 0, 0
-		if j > i && (j == len(s) || leetLetters[s[j]] == "" && !draws[s[j]]) { // most words have no such character
+		if j > i && (j == len(s) || leetLetters[s[j]] == "" && drawings[s[j]] == nil) { // most words have no such character
 			b.copy(s, i, j)
 			i = j
 			continue
@@ -70,18 +62,15 @@ func leet(found []View, v *View) []View {
 		word = word[:0]
 		sign := leads[s[i]] // of a longer word only the signs at its beginning are passed over
 		for j < len(s) && s[j] > ' ' && (!sign || len(word) <= 2*maxLeet) {
-			is := glyph{leetLetters[s[j]], j, j + 1}
-			if may, n := drawn(s[j:]); n > 0 {
-				is.may, is.to = may, j+n
-				letters++
-				digits++
-			} else if isLetter(s[j]) {
-				is.may = s[j : j+1]
-				letters++
-			} else if is.may != "" && !g.bracket(j) {
-				digits++
-			} else {
+			is := g.glyph(j)
+			if is.may == "" {
 				break
+			}
+			if is.to > j+1 || isLetter(s[j]) {
+				letters++
+			}
+			if is.to > j+1 || !isLetter(s[j]) {
+				digits++
 			}
 			word = append(word, is)
 			j = is.to
@@ -166,6 +155,30 @@ type guesser struct {
 	left             int     // the tries that are left for the reading
 	word, known      []glyph // the letters so far, and those of the best word, of a cost
 	open             span    // the last brackets, up to the next end of one or of a word
+	// glyphs has the last glyphs, by their offsets: of a long word without letters, each offset
+	// begins a word.
+	glyphs [128]glyph
+}
+
+// glyph returns the glyph at the byte at i, without letters if it is none.
+func (g *guesser) glyph(i int) glyph {
+	is := &g.glyphs[i%len(g.glyphs)]
+	if is.from == i && is.to > i {
+		return *is
+	}
+	*is = glyph{leetLetters[g.s[i]], i, i + 1}
+	for _, d := range drawings[g.s[i]] {
+		if strings.HasPrefix(g.s[i:], d.sign) {
+			*is = glyph{d.letter, i, i + len(d.sign)}
+			return *is
+		}
+	}
+	if isLetter(g.s[i]) {
+		is.may = g.s[i : i+1]
+	} else if g.bracket(i) {
+		is.may = ""
+	}
+	return *is
 }
 
 // bracket reports whether the byte at i is a bracket that is closed in the same word.
@@ -222,11 +235,9 @@ func (g *guesser) from(i int, h uint32) {
 		g.word = append(g.word[:n], glyph{letter, i, i + size})
 		g.from(i+size, terms.HashByte(h, terms.Lower(letter[0])))
 	}
-	if draws[g.s[i]] {
-		for k := range leetPieces {
-			if p := &leetPieces[k]; p.sign[0] == g.s[i] && strings.HasPrefix(g.s[i:g.end], p.sign) {
-				next(p.letter, len(p.sign))
-			}
+	for _, d := range drawings[g.s[i]] {
+		if strings.HasPrefix(g.s[i:g.end], d.sign) {
+			next(d.letter, len(d.sign))
 		}
 	}
 	for _, may := range [...]string{g.s[i : i+1], leetLetters[g.s[i]]} {
