@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -108,7 +109,7 @@ func dearTexts() ([]dearText, error) {
 				if nested {
 					text = of[(i+1)%n].Apply(text)
 				}
-				b.WriteString(text + sep)
+				b.WriteString(cmp.Or(text, " ") + sep) // some transforms leave nothing of what another made
 			}
 			return b.String()
 		})

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/screen/normal"
+)
+
+// The readings of every form that may be expensive are bounded by its length, and so is the
+// memory they are made in. A text of which more could be read says so.
+//
+// Proves SYN-4
+func TestEveryFormIsBounded(t *testing.T) {
+	ring.Slow(t, "reads hundreds of texts, and counts the allocations of one after another")
+	texts, err := dearTexts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		most   = 6 * dearBytes // of readings
+		memory = 120 * most
+		step   = 16 // a sample
+	)
+	var before, after runtime.MemStats
+	for i := 0; i < len(texts); i += step {
+		text := texts[i].text()
+		sum := 0
+		for _, v := range normal.Read(text).Views[1:] {
+			sum += len(v.Text)
+		}
+		runtime.ReadMemStats(&before)
+		normal.Read(text)
+		runtime.ReadMemStats(&after)
+		made := after.TotalAlloc - before.TotalAlloc
+		if sum > most || made > memory {
+			t.Errorf("%s: readings of %d bytes, %d allowed; made in %d, %d allowed", strings.ToValidUTF8(texts[i].name, ""), sum, most, made, memory)
+		}
+	}
+}
