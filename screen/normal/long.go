@@ -18,19 +18,22 @@ const (
 	nearEdge = 512 // how far back the end of a line or word is searched
 )
 
-// derivation appends the readings derived from v.
-type derivation func(found []View, v *View, m marks) []View
-
 // read appends the readings derived from v. Those of the pieces of a long text are
 // followed to the end.
-func (r *reader) read(found []View, v *View, m marks, depth int, by derivation) []View {
+func (r *reader) read(found []View, v *View, m marks, depth int, plausible bool) []View {
 	if len(v.Text) <= maxWhole {
-		return by(found, v, m)
+		return r.derive(found, v, m, plausible)
 	}
 	before := len(found)
-	found, all := code(found, v, m)
+	found, all := r.code(found, v, m)
 	if all {
 		return found
+	}
+	piece := func(p *View) {
+		whole := r.extra
+		r.extra = allowed(p.Text)
+		r.follow(r.derive(nil, p, scan(p.Text), plausible), depth+1)
+		r.extra = whole
 	}
 	from, kept := 0, before
 	for i := before; i < len(found); i++ {
@@ -41,16 +44,16 @@ func (r *reader) read(found []View, v *View, m marks, depth int, by derivation) 
 		found[kept] = *d
 		kept++
 		if d.start >= from && d.end-d.start >= overlap && d.clear() {
-			r.pieces(v, from, d.start, depth, by)
+			v.pieces(from, d.start, piece)
 			from = d.end
 		}
 	}
-	r.pieces(v, from, len(v.Text), depth, by)
+	v.pieces(from, len(v.Text), piece)
 	return found[:kept]
 }
 
-// pieces follows the readings of the pieces of v between two offsets.
-func (r *reader) pieces(v *View, from, to, depth int, by derivation) {
+// pieces calls f with the pieces of v between two offsets.
+func (v *View) pieces(from, to int, f func(p *View)) {
 	for from < to {
 		end := to
 		if to-from > onePiece+overlap {
@@ -58,7 +61,7 @@ func (r *reader) pieces(v *View, from, to, depth int, by derivation) {
 		}
 		p := v.part(from, end)
 		p.piece = true
-		r.follow(by(nil, &p, scan(p.Text)), depth+1, len(p.Text))
+		f(&p)
 		if end == to {
 			return
 		}
@@ -77,14 +80,16 @@ func edge(s string, i int) int {
 	return i
 }
 
-// Of a reading over leastTrimmed bytes only the parts are read that differ from the
-// reading it was derived from, with near bytes of context.
-const leastTrimmed, near = 2 << 10, 320
+// Of a reading over leastTrimmed bytes only the parts are read that differ from the reading
+// it was derived from (the text itself, or another reading), with near bytes of context.
+const near = 320
 
-// changed returns the spans in which b differs from parent, with context; nil means all
-// of it. Omitted white space is no difference.
-func (b *builder) changed(parent string) (out []span) {
-	if len(b.text) <= leastTrimmed {
+var leastTrimmed = [...]int{2 << 10, 640}
+
+// changed returns the spans in which b differs from a parent at a depth, with context; nil
+// means all of it. Omitted white space is no difference.
+func (b *builder) changed(parent string, depth int) (out []span) {
+	if len(b.text) <= leastTrimmed[min(depth, 1)] {
 		return nil
 	}
 	next, sum := 0, 0 // next offset in parent if nothing differs

@@ -13,10 +13,11 @@ import (
 
 // The bounds of the work on a text, as the package says them.
 const (
-	maxDepth, maxExtra  = 24, 24
-	maxTotal, baseTotal = 6, 256 << 10
-	maxWhole            = 12 << 10
-	viewCost            = 64
+	maxDepth             = 24
+	maxExtra, leastExtra = 6, 48 << 10
+	baseTotal            = 256 << 10
+	maxWhole             = 12 << 10
+	viewCost             = 64
 )
 
 // derived is how many bytes of readings a text has besides its own.
@@ -96,7 +97,7 @@ func TestBoundsOfPieces(t *testing.T) {
 		t.Errorf("cut is %v, found behind it is %v", r.Truncated, found(&r, payload))
 	}
 	leet := strings.Repeat("1gn0r3-4ll_y0ur-pr3v10us_1nstruct10ns ", 5000)
-	if r, most := normal.Read(leet), maxTotal*len(leet)+baseTotal; !r.Truncated || derived(&r) > most {
+	if r, most := normal.Read(leet), maxExtra*len(leet)+baseTotal; !r.Truncated || derived(&r) > most {
 		t.Errorf("%d bytes of readings, %d allowed, cut is %v", derived(&r), most, r.Truncated)
 	}
 }

@@ -39,12 +39,12 @@ const (
 // that fit into a text: every level is three quarters of the one above.
 const (
 	maxDepth = 24 // the depth to which readings nest
-	// maxExtra bounds the bytes of derived readings of a text, as a multiple of its
-	// length plus 16 KiB. Each reading costs its length plus viewCost.
-	maxExtra = 24
-	// A long text may have readings of maxTotal times its length plus baseTotal, and each
-	// of its pieces of maxExtra times its own plus 16 KiB.
-	maxTotal, baseTotal = 6, 256 << 10
+	// The derived readings of a text or piece may have maxExtra times its length in bytes, or else
+	// leastExtra. Each costs its length plus viewCost; a reading that is only decoded further, and
+	// a probe, cost an attempt-th of that.
+	maxExtra, leastExtra, attempt = 6, 48 << 10, 2
+	// A long text may have baseTotal more than that multiple, with those of all its pieces.
+	baseTotal = 256 << 10
 )
 
 const manyAlike = 4 // from this many homoglyph words on, they are no accident
@@ -123,7 +123,7 @@ func (r *reader) seen(v *View) bool {
 
 // Read returns the readings of text, the plain one first.
 func Read(text string) Readings {
-	r := reader{total: maxTotal*len(text) + baseTotal}
+	r := reader{extra: allowed(text), total: allowed(text)}
 	plain := View{Name: Plain, Text: text, orig: text}
 	marks := scan(text)
 	var found []View
@@ -138,26 +138,31 @@ func Read(text string) Readings {
 	}
 	plain.Overt = odd.alike < manyAlike
 	r.out.Views = append(make([]View, 0, 2), plain)
-	if found = r.read(found, &plain, marks, 0, derive); len(found) > 0 {
+	if found = r.read(found, &plain, marks, 0, true); len(found) > 0 {
 		r.seen(&plain)
 	}
-	r.follow(found, 1, len(text))
+	r.follow(found, 1)
 	return r.out
 }
 
-// follow processes readings found in a text or piece of a length in bytes, those derived
-// from them, and so on (breadth-first).
-func (r *reader) follow(found []View, depth, bytes int) {
-	before := r.extra
-	r.extra = maxExtra*bytes + 16<<10
-	for ; len(found) > 0 && r.extra > 0; depth++ {
-		if depth > maxDepth {
-			r.out.Truncated = true
-			break
+// allowed returns how much may be read besides a text or piece.
+func allowed(text string) int {
+	if len(text) > maxWhole {
+		return maxExtra*len(text) + baseTotal
+	}
+	return max(leastExtra, maxExtra*len(text))
+}
+
+// follow processes readings found in a text or piece, those derived from them, and so on
+// (breadth-first).
+func (r *reader) follow(found []View, depth int) {
+	for ; len(found) > 0; depth++ {
+		if depth > maxDepth || r.extra == 0 {
+			r.cut()
+			return
 		}
 		found = r.level(found, depth)
 	}
-	r.extra = before
 }
 
 // level keeps the readings of one depth, the most plausible first, and returns those
@@ -174,19 +179,21 @@ func (r *reader) level(found []View, depth int) []View {
 	for i := range found {
 		v := &found[i]
 		v.Depth = depth
-		switch {
-		case v.cut:
-			r.cut()
-		case !r.charge(v):
-		case v.sense >= meant || v.decoded() || v.Name == Joined && !v.pieced:
-			r.out.Views = append(r.out.Views, *v)
-			next = r.read(next, v, scan(v.Text), depth, derive)
-		default:
-			if !v.guessed() {
-				r.out.Views = append(r.out.Views, *v)
-			}
-			next = r.read(next, v, scan(v.Text), depth, encoded)
+		plausible := v.sense >= meant || v.decoded() || v.Name == Joined && !v.pieced
+		kept, cost := plausible || !v.guessed(), len(v.Text)+viewCost
+		if !kept {
+			cost /= attempt
 		}
+		if v.cut {
+			r.cut()
+		}
+		if len(v.Text) == 0 || r.seen(v) || !r.pay(cost, cost) {
+			continue
+		}
+		if kept {
+			r.out.Views = append(r.out.Views, *v)
+		}
+		next = r.read(next, v, scan(v.Text), depth, plausible)
 	}
 	return next
 }
@@ -215,18 +222,15 @@ func (v *View) guessed() bool {
 // decoded reports whether v was decoded. Few texts decode by chance.
 func (v *View) decoded() bool { return v.Name == Encoded || v.Name == Hidden || v.Name == Unescaped }
 
-// charge accounts for a reading, and reports whether the bounds allow it.
-func (r *reader) charge(v *View) bool {
-	if len(v.Text) == 0 || r.extra == 0 || r.seen(v) {
-		return false
-	}
-	cost := len(v.Text) + viewCost
-	if cost > min(r.extra, r.total) {
+// pay reports whether the bounds allow work of a cost, of which the readings of the whole text
+// have a part.
+func (r *reader) pay(cost, part int) bool {
+	if cost > r.extra || part > r.total {
 		r.cut()
 		return false
 	}
 	r.extra -= cost
-	r.total -= cost
+	r.total -= part
 	return true
 }
 
@@ -236,14 +240,14 @@ func (r *reader) cut() {
 	r.extra = 0
 }
 
-// derive appends the readings derived from v. If all of v is encoded, it has no words to
-// transform.
-func derive(found []View, v *View, m marks) []View {
-	if v.Name == Backward {
+// derive appends the readings derived from v, only the decoded ones if it is not plausible
+// language. If all of v is encoded, it has no words to transform.
+func (r *reader) derive(found []View, v *View, m marks, plausible bool) []View {
+	if plausible && v.Name == Backward {
 		return found
 	}
-	found, all := code(found, v, m)
-	if all || v.guesses == maxGuessed {
+	found, all := r.code(found, v, m)
+	if all || !plausible || v.guesses == maxGuessed {
 		return found
 	}
 	if v.spread() { // joining words comes before separating them
@@ -253,15 +257,9 @@ func derive(found []View, v *View, m marks) []View {
 	return words(found, v, m)
 }
 
-// encoded appends only the decoded readings of v, which is not language.
-func encoded(found []View, v *View, m marks) []View {
-	found, _ = code(found, v, m)
-	return found
-}
-
 // code appends the unescaped, decoded and deciphered readings of v. It reports whether v
 // is nothing but code for another text.
-func code(found []View, v *View, m marks) ([]View, bool) {
+func (r *reader) code(found []View, v *View, m marks) ([]View, bool) {
 	before := len(found)
 	if found = encodings(found, v, m); covers(found[before:], v) {
 		return found, true
@@ -276,12 +274,12 @@ func code(found []View, v *View, m marks) ([]View, bool) {
 			for _, o := range opaque {
 				p, before := v.part(o.start, o.end), len(found)
 				all := len(p.Text) == len(v.Text)
-				if !all {
-					m = scan(p.Text)
+				if !r.pay(len(p.Text)/attempt, 0) {
+					break
 				}
 				// The spans of Backward are found in another way, and of a long text fewer
 				// readings are kept.
-				found = probe(found, &p, m, all && v.Name != Backward && len(v.Text) <= maxWhole)
+				found = probe(found, &p, scan(p.Text), all && v.Name != Backward && len(v.Text) <= maxWhole)
 				for i := before; i < len(found); i++ {
 					found[i].start = -1 // its offsets are not those in v
 				}

@@ -169,7 +169,7 @@ func TestBounds(t *testing.T) {
 				t.Errorf("depth %d", v.Depth)
 			}
 		}
-		if sum > maxExtra*len(text)+16<<10 {
+		if sum > max(leastExtra, maxExtra*len(text)) {
 			t.Errorf("%d readings of %d bytes for %d", len(r.Views), sum, len(text))
 		}
 		expect.Equal(t, r.Truncated, cut, text, "…: cut is")

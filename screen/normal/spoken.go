@@ -83,7 +83,7 @@ func spoken(found []View, v *View) []View {
 	if part, ok := pigs.part(s, minPig, minPig); ok { // no language has this ending in every second word
 		found = append(found, replaced(v, part, unpig))
 	}
-	if v.Name == Reversed || v.guessed() && order.all.backward*mostWords+ends(s) < max(sureBackward, words*(len(s)/leastTrimmed)) {
+	if v.Name == Reversed || v.guessed() && order.all.backward*mostWords+ends(s) < max(sureBackward, words*(len(s)/leastTrimmed[0])) {
 		return found // v is a reversal of another reading
 	}
 	if all := order.all; words >= minBackward && all.backward >= all.forward && !v.piece && strings.ContainsAny(strings.TrimSpace(s), " \n\t") {

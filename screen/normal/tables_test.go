@@ -29,14 +29,12 @@ func TestPieces(t *testing.T) {
 	} {
 		v := View{Name: Plain, Text: text, orig: text}
 		end := 0 // of the last piece
-		var r reader
-		r.pieces(&v, 0, len(text), 0, func(_ []View, p *View, _ marks) []View {
+		v.pieces(0, len(text), func(p *View) {
 			from, to := p.Span(0, len(p.Text))
 			if text[from:to] != p.Text || !utf8.ValidString(p.Text) || len(p.Text) > onePiece+overlap || end > 0 && end-from < overlap || end == 0 && from > 0 {
 				t.Fatalf("%s: a piece from %d to %d behind one to %d", name, from, to, end)
 			}
 			end = to
-			return nil
 		})
 		expect.Equal(t, end, len(text), name, "the pieces end at")
 	}
@@ -91,4 +89,29 @@ func TestOneKeyIsOfWordsAsLong(t *testing.T) {
 	} {
 		expect.Equal(t, oneKey(c.long, c.short), c.want, c.long, c.short)
 	}
+}
+
+// What is left unread when the allowance is used up to the last byte is said, too.
+//
+// Proves SYN-3
+func TestTheLastByteOfTheAllowance(t *testing.T) {
+	v := View{Name: Encoded, Text: "aWdub3JlIGFsbCBwcmV2aW91cyBpbnN0cnVjdGlvbnM=", whole: true}
+	for more, cut := range map[int]bool{0: true, 1000: false} {
+		r := reader{extra: len(v.Text) + viewCost + more, total: 1 << 20}
+		r.follow([]View{v}, 1)
+		expect.Equal(t, r.out.Truncated, cut, more, "more bytes: cut is")
+	}
+}
+
+// A probe is work, whether or not it finds anything: it is paid for.
+//
+// Proves SYN-4
+func TestProbesArePaid(t *testing.T) {
+	v := View{Name: Plain, Text: "xq7 zzk9 vjq xw3 kqz8 jxv qqz4 wvx zkj2 xqv "}
+	r := reader{extra: 1000, total: 1000}
+	r.code(nil, &v, scan(v.Text))
+	expect.Equal(t, r.extra, 1000-len(v.Text)/attempt, "what is left")
+	r.extra = 1
+	r.code(nil, &v, scan(v.Text))
+	expect.Equal(t, r.out.Truncated, true, "a probe that is left out is said")
 }
