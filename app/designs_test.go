@@ -121,6 +121,7 @@ func TestBreaksFoundByPruningAreReported(t *testing.T) {
 			change := func(n int) {
 				t.Helper()
 				r.do("PUT", "/memories/"+id, fmt.Sprintf(`{"text":"Ann has %d cats."}`, n)).want(t, 200)
+				must.Do(t, r.car.Ledger.Sync(t.Context()))
 			}
 			for n := range 9 {
 				change(n + 2)
