@@ -58,8 +58,8 @@ func (e *Examiner) ExamineMissing(ctx context.Context, id string) (memproxy.Reas
 
 // Examine returns the reason code and the detail if a memory is not what was written, or
 // an empty code. It compares the text with the hash in the ledger, and the stamp with the
-// key and the recorded writes. row is the ledger's record, or
-// nil.
+// key and the recorded writes. The adapter compared the metadata (memproxy.Memory.Altered).
+// row is the ledger's record, or nil.
 func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (memproxy.ReasonCode, string) {
 	proof := e.prove(row, m)
 	if m.Stamp != nil {

@@ -32,8 +32,9 @@ func canonical(value jsontext.Value) (jsontext.Value, error) {
 	return value, value.Canonicalize()
 }
 
-// isCanonical reports whether a value is in canonical form at first sight: a literal, a string without escapes, a short number without an exponent that a double
-// distinguishes from all others of that length.
+// isCanonical reports whether a value is in canonical form at first sight: a literal, a
+// string without escapes, or a number without an exponent that is short enough for a double
+// to tell it from all others of its length.
 func isCanonical(v jsontext.Value) bool {
 	switch v.Kind() {
 	case 'n', 't', 'f':
