@@ -349,3 +349,42 @@ func TestUnsettledRunsAreTriedAgain(t *testing.T) {
 		settle("Ann has a boat", "after the delay")
 	})
 }
+
+// earlyApprovals is a server that has not stored a pause yet when its first approvals come.
+type earlyApprovals struct {
+	http.Handler
+	refusals, asked int
+}
+
+func (e *earlyApprovals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, "/messages") {
+		if e.asked++; e.asked > 1 && e.asked <= e.refusals+1 {
+			http.Error(w, `{"detail":"StepMetrics not found with ?"}`, http.StatusNotFound)
+			return
+		}
+	}
+	e.Handler.ServeHTTP(w, r)
+}
+
+// Proves EDGE-16: a Letta server refuses an approval that comes before it has stored the pause;
+// the turn repeats it, and passes a refusal that lasts.
+func TestApprovalsWaitUntilThePauseIsStored(t *testing.T) {
+	for name, c := range map[string]struct {
+		refusals, status, asked int
+		want                    string
+	}{"stored soon": {3, 200, 5, "Bea"}, "never": {100, 404, 8, "Ann has"}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				e := &earlyApprovals{Handler: embedded.New(), refusals: c.refusals}
+				r := &racedBlocks{raced: startRaced(t, lettaConf, e)}
+				r.agent = r.made("human", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","tools":["memory_replace"]}`)
+				r.boat = r.made("human", "/v1/blocks/", `{"label":"boat","value":"Ann has a boat"}`)
+				r.attach("attach", r.boat).want(t, 200)
+				a := r.do(call{"POST", "/v1/agents/" + r.agent + "/messages", fmt.Sprintf(`{"input":%q}`, `CALL memory_replace {"label":"boat","old_string":"Ann","new_string":"Bea"}`+"\nTHEN\nSAY done")}, "human")
+				a.want(t, c.status, a.body)
+				expect.Equal(t, e.asked, c.asked, "requests")
+				r.do(call{"GET", "/v1/blocks/" + r.boat, ""}, "human").want(t, 200).has(t, c.want)
+			})
+		})
+	}
+}

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -193,11 +192,11 @@ func (t *agentTurn) sendRequest(ctx context.Context) (over bool, err error) {
 	ctx, span := t.p.opt.Tracer.Start(ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
 	out := t.p.outgoing(ctx, t.r, t.a, nil)
-	out.Body, out.ContentLength, out.GetBody = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	out.ContentLength, out.GetBody = int64(len(body)), nil
 	out.Header["Accept-Encoding"] = []string{"identity"}
 	frontend.DropDigests(out.Header)
 	defer t.p.opt.Gate.Agents().Sending(t.a)()
-	resp, err := t.p.opt.Transport.RoundTrip(out)
+	resp, err := t.roundTrip(ctx, out, body)
 	if errors.As(err, new(frontend.UnsentError)) {
 		t.abandonWaiting(ctx)
 		return false, err
