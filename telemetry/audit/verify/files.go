@@ -16,7 +16,8 @@ import (
 // readJournals compares the journals with the tree, and follows the hash chain into
 // records that are not signed yet.
 func (r *run) readJournals() error {
-	defer r.extend()
+	r.pendingTiles = map[tileID][]tlog.Hash{}
+	r.tree.filled = func(level int, n int64, tile []tlog.Hash) { r.pendingTiles[tileID{level, n}] = slices.Clone(tile) }
 	if _, err := os.Stat(filepath.Join(r.opt.Dir, journalDir)); errors.Is(err, fs.ErrNotExist) {
 		return nil // a copy for readers may lack the writer's files
 	}
@@ -101,21 +102,8 @@ func (r *run) pending(i int64, raw []byte, leaf tlog.Hash, name string) bool {
 		return false
 	}
 	r.chain.prev = [2]tlog.Hash{leaf, leaf}
-	r.pendingLeaves = append(r.pendingLeaves, leaf)
+	r.tree.add(leaf) // so that files which the writer wrote before it could sign them can be checked as well
 	return true
-}
-
-// extend adds the pending records to the signed tree, so that files which the writer
-// wrote before it could sign them can be checked as well.
-func (r *run) extend() {
-	r.pendingTiles = map[tileID][]tlog.Hash{}
-	r.signedTree = r.signedTree.clone()
-	r.signedTree.filled = func(level int, n int64, tile []tlog.Hash) {
-		r.pendingTiles[tileID{level, n}] = slices.Clone(tile)
-	}
-	for _, leaf := range r.pendingLeaves {
-		r.signedTree.add(leaf)
-	}
 }
 
 // reference returns the expected content of tile n of a level, as far as it is known.
@@ -123,12 +111,12 @@ func (r *run) reference(level int, n int64) ([]tlog.Hash, error) {
 	if h, ok := r.pendingTiles[tileID{level, n}]; ok {
 		return h, nil
 	}
-	edge := r.signedTree.size >> (height * (level + 1))
+	edge := r.tree.size >> (height * (level + 1))
 	switch {
-	case n > edge, n == edge && level >= len(r.signedTree.rows):
+	case n > edge, n == edge && level >= len(r.tree.rows):
 		return nil, nil
 	case n == edge:
-		return r.signedTree.rows[level], nil
+		return r.tree.rows[level], nil
 	}
 	b, err := r.dir.read(tileName(level, n)) // already compared with the tree
 	if err != nil {

@@ -9,13 +9,6 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// tileDiff is a tile above the lowest level that differs from one of the two trees, or
-// from both.
-type tileDiff struct {
-	file, detail string
-	from         *tree // nil: from both
-}
-
 // chain is the state that the next record must continue.
 type chain struct {
 	prev [2]tlog.Hash // hash of the preceding record, computed from it and read from its tile
@@ -23,19 +16,15 @@ type chain struct {
 }
 
 // readLeaves reads all records and tiles of the lowest level up to the checkpoint, once
-// and in order. It stores only the edges of the trees.
+// and in order, and compares the tiles above with the tree. It stores only the tree's edge.
 func (r *run) readLeaves(ctx context.Context) error {
-	r.byEntry, r.byTile = &tree{}, &tree{}
 	var failed error
-	trees := [...]*tree{r.byEntry, r.byTile}
-	for _, t := range trees {
-		t.filled = func(level int, n int64, want []tlog.Hash) {
-			if level > 0 && failed == nil {
-				failed = r.compareTile(level, n, want, t)
-			}
+	r.tree.filled = func(level int, n int64, want []tlog.Hash) {
+		if level > 0 && failed == nil {
+			failed = r.compareTile(level, n, want)
 		}
 	}
-	r.recordRoots(0)
+	r.recordRoots()
 	// A concurrent writer removes the last bundle's partial files, so they are read first.
 	edge, err := r.readBundle(r.c.Size / width)
 	if err != nil {
@@ -53,29 +42,24 @@ func (r *run) readLeaves(ctx context.Context) error {
 		}
 		r.leavesOf(n, b)
 		if r.opt.Progress != nil {
-			r.opt.Progress(min((n+1)*width, r.c.Size), r.c.Size)
+			r.opt.Progress(r.tree.size, r.c.Size)
 		}
 		if failed != nil {
 			return failed
 		}
 	}
-	for level := 1; level < len(r.byEntry.rows); level++ {
-		n := r.c.Size >> (height * (level + 1))
-		for _, t := range trees {
-			if err := r.compareTile(level, n, t.rows[level], t); err != nil {
-				return err
-			}
+	for level := 1; level < len(r.tree.rows); level++ {
+		if err := r.compareTile(level, r.c.Size>>(height*(level+1)), r.tree.rows[level]); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// recordRoots stores the roots of the trees, which now have this size, in the older
-// checkpoints of the size.
-func (r *run) recordRoots(size int64) {
-	for ; r.reached < len(r.older) && r.older[r.reached].c.Size == size; r.reached++ {
-		m := &r.older[r.reached]
-		m.byEntry, m.byTile = r.byEntry.root(), r.byTile.root()
+// recordRoots stores the root of the tree in the older checkpoints of its size.
+func (r *run) recordRoots() {
+	for ; r.reached < len(r.older) && r.older[r.reached].c.Size == r.tree.size; r.reached++ {
+		r.older[r.reached].root = r.tree.root()
 	}
 }
 
@@ -111,49 +95,48 @@ func (r *run) leavesOf(n int64, b bundleFiles) {
 		r.missingBundles = append(r.missingBundles, n)
 	}
 	if len(b.hashes) < w {
-		r.tiles = append(r.tiles, tileDiff{
-			file: b.tileFile, detail: fmt.Sprintf("the tile is missing, or has %d hashes instead of %d", len(b.hashes), w),
-		})
+		r.rep.add(-1, BadTile, b.tileFile, "the tile is missing, or has %d hashes instead of %d", len(b.hashes), w)
 	}
 	named := false
 	for j := range w {
 		i := n*width + int64(j)
-		var leaf, hash tlog.Hash
-		hasRecord, hasHash := j < len(b.records), j < len(b.hashes)
-		if hasRecord {
-			leaf = tlog.RecordHash(b.records[j])
-		}
-		if hasHash {
-			hash = b.hashes[j]
-		}
-		switch {
-		case !hasRecord:
-			leaf = hash
-		case !hasHash:
-			hash = leaf
-		}
+		leaf, hash := b.leaf(j)
 		if b.exists && !named {
-			named = r.check(i, b, j, leaf, hash)
+			named = r.check(i, b, j, leaf != hash)
 		}
 		r.chain.prev = [2]tlog.Hash{leaf, hash}
-		r.byEntry.add(leaf)
-		r.byTile.add(hash)
-		r.recordRoots(i + 1)
+		r.tree.add(leaf)
+		r.recordRoots()
 	}
 	if !b.exists {
 		r.chain.time = time.Time{} // unknown
 	}
 }
 
-// check checks one record and reports whether it added a problem. Further problems of
-// the same bundle are of little use.
-func (r *run) check(i int64, b bundleFiles, j int, leaf, hash tlog.Hash) bool {
+// leaf returns the hash of record j as computed and as read from the tile. One of them that
+// is missing equals the other.
+func (b *bundleFiles) leaf(j int) (leaf, hash tlog.Hash) {
+	if j < len(b.hashes) {
+		hash = b.hashes[j]
+	}
+	if j >= len(b.records) {
+		return hash, hash
+	}
+	leaf = tlog.RecordHash(b.records[j])
+	if j >= len(b.hashes) {
+		hash = leaf
+	}
+	return leaf, hash
+}
+
+// check checks one record, which differs from its hash in the tile or not, and reports
+// whether it added a problem. Further problems of the same bundle are of little use.
+func (r *run) check(i int64, b bundleFiles, j int, differs bool) bool {
 	if j >= len(b.records) {
 		r.rep.add(i, RecordMissing, b.recordFile, "the bundle ends before this record")
 		return true
 	}
 	rec, err := Decode(b.records[j])
-	differs := leaf != hash
 	switch {
 	case err != nil && differs:
 		r.rep.add(i, RecordChanged, b.recordFile, "the record differs from the signed one: %v", err)
@@ -188,8 +171,8 @@ func (r *run) follows(i int64, rec *Record, file string) bool {
 	return bad
 }
 
-// compareTile compares a tile file with the hashes of a tree.
-func (r *run) compareTile(level int, n int64, want []tlog.Hash, from *tree) error {
+// compareTile compares a tile file with the tree's hashes.
+func (r *run) compareTile(level int, n int64, want []tlog.Hash) error {
 	if len(want) == 0 {
 		return nil
 	}
@@ -198,20 +181,20 @@ func (r *run) compareTile(level int, n int64, want []tlog.Hash, from *tree) erro
 		return err
 	}
 	got, _ := splitHashes(b)
-	d := tileDiff{file: name, from: from}
+	detail := ""
 	for k, h := range want {
 		if k >= len(got) {
-			d.detail = fmt.Sprintf("the tile is missing, or has %d hashes instead of %d", len(got), len(want))
+			detail = fmt.Sprintf("the tile is missing, or has %d hashes instead of %d", len(got), len(want))
 			break
 		}
 		if got[k] != h {
 			first := (n*width + int64(k)) << (height * level)
-			d.detail = fmt.Sprintf("hash %d is not that of records %d to %d", k, first, first+1<<(height*level)-1)
+			detail = fmt.Sprintf("hash %d is not that of records %d to %d", k, first, first+1<<(height*level)-1)
 			break
 		}
 	}
-	if d.detail != "" {
-		r.tiles = append(r.tiles, d)
+	if detail != "" {
+		r.badTiles = append(r.badTiles, Problem{Index: -1, Kind: BadTile, File: name, Detail: detail})
 	}
 	return nil
 }

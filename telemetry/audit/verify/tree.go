@@ -2,7 +2,6 @@ package verify
 
 import (
 	"crypto/sha256"
-	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
 )
@@ -62,13 +61,4 @@ func (t *tree) root() tlog.Hash {
 		}
 	}
 	return root
-}
-
-// clone copies the tree, without its callback.
-func (t *tree) clone() *tree {
-	c := &tree{size: t.size, nodes: t.nodes}
-	for _, row := range t.rows {
-		c.rows = append(c.rows, slices.Clone(row))
-	}
-	return c
 }

@@ -63,24 +63,22 @@ type run struct {
 	live bool
 
 	older   []olderCheckpoint // older checkpoints, by size
-	reached int               // number of marks whose roots are known
-	// byEntry is the tree of the records, byTile the tree of the hashes in the lowest
-	// tiles. The tree with the signed root is the correct one.
-	byEntry, byTile *tree
-	signedTree      *tree
-	tiles           []tileDiff
-	missingBundles  []int64 // missing bundles
-	keptFrom        int64   // first index that the last recorded pruning kept
-	chain           chain
-	pendingLeaves   []tlog.Hash // leaves after the checkpoint
-	pendingTiles    map[tileID][]tlog.Hash
+	reached int               // number of older checkpoints whose roots are known
+	// tree is that of the records, and, where a record is missing, of its hash in the tile.
+	// From compareRoots on it grows by the records after the checkpoint.
+	tree           tree
+	badTiles       []Problem // tiles above the lowest level that differ from the tree
+	missingBundles []int64
+	keptFrom       int64 // first index that the last recorded pruning kept
+	chain          chain
+	pendingTiles   map[tileID][]tlog.Hash // tiles that records after the checkpoint fill
 }
 
-// olderCheckpoint is an older checkpoint with the roots of the two trees at its size.
+// olderCheckpoint is an older checkpoint with the tree's root at its size.
 type olderCheckpoint struct {
-	c               Checkpoint
-	file            string
-	byEntry, byTile tlog.Hash
+	c    Checkpoint
+	file string
+	root tlog.Hash
 }
 
 type tileID struct {
@@ -193,35 +191,29 @@ func (r *run) addOlder(msg []byte, file string, size int64) {
 	}
 }
 
-// compareRoots determines which of the two trees has the signed root and reports where the
-// other differs. It returns false if neither has.
+// compareRoots compares the tree with the checkpoints. It returns false if the tree does
+// not have the signed root: the records differ from those that were signed.
 func (r *run) compareRoots() bool {
-	switch r.c.Root {
-	case r.byEntry.root():
-		r.signedTree = r.byEntry
-	case r.byTile.root():
-		r.signedTree = r.byTile
-	}
-	r.checkOlder()
-	if r.signedTree == nil {
+	if r.tree.root() != r.c.Root {
 		if !r.rep.namesRecord() {
 			lo, hi := r.bracket()
 			r.rep.add(lo, Forked, CheckpointFile, "the records differ from those that the checkpoint covers; the first difference is in records %d to %d", lo, hi-1)
 		}
 		return false
 	}
-	for _, d := range r.tiles {
-		if d.from == nil || d.from == r.signedTree {
-			r.rep.add(-1, BadTile, d.file, "%s", d.detail)
+	for _, m := range r.older {
+		if m.c.Root == m.root {
+			r.rep.Checkpoints++
+		} else {
+			r.rep.add(-1, Forked, m.file, "the checkpoint of %d records is of another history than the log", m.c.Size)
 		}
 	}
-	if r.signedTree == r.byEntry { // the records are as signed, so the tiles differ
-		for i := range r.rep.Problems {
-			if p := &r.rep.Problems[i]; p.Kind == RecordChanged {
-				p.Kind, p.File, p.Detail = BadTile, tileName(0, p.Index/width), "the tile's hash of the record is wrong"
-			}
+	for i := range r.rep.Problems { // the records are as signed, so the tiles differ
+		if p := &r.rep.Problems[i]; p.Kind == RecordChanged {
+			p.Kind, p.File, p.Detail = BadTile, tileName(0, p.Index/width), "the tile's hash of the record is wrong"
 		}
 	}
+	r.rep.Problems = append(r.rep.Problems, r.badTiles...)
 	r.reportMissing()
 	return true
 }
@@ -230,26 +222,13 @@ func (r *run) compareRoots() bool {
 func (r *run) bracket() (lo, hi int64) {
 	hi = r.c.Size
 	for _, m := range r.older {
-		if m.c.Root == m.byEntry {
+		if m.c.Root == m.root {
 			lo = m.c.Size
 		} else {
 			hi = min(hi, m.c.Size)
 		}
 	}
 	return lo, max(hi, lo+1)
-}
-
-// checkOlder compares the older checkpoints with the tree that has the signed root.
-func (r *run) checkOlder() {
-	for _, m := range r.older {
-		switch {
-		case r.signedTree == nil:
-		case r.signedTree == r.byEntry && m.c.Root == m.byEntry, r.signedTree == r.byTile && m.c.Root == m.byTile:
-			r.rep.Checkpoints++
-		default:
-			r.rep.add(-1, Forked, m.file, "the checkpoint of %d records is of another history than the log", m.c.Size)
-		}
-	}
 }
 
 // reportMissing reports the first missing bundle that was not pruned: a pruning is recorded
