@@ -68,13 +68,14 @@ func (c *Credential) CopyResponseHeaders(dst, src http.Header, others func(names
 	listed := connection(src)
 	var rest, told []string
 	for name, values := range src {
+		f := folded(name)
 		switch {
 		// Alt-Svc would lead clients around memproxy to the backend.
-		case isOwnHeader(name), isDropped(name, listed), name == "Alt-Svc":
-		case isClaimed(name, values), c == nil && hasAnyPrefix(name, usagePrefixes[:]) && isPlain(name, values):
+		case isOwnHeader(f), isDropped(name, f, listed), name == "Alt-Svc":
+		case isClaimed(name, f, values), c == nil && hasAnyPrefix(f, usagePrefixes[:]) && isPlain(f, values):
 			dst[name] = values
 		default:
-			if rest = append(rest, name); !equalsAny(name, unreported[:]) {
+			if rest = append(rest, name); !slices.Contains(unreported[:], f) {
 				told = append(told, name)
 			}
 		}
@@ -91,22 +92,22 @@ func (c *Credential) CopyResponseHeaders(dst, src http.Header, others func(names
 }
 
 // isClaimed reports whether a header of an answer is claimed.
-func isClaimed(name string, values []string) bool {
-	if strings.IndexByte(name, '_') >= 0 || !equalsAny(name, claimedHeaders[:]) && !hasAnyPrefix(name, claimedPrefixes[:]) {
+func isClaimed(name, folded string, values []string) bool {
+	if strings.IndexByte(name, '_') >= 0 || !slices.Contains(claimedHeaders[:], folded) && !hasAnyPrefix(folded, claimedPrefixes[:]) {
 		return false
 	}
 	if name == "Location" {
 		return len(values) == 1 && gate.LeadsBack(values[0])
 	}
-	return isPlain(name, values)
+	return isPlain(folded, values)
 }
 
 // isPlain reports whether the values have the form that the header's name implies.
-func isPlain(name string, values []string) bool {
+func isPlain(folded string, values []string) bool {
 	form := func(string) bool { return true }
-	if equalsAny(name, idHeaders[:]) {
+	if slices.Contains(idHeaders[:], folded) {
 		form = plainValue
-	} else if equalsAny(name, parameterHeaders[:]) {
+	} else if slices.Contains(parameterHeaders[:], folded) {
 		form = plainParameters
 	}
 	return !slices.ContainsFunc(values, func(v string) bool { return len(v) > maxHeaderValue || !form(v) })
@@ -134,8 +135,8 @@ func plainValue(v string) bool {
 // filtered for one caller, or is a refusal to that caller.
 func DisableCaching(h http.Header) {
 	maps.DeleteFunc(h, func(name string, _ []string) bool {
-		is := func(other string) bool { return strings.EqualFold(name, other) }
-		return containsFold(name, "cache-control") || slices.ContainsFunc(caching[:], is)
+		f := folded(name)
+		return strings.Contains(f, "cache-control") || slices.Contains(caching[:], f)
 	})
 	h["Cache-Control"] = []string{NoStore}
 }

@@ -107,12 +107,12 @@ func protocol(h Head) *memproxy.Malformed {
 		}
 	}
 	for name := range h.Sent {
-		if hasAnyPrefix(name, envoyControl[:]) {
+		if hasAnyPrefix(folded(name), envoyControl[:]) {
 			return barred(http.StatusBadRequest, "headers that control Envoy's retries or routing are not accepted")
 		}
 	}
 	for name := range h.Header {
-		if overrides(name) && name != "Access-Control-Request-Method" {
+		if overrides(folded(name)) && name != "Access-Control-Request-Method" {
 			return barred(http.StatusBadRequest, "method override headers are not accepted")
 		}
 	}
@@ -141,8 +141,8 @@ func barred(status int, detail string) *memproxy.Malformed {
 
 // overrides reports whether frameworks use a header to override the method. Neither
 // backend has a header that contains such a word.
-func overrides(name string) bool {
-	return containsFold(name, "method") || containsWord(name, "verb", "http-action") || containsFold(name, "http-verb")
+func overrides(folded string) bool {
+	return strings.Contains(folded, "method") || containsWord(folded, "verb", "http-action") || strings.Contains(folded, "http-verb")
 }
 
 // queryOverrides reports whether a query has a parameter that overrides the method, in

@@ -13,7 +13,7 @@ import (
 // own, which CopyRequestHeaders removes.
 func Forwardable(h http.Header) http.Header {
 	out := make(http.Header, len(h))
-	forward(out, h, func(string) bool { return true })
+	forward(out, h, false)
 	return out
 }
 
@@ -38,16 +38,16 @@ func IdentityHeaders(h http.Header) http.Header {
 // CopyRequestHeaders copies the headers that are forwarded to the backend: without
 // memproxy's own, and without any copy of a token that the caller presents to memproxy.
 func CopyRequestHeaders(dst, src http.Header) {
-	forward(dst, src, func(name string) bool { return !isOwnHeader(name) })
+	forward(dst, src, true)
 }
 
-// forward copies the headers of a request for which keep is true, except hop-by-hop and
-// rerouting ones. It omits credentials for the backend that contain a token that src
-// presents to memproxy.
-func forward(dst, src http.Header, keep func(name string) bool) {
+// forward copies the headers of a request, except hop-by-hop and rerouting ones, and
+// memproxy's own if withoutOwn is set. It omits credentials for the backend that contain a
+// token that src presents to memproxy.
+func forward(dst, src http.Header, withoutOwn bool) {
 	listed := connection(src)
 	for name, values := range src {
-		if keep(name) && !isDropped(name, listed) && !rerouting(name) {
+		if f := folded(name); !(withoutOwn && isOwnHeader(f)) && !isDropped(name, f, listed) && !rerouting(f) {
 			dst[name] = values
 		}
 	}
@@ -123,7 +123,22 @@ func connection(h http.Header) []string {
 	return listed
 }
 
-func isOwnHeader(name string) bool { return hasPrefixFold(name, "x-memproxy-") }
+func isOwnHeader(folded string) bool { return strings.HasPrefix(folded, "x-memproxy-") }
+
+// folded returns a header's name in lower case with a hyphen for every separator, because
+// servers map all separators to _, as CGI does.
+func folded(name string) string {
+	b := []byte(name)
+	for i, c := range b {
+		switch {
+		case c >= 'A' && c <= 'Z':
+			b[i] = c + 'a' - 'A'
+		case (c < '0' || c > '9') && (c < 'a' || c > 'z'):
+			b[i] = '-'
+		}
+	}
+	return string(b)
+}
 
 // hop lists the hop-by-hop headers, in lower case. Expect is one of them because memproxy
 // itself answers with 100.
@@ -140,8 +155,9 @@ var conditional = [...]string{"range", "if-range", "if-none-match", "if-modified
 // isDropped reports whether a header is not forwarded: a hop-by-hop header, a header for a
 // part of the unfiltered answer, or a variant spelling of a header that matters for
 // security.
-func isDropped(name string, listed []string) bool {
-	return equalsAny(name, hop[:]) || equalsAny(name, conditional[:]) || hasPrefixFold(name, "proxy-") || slices.Contains(listed, name) || isVariantSpelling(name)
+func isDropped(name, folded string, listed []string) bool {
+	return slices.Contains(hop[:], folded) || slices.Contains(conditional[:], folded) || strings.HasPrefix(folded, "proxy-") ||
+		slices.Contains(listed, name) || isVariantSpelling(name, folded)
 }
 
 // criticalHeaders lists headers that identify the caller or describe the body, and
@@ -153,13 +169,10 @@ var (
 )
 
 // isVariantSpelling reports whether a name with a separator other than a hyphen could be
-// read as one of these headers by a server that maps all separators to _, as CGI does. The
-// gate neither identifies the caller by such a second spelling nor rules on it.
-func isVariantSpelling(name string) bool {
-	if !strings.ContainsFunc(name, func(r rune) bool { return r != '-' && (r > 0x7f || isSeparator(byte(r))) }) {
-		return false
-	}
-	return equalsAny(name, criticalHeaders[:]) || hasAnyPrefix(name, criticalPrefixes[:])
+// read as one of these headers. The gate neither identifies the caller by such a second
+// spelling nor rules on it.
+func isVariantSpelling(name, folded string) bool {
+	return strings.Count(name, "-") != strings.Count(folded, "-") && (slices.Contains(criticalHeaders[:], folded) || hasAnyPrefix(folded, criticalPrefixes[:]))
 }
 
 // targets lists words, in lower case, in the names of headers with which servers, and
@@ -168,66 +181,20 @@ func isVariantSpelling(name string) bool {
 var targets = [...]string{"url", "uri", "path", "script-name", "accel", "sendfile", "rewrite"}
 
 // rerouting reports whether a header may replace the path.
-func rerouting(name string) bool {
-	return containsWord(name, targets[:]...) || hasPrefixFold(name, "x-forwarded-prefix") || name == "Destination"
+func rerouting(folded string) bool {
+	return containsWord(folded, targets[:]...) || strings.HasPrefix(folded, "x-forwarded-prefix") || folded == "destination"
 }
 
-// containsWord reports whether a name contains one of the lower-case words, delimited by
-// separators or the ends of the name.
-func containsWord(name string, folded ...string) bool {
-	for i := range len(name) {
-		if i > 0 && !isSeparator(name[i-1]) {
-			continue
-		}
-		for _, f := range folded {
-			if end := i + len(f); hasPrefixFold(name[i:], f) && (end == len(name) || isSeparator(name[end])) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// isSeparator reports whether a byte of a header's name is a separator between words.
-func isSeparator(c byte) bool {
-	return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')
-}
-
-// equalsAny, hasAnyPrefix and containsFold compare like hasPrefixFold.
-func equalsAny(name string, folded []string) bool {
-	return slices.ContainsFunc(folded, func(f string) bool { return len(f) == len(name) && hasPrefixFold(name, f) })
-}
-
-// hasPrefixFold reports whether a name has a lower-case prefix, ignoring case and treating
-// all separators alike.
-func hasPrefixFold(name, folded string) bool {
-	if len(name) < len(folded) {
-		return false
-	}
-	for i := range len(folded) {
-		c := name[i]
-		switch {
-		case c >= 'A' && c <= 'Z':
-			c += 'a' - 'A'
-		case isSeparator(c):
-			c = '-'
-		}
-		if c != folded[i] {
-			return false
-		}
-	}
-	return true
-}
-
-func hasAnyPrefix(name string, folded []string) bool {
-	return slices.ContainsFunc(folded, func(prefix string) bool { return hasPrefixFold(name, prefix) })
-}
-
-func containsFold(name, folded string) bool {
-	for i := range len(name) - len(folded) + 1 {
-		if name[i]|0x20 == folded[0] && hasPrefixFold(name[i:], folded) { // fast path: the first letter matches
+// containsWord reports whether a folded name contains one of the words as a whole.
+func containsWord(folded string, words ...string) bool {
+	for rest, more := folded, true; more; _, rest, more = strings.Cut(rest, "-") {
+		if slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(rest, w) && (len(rest) == len(w) || rest[len(w)] == '-') }) {
 			return true
 		}
 	}
 	return false
+}
+
+func hasAnyPrefix(folded string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(folded, p) })
 }
