@@ -22,24 +22,12 @@ type conns struct {
 	most, mostPeer, share int
 	keep                  bool // connections are not attributed to callers, and none is closed for a new one
 
-	mu      sync.Mutex
-	n       int
-	peers   map[string]*peerConns
-	callers map[party]int64  // number of connections within the shares, by caller
-	open    map[string]*Conn // by the client's address and port
-	ranks   ranks
-	refused int64
-	evicted int64
-}
-
-// ranks has the connections that may be closed for new ones, by age.
-type ranks struct {
+	mu     sync.Mutex
+	counts                  // of the connections, by address, and of those within the shares, by caller
+	open   map[string]*Conn // by the client's address and port
+	// The connections that may be closed for new ones, by age.
 	withoutCaller, idle list.List // of *Conn
-}
-
-type peerConns struct {
-	n     int
-	ranks ranks
+	refused, evicted    int64
 }
 
 // admit counts a new connection, if there is room. over is a connection to close for it,
@@ -47,55 +35,46 @@ type peerConns struct {
 func (cs *conns) admit(c *Conn, evict bool) (ok bool, over *Conn) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	p := cs.peers[c.peer]
-	if p == nil {
-		p = &peerConns{}
-	}
-	switch {
-	case !evict:
-	case p.n >= cs.mostPeer:
-		over = p.ranks.first()
-	case cs.n >= cs.most:
-		over = cs.ranks.first()
-	}
-	if over == nil && (p.n >= cs.mostPeer || cs.n >= cs.most) {
-		return false, nil
-	}
-	if over != nil {
+	peerFull := cs.groups[c.peer] >= int64(cs.mostPeer)
+	if peerFull || cs.all >= int64(cs.most) {
+		if evict {
+			over = cs.oldest(func(o *Conn) bool { return !peerFull || o.peer == c.peer })
+		}
+		if over == nil {
+			return false, nil
+		}
 		cs.evicted++
 		cs.drop(over)
 	}
-	cs.peers[c.peer] = p // drop may have removed the entry
 	cs.open[c.remote] = c
-	cs.n++
-	p.n++
-	c.counted = true
+	cs.add(party{group: c.peer}, 1)
 	if !cs.keep {
-		cs.put(c, &cs.ranks.withoutCaller, &p.ranks.withoutCaller)
+		cs.put(c, &cs.withoutCaller)
 	}
 	return true, over
 }
 
-func (r *ranks) first() *Conn {
-	for _, l := range []*list.List{&r.withoutCaller, &r.idle} {
-		if e := l.Front(); e != nil {
-			return e.Value.(*Conn)
+// oldest returns the first of the connections that may be closed, of those that fit.
+func (cs *conns) oldest(fits func(*Conn) bool) *Conn {
+	for _, l := range []*list.List{&cs.withoutCaller, &cs.idle} {
+		for e := l.Front(); e != nil; e = e.Next() {
+			if c := e.Value.(*Conn); fits(c) {
+				return c
+			}
 		}
 	}
 	return nil
 }
 
-func (cs *conns) put(c *Conn, all, own *list.List) {
+func (cs *conns) put(c *Conn, in *list.List) {
 	cs.take(c)
-	c.in = [2]*list.List{all, own}
-	c.place = [2]*list.Element{all.PushBack(c), own.PushBack(c)}
+	c.in, c.place = in, in.PushBack(c)
 }
 
 func (cs *conns) take(c *Conn) {
-	if c.in[0] != nil {
-		c.in[0].Remove(c.place[0])
-		c.in[1].Remove(c.place[1])
-		c.in = [2]*list.List{}
+	if c.in != nil {
+		c.in.Remove(c.place)
+		c.in = nil
 	}
 }
 
@@ -107,19 +86,13 @@ func (cs *conns) leave(c *Conn) {
 	}
 }
 
-// drop stops counting a connection. cs.mu is held.
+// drop stops counting a connection, if it is counted. cs.mu is held.
 func (cs *conns) drop(c *Conn) {
-	if !c.counted {
-		return
-	}
-	c.counted = false
-	cs.take(c)
-	cs.leave(c)
-	delete(cs.open, c.remote)
-	cs.n--
-	p := cs.peers[c.peer]
-	if p.n--; p.n == 0 {
-		delete(cs.peers, c.peer)
+	if cs.open[c.remote] == c {
+		cs.take(c)
+		cs.leave(c)
+		delete(cs.open, c.remote)
+		cs.add(party{group: c.peer}, -1)
 	}
 }
 
@@ -137,7 +110,7 @@ func (l *Listener) MarkAccepted(remote, caller string) {
 	if cs.callers[who] >= int64(cs.share) {
 		if c.caller != "" { // it belonged to another caller
 			cs.leave(c)
-			cs.put(c, &cs.ranks.withoutCaller, &cs.peers[c.peer].ranks.withoutCaller)
+			cs.put(c, &cs.withoutCaller)
 		}
 		return
 	}
@@ -164,7 +137,7 @@ func (l *Listener) State(nc net.Conn, s http.ConnState) {
 	case s == http.StateActive:
 		cs.take(c)
 	case s == http.StateIdle:
-		cs.put(c, &cs.ranks.idle, &cs.peers[c.peer].ranks.idle)
+		cs.put(c, &cs.idle)
 	}
 }
 

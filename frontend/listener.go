@@ -60,8 +60,8 @@ func Limit(ln net.Listener, o ListenOptions) *Listener {
 	l := &Listener{Listener: ln, stall: cmp.Or(max(o.WriteTimeout, 0), DefaultWriteTimeout)}
 	l.conns = conns{
 		most: most, mostPeer: peer, keep: o.NoEviction,
-		share: max(1, peer/4), // a caller's guaranteed share of its address's connections
-		peers: map[string]*peerConns{}, callers: map[party]int64{}, open: map[string]*Conn{},
+		share:  max(1, peer/4), // a caller's guaranteed share of its address's connections
+		counts: newCounts(), open: map[string]*Conn{},
 	}
 	if !o.NoEviction {
 		l.queue = queueFor(ln, most)
@@ -79,10 +79,9 @@ type Conn struct {
 	remote  string // address and port
 	peer    string // address
 	arrived time.Time
-	counted bool
-	caller  string        // the caller in whose share the connection counts, or ""
-	in      [2]*list.List // the lists of all connections and of its address's connections that contain it, or nil
-	place   [2]*list.Element
+	caller  string     // the caller in whose share the connection counts, or ""
+	in      *list.List // the list that contains it, or nil
+	place   *list.Element
 }
 
 // Write writes b in pieces, each with a deadline, at a minimum rate.
