@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
 	"io/fs"
 	"os"
 	"runtime"
@@ -25,15 +24,15 @@ type committer struct {
 	progress *progress
 	reserve  *reserve
 
-	mac         frameMAC
-	leaf        hash.Hash
-	journal     *os.File
-	offset      int64
-	frame       frame
-	leaves      []tlog.Hash
-	hookRecords []hookRecord // of the frame
-	spare       []*item
-	now         []byte
+	mac     frameMAC
+	journal *os.File
+	offset  int64
+	frame   frame
+	leaves  []tlog.Hash
+	events  []*memproxy.Event // of the frame's records, for Options.OnRecord
+	records []byte            // of the last frame, in the bundle's memory
+	spare   []*item
+	now     []byte
 }
 
 // run commits the queue until the log is closed and the queue is empty.
@@ -107,7 +106,7 @@ func (c *committer) commit(batch []*item) (left []*item, err error) {
 
 func (c *committer) begin(next uint64) {
 	c.frame.begin(next)
-	c.leaves, c.hookRecords = c.leaves[:0], c.hookRecords[:0]
+	c.leaves, c.events = c.leaves[:0], c.events[:0]
 }
 
 // append writes one record into the frame.
@@ -117,13 +116,10 @@ func (c *committer) append(t tip, it *item, part int) tip {
 	c.frame.buf = splice(c.frame.buf, &it.bodies[part], t.next, t.prev, c.now)
 	record := c.frame.buf[start+2:]
 	binary.BigEndian.PutUint16(c.frame.buf[start:], uint16(len(record)))
-	c.leaf.Reset()
-	c.leaf.Write([]byte{0})
-	c.leaf.Write(record)
-	c.leaf.Sum(c.frame.last[:0])
+	c.frame.last = tlog.RecordHash(record)
 	c.leaves = append(c.leaves, c.frame.last)
 	if c.opt.OnRecord != nil {
-		c.hookRecords = append(c.hookRecords, hookRecord{index: t.next, event: &it.event})
+		c.events = append(c.events, &it.event)
 	}
 	c.frame.count++
 	t.next++
@@ -166,9 +162,7 @@ func (c *committer) flush(t tip) (err error) {
 	}
 	c.offset += int64(len(c.frame.buf))
 	b := c.progress.advance(t, n, c.frame.buf[frameHeader:payload], c.leaves)
-	if c.opt.OnRecord != nil {
-		c.collect(b)
-	}
+	c.records = b.buf[len(b.buf)-(payload-frameHeader):]
 	if t.next%tileWidth == 0 {
 		_ = c.journal.Close() // synced
 		c.journal = nil
@@ -192,33 +186,18 @@ func inPlace(f *os.File, path string) error {
 	return nil
 }
 
-// hookRecord is a durable record to be passed to Options.OnRecord.
-type hookRecord struct {
-	index  uint64
-	event  *memproxy.Event
-	record []byte
-}
-
-// collect completes the frame's records for Options.OnRecord, which is called once their
-// callers are released. They point into the bundle's memory.
-func (c *committer) collect(b *bundle) {
-	rest := b.buf[len(b.buf)-(len(c.frame.buf)-frameHeader-frameTrailer):]
-	for i := range c.hookRecords {
-		n := 2 + int(binary.BigEndian.Uint16(rest))
-		c.hookRecords[i].record, rest = rest[2:n:n], rest[n:]
-	}
-}
-
 // release answers the callers of a durable batch, and passes its records to the hook.
 func (c *committer) release(batch []*item) {
 	for _, it := range batch {
 		it.answer(nil)
 	}
-	for _, r := range c.hookRecords {
-		c.opt.OnRecord(r.index, r.event, r.record)
+	for i, event := range c.events {
+		n := 2 + int(binary.BigEndian.Uint16(c.records))
+		c.opt.OnRecord(c.frame.first+uint64(i), event, c.records[2:n:n])
+		c.records = c.records[n:]
 	}
-	clear(c.hookRecords) // their bundles and events are garbage from here on
-	c.hookRecords = c.hookRecords[:0]
+	clear(c.events) // they are garbage from here on, like their bundle
+	c.events, c.records = c.events[:0], nil
 	for _, it := range batch {
 		c.queue.recycle(it)
 	}

@@ -3,7 +3,6 @@ package audit
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -65,7 +64,7 @@ func Open(opt Options) (*Log, error) {
 	l.publisher = &publisher{opt: &l.opt, disk: d, signer: signer, progress: l.progress, queue: l.queue}
 	l.committer = &committer{
 		opt: &l.opt, disk: d, queue: l.queue, progress: l.progress, reserve: l.reserve,
-		mac: newFrameMAC(opt.Key.Seed()), leaf: sha256.New(),
+		mac: newFrameMAC(opt.Key.Seed()),
 	}
 	if err := os.MkdirAll(d.path(journalDir), 0o700); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
