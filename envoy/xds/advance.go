@@ -3,8 +3,6 @@ package xds
 import (
 	"fmt"
 	"maps"
-
-	"github.com/memproxy/memproxy/policy"
 )
 
 // advance moves every rollout forward or back by at most one step, and reports whether
@@ -13,51 +11,51 @@ func (s *Server) advance() bool {
 	moved := false
 	for _, o := range s.offers {
 		if o.next == nil {
-			if o.base != nil && !s.marks[o.base.Number].done {
-				moved = s.mark(Mark{Release: o.base.Number, Kind: MarkDone}) || moved
+			if o.base != nil && !o.base.progress.done {
+				moved = s.mark(o.base, Mark{Kind: MarkDone}) || moved
 			}
 			continue
 		}
-		p := s.marks[o.next.Number]
-		if _, known := s.before[o.next.Number]; !known || !p.seen { // the rollout begins, or another replica began it
-			s.before[o.next.Number] = maps.Clone(s.tallies[o.base.Name()])
+		p := o.next.progress
+		if o.next.before == nil || !p.seen { // the rollout begins, or another replica began it
+			o.next.before = maps.Clone(o.base.tallies)
 			s.warn(o.base, o.next)
 		}
 		var m Mark
 		switch why := s.stopReason(o); {
 		case !p.seen:
-			m = s.stage(o, 0)
+			m = s.stage(0)
 		case why != "":
 			s.opt.Log.Error("a rollout is stopped and rolled back", "release", o.next.Number, "to", o.base.Number, "reason", why)
-			m = Mark{Release: o.next.Number, Kind: MarkStopped, Reason: why}
+			m = Mark{Kind: MarkStopped, Reason: why}
 		case s.stageDone(o, p):
-			m = s.stage(o, p.stage+1)
-			s.opt.Log.Info("a rollout advances", "release", m.Release, "to", string(m.Kind), "stage", m.Stage)
+			m = s.stage(p.stage + 1)
+			s.opt.Log.Info("a rollout advances", "release", o.next.Number, "to", string(m.Kind), "stage", m.Stage)
 		default:
 			continue
 		}
-		moved = s.mark(m) || moved
+		moved = s.mark(o.next, m) || moved
 	}
 	return moved
 }
 
 // stage returns the mark of stage n, or the mark of the rollout's end if there is no such
 // stage.
-func (s *Server) stage(o offer, n int) Mark {
+func (s *Server) stage(n int) Mark {
 	if n >= len(s.opt.Plan.Stages) {
-		return Mark{Release: o.next.Number, Kind: MarkDone}
+		return Mark{Kind: MarkDone}
 	}
-	return Mark{Release: o.next.Number, Kind: MarkStage, Stage: n}
+	return Mark{Kind: MarkStage, Stage: n}
 }
 
-// mark writes a mark, and records it once the store has it.
-func (s *Server) mark(m Mark) bool {
-	m.At = s.opt.Clock().UTC()
+// mark writes a mark of a release, and records it once the store has it.
+func (s *Server) mark(r *release, m Mark) bool {
+	m.Release, m.At = r.Number, s.opt.Clock().UTC()
 	if err := s.opt.Store.Put(m); err != nil {
 		s.opt.Log.Error("saving a rollout's progress failed", "release", m.Release, "mark", string(m.Kind), "error", err)
 		return false
 	}
-	s.marks[m.Release] = s.marks[m.Release].with(m)
+	r.progress = r.progress.with(m)
 	return true
 }
 
@@ -74,7 +72,7 @@ func (s *Server) stopReason(o offer) string {
 	if refused > s.opt.Plan.Rejections {
 		return fmt.Sprintf("%d sidecar(s) refused it, %s", refused, first)
 	}
-	return s.opt.Plan.worst(s.tallies[name], s.tallies[o.base.Name()], s.before[o.next.Number])
+	return s.opt.Plan.worst(o.next.tallies, o.base.tallies, o.next.before)
 }
 
 // stageDone reports whether a stage has been observed for long enough: its sidecars run
@@ -103,21 +101,19 @@ func (s *Server) stageDone(o offer, p progress) bool {
 
 // warn computes what a release newly allows, in the background, because it may take
 // long.
-func (s *Server) warn(from, to *policy.Release) {
-	if s.opt.Warn == nil {
+func (s *Server) warn(from, to *release) {
+	if s.opt.Warn == nil || to.warned {
 		return
 	}
-	if _, known := s.warnings[to.Name()]; known {
-		return
-	}
-	s.warnings[to.Name()] = nil
+	to.warned = true
+	older, newer := from.Release, to.Release
 	s.warning.Go(func() {
-		found := s.opt.Warn(from, to)
+		found := s.opt.Warn(older, newer)
 		for _, w := range found {
-			s.opt.Log.Warn("a release allows requests that were refused before", "release", to.Number, "what", w)
+			s.opt.Log.Warn("a release allows requests that were refused before", "release", newer.Number, "what", w)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.warnings[to.Name()] = found
+		to.warnings = found
 	})
 }

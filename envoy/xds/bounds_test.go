@@ -86,7 +86,7 @@ func TestNodeIDsAreBounded(t *testing.T) {
 func TestNoncesAreBounded(t *testing.T) {
 	want := subscription{fleetpb.ReleaseType, "one"}
 	st := &stream{nonces: map[string]string{}, has: map[subscription]string{want: ""}}
-	s := &Server{packed: map[string]*anypb.Any{"one": {}}}
+	s := &Server{releases: map[string]*release{"one": {packed: &anypb.Any{}}}}
 	for range 10 * maxNonces {
 		expect.Equal(t, s.next(st).GetResources()[0].GetName(), "one")
 		expect.Equal(t, s.next(st) == nil, true, "it is sent again")
@@ -97,8 +97,8 @@ func TestNoncesAreBounded(t *testing.T) {
 	}
 }
 
-func release(number uint64) *policy.Release {
-	return &policy.Release{Statement: policy.Statement{Fleet: "north", Number: number, Bundle: fmt.Sprintf("%064d", number)}}
+func numbered(number uint64) *release {
+	return &release{Release: &policy.Release{Statement: policy.Statement{Fleet: "north", Number: number, Bundle: fmt.Sprintf("%064d", number)}}}
 }
 
 // A stage has about the configured share of sidecars, which remain in the next stage
@@ -106,9 +106,9 @@ func release(number uint64) *policy.Release {
 // Proves CARD-9
 func TestStagesGrow(t *testing.T) {
 	const n = 10000
-	base := release(1)
+	base := numbered(1)
 	chosen := func(number uint64, percent float64) map[string]bool {
-		o := offer{base: base, next: release(number), percent: percent}
+		o := offer{base: base, next: numbered(number), percent: percent}
 		out := map[string]bool{}
 		for i := range n {
 			if id := fmt.Sprintf("web-%d", i); o.pick(id).Number == number {

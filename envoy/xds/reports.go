@@ -71,7 +71,8 @@ func (s *Server) reported(key sidecarKey, stats []*endpoint.ClusterStats, all bo
 	n.hasReported = true
 	for _, c := range stats {
 		name := c.GetClusterName()
-		if r := s.byName[name]; r == nil || !r.Selector.Matches(n.Tenant, n.Labels) {
+		r := s.releases[name]
+		if r == nil || !r.Selector.Matches(n.Tenant, n.Labels) {
 			continue
 		}
 		t := DecisionCounts{Refused: min(c.GetTotalDroppedRequests(), maxReport)}
@@ -85,10 +86,7 @@ func (s *Server) reported(key sidecarKey, stats []*endpoint.ClusterStats, all bo
 		} else {
 			n.counts[name] = n.counts[name].add(t)
 		}
-		if s.tallies[name] == nil {
-			s.tallies[name] = tallies{}
-		}
-		s.tallies[name][key.who] = s.tallies[name][key.who].add(t)
+		r.tallies[key.who] = r.tallies[key.who].add(t)
 		if name == n.running {
 			n.tally = n.tally.add(t)
 		}

@@ -37,15 +37,15 @@ type Stage struct {
 // others.
 type offer struct {
 	selector policy.Selector
-	base     *policy.Release // nil if all releases are stopped
-	next     *policy.Release // nil if there is no rollout
+	base     *release // nil if all releases are stopped
+	next     *release // nil if there is no rollout
 	percent  float64
 }
 
 // pick returns the release for one sidecar of the channel. The sidecars of a stage are
 // the same on every replica, remain in the next stage, and differ from release to
 // release.
-func (o offer) pick(id string) *policy.Release {
+func (o offer) pick(id string) *release {
 	if o.next != nil && (o.percent >= 100 || position(o.next.Number, id) < o.percent) {
 		return o.next
 	}
@@ -60,15 +60,15 @@ func position(release uint64, id string) float64 {
 }
 
 // offers groups releases by channel and determines what each channel offers.
-func offers(releases []*policy.Release, marks map[uint64]progress, plan Plan) []offer {
-	channels := map[string][]*policy.Release{}
+func offers(releases []*release, plan Plan) []offer {
+	channels := map[string][]*release{}
 	for _, r := range releases {
 		name := r.Selector.String()
 		channels[name] = append(channels[name], r)
 	}
 	var out []offer
 	for _, list := range channels {
-		out = append(out, offerOf(list, marks, plan))
+		out = append(out, offerOf(list, plan))
 	}
 	// The narrowest selectors come first, and equally narrow ones in a fixed order.
 	slices.SortFunc(out, func(a, b offer) int {
@@ -77,14 +77,13 @@ func offers(releases []*policy.Release, marks map[uint64]progress, plan Plan) []
 	return out
 }
 
-func offerOf(list []*policy.Release, marks map[uint64]progress, plan Plan) offer {
+func offerOf(list []*release, plan Plan) offer {
 	o := offer{selector: list[0].Selector}
-	var oldest *policy.Release
+	var oldest *release
 	for _, r := range slices.Backward(list) {
-		p := marks[r.Number]
 		switch {
-		case p.stopped:
-		case p.done:
+		case r.progress.stopped:
+		case r.progress.done:
 			o.base = r
 		case o.next == nil:
 			o.next, oldest = r, r
@@ -104,7 +103,7 @@ func offerOf(list []*policy.Release, marks map[uint64]progress, plan Plan) offer
 	}
 	if o.next != nil {
 		if o.percent = 100; len(plan.Stages) > 0 {
-			o.percent = plan.Stages[min(marks[o.next.Number].stage, len(plan.Stages)-1)].Percent
+			o.percent = plan.Stages[min(o.next.progress.stage, len(plan.Stages)-1)].Percent
 		}
 	}
 	return o

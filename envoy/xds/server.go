@@ -49,17 +49,23 @@ type Server struct {
 	nodes    map[sidecarKey]*node
 	claimed  map[identity]int // number of nodes by certificate
 	refusals map[identity]refusalCount
-	byName   map[string]*policy.Release
-	packed   map[string]*anypb.Any // the releases as they are sent, by name
-	ordered  []*policy.Release
-	marks    map[uint64]progress
+	releases map[string]*release // by name
+	ordered  []*release          // by number
 	offers   []offer
-	tallies  map[string]tallies  // all reported counts, by release name
-	before   map[uint64]tallies  // counts of the base when the rollout was first seen, by release number
-	warnings map[string][]string // by release name
-	warning  sync.WaitGroup      // waits for the goroutines that run Warn
+	warning  sync.WaitGroup // waits for the goroutines that run Warn
 	faults   []string
 	storeErr error // why the store could not be read, or nil
+}
+
+// release is a release of the store, and what became of it.
+type release struct {
+	*policy.Release
+	packed   *anypb.Any // as it is sent
+	progress progress
+	tallies  tallies // all reported counts
+	before   tallies // counts of its predecessor when the rollout was first seen; nil before
+	warned   bool    // Warn was called
+	warnings []string
 }
 
 // New returns a server. It offers nothing before the first Refresh.
@@ -70,8 +76,6 @@ func New(opt Options) (*Server, error) {
 	return &Server{
 		opt: opt, wake: make(chan struct{}, 1),
 		nodes: map[sidecarKey]*node{}, claimed: map[identity]int{}, refusals: map[identity]refusalCount{},
-		byName: map[string]*policy.Release{}, packed: map[string]*anypb.Any{},
-		tallies: map[string]tallies{}, before: map[uint64]tallies{}, warnings: map[string][]string{},
 	}, nil
 }
 
@@ -150,11 +154,10 @@ func (s *Server) Refresh() error {
 	if s.storeErr = err; err != nil {
 		return err
 	}
-	s.setReleases(releases, faults)
-	s.marks = progressOf(marks)
-	s.offers = offers(s.ordered, s.marks, s.opt.Plan)
+	s.setReleases(releases, faults, progressOf(marks))
+	s.offers = offers(s.ordered, s.opt.Plan)
 	if s.advance() {
-		s.offers = offers(s.ordered, s.marks, s.opt.Plan)
+		s.offers = offers(s.ordered, s.opt.Plan)
 	}
 	s.removeStale()
 	s.assign()
@@ -162,42 +165,39 @@ func (s *Server) Refresh() error {
 }
 
 // setReleases makes the store's releases available to sidecars.
-func (s *Server) setReleases(releases []*policy.Release, faults []error) {
+func (s *Server) setReleases(found []*policy.Release, faults []error, marks map[uint64]progress) {
 	s.faults = s.faults[:0]
 	for _, f := range faults {
 		s.faults = append(s.faults, f.Error())
 	}
-	byName := map[string]*policy.Release{}
-	s.ordered = s.ordered[:0]
-	for _, r := range releases {
-		if r.Fleet != s.opt.Fleet {
-			s.faults = append(s.faults, fmt.Sprintf("xds: release %d is of fleet %q", r.Number, r.Fleet))
+	was := s.releases
+	s.releases, s.ordered = map[string]*release{}, s.ordered[:0]
+	for _, p := range found {
+		if p.Fleet != s.opt.Fleet {
+			s.faults = append(s.faults, fmt.Sprintf("xds: release %d is of fleet %q", p.Number, p.Fleet))
 			continue
 		}
-		name := r.Name()
-		if s.packed[name] == nil {
-			packed, err := anypb.New(&fleetpb.Release{Encoded: r.Encoded()})
+		r := was[p.Name()]
+		if r == nil {
+			packed, err := anypb.New(&fleetpb.Release{Encoded: p.Encoded()})
 			if err != nil {
 				s.faults = append(s.faults, err.Error())
 				continue
 			}
-			s.packed[name] = packed
+			r = &release{packed: packed, tallies: tallies{}}
 		}
-		byName[name] = r
+		r.Release, r.progress = p, marks[p.Number]
+		s.releases[p.Name()] = r
 		s.ordered = append(s.ordered, r)
 	}
-	for name := range s.byName {
-		if byName[name] == nil {
-			delete(s.packed, name)
-			delete(s.tallies, name)
-			delete(s.warnings, name)
+	for name := range was {
+		if s.releases[name] == nil {
 			for _, n := range s.nodes {
 				delete(n.counts, name)
 				n.wake()
 			}
 		}
 	}
-	s.byName = byName
 }
 
 // assign assigns releases to sidecars, whose streams send what has changed.
@@ -218,7 +218,7 @@ func (s *Server) releaseFor(n *node) string {
 
 // offered returns the release that a sidecar's narrowest channel offers, and the
 // channel's selector.
-func (s *Server) offered(n *node) (channel string, r *policy.Release) {
+func (s *Server) offered(n *node) (channel string, r *release) {
 	for _, o := range s.offers {
 		if !o.selector.Matches(n.Tenant, n.Labels) {
 			continue

@@ -70,20 +70,19 @@ func (s *Server) Status() Status {
 	}
 	at := map[string]int{}
 	for _, r := range s.ordered {
-		p := s.marks[r.Number]
 		rs := ReleaseStatus{
 			Number: r.Number, Name: r.Name(), Bundle: r.Bundle, Channel: r.Selector.String(), Floor: r.Floor, Note: r.Note,
-			State: "past", Counts: s.tallies[r.Name()].sum(), NewlyAllows: slices.Clone(s.warnings[r.Name()]),
+			State: "past", Counts: r.tallies.sum(), NewlyAllows: slices.Clone(r.warnings),
 		}
-		if p.stopped {
-			rs.State, rs.Reason = "stopped", p.reason
+		if r.progress.stopped {
+			rs.State, rs.Reason = "stopped", r.progress.reason
 		}
 		for _, o := range s.offers {
 			switch r {
 			case o.base:
 				rs.State = "current"
 			case o.next:
-				rs.State, rs.Percent, rs.Since = "rolling", o.percent, p.since
+				rs.State, rs.Percent, rs.Since = "rolling", o.percent, r.progress.since
 			}
 		}
 		at[rs.Name] = len(out.Releases)

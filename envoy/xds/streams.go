@@ -131,12 +131,12 @@ func (s *Server) next(st *stream) *discovery.DeltaDiscoveryResponse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for want, has := range st.has {
-		version, resource := want.name, s.packed[want.name]
+		version, resource := "removed", (*anypb.Any)(nil)
 		if want.kind == fleetpb.AssignmentType {
 			version = cmp.Or(st.node.assigned, "none")
 			resource, _ = anypb.New(&fleetpb.Assignment{Release: st.node.assigned}) // never fails
-		} else if resource == nil {
-			version = "removed"
+		} else if r := s.releases[want.name]; r != nil {
+			version, resource = want.name, r.packed
 		}
 		if version == has {
 			continue
@@ -197,7 +197,7 @@ func (s *Server) requested(st *stream, req *discovery.DeltaDiscoveryRequest) err
 		}
 	case fleetpb.ReleaseType:
 		for _, name := range req.GetResourceNamesSubscribe() {
-			if r := s.byName[name]; r == nil || !r.Selector.Matches(st.node.Tenant, st.node.Labels) {
+			if r := s.releases[name]; r == nil || !r.Selector.Matches(st.node.Tenant, st.node.Labels) {
 				return status.Error(codes.PermissionDenied, "no such release for this sidecar")
 			}
 		}
