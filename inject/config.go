@@ -115,57 +115,43 @@ const (
 	AnnotationContainers = "memproxy.io/containers"
 )
 
-// template is a compiled Template: values as JSON, with their names.
+// template is a compiled Template.
 type template struct {
-	sidecar         part
-	ports           []int
-	volumes         []part
-	env             []part
-	mounts          []part
-	labels          map[string]string
-	annotations     map[string]string
-	privateVolumes  []string // volumes of the sidecar that are not shared with other containers
-	reservedSecrets []string // Secrets reserved for the sidecar
-	claimSuffixes   []string // suffixes of the names of claims that are made for a pod's sidecar
+	name                 string // of the sidecar
+	sidecar              object
+	ports                []int
+	volumes, env, mounts []object
+	labels               map[string]string
+	annotations          map[string]string
+	privateVolumes       []string // volumes of the sidecar that are not shared with other containers
+	reservedSecrets      []string // Secrets reserved for the sidecar
+	claimSuffixes        []string // suffixes of the names of claims that are made for a pod's sidecar
 }
 
-// part is one value of a template.
-type part struct {
-	name   string
-	value  raw
-	object map[string]any // the same value, decoded
-}
-
-// partOf converts a value through JSON, so that its numbers and lists compare equal to
-// those of a pod. The keys are sorted, so that patches are deterministic.
-func partOf(m map[string]any) (p part, err error) {
-	if p.value, err = encode(m); err == nil {
-		err = json.Unmarshal(p.value, &p.object)
+// throughJSON copies a value through JSON, so that its numbers and lists compare equal to
+// those of a pod.
+func throughJSON(value, to any) error {
+	b, err := encode(value)
+	if err != nil {
+		return err
 	}
-	p.name = text(p.object, "name")
-	return p, err
+	return json.Unmarshal(b, to)
 }
-
-// mount returns a part of the template's mounts in the form of a container's.
-func (p part) mount() mount { return mount{p.name, text(p.object, "mountPath")} }
 
 func (t Template) compile() (*template, error) {
 	out := &template{labels: map[string]string{LabelInjected: "true"}, annotations: t.Annotations}
 	maps.Copy(out.labels, t.Labels)
-	var err error
-	if out.sidecar, err = partOf(t.Sidecar); err != nil {
-		return nil, err
-	}
 	var c container
-	if err := json.Unmarshal(out.sidecar.value, &c); err != nil {
+	if err := errors.Join(throughJSON(t.Sidecar, &out.sidecar), throughJSON(t.Sidecar, &c)); err != nil {
 		return nil, fmt.Errorf("sidecar: %w", err)
 	}
+	out.name = c.Name
 	switch {
 	case c.Name == "":
 		return nil, errors.New("sidecar: no name")
-	case text(out.sidecar.object, "image") == "":
+	case text(out.sidecar, "image") == "":
 		return nil, errors.New("sidecar: no image")
-	case out.sidecar.object["restartPolicy"] != "Always":
+	case out.sidecar["restartPolicy"] != "Always":
 		return nil, errors.New("sidecar: restartPolicy is not Always: it would end before the other containers start")
 	}
 	out.ports = slices.Clone(t.Ports)
@@ -175,50 +161,53 @@ func (t Template) compile() (*template, error) {
 	for _, l := range []struct {
 		what string
 		list []map[string]any
-		to   *[]part
+		to   *[]object
 	}{{"volumes", t.Volumes, &out.volumes}, {"env", t.Env, &out.env}, {"mounts", t.Mounts, &out.mounts}} {
-		if *l.to, err = parts(l.what, l.list); err != nil {
+		if err := throughJSON(l.list, l.to); err != nil {
+			return nil, fmt.Errorf("%s: %w", l.what, err)
+		}
+		if err := checkNames(l.what, *l.to); err != nil {
 			return nil, err
 		}
 	}
 	for _, m := range out.mounts {
-		if m.mount().Path == "" {
-			return nil, fmt.Errorf("mounts: %s has no mountPath", m.name)
+		if text(m, "mountPath") == "" {
+			return nil, fmt.Errorf("mounts: %s has no mountPath", text(m, "name"))
 		}
 	}
 	out.reservedSecrets = c.secrets()
 	for _, v := range out.volumes {
-		if !strings.HasPrefix(v.name, VolumePrefix) {
-			return nil, fmt.Errorf("volume %s: its name does not begin with %s", v.name, VolumePrefix)
+		name := text(v, "name")
+		if !strings.HasPrefix(name, VolumePrefix) {
+			return nil, fmt.Errorf("volume %s: its name does not begin with %s", name, VolumePrefix)
 		}
-		if slices.ContainsFunc(out.mounts, func(m part) bool { return m.name == v.name }) {
+		if slices.ContainsFunc(out.mounts, func(m object) bool { return text(m, "name") == name }) {
 			continue
 		}
-		out.privateVolumes = append(out.privateVolumes, v.name)
-		secrets, _ := volume(v.object).references()
+		out.privateVolumes = append(out.privateVolumes, name)
+		secrets, _ := references(v)
 		out.reservedSecrets = append(out.reservedSecrets, secrets...)
-		if v.object["ephemeral"] != nil {
-			out.claimSuffixes = append(out.claimSuffixes, "-"+v.name) // such a claim is called POD-VOLUME
+		if v["ephemeral"] != nil {
+			out.claimSuffixes = append(out.claimSuffixes, "-"+name) // such a claim is called POD-VOLUME
 		}
 	}
 	out.reservedSecrets = slices.DeleteFunc(out.reservedSecrets, func(name string) bool { return name == "" })
 	return out, nil
 }
 
-func parts(what string, list []map[string]any) (out []part, err error) {
-	for i, m := range list {
-		p, err := partOf(m)
+// checkNames checks that the objects of a list have names and, unless they are mounts, that
+// none is repeated.
+func checkNames(what string, list []object) error {
+	for i, o := range list {
+		name := text(o, "name")
 		switch {
-		case err != nil:
-			return nil, fmt.Errorf("%s[%d]: %w", what, i, err)
-		case p.name == "":
-			return nil, fmt.Errorf("%s[%d]: no name", what, i)
-		case what != "mounts" && slices.ContainsFunc(out, func(o part) bool { return o.name == p.name }):
-			return nil, fmt.Errorf("%s: %s is repeated", what, p.name)
+		case name == "":
+			return fmt.Errorf("%s[%d]: no name", what, i)
+		case what != "mounts" && slices.ContainsFunc(list[:i], func(before object) bool { return text(before, "name") == name }):
+			return fmt.Errorf("%s: %s is repeated", what, name)
 		}
-		out = append(out, p)
 	}
-	return out, nil
+	return nil
 }
 
 // encode writes JSON with sorted keys.

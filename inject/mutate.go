@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,9 +43,7 @@ func (i *Injector) mutate(p *pod) answer {
 	b := &builder{}
 	b.object("/metadata/labels", p.Metadata.Labels, t.labels)
 	b.object("/metadata/annotations", p.Metadata.Annotations, t.annotations)
-	b.list("/spec/volumes", len(p.Spec.Volumes), t.volumes, false, func(w part, at int) bool {
-		return p.Spec.Volumes[at].name() == w.name
-	})
+	b.list("/spec/volumes", p.Spec.Volumes, t.volumes, false, "name")
 	if missing := b.containers(p, t); len(missing) > 0 {
 		return refused("%s names %s, which the pod does not have", AnnotationContainers, strings.Join(missing, ", "))
 	}
@@ -67,7 +66,7 @@ func skip(p *pod) answer {
 // sentence; "" if there is none.
 func (t *template) collision(p *pod) string {
 	for _, c := range p.containers() {
-		if c.Name == t.sidecar.name {
+		if c.Name == t.name {
 			continue
 		}
 		for _, port := range c.Ports {
@@ -77,14 +76,14 @@ func (t *template) collision(p *pod) string {
 		}
 		for _, m := range c.VolumeMounts {
 			for _, w := range t.mounts {
-				if m.Path == w.mount().Path && m.Name != w.name {
-					return fmt.Sprintf("container %s mounts something else at %s", c.Name, m.Path)
+				if at := text(m, "mountPath"); at == text(w, "mountPath") && text(m, "name") != text(w, "name") {
+					return fmt.Sprintf("container %s mounts something else at %s", c.Name, at)
 				}
 			}
 		}
 	}
-	if slices.ContainsFunc(p.Spec.Containers, func(c container) bool { return c.Name == t.sidecar.name }) {
-		return fmt.Sprintf("a container is called %s, which is the sidecar's name", t.sidecar.name)
+	if slices.ContainsFunc(p.Spec.Containers, func(c container) bool { return c.Name == t.name }) {
+		return fmt.Sprintf("a container is called %s, which is the sidecar's name", t.name)
 	}
 	return t.leak(p, true)
 }
@@ -95,57 +94,41 @@ type builder struct {
 }
 
 func (b *builder) op(op, path string, v any) {
-	value, ok := v.(raw)
-	if !ok {
-		value, _ = encode(v) // cannot fail: strings, and lists of raw values
-	}
+	value, _ := encode(v) // cannot fail for values that were decoded from JSON
 	b.ops = append(b.ops, Patch{Op: op, Path: path, Value: value})
 }
 
-// object sets members of a string map, which may be absent.
+// object sets members of a string map, which may be absent. The operation add also replaces
+// an existing member.
 func (b *builder) object(path string, have, want map[string]string) {
-	if len(want) == 0 {
-		return
-	}
-	if have == nil {
-		b.op("add", path, want)
-		return
-	}
-	for _, k := range slices.Sorted(maps.Keys(want)) {
-		if have[k] != want[k] {
-			b.op("add", path+"/"+pointer(k), want[k]) // the operation add also replaces an existing member
-		}
+	all := map[string]string{}
+	maps.Copy(all, have)
+	maps.Copy(all, want)
+	if !maps.Equal(all, have) {
+		b.op("add", path, all)
 	}
 }
 
-// list adds parts to a list, or replaces the elements that are the same part. It calls same
-// once for each part and element, in order: the one of containers appends warnings.
-func (b *builder) list(path string, length int, want []part, front bool, same func(want part, at int) bool) {
-	var fresh []raw
+// list adds objects to the front or the end of a list, or puts them in place of those that
+// equal them in the members of key.
+func (b *builder) list(path string, have, want []object, front bool, key ...string) {
+	all, fresh := slices.Clone(have), []object(nil)
 	for _, w := range want {
 		found := false
-		for at := range length {
-			if same(w, at) {
-				b.op("replace", path+"/"+strconv.Itoa(at), w.value)
-				found = true
+		for i, h := range have {
+			if !slices.ContainsFunc(key, func(member string) bool { return text(h, member) != text(w, member) }) {
+				all[i], found = w, true
 			}
 		}
 		if !found {
-			fresh = append(fresh, w.value)
+			fresh = append(fresh, w)
 		}
 	}
-	switch {
-	case len(fresh) == 0:
-	case length == 0:
-		b.op("add", path, fresh)
-	case front: // in reverse order, so that they end up in order
-		for _, v := range slices.Backward(fresh) {
-			b.op("add", path+"/0", v)
-		}
-	default:
-		for _, v := range fresh {
-			b.op("add", path+"/-", v)
-		}
+	if all = append(all, fresh...); front {
+		all = append(fresh, all[:len(have)]...)
+	}
+	if !reflect.DeepEqual(all, have) {
+		b.op("add", path, all)
 	}
 }
 
@@ -164,23 +147,26 @@ func (b *builder) containers(p *pod, t *template) (missing []string) {
 	for path, c := range p.containers() {
 		// New pods have no ephemeral containers.
 		ephemeral := strings.HasPrefix(path, ephemeralContainers)
-		if c.Name == t.sidecar.name || limited && !slices.Contains(names, c.Name) || ephemeral {
+		if c.Name == t.name || limited && !slices.Contains(names, c.Name) || ephemeral {
 			continue
 		}
 		missing = slices.DeleteFunc(missing, func(s string) bool { return s == c.Name })
-		b.list(path+"/env", len(c.Env), t.env, true, func(w part, at int) bool {
-			v := c.Env[at]
-			if v.Name == w.name && !v.equals(w) {
-				warning := fmt.Sprintf("container %s: %s now leads to the sidecar", c.Name, w.name)
-				b.warnings = append(b.warnings, warning)
+		for _, w := range t.env {
+			for _, v := range c.Env {
+				if name := text(w, "name"); text(v, "name") == name && !sameVariable(v, w) {
+					b.warnings = append(b.warnings, fmt.Sprintf("container %s: %s now leads to the sidecar", c.Name, name))
+				}
 			}
-			return v.Name == w.name
-		})
-		b.list(path+"/volumeMounts", len(c.VolumeMounts), t.mounts, false, func(w part, at int) bool {
-			return c.VolumeMounts[at] == w.mount()
-		})
+		}
+		b.list(path+"/env", c.Env, t.env, true, "name")
+		b.list(path+"/volumeMounts", c.VolumeMounts, t.mounts, false, "name", "mountPath")
 	}
 	return missing
+}
+
+// sameVariable reports whether two variables have the same literal value.
+func sameVariable(v, w object) bool {
+	return v["valueFrom"] == nil && w["valueFrom"] == nil && text(v, "value") == text(w, "value")
 }
 
 // sidecar inserts the container before all other init containers, so that it already runs
@@ -188,17 +174,17 @@ func (b *builder) containers(p *pod, t *template) (missing []string) {
 func (b *builder) sidecar(p *pod, t *template) {
 	const path = initContainers
 	if len(p.Spec.InitContainers) == 0 {
-		b.op("add", path, []raw{t.sidecar.value})
+		b.op("add", path, []object{t.sidecar})
 		return
 	}
 	op := "add"
-	switch k := slices.IndexFunc(p.Spec.InitContainers, func(c container) bool { return c.Name == t.sidecar.name }); {
+	switch k := slices.IndexFunc(p.Spec.InitContainers, func(c container) bool { return c.Name == t.name }); {
 	case k == 0:
 		op = "replace"
 	case k > 0:
 		b.ops = append(b.ops, Patch{Op: "remove", Path: path + "/" + strconv.Itoa(k)})
 	}
-	b.op(op, path+"/0", t.sidecar.value)
+	b.op(op, path+"/0", t.sidecar)
 }
 
 // pointer escapes a key for a JSON pointer.

@@ -23,7 +23,7 @@ type podSpec struct {
 	Containers            []container `json:"containers"`
 	InitContainers        []container `json:"initContainers"`
 	EphemeralContainers   []container `json:"ephemeralContainers"`
-	Volumes               []volume    `json:"volumes"`
+	Volumes               []object    `json:"volumes"`
 	HostNetwork           bool        `json:"hostNetwork"`
 	HostPID               bool        `json:"hostPID"`
 	ShareProcessNamespace bool        `json:"shareProcessNamespace"`
@@ -47,56 +47,28 @@ func (s *podSpec) customDNS() bool {
 
 // container is the part of a container, of any kind, that the webhooks use.
 type container struct {
-	Name          string     `json:"name"`
-	Env           []variable `json:"env"`
-	EnvFrom       []envFrom  `json:"envFrom"`
-	VolumeMounts  []mount    `json:"volumeMounts"`
-	VolumeDevices []mount    `json:"volumeDevices"`
-	Target        string     `json:"targetContainerName"`
+	Name          string   `json:"name"`
+	Env           []object `json:"env"`
+	EnvFrom       []object `json:"envFrom"`
+	VolumeMounts  []object `json:"volumeMounts"`
+	VolumeDevices []object `json:"volumeDevices"`
+	Target        string   `json:"targetContainerName"`
 	Ports         []struct {
 		Port int `json:"containerPort"`
 	} `json:"ports"`
 }
 
-type variable struct {
-	Name      string `json:"name"`
-	Value     string `json:"value"`
-	ValueFrom *struct {
-		Secret secretRef `json:"secretKeyRef"`
-		File   struct {
-			Volume string `json:"volumeName"`
-		} `json:"fileKeyRef"`
-	} `json:"valueFrom"`
-}
+// object is a JSON object that is compared or copied as a whole: a volume of any kind, a
+// mount, a variable, the sidecar.
+type object = map[string]any
 
-// equals reports whether a container's variable already has the template's value.
-func (v variable) equals(w part) bool {
-	value := w.object["value"] // absent for ""
-	return v.ValueFrom == nil && w.object["valueFrom"] == nil && (value == v.Value || value == nil && v.Value == "")
-}
-
-type envFrom struct {
-	Secret secretRef `json:"secretRef"`
-}
-
-// secretRef is the name of a Secret; "" is none.
-type secretRef struct {
-	Name string `json:"name"`
-}
-
-type mount struct {
-	Name string `json:"name"`
-	Path string `json:"mountPath"`
-}
-
-// volume is a pod's volume, of any kind.
-type volume map[string]any
-
-func (v volume) name() string { return text(v, "name") }
-
-// text returns a member that is a string, else "".
-func text(object map[string]any, member string) string {
-	s, _ := object[member].(string)
+// text returns the string at a path of member names, or "".
+func text(v any, path ...string) string {
+	for _, member := range path {
+		o, _ := v.(object)
+		v = o[member]
+	}
+	s, _ := v.(string)
 	return s
 }
 
@@ -141,9 +113,9 @@ func (i *Injector) unsuitable(p *pod) string {
 
 // references returns the names of the Secrets and persistent volume claims to which a
 // volume refers, at any depth, because each kind of volume has its own members for them.
-func (v volume) references() (secrets, claims []string) {
-	var walk func(map[string]any)
-	walk = func(source map[string]any) {
+func references(volume object) (secrets, claims []string) {
+	var walk func(object)
+	walk = func(source object) {
 		for k, x := range source {
 			switch name, _ := x.(string); k {
 			case "secretName":
@@ -163,15 +135,15 @@ func (v volume) references() (secrets, claims []string) {
 			}
 		}
 	}
-	walk(v)
+	walk(volume)
 	return secrets, claims
 }
 
 // objects returns the objects in a value that is one object or a list of them.
-func objects(v any) (out []map[string]any) {
+func objects(v any) (out []object) {
 	switch v := v.(type) {
-	case map[string]any:
-		return []map[string]any{v}
+	case object:
+		return []object{v}
 	case []any:
 		for _, x := range v {
 			out = append(out, objects(x)...)
@@ -180,30 +152,26 @@ func objects(v any) (out []map[string]any) {
 	return out
 }
 
-// secrets returns the names of the Secrets in a container's environment, including "" for
-// references without a name.
+// secrets returns the names of the Secrets in a container's environment, and "" for
+// variables without one.
 func (c *container) secrets() (out []string) {
 	for _, v := range c.Env {
-		if v.ValueFrom != nil {
-			out = append(out, v.ValueFrom.Secret.Name)
-		}
+		out = append(out, text(v, "valueFrom", "secretKeyRef", "name"))
 	}
 	for _, e := range c.EnvFrom {
-		out = append(out, e.Secret.Name)
+		out = append(out, text(e, "secretRef", "name"))
 	}
 	return out
 }
 
 // volumes returns the names of the volumes that a container mounts, or from which it
-// takes variables.
+// takes variables, and "" for other variables.
 func (c *container) volumes() (out []string) {
 	for _, m := range slices.Concat(c.VolumeMounts, c.VolumeDevices) {
-		out = append(out, m.Name)
+		out = append(out, text(m, "name"))
 	}
 	for _, v := range c.Env {
-		if v.ValueFrom != nil {
-			out = append(out, v.ValueFrom.File.Volume)
-		}
+		out = append(out, text(v, "valueFrom", "fileKeyRef", "volumeName"))
 	}
 	return out
 }

@@ -14,7 +14,7 @@ import (
 // validate checks a pod in the form in which it will be stored, after all mutating
 // webhooks: a pod with the label has the sidecar, and no other container has the
 // sidecar's secrets.
-func (i *Injector) validate(p *pod, object raw) answer {
+func (i *Injector) validate(p *pod, stored raw) answer {
 	t := i.template
 	injected := p.Metadata.Labels[LabelInjected] == "true"
 	if why := t.leak(p, injected); why != "" {
@@ -28,22 +28,22 @@ func (i *Injector) validate(p *pod, object raw) answer {
 	}
 	var whole struct {
 		Spec struct {
-			InitContainers []map[string]any `json:"initContainers"`
+			InitContainers []object `json:"initContainers"`
 		} `json:"spec"`
 	}
-	if err := json.Unmarshal(object, &whole); err != nil {
+	if err := json.Unmarshal(stored, &whole); err != nil {
 		return refused("the pod cannot be read")
 	}
-	k := slices.IndexFunc(whole.Spec.InitContainers, func(c map[string]any) bool { return c["name"] == t.sidecar.name })
+	k := slices.IndexFunc(whole.Spec.InitContainers, func(c object) bool { return c["name"] == t.name })
 	if k < 0 {
 		return refused("label %s is there, and the sidecar is not", LabelInjected)
 	}
 	if member, ok := t.isSidecar(whole.Spec.InitContainers[k]); !ok {
-		return refused("container %s is not the sidecar of this installation: its %s differs", t.sidecar.name, member)
+		return refused("container %s is not the sidecar of this installation: its %s differs", t.name, member)
 	}
 	for _, v := range t.volumes {
-		if !slices.ContainsFunc(p.Spec.Volumes, func(have volume) bool { return covers(map[string]any(have), v.object) }) {
-			return refused("volume %s is not the sidecar's", v.name)
+		if !slices.ContainsFunc(p.Spec.Volumes, func(have object) bool { return covers(have, v) }) {
+			return refused("volume %s is not the sidecar's", text(v, "name"))
 		}
 	}
 	return answer{result: "ok"}
@@ -58,7 +58,7 @@ func (i *Injector) exec(options raw) answer {
 	if err := json.Unmarshal(options, &o); err != nil {
 		return refused("the options of the command cannot be read")
 	}
-	if o.Container == i.template.sidecar.name {
+	if o.Container == i.template.name {
 		return refused("the command would run in container %s, with the sidecar's Secrets", o.Container)
 	}
 	return answer{result: "ok"}
@@ -97,11 +97,11 @@ var tolerated = []string{"resources", "sizeLimit"}
 
 // isSidecar reports whether a stored container is the template's. If not, member is the
 // first member that differs. Admission may add mounts.
-func (t *template) isSidecar(have map[string]any) (member string, ok bool) {
-	members := slices.AppendSeq(slices.Collect(maps.Keys(t.sidecar.object)), maps.Keys(have))
+func (t *template) isSidecar(have object) (member string, ok bool) {
+	members := slices.AppendSeq(slices.Collect(maps.Keys(t.sidecar)), maps.Keys(have))
 	slices.Sort(members)
 	for _, k := range slices.Compact(members) {
-		want, ours := t.sidecar.object[k]
+		want, ours := t.sidecar[k]
 		switch {
 		case k == "volumeMounts":
 			ok = containsAll(have[k], want) && t.mayMount(have[k])
@@ -139,7 +139,7 @@ func mayAdd(k string, have any) bool {
 	value, known := additions[k]
 	switch {
 	case slices.Contains(nested, k):
-		return covers(have, map[string]any{})
+		return covers(have, object{})
 	case slices.Contains(tolerated, k) || have == nil:
 		return true
 	}
@@ -153,18 +153,15 @@ const tokens = "/var/run/secrets/"
 // mayMount reports whether every mount is one of the template's, or a token outside of
 // the template's paths.
 func (t *template) mayMount(have any) bool {
-	want := objects(t.sidecar.object["volumeMounts"])
-	place := func(mount any) string {
-		object, _ := mount.(map[string]any)
-		return path.Clean(text(object, "mountPath")) + "/"
-	}
+	want := objects(t.sidecar["volumeMounts"])
+	place := func(mount any) string { return path.Clean(text(mount, "mountPath")) + "/" }
 	list, _ := have.([]any)
 	return !slices.ContainsFunc(list, func(m any) bool {
-		if slices.ContainsFunc(want, func(w map[string]any) bool { return covers(m, w) }) {
+		if slices.ContainsFunc(want, func(w object) bool { return covers(m, w) }) {
 			return false
 		}
 		at := place(m)
-		return !strings.HasPrefix(at, tokens) || at == tokens || slices.ContainsFunc(want, func(w map[string]any) bool {
+		return !strings.HasPrefix(at, tokens) || at == tokens || slices.ContainsFunc(want, func(w object) bool {
 			return strings.HasPrefix(at, place(w)) || strings.HasPrefix(place(w), at)
 		})
 	})
@@ -174,8 +171,8 @@ func (t *template) mayMount(have any) bool {
 // allows. Lists must have the same length.
 func covers(have, want any) bool {
 	switch w := want.(type) {
-	case map[string]any:
-		h, ok := have.(map[string]any)
+	case object:
+		h, ok := have.(object)
 		if !ok {
 			return have == nil && len(w) == 0
 		}
@@ -213,26 +210,27 @@ func containsAll(have, want any) bool {
 // like any other.
 func (t *template) leak(p *pod, injected bool) string {
 	for _, v := range p.Spec.Volumes {
-		if slices.Contains(t.privateVolumes, v.name()) {
+		name := text(v, "name")
+		if slices.Contains(t.privateVolumes, name) {
 			continue // its mounts are checked below
 		}
-		secrets, claims := v.references()
+		secrets, claims := references(v)
 		for _, c := range claims {
 			if slices.ContainsFunc(t.claimSuffixes, func(suffix string) bool { return strings.HasSuffix(c, suffix) }) {
-				return fmt.Sprintf("volume %s uses claim %s, which is reserved for sidecars", v.name(), c)
+				return fmt.Sprintf("volume %s uses claim %s, which is reserved for sidecars", name, c)
 			}
 		}
 		for _, s := range secrets {
 			if slices.Contains(t.reservedSecrets, s) {
-				return fmt.Sprintf("volume %s uses Secret %s, which is reserved for the sidecar", v.name(), s)
+				return fmt.Sprintf("volume %s uses Secret %s, which is reserved for the sidecar", name, s)
 			}
 		}
 	}
 	for at, c := range p.containers() {
-		if c.Target == t.sidecar.name {
+		if c.Target == t.name {
 			return fmt.Sprintf("container %s would join the sidecar's processes", c.Name)
 		}
-		if injected && c.Name == t.sidecar.name && strings.HasPrefix(at, initContainers) {
+		if injected && c.Name == t.name && strings.HasPrefix(at, initContainers) {
 			continue
 		}
 		for _, s := range c.secrets() {
