@@ -15,6 +15,7 @@ type Metric struct {
 	Name       string // OpenTelemetry's spelling
 	Prometheus string // the name that the exporter derives
 	Kind       Kind
+	Observed   bool   // of a counter: its owner counts, and it is read when metrics are collected
 	Unit       string // UCUM
 	Labels     []string
 	Meaning    string
@@ -65,7 +66,7 @@ func Metrics() []Metric {
 			Labels: []string{"state"}, Meaning: "Audit events that wait for the disk (queued) or for a signed checkpoint (unsigned)."},
 		{Name: MetricLedgerErrors, Prometheus: "memproxy_ledger_errors_total", Kind: Counter, Unit: "{error}",
 			Meaning: "Ledger calls that failed."},
-		{Name: MetricUnscreened, Prometheus: "memproxy_unscreened_total", Kind: Counter, Unit: "{text}",
+		{Name: MetricUnscreened, Prometheus: "memproxy_unscreened_total", Kind: Counter, Observed: true, Unit: "{text}",
 			Labels: []string{"layer", "result"}, Meaning: "Texts that a model of screening (judge, similar) did not look at, because it failed or its limits refused the text."},
 		{Name: MetricReloads, Prometheus: "memproxy_reloads_total", Kind: Counter, Unit: "{reload}",
 			Labels: []string{"result"}, Meaning: "Attempts to replace the rules."},
@@ -79,13 +80,13 @@ func Metrics() []Metric {
 			Labels: []string{"backend"}, Meaning: "1 once everything that a backend held at the first start was recorded, so that later out-of-band additions are detected; 0 until then."},
 		{Name: MetricHoldAge, Prometheus: "memproxy_hold_oldest_age_seconds", Kind: Gauge, Unit: "s",
 			Meaning: "How long the oldest write that waits for review has waited; 0 if none waits. Read once a minute."},
-		{Name: MetricExports, Prometheus: "memproxy_telemetry_exports_total", Kind: Counter, Unit: "{item}",
+		{Name: MetricExports, Prometheus: "memproxy_telemetry_exports_total", Kind: Counter, Observed: true, Unit: "{item}",
 			Labels: []string{"signal", "result"}, Meaning: "Spans, log records and metric batches handed to the collector."},
-		{Name: MetricConnections, Prometheus: "memproxy_connections_turned_away_total", Kind: Counter, Unit: "{connection}",
+		{Name: MetricConnections, Prometheus: "memproxy_connections_turned_away_total", Kind: Counter, Observed: true, Unit: "{connection}",
 			Labels: []string{"listener", "result"}, Meaning: "Connections beyond a listener's limits: refused, or evicted (closed for a new one because no caller was accepted on them or they were idle); at the processor, refused requests."},
 		{Name: MetricInFlight, Prometheus: "memproxy_in_flight_bytes", Kind: Gauge, Unit: "By",
 			Labels: []string{"listener"}, Meaning: "Bytes of bodies and responses in memory."},
-		{Name: MetricInFlightRefused, Prometheus: "memproxy_in_flight_refused_total", Kind: Counter, Unit: "{request}",
+		{Name: MetricInFlightRefused, Prometheus: "memproxy_in_flight_refused_total", Kind: Counter, Observed: true, Unit: "{request}",
 			Labels: []string{"listener"}, Meaning: "Requests refused because there was no room for their body or response."},
 	}
 }

@@ -2,7 +2,6 @@ package signal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,43 +15,22 @@ import (
 // Instruments record the metrics. They implement gate.Meter, are safe for
 // concurrent use, and never block.
 type Instruments struct {
-	meter    metric.Meter
-	observed map[string]observed
-
-	decisions, filtered, unclaimed, charges, degraded counter
-	records, ledgerErrors, reloads                    counter
-	request, step, used                               histogram
+	meter metric.Meter
+	all   map[string]*instrument // by the name of the metric
+	step  *instrument            // that of MetricStepDuration, which a request records often
 }
 
 // NewInstruments creates the instrument of every metric.
 func NewInstruments(meter metric.Meter) (*Instruments, error) {
-	in := &Instruments{meter: meter, observed: map[string]observed{}}
-	counters := map[string]*counter{
-		MetricDecisions: &in.decisions, MetricFiltered: &in.filtered, MetricUnclaimed: &in.unclaimed, MetricBudgetCharges: &in.charges,
-		MetricBudgetDegraded: &in.degraded, MetricAuditRecords: &in.records,
-		MetricLedgerErrors: &in.ledgerErrors, MetricReloads: &in.reloads,
-	}
-	histograms := map[string]*histogram{
-		MetricRequestDuration: &in.request, MetricStepDuration: &in.step, MetricBudgetUsed: &in.used,
-	}
-	var errs []error
+	in := &Instruments{meter: meter, all: map[string]*instrument{}}
 	for _, m := range Metrics() {
-		var err error
-		if c, ok := counters[m.Name]; ok {
-			c.names = m.Labels
-			c.Int64Counter, err = meter.Int64Counter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Meaning))
-		} else if h, ok := histograms[m.Name]; ok {
-			h.names = m.Labels
-			h.Float64Histogram, err = meter.Float64Histogram(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Meaning),
-				metric.WithExplicitBucketBoundaries(m.Buckets...))
-		} else {
-			err = in.observable(m)
+		i, err := newInstrument(meter, m)
+		if err != nil {
+			return nil, fmt.Errorf("telemetry: create instruments: %w", err)
 		}
-		errs = append(errs, err)
+		in.all[m.Name] = i
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("telemetry: create instruments: %w", err)
-	}
+	in.step = in.all[MetricStepDuration]
 	in.exportZeros()
 	return in, nil
 }
@@ -62,10 +40,10 @@ func NewInstruments(meter metric.Meter) (*Instruments, error) {
 func (in *Instruments) exportZeros() {
 	ctx := context.Background()
 	for _, t := range [...]memproxy.EventType{memproxy.EventRepair, memproxy.EventChainBreak, memproxy.EventIntegrity} {
-		in.records.add(ctx, 0, string(t))
+		in.all[MetricAuditRecords].add(ctx, 0, string(t))
 	}
-	in.reloads.add(ctx, 0, ResultRefused)
-	in.ledgerErrors.add(ctx, 0)
+	in.all[MetricReloads].add(ctx, 0, ResultRefused)
+	in.all[MetricLedgerErrors].add(ctx, 0)
 }
 
 // Decided counts a decision and its charge. In a sampled trace the exemplar has the
@@ -78,13 +56,14 @@ func (in *Instruments) Decided(ctx context.Context, ev *memproxy.Event) {
 	if !ev.Verdict.Stops() && slices.ContainsFunc(ev.Reasons, func(r memproxy.Reason) bool { return r.Code == memproxy.PolicyError }) {
 		reason = memproxy.PolicyError // distinguishes a failed shadow policy from one that permits
 	}
-	labels := in.decisions.of(ev.Backend, string(ev.Kind), ev.Verdict.String(), ev.ShadowVerdict.String(), string(reason))
+	decisions := in.all[MetricDecisions]
+	labels := decisions.of(ev.Backend, string(ev.Kind), ev.Verdict.String(), ev.ShadowVerdict.String(), string(reason))
 	if ev.Decision != "" && trace.SpanContextFromContext(ctx).IsSampled() {
 		var array [8]attribute.KeyValue
 		all := append(append(array[:0], labels.labels...), attribute.String(LabelDecision, ev.Decision))
-		in.decisions.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(all...)))
+		decisions.counter.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(all...)))
 	} else {
-		in.decisions.Add(ctx, 1, labels.add...)
+		decisions.counter.Add(ctx, 1, labels.add...)
 	}
 	if len(ev.Budget) > 0 {
 		in.charged(ctx, ev)
@@ -100,14 +79,14 @@ func (in *Instruments) charged(ctx context.Context, ev *memproxy.Event) {
 			result, reason = ResultRefused, code
 		}
 	}
-	in.charges.add(ctx, 1, ev.Backend, result, string(reason))
+	in.all[MetricBudgetCharges].add(ctx, 1, ev.Backend, result, string(reason))
 	if ev.Degraded {
-		in.degraded.add(ctx, 1, ev.Backend)
+		in.all[MetricBudgetDegraded].add(ctx, 1, ev.Backend)
 	}
 	for i := range ev.Budget {
 		l := &ev.Budget[i]
 		if l.Limit > 0 {
-			in.used.record(ctx, float64(l.Used)/float64(l.Limit), string(l.Reason), string(l.Window))
+			in.all[MetricBudgetUsed].record(ctx, float64(l.Used)/float64(l.Limit), string(l.Reason), string(l.Window))
 		}
 	}
 }
@@ -119,26 +98,26 @@ func (in *Instruments) Step(ctx context.Context, step string, d time.Duration) {
 
 // Filtered counts memories that were left out of a response.
 func (in *Instruments) Filtered(ctx context.Context, backend string, n int) {
-	in.filtered.add(ctx, n, backend)
+	in.all[MetricFiltered].add(ctx, n, backend)
 }
 
 // Unclaimed counts members and headers of responses that no row of the adapter's table
 // claims.
 func (in *Instruments) Unclaimed(ctx context.Context, backend string, n int) {
-	in.unclaimed.add(ctx, n, backend)
+	in.all[MetricUnclaimed].add(ctx, n, backend)
 }
 
 // LedgerFailed counts a failed ledger call.
-func (in *Instruments) LedgerFailed(ctx context.Context) { in.ledgerErrors.add(ctx, 1) }
+func (in *Instruments) LedgerFailed(ctx context.Context) { in.all[MetricLedgerErrors].add(ctx, 1) }
 
 // Observer returns a function that records the durations of a backend's requests, in
 // the form of proxy.Options.Observe. The verdict is the decision's, or "pass". The
 // route is not a label because there are too many; spans have it. Observer exports a
 // zero for the backend's rare event, as begin does for those of the process.
 func (in *Instruments) Observer(backend string) func(ctx context.Context, route, kind, verdict string, status int, d time.Duration) {
-	in.degraded.add(context.Background(), 0, backend)
+	in.all[MetricBudgetDegraded].add(context.Background(), 0, backend)
 	return func(ctx context.Context, _, kind, verdict string, status int, d time.Duration) {
-		in.request.record(ctx, d.Seconds(), backend, kind, verdict, statusClass(status))
+		in.all[MetricRequestDuration].record(ctx, d.Seconds(), backend, kind, verdict, statusClass(status))
 	}
 }
 
@@ -151,7 +130,7 @@ func statusClass(status int) string {
 
 // Recorded counts a durable audit record.
 func (in *Instruments) Recorded(ctx context.Context, t memproxy.EventType) {
-	in.records.add(ctx, 1, string(t))
+	in.all[MetricAuditRecords].add(ctx, 1, string(t))
 }
 
 // Reloaded counts an attempt to replace the rules.
@@ -160,5 +139,5 @@ func (in *Instruments) Reloaded(ctx context.Context, taken bool) {
 	if taken {
 		result = ResultOK
 	}
-	in.reloads.add(ctx, 1, result)
+	in.all[MetricReloads].add(ctx, 1, result)
 }
