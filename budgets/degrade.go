@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -56,9 +55,9 @@ type Degrading struct {
 	mu          sync.Mutex
 	until       time.Time // the shared store is not called before this time
 	unavailable bool
-	probe       bool // a call is probing the shared store
-	pending     []pendingReplay
-	full        bool // pending was, which was reported
+	probing     bool             // a call is probing the shared store
+	pending     []*pendingReplay // oldest first
+	full        bool             // pending was, which was reported
 	seed        maphash.Seed
 	rooms       map[uint64]room // by linesKey
 
@@ -66,10 +65,10 @@ type Degrading struct {
 	replays sync.WaitGroup
 }
 
+// pendingReplay is a charge or a release to make in the shared store.
 type pendingReplay struct {
-	charge  memproxy.Charge
-	release bool
-	failed  int // failed replays
+	send   func(context.Context) error
+	failed int // number of failed attempts
 }
 
 // room is what the last charge of a list of lines left.
@@ -122,7 +121,8 @@ func (d *Degrading) Charge(ctx context.Context, c memproxy.Charge) (memproxy.All
 	a, err := d.opt.Local.Charge(ctx, d.share(c))
 	a.Degraded = true
 	if err == nil && a.Granted && !c.Peek {
-		d.queueReplay(pendingReplay{charge: c})
+		c.Written = true // it bypasses limits in the shared store, because it was granted
+		d.queueReplay(func(ctx context.Context) error { _, err := d.opt.Shared.Charge(ctx, c); return err })
 	}
 	return a, err // its lines contain the reduced limits
 }
@@ -173,24 +173,34 @@ func (d *Degrading) Release(ctx context.Context, c memproxy.Charge) error {
 	if err := Check(c); err != nil {
 		return err
 	}
-	if d.Ask(ctx, func(ctx context.Context) error { return d.opt.Shared.Release(ctx, c) }) {
+	release := func(ctx context.Context) error { return d.opt.Shared.Release(ctx, c) }
+	if d.Ask(ctx, release) {
 		return nil
 	}
-	d.queueReplay(pendingReplay{charge: c, release: true})
+	d.queueReplay(release)
 	return d.opt.Local.Release(ctx, c)
 }
 
-// Ask calls the shared store if try permits it, and reports whether the store answered.
+// Ask calls the shared store, and reports whether it answered. While the store is
+// unavailable only one call at a time, the probe, is made, once the retry time has passed.
 func (d *Degrading) Ask(ctx context.Context, call func(context.Context) error) bool {
-	ask, probe := d.try()
-	if !ask {
+	d.mu.Lock()
+	probe := d.unavailable
+	if probe && (d.probing || d.opt.Clock().Before(d.until)) {
+		d.mu.Unlock()
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.opt.Deadline)
-	defer cancel()
-	err := call(ctx)
+	d.probing = probe
+	d.mu.Unlock()
+	err := d.callShared(ctx, call)
 	d.recordResult(probe, err)
 	return err == nil
+}
+
+func (d *Degrading) callShared(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.opt.Deadline)
+	defer cancel()
+	return call(ctx)
 }
 
 // share reduces every limit of a charge to this process's share, but to no less than one.
@@ -207,21 +217,6 @@ func (d *Degrading) share(c memproxy.Charge) memproxy.Charge {
 	return c
 }
 
-// try reports whether this call may use the shared store: always while it is available;
-// while it is not, one call at a time, the probe, once the retry time has passed.
-func (d *Degrading) try() (ask, probe bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.unavailable {
-		return true, false
-	}
-	if d.probe || d.opt.Clock().Before(d.until) {
-		return false, false
-	}
-	d.probe = true
-	return true, true
-}
-
 // recordResult records the result of a call. While the store is unavailable only the probe
 // can mark it available: a call that began before the failure says nothing about the
 // present.
@@ -229,25 +224,20 @@ func (d *Degrading) recordResult(probe bool, err error) {
 	d.mu.Lock()
 	was := d.unavailable
 	if probe {
-		d.probe = false
+		d.probing = false
 	}
-	if err == nil && was && !probe {
-		d.mu.Unlock()
-		return
+	if probe || err != nil {
+		d.unavailable = err != nil
 	}
-	d.unavailable = err != nil
 	if err != nil {
 		d.until = d.opt.Clock().Add(retry)
 	}
-	var pending []pendingReplay
-	if was && err == nil {
-		pending, d.pending = d.pending, nil
-	}
-	if len(pending) > 0 && !d.closed {
-		d.replays.Go(func() { d.replayAll(pending) })
+	is := d.unavailable
+	if was && !is && !d.closed {
+		d.replays.Go(d.replayPending)
 	}
 	d.mu.Unlock()
-	if was != (err != nil) {
+	if was != is {
 		d.opt.Changed(err)
 	}
 }
@@ -260,52 +250,38 @@ func (d *Degrading) Close(ctx context.Context) error {
 	return wait.For(ctx, d.replays.Wait)
 }
 
-// replayAll replays charges and releases to the shared store. Charges bypass limits
-// because they were granted. If the store fails again, the rest waits for its next
-// recovery; ids make the replay idempotent.
-func (d *Degrading) replayAll(pending []pendingReplay) {
-	for i, o := range pending {
+// replayPending makes pending charges and releases in the shared store until it fails. The
+// rest waits for its next recovery; ids make the replay idempotent.
+func (d *Degrading) replayPending() {
+	for {
 		d.mu.Lock()
-		closed := d.closed
-		d.mu.Unlock()
-		if closed {
+		if d.closed || d.unavailable || len(d.pending) == 0 {
+			d.mu.Unlock()
 			return
 		}
-		err := d.replay(o)
-		if err == nil {
-			continue
-		}
-		rest := pending[i:]
-		if rest[0].failed++; rest[0].failed >= maxReplays {
-			rest = rest[1:]
-		}
-		d.mu.Lock()
-		d.pending = append(slices.Clone(rest), d.pending...)
-		d.pending = d.pending[:min(len(d.pending), maxPending)]
+		next := d.pending[0]
 		d.mu.Unlock()
-		d.recordResult(false, err)
-		return
+		err := d.callShared(context.Background(), next.send)
+		d.mu.Lock()
+		if err != nil {
+			next.failed++
+		}
+		if len(d.pending) > 0 && d.pending[0] == next && (err == nil || next.failed >= maxReplays) {
+			d.pending = d.pending[1:]
+		}
+		d.mu.Unlock()
+		if err != nil {
+			d.recordResult(false, err)
+			return
+		}
 	}
 }
 
-// replay makes one charge or release in the shared store.
-func (d *Degrading) replay(o pendingReplay) error {
-	ctx, cancel := context.WithTimeout(context.Background(), d.opt.Deadline)
-	defer cancel()
-	if o.release {
-		return d.opt.Shared.Release(ctx, o.charge)
-	}
-	c := o.charge
-	c.Written = true
-	_, err := d.opt.Shared.Charge(ctx, c)
-	return err
-}
-
-func (d *Degrading) queueReplay(o pendingReplay) {
+func (d *Degrading) queueReplay(send func(context.Context) error) {
 	d.mu.Lock()
 	full, reported := len(d.pending) == maxPending, d.full
 	if d.full = full; !full {
-		d.pending = append(d.pending, o)
+		d.pending = append(d.pending, &pendingReplay{send: send})
 	}
 	d.mu.Unlock()
 	if full && !reported {
