@@ -1,7 +1,6 @@
 package memproxy
 
 import (
-	"slices"
 	"strings"
 	"time"
 )
@@ -145,6 +144,7 @@ type Facts struct {
 // Written is the amount of text that a call writes to one field or member.
 type Written struct {
 	Field    string `json:"field"`
+	Spelled  string `json:"-"`      // Field as the payload spells it; not recorded
 	Member   string `json:"member"` // as in Item
 	Layer    Layer  `json:"layer"`
 	Inferred bool   `json:"inferred"`
@@ -157,50 +157,76 @@ const (
 	maxFactBytes = 8192 // total length of all names, in bytes
 )
 
-// FactsOf returns the facts of a question, or nil if they exceed the bounds.
+// FactsOf returns the facts of a question for its record, or nil if they exceed the bounds.
 func FactsOf(q *Question) *Facts {
+	f, ok := q.facts(true)
+	if !ok || len(f.Roles) > maxFacts || len(f.Claims) > maxFacts {
+		return nil
+	}
+	bytes := 0
+	for _, r := range f.Roles {
+		bytes += len(r)
+	}
+	for _, w := range f.Writes {
+		bytes += len(w.Field) + len(w.Member)
+	}
+	if bytes > maxFactBytes {
+		return nil
+	}
+	return &f
+}
+
+// Facts returns what policies see of the operation: Recorded, or else all of it.
+func (q *Question) Facts() Facts {
+	if q.Recorded != nil {
+		return *q.Recorded
+	}
+	f, _ := q.facts(false)
+	return f
+}
+
+// facts returns the facts of a question. For a record ok is false if there are too many writes.
+func (q *Question) facts(record bool) (f Facts, ok bool) {
 	op := q.Operation
-	f := &Facts{
+	f = Facts{
 		Roles: q.Principal.Roles, Bulk: op.Bulk, SingleOwner: op.SingleOwner, Steering: op.Steering,
 		Derived: op.Derived, Backdated: len(op.Backdated) > 0, Source: op.SourceClaim, Claims: op.LayerClaims,
 		AuthorTrust: q.AuthorTrust, Others: q.Others, AuthorAttestation: q.AuthorAttestation, Attestation: q.Attestation, Track: q.Track, Ceiling: q.Ceiling,
 	}
 	f.Risk, f.Secret, f.Personal = riskOf(q.Findings)
-	bytes := 0
-	for _, r := range f.Roles {
-		bytes += len(r)
-	}
-	items := q.Content()
+	items, index := q.Content(), map[Written]int{} // of Writes
 	for i := range items {
 		it := &items[i]
 		f.Unseen = f.Unseen || it.Kind == ItemURL || it.Kind == ItemData
 		if it.Kind != ItemContent && it.Member == "" {
 			continue
 		}
-		for _, field := range it.Written() {
+		fields, content := it.Written(), it.Kind == ItemContent
+		if !content { // rules of fields, layers and inference apply to content only
+			fields = fields[:1]
+		}
+		for _, field := range fields {
 			one := *it
 			one.Field = field
 			w := Written{Member: it.Member}
-			if it.Kind == ItemContent { // rules of fields, layers and inference apply to content only
+			if content {
 				w.Field, w.Layer, w.Inferred = Key(field), q.Governance.LayerOf(&one), it.Inferred && it.Text != ""
-			}
-			k := slices.IndexFunc(f.Writes, func(o Written) bool {
-				return o.Field == w.Field && o.Member == w.Member && o.Layer == w.Layer && o.Inferred == w.Inferred
-			})
-			if k < 0 {
-				if k = len(f.Writes); k == maxFacts {
-					return nil
+				if !record {
+					w.Spelled = field
 				}
+			}
+			k, known := index[w]
+			if !known {
+				if k = len(f.Writes); record && k == maxFacts {
+					return f, false
+				}
+				index[w] = k
 				f.Writes = append(f.Writes, w)
-				bytes += len(w.Field) + len(w.Member)
 			}
 			f.Writes[k].Size += it.Characters()
 		}
 	}
-	if len(f.Roles) > maxFacts || len(f.Claims) > maxFacts || bytes > maxFactBytes {
-		return nil
-	}
-	return f
+	return f, true
 }
 
 // Risk returns the risk of the worst finding.

@@ -164,6 +164,9 @@ type Question struct {
 	Profile string
 	// Governance is the rules of layers and keys.
 	Governance Governance
+	// Recorded are the facts of a question that is asked again, of whose operation only the
+	// record is left; else nil.
+	Recorded *Facts
 }
 
 // Content returns the items of the operation and those in AttachedItems.

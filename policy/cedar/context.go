@@ -14,66 +14,49 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// writtenPart is one part of a write: the content of one field, with one layer and origin.
-type writtenPart struct {
-	field    string
-	spelled  string // the field as the payload has it
-	member   string // member of the backend's object
-	layer    memproxy.Layer
-	inferred bool
-	size     int // total characters written to the field
-}
-
-// content reports whether the part is content. Content always has a layer.
-func (w *writtenPart) content() bool { return w.layer != "" }
-
-// group names the parts whose characters are added up: the content of a field, or what a
-// member has without content, to which rules on fields do not apply.
-func (w *writtenPart) group() [2]string {
-	if w.content() {
-		return [2]string{"content", w.field}
+// partsOf returns the parts of a write, each of which is evaluated separately. The size of a
+// part is that of the whole field, or of the whole member for what is no content. A part for
+// which the payload claims another layer is also evaluated for that layer, so that a claim
+// cannot bypass a rule. An operation that writes nothing has one empty part.
+func partsOf(f *memproxy.Facts) (parts []memproxy.Written) {
+	switch {
+	case len(f.Writes) == 0:
+		return []memproxy.Written{{}}
+	case len(f.Writes) == 1 && len(f.Claims) == 0:
+		return f.Writes
 	}
-	return [2]string{"member", w.member}
-}
-
-// writtenParts returns the parts of a write, each of which is evaluated separately. An
-// operation without content has one empty part. A part for which the payload claims
-// another layer is also evaluated for that layer, so that a claim cannot bypass a rule.
-// Each is collected once: all items of a request may be written to the same many fields.
-func writtenParts(q *memproxy.Question) (out []writtenPart) {
-	known, sizes := map[writtenPart]bool{}, map[[2]string]int{}
-	add := func(w writtenPart, size int) {
-		if sizes[w.group()] += size; !known[w] {
-			known[w] = true
-			out = append(out, w)
+	type group struct {
+		content bool
+		name    string
+	}
+	groupOf := func(w *memproxy.Written) group {
+		if isContent(w) {
+			return group{true, w.Field}
 		}
+		return group{false, w.Member}
 	}
-	for _, it := range q.Content() {
-		size := it.Characters()
-		if it.Kind == memproxy.ItemContent {
-			for _, it.Field = range it.Written() {
-				add(writtenPart{memproxy.Key(it.Field), it.Field, it.Member, q.Governance.LayerOf(&it), it.Inferred && it.Text != "", 0}, size)
-			}
-		} else if it.Member != "" {
-			add(writtenPart{member: it.Member}, size)
+	sizes, known := map[group]int{}, map[memproxy.Written]bool{}
+	for i := range f.Writes {
+		sizes[groupOf(&f.Writes[i])] += f.Writes[i].Size
+	}
+	for _, w := range f.Writes {
+		w.Size = sizes[groupOf(&w)]
+		layers := []memproxy.Layer{w.Layer}
+		if isContent(&w) {
+			layers = append(layers, f.Claims...)
 		}
-	}
-	for _, w := range out {
-		for _, claimed := range q.Operation.LayerClaims {
-			if w.content() {
-				w.layer = claimed
-				add(w, 0)
+		for _, w.Layer = range layers {
+			if !known[w] {
+				known[w] = true
+				parts = append(parts, w)
 			}
 		}
 	}
-	if len(out) == 0 {
-		return []writtenPart{{}}
-	}
-	for i := range out {
-		out[i].size = sizes[out[i].group()]
-	}
-	return out
+	return parts
 }
+
+// isContent reports whether a part is content. Content always has a layer.
+func isContent(w *memproxy.Written) bool { return w.Layer != "" }
 
 func plainName(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' })
@@ -98,25 +81,18 @@ type policyContext struct {
 	rules, names []cedar.String // sets of findings and keys
 }
 
-func factsOf(q *memproxy.Question) policyContext {
+func factsOf(q *memproxy.Question, f *memproxy.Facts) policyContext {
 	op := q.Operation
 	a := policyContext{facts: facts{
-		Profile: q.Profile, Route: op.Route, Source: string(op.SourceClaim),
+		Profile: q.Profile, Route: op.Route, Source: string(f.Source),
 		User: op.Scope.User, Agent: op.Scope.Agent, App: op.Scope.App, Run: op.Scope.Run,
-		Bulk: op.Bulk, Single: op.Bulk && op.SingleOwner, Steering: op.Steering, Derived: op.Derived, Backdated: len(op.Backdated) > 0,
-		Items: int64(len(op.Items)), Claimed: int64(q.Claimed), Confidence: int64(q.Confidence),
-		AuthorTrust: int64(q.AuthorTrust), Others: q.Others, AuthorAttestation: string(q.AuthorAttestation),
-		Attestation: string(q.Attestation), Track: int64(q.Track),
+		Bulk: f.Bulk, Single: f.Bulk && f.SingleOwner, Steering: f.Steering, Derived: f.Derived, Unseen: f.Unseen, Backdated: f.Backdated,
+		Secret: f.Secret, Personal: f.Personal, Others: f.Others,
+		Items: int64(len(op.Items)), Claimed: int64(q.Claimed), Confidence: int64(q.Confidence), Risk: int64(f.Risk),
+		AuthorTrust: int64(f.AuthorTrust), AuthorAttestation: string(f.AuthorAttestation), Attestation: string(f.Attestation), Track: int64(f.Track),
 	}}
-	for i := range op.Items {
-		a.Unseen = a.Unseen || op.Items[i].Kind == memproxy.ItemURL || op.Items[i].Kind == memproxy.ItemData
-	}
 	for i := range q.Findings {
-		rule := q.Findings[i].Rule
-		a.Risk = max(a.Risk, int64(q.Findings[i].Score))
-		a.Secret = a.Secret || strings.HasPrefix(rule, "secret.")
-		a.Personal = a.Personal || strings.HasPrefix(rule, "pii.")
-		if rule := cedar.String(rule); !slices.Contains(a.rules, rule) { // each rule once, so that none is left out
+		if rule := cedar.String(q.Findings[i].Rule); !slices.Contains(a.rules, rule) { // each rule once, so that none is left out
 			a.rules = append(a.rules, rule)
 		}
 	}
@@ -127,18 +103,18 @@ func factsOf(q *memproxy.Question) policyContext {
 	return a
 }
 
-// forPart returns the facts completed for one written part.
-func (a policyContext) forPart(w *writtenPart, g *memproxy.Governance) policyContext {
-	if a.names = a.names[:len(a.names):len(a.names)]; w.field != "" {
-		a.names = addName(a.names, w.spelled)
+// forPart returns the facts completed for one part of a write.
+func (a policyContext) forPart(w *memproxy.Written, g *memproxy.Governance) policyContext {
+	if a.names = a.names[:len(a.names):len(a.names)]; w.Field != "" {
+		a.names = addName(a.names, cmp.Or(w.Spelled, w.Field))
 	}
 	a.Keys = joined(a.names)
-	a.Field, a.FieldKnown, a.Size, a.Member = w.field, plainName(w.field), int64(w.size), w.member
-	a.Layer, a.Inferred = string(w.layer), w.inferred
-	if w.inferred {
-		a.Inference = treatment(g.Inference(w.layer))
+	a.Field, a.FieldKnown, a.Size, a.Member = w.Field, plainName(w.Field), int64(w.Size), w.Member
+	a.Layer, a.Inferred = string(w.Layer), w.Inferred
+	if w.Inferred {
+		a.Inference = treatment(g.Inference(w.Layer))
 	}
-	a.Namespace = treatment(g.Namespace(w.field))
+	a.Namespace = treatment(g.Namespace(w.Field))
 	return a
 }
 

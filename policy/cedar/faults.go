@@ -54,8 +54,8 @@ func (c *validSchema) checkQuestions() error {
 	for _, kind := range memproxy.Kinds {
 		for _, who := range [...]memproxy.PrincipalKind{memproxy.KindAgent, memproxy.KindHuman, memproxy.KindService, memproxy.KindAnonymous} {
 			q := memproxy.Question{Principal: memproxy.Principal{ID: "x", Kind: who}, Operation: &memproxy.Operation{Kind: kind, Backend: "x"}}
-			about := factsOf(&q)
-			about = about.forPart(&writtenPart{}, &q.Governance)
+			seen := q.Facts()
+			about := factsOf(&q, &seen).forPart(&memproxy.Written{}, &q.Governance)
 			principal, _ := entitiesOf(&q)
 			err := c.validate.Request(cedar.Request{
 				Principal: principal, Action: actionUID(string(kind)),

@@ -19,7 +19,8 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 		return memproxy.Ruling{}, fmt.Errorf("cedar: a question without an operation")
 	}
 	var out ruling
-	who, asked, parts := callerOf(&q), factsOf(&q), writtenParts(&q)
+	seen := q.Facts()
+	who, asked, parts := callerOf(&q), factsOf(&q, &seen), partsOf(&seen)
 	most := max(1, min(maxOwners, maxRulings/len(parts)))
 	owners, ok := p.ownersOf(q.Operation, most)
 	if !ok {

@@ -204,10 +204,9 @@ func (opt Options) ask(ctx context.Context, c *Case) (from, to memproxy.Ruling) 
 	return rule(opt.From), rule(opt.To)
 }
 
-// Limits of the operation that is reconstructed for a case.
+// maxItems and maxWrites bound what is evaluated of a case.
 const (
 	maxItems  = 10000
-	maxSize   = 1 << 20 // total size of what is written
 	maxWrites = 64
 )
 
@@ -223,61 +222,26 @@ func (c *Case) written() []memproxy.Written {
 	}
 	out := make([]memproxy.Written, len(fields))
 	for i, field := range fields {
-		out[i] = memproxy.Written{Field: field, Size: f.Size}
+		out[i] = memproxy.Written{Field: field, Layer: memproxy.Semantic, Size: f.Size}
 	}
 	return out
 }
 
 func (opt Options) question(c *Case) memproxy.Question {
-	f := c.Facts
-	op := &memproxy.Operation{
-		Kind: c.Operation.Kind, Backend: c.Operation.Backend, Route: c.Operation.Route, Scope: c.Operation.Scope,
-		Bulk: f.Bulk, SingleOwner: f.SingleOwner, Steering: f.Steering, Derived: f.Derived, SourceClaim: f.Source,
-	}
-	op.LayerClaims = f.Claims[:min(len(f.Claims), maxWrites)]
-	room := maxSize
-	for _, w := range c.written() {
-		n := min(max(w.Size, 0), room)
-		room -= n
-		kind := memproxy.ItemContent
-		if w.Member != "" && w.Layer == "" {
-			kind = memproxy.ItemMetadata
-		}
-		op.Items = append(op.Items, memproxy.Item{
-			Kind: kind, Field: w.Field, Member: w.Member, Layer: w.Layer, Inferred: w.Inferred, Text: strings.Repeat("x", n),
-		})
-	}
-	if f.Unseen {
-		op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemURL})
-	}
-	for len(op.Items) < min(c.Operation.Items, maxItems) {
-		op.Items = append(op.Items, memproxy.Item{}) // filler items without content
-	}
-	if f.Backdated {
-		op.Backdated = make([]memproxy.ClientTime, 1)
-	}
+	f := c.Facts.Facts
+	f.Writes, f.Claims = c.written(), f.Claims[:min(len(f.Claims), maxWrites)]
 	q := memproxy.Question{
-		Principal: c.Principal, Operation: op, Profile: opt.Profile, Findings: slices.Clone(c.Findings),
-		Ceiling:    opt.Ceilings.Ceiling(c.Principal.Trust, memproxy.SourceUnstated),
+		Principal: c.Principal, Profile: opt.Profile, Findings: c.Findings, Recorded: &f,
+		Operation: &memproxy.Operation{
+			Kind: c.Operation.Kind, Backend: c.Operation.Backend, Route: c.Operation.Route, Scope: c.Operation.Scope,
+			Items: make([]memproxy.Item, min(max(c.Operation.Items, 0), maxItems)),
+		},
+		Ceiling:    cmp.Or(f.Ceiling, opt.Ceilings.Ceiling(c.Principal.Trust, memproxy.SourceUnstated)),
 		Confidence: max(c.Confidence.Given, 0),
 	}
-	q.AuthorTrust, q.Others, q.AuthorAttestation, q.Attestation, q.Track = f.AuthorTrust, f.Others, f.AuthorAttestation, f.Attestation, f.Track
-	if f.Ceiling > 0 {
-		q.Ceiling = f.Ceiling
-	}
 	q.Principal.Roles = f.Roles
-	q.Claimed = c.Confidence.Claimed
-	if q.Claimed < 0 {
+	if q.Claimed = c.Confidence.Claimed; q.Claimed < 0 {
 		q.Claimed = q.Confidence
-	}
-	if f.Risk > 0 {
-		q.Findings = append(q.Findings, memproxy.Finding{Rule: "replay.risk", Score: f.Risk})
-	}
-	if f.Secret {
-		q.Findings = append(q.Findings, memproxy.Finding{Rule: "secret.replay"})
-	}
-	if f.Personal {
-		q.Findings = append(q.Findings, memproxy.Finding{Rule: "pii.replay"})
 	}
 	return q
 }
