@@ -23,8 +23,7 @@ import (
 type rule struct {
 	RuleInfo
 	policy  *cedar.Policy
-	reason  memproxy.ReasonCode
-	detail  string
+	why     memproxy.Reason
 	verdict memproxy.Verdict
 }
 
@@ -112,7 +111,7 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle, admitted b
 	id := string(pol.Annotations()["id"])
 	r := &rule{
 		RuleInfo: RuleInfo{id, "deny", slices.Contains(b.Shadowed, id), file, pol.Position().Line},
-		policy:   pol, reason: memproxy.PolicyForbid, verdict: memproxy.Deny,
+		policy:   pol, why: memproxy.Reason{Code: memproxy.PolicyForbid, Rule: id}, verdict: memproxy.Deny,
 	}
 	err := p.checkID(id)
 	if err == nil && slices.Contains(b.Disabled, id) {
@@ -167,13 +166,13 @@ func (r *rule) annotate(ann cedar.Annotations) error {
 			return fmt.Errorf("policy %s: unknown annotation @%s", r.ID, name)
 		}
 	}
-	r.detail = string(ann["detail"])
+	r.why.Detail = string(ann["detail"])
 	if opens, ok := ann["opens"]; ok {
-		r.detail += "; " + cmp.Or(string(opens), "disable: ["+r.ID+"] in the bundle.yaml of policy.dir") + " allows it"
+		r.why.Detail += "; " + cmp.Or(string(opens), "disable: ["+r.ID+"] in the bundle.yaml of policy.dir") + " allows it"
 	}
 	if code, ok := ann["reason"]; ok {
-		r.reason = memproxy.ReasonCode(code)
-		if !slices.Contains(memproxy.ReasonCodes(), r.reason) {
+		r.why.Code = memproxy.ReasonCode(code)
+		if !slices.Contains(memproxy.ReasonCodes(), r.why.Code) {
 			return fmt.Errorf("policy %s: unknown reason %q; docs/reasons.md lists them", r.ID, code)
 		}
 	}

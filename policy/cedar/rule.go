@@ -99,62 +99,53 @@ func (p *Policy) evaluate(q *memproxy.Question, about *policyContext) (*ruling, 
 	if err := p.validate.Request(req); err != nil {
 		return nil, fmt.Errorf("cedar: the question does not fit the schema: %w", err)
 	}
-	decision, diag := cedar.Authorize(part.enforced, entities, req)
+	decision, found, faults := p.authorize(part.enforced, entities, req, "the policy could not be evaluated")
 	switch {
-	case len(diag.Errors) > 0:
+	case len(faults) > 0:
 		// Cedar skips a forbid policy that fails to evaluate, and might then allow.
-		p.denyErrors(out, diag.Errors)
-	case decision == cedar.Deny && len(diag.Reasons) == 0:
+		out.add(memproxy.Deny, faults...)
+	case decision == cedar.Deny && len(found) == 0:
 		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyNoPermit, Detail: "no policy permits this to callers of the tier " + string(q.Principal.Trust) + "; a key with a higher trust, or a permit in policy.dir, allows it"})
 	case decision == cedar.Deny:
-		for _, d := range diag.Reasons {
-			v, reasons := p.reasonsOf([]cedar.DiagnosticReason{d})
-			out.add(v, reasons...)
+		for _, r := range found {
+			out.add(r.verdict, r.why)
 		}
 	}
 	if len(part.marking) > 0 && !out.Verdict.Stops() {
-		if _, diag := cedar.Authorize(part.marking, entities, req); len(diag.Errors) > 0 {
-			p.denyErrors(out, diag.Errors)
+		_, found, faults = p.authorize(part.marking, entities, req, "the policy could not be evaluated")
+		if len(faults) > 0 {
+			out.add(memproxy.Deny, faults...)
 		} else {
-			_, reasons := p.reasonsOf(diag.Reasons)
-			out.Marks = append(out.Marks, reasons...)
+			for _, r := range found {
+				out.Marks = append(out.Marks, r.why)
+			}
 		}
 	}
-	if len(part.shadowed) == 0 {
-		return out, nil
-	}
-	decision, diag = cedar.Authorize(part.shadowed, entities, req)
-	for _, e := range diag.Errors {
-		// If it were enforced it would deny. Readers of shadow verdicts must see that it
-		// has no answer.
-		out.ShadowVerdict = memproxy.Deny
-		out.Shadow = append(out.Shadow, memproxy.Reason{Code: memproxy.PolicyError, Rule: string(e.PolicyID), Detail: "the policy is not enforced, and could not be evaluated"})
-	}
-	if decision == cedar.Deny && len(diag.Reasons) > 0 {
-		v, reasons := p.reasonsOf(diag.Reasons)
-		out.ShadowVerdict = max(out.ShadowVerdict, v)
-		out.Shadow = append(out.Shadow, reasons...)
+	if len(part.shadowed) > 0 {
+		decision, found, faults = p.authorize(part.shadowed, entities, req, "the policy is not enforced, and could not be evaluated")
+		if len(faults) > 0 { // enforced, it would deny
+			out.ShadowVerdict, out.Shadow = memproxy.Deny, faults
+		}
+		if decision == cedar.Deny {
+			for _, r := range found {
+				out.ShadowVerdict, out.Shadow = max(out.ShadowVerdict, r.verdict), append(out.Shadow, r.why)
+			}
+		}
 	}
 	return out, nil
 }
 
-func (p *Policy) denyErrors(out *ruling, errors []cedar.DiagnosticError) {
-	for _, e := range errors {
-		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyError, Rule: string(e.PolicyID), Detail: "the policy could not be evaluated"})
+// authorize evaluates a set of policies. It returns the decision and the rules that led to
+// it, and a reason with the detail for each policy that could not be evaluated.
+func (p *Policy) authorize(s set, entities cedar.EntityMap, req cedar.Request, detail string) (decision cedar.Decision, found []*rule, faults []memproxy.Reason) {
+	decision, diag := cedar.Authorize(s, entities, req)
+	for _, e := range diag.Errors {
+		faults = append(faults, memproxy.Reason{Code: memproxy.PolicyError, Rule: string(e.PolicyID), Detail: detail})
 	}
-}
-
-// reasonsOf returns deny, or hold if all of the policies hold. Marking policies refuse
-// nothing.
-func (p *Policy) reasonsOf(diag []cedar.DiagnosticReason) (memproxy.Verdict, []memproxy.Reason) {
-	var v memproxy.Verdict
-	reasons := make([]memproxy.Reason, 0, len(diag))
-	for _, d := range diag {
-		r := p.rules[d.PolicyID]
-		v = max(v, r.verdict)
-		reasons = append(reasons, memproxy.Reason{Code: r.reason, Rule: r.ID, Detail: r.detail})
+	for _, d := range diag.Reasons {
+		found = append(found, p.rules[d.PolicyID])
 	}
-	return v, reasons
+	return decision, found, faults
 }
 
 // Position returns the file and line of a policy, for explanations.
