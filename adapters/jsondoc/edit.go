@@ -12,8 +12,9 @@ import (
 
 // Edits collects changes to a document. Apply splices them into the source.
 type Edits struct {
-	doc *Doc
-	ops []splice
+	doc    *Doc
+	ops    []splice
+	sorted int // number of ops when they were sorted
 }
 
 type splice struct {
@@ -47,16 +48,35 @@ func (e *Edits) AddTo(v *Value, n int) {
 // Kept returns a value's JSON text after the edits so far. whole is false if an edit changes
 // a part of the value.
 func (e *Edits) Kept(v *Value) (raw []byte, whole bool) {
+	e.sort()
 	raw = e.doc.Src[v.Start:v.End]
-	for _, op := range e.ops {
+	first, _ := slices.BinarySearchFunc(e.ops, v.Start, func(op splice, at int) int { return op.start - at })
+	if first > 0 && e.ops[first-1].end > v.Start {
+		return nil, false
+	}
+	for _, op := range e.ops[first:] {
 		switch {
+		case op.start >= v.End:
+			return raw, true
 		case op.start == v.Start && op.end == v.End:
 			raw = op.text
-		case op.start < v.End && op.end > v.Start, op.start == op.end && op.start > v.Start && op.start < v.End:
+		default:
 			return nil, false
 		}
 	}
 	return raw, true
+}
+
+// sort puts the edits in the order in which Apply makes them.
+func (e *Edits) sort() {
+	if e.sorted == len(e.ops) {
+		return
+	}
+	slices.SortStableFunc(e.ops, func(a, b splice) int {
+		removalFirst := min(len(a.text), 1) - min(len(b.text), 1) // of two edits of the same bytes
+		return cmp.Or(a.start-b.start, b.end-a.end, removalFirst)
+	})
+	e.sorted = len(e.ops)
 }
 
 // Object removes the members for which drop returns true, and appends added (whole
@@ -131,10 +151,7 @@ func (e *Edits) Apply() []byte {
 	if len(e.ops) == 0 {
 		return e.doc.Src
 	}
-	slices.SortStableFunc(e.ops, func(a, b splice) int {
-		removalFirst := min(len(a.text), 1) - min(len(b.text), 1) // of two edits of the same bytes
-		return cmp.Or(a.start-b.start, b.end-a.end, removalFirst)
-	})
+	e.sort()
 	n := len(e.doc.Src)
 	for _, op := range e.ops {
 		n += len(op.text)

@@ -13,8 +13,8 @@ import (
 type Patch struct {
 	*jsondoc.Edits
 	doc     *jsondoc.Doc
-	objects []patched        // by position
-	removed []*jsondoc.Value // members' values
+	objects []patched               // by position
+	removed map[*jsondoc.Value]bool // values of members
 }
 
 // patched is an object that loses members, and those that it gets.
@@ -36,7 +36,7 @@ func lowered(h memproxy.ConfidenceClaim) bool { return h.Effective != h.Claimed 
 // NewPatch returns a patch that lowers confidences, removes reserved keys, and removes or
 // replaces attributions.
 func NewPatch(doc *jsondoc.Doc, op *memproxy.Operation) (*Patch, error) {
-	p := &Patch{Edits: doc.Edit(), doc: doc}
+	p := &Patch{Edits: doc.Edit(), doc: doc, removed: map[*jsondoc.Value]bool{}}
 	for _, h := range op.ConfidenceClaims {
 		if v := doc.At(h.Pointer); v != nil && lowered(h) {
 			p.Replace(v, appendPerMille(nil, h.Effective))
@@ -61,7 +61,7 @@ func NewPatch(doc *jsondoc.Doc, op *memproxy.Operation) (*Patch, error) {
 // Remove removes a member.
 func (p *Patch) Remove(ptr string) {
 	p.Add(p.doc.At(ptr[:strings.LastIndexByte(ptr, '/')]))
-	p.removed = append(p.removed, p.doc.At(ptr))
+	p.removed[p.doc.At(ptr)] = true
 }
 
 // Add adds members to an object. Other values are unchanged.
@@ -89,9 +89,7 @@ func (p *Patch) Kept(meta *jsondoc.Value) []memproxy.Member {
 	for _, m := range meta.Members {
 		value, whole := p.Edits.Kept(m.Value)
 		i, _ := p.from(m.Value)
-		if memproxy.Reserved(m.Name) || !whole || i < len(p.objects) && p.objects[i].End <= m.Value.End || slices.ContainsFunc(p.removed, func(v *jsondoc.Value) bool {
-			return v != nil && v.Start >= m.Value.Start && v.End <= m.Value.End
-		}) {
+		if memproxy.Reserved(m.Name) || !whole || p.removed[m.Value] || i < len(p.objects) && p.objects[i].End <= m.Value.End {
 			continue
 		}
 		out = append(out, memproxy.Member{Name: m.Name, Value: value})
@@ -132,12 +130,8 @@ func (p *Patch) Empty() bool {
 }
 
 func (p *Patch) applyObjects() {
-	removed := make(map[*jsondoc.Value]bool, len(p.removed))
-	for _, v := range p.removed {
-		removed[v] = true
-	}
 	for _, o := range p.objects {
-		p.Object(o.Value, func(m *jsondoc.Member) bool { return memproxy.Reserved(m.Name) || removed[m.Value] }, o.added)
+		p.Object(o.Value, func(m *jsondoc.Member) bool { return memproxy.Reserved(m.Name) || p.removed[m.Value] }, o.added)
 	}
 	p.objects = nil
 }

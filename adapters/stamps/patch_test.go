@@ -1,6 +1,7 @@
 package stamps_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -64,4 +65,27 @@ func TestPatchIsLinear(t *testing.T) {
 		p.Apply()
 		return time.Since(start)
 	})
+	ring.Linear(t, "lowered confidences", 1<<11, func(n int) time.Duration {
+		claim := `{"confidence":0.9}`
+		doc := must.Get(jsondoc.Parse([]byte(`{"metadata":{"0":`+claim+numbered(n, `,"%d":`+claim)+`}}`), 0))(t)
+		s := stamp()
+		op := memproxy.Operation{Stamp: &s}
+		for i := range n + 1 {
+			op.ConfidenceClaims = append(op.ConfidenceClaims, memproxy.ConfidenceClaim{Pointer: jsondoc.Index("/metadata", i) + "/confidence", Claimed: 900, Effective: 700, Legible: true})
+		}
+		start := time.Now()
+		p := must.Get(stamps.NewPatch(doc, &op))(t)
+		p.Stamp(&op, doc.Root, doc.At("/metadata"), nil, false)
+		p.Apply()
+		return time.Since(start)
+	})
+}
+
+// numbered returns a format for the numbers from 1 to n.
+func numbered(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i+1)
+	}
+	return b.String()
 }
