@@ -160,6 +160,9 @@ type Pruned struct {
 	Readable   []byte
 	// Type is the media type of the new body, if it differs from that of the original.
 	Type string
+	// Parsed is the parsed Body, in a form that only the adapter knows, for the reply that
+	// the later filters read. It is nil if the body was changed.
+	Parsed any
 }
 
 // StreamEnd is how a streamed answer ended. The client sees a regular end only for

@@ -53,6 +53,8 @@ type Reply struct {
 	Status int
 	Header Header
 	Body   []byte
+	// Parsed is what the adapter has parsed of this Body (Pruned.Parsed), or nil.
+	Parsed any
 }
 
 // Route is one row of an adapter's route table, matched against a request.

@@ -164,6 +164,7 @@ func (ret *answer) refuseAsMissing(ctx context.Context) bool {
 // filterReply reads, filters and rewrites the answer. It withholds an answer that
 // cannot be read, and so cannot be filtered, or that is not screened in time or before the caller hangs up.
 func (ret *answer) filterReply(ctx context.Context) {
+	defer func() { ret.reply.Parsed = nil }() // it need not stay in memory until the answer is sent
 	if why := misconfigured(ret); why != "" {
 		ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamUnavailable, why)
 		return

@@ -63,6 +63,7 @@ func members(ctx context.Context, ret *answer) (refused bool, err error) {
 	if p.Unclaimed > 0 {
 		ret.g.opt.Meter.Unclaimed(ctx, ret.call.Backend.Name, p.Unclaimed)
 	}
+	ret.reply.Parsed = p.Parsed
 	if pass {
 		if p.Unreadable > 0 {
 			ret.reply.Body = p.Readable

@@ -1,7 +1,6 @@
 package answers
 
 import (
-	"bytes"
 	_ "embed" // the phrases are data
 	"maps"
 	"slices"
@@ -213,17 +212,6 @@ func (p phrases) validationErrors(said string) string {
 		}
 	}
 	return strings.Join(out, "; ")
-}
-
-// admitsJSON reports whether a spec admits a string, given as the raw JSON between quotes.
-func (s *spec) admitsJSON(raw []byte) bool {
-	switch {
-	case s.scalar:
-		return true
-	case s.phrases == nil || bytes.IndexByte(raw, '\\') >= 0:
-		return false
-	}
-	return s.admits(string(raw))
 }
 
 // admits reports whether a spec of errors admits a text: a phrase, or also a plain name if

@@ -27,9 +27,15 @@ func (t *Table) Prune(route string, body []byte) (memproxy.Pruned, error) {
 	return prune(t.answers[route], body, nil)
 }
 
-// Claims reports whether the table claims all members of an element of a list. The list is
-// the given member of the route's answer, or the answer itself if member is "".
-func (t *Table) Claims(route, member string, element []byte) bool {
+// Claims reports whether the table claims everything in a route's answer.
+func (t *Table) Claims(route string, answer *jsondoc.Value) bool {
+	s := t.answers[route]
+	return s != nil && s.claims(answer)
+}
+
+// ClaimsElement reports whether the table claims everything in an element of a list. The list
+// is the given member of the route's answer, or the answer itself if member is "".
+func (t *Table) ClaimsElement(route, member string, element *jsondoc.Value) bool {
 	s := t.answers[route]
 	if s != nil && member != "" {
 		if s.object == nil || s.object.members[member] == nil {
@@ -37,7 +43,7 @@ func (t *Table) Claims(route, member string, element []byte) bool {
 		}
 		s = s.object.members[member].spec
 	}
-	return s != nil && s.list != nil && claimed(s.list, element, nil)
+	return s != nil && s.list != nil && s.list.claims(element)
 }
 
 // prune prunes a body that has the form of s. pathParams are the parameters of the request's
@@ -49,12 +55,15 @@ func prune(s *spec, body []byte, pathParams map[string]string) (memproxy.Pruned,
 		return whole, nil
 	case s == nil:
 		return memproxy.Pruned{}, ErrShape
-	case s.raw, claimed(s, body, nil):
+	case s.raw:
 		return whole, nil
 	}
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {
 		return memproxy.Pruned{}, err
+	}
+	if whole.Parsed = doc; s.claims(doc.Root) {
+		return whole, nil
 	}
 	p := pruning{e: doc.Edit(), pathParams: pathParams}
 	if !p.value(doc.Root, s, "") {
@@ -154,6 +163,43 @@ func (s *spec) hasForm(v *jsondoc.Value) bool {
 		return s.list != nil
 	}
 	return s.holdsScalars()
+}
+
+// claims reports whether everything in a value is claimed, without an edit.
+func (s *spec) claims(v *jsondoc.Value) bool {
+	switch {
+	case s.any, v.Kind == jsondoc.Null:
+		return true
+	case !s.hasForm(v):
+		return false
+	case v.Kind == jsondoc.String:
+		return s.scalar || s.admits(v.Text())
+	}
+	for _, e := range v.Elems {
+		if !s.list.claims(e) {
+			return false
+		}
+	}
+	for i := range v.Members {
+		if !s.claimsMember(v.Members[i].Name, v.Members[i].Value) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *spec) claimsMember(name string, v *jsondoc.Value) bool {
+	if s.object == nil {
+		return s.dict.claims(v)
+	}
+	switch m := s.object.members[name]; {
+	case m == nil:
+		return s.object.rest != nil && s.object.rest.claims(v)
+	case m.only != nil:
+		return v.Kind == jsondoc.String && slices.Contains(m.only, v.Text())
+	default:
+		return m.spec.claims(v)
+	}
 }
 
 func (p *pruning) members(v *jsondoc.Value, at string, of func(string) *spec) {

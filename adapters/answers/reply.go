@@ -13,9 +13,6 @@ import (
 // Pruner implements the gate's Adapter with a table.
 type Pruner struct {
 	Answers *Table
-	// Recognizer returns the function that recognises elements of a route's 2xx answers,
-	// which Prune then skips. It may be nil.
-	Recognizer func(memproxy.Route) Recognizer
 }
 
 // NewPruner returns the pruner for the table in texts, which are embedded at build time.
@@ -32,10 +29,6 @@ func NewPruner(texts ...string) Pruner {
 // it has no members to check. So is the body of an error in which no member is claimed.
 func (p Pruner) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
 	if reply.Status >= 200 && reply.Status <= 299 {
-		s := p.Answers.answers[rt.ID]
-		if p.Recognizer != nil && s != nil && !s.raw && claimed(s, reply.Body, p.Recognizer(rt)) {
-			return memproxy.Pruned{Body: reply.Body}, nil
-		}
 		return p.Answers.pruneReadable(rt, reply.Body)
 	}
 	out, err := prune(p.Answers.failed, reply.Body, rt.Params)

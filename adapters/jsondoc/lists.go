@@ -7,10 +7,11 @@ type ElementReader interface {
 	// KnownLength returns the length of an element at the start of rest that needs no
 	// parsing, or 0. It must be a complete object that Parse accepts.
 	KnownLength(list string, i int, rest []byte) int
-	// ReadElement reads an element. If it returns true, the document does not contain the
+	// ReadElement reads an element. If taken is true, the document does not contain the
 	// element, and v must not be used afterwards, because the parser reuses its memory.
-	// text is the element's source if its strings are slices of it, else "".
-	ReadElement(list string, i int, v *Value, text string) bool
+	// text is the element's source if its strings are slices of it, else "". An error ends
+	// the parsing.
+	ReadElement(list string, i int, v *Value, text string) (taken bool, err error)
 }
 
 // MaxShared is a suitable limit for the parameter share of ParseLists, in bytes. A string of
@@ -43,7 +44,12 @@ func (p *parser) listElement(i, depth int) bool {
 		text = string(p.Src[v.Start:v.End])
 	}
 	p.setStrings(v, text, v.Start)
-	if !p.reader.ReadElement(p.list, i, v, text) {
+	taken, err := p.reader.ReadElement(p.list, i, v, text)
+	if err != nil {
+		p.err = err
+		return false
+	}
+	if !taken {
 		p.elems = append(p.elems, v)
 		return true
 	}

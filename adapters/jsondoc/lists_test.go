@@ -31,12 +31,12 @@ func (k *taker) KnownLength(list string, i int, rest []byte) int {
 	return n
 }
 
-func (k *taker) ReadElement(list string, i int, v *jsondoc.Value, text string) bool {
+func (k *taker) ReadElement(list string, i int, v *jsondoc.Value, text string) (bool, error) {
 	if raw := string(k.doc.Raw(v)); text != "" && text != raw || text == "" && len(raw) <= jsondoc.MaxShared {
 		k.t.Errorf("the text of %q is %q", raw, text)
 	}
 	k.values[jsondoc.Index(list, i)] = plain(k.t, k.doc, v)
-	return k.takes(list, i)
+	return k.takes(list, i), nil
 }
 
 // An answer whose elements are taken is read like one that is parsed as a whole.

@@ -65,10 +65,26 @@ func (p parser) parse(src []byte) (*Doc, error) {
 	p.Src, p.scratch = src, scratches.Get().(*scratch)
 	root := p.value(0)
 	p.scratch.release()
+	if p.err != nil {
+		return nil, p.err
+	}
 	if root == nil || p.Space() != 0 {
 		return nil, refusal(src, p.max, p.strict)
 	}
 	return &Doc{Src: src, Root: root}, nil
+}
+
+// ParseReply parses the body of an answer, unless the adapter parsed it before.
+func ParseReply(reply memproxy.Reply) (*Doc, error) {
+	if doc, ok := reply.Parsed.(*Doc); ok && doc.Is(reply.Body) {
+		return doc, nil
+	}
+	return Parse(reply.Body, 0)
+}
+
+// Is reports whether the document is that of a body, which is the same slice.
+func (d *Doc) Is(body []byte) bool {
+	return len(d.Src) == len(body) && len(body) > 0 && &d.Src[0] == &body[0]
 }
 
 // checkEncoding refuses bodies that some JSON parsers read as text in another encoding.
@@ -89,6 +105,7 @@ type parser struct {
 	max          int
 	strict       bool
 	reader       ElementReader // may be nil
+	err          error         // of the reader
 	share        int           // see ParseLists
 	list         string        // pointer of the answer's member that is being read
 	deferStrings bool          // strings are set by setStrings

@@ -16,7 +16,7 @@ const maxNamed = 20000
 // answer, at any depth, whether the answer contains the object or only its id. A string
 // with the form of an id counts unless its member is known to hold free text.
 func (a *Adapter) Names(_ memproxy.Route, reply memproxy.Reply) ([]memproxy.Ref, error) {
-	doc, err := jsondoc.Parse(reply.Body, 0)
+	doc, err := jsondoc.ParseReply(reply)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func appendNamed(refs []memproxy.Ref, name string, v *jsondoc.Value, ptr string)
 // RemovePointers implements the gate's AgentRunner: it removes elements of lists, and sets
 // members to null.
 func (a *Adapter) RemovePointers(reply memproxy.Reply, gone []string) ([]byte, error) {
-	doc, err := jsondoc.Parse(reply.Body, 0)
+	doc, err := jsondoc.ParseReply(reply)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	case r.id == "", rt.Derived, !reads && rt.Kind != memproxy.Learn:
 		return rd, nil
 	}
-	doc, err := jsondoc.Parse(reply.Body, 0)
+	doc, err := jsondoc.ParseReply(reply)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	if !history && !slices.ContainsFunc(rd.Memories, changes) {
 		return reply.Body, nil
 	}
-	doc, err := jsondoc.Parse(reply.Body, 0)
+	doc, err := jsondoc.ParseReply(reply)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func removeFrom(doc *jsondoc.Doc, e *jsondoc.Edits, ptr string, gone map[string]
 // createdObjects reads the objects that a request with the flag makes created: the object
 // in the answer unless it is an agent or a built-in tool, and the group of an agent.
 func createdObjects(rd *memproxy.Reading, reply memproxy.Reply) error {
-	doc, err := jsondoc.Parse(reply.Body, 0)
+	doc, err := jsondoc.ParseReply(reply)
 	if err != nil {
 		return err
 	}

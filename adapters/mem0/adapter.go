@@ -64,7 +64,6 @@ func New(opt Options) (*Adapter, error) {
 	a := &Adapter{Pruner: pruner(), opt: opt, routes: indexed(), elements: newElements()}
 	a.names = spelling.New(owners[:], nil, []string{"page", "page_size", "limit", "top_k", "delete_linked", "metadata", "filters"})
 	a.holdReplier = holdReplier{a.routes}
-	a.Recognizer = func(rt memproxy.Route) answertable.Recognizer { return a.elements.claimed(rt, a.Answers) }
 	return a, nil
 }
 

@@ -1,7 +1,6 @@
 package mem0
 
 import (
-	"cmp"
 	"hash/maphash"
 	"math/bits"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/answers"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/internal/cache"
 )
@@ -26,7 +24,7 @@ const (
 // answer that has the list, and the element's first bytes. The reading of an element
 // depends only on route, member and bytes, so an element with the same bytes need not be
 // parsed again. Only its score may differ, which belongs to the search and not to the
-// memory.
+// memory. The answer table claims everything in a cached element.
 type elements struct {
 	cache.Cache[head, *element]
 	doorkeeper *doorkeeper
@@ -60,8 +58,6 @@ type element struct {
 	// meta is the offset of the metadata: from the start of the element if the metadata
 	// precedes the score, else from its end and negative. length is 0 without metadata.
 	meta, length int
-	// claimed is set once it is known that the answer table claims all members.
-	claimed atomic.Bool
 }
 
 func newElements() elements {
@@ -111,25 +107,6 @@ func (a *Adapter) Evict(ids ...string) {
 	}
 }
 
-// claimed returns the function that recognises cached elements for pruning. Whether the
-// answer table claims all members of an element depends on its bytes alone, so it is
-// determined once for each element.
-func (e elements) claimed(rt memproxy.Route, table *answers.Table) answers.Recognizer {
-	return func(member string, rest []byte) int {
-		known, n := e.lookup(rt, member, rest)
-		if n == 0 {
-			return 0
-		}
-		if !known.claimed.Load() {
-			if !table.Claims(rt.ID, member, rest[:n]) {
-				return 0
-			}
-			known.claimed.Store(true)
-		}
-		return n
-	}
-}
-
 // memberOf returns the member of an answer that a list's pointer identifies, or "" for the
 // answer itself. ok reports whether the list's elements are memories.
 func memberOf(list string) (member string, ok bool) {
@@ -154,18 +131,23 @@ func (f *answerReader) KnownLength(list string, i int, rest []byte) int {
 }
 
 // ReadElement implements jsondoc.ElementReader: it reads an element, and caches it.
-func (f *answerReader) ReadElement(list string, i int, v *jsondoc.Value, text string) bool {
+func (f *answerReader) ReadElement(list string, i int, v *jsondoc.Value, text string) (taken bool, err error) {
 	member, ok := memberOf(list)
 	if !ok {
-		return false
+		return false, nil
+	}
+	claimed := f.a.Answers.ClaimsElement(f.rt.ID, member, v)
+	if !claimed && f.prunes {
+		return false, errUnclaimed
 	}
 	n := len(f.rd.Memories)
 	if err := f.element(v, jsondoc.Index(list, i)); err != nil {
-		f.err = cmp.Or(f.err, err)
-	} else if n < len(f.rd.Memories) && v.Kind == jsondoc.Object {
+		return false, err
+	}
+	if claimed && n < len(f.rd.Memories) && v.Kind == jsondoc.Object {
 		f.cacheElement(member, v, text, &f.rd.Memories[n])
 	}
-	return true
+	return true, nil
 }
 
 // match returns the length of this element at the start of rest, or 0 if rest does not

@@ -220,6 +220,7 @@ func FuzzKnownElements(f *testing.F) {
 			cold.Evict()
 			p, err := warm.Prune(rt, reply)
 			q, errCold := cold.Prune(rt, reply)
+			p.Parsed, q.Parsed = nil, nil
 			if !reflect.DeepEqual(p, q) || (err == nil) != (errCold == nil) {
 				t.Fatalf("%q after %q is pruned to %+v (%v), read first to %+v (%v)", two, one, p, err, q, errCold)
 			}

@@ -17,6 +17,8 @@ import (
 var (
 	errShape = errors.New("mem0: the response does not have the route's shape")
 	errWhole = errors.New("mem0: the response is a single memory that must be withheld")
+
+	errUnclaimed = errors.New("mem0: an element has members without a claim")
 )
 
 // listKeys are the members of answers that list their elements.
@@ -27,17 +29,18 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	if rt.Derived || rt.Kind == memproxy.Admin {
 		return readDerived(rt, reply)
 	}
-	rd := &memproxy.Reading{}
 	if rt.Kind != memproxy.Recall && len(bytes.TrimSpace(reply.Body)) == 0 {
-		return rd, nil
+		return &memproxy.Reading{}, nil
 	}
-	whole := a.Row(rt.ID).shape == event
-	f := answerReader{rd: rd, rt: rt, a: a, doc: &jsondoc.Doc{Src: reply.Body}}
-	doc, err := f.parse(whole)
-	if err != nil {
-		return nil, err
+	f, read := reply.Parsed.(*answerReader)
+	if read = read && f.rd != nil && f.rt.ID == rt.ID && f.rt.Kind == rt.Kind && f.doc.Is(reply.Body); !read {
+		f = a.reader(rt, reply)
+		if err := f.parse(); err != nil {
+			return nil, err
+		}
 	}
-	root := doc.Root
+	defer func() { f.rd = nil }() // the gate changes a reading, so the next one is another
+	rd, root := f.rd, f.doc.Root
 	switch root.Kind {
 	case jsondoc.Null:
 		rd.Memories = append(rd.Memories, memproxy.Memory{Missing: true})
@@ -51,7 +54,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	}
 	recordLinks(rd, root)
 	recordRelations(rd, root.Get("relations"))
-	if whole {
+	if f.whole {
 		return rd, f.element(root, "")
 	}
 	found := slices.ContainsFunc(listKeys[:], func(key string) bool { v := root.Get(key); return v != nil && v.Kind == jsondoc.Array })
@@ -77,7 +80,7 @@ const makingTime = time.Minute
 // readDerived reads the texts of a derived answer and the id of a job.
 func readDerived(rt memproxy.Route, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
-	doc, err := jsondoc.Parse(reply.Body, 0)
+	doc, err := jsondoc.ParseReply(reply)
 	if err != nil {
 		rd.Derived = []string{string(reply.Body)}
 		return rd, nil // plain text cannot be filtered, so the request was narrowed before
@@ -112,13 +115,32 @@ func recordLinks(rd *memproxy.Reading, root *jsondoc.Value) {
 	}
 }
 
-// answerReader is the state of reading one answer.
+// answerReader is the state of reading one answer. The document does not contain the elements
+// of lists, which are read while it is parsed.
 type answerReader struct {
-	a   *Adapter
-	rd  *memproxy.Reading
-	doc *jsondoc.Doc
-	rt  memproxy.Route
-	err error // of an element
+	a      *Adapter
+	rd     *memproxy.Reading
+	doc    *jsondoc.Doc
+	rt     memproxy.Route
+	whole  bool // the answer is one element
+	prunes bool // the reading fails if an element has members without a claim
+}
+
+func (a *Adapter) reader(rt memproxy.Route, reply memproxy.Reply) *answerReader {
+	return &answerReader{a: a, rd: &memproxy.Reading{}, rt: rt, doc: &jsondoc.Doc{Src: reply.Body}, whole: a.Row(rt.ID).shape == event}
+}
+
+// Prune implements the gate's Adapter. An answer with memories in which everything is claimed
+// is read while it is pruned, so that its bytes are parsed once.
+func (a *Adapter) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
+	if reply.Status == 200 && !rt.Derived && rt.Kind != memproxy.Admin {
+		f := a.reader(rt, reply)
+		f.prunes = true
+		if f.parse() == nil && a.Answers.Claims(rt.ID, f.doc.Root) {
+			return memproxy.Pruned{Body: reply.Body, Parsed: f}, nil
+		}
+	}
+	return a.Pruner.Prune(rt, reply)
 }
 
 // maxGuess bounds the number of memories for which space is allocated in advance.
@@ -126,9 +148,10 @@ const maxGuess = 1024
 
 // parse parses the answer and, unless whole is set, reads the elements of its lists while
 // it parses.
-func (f *answerReader) parse(whole bool) (*jsondoc.Doc, error) {
-	if whole {
-		return jsondoc.Parse(f.doc.Src, 0)
+func (f *answerReader) parse() (err error) {
+	if f.whole {
+		f.doc, err = jsondoc.Parse(f.doc.Src, 0)
+		return err
 	}
 	objects := bytes.Count(f.doc.Src, []byte("{")) // a memory with metadata has two
 	f.rd.Memories = make([]memproxy.Memory, 0, min((objects+1)/2, maxGuess))
@@ -136,8 +159,8 @@ func (f *answerReader) parse(whole bool) (*jsondoc.Doc, error) {
 	if f.rt.Kind == memproxy.Recall {
 		share = jsondoc.MaxShared
 	}
-	doc, err := jsondoc.ParseLists(f.doc.Src, f, share)
-	return doc, cmp.Or(err, f.err)
+	f.doc, err = jsondoc.ParseLists(f.doc.Src, f, share)
+	return err
 }
 
 // element reads one memory, history entry, event or entity.
