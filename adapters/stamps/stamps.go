@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -113,7 +114,13 @@ func Parse(meta *jsondoc.Value, doc *jsondoc.Doc) (s *memproxy.Stamp, altered bo
 	if s = parse(meta, doc); s == nil || s.Metadata == "" {
 		return s, false
 	}
-	return s, metadata.Differs(s, appendMembers(make([]memproxy.Member, 0, 24), meta, doc))
+	members := make([]memproxy.Member, 0, 8)
+	for i := range meta.Members {
+		if m := &meta.Members[i]; !memproxy.Reserved(m.Name) {
+			members = append(members, memproxy.Member{Name: m.Name, Value: doc.Raw(m.Value)})
+		}
+	}
+	return s, metadata.Differs(s, members)
 }
 
 func appendMembers(to []memproxy.Member, meta *jsondoc.Value, doc *jsondoc.Doc) []memproxy.Member {
@@ -124,27 +131,63 @@ func appendMembers(to []memproxy.Member, meta *jsondoc.Value, doc *jsondoc.Doc) 
 }
 
 func parse(meta *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp {
-	if meta.Get("memproxy_id") == nil || meta.Get("memproxy_sig") == nil {
+	var s *memproxy.Stamp
+	found := 0 // of the members that every stamp has
+	for i := range meta.Members {
+		name, ours := strings.CutPrefix(meta.Members[i].Name, memproxy.StampPrefix)
+		if !ours {
+			continue
+		}
+		if s == nil {
+			s = &memproxy.Stamp{}
+		}
+		v := meta.Members[i].Value
+		switch text := v.Text(); name {
+		case "id":
+			s.ID = text
+			found++
+		case "sig":
+			s.Signature = text
+			found++
+		case "actor":
+			s.Actor = text
+		case "trust":
+			s.Trust = memproxy.Trust(text)
+		case "confidence":
+			s.Confidence = parsePerMille(v, doc)
+		case "source":
+			s.Source = memproxy.Source(text)
+		case "attestation":
+			s.Attestation = memproxy.Attestation(text)
+		case "ts":
+			s.Time, _ = time.Parse(time.RFC3339, text) // a bad time fails the signature
+		case "sha256":
+			s.SHA256 = text
+		case "mark":
+			s.Mark = text
+		case "received_at":
+			s.Received, _ = time.Parse(time.RFC3339, text)
+		case "session":
+			s.Session = text
+		case "trigger":
+			s.Trigger = text
+		case "flags":
+			s.Flags = text
+		case "score":
+			s.Score = parsePerMille(v, doc)
+		case "meta":
+			s.Metadata = text
+		}
+	}
+	if found < 2 {
 		return nil
 	}
-	text := func(name string) string { return meta.Get(name).Text() }
-	at := func(name string) time.Time {
-		t, _ := time.Parse(time.RFC3339, text(name)) // a bad time fails the signature
-		return t
-	}
-	return &memproxy.Stamp{
-		ID: text("memproxy_id"), Actor: text("memproxy_actor"), Trust: memproxy.Trust(text("memproxy_trust")),
-		Source: memproxy.Source(text("memproxy_source")), Attestation: memproxy.Attestation(text("memproxy_attestation")),
-		Confidence: parsePerMille(meta.Get("memproxy_confidence"), doc), Time: at("memproxy_ts"), SHA256: text("memproxy_sha256"),
-		Mark: text("memproxy_mark"), Received: at("memproxy_received_at"), Session: text("memproxy_session"),
-		Trigger: text("memproxy_trigger"), Score: parsePerMille(meta.Get("memproxy_score"), doc), Flags: text("memproxy_flags"),
-		Metadata: text("memproxy_meta"), Signature: text("memproxy_sig"),
-	}
+	return s
 }
 
 // parsePerMille parses a number as appendPerMille formats it; 0 if it is invalid.
 func parsePerMille(v *jsondoc.Value, doc *jsondoc.Doc) memproxy.PerMille {
-	if v == nil || v.Kind != jsondoc.Number {
+	if v.Kind != jsondoc.Number {
 		return 0
 	}
 	f, err := strconv.ParseFloat(string(doc.Raw(v)), 64)
