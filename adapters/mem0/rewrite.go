@@ -90,8 +90,8 @@ func proxyLink(link string, req memproxy.Request) []byte {
 }
 
 // readResults reads the memories that an event reports for a write. They have the state at the
-// time of the write, so they are shown in full or not at all. Their owners are those of the
-// event.
+// time of the write, so they are shown in full or not at all. Their owners and their metadata
+// are those of the event.
 func readResults(rd *memproxy.Reading, ev *jsondoc.Value, of memproxy.Memory) error {
 	for i, v := range ev.Get("results").List() {
 		if v.Kind != jsondoc.Object {
@@ -99,13 +99,8 @@ func readResults(rd *memproxy.Reading, ev *jsondoc.Value, of memproxy.Memory) er
 		}
 		m := memproxy.Memory{
 			Pointer: jsondoc.Index(of.Pointer+"/results", i), ID: v.Get("id").Text(), Event: v.Get("event").Text(),
-			Scope: merge(scope(v), of.Scope), Stamp: of.Stamp, Mutable: true,
+			Scope: merge(scope(v), of.Scope), Stamp: of.Stamp, Metadata: of.Metadata, Altered: of.Altered, Mutable: true,
 			Text: cmp.Or(v.Get("memory").Text(), v.Get("data").Get("memory").Text()),
-		}
-		if m.Text != "" {
-			m.Metadata, m.Altered = of.Metadata, of.Altered // covered by the event's stamp
-		} else {
-			m.Altered = of.Stamp != nil && of.Stamp.Metadata != ""
 		}
 		rd.Memories = append(rd.Memories, m)
 	}
