@@ -170,17 +170,15 @@ func (f *answerReader) element(v *jsondoc.Value, ptr string) error {
 		return nil
 	}
 	m := memproxy.Memory{Pointer: ptr, ID: v.Get("id").Text(), Event: v.Get("event").Text()}
+	m.Before = cmp.Or(v.Get("old_memory").Text(), v.Get("previous_memory").Text())
+	readOrigin(&m, v)
+	meta, data := v.Get("metadata"), v.Get("data")
 	if m.Text = v.Get("memory").Text(); m.Text != "" {
 		m.TextAt = ptr + "/memory"
-	} else if data := v.Get("data"); data != nil {
+	} else if data != nil {
 		m.Text, m.TextAt = data.Get("memory").Text(), ptr+"/data/memory"
 	}
-	m.Before = cmp.Or(v.Get("old_memory").Text(), v.Get("previous_memory").Text())
-	m.Scope = scope(v)
-	meta := v.Get("metadata")
-	for _, at := range [...]*jsondoc.Value{v, v.Get("data"), meta} {
-		m.Inferred = m.Inferred || !memproxy.UserRole(at.Get("attributed_to").Text()) || !memproxy.UserRole(at.Get("role").Text())
-	}
+	m.Inferred = m.Inferred || !memproxy.UserRole(data.Get("attributed_to").Text()) || !memproxy.UserRole(data.Get("role").Text())
 	switch {
 	case strings.HasPrefix(f.rt.ID, "mem0.v1.event"):
 		m.Kind = memproxy.TargetEvent
@@ -219,11 +217,11 @@ func (f *answerReader) element(v *jsondoc.Value, ptr string) error {
 		m.Stamp, m.Altered = stamps.Parse(meta, f.doc)
 		m.ClaimsProvenance = meta.Get(memproxy.ProvenanceKey) != nil
 		m.Unstamped = m.Unstamped && m.Stamp == nil
-		m.Scope = merge(m.Scope, scope(meta))
+		readOrigin(&m, meta)
 	}
-	// A memory without its id cannot be looked up in the ledger, so its status is unknown.
-	nameless := m.ID == "" && m.Kind == "" && f.rt.Kind == memproxy.Recall
-	m.Unreadable = nameless || unreadable(v) || unreadable(meta)
+	if m.ID == "" && m.Kind == "" && f.rt.Kind == memproxy.Recall {
+		m.Unreadable = true // it cannot be looked up in the ledger, so its status is unknown
+	}
 	m.Annotations = annotations(v)
 	f.rd.Memories = append(f.rd.Memories, m)
 	if m.Kind == memproxy.TargetEvent {
@@ -257,26 +255,43 @@ func annotations(v *jsondoc.Value) (texts []string) {
 // owners are the members that name a memory's owners.
 var owners = [...]string{"user_id", "agent_id", "app_id", "run_id", "session_id"}
 
-// unreadable reports whether an owner in an object is neither a string nor null, or the id
-// is an object or a list.
-func unreadable(v *jsondoc.Value) bool {
-	if v == nil || v.Kind != jsondoc.Object {
-		return false
-	}
-	for _, name := range owners {
-		if o := v.Get(name); o != nil && o.Kind != jsondoc.String && o.Kind != jsondoc.Null {
-			return true
+// readOrigin reads from an object the owners of a memory that are not known yet, and whether
+// a model inferred it. The memory is unreadable if an owner is neither a string nor null, or
+// the id is an object or a list.
+func readOrigin(m *memproxy.Memory, v *jsondoc.Value) {
+	session := ""
+	for i := range v.Members {
+		name, value := v.Members[i].Name, v.Members[i].Value
+		owner := &session
+		switch name {
+		case "id":
+			m.Unreadable = m.Unreadable || value.Kind == jsondoc.Object || value.Kind == jsondoc.Array
+			continue
+		case "attributed_to", "role":
+			m.Inferred = m.Inferred || !memproxy.UserRole(value.Text())
+			continue
+		case "user_id":
+			owner = &m.Scope.User
+		case "agent_id":
+			owner = &m.Scope.Agent
+		case "app_id":
+			owner = &m.Scope.App
+		case "run_id":
+			owner = &m.Scope.Run
+		case "session_id":
+		default:
+			continue
 		}
+		*owner = cmp.Or(*owner, value.Text())
+		m.Unreadable = m.Unreadable || value.Kind != jsondoc.String && value.Kind != jsondoc.Null
 	}
-	id := v.Get("id")
-	return id != nil && (id.Kind == jsondoc.Object || id.Kind == jsondoc.Array)
+	m.Scope.Run = cmp.Or(m.Scope.Run, session)
 }
 
 func scope(v *jsondoc.Value) memproxy.Scope {
-	return memproxy.Scope{
-		User: v.Get("user_id").Text(), Agent: v.Get("agent_id").Text(), App: v.Get("app_id").Text(),
-		Run: cmp.Or(v.Get("run_id").Text(), v.Get("session_id").Text()),
-	}
+	var m memproxy.Memory
+	readOrigin(&m, v)
+	return m.Scope
 }
 
 func merge(a, b memproxy.Scope) memproxy.Scope {
