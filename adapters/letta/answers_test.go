@@ -15,7 +15,7 @@ import (
 // level; no other member passes.
 func TestAnswersAreClaimed(t *testing.T) {
 	a := must.Get(letta.New(letta.Options{}))(t)
-	answerstest.Table(t, a, a.Answers)
+	answerstest.Table(t, a, a.Answers, "answers.txt", "answers_more.txt")
 }
 
 // Proves EDGE-13: only answers that are derived from the caller's own data, or are for

@@ -14,7 +14,7 @@ import (
 // level; no other member passes.
 func TestAnswersAreClaimed(t *testing.T) {
 	a := adapter(t)
-	answerstest.Table(t, a, a.Answers)
+	answerstest.Table(t, a, a.Answers, "answers.txt")
 }
 
 // Proves EDGE-13, TRL-10: answers in the forms of the servers and of the SDKs' types
