@@ -210,18 +210,27 @@ const sentenceWords = 3
 // a script without spaces. Agents see such names together with memories, so such a name is
 // screened as text. Numbers and keys are not words.
 func LooksLikeSentence(name string) bool {
+	whole := name
 	state, words := uint8(0), uint8(0)
-	for i := range len(name) {
-		c := name[i]
-		if c >= utf8.RuneSelf {
-			return sentenceRunes(name)
+	for ; len(name) > 1; name = name[2:] {
+		a, b := name[0], name[1]
+		if a|b >= utf8.RuneSelf {
+			return sentenceRunes(whole)
 		}
-		state = wording[state&^word][letterClass[c]]
-		if words += state / word; words == sentenceWords {
+		next := wordings[state][4*letterClass[a]+letterClass[b]]
+		state = next % word
+		if words += next / word; words >= sentenceWords {
 			return true
 		}
 	}
-	return words == sentenceWords-1 && wording[state&^word][0] >= word
+	if name != "" {
+		if name[0] >= utf8.RuneSelf {
+			return sentenceRunes(whole)
+		}
+		state = wording[state][letterClass[name[0]]]
+		words += state / word
+	}
+	return words >= sentenceWords || words == sentenceWords-1 && wording[state%word][0] >= word
 }
 
 // letterClass is the class of each ASCII character: 1 for digits, 2 for small letters, 3
@@ -247,6 +256,19 @@ var wording = [5][4]uint8{
 	{0, 0, 4, 1},
 	{0 | word, 0, 4, 1 | word},
 }
+
+// wordings is wording for two characters at once: by state and both classes, the next state
+// and the number of words that end, as a multiple of word.
+var wordings = func() (both [5][16]uint8) {
+	for state := range both {
+		for classes := range both[state] {
+			first := wording[state][classes/4]
+			second := wording[first%word][classes%4]
+			both[state][classes] = first - first%word + second
+		}
+	}
+	return both
+}()
 
 // sentenceRunes is LooksLikeSentence for all scripts.
 func sentenceRunes(name string) bool {
