@@ -6,6 +6,10 @@ import "errors"
 // write.
 var ErrUngated = errors.New("the agent's own memory writes cannot be checked before they are executed")
 
+// ErrNotStored means that the backend has not stored its own pause yet. It refused the
+// request that answers the pause before it ran anything.
+var ErrNotStored = errors.New("the backend has not stored its pause yet")
+
 // Edits determines the changes that admitted calls make to an agent's memory.
 type Edits interface {
 	// NextSideRequest returns a side request that must be made before or after the calls
@@ -63,7 +67,8 @@ type Turn interface {
 	Next() []byte
 
 	// Event takes one server-sent event of a streamed answer, and returns the events to
-	// forward now.
+	// forward now. If the error is ErrNotStored, the same body may be sent again, in place of
+	// these events.
 	Event(event []byte) ([][]byte, error)
 
 	// Paused reports whether the request ended in a pause that needs another request,

@@ -1,8 +1,10 @@
 package app_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -350,7 +352,8 @@ func TestUnsettledRunsAreTriedAgain(t *testing.T) {
 	})
 }
 
-// earlyApprovals is a server that has not stored a pause yet when its first approvals come.
+// earlyApprovals is a server that has not stored a pause yet when its first approvals come. To
+// a stream it has given its status by then.
 type earlyApprovals struct {
 	http.Handler
 	refusals, asked int
@@ -358,7 +361,16 @@ type earlyApprovals struct {
 
 func (e *earlyApprovals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/messages") {
-		if e.asked++; e.asked > 1 && e.asked <= e.refusals+1 {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		switch e.asked++; {
+		case e.asked == 1 || e.asked > e.refusals+1:
+		case bytes.Contains(body, []byte(`"streaming":true`)):
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, "data: {\"message_type\":\"ping\",\"run_id\":\"run-e%d\"}\n\ndata: {\"message_type\":\"stop_reason\",\"stop_reason\":\"error\"}\n\n", e.asked)
+			fmt.Fprintf(w, "event: error\ndata: {\"message_type\":\"error_message\",\"run_id\":\"run-e%d\",\"error_type\":\"internal_error\",\"message\":\"An unknown error occurred with the LLM streaming request.\",\"detail\":\"StepMetrics not found with id='step-1'\"}\n\ndata: [DONE]\n\n", e.asked)
+			return
+		default:
 			http.Error(w, `{"detail":"StepMetrics not found with ?"}`, http.StatusNotFound)
 			return
 		}
@@ -373,18 +385,26 @@ func TestApprovalsWaitUntilThePauseIsStored(t *testing.T) {
 		refusals, status, asked int
 		want                    string
 	}{"stored soon": {3, 200, 5, "Bea"}, "never": {100, 404, 8, "Ann has"}} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				e := &earlyApprovals{Handler: embedded.New(), refusals: c.refusals}
-				r := &racedBlocks{raced: startRaced(t, lettaConf, e)}
-				r.agent = r.made("human", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","tools":["memory_replace"]}`)
-				r.boat = r.made("human", "/v1/blocks/", `{"label":"boat","value":"Ann has a boat"}`)
-				r.attach("attach", r.boat).want(t, 200)
-				a := r.do(call{"POST", "/v1/agents/" + r.agent + "/messages", fmt.Sprintf(`{"input":%q}`, `CALL memory_replace {"label":"boat","old_string":"Ann","new_string":"Bea"}`+"\nTHEN\nSAY done")}, "human")
-				a.want(t, c.status, a.body)
-				expect.Equal(t, e.asked, c.asked, "requests")
-				r.do(call{"GET", "/v1/blocks/" + r.boat, ""}, "human").want(t, 200).has(t, c.want)
+		for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`, `,"streaming":true,"background":true`} {
+			t.Run(name+more, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					e := &earlyApprovals{Handler: embedded.New(), refusals: c.refusals}
+					r := &racedBlocks{raced: startRaced(t, lettaConf, e)}
+					r.agent = r.made("human", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","tools":["memory_replace"]}`)
+					r.boat = r.made("human", "/v1/blocks/", `{"label":"boat","value":"Ann has a boat"}`)
+					r.attach("attach", r.boat).want(t, 200)
+					a := r.do(call{"POST", "/v1/agents/" + r.agent + "/messages", fmt.Sprintf(`{"input":%q%s}`, `CALL memory_replace {"label":"boat","old_string":"Ann","new_string":"Bea"}`+"\nTHEN\nSAY done", more)}, "human")
+					if more != "" {
+						c.status = 200
+						expect.Equal(t, strings.Count(a.body, "event: error"), map[bool]int{true: 1}[name == "never"], a.body)
+						expect.Equal(t, strings.Count(a.body, `"stop_reason":`), 1, a.body)
+						expect.Equal(t, strings.Count(a.body, "[DONE]"), 1, a.body)
+					}
+					a.want(t, c.status, a.body)
+					expect.Equal(t, e.asked, c.asked, "requests")
+					r.do(call{"GET", "/v1/blocks/" + r.boat, ""}, "human").want(t, 200).has(t, c.want)
+				})
 			})
-		})
+		}
 	}
 }

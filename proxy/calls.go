@@ -1,11 +1,9 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -214,20 +212,3 @@ func (t *agentTurn) recordEdits(ctx context.Context, broke bool) error {
 // that arrives earlier with 404: it has run nothing, so the approval is repeated after a pause
 // of notStored, then of twice as long, up to lastNotStored.
 const notStored, lastNotStored = 20 * time.Millisecond, time.Second
-
-// roundTrip sends a request of the turn.
-func (t *agentTurn) roundTrip(ctx context.Context, out *http.Request, body []byte) (*http.Response, error) {
-	for pause := notStored; ; pause *= 2 {
-		out.Body = io.NopCloser(bytes.NewReader(body))
-		resp, err := t.p.opt.Transport.RoundTrip(out)
-		if err != nil || t.status == 0 || resp.StatusCode != http.StatusNotFound || pause > lastNotStored {
-			return resp, err
-		}
-		select {
-		case <-ctx.Done():
-			return resp, nil
-		case <-time.After(pause):
-			_ = resp.Body.Close()
-		}
-	}
-}

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/agentrun"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -74,6 +75,49 @@ func (p *Proxy) perform(w *answerWriter, r *http.Request, a *gate.Admission, nex
 	default:
 		p.forward(w, r, a, rest)
 	}
+}
+
+// forwardLocked forwards a request that changes or runs an agent's tools.
+func (p *Proxy) forwardLocked(w *answerWriter, r *http.Request, a *gate.Admission, next gate.Next, rest io.Reader) {
+	ctx, cancel := context.WithTimeout(r.Context(), p.opt.UpstreamTimeout)
+	defer cancel()
+	err := withToolsLocked(ctx, p, a, next, func() { p.forward(w, r, a, rest) })
+	switch {
+	case errors.Is(err, memproxy.ErrUngated):
+		p.ungated(w, r, a)
+	case err != nil:
+		p.abandon(w, r, a, unsentError{err})
+	}
+}
+
+// withToolsLocked sends an admitted request. If the request changes an agent's tools, no turn
+// of the agent may be in progress: a tool that is added during a turn would write without
+// a pause. If it runs a tool, it is sent once it is known which one.
+func withToolsLocked(ctx context.Context, p *Proxy, a *gate.Admission, next gate.Next, send func()) error {
+	agent, share := "", int64(agentrun.Shared)
+	probe, probes := next.(gate.Probe)
+	rearm, rearms := next.(gate.ChangeTools)
+	switch {
+	case probes:
+		agent = probe.Agent
+	case rearms:
+		agent, share = rearm.Agent, agentrun.Exclusive
+	default:
+		send()
+		return nil
+	}
+	unlock, err := p.locks.Lock(ctx, "agent "+agent, share)
+	if err != nil {
+		return err
+	}
+	defer unlock() // a compensated run takes this lock itself
+	if probes {
+		if err := p.opt.Gate.Agents().Probe(ctx, a, probe); err != nil {
+			return err
+		}
+	}
+	send()
+	return nil
 }
 
 // takeBody reads the body up to the limit; ServeHTTP sets its deadline. A larger body is

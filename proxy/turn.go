@@ -1,12 +1,14 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -47,49 +49,6 @@ type agentTurn struct {
 	recorded    *agentrun.Stream           // the recorded stream, once the turn is prepared
 	seq         int64
 	ending      bool // the events being sent are the last ones
-}
-
-// forwardLocked forwards a request that changes or runs an agent's tools.
-func (p *Proxy) forwardLocked(w *answerWriter, r *http.Request, a *gate.Admission, next gate.Next, rest io.Reader) {
-	ctx, cancel := context.WithTimeout(r.Context(), p.opt.UpstreamTimeout)
-	defer cancel()
-	err := withToolsLocked(ctx, p, a, next, func() { p.forward(w, r, a, rest) })
-	switch {
-	case errors.Is(err, memproxy.ErrUngated):
-		p.ungated(w, r, a)
-	case err != nil:
-		p.abandon(w, r, a, unsentError{err})
-	}
-}
-
-// withToolsLocked sends an admitted request. If the request changes an agent's tools, no turn
-// of the agent may be in progress: a tool that is added during a turn would write without
-// a pause. If it runs a tool, it is sent once it is known which one.
-func withToolsLocked(ctx context.Context, p *Proxy, a *gate.Admission, next gate.Next, send func()) error {
-	agent, share := "", int64(agentrun.Shared)
-	probe, probes := next.(gate.Probe)
-	rearm, rearms := next.(gate.ChangeTools)
-	switch {
-	case probes:
-		agent = probe.Agent
-	case rearms:
-		agent, share = rearm.Agent, agentrun.Exclusive
-	default:
-		send()
-		return nil
-	}
-	unlock, err := p.locks.Lock(ctx, "agent "+agent, share)
-	if err != nil {
-		return err
-	}
-	defer unlock() // a compensated run takes this lock itself
-	if probes {
-		if err := p.opt.Gate.Agents().Probe(ctx, a, probe); err != nil {
-			return err
-		}
-	}
-	send()
-	return nil
 }
 
 // takeTurn runs an agent, request by request, ruling on each gated tool call before
@@ -196,7 +155,27 @@ func (t *agentTurn) sendRequest(ctx context.Context) (over bool, err error) {
 	out.Header["Accept-Encoding"] = []string{"identity"}
 	frontend.DropDigests(out.Header)
 	defer t.p.opt.Gate.Agents().Sending(t.a)()
-	resp, err := t.roundTrip(ctx, out, body)
+	waiting, made := t.waiting, t.spent
+	for pause := notStored; ; pause *= 2 {
+		last := t.status == 0 || pause > lastNotStored
+		t.waiting, t.spent = waiting, made
+		out.Body = io.NopCloser(bytes.NewReader(body))
+		if over, err = t.attempt(ctx, out, last); last || !errors.Is(err, memproxy.ErrNotStored) {
+			return over, err
+		}
+		select {
+		case <-ctx.Done():
+			t.spent = made
+			return false, context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// attempt sends a request and handles its answer. Unless it is the last attempt, a refusal
+// because the backend has not stored the pause is memproxy.ErrNotStored.
+func (t *agentTurn) attempt(ctx context.Context, out *http.Request, last bool) (over bool, err error) {
+	resp, err := t.p.opt.Transport.RoundTrip(out)
 	if errors.As(err, new(frontend.UnsentError)) {
 		t.abandonWaiting(ctx)
 		return false, err
@@ -213,6 +192,8 @@ func (t *agentTurn) sendRequest(ctx context.Context) (over bool, err error) {
 		t.status = resp.StatusCode
 	}
 	switch {
+	case resp.StatusCode == http.StatusNotFound && !last:
+		return false, memproxy.ErrNotStored
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		if first {
 			return true, t.passError(ctx, resp)
@@ -234,7 +215,7 @@ func (t *agentTurn) sendRequest(ctx context.Context) (over bool, err error) {
 		}
 		return false, fmt.Errorf("a later request of the turn returned status %d", resp.StatusCode)
 	case frontend.EventStream(resp.Header):
-		return t.handleStream(ctx, resp)
+		return t.handleStream(ctx, resp, last)
 	}
 	return t.handleJSON(ctx, resp)
 }
@@ -294,7 +275,7 @@ func (t *agentTurn) sendAnswer(ctx context.Context, answer, body []byte) {
 	t.p.passOn(t.w, got, !frontend.SameBytes(got.Body, body), t.a)
 }
 
-func (t *agentTurn) handleStream(ctx context.Context, resp *http.Response) (bool, error) {
+func (t *agentTurn) handleStream(ctx context.Context, resp *http.Response, last bool) (bool, error) {
 	body, err := frontend.Inflate(t.watchdog.stream(resp.Body), resp.Header)
 	if err != nil {
 		return false, err
@@ -315,7 +296,7 @@ func (t *agentTurn) handleStream(ctx context.Context, resp *http.Response) (bool
 			return false, err
 		}
 		out, err := t.turn.Event(event)
-		if err != nil {
+		if err != nil && !(last && errors.Is(err, memproxy.ErrNotStored)) {
 			return false, err
 		}
 		t.sendFiltered(ctx, out)

@@ -110,7 +110,7 @@ func (t *Turn) Next() []byte {
 	}
 	t.pause.calls, t.pause.messageID = nil, ""
 	t.out.stopEvent, t.out.usageEvent, t.out.done = nil, nil, false // of the previous request
-	t.out.shift, t.out.started = t.out.seq, false
+	t.out.shift, t.out.started, t.out.refusable = t.out.seq, false, !first
 	return e.Apply()
 }
 

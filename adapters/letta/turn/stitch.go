@@ -37,6 +37,8 @@ type stitched struct {
 	numbered bool     // the last event had a number
 	shift    int64    // offset of this request's event numbers
 	started  bool     // this request's first numbered event was received
+
+	refusable bool // this request answers a pause, and nothing of its answer was received
 }
 
 // addUsage keeps a request's usage.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -24,7 +25,7 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 	data, others := memproxy.SplitStreamEvent(event)
 	switch {
 	case hasName(others): // an error or a cancellation
-		return namedEvent(t, event, data, others), nil
+		return namedEvent(t, event, data, others)
 	case len(data) == 0: // a comment
 		return [][]byte{event}, nil
 	}
@@ -66,6 +67,7 @@ func unnamedEvent(t *Turn, event []byte, kind string, doc *jsondoc.Doc) ([][]byt
 	case "ping":
 		return [][]byte{event}, nil
 	}
+	t.out.refusable = false
 	shown, err := t.out.message(doc, false)
 	if kind != "approval_request_message" && len(shown) > 0 {
 		return [][]byte{event}, nil
@@ -169,18 +171,24 @@ func streamEvents(raws [][]byte) [][]byte {
 
 // namedEvent returns a named event with the turn's run and number. If it ends the turn, the
 // held events that end the request precede it: the server sends the stop reason before the
-// error, and clients stop reading at the error.
-func namedEvent(t *Turn, event, data []byte, others [][]byte) (out [][]byte) {
-	if doc, err := jsondoc.Parse(data, 0); err == nil && doc.Root.Kind == jsondoc.Object {
+// error, and clients stop reading at the error. The server writes a step's metrics in the
+// background, after the pause, and reads them before it makes the step's calls
+// (letta/agents/letta_agent_v3.py).
+func namedEvent(t *Turn, event, data []byte, others [][]byte) (out [][]byte, err error) {
+	if doc, bad := jsondoc.Parse(data, 0); bad == nil && doc.Root.Kind == jsondoc.Object {
 		if numbered := t.out.number(doc); numbered != doc {
 			event = memproxy.JoinStreamEvent(numbered.Src, others...)
+		}
+		if t.out.refusable && strings.HasPrefix(doc.Root.Get("detail").Text(), "StepMetrics not found") {
+			err = memproxy.ErrNotStored
+			t.out.shift, t.out.started = t.out.seq, false
 		}
 	}
 	if !t.Paused() { // a paused turn continues
 		out = t.Tail()
 		t.out.stopEvent, t.out.usageEvent, t.out.done = nil, nil, false
 	}
-	return append(out, event)
+	return append(out, event), err
 }
 
 // Tail returns the events that end the stream: those of the last request, with the usage
