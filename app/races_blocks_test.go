@@ -1,7 +1,10 @@
 package app_test
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -123,6 +126,40 @@ func TestToolCallsChangeTheTextThatWasRuledOn(t *testing.T) {
 				}
 				(<-changed).want(t, 200)
 				r.has(r.human, "likes wine")
+			})
+		})
+	}
+}
+
+// Proves EDGE-4, TRL-5: a change of a conversation's own block by its id waits for a call of a
+// turn in the conversation, like one of an agent's block.
+func TestCallsChangeTheIsolatedTextThatWasRuledOn(t *testing.T) {
+	for _, script := range []string{`CALL memory_replace {"label":"human","old_string":"tea","new_string":"milk"}`, `CALL core_memory_append {"label":"human","content":"milk"}`} {
+		t.Run(script, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				letta := embedded.New()
+				copied := ""
+				r := &racedBlocks{raced: startRaced(t, lettaConf, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+					got := httptest.NewRecorder()
+					letta.ServeHTTP(got, q)
+					maps.Copy(w.Header(), got.Header())
+					w.WriteHeader(got.Code)
+					_, _ = w.Write(bytes.Replace(got.Body.Bytes(), []byte(`"isolated_block_ids":[]`), []byte(`"isolated_block_ids":["`+copied+`"]`), 1))
+				}))}
+				r.agent = r.made("human", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","tools":["memory_replace","core_memory_append"]}`)
+				r.attach("attach", r.made("human", "/v1/blocks/", `{"label":"human","value":"Ann likes tea"}`)).want(t, 200)
+				copied = r.made("human", "/v1/blocks/", `{"label":"human","value":"Ann likes tea"}`)
+				talk := r.made("human", "/v1/conversations/?agent_id="+r.agent, `{}`)
+				var changed <-chan got
+				r.meanwhile("POST", "/messages", func() {
+					r.meanwhile("POST", "/messages", func() {
+						changed = waits(t, func() got { return r.change(copied, `{"value":"Ann likes wine"}`) })
+					})
+				})
+				r.do(call{"POST", "/v1/conversations/" + talk + "/messages", fmt.Sprintf(`{"input":%q,"streaming":false}`, script+"\nTHEN\nSAY done")}, "human").want(t, 200)
+				r.happened()
+				(<-changed).want(t, 200)
+				r.has(copied, "likes wine")
 			})
 		})
 	}

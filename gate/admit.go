@@ -292,7 +292,7 @@ func resolvedLockKeys(r *evaluation) (keys []string, all bool) {
 	n := 0
 	for name, m := range r.op.Current {
 		block := targetLockKeys(r, r.op.TargetKind, m.ID)
-		if m.ID != "" && m.ID != name && (r.run == nil || !slices.Contains(r.run.callLocks, block[0])) {
+		if m.ID != "" && (r.run == nil && m.ID != name || r.run != nil && !slices.Contains(r.run.callLocks, block[0])) {
 			keys, n = append(keys, block...), n+1
 		}
 	}
