@@ -76,6 +76,14 @@ func begin(do func() got) <-chan got {
 	return done
 }
 
+// together is begin for what happens meanwhile, while the test itself waits.
+func together(do func() got) <-chan got {
+	done := make(chan got, 1)
+	go func() { done <- do() }()
+	time.Sleep(time.Millisecond)
+	return done
+}
+
 // Proves EDGE-4, TRL-5: what a tool that is run from outside changed is read back before its
 // answer, and until then the next change of the block waits: each is recorded as its own
 // caller's, with its own text, in whichever way the next one comes and the answer goes.
@@ -203,6 +211,41 @@ func TestNextChangesAreNotTheTurns(t *testing.T) {
 					<-changed
 					expect.Text(t, w.Body.String()).Has("stop_reason")
 					r.recorded("another")
+				})
+			})
+		}
+	}
+}
+
+// Proves EDGE-4, TRL-5: a call of a turn that waited for another change of its block is
+// recorded with the text that this change left before it.
+func TestCallsThatWaitedFollowTheOtherChange(t *testing.T) {
+	calls := map[string]string{"memory_replace": `{"label":"boat","old_string":"has","new_string":"sails"}`, "core_memory_append": `{"label":"boat","content":"sails"}`}
+	for tool, args := range calls {
+		for _, quiet := range []bool{true, false} {
+			t.Run(fmt.Sprint(tool, ", quiet: ", quiet), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					r := startQuietTools(t, 200, quietResult)
+					if !quiet {
+						r.back.Handler = r.back.Handler.(*quietTools).Handler
+					}
+					var changed <-chan got
+					r.meanwhile("POST", "/messages", func() {
+						r.afterServing("GET", "/v1/agents/"+r.agent, func() {
+							r.meanwhile("PATCH", "/v1/blocks/"+r.boat, func() { time.Sleep(time.Second) })
+							changed = together(func() got { return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human") })
+						})
+					})
+					w, over := r.turns("CALL "+tool+" "+args+"\nTHEN\nSAY done", "", "human")
+					<-over
+					r.happened()
+					(<-changed).want(t, 200)
+					expect.Equal(t, w.Code, 200)
+					want := map[string]string{"memory_replace": "Ann sails a plane", "core_memory_append": `Ann has a plane\nsails`}[tool]
+					h := r.history(r.boat)
+					if len(h) != 3 || h[1] != `update "Ann has a plane" before "Ann has a boat" by human:ann` || h[2] != `self_edit "`+want+`" before "Ann has a plane" by human:ann` {
+						t.Error(strings.Join(h, "\n"))
+					}
 				})
 			})
 		}

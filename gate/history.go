@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -233,9 +234,28 @@ func lockForCall(ctx context.Context, r *evaluation) {
 	}
 	since := currentEpoch(r.g)
 	if loadReplaced(ctx, r, false); lockResolved(ctx, r, since) {
+		r.known = newLookups(r.g, r.Admission)
 		loadReplaced(ctx, r, false)
 		lockResolved(ctx, r, since)
 	}
+	refetchAdded(ctx, r)
+}
+
+// refetchAdded fetches the blocks to which a call adds and that were changed after its turn had
+// read them, before they were locked: their record is of another text.
+func refetchAdded(ctx context.Context, r *evaluation) {
+	if r.op.Kind != memproxy.Learn {
+		return
+	}
+	_ = r.known.memories(ctx, slices.Collect(maps.Values(r.op.Current))) // after an error, the text is as the turn read it
+	var stale []string
+	for name, m := range r.op.Current {
+		if row := r.known.owner(m.TargetKind(), m.ID); row != nil && row.SHA256 != tamper.Hash(m.Text) {
+			stale = append(stale, name)
+		}
+	}
+	now, _ := fetch(ctx, r.call, stale)
+	maps.Copy(r.op.Current, now)
 }
 
 // fetchEdits makes the side requests that are needed to follow a tool call.

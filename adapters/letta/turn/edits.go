@@ -65,6 +65,9 @@ type allowedCalls struct {
 
 // predict predicts the memory changes of the calls that are about to run, in order.
 func predict(calls []*call, by *caller, s *view) (l allowedCalls) {
+	for _, c := range calls {
+		s.refresh(c.op)
+	}
 	l.before = s.memories
 	blocks := s.blocks
 	for _, c := range calls {

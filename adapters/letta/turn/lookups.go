@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -54,7 +55,7 @@ func (v *view) named(agent string, wanted func(label string) bool) map[string]me
 	blocks := map[string]memproxy.Memory{}
 	for _, m := range v.memories {
 		if wanted(m.Field) {
-			blocks[Target(agent, m.Field)] = m
+			blocks[cmp.Or(v.isolated[m.Field], Target(agent, m.Field))] = m
 		}
 	}
 	return blocks
@@ -134,6 +135,20 @@ func (v *view) retarget(op *memproxy.Operation) (own bool) {
 		}
 	}
 	return own
+}
+
+// refresh takes over the blocks that the gate fetched once it had locked them for a call.
+func (v *view) refresh(op *memproxy.Operation) {
+	if op == nil {
+		return
+	}
+	for _, now := range op.Current {
+		for i := range v.memories {
+			if m := &v.memories[i]; m.ID == now.ID {
+				m.Text, m.Members, v.blocks[i].Value = now.Text, now.Members, now.Text
+			}
+		}
+	}
 }
 
 // setBlock records a block. It replaces an earlier block with the same label.

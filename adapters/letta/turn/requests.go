@@ -32,6 +32,7 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 		}
 		pending := memproxy.ToolCall{ID: c.id, Tool: c.name, Arguments: []byte(c.arguments), FromEarlierTurn: c.inherited}
 		op, err := operation(c.name, t.agent, c.arguments, blocks)
+		c.op = op
 		if err == nil && op.Kind == memproxy.Learn { // the blocks that the gate locks; those that a call replaces it looks up
 			op.Current = t.view.named(t.agent, func(label string) bool {
 				return slices.ContainsFunc(op.Items, func(it memproxy.Item) bool { return it.Field == label })

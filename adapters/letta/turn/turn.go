@@ -93,6 +93,7 @@ type call struct {
 	inherited           bool   // an earlier turn made it, and this caller answers no call of that turn
 	needsPerson         bool   // a tool rule requires a person's approval, which is missing
 	ruled               bool
+	op                  *memproxy.Operation // on which the gate ruled
 	decision            memproxy.Decision
 	result              *toolReturn // of a search that memproxy made
 }
