@@ -18,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/proxy"
 )
 
 var toolReturn = regexp.MustCompile(`"tool_return":"[^"]*"`)
@@ -186,22 +187,39 @@ func (r *racedBlocks) turns(text, more, who string) (w *httptest.ResponseRecorde
 	return w, done
 }
 
+// failStreams has the backend end a stream with an error, as if the model failed at last.
+func (r *racedBlocks) failStreams() {
+	const end, failed = `data: {"message_type":"stop_reason","stop_reason":"end_turn"}`, `data: {"message_type":"stop_reason","stop_reason":"llm_api_error"}`
+	back := r.back.Handler
+	r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		got := httptest.NewRecorder()
+		back.ServeHTTP(got, q)
+		maps.Copy(w.Header(), got.Header())
+		w.WriteHeader(got.Code)
+		_, _ = w.Write(bytes.Replace(got.Body.Bytes(), []byte(end), []byte(failed+"\n\nevent: error\ndata: {\"message_type\":\"error_message\",\"detail\":\"x\"}"), 1))
+	})
+}
+
 // Proves EDGE-4, TRL-5: what an agent's call changed is read back before the end of its turn's
 // answer, and the next change of the block waits for that; the rest of a stream does not.
 func TestNextChangesAreNotTheTurns(t *testing.T) {
 	calls := map[string]string{"memory_replace": `{"label":"boat","old_string":"has","new_string":"sails"}`, "core_memory_append": `{"label":"boat","content":"sails"}`}
+	const failed = `,"streaming":true, "stream_tokens":true`
 	for tool, args := range calls {
-		for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`} {
+		for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`, failed} {
 			t.Run(tool+more, func(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
 					r := startQuietTools(t, 200, quietResult)
+					if more == failed {
+						r.failStreams()
+					}
 					let := make(chan struct{})
 					r.meanwhile("POST", "/messages", func() {
 						r.afterServing("POST", "/messages", func() { r.meanwhile("GET", "/v1/agents/"+r.agent, func() { <-let }) })
 					})
 					w, over := r.turns("CALL "+tool+" "+args+"\nTHEN\nSAY done", more, "peer")
 					r.happened()
-					if sent := w.Body.String(); strings.Contains(sent, "stop_reason") || more != "" && !strings.Contains(sent, "done") {
+					if sent := w.Body.String(); strings.Contains(sent, "stop_reason") || strings.Contains(sent, "event: error") || more != "" && !strings.Contains(sent, "done") {
 						t.Errorf("sent before it was read back: %s", sent)
 					}
 					changed := begin(func() got { return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human") })
@@ -249,6 +267,33 @@ func TestCallsThatWaitedFollowTheOtherChange(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// Proves EDGE-4, TRL-5: a change of a block between two pauses of a turn waits until what the
+// first call made is read back and recorded.
+func TestNextChangesWaitBetweenTwoPauses(t *testing.T) {
+	for _, more := range []string{``, `,"streaming":true`} {
+		t.Run(more, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				r := startQuietTools(t, 200, quietResult)
+				let := make(chan struct{})
+				r.meanwhile("POST", "/messages", func() {
+					r.afterServing("POST", "/messages", func() { r.meanwhile("GET", "/v1/agents/"+r.agent, func() { <-let }) })
+				})
+				_, over := r.turns("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}\nTHEN\nCALL core_memory_append {\"label\":\"boat\",\"content\":\"swims\"}\nTHEN\nSAY done", more, "peer")
+				r.happened()
+				changed := begin(func() got { return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human") })
+				expect.Len(t, changed, 0, "the next change did not wait")
+				close(let)
+				<-over
+				(<-changed).want(t, 200)
+				h := r.history(r.boat)
+				if len(h) != 4 || h[1] != `self_edit "Ann has a boat\nsails" before "Ann has a boat" by agent:peer` || h[2] != `update "Ann has a plane" before "Ann has a boat\nsails" by human:ann` || h[3] != `self_edit "Ann has a plane\nswims" before "Ann has a plane" by agent:peer` {
+					t.Error(strings.Join(h, "\n"))
+				}
+			})
+		})
 	}
 }
 
@@ -337,6 +382,40 @@ func TestOlderDecisionsAndForgedStamps(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Proves EDGE-4: a stop while a turn's changes are read back leaves no text that is nobody's, at
+// the end of the turn and between two of its pauses.
+func TestStopsWhileEditsAreReadBack(t *testing.T) {
+	for _, rest := range []string{"", "\nTHEN\nCALL core_memory_append {\"label\":\"boat\",\"content\":\"swims\"}"} {
+		for _, more := range []string{``, `,"streaming":true`} {
+			t.Run(rest+more, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					r := startQuietTools(t, 200, quietResult)
+					back := r.back.Handler
+					r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+						if q.Context().Err() != nil {
+							w.WriteHeader(http.StatusGatewayTimeout)
+							return
+						}
+						back.ServeHTTP(w, q)
+					})
+					r.meanwhile("POST", "/messages", func() {
+						r.afterServing("POST", "/messages", func() {
+							r.meanwhile("GET", "/v1/agents/"+r.agent, r.car.Handler("mem0").(*proxy.Proxy).AbortAll)
+						})
+					})
+					_, over := r.turns("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}"+rest+"\nTHEN\nSAY done", more, "peer")
+					<-over
+					r.happened()
+					h := r.history(r.boat)
+					if len(h) != 2 || h[1] != `self_edit "Ann has a boat\nsails" before "Ann has a boat" by agent:peer` {
+						t.Error(strings.Join(h, "\n"))
+					}
+				})
+			})
+		}
 	}
 }
 

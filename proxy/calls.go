@@ -122,7 +122,7 @@ func (t *agentTurn) cancel(ctx context.Context) error {
 // may change what the calls changed, so that is recorded first.
 func (t *agentTurn) finish(ctx context.Context) error {
 	t.recorded.Last()
-	_ = t.recordEdits(ctx, false)
+	_ = t.recordEdits(ctx)
 	if t.streams {
 		t.ending = true
 		t.sendFiltered(ctx, t.turn.Tail())
@@ -190,11 +190,9 @@ func (t *agentTurn) sendAmended(ctx context.Context, asked *gate.Admission, tc m
 
 // recordEdits lets the gate record what the calls of a request changed, after the backend has
 // run them: each change is a version with the whole text before and after. A change that
-// cannot be determined is logged and does not fail the call.
-func (t *agentTurn) recordEdits(ctx context.Context, broke bool) error {
-	if broke {
-		ctx = context.WithoutCancel(ctx)
-	}
+// cannot be determined is logged and does not fail the call. A stop does not cut it short.
+func (t *agentTurn) recordEdits(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
 	err := t.prepare(ctx)
 	if err != nil && len(t.ruled) > 0 {
 		t.p.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: reading the memory from the backend failed", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "error", err)

@@ -125,11 +125,16 @@ func (t *agentTurn) sendRequests(ctx context.Context) error {
 		if err := t.ruleOnPending(ctx); err != nil {
 			return err
 		}
+		answered := t.p.opt.Gate.Agents().Sending(t.a)
 		over, err := t.sendRequest(ctx)
 		t.spent = t.spent && err != nil
-		looked := t.recordEdits(ctx, err != nil) // also after an interrupted request, because its calls may have run
+		looked := t.recordEdits(ctx) // also after an interrupted request, because its calls may have run
+		answered()
 		if err != nil || over {
 			return err
+		}
+		if ctx.Err() != nil { // stopped while the changes were read back
+			return context.Cause(ctx)
 		}
 		if refused, is := errors.AsType[*gate.LookupError](looked); is {
 			return errors.New(refused.Error()) // the caller's request was not refused: its client would repeat it, and it runs
@@ -154,7 +159,6 @@ func (t *agentTurn) sendRequest(ctx context.Context) (over bool, err error) {
 	out.ContentLength, out.GetBody = int64(len(body)), nil
 	out.Header["Accept-Encoding"] = []string{"identity"}
 	frontend.DropDigests(out.Header)
-	defer t.p.opt.Gate.Agents().Sending(t.a)()
 	waiting, made := t.waiting, t.spent
 	for pause := notStored; ; pause *= 2 {
 		last := t.status == 0 || pause > lastNotStored
@@ -258,7 +262,7 @@ func (t *agentTurn) passError(ctx context.Context, resp *http.Response) error {
 		return err
 	}
 	t.header, t.begun = resp.Header, true
-	_ = t.recordEdits(ctx, true) // before the answer, as in finish
+	_ = t.recordEdits(ctx) // before the answer, as in finish
 	t.sendAnswer(ctx, body, body)
 	return nil
 }
@@ -299,6 +303,9 @@ func (t *agentTurn) handleStream(ctx context.Context, resp *http.Response, last 
 		if err != nil && !(last && errors.Is(err, memproxy.ErrNotStored)) {
 			return false, err
 		}
+		if t.endsTurn(event) {
+			_ = t.recordEdits(ctx) // before the client knows, as in finish
+		}
 		t.sendFiltered(ctx, out)
 		if t.a.IsForeignStream() {
 			return true, nil
@@ -309,6 +316,16 @@ func (t *agentTurn) handleStream(ctx context.Context, resp *http.Response, last 
 		return false, nil
 	}
 	return true, t.finish(ctx)
+}
+
+// endsTurn reports whether an event has a name, such as an error: clients stop reading there.
+func (t *agentTurn) endsTurn(event []byte) bool {
+	name := []byte("event:")
+	if !bytes.Contains(event, name) || t.turn.Paused() {
+		return false
+	}
+	_, lines := memproxy.SplitStreamEvent(event)
+	return slices.ContainsFunc(lines, func(line []byte) bool { return bytes.HasPrefix(line, name) })
 }
 
 // recordEvents records the events that are sent to the caller, with their numbers if they have
