@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -18,7 +17,6 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/internal/expect"
-	"github.com/memproxy/memproxy/proxy"
 )
 
 var toolReturn = regexp.MustCompile(`"tool_return":"[^"]*"`)
@@ -385,40 +383,6 @@ func TestOlderDecisionsAndForgedStamps(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: a stop while a turn's changes are read back leaves no text that is nobody's, at
-// the end of the turn and between two of its pauses.
-func TestStopsWhileEditsAreReadBack(t *testing.T) {
-	for _, rest := range []string{"", "\nTHEN\nCALL core_memory_append {\"label\":\"boat\",\"content\":\"swims\"}"} {
-		for _, more := range []string{``, `,"streaming":true`} {
-			t.Run(rest+more, func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
-					r := startQuietTools(t, 200, quietResult)
-					back := r.back.Handler
-					r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-						if q.Context().Err() != nil {
-							w.WriteHeader(http.StatusGatewayTimeout)
-							return
-						}
-						back.ServeHTTP(w, q)
-					})
-					r.meanwhile("POST", "/messages", func() {
-						r.afterServing("POST", "/messages", func() {
-							r.meanwhile("GET", "/v1/agents/"+r.agent, r.car.Handler("mem0").(*proxy.Proxy).AbortAll)
-						})
-					})
-					_, over := r.turns("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}"+rest+"\nTHEN\nSAY done", more, "peer")
-					<-over
-					r.happened()
-					h := r.history(r.boat)
-					if len(h) != 2 || h[1] != `self_edit "Ann has a boat\nsails" before "Ann has a boat" by agent:peer` {
-						t.Error(strings.Join(h, "\n"))
-					}
-				})
-			})
-		}
-	}
-}
-
 // Proves EDGE-4: a backend that does not answer when a turn's changes are read back delays the
 // end of the answer by one deadline.
 func TestReadBacksThatHangCostOneDeadline(t *testing.T) {
@@ -472,61 +436,4 @@ func TestUnsettledRunsAreTriedAgain(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		settle("Ann has a boat", "after the delay")
 	})
-}
-
-// earlyApprovals is a server that has not stored a pause yet when its first approvals come. To
-// a stream it has given its status by then.
-type earlyApprovals struct {
-	http.Handler
-	refusals, asked int
-}
-
-func (e *earlyApprovals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if strings.HasSuffix(r.URL.Path, "/messages") {
-		body, _ := io.ReadAll(r.Body)
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		switch e.asked++; {
-		case e.asked == 1 || e.asked > e.refusals+1:
-		case bytes.Contains(body, []byte(`"streaming":true`)):
-			w.Header().Set("Content-Type", "text/event-stream")
-			fmt.Fprintf(w, "data: {\"message_type\":\"ping\",\"run_id\":\"run-e%d\"}\n\ndata: {\"message_type\":\"stop_reason\",\"stop_reason\":\"error\"}\n\n", e.asked)
-			fmt.Fprintf(w, "event: error\ndata: {\"message_type\":\"error_message\",\"run_id\":\"run-e%d\",\"error_type\":\"internal_error\",\"message\":\"An unknown error occurred with the LLM streaming request.\",\"detail\":\"StepMetrics not found with id='step-1'\"}\n\ndata: [DONE]\n\n", e.asked)
-			return
-		default:
-			http.Error(w, `{"detail":"StepMetrics not found with ?"}`, http.StatusNotFound)
-			return
-		}
-	}
-	e.Handler.ServeHTTP(w, r)
-}
-
-// Proves EDGE-16: a Letta server refuses an approval that comes before it has stored the pause;
-// the turn repeats it, and passes a refusal that lasts.
-func TestApprovalsWaitUntilThePauseIsStored(t *testing.T) {
-	for name, c := range map[string]struct {
-		refusals, status, asked int
-		want                    string
-	}{"stored soon": {3, 200, 5, "Bea"}, "never": {100, 404, 8, "Ann has"}} {
-		for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`, `,"streaming":true,"background":true`} {
-			t.Run(name+more, func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
-					e := &earlyApprovals{Handler: embedded.New(), refusals: c.refusals}
-					r := &racedBlocks{raced: startRaced(t, lettaConf, e)}
-					r.agent = r.made("human", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","tools":["memory_replace"]}`)
-					r.boat = r.made("human", "/v1/blocks/", `{"label":"boat","value":"Ann has a boat"}`)
-					r.attach("attach", r.boat).want(t, 200)
-					a := r.do(call{"POST", "/v1/agents/" + r.agent + "/messages", fmt.Sprintf(`{"input":%q%s}`, `CALL memory_replace {"label":"boat","old_string":"Ann","new_string":"Bea"}`+"\nTHEN\nSAY done", more)}, "human")
-					if more != "" {
-						c.status = 200
-						expect.Equal(t, strings.Count(a.body, "event: error"), map[bool]int{true: 1}[name == "never"], a.body)
-						expect.Equal(t, strings.Count(a.body, `"stop_reason":`), 1, a.body)
-						expect.Equal(t, strings.Count(a.body, "[DONE]"), 1, a.body)
-					}
-					a.want(t, c.status, a.body)
-					expect.Equal(t, e.asked, c.asked, "requests")
-					r.do(call{"GET", "/v1/blocks/" + r.boat, ""}, "human").want(t, 200).has(t, c.want)
-				})
-			})
-		}
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,18 +61,37 @@ func inBubble(t *testing.T, f func(*testing.T)) {
 // raced is a sidecar in a bubble, in front of an backend that pauses.
 type raced struct {
 	*rig
-	back *pausing
+	back  *pausing
+	begin func() // starts a process
+}
+
+// kills keeps what a kill of the process would leave, for restart.
+func (r *raced) kills() {
+	copied(r.t, filepath.Join(r.dir, "state"), filepath.Join(r.dir, "killed"))
+}
+
+// restart stops the process, and starts another with what was left of the killed one.
+func (r *raced) restart() {
+	r.t.Helper()
+	r.stop()
+	state := filepath.Join(r.dir, "state")
+	must.Do(r.t, os.Rename(state, state+".over"))
+	must.Do(r.t, os.Rename(filepath.Join(r.dir, "killed"), state))
+	r.begin()
 }
 
 type call struct{ method, path, body string }
 
 func startRaced(t *testing.T, conf string, backend http.Handler, change ...string) *raced {
 	t.Helper()
-	r := &raced{&rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}}, &pausing{Handler: backend}}
+	r := &raced{rig: &rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}}, back: &pausing{Handler: backend}}
 	const nowhere = "http://backend.invalid"
 	text := strings.NewReplacer(append(replacements(change...), "DIR/policies", "", "DIR", r.dir, "LETTA", nowhere, "UPSTREAM", nowhere, "KEY", sha(devToken))...).Replace(strings.Replace(withPeople(conf), "trust: human,", "trust: human, roles: [memproxy-forget],", 1)) + reviewers()
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
-	r.car = must.Get(assemble(context.Background(), unwatched(cfg), app.Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Transport: r.back, TimeoutFactor: 10, Ticker: unpaced}, app.Process{Uptime: believed(nil)}))(t)
+	r.begin = func() {
+		r.car = must.Get(assemble(context.Background(), unwatched(cfg), app.Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Transport: r.back, TimeoutFactor: 10, Ticker: unpaced}, app.Process{Uptime: believed(nil)}))(t)
+	}
+	r.begin()
 	t.Cleanup(r.stop)
 	return r
 }

@@ -1,0 +1,194 @@
+package app_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta/embedded"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/proxy"
+)
+
+// Proves EDGE-4: a stop while a turn's changes are read back leaves no text that is nobody's, at
+// the end of the turn and between two of its pauses.
+func TestStopsWhileEditsAreReadBack(t *testing.T) {
+	for _, rest := range []string{"", "\nTHEN\nCALL core_memory_append {\"label\":\"boat\",\"content\":\"swims\"}"} {
+		for _, more := range []string{``, `,"streaming":true`} {
+			t.Run(rest+more, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					r := startQuietTools(t, 200, quietResult)
+					back := r.back.Handler
+					r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+						if q.Context().Err() != nil {
+							w.WriteHeader(http.StatusGatewayTimeout)
+							return
+						}
+						back.ServeHTTP(w, q)
+					})
+					r.meanwhile("POST", "/messages", func() {
+						r.afterServing("POST", "/messages", func() {
+							r.meanwhile("GET", "/v1/agents/"+r.agent, func() {
+								r.car.Handler("mem0").(*proxy.Proxy).AbortAll()
+								time.Sleep(time.Millisecond)
+							})
+						})
+					})
+					_, over := r.turns("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}"+rest+"\nTHEN\nSAY done", more, "peer")
+					<-over
+					r.happened()
+					h := r.history(r.boat)
+					if len(h) != 2 || h[1] != `self_edit "Ann has a boat\nsails" before "Ann has a boat" by agent:peer` {
+						t.Error(strings.Join(h, "\n"))
+					}
+				})
+			})
+		}
+	}
+}
+
+// Proves EDGE-4, TRL-5, EDGE-15: an approved write, and a call of an agent or a tool that is run
+// from outside, one right after the other, are each its own author's; a write is not approved for
+// the text that a call made. If the process is killed before the first is recorded, the next
+// process records an approved write as its author's; what a tool made is nobody's.
+func TestApprovedWritesNextToCalls(t *testing.T) {
+	const append1 = `{"label":"boat","content":"sails"}`
+	calls := map[string]struct {
+		at string
+		do func(r *racedBlocks)
+	}{
+		"turn": {"/messages", func(r *racedBlocks) {
+			r.do(call{"POST", "/v1/agents/" + r.agent + "/messages", fmt.Sprintf(`{"input":%q}`, "CALL core_memory_append "+append1+"\nTHEN\nSAY done")}, "human")
+		}},
+		"tool": {"/run", func(r *racedBlocks) { r.run("core_memory_append", append1, "human") }},
+	}
+	for name, c := range calls {
+		for _, approvedFirst := range []bool{true, false} {
+			for _, quiet := range []bool{true, false} {
+				for _, killed := range []bool{true, false} {
+					t.Run(fmt.Sprintf("%s, approved first: %v, quiet: %v, killed: %v", name, approvedFirst, quiet, killed), func(t *testing.T) {
+						inBubble(t, func(t *testing.T) {
+							r := startQuietTools(t, 200, quietResult)
+							if !quiet {
+								r.back.Handler = r.back.Handler.(*quietTools).Handler
+							}
+							r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has boats"}`}, "human").want(t, 200)
+							held := heldID(t, r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, ""))
+							approve := func() {
+								must.Get(r.car.Ledger.Holds.Approve(t.Context(), held, memproxy.Review{Reviewer: "eve"}))(t)
+								r.once("replays", r.car.clock())
+							}
+							first, next := func() { c.do(r) }, approve
+							method, at := "POST", c.at
+							if approvedFirst {
+								first, next, method, at = next, first, "PATCH", "/v1/blocks/"+r.boat
+							}
+							over := make(chan struct{})
+							then := func() { // the backend has made the first change
+								if killed {
+									r.kills()
+									close(over)
+									return
+								}
+								go func() { defer close(over); next() }()
+								time.Sleep(time.Millisecond)
+							}
+							hook := func() { r.afterServing(method, at, then) }
+							if method == "POST" && name == "turn" {
+								r.meanwhile(method, at, hook) // the second request makes the call
+							} else {
+								hook()
+							}
+							first()
+							<-over
+							r.happened()
+							if killed {
+								r.restart()
+								r.once("outcomes", time.Now())
+								next()
+							}
+							want, state := []string{`self_edit "Ann has boats\nsails" before "Ann has boats" by human:ann`}, memproxy.HoldFailed
+							switch {
+							case approvedFirst:
+								want, state = []string{`update "Ann has a plane" before "Ann has boats" by agent:dev`, `self_edit "Ann has a plane\nsails" before "Ann has a plane" by human:ann`}, memproxy.HoldDone
+								if killed {
+									state = memproxy.HoldReplaying // a reviewer says whether it was sent
+								}
+							case killed:
+								want, state = []string{`seal "Ann has boats\nsails" before "Ann has boats" by `, `update "Ann has a plane" before "Ann has boats\nsails" by agent:dev`}, memproxy.HoldDone
+							}
+							expect.Equal(t, must.Get(r.car.Ledger.Holds.Get(t.Context(), held))(t).State, state)
+							if h := r.history(r.boat); !slices.Equal(h[2:], want) {
+								t.Error(strings.Join(h, "\n"))
+							}
+						})
+					})
+				}
+			}
+		}
+	}
+}
+
+// earlyApprovals is a server that has not stored a pause yet when its first approvals come. To
+// a stream it has given its status by then.
+type earlyApprovals struct {
+	http.Handler
+	refusals, asked int
+}
+
+func (e *earlyApprovals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, "/messages") {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		switch e.asked++; {
+		case e.asked == 1 || e.asked > e.refusals+1:
+		case bytes.Contains(body, []byte(`"streaming":true`)):
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, "data: {\"message_type\":\"ping\",\"run_id\":\"run-e%d\"}\n\ndata: {\"message_type\":\"stop_reason\",\"stop_reason\":\"error\"}\n\n", e.asked)
+			fmt.Fprintf(w, "event: error\ndata: {\"message_type\":\"error_message\",\"run_id\":\"run-e%d\",\"error_type\":\"internal_error\",\"message\":\"An unknown error occurred with the LLM streaming request.\",\"detail\":\"StepMetrics not found with id='step-1'\"}\n\ndata: [DONE]\n\n", e.asked)
+			return
+		default:
+			http.Error(w, `{"detail":"StepMetrics not found with ?"}`, http.StatusNotFound)
+			return
+		}
+	}
+	e.Handler.ServeHTTP(w, r)
+}
+
+// Proves EDGE-16: a Letta server refuses an approval that comes before it has stored the pause;
+// the turn repeats it, and passes a refusal that lasts.
+func TestApprovalsWaitUntilThePauseIsStored(t *testing.T) {
+	for name, c := range map[string]struct {
+		refusals, status, asked int
+		want                    string
+	}{"stored soon": {3, 200, 5, "Bea"}, "never": {100, 404, 8, "Ann has"}} {
+		for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`, `,"streaming":true,"background":true`} {
+			t.Run(name+more, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					e := &earlyApprovals{Handler: embedded.New(), refusals: c.refusals}
+					r := &racedBlocks{raced: startRaced(t, lettaConf, e)}
+					r.agent = r.made("human", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","tools":["memory_replace"]}`)
+					r.boat = r.made("human", "/v1/blocks/", `{"label":"boat","value":"Ann has a boat"}`)
+					r.attach("attach", r.boat).want(t, 200)
+					a := r.do(call{"POST", "/v1/agents/" + r.agent + "/messages", fmt.Sprintf(`{"input":%q%s}`, `CALL memory_replace {"label":"boat","old_string":"Ann","new_string":"Bea"}`+"\nTHEN\nSAY done", more)}, "human")
+					if more != "" {
+						c.status = 200
+						expect.Equal(t, strings.Count(a.body, "event: error"), map[bool]int{true: 1}[name == "never"], a.body)
+						expect.Equal(t, strings.Count(a.body, `"stop_reason":`), 1, a.body)
+						expect.Equal(t, strings.Count(a.body, "[DONE]"), 1, a.body)
+					}
+					a.want(t, c.status, a.body)
+					expect.Equal(t, e.asked, c.asked, "requests")
+					r.do(call{"GET", "/v1/blocks/" + r.boat, ""}, "human").want(t, 200).has(t, c.want)
+				})
+			})
+		}
+	}
+}
