@@ -192,3 +192,58 @@ func TestApprovalsWaitUntilThePauseIsStored(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-4: a backend that does not answer when a turn's changes are read back delays the
+// end of the answer by one deadline.
+func TestReadBacksThatHangCostOneDeadline(t *testing.T) {
+	for _, more := range []string{``, `,"streaming":true`} {
+		inBubble(t, func(t *testing.T) {
+			r := startQuietTools(t, 200, quietResult)
+			hung, back := 0, r.back.Handler
+			r.meanwhile("POST", "/messages", func() {
+				r.afterServing("POST", "/messages", func() {
+					r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+						if strings.HasSuffix(q.URL.Path, r.agent) {
+							hung++
+							<-q.Context().Done()
+							w.WriteHeader(http.StatusGatewayTimeout)
+							return
+						}
+						back.ServeHTTP(w, q)
+					})
+				})
+			})
+			w, over := r.turns("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}\nTHEN\nSAY done", more, "peer")
+			<-over
+			expect.Equal(t, hung, 1)
+			expect.Text(t, w.Body.String()).Has("stop_reason")
+		})
+	}
+}
+
+// Proves EDGE-1: a run that cannot be settled when it ends is settled later by the same
+// process, after a delay.
+func TestUnsettledRunsAreTriedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		letta := embedded.New()
+		m := &meddler{Handler: letta}
+		r := &racedBlocks{raced: startRaced(t, compensating, m)}
+		r.agent = r.made("human", "/v1/agents/", `{"name":"t","agent_type":"memgpt_agent","tools":["memory_replace"]}`)
+		r.boat = r.made("human", "/v1/blocks/", `{"label":"boat","value":"Ann has a boat"}`)
+		r.attach("attach", r.boat).want(t, 200)
+		m.set(func(w http.ResponseWriter, q *http.Request) bool { return q.Method == http.MethodPatch && refusal(w) })
+		w, over := r.turns("CALL memory_replace {\"label\":\"boat\",\"old_string\":\"has\",\"new_string\":\"sells\"}\nTHEN\nSAY done", "", "")
+		<-over
+		expect.Equal(t, w.Code, 200)
+		m.set(nil)
+		settle := func(want, when string) {
+			t.Helper()
+			expect.OK(t, r.car.Once(t.Context(), "runs:mem0", time.Now()))
+			time.Sleep(10 * time.Second)
+			expect.Equal(t, letta.Value(r.agent, "boat"), want, when)
+		}
+		settle("Ann sells a boat", "at once")
+		time.Sleep(5 * time.Second)
+		settle("Ann has a boat", "after the delay")
+	})
+}
