@@ -13,27 +13,6 @@ import (
 // administrator may set a model's address and key, because prompts, memory and keys are
 // sent to that address.
 
-// modelSettings are the members that hold the settings of a model.
-var modelSettings = nameSet(
-	"llm_config", "embedding_config", "model_settings", "compaction_settings", "summarizer_config", "default_llm_config", "default_embedding_config",
-	"override_model_settings", "embedding_settings",
-)
-
-// ordinarySettings are the members of a model's settings that any caller may set (an allow
-// list).
-var ordinarySettings = nameSet(
-	"model", "handle", "display_name", "provider_type", "embedding_model", "embedding_dim", "embedding_chunk_size", "batch_size",
-	"context_window", "context_window_limit", "max_tokens", "max_output_tokens", "max_reasoning_tokens", "temperature", "top_p", "frequency_penalty",
-	"enable_reasoner", "reasoning", "reasoning_effort", "effort", "verbosity", "parallel_tool_calls", "put_inner_thoughts_in_kwargs", "strict",
-	"thinking", "type", "budget_tokens", "clear_thinking", "thinking_config", "include_thoughts", "thinking_budget",
-	"tool_call_parser", "return_logprobs", "top_logprobs", "return_token_ids", "model_settings",
-	"mode", "clip_chars", "sliding_window_percentage", "prompt", "prompt_acknowledgement",
-)
-
-// outputSchemas are the settings of a model with a schema of its answers, in which any
-// member name can occur.
-var outputSchemas = nameSet("response_format", "response_schema")
-
 // recordAdministrative marks the operation if only an administrator may set the member.
 func recordAdministrative(op *memproxy.Operation, m jsondoc.Member, ptr string) {
 	if op.Administers || isEmpty(m.Value) {
@@ -92,10 +71,3 @@ func keptMembers(administers bool) func(jsondoc.Member) bool {
 		return administers && (m.Name == "source_code" || withheld.IsBlanked(m.Value)) || memoryMembers[m.Name]
 	}
 }
-
-// memoryMembers hold content of a memory or of a tool call, in which names do not indicate
-// secrets of the backend.
-var memoryMembers = nameSet(
-	"metadata", "metadata_", "json_schema", "args_json_schema", "args", "arguments", "parameters", "tool_return", "func_return", "content",
-	"response_format", "response_schema", "tags", "properties",
-)

@@ -13,34 +13,6 @@ import (
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
-var knownMembers = nameSet(
-	"value", "label", "description", "limit", "metadata", "tags", "read_only", "text", "created_at", "messages", "input",
-	"role", "content", "memory_blocks", "blocks", "passages", "requests", "initial_message_sequence", "memory_variables",
-	"client_tools", "callback_url", "args", "query", "summary", "sender_id", "approvals", "tool_returns", "streaming",
-	"request_messages", "response_dict", "agents", "files", "source_code", "model", "tools", "tool_ids", "isolated_block_labels",
-	"metadata_", // of agent files; elsewhere the server ignores or refuses it
-)
-
-// known reports whether a member name has a meaning in the payload of some route.
-func known(name string) bool {
-	return knownMembers[name] || steeringKeys[name] || dims[name] != "" || targetKeys[name] != ""
-}
-
-func nameSet(names ...string) map[string]bool {
-	set := make(map[string]bool, len(names))
-	for _, name := range names {
-		set[name] = true
-	}
-	return set
-}
-
-// steeringKeys are the members that instruct the backend's model, select the messages in its
-// context, or decide which calls require approval.
-var steeringKeys = nameSet(
-	"system", "system_prompt", "override_system", "instructions", "tool_rules", "message_ids", "secrets",
-	"tool_exec_environment_variables", "compaction_settings", "prompt_template",
-)
-
 // block reads one block. The governed field is the label in the body, else the label in
 // the path.
 func (d *decoding) block(v *jsondoc.Value, ptr string) error {

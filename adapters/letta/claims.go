@@ -11,19 +11,6 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// dims maps keys of bodies and queries to the dimension of the identity that they name.
-var dims = map[string]memproxy.Dimension{
-	"agent_id": memproxy.DimAgent, "agent_ids": memproxy.DimAgent, "manager_agent_id": memproxy.DimAgent, "other_agent_id": memproxy.DimAgent,
-	"user_id": memproxy.DimUser, "identity_id": memproxy.DimUser, "identity_ids": memproxy.DimUser,
-	"identifier_key": memproxy.DimUser, "identifier_keys": memproxy.DimUser, "conversation_id": memproxy.DimRun,
-}
-
-// targetKeys maps members that name existing objects by their ids to the objects' kind.
-var targetKeys = map[string]memproxy.TargetKind{
-	"block_ids": TargetBlock, "shared_block_ids": TargetBlock, "archive_id": TargetArchive, "archive_ids": TargetArchive,
-	"folder_ids": TargetFolder, "source_ids": TargetFolder,
-}
-
 func (d *decoding) path() error {
 	for _, name := range slices.Sorted(maps.Keys(d.params)) {
 		value := d.params[name]
@@ -250,9 +237,9 @@ func (d *decoding) query() error {
 				wire.AddItem(d.op, ptr, text, d.newItem(memproxy.ItemQuery))
 			}
 		case "include", "include_relationships":
-			secret := func(what string) bool { return !agentRelations[strings.TrimPrefix(what, "agent.")] }
-			if slices.ContainsFunc(list, secret) {
-				d.op.Administers = true // an agent's secrets are not memory
+			for _, what := range list {
+				part := strings.TrimPrefix(what, "agent.")
+				d.op.Administers = d.op.Administers || part != "" && !agentRelations[part] // an agent's secrets are not memory
 			}
 		case "archive_id", "source_id":
 			for _, id := range list {
@@ -270,11 +257,3 @@ func (d *decoding) query() error {
 	}
 	return nil
 }
-
-// agentRelations are the parts of an agent, by their current and their older names, that a
-// caller who may see the agent may also request. Secrets, environments and unknown parts are
-// for administrators.
-var agentRelations = nameSet(
-	"", "blocks", "memory", "file_blocks", "identities", "identity_ids", "managed_group", "multi_agent_group",
-	"pending_approval", "sources", "tags", "tools",
-)

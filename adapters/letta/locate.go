@@ -255,17 +255,11 @@ func readToolResult(rd *memproxy.Reading, rt memproxy.Route, body []byte) error 
 	return errShape
 }
 
-// parentMembers are the members that name an object's parents, and not its author, its
-// sender or its users.
-var parentMembers = [...]string{
-	"agent_id", "manager_agent_id", "conversation_id", "group_id", "run_id", "step_id", "archive_id", "source_id", "folder_id", "file_id",
-}
-
 // parents returns the objects that an object is part of, in addition to within.
 func parents(v *jsondoc.Value, within []memproxy.Ref) []memproxy.Ref {
 	out := within[:len(within):len(within)]
 	self := v.Get("id").Text()
-	for _, name := range parentMembers {
+	for _, name := range nameLists["parents"] {
 		out = appendParent(out, v.Get(name).Text(), self)
 	}
 	if KindOf(self) == TargetGroup { // a group belongs to its agents

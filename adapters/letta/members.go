@@ -72,21 +72,6 @@ var shapeKinds = map[shape]string{
 	chat: "run", batch: "run", gateway: "run", capture: "run", file: "file", upload: "file",
 }
 
-// collections maps words of paths to kinds of object.
-var collections = map[string]string{
-	"agents": "agent", "_internal_agents": "agent", "shared-agents": "agent", "archives": "archive", "archival-memory": "passage", "conversations": "conversation",
-	"environment-variable": "variable", "feeds": "feed", "folders": "folder", "sources": "folder", "groups": "group", "identities": "identity", "jobs": "job",
-	"mcp-servers": "mcp", "mcp": "mcp", "messages": "message", "orgs": "organization", "pipelines": "pipeline", "providers": "provider", "repositories": "repository",
-	"runs": "run", "sandbox-config": "sandbox", "steps": "step", "templates": "template", "tools": "tool", "users": "user", "files": "file",
-}
-
-// containers maps members to the kind of object in them.
-var containers = map[string]string{
-	"memory_blocks": "block", "blocks": "block", "core_memory": "block", "agents": "agent", "tools": "tool", "groups": "group", "files": "file", "sources": "folder", "folders": "folder",
-	"messages": "message", "initial_message_sequence": "message", "request_messages": "message", "input": "message", "passages": "passage", "requests": "run", "skills": "skill",
-	"mcp_servers": "mcp",
-}
-
 // member returns the name of the text at a pointer in policies and budgets: the kind of
 // its object, a dot, and the member of that object that contains it, at any depth.
 func (m members) member(root, pointer string) string {

@@ -79,25 +79,6 @@ func (a *Adapter) RemovePointers(reply memproxy.Reply, gone []string) ([]byte, e
 	return e.Apply(), nil
 }
 
-// byName maps members that identify an object by name instead of by id, at any depth of a
-// payload, to the kind of object. The server searches the objects of all tenants and cannot
-// report the owner, so such a name is refused where several tenants share the server. An id
-// works instead.
-var byName = map[string]string{
-	"tools":         "tool",
-	"from_template": "template",
-}
-
-// builtInTools are the names of the tools of every server (0.16.8). memproxy knows what such
-// tools do, and they have no owner.
-var builtInTools = nameSet(
-	"send_message", "conversation_search", "archival_memory_insert", "archival_memory_search",
-	"core_memory_append", "core_memory_replace", "memory", "memory_apply_patch", "memory_replace", "memory_insert", "memory_rethink", "memory_finish_edits",
-	"search_memory", "store_memories", "rethink_user_memory", "finish_rethinking_memory",
-	"send_message_to_agent_and_wait_for_reply", "send_message_to_agents_matching_tags", "send_message_to_agent_async",
-	"run_code", "run_code_with_tools", "web_search", "fetch_webpage", "open_files", "grep_files", "semantic_search_files",
-)
-
 // Attaches implements the gate's AgentRunner. It returns the blocks that a request attaches,
 // lists in an agent or a group, or copies into a conversation by label. Content of archives
 // and folders is checked when an agent searches it.

@@ -24,15 +24,6 @@ var textual = map[string][]string{"block": {"value"}, "passage": {"text"}, "mess
 // contain it only if a request sets it.
 func changesByItself(name string) bool { return strings.HasPrefix(name, "last_") }
 
-// idMembers maps lists of objects in answers to the members that set their ids in
-// requests.
-var idMembers = map[string]string{"blocks": "block_ids", "tools": "tool_ids", "sources": "source_ids", "identities": "identity_ids"}
-
-// unordered are the lists that the server stores as relations and returns in any order.
-func unordered() []string {
-	return []string{"tags", "block_ids", "shared_block_ids", "tool_ids", "source_ids", "folder_ids", "identity_ids", "file_ids"}
-}
-
 // versioned returns the members of an object in an answer that are versioned, without a
 // memory's text and secrets, as memproxy.MemberChange encodes them. It returns nil if m is
 // nil.
@@ -41,7 +32,7 @@ func (m members) versioned(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []by
 	if m == nil || v.Kind != jsondoc.Object {
 		return nil
 	}
-	c := memproxy.MemberChange{Set: map[string][]byte{}, Unordered: unordered()}
+	c := memproxy.MemberChange{Set: map[string][]byte{}, Unordered: nameLists["unordered"]}
 	for _, e := range v.Members {
 		name := strings.TrimSuffix(e.Name, "_")
 		if ids, refs := idMembers[e.Name]; refs && e.Value.Kind == jsondoc.Array {
@@ -102,7 +93,7 @@ func (d *decoding) recordMemberChanges() error {
 	case d.doc == nil || d.doc.Root == nil:
 		return nil
 	}
-	kind, c := objectOf(d.row), memproxy.MemberChange{Object: d.row.object(d.req, d.params), Set: map[string][]byte{}, Unordered: unordered()}
+	kind, c := objectOf(d.row), memproxy.MemberChange{Object: d.row.object(d.req, d.params), Set: map[string][]byte{}, Unordered: nameLists["unordered"]}
 	doc := withheld.StripDoc(d.doc, keptMembers(true))
 	if doc.Root.Kind == jsondoc.Array { // the body is the value of one list member
 		c.Set[d.row.path[strings.LastIndexByte(d.row.path, '/')+1:]] = doc.Raw(doc.Root)
@@ -162,7 +153,7 @@ func (d *decoding) recordReferenceChanges() {
 		}
 	}
 	last := named[len(named)-1]
-	c := memproxy.MemberChange{Object: d.params[named[0]], Unordered: unordered()}
+	c := memproxy.MemberChange{Object: d.params[named[0]], Unordered: nameLists["unordered"]}
 	list, element := last+"s", d.params[last]
 	switch {
 	case list == "folder_ids":

@@ -258,11 +258,6 @@ func (d *decoding) readUpload(one part) {
 	d.cost = (len(one.data) + chunkBytes - 1) / chunkBytes
 }
 
-var textExtensions = nameSet(
-	".txt", ".md", ".markdown", ".json", ".jsonl", ".csv", ".log", ".yaml", ".yml", ".xml", ".html", ".htm", ".py", ".js", ".ts",
-	".go", ".java", ".rs", ".sql", ".sh",
-)
-
 // plainText reports whether the name, type and bytes of a file all indicate text. The
 // server prefers the name in the query to the file's own, and uses the type if the name has
 // no extension. It converts other documents to text whatever their bytes are.

@@ -145,12 +145,6 @@ func (r *referring) value(name string, v *jsondoc.Value, ptr string) {
 	}
 }
 
-// freeText are the members whose strings are free text of people, models or tools.
-var freeText = nameSet(
-	"content", "text", "value", "input", "prompt", "summary", "description", "system", "instructions", "persona", "human",
-	"reasoning", "tool_return", "arguments", "query", "query_text", "source_code", "label", "title", "message", "reason",
-)
-
 // owners records the identities that the request claims, and its targets. It leaves out an
 // identity's key: the request that sets a key creates it, and the claim already has it.
 func (r *referring) owners() {
@@ -201,9 +195,3 @@ func paramKind(param string) memproxy.TargetKind {
 	}
 	return prefixKind(strings.TrimSuffix(param, "_id"))
 }
-
-// ownerless are the path parameters that name an object whose owner cannot be looked up. Such
-// an object is refused where several tenants share the server.
-var ownerless = nameSet(
-	"connection", "deployment_id", "mcp_server_id", "mcp_server_name", "rest", "schedule", "template_version",
-)

@@ -267,13 +267,6 @@ func losesBlock(doc *jsondoc.Doc, folder string) error {
 	return losesBlockError{} // the folder is not attached, so its name is unknown
 }
 
-// toolKinds are the tools of any version of the V1 server that use other memory than blocks.
-var toolKinds = map[string]memproxy.Kind{
-	"archival_memory_insert": memproxy.Learn, "store_memories": memproxy.Learn,
-	"archival_memory_search": memproxy.Recall, "conversation_search": memproxy.Recall, "search_memory": memproxy.Recall,
-	"grep_files": memproxy.Recall, "semantic_search_files": memproxy.Recall, "open_files": memproxy.Attach,
-}
-
 // toolKind returns what a memory tool does, or "".
 func toolKind(name string) memproxy.Kind {
 	if turn.WritesBlocks(name) {
