@@ -122,7 +122,7 @@ func TestAcceptanceRequiresTheRecordedBreak(t *testing.T) {
 	if len(found.Chains) != 1 || found.Chains[0].Open() == 0 {
 		t.Errorf("cut again: %+v", found.Chains)
 	}
-	r.vandal(`UPDATE content SET body = x'00'`)
+	r.vandal(`UPDATE version SET envelope = x'00'`)
 	got, err := accept("acme")
 	if err != nil || len(got.Left) == 0 || r.statusOf(ids[0]).Unverified != memproxy.IntegrityChain {
 		t.Errorf("texts: %+v, %v, %+v", got, err, r.statusOf(ids[0]))

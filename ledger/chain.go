@@ -35,7 +35,6 @@ type head struct {
 	// base is the place of the last record that was trimmed.
 	base     int64
 	baseLink string
-	key      string
 	mac      []byte
 	changed  bool // putHeads has to write it
 	// broken is set if the head was not signed by this installation. A broken head is
@@ -47,7 +46,7 @@ func (h *head) data() []byte {
 	return keys.AppendFields(nil, []string{h.tenant, h.link, h.baseLink}, h.place, h.base)
 }
 
-const headColumns = `tenant, place, link, base, base_link, vault, mac`
+const headColumns = `tenant, place, link, base, base_link, mac`
 
 // The purposes under which heads are signed. A ledger whose rows have marks signs its
 // heads under a purpose of its own. This detects a ledger that was made to look as old
@@ -60,11 +59,11 @@ const (
 // scanHead reads heads and checks their signatures.
 func scanHead(vault *keys.Vault, as string) func(scanner) (head, error) {
 	return func(s scanner) (h head, err error) {
-		err = s.Scan(&h.tenant, &h.place, &h.link, &h.base, &h.baseLink, &h.key, &h.mac)
+		err = s.Scan(&h.tenant, &h.place, &h.link, &h.base, &h.baseLink, &h.mac)
 		if vault == nil {
 			err = cmp.Or(err, ErrNoVault)
 		}
-		h.broken = !vault.Signed(as, h.key, h.data(), h.mac)
+		h.broken = !vault.Signed(as, h.data(), h.mac)
 		return h, err
 	}
 }
@@ -94,9 +93,9 @@ func (t *transaction) head(tenant string) *head {
 		if last, there := row(t, scanVersionRow, lastRecord, tenant); there { // the head was removed: the chain continues, unsigned
 			h.place, h.link = last.place, last.Link
 		} else {
-			h.key, h.mac = t.store.opt.Vault.Sign(markedHead, h.data())
+			h.mac = t.store.opt.Vault.Sign(markedHead, h.data())
 		}
-		t.run(`INSERT INTO chain (`+headColumns+`) VALUES (?,?,?,0,'',?,?) ON CONFLICT DO NOTHING`, tenant, h.place, h.link, h.key, h.mac)
+		t.run(`INSERT INTO chain (`+headColumns+`) VALUES (?,?,?,0,'',?) ON CONFLICT DO NOTHING`, tenant, h.place, h.link, h.mac)
 	}
 }
 
@@ -105,12 +104,12 @@ func (t *transaction) putHeads() {
 		if !h.changed {
 			continue
 		}
-		h.key, h.mac = t.store.opt.Vault.Sign(markedHead, h.data())
-		if h.broken {
-			h.key, h.mac = "", []byte{}
+		h.mac = []byte{}
+		if !h.broken {
+			h.mac = t.store.opt.Vault.Sign(markedHead, h.data())
 		}
-		t.run(`UPDATE chain SET place = ?, link = ?, base = ?, base_link = ?, vault = ?, mac = ? WHERE tenant = ?`,
-			h.place, h.link, h.base, h.baseLink, h.key, h.mac, h.tenant)
+		t.run(`UPDATE chain SET place = ?, link = ?, base = ?, base_link = ?, mac = ? WHERE tenant = ?`,
+			h.place, h.link, h.base, h.baseLink, h.mac, h.tenant)
 	}
 }
 

@@ -51,8 +51,8 @@ func TestChainFaults(t *testing.T) {
 		{"signature of another", []string{`UPDATE version SET mac = (SELECT mac FROM version WHERE place = 3) WHERE place = 4`}, memproxy.FaultForge, 4, true},
 		{"one added", []string{`CREATE TEMP TABLE extra AS SELECT * FROM version WHERE place = 10`,
 			`UPDATE extra SET place = 11, number = 99`, `INSERT INTO version SELECT * FROM extra`}, memproxy.FaultTamper, 11, true},
-		{"text changed", []string{`UPDATE content SET body = zeroblob(40) WHERE ref LIKE 'version/%2:m0/1:1/'`}, memproxy.FaultText, 1, true},
-		{"text gone", []string{`DELETE FROM content WHERE ref LIKE 'version/%2:m0/1:1/'`}, memproxy.FaultText, 1, true},
+		{"text changed", []string{`UPDATE version SET envelope = CAST(substr(envelope, 1, 64) || zeroblob(40) AS BLOB) WHERE place = 1`}, memproxy.FaultText, 1, true},
+		{"text gone", []string{`UPDATE version SET envelope = '' WHERE place = 1`}, memproxy.FaultText, 1, true},
 		{"newest text given up", []string{`UPDATE version SET compacted = 1 WHERE place = 10`}, memproxy.FaultText, 10, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 // The prefixes of refs, by the sort of content.
@@ -39,29 +38,29 @@ func versionRef(k memproxy.MemoryKey, number int64) string {
 
 // encrypt stores a content, encrypted, unless there is one under that ref.
 func (t *transaction) encrypt(ref, tenant string, plain []byte) {
-	e, err := t.store.opt.Vault.Seal(ref, tenant, plain)
+	t.run(`INSERT INTO content (ref, envelope) VALUES (?, ?) ON CONFLICT DO NOTHING`, ref, t.seal(ref, tenant, plain))
+}
+
+func (t *transaction) seal(ref, tenant string, plain []byte) []byte {
+	envelope, err := t.store.opt.Vault.Seal(ref, tenant, plain)
 	t.fail(err)
-	t.run(`INSERT INTO content (ref, tenant, vault, wrapped, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		ref, tenant, e.Key, e.Wrapped, e.Body)
+	return envelope
 }
 
-const envelopeOf = `SELECT vault, wrapped, body FROM content WHERE ref = ?`
-
-func scanEnvelope(s scanner) (e keys.Envelope, err error) {
-	err = s.Scan(&e.Key, &e.Wrapped, &e.Body)
-	return e, err
-}
+const envelopeOf = `SELECT envelope FROM content WHERE ref = ?`
 
 // decrypt returns the plain text of a content, or ErrShredded if it is gone.
 func (s *store) decrypt(ctx context.Context, ref, tenant string) ([]byte, error) {
-	sealed, there, err := first(queryRows(ctx, s, "read a content", scanEnvelope, envelopeOf, ref))
-	switch {
-	case err != nil:
+	return s.unseal(ctx, ref, tenant, envelopeOf, ref)
+}
+
+// unseal returns the plain text of the envelope that a query finds, or ErrShredded.
+func (s *store) unseal(ctx context.Context, ref, tenant, query string, args ...any) ([]byte, error) {
+	envelope, _, err := first(queryRows(ctx, s, "read a content", scanOne[[]byte], query, args...))
+	if err != nil {
 		return nil, err
-	case !there:
-		return nil, ErrShredded
 	}
-	return s.opt.Vault.Open(ref, tenant, sealed)
+	return s.opt.Vault.Open(ref, tenant, envelope)
 }
 
 // compact destroys the oldest texts above Options.KeepVersions and records that. If a
@@ -82,7 +81,7 @@ func compact(t *transaction, r *versionRow) {
 	}
 	for i := range old {
 		gone := &old[i]
-		destroyText(t, r.MemoryKey, gone.Number)
+		t.run(destroyTexts+` AND number = ?`, r.MemoryKey, gone.Number)
 		gone.Before, gone.SHA256 = gone.SHA256, ""
 		gone.Actor, gone.Decision, gone.Op = memproxy.SystemActor, r.Decision, memproxy.OpCompact
 		t.step(gone, memproxy.OpCompact, gone.Number, 0)
@@ -95,16 +94,8 @@ func isSound(t *transaction, r *versionRow) bool {
 	return there && next.previous == r.Link && r.fault(t.store.opt.Vault) == ""
 }
 
-func destroyText(t *transaction, k memproxy.MemoryKey, number int64) {
-	t.run(`UPDATE version SET compacted = 1, pinned = 0`+ofKey+` AND number = ?`, k, number)
-	t.run(`DELETE FROM content WHERE ref = ?`, versionRef(k, number))
-}
-
-func shredVersions(t *transaction, k memproxy.MemoryKey) {
-	for _, number := range rows(t, scanOne[int64], `SELECT number FROM version`+ofKey+` AND compacted = 0`, k) {
-		destroyText(t, k, number)
-	}
-}
+// destroyTexts destroys the texts of a memory's versions.
+const destroyTexts = `UPDATE version SET compacted = 1, pinned = 0, envelope = ''` + ofKey + ` AND compacted = 0`
 
 const rollbackColumns = `decision, backend, kind, id, tenant, number, reviewer, reason, preimage, begun`
 

@@ -66,7 +66,7 @@ func changeLifetime(t *transaction, k memproxy.MemoryKey, change func(*memproxy.
 func (u Upkeep) Purgeable(ctx context.Context, after memproxy.MemoryKey, before time.Time, limit int) ([]memproxy.Status, error) {
 	return querySettled(ctx, u.store, "list expired memories", scanPart(u.store, statusOf),
 		`SELECT `+recordColumns+` FROM record
-		WHERE state = 'expired' AND pinned = 0 AND changed < ? AND (backend, kind, id) > (?, ?, ?) ORDER BY backend, kind, id LIMIT ?`,
+		WHERE state = 'expired' AND `+indexedState+` AND pinned = 0 AND changed < ? AND (backend, kind, id) > (?, ?, ?) ORDER BY backend, kind, id LIMIT ?`,
 		toMicros(before), after.Backend, string(after.Kind), after.ID, min(limit, 1000))
 }
 
@@ -95,7 +95,7 @@ func (u Upkeep) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decision
 			})
 		}
 		forget(t, k)
-		shredVersions(t, k)
+		t.run(destroyTexts, k)
 	}})
 }
 
@@ -338,7 +338,7 @@ func (u Upkeep) AddRunTime(ctx context.Context, more time.Duration) (time.Time, 
 	}
 	return changeResult(ctx, u.store, nil, func(t *transaction) time.Time {
 		now, p := leaseTime(t), clockRun{}
-		if e, there := row(t, scanEnvelope, envelopeOf, refClock); there {
+		if e, there := row(t, scanOne[[]byte], envelopeOf, refClock); there {
 			if plain, err := vault.Open(refClock, "", e); err == nil { // otherwise it was edited or its key is gone, and begins again
 				_ = json.Unmarshal(plain, &p)
 			}

@@ -364,7 +364,7 @@ func clearHold(t *transaction, h *memproxy.HeldWrite) bool {
 
 // destroyHeld destroys a hold's content and the key that it is encrypted under.
 func destroyHeld(t *transaction, id string) {
-	t.run(`UPDATE content SET vault = '', wrapped = ?1, body = ?1 WHERE ref = ?2 AND vault <> ''`, []byte{}, ref(refHold, id))
+	t.run(`UPDATE content SET envelope = '' WHERE ref = ?`, ref(refHold, id))
 }
 
 // destroyHeldOf destroys what was held of a memory that was deleted: no version of it can

@@ -212,10 +212,10 @@ func TestEntriesSurviveTheirEncoding(t *testing.T) {
 		}
 		must.Do(t, l.Close())
 	}
-	want, got := tablesOf(t, plain), tablesOf(t, revived)
-	delete(want, "content") // which is encrypted, each time with another key
-	delete(got, "content")
-	expect.Map(t, got, want)
+	for _, path := range []string{plain, revived} { // texts are encrypted, each time with another key
+		vandalise(t, path, `UPDATE version SET envelope = ''`)
+	}
+	expect.Map(t, tablesOf(t, revived), tablesOf(t, plain))
 }
 
 // fill sets every member to a distinct value.

@@ -127,7 +127,7 @@ func approveHold(t *transaction, id string, r memproxy.Review) memproxy.Tallied 
 		failState(t, &h)
 		return memproxy.Tallied{}
 	}
-	if !t.one(`SELECT 1 FROM content WHERE ref = ? AND vault <> ''`, []any{ref(refHold, id)}, new(int)) {
+	if !t.one(`SELECT 1 FROM content WHERE ref = ? AND length(envelope) > 0`, []any{ref(refHold, id)}, new(int)) {
 		t.fail(ErrShredded)
 		return memproxy.Tallied{}
 	}

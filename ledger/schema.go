@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	_ "embed" // the tables
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -132,6 +131,7 @@ func apply(ctx context.Context, tx *sql.Tx, d dialect, opt Options) error {
 	if n == 0 {
 		return define(schema, `CREATE TABLE IF NOT EXISTS `+d.migrationsTable()+` (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);`+newTables)
 	}
+	unmarked := n < firstMarked
 	for _, u := range upgrades {
 		if u.from != n {
 			continue
@@ -140,15 +140,14 @@ func apply(ctx context.Context, tx *sql.Tx, d dialect, opt Options) error {
 		if err := define(u.to, u.text); err != nil {
 			return err
 		}
-		if n = u.to; n == firstMarked {
-			t := &transaction{store: &store{dialect: d, opt: Options{Vault: opt.Vault}}, ctx: ctx, tx: tx, ready: map[string]*sql.Stmt{}}
-			renameSessions(t)
-			if err := cmp.Or(t.err, markAll(t)); err != nil {
-				return err
-			}
-		}
+		n = u.to
 	}
-	return nil
+	if !unmarked {
+		return nil
+	}
+	t := &transaction{store: &store{dialect: d, opt: Options{Vault: opt.Vault}}, ctx: ctx, tx: tx, ready: map[string]*sql.Stmt{}}
+	renameSessions(t)
+	return cmp.Or(t.err, markAll(t))
 }
 
 //go:embed schema.sql
@@ -156,7 +155,7 @@ var newTables string
 
 const (
 	// schema is the version of the tables in schema.sql.
-	schema = 23
+	schema = 24
 	// firstMarked is the first version of the schema whose rows have marks.
 	firstMarked = 22
 )
@@ -172,8 +171,10 @@ var (
 	//go:embed migrations/11_to_22.sql
 	from11 string
 	//go:embed migrations/22_to_23.sql
-	from22   string
-	upgrades = []upgrade{{11, 22, from11}, {22, 23, from22}}
+	from22 string
+	//go:embed migrations/23_to_24.sql
+	from23   string
+	upgrades = []upgrade{{11, 22, from11}, {22, 23, from22}, {23, 24, from23}}
 )
 
 // renameSessions gives records of rejections the ids under which they are looked up
@@ -202,11 +203,7 @@ func markAll(t *transaction) error {
 	}
 	const heads = `SELECT ` + headColumns + ` FROM chain`
 	ends := rows(t, scanHead(vault, markedHead), heads)
-	known := func(h head) bool {
-		id, err := hex.DecodeString(h.key)
-		return err != nil || vault.MarkKnown(id)
-	}
-	if len(ends) > 0 && !slices.ContainsFunc(ends, known) {
+	if len(ends) > 0 && !slices.ContainsFunc(ends, func(h head) bool { return vault.MarkKnown(h.mac) }) {
 		return errOtherKey
 	}
 	if slices.ContainsFunc(ends, func(h head) bool { return !h.broken }) {
@@ -214,8 +211,7 @@ func markAll(t *transaction) error {
 	}
 	for _, h := range rows(t, scanHead(vault, unmarkedHead), heads) {
 		if !h.broken {
-			h.key, h.mac = vault.Sign(markedHead, h.data())
-			t.run(`UPDATE chain SET vault = ?, mac = ? WHERE tenant = ?`, h.key, h.mac, h.tenant)
+			t.run(`UPDATE chain SET mac = ? WHERE tenant = ?`, vault.Sign(markedHead, h.data()), h.tenant)
 		}
 	}
 	for found := range pages(t.recordsAfter) {

@@ -44,7 +44,7 @@ CREATE TABLE record ( -- what is known of an object; each of its three parts may
 CREATE INDEX record_decision ON record (backend, decision) WHERE decision <> '';
 CREATE INDEX record_deleted ON record (deleted) WHERE deleted > 0;
 CREATE INDEX record_expires ON record (expires) WHERE expires > 0;
-CREATE INDEX record_state ON record (state, backend, kind, id) WHERE state <> '';
+CREATE INDEX record_state ON record (state, backend, kind, id) WHERE state NOT IN ('', 'untrusted');
 CREATE INDEX record_unverified ON record (backend, status_tenant, kind, id) WHERE unverified <> '';
 
 CREATE TABLE version (
@@ -69,21 +69,18 @@ CREATE TABLE version (
 	previous    TEXT    NOT NULL, -- link of the memory's version before
 	behind      TEXT    NOT NULL, -- link of the tenant's record before
 	link        TEXT    NOT NULL,
-	vault       TEXT    NOT NULL, -- id of the key of mac
-	mac         BLOB    NOT NULL,
+	mac         BLOB    NOT NULL, -- see keys.Vault.Sign
 	pinned      INTEGER NOT NULL,
 	compacted   INTEGER NOT NULL,
+	envelope    BLOB    NOT NULL, -- its text, encrypted, or nothing if it was destroyed; see keys.Vault.Seal
 	PRIMARY KEY (backend, kind, id, number)
 );
 CREATE INDEX version_deleted ON version (at) WHERE op = 'delete';
 CREATE UNIQUE INDEX version_place ON version (tenant, place);
 
-CREATE TABLE content ( -- encrypted contents; a destroyed one has no wrapped key and no body
-	ref     TEXT NOT NULL PRIMARY KEY,
-	tenant  TEXT NOT NULL,
-	vault   TEXT NOT NULL, -- id of the key that wrapped is under
-	wrapped BLOB NOT NULL,
-	body    BLOB NOT NULL
+CREATE TABLE content ( -- other encrypted contents; the envelope of a destroyed one is empty
+	ref      TEXT NOT NULL PRIMARY KEY,
+	envelope BLOB NOT NULL
 );
 
 CREATE TABLE chain ( -- the two ends of each tenant's chain
@@ -92,7 +89,6 @@ CREATE TABLE chain ( -- the two ends of each tenant's chain
 	link      TEXT    NOT NULL,
 	base      INTEGER NOT NULL, -- the last record that was trimmed
 	base_link TEXT    NOT NULL,
-	vault     TEXT    NOT NULL,
 	mac       BLOB    NOT NULL
 ) WITHOUT ROWID;
 

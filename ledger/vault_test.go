@@ -83,7 +83,7 @@ func TestShreddedKeyIsGone(t *testing.T) {
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 	held(t, l, "h1")
 	held(t, l, "h2")
-	one, two := wrappedKey(t, path, "hold/2:h1/"), wrappedKey(t, path, "hold/2:h2/")
+	one, two := wrappedKey(t, path, "content WHERE ref = 'hold/2:h1/'"), wrappedKey(t, path, "content WHERE ref = 'hold/2:h2/'")
 	must.Do(t, l.Holds.Shred(t.Context(), "h1", memproxy.Review{Reviewer: "human:ann"}))
 	all := everything(t, dir)
 	if bytes.Contains(all, one) {
@@ -102,10 +102,7 @@ func TestPurgedKeysAreGone(t *testing.T) {
 	path := filepath.Join(dir, "ledger.db")
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 	must.Get(l.Append(t.Context(), ledgertest.Version("m", "one"), ledgertest.Version("m", "two"), ledgertest.Version("n", "three")))(t)
-	ref := func(id string, number int) string {
-		return fmt.Sprintf("version/4:mem0/6:memory/1:%s/1:%d/", id, number)
-	}
-	one, two, other := wrappedKey(t, path, ref("m", 1)), wrappedKey(t, path, ref("m", 2)), wrappedKey(t, path, ref("n", 1))
+	one, two, other := wrappedKey(t, path, "version WHERE place = 1"), wrappedKey(t, path, "version WHERE place = 2"), wrappedKey(t, path, "version WHERE place = 3")
 	must.Do(t, l.Upkeep.Purge(t.Context(), ledgertest.Version("m", "").MemoryKey, "system:ttl", "d-purge"))
 	all := everything(t, dir)
 	if bytes.Contains(all, one) || bytes.Contains(all, two) {
@@ -116,12 +113,12 @@ func TestPurgedKeysAreGone(t *testing.T) {
 	}
 }
 
-// wrappedKey returns the wrapped key of a content.
-func wrappedKey(t *testing.T, path, ref string) (b []byte) {
+// wrappedKey returns the wrapped key of the content of a row.
+func wrappedKey(t *testing.T, path, row string) (b []byte) {
 	t.Helper()
-	must.Do(t, opened(t, path).QueryRow(`SELECT wrapped FROM content WHERE ref = ?`, ref).Scan(&b))
-	if len(b) == 0 {
-		t.Fatalf("%s has no key", ref)
+	must.Do(t, opened(t, path).QueryRow(`SELECT substr(envelope, 5, 60) FROM `+row).Scan(&b))
+	if len(b) != 60 {
+		t.Fatalf("%s has no key", row)
 	}
 	return b
 }
@@ -154,13 +151,13 @@ func TestVaultRotation(t *testing.T) {
 // An envelope that was altered, or moved to another item or tenant, does not decrypt.
 func TestEnvelopesAreBound(t *testing.T) {
 	for name, change := range map[string]string{
-		"body changed":      `UPDATE content SET body = zeroblob(length(body)) WHERE ref = 'hold/2:h1/'`,
-		"body cut":          `UPDATE content SET body = substr(body, 1, 5) WHERE ref = 'hold/2:h1/'`,
-		"key changed":       `UPDATE content SET wrapped = zeroblob(60) WHERE ref = 'hold/2:h1/'`,
-		"moved":             `UPDATE content SET (body, wrapped) = (SELECT body, wrapped FROM content WHERE ref = 'hold/2:h2/') WHERE ref = 'hold/2:h1/'`,
+		"body changed":      `UPDATE content SET envelope = CAST(substr(envelope, 1, 64) || zeroblob(length(envelope) - 64) AS BLOB) WHERE ref = 'hold/2:h1/'`,
+		"body cut":          `UPDATE content SET envelope = substr(envelope, 1, 69) WHERE ref = 'hold/2:h1/'`,
+		"key changed":       `UPDATE content SET envelope = CAST(substr(envelope, 1, 4) || zeroblob(60) || substr(envelope, 65) AS BLOB) WHERE ref = 'hold/2:h1/'`,
+		"moved":             `UPDATE content SET envelope = (SELECT envelope FROM content WHERE ref = 'hold/2:h2/') WHERE ref = 'hold/2:h1/'`,
 		"another tenant":    `UPDATE hold SET tenant = 'other' WHERE id = 'h1'`,
-		"key of no vault":   `UPDATE content SET vault = 'ffffffff' WHERE ref = 'hold/2:h1/'`,
-		"body of another's": `UPDATE content SET body = (SELECT body FROM content WHERE ref = 'hold/2:h2/') WHERE ref = 'hold/2:h1/'`,
+		"key of no vault":   `UPDATE content SET envelope = CAST(x'ffffffff' || substr(envelope, 5) AS BLOB) WHERE ref = 'hold/2:h1/'`,
+		"body of another's": `UPDATE content SET envelope = CAST(substr(envelope, 1, 64) || (SELECT substr(envelope, 65) FROM content WHERE ref = 'hold/2:h2/') AS BLOB) WHERE ref = 'hold/2:h1/'`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(ring.Dir(t), "ledger.db")
@@ -220,7 +217,7 @@ func TestEditedHoldsAreNotSent(t *testing.T) {
 		late     bool // the edit is approved with the rest
 	}{
 		"never approved":         {false, []string{edited}, false},
-		"another's approval":     {false, []string{edited, `INSERT INTO content SELECT 'approval/1:h/', tenant, vault, wrapped, body FROM content WHERE ref = 'approval/5:other/'`}, false},
+		"another's approval":     {false, []string{edited, `INSERT INTO content SELECT 'approval/1:h/', envelope FROM content WHERE ref = 'approval/5:other/'`}, false},
 		"another path":           {true, []string{`UPDATE hold SET path = '/v1/elsewhere/' WHERE id = 'h'`}, false},
 		"another author":         {true, []string{`UPDATE hold SET principal = 'human:boss' WHERE id = 'h'`}, false},
 		"another reviewer":       {true, []string{`UPDATE hold SET reviewer = 'human:boss' WHERE id = 'h'`}, false},

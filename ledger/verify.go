@@ -177,7 +177,7 @@ func (r *versionRow) fault(v *keys.Vault) memproxy.FaultClass {
 	switch link := r.link(); {
 	case hex.EncodeToString(link) != r.Link:
 		return memproxy.FaultTamper
-	case !v.Signed("version", r.key, link, r.mac):
+	case !v.Signed("version", link, r.mac):
 		return memproxy.FaultForge
 	}
 	return ""

@@ -15,7 +15,7 @@ import (
 const maxPinned = 100
 
 const versionColumns = `backend, kind, id, number, tenant, place, field, op, at, actor, trust, confidence, attestation,
-	decision, sha256, preimage, metadata, score, previous, behind, link, vault, mac, pinned, compacted`
+	decision, sha256, preimage, metadata, score, previous, behind, link, mac, pinned, compacted`
 
 // oneVersion selects a version of a memory by its number.
 const oneVersion = `SELECT ` + versionColumns + ` FROM version` + ofKey + ` AND number = ?`
@@ -28,13 +28,12 @@ type versionRow struct {
 	metadata string // hash of Metadata, "" if there is none
 	previous string // link of the memory's previous version, "" if there is none
 	behind   string // link of the tenant's previous record, "" if there is none
-	key      string // id of the key that mac was made with
 	mac      []byte
 }
 
 func scanVersionRow(s scanner) (r versionRow, err error) {
 	err = s.Scan(&r.Backend, &r.Kind, &r.ID, &r.Number, &r.Tenant, &r.place, &r.Field, &r.Op, &r.at, &r.Actor, &r.Trust, &r.Confidence, &r.Attestation,
-		&r.Decision, &r.SHA256, &r.Before, &r.metadata, &r.Score, &r.previous, &r.behind, &r.Link, &r.key, &r.mac, (*sqlFlag)(&r.Pinned), (*sqlFlag)(&r.Compacted))
+		&r.Decision, &r.SHA256, &r.Before, &r.metadata, &r.Score, &r.previous, &r.behind, &r.Link, &r.mac, (*sqlFlag)(&r.Pinned), (*sqlFlag)(&r.Compacted))
 	r.Time = fromMicros(r.at)
 	return r, err
 }
@@ -97,7 +96,7 @@ func (t *transaction) append(v memproxy.Version) memproxy.Version {
 	}
 	link := r.link()
 	r.Link = hex.EncodeToString(link)
-	r.key, r.mac = t.store.opt.Vault.Sign("version", link)
+	r.mac = t.store.opt.Vault.Sign("version", link)
 	insertRecord(t, &r)
 	t.step(&r, r.Op, last.Number, r.Number)
 	head.place, head.link, head.changed = r.place, r.Link, true
@@ -111,13 +110,14 @@ func (t *transaction) append(v memproxy.Version) memproxy.Version {
 
 func insertRecord(t *transaction, r *versionRow) {
 	t.store.filter.add(r.MemoryKey, versions)
-	t.run(`INSERT INTO version (`+versionColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+	envelope := []byte{}
+	if !r.textless() {
+		envelope = t.seal(versionRef(r.MemoryKey, r.Number), r.Tenant, inJSON(versionText{r.Text, r.Metadata}))
+	}
+	t.run(`INSERT INTO version (`+versionColumns+`, envelope) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 		r.Backend, string(r.Kind), r.ID, r.Number, r.Tenant, r.place, r.Field, string(r.Op), r.at, r.Actor, string(r.Trust),
 		int64(r.Confidence), string(r.Attestation), r.Decision, r.SHA256, r.Before, r.metadata, int64(r.Score),
-		r.previous, r.behind, r.Link, r.key, r.mac, count(r.Pinned), 0)
-	if !r.textless() {
-		t.encrypt(versionRef(r.MemoryKey, r.Number), r.Tenant, inJSON(versionText{r.Text, r.Metadata}))
-	}
+		r.previous, r.behind, r.Link, r.mac, count(r.Pinned), 0, envelope)
 }
 
 // textless reports whether a version has no content of its own.
@@ -225,7 +225,7 @@ func (l *Ledger) Version(ctx context.Context, k memproxy.MemoryKey, number int64
 }
 
 func readText(ctx context.Context, s *store, r *versionRow) error {
-	plain, err := s.decrypt(ctx, versionRef(r.MemoryKey, r.Number), r.Tenant)
+	plain, err := s.unseal(ctx, versionRef(r.MemoryKey, r.Number), r.Tenant, `SELECT envelope FROM version`+ofKey+` AND number = ?`, r.MemoryKey, r.Number)
 	if err != nil {
 		return err
 	}

@@ -45,10 +45,13 @@ func New(secret []byte) (Key, error) {
 
 // ID identifies the key in signatures, as 8 hex digits that reveal nothing of the secret.
 func (k Key) ID() string {
-	h := sha256.New()
-	io.WriteString(h, "memproxy stamp key id\x00")
-	h.Write(k.secret[:])
-	return hex.EncodeToString(h.Sum(nil)[:4])
+	id := k.id()
+	return hex.EncodeToString(id[:])
+}
+
+func (k Key) id() [idSize]byte {
+	sum := sha256.Sum256(append([]byte("memproxy stamp key id\x00"), k.secret[:]...))
+	return [idSize]byte(sum[:])
 }
 
 // Derive returns a key for another purpose. Neither this key nor a key for a further

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -40,8 +41,8 @@ const vaultDomain = "memproxy vault 1"
 // A nil Vault encrypts and opens nothing (ErrNoVault), signs and verifies nothing, and
 // leaves rows without a mark.
 type Vault struct {
-	current string // id of the key that encrypts
-	keys    map[string]vaultKey
+	current [idSize]byte // id of the key that encrypts
+	keys    map[[idSize]byte]vaultKey
 
 	mu     sync.Mutex // random need not be safe for concurrent use
 	random io.Reader
@@ -49,7 +50,7 @@ type Vault struct {
 
 type vaultKey struct {
 	wrap, redo cipher.AEAD
-	chain, row *macPool
+	macs       [2]*macPool // by use
 }
 
 // LoadOrCreateVault reads the vault keys of a directory, vault.key and vault-NAME.key,
@@ -69,10 +70,10 @@ func NewVault(keys Set, random io.Reader) (*Vault, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &Vault{current: keys.Signing.ID(), keys: map[string]vaultKey{}, random: random}
-	for id, k := range byID {
+	v := &Vault{current: keys.Signing.id(), keys: map[[idSize]byte]vaultKey{}, random: random}
+	for _, k := range byID {
 		derive := func(use string) []byte { return k.derive("memproxy vault " + use) }
-		v.keys[id] = vaultKey{newGCM(derive("wrap")), newGCM(derive("redo")), newMACPool(derive("chain")), newMACPool(derive("row"))}
+		v.keys[k.id()] = vaultKey{newGCM(derive("wrap")), newGCM(derive("redo")), [...]*macPool{newMACPool(derive("chain")), newMACPool(derive("row"))}}
 	}
 	return v, nil
 }
@@ -87,52 +88,49 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// Envelope is an encrypted content. Without Wrapped it cannot be opened.
-type Envelope struct {
-	Key     string // id of the key that Wrapped is encrypted under
-	Wrapped []byte // nonce and item key
-	Body    []byte // nonce and content
-}
-
 // associatedData returns the associated data of an envelope.
 func associatedData(use, ref, tenant string) []byte {
 	return AppendFields(make([]byte, 0, 64+len(ref)+len(tenant)), []string{vaultDomain, use, ref, tenant})
 }
 
-// Seal encrypts a content for its item and tenant.
-func (v *Vault) Seal(ref, tenant string, plain []byte) (Envelope, error) {
+// Seal encrypts a content for its item and tenant. The envelope is the id of the key that
+// the item's key is encrypted under, then that key and the content, each after its nonce.
+func (v *Vault) Seal(ref, tenant string, plain []byte) ([]byte, error) {
 	item, err := v.Random(Size)
 	if err != nil {
-		return Envelope{}, err
+		return nil, err
 	}
 	defer clear(item)
-	body, err := v.encrypt(newGCM(item), plain, associatedData("content", ref, tenant))
-	if err != nil {
-		return Envelope{}, err
-	}
 	wrapped, err := v.encrypt(v.keys[v.current].wrap, item, associatedData("key", ref, tenant))
-	return Envelope{v.current, wrapped, body}, err
+	if err != nil {
+		return nil, err
+	}
+	body, err := v.encrypt(newGCM(item), plain, associatedData("content", ref, tenant))
+	return slices.Concat(v.current[:], wrapped, body), err
 }
 
 // Open decrypts what Seal encrypted for the same item and tenant. ErrShredded means
-// that its key was destroyed, ErrSealed that it cannot be opened.
-func (v *Vault) Open(ref, tenant string, e Envelope) ([]byte, error) {
-	if v == nil {
+// that the envelope was emptied, ErrSealed that it cannot be opened.
+func (v *Vault) Open(ref, tenant string, envelope []byte) ([]byte, error) {
+	switch {
+	case v == nil:
 		return nil, ErrNoVault
-	}
-	if len(e.Wrapped) == 0 {
+	case len(envelope) == 0:
 		return nil, ErrShredded
+	case len(envelope) < idSize+wrappedSize:
+		return nil, fmt.Errorf("%w: %s was cut off", ErrSealed, ref)
 	}
-	key, known := v.keys[e.Key]
+	key, known := v.keyOf(envelope)
 	if !known {
-		return nil, fmt.Errorf("%w: %s is encrypted with key %.16q, which is missing", ErrSealed, ref, e.Key)
+		return nil, fmt.Errorf("%w: %s is encrypted with key %x, which is missing", ErrSealed, ref, envelope[:idSize])
 	}
-	item, err := decrypt(key.wrap, e.Wrapped, associatedData("key", ref, tenant))
-	if err != nil || len(item) != Size {
+	wrapped, body := envelope[idSize:idSize+wrappedSize], envelope[idSize+wrappedSize:]
+	item, err := decrypt(key.wrap, wrapped, associatedData("key", ref, tenant))
+	if err != nil {
 		return nil, fmt.Errorf("%w: the key of %s was changed", ErrSealed, ref)
 	}
 	defer clear(item)
-	plain, err := decrypt(newGCM(item), e.Body, associatedData("content", ref, tenant))
+	plain, err := decrypt(newGCM(item), body, associatedData("content", ref, tenant))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s was changed", ErrSealed, ref)
 	}
@@ -177,73 +175,83 @@ func (v *Vault) fill(b []byte) error {
 	return nil
 }
 
-// Sign returns the MAC of a chain's record and the id of the key.
-func (v *Vault) Sign(use string, data []byte) (id string, mac []byte) {
-	if v == nil {
-		return "", nil
+// idSize is the size in bytes of the id of a key at the beginning of a mark or envelope,
+// and wrappedSize that of an item's key with its nonce and tag.
+const idSize, wrappedSize = 4, 12 + Size + 16
+
+// keyOf returns the key that a mark or envelope names.
+func (v *Vault) keyOf(named []byte) (vaultKey, bool) {
+	if len(named) < idSize {
+		return vaultKey{}, false
 	}
-	return v.current, v.keys[v.current].signed(use, data)
+	key, known := v.keys[[idSize]byte(named)]
+	return key, known
 }
 
-// Signed reports whether the MAC was made by this installation.
-func (v *Vault) Signed(use, id string, data, mac []byte) bool {
-	if v == nil {
-		return false
-	}
-	key, known := v.keys[id]
-	return known && hmac.Equal(mac, key.signed(use, data))
-}
-
-func (k vaultKey) signed(use string, data []byte) []byte {
-	mac := make([]byte, sha256.Size)
-	k.chain.sum(func(b []byte) []byte { return append(AppendField(b, use), data...) }, mac)
-	return mac
-}
+// macUse is what a MAC is for. Its MACs have a key of their own.
+type macUse int
 
 const (
-	rowKey = 4  // bytes of a mark that identify its key
-	rowMAC = 16 // bytes of its MAC: forging one takes 2^128 guesses
+	chainMAC macUse = iota
+	rowMAC
 )
 
-// rowMarks returns the MACs for the key that a mark names, or nil if that key is missing.
-func (v *Vault) rowMarks(mark []byte) *macPool {
-	var id [2 * rowKey]byte
-	return v.keys[string(id[:hex.Encode(id[:], mark[:rowKey])])].row
+// macSizes has the sizes of MACs in bytes. Forging one of 16 takes 2^128 guesses.
+var macSizes = [...]int{chainMAC: sha256.Size, rowMAC: 16}
+
+// Sign returns the mark of a chain's record: the id of the current key, and a MAC.
+func (v *Vault) Sign(use string, data []byte) []byte { return v.mark(chainMAC, chained(use, data)) }
+
+// Signed reports whether the mark of a chain's record was made by this installation.
+func (v *Vault) Signed(use string, data, mark []byte) bool {
+	return v != nil && v.marked(chainMAC, chained(use, data), mark)
+}
+
+func chained(use string, data []byte) func([]byte) []byte {
+	return func(b []byte) []byte { return append(AppendField(b, use), data...) }
 }
 
 // MarkRow returns the mark of a row of the store: the id of the current key, and a MAC
 // over what row appends. row should append the name of the table and the key of the
 // row, so that a mark is not valid for another row.
-func (v *Vault) MarkRow(row func([]byte) []byte) []byte {
-	if v == nil {
-		return []byte{}
-	}
-	mark := make([]byte, rowKey+sha256.Size)
-	_, _ = hex.Decode(mark, []byte(v.current)) // cannot fail: ID wrote it
-	v.keys[v.current].row.sum(row, mark[rowKey:])
-	return mark[:rowKey+rowMAC]
-}
+func (v *Vault) MarkRow(row func([]byte) []byte) []byte { return v.mark(rowMAC, row) }
 
 // MarkedRow reports whether the mark was made by this installation for that row.
 func (v *Vault) MarkedRow(row func([]byte) []byte, mark []byte) bool {
-	if v == nil || len(mark) != rowKey+rowMAC {
-		return v == nil
-	}
-	key := v.rowMarks(mark)
-	var sum [sha256.Size]byte
-	if key != nil {
-		key.sum(row, sum[:])
-	}
-	return key != nil && hmac.Equal(sum[:rowMAC], mark[rowKey:])
+	return v == nil || v.marked(rowMAC, row, mark)
 }
 
-// MarkKnown reports whether the vault has the key of a mark.
+func (v *Vault) mark(use macUse, data func([]byte) []byte) []byte {
+	if v == nil {
+		return []byte{}
+	}
+	mark := make([]byte, idSize+sha256.Size)
+	copy(mark, v.current[:])
+	v.keys[v.current].macs[use].sum(data, mark[idSize:])
+	return mark[:idSize+macSizes[use]]
+}
+
+func (v *Vault) marked(use macUse, data func([]byte) []byte, mark []byte) bool {
+	key, known := v.keyOf(mark)
+	if !known {
+		return false
+	}
+	var sum [sha256.Size]byte
+	key.macs[use].sum(data, sum[:])
+	return hmac.Equal(sum[:macSizes[use]], mark[idSize:])
+}
+
+// MarkKnown reports whether the vault has the key of a mark, if it names one.
 func (v *Vault) MarkKnown(mark []byte) bool {
-	return v == nil || len(mark) < rowKey || v.rowMarks(mark) != nil
+	if v == nil || len(mark) < idSize {
+		return true
+	}
+	_, known := v.keyOf(mark)
+	return known
 }
 
 // Current returns the id of the key that encrypts.
-func (v *Vault) Current() string { return v.current }
+func (v *Vault) Current() string { return hex.EncodeToString(v.current[:]) }
 
 // SealEntry encrypts a numbered entry of a log under the current key.
 func (v *Vault) SealEntry(number uint64, entry []byte) ([]byte, error) {
@@ -252,7 +260,8 @@ func (v *Vault) SealEntry(number uint64, entry []byte) ([]byte, error) {
 
 // OpenEntry decrypts what SealEntry encrypted under the key with this id.
 func (v *Vault) OpenEntry(id string, number uint64, sealed []byte) ([]byte, error) {
-	key, known := v.keys[id]
+	named, _ := hex.DecodeString(id) // another text names no key
+	key, known := v.keyOf(named)
 	if !known {
 		return nil, fmt.Errorf("%w: it is encrypted with key %.16q, which is missing", ErrSealed, id)
 	}

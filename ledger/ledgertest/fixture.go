@@ -25,10 +25,16 @@ var (
 	oldFile []byte
 	//go:embed testdata/a729c69.sql.gz
 	oldPostgres []byte
+	// What 6550638c, of schema 23, made of the first.
+	//go:embed testdata/6550638c.db.gz
+	signedFile []byte
 )
 
 // OldFile returns a ledger file that a729c69 wrote.
 func OldFile(t testing.TB) []byte { return unzip(t, oldFile) }
+
+// SignedFile returns a ledger file that 6550638c migrated to schema 23, whose rows are signed.
+func SignedFile(t testing.TB) []byte { return unzip(t, signedFile) }
 
 func unzip(t testing.TB, zipped []byte) []byte {
 	t.Helper()
