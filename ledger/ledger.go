@@ -3,7 +3,7 @@
 //
 // It promises:
 //
-//   - Once Commit has returned, every later call sees the entry. The entry is written to
+//   - Once Commit has returned, every later call but Ledger.Record sees the entry. The entry is written to
 //     the file a fraction of a second later. Until then it is in a redo log next to the
 //     file, if there is a Vault to encrypt it, so that a killed process loses nothing. A
 //     power failure may lose the last entries, which does not open a gap in the gate: a

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -46,6 +47,27 @@ func TestPutIsVisibleBeforeItIsWritten(t *testing.T) {
 	if err != nil || got["a"].Owner.SHA256 != "text 2" {
 		t.Errorf("reopened: %+v, %v; want the newest", got["a"], err)
 	}
+}
+
+// A track record is read without waiting for the writer: every write of a new caller asks for it.
+//
+// Proves TRL-3, EDGE-15.
+func TestTrackRecordsDoNotWaitForTheWriter(t *testing.T) {
+	var still atomic.Bool
+	release := make(chan struct{})
+	l := open(t, ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Timeout: ring.Limit, Clock: func() time.Time {
+		if still.Load() {
+			<-release // the writer waits in its transaction
+		}
+		return time.Unix(1, 0)
+	}})
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("a")}}))
+	still.Store(true)
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("b")}}))
+	track, err := l.Record(t.Context(), "acme", "agent:dev")
+	close(release)
+	expect.OK(t, err)
+	expect.Equal(t, track.Facts, 1, "facts in the file")
 }
 
 // A sweep marks rows put before it and not those put after it, queued or written.

@@ -208,6 +208,7 @@ func noted(t *testing.T, s *ledger.Ledger) {
 
 func record(t *testing.T, s *ledger.Ledger, tenant, actor string) memproxy.Track {
 	t.Helper()
+	must.Do(t, s.Sync(t.Context()))
 	got := must.Get(s.Record(t.Context(), tenant, actor))(t)
 	if (got.Facts+got.Corrections > 0) != !got.Since.IsZero() {
 		t.Errorf("%s is known since %v, with %+v", actor, got.Since, got)
