@@ -2,6 +2,7 @@ package normal
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -9,8 +10,125 @@ import (
 )
 
 // minRun is the shortest run that is decoded: twelve bytes in base64, eight in hex.
-// Shorter runs have too little content.
-const minRun = 16
+// Shorter runs have too little content. min85 is the shortest base85 word: sixteen bytes.
+const minRun, min85 = 16, 20
+
+// codec is an encoding of bytes: groups of in digits that have the value of out bytes.
+type codec struct {
+	base    uint64
+	in, out int
+	least   int       // the fewest digits
+	value   [256]int8 // of each byte, -1 if it is no digit
+}
+
+// newCodec returns the codec with an alphabet. Capital letters of base16 and base32 may also
+// be lower case, and base64 has the signs of addresses after those of the standard.
+func newCodec(base uint64, in, out, least int, alphabet string) *codec {
+	c := codec{base: base, in: in, out: out, least: least}
+	for b := range c.value {
+		if c.value[b] = int8(strings.IndexByte(alphabet, byte(b))); b >= 'a' && b <= 'z' && base <= 32 {
+			c.value[b] = c.value[b-'a'+'A']
+		}
+		if c.value[b] >= int8(base) {
+			c.value[b] -= 2
+		}
+	}
+	return &c
+}
+
+// codecs are the encodings that a run is tried in, in this order: base32 with its alphabet, that
+// of base32hex (RFC 4648), and Crockford's. codecs85 are those of other words without spaces:
+// Adobe's, that of RFC 1924 (also Python and git), and that of ZeroMQ.
+var (
+	codec16 = newCodec(16, 2, 1, 2, terms.Digits+"ABCDEF")
+	codec64 = newCodec(64, 4, 3, 2, terms.Capitals+terms.Smalls+terms.Digits+"+/-_")
+	codecs  = []*codec{
+		codec16,
+		newCodec(2, 8, 1, 48, "01"),
+		newCodec(32, 8, 5, 8, terms.Capitals+"234567"),
+		newCodec(32, 8, 5, 8, terms.Digits+"ABCDEFGHIJKLMNOPQRSTUV"),
+		newCodec(32, 8, 5, 8, terms.Digits+"ABCDEFGHJKMNPQRSTVWXYZ"),
+		codec64,
+	}
+	codecs85 = []*codec{
+		newCodec(85, 5, 4, min85, "!\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstu"),
+		newCodec(85, 5, 4, min85, terms.Digits+terms.Capitals+terms.Smalls+"!#$%&()*+-;<=>?@^_`{|}~"),
+		newCodec(85, 5, 4, min85, terms.Digits+terms.Smalls+terms.Capitals+".-:+=^!/*?&<>()[]{}@%$#"),
+	}
+)
+
+// decode appends the whole bytes that a run encodes to dst. It returns nil if the run is not in
+// this encoding. Base16 and base2 have whole groups, and base32 letters of one case.
+func (c *codec) decode(dst []byte, s string) []byte {
+	if c.base == 16 {
+		s = strings.TrimPrefix(strings.TrimPrefix(s, "0x"), "0X")
+	}
+	if len(s) < c.least || c.base <= 16 && len(s)%c.in != 0 || c.base == 32 && small.AnyIn(s) && capital.AnyIn(s) {
+		return nil
+	}
+	x, n := uint64(0), 0 // the value and the digits of a group
+	put := func(bytes int) {
+		for k := range bytes {
+			dst = append(dst, byte(x>>(8*(c.out-1-k))))
+		}
+	}
+	for i := range len(s) {
+		v := c.value[s[i]]
+		if v < 0 {
+			return nil
+		}
+		x = x*c.base + uint64(v)
+		if n++; n == c.in {
+			put(c.out)
+			x, n = 0, 0
+		}
+	}
+	whole := n * c.out / c.in
+	for ; n > 0 && n < c.in; n++ {
+		x = x*c.base + c.base - 1 // padding
+	}
+	put(whole)
+	return dst
+}
+
+// decodeRun returns the text that a run encodes in one of these encodings, or nil. A run whose
+// beginning is not text is not decoded further: a text may have thousands of candidates.
+func decodeRun(s string, in []*codec) []byte {
+	if s = strings.Trim(s, "-_"); len(s) < 8 {
+		return nil
+	}
+	var buf [opening]byte
+	for _, c := range in {
+		head := s[:min(len(s), opening-opening%c.in)]
+		t := c.decode(buf[:0], head)
+		if len(head) < len(s) {
+			if !opens(t) {
+				continue
+			}
+			t = c.decode(make([]byte, 0, len(s)), s)
+		}
+		if t = readable(t); len(t) >= 8 || t != nil && c.base != 32 { // a few bytes are text in one of three alphabets by chance
+			return bytes.Clone(t)
+		}
+	}
+	return nil
+}
+
+// coded appends the text that a run encodes, or the text among the bytes that it encodes, as the
+// reading of bytes i to end of v.
+func coded(found []View, v *View, i, end int, run string, in []*codec) []View {
+	t, all := decodeRun(run, in), true
+	if t == nil {
+		t, all = stretches(run, in)
+	}
+	switch {
+	case !all:
+		return append(found, View{cut: true})
+	case t == nil:
+		return found
+	}
+	return clean(found, whole(Encoded, t, v, i, end))
+}
 
 var inRun = terms.BytesOf(terms.Alnum + "+/_-")
 
@@ -19,10 +137,7 @@ func isRun(c byte) bool { return inRun[c] }
 // runs decodes unbroken runs of encoded characters.
 func runs(found []View, v *View) []View {
 	s := v.Text
-	for i := 0; i < len(s); i++ {
-		if !isRun(s[i]) {
-			continue
-		}
+	for i := inRun.Find(s, 0); i < len(s); i = inRun.Find(s, i) {
 		j := i
 		var kinds uint8
 		for j < len(s) && isRun(s[j]) {
@@ -42,157 +157,41 @@ func runs(found []View, v *View) []View {
 			end++
 		}
 		if j-i >= minRun && (kinds&cDigit != 0 || kinds&cUpper != 0 && kinds&cLower != 0) {
-			run := strings.ReplaceAll(s[i:j], "\n", "")
-			t, all := decodeRun(run), true
-			if t == nil {
-				t, all = stretches(run)
-			}
-			if !all {
-				return append(found, View{cut: true})
-			}
-			if t != nil {
-				found = clean(found, whole(Encoded, t, v, i, end))
-			}
+			found = coded(found, v, i, end, strings.ReplaceAll(s[i:j], "\n", ""), codecs)
 		}
 		i = j
 	}
 	return found
 }
 
-// digits are the digits of an encoding: bits per digit, and the value of each byte, -1 if
-// it is no digit.
-type digits struct {
-	bits  uint
-	value [256]int8
-}
-
-// values returns the value of each byte by its position in an alphabet.
-func values(alphabet string) (of [256]int8) {
-	for c := range of {
-		of[c] = int8(strings.IndexByte(alphabet, byte(c)))
-	}
-	return of
-}
-
-// caseless returns digits whose capital letters may also be lower case.
-func caseless(alphabet string, bits uint) *digits {
-	d := digits{bits, values(alphabet)}
-	for c := 'a'; c <= 'z'; c++ {
-		d.value[c] = d.value[c-'a'+'A']
-	}
-	return &d
-}
-
-// codec is an encoding of bytes: its alphabets, and a function that returns the digits of
-// a run that make whole bytes, or "" if the run cannot be in this encoding.
-type codec struct {
-	alphabets []*digits
-	whole     func(run string) string
-}
-
 var (
-	codec2 = &codec{[]*digits{{1, values("01")}}, func(s string) string {
-		if len(s) < 48 || len(s)%8 != 0 {
-			return ""
-		}
-		return s
-	}}
-	hexDigits = caseless(terms.Digits+"ABCDEF", 4)
-	codec16   = &codec{[]*digits{hexDigits}, func(s string) string {
-		if s = strings.TrimPrefix(strings.TrimPrefix(s, "0x"), "0X"); len(s)%2 != 0 {
-			return ""
-		}
-		return s
-	}}
-	// codec32 has the alphabets base32 and base32hex (RFC 4648), and Crockford's.
-	codec32 = &codec{[]*digits{
-		caseless(terms.Capitals+"234567", 5), caseless("0123456789ABCDEFGHIJKLMNOPQRSTUV", 5), caseless("0123456789ABCDEFGHJKMNPQRSTVWXYZ", 5),
-	}, func(s string) string {
-		if small.AnyIn(s) && capital.AnyIn(s) {
-			return ""
-		}
-		return s[:len(s)-len(s)%8+tail32[len(s)%8]]
-	}}
-	// codec64 has the standard alphabet and that of URLs together.
-	codec64 = &codec{[]*digits{func() *digits {
-		d := digits{6, values(terms.Capitals + terms.Smalls + terms.Digits + "+/")}
-		d.value['-'], d.value['_'] = d.value['+'], d.value['/']
-		return &d
-	}()}, func(s string) string {
-		if len(s)%4 == 1 {
-			return s[:len(s)-1] // the last digit is no whole byte
-		}
-		return s
-	}}
+	visible = terms.BytesOf(terms.Alnum + "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+	adobe   = strings.NewReplacer("z", "!!!!!", " ", "", "\t", "", "\n", "", "\r", "") // what Adobe abbreviates and ignores
 )
 
-// tail32 is the number of digits, of a last group of this length, that make whole bytes.
-var tail32 = [8]int{0, 0, 2, 2, 4, 5, 5, 7}
-
-// decode appends the bytes that a run encodes to dst, in the first alphabet that gives
-// text. It returns nil if the run is not in this encoding.
-func (c *codec) decode(dst []byte, run string) (first []byte) {
-	if run = c.whole(run); run == "" {
-		return nil
-	}
-	for _, d := range c.alphabets {
-		t := d.decode(dst, run)
-		switch {
-		case len(c.alphabets) == 1:
-			return t
-		case len(t) < 8:
-		case readable(t) != nil:
-			return t
-		case first == nil:
-			first, dst = t, nil
+// base85 decodes words that are base85 in one of its alphabets. Text between <~ and ~> is
+// one word.
+func base85(found []View, v *View) []View {
+	s := v.Text
+	last := strings.LastIndex(s, "~>")
+	for i := visible.Find(s, 0); i < len(s); i = visible.Find(s, i) {
+		j := visible.End(s, i)
+		text := s[i:j]
+		if strings.HasPrefix(text, "<~") && last > i {
+			j = i + strings.Index(s[i:], "~>") + len("~>")
+			text = adobe.Replace(s[i+2 : max(j-2, i+2)])
 		}
+		// Quotes and a full stop of the sentence may surround it.
+		if bare := strings.Trim(text, "\"'`.,:;()"); len(bare) < len(text) && decodeRun(text, codecs85) == nil && decodeRun(bare, codecs85) != nil {
+			text = bare
+		}
+		if len(text) >= min85 {
+			found = coded(found, v, i, j, text, codecs85)
+		}
+		i = j
 	}
-	return first
+	return found
 }
-
-// decode appends the whole bytes that s encodes to dst. It returns nil if a byte is no
-// digit.
-func (d *digits) decode(dst []byte, s string) []byte {
-	x, n := uint32(0), uint(0)
-	for i := range len(s) {
-		v := d.value[s[i]]
-		if v < 0 {
-			return nil
-		}
-		x, n = x<<d.bits|uint32(v), n+d.bits
-		if n >= 8 {
-			n -= 8
-			dst = append(dst, byte(x>>n))
-		}
-	}
-	return dst
-}
-
-// decodeRun returns the text that a run encodes, or nil. A run whose beginning is not
-// text is not decoded further: a text may have thousands of candidates.
-func decodeRun(s string) []byte {
-	if s = strings.Trim(s, "-_"); len(s) < 8 {
-		return nil
-	}
-	var buf [opening]byte
-	head := s[:min(len(s), opening)]
-	for _, code := range codecs {
-		t := code.decode(buf[:0], head)
-		if len(s) > opening {
-			if !opens(t) {
-				continue
-			}
-			t = code.decode(make([]byte, 0, len(s)), s)
-		}
-		if t = readable(t); t != nil {
-			return bytes.Clone(t)
-		}
-	}
-	return nil
-}
-
-// codecs are the encodings that a run is tried in, in this order.
-var codecs = [...]*codec{codec16, codec2, codec32, codec64}
 
 // Decoded returns the text that a run encodes, or "". The run may be truncated within a
 // character.
@@ -202,7 +201,7 @@ func Decoded(run string) string {
 		return "" // however it is cut
 	}
 	for cut := 0; cut <= utf8.UTFMax && cut < len(run); cut++ {
-		if t := decodeRun(run[:len(run)-cut]); t != nil {
+		if t := decodeRun(run[:len(run)-cut], codecs); t != nil {
 			return string(t)
 		}
 	}
@@ -213,19 +212,8 @@ func Decoded(run string) string {
 func Begins(run string) bool {
 	run = strings.TrimLeft(strings.TrimRight(run, "="), "-_")
 	run = run[:min(len(run), opening)&^7] // eight digits are whole bytes in each encoding
-	if run == "" {
-		return true
-	}
 	var buf [opening]byte
-	for _, code := range codecs {
-		whole := code.whole(run)
-		for _, d := range code.alphabets {
-			if opens(d.decode(buf[:0], whole)) {
-				return true
-			}
-		}
-	}
-	return false
+	return run == "" || slices.ContainsFunc(codecs, func(c *codec) bool { return opens(c.decode(buf[:0], run)) })
 }
 
 const opening = 64 // digits that are decoded first

@@ -2,7 +2,6 @@ package normal
 
 import (
 	"html"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -63,34 +62,12 @@ const minQuoted = 3
 // quoted reports whether s is quoted-printable (RFC 2045, 6.7).
 func quoted(s string) bool {
 	n := 0
-	for {
-		i := strings.IndexByte(s, '=')
-		if i < 0 {
-			return false
-		}
-		if _, size := quotedAt(s, i); size == 3 {
-			if n++; n == minQuoted {
-				return true
-			}
-		}
-		s = s[i+1:]
-	}
-}
-
-// quotedAt decodes the escape at s[i], which is =: a byte, or -1 for a soft line break.
-// Length 0 means no escape.
-func quotedAt(s string, i int) (rune, int) {
-	if rest := s[i+1:]; strings.HasPrefix(rest, "\n") {
-		return -1, 2
-	} else if strings.HasPrefix(rest, "\r\n") {
-		return -1, 3
-	}
-	if i+2 < len(s) {
-		if hi, lo := unhex(s[i+1]), unhex(s[i+2]); hi >= 2 && lo >= 0 {
-			return rune(hi<<4 | lo), 3
+	for i := strings.IndexByte(s, '='); i >= 0 && i+2 < len(s) && n < minQuoted; i++ {
+		if s[i] == '=' && unhex(s[i+1]) >= 2 && unhex(s[i+2]) >= 0 {
+			n++
 		}
 	}
-	return 0, 0
+	return n == minQuoted
 }
 
 // clean appends a derived reading, folded unless it is clean ASCII, and the messages in
@@ -119,26 +96,24 @@ var escapes = [...]struct {
 	open              bool
 }{
 	{"&#x", 16, 1, 8, ";", true}, {"&#X", 16, 1, 8, ";", true}, {"&#", 10, 1, 8, ";", true},
-	{"%u", 16, 4, 4, "", true}, {"%", 16, 2, 2, "", true}, {"U+", 16, 4, 6, " ", true},
+	{"%u", 16, 4, 4, "", true}, {"%", 16, 2, 2, "", true}, {"=", 16, 2, 2, "", true}, {"U+", 16, 4, 6, " ", true},
 	{`\x`, 16, 2, 2, "", true}, {`\u{`, 16, 1, 6, "}", false}, {`\u`, 16, 4, 4, "", true}, {`\U`, 16, 8, 8, "", true}, {`\U`, 16, 4, 4, "", true},
-	{`\`, 16, 6, 6, " ", true}, {`\`, 16, 2, 5, " ", false},
+	{`\`, 8, 3, 3, "", true}, {`\`, 16, 6, 6, " ", true}, {`\`, 16, 2, 5, " ", false},
 }
 
-// escapeAt decodes the escape at s[i]. printed says whether the text is quoted-printable.
-// Length 0 means no escape.
+// escapeAt decodes the escape at s[i]: a character, or -1 for a soft line break. printed says
+// whether the text is quoted-printable. Length 0 means no escape.
 func escapeAt(s string, i int, printed bool) (rune, int) {
 	rest := s[i:]
 	switch {
-	case rest[0] == '=' && printed:
-		return quotedAt(s, i)
 	case rest[0] == '&' && !strings.HasPrefix(rest, "&#"):
 		return entityAt(s, i)
-	case rest[0] == '=':
+	case rest[0] == '=' && !printed:
 		return 0, 0
-	case len(rest) > 3 && rest[0] == '\\' && rest[1] >= '0' && rest[1] <= '3':
-		if c, err := strconv.ParseUint(rest[1:4], 8, 16); err == nil && c >= ' ' {
-			return rune(c), 4
-		}
+	case strings.HasPrefix(rest, "=\n"):
+		return -1, len("=\n")
+	case strings.HasPrefix(rest, "=\r\n"):
+		return -1, len("=\r\n")
 	}
 	for k := range escapes {
 		e := &escapes[k]
@@ -151,7 +126,8 @@ func escapeAt(s string, i int, printed bool) (rune, int) {
 			ch = ch*rune(e.base) + rune(unhex(number[n]))
 			n++
 		}
-		if n < e.least || ch > utf8.MaxRune || ch <= 0 && rest[0] == '&' || ch < ' ' && ch != '\n' && len(e.begin) == 1 {
+		control := ch < ' ' && (ch != '\n' || e.base == 8) && len(e.begin) == 1
+		if n < e.least || ch > utf8.MaxRune || e.base == 8 && ch > 0xff || ch <= 0 && rest[0] == '&' || control {
 			continue
 		}
 		if after, ended := strings.CutPrefix(number[n:], e.end); ended || e.open {
@@ -176,7 +152,7 @@ func entityAt(s string, i int) (rune, int) {
 }
 
 // unhex returns the value of a hexadecimal digit, or -1.
-func unhex(c byte) int { return int(hexDigits.value[c]) }
+func unhex(c byte) int { return int(codec16.value[c]) }
 
 var emphasis = terms.BytesOf("*~`_")
 

@@ -125,7 +125,7 @@ var leads = terms.BytesOf("(<#+|[") // signs that may precede a word
 // numeral returns the length of the UUID at s[i], or of the number at s[i] if it is part
 // of a date, a time or an address, or 0. None of them is leetspeak.
 func numeral(s string, i int) int {
-	if uuid(s[i:]) {
+	if isUUID(s[i:]) {
 		return uuidBytes
 	}
 	n := digit.End(s, i) - i

@@ -2,7 +2,6 @@ package normal
 
 import (
 	"cmp"
-	"encoding/base64"
 	"slices"
 	"strconv"
 	"strings"
@@ -226,26 +225,20 @@ func grouped(found []View, v *View) []View {
 
 // decodeWords decodes a text in which every word is base64 by itself.
 func decodeWords(found []View, v *View) []View {
-	s := v.Text
 	n := 0
 	var out []byte
-	var buf [maxApiece]byte
-	for w := range strings.FieldsSeq(s) {
-		w = strings.TrimRight(w, "=")
-		if len(w) < 2 || len(w) > maxApiece {
+	for w := range strings.FieldsSeq(v.Text) {
+		from := len(out)
+		if out = codec64.decode(out, strings.TrimRight(w, "=")); len(out) <= from || len(w) > maxApiece || !utf8.Valid(out[from:]) {
 			return found
 		}
-		k, err := base64.RawStdEncoding.Decode(buf[:], []byte(w))
-		if err != nil || !utf8.Valid(buf[:k]) {
-			return found
-		}
+		out = append(out, ' ')
 		n++
-		out = append(append(out, buf[:k]...), ' ')
 	}
 	if n < minGroups || !printable(out) {
 		return found
 	}
-	return append(found, whole(Encoded, out[:len(out)-1], v, 0, len(s)))
+	return append(found, whole(Encoded, out[:len(out)-1], v, 0, len(v.Text)))
 }
 
 const maxApiece = 64 // the longest such word
@@ -308,8 +301,8 @@ func decodeGroup(s string) []byte {
 	if len(s) < minRun {
 		return nil
 	}
-	if t := decodeRun(s); t != nil || !strings.Contains(s, "-") {
+	if t := decodeRun(s, codecs); t != nil || !strings.Contains(s, "-") {
 		return t
 	}
-	return decodeRun(strings.ReplaceAll(s, "-", ""))
+	return decodeRun(strings.ReplaceAll(s, "-", ""), codecs)
 }

@@ -3,6 +3,8 @@ package normal
 import (
 	"unicode/utf8"
 
+	"github.com/google/uuid"
+
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
@@ -167,7 +169,7 @@ const minHex = 8 // hexadecimal digits that are no word
 func Identifier(text string) int {
 	n, digits := hexRun(text)
 	switch {
-	case n == 8 && uuid(text):
+	case n == 8 && isUUID(text):
 		return uuidBytes
 	case n < minHex, digits == 0, digits == n:
 		return 0
@@ -177,21 +179,8 @@ func Identifier(text string) int {
 
 const uuidBytes = 36
 
-func uuid(text string) bool {
-	if len(text) < uuidBytes {
-		return false
-	}
-	at := 8
-	for _, group := range [...]int{4, 4, 4, 12} {
-		if text[at] != '-' {
-			return false
-		}
-		if n, _ := hexRun(text[at+1:]); n != group {
-			return false
-		}
-		at += 1 + group
-	}
-	return true
+func isUUID(text string) bool {
+	return len(text) >= uuidBytes && uuid.Validate(text[:uuidBytes]) == nil && (len(text) == uuidBytes || !isLetter(text[uuidBytes]) && text[uuidBytes] < utf8.RuneSelf)
 }
 
 // hexRun returns the number of hexadecimal digits at the beginning of a text, and how

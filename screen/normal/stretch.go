@@ -13,26 +13,28 @@ import (
 // data: three in eight random bytes are printable.
 const minStretch = 20
 
-// stretches returns the text within the bytes that s encodes, if these are not text as a
-// whole: a file with words in it, or an encoding after other digits. all is false if some
+// stretches returns the text within the bytes that s encodes in these encodings, if these are not
+// text as a whole: a file with words in it, or an encoding after other digits. all is false if some
 // of it is compressed and exceeds a bound.
-func stretches(s string) (text []byte, all bool) {
+func stretches(s string, in []*codec) (text []byte, all bool) {
 	all = true
 	if len(s) < 2*minStretch {
 		return nil, true
 	}
 	buf := make([]byte, 0, len(s))
-	add := func(b []byte) {
-		b, whole := inflate(b, maxLayers)
-		text, all = append(text, textIn(b)...), all && whole
-	}
-	for skip := range 4 {
-		if cut := s[skip:]; skip < 2 {
-			add(codec16.decode(buf, cut[:len(cut)&^1]))
+	for _, c := range in {
+		for skip := range c.in {
+			digits := s[skip:]
+			if c.in <= 2 {
+				digits = digits[:len(digits)&^1]
+			}
+			b, whole := inflate(c.decode(buf, digits), maxLayers)
+			if text, all = append(text, textIn(b)...), all && whole; c.in > 4 {
+				break // too many digits may be before it
+			}
 		}
-		add(codec64.decode(buf, s[skip:]))
 	}
-	return append(append(text, textIn(codec32.decode(buf, s))...), textIn(codec2.decode(buf, s))...), all
+	return text, all
 }
 
 // maxPacked bounds decompression, as a multiple of the compressed length: prose

@@ -46,7 +46,7 @@ func TestASCII85Opens(t *testing.T) {
 	for n := range len(long) {
 		text := strings.ToValidUTF8(long[n/8:n], "")
 		b := make([]byte, ascii85.MaxEncodedLen(len(text)))
-		if got := string(decode85(string(b[:ascii85.Encode(b, []byte(text))]))); len(text) > 16 && got != text {
+		if got := string(decodeRun(string(b[:ascii85.Encode(b, []byte(text))]), codecs85)); len(text) > 16 && got != text {
 			t.Fatalf("ascii85 of %q is read as %q", text, got)
 		}
 	}
