@@ -43,6 +43,7 @@ func leet(found []View, v *View) []View {
 	defer b.free()
 	known, tried := 0, 0
 	g := guesser{s: s, left: maxReadingGuesses}
+	passed := 0 // signs from which no word began, since the last letter or space
 	var word []glyph
 	for i := 0; i < len(s); {
 		if (i == 0 || !isAlnum(s[i-1])) && isAlnum(s[i]) {
@@ -53,6 +54,15 @@ func leet(found []View, v *View) []View {
 			}
 		}
 		j, letters, digits := letter.End(s, i), 0, 0
+		sign := leads[s[i]]
+		if passed == maxPassed && sign {
+			j = leads.End(s, i)
+			b.copy(s, i, j)
+			i = j
+			continue
+		} else if s[i] <= ' ' || isAlnum(s[i]) {
+			passed = 0
+		}
 		if j > i && (j == len(s) || leetLetters[s[j]] == "" && drawings[s[j]] == nil) { // most words have no such character
 			b.copy(s, i, j)
 			i = j
@@ -60,9 +70,8 @@ func leet(found []View, v *View) []View {
 		}
 		j = i
 		word = word[:0]
-		sign := leads[s[i]] // of a longer word only the signs at its beginning are passed over
-		for j < len(s) && s[j] > ' ' && (!sign || len(word) <= 2*maxLeet) {
-			is := g.glyph(j)
+		for j < len(s) && s[j] > ' ' && (!sign || len(word) <= maxLeet) {
+			is := glyphAt(s, j)
 			if is.may == "" {
 				break
 			}
@@ -90,9 +99,8 @@ func leet(found []View, v *View) []View {
 		if len(word) == 0 || !ok && sign {
 			b.byte(s[i], int32(i)) // punctuation before a word, or alone
 			i++
-			for k := 1; k < len(word)-maxLeet && word[k].from == i && word[k].to == i+1 && leads[s[i]]; k++ {
-				b.byte(s[i], int32(i))
-				i++
+			if sign {
+				passed++
 			}
 			continue
 		}
@@ -121,6 +129,8 @@ func leet(found []View, v *View) []View {
 }
 
 var leads = terms.BytesOf("(<#+|[") // signs that may precede a word
+
+const maxPassed = 3 // the most signs at each of which a word may begin
 
 // numeral returns the length of the UUID at s[i], or of the number at s[i] if it is part
 // of a date, a time or an address, or 0. None of them is leetspeak.
@@ -154,47 +164,27 @@ type guesser struct {
 	end, tries, cost int
 	left             int     // the tries that are left for the reading
 	word, known      []glyph // the letters so far, and those of the best word, of a cost
-	open             span    // the last brackets, up to the next end of one or of a word
-	// glyphs has the last glyphs, by their offsets: of a long word without letters, each offset
-	// begins a word.
-	glyphs [128]glyph
 }
 
-// glyph returns the glyph at the byte at i, without letters if it is none.
-func (g *guesser) glyph(i int) glyph {
-	is := &g.glyphs[i%len(g.glyphs)]
-	if is.from == i && is.to > i {
-		return *is
-	}
-	*is = glyph{leetLetters[g.s[i]], i, i + 1}
-	for _, d := range drawings[g.s[i]] {
-		if strings.HasPrefix(g.s[i:], d.sign) {
-			*is = glyph{d.letter, i, i + len(d.sign)}
-			return *is
+// glyphAt returns the glyph at s[i], without letters if it is none.
+func glyphAt(s string, i int) glyph {
+	for _, d := range drawings[s[i]] {
+		if strings.HasPrefix(s[i:], d.sign) {
+			return glyph{d.letter, i, i + len(d.sign)}
 		}
 	}
-	if isLetter(g.s[i]) {
-		is.may = g.s[i : i+1]
-	} else if g.bracket(i) {
-		is.may = ""
+	switch {
+	case isLetter(s[i]):
+		return glyph{s[i : i+1], i, i + 1}
+	case s[i] == '(' || s[i] == '<': // no letter if it is closed in the same word
+		if end := closing.Find(s[:min(len(s), i+2*maxLeet)], i); end < len(s) && closing[s[end]] && s[end] > ' ' {
+			return glyph{"", i, i + 1}
+		}
 	}
-	return *is
+	return glyph{leetLetters[s[i]], i, i + 1}
 }
 
-// bracket reports whether the byte at i is a bracket that is closed in the same word.
-func (g *guesser) bracket(i int) bool {
-	if g.s[i] != '(' && g.s[i] != '<' {
-		return false
-	}
-	if i < g.open.start || i >= g.open.end {
-		end := strings.IndexAny(g.s[i:], ")> \n")
-		if end < 0 {
-			end = len(g.s) - i
-		}
-		g.open = span{i, i + end}
-	}
-	return g.open.end < len(g.s) && g.s[g.open.end] > ' '
-}
+var closing = terms.BytesOf(")> \n")
 
 // guess returns the letters of the most usual word that the characters from i to j may be, or
 // more of them if it is drawn, with or without punctuation at its end; none if there is no
