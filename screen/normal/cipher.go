@@ -1,6 +1,7 @@
 package normal
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -262,33 +263,25 @@ func placed(v View) View {
 const manyEscapes = 8 // a text with an escape in at most this many bytes is an escaped text that was enciphered
 
 // probe tries non-language as an encoding that was enciphered or reversed. Results that
-// decode are kept; the attempts themselves are no readings. known says that v itself was
-// decoded: a cipher that substitutes letters leaves what is encoded without them.
-func probe(found []View, v *View, m marks, known bool) []View {
-	try := func(t *View, m marks, lettered bool) {
+// decode are kept; the attempts themselves are no readings. A cipher that substitutes letters
+// leaves what is encoded without them, which is left out.
+func probe(found []View, v *View, m marks) []View {
+	turned, back, rotated, mirrored := shifted(v, &signs), reversed(v), shifted(v, &letters[13]), shifted(v, &letters[mirror])
+	for _, t := range [...]*View{&turned, &back, &rotated, &mirrored} {
+		m, lettered := m, t == &rotated || t == &mirrored // others than ROT47 have the marks of v
+		if t == &turned {
+			m = scan(t.Text)
+		}
+		if t.Text == v.Text {
+			continue
+		}
 		before := len(found)
 		if n := len(t.Text); (strings.Count(t.Text, "%")+strings.Count(t.Text, "&")+strings.Count(t.Text, `\`))*manyEscapes >= n {
 			found = encodings(found, t, m)
 		} else {
 			found = codes(found, t, m, lettered)
 		}
-		kept := before
-		for _, f := range found[before:] {
-			if f.Name == Encoded || language(f.Text) {
-				found[kept] = f
-				kept++
-			}
-		}
-		found = found[:kept]
-	}
-	turned, back := shifted(v, &signs), deciphered(v, key{0, 1})
-	try(&turned, scan(turned.Text), false)
-	try(&back, scan(back.Text), false)
-	for _, by := range [...]int{13, mirror} {
-		if t := shifted(v, &letters[by]); !known || t.Text != v.Text {
-			try(&t, m, known) // a letter substitution has the marks of v
-		}
-		known = true
+		found = append(found[:before], slices.DeleteFunc(found[before:], func(f View) bool { return f.Name != Encoded && !language(f.Text) })...)
 	}
 	return found
 }

@@ -119,7 +119,7 @@ func decodeRun(s string, in []*codec) []byte {
 func coded(found []View, v *View, i, end int, run string, in []*codec) []View {
 	t, all := decodeRun(run, in), true
 	if t == nil {
-		t, all = stretches(run, in)
+		t, all = stretches(run, in, v.ciphered)
 	}
 	switch {
 	case !all:
@@ -181,11 +181,11 @@ func base85(found []View, v *View) []View {
 			j = i + strings.Index(s[i:], "~>") + len("~>")
 			text = adobe.Replace(s[i+2 : max(j-2, i+2)])
 		}
-		// Quotes and a full stop of the sentence may surround it.
-		if bare := strings.Trim(text, "\"'`.,:;()"); len(bare) < len(text) && decodeRun(text, codecs85) == nil && decodeRun(bare, codecs85) != nil {
-			text = bare
-		}
 		if len(text) >= min85 {
+			// Quotes and a full stop of the sentence may surround it.
+			if bare := strings.Trim(text, "\"'`.,:;()"); len(bare) < len(text) && decodeRun(bare, codecs85) != nil {
+				text = bare
+			}
 			found = coded(found, v, i, j, text, codecs85)
 		}
 		i = j

@@ -258,32 +258,35 @@ func (r *reader) derive(found []View, v *View, m marks, plausible bool) []View {
 }
 
 // code appends the unescaped, decoded and deciphered readings of v. It reports whether v
-// is nothing but code for another text.
+// is nothing but code for another text. Where words were guessed one by one there is no code
+// that was not in the text before.
 func (r *reader) code(found []View, v *View, m marks) ([]View, bool) {
 	before := len(found)
-	if found = encodings(found, v, m); covers(found[before:], v) {
+	if !v.worded {
+		found = encodings(found, v, m)
+	}
+	if covers(found[before:], v) {
 		return found, true
 	}
-	if !v.ciphered {
-		var strange int
-		var opaque []span
-		if found, strange, opaque = cipher(found, v); len(opaque) > 0 {
-			found = moved(found, v)
+	if v.ciphered {
+		return found, false
+	}
+	found, strange, opaque := cipher(found, v)
+	if v.worded || len(opaque) == 0 {
+		return found, false
+	}
+	found = moved(found, v)
+	if v.piece || v.Name == Backward || strange < minOpaque || strange*4 < len(v.Text) && m&(markRun|markGroups|markToken) == 0 {
+		return found, false
+	}
+	for _, o := range opaque {
+		p, before := v.part(o.start, o.end), len(found)
+		if !r.pay(len(p.Text)/attempt, 0) {
+			break
 		}
-		if !v.piece && strange >= minOpaque && (strange*4 >= len(v.Text) || m&(markRun|markGroups|markToken) != 0) {
-			for _, o := range opaque {
-				p, before := v.part(o.start, o.end), len(found)
-				all := len(p.Text) == len(v.Text)
-				if !r.pay(len(p.Text)/attempt, 0) {
-					break
-				}
-				// The spans of Backward are found in another way, and of a long text fewer
-				// readings are kept.
-				found = probe(found, &p, scan(p.Text), all && v.Name != Backward && len(v.Text) <= maxWhole)
-				for i := before; i < len(found); i++ {
-					found[i].start = -1 // its offsets are not those in v
-				}
-			}
+		found = probe(found, &p, scan(p.Text))
+		for i := before; i < len(found); i++ {
+			found[i].start = -1 // its offsets are not those in v
 		}
 	}
 	return found, false

@@ -15,8 +15,8 @@ const minStretch = 20
 
 // stretches returns the text within the bytes that s encodes in these encodings, if these are not
 // text as a whole: a file with words in it, or an encoding after other digits. all is false if some
-// of it is compressed and exceeds a bound.
-func stretches(s string, in []*codec) (text []byte, all bool) {
+// of it is compressed and exceeds a bound. Of what was enciphered only the compressed is read.
+func stretches(s string, in []*codec, ciphered bool) (text []byte, all bool) {
 	all = true
 	if len(s) < 2*minStretch {
 		return nil, true
@@ -28,8 +28,11 @@ func stretches(s string, in []*codec) (text []byte, all bool) {
 			if c.in <= 2 {
 				digits = digits[:len(digits)&^1]
 			}
-			b, whole := inflate(c.decode(buf, digits), maxLayers)
-			if text, all = append(text, textIn(b)...), all && whole; c.in > 4 {
+			if !ciphered || packer(c.decode(buf, digits[:2*c.in])) != nil {
+				b, whole := inflate(c.decode(buf, digits), maxLayers)
+				text, all = append(text, textIn(b)...), all && whole
+			}
+			if c.in > 4 {
 				break // too many digits may be before it
 			}
 		}
@@ -44,22 +47,28 @@ const maxPacked = 4
 // maxLayers bounds nested compression.
 const maxLayers = 4
 
+// packer returns the reader of compressed data with this beginning, or nil.
+func packer(b []byte) func(io.Reader) (io.Reader, error) {
+	switch {
+	case len(b) < 2:
+		return nil
+	case b[0] == 0x1f && b[1] == 0x8b: // RFC 1952
+		return func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }
+	case b[0]&0xf == 8 && (int(b[0])<<8|int(b[1]))%31 == 0: // RFC 1950
+		return func(r io.Reader) (io.Reader, error) { return zlib.NewReader(r) }
+	}
+	return nil
+}
+
 // inflate decompresses gzip or zlib data, even if truncated, up to layers times. all is
 // false, and nothing is returned, if the data exceeds maxPacked or maxLayers (a
 // decompression bomb). Other data is returned as it is.
 func inflate(b []byte, layers int) (out []byte, all bool) {
-	var r io.Reader
-	var err error
-	switch {
-	case len(b) < 8:
-		return b, true
-	case b[0] == 0x1f && b[1] == 0x8b: // RFC 1952
-		r, err = gzip.NewReader(bytes.NewReader(b))
-	case b[0]&0xf == 8 && (int(b[0])<<8|int(b[1]))%31 == 0: // RFC 1950
-		r, err = zlib.NewReader(bytes.NewReader(b))
-	default:
+	open := packer(b)
+	if open == nil {
 		return b, true
 	}
+	r, err := open(bytes.NewReader(b))
 	if err != nil {
 		return b, true
 	}
