@@ -1,8 +1,9 @@
-// Package endpoint posts to a model behind an OpenAI-compatible API.
+// Package endpoint sends requests to a backend or to a model behind an OpenAI-compatible
+// API.
 //
-// Invariants: a call has a deadline and a bounded answer; the key is sent to the
-// configured address only (redirects are refused); no error contains a key, an address,
-// or a part of a request or an answer.
+// Invariants: a call has a deadline and a bounded answer; the credential is sent to the
+// configured address only (redirects are refused); no error contains a credential, an
+// address, or a part of a request or an answer.
 package endpoint
 
 import (
@@ -12,49 +13,93 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
-// Endpoint is one route of an API. It is safe for concurrent use.
+// Endpoint is an API. It is safe for concurrent use.
 type Endpoint struct {
-	url, key string
-	timeout  time.Duration
-	http     http.Client
+	name    string // in errors
+	base    *url.URL
+	header  http.Header
+	timeout time.Duration
+	http    http.Client
 }
 
-// New returns the endpoint of a route of the API at base: "embeddings" of
-// "https://api.example.com/v1". It makes no call. A key that is not empty is sent as a
-// bearer token. The timeout is for one call including its answer.
-func New(base, route, key string, timeout time.Duration) (*Endpoint, error) {
+// New returns the API at an address: "https://api.example.com/v1". It makes no call.
+// header has the credential. The timeout is for one call including its answer. A nil
+// transport means a new one.
+func New(name, base string, header http.Header, timeout time.Duration, transport http.RoundTripper) (*Endpoint, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
 		return nil, errors.New("the URL must be an http or https URL without credentials")
 	}
-	return &Endpoint{u.JoinPath(route).String(), key, timeout, http.Client{
-		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true},
+	if transport == nil {
+		transport = &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
+	}
+	return &Endpoint{name, u, header, timeout, http.Client{
+		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// Post sends in as JSON and returns the answer. A status other than 200, or an answer of
-// more than most bytes, is an error.
-func (e *Endpoint) Post(ctx context.Context, in any, most int64) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.timeout)
-	defer cancel()
+// NewModel returns the API of a model. A key that is not empty is sent as a bearer token.
+func NewModel(base, key string, timeout time.Duration) (*Endpoint, error) {
+	header := http.Header{}
+	if key != "" {
+		header.Set("Authorization", "Bearer "+key)
+	}
+	return New("endpoint", base, header, timeout, nil)
+}
+
+// StatusError is a response with a status other than 200.
+type StatusError struct {
+	Status int
+	After  time.Duration // of Retry-After, or 0
+	name   string
+}
+
+// Error implements error.
+func (s *StatusError) Error() string {
+	return fmt.Sprintf("the %s returned status %d", s.name, s.Status)
+}
+
+// TooLongError is an answer over this limit, in bytes.
+type TooLongError int64
+
+// Error implements error.
+func (t TooLongError) Error() string { return fmt.Sprintf("the response exceeds %d bytes", int64(t)) }
+
+// Post sends in as JSON to a route of the API and returns the answer, like Do.
+func (e *Endpoint) Post(ctx context.Context, route string, in any, most int64) ([]byte, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return nil, errors.New("the request cannot be encoded")
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
+	return e.Do(ctx, http.MethodPost, []string{route}, nil, body, most)
+}
+
+// Do sends a request, with a body of JSON unless it is nil, and returns the answer. A
+// status other than 200 is a *StatusError, and an answer of more than most bytes a
+// TooLongError.
+func (e *Endpoint) Do(ctx context.Context, method string, path []string, query url.Values, body []byte, most int64) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	u := e.base.JoinPath(path...)
+	if query != nil {
+		u.RawQuery = query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, errors.New("the request cannot be created")
 	}
-	req.Header.Set("Content-Type", "application/json")
+	maps.Copy(req.Header, e.header)
 	req.Header.Set("Accept", "application/json")
-	if e.key != "" {
-		req.Header.Set("Authorization", "Bearer "+e.key)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := e.http.Do(req)
 	if err != nil {
@@ -69,9 +114,10 @@ func (e *Endpoint) Post(ctx context.Context, in any, most int64) ([]byte, error)
 	case err != nil:
 		return nil, fmt.Errorf("reading the response: %w", err)
 	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("the endpoint returned status %d", resp.StatusCode)
+		after, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+		return nil, &StatusError{resp.StatusCode, time.Duration(min(max(after, 0), 3600)) * time.Second, e.name}
 	case int64(len(raw)) > most:
-		return nil, fmt.Errorf("the response exceeds %d bytes", most)
+		return nil, TooLongError(most)
 	}
 	return raw, nil
 }

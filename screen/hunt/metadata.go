@@ -13,16 +13,6 @@ const (
 	maxDepth   = 16
 )
 
-// element returns the items of one element of a store: its own text, which may be missing,
-// and the strings of its metadata, which agents see too.
-func element(own Item, text *string, meta json.RawMessage) []Item {
-	if text != nil {
-		own.Text = *text
-	}
-	own.Incomplete = own.ID == "" || text == nil
-	return append([]Item{own}, metadata(own, meta)...)
-}
-
 // metadata returns the strings in a memory's metadata as items, named by JSON pointer.
 // The proxy's own keys are included: a writer that bypassed the proxy may have used them.
 // Metadata with more than maxStrings strings or deeper than maxDepth is one item, as raw

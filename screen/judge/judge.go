@@ -89,7 +89,7 @@ func New(o Options) (*Judge, error) {
 	if o.Timeout < 0 || o.PerMinute < 0 {
 		return nil, errors.New("judge: a limit is negative")
 	}
-	api, err := endpoint.New(o.URL, "chat/completions", o.Key, cmp.Or(o.Timeout, defaultTimeout))
+	api, err := endpoint.NewModel(o.URL, o.Key, cmp.Or(o.Timeout, defaultTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("judge: %w", err)
 	}

@@ -42,7 +42,7 @@ func (j *Judge) post(ctx context.Context, system, user string) (string, error) {
 		Stream      bool              `json:"stream"`
 		Format      map[string]string `json:"response_format"`
 	}{j.opts.Model, []message{{"system", system}, {"user", user}}, 0, maxTokens, false, map[string]string{"type": "json_object"}}
-	raw, err := j.api.Post(ctx, in, maxBody)
+	raw, err := j.api.Post(ctx, "chat/completions", in, maxBody)
 	if err != nil {
 		return "", fmt.Errorf("judge: %w", err)
 	}

@@ -58,7 +58,7 @@ func New(o Options) (*Client, error) {
 	if o.Model == "" {
 		return nil, errors.New("remote: no model")
 	}
-	api, err := endpoint.New(o.URL, "embeddings", o.Key, cmp.Or(o.Timeout, defaultTimeout))
+	api, err := endpoint.NewModel(o.URL, o.Key, cmp.Or(o.Timeout, defaultTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("remote: %w", err)
 	}
@@ -118,7 +118,7 @@ func (c *Client) call(ctx context.Context, texts []string) ([][]float32, error) 
 }
 
 func (c *Client) post(ctx context.Context, texts []string) ([][]float32, error) {
-	raw, err := c.api.Post(ctx, struct {
+	raw, err := c.api.Post(ctx, "embeddings", struct {
 		Model  string   `json:"model"`
 		Input  []string `json:"input"`
 		Format string   `json:"encoding_format"`
