@@ -12,7 +12,7 @@ import (
 // Margin returns the classifier's highest margin over all readings of a text, for
 // evaluation. It is -Inf if there is nothing to classify.
 func (s *Screener) Margin(text string) float64 {
-	sc := pool.Get().(*scratch)
+	sc := begin(text)
 	defer pool.Put(sc)
 	reading := normal.Read(text)
 	code := reading.IsEncoded()

@@ -19,19 +19,39 @@ type scratch struct {
 	words     []directive.Word
 	negated   []int
 	hits      []directive.Hit
-	features  []uint32         // of one word
-	prefixes  []prefix         // one per word, and one for the end of the text
-	strides   []classify.Total // totals at every classify.Stride words, from which windows are scored
-	isolated  []classify.Total // the same for a range that is scored as a separate text
-	dangerous []classify.Span  // scored as separate texts, over the hold threshold
-	sentences []sentence       // sentences read so far
-	code      []stretch        // Markdown code spans of the text
-	judged    int              // words scored as sentences; a word counts each time
+	features  []uint32            // of one word
+	prefixes  []prefix            // one per word, and one for the end of the text
+	strides   []classify.Total    // totals at every classify.Stride words, from which windows are scored
+	isolated  []classify.Total    // the same for a range that is scored as a separate text
+	dangerous []classify.Span     // scored as separate texts, over the hold threshold
+	sentences []sentence          // sentences of the reading so far
+	code      []stretch           // Markdown code spans of the text
+	scored    map[uint64]sentence // of this text, by key
+	judged    int                 // words scored as sentences; a word counts each time
+	most      int                 // bound of judged
 	part      featureSet
 	lift      []float32 // margin of the enclosing part, for every classify.Stride words
 }
 
 var pool = sync.Pool{New: func() any { return new(scratch) }}
+
+const (
+	fewScores = 1 << 10 // a larger map is not reused: to clear it takes long
+	// The words of a text that are scored as sentences, in all readings, may be this many
+	// times its length in bytes, or else leastJudged.
+	judgedPerByte, leastJudged = 12, 32 << 10
+)
+
+// begin returns a scratch for a text.
+func begin(text string) *scratch {
+	sc := pool.Get().(*scratch)
+	if len(sc.scored) > fewScores {
+		sc.scored = nil
+	}
+	clear(sc.scored)
+	sc.judged, sc.most = 0, max(leastJudged, judgedPerByte*len(text))
+	return sc
+}
 
 // maxFindings bounds the findings of one text: the strongest are kept, and one more
 // covers the span of all others.
@@ -51,7 +71,7 @@ func (s *Screener) FindingsIn(reading *normal.Readings, text string) []memproxy.
 // findings are not sorted or deduplicated (see settle). Words that a restraint negates
 // are blanked in the readings.
 func (s *Screener) scan(reading *normal.Readings, text string, classify bool) (out []memproxy.Finding) {
-	sc := pool.Get().(*scratch)
+	sc := begin(text)
 	defer pool.Put(sc)
 	code := reading.IsEncoded()
 	sc.code = codeSpans(text)
@@ -83,7 +103,7 @@ func (s *Screener) scan(reading *normal.Readings, text string, classify bool) (o
 			out = s.classifier(out, v, sc)
 		}
 	}
-	if reading.Truncated {
+	if reading.Truncated || sc.judged > sc.most {
 		out = append(out, memproxy.Finding{Rule: RuleTruncated, Severity: "high", End: len(text), Score: truncatedScore})
 	}
 	return out

@@ -149,9 +149,9 @@ func (s *Screener) AppendRisk(out, found []memproxy.Finding, item int, source me
 // Version returns the version of the pack.
 func (s *Screener) Version() string { return s.pack.Version() }
 
-// RuleTruncated is the rule of the finding for a text that nests more deeply, or expands to
-// more, than is read: the content of the rest is unknown. The rule belongs to no layer
-// and cannot be disabled.
+// RuleTruncated is the rule of the finding for a text that nests more deeply, expands to
+// more, or has more combinations of sentences, than is read: the content of the rest is
+// unknown. The rule belongs to no layer and cannot be disabled.
 const RuleTruncated = "form.bounds"
 
 const truncatedScore = 700 // the score of RuleTruncated

@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"hash/maphash"
 	"strings"
 
 	"github.com/memproxy/memproxy/screen/classify"
@@ -13,10 +14,11 @@ import (
 // sentences as separate texts; in a Linked reading with each line alone. Benign prose
 // around a payload then does not lower its score. A sentence alone has less evidence than
 // one in context, so its margin is reduced, unless it differs from the text around it.
-// sc.dangerous has the sentences over the threshold afterwards.
+// sc.dangerous has the sentences over the threshold afterwards. The work ends when
+// sc.judged exceeds sc.most: then the text was not read to its end.
 func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.Span {
 	best := s.pack.model.BestWindow(sc.strides, len(sc.words), lift)
-	sc.dangerous, sc.sentences, sc.judged = sc.dangerous[:0], sc.sentences[:0], 0
+	sc.dangerous, sc.sentences = sc.dangerous[:0], sc.sentences[:0]
 	linked, least, less := v.Name == normal.Linked, leastAlone, float32(s.pack.weights["apart"])/1000
 	marks, most := ".!?\n", mostAlone
 	switch {
@@ -27,10 +29,11 @@ func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.S
 	}
 	zero, all := s.pack.zero, sc.prefixes[len(sc.words)].Total
 	alone := func(from, end int, less float32) (sentence, bool) {
-		what, one := s.alone(v, sc, from, end, least)
+		what := s.alone(v, sc, from, end, least)
 		if end-from < least {
 			return what, false
 		}
+		one := what.best
 		rest := s.pack.model.Margin(all.Minus(what.Total))
 		one.Margin -= less * max(0, min(steep, (rest-bland)/(middling-bland)))
 		if one.Margin > best.Margin {
@@ -41,7 +44,7 @@ func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.S
 		}
 		return what, one.Margin >= zero
 	}
-	for from := 0; from < len(sc.words); {
+	for from := 0; from < len(sc.words) && sc.judged <= sc.most; {
 		end := passage(v.Text, sc.words, from, marks, most)
 		what, found := alone(from, end, less)
 		if !linked && !found {
@@ -74,13 +77,14 @@ func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.S
 	return best
 }
 
-// sentence has the total weight of a sentence's features. Totals of several sentences add
-// up to that of their concatenation, except for the features that cross from one into the
-// next.
+// sentence is what scoring some words as a separate text gave. Its total is that of their
+// features. Totals of several sentences add up to that of their concatenation, except for
+// the features that cross from one into the next.
 type sentence struct {
 	classify.Total
-	from   int     // index of its first word
-	margin float32 // the highest of its windows
+	from   int           // index of its first word
+	margin float32       // the highest of its windows
+	best   classify.Span // that window, with the margin of the whole
 }
 
 // begins reports whether a sentence may begin at word i although no punctuation precedes
@@ -91,19 +95,41 @@ func begins(text string, words []directive.Word, i int) bool {
 }
 
 // alone scores words first to end as a separate text. The margin of the whole is added if
-// there are at least least words and the windows are not far below zero.
-func (s *Screener) alone(v *normal.View, sc *scratch, first, end, least int) (sentence, classify.Span) {
-	sc.judged += end - first
-	apart := sc.isolate(s.pack.model, first, end)
-	one := s.pack.model.BestWindow(apart, end-first, nil)
-	what := sentence{apart[len(apart)-1], first, one.Margin}
-	one.Start, one.End = first+one.Start, first+one.End
-	if one.Margin < s.pack.zero-far || end-first < least {
-		return what, one
+// there are at least least words and the windows are not far below zero. Words that
+// several readings of the text have are scored once.
+func (s *Screener) alone(v *normal.View, sc *scratch, first, end, least int) sentence {
+	key := sc.key(v.Text, first, end, least)
+	one, known := sc.scored[key]
+	if !known {
+		sc.judged += end - first
+		apart := sc.isolate(s.pack.model, first, end)
+		one.best = s.pack.model.BestWindow(apart, end-first, nil)
+		one.Total, one.margin = apart[len(apart)-1], one.best.Margin
+		if one.margin >= s.pack.zero-far && end-first >= least {
+			sc.part.words(v.Text, sc.words, first, end)
+			one.best.Margin += sc.part.margin(s.pack.whole) * s.pack.share
+		}
+		if sc.scored == nil {
+			sc.scored = map[uint64]sentence{}
+		}
+		sc.scored[key] = one
 	}
-	sc.part.words(v.Text, sc.words, first, end)
-	one.Margin += sc.part.margin(s.pack.whole) * s.pack.share
-	return what, one
+	one.from, one.best.Start, one.best.End = first, first+one.best.Start, first+one.best.End
+	return one
+}
+
+var seed = maphash.MakeSeed()
+
+// key identifies all that the score of words first to end of a text depends on. No words can
+// be chosen to have the key of others.
+func (sc *scratch) key(text string, first, end, least int) uint64 {
+	h := maphash.String(seed, text[sc.words[first].Start:sc.words[end-1].End]) ^ uint64(least)
+	for i := first; i < end; i++ {
+		w := &sc.words[i]
+		h = (h ^ w.Concepts.First ^ uint64(w.Flags)<<56) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	return h
 }
 
 const (
