@@ -17,17 +17,17 @@ const (
 
 // Line is one budget that a charge counts against.
 type Line struct {
-	// Reason is the reason given if this line refuses: budget.hour, budget.total,
-	// budget.tenant, budget.namespace.
-	Reason ReasonCode
 	// Key names the account: "principal/agent:dev", "tenant/acme",
 	// "namespace/gotchas".
-	Key    string
-	Window Window
+	Key string `json:"account"`
+	// Reason is the reason given if this line refuses: budget.hour, budget.total,
+	// budget.tenant, budget.namespace.
+	Reason ReasonCode `json:"reason"`
+	Window Window     `json:"window"`
 	// Limit is in memories. A line with a negative limit is counted and never refuses.
-	Limit int64
+	Limit int64 `json:"limit"`
 	// Soft marks a line that never refuses. Exceeding its limit raises an event.
-	Soft bool
+	Soft bool `json:"soft,omitempty"`
 }
 
 // Charge requests Cost memories on every line. Either all lines are charged, or none.

@@ -77,7 +77,7 @@ func (e *ExplainResult) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"verdict": e.Decision.Verdict, "would": e.Decision.ShadowVerdict, "status": e.Decision.Status, "enforced": e.Enforced,
 		"reasons": e.Decision.Recorded(), "rules": e.Decision.Policy, "principal": e.Principal.ID, "steps": e.Steps,
-		"operation": operationOf(e.Operation), "budget": accountsOf(e.Lines), "confidence": e.Question.Confidence,
+		"operation": operationOf(e.Operation), "budget": e.Lines, "confidence": e.Question.Confidence,
 		"attestation": e.Question.Attestation, "track": e.Record, "locks": e.Records, "filters": e.Filters,
 	})
 }
@@ -111,23 +111,6 @@ func operationOf(op *memproxy.Operation) *explained {
 		e.Items = append(e.Items, explainedItem{it.Pointer, it.Kind, it.Role, it.Field, it.Layer, it.Inferred})
 	}
 	return e
-}
-
-// account is a budget line with the member names of the audit log.
-type account struct {
-	Account string              `json:"account"`
-	Reason  memproxy.ReasonCode `json:"reason"`
-	Window  memproxy.Window     `json:"window"`
-	Limit   int64               `json:"limit"`
-	Soft    bool                `json:"soft,omitempty"`
-}
-
-func accountsOf(lines []memproxy.Line) []account {
-	var all []account
-	for _, l := range lines {
-		all = append(all, account{l.Key, l.Reason, l.Window, l.Limit, l.Soft})
-	}
-	return all
 }
 
 // Explain runs a request through every step without side effects.
