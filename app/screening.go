@@ -33,35 +33,29 @@ import (
 // screeners builds screeners. The state of the layers, such as sessions and cached
 // answers of models, survives a reload of the pack.
 type screeners struct {
-	cfg      config.Screening
-	log      *slog.Logger
-	assembly *assembly.Store
-	recipes  *assembly.Recipes
-	baseline *baseline.Store
-	likeness *likeness.Index
-	similar  panel.Matcher
-	judge    *judge.Judge
-	outages  *panel.Outages
+	cfg    config.Screening
+	layers panel.Options // without Base, which depends on the pack
 }
 
 // newScreeners opens the layers. A model that is unavailable is tried again in the
 // background, started with begin.
 func newScreeners(cfg config.Screening, log *slog.Logger, clock func() time.Time, begin begin) (*screeners, error) {
-	d := &screeners{cfg: cfg, log: log, outages: panel.NewOutages()}
+	on := func(layer string) bool { return !slices.Contains(cfg.Disable, layer) }
+	d := &screeners{cfg, panel.Options{Secrets: on("secrets"), Synapse: on("synapse"), Outages: panel.NewOutages(), Clock: time.Now, Log: log}}
 	if !*cfg.Enabled {
 		return d, nil
 	}
 	var err error
-	if !slices.Contains(cfg.Disable, "assembly") {
-		d.assembly, d.recipes = assembly.New(), assembly.NewRecipes()
+	if on("assembly") {
+		d.layers.Assembly, d.layers.Recipes = assembly.New(), assembly.NewRecipes()
 	}
 	if c := cfg.Baseline; c != nil {
-		if d.baseline, err = baseline.New(baseline.Options{LearnWrites: c.Learn, Users: c.Users}); err != nil {
+		if d.layers.Baseline, err = baseline.New(baseline.Options{LearnWrites: c.Learn, Users: c.Users}); err != nil {
 			return nil, err
 		}
 	}
 	if c := cfg.Judge; c != nil {
-		d.judge, err = judge.New(judge.Options{URL: c.URL, Model: c.Model, Key: c.Key.Reveal(), Timeout: c.Timeout.Std(), PerMinute: c.PerMinute, Now: clock})
+		d.layers.Judge, err = judge.New(judge.Options{URL: c.URL, Model: c.Model, Key: c.Key.Reveal(), Timeout: c.Timeout.Std(), PerMinute: c.PerMinute, Now: clock})
 		if err != nil {
 			return nil, err
 		}
@@ -74,13 +68,13 @@ func newScreeners(cfg config.Screening, log *slog.Logger, clock func() time.Time
 		}
 		known = append(known, more...)
 	}
-	if !slices.Contains(cfg.Disable, "likeness") {
-		if d.likeness, err = likeness.New(likeness.Options{Exemplars: known, Harmless: panel.Harmless()}); err != nil {
+	if on("likeness") {
+		if d.layers.Likeness, err = likeness.New(likeness.Options{Exemplars: known, Harmless: panel.Harmless()}); err != nil {
 			return nil, err
 		}
 	}
 	if c := cfg.Similar; c != nil {
-		if d.similar, err = matcherOf(c, known, log, begin); err != nil {
+		if d.layers.Similar, err = matcherOf(c, known, log, begin); err != nil {
 			return nil, err
 		}
 	}
@@ -127,12 +121,9 @@ func (d *screeners) panel(p *screen.Pack) (*panel.Panel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return panel.New(panel.Options{
-		Base: base, Secrets: !slices.Contains(d.cfg.Disable, "secrets"),
-		Synapse: !slices.Contains(d.cfg.Disable, "synapse"), Assembly: d.assembly, Recipes: d.recipes,
-		Baseline: d.baseline, Likeness: d.likeness, Similar: d.similar, Judge: d.judge, Outages: d.outages,
-		Clock: time.Now, Log: d.log,
-	})
+	opt := d.layers
+	opt.Base = base
+	return panel.New(opt)
 }
 
 // ScreenerOptions configures how existing texts are judged. Empty fields are taken from the
@@ -242,7 +233,7 @@ const snapshots = 5 * time.Minute
 // snapshot that cannot be read is set aside, and learning starts again: a baseline is
 // only a hint, so the process starts without it.
 func (s *App) keepBaseline() {
-	store, path := s.rules.screeners.baseline, s.path("baseline.json")
+	store, path := s.rules.screeners.layers.Baseline, s.path("baseline.json")
 	if store == nil {
 		return
 	}

@@ -245,7 +245,7 @@ func (s *App) watch() {
 		for backend, sealed := range s.checker.Sealed() {
 			observe(signal.MetricSealed, map[bool]int64{true: 1}[sealed], backend)
 		}
-		s.rules.screeners.outages.Counts(func(layer string, failed, refused int64) {
+		s.rules.screeners.layers.Outages.Counts(func(layer string, failed, refused int64) {
 			observe(signal.MetricUnscreened, failed, layer, signal.ResultFailed)
 			observe(signal.MetricUnscreened, refused, layer, signal.ResultRefused)
 		})
