@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net/http"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
@@ -12,73 +11,6 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/review"
 )
-
-// replayer sends what reviewers approved through the proxy of the backend.
-type replayer struct{ s *App }
-
-var errNoBackend = errors.New("the backend is no longer configured")
-
-// Replay implements review.Replayer.
-func (r replayer) Replay(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.SendResult {
-	own := r.s.proxyOf(h.Backend).BackendClient()
-	if own == nil {
-		return memproxy.UnsentResult(errNoBackend)
-	}
-	return own.Replay(ctx, h, c)
-}
-
-// StillValid implements review.Replayer.
-func (r replayer) StillValid(p memproxy.Principal) bool { return r.s.callers.now.Load().StillValid(p) }
-
-// FindWrite implements review.Replayer.
-func (r replayer) FindWrite(ctx context.Context, h memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
-	own := r.s.proxyOf(h.Backend).BackendClient()
-	if own == nil {
-		return false, memproxy.HoldResult{}, errNoBackend
-	}
-	h, content, err := r.s.ledger.Holds.Content(ctx, h.ID)
-	if err != nil {
-		return false, memproxy.HoldResult{}, err
-	}
-	ids, known, err := own.FindWrite(ctx, h, content)
-	switch {
-	case err != nil:
-		return false, memproxy.HoldResult{}, err
-	case !known:
-		return false, memproxy.HoldResult{}, errors.New("the backend cannot tell whether the write arrived")
-	}
-	if len(ids) == 0 {
-		return false, memproxy.HoldResult{Detail: "not found in the backend"}, nil
-	}
-	return true, memproxy.HoldResult{Status: http.StatusOK, Memories: ids, Detail: "found in the backend"}, nil
-}
-
-// CurrentMemory implements review.Replayer.
-func (r replayer) CurrentMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
-	own := r.s.proxyOf(k.Backend).BackendClient()
-	if own == nil {
-		return memproxy.Memory{}, errNoBackend
-	}
-	return own.CurrentMemory(ctx, k)
-}
-
-// LockMemory implements review.Replayer.
-func (r replayer) LockMemory(ctx context.Context, k memproxy.MemoryKey) (func(), error) {
-	own := r.s.proxyOf(k.Backend).BackendClient()
-	if own == nil {
-		return nil, errNoBackend
-	}
-	return own.LockMemory(ctx, k)
-}
-
-// Restore implements review.Replayer.
-func (r replayer) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.SendResult {
-	own := r.s.proxyOf(to.Backend).BackendClient()
-	if own == nil {
-		return memproxy.UnsentResult(errNoBackend)
-	}
-	return own.Restore(ctx, to, now, decision, reviewer)
-}
 
 // proxyOf returns the proxy of a backend, or nil.
 func (s *App) proxyOf(backend string) *proxy.Proxy {
@@ -89,6 +21,9 @@ func (s *App) proxyOf(backend string) *proxy.Proxy {
 	}
 	return nil
 }
+
+// backend returns memproxy's own access to a backend, or nil if it is not configured.
+func (s *App) backend(name string) *proxy.BackendClient { return s.proxyOf(name).BackendClient() }
 
 // openReview builds the review API, the sender of approved writes, and the notices.
 func (s *App) openReview() {
@@ -101,7 +36,14 @@ func (s *App) openReview() {
 		Backends: backends,
 		Names:    func() memproxy.CallerNames { return callerNames(s) },
 		RunnerOptions: review.RunnerOptions{
-			Holds: s.ledger.Holds, Memories: s.ledger, Rollbacks: s.ledger.Rollbacks, Replayer: replayer{s}, Recorder: s.audit,
+			Holds: s.ledger.Holds, Memories: s.ledger, Rollbacks: s.ledger.Rollbacks, Recorder: s.audit,
+			Backend: func(name string) (review.Backend, error) {
+				if own := s.backend(name); own != nil {
+					return own, nil
+				}
+				return nil, errors.New("the backend is no longer configured")
+			},
+			StillValid:  func(p memproxy.Principal) bool { return s.callers.now.Load().StillValid(p) },
 			SendTimeout: s.opt.sending, RecordTimeout: s.opt.within(review.DefaultTimeout), Clock: s.clock, Steps: s.opt.Steps, Log: s.log,
 		},
 		Sessions: s.ledger.Sessions, Reviewers: reviewersOf(c.Reviewers), Integrity: s.checker, Jobs: s.jobs,

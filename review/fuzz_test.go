@@ -56,7 +56,7 @@ func FuzzRequests(f *testing.F) {
 	log := slog.New(slog.DiscardHandler)
 	api := review.New(review.Options{
 		RunnerOptions: review.RunnerOptions{
-			Holds: store, Memories: struct{ review.MemoryStore }{}, Rollbacks: struct{ review.RollbackStore }{}, Replayer: &upstream{}, Recorder: deaf{}, Clock: time.Now, Log: log,
+			Holds: store, Memories: struct{ review.MemoryStore }{}, Rollbacks: struct{ review.RollbackStore }{}, Backend: at(&upstream{}), StillValid: (&upstream{}).StillValid, Recorder: deaf{}, Clock: time.Now, Log: log,
 		},
 		Sessions: struct{ review.SessionStore }{}, Names: anyNames, NewID: func() string { return "id" }, Integrity: &checker{}, Jobs: &jobs{},
 		Reviewers: []review.Reviewer{reviewer("r", token, memproxy.Limit{All: true}, review.RoleView, review.RoleReview)},

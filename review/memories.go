@@ -207,12 +207,13 @@ func promoteMemory(c *call, in Reason) (out memproxy.Tallied, err error) {
 // passage of Letta or without a credential, does not prevent the promotion.
 func refuseChanged(c *call, k memproxy.MemoryKey) error {
 	last, err := c.api.opt.Memories.History(c.ctx(), k, 0, 1)
-	if err != nil || len(last) == 0 || k.Kind != memproxy.TargetMemory {
+	backend, away := c.api.opt.Backend(k.Backend)
+	if err != nil || len(last) == 0 || k.Kind != memproxy.TargetMemory || away != nil {
 		return err
 	}
 	asking, cancel := context.WithTimeout(c.ctx(), c.api.opt.Timeout/2) // the promotion needs time as well
 	defer cancel()
-	now, err := c.api.opt.Replayer.CurrentMemory(asking, k)
+	now, err := backend.CurrentMemory(asking, k)
 	switch {
 	case err != nil:
 		return nil // the sweep compares the texts later

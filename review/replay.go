@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -18,7 +19,11 @@ type RunnerOptions struct {
 	Holds     HoldStore
 	Memories  MemoryStore
 	Rollbacks RollbackStore
-	Replayer  Replayer
+	// Backend returns the access to the backend of a name, or why there is none.
+	Backend func(name string) (Backend, error)
+	// StillValid reports whether the author of a held write could still write it, because
+	// its credential is still configured.
+	StillValid func(author memproxy.Principal) bool
 	// SendTimeout is the timeout of sending one write; 0 is a minute. A claim or a rollback
 	// is leased for twice as long, so that the lease cannot expire before the sending has
 	// ended.
@@ -91,9 +96,7 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 		Detail: "memproxy refused it: " + gone + ", which the approving reviewer did not know",
 	}}
 	if gone == "" || claim.Hold.AuthorInvalidNoted() {
-		sending, cancel := context.WithTimeout(sending, r.opt.SendTimeout)
-		sent = r.opt.Replayer.Replay(sending, claim.Hold, claim.Content)
-		cancel()
+		sent = r.send(sending, &claim)
 	}
 	r.opt.Steps.At(memproxy.StepReplaySent)
 	settling, cancel := context.WithTimeout(ctx, r.opt.RecordTimeout)
@@ -106,6 +109,16 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	r.opt.Steps.At(memproxy.StepReplaySettled)
 	h, err := r.opt.Holds.Get(settling, id)
 	return h, errors.Is(sent.Err, memproxy.ErrNoConnection), err
+}
+
+func (r *Runner) send(ctx context.Context, claim *memproxy.Replay) memproxy.SendResult {
+	ctx, cancel := context.WithTimeout(ctx, r.opt.SendTimeout)
+	defer cancel()
+	b, err := r.opt.Backend(claim.Hold.Backend)
+	if err != nil {
+		return memproxy.UnsentResult(err)
+	}
+	return b.Replay(ctx, claim.Hold, claim.Content)
 }
 
 // settleClaim ends the claim of a write by the result of sending it. If the outcome is unknown,
@@ -134,7 +147,7 @@ func (r *Runner) settleClaim(ctx context.Context, id, token string, sent memprox
 // authorInvalid returns why the author of a write may no longer write, or "" if it may.
 // Holds of earlier versions do not name the author.
 func (r *Runner) authorInvalid(c memproxy.HoldContent) string {
-	if c.Author == nil || r.opt.Replayer.StillValid(*c.Author) {
+	if c.Author == nil || r.opt.StillValid(*c.Author) {
 		return ""
 	}
 	return c.Author.InvalidReason()
@@ -199,13 +212,24 @@ func (r *Runner) WakeChan() <-chan struct{} { return r.wake }
 func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {
 	asking, cancel := context.WithTimeout(ctx, r.opt.SendTimeout)
 	defer cancel()
-	found, result, err := r.opt.Replayer.FindWrite(asking, h)
+	b, err := r.opt.Backend(h.Backend)
 	if err != nil {
 		return err
 	}
-	to := memproxy.HoldApproved // send it again
-	if found {
-		to = memproxy.HoldDone
+	h, content, err := r.opt.Holds.Content(asking, h.ID)
+	if err != nil {
+		return err
+	}
+	ids, known, err := b.FindWrite(asking, h, content)
+	if err == nil && !known {
+		err = errors.New("the backend cannot tell whether the write arrived")
+	}
+	if err != nil {
+		return err
+	}
+	to, result := memproxy.HoldApproved, memproxy.HoldResult{Detail: "not found in the backend"} // send it again
+	if len(ids) > 0 {
+		to, result = memproxy.HoldDone, memproxy.HoldResult{Status: http.StatusOK, Memories: ids, Detail: "found in the backend"}
 	}
 	if to, err = r.opt.Holds.Resolve(ctx, h.ID, to, result); err != nil {
 		return err

@@ -104,15 +104,23 @@ func (u *upstream) Restore(_ context.Context, to memproxy.Version, _ memproxy.Me
 }
 
 // FindWrite fails.
-func (u *upstream) FindWrite(context.Context, memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
-	return false, memproxy.HoldResult{}, errors.New("the backend does not say")
+func (u *upstream) FindWrite(context.Context, memproxy.HeldWrite, memproxy.HoldContent) ([]string, bool, error) {
+	return nil, false, errors.New("the backend does not say")
+}
+
+// at returns an upstream as the only backend.
+func at(up review.Backend) func(string) (review.Backend, error) {
+	return func(string) (review.Backend, error) { return up, nil }
 }
 
 // askable is an upstream that can report what arrived.
 type askable struct{ *upstream }
 
-func (a askable) FindWrite(context.Context, memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
-	return a.found, memproxy.HoldResult{Status: 200}, nil
+func (a askable) FindWrite(context.Context, memproxy.HeldWrite, memproxy.HoldContent) ([]string, bool, error) {
+	if a.found {
+		return []string{"m"}, true, nil
+	}
+	return nil, true, nil
 }
 
 // recorder stores the audit events; fail makes it fail.
@@ -282,13 +290,13 @@ func secret() []byte { return []byte(rand.Text()) }
 const leaseOver = 5 * time.Minute
 
 // runs returns a runner that sends through up.
-func (r *rig) runs(up review.Replayer) *review.Runner {
+func (r *rig) runs(up review.Backend) *review.Runner {
 	r.t.Helper()
 	return review.NewRunner(r.options(up))
 }
 
-func (r *rig) options(up review.Replayer) review.RunnerOptions {
+func (r *rig) options(up review.Backend) review.RunnerOptions {
 	return review.RunnerOptions{
-		Holds: r.ledger.Holds, Memories: r.ledger, Rollbacks: r.ledger.Rollbacks, Replayer: up, Recorder: r.audit, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler),
+		Holds: r.ledger.Holds, Memories: r.ledger, Rollbacks: r.ledger.Rollbacks, Backend: at(up), StillValid: r.up.StillValid, Recorder: r.audit, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler),
 	}
 }

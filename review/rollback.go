@@ -128,13 +128,13 @@ func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy
 	defer done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.SendTimeout+r.opt.RecordTimeout)
 	defer cancel()
-	leave, err := r.opt.Replayer.LockMemory(sending, b.MemoryKey)
+	backend, leave, err := r.lock(sending, b.MemoryKey)
 	if err != nil {
 		r.opt.Log.WarnContext(ctx, "a rollback could not lock its memory", "decision", b.Decision, "error", err)
 		return RollbackAnswer{}, errInUse
 	}
 	defer leave()
-	now, err := r.opt.Replayer.CurrentMemory(sending, b.MemoryKey)
+	now, err := backend.CurrentMemory(sending, b.MemoryKey)
 	if err != nil {
 		r.opt.Log.ErrorContext(ctx, "the state of a memory cannot be fetched", "decision", b.Decision, "error", err)
 		return RollbackAnswer{}, errNoAnswer
@@ -156,13 +156,23 @@ func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy
 		return RollbackAnswer{}, err
 	}
 	r.opt.Steps.At(memproxy.StepRollbackBegun)
-	return r.restore(ctx, sending, b, to, now)
+	return r.restore(ctx, sending, backend, b, to, now)
+}
+
+// lock returns the backend of a memory, once no change of the memory is under way. Others wait
+// until leave is called.
+func (r *Runner) lock(ctx context.Context, k memproxy.MemoryKey) (_ Backend, leave func(), err error) {
+	backend, err := r.opt.Backend(k.Backend)
+	if err == nil {
+		leave, err = backend.LockMemory(ctx, k)
+	}
+	return backend, leave, err
 }
 
 // restore sends a rollback to the backend. The end of the process cancels sending; ctx
 // remains for recording the result.
-func (r *Runner) restore(ctx, sending context.Context, b *memproxy.Rollback, to memproxy.Version, now memproxy.Memory) (RollbackAnswer, error) {
-	sent := r.opt.Replayer.Restore(sending, to, now, b.Decision, b.Reviewer)
+func (r *Runner) restore(ctx, sending context.Context, backend Backend, b *memproxy.Rollback, to memproxy.Version, now memproxy.Memory) (RollbackAnswer, error) {
+	sent := backend.Restore(sending, to, now, b.Decision, b.Reviewer)
 	r.opt.Steps.At(memproxy.StepRollbackSent)
 	answer := RollbackAnswer{Result: sent.Result, outcome: sent.Outcome}
 	switch sent.Outcome {
@@ -181,7 +191,7 @@ func (r *Runner) restore(ctx, sending context.Context, b *memproxy.Rollback, to 
 		}
 		return answer, nil
 	}
-	made, err := r.settle(ctx, b, to)
+	made, err := r.settle(ctx, backend, b, to)
 	if err != nil {
 		return RollbackAnswer{}, fmt.Errorf("the backend was rolled back and the version is not recorded yet: %w", err)
 	}
@@ -192,11 +202,11 @@ func (r *Runner) restore(ctx, sending context.Context, b *memproxy.Rollback, to 
 	return answer, nil
 }
 
-func (r *Runner) settle(ctx context.Context, b *memproxy.Rollback, to memproxy.Version) (memproxy.Version, error) {
+func (r *Runner) settle(ctx context.Context, backend Backend, b *memproxy.Rollback, to memproxy.Version) (memproxy.Version, error) {
 	if to.Kind == memproxy.TargetObject {
 		// A backend may not accept every member, so the version is the backend's present
 		// state.
-		if now, err := r.opt.Replayer.CurrentMemory(ctx, b.MemoryKey); err != nil || now.Missing {
+		if now, err := backend.CurrentMemory(ctx, b.MemoryKey); err != nil || now.Missing {
 			return memproxy.Version{}, errors.Join(err, errors.New("review: the outcome of the rollback is not known yet"))
 		} else if now.Text != to.Text {
 			to.Text = now.Text
@@ -260,12 +270,12 @@ func (r *Runner) resume(ctx context.Context, b *memproxy.Rollback) error {
 	if err != nil {
 		return err
 	}
-	leave, err := r.opt.Replayer.LockMemory(sending, b.MemoryKey)
+	backend, leave, err := r.lock(sending, b.MemoryKey)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	now, err := r.opt.Replayer.CurrentMemory(sending, b.MemoryKey)
+	now, err := backend.CurrentMemory(sending, b.MemoryKey)
 	if err != nil {
 		return err
 	}
@@ -274,12 +284,12 @@ func (r *Runner) resume(ctx context.Context, b *memproxy.Rollback) error {
 		return errors.Join(r.recordDeletion(ctx, b.MemoryKey), r.abandon(ctx, b, "the memory was deleted"))
 	case hash == to.SHA256:
 		var made memproxy.Version
-		if made, err = r.settle(ctx, b, to); err == nil {
+		if made, err = r.settle(ctx, backend, b, to); err == nil {
 			r.recordRollback(ctx, b, memproxy.ActDone, "", &made)
 		}
 	case hash == b.Before:
 		var answer RollbackAnswer
-		answer, err = r.restore(ctx, sending, b, to, now)
+		answer, err = r.restore(ctx, sending, backend, b, to, now)
 		act := acts[answer.outcome]
 		if err != nil {
 			act.Rule, act.Stage = ruleOf(err)

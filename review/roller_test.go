@@ -99,7 +99,7 @@ func TestInterruptedRollbacksAreCompleted(t *testing.T) {
 // failed, is not reported as one that changes nothing: the next process completes it.
 func TestUnsentRollbacksThatStayInProgress(t *testing.T) {
 	r := newRig(t, func(o *review.Options) {
-		o.Rollbacks, o.Replayer = endless{o.Rollbacks}, &upstream{err: review.ErrNotSent}
+		o.Rollbacks, o.Backend = endless{o.Rollbacks}, at(&upstream{err: review.ErrNotSent})
 	})
 	vs := remembered(r)
 	refused[review.RollbackAnswer](t, "in progress", 503, r.client(bobToken), "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})

@@ -51,17 +51,14 @@ type SessionStore interface {
 // ErrNotSent means that no part of an approved write has reached the backend so far.
 var ErrNotSent = errors.New("nothing was sent")
 
-// Replayer sends requests to the backends.
-type Replayer interface {
+// Backend is memproxy's own access to a backend.
+type Backend interface {
 	// Replay sends an approved write. The verdict that held it no longer applies; all
 	// other checks do.
 	Replay(context.Context, memproxy.HeldWrite, memproxy.HoldContent) memproxy.SendResult
-	// StillValid reports whether the author of a held write could still write it, because
-	// its credential is still configured.
-	StillValid(author memproxy.Principal) bool
-	// FindWrite reports whether the backend received a write, by its decision id. An error
-	// means that this is still unknown.
-	FindWrite(context.Context, memproxy.HeldWrite) (found bool, r memproxy.HoldResult, err error)
+	// FindWrite returns the ids of the memories that a write made, by its decision id. known
+	// is false if the backend cannot tell.
+	FindWrite(context.Context, memproxy.HeldWrite, memproxy.HoldContent) (ids []string, known bool, err error)
 	// LockMemory waits until no change of a memory is under way, and keeps others waiting
 	// until leave is called.
 	LockMemory(context.Context, memproxy.MemoryKey) (leave func(), err error)
