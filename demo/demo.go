@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/cli"
@@ -63,7 +62,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 	}
 	if o.Output == cli.Table {
-		fmt.Fprintf(o.Stdout, "\nEvery decision was recorded: %s\n\n%s", comparison.verified, Next(program()))
+		fmt.Fprintf(o.Stdout, "\nEvery decision was recorded: %s\n\n%s", comparison.proxied.verified, Next(program()))
 	}
 	if o.KeepRunning && len(differ) == 0 {
 		fmt.Fprintf(o.Stdout, `
@@ -87,7 +86,6 @@ The admin listener is %[3]s (/readyz, /metrics, /debug/spans).
 type comparison struct {
 	direct, proxied target
 	admin           string
-	verified        string
 	closers         []func()
 }
 
@@ -104,31 +102,22 @@ const patience = 10
 func openComparison(ctx context.Context, dir string, o Options) (*comparison, error) {
 	t := &comparison{}
 	client := &http.Client{Timeout: time.Minute}
-	direct, err := t.backend()
-	if err != nil {
-		return t, err
-	}
-	behind, err := t.backend()
-	if err != nil {
-		return t, err
-	}
-	t.direct = target{base: direct, client: client}
-	if err := t.direct.startAgent(ctx, t); err != nil {
-		return t, err
-	}
 	hidden := target{client: client}
-	if err := hidden.startAgent(ctx, t); err != nil {
-		return t, err
+	t.direct = hidden
+	for _, s := range [...]*target{&t.direct, &hidden} {
+		if err := s.start(ctx, t); err != nil {
+			return t, err
+		}
 	}
 	policies := filepath.Join(dir, "policies")
-	err = os.MkdirAll(policies, 0o700)
+	err := os.MkdirAll(policies, 0o700)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(policies, "demo.cedar"), []byte(demoPolicy), 0o600)
 	}
 	if err != nil {
 		return t, err
 	}
-	cfg, err := config.Parse("demo.yaml", []byte(demoConfig(dir, behind, hidden.letta, hidden.agent)), o.Getenv)
+	cfg, err := config.Parse("demo.yaml", []byte(demoConfig(dir, hidden.base, hidden.letta, hidden.agent)), o.Getenv)
 	if err != nil {
 		return t, err
 	}
@@ -145,20 +134,10 @@ func openComparison(ctx context.Context, dir string, o Options) (*comparison, er
 		defer cancel()
 		_ = car.Close(stop) // the directory is deleted in any case
 	})
-	t.proxied = target{base: "http://" + car.Addr("mem0"), client: client, auditDir: filepath.Join(dir, "state", "audit"),
+	t.proxied = target{base: "http://" + car.Addr("mem0"), client: client, auditDir: filepath.Join(dir, "state", "audit"), flush: car.Flush,
 		letta: "http://" + car.Addr("letta"), agent: hidden.agent}
-	t.proxied.tamper = func(ctx context.Context) (bool, string, error) { return t.tamper(ctx, car) }
 	t.admin = "http://" + car.Addr("admin")
 	return t, nil
-}
-
-// backend starts an embedded Mem0-style backend on a free loopback port.
-func (t *comparison) backend() (string, error) {
-	b, err := embedded.New(embedded.Options{})
-	if err != nil {
-		return "", err
-	}
-	return t.listen(b)
 }
 
 // listen serves a handler on a free loopback port.

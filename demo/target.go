@@ -3,13 +3,13 @@ package demo
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 
-	"github.com/memproxy/memproxy/adapters/letta/embedded"
+	letta "github.com/memproxy/memproxy/adapters/letta/embedded"
+	mem0 "github.com/memproxy/memproxy/adapters/mem0/embedded"
 )
 
 // target is one side of the demo. base is the base URL for its clients.
@@ -20,20 +20,25 @@ type target struct {
 	letta, agent string
 	// victim is the id of another tenant's memory.
 	victim string
-	// auditDir is the directory of the target's audit log; "" if it has none.
+	// auditDir is the directory of the target's audit log; "" if it has none. flush writes
+	// the log to it.
 	auditDir string
-	// tamper changes a word in a copy of the log, and verifies the copy.
-	tamper func(context.Context) (bool, string, error)
+	flush    func(context.Context) error
+	// verified is what the verifier says about the log.
+	verified string
 }
 
 // maxAnswer is how many bytes of a response the demo reads.
 const maxAnswer = 1 << 20
 
-func (s *target) do(ctx context.Context, method, key, path, body string) (answer, error) {
-	return s.send(ctx, method, s.base+path, "X-API-Key", key, body)
-}
+// agentsPath begins the paths of the agent server.
+const agentsPath = "/v1/agents/"
 
-func (s *target) send(ctx context.Context, method, url, header, credential, body string) (answer, error) {
+func (s *target) do(ctx context.Context, method, key, path, body string) (answer, error) {
+	url, header, credential := s.base+path, "X-API-Key", key
+	if strings.HasPrefix(path, agentsPath) {
+		url, header, credential = s.letta+path, "Authorization", "Bearer "+key
+	}
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return answer{}, err
@@ -57,31 +62,26 @@ func (s *target) add(ctx context.Context, key, body string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var added struct {
-		Results []struct {
-			ID string `json:"id"`
-		} `json:"results"`
-	}
+	var added struct{ Results []struct{ ID string } }
 	if err := json.Unmarshal([]byte(got.Body), &added); err != nil || len(added.Results) != 1 {
 		return "", fmt.Errorf("an ordinary write was rejected: %d %s", got.Status, got.Body)
 	}
 	return added.Results[0].ID, nil
 }
 
-// metadata returns what the backend stored with a memory.
-func (s *target) metadata(ctx context.Context, id string) (map[string]any, error) {
+// metadata stores a memory of dev's, and returns what the backend has with it then.
+func (s *target) metadata(ctx context.Context, body string) (map[string]any, error) {
+	id, err := s.add(ctx, devKey, body)
+	if err != nil {
+		return nil, err
+	}
 	got, err := s.do(ctx, http.MethodGet, devKey, "/memories/"+id, "")
 	if err != nil {
 		return nil, err
 	}
-	var m struct {
-		Metadata map[string]any `json:"metadata"`
-	}
-	if err := json.Unmarshal([]byte(got.Body), &m); err != nil {
-		return nil, err
-	}
-	if m.Metadata == nil {
-		return nil, errors.New("the memory was returned without metadata")
+	var m struct{ Metadata map[string]any }
+	if err := json.Unmarshal([]byte(got.Body), &m); err != nil || m.Metadata == nil {
+		return nil, fmt.Errorf("the memory was returned without metadata: %s", got.Body)
 	}
 	return m.Metadata, nil
 }
@@ -102,15 +102,20 @@ forbid (principal, action in Action::"write", resource)
 when { context.field == "persona" };
 `
 
-// startAgent starts an embedded Letta-style server with one agent. It creates the agent
-// without the proxy, because the proxy's configuration needs the agent's id.
-func (s *target) startAgent(ctx context.Context, t *comparison) error {
-	base, err := t.listen(embedded.New())
+// start starts an embedded Mem0-style backend, and a Letta-style server with one agent. It
+// creates the agent without the proxy, because the proxy's configuration needs the agent's id.
+func (s *target) start(ctx context.Context, t *comparison) error {
+	b, err := mem0.New(mem0.Options{})
 	if err != nil {
 		return err
 	}
-	s.letta = base
-	got, err := s.ask(ctx, http.MethodPost, "/v1/agents/", `{"name":"assistant","memory_blocks":[{"label":"human","value":"Ann."},{"label":"persona","value":"I help Ann."}]}`)
+	if s.base, err = t.listen(b); err != nil {
+		return err
+	}
+	if s.letta, err = t.listen(letta.New()); err != nil {
+		return err
+	}
+	got, err := s.do(ctx, http.MethodPost, devKey, agentsPath, `{"name":"assistant","memory_blocks":[{"label":"human","value":"Ann."},{"label":"persona","value":"I help Ann."}]}`)
 	if err != nil {
 		return err
 	}
@@ -122,10 +127,6 @@ func (s *target) startAgent(ctx context.Context, t *comparison) error {
 	return nil
 }
 
-func (s *target) ask(ctx context.Context, method, path, body string) (answer, error) {
-	return s.send(ctx, method, s.letta+path, "Authorization", "Bearer "+devKey, body)
-}
-
 // say sends a script for the agent's scripted model, and reports whether a block contains
 // the text afterwards.
 func (s *target) say(ctx context.Context, script, text string) (got answer, held bool, err error) {
@@ -133,10 +134,10 @@ func (s *target) say(ctx context.Context, script, text string) (got answer, held
 	if err != nil {
 		return got, false, err
 	}
-	if got, err = s.ask(ctx, http.MethodPost, "/v1/agents/"+s.agent+"/messages", string(body)); err != nil {
+	if got, err = s.do(ctx, http.MethodPost, devKey, agentsPath+s.agent+"/messages", string(body)); err != nil {
 		return got, false, err
 	}
-	after, err := s.ask(ctx, http.MethodGet, "/v1/agents/"+s.agent, "")
+	after, err := s.do(ctx, http.MethodGet, devKey, agentsPath+s.agent, "")
 	return got, strings.Contains(after.Body, text), err
 }
 
