@@ -68,9 +68,9 @@ type App struct {
 	rules       *ruleset
 	fleet       *fleetClient
 	listeners   []*listener
-	listenersMu sync.Mutex // guards listeners against concurrent reads by metrics
-	inFlight    shares
-	proxies     []*proxy.Proxy
+	listenersMu sync.Mutex      // guards listeners against concurrent reads by metrics
+	proxies     []*proxy.Proxy  // of the backends, in the order of the configuration
+	upstreams   []proxy.Options // with which they were made; the Envoy listener shares them
 	jobs        *upkeep.Jobs
 	review      *review.API
 	socket      string // path of the local operator's socket; "" if there is none
@@ -95,7 +95,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &App{state: st, inFlight: shares{}}
+	s := &App{state: st}
 	if err := build(ctx, s); err != nil {
 		s.abort()
 		return nil, err

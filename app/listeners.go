@@ -50,7 +50,7 @@ func (s *App) buildListeners() error {
 		if err != nil {
 			return fmt.Errorf("backend %s: %w", b.Name, err)
 		}
-		s.proxies = append(s.proxies, p)
+		s.proxies, s.upstreams = append(s.proxies, p), append(s.upstreams, opt)
 		s.group.Own(stageProxies, p.Close)
 		l := &listener{name: b.Name, addr: b.Listen, handler: p, cut: p.AbortAll, bodies: b.Timeouts.Body.Std(), inFlight: opt.InFlight}
 		if b.TLS.Cert != "" {
@@ -112,7 +112,7 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	if err != nil {
 		return proxy.Options{}, fmt.Errorf("tls.upstream_ca: %w", err)
 	}
-	backend.Upstream, backend.Credential, backend.InFlight = upstream, credentialOf(b), s.inFlight.of(b.Name, s.cfg.Limits)
+	backend.Upstream, backend.Credential, backend.InFlight = upstream, credentialOf(b), frontend.NewInFlight(s.cfg.Limits.InFlight, s.cfg.Limits.InFlightPerAddress)
 	backend.SideTimeout, backend.Observe = s.opt.within(gate.DefaultFetchTimeout), s.telemetry.Instruments().Observer(b.Name)
 	opt := proxy.Options{
 		Backend: backend,
@@ -127,17 +127,6 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 		}
 	}
 	return opt, nil
-}
-
-// shares are the limits of the memory for bodies and answers, by backend. Both listeners of
-// a backend share one limit.
-type shares map[string]*frontend.InFlight
-
-func (s shares) of(backend string, limits config.ResourceLimits) *frontend.InFlight {
-	if s[backend] == nil {
-		s[backend] = frontend.NewInFlight(limits.InFlight, limits.InFlightPerAddress)
-	}
-	return s[backend]
 }
 
 // upstreamTLS returns a TLS configuration that trusts the configured roots, or the
@@ -358,39 +347,23 @@ func removeSocket(path string) error {
 	return os.Remove(path)
 }
 
-// processor builds the Envoy listener on the same gate as the HTTP listeners.
+// processor builds the Envoy listener on the same gate as the HTTP listeners. It shares their
+// limits of memory, and the connections for memproxy's own requests, which their proxies close.
 func (s *App) processor(unfilteredReads bool) (*extproc.Processor, error) {
 	opt := extproc.Options{
 		Runtime: frontend.Runtime{Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log},
 		Gate:    s.gate, UnfilteredReads: unfilteredReads,
 	}
-	for _, b := range s.cfg.Backends {
-		backend, err := extprocBackend(s, b)
+	for _, o := range s.upstreams {
+		fetch, err := frontend.NewSide(frontend.SideOptions{Upstream: o.Upstream, Transport: o.SideTransport, InFlight: o.InFlight.Side(), Credential: o.Credential, Propagator: o.Propagator})
 		if err != nil {
-			return nil, fmt.Errorf("backend %s: %w", b.Name, err)
+			return nil, fmt.Errorf("backend %s: %w", o.Name, err)
 		}
-		opt.Backends = append(opt.Backends, backend)
+		opt.Backends = append(opt.Backends, extproc.Backend{Backend: o.Backend, Fetch: fetch})
 	}
 	p, err := extproc.New(opt)
 	if err == nil {
 		s.group.Own(stageProxies, p.Close)
 	}
 	return p, err
-}
-
-// extprocBackend returns the processor's options for a backend.
-func extprocBackend(s *App, b config.Backend) (extproc.Backend, error) {
-	o, err := s.proxyOptions(b)
-	if err != nil {
-		return extproc.Backend{}, err
-	}
-	out := extproc.Backend{Backend: o.Backend}
-	out.Fetch, err = frontend.NewSide(frontend.SideOptions{Upstream: o.Upstream, Transport: o.SideTransport, InFlight: o.InFlight.Side(), Credential: o.Credential, Propagator: o.Propagator})
-	s.group.Own(stageProxies, func(context.Context) error {
-		if t, ok := o.SideTransport.(*http.Transport); ok {
-			t.CloseIdleConnections()
-		}
-		return nil
-	})
-	return out, err
 }
