@@ -2,11 +2,12 @@ package frontend
 
 import (
 	"bytes"
-	"encoding/json"
 	"mime"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/memproxy/memproxy"
 )
@@ -96,41 +97,20 @@ func withoutByteOrderMarks(body []byte) []byte {
 // level; nested members are content. It reads up to the first syntax error, and the names
 // before that count.
 func memberOverrides(body []byte) bool {
-	if !mayOverride(body) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if _, err := dec.ReadToken(); err != nil {
 		return false
 	}
-	dec := json.NewDecoder(bytes.NewReader(body))
-	if _, err := dec.Token(); err != nil {
-		return false
-	}
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return false
+	for dec.PeekKind() == '"' {
+		name, err := dec.ReadToken()
+		if err != nil || OverridingField(name.String()) {
+			return err == nil
 		}
-		if s, ok := name.(string); !ok || OverridingField(s) {
-			return ok
-		}
-		var skipped json.RawMessage
-		if dec.Decode(&skipped) != nil {
+		if dec.SkipValue() != nil {
 			return false
 		}
 	}
 	return false
-}
-
-// mayOverride reports whether the body contains one of the words of overriding fields, or
-// escapes that may hide one.
-func mayOverride(body []byte) bool {
-	starts := func(at []byte, word string) bool {
-		return len(at) >= len(word) && strings.EqualFold(string(at[:len(word)]), word)
-	}
-	for i, c := range body {
-		if c |= 0x20; c == 'm' && starts(body[i:], "method") || c == 'v' && starts(body[i:], "verb") {
-			return true
-		}
-	}
-	return bytes.Contains(body, []byte(`\u`))
 }
 
 // ofType reports whether a Content-Type contains a word, in lower case.
