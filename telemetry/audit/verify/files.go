@@ -127,7 +127,7 @@ func (r *run) reference(level int, n int64) ([]tlog.Hash, error) {
 }
 
 // walk checks every file. It reports files that do not belong to the log, and compares
-// those that were not needed for the tree with it.
+// partial files, and those of records that are not signed yet, with the tree.
 func (r *run) walk(ctx context.Context) error {
 	return filepath.WalkDir(r.opt.Dir, func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -159,10 +159,13 @@ func (r *run) file(name string, e fs.DirEntry) error {
 		}
 	case dir == journalDir && isNumber(base, 12), dir == archiveDir && isNumber(base, 20):
 	default:
-		if level, n, w, ok := parseTile(name); ok {
+		level, n, w, ok := parseTile(name)
+		switch {
+		case !ok:
+			r.rep.add(-1, UnexpectedFile, name, "no part of a log")
+		case w < width || (n+1)<<(height*(max(level, 0)+1)) > r.c.Size:
 			return r.tileFile(name, level, n, w)
-		}
-		r.rep.add(-1, UnexpectedFile, name, "no part of a log")
+		} // the others were compared with the tree when it was computed
 	}
 	return nil
 }
@@ -193,20 +196,19 @@ func (r *run) tileFile(name string, level int, n int64, w int) error {
 	} else {
 		got, whole = splitHashes(b)
 	}
-	known := min(len(got), len(want), w)
-	for k := range known {
-		if got[k] != want[k] {
-			r.rep.addMismatch(name, level, n, k, "does not match the tree")
-			return nil
-		}
+	known, same := min(len(got), len(want), w), 0
+	for same < known && got[same] == want[same] {
+		same++
 	}
+	why := "does not contain as many entries as its name states"
 	switch {
-	case known == w && len(got) == w && whole:
-	case known < w && len(want) < w && r.moved(): // written meanwhile
+	case same < known:
+		why = "does not match the tree"
+	case known == w && len(got) == w && whole, known < w && len(want) < w && r.moved(): // written meanwhile
+		return nil
 	case len(want) < w:
-		r.rep.addMismatch(name, level, n, known, "contains more than the log")
-	default:
-		r.rep.addMismatch(name, level, n, known, "does not contain as many entries as its name states")
+		why = "contains more than the log"
 	}
+	r.rep.addMismatch(name, level, n*width+int64(same), why)
 	return nil
 }

@@ -66,6 +66,7 @@ func (r *run) recordRoots() {
 // bundleFiles is a bundle and its tile as read from disk.
 type bundleFiles struct {
 	records              [][]byte
+	rest                 []byte // after the last complete record
 	hashes               []tlog.Hash
 	recordFile, tileFile string
 	exists               bool
@@ -81,7 +82,7 @@ func (r *run) readBundle(n int64) (b bundleFiles, err error) {
 		return b, err
 	}
 	b.exists, b.recordFile = content != nil, name
-	b.records, _ = splitBundle(content)
+	b.records, b.rest = splitBundle(content)
 	content, b.tileFile, err = r.dir.tile(0, n, w)
 	b.hashes, _ = splitHashes(content)
 	return b, err
@@ -110,6 +111,9 @@ func (r *run) leavesOf(n int64, b bundleFiles) {
 	}
 	if !b.exists {
 		r.chain.time = time.Time{} // unknown
+	}
+	if w == width && (len(b.records) > w || len(b.records) == w && len(b.rest) > 0) {
+		r.rep.add((n+1)*width, UnexpectedFile, b.recordFile, "does not contain as many entries as its name states")
 	}
 }
 

@@ -85,21 +85,14 @@ func (r *Report) order() {
 }
 
 // addMismatch reports a file that differs from the tree, once.
-func (r *Report) addMismatch(name string, level int, n int64, k int, what string) {
-	index := int64(-1)
-	kind := BadTile
-	if level == entryLevel {
-		index, kind = n*width+int64(k), UnexpectedFile
-		for _, p := range r.Problems {
-			if p.Index >= 0 && p.Index/width == n && p.Index < index {
-				return // already reported with the cause
-			}
-		}
+func (r *Report) addMismatch(name string, level int, index int64, why string) {
+	kind := UnexpectedFile
+	if level != entryLevel {
+		index, kind = -1, BadTile
 	}
-	if slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.File == name }) {
-		return
+	if !slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.File == name }) {
+		r.add(index, kind, name, "%s", why)
 	}
-	r.add(index, kind, name, "%s", what)
 }
 
 // addMisplaced reports a record in the wrong place, and whether the right one is missing.

@@ -231,6 +231,22 @@ func TestMissingFilesAreNamed(t *testing.T) {
 	mustBeGood(t, dir)
 }
 
+// A tile that was cut or changed is reported, and not the records below it, which are as
+// signed.
+func TestADamagedTileDoesNotBlameRecords(t *testing.T) {
+	const tile = "tile/0/000"
+	dir := ring.Dir(t)
+	writeLog(t, dir, 600)
+	content := read(t, dir, tile)
+	for _, damaged := range [][]byte{content[:128*32], append([]byte{content[0] ^ 1}, content[1:]...)} {
+		write(t, dir, tile, damaged)
+		r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1)})
+		if p := first(r); len(r.Problems) != 1 || p.Kind != verify.BadTile || p.File != tile {
+			t.Errorf("found %v, want the tile alone", r.Problems)
+		}
+	}
+}
+
 // Proves CARD-7: a log signed with another key is rejected, even if it is consistent.
 func TestAnotherKey(t *testing.T) {
 	dir := ring.Dir(t)
