@@ -109,6 +109,14 @@ func TestChanges(t *testing.T) {
 			[]string{"mem0.add: learn by agent:dev at mem0 to learnings: allow, was hold (synapse.heuristic); 1 decision(s), first 1"},
 		},
 		{
+			"an event that is written to a field is one", with(`@id("own.events") forbid (principal, action, resource) when { context.layer == "episodic" };`),
+			[]string{
+				line("1", "allow", "learn", `"billing"`, "", "agent:dev", `"writes":[{"field":"billing","layer":"episodic","size":9}]`),
+				line("2", "allow", "learn", `"billing"`, "", "agent:dev", `"writes":[{"field":"billing","layer":"semantic","size":9}]`),
+			},
+			[]string{"mem0.add: learn by agent:dev at mem0 to billing: deny, was allow (own.events); 1 decision(s), first 1"},
+		},
+		{
 			"a deny becomes a hold", func() policy.Bundle {
 				b := without("field.protected")
 				b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: `@id("own.hold") @verdict("hold")
