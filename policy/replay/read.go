@@ -33,16 +33,7 @@ type Case struct {
 	} `json:"confidence"`
 	Findings []memproxy.Finding `json:"findings"` // screening rules only
 	// Facts is nil if the record has none.
-	Facts *Facts `json:"facts"`
-}
-
-// Facts are inputs of the policies that a record has nowhere else. Older records have
-// none.
-type Facts struct {
-	memproxy.Facts
-	// Size is the number of characters written to each of the record's fields, for
-	// records without Writes.
-	Size int `json:"size"`
+	Facts *memproxy.Facts `json:"facts"`
 }
 
 // maxLine is the maximum length of a record in bytes.

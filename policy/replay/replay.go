@@ -210,26 +210,9 @@ const (
 	maxWrites = 64
 )
 
-// written returns what a case writes, by field.
-func (c *Case) written() []memproxy.Written {
-	f := c.Facts
-	if len(f.Writes) > 0 {
-		return f.Writes[:min(len(f.Writes), maxWrites)]
-	}
-	fields := c.Operation.Fields
-	if kind := c.Operation.Kind; len(fields) == 0 && (kind == memproxy.Learn || kind == memproxy.Correct) {
-		fields = []string{""}
-	}
-	out := make([]memproxy.Written, len(fields))
-	for i, field := range fields {
-		out[i] = memproxy.Written{Field: field, Layer: memproxy.Semantic, Size: f.Size}
-	}
-	return out
-}
-
 func (opt Options) question(c *Case) memproxy.Question {
-	f := c.Facts.Facts
-	f.Writes, f.Claims = c.written(), f.Claims[:min(len(f.Claims), maxWrites)]
+	f := *c.Facts
+	f.Writes, f.Claims = f.Writes[:min(len(f.Writes), maxWrites)], f.Claims[:min(len(f.Claims), maxWrites)]
 	q := memproxy.Question{
 		Principal: c.Principal, Profile: opt.Profile, Findings: c.Findings, Recorded: &f,
 		Operation: &memproxy.Operation{

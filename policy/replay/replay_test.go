@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -14,14 +15,26 @@ import (
 	"github.com/memproxy/memproxy/policy/replay"
 )
 
-// line is an audit record with facts.
+// line is an audit record with facts. What they do not say of its writes is that ten
+// characters were written to each field.
 func line(id, verdict, kind, fields, rule, principal, facts string) string {
+	if kind == "learn" && !strings.Contains(facts, "writes") {
+		var writes []string
+		for field := range strings.SplitSeq(cmp.Or(fields, `""`), ",") {
+			writes = append(writes, wrote(field, "semantic", 10))
+		}
+		facts = strings.TrimSuffix(`"writes":[`+strings.Join(writes, ",")+`],`+facts, ",")
+	}
 	reasons := ""
 	if rule != "" {
 		reasons = fmt.Sprintf(`"reasons":[{"code":"field.forbidden","rule":"%s"},{"code":"trust.clamped"}],`, rule)
 	}
 	return fmt.Sprintf(`{"type":"decision","decision":"%s","verdict":"%s",%s"principal":{"id":"%s","kind":"agent","method":"key","tenant":"acme","trust":"authenticated"},"operation":{"backend":"mem0","route":"mem0.add","kind":"%s","fields":[%s],"items":1},"confidence":{"given":700},"facts":{%s}}`+"\n",
 		id, verdict, reasons, principal, kind, fields, facts)
+}
+
+func wrote(field, layer string, size int) string {
+	return fmt.Sprintf(`{"field":%s,"layer":"%s","size":%d}`, field, layer, size)
 }
 
 // found adds a screening finding to a line.
@@ -82,12 +95,12 @@ func TestChanges(t *testing.T) {
 		},
 		{
 			"a size that is let through", without("field.learnings.size"),
-			[]string{line("1", "deny", "learn", `"learnings"`, "field.learnings.size", "agent:dev", `"size":501`), line("2", "allow", "learn", `"learnings"`, "", "agent:dev", "")},
+			[]string{line("1", "deny", "learn", `"learnings"`, "field.learnings.size", "agent:dev", `"writes":[`+wrote(`"learnings"`, "semantic", 501)+`]`), line("2", "allow", "learn", `"learnings"`, "", "agent:dev", "")},
 			[]string{"mem0.add: learn by agent:dev at mem0 to learnings: allow, was deny (field.learnings.size); 1 decision(s), first 1"},
 		},
 		{
 			"a new forbid for more than there was", with(`@id("own.size") forbid (principal, action in Action::"write", resource) when { context.field == "learnings" && context.size > 750 };`),
-			[]string{line("1", "deny", "learn", `"learnings"`, "field.learnings.size", "agent:dev", `"size":501`)},
+			[]string{line("1", "deny", "learn", `"learnings"`, "field.learnings.size", "agent:dev", `"writes":[`+wrote(`"learnings"`, "semantic", 501)+`]`)},
 			nil,
 		},
 		{
@@ -111,8 +124,8 @@ func TestChanges(t *testing.T) {
 		{
 			"an event that is written to a field is one", with(`@id("own.events") forbid (principal, action, resource) when { context.layer == "episodic" };`),
 			[]string{
-				line("1", "allow", "learn", `"billing"`, "", "agent:dev", `"writes":[{"field":"billing","layer":"episodic","size":9}]`),
-				line("2", "allow", "learn", `"billing"`, "", "agent:dev", `"writes":[{"field":"billing","layer":"semantic","size":9}]`),
+				line("1", "allow", "learn", `"billing"`, "", "agent:dev", `"writes":[`+wrote(`"billing"`, "episodic", 9)+`]`),
+				line("2", "allow", "learn", `"billing"`, "", "agent:dev", ""),
 			},
 			[]string{"mem0.add: learn by agent:dev at mem0 to billing: deny, was allow (own.events); 1 decision(s), first 1"},
 		},
@@ -147,7 +160,7 @@ func TestOthersAndUnexplained(t *testing.T) {
 	outcome := `{"type":"outcome","decision":"1"}` + "\n"
 	undecoded := `{"type":"decision","decision":"2","verdict":"deny"}` + "\n"
 	odd := line("3", "allow", "learn", `"constitution"`, "", "agent:dev", "")
-	bare := strings.Replace(line("4", "deny", "learn", `"constitution"`, "field.protected", "agent:dev", ""), `,"facts":{}`, "", 1)
+	bare := strings.Replace(line("4", "deny", "learn", `"constitution"`, "field.protected", "agent:dev", ""), `,"facts":{"writes":[`+wrote(`"constitution"`, "semantic", 10)+`]}`, "", 1)
 	approved := strings.Replace(line("5", "allow", "learn", `"constitution"`, "", "agent:dev", ""), `"principal"`, `"reasons":[{"code":"review.approved"}],"principal"`, 1)
 	rep := run(t, without("field.protected"), budget, outcome, undecoded, odd, bare, approved)
 	if rep.Decisions != 4 || rep.Others != 2 || rep.Unexplained != 2 || len(rep.Changes) != 0 {
@@ -162,7 +175,7 @@ func TestReadSaysTheLine(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	f.Add(line("1", "deny", "learn", `"a"`, "r", "p", ""))
-	f.Add(`{"type":"decision","verdict":"hold","operation":{"kind":"run","items":-1},"confidence":{"claimed":-5},"facts":{"size":-1}}`)
+	f.Add(`{"type":"decision","verdict":"hold","operation":{"kind":"run","items":-1},"confidence":{"claimed":-5},"facts":{"writes":[{"size":-1}]}}`)
 	from := must.Get(cedar.Compile(policy.Builtin()))(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		cases, err := replay.Read(strings.NewReader(text))
