@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cache"
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
@@ -59,7 +60,7 @@ type Degrading struct {
 	pending     []*pendingReplay // oldest first
 	full        bool             // pending was, which was reported
 	seed        maphash.Seed
-	rooms       map[uint64]room // by linesKey
+	rooms       cache.Cache[uint64, room] // by linesKey
 
 	closed  bool
 	replays sync.WaitGroup
@@ -98,7 +99,7 @@ func NewDegrading(opt DegradingOptions) (*Degrading, error) {
 	if opt.Changed == nil {
 		opt.Changed = func(error) {}
 	}
-	return &Degrading{opt: opt, rooms: map[uint64]room{}, seed: maphash.MakeSeed()}, nil
+	return &Degrading{opt: opt, rooms: cache.New[uint64, room](maxRooms), seed: maphash.MakeSeed()}, nil
 }
 
 // Charge implements Store. It returns the shared store's allowance, or that of the
@@ -143,9 +144,7 @@ func (d *Degrading) linesKey(c *memproxy.Charge) uint64 {
 // it is certain enough that another will be granted. The charge itself is always asked of
 // the shared store.
 func (d *Degrading) hasRoom(key uint64, cost int64) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	r, ok := d.rooms[key]
+	r, ok := d.rooms.Get(key)
 	return ok && cost <= r.left && d.opt.Clock().Sub(r.at) < roomKnown
 }
 
@@ -160,12 +159,7 @@ func (d *Degrading) noteRoom(key uint64, a *memproxy.Allowance) {
 			r.left = min(r.left, l.Remaining())
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.rooms) >= maxRooms {
-		clear(d.rooms)
-	}
-	d.rooms[key] = r
+	d.rooms.Add(key, r)
 }
 
 // Release implements Store.
