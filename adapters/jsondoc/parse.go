@@ -104,6 +104,7 @@ type parser struct {
 	Scanner
 	max          int
 	strict       bool
+	salvages     bool          // see Salvage
 	reader       ElementReader // may be nil
 	err          error         // of the reader
 	share        int           // see ParseLists
@@ -214,7 +215,7 @@ func (p *parser) array(v *Value, depth int) bool {
 	for i := 0; more; i++ {
 		if listed {
 			ok = p.listElement(i, depth)
-		} else if e := p.value(depth + 1); e != nil {
+		} else if e := p.element(depth); e != nil {
 			p.elems = append(p.elems, e)
 		} else {
 			ok = false
@@ -240,6 +241,9 @@ func (p *parser) text(name bool) (string, bool) {
 	if p.Escaped {
 		b, err := jsontext.AppendUnquote(nil, p.Src[start:p.At])
 		return string(b), err == nil && (!p.strict || bytes.IndexByte(b, 0) < 0)
+	}
+	if p.salvages && !utf8.Valid(raw) {
+		return "", false
 	}
 	if !name {
 		if p.deferStrings {

@@ -1,155 +1,89 @@
 package jsondoc
 
-import (
-	"bytes"
-	"cmp"
-)
+import "cmp"
 
-// maxSalvage bounds the depth at which lists are searched for unreadable elements. Each
-// level reads the body again.
+// maxSalvage bounds the depth of the lists from which unreadable elements are removed. Such an
+// element is read once more at each level that fails with it.
 const maxSalvage = 8
+
+// lost is the kind of an element that cannot be read.
+const lost Kind = '?'
 
 // Salvage removes unreadable elements from the lists of a body that Parse refuses: elements
 // with a duplicate name, an invalid number, text in another encoding, or too deep nesting.
 // gone is the number of removed elements. ok is false if the body outside of the lists cannot
 // be read either.
 func Salvage(src []byte, maxDepth int) (out []byte, gone int, ok bool) {
-	s := salvage{Scanner: Scanner{Src: src}, max: cmp.Or(max(maxDepth, 0), DefaultMaxDepth)}
-	s.Space()
-	ok = s.value(0)
-	if s.Space(); !ok || s.At != len(src) || s.gone == 0 {
+	p := parser{Scanner: Scanner{Src: src}, max: cmp.Or(max(maxDepth, 0), DefaultMaxDepth), salvages: true, scratch: scratches.Get().(*scratch)}
+	root := p.value(0)
+	p.scratch.release()
+	if root == nil || p.Space() != 0 || p.At != len(src) {
 		return nil, 0, false
 	}
-	return s.out, s.gone, true
+	doc := &Doc{Src: src, Root: root}
+	e := doc.Edit()
+	if gone = e.removeLost(root); gone == 0 {
+		return nil, 0, false
+	}
+	return e.Apply(), gone, true
 }
 
-type salvage struct {
-	Scanner
-	out  []byte
-	max  int
-	gone int
-}
-
-// value skips the value at this position and writes its readable part. It returns false if
-// there is none; nothing is then written.
-func (s *salvage) value(depth int) (ok bool) {
-	from := s.At
-	if !s.skip() {
-		return false
-	}
-	end := s.At
-	if _, err := Parse(s.Src[from:end], max(1, s.max-depth)); err == nil && depth <= s.max {
-		s.out = append(s.out, s.Src[from:end]...)
-		return true
-	}
-	was, gone := len(s.out), s.gone
-	s.At = from
-	if opening := s.Src[from]; depth < maxSalvage && (opening == '[' || opening == '{') {
-		ok = s.container(opening, depth)
-	}
-	if s.At = end; !ok {
-		s.out, s.gone = s.out[:was], gone
-	}
-	return ok
-}
-
-// container writes the readable elements of a list. It writes an object if its names and
-// values are readable, after unreadable elements are removed from its lists.
-func (s *salvage) container(opening byte, depth int) bool {
-	closing := opening + 2
-	s.out = append(s.out, opening)
-	names := map[string]bool{}
-	kept, more, ok := 0, s.Open(closing), true
-	for more {
-		s.Space()
-		was, from := len(s.out), s.At
-		if kept > 0 {
-			s.out = append(s.out, ',')
-		}
-		if opening == '{' && !s.name(names) {
-			return false
-		}
-		switch {
-		case s.value(depth + 1):
-			kept++
-		case opening == '{' || s.At == from:
-			return false
-		default:
-			s.out = s.out[:was]
-			s.gone++
-		}
-		if more, ok = s.More(closing); !ok {
-			return false
+// removeLost removes the lost elements of all lists in a value.
+func (e *Edits) removeLost(v *Value) (gone int) {
+	for _, el := range v.Elems {
+		if el.Kind == lost {
+			gone++
 		}
 	}
-	s.out = append(s.out, closing)
-	return true
+	if gone > 0 {
+		e.Array(v, func(i int) bool { return v.Elems[i].Kind == lost })
+	}
+	for _, el := range v.Elems {
+		gone += e.removeLost(el)
+	}
+	for _, m := range v.Members {
+		gone += e.removeLost(m.Value)
+	}
+	return gone
 }
 
-// name writes a member's name and the colon. It returns false if the name is unreadable or
-// a duplicate.
-func (s *salvage) name(seen map[string]bool) bool {
-	from := s.At
-	if !s.skip() || s.Src[from] != '"' {
-		return false
+// element reads an element of a list. If the parser salvages, one that cannot be read is lost.
+func (p *parser) element(depth int) *Value {
+	p.Space()
+	at, elems, members := p.At, len(p.elems), len(p.members)
+	v := p.value(depth + 1)
+	if v != nil || !p.salvages || depth >= maxSalvage {
+		return v
 	}
-	raw := s.Src[from:s.At]
-	name, err := Parse(raw, 1)
-	if err != nil || seen[name.Root.Text()] || s.Space() != ':' {
-		return false
+	p.At, p.elems, p.members = at, p.elems[:elems], p.members[:members]
+	if v = p.newValue(lost); !p.skip() {
+		return nil
 	}
-	seen[name.Root.Text()] = true
-	s.out = append(append(s.out, raw...), ':')
-	s.At++
-	s.Space()
-	return true
+	v.End = p.At
+	return v
 }
 
-// skip skips a value by its brackets and quotes only.
-func (s *salvage) skip() bool {
-	var open []byte
-	for s.At < len(s.Src) {
-		switch c := s.Src[s.At]; c {
-		case '"':
-			if !s.skipString() {
-				return false
+// skip skips an element of a list, up to the comma or bracket after it, by its brackets and
+// quotes only.
+func (s *Scanner) skip() bool {
+	var open []byte // the closing brackets to come
+	for from := s.At; s.At < len(s.Src); s.At++ {
+		switch c := s.Src[s.At]; {
+		case c == '"':
+			for s.At++; s.At < len(s.Src) && s.Src[s.At] != '"'; s.At++ {
+				if s.Src[s.At] == '\\' {
+					s.At++
+				}
 			}
-		case '{', '[':
-			open = append(open, c+2) // the closing bracket
-			s.At++
-		case '}', ']':
-			if len(open) == 0 || open[len(open)-1] != c {
+		case c == '{' || c == '[':
+			open = append(open, c+2)
+		case len(open) == 0 && (c == ',' || c == ']' || c == '}'):
+			return s.At > from
+		case c == ']' || c == '}':
+			if c != open[len(open)-1] {
 				return false
 			}
 			open = open[:len(open)-1]
-			s.At++
-		case ',', ':', ' ', '\t', '\r', '\n':
-			if len(open) == 0 {
-				return false
-			}
-			s.At++
-		default:
-			n := bytes.IndexAny(s.Src[s.At:], "\"{}[],: \t\r\n")
-			if n < 0 {
-				n = len(s.Src) - s.At
-			}
-			s.At += n
-		}
-		if len(open) == 0 {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *salvage) skipString() bool {
-	for s.At++; s.At < len(s.Src); s.At++ {
-		switch s.Src[s.At] {
-		case '\\':
-			s.At++
-		case '"':
-			s.At++
-			return true
 		}
 	}
 	return false

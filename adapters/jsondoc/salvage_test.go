@@ -15,7 +15,7 @@ func TestSalvage(t *testing.T) {
 		name, src, want string
 		gone            int
 	}{
-		{"a name twice", `{"results":[{"id":"a"},{"id":"b","id":"c"}, {"id":"d"}],"count":3}`, `{"results":[{"id":"a"},{"id":"d"}],"count":3}`, 1},
+		{"a name twice", `{"results":[{"id":"a"},{"id":"b","id":"c"}, {"id":"d"}],"count":3}`, `{"results":[{"id":"a"}, {"id":"d"}],"count":3}`, 1},
 		{"no number", `[{"id":"a","score":NaN},{"id":"b","score":1}]`, `[{"id":"b","score":1}]`, 1},
 		{"Infinity, the last", `[{"id":"b"} , {"id":"a","score":-Infinity} ]`, `[{"id":"b"}]`, 1},
 		{"another encoding", "[{\"id\":\"a\",\"memory\":\"\xff\xfe\"},{\"id\":\"b\"}]", `[{"id":"b"}]`, 1},
