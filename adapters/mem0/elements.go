@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/memproxy/memproxy"
@@ -20,9 +21,9 @@ const (
 	headSize = 48
 )
 
-// elements caches recently read elements of lists. The key is the route, the member of the
-// answer that has the list, and the element's first bytes. The reading of an element
-// depends only on route, member and bytes, so an element with the same bytes need not be
+// elements caches recently read elements of lists. The key is the route, the pointer of the
+// list, and the element's first bytes. The reading of an element depends only on these and
+// its other bytes, so an element with the same bytes need not be
 // parsed again. Only its score may differ, which belongs to the search and not to the
 // memory. The answer table claims everything in a cached element.
 type elements struct {
@@ -46,8 +47,8 @@ func (s *doorkeeper) seenBefore(before, after []byte) bool {
 }
 
 type head struct {
-	route, member string
-	bytes         [headSize]byte
+	route, list string
+	bytes       [headSize]byte
 }
 
 type element struct {
@@ -67,30 +68,15 @@ func newElements() elements {
 // size is an estimate of an element's memory: its bytes, and a constant.
 func (e *element) size() int { return len(e.before) + len(e.after) + 1536 }
 
-// headOf returns the cache key of the element at the start of rest. ok is false if the
+// head returns the cache key of the element of a list at the start of rest. ok is false if the
 // element is not cached, for example because it is too short.
-func headOf(rt memproxy.Route, member string, rest []byte) (h head, ok bool) {
-	listed := member == "" || slices.Contains(listKeys[:], member)
-	if !listed || rt.Kind != memproxy.Recall || len(rest) < headSize {
+func (f *answerReader) head(list string, rest []byte) (h head, ok bool) {
+	if f.rt.Kind != memproxy.Recall || len(rest) < headSize {
 		return h, false
 	}
-	h.route, h.member = rt.ID, member
+	h.route, h.list = f.rt.ID, list
 	copy(h.bytes[:], rest)
 	return h, true
-}
-
-// lookup returns the cached element at the start of rest, and its length there; 0 if there
-// is none.
-func (e elements) lookup(rt memproxy.Route, member string, rest []byte) (*element, int) {
-	h, ok := headOf(rt, member, rest)
-	if !ok {
-		return nil, 0
-	}
-	known, ok := e.Get(h)
-	if !ok {
-		return nil, 0
-	}
-	return known, known.match(rest)
 }
 
 // Evict removes the elements of these memories from the cache, such as the rows of their
@@ -107,22 +93,21 @@ func (a *Adapter) Evict(ids ...string) {
 	}
 }
 
-// memberOf returns the member of an answer that a list's pointer identifies, or "" for the
-// answer itself. ok reports whether the list's elements are memories.
-func memberOf(list string) (member string, ok bool) {
-	if list == "" {
-		return "", true
-	}
-	return list[1:], slices.Contains(listKeys[:], list[1:])
-}
+// hasMemories reports whether the elements of an answer's list are memories, by the list's
+// pointer.
+func hasMemories(list string) bool { return list == "" || slices.Contains(listKeys[:], list[1:]) }
 
 // KnownLength implements jsondoc.ElementReader: it reads a cached element.
 func (f *answerReader) KnownLength(list string, i int, rest []byte) int {
-	member, ok := memberOf(list)
+	h, ok := f.head(list, rest)
 	if !ok {
 		return 0
 	}
-	e, n := f.a.elements.lookup(f.rt, member, rest)
+	e, ok := f.a.elements.Get(h)
+	if !ok {
+		return 0
+	}
+	n := e.match(rest)
 	if n > 0 {
 		f.rd.Memories = append(f.rd.Memories, e.memory)
 		e.place(&f.rd.Memories[len(f.rd.Memories)-1], list, i, rest[:n])
@@ -132,11 +117,10 @@ func (f *answerReader) KnownLength(list string, i int, rest []byte) int {
 
 // ReadElement implements jsondoc.ElementReader: it reads an element, and caches it.
 func (f *answerReader) ReadElement(list string, i int, v *jsondoc.Value, text string) (taken bool, err error) {
-	member, ok := memberOf(list)
-	if !ok {
+	if !hasMemories(list) {
 		return false, nil
 	}
-	claimed := f.a.Answers.ClaimsElement(f.rt.ID, member, v)
+	claimed := f.a.Answers.ClaimsElement(f.rt.ID, strings.TrimPrefix(list, "/"), v)
 	if !claimed && f.prunes {
 		return false, errUnclaimed
 	}
@@ -145,7 +129,7 @@ func (f *answerReader) ReadElement(list string, i int, v *jsondoc.Value, text st
 		return false, err
 	}
 	if claimed && n < len(f.rd.Memories) && v.Kind == jsondoc.Object {
-		f.cacheElement(member, v, text, &f.rd.Memories[n])
+		f.cacheElement(list, v, text, &f.rd.Memories[n])
 	}
 	return true, nil
 }
@@ -188,9 +172,9 @@ func (e *element) place(m *memproxy.Memory, list string, i int, raw []byte) {
 // cacheElement caches a memory that was read from an element of a list. The memory's strings
 // are slices of text, so that for a thousand elements the garbage collector scans a thousand
 // strings and not twenty thousand. Later readings share the memory's Memo.
-func (f *answerReader) cacheElement(member string, v *jsondoc.Value, text string, m *memproxy.Memory) {
+func (f *answerReader) cacheElement(list string, v *jsondoc.Value, text string, m *memproxy.Memory) {
 	raw := f.doc.Raw(v)
-	h, ok := headOf(f.rt, member, raw)
+	h, ok := f.head(list, raw)
 	if !ok || m.Kind != "" || text == "" {
 		return
 	}
