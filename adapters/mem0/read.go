@@ -34,7 +34,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	}
 	f, read := reply.Parsed.(*answerReader)
 	if read = read && f.rd != nil && f.rt.ID == rt.ID && f.rt.Kind == rt.Kind && f.doc.Is(reply.Body); !read {
-		f = a.reader(rt, reply)
+		f = newReader(a, rt, reply)
 		if err := f.parse(); err != nil {
 			return nil, err
 		}
@@ -126,7 +126,7 @@ type answerReader struct {
 	prunes bool // the reading fails if an element has members without a claim
 }
 
-func (a *Adapter) reader(rt memproxy.Route, reply memproxy.Reply) *answerReader {
+func newReader(a *Adapter, rt memproxy.Route, reply memproxy.Reply) *answerReader {
 	return &answerReader{a: a, rd: &memproxy.Reading{}, rt: rt, doc: &jsondoc.Doc{Src: reply.Body}, whole: a.Row(rt.ID).shape == event}
 }
 
@@ -134,7 +134,7 @@ func (a *Adapter) reader(rt memproxy.Route, reply memproxy.Reply) *answerReader 
 // is read while it is pruned, so that its bytes are parsed once.
 func (a *Adapter) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
 	if reply.Status == 200 && !rt.Derived && rt.Kind != memproxy.Admin {
-		f := a.reader(rt, reply)
+		f := newReader(a, rt, reply)
 		f.prunes = true
 		if f.parse() == nil && a.Answers.Claims(rt.ID, f.doc.Root) {
 			return memproxy.Pruned{Body: reply.Body, Parsed: f}, nil

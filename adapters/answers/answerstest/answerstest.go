@@ -27,10 +27,10 @@ type Adapter interface {
 // Table tests that every route whose answer is read has a row in the table. For every row it
 // tests that an answer with all claimed members is unchanged, that members without a claim
 // are removed from every object in it, and that strings of errors are replaced unless they
-// are known phrases. The table is in the files.
-func Table(t *testing.T, p Adapter, table *answers.Table, files ...string) {
+// are known phrases. Texts are those of the table.
+func Table(t *testing.T, p Adapter, table *answers.Table, texts ...string) {
 	t.Helper()
-	lines, rows := readRows(t, files), map[string]bool{}
+	lines, rows := readRows(texts), map[string]bool{}
 	for at, rt := range p.Routes() {
 		rows[rt.ID] = true
 		method, _, _ := strings.Cut(at, " ")

@@ -4,12 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
-	"os"
 	"slices"
 	"strings"
-	"testing"
-
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 // sampleDepth bounds how deep kinds nest in a sample.
@@ -21,12 +17,11 @@ type rows struct {
 	answers, events map[string]string            // specs by route
 }
 
-func readRows(t *testing.T, files []string) rows {
-	t.Helper()
+func readRows(texts []string) rows {
 	r := rows{map[string]map[string]string{}, map[string]string{}, map[string]string{}}
-	for _, file := range files {
+	for _, text := range texts {
 		kind := ""
-		for line := range strings.Lines(string(must.Get(os.ReadFile(file))(t))) {
+		for line := range strings.Lines(text) {
 			words := strings.Fields(line)
 			switch {
 			case line[0] == '\t':
