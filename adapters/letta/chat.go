@@ -7,6 +7,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
@@ -210,7 +211,7 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 	if err := turn.CheckArguments(tool, d.doc, args); err != nil {
 		return err
 	}
-	d.op.Kind, d.op.Derived = kind, kind == memproxy.Recall && !turn.Searches(tool)
+	d.op.Kind, d.op.Derived = kind, kind == memproxy.Recall && selfedit.Tools[tool].Uses != selfedit.Memories
 	for i := range d.op.Items {
 		if it := &d.op.Items[i]; namesBlock(tool, strings.TrimPrefix(it.Pointer, "/args/")) {
 			it.Kind = memproxy.ItemMetadata
@@ -265,7 +266,7 @@ func (d *draft) arguments(v *jsondoc.Value, ptr string) {
 // recipients.
 func (d *decoding) otherTool(args *jsondoc.Value) error {
 	name := d.params["tool_name"]
-	if !turn.IsGated(name) {
+	if !selfedit.Tools[name].Gated() {
 		return nil
 	}
 	if args == nil || args.Kind != jsondoc.Object {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/adapters/pages"
 	"github.com/memproxy/memproxy/adapters/stamps"
@@ -141,7 +142,7 @@ func (h *history) read(list *jsondoc.Value) {
 			id := a.Get("tool_call_id").Text()
 			of.answered[id] = true
 			// A result that memproxy supplied has no reason with turn.Mark.
-			of.byProxy[id] = of.byProxy[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.IsGated(of.names[id]) && !of.byCaller[id]
+			of.byProxy[id] = of.byProxy[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && selfedit.Tools[of.names[id]].Gated() && !of.byCaller[id]
 		}
 		for _, r := range inMessage(m, "tool_return_message", "tool_returns") {
 			of.hasResult[r.Get("tool_call_id").Text()] = true
@@ -164,11 +165,11 @@ func (h *history) read(list *jsondoc.Value) {
 func (h *history) readCalls(m *jsondoc.Value) {
 	_, seen := h.callerCalls.Get(turn.CallerCallKey(m.Get("id").Text(), ""))
 	calls := inMessage(m, "approval_request_message", "tool_calls")
-	of, callers := h.callsOf[m], slices.ContainsFunc(calls, func(c *jsondoc.Value) bool { return !turn.IsGated(c.Get("name").Text()) })
+	of, callers := h.callsOf[m], slices.ContainsFunc(calls, func(c *jsondoc.Value) bool { return !selfedit.Tools[c.Get("name").Text()].Gated() })
 	for _, c := range calls {
 		id := c.Get("tool_call_id").Text()
 		_, asked := h.callerCalls.Get(turn.CallerCallKey(m.Get("id").Text(), id))
-		if of.answered[id] || asked || !seen && slices.Contains(of.personTools, c.Get("name").Text()) || !turn.IsGated(c.Get("name").Text()) {
+		if of.answered[id] || asked || !seen && slices.Contains(of.personTools, c.Get("name").Text()) || !selfedit.Tools[c.Get("name").Text()].Gated() {
 			continue
 		}
 		if h.lacksNewest || of.hasResult[id] || m.Get("date").Text() < h.newest || callers {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
@@ -238,7 +239,7 @@ func readToolResult(rd *memproxy.Reading, rt memproxy.Route, body []byte) error 
 	if err != nil {
 		return err
 	}
-	if rd.Failed = doc.Root.Get("status").Text() == "error"; !turn.Searches(rt.Params["tool_name"]) {
+	if rd.Failed = doc.Root.Get("status").Text() == "error"; selfedit.Tools[rt.Params["tool_name"]].Uses != selfedit.Memories {
 		return nil
 	}
 	f := answerReader{rd: rd, doc: doc, agent: rt.Params["agent_id"]}

@@ -37,7 +37,6 @@ var (
 	collections = namesWith[string]("collections")
 	containers  = namesWith[string]("containers")
 	idMembers   = namesWith[string]("ids")
-	toolKinds   = namesWith[memproxy.Kind]("tool-kinds")
 
 	knownMembers     = nameSet(nameLists["known"]...)
 	steeringKeys     = nameSet(nameLists["steering"]...)
@@ -48,7 +47,6 @@ var (
 	outputSchemas    = nameSet(nameLists["schemas"]...)
 	agentRelations   = nameSet(nameLists["relations"]...)
 	ownerless        = nameSet(nameLists["ownerless"]...)
-	builtInTools     = nameSet(nameLists["tools"]...)
 	textExtensions   = nameSet(nameLists["text-files"]...)
 )
 

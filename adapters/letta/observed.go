@@ -5,6 +5,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
@@ -143,13 +144,8 @@ func callText(id, arguments string) memproxy.ToolTexts {
 // own tools only those that fetch pages or files count: run_code executes code that the agent
 // wrote, other agents belong to the caller, and memories are checked when they are read.
 func isThirdPartyTool(name string) bool {
-	switch name {
-	case "":
-		return false
-	case "web_search", "fetch_webpage", "grep_files", "semantic_search_files":
-		return true
-	}
-	return !builtInTools[name] && !turn.IsGated(name) && toolKind(name) == ""
+	tool, own := selfedit.Tools[name]
+	return name != "" && (!own || tool.Uses == selfedit.Outside)
 }
 
 // appendResult appends the result of a call, unless the call failed: an error may repeat the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
@@ -128,7 +129,8 @@ func (r *referring) value(name string, v *jsondoc.Value, ptr string) {
 		if !freeText[name] {
 			r.ids(v.Text(), ptr)
 		}
-		if what := byName[name]; what != "" && !builtInTools[v.Text()] && !hasIDForm(v.Text()) {
+		tool, own := selfedit.Tools[v.Text()] // every server has it, and it has no owner
+		if what := byName[name]; what != "" && (!own || tool.Old) && !hasIDForm(v.Text()) {
 			r.add(targetName, what+":"+v.Text(), ptr)
 		}
 	}

@@ -269,10 +269,14 @@ func losesBlock(doc *jsondoc.Doc, folder string) error {
 
 // toolKind returns what a memory tool does, or "".
 func toolKind(name string) memproxy.Kind {
-	if turn.WritesBlocks(name) {
+	switch tool := selfedit.Tools[name]; tool.Uses {
+	case selfedit.Blocks:
 		return memproxy.Correct
+	case selfedit.Agents:
+		return ""
+	default:
+		return tool.Kind
 	}
-	return toolKinds[name]
 }
 
 // namesBlock reports whether a tool's argument names a block or a command, as opposed to a

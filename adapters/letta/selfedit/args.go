@@ -55,39 +55,12 @@ func (a Args) Texts(name string) (texts []string) {
 	return texts
 }
 
-// signatures are the parameters of the tools; optional ones end in a question mark.
-// Older servers have other names for some.
-var signatures = map[string]string{
-	"core_memory_append":     "label content",
-	"core_memory_replace":    "label old_content new_content",
-	"memory_insert":          "label new_string? new_str? insert_line?",
-	"memory_replace":         "label old_string? old_str? new_string? new_str?",
-	"memory_rethink":         "label new_memory",
-	"rethink_memory":         "target_block_label new_memory",
-	"rethink_user_memory":    "new_memory",
-	"memory_str_replace":     "old_string? old_str? new_string? new_str? path",
-	"memory_str_insert":      "path insert_text insert_line?",
-	"memory_apply_patch":     "label patch",
-	"memory":                 "command file_text? description? path? old_string? new_string? old_str? new_str? insert_line? insert_text? old_path? new_path?",
-	"archival_memory_insert": "content tags?",
-	"store_memories":         "chunks",
-}
-
 // shapes are the types of the parameters that are not text.
 var shapes = map[string]shape{"insert_line": integer, "tags": texts, "chunks": chunks}
 
-// params returns the parameters of a tool, nil if it is unknown.
-func params(tool string) (all []param) {
-	for name := range strings.FieldsSeq(signatures[tool]) {
-		name, optional := strings.CutSuffix(name, "?")
-		all = append(all, param{name, shapes[name], optional})
-	}
-	return all
-}
-
 // BlockParams returns the parameters of a tool that name the blocks it writes to.
 func BlockParams(tool string) (names []string) {
-	for _, p := range params(tool) {
+	for _, p := range Tools[tool].params {
 		switch p.name {
 		case "label", "target_block_label", "path", "old_path", "new_path", "patch":
 			names = append(names, p.name)
@@ -108,7 +81,7 @@ func ReadByLoop(name string) bool {
 // that differs from what was written.
 func Read(tool string, doc *jsondoc.Doc) (args Args, fits bool, err error) {
 	args = Args{doc, map[string]*jsondoc.Value{}}
-	known := params(tool)
+	known := Tools[tool].params
 	fits = known != nil
 	for _, m := range doc.Root.Members {
 		if ReadByLoop(m.Name) || strings.HasPrefix(m.Name, memproxy.StampPrefix) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
 // toolEffect is what a tool can do to memory.
@@ -18,7 +19,7 @@ type toolEffect int
 
 const (
 	harmless      toolEffect = iota
-	gated                    // it is one of memoryTools
+	gated                    // its calls are ruled on
 	unpredictable            // its writes cannot be predicted
 )
 
@@ -27,14 +28,13 @@ const (
 // built-in one.
 func effectOf(tool *jsondoc.Value) toolEffect {
 	name := tool.Get("name").Text()
-	_, memory := memoryTools[name]
+	own := selfedit.Tools[name]
 	switch tool.Get("tool_type").Text() {
 	case "letta_core", "letta_memory_core", "letta_sleeptime_core", "letta_voice_sleeptime_core", "letta_multi_agent_core":
-		switch name {
-		case "send_message", "memory_finish_edits", "finish_rethinking_memory", "search_memory":
+		switch {
+		case own.Uses == selfedit.Nothing:
 			return harmless
-		}
-		if memory {
+		case own.Gated():
 			return gated
 		}
 		return unpredictable
@@ -46,7 +46,7 @@ func effectOf(tool *jsondoc.Value) toolEffect {
 	case "letta_files_core", "external_mcp", "external_composio", "external_langchain":
 		return harmless
 	case "": // a server that reports no type
-		if memory {
+		if own.Gated() {
 			return gated
 		}
 	case "custom":
@@ -97,7 +97,7 @@ func (s *toolset) readAttached(doc *jsondoc.Doc) error {
 			continue
 		case effect == harmless:
 			continue
-		case !memoryTools[name].search:
+		case selfedit.Tools[name].Uses != selfedit.Memories:
 			writers++
 		case !pauses: // a search writes nothing, but its results are not filtered
 			continue

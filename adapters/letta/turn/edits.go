@@ -71,10 +71,10 @@ func predict(calls []*call, by *caller, s *view) (l allowedCalls) {
 	l.before = s.memories
 	blocks := s.blocks
 	for _, c := range calls {
-		if own := by.answerOf(c.id); !memoryTools[c.name].writes() || !c.byGate || c.decision.Verdict.Stops() || own != nil && !own.approves {
+		if own := by.answerOf(c.id); !selfedit.Tools[c.name].Writes() || !c.byGate || c.decision.Verdict.Stops() || own != nil && !own.approves {
 			continue
 		}
-		p := &allowedCall{id: c.id, blocks: WritesBlocks(c.name)}
+		p := &allowedCall{id: c.id, blocks: selfedit.Tools[c.name].Uses == selfedit.Blocks}
 		if args, fits := c.args(); fits {
 			p.effect = selfedit.Simulate(c.name, args, blocks)
 			blocks = p.effect.Blocks
@@ -237,11 +237,11 @@ type ToolRun struct {
 
 // NewToolRun returns the call, or nil if the call does not write the agent's memory.
 func NewToolRun(opt Options, tool, arguments string) memproxy.ToolRun {
-	if !memoryTools[tool].writes() || opt.Agent == "" {
+	if !selfedit.Tools[tool].Writes() || opt.Agent == "" {
 		return nil
 	}
 	r := &ToolRun{&Turn{opt: opt, agent: opt.Agent, known: true, pauseKnown: true}, &call{name: tool, arguments: arguments, byGate: true}}
-	if WritesBlocks(tool) {
+	if selfedit.Tools[tool].Uses == selfedit.Blocks {
 		r.view.requestBlocks(&r.opt, r.agent)
 	}
 	return r

@@ -18,11 +18,6 @@ type lookup struct {
 	take    func(*jsondoc.Doc)
 }
 
-// WritesBlocks reports whether calls of a tool change blocks.
-func WritesBlocks(name string) bool {
-	return memoryTools[name].writes() && name != "archival_memory_insert" && name != "store_memories"
-}
-
 // view holds the blocks that the waiting calls write to.
 type view struct {
 	opt      *Options

@@ -5,6 +5,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
 // A tool rule of the agent can require a person's approval for a memory tool. memproxy
@@ -25,7 +26,7 @@ type heldPart struct {
 // on when they are made.
 func (s *toolset) needsPerson(c *call) bool {
 	gated, shadowed := s.gated[c.name]
-	return shadowed && !gated && s.server[c.name] && !memoryTools[c.name].search && !s.recovers
+	return shadowed && !gated && s.server[c.name] && selfedit.Tools[c.name].Uses != selfedit.Memories && !s.recovers
 }
 
 // gateAnswers reports whether memproxy answers a call, so that the caller is not asked.

@@ -42,7 +42,7 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 		case t.tools.forRules[c.name]: // writes no memory; recovery declines it
 		case err != nil:
 			errors.As(err, &pending.Flaw)
-		case memoryTools[c.name].search:
+		case selfedit.Tools[c.name].Uses == selfedit.Memories:
 			pending.ReadRequest = c.direct(t.opt.Prefix, t.agent)
 		case t.view.retarget(op): // a direct call would change the agent's block instead of the isolated one
 			if pending.Operation = op; len(op.Reserved) > 0 {
@@ -229,7 +229,7 @@ func (t *Turn) paused(calls []*call, request string) {
 func recordCallerPause(t *Turn, calls []*call, request string) {
 	t.opt.CallerCalls.Add(CallerCallKey(request, ""), struct{}{})
 	for _, c := range calls {
-		if IsGated(c.name) && !t.tools.gateAnswers(c) {
+		if selfedit.Tools[c.name].Gated() && !t.tools.gateAnswers(c) {
 			t.opt.CallerCalls.Add(CallerCallKey(request, c.id), struct{}{})
 		}
 	}
@@ -243,7 +243,7 @@ func (t *Turn) awaitRulings(calls []*call, request string) {
 		case !c.byGate && !c.needsPerson:
 		case t.tools.forRules[c.name] && !t.opt.RecoveryOnly:
 			c.ruled, c.decision = true, memproxy.Decision{ID: "none", Verdict: memproxy.Allow}
-		case WritesBlocks(c.name) && t.view.lookups == nil && !t.opt.RecoveryOnly:
+		case selfedit.Tools[c.name].Uses == selfedit.Blocks && t.view.lookups == nil && !t.opt.RecoveryOnly:
 			t.view.requestBlocks(&t.opt, t.agent)
 		}
 	}

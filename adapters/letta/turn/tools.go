@@ -10,54 +10,10 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// memoryTool describes a tool whose calls are ruled on.
-type memoryTool struct {
-	kind   memproxy.Kind
-	search bool // the tool only reads memory
-	sends  bool // the tool sends a message to other agents
+// GatedTools returns the tools whose calls are ruled on, sorted.
+func GatedTools() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(selfedit.Tools)), func(name string) bool { return !selfedit.Tools[name].Gated() })
 }
-
-// writes reports whether calls of the tool change the agent's own memory.
-func (t memoryTool) writes() bool { return t.kind != "" && !t.search && !t.sends }
-
-// memoryTools are the tools that write or search the memory of the agent or of other
-// agents, by name, in the function sets of all versions of the server
-// (letta/functions/function_sets).
-var memoryTools = map[string]memoryTool{
-	"core_memory_append":     {kind: memproxy.Learn},
-	"core_memory_replace":    {kind: memproxy.Correct},
-	"memory_insert":          {kind: memproxy.Learn},
-	"memory_replace":         {kind: memproxy.Correct},
-	"memory_rethink":         {kind: memproxy.Correct},
-	"rethink_memory":         {kind: memproxy.Correct},
-	"rethink_user_memory":    {kind: memproxy.Correct},
-	"memory_str_replace":     {kind: memproxy.Correct},
-	"memory_str_insert":      {kind: memproxy.Learn},
-	"memory_apply_patch":     {kind: memproxy.Correct},
-	"memory":                 {kind: memproxy.Correct},
-	"archival_memory_insert": {kind: memproxy.Learn},
-	"store_memories":         {kind: memproxy.Learn},
-
-	"archival_memory_search": {kind: memproxy.Recall, search: true},
-	"conversation_search":    {kind: memproxy.Recall, search: true},
-
-	"send_message_to_agent_and_wait_for_reply": {kind: memproxy.Learn, sends: true},
-	"send_message_to_agent_async":              {kind: memproxy.Learn, sends: true},
-	"send_message_to_agents_matching_tags":     {kind: memproxy.Learn, sends: true},
-}
-
-// IsGated reports whether calls of a tool with this name are ruled on.
-func IsGated(name string) bool {
-	_, yes := memoryTools[name]
-	return yes
-}
-
-// Searches reports whether a tool of this name searches an agent's memory and
-// does nothing else.
-func Searches(name string) bool { return memoryTools[name].search }
-
-// GatedTools returns the gated tools, sorted.
-func GatedTools() []string { return slices.Sorted(maps.Keys(memoryTools)) }
 
 // Read decodes a call of a gated tool without knowing the agent's blocks.
 func Read(name, agent, arguments string) (*memproxy.Operation, error) {
@@ -69,7 +25,7 @@ func Read(name, agent, arguments string) (*memproxy.Operation, error) {
 // of the value, a text that the request does not contain. Errors are
 // *memproxy.Malformed.
 func CheckArguments(name string, doc *jsondoc.Doc, args *jsondoc.Value) error {
-	if !memoryTools[name].writes() || args == nil || args.Kind != jsondoc.Object {
+	if !selfedit.Tools[name].Writes() || args == nil || args.Kind != jsondoc.Object {
 		return nil
 	}
 	_, _, err := selfedit.Read(name, doc.Part(args))
@@ -101,7 +57,7 @@ type toolCall struct {
 // is not nil, operation adds the predicted effects and updates blocks to the state after
 // the call. Errors are *memproxy.Malformed.
 func operation(name, agent, arguments string, blocks *[]selfedit.Block) (*memproxy.Operation, error) {
-	tool := memoryTools[name]
+	tool := selfedit.Tools[name]
 	if selfedit.Unreadable(arguments) {
 		return nil, selfedit.Malformed("", "the server would truncate these arguments at a pair of braces")
 	}
@@ -112,12 +68,12 @@ func operation(name, agent, arguments string, blocks *[]selfedit.Block) (*mempro
 	if doc.Root.Kind != jsondoc.Object {
 		return nil, selfedit.Malformed("", "tool arguments must be an object")
 	}
-	c := &toolCall{name: name, doc: doc, op: AgentOperation(agent, tool.kind, 1)}
+	c := &toolCall{name: name, doc: doc, op: AgentOperation(agent, tool.Kind, 1)}
 	c.op.Reserved = reserved(doc.Root)
 	fits := false
-	switch {
-	case tool.search:
-	case tool.sends:
+	switch tool.Uses {
+	case selfedit.Memories:
+	case selfedit.Agents:
 		err = c.send()
 	default:
 		if c.args, fits, err = selfedit.Read(name, doc); err == nil && fits {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/internal/expect"
 )
@@ -84,7 +85,7 @@ func TestMemoryToolsAreRead(t *testing.T) {
 		expect.Equal(t, op.Scope.Agent, "agent-1", tc.tool, op.Claims)
 	}
 	for _, name := range turn.GatedTools() {
-		if !tested[name] && !turn.Searches(name) {
+		if !tested[name] && selfedit.Tools[name].Uses != selfedit.Memories {
 			t.Errorf("%s has no case", name)
 		}
 	}
