@@ -4,6 +4,8 @@ import (
 	"cmp"
 	_ "embed" // the tables are data
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -66,17 +68,9 @@ func New(opt Options) (*Adapter, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	var named []string
 	a := &Adapter{Pruner: pruner(), opt: opt, routes: indexed()}
-	for _, h := range identityHeaders {
-		named = append(named, h.name)
-	}
-	a.headers = spelling.New(named, nil, nil)
-	a.names = spelling.New(
-		[]string{"agent_id", "manager_agent_id", "other_agent_id", "user_id", "identity_id", "identifier_key", "conversation_id", "archive_id", "source_id", "folder_id"},
-		[]string{"agent_ids", "identity_ids", "identifier_keys", "block_ids", "shared_block_ids", "archive_ids", "folder_ids", "source_ids"},
-		[]string{"before", "after", "limit", "top_k", "order", "ascending", "requires_approval", "name"}, // for paging, order and approval
-	)
+	a.headers = spelling.New(slices.Collect(maps.Keys(identityHeaders)), nil, nil)
+	a.names = spelling.New(nameLists["owner"], nameLists["owners"], nameLists["single"])
 	a.bodies = parsedMembers()
 	a.runs = runs{routes: a.routes, bodies: a.bodies, now: opt.Now, callerCalls: cache.NewGenerations[string, struct{}](maxCallerCalls)}
 	return a, nil

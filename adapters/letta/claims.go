@@ -173,31 +173,20 @@ func (d *draft) readTargets(kind memproxy.TargetKind, v *jsondoc.Value, ptr stri
 	return malformed(memproxy.PayloadMalformed, 422, ptr, "an id must be a string")
 }
 
-// identityHeaders are the headers that name an identity. The server does not verify
-// them, so they are claims.
-var identityHeaders = [...]struct {
-	name string
-	dim  memproxy.Dimension
-}{
-	{"User_id", memproxy.DimUser},
-	{"X-Letta-Acting-User-Id", memproxy.DimUser},
-	{"X-Letta-Agent-Id", memproxy.DimAgent},
-}
-
 func (d *decoding) headers() error {
 	if err := d.a.headers.CheckHeaders(d.req.Header); err != nil {
 		return err
 	}
-	for _, h := range identityHeaders {
-		values := d.req.Header.Values(h.name)
+	for _, name := range slices.Sorted(maps.Keys(identityHeaders)) {
+		values := d.req.Header.Values(name)
 		if len(values) == 0 {
 			continue
 		}
-		ptr := "header:" + strings.ToLower(h.name)
+		ptr, dim := "header:"+strings.ToLower(name), identityHeaders[name]
 		if len(values) > 1 {
 			return malformed(memproxy.PayloadDuplicate, 400, ptr, "the header is repeated")
 		}
-		d.addClaim(h.dim, values, ptr, h.dim == memproxy.DimAgent && d.row.shape == gateway)
+		d.addClaim(dim, values, ptr, dim == memproxy.DimAgent && d.row.shape == gateway)
 	}
 	return nil
 }

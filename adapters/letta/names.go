@@ -34,6 +34,8 @@ var (
 	targetKeys = namesWith[memproxy.TargetKind]("targets")
 	byName     = namesWith[string]("by-name")
 
+	identityHeaders = namesWith[memproxy.Dimension]("headers")
+
 	collections = namesWith[string]("collections")
 	containers  = namesWith[string]("containers")
 	idMembers   = namesWith[string]("ids")
