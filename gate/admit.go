@@ -240,6 +240,23 @@ func lockAgents(ctx context.Context, r *evaluation) bool {
 	return !changed || runner.ChangesToolsOf(r.call.Route) != "" || lockOrRefuse(ctx, r, true, turns)
 }
 
+// lockForCall is lockTargets for a call of a turn: until it is sent (Sending), changes of the
+// agent, and of the blocks that the call changes, wait.
+func lockForCall(ctx context.Context, r *evaluation) {
+	r.unlock = r.run.unlock
+	defer func() { r.run.unlock, r.unlock = r.unlock, nil }()
+	if r.unlock == nil && !lockAgents(ctx, r) {
+		return
+	}
+	since := currentEpoch(r.g)
+	if loadReplaced(ctx, r, false); lockResolved(ctx, r, since) {
+		r.known = newLookups(r.g, r.Admission)
+		loadReplaced(ctx, r, false)
+		lockResolved(ctx, r, since)
+	}
+	refetchAdded(ctx, r)
+}
+
 // epoch is what had happened when the look-ups of a change began.
 type epoch struct {
 	ended        uint64     // number of changes that released their locks

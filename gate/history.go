@@ -224,23 +224,6 @@ func prepareToolCall(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
-// lockForCall is lockTargets for a call of a turn: until it is sent (Sending), changes of the
-// agent, and of the blocks that the call changes, wait.
-func lockForCall(ctx context.Context, r *evaluation) {
-	r.unlock = r.run.unlock
-	defer func() { r.run.unlock, r.unlock = r.unlock, nil }()
-	if r.unlock == nil && !lockAgents(ctx, r) {
-		return
-	}
-	since := currentEpoch(r.g)
-	if loadReplaced(ctx, r, false); lockResolved(ctx, r, since) {
-		r.known = newLookups(r.g, r.Admission)
-		loadReplaced(ctx, r, false)
-		lockResolved(ctx, r, since)
-	}
-	refetchAdded(ctx, r)
-}
-
 // refetchAdded fetches the blocks to which a call adds and that were changed after its turn had
 // read them, before they were locked: their record is of another text.
 func refetchAdded(ctx context.Context, r *evaluation) {
