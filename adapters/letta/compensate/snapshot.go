@@ -1,10 +1,9 @@
 package compensate
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -93,24 +92,18 @@ func parseTime(s string) time.Time {
 	return time.Time{}
 }
 
-// hash returns the hex SHA-256 of texts in order; "" for one empty text.
-func hash(texts ...string) string {
-	if len(texts) == 1 {
-		if texts[0] == "" {
-			return ""
-		}
-		return memproxy.TextSHA256(texts[0])
+// hash returns the hex SHA-256 of a text; "" for an empty one.
+func hash(text string) string {
+	if text == "" {
+		return ""
 	}
-	all := sha256.New()
-	for _, t := range texts {
-		sum := sha256.Sum256([]byte(t))
-		all.Write(sum[:])
-	}
-	return hex.EncodeToString(all.Sum(nil))
+	return memproxy.TextSHA256(text)
 }
 
 // contentHash returns a hash of all texts of a block that the model reads.
-func (b *block) contentHash() string { return hash(b.Label, b.Value, b.Description) }
+func (b *block) contentHash() string {
+	return hash(fmt.Sprintf("%q %q %q", b.Label, b.Value, b.Description))
+}
 
 type storedDiff struct {
 	Options Options   `json:"options"`

@@ -145,9 +145,9 @@ func (t *Turn) TakeEdits() []memproxy.Edit {
 	}
 	switch {
 	case !l.readBack:
-		l.reportPredicted(nil, out)
+		l.report(l.before, true, out)
 	case t.view.loaded:
-		l.reportObserved(t.view.memories, out)
+		l.report(t.view.memories, false, out)
 	}
 	for i, c := range slices.Backward(l.calls) { // newest first, in the order of the archive
 		if !c.addedPassages() {
@@ -165,27 +165,11 @@ func (t *Turn) TakeEdits() []memproxy.Edit {
 	return out
 }
 
-// reportPredicted adds the predicted changes of text to out: of one block, or of all blocks
-// if of is nil.
-func (l *allowedCalls) reportPredicted(of *memproxy.Memory, out []memproxy.Edit) {
-	for i, c := range l.calls {
-		for _, ch := range c.effect.Changes {
-			at := slices.IndexFunc(l.before, func(m memproxy.Memory) bool { return m.Field == ch.Before.Label })
-			if at < 0 || ch.After.Value == ch.Before.Value || of != nil && l.before[at].ID != of.ID {
-				continue
-			}
-			m := l.before[at]
-			m.Text, m.Before, m.Event, m.Members = ch.After.Value, ch.Before.Value, updated, nil
-			out[i].Memories = append(out[i].Memories, m)
-		}
-	}
-}
-
-// reportObserved adds the differences between the blocks before and after the calls to out.
-// If several calls changed a block and their predictions lead to its text, each call gets
-// its own change; otherwise the last call gets the whole change. A detached block is not
-// reported, because its text still exists.
-func (l *allowedCalls) reportObserved(there []memproxy.Memory, out []memproxy.Edit) {
+// report adds the differences between the blocks before and after the calls to out; if there
+// are the blocks before, the predicted differences. If the predictions lead to the text of a
+// block, each call gets its own change; otherwise the last call gets the whole change. A
+// detached block is not reported, because its text still exists.
+func (l *allowedCalls) report(there []memproxy.Memory, predicted bool, out []memproxy.Edit) {
 	report := func(m memproxy.Memory) { // adds it to the last call that names the block, else to the last that writes blocks
 		last := -1
 		for i, c := range l.calls {
@@ -208,23 +192,25 @@ func (l *allowedCalls) reportObserved(there []memproxy.Memory, out []memproxy.Ed
 			members.Event, members.PreviousMembers = unchanged, was.Members
 			report(members)
 		}
-		if was.Text == m.Text {
-			continue
-		}
-		becomes, makers := was.Text, 0
-		for _, c := range l.calls {
+		now := m.Text
+		m.Text, m.Event, m.Members = was.Text, updated, nil
+		changes := make([][]memproxy.Memory, len(l.calls))
+		for i, c := range l.calls {
 			for _, ch := range c.effect.Changes {
-				if ch.Before.Label == was.Field && ch.Before.Value == becomes && ch.After.Value != becomes {
-					becomes, makers = ch.After.Value, makers+1
+				if ch.Before.Label == was.Field && ch.Before.Value == m.Text && ch.After.Value != m.Text {
+					m.Before, m.Text = m.Text, ch.After.Value
+					changes[i] = append(changes[i], m)
 				}
 			}
 		}
-		if becomes == m.Text && makers > 1 {
-			l.reportPredicted(&m, out)
-			continue
+		if predicted || m.Text == now {
+			for i := range changes {
+				out[i].Memories = append(out[i].Memories, changes[i]...)
+			}
+		} else if was.Text != now {
+			m.Before, m.Text = was.Text, now
+			report(m)
 		}
-		m.Event, m.Before, m.Members = updated, was.Text, nil
-		report(m)
 	}
 }
 
