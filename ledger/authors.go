@@ -258,7 +258,7 @@ func countValidated(t *transaction, r *recordRow, is memproxy.MemoryState) {
 	if !r.HasOwner() || r.Owner.Deleted || r.validated == (by > 0) {
 		return
 	}
-	if r.validated, r.dirty = by > 0, r.dirty|ownerPart; r.Kind == memproxy.TargetMemory && r.Owner.Actor != "" {
+	if r.validated, r.dirty = by > 0, true; r.Kind == memproxy.TargetMemory && r.Owner.Actor != "" {
 		t.run(`UPDATE actor SET validated = validated + ? WHERE tenant = ? AND actor = ?`, by, r.Owner.Scope.Tenant, memproxy.Account(r.Owner.Actor))
 	}
 }

@@ -112,7 +112,7 @@ func forget(t *transaction, k memproxy.MemoryKey) {
 
 // forgetStatus deletes a memory's status, dissents and votes.
 func forgetStatus(t *transaction, r *recordRow) {
-	r.Status, r.prior, r.dirty = memproxy.Status{}, "", r.dirty|statusPart
+	r.Status, r.prior, r.dirty = memproxy.Status{}, "", true
 	t.dropVotes(r.key)
 	dropDissents(t, r.key, rows(t, scanOne[string], `DELETE FROM dissent`+ofKey+` RETURNING decision`, r.key))
 }
@@ -156,7 +156,7 @@ func pruneOnce(t *transaction, before time.Time) (n int) {
 		if r.HasStatus() {
 			forgetStatus(t, r)
 		}
-		r.Owner, r.deleted, r.validated, r.listingKnown, r.dirty = memproxy.Ownership{}, 0, false, false, r.dirty|ownerPart
+		r.Owner, r.deleted, r.validated, r.listingKnown, r.dirty, r.decided = memproxy.Ownership{}, 0, false, false, true, true
 		n++
 	}
 	return n

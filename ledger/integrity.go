@@ -145,7 +145,7 @@ func (bs Backends) RecordFound(ctx context.Context, at memproxy.SealProgress, fo
 			if r.listed || r.edited {
 				continue
 			}
-			r.listed, r.firstSeen, r.dirty = true, f.SHA256, r.dirty|listingPart
+			r.listed, r.firstSeen, r.dirty = true, f.SHA256, true
 			if !r.HasOwner() {
 				r.Presence, r.FirstSeen, r.listingKnown = memproxy.PresentAtSeal, f.SHA256, true
 			}

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
@@ -32,38 +33,19 @@ const recordTexts, recordNumbers, recordValues = 25, 10, 36
 // bulkRows is the number of rows in one statement for Postgres.
 const bulkRows = 50
 
-// part is a set of the parts of a record: its owner, its status and its listing.
-type part int
-
-const (
-	ownerPart part = 1 << iota
-	statusPart
-	listingPart
-)
-
-const (
-	ownerColumns  = `tenant, "user", agent, app, run, actor, trust, source, decision, sha256, owned, confidence, written, deleted, validated`
-	statusColumns = `state, status_tenant, prior, reason, status_decision, attestation, rules, findings, unverified, reviewed, current, changed, contested, pinned, expires`
-)
-
-// upserts has, by part, the statement that writes the columns of these parts, for one
-// row and for bulkRows. Columns of other parts are not set, so that their indexes are
-// not touched. The mark is always written, because it covers all parts.
-var upserts = func() (by [ownerPart | statusPart | listingPart + 1]struct{ one, bulk string }) {
-	for of := range by {
-		columns := "mac"
-		for p, names := range map[part]string{ownerPart: ownerColumns, statusPart: statusColumns, listingPart: "listed, first_seen"} {
-			if part(of)&p != 0 {
-				columns += ", " + names
+// upserts are the statements that write one record, and bulkRows of them: the first for records
+// whose decision is the stored one, which do not touch its index.
+var upserts = func() (by [2]struct{ one, bulk string }) {
+	row := `(?` + strings.Repeat(", ?", recordValues-1) + `)`
+	for decided := range by {
+		var set []string
+		for name := range strings.FieldsFuncSeq(recordColumns, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+			if decided == 1 || name != "decision" {
+				set = append(set, name+" = excluded."+name)
 			}
 		}
-		var set []string
-		for name := range strings.SplitSeq(columns, ",") {
-			set = append(set, name+" = excluded."+strings.TrimSpace(name))
-		}
-		begin, end := `INSERT INTO record (`+recordColumns+`) VALUES `, ` ON CONFLICT (backend, kind, id) DO UPDATE SET `+strings.Join(set, ",")
-		row := `(?` + strings.Repeat(", ?", recordValues-1) + `)`
-		by[of].one, by[of].bulk = begin+row+end, begin+row+strings.Repeat(", "+row, bulkRows-1)+end
+		begin, end := `INSERT INTO record (`+recordColumns+`) VALUES `, ` ON CONFLICT (backend, kind, id) DO UPDATE SET `+strings.Join(set[3:], ", ") // all but the key
+		by[decided].one, by[decided].bulk = begin+row+end, begin+row+strings.Repeat(", "+row, bulkRows-1)+end
 	}
 	return by
 }()
@@ -88,7 +70,8 @@ type recordRow struct {
 
 	// stored: there is a row. listingKnown: the listing is known, even without an owner.
 	stored, listingKnown bool
-	dirty                part // what save has to write
+	dirty                bool // save has to write it
+	decided              bool // its decision is not the stored one
 	touched              bool // something was changed in this transaction
 	// edited: the row was changed outside of memproxy, and is evidence until a person accepts
 	// it. historyBegun: in this transaction. rowRemoved: it has a history and no row.
@@ -255,16 +238,13 @@ func (r *recordRow) setOwner(row *memproxy.Ownership, now int64) {
 	if row.Kind == memproxy.TargetEntity && row.Deleted { // a released name is as if it had never been claimed
 		row = &memproxy.Ownership{}
 	}
-	tenant := r.Status.Tenant
-	if r.Record = withOwner(r.Record, row); r.Status.Tenant != tenant {
-		r.dirty |= statusPart
-	}
+	r.decided = r.decided || r.Owner.Decision != row.Decision
+	r.Record, r.dirty = withOwner(r.Record, row), true
 	if !row.Deleted {
 		r.deleted = 0
 	} else if r.deleted == 0 {
 		r.deleted = now
 	}
-	r.dirty |= ownerPart
 }
 
 // scanner is a *sql.Row or *sql.Rows.

@@ -179,7 +179,7 @@ func (t *transaction) putStatus(r *recordRow, st memproxy.Status, prior memproxy
 		st.Tenant = r.Owner.Scope.Tenant
 	}
 	st.Changed, st.Expires, st.Findings = fromMicros(toMicros(st.Changed)), fromMicros(toMicros(st.Expires)), slices.Clone(st.Findings)
-	r.Status, r.prior, r.dirty = st, prior, r.dirty|statusPart
+	r.Status, r.prior, r.dirty = st, prior, true
 }
 
 func count(b bool) int64 {

@@ -335,7 +335,7 @@ func (t *transaction) lock(limit int, where string, args ...any) (all []*recordR
 // save writes changed records. It runs before the transaction ends, and before a
 // statement that selects several records.
 func (t *transaction) save() {
-	var all [len(upserts)][]*recordRow // by part
+	var changed [len(upserts)][]*recordRow
 	for _, r := range t.records {
 		if r == nil || r.edited {
 			continue
@@ -344,32 +344,28 @@ func (t *transaction) save() {
 			_, st := t.status(r.key)
 			t.putStatus(r, st, "")
 		}
-		if r.rowRemoved && r.dirty != 0 {
-			r.dirty, r.rowRemoved = r.dirty|statusPart, false
-		}
+		r.rowRemoved = r.rowRemoved && !r.dirty
 		if (r.blank() || r.rowRemoved) && r.stored {
 			t.run(`DELETE FROM record`+ofKey, r.key)
 			r.stored = false
-		} else if !r.blank() && r.dirty != 0 {
-			if r.dirty&statusPart != 0 {
-				r.findings = findingsOf(&r.Status)
-			}
+		} else if !r.blank() && r.dirty {
+			r.findings = findingsOf(&r.Status)
 			t.store.filter.add(r.key, records)
-			all[r.dirty] = append(all[r.dirty], r)
+			changed[count(r.decided)] = append(changed[count(r.decided)], r)
 			r.stored = true
 		}
-		r.touched, r.dirty = r.touched || r.dirty != 0, 0
+		r.touched, r.dirty, r.decided = r.touched || r.dirty, false, false
 	}
 	var f fields // reused for each row, like args
 	var args []any
-	for of, left := range all {
+	for decided, left := range changed {
 		slices.SortFunc(left, func(a, b *recordRow) int {
 			return cmp.Or(cmp.Compare(a.Backend, b.Backend), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
 		})
 		for len(left) > 0 {
-			n, text := 1, upserts[of].one
+			n, text := 1, upserts[decided].one
 			if t.store.dialect == postgresDialect && len(left) >= bulkRows {
-				n, text = bulkRows, upserts[of].bulk
+				n, text = bulkRows, upserts[decided].bulk
 			}
 			args = args[:0]
 			for _, r := range left[:n] {
