@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"slices"
 	"sync"
 
@@ -11,12 +10,11 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// keyFilter reports, without a query, keys that are certainly not in the store: the ids
-// in the answer to an addition are new, and looking them up would cost a tenth of a
-// write. It has Bloom filters over the keys of the two tables below. Keys are never
-// removed from the filters, so a removed key costs a query. keyFilter is used only
-// where this process alone writes the store (nil otherwise), and rules out no key until
-// load has added the keys that were there at the start.
+// keyFilter reports, without a query, keys of which the store certainly has neither a record
+// nor a version: the ids in the answer to an addition are new, and looking them up would cost
+// a tenth of a write. It is a series of Bloom filters. Keys are never removed, so a removed
+// key costs a query. keyFilter is used only where this process alone writes the store (nil
+// otherwise), and rules out no key until load has added the keys that were there at the start.
 type keyFilter struct {
 	mu      sync.Mutex
 	filters []*bloom.BloomFilter // each has room for twice as many keys as the one before
@@ -25,14 +23,6 @@ type keyFilter struct {
 	loaded  bool                 // load has finished
 }
 
-// keySet selects a table: records for Lookup, versions for the writer.
-type keySet byte
-
-const (
-	records  keySet = 'r'
-	versions keySet = 'v'
-)
-
 const (
 	// firstFilter is the number of keys that the first filter takes, in 160 KiB.
 	firstFilter = 1 << 17
@@ -40,63 +30,51 @@ const (
 	falsePositiveRate = 0.01
 )
 
-// filterKey returns the bytes that the filters hash for a key of a table.
-func filterKey(set keySet, k *key) []byte {
-	text := append(make([]byte, 0, 128), byte(set))
+// filterKey returns the bytes that the filters hash for a key.
+func filterKey(k *key) []byte {
+	text := make([]byte, 0, 128)
 	for _, part := range [...]string{k.Backend, string(k.Kind), k.ID} {
 		text = append(append(text, part...), 0) // a separator that no part contains
 	}
 	return text
 }
 
-// add adds a key to the filters of some tables, before it is written to the store.
-func (s *keyFilter) add(k key, sets ...keySet) {
+// add adds a key to the filters, before a row of it is written to the store.
+func (s *keyFilter) add(k key) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, set := range sets {
-		text := filterKey(set, &k)
-		if s.has(text) {
-			continue
-		}
-		if s.room == 0 {
-			s.room = firstFilter << len(s.filters)
-			s.filters = append(s.filters, bloom.NewWithEstimates(s.room, falsePositiveRate))
-		}
-		s.filters[len(s.filters)-1].Add(text)
-		s.room--
+	text := filterKey(&k)
+	if s.has(text) {
+		return
 	}
+	if s.room == 0 {
+		s.room = firstFilter << len(s.filters)
+		s.filters = append(s.filters, bloom.NewWithEstimates(s.room, falsePositiveRate))
+	}
+	s.filters[len(s.filters)-1].Add(text)
+	s.room--
 }
 
 func (s *keyFilter) has(text []byte) bool {
 	return slices.ContainsFunc(s.filters, func(f *bloom.BloomFilter) bool { return f.Test(text) })
 }
 
-// unknown reports whether a table certainly has no row for an object, and whether the
-// object's backend is sealed.
-func (s *keyFilter) unknown(set keySet, k key) (unknown, sealed bool) {
+// absent reports whether the store certainly has nothing of an object, and returns what
+// Lookup returns in that case: an empty record, or one that says that the sealed backend
+// did not hold the object.
+func (s *keyFilter) absent(k key) (rec memproxy.Record, absent bool) {
 	if s == nil {
-		return false, false
+		return rec, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.loaded && !s.has(filterKey(set, &k)), s.sealed[k.Backend]
-}
-
-// absent reports whether the store certainly has no record of an object, and returns
-// what Lookup returns in that case: an empty record, or one that says that the sealed
-// backend did not hold the object.
-func (s *keyFilter) absent(k key) (rec memproxy.Record, absent bool) {
-	unknown, sealed := s.unknown(records, k)
-	if sealed {
+	if s.sealed[k.Backend] {
 		rec.Presence = memproxy.AddedAfterSeal
 	}
-	if unknown { // a history without a record means that the record was removed
-		unknown, _ = s.unknown(versions, k)
-	}
-	return rec, unknown
+	return rec, s.loaded && !s.has(filterKey(&k))
 }
 
 func (s *keyFilter) seal(backends ...string) {
@@ -118,18 +96,17 @@ func (s *keyFilter) load(ctx context.Context, of *store) error {
 	}
 	// The rows are streamed, because there may be a million.
 	rows, err := of.reader.QueryContext(ctx,
-		`SELECT 'r', backend, kind, id FROM record UNION ALL SELECT 'v', backend, kind, id FROM version`)
+		`SELECT backend, kind, id FROM record UNION ALL SELECT backend, kind, id FROM version`)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var set sql.RawBytes
-		var k key
-		if err := rows.Scan(&set, &k.Backend, &k.Kind, &k.ID); err != nil {
+		k, err := scanKey(rows)
+		if err != nil {
 			return err
 		}
-		s.add(k, keySet(set[0]))
+		s.add(k)
 	}
 	if err := rows.Err(); err != nil {
 		return err

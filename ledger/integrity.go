@@ -199,14 +199,11 @@ func lostStatus(s *store, k key) memproxy.Status {
 
 // addLost adds to had a status for each object whose record was removed.
 func addLost(ctx context.Context, s *store, had memproxy.Records, group key, ids []string) error {
-	var ask []string
-	for _, id := range ids {
+	ask := slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 		group.ID = id
-		unknown, _ := s.filter.unknown(versions, group)
-		if _, known := had[group]; !known && !unknown {
-			ask = append(ask, id)
-		}
-	}
+		_, known := had[group]
+		return known
+	})
 	if len(ask) == 0 {
 		return nil
 	}

@@ -109,7 +109,7 @@ func (t *transaction) append(v memproxy.Version) memproxy.Version {
 }
 
 func insertRecord(t *transaction, r *versionRow) {
-	t.store.filter.add(r.MemoryKey, versions)
+	t.store.filter.add(r.MemoryKey)
 	envelope := []byte{}
 	if !r.textless() {
 		envelope = t.seal(versionRef(r.MemoryKey, r.Number), r.Tenant, inJSON(versionText{r.Text, r.Metadata}))
@@ -125,7 +125,7 @@ func (r *versionRow) textless() bool { return r.Op == memproxy.OpDelete || r.Op 
 
 // lastVersion returns the newest version of a memory. known is false if there is none.
 func (t *transaction) lastVersion(k memproxy.MemoryKey) (last versionRow, known bool) {
-	if unknown, _ := t.store.filter.unknown(versions, k); unknown {
+	if _, absent := t.store.filter.absent(k); absent {
 		return versionRow{}, false
 	}
 	return row(t, scanVersionRow, `SELECT `+versionColumns+` FROM version`+ofKey+` ORDER BY number DESC LIMIT 1`, k)

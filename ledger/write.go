@@ -302,7 +302,7 @@ func (t *transaction) record(k key) *recordRow {
 		if found, there := row(t, rowScanner(t.store), text, k); there {
 			r = found
 		}
-		if known, _ := t.store.filter.unknown(versions, k); !known && r.blank() {
+		if r.blank() {
 			for _, k := range rows(t, scanKey, lostQuery, k.Backend, string(k.Kind), asJSON([]string{k.ID})) {
 				r.Status, r.rowRemoved = lostStatus(t.store, k), true
 			}
@@ -350,7 +350,7 @@ func (t *transaction) save() {
 			r.stored = false
 		} else if !r.blank() && r.dirty {
 			r.findings = findingsOf(&r.Status)
-			t.store.filter.add(r.key, records)
+			t.store.filter.add(r.key)
 			changed[count(r.decided)] = append(changed[count(r.decided)], r)
 			r.stored = true
 		}
