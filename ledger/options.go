@@ -11,8 +11,7 @@ import (
 
 // The defaults of Options.
 const (
-	// DefaultCacheSize is the number of records kept in memory: about 700 bytes each
-	// without a status, 1,000 with one.
+	// DefaultCacheSize is the number of records kept in memory, about 1,000 bytes each.
 	DefaultCacheSize = 24576
 	// DefaultTimeout bounds one call. It is much longer than a local disk needs, and
 	// shorter than a caller of a memory service would wait.

@@ -46,9 +46,8 @@ type recent struct {
 	waiting map[key]*queuedChanges
 }
 
-// recordCache holds, by key, a *memproxy.Record, a *memproxy.Ownership for a record that
-// has only an owner, which is half the size, or nil if there is nothing about the object.
-type recordCache = lru.LRUCache[key, any]
+// recordCache holds records by key, or nil if there is nothing about the object.
+type recordCache = lru.LRUCache[key, *memproxy.Record]
 
 // queuedChanges has the queued changes of one object: its newest owner, the number of changes
 // of the owner, and the number of other changes.
@@ -62,8 +61,8 @@ func newRecent(size int) (*recent, error) {
 	if size < 0 {
 		return r, nil
 	}
-	rows, err := lru.NewLRU[key, any](size, nil)
-	locks, lerr := lru.NewLRU[key, any](size, nil)
+	rows, err := lru.NewLRU[key, *memproxy.Record](size, nil)
+	locks, lerr := lru.NewLRU[key, *memproxy.Record](size, nil)
 	r.rows, r.locks = rows, locks
 	return r, cmp.Or(err, lerr)
 }
@@ -100,14 +99,7 @@ func (r *recent) cached(k key) (rec *memproxy.Record, ok bool) {
 	if r.rows == nil {
 		return nil, false
 	}
-	is, ok := r.of(k).Get(k)
-	switch is := is.(type) {
-	case *memproxy.Record:
-		rec = is
-	case *memproxy.Ownership:
-		rec = &memproxy.Record{Owner: *is}
-	}
-	return rec, ok
+	return r.of(k).Get(k)
 }
 
 // fill caches what the store had for the asked keys, unless a commit was in progress
@@ -223,20 +215,12 @@ func (r *recent) keep(k key, rec memproxy.Record) {
 	if rec.HasOwner() { // the key shares the record's strings
 		k.ID, rec.Owner.Backend, rec.Owner.Kind = rec.Owner.ID, k.Backend, k.Kind
 	}
-	switch {
-	case isEmpty(&rec):
+	if !rec.HasOwner() && !rec.HasStatus() && rec.Presence == memproxy.NotSealed {
 		r.of(k).Add(k, nil)
-	case rec.HasStatus() || rec.Presence != memproxy.NotSealed || rec.FirstSeen != "":
-		all := rec // the copy keeps rec on the stack
-		r.rows.Add(k, &all)
-	default:
-		owner := rec.Owner
-		r.rows.Add(k, &owner)
+		return
 	}
-}
-
-func isEmpty(rec *memproxy.Record) bool {
-	return !rec.HasOwner() && !rec.HasStatus() && rec.Presence == memproxy.NotSealed
+	all := rec // the copy keeps rec on the stack
+	r.rows.Add(k, &all)
 }
 
 // withOwner returns a record with an owner, which replaces the record's listing. The status is
