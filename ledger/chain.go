@@ -241,21 +241,17 @@ func acceptBreaches(t *transaction, h *head, faults []memproxy.ChainFault) {
 
 // clearFlags calls clearFlag for the memories of a tenant that are flagged because of a broken
 // chain, and returns how many it cleared.
-func clearFlags(ctx context.Context, s *store, tenant string, clearFlag func(*transaction, *key) bool) (cleared int, _ error) {
-	for after, n := (key{}), verifyStep; n == verifyStep; {
-		page, err := queryRows(ctx, s, "find flagged memories", scanKey, `SELECT backend, kind, id FROM record
+func clearFlags(ctx context.Context, s *store, tenant string, clearFlag func(*transaction, *key) bool) (cleared int, err error) {
+	err = eachPage(verifyStep, func(after key) ([]key, error) {
+		return queryRows(ctx, s, "find flagged memories", scanKey, `SELECT backend, kind, id FROM record
 			WHERE status_tenant = ? AND unverified = ? AND (backend, kind, id) > (?, ?, ?) ORDER BY backend, kind, id LIMIT ?`,
 			tenant, string(memproxy.IntegrityChain), after, verifyStep)
-		if n = len(page); err != nil || n == 0 {
-			return cleared, err
-		}
-		after = page[n-1]
+	}, func(page []key) error {
 		some, err := inChunks(ctx, s, page, clearFlag)
-		if cleared += some; err != nil {
-			return cleared, err
-		}
-	}
-	return cleared, nil
+		cleared += some
+		return err
+	})
+	return cleared, err
 }
 
 // NoteBreach stores a fault of a tenant's chain, flags the memories that have records
@@ -290,43 +286,37 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 // of the writer, for which all writes would wait.
 func flagVersionsFrom(ctx context.Context, s *store, f memproxy.ChainFault) (last int64, err error) {
 	last = f.Position - 1
-	for n := verifyStep; n == verifyStep; {
-		page, err := queryRows(ctx, s, "find memories behind a break", func(from scanner) (d memproxy.IntegrityFlag, err error) {
+	err = eachPage(verifyStep, func(memproxy.IntegrityFlag) ([]memproxy.IntegrityFlag, error) {
+		return queryRows(ctx, s, "find memories behind a break", func(from scanner) (d memproxy.IntegrityFlag, err error) {
 			d.Tenant, d.Code = f.Tenant, memproxy.IntegrityChain
 			return d, from.Scan(&last, &d.Backend, &d.Kind, &d.ID)
 		}, `SELECT place, backend, kind, id FROM version WHERE tenant = ? AND place > ? ORDER BY place LIMIT ?`, f.Tenant, last, verifyStep)
-		if n = len(page); err == nil {
-			_, err = inChunks(ctx, s, page, (*transaction).flag)
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
-	return last, nil
+	}, func(page []memproxy.IntegrityFlag) error {
+		_, err := inChunks(ctx, s, page, (*transaction).flag)
+		return err
+	})
+	return last, err
 }
 
 // flagWithoutVersion flags the memories of a tenant that have no version of their present text.
 func flagWithoutVersion(ctx context.Context, s *store, tenant string) error {
-	for after, n := (key{}), verifyStep; n == verifyStep; {
-		var lost []memproxy.IntegrityFlag
-		page, err := queryRows(ctx, s, "find memories without versions", func(from scanner) (k key, err error) {
-			var found sqlFlag
-			if err = from.Scan(&k.Backend, &k.Kind, &k.ID, &found); !found {
-				lost = append(lost, memproxy.IntegrityFlag{MemoryKey: k, Tenant: tenant, Code: memproxy.IntegrityChain})
-			}
-			return k, err
+	type memory struct {
+		memproxy.IntegrityFlag
+		sound bool
+	}
+	return eachPage(verifyStep, func(after memory) ([]memory, error) {
+		return queryRows(ctx, s, "find memories without versions", func(from scanner) (m memory, err error) {
+			m.Tenant, m.Code = tenant, memproxy.IntegrityChain
+			err = from.Scan(&m.Backend, &m.Kind, &m.ID, (*sqlFlag)(&m.sound))
+			return m, err
 		}, `SELECT backend, kind, id, CASE WHEN kind <> 'memory' OR tenant <> ?4 OR sha256 = '' OR deleted > 0 OR unverified = ?5 OR EXISTS
 				(SELECT 1 FROM version v WHERE v.backend = r.backend AND v.kind = r.kind AND v.id = r.id AND v.sha256 = r.sha256) THEN 1 ELSE 0 END
-			FROM record r WHERE (backend, kind, id) > (?1, ?2, ?3) ORDER BY backend, kind, id LIMIT ?6`, after, tenant, string(memproxy.IntegrityChain), verifyStep)
-		if n = len(page); err != nil || n == 0 {
-			return err
-		}
-		after = page[n-1]
-		if _, err := inChunks(ctx, s, lost, (*transaction).flag); err != nil {
-			return err
-		}
-	}
-	return nil
+			FROM record r WHERE (backend, kind, id) > (?1, ?2, ?3) ORDER BY backend, kind, id LIMIT ?6`, after.MemoryKey, tenant, string(memproxy.IntegrityChain), verifyStep)
+	}, func(page []memory) error {
+		lost := slices.DeleteFunc(page, func(m memory) bool { return m.sound })
+		_, err := inChunks(ctx, s, lost, func(t *transaction, m *memory) bool { return t.flag(&m.IntegrityFlag) })
+		return err
+	})
 }
 
 // inChunks runs f for all elements, in transactions of 200, and returns the number of calls

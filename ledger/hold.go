@@ -319,19 +319,18 @@ func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Sc
 	// The scopes are read without the writer, which would wait for thousands of settled
 	// holds, once the holds that are being stored are in the table.
 	err := s.do(ctx, &job{})
-	for after, more := "", true; more && err == nil; {
-		var page []held
-		page, err = queryRows(ctx, s, "find held writes", func(s scanner) (h held, err error) {
+	if err != nil {
+		return nil, err
+	}
+	err = eachPage(expireStep, func(after held) ([]held, error) {
+		return queryRows(ctx, s, "find held writes", func(s scanner) (h held, err error) {
 			return h, s.Scan(&h.id, sqlJSON{&h.scope})
-		}, `SELECT id, scope FROM hold WHERE backend = ? AND id > ? ORDER BY id LIMIT ?`, backend, after, expireStep)
-		if more = len(page) == expireStep; more {
-			after = page[expireStep-1].id
-		}
+		}, `SELECT id, scope FROM hold WHERE backend = ? AND id > ? ORDER BY id LIMIT ?`, backend, after.id, expireStep)
+	}, func(page []held) error {
 		if page = slices.DeleteFunc(page, func(h held) bool { return !h.scope.Within(scope) }); len(page) == 0 {
-			continue
+			return nil
 		}
-		var did []memproxy.HeldWrite
-		did, err = doResult(ctx, s, job{durable: true}, func(t *transaction) (did []memproxy.HeldWrite) {
+		did, err := doResult(ctx, s, job{durable: true}, func(t *transaction) (did []memproxy.HeldWrite) {
 			for i := range page { // another process may claim or prune it meanwhile
 				if h, there := row(t, scanHold, lockedHold, page[i].id); there && clearHold(t, &h) {
 					did = append(did, h)
@@ -340,7 +339,8 @@ func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Sc
 			return did
 		})
 		ended = append(ended, did...)
-	}
+		return err
+	})
 	return ended, err
 }
 

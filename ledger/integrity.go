@@ -58,17 +58,10 @@ func updateFlag(t *transaction, r *versionRow) {
 // ordered by id and without tombstones. Memories that are missing in the backend were
 // deleted out-of-band.
 func (bs Backends) Inventory(ctx context.Context, backend string, f func(page []memproxy.Ownership) error) error {
-	for after := ""; ; {
-		page, err := querySettled(ctx, bs.store, "list memories", scanPart(bs.store, ownerOf), `SELECT `+recordColumns+` FROM record
-			WHERE backend = ? AND kind = 'memory' AND id > ? AND owned = 1 AND deleted = 0 ORDER BY id LIMIT ?`, backend, after, inventoryPage)
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		after = page[len(page)-1].ID
-		if err := f(page); err != nil {
-			return err
-		}
-	}
+	return eachPage(inventoryPage, func(after memproxy.Ownership) ([]memproxy.Ownership, error) {
+		return querySettled(ctx, bs.store, "list memories", scanPart(bs.store, ownerOf), `SELECT `+recordColumns+` FROM record
+			WHERE backend = ? AND kind = 'memory' AND id > ? AND owned = 1 AND deleted = 0 ORDER BY id LIMIT ?`, backend, after.ID, inventoryPage)
+	}, f)
 }
 
 // inventoryPage is the maximum number of memories of one page of Inventory.
@@ -280,7 +273,7 @@ const UnreadableRow = ", and cannot be read: restore the ledger"
 // if one is given, with the tenants that their rows name, and the number of others that can
 // be read. count, if set, is called with the number of records read.
 func (bs Backends) VerifyRecords(ctx context.Context, tenant *string, count func(int)) (edited []memproxy.Discrepancy, more int, err error) {
-	for found := range pages(committedRecords(ctx, bs.store, &err)) {
+	err = eachRecord(ctx, bs.store, func(found []fields) error {
 		for i := range found {
 			f := &found[i]
 			switch {
@@ -299,17 +292,16 @@ func (bs Backends) VerifyRecords(ctx context.Context, tenant *string, count func
 		if count != nil {
 			count(len(found))
 		}
-	}
+		return nil
+	})
 	return edited, more, err
 }
 
-// committedRecords returns a function that reads the records after a key, outside of any
-// transaction, or sets err.
-func committedRecords(ctx context.Context, s *store, err *error) func(after key) []fields {
-	return func(after key) (found []fields) {
-		found, *err = queryRows(ctx, s, "read records", scanFields, nextRecords, after, verifyStep)
-		return found
-	}
+// eachRecord calls do with all records, page by page, outside of any transaction.
+func eachRecord(ctx context.Context, s *store, do func([]fields) error) error {
+	return eachPage(verifyStep, func(after fields) ([]fields, error) {
+		return queryRows(ctx, s, "read records", scanFields, nextRecords, after.key(), verifyStep)
+	}, do)
 }
 
 // marked reports whether a record's mark is valid, or the record is empty.
@@ -326,8 +318,8 @@ func (f *fields) readable() bool {
 // their number. One that cannot be read stays edited, because with a valid mark it would fail
 // every query, and so does one that changes meanwhile.
 func acceptRows(ctx context.Context, s *store, tenant string) (n int, err error) {
-	for found := range pages(committedRecords(ctx, s, &err)) {
-		edited := slices.DeleteFunc(slices.Clone(found), func(f fields) bool {
+	err = eachRecord(ctx, s, func(found []fields) error {
+		edited := slices.DeleteFunc(found, func(f fields) bool {
 			return f.tenant() != tenant || !f.readable() || marked(s.opt.Vault, &f)
 		})
 		some, err := inChunks(ctx, s, edited, func(t *transaction, f *fields) bool {
@@ -335,9 +327,8 @@ func acceptRows(ctx context.Context, s *store, tenant string) (n int, err error)
 			t.store.edits.forget(f.key())
 			return t.run(`UPDATE record SET mac = ?`+ofKey, t.store.opt.Vault.MarkRow(f.row), f.key()) > 0
 		})
-		if n += some; err != nil {
-			return n, err
-		}
-	}
+		n += some
+		return err
+	})
 	return n, err
 }

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"strings"
 	"time"
 	"unicode"
@@ -102,23 +101,20 @@ func (f *fields) tenant() string { return cmp.Or(f.texts[tenantText], f.texts[st
 // nextRecords selects the records after a key, in order.
 const nextRecords = `SELECT ` + recordColumns + ` FROM record WHERE (backend, kind, id) > (?, ?, ?) ORDER BY backend, kind, id LIMIT ?`
 
-func (t *transaction) recordsAfter(after key) []fields {
-	return rows(t, scanFields, nextRecords, after, verifyStep)
-}
-
-// pages returns all records, in pages of at most verifyStep that read returns. It ends
-// with the first page that is not full.
-func pages(read func(after key) []fields) iter.Seq[[]fields] {
-	return func(yield func([]fields) bool) {
-		for after, n := (key{}), verifyStep; n == verifyStep; {
-			found := read(after)
-			n = len(found)
-			if n == 0 || !yield(found) {
-				return
-			}
-			after = found[n-1].key()
+// eachPage calls do with page after page of what read returns after an element, from the zero
+// element on. It ends with the first page that is not full.
+func eachPage[T any](size int, read func(after T) ([]T, error), do func(page []T) error) error {
+	for after, n := *new(T), size; n == size; {
+		page, err := read(after)
+		if n = len(page); err != nil || n == 0 {
+			return err
+		}
+		after = page[n-1]
+		if err := do(page); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // scanFields reads a row without checking its mark.

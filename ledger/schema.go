@@ -214,7 +214,9 @@ func markAll(t *transaction) error {
 			t.run(`UPDATE chain SET mac = ? WHERE tenant = ?`, vault.Sign(markedHead, h.data()), h.tenant)
 		}
 	}
-	for found := range pages(t.recordsAfter) {
+	err := eachPage(verifyStep, func(after fields) ([]fields, error) {
+		return rows(t, scanFields, nextRecords, after.key(), verifyStep), t.err
+	}, func(found []fields) error {
 		var args []any
 		for i := range found {
 			f := &found[i]
@@ -222,6 +224,10 @@ func markAll(t *transaction) error {
 		}
 		t.run(`INSERT INTO record (backend, kind, id, mac) VALUES (?, ?, ?, ?)`+strings.Repeat(", (?, ?, ?, ?)", len(found)-1)+
 			` ON CONFLICT (backend, kind, id) DO UPDATE SET mac = excluded.mac`, args...)
+		return t.err
+	})
+	if err != nil {
+		return err
 	}
 	unmarked := &store{}
 	for _, s := range rows(t, scanSession(unmarked, false), `SELECT `+sessionColumns+` FROM session`) {
