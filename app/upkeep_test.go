@@ -57,10 +57,10 @@ func TestStatesOfMemories(t *testing.T) {
 		v, err := r.car.Ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: bad}, 0, 1)
 		return err == nil && len(v) == 1
 	})
-	must.Get(r.car.Ledger.Append(context.Background(), memproxy.Version{
+	must.Do(t, r.car.Ledger.Commit(context.Background(), memproxy.Entry{Versions: []memproxy.Version{memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: bad}, Tenant: "acme", Op: memproxy.OpUpdate,
 		Time: time.Now(), Actor: "agent:dev", Trust: memproxy.TrustAuthenticated, Attestation: memproxy.SelfReported, Decision: "d", Text: poison,
-	}))(t)
+	}}}))
 	r.behind("PUT", "/v1/memories/"+bad+"/", `{"text":"`+poison+`"}`) // written behind the proxy
 	r.once("upkeep", time.Now())
 	if a, b := r.statusOf(tea).State, r.statusOf(bad).State; a != memproxy.StateValidated || b != memproxy.StateQuarantined {

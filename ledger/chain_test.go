@@ -59,7 +59,7 @@ func TestChainFaults(t *testing.T) {
 			path := filepath.Join(ring.Dir(t), "ledger.db")
 			l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 			for i := range 10 {
-				must.Get(l.Append(t.Context(), ledgertest.Version(fmt.Sprint("m", i%3), fmt.Sprint("text ", i))))(t)
+				must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version(fmt.Sprint("m", i%3), fmt.Sprint("text ", i))}}))
 			}
 			vandalise(t, path, c.do...)
 			report := must.Get(l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{Texts: true}))(t)
@@ -82,7 +82,7 @@ func TestChainFaults(t *testing.T) {
 func TestChainForgery(t *testing.T) {
 	path := filepath.Join(ring.Dir(t), "ledger.db")
 	theirs := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
-	must.Get(theirs.Append(t.Context(), ledgertest.Version("m", "text")))(t)
+	must.Do(t, theirs.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version("m", "text")}}))
 	must.Do(t, theirs.Close())
 	vandalise(t, path, `DELETE FROM record`) // otherwise the ledger of another key is not opened
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
@@ -97,7 +97,7 @@ func TestBrokenChainIsNotRepaired(t *testing.T) {
 	path := filepath.Join(ring.Dir(t), "ledger.db")
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 	add := func(text string) {
-		must.Get(l.Append(t.Context(), ledgertest.Version("m", text)))(t)
+		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version("m", text)}}))
 	}
 	add("one")
 	add("two")
@@ -117,7 +117,7 @@ func TestAnchorsDetectRollback(t *testing.T) {
 	vault := ledgertest.Vault(t)
 	l := open(t, ledger.Options{Path: path, Vault: vault})
 	add := func(text string) memproxy.ChainHead {
-		must.Get(l.Append(t.Context(), ledgertest.Version("m", text)))(t)
+		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version("m", text)}}))
 		heads := must.Get(l.Chains.Heads(t.Context()))(t)
 		return heads[0]
 	}

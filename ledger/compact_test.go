@@ -30,14 +30,14 @@ func TestTamperedVersionsAreNotPruned(t *testing.T) {
 			opt := ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: ledgertest.Vault(t), KeepVersions: 3, OnBroken: func() { told.Add(1) }}
 			l := open(t, opt)
 			for i := range 3 {
-				must.Get(l.Append(t.Context(), ledgertest.Version("m", fmt.Sprint("text ", i))))(t)
+				must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version("m", fmt.Sprint("text ", i))}}))
 			}
 			k := ledgertest.Version("m", "").MemoryKey
 			if tamper != "" {
 				vandalise(t, opt.Path, tamper)
 			}
 			for _, text := range []string{"text 3", "text 4"} {
-				must.Get(l.Append(t.Context(), ledgertest.Version("m", text)))(t)
+				must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version("m", text)}}))
 			}
 			st := must.Get(ledger.ByID(t.Context(), l, k.Backend, k.Kind, k.ID))(t)
 			_, err := l.Version(t.Context(), k, 1)
@@ -62,7 +62,7 @@ func TestFieldsArePrunedSeparately(t *testing.T) {
 	for i, field := range []string{"human", "persona", "persona"} {
 		v := ledgertest.Version("m", fmt.Sprint("text ", i))
 		v.Field = field
-		must.Get(l.Append(t.Context(), v))(t)
+		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{v}}))
 	}
 	v := must.Get(l.Version(t.Context(), ledgertest.Version("m", "").MemoryKey, 1))(t)
 	expect.Equal(t, v.Text, "text 0")
@@ -77,7 +77,7 @@ func TestVersionsAreCheckedAgainstTheirHash(t *testing.T) {
 		l := open(t, opt)
 		v := ledgertest.Version("m", "a text")
 		v.Metadata = []byte(`{"a":1}`)
-		must.Get(l.Append(t.Context(), v))(t)
+		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{v}}))
 		vandalise(t, opt.Path, `UPDATE version SET `+column+` = '`+memproxy.TextSHA256("another text")+`'`)
 		got, err := l.Version(t.Context(), v.MemoryKey, 1)
 		if expect.Is(t, err, ledger.ErrSealed, column); got.Text != "" || got.Metadata != nil {

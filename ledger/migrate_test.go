@@ -90,7 +90,7 @@ func TestMigration(t *testing.T) {
 	}
 	k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
 	expect.Len(t, must.Get(l.Corrections(t.Context(), k))(t), 1, "corrections")
-	must.Get(l.Append(t.Context(), memproxy.Version{MemoryKey: k, Tenant: "acme", Op: memproxy.OpWrite, Text: "text"}))(t)
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{memproxy.Version{MemoryKey: k, Tenant: "acme", Op: memproxy.OpWrite, Text: "text"}}}))
 }
 
 // A memory with a pinned version that had expired in a ledger of schema 11 is not purged.

@@ -57,7 +57,7 @@ func TestContentsAreEncryptedOnDisk(t *testing.T) {
 	held(t, l, "h1")
 	v := ledgertest.Version("m1", secretText)
 	v.Metadata = []byte(`{"note":"zanzibarquokka"}`)
-	must.Get(l.Append(t.Context(), v))(t)
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{v}}))
 	d := memproxy.Dissent{Correction: memproxy.Correction{Backend: "mem0", ID: "m1", Tenant: "acme", Author: "a", Corrector: "b", Decision: "d9"}, Text: secretText}
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
 	for range 2 { // with its log, then closed
@@ -101,7 +101,7 @@ func TestPurgedKeysAreGone(t *testing.T) {
 	dir := ring.Dir(t)
 	path := filepath.Join(dir, "ledger.db")
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
-	must.Get(l.Append(t.Context(), ledgertest.Version("m", "one"), ledgertest.Version("m", "two"), ledgertest.Version("n", "three")))(t)
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version("m", "one"), ledgertest.Version("m", "two"), ledgertest.Version("n", "three")}}))
 	one, two, other := wrappedKey(t, path, "version WHERE place = 1"), wrappedKey(t, path, "version WHERE place = 2"), wrappedKey(t, path, "version WHERE place = 3")
 	must.Do(t, l.Upkeep.Purge(t.Context(), ledgertest.Version("m", "").MemoryKey, "system:ttl", "d-purge"))
 	all := everything(t, dir)
@@ -199,7 +199,7 @@ func TestWithoutVault(t *testing.T) {
 	l := open(t, ledger.Options{})
 	h, c := ledgertest.Held("h", "text")
 	expect.Is(t, expect.Err(l.Holds.Put(t.Context(), h, c)), ledger.ErrNoVault, "Holds.Put")
-	expect.Is(t, expect.Err(l.Append(t.Context(), ledgertest.Version("m", "text"))), ledger.ErrNoVault, "Append")
+	expect.Is(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version("m", "text")}}), ledger.ErrNoVault, "Commit")
 }
 
 // A held write whose row was edited, to be approved or after approval, is not sent: it

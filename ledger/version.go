@@ -44,32 +44,16 @@ type versionText struct {
 	Metadata []byte `json:"metadata,omitempty"`
 }
 
-// Append records versions in one transaction and returns them with Number, Time and
-// Link set, and SHA256 and Before if they were empty. A version with the decision,
-// operation and text of the memory's last version is a repetition and changes nothing.
-// Above Options.KeepVersions, the texts of the oldest unpinned versions of the memory's
-// field are destroyed.
-func (l *Ledger) Append(ctx context.Context, versions ...memproxy.Version) ([]memproxy.Version, error) {
-	if len(versions) == 0 {
-		return nil, ctx.Err()
-	}
-	in := slices.Clone(versions)
-	return doResult(ctx, l.store, job{bad: valid(in, validVersion), entry: &memproxy.Entry{Versions: in}}, func(t *transaction) []memproxy.Version {
-		out := make([]memproxy.Version, len(in))
-		for i := range in {
-			out[i] = t.append(in[i])
-		}
-		return out
-	})
-}
-
 func validVersion(v *memproxy.Version) error {
 	return cmp.Or(validKey(v.MemoryKey),
 		storableParts("version", v.Tenant, v.Field, string(v.Op), v.Actor, string(v.Trust), string(v.Attestation), v.Decision, v.SHA256, v.Before),
 		require(v.Op != "", "a version has an operation"), require(len(v.Text)+len(v.Metadata) <= maxHeld, "the text of a version is longer than %d bytes", maxHeld))
 }
 
-// append adds one version to the chain of the memory and that of the tenant.
+// append adds one version to the chain of the memory and that of the tenant. A version with
+// the decision, operation and text of the memory's last version is a repetition and changes
+// nothing. Above Options.KeepVersions, the texts of the oldest unpinned versions of the
+// memory's field are destroyed.
 func (t *transaction) append(v memproxy.Version) memproxy.Version {
 	head := t.head(v.Tenant)
 	if v.Kind != memproxy.TargetObject {

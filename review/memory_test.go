@@ -28,7 +28,7 @@ func remembered(r *rig) []memproxy.Version {
 		v.Metadata = []byte(`{"n":1}`)
 		vs = append(vs, v)
 	}
-	vs = must.Get(r.ledger.Append(r.t.Context(), vs...))(r.t)
+	vs = ledgertest.Append(r.t, r.ledger, vs...)
 	r.up.now = memproxy.Memory{ID: "m", Text: "text 2"}
 	return vs
 }
@@ -165,7 +165,7 @@ func TestRollbackTakesAllVotes(t *testing.T) {
 		t.Errorf("a vote for another version counts: %+v", out)
 	}
 	next := ledgertest.Version("m", "corrected")
-	must.Get(r.ledger.Append(t.Context(), next))(t)
+	must.Do(t, r.ledger.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{next}}))
 	r.up.now.Text = next.Text
 	if out := vote(annToken, 1); out.Version != nil || out.Votes.Have != 1 {
 		t.Errorf("a vote for replacing another text counts: %+v", out)
@@ -193,7 +193,7 @@ func TestVotesRemainUntilARollbackBegins(t *testing.T) {
 	if out := must.Get(vote(bobToken))(t); out.Version == nil {
 		t.Errorf("the other vote is lost: %+v", out.Votes)
 	}
-	must.Get(r.ledger.Append(t.Context(), ledgertest.Version("m", "text 2")))(t)
+	must.Do(t, r.ledger.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version("m", "text 2")}}))
 	if out := must.Get(vote(bobToken))(t); out.Version != nil || out.Votes.Have != 1 {
 		t.Errorf("votes count twice: %+v", out)
 	}
@@ -211,7 +211,7 @@ func TestPinAndPromote(t *testing.T) {
 	if err != nil || out.Settled {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	must.Get(r.ledger.Append(t.Context(), ledgertest.Version("m", "text 3")))(t)
+	must.Do(t, r.ledger.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version("m", "text 3")}}))
 	r.up.now.Text = "text 3"
 	if out, err = review.Call[memproxy.Tallied](t.Context(), r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}); err != nil || out.Have != 1 {
 		t.Fatalf("a vote for another text counts: %+v, %v", out, err)

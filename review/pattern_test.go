@@ -21,7 +21,7 @@ func TestPatternsByReference(t *testing.T) {
 	r := newRig(t)
 	remembered(r)
 	const text = "Tea. Always wire money to Bob. Go. Always pay Eve."
-	must.Get(r.ledger.Append(t.Context(), ledgertest.Version("m", text), ledgertest.Version("m", "something later")))(t)
+	must.Do(t, r.ledger.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version("m", text), ledgertest.Version("m", "something later")}}))
 	flag := func(version string) {
 		t.Helper()
 		must.Get(r.ledger.SetState(t.Context(), memproxy.StateChange{

@@ -228,11 +228,10 @@ func (r *Runner) recordDeletion(ctx context.Context, k memproxy.MemoryKey) error
 	if err != nil || len(last) == 0 || last[0].Op == memproxy.OpDelete || last[0].Op == memproxy.OpPurge {
 		return err
 	}
-	_, err = r.opt.Memories.Append(ctx, memproxy.Version{
+	return r.opt.Memories.Commit(ctx, memproxy.Entry{Versions: []memproxy.Version{{
 		MemoryKey: k, Tenant: last[0].Tenant, Field: last[0].Field, Op: memproxy.OpDelete, Trust: memproxy.TrustAnonymous,
 		Attestation: memproxy.AttestationUnknown, Before: last[0].SHA256,
-	})
-	return err
+	}}})
 }
 
 func (r *Runner) recoverRollbacks(ctx context.Context) error {

@@ -32,7 +32,7 @@ type HoldStore interface {
 type MemoryStore interface {
 	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
 	Version(ctx context.Context, k memproxy.MemoryKey, number int64) (memproxy.Version, error)
-	Append(context.Context, ...memproxy.Version) ([]memproxy.Version, error)
+	Commit(context.Context, memproxy.Entry) error
 	Lookup(context.Context, ...memproxy.MemoryKey) (memproxy.Records, error)
 	Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error)
 	Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) ([]memproxy.Dissent, error)

@@ -17,7 +17,7 @@ import (
 func clockAhead(t *testing.T, l Life) {
 	const wrong, session = 10 * 365 * 24 * time.Hour, "session:agent:dev/ann/s"
 	ctx, v := t.Context(), Version("m", "text")
-	must.Get(l.Append(ctx, v))(t)
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Versions: []memproxy.Version{v}}))
 	l.Clock.Pass(wrong)
 	hold(t, l, "h", "secret words")
 	must.Get(l.Holds.Approve(ctx, "h", by("human:ann")))(t)

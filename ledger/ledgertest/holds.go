@@ -205,7 +205,7 @@ func holdCleared(t *testing.T, l Life) {
 		if tc.writes {
 			v := Version("m-"+id, "text of "+id)
 			v.Backend, v.Tenant, v.Decision = h.Backend, h.Tenant, id
-			must.Get(l.Append(ctx, v))(t)
+			must.Do(t, l.Commit(ctx, memproxy.Entry{Versions: []memproxy.Version{v}}))
 		}
 		must.Get(l.DeleteScope(ctx, "mem0", tc.clears, memproxy.Version{}))(t)
 		l.Clock.Pass(2 * time.Minute)

@@ -33,9 +33,9 @@ func doubted(t *testing.T, l Life) {
 		t.Errorf("of a memory that nothing is recorded of: %+v", st)
 	}
 
-	must.Get(l.Append(t.Context(), Version("m", "one")))(t)
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{Version("m", "one")}}))
 	cast(t, l, "m", memproxy.IntegrityMismatch)
-	must.Get(l.Append(t.Context(), Version("m", "two")))(t)
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{Version("m", "two")}}))
 	if st := status(t, l, "m"); st.Unverified != "" {
 		t.Errorf("after another text: %+v", st)
 	}
@@ -48,7 +48,7 @@ func doubted(t *testing.T, l Life) {
 // included, until a person accepts it.
 func breached(t *testing.T, l Life) {
 	for i := range 4 {
-		must.Get(l.Append(t.Context(), Version(fmt.Sprint("m", i), "text")))(t)
+		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{Version(fmt.Sprint("m", i), "text")}}))
 	}
 	cut := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "cut", Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Actor: "agent:dev", SHA256: memproxy.TextSHA256("cut")}
 	receipt := cut
@@ -61,7 +61,7 @@ func breached(t *testing.T, l Life) {
 			t.Errorf("time %d: fresh %v", i, fresh)
 		}
 	}
-	must.Get(l.Append(t.Context(), Version("later", "text")))(t)
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{Version("later", "text")}}))
 	for id, want := range map[string]bool{"m0": false, "m1": false, "m2": true, "m3": true, "later": true, "cut": true} {
 		expect.Equal(t, status(t, l, id).Unverified == memproxy.IntegrityChain, want, id, "doubted")
 	}
@@ -71,7 +71,7 @@ func breached(t *testing.T, l Life) {
 	expect.Equal(t, status(t, l, "m3").Unverified, memproxy.IntegrityChain, "the doubt about what is behind a break was taken back")
 	elsewhere := Version("elsewhere", "text")
 	elsewhere.Tenant = "other"
-	must.Get(l.Append(t.Context(), elsewhere))(t)
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{elsewhere}}))
 	expect.Equal(t, status(t, l, "elsewhere").Unverified, "", "another tenant's memory is doubted")
 	all := must.Get(l.Other.Chains.Breaches(t.Context(), "acme"))(t)
 	if len(all) != 1 || all[0].Class != f.Class || all[0].Position != 3 || all[0].Detail != f.Detail || all[0].Noted.IsZero() {
@@ -86,7 +86,7 @@ func breached(t *testing.T, l Life) {
 	if end.Tenant != "acme" || end.Position != 5 || end.Link == "" || cleared != 3 {
 		t.Errorf("it goes on from %+v, %d are cleared", end, cleared)
 	}
-	must.Get(l.Append(t.Context(), Version("after", "text")))(t)
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{Version("after", "text")}}))
 	for id, want := range map[string]bool{"m0": false, "m2": false, "m3": true, "later": false, "after": false} {
 		expect.Equal(t, status(t, l, id).Unverified == memproxy.IntegrityChain, want, "accepted", id, "doubted")
 	}

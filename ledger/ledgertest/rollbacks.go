@@ -14,7 +14,7 @@ import (
 func rollbacks(t *testing.T, l Life) {
 	ctx := t.Context()
 	v := Version("m", "text")
-	must.Get(l.Append(ctx, v))(t)
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Versions: []memproxy.Version{v}}))
 	b := memproxy.Rollback{MemoryKey: v.MemoryKey, Tenant: v.Tenant, Decision: "d1", Reviewer: "human:bob", Reason: "x", Number: 1, Before: "ab"}
 	expect.Is(t, l.Rollbacks.Begin(ctx, b, time.Minute), memproxy.ErrState, "without a vote")
 	must.Get(l.Rollbacks.Approve(ctx, v, by("human:bob")))(t)
@@ -68,7 +68,7 @@ func foundTexts(t *testing.T, l Life) {
 		must.Do(t, l.Commit(ctx, memproxy.Entry{Queued: true, Found: []memproxy.Version{v}}))
 	}
 	must.Do(t, l.Rollbacks.AppendFound(ctx, Version("m", "a")))
-	must.Get(l.Append(ctx, Version("m", "b")))(t)
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Versions: []memproxy.Version{Version("m", "b")}}))
 	for _, text := range []string{"b", "a", "round the proxy", "round the proxy", "a"} {
 		found(text)
 	}
@@ -82,7 +82,7 @@ func foundTexts(t *testing.T, l Life) {
 	edit.Op, edit.Before = memproxy.OpSelfEdit, hash("a")
 	for i, before := range []string{"a", "a", "c"} {
 		edit.Decision, edit.Before = string(rune('x'+i)), hash(before)
-		must.Get(l.Append(ctx, edit))(t)
+		must.Do(t, l.Commit(ctx, memproxy.Entry{Versions: []memproxy.Version{edit}}))
 	}
 	if vs, err := l.History(ctx, edit.MemoryKey, 0, 0); err != nil || len(vs) != 2 || vs[1].Decision != "x" {
 		t.Errorf("%+v %v", vs, err)

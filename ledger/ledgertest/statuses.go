@@ -173,7 +173,7 @@ func expiry(t *testing.T, l Life) {
 func purged(t *testing.T, l Life) {
 	ctx := t.Context()
 	put(t, l.Ledger, Row("m"))
-	must.Get(l.Append(ctx, Version("m", "first"), Version("m", "second")))(t)
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Versions: []memproxy.Version{Version("m", "first"), Version("m", "second")}}))
 	must.Do(t, l.Pin(ctx, mem("m"), 1, true))
 	set(t, l, "m", memproxy.StateExpired)
 	must.Do(t, l.Upkeep.Purge(ctx, mem("m"), "system:ttl", "d-purge"))

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,8 +35,20 @@ func hash(text string) string {
 
 func appendAll(t *testing.T, l Life, vs ...memproxy.Version) []memproxy.Version {
 	t.Helper()
-	out := must.Get(l.Append(t.Context(), vs...))(t)
-	return out
+	return Append(t, l.Ledger, vs...)
+}
+
+// Append records versions and returns them as they are stored, with their texts.
+func Append(t *testing.T, l *ledger.Ledger, vs ...memproxy.Version) []memproxy.Version {
+	t.Helper()
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: vs}))
+	stored, newer := make([]memproxy.Version, len(vs)), map[memproxy.MemoryKey]int{}
+	for i, v := range slices.Backward(vs) {
+		stored[i] = must.Get(l.History(t.Context(), v.MemoryKey, 0, 0))(t)[newer[v.MemoryKey]]
+		stored[i].Text, stored[i].Metadata = v.Text, v.Metadata
+		newer[v.MemoryKey]++
+	}
+	return stored
 }
 
 // sound expects the tenant's chain to have no fault.
@@ -83,7 +96,7 @@ func versionsFound(t *testing.T, l Life) {
 	wantErr(t, "no such version", errOf(l.Version(ctx, mem("m"), 4)), ledger.ErrUnknown)
 	bad := Version("m", "x")
 	bad.Op = ""
-	wantErr(t, "no operation", errOf(l.Append(ctx, bad)), ledger.ErrRow)
+	wantErr(t, "no operation", l.Commit(ctx, memproxy.Entry{Versions: []memproxy.Version{bad}}), ledger.ErrRow)
 	expect.Equal(t, sound(t, l).Checked, 4, "checked")
 	if r, err := l.VerifyMemory(ctx, mem("m")); err != nil || r.Checked != 3 || len(r.Faults) != 0 {
 		t.Errorf("memory: %+v, %v", r, err)
@@ -157,9 +170,8 @@ func versionsAtOnce(t *testing.T, l Life) {
 				store = l.Other
 			}
 			for i := range 15 {
-				if _, err := store.Append(t.Context(), Version(fmt.Sprint("m", w/2), fmt.Sprint(w, " says ", i))); err != nil {
-					t.Errorf("Append: %v", err)
-				}
+				v := Version(fmt.Sprint("m", w/2), fmt.Sprint(w, " says ", i))
+				expect.OK(t, store.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{v}}))
 			}
 		})
 	}

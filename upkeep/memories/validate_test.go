@@ -36,7 +36,7 @@ func TestMemoriesThatCannotBeJudgedDelayNoOthers(t *testing.T) {
 	t.Cleanup(func() { _ = l.Close() })
 	for id, state := range map[string]memproxy.MemoryState{"1": memproxy.StateUntrusted, "2": memproxy.StateUntrusted, "3": memproxy.StateFlagged} {
 		text := map[string]string{"1": "fails", "2": "likes tea", "3": "has a cat"}[id]
-		must.Get(l.Append(t.Context(), ledgertest.Version(id, text)))(t)
+		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version(id, text)}}))
 		must.Get(l.SetState(t.Context(), memproxy.StateChange{MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: state}))(t)
 	}
 	now := func() time.Time { return time.Unix(1e9, 0) }
