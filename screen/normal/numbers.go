@@ -56,21 +56,31 @@ func groups(found []View, v *View) []View {
 	return found
 }
 
-const manyNumbers = 24 // this many numbers are hardly all printable by chance
+const (
+	manyNumbers = 24 // this many numbers are hardly all printable by chance
+	fewPoints   = 6  // one number in this many may be a code point instead of a byte
+)
 
 // decodeGroups decodes a list of numbers in the base in which it is language (sure), or
 // else in those in which it is printable (guesses), which may be encoded again.
 func decodeGroups(list []string) (sure []byte, guesses [][]byte) {
 	var among []byte
 	for _, base := range [...]int{2, 16, 10, 8} {
-		t, low := make([]byte, 0, len(list)), false
+		t, low, points := make([]byte, 0, len(list)), false, 0
 		for _, g := range list {
 			c, ok := number(g, base)
-			if !ok || base == 2 && len(g) < 6 || base == 16 && len(g) != 2 {
+			if c > 0xff {
+				points++
+			}
+			if !ok || base == 2 && len(g) < 6 || base == 16 && len(g) != 2 || points*fewPoints > len(list) {
 				t = nil
 				break
 			}
-			t, low = append(t, c), low || c < 9
+			if low = low || c < 9; c > 0xff {
+				t = utf8.AppendRune(t, c)
+			} else {
+				t = append(t, byte(c))
+			}
 		}
 		if among == nil {
 			among = textIn(t)
@@ -89,16 +99,15 @@ func decodeGroups(list []string) (sure []byte, guesses [][]byte) {
 	return nil, guesses
 }
 
-// number parses a byte in a base.
-func number(s string, base int) (c byte, ok bool) {
-	n := 0
+// number parses a character in a base.
+func number(s string, base int) (n rune, ok bool) {
 	for i := range len(s) {
 		d := unhex(s[i])
-		if n = n*base + d; d < 0 || d >= base || n > 0xff {
+		if n = n*rune(base) + rune(d); d < 0 || d >= base || n > utf8.MaxRune {
 			return 0, false
 		}
 	}
-	return byte(n), s != ""
+	return n, s != ""
 }
 
 const maxCall = 32 // the most bytes between the arguments of two calls, as in chr(73)+chr(103)

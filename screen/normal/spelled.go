@@ -106,7 +106,7 @@ func byPlace(s string, i int) (letter byte, n int) {
 	if !ok || is < 1 || is > 26 {
 		return 0, 0
 	}
-	return 'a' - 1 + is, n
+	return 'a' - 1 + byte(is), n
 }
 
 const maxBeeps = 6 // of one letter, digit or punctuation mark

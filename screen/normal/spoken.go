@@ -26,6 +26,7 @@ func spoken(found []View, v *View) []View {
 	words, scrambled, spelled, longest := 0, 0, 0, 0
 	known, strange, mistyped, telling := 0, 0, 0, false
 	var pigs, bare dense
+	mayErr := v.Name == Plain || v.decoded() // what was guessed has no typing errors
 	order := order{text: s}
 	eachWord(s, func(i, j int, h uint32) {
 		if j-i > 1 {
@@ -53,6 +54,9 @@ func spoken(found []View, v *View) []View {
 		if j-i >= 4 && signature(s[i:j]).of() != "" {
 			scrambled++
 		}
+		if !mayErr {
+			return
+		}
 		if w := typed().of(s[i:j], h); w != "" {
 			mistyped++
 			telling = telling || vocab.common(terms.HashWord(w))
@@ -74,7 +78,7 @@ func spoken(found []View, v *View) []View {
 		}))
 	}
 	if (telling || mistyped >= minMistyped && mistyped*oftenMistyped >= words) &&
-		2*(strange-mistyped) <= known+mistyped && (v.Name == Plain || v.decoded()) {
+		2*(strange-mistyped) <= known+mistyped {
 		found = append(found, retyped(v))
 	}
 	if part, ok := bare.part(s, minBare, sureBare); ok { // more than a few abbreviations
