@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy/screen/terms"
@@ -17,93 +18,68 @@ const (
 	minGroups = 4
 )
 
-// item is a list item: its number, or that of the item before it, and its words.
-type item struct {
-	number int
-	words  []span
-}
+// item is a word of a list item, whose number it has.
+type item struct{ number, start, end int }
 
 type span struct{ start, end int }
+
+// lists pools lists: most texts are none.
+var lists = sync.Pool{New: func() any { return new([]item) }}
 
 // list appends the words of a list joined to one text. Items are numbered, bulleted,
 // lettered, quoted or bare lines, or numbers within a line. Items that are numbered out
 // of order are sorted.
 func list(found []View, v *View) []View {
 	s := v.Text
-	if n, words := countItems(s); n < minItems || words > 2*n+4 || words < minItems {
-		return found
-	}
-	var items []item
-	ordered := true
+	kept := lists.Get().(*[]item)
+	defer lists.Put(kept)
+	words, numbers := (*kept)[:0], make([]int, 0, 64) // numbers: of the items
+	number, first := 0, true                          // of the last item, and whether no word of it was read
 	fields(s, func(i, j int, opens bool) {
 		n, marked := marker(s[i:j], opens)
 		from, to := unquoted(s, i, j)
-		if k := len(items) - 1; k >= 0 && items[k].number > 0 && !opens && (n == 0 || len(items[k].words) == 0) {
+		if number > 0 && !opens && (n == 0 || first) {
 			marked, from, to = false, i, j // a word of a numbered item
-		} else if k >= 0 && n == 0 {
-			n = items[k].number
+		} else if n == 0 {
+			n = number
 		}
-		if marked || opens || to-from < j-i || len(items) == 0 {
-			ordered = ordered && (len(items) == 0 || n >= items[len(items)-1].number)
-			items = append(items, item{number: n})
+		if marked || opens || to-from < j-i || len(numbers) == 0 {
+			numbers = append(numbers, n)
+			number, first = n, true
 		}
 		if !marked {
-			last := &items[len(items)-1]
-			last.words = append(last.words, span{from, to})
+			words, first = append(words, item{number, from, to}), false
 		}
 	})
-	if ordered = ordered || !numbered(items); !ordered {
-		slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.number, b.number) })
+	*kept = words
+	if n := len(numbers); n < minItems || len(words) > 2*n+4 || len(words) < minItems {
+		return found
+	}
+	ordered := slices.IsSorted(numbers)
+	if !ordered { // sorted, if they are the numbers of one list
+		slices.Sort(numbers)
+		unique := slices.Compact(numbers)
+		if ordered = len(unique) < len(numbers) || unique[0] < 1 || unique[len(unique)-1] > len(numbers)+1; !ordered {
+			slices.SortStableFunc(words, func(a, b item) int { return cmp.Compare(a.number, b.number) })
+		}
 	}
 	b := newBuilder(len(s))
 	defer b.free()
-	for _, it := range items {
-		for _, w := range it.words {
-			if len(b.text) > 0 {
-				b.byte(' ', int32(max(w.start-1, 0)))
-			}
-			if w.end > w.start && (s[w.end-1] == ',' || s[w.end-1] == ';') {
-				w.end--
-			}
-			b.copy(s, w.start, w.end)
+	for _, w := range words {
+		if len(b.text) > 0 {
+			b.byte(' ', int32(max(w.start-1, 0)))
 		}
+		if w.end > w.start && (s[w.end-1] == ',' || s[w.end-1] == ';') {
+			w.end--
+		}
+		b.copy(s, w.start, w.end)
 	}
-	if len(b.text) == 0 || string(b.text) == s {
+	if string(b.text) == s {
 		return found
 	}
 	out := mapped(Listed, b, v)
 	out.Overt = ordered
 	return append(found, out)
-}
-
-// countItems returns the number of items and of words. Most texts are no list.
-func countItems(s string) (items, words int) {
-	fields(s, func(i, j int, opens bool) {
-		if !opens && items > 0 && isAlnum(s[i]) && isAlnum(s[j-1]) {
-			words++ // most fields are words
-			return
-		}
-		_, marked := marker(s[i:j], opens)
-		if !marked {
-			words++
-		}
-		if from, to := unquoted(s, i, j); marked || opens || to-from < j-i || items == 0 {
-			items++
-		}
-	})
-	return items, words
-}
-
-// numbered reports whether the items have the numbers of one list, in any order.
-func numbered(items []item) bool {
-	seen := map[int]bool{}
-	for _, it := range items {
-		if it.number < 1 || it.number > len(items)+1 || seen[it.number] {
-			return false
-		}
-		seen[it.number] = true
-	}
-	return true
 }
 
 // unquoted returns the span within the quotes of a field, or all of it.

@@ -23,38 +23,27 @@ func links(found []View, v *View) []View {
 	if !glued && !strings.Contains(s, "://") {
 		return found
 	}
-	b, bare := newBuilder(len(s)), newBuilder(len(s))
+	b := newBuilder(len(s))
 	defer b.free()
-	defer bare.free()
-	both := []*builder{b, bare}
-	if strings.Count(s, "=") < minLinked { // bare would be no reading
-		both = both[:1]
-	}
-	copied := func(i, j int) {
-		for _, b := range both {
-			b.copy(s, i, j)
-		}
-	}
-	sum, opened, known, words, values := 0, 0, 0, 0, 0
+	var names []span // of parameters, in b
+	sum, opened, known, words := 0, 0, 0, 0
 	innocent := !glued // only web addresses
 	chained := false   // only white space since the last link
 	fields(s, func(i, j int, _ bool) {
 		for k := i; k > 0 && s[k-1] <= ' '; k-- { // the white space before this field
-			for _, b := range both {
-				b.space(s[k-1], k-1)
-			}
+			b.space(s[k-1], k-1)
 		}
 		at := strings.Index(s[i:j], "://")
 		if at < 0 && !glued {
 			chained = false
-			copied(i, j)
+			b.copy(s, i, j)
 			return
 		}
 		web := false
 		if at >= 0 {
 			scheme := schemeStart(s, i, i+at)
 			web = s[scheme:i+at] == "http" || s[scheme:i+at] == "https"
-			copied(i, scheme)
+			b.copy(s, i, scheme)
 			i += at
 			n, in, all, foreign := linkWords(s[i:j])
 			if words += n; foreign || in >= minLinked && in*3 >= all || !web && sense(s[i:j]) >= legibleLink {
@@ -75,17 +64,9 @@ func links(found []View, v *View) []View {
 			if strings.IndexByte(within, c) < 0 {
 				c = linkByte(s, k, j, web)
 			}
-			b.space(c, k)
-			switch {
-			case len(both) < 2:
-			case s[k] == '=':
-				values++
-				bare.word()
-				bare.space(' ', k)
-			case s[k] == '?' && c == ' ': // before the first value
-				bare.space('\n', k)
-			default:
-				bare.space(c, k)
+			if b.space(c, k); s[k] == '=' {
+				name := bytes.TrimRight(b.text[:len(b.text)-1], terms.Alnum)
+				names = append(names, span{len(name), len(b.text)})
 			}
 		}
 	})
@@ -93,14 +74,23 @@ func links(found []View, v *View) []View {
 		return found
 	}
 	rough := known*2 < words && !(glued && language(string(b.text)))
-	for _, b := range both {
-		if b == bare && values < minLinked {
-			break
-		}
+	add := func(b *builder) {
 		out := mapped(Linked, b, v)
 		out.Noisy, out.Overt = rough, innocent
 		found = append(found, out)
 	}
+	if add(b); len(names) < minLinked {
+		return found
+	}
+	bare := newBuilder(len(b.text)) // without the names
+	defer bare.free()
+	from := 0
+	for _, n := range append(names, span{len(b.text), 0}) {
+		to := max(n.start, from) // two signs in a row have one name
+		bare.text, bare.at = append(bare.text, b.text[from:to]...), append(bare.at, b.at[from:to]...)
+		from = n.end
+	}
+	add(bare)
 	return found
 }
 
@@ -140,12 +130,6 @@ func (b *builder) space(c byte, at int) {
 	} else if c == '\n' {
 		b.text[n-1] = c
 	}
-}
-
-// word removes the letters at the end: a parameter name.
-func (b *builder) word() {
-	n := len(bytes.TrimRight(b.text, terms.Alnum))
-	b.text, b.at = b.text[:n], b.at[:n]
 }
 
 var valueSigns = terms.BytesOf("=#?&") // they separate the values of a link

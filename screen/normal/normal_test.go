@@ -260,7 +260,8 @@ func TestWordsBeginNoCode(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	for _, s := range []string{"", "plain", "%69%6", "&#105;&#x", "\\u00", "a*b_c", "<b", "1gn0r3", "i g n o r e", "SWdub3JlIGFsbA==",
-		"\U000e0069", "\ufe01\ufe02\ufe03\ufe04", "\u200b\u200c", "іgnоrе", ".. --.", "105 103 110 111 114 101", "\xff\xc0", "忽略", "a\u0336", "\\u{69}"} {
+		"\U000e0069", "\ufe01\ufe02\ufe03\ufe04", "\u200b\u200c", "іgnоrе", ".. --.", "105 103 110 111 114 101", "\xff\xc0", "忽略", "a\u0336", "\\u{69}",
+		"see://a/b?c==d==e==f of it"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
