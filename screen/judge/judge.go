@@ -99,7 +99,10 @@ func New(o Options) (*Judge, error) {
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}
-	return &Judge{opts: o, api: api, cache: cache.New[[sha256.Size]byte, Opinion](kept), budget: budget{perMinute: cmp.Or(o.PerMinute, defaultPerMinute)}}, nil
+	return &Judge{
+		opts: o, api: api, cache: cache.New[[sha256.Size]byte, Opinion](kept),
+		budget: budget{perMinute: cmp.Or(o.PerMinute, defaultPerMinute), spent: map[string]int{}, out: map[string]int{}},
+	}, nil
 }
 
 // Ask returns the model's opinion of a text with a deterministic score, or NotAsked if the
@@ -154,42 +157,30 @@ type budget struct {
 
 	mu         sync.Mutex
 	minute     int64
-	spent, out int
-	of         map[string]*share // by asker; with calls in this minute or in flight
+	spent, out map[string]int // calls in this minute and in flight, by asker; everyone has all of them
 }
 
-// share has the calls of one asker in this minute, and in flight.
-type share struct{ spent, out int }
+const everyone = "" // no asker has this name
 
 // reserve reserves a call, or fails at once. It never waits: a request without an opinion
 // is better than one that is delayed by the judge.
 func (p *budget) reserve(asker string, now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if m := now.Unix() / 60; m != p.minute || p.of == nil {
-		kept := map[string]*share{}
-		for who, s := range p.of {
-			if s.spent = 0; s.out > 0 {
-				kept[who] = s
-			}
-		}
-		p.minute, p.spent, p.of = m, 0, kept
+	if m := now.Unix() / 60; m != p.minute {
+		p.minute = m
+		clear(p.spent)
 	}
-	own := p.of[asker]
-	if own == nil {
-		own = &share{}
-	}
-	if p.out >= inFlight || own.out >= half(inFlight) {
+	switch {
+	case p.out[everyone] >= inFlight || p.out[asker] >= half(inFlight):
 		return ErrBusy
-	}
-	if p.spent >= p.perMinute || own.spent >= half(p.perMinute) {
+	case p.spent[everyone] >= p.perMinute || p.spent[asker] >= half(p.perMinute):
 		return ErrBudget
 	}
-	p.of[asker] = own
-	p.spent++
-	p.out++
-	own.spent++
-	own.out++
+	for _, who := range [...]string{everyone, asker} {
+		p.spent[who]++
+		p.out[who]++
+	}
 	return nil
 }
 
@@ -197,8 +188,11 @@ func (p *budget) reserve(asker string, now time.Time) error {
 func (p *budget) release(asker string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.out--
-	p.of[asker].out--
+	for _, who := range [...]string{everyone, asker} {
+		if p.out[who]--; p.out[who] == 0 {
+			delete(p.out, who)
+		}
+	}
 }
 
 // half returns one asker's share, at least 1.

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,10 +48,15 @@ const (
 
 // Client embeds over HTTP. It is safe for concurrent use.
 type Client struct {
-	opts    Options
-	api     *endpoint.Endpoint
-	cache   cache.Cache[[sha256.Size]byte, []float32]
-	breaker breaker
+	opts  Options
+	api   *endpoint.Endpoint
+	cache cache.Cache[[sha256.Size]byte, []float32]
+
+	// The circuit breaker: after maxFailures consecutive failures no call is made until a
+	// time, and then one, whose result closes it or opens it again.
+	mu       sync.Mutex
+	failures int
+	until    time.Time
 }
 
 // New returns a client. It makes no call.
@@ -68,40 +74,33 @@ func New(o Options) (*Client, error) {
 	return &Client{opts: o, api: api, cache: cache.New[[sha256.Size]byte, []float32](kept)}, nil
 }
 
-// Embed returns one vector for each text, cached ones without a call. It fails as a
-// whole.
+// Embed returns one vector for each text, cached ones without a call, and requests
+// duplicates once. It fails as a whole.
 func (c *Client) Embed(ctx context.Context, texts []string) ([][]float32, error) {
-	out := make([][]float32, len(texts))
-	missing := map[[sha256.Size]byte][]int{} // by content, so that duplicates are requested once
-	var order [][sha256.Size]byte
-	for i, t := range texts {
-		key := sha256.Sum256([]byte(c.opts.Model + "\x00" + t))
-		if v, ok := c.cache.Get(key); ok {
-			out[i] = v
+	key := func(text string) [sha256.Size]byte { return sha256.Sum256([]byte(c.opts.Model + "\x00" + text)) }
+	vectors := make(map[string][]float32, len(texts))
+	var missing []string
+	for _, t := range texts {
+		if _, ok := vectors[t]; ok {
 			continue
 		}
-		if _, ok := missing[key]; !ok {
-			order = append(order, key)
+		if vectors[t], _ = c.cache.Get(key(t)); vectors[t] == nil {
+			missing = append(missing, t)
 		}
-		missing[key] = append(missing[key], i)
 	}
-	for len(order) > 0 {
-		n := min(len(order), batchSize)
-		batch := make([]string, n)
-		for i, key := range order[:n] {
-			batch[i] = terms.Truncate(texts[missing[key][0]], maxText)
-		}
-		vectors, err := c.call(ctx, batch)
+	for batch := range slices.Chunk(missing, batchSize) {
+		got, err := c.call(ctx, batch)
 		if err != nil {
 			return nil, err
 		}
-		for i, key := range order[:n] {
-			c.cache.Add(key, vectors[i])
-			for _, at := range missing[key] {
-				out[at] = vectors[i]
-			}
+		for i, t := range batch {
+			vectors[t] = got[i]
+			c.cache.Add(key(t), got[i])
 		}
-		order = order[n:]
+	}
+	out := make([][]float32, len(texts))
+	for i, t := range texts {
+		out[i] = vectors[t]
 	}
 	return out, nil
 }
@@ -109,20 +108,49 @@ func (c *Client) Embed(ctx context.Context, texts []string) ([][]float32, error)
 // call requests one batch. The circuit breaker counts failures of the endpoint, not a
 // caller that gave up.
 func (c *Client) call(ctx context.Context, texts []string) ([][]float32, error) {
-	if !c.breaker.allow(c.opts.Now()) {
+	c.mu.Lock()
+	trial, before := c.failures >= maxFailures, c.until
+	if trial && c.opts.Now().Before(before) {
+		c.mu.Unlock()
 		return nil, ErrOpen
 	}
+	if trial {
+		c.until = never // while the trial is in flight
+	}
+	c.mu.Unlock()
 	vectors, err := c.post(ctx, texts)
-	c.breaker.note(err, err != nil && ctx.Err() != nil, c.opts.Now())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil:
+		c.failures = 0
+	case ctx.Err() == nil:
+		c.failures++
+		c.until = c.opts.Now().Add(cooldown)
+	case trial:
+		c.until = before // for the next one
+	}
 	return vectors, err
 }
 
+const (
+	maxFailures = 5
+	cooldown    = 30 * time.Second
+)
+
+// never is later than the time of any call.
+var never = time.Unix(1<<40, 0)
+
 func (c *Client) post(ctx context.Context, texts []string) ([][]float32, error) {
+	sent := make([]string, len(texts))
+	for i, t := range texts {
+		sent[i] = terms.Truncate(t, maxText)
+	}
 	raw, err := c.api.Post(ctx, "embeddings", struct {
 		Model  string   `json:"model"`
 		Input  []string `json:"input"`
 		Format string   `json:"encoding_format"`
-	}{c.opts.Model, texts, "float"}, maxBody)
+	}{c.opts.Model, sent, "float"}, maxBody)
 	if err != nil {
 		return nil, fmt.Errorf("remote: %w", err)
 	}
@@ -157,52 +185,4 @@ func parse(raw []byte, want int) ([][]float32, error) {
 		out[at] = d.Embedding
 	}
 	return out, nil
-}
-
-const (
-	maxFailures = 5 // consecutive failures that open the breaker
-	cooldown    = 30 * time.Second
-)
-
-// breaker is a circuit breaker. After maxFailures consecutive failures it rejects calls
-// for the cooldown, then allows one, whose result closes it or opens it again.
-type breaker struct {
-	mu       sync.Mutex
-	failures int
-	until    time.Time // calls are rejected before this time
-}
-
-func (b *breaker) allow(now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.failures < maxFailures {
-		return true
-	}
-	if now.Before(b.until) {
-		return false
-	}
-	b.until = never // rejects others while the trial call is in flight
-	return true
-}
-
-// never is later than the time of any call.
-var never = time.Unix(1<<40, 0)
-
-// note records the result of a call. gone means that the caller cancelled it, which says
-// nothing about the endpoint.
-func (b *breaker) note(err error, gone bool, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case gone:
-		if b.until == never {
-			b.until = now
-		}
-	case err == nil:
-		b.failures = 0
-	default:
-		if b.failures++; b.failures >= maxFailures {
-			b.until = now.Add(cooldown)
-		}
-	}
 }
