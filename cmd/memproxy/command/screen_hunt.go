@@ -82,7 +82,7 @@ func scopeFlag(fs *pflag.FlagSet, to *[]memproxy.Scope) {
 // screenLines judges JSON lines from stdin.
 func (in *Invocation) screenLines(ctx context.Context, judge hunt.Screener) error {
 	meter := cli.MeterOn(in.Stderr, "lines", in.Stdin)
-	r, err := hunt.StreamUntil(ctx, meter.Reader(in.Stdin), meter.Writer(in.Stdout), hunt.StreamOptions{Screen: judge, Errors: meter.Writer(in.Stderr), Progress: meter.Progress()})
+	r, err := hunt.Stream(ctx, meter.Reader(in.Stdin), meter.Writer(in.Stdout), hunt.StreamOptions{Screen: judge, Errors: meter.Writer(in.Stderr), Progress: meter.Progress()})
 	meter.Done()
 	if err == nil && r.Malformed > 0 {
 		fmt.Fprintf(in.Stderr, "memproxy: %d line(s) could not be read and were not judged\n", r.Malformed)
