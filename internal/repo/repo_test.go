@@ -127,6 +127,7 @@ var allowed = []struct {
 	{"screen/assembly", "decodes as the readings do", []string{"screen/normal"}},
 	{"screen/synapse", "looks for its patterns in every reading of a text", []string{"screen/normal", "screen/lexicon"}},
 	{"screen/judge", "asks a model", []string{"screen/endpoint"}},
+	{"screen/hunt", "asks a backend", []string{"screen/endpoint"}},
 	{"screen/similar/remote", "asks a model", []string{"screen/endpoint"}},
 	{"screen/likeness", "shares exemplars and thresholds with the other measure of likeness", []string{"screen/similar"}},
 	{"screen/panel", "puts the layers of screening together", []string{"screen", "screen/"}},
