@@ -31,23 +31,7 @@ func (s *Screener) risk(findings []memproxy.Finding, source, trust string) mempr
 	if len(findings) == 0 {
 		return 0
 	}
-	var tops []int
-	seen := make(map[string]int, 8)
-	for _, f := range findings {
-		fam := s.pack.Family(f.Rule)
-		if i, ok := seen[fam]; ok {
-			tops[i] = max(tops[i], int(f.Score))
-			continue
-		}
-		seen[fam] = len(tops)
-		tops = append(tops, int(f.Score))
-	}
-	slices.Sort(tops)
-	slices.Reverse(tops)
-	sum := tops[0]
-	for _, t := range tops[1:] {
-		sum += (1000 - sum) * t * agreement / 1_000_000
-	}
+	sum, two := s.pack.evidence(findings)
 	if sum >= minClassified {
 		shift, ok := s.shifts[cmp.Or(source, string(memproxy.SourceUnstated))]
 		if !ok {
@@ -57,7 +41,7 @@ func (s *Screener) risk(findings []memproxy.Finding, source, trust string) mempr
 	}
 	hostile := source == string(memproxy.SourceHostile)
 	sure := func(f memproxy.Finding) bool { return f.Score >= certain && f.Rule != RuleClassifier }
-	if !hostile && (len(tops) < 2 || tops[1] < corroborates) && !slices.ContainsFunc(findings, sure) {
+	if !hostile && !two && !slices.ContainsFunc(findings, sure) {
 		sum = min(sum, s.pack.deny-1)
 	}
 	if slices.ContainsFunc(findings, isTruncated) {
@@ -67,6 +51,30 @@ func (s *Screener) risk(findings []memproxy.Finding, source, trust string) mempr
 		}
 	}
 	return memproxy.PerMille(max(0, min(1000, sum)))
+}
+
+// evidence returns the sum of findings before it is shifted, and whether two families of
+// them corroborate each other.
+func (p *Pack) evidence(findings []memproxy.Finding) (sum int, two bool) {
+	tops, seen := []int(nil), make(map[string]int, 8)
+	for _, f := range findings {
+		fam := p.Family(f.Rule)
+		if i, ok := seen[fam]; ok {
+			tops[i] = max(tops[i], int(f.Score))
+			continue
+		}
+		seen[fam] = len(tops)
+		tops = append(tops, int(f.Score))
+	}
+	slices.SortFunc(tops, func(a, b int) int { return cmp.Compare(b, a) })
+	for i, t := range tops {
+		if i == 0 {
+			sum = t
+			continue
+		}
+		sum += (1000 - sum) * t * agreement / 1_000_000
+	}
+	return sum, len(tops) > 1 && tops[1] >= corroborates
 }
 
 // isTruncated reports whether a finding says that a text was not read to its end.
