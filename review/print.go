@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -44,6 +45,28 @@ func (p *printer) block(text string) {
 	}
 }
 
+// details writes a row for each pair of a label and a value, without those that have no value.
+func (p *printer) details(pairs ...any) {
+	for pair := range slices.Chunk(pairs, 2) {
+		if fmt.Sprint(pair[1]) != "" {
+			p.row(pair...)
+		}
+	}
+}
+
+// when returns a formatted text, or "" if it does not apply.
+func when(applies bool, format string, args ...any) string {
+	if !applies {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
+// joined returns the parts that are not empty, separated by commas.
+func joined(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
+}
+
 func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -71,38 +94,15 @@ func (p *printer) more(next string) {
 }
 
 func (p *printer) hold(h HoldView) {
-	p.row("hold", h.ID)
-	p.row("state", h.State)
-	if h.CurrentVerdict != "" {
-		p.row("current rules", h.CurrentVerdict)
-	}
-	p.row("created", formatTime(h.Created))
-	p.row("author", fmt.Sprintf("%s (%s), tenant %s", h.Principal, h.Trust, h.Tenant))
-	if h.AuthorInvalid != "" {
-		p.row("", h.AuthorInvalid)
-	}
-	p.row("write", fmt.Sprintf("%s %s to %s (%s)", h.Method, h.EscapedPath, h.Backend, h.Route))
-	p.row("group", h.Similarity)
-	p.row("content hash", h.ContentSHA256)
-	if h.Reviewer != "" {
-		p.row("reviewed", fmt.Sprintf("%s by %s: %s", formatTime(h.Reviewed), h.Reviewer, h.Note))
-	}
-	if len(h.Votes) > 0 {
-		p.row("approved by", strings.Join(h.Votes, ", "))
-	}
-	var result []string
-	if h.Result.Status != 0 {
-		result = append(result, fmt.Sprintf("status %d", h.Result.Status))
-	}
-	if len(h.Result.Memories) > 0 {
-		result = append(result, "memories "+strings.Join(h.Result.Memories, " "))
-	}
-	if h.Result.Detail != "" {
-		result = append(result, h.Result.Detail)
-	}
-	if result != nil {
-		p.row("result", strings.Join(result, ", "))
-	}
+	result := &h.Result
+	p.details("hold", h.ID, "state", h.State, "current rules", h.CurrentVerdict, "created", formatTime(h.Created),
+		"author", fmt.Sprintf("%s (%s), tenant %s", h.Principal, h.Trust, h.Tenant), "", h.AuthorInvalid,
+		"write", fmt.Sprintf("%s %s to %s (%s)", h.Method, h.EscapedPath, h.Backend, h.Route),
+		"group", cmp.Or(h.Similarity, "-"), "content hash", cmp.Or(h.ContentSHA256, "-"),
+		"reviewed", when(h.Reviewer != "", "%s by %s: %s", formatTime(h.Reviewed), h.Reviewer, h.Note),
+		"approved by", strings.Join(h.Votes, ", "),
+		"result", joined(when(result.Status != 0, "status %d", result.Status),
+			when(len(result.Memories) > 0, "memories %s", strings.Join(result.Memories, " ")), result.Detail))
 	for _, r := range h.Reasons {
 		p.row("reason", fmt.Sprintf("%s %s %s", r.Code, r.Rule, r.Detail))
 	}
@@ -134,47 +134,26 @@ func (p *printer) settled(s Settled) {
 		p.line("%s waits: %d of %d reviewers agreed", s.Hold.ID, s.Have, s.Need)
 		return
 	}
-	line := fmt.Sprintf("%s is %s", s.Hold.ID, s.Hold.State)
-	if s.Hold.Result.Status != 0 {
-		line += fmt.Sprintf(", the backend answered %d", s.Hold.Result.Status)
-	}
-	if s.Hold.State == memproxy.HoldApproved {
-		line += " and not sent yet; it will be retried, see the log"
-	}
-	if s.Hold.State == memproxy.HoldReplaying {
-		line += "; it is unknown whether it was sent"
-	}
-	if (s.Hold.State == memproxy.HoldFailed || s.Hold.State == memproxy.HoldPending) && s.Hold.Result.Detail != "" {
-		line += "; " + s.Hold.Result.Detail
-	}
-	p.line("%s", line)
+	h := &s.Hold
+	p.line("%s is %s%s%s%s%s", h.ID, h.State,
+		when(h.Result.Status != 0, ", the backend answered %d", h.Result.Status),
+		when(h.State == memproxy.HoldApproved, " and not sent yet; it will be retried, see the log"),
+		when(h.State == memproxy.HoldReplaying, "; it is unknown whether it was sent"),
+		when((h.State == memproxy.HoldFailed || h.State == memproxy.HoldPending) && h.Result.Detail != "", "; %s", h.Result.Detail))
 }
 
 func (p *printer) versions(vs []memproxy.Version) {
 	p.row("VERSION", "OP", "TIME", "ACTOR", "TRUST", "CONFIDENCE", "SCORE", "HASH", "DECISION", "NOTE")
 	for _, v := range vs {
-		var note []string
-		if v.Pinned {
-			note = append(note, "pinned")
-		}
-		if v.Compacted {
-			note = append(note, "text given up")
-		}
-		p.row(v.Number, v.Op, formatTime(v.Time), v.Actor, v.Trust, v.Confidence.Fraction(), v.Score, v.SHA256, v.Decision, strings.Join(note, ", "))
+		p.row(v.Number, v.Op, formatTime(v.Time), v.Actor, v.Trust, v.Confidence.Fraction(), v.Score, v.SHA256, v.Decision,
+			joined(when(v.Pinned, "pinned"), when(v.Compacted, "text given up")))
 	}
 }
 
 func (p *printer) trace(t TraceAnswer) {
-	p.row("memory", t.Memory.ID)
-	author := cmp.Or(t.Author, "unknown")
-	if t.Trust != "" {
-		author = fmt.Sprintf("%s (%s), confidence %v, source %s", author, t.Trust, t.Confidence.Fraction(), cmp.Or(t.Source, "unstated"))
-	}
-	p.row("author", author)
-	p.row("decision", t.Decision)
-	if t.Deleted {
-		p.row("deleted", "true")
-	}
+	p.details("memory", t.Memory.ID,
+		"author", cmp.Or(t.Author, "unknown")+when(t.Trust != "", " (%s), confidence %v, source %s", t.Trust, t.Confidence.Fraction(), cmp.Or(t.Source, "unstated")),
+		"decision", cmp.Or(t.Decision, "-"), "deleted", when(t.Deleted, "true"))
 	if st := t.Status; st != nil {
 		p.row("state", strings.TrimSuffix(fmt.Sprintf("%s since %s: %s", st.State, formatTime(st.Changed), st.Reason), ": "))
 		p.row("current rules", st.CurrentRules)
@@ -241,14 +220,7 @@ func (p *printer) pattern(v PatternView) {
 }
 
 func (p *printer) pinned(out PinRequest) {
-	what, word := "the memory", "pinned"
-	if out.Version > 0 {
-		what = "the version"
-	}
-	if !out.Pinned {
-		word = "unpinned"
-	}
-	p.line("%s is %s", what, word)
+	p.line("%s is %spinned", cmp.Or(when(out.Version > 0, "the version"), "the memory"), when(!out.Pinned, "un"))
 }
 
 func (p *printer) promoted(out memproxy.Tallied) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -79,40 +78,23 @@ func unlockSession(c *call, in UnlockRequest) (SessionSummary, error) {
 
 // Describe explains in plain words what was refused in a session and why.
 func Describe(s memproxy.Session) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, begun %s: %s held for review, %s refused.",
-		whose(s), s.Begun.UTC().Format(time.RFC3339), writes(s.Held), writes(s.Rejections))
-	switch {
-	case !s.Locked.IsZero():
-		fmt.Fprintf(&b, " Its writes are locked since %s, until %s or until a reviewer unlocks it.",
-			s.Locked.UTC().Format(time.RFC3339), s.Until.UTC().Format(time.RFC3339))
-	case !s.Unlocked.IsZero():
-		fmt.Fprintf(&b, " It was locked, and unlocked by %s.", s.UnlockedBy)
-	}
 	var why []string
 	for _, r := range s.Reasons {
-		rule := ""
-		if r.Rule != "" {
-			rule = " by rule " + r.Rule
-		}
-		why = append(why, fmt.Sprintf("%s%s (%d)", r.Code, rule, r.Count))
+		why = append(why, fmt.Sprintf("%s%s (%d)", r.Code, when(r.Rule != "", " by rule %s", r.Rule), r.Count))
 	}
-	if len(why) > 0 {
-		fmt.Fprintf(&b, " Why: %s.", strings.Join(why, ", "))
-	}
-	return b.String()
+	locked := !s.Locked.IsZero()
+	return fmt.Sprintf("%s, begun %s: %s held for review, %s refused.", whose(s), formatTime(s.Begun), writes(s.Held), writes(s.Rejections)) +
+		when(locked, " Its writes are locked since %s, until %s or until a reviewer unlocks it.", formatTime(s.Locked), formatTime(s.Until)) +
+		when(!locked && !s.Unlocked.IsZero(), " It was locked, and unlocked by %s.", s.UnlockedBy) +
+		when(len(why) > 0, " Why: %s.", strings.Join(why, ", "))
 }
 
 // whose describes the subject of a rejection record.
 func whose(s memproxy.Session) string {
-	user := ""
-	if s.User != "" {
-		user = " for the end user " + s.User
-	}
+	user := when(s.User != "", " for the end user %s", s.User)
 	switch s.Kind {
 	case memproxy.SessionUser:
-		user = cmp.Or(user, " without a named end user")
-		return "All writes of " + s.Principal + user
+		return "All writes of " + s.Principal + cmp.Or(user, " without a named end user")
 	case memproxy.SessionPrincipal:
 		return "All writes of " + s.Principal
 	}

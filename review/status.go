@@ -162,10 +162,7 @@ func (p *printer) status(st *Status, now time.Time) {
 	if len(st.Shadow) > 0 {
 		p.row("would have been for", tally(st.Shadow, shownReasons))
 	}
-	waiting := strconv.Itoa(st.Waiting)
-	if st.Waiting == maxWaiting {
-		waiting += " or more"
-	}
+	waiting := strconv.Itoa(st.Waiting) + when(st.Waiting == maxWaiting, " or more")
 	if st.Oldest != nil {
 		waiting += fmt.Sprintf(", the oldest for %s: %s", now.Sub(st.Oldest.Created).Round(time.Minute), st.Oldest.ID)
 	}
