@@ -37,9 +37,9 @@ type probe struct {
 type storeCheck struct {
 	probe
 	mu    sync.Mutex
-	since time.Time     // when the check in progress began
-	done  chan struct{} // closed when the check ends; nil if none is in progress
-	at    time.Time     // when the last check ended
+	since time.Time       // when the check in progress began; zero if none is in progress
+	over  <-chan struct{} // closed when the last check has ended or its time is over
+	at    time.Time       // when the last check ended
 	err   error
 }
 
@@ -56,24 +56,13 @@ type readiness struct {
 func (r *readiness) add(p probe) { r.stores = append(r.stores, &storeCheck{probe: p}) }
 
 // checks returns the checks of the stores, in their order.
-func (r *readiness) checks() []proxy.Check {
-	late, cancel := context.WithTimeout(context.Background(), r.within)
-	defer cancel()
+func (r *readiness) checks() (out []proxy.Check) {
 	waits := make([]<-chan struct{}, len(r.stores))
 	for i, s := range r.stores {
 		waits[i] = s.start(r)
 	}
-	for _, done := range waits {
-		if done == nil {
-			continue
-		}
-		select {
-		case <-done:
-		case <-late.Done():
-		}
-	}
-	var out []proxy.Check
-	for _, s := range r.stores {
+	for i, s := range r.stores {
+		<-waits[i]
 		if c := s.check(r); c.Detail != "" {
 			out = append(out, c)
 		}
@@ -82,31 +71,24 @@ func (r *readiness) checks() []proxy.Check {
 }
 
 // start starts the check of a probe, unless one is in progress or there is a recent
-// answer. It returns a channel that is closed when the check ends. It is nil if there is a
-// recent answer, or if the timeout passed before this request.
+// answer. It returns a channel that is closed when the check has ended or its time is over.
 func (s *storeCheck) start(r *readiness) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.done != nil && r.clock().Sub(s.since) >= r.within:
-		return nil
-	case s.done != nil:
-		return s.done
-	case !s.at.IsZero() && r.clock().Sub(s.at) < answerFresh:
-		return nil
+	if !s.since.IsZero() || !s.at.IsZero() && r.clock().Sub(s.at) < answerFresh {
+		return s.over
 	}
-	done := make(chan struct{})
-	s.done, s.since = done, r.clock()
-	r.begin("probe "+s.name, func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, r.within)
+	ctx, cancel := context.WithTimeout(context.Background(), r.within)
+	s.since, s.over = r.clock(), ctx.Done()
+	r.begin("probe "+s.name, func(stop context.Context) {
 		defer cancel()
+		defer context.AfterFunc(stop, cancel)()
 		err := s.ask(ctx)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.at, s.err, s.done = r.clock(), err, nil
-		close(done)
+		s.since, s.at, s.err = time.Time{}, r.clock(), err
 	})
-	return done
+	return s.over
 }
 
 func (s *storeCheck) check(r *readiness) proxy.Check {
@@ -114,7 +96,7 @@ func (s *storeCheck) check(r *readiness) proxy.Check {
 	defer s.mu.Unlock()
 	c := proxy.Check{Name: s.name, OK: true}
 	err := s.err
-	if s.done != nil {
+	if !s.since.IsZero() {
 		err = fmt.Errorf("no response for %v", r.clock().Sub(s.since).Round(time.Millisecond))
 	} else if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("no response within %v", r.within)
