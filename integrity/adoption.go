@@ -216,25 +216,17 @@ func (a *adoption) pass(ctx context.Context, at memproxy.SealProgress) (memproxy
 }
 
 // page returns the memories of a page that have no known author. A stamp names the author.
-func (a *adoption) page(ctx context.Context, p page) ([]memproxy.Found, error) {
-	owners, err := recordsOf(ctx, a.c, a.backend.Name, p.items)
-	if err != nil {
-		return nil, err
-	}
-	var out []memproxy.Found
-	for _, item := range p.items {
-		if rec := owners[item.ID]; rec.HasOwner() || item.ID == "" || item.Raw == "" {
-			continue // part of the preceding item, which has the Raw
-		}
-		f := memproxy.Found{MemoryKey: memproxy.MemoryKey{Backend: a.backend.Name, Kind: memproxy.TargetMemory, ID: item.ID}}
-		m, err := read(p.adapter, item)
-		switch {
-		case err == nil && m.Stamp != nil:
+func (a *adoption) page(ctx context.Context, p page) (out []memproxy.Found, err error) {
+	entries, err := a.c.entries(ctx, a.backend.Name, p.adapter, p.items)
+	for _, e := range entries {
+		if e.ID == "" || e.Raw == "" || e.record.HasOwner() || !e.invalid && e.memory.Stamp != nil {
 			continue
-		case err == nil && !item.Incomplete: // an unreadable memory was there as well
-			f.SHA256 = memproxy.TextSHA256(m.Text)
+		}
+		f := memproxy.Found{MemoryKey: memproxy.MemoryKey{Backend: a.backend.Name, Kind: memproxy.TargetMemory, ID: e.ID}}
+		if !e.invalid && !e.Incomplete { // an unreadable memory was there as well
+			f.SHA256 = memproxy.TextSHA256(e.memory.Text)
 		}
 		out = append(out, f)
 	}
-	return out, nil
+	return out, err
 }

@@ -48,52 +48,32 @@ func (w *storeSweep) comparePage(ctx context.Context, items []hunt.Item) (compar
 			w.seenIDs[w.hash(item.ID)] = struct{}{}
 		}
 	}
-	records, err := recordsOf(ctx, w.c, w.backend.Name, items)
-	if err != nil {
-		return out, err
-	}
-	for _, item := range items {
-		if item.Raw == "" && !item.Incomplete {
-			continue // part of the preceding item
-		}
+	entries, err := w.c.entries(ctx, w.backend.Name, w.adapter, items)
+	for i := range entries {
+		e := &entries[i]
 		out.items++
-		if item.Incomplete {
-			out.skipped++
-			continue
-		}
-		rec := records[item.ID]
-		row, known := rec.Owner, rec.HasOwner()
-		if rec.Status.Unverified == memproxy.IntegrityLedger {
-			if row.Scope.Tenant != memproxy.TenantInaccessible { // otherwise the verification of its tenant's chain reports the row
-				out.found[item.ID] = w.finding(rec.Status.Tenant, item.ID, memproxy.FaultTamper, memproxy.IntegrityLedger, rec.Status.Reason)
-			}
-			continue
-		}
-		m, err := read(w.adapter, item)
-		if err != nil {
-			out.found[item.ID] = w.finding(row.Scope.Tenant, item.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "its JSON is ambiguous")
-			continue
-		}
-		if !known {
-			if rec.Presence != memproxy.PresentAtSeal || m.Stamp != nil {
-				w.compareUnrecorded(ctx, &m, &out)
-			} else if err := w.comparePresentAtSeal(ctx, rec.FirstSeen, &m, &out); err != nil {
-				return out, err
-			}
-			continue
-		}
-		out.known++
-		f, err := w.compareRecorded(ctx, &row, &m)
+		rec, row, m := &e.record, &e.record.Owner, &e.memory
 		switch {
-		case err != nil:
-			return out, err
-		case f != nil:
-			out.found[item.ID] = f
+		case e.Incomplete:
+			out.skipped++
+		case rec.Status.Unverified == memproxy.IntegrityLedger:
+			if row.Scope.Tenant != memproxy.TenantInaccessible { // otherwise the verification of its tenant's chain reports the row
+				out.found[e.ID] = w.finding(rec.Status.Tenant, e.ID, memproxy.FaultTamper, memproxy.IntegrityLedger, rec.Status.Reason)
+			}
+		case e.invalid:
+			out.found[e.ID] = w.finding(row.Scope.Tenant, e.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "its JSON is ambiguous")
+		case rec.HasOwner():
+			err = w.compareRecorded(ctx, row, m, &out)
+		case rec.Presence == memproxy.PresentAtSeal && m.Stamp == nil:
+			err = w.comparePresentAtSeal(ctx, rec.FirstSeen, m, &out)
 		default:
-			out.unchanged = append(out.unchanged, item.ID)
+			w.compareUnrecorded(ctx, m, &out)
+		}
+		if err != nil {
+			break
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 func (w *storeSweep) examiner(tenant string) *tamper.Examiner {
@@ -150,40 +130,42 @@ func (w *storeSweep) comparePresentAtSeal(ctx context.Context, was string, m *me
 }
 
 // compareRecorded compares a memory with the ledger's row and the newest version.
-func (w *storeSweep) compareRecorded(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (*finding, error) {
+func (w *storeSweep) compareRecorded(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory, out *comparison) error {
 	tenant := row.Scope.Tenant
+	out.known++
 	if row.Deleted {
-		return w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown,
-			"it was deleted through memproxy and has reappeared"), nil
+		out.found[m.ID] = w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was deleted through memproxy and has reappeared")
+		return nil
 	}
 	history, err := w.c.Ledger.History(ctx, row.Key(), 0, 1)
 	if err != nil {
-		return nil, err
-	}
-	// The row may have been edited before rows had marks. If there is a single write, the
-	// row must have the hash of its version.
-	if len(history) == 1 && history[0].Decision == row.Decision && row.SHA256 != "" && history[0].SHA256 != "" && history[0].SHA256 != row.SHA256 {
-		return w.finding(tenant, m.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch,
-			"the ledger's row is not what its signed version says"), nil
+		return err
 	}
 	code, detail := w.examiner(tenant).Examine(ctx, row, m)
-	if code == "" {
-		return nil, nil
-	}
-	f := w.finding(tenant, m.ID, classOf(code, memproxy.FaultForge), code, detail)
-	if code == memproxy.IntegrityMismatch {
-		f.Class, f.has, f.wants = memproxy.FaultTamper, memproxy.TextSHA256(m.Text), row.SHA256
+	switch {
+	// The row may have been edited before rows had marks. If there is a single write, the
+	// row must have the hash of its version.
+	case len(history) == 1 && history[0].Decision == row.Decision && row.SHA256 != "" && history[0].SHA256 != "" && history[0].SHA256 != row.SHA256:
+		out.found[m.ID] = w.finding(tenant, m.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "the ledger's row is not what its signed version says")
+	case code == "":
+		out.unchanged = append(out.unchanged, m.ID)
+	case code == memproxy.IntegrityMismatch:
+		f := w.finding(tenant, m.ID, memproxy.FaultTamper, code, detail)
+		f.has, f.wants = memproxy.TextSHA256(m.Text), row.SHA256
 		if len(history) == 1 && history[0].SHA256 == row.SHA256 {
 			short, err := w.shortened(ctx, history[0], m.Text)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if short {
 				f.Class, f.Detail = memproxy.FaultTruncate, "the text was cut"
 			}
 		}
+		out.found[m.ID] = f
+	default:
+		out.found[m.ID] = w.finding(tenant, m.ID, classOf(code, memproxy.FaultForge), code, detail)
 	}
-	return f, nil
+	return nil
 }
 
 // classOf returns the class of a stamp's fault: FaultMetadata if the metadata was

@@ -91,11 +91,11 @@ type sealing struct {
 
 // page gives the memories of a page an owner and a first version.
 func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.Item) error {
-	records, err := recordsOf(ctx, s.c, s.backend, items)
+	entries, err := s.c.entries(ctx, s.backend, adapter, items)
 	if err != nil {
 		return err
 	}
-	unknown, resumed := s.readUnknown(adapter, items, records)
+	unknown, resumed := s.unknown(entries)
 	relation, err := s.relations(ctx, unknown)
 	if err != nil {
 		return err
@@ -134,27 +134,22 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 	return err
 }
 
-// readUnknown returns the memories of a page without an owner, and the first versions of those
+// unknown returns the memories of a page without an owner, and the first versions of those
 // whose seal was interrupted.
-func (s *sealing) readUnknown(adapter gate.Locator, items []hunt.Item, records map[string]memproxy.Record) (unknown []memproxy.Memory, resumed []memproxy.Version) {
-	for _, item := range items {
-		if item.Raw == "" && !item.Incomplete {
-			continue // part of the preceding item
-		}
+func (s *sealing) unknown(entries []entry) (unknown []memproxy.Memory, resumed []memproxy.Version) {
+	for _, e := range entries {
 		s.report.Items++
-		rec := records[item.ID]
-		m, err := read(adapter, item)
 		switch {
-		case item.Incomplete:
+		case e.Incomplete:
 			s.report.Skipped++
-		case rec.HasOwner():
-			if s.report.Known++; err == nil && s.interrupted(&rec, &m) {
-				resumed = append(resumed, s.version(&m))
+		case e.record.HasOwner():
+			if s.report.Known++; !e.invalid && s.interrupted(&e.record, &e.memory) {
+				resumed = append(resumed, s.version(&e.memory))
 			}
-		case err != nil || m.Stamp != nil && !tamper.SignedFor(s.c.Signer, s.tenant, *m.Stamp):
+		case e.invalid || e.memory.Stamp != nil && !tamper.SignedFor(s.c.Signer, s.tenant, *e.memory.Stamp):
 			s.report.Skipped++ // a sweep reports it
 		default:
-			unknown = append(unknown, m)
+			unknown = append(unknown, e.memory)
 		}
 	}
 	return unknown, resumed

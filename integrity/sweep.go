@@ -125,29 +125,43 @@ func (c *Checker) walk(ctx context.Context, b config.Backend, w walk, f func(pag
 // Settle waits until writes that reached the backend have reached the ledger.
 func (c *Checker) Settle(ctx context.Context) error { return wait.Sleep(ctx, c.Pace.Settle) }
 
-// recordsOf returns the ledger's records of the items of a page, by id.
-func recordsOf(ctx context.Context, c *Checker, backend string, items []hunt.Item) (map[string]memproxy.Record, error) {
-	ids := make([]string, len(items))
-	for i := range items {
-		ids[i] = items[i].ID
-	}
-	return ledger.ByID(ctx, c.Ledger, backend, memproxy.TargetMemory, ids...)
+// entry is a memory of a page, with the ledger's record of it.
+type entry struct {
+	hunt.Item
+	record  memproxy.Record
+	memory  memproxy.Memory
+	invalid bool // the memory could not be parsed
 }
 
-// read parses a store's item with the adapter that the gate uses.
-func read(adapter gate.Locator, item hunt.Item) (memproxy.Memory, error) {
-	route, body := memproxy.Route{}, item.Raw
-	if item.Kind == "passage" { // returned in lists only
-		route.Params, body = map[string]string{"agent_id": item.Owner.Agent}, "["+item.Raw+"]"
+// entries returns the memories of a page, parsed with the adapter that the gate uses. An item
+// without JSON of its own is a part of the preceding one.
+func (c *Checker) entries(ctx context.Context, backend string, adapter gate.Locator, items []hunt.Item) (out []entry, err error) {
+	var ids []string
+	for _, item := range items {
+		if item.Raw == "" && !item.Incomplete {
+			continue
+		}
+		route, body := memproxy.Route{}, item.Raw
+		if item.Kind == "passage" { // returned in lists only
+			route.Params, body = map[string]string{"agent_id": item.Owner.Agent}, "["+item.Raw+"]"
+		}
+		m, err := adapter.ReadLocated(route, item.ID, memproxy.Reply{Status: 200, Body: []byte(body)})
+		if m.ID = item.ID; m.Kind == "" {
+			m.Kind = memproxy.TargetMemory
+		}
+		if !m.Scope.HasOwner() {
+			m.Scope = item.Owner
+		}
+		out, ids = append(out, entry{Item: item, memory: m, invalid: err != nil}), append(ids, item.ID)
 	}
-	m, err := adapter.ReadLocated(route, item.ID, memproxy.Reply{Status: 200, Body: []byte(body)})
-	if m.ID = item.ID; m.Kind == "" {
-		m.Kind = memproxy.TargetMemory
+	records, err := ledger.ByID(ctx, c.Ledger, backend, memproxy.TargetMemory, ids...)
+	if err != nil {
+		return nil, err
 	}
-	if !m.Scope.HasOwner() {
-		m.Scope = item.Owner
+	for i := range out {
+		out[i].record = records[out[i].ID]
 	}
-	return m, err
+	return out, nil
 }
 
 func (w *storeSweep) hash(id string) uint64 { return maphash.String(w.seed, id) }
