@@ -201,24 +201,18 @@ func writable(dir string) error {
 		return err
 	}
 	for {
-		info, err := os.Stat(dir)
-		if err == nil && !info.IsDir() {
+		f, err := os.CreateTemp(dir, ".memproxy-check-*")
+		up := filepath.Dir(dir)
+		switch {
+		case err == nil:
+			return errors.Join(f.Close(), os.Remove(f.Name()))
+		case errors.Is(err, syscall.ENOTDIR):
 			return fmt.Errorf("%s is not a directory", dir)
-		}
-		if err == nil {
-			break
-		}
-		if up := filepath.Dir(dir); !errors.Is(err, fs.ErrNotExist) || up == dir {
+		case !errors.Is(err, fs.ErrNotExist) || up == dir:
 			return err
-		} else {
-			dir = up
 		}
+		dir = up
 	}
-	f, err := os.CreateTemp(dir, ".memproxy-check-*")
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // MakeKeys makes the keys that Serve would make at its first start, in a directory that
