@@ -61,7 +61,7 @@ func Open(opt Options) (*Log, error) {
 	l.queue = newQueue(&l.opt)
 	l.reserve = &reserve{disk: d, size: opt.Reserve, wake: make(chan int64, 1), stop: l.stop, begun: -1}
 	l.progress = &progress{every: opt.CheckpointEvery, wake: make(chan struct{}, 1)}
-	l.publisher = &publisher{opt: &l.opt, disk: d, signer: signer, progress: l.progress, queue: l.queue}
+	l.publisher = &publisher{opt: &l.opt, disk: d, signer: signer, tree: tree{}, progress: l.progress, queue: l.queue}
 	l.committer = &committer{
 		opt: &l.opt, disk: d, queue: l.queue, progress: l.progress, reserve: l.reserve,
 		mac: newFrameMAC(opt.Key.Seed()),

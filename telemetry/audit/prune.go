@@ -61,7 +61,7 @@ func (p *publisher) remove(ctx context.Context, from, to int64) (uint64, error) 
 func (p *publisher) prunable(before time.Time, maxBytes int64) (from, to int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	last := p.edge.size/tileWidth - 1
+	last := p.size/tileWidth - 1
 	for from = p.oldest; from < last; from++ {
 		_, err := os.Stat(p.disk.path(bundlePath(from, 0)))
 		if err == nil {

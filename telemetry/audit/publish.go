@@ -35,7 +35,8 @@ type publisher struct {
 	queue    *queue
 
 	mu       sync.Mutex
-	edge     levels     // of the last checkpoint's tree
+	tree     tree
+	size     int64      // of the tree that the last checkpoint signs
 	archived time.Time  // when a checkpoint was last archived
 	recent   [][]string // partial files of the last publications
 	oldest   int64      // the first bundle that may exist
@@ -69,30 +70,29 @@ func (p *publisher) publish(archive bool) error {
 		return ErrClosed
 	}
 	size, bundles := p.progress.durable()
-	if int64(size) == p.edge.size && !archive {
+	if int64(size) == p.size && !archive {
 		return nil
 	}
-	edge, partials, err := p.writeTiles(bundles)
+	partials, err := p.writeTiles(bundles, int64(size))
 	if err == nil {
-		err = p.announce(edge, archive)
+		err = p.announce(int64(size), archive)
 	}
 	full := p.progress.published(size, err)
 	if err != nil {
 		return err
 	}
-	p.edge = edge
+	p.size = int64(size)
+	p.tree.forget(p.size)
 	p.tidy(full, partials)
 	wait.Wake(p.queue.wake) // asynchronous events may wait for room
 	return nil
 }
 
-// writeTiles writes bundles and tiles, and returns the new edge of the tree and the
+// writeTiles writes the bundles, and the tiles of the tree of this size, and returns the
 // partial files. Full files are synced together with their names; partial ones can be
 // rebuilt from the journal.
-func (p *publisher) writeTiles(bundles []bundle) (levels, []string, error) {
-	edge := p.edge.clone()
+func (p *publisher) writeTiles(bundles []bundle, size int64) (partials []string, err error) {
 	dirs := map[string]bool{}
-	var partials []string
 	put := func(name string, content []byte, full bool) error {
 		if full {
 			dirs[path.Dir(name)] = true
@@ -103,42 +103,45 @@ func (p *publisher) writeTiles(bundles []bundle) (levels, []string, error) {
 	}
 	for _, b := range bundles {
 		if err := put(bundlePath(b.n, len(b.leaves)), b.buf, len(b.leaves) == tileWidth); err != nil {
-			return edge, nil, err
+			return nil, err
 		}
-		for _, leaf := range b.leaves[max(0, edge.size-b.n*tileWidth):] {
-			err := edge.add(leaf, func(level int, n int64, hs []tlog.Hash) error {
-				return put(tilePath(level, n, 0), hashBytes(hs), true)
-			})
-			if err != nil {
-				return edge, nil, err
-			}
+		for n := max(p.size, b.n*tileWidth); n < b.n*tileWidth+int64(len(b.leaves)); n++ {
+			p.tree.set(0, n, b.leaves[n-b.n*tileWidth])
 		}
 	}
-	for level, hs := range edge.hashes {
-		if len(hs) == 0 {
-			continue
-		}
-		if err := put(tilePath(level, edge.size>>(tileHeight*(level+1)), len(hs)), hashBytes(hs), false); err != nil {
-			return edge, nil, err
+	for level := 0; size>>(tileHeight*level) > 0; level++ {
+		end := size >> (tileHeight * level)
+		for n := p.size >> (tileHeight * (level + 1)); n*tileWidth < end; n++ {
+			tile := tlog.Tile{H: tileHeight, L: level, N: n, W: int(min(tileWidth, end-n*tileWidth))}
+			content, err := tlog.ReadTileData(tile, p.tree)
+			if err == nil {
+				err = put(tilePath(level, n, tile.W), content, tile.W == tileWidth)
+			}
+			if err != nil {
+				return nil, err
+			}
 		}
 	}
 	for dir := range dirs {
 		if err := p.disk.syncDir(dir); err != nil {
-			return edge, nil, err
+			return nil, err
 		}
 	}
-	return edge, partials, nil
+	return partials, nil
 }
 
-// announce signs the edge and writes the checkpoint.
-func (p *publisher) announce(edge levels, archive bool) error {
-	size := uint64(edge.size)
-	msg, err := note.Sign(&note.Note{Text: fmt.Sprintf("%s\n%d\n%s\n", p.opt.Origin, size, edge.root())}, p.signer)
+// announce signs the tree of this size and writes the checkpoint.
+func (p *publisher) announce(size int64, archive bool) error {
+	root, err := tlog.TreeHash(size, p.tree)
+	if err != nil {
+		return err
+	}
+	msg, err := note.Sign(&note.Note{Text: fmt.Sprintf("%s\n%d\n%s\n", p.opt.Origin, size, root)}, p.signer)
 	if err != nil {
 		return fmt.Errorf("audit: sign checkpoint: %w", err)
 	}
 	if now := p.opt.Clock(); archive || now.Sub(p.archived) >= archiveEvery {
-		if err := p.disk.replace(archivePath(size), msg, true); err != nil {
+		if err := p.disk.replace(archivePath(uint64(size)), msg, true); err != nil {
 			return err
 		}
 		if err := p.disk.syncDir(archiveDir); err != nil {
@@ -184,9 +187,9 @@ func (p *publisher) sweep() error {
 		dirs[path.Dir(name)] = true
 		dirs[name+".p"] = true
 	}
-	look(bundlePath(p.edge.size/tileWidth, 0))
-	for level := range p.edge.hashes {
-		look(tilePath(level, p.edge.size>>(tileHeight*(level+1)), 0))
+	look(bundlePath(p.size/tileWidth, 0))
+	for level := 0; p.size>>(tileHeight*level) > 0; level++ {
+		look(tilePath(level, p.size>>(tileHeight*(level+1)), 0))
 	}
 	for dir := range dirs {
 		list, err := os.ReadDir(p.disk.path(dir))

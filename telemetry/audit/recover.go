@@ -43,7 +43,7 @@ func (r *recovery) restore() (repair string, err error) {
 	if err := r.disk.replace(vkeyFile, []byte(r.vkey+"\n"), true); err != nil {
 		return "", err
 	}
-	if err := r.loadEdge(size); err != nil {
+	if err := r.loadTree(int64(size)); err != nil {
 		return "", err
 	}
 	end, err := r.replay(size)
@@ -51,7 +51,7 @@ func (r *recovery) restore() (repair string, err error) {
 		return "", err
 	}
 	// Nothing is changed before this check, so that a damaged log is left as it was found.
-	if got := r.publisher.edge.root(); got != root {
+	if got, err := tlog.TreeHash(int64(size), r.publisher.tree); err != nil || got != root {
 		return "", fmt.Errorf("%w: the first %d records do not match the checkpoint's root hash", ErrCorrupt, size)
 	}
 	if err := r.resume(end); err != nil {
@@ -105,25 +105,27 @@ func (r *recovery) create() error {
 	return r.disk.replace(vkeyFile, []byte(r.vkey+"\n"), true)
 }
 
-// loadEdge rebuilds the tree's edge above the leaves from full tiles. The caller
-// verifies them by the root hash.
-func (r *recovery) loadEdge(size uint64) error {
-	r.publisher.edge = levels{size: int64(size)}
-	for level := 0; size>>(tileHeight*level) > 0; level++ {
-		r.publisher.edge.hashes = append(r.publisher.edge.hashes, make([]tlog.Hash, 0, tileWidth))
-		if level == 0 {
-			continue // read from the journal
-		}
-		end := int64(size >> (tileHeight * level))
+// loadTree restores the tree above the leaves from full tiles. The caller verifies them by
+// the root hash.
+func (r *recovery) loadTree(size int64) error {
+	r.publisher.size = size
+	for level := 1; size>>(tileHeight*level) > 0; level++ { // the leaves are read from the journal
+		end := size >> (tileHeight * level)
 		for n := end / tileWidth * tileWidth; n < end; n++ {
 			b, err := r.disk.read(tilePath(level-1, n, 0))
 			if err != nil {
 				return err
 			}
-			if len(b) != tileWidth*tlog.HashSize {
+			tile := tlog.Tile{H: tileHeight, L: level - 1, N: n, W: tileWidth}
+			left, err := tlog.HashFromTile(tile, b, tlog.StoredHashIndex(tileHeight*level-1, 2*n))
+			if err != nil || len(b) != tileWidth*tlog.HashSize {
 				return fmt.Errorf("%w: %s is missing or has the wrong length", ErrCorrupt, tilePath(level-1, n, 0))
 			}
-			r.publisher.edge.hashes[level] = append(r.publisher.edge.hashes[level], subtree(bytesHashes(b)))
+			right, err := tlog.HashFromTile(tile, b, tlog.StoredHashIndex(tileHeight*level-1, 2*n+1))
+			if err != nil {
+				return err
+			}
+			r.publisher.tree.set(tileHeight*level, n, tlog.NodeHash(left, right))
 		}
 	}
 	return nil
@@ -224,8 +226,8 @@ func (r *recovery) replayFile(n int64, b []byte, size uint64) (good int, err err
 			return 0, bad("an unsigned frame has a wrong MAC")
 		}
 		for i, leaf := range leaves {
-			if first+uint64(i) < size {
-				r.publisher.edge.hashes[0] = append(r.publisher.edge.hashes[0], leaf)
+			if index := first + uint64(i); index < size {
+				r.publisher.tree.set(0, int64(index), leaf)
 			}
 		}
 		r.progress.advance(t, n, payload, leaves)
