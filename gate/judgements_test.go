@@ -42,7 +42,7 @@ func annOnly(ret *answer)   { ret.Principal.Users.Values = []string{"ann"} }
 
 // memory is an item of an answer, of row's owner where it has one.
 func memory(m memproxy.Memory, row *memproxy.Ownership, set ...func(*item)) *item {
-	it := &item{Memory: &m, row: row}
+	it := &item{Memory: &m, row: row, rec: new(memproxy.Record)}
 	if row != nil {
 		it.rec.Owner = *row
 	}
