@@ -32,11 +32,12 @@ type answer struct {
 
 	// What the loads determined for the judgements.
 	view           viewer
-	madeIDs        []string // ids of memories that this write made
-	targetsChecked bool     // the targets were ruled on before
-	ownersUnknown  bool     // the owners of memories could not be looked up
-	hidesCompiled  bool     // content derived from memories is hidden
-	screened       bool     // the memories were screened
+	madeIDs        []string        // ids of memories that this write made
+	targetsChecked bool            // the targets were ruled on before
+	ownersUnknown  bool            // the owners of memories could not be looked up
+	hidesCompiled  bool            // content derived from memories is hidden
+	screened       bool            // the memories were screened
+	removed        map[string]bool // by pointer, the removed items
 
 	status   int // the backend's
 	ended    memproxy.StreamEnd

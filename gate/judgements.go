@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
@@ -157,11 +158,15 @@ func previous(_ *answer, it *item) outcome {
 	return outcome{action: strip}
 }
 
-func enclosed(_ *answer, it *item) outcome {
-	if !it.inRemoved {
-		return outcome{}
+func enclosed(ret *answer, it *item) outcome {
+	if len(ret.removed) > 0 {
+		for at := strings.LastIndexByte(it.Pointer, '/'); at > 0; at = strings.LastIndexByte(it.Pointer[:at], '/') {
+			if ret.removed[it.Pointer[:at]] {
+				return outcome{action: remove}
+			}
+		}
 	}
-	return outcome{action: remove}
+	return outcome{}
 }
 
 // provenance adds its provenance to each memory, for readers who ask for it, and in place

@@ -150,7 +150,7 @@ func TestJudgements(t *testing.T) {
 		},
 		"enclosed": {
 			{"outside", readerAnswer(), memory(bare, nil), keep, ""},
-			{"inside", readerAnswer(), memory(bare, nil, func(it *item) { it.inRemoved = true }), remove, ""},
+			{"inside", readerAnswer(func(ret *answer) { ret.removed = map[string]bool{"/0": true} }), memory(bare, nil, func(it *item) { it.Pointer = "/0/blocks/1" }), remove, ""},
 		},
 		"provenance": {
 			{"asked for", readerAnswer(func(ret *answer) { ret.call.ReadOptions.Provenance = true }), memory(bare, of("acme")), annotate, ""},

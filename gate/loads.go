@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -153,20 +152,11 @@ func findOrphanedTexts(ctx context.Context, ret *answer) error {
 	return err
 }
 
-func findEnclosed(_ context.Context, ret *answer) error {
-	gone := map[string]bool{}
+func findRemoved(_ context.Context, ret *answer) error {
+	ret.removed = map[string]bool{}
 	for i := range ret.items {
 		if it := &ret.items[i]; it.Drop {
-			gone[it.Pointer] = true
-		}
-	}
-	if len(gone) == 0 {
-		return nil
-	}
-	for i := range ret.items {
-		it := &ret.items[i]
-		for at := strings.LastIndexByte(it.Pointer, '/'); at > 0 && !it.inRemoved; at = strings.LastIndexByte(it.Pointer[:at], '/') {
-			it.inRemoved = gone[it.Pointer[:at]]
+			ret.removed[it.Pointer] = true
 		}
 	}
 	return nil

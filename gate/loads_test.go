@@ -129,7 +129,7 @@ func carries(ret *answer, b *books) (out []string) {
 		say(it.display == sanitise, it.ID+" sanitised")
 		say(it.judged.risk > 0, fmt.Sprintf("%s risks %d", it.ID, it.judged.risk))
 		say(it.hidesBefore, it.ID+" orphan")
-		say(it.inRemoved, it.ID+" inside")
+		say(enclosed(ret, it).action == remove, it.ID+" inside")
 	}
 	fresh := strings.Join(ret.madeIDs, " ")
 	say(fresh != "", "fresh "+fresh)

@@ -79,7 +79,7 @@ var filters = [...]Filter{
 		load: screenMemories, judge: harmless, left: leftOut(memproxy.ScreenWithheld, "memories that look like attacks")},
 	{Name: "derived", Effect: Withholds, What: "responses derived from many memories that look like attacks, or are older than a deletion", stage: memoriesRead, whole: derived},
 	{Name: "previous", Effect: Drops, What: "replaced texts without a known author, or that look like attacks", stage: memoriesRead, load: findOrphanedTexts, judge: previous},
-	{Name: "enclosed", Effect: Drops, What: "parts of removed items", stage: memoriesRead, load: findEnclosed, judge: enclosed},
+	{Name: "enclosed", Effect: Drops, What: "parts of removed items", stage: memoriesRead, load: findRemoved, judge: enclosed},
 	{Name: "relations", Effect: Drops, What: "totals and relations that may belong to other tenants, relations that look like attacks", stage: memoriesRead, whole: related},
 	{Name: "provenance", Effect: Marks, What: "the provenance of memories, if the reader requests it", stage: memoriesRead, judge: provenance},
 	{Name: "names", Effect: Drops, What: "ids of objects of other tenants", stage: bodyToSend, whole: foreignIDs},
@@ -107,7 +107,6 @@ type item struct {
 	display       display             // what its status allows to show
 	judged        judged              // the result of screening
 	hidesBefore   bool                // Before must not be shown
-	inRemoved     bool                // it is part of a removed item
 }
 
 func itemsOf(rd *memproxy.Reading) []item {

@@ -57,7 +57,7 @@ func (a *Adapter) Reword(_ memproxy.Route, _ memproxy.Request, body []byte, text
 
 // parsed returns the body as Decode parsed it, or parses another body.
 func parsed(body []byte, op *memproxy.Operation) (*jsondoc.Doc, error) {
-	if doc, ok := op.Parsed.(*jsondoc.Doc); ok && len(doc.Src) == len(body) && &doc.Src[0] == &body[0] {
+	if doc, ok := op.Parsed.(*jsondoc.Doc); ok && doc.Is(body) {
 		return doc, nil
 	}
 	return jsondoc.Parse(body, 0)
