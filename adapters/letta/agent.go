@@ -95,7 +95,7 @@ func (d *decoding) config(root *jsondoc.Value, ptr string) error {
 		if memproxy.Reserved(m.Name) {
 			d.op.Reserved = append(d.op.Reserved, ptr)
 		} else if dim, ok := dims[m.Name]; ok {
-			d.readClaim(dim, m.Value, ptr)
+			d.readClaim(dim, m.Value, ptr, true)
 		} else {
 			wire.AddMember(d.op, m, ptr, d.newItem(memproxy.ItemSteering))
 		}
@@ -155,7 +155,7 @@ func (d *decoding) agentFile(v *jsondoc.Value, ptr string) error {
 		case m.Name == "content", m.Name == "text", m.Name == "summary":
 			d.content(m.Value, p, v.Get("role").Text())
 		case m.Name == "user_id", m.Name == "identifier_key", m.Name == "identifier_keys":
-			d.otherIdentity(memproxy.DimUser, m.Value, p) // hasIDForm finds the ids of objects
+			d.readClaim(memproxy.DimUser, m.Value, p, false) // hasIDForm finds the ids of objects
 		case targetKeys[m.Name] != "":
 			for _, e := range m.Value.List() {
 				if hasIDForm(e.Text()) { // the server attaches its object with this id; other ids are local to the file

@@ -110,13 +110,9 @@ func (d *draft) otherMember(m jsondoc.Member, ptr string) {
 		return
 	}
 	if dim, ok := dims[m.Name]; ok {
-		switch {
-		case m.Name == "agent_ids", m.Name == "manager_agent_id", m.Name == "other_agent_id",
-			m.Name == "identifier_key" && len(d.op.Targets) > 0: // a new key for the identity in the path
-			d.otherIdentity(dim, m.Value, ptr)
-		default:
-			d.readClaim(dim, m.Value, ptr)
-		}
+		newKey := m.Name == "identifier_key" && len(d.op.Targets) > 0 // for the identity in the path
+		others := m.Name == "agent_ids" || m.Name == "manager_agent_id" || m.Name == "other_agent_id"
+		d.readClaim(dim, m.Value, ptr, !newKey && !others)
 		return
 	}
 	if d.op.Kind.Writes() {

@@ -36,9 +36,9 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 			case d.row.id != "letta.create_chat_completion":
 				wire.AddStrings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 			case m.Name == "model":
-				d.readClaim(memproxy.DimAgent, m.Value, p)
+				d.readClaim(memproxy.DimAgent, m.Value, p, true)
 			default:
-				d.readClaim(memproxy.DimUser, m.Value, p)
+				d.readClaim(memproxy.DimUser, m.Value, p, true)
 			}
 		default:
 			n := len(d.op.Claims)
@@ -86,7 +86,7 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 			if KindOf(m.Value.Text()) == TargetAgent {
 				dim = memproxy.DimAgent
 			}
-			d.otherIdentity(dim, m.Value, p)
+			d.readClaim(dim, m.Value, p, false)
 		case "name":
 			if m.Value.Kind == jsondoc.String {
 				d.addClaim(memproxy.DimActor, []string{m.Value.Text()}, p, false)
@@ -194,7 +194,7 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 		}
 		for _, arg := range m.Value.Members {
 			if dim, ok := dims[arg.Name]; ok {
-				d.otherIdentity(dim, arg.Value, jsondoc.Child(p, arg.Name))
+				d.readClaim(dim, arg.Value, jsondoc.Child(p, arg.Name), false)
 			}
 		}
 		d.arguments(m.Value, p)

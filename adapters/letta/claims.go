@@ -106,9 +106,10 @@ func (d *draft) addClaim(dim memproxy.Dimension, values []string, ptr string, pi
 	d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: values, Pointer: ptr, Pins: pins})
 }
 
-// readClaim reads an identity in a body: a string, a list of strings, or null.
-func (d *draft) readClaim(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
-	c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Pointer: ptr, Pins: true}
+// readClaim reads an identity in a body: a string, a list of strings, or null. pins is set if it
+// narrows the operation to its owner.
+func (d *draft) readClaim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, pins bool) {
+	c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Pointer: ptr}
 	switch v.Kind {
 	case jsondoc.Null:
 		return
@@ -132,17 +133,8 @@ func (d *draft) readClaim(dim memproxy.Dimension, v *jsondoc.Value, ptr string) 
 	if c.Op == memproxy.ClaimUnclear {
 		c.Values = []string{string(d.doc.Raw(v))}
 	}
-	c.Pins = c.Op == memproxy.ClaimIs
+	c.Pins = pins && c.Op == memproxy.ClaimIs
 	d.op.Claims = append(d.op.Claims, c)
-}
-
-// otherIdentity reads an identity that does not narrow the operation to its owner.
-func (d *draft) otherIdentity(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
-	n := len(d.op.Claims)
-	d.readClaim(dim, v, ptr)
-	for i := n; i < len(d.op.Claims); i++ {
-		d.op.Claims[i].Pins = false
-	}
 }
 
 // readTargets reads one id or a list of ids in a body.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -75,12 +74,10 @@ func (a *Adapter) ReadCount(reply memproxy.Reply) (more int64, over bool, err er
 	if err != nil {
 		return 0, false, err
 	}
-	root := doc.Root
-	if root.Kind != jsondoc.Object {
+	if doc.Root.Kind != jsondoc.Object {
 		return 0, false, errShape
 	}
-	status := root.Get("processing_status").Text()
-	chunks := "total_chunks"
+	status, chunks := doc.Root.Get("processing_status").Text(), "total_chunks"
 	switch status {
 	case "completed":
 	case "error": // chunks that were embedded before the failure remain stored
@@ -88,14 +85,9 @@ func (a *Adapter) ReadCount(reply memproxy.Reply) (more int64, over bool, err er
 	default:
 		return 0, false, nil
 	}
-	v := root.Get(chunks)
-	switch {
-	case v != nil && v.Kind == jsondoc.Number:
-		more, err = strconv.ParseInt(string(doc.Raw(v)), 10, 64)
-	case status == "completed":
-		err = errShape // older servers do not count
-	}
-	if more < 0 {
+	v := nonNull(doc.Root.Get(chunks))
+	more, counted := doc.Int(v)
+	if more < 0 || !counted && (v != nil || status == "completed") { // older servers do not count
 		err = errShape
 	}
 	return more, true, err
@@ -133,10 +125,8 @@ func (a *Adapter) ReadObject(reply memproxy.Reply) (*memproxy.Reading, error) {
 	if KindOf(agent) != TargetAgent || blocks == nil || blocks.Kind != jsondoc.Array {
 		return nil, errShape
 	}
-	f := answerReader{rd: &memproxy.Reading{}, doc: doc, agent: agent}
-	for i, e := range blocks.Elems {
-		f.rd.Memories = append(f.rd.Memories, f.memory(e, jsondoc.Index("/blocks", i)))
-	}
+	f := answerReader{rd: &memproxy.Reading{}, doc: doc}
+	f.blocks("", agent)
 	f.group(doc.Root)
 	for _, e := range doc.Root.Get("sources").List() {
 		f.recordUnowned(e.Get("id").Text(), agent)

@@ -158,7 +158,6 @@ func (d *RunDiff) conversation(doc *jsondoc.Doc) error {
 	}
 	d.requestAgent(d.opt.Agent)
 	for _, id := range ids(doc.Root.Get("isolated_block_ids")) {
-		d.now.Isolated = append(d.now.Isolated, id)
 		d.requestBlock(id)
 	}
 	return nil
@@ -265,10 +264,7 @@ func (d *RunDiff) group(g *jsondoc.Value) error {
 		d.requestAgent(id)
 	}
 	for _, id := range ids(g.Get("shared_block_ids")) {
-		if !slices.Contains(d.now.Isolated, id) {
-			d.now.Isolated = append(d.now.Isolated, id)
-			d.requestBlock(id)
-		}
+		d.requestBlock(id)
 	}
 	return nil
 }

@@ -14,8 +14,6 @@ import (
 type snapshot struct {
 	Agents []*agent          `json:"agents"`
 	Blocks map[string]*block `json:"blocks"`
-	// Isolated are the blocks of the conversation and of the group.
-	Isolated []string `json:"isolated,omitempty"`
 	// Running are the runs that were active at the first snapshot. The RunDiff does not
 	// wait for them: other requests started them, or a crash left them.
 	Running []string `json:"running,omitempty"`
