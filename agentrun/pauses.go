@@ -23,9 +23,6 @@ const (
 	// recoveryRequests is the maximum number of requests that decline one pause: the
 	// model may call again.
 	recoveryRequests = 20
-	// maxPrepare is the maximum number of side requests before a turn's request: for the
-	// agent, its conversation, and their blocks.
-	maxPrepare = 80
 	// maxTurns is the maximum number of tracked turns, and maxLooks how many of them one
 	// round examines. The agent of an untracked turn waits for its next turn.
 	maxTurns, maxLooks = 4096, 64
@@ -230,7 +227,7 @@ func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key 
 		return false, nil // the turn in progress will answer the pending calls
 	}
 	defer unlock()
-	err = Prepare(turn, func(q memproxy.Request) (memproxy.Reply, error) { return r.ask(ctx, q, nil) })
+	err = gate.Prepare(turn, func(q memproxy.Request) (memproxy.Reply, error) { return r.ask(ctx, q, nil) })
 	switch {
 	case errors.Is(err, memproxy.ErrUngated):
 		return true, nil
@@ -281,23 +278,4 @@ func (r *Runs) tryLock(ctx context.Context, key string, share int64) (unlock fun
 	defer cancel()
 	unlock, _ = r.opt.Locks.Lock(ctx, key, share)
 	return unlock
-}
-
-// Prepare makes the side requests that a turn needs before its next request, and stops at the
-// first error.
-func Prepare(turn memproxy.Turn, ask func(memproxy.Request) (memproxy.Reply, error)) error {
-	for range maxPrepare {
-		q, more := turn.NextSideRequest()
-		if !more {
-			return nil
-		}
-		reply, err := ask(q)
-		if err == nil {
-			err = turn.ReadSideReply(reply)
-		}
-		if err != nil {
-			return gate.LookupFailure(reply, err)
-		}
-	}
-	return errors.New("preparing the turn takes too many requests")
 }

@@ -245,20 +245,10 @@ func refetchAdded(ctx context.Context, r *evaluation) {
 func fetchEdits(ctx context.Context, a *Admission) error {
 	ctx, cancel := a.call.Backend.Within(context.WithoutCancel(ctx))
 	defer cancel()
-	for {
-		q, more := a.edits.NextSideRequest()
-		if !more {
-			return nil
-		}
+	return Prepare(a.edits, func(q memproxy.Request) (memproxy.Reply, error) {
 		q.Header = a.call.Request.Header
-		reply, err := a.call.Backend.Fetch.Fetch(ctx, q)
-		if err == nil {
-			err = a.edits.ReadSideReply(reply)
-		}
-		if err != nil {
-			return LookupFailure(reply, err)
-		}
-	}
+		return a.call.Backend.Fetch.Fetch(ctx, q)
+	})
 }
 
 // recordEdits records what the call changed, also if its answer is lost. It runs before the
