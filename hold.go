@@ -211,7 +211,7 @@ type ReviewedGroup struct {
 type Replay struct {
 	Hold    HeldWrite
 	Content HoldContent
-	// Token proves the claim to Finish, Fail and Release.
+	// Token proves the claim to the ledger.
 	Token string
 }
 

@@ -70,7 +70,7 @@ func replay(t *testing.T, l *ledger.Ledger, b backend, id string) {
 	fmt.Println("step claimed", id)
 	b.send(t, id)
 	fmt.Println("step sent", id)
-	must.Do(t, l.Holds.Finish(ctx, id, claim.Token, memproxy.HoldResult{Status: 200}))
+	must.Do(t, l.Holds.EndClaim(ctx, id, claim.Token, memproxy.HoldDone, memproxy.HoldResult{Status: 200}))
 	fmt.Println("step done", id)
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,11 +22,10 @@ import (
 
 // Claim hands an approved hold to exactly one caller, who sends it to the backend. From
 // then on the write may have been sent, so the hold is not handed out again, whatever
-// happens to the caller. The caller ends the claim with Finish, Fail or, if it is certain
-// that nothing was sent, Release. A claim whose lease expires before that is stranded
-// (ExpiredClaims), and Resolve ends it after the backend was asked. The first Claim of a
-// hold that waited in a restored ledger makes it stranded too. ErrState means that the
-// hold is not approved, ErrForged that its row was edited: it goes back to review, and its
+// happens to the caller, who ends the claim with EndClaim. A claim whose lease expires before
+// that is stranded (ExpiredClaims), and Resolve ends it after the backend was asked. The first
+// Claim of a hold that waited in a restored ledger makes it stranded too. ErrState means that
+// the hold is not approved, ErrForged that its row was edited: it goes back to review, and its
 // votes are deleted.
 func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error) {
 	if lease <= 0 {
@@ -110,72 +110,42 @@ func wrongState(t *transaction, id string, want memproxy.HoldState) {
 	t.fail(fmt.Errorf("%w: hold %s is %s, not %s in this process", ErrState, id, h.State, want))
 }
 
-// Finish records that the backend accepted the write. Only the holder of the claim can
-// finish it. Repeating the call with the same token is not an error.
-func (hs Holds) Finish(ctx context.Context, id, token string, r memproxy.HoldResult) error {
-	return hs.endClaim(ctx, id, token, memproxy.HoldDone, r)
-}
-
-// Fail records that the backend refused the write for good.
-func (hs Holds) Fail(ctx context.Context, id, token string, r memproxy.HoldResult) error {
-	return hs.endClaim(ctx, id, token, memproxy.HoldFailed, r)
-}
-
-// Release returns a claim, so that the hold can be claimed again. It may be called only
-// if it is certain that this attempt sent nothing.
-func (hs Holds) Release(ctx context.Context, id, token string) error {
-	return hs.endClaim(ctx, id, token, memproxy.HoldApproved, memproxy.HoldResult{})
-}
-
-// Reopen returns an approved write to review, without votes. It may be called only if
-// it is certain that nothing was written.
-func (hs Holds) Reopen(ctx context.Context, id, token string, r memproxy.HoldResult) error {
-	return hs.endClaim(ctx, id, token, memproxy.HoldPending, r)
-}
-
-func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.HoldState, r memproxy.HoldResult) error {
-	return hs.change(ctx, require(token != "", "a claim needs a token"), func(t *transaction) {
-		is, left := settleClaim(t, &claimEnd{id: id, to: to, result: r}, `token = ?`, token)
-		if left {
-			return
-		}
-		earlier := `SELECT 1 FROM hold WHERE id = ? AND state = ? AND token = ?`
-		if !t.one(earlier, []any{id, string(is), token}, new(int)) {
+// EndClaim ends a claim, which only its holder can: as done if the backend accepted the write;
+// failed if it refused it for good; approved if this attempt certainly sent nothing, so that the
+// hold can be claimed again; or pending if nothing was written and it has to be reviewed again,
+// without votes. Repeating the call with the same token is not an error.
+func (hs Holds) EndClaim(ctx context.Context, id, token string, to memproxy.HoldState, r memproxy.HoldResult) error {
+	known := slices.Contains([]memproxy.HoldState{memproxy.HoldDone, memproxy.HoldFailed, memproxy.HoldApproved, memproxy.HoldPending}, to)
+	return hs.change(ctx, require(token != "" && known, "the end of a claim needs its token and a state"), func(t *transaction) {
+		is, left := settleClaim(t, id, to, r, false, `token = ?`, token)
+		if !left && !t.one(`SELECT 1 FROM hold WHERE id = ? AND state = ? AND token = ?`, []any{id, string(is), token}, new(int)) {
 			wrongState(t, id, memproxy.HoldReplaying)
 		}
 	})
 }
 
-// claimEnd is the end of a claim of a hold.
-type claimEnd struct {
-	id     string
-	to     memproxy.HoldState
-	result memproxy.HoldResult
-	sent   bool // this attempt may have sent the write
-}
-
-// settleClaim ends the claim of a hold that matches a condition. It returns the state that
-// the hold is given, and reports whether there was such a claim. A write of an owner whose
-// memories were all deleted is not sent again: it becomes failed.
-func settleClaim(t *transaction, l *claimEnd, where string, args ...any) (memproxy.HoldState, bool) {
-	to, r := l.to, l.result
-	h := lockHold(t, l.id)
+// settleClaim ends the claim of a hold that matches a condition. sent says that this attempt
+// may have sent the write. It returns the state that the hold is given, and reports whether
+// there was such a claim. A write of an owner whose memories were all deleted is not sent again:
+// it becomes failed.
+func settleClaim(t *transaction, id string, to memproxy.HoldState, r memproxy.HoldResult, sent bool, where string, args ...any) (memproxy.HoldState, bool) {
+	h := lockHold(t, id)
 	if to == memproxy.HoldApproved || to == memproxy.HoldPending { // it may be sent again
-		r.SentBefore = h.Result.SentBefore || l.sent
+		r.SentBefore = h.Result.SentBefore || sent
 		if h.Result.Cleared {
 			to, r = memproxy.HoldFailed, clearedResult()
 		}
 	}
 	n := t.run(`UPDATE hold SET state = ?, lease = 0, result = ? WHERE id = ? AND state = 'replaying' AND `+where,
-		append([]any{string(to), asJSON(limitResult(r)), l.id}, args...)...)
+		append([]any{string(to), asJSON(limitResult(r)), id}, args...)...)
 	switch {
 	case n == 0:
 	case to == memproxy.HoldPending:
-		withdrawApproval(t, l.id)
+		withdrawApproval(t, id)
 	case to != memproxy.HoldApproved: // it was written or has failed for good
-		closeDissents(t, l.id)
+		closeDissents(t, id)
 		if h.Result.Cleared {
-			destroyHeld(t, l.id)
+			destroyHeld(t, id)
 		}
 	}
 	return to, n > 0
@@ -220,8 +190,7 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 		// It was claimed, not just restored: the attempt was charged.
 		claimed := t.one(`SELECT 1 FROM hold WHERE id = ? AND token <> ''`, []any{id}, new(int))
 		now := leaseTime(t)
-		is, left := settleClaim(t, &claimEnd{id, to, r, claimed},
-			`(lease < ? OR lease > ?)`, toMicros(now), toMicros(now.Add(longestLease)))
+		is, left := settleClaim(t, id, to, r, claimed, `(lease < ? OR lease > ?)`, toMicros(now), toMicros(now.Add(longestLease)))
 		if !left {
 			wrongState(t, id, memproxy.HoldReplaying)
 			return ""

@@ -87,7 +87,7 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	}
 	r.opt.Steps.At(memproxy.StepReplayClaimed)
 	if err := r.attempt(ctx, &claim.Hold); err != nil {
-		return memproxy.HeldWrite{}, false, errors.Join(err, r.opt.Holds.Release(ctx, id, claim.Token))
+		return memproxy.HeldWrite{}, false, errors.Join(err, r.opt.Holds.EndClaim(ctx, id, claim.Token, memproxy.HoldApproved, memproxy.HoldResult{}))
 	}
 	// The reviewer could not know that the author is gone: a reload of the rules approved
 	// the write, or a reviewer did before the author's credential lapsed.
@@ -124,24 +124,24 @@ func (r *Runner) send(ctx context.Context, claim *memproxy.Replay) memproxy.Send
 // settleClaim ends the claim of a write by the result of sending it. If the outcome is unknown,
 // the write stays claimed until the backend was asked.
 func (r *Runner) settleClaim(ctx context.Context, id, token string, sent memproxy.SendResult) error {
+	to, result := memproxy.HoldFailed, sent.Result
 	switch sent.Outcome {
 	case memproxy.OutcomeDone:
-		return r.opt.Holds.Finish(ctx, id, token, sent.Result)
+		to = memproxy.HoldDone
 	case memproxy.OutcomeRefused:
 		r.opt.Log.WarnContext(ctx, "memproxy refused to send an approved write", "hold", id, "reason", sent.Result.Detail)
-		return r.opt.Holds.Fail(ctx, id, token, sent.Result)
 	case memproxy.OutcomeRejected:
-		return r.opt.Holds.Fail(ctx, id, token, sent.Result)
 	case memproxy.OutcomeDenied:
 		r.opt.Log.WarnContext(ctx, "an approved write must be reviewed again", "hold", id, "reason", sent.Result.Detail)
-		return r.opt.Holds.Reopen(ctx, id, token, sent.Result)
+		to = memproxy.HoldPending
 	case memproxy.OutcomeUnsent:
 		r.opt.Log.WarnContext(ctx, "an approved write could not be sent; it will be tried again", "hold", id, "error", sent.Err)
-		return r.opt.Holds.Release(ctx, id, token)
+		to, result = memproxy.HoldApproved, memproxy.HoldResult{}
 	case memproxy.OutcomeUnknown:
 		r.opt.Log.ErrorContext(ctx, "it is unknown whether the backend executed an approved write", "hold", id, "status", sent.Result.Status, "error", sent.Err)
+		return nil
 	}
-	return nil
+	return r.opt.Holds.EndClaim(ctx, id, token, to, result)
 }
 
 // authorInvalid returns why the author of a write may no longer write, or "" if it may.

@@ -20,10 +20,7 @@ type HoldStore interface {
 	ReviewGroup(ctx context.Context, tenant *string, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) (memproxy.ReviewedGroup, error)
 	Shred(ctx context.Context, id string, r memproxy.Review) error
 	Claim(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error)
-	Finish(ctx context.Context, id, token string, r memproxy.HoldResult) error
-	Fail(ctx context.Context, id, token string, r memproxy.HoldResult) error
-	Release(ctx context.Context, id, token string) error
-	Reopen(ctx context.Context, id, token string, r memproxy.HoldResult) error
+	EndClaim(ctx context.Context, id, token string, to memproxy.HoldState, r memproxy.HoldResult) error
 	ExpiredClaims(context.Context) ([]memproxy.HeldWrite, error)
 	Resolve(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) (memproxy.HoldState, error)
 }

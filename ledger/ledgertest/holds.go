@@ -96,25 +96,25 @@ func holdLife(t *testing.T, l Life) {
 		t.Errorf("the claim has the content: %+v", claim)
 	}
 	wantState(t, l, "h", memproxy.HoldReplaying)
-	wantErr(t, "finish with another token", l.Holds.Finish(ctx, "h", "other", memproxy.HoldResult{}), ledger.ErrState)
+	wantErr(t, "finish with another token", l.Holds.EndClaim(ctx, "h", "other", memproxy.HoldDone, memproxy.HoldResult{}), ledger.ErrState)
 	result := memproxy.HoldResult{Status: 200, Memories: []string{"m1"}}
-	must.Do(t, l.Holds.Finish(ctx, "h", claim.Token, result))
-	must.Do(t, l.Holds.Finish(ctx, "h", claim.Token, result))
+	must.Do(t, l.Holds.EndClaim(ctx, "h", claim.Token, memproxy.HoldDone, result))
+	must.Do(t, l.Holds.EndClaim(ctx, "h", claim.Token, memproxy.HoldDone, result))
 	expect.Deep(t, wantState(t, l, "h", memproxy.HoldDone).Result, result, "result")
 	hold(t, l, "g", "b text")
 	must.Get(l.Holds.Approve(ctx, "g", by("human:ann")))(t)
 	claim = must.Get(l.Holds.Claim(ctx, "g", time.Minute))(t)
-	must.Do(t, l.Holds.Release(ctx, "g", claim.Token))
+	must.Do(t, l.Holds.EndClaim(ctx, "g", claim.Token, memproxy.HoldApproved, memproxy.HoldResult{}))
 	wantState(t, l, "g", memproxy.HoldApproved)
 	claim = must.Get(l.Holds.Claim(ctx, "g", time.Minute))(t)
-	must.Do(t, l.Holds.Reopen(ctx, "g", claim.Token, memproxy.HoldResult{Status: 401}))
+	must.Do(t, l.Holds.EndClaim(ctx, "g", claim.Token, memproxy.HoldPending, memproxy.HoldResult{Status: 401}))
 	if h := wantState(t, l, "g", memproxy.HoldPending); h.Reviewer != "" || h.Result.Status != 401 {
 		t.Errorf("reopened: %+v", h)
 	}
 	wantErr(t, "claim what waits again", errOf(l.Holds.Claim(ctx, "g", time.Minute)), ledger.ErrState)
 	must.Get(l.Holds.Approve(ctx, "g", by("human:bob")))(t)
 	claim = must.Get(l.Holds.Claim(ctx, "g", time.Minute))(t)
-	must.Do(t, l.Holds.Fail(ctx, "g", claim.Token, memproxy.HoldResult{Status: 422}))
+	must.Do(t, l.Holds.EndClaim(ctx, "g", claim.Token, memproxy.HoldFailed, memproxy.HoldResult{Status: 422}))
 	wantState(t, l, "g", memproxy.HoldFailed)
 }
 
@@ -176,7 +176,7 @@ func holdStranded(t *testing.T, l Life) {
 	must.Get(l.Holds.Resolve(ctx, "b", memproxy.HoldApproved, memproxy.HoldResult{}))(t)
 	wantState(t, l, "a", memproxy.HoldDone)
 	again := must.Get(l.Holds.Claim(ctx, "b", time.Minute))(t)
-	must.Do(t, l.Holds.Release(ctx, "b", again.Token))
+	must.Do(t, l.Holds.EndClaim(ctx, "b", again.Token, memproxy.HoldApproved, memproxy.HoldResult{}))
 	if again, err = l.Holds.Claim(ctx, "b", time.Minute); err != nil || !again.Hold.Result.SentBefore {
 		t.Errorf("a later attempt: %+v, %v", again.Hold.Result, err)
 	}
@@ -235,7 +235,7 @@ func holdCleared(t *testing.T, l Life) {
 			t.Errorf("%s: the deletion ended %+v", name, swept.Holds)
 		}
 		if steps == 2 || steps == 4 { // nothing was sent
-			must.Do(t, l.Holds.Release(ctx, name, claim.Token))
+			must.Do(t, l.Holds.EndClaim(ctx, name, claim.Token, memproxy.HoldApproved, memproxy.HoldResult{}))
 		}
 		wantState(t, l, name, memproxy.HoldFailed)
 		expect.Equal(t, open(must.Get(l.Dissents(ctx, mem("of another"), false))(t), name), false, name, "its dissent is open")

@@ -109,8 +109,8 @@ func heldOfDeleted(t *testing.T, l Life) {
 		appendAll(t, l, v)
 		return must.Get(l.Holds.Claim(ctx, id, time.Minute))(t).Token
 	}
-	must.Do(t, l.Holds.Finish(ctx, "sent", send("sent"), memproxy.HoldResult{Status: 200}))
-	must.Do(t, l.Holds.Finish(ctx, "other", send("other"), memproxy.HoldResult{Status: 200}))
+	must.Do(t, l.Holds.EndClaim(ctx, "sent", send("sent"), memproxy.HoldDone, memproxy.HoldResult{Status: 200}))
+	must.Do(t, l.Holds.EndClaim(ctx, "other", send("other"), memproxy.HoldDone, memproxy.HoldResult{Status: 200}))
 	must.Do(t, l.Holds.Reject(ctx, "rejected", by("human:eve")))
 	token := send("resent")
 	readable := func(when string, want ...string) {
@@ -137,7 +137,7 @@ func heldOfDeleted(t *testing.T, l Life) {
 		t.Errorf("the deletion ended %+v", swept.Holds)
 	}
 	readable("all deleted", "elsewhere", "resent")
-	must.Do(t, l.Holds.Finish(ctx, "resent", token, memproxy.HoldResult{Status: 200}))
+	must.Do(t, l.Holds.EndClaim(ctx, "resent", token, memproxy.HoldDone, memproxy.HoldResult{Status: 200}))
 	readable("the one that was being sent is over", "elsewhere")
 }
 

@@ -238,12 +238,12 @@ func contested(t *testing.T, l Life) {
 		must.Get(l.Holds.Approve(ctx, id, by("human:ann")))(t)
 		claim := must.Get(l.Holds.Claim(ctx, id, time.Minute))(t)
 		if id == "failed" {
-			must.Do(t, l.Holds.Release(ctx, id, claim.Token)) // nothing was sent: it is tried again
+			must.Do(t, l.Holds.EndClaim(ctx, id, claim.Token, memproxy.HoldApproved, memproxy.HoldResult{})) // nothing was sent: it is tried again
 			if all, err := l.Dissents(ctx, mem("n"), false); err != nil || !open(all, id) {
 				t.Errorf("what is tried again: %+v, %v", all, err)
 			}
 			claim = must.Get(l.Holds.Claim(ctx, id, time.Minute))(t)
-			must.Do(t, l.Holds.Fail(ctx, id, claim.Token, memproxy.HoldResult{Status: 422}))
+			must.Do(t, l.Holds.EndClaim(ctx, id, claim.Token, memproxy.HoldFailed, memproxy.HoldResult{Status: 422}))
 		} else {
 			l.Clock.Pass(2 * time.Minute)
 			_, err = l.Holds.Resolve(ctx, id, memproxy.HoldFailed, memproxy.HoldResult{})
@@ -258,7 +258,7 @@ func contested(t *testing.T, l Life) {
 		t.Error("approved, and not written yet")
 	}
 	claim := must.Get(l.Holds.Claim(ctx, "approved", time.Minute))(t)
-	must.Do(t, l.Holds.Finish(ctx, "approved", claim.Token, memproxy.HoldResult{Status: 200}))
+	must.Do(t, l.Holds.EndClaim(ctx, "approved", claim.Token, memproxy.HoldDone, memproxy.HoldResult{Status: 200}))
 	if st := status(t, l, "n"); st.Contested {
 		t.Error("no dissent is open")
 	}
