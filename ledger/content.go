@@ -51,11 +51,11 @@ const envelopeOf = `SELECT envelope FROM content WHERE ref = ?`
 
 // decrypt returns the plain text of a content, or ErrShredded if it is gone.
 func (s *store) decrypt(ctx context.Context, ref, tenant string) ([]byte, error) {
-	return s.unseal(ctx, ref, tenant, envelopeOf, ref)
+	return unseal(ctx, s, ref, tenant, envelopeOf, ref)
 }
 
 // unseal returns the plain text of the envelope that a query finds, or ErrShredded.
-func (s *store) unseal(ctx context.Context, ref, tenant, query string, args ...any) ([]byte, error) {
+func unseal(ctx context.Context, s *store, ref, tenant, query string, args ...any) ([]byte, error) {
 	envelope, _, err := first(queryRows(ctx, s, "read a content", scanOne[[]byte], query, args...))
 	if err != nil {
 		return nil, err

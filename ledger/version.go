@@ -209,7 +209,7 @@ func (l *Ledger) Version(ctx context.Context, k memproxy.MemoryKey, number int64
 }
 
 func readText(ctx context.Context, s *store, r *versionRow) error {
-	plain, err := s.unseal(ctx, versionRef(r.MemoryKey, r.Number), r.Tenant, `SELECT envelope FROM version`+ofKey+` AND number = ?`, r.MemoryKey, r.Number)
+	plain, err := unseal(ctx, s, versionRef(r.MemoryKey, r.Number), r.Tenant, `SELECT envelope FROM version`+ofKey+` AND number = ?`, r.MemoryKey, r.Number)
 	if err != nil {
 		return err
 	}
