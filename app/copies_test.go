@@ -34,7 +34,7 @@ backends:
 	must.Do(t, os.WriteFile(filepath.Join(cfg.State, "ledger.db"), ledgertest.OldFile(t), 0o600))
 	must.Do(t, os.WriteFile(filepath.Join(cfg.State, "keys", "vault.key"), ledgertest.OldKey, 0o600))
 	st := must.Get(app.New(t.Context(), cfg, o))(t)
-	for _, part := range []string{"a copy is made", "schema 23 of 23"} {
+	for _, part := range []string{"a copy is made", "schema 24 of 24"} {
 		expect.Text(t, log.String(), "the log does not say").Has(part)
 	}
 	file := filepath.Join(t.TempDir(), "backup.db")
