@@ -31,28 +31,16 @@ func validDissent(d *memproxy.Dissent) error {
 // The proposed text is encrypted.
 func addDissent(t *transaction, d *memproxy.Dissent) {
 	k := memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}
-	n := t.run(`INSERT INTO dissent (backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed)
-		VALUES (?,?,?,?,?,?,?,?,?,?,?,0) ON CONFLICT DO NOTHING`,
-		k, d.Decision, d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Reason, d.SHA256, t.now())
+	n := t.run(`INSERT INTO dissent (backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed, envelope)
+		VALUES (?,?,?,?,?,?,?,?,?,?,?,0,?) ON CONFLICT DO NOTHING`,
+		k, d.Decision, d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Reason, d.SHA256, t.now(), t.seal(dissentRef(k, d.Decision), d.Tenant, []byte(d.Text)))
 	if n == 0 {
 		return
 	}
-	t.encrypt(dissentRef(k, d.Decision), d.Tenant, []byte(d.Text))
-	trimDissents(t, k)
-	setContested(t, k, d.Tenant, true)
-}
-
-func trimDissents(t *transaction, k memproxy.MemoryKey) {
 	const where = ` WHERE backend = ?1 AND kind = ?2 AND id = ?3`
-	dropDissents(t, k, rows(t, scanOne[string], `DELETE FROM dissent`+where+` AND decision IN
-		(SELECT decision FROM dissent`+where+` ORDER BY closed = 0 DESC, at DESC, decision LIMIT 1000 OFFSET ?4) RETURNING decision`,
-		k, maxDissent))
-}
-
-func dropDissents(t *transaction, k memproxy.MemoryKey, decisions []string) {
-	for _, decision := range decisions {
-		t.run(`DELETE FROM content WHERE ref = ?`, dissentRef(k, decision))
-	}
+	t.run(`DELETE FROM dissent`+where+` AND decision IN
+		(SELECT decision FROM dissent`+where+` ORDER BY closed = 0 DESC, at DESC, decision LIMIT 1000 OFFSET ?4)`, k, maxDissent)
+	setContested(t, k, d.Tenant, true)
 }
 
 func setContested(t *transaction, k memproxy.MemoryKey, tenant string, contested bool) {
@@ -88,11 +76,12 @@ func (l *Ledger) Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) 
 		return found, err
 	}
 	for i := range found {
-		plain, err := l.decrypt(ctx, dissentRef(k, found[i].Decision), found[i].Tenant)
+		d := &found[i]
+		plain, err := unseal(ctx, l.store, dissentRef(k, d.Decision), d.Tenant, `SELECT envelope FROM dissent`+ofKey+` AND decision = ?`, k, d.Decision)
 		if err != nil {
 			return nil, err
 		}
-		found[i].Text = string(plain)
+		d.Text = string(plain)
 	}
 	return found, nil
 }

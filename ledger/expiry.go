@@ -114,7 +114,7 @@ func forget(t *transaction, k memproxy.MemoryKey) {
 func forgetStatus(t *transaction, r *recordRow) {
 	r.Status, r.prior, r.dirty = memproxy.Status{}, "", true
 	t.dropVotes(r.key)
-	dropDissents(t, r.key, rows(t, scanOne[string], `DELETE FROM dissent`+ofKey+` RETURNING decision`, r.key))
+	t.run(`DELETE FROM dissent`+ofKey, r.key)
 }
 
 // deletedSince reports whether a memory was deleted through the proxy after a version.

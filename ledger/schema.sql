@@ -130,6 +130,7 @@ CREATE TABLE dissent (
 	sha256    TEXT    NOT NULL,
 	at        INTEGER NOT NULL,
 	closed    INTEGER NOT NULL,
+	envelope  BLOB    NOT NULL DEFAULT '', -- the proposed text, encrypted
 	PRIMARY KEY (backend, kind, id, decision)
 ) WITHOUT ROWID;
 CREATE INDEX dissent_closed ON dissent (closed);

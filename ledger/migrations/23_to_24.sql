@@ -2,8 +2,8 @@
 DROP INDEX record_state;
 CREATE INDEX record_state ON record (state, backend, kind, id) WHERE state NOT IN ('', 'untrusted');
 
--- The text of a version moves from a table of its own, whose key was the version's, into the
--- version's row. Marks and envelopes begin with the id of their key.
+-- The texts of versions and dissents move from a table of their own, whose key repeated theirs,
+-- into their rows. Marks and envelopes begin with the id of their key.
 
 -- SQLite only
 DROP INDEX version_deleted;
@@ -36,6 +36,10 @@ INSERT INTO chain SELECT tenant, place, link, base, base_link, CAST(coalesce(unh
 DROP TABLE version_before;
 DROP TABLE content_before;
 DROP TABLE chain_before;
+ALTER TABLE dissent ADD COLUMN envelope BLOB NOT NULL DEFAULT '';
+UPDATE dissent SET envelope = c.envelope FROM content AS c WHERE ref = 'dissent/' || octet_length(backend) || ':' || backend || '/' || octet_length(kind) || ':' || kind || '/'
+	|| octet_length(id) || ':' || id || '/' || octet_length(decision) || ':' || decision || '/';
+DELETE FROM content WHERE substr(ref, 1, 8) = 'dissent/';
 
 -- Postgres only
 ALTER TABLE version ADD COLUMN envelope BYTEA NOT NULL DEFAULT '';
@@ -50,3 +54,7 @@ UPDATE content SET envelope = CASE WHEN vault ~ '^[0-9a-f]{8}$' THEN decode(vaul
 ALTER TABLE content ALTER COLUMN envelope DROP DEFAULT, DROP COLUMN tenant, DROP COLUMN vault, DROP COLUMN wrapped, DROP COLUMN body;
 UPDATE chain SET mac = decode(vault, 'hex') || mac WHERE vault ~ '^[0-9a-f]{8}$';
 ALTER TABLE chain DROP COLUMN vault;
+ALTER TABLE dissent ADD COLUMN envelope BLOB NOT NULL DEFAULT '';
+UPDATE dissent SET envelope = c.envelope FROM content AS c WHERE ref = 'dissent/' || octet_length(backend) || ':' || backend || '/' || octet_length(kind) || ':' || kind || '/'
+	|| octet_length(id) || ':' || id || '/' || octet_length(decision) || ':' || decision || '/';
+DELETE FROM content WHERE substr(ref, 1, 8) = 'dissent/';
