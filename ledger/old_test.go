@@ -178,7 +178,7 @@ func TestMigrationLeavesNoContents(t *testing.T) {
 	opt := oldLedger(t)
 	must.Do(t, open(t, opt).Close())
 	rows := must.Get(opened(t, opt.Path).QueryContext(t.Context(), `SELECT substr(envelope, 5, 60) FROM content WHERE length(envelope) > 0
-		UNION ALL SELECT substr(envelope, 5, 60) FROM version WHERE length(envelope) > 0`))(t)
+		UNION ALL SELECT substr(envelope, 5, 60) FROM version WHERE length(envelope) > 0 UNION ALL SELECT substr(envelope, 5, 60) FROM dissent`))(t)
 	var keys [][]byte
 	for rows.Next() {
 		var key []byte
