@@ -98,7 +98,7 @@ func cipher(found []View, v *View) (_ []View, strange int, opaque []span) {
 			}
 			for _, in := range u.parts {
 				p := v.part(in.start, in.end)
-				found = append(found, placed(deciphered(&p, key{by, back})))
+				found = append(found, deciphered(&p, key{by, back}))
 				if by == 0 {
 					found = append(found, turned(&p))
 				}
@@ -208,14 +208,20 @@ var ciphers = func() (all [mirror + 1][27]byte) {
 	return all
 }()
 
-// deciphered returns the reading of v under a key. Case is kept.
+// deciphered returns the reading of v under a key, with offsets of its own. Case is kept.
 func deciphered(v *View, k key) View {
 	out := *v
 	if k.by != 0 {
 		out = shifted(v, &letters[k.by])
 	}
 	if k.back == 1 {
-		out = reversed(&out)
+		return reversed(&out)
+	}
+	if out.at == nil && !out.whole {
+		out.at = make([]int32, len(out.Text))
+		for i := range out.at {
+			out.at[i] = out.base + int32(i)
+		}
 	}
 	return out
 }
@@ -246,18 +252,9 @@ func shifted(v *View, to *[256]byte) View {
 	for i := range text {
 		text[i] = to[v.Text[i]]
 	}
-	return View{Name: Cipher, Text: string(text), orig: v.orig, at: v.at, base: v.base, from: v.from, to: v.to, whole: v.whole, ciphered: true}
-}
-
-// placed sets the offsets of a reading that was shifted.
-func placed(v View) View {
-	if v.at == nil && !v.whole {
-		v.at = make([]int32, len(v.Text))
-		for i := range v.at {
-			v.at[i] = v.base + int32(i)
-		}
-	}
-	return v
+	out := v.part(0, len(v.Text))
+	out.Name, out.Text, out.ciphered = Cipher, string(text), true
+	return out
 }
 
 const manyEscapes = 8 // a text with an escape in at most this many bytes is an escaped text that was enciphered

@@ -94,7 +94,10 @@ func (c *codec) decode(dst []byte, s string) []byte {
 // decodeRun returns the text that a run encodes in one of these encodings, or nil. A run whose
 // beginning is not text is not decoded further: a text may have thousands of candidates.
 func decodeRun(s string, in []*codec) []byte {
-	if s = strings.Trim(s, "-_"); len(s) < 8 {
+	if in[0].base <= 64 {
+		s = strings.Trim(s, "-_") // of the sentence
+	}
+	if len(s) < 8 {
 		return nil
 	}
 	var buf [opening]byte

@@ -81,12 +81,13 @@ func leet(found []View, v *View) []View {
 			if is.to > j+1 || !isLetter(s[j]) {
 				digits++
 			}
-			word = append(word, is)
-			j = is.to
+			if j = is.to; len(word) <= maxLeet {
+				word = append(word, is)
+			}
 		}
-		n, ok, end := len(word), false, j // end: of the glyphs
+		n, ok, end := len(word), false, j // end: of the glyphs that are kept
 		if n > maxLeet {
-			n = 0
+			n, end = 0, word[n-1].to
 		} else if digits > 0 {
 			if best := g.guess(i, j); len(best) > 0 {
 				word, n, ok, end = append(word[:0], best...), len(best), true, best[len(best)-1].to

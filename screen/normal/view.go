@@ -103,7 +103,8 @@ func (v *View) origin(i int) int32 {
 
 // part returns the reading of bytes start to end of v.
 func (v *View) part(start, end int) View {
-	p := View{Name: v.Name, Depth: v.Depth, Text: v.Text[start:end], Noisy: v.Noisy, Overt: v.Overt, worded: v.worded, pieced: v.pieced, guesses: v.guesses, ciphered: v.ciphered, orig: v.orig, base: v.base + int32(start), from: v.from, to: v.to, whole: v.whole}
+	p := *v
+	p.Text, p.base, p.start, p.end, p.changed, p.piece = v.Text[start:end], v.base+int32(start), 0, 0, nil, false
 	if v.at != nil {
 		p.at = v.at[start:end:end]
 	}
