@@ -279,6 +279,9 @@ func probe(found []View, v *View, m marks) []View {
 			found = codes(found, t, m, lettered)
 		}
 		found = append(found[:before], slices.DeleteFunc(found[before:], func(f View) bool { return f.Name != Encoded && !language(f.Text) })...)
+		for i := range found[before:] {
+			found[before+i].start = -1 // its offsets are those in t
+		}
 	}
 	return found
 }

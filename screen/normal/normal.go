@@ -280,14 +280,11 @@ func (r *reader) code(found []View, v *View, m marks) ([]View, bool) {
 		return found, false
 	}
 	for _, o := range opaque {
-		p, before := v.part(o.start, o.end), len(found)
-		if !r.pay(len(p.Text)/attempt, 0) {
+		if !r.pay((o.end-o.start)/attempt, 0) {
 			break
 		}
+		p := v.part(o.start, o.end)
 		found = probe(found, &p, scan(p.Text))
-		for i := before; i < len(found); i++ {
-			found[i].start = -1 // its offsets are not those in v
-		}
 	}
 	return found, false
 }
@@ -295,14 +292,13 @@ func (r *reader) code(found []View, v *View, m marks) ([]View, bool) {
 // covers reports whether all of v was decoded to text, or to more code. No cipher text
 // decodes by chance.
 func covers(decoded []View, v *View) bool {
-	n, end := 0, 0
+	var code spanSum
 	for i := range decoded {
-		d := &decoded[i]
-		if d.start >= end && d.clear() {
-			n, end = n+d.end-d.start, d.end
+		if d := &decoded[i]; d.start >= code.end && d.clear() {
+			code.add(d.start, d.end)
 		}
 	}
-	return n > 0 && n*100 >= len(v.Text)*codePercent
+	return code.sum > 0 && code.sum*100 >= len(v.Text)*codePercent
 }
 
 // clear reports whether v was decoded to text, or to more code.

@@ -31,7 +31,8 @@ func spoken(found []View, v *View) []View {
 	eachWord(s, func(i, j int, h uint32) {
 		if j-i > 1 {
 			words++
-			bare.add(!vowel.AnyIn(s[i:j]), 1, manyBare, i, j)
+			leet := i > 0 && isDigit(s[i-1]) || j < len(s) && isDigit(s[j]) // its vowels are the digits
+			bare.add(!leet && !vowel.AnyIn(s[i:j]), 1, manyBare, i, j)
 		}
 		is := vocab.words.Get(h)
 		order.clause(i, j)
