@@ -66,7 +66,7 @@ func (l *Lexicon) Find(text string) []Hit {
 		}
 		around := st.around[r.first : r.first+len(r.parts)]
 		for i := range around {
-			around[i] = r.parts[i].repeats.extend(text, around[i])
+			around[i] = r.parts[i].letters.extend(text, around[i])
 		}
 		if r.Within > 0 {
 			r.together(around)

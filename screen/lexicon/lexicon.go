@@ -34,7 +34,7 @@ type part struct {
 	re      *regexp.Regexp
 	any     func() *automaton
 	anchor  *anchor
-	repeats repetitions
+	letters alphabet
 	near    bool // it matches only near the rule's other parts
 	rule    int
 }
@@ -132,6 +132,6 @@ func (r *Rule) add(p string) error {
 		return err
 	}
 	any := sync.OnceValue(func() *automaton { return newAutomaton(x.tree) }) // most are never needed
-	r.parts = append(r.parts, part{re: re, any: any, anchor: x.anchor, repeats: repetitionsOf(x)})
+	r.parts = append(r.parts, part{re: re, any: any, anchor: x.anchor, letters: alphabetOf(x)})
 	return nil
 }

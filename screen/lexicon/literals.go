@@ -20,7 +20,7 @@ const (
 
 // anchor is a set of case-folded literals of which every match of a pattern contains one.
 // A match starts at most before bytes ahead of the literal, and ends at most after bytes
-// past its start, if each unbounded repetition occurs once. See repetitions.
+// past its start, if each unbounded repetition occurs once. See alphabet.
 type anchor struct {
 	literals      []string
 	before, after int
@@ -38,14 +38,13 @@ type extent struct {
 // expression is a pattern that was measured once, which takes longer than to parse it.
 type expression struct {
 	tree, simple *syntax.Regexp // as parsed, and without counted repetitions
-	max          int            // see extent
 	anchor       *anchor        // the literals by which the pattern is found, or nil if it has none
 }
 
 func newExpression(tree *syntax.Regexp) expression {
 	simple := tree.Simplify()
 	e := measure(simple)
-	return expression{tree, simple, e.max, e.anchor()}
+	return expression{tree, simple, e.anchor()}
 }
 
 // newAnchor truncates literals, trims leading spaces, and drops literals with another
