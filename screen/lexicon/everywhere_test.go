@@ -135,12 +135,12 @@ func BenchmarkFind(b *testing.B) {
 	l := shipped(b)
 	var all []string
 	for _, p := range l.parts {
-		all = append(all, p.anchor.literals...)
+		all = append(all, p.literals...)
 	}
 	hostile := strings.Repeat(strings.Join(all, " "), 8)[:8<<10]
 	rng, each := rand.New(rand.NewPCG(1, 9)), []byte(nil) // one match of each pattern with an unbounded repetition
 	for _, p := range l.parts {
-		if p.letters.repeats {
+		if p.alphabet.repeats {
 			each = append(example(each, must.Get(syntax.Parse(p.re.String(), syntax.Perl))(b), rng), ' ')
 		}
 	}

@@ -3,7 +3,6 @@ package lexicon
 import (
 	"cmp"
 	"slices"
-	"unicode/utf8"
 )
 
 // maxHits bounds the reported matches of one rule in a text. More of the same would not
@@ -12,8 +11,8 @@ const maxHits = 16
 
 type span struct{ from, to int }
 
-// stretches is the state of one search: the spans in which each part may match, and the
-// parts that have any. Most parts have none in most texts.
+// stretches is the state of one search: the ends of the literals of each part, then the spans
+// in which it may match, and the parts that have any. Most parts have none in most texts.
 type stretches struct {
 	around [][]span // by part
 	parts  []int
@@ -46,8 +45,7 @@ func (l *Lexicon) Find(text string) []Hit {
 				st.rules[p.rule]++
 				near = near || p.near
 			}
-			// A word boundary looks at one more character on either side.
-			*around = join(*around, span{max(0, end-lit.width-p.anchor.before-utf8.UTFMax), min(len(text), end+p.anchor.after+utf8.UTFMax)})
+			*around = join(*around, span{end, end})
 		}
 	}
 	if l.rarest.scan(text, add); st == nil {
@@ -66,7 +64,7 @@ func (l *Lexicon) Find(text string) []Hit {
 		}
 		around := st.around[r.first : r.first+len(r.parts)]
 		for i := range around {
-			around[i] = r.parts[i].letters.extend(text, around[i])
+			around[i] = r.parts[i].reach(text, around[i])
 		}
 		if r.Within > 0 {
 			r.together(around)

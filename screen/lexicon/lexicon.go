@@ -29,14 +29,15 @@ type Rule struct {
 	first  int // index of its first part in Lexicon.parts
 }
 
-// part is a pattern and the literals around which it is tried.
+// part is a pattern and the literals around which it is tried, of which every match has one.
 type part struct {
-	re      *regexp.Regexp
-	any     func() *automaton
-	anchor  *anchor
-	letters alphabet
-	near    bool // it matches only near the rule's other parts
-	rule    int
+	re       *regexp.Regexp
+	any      func() *automaton
+	literals []string // case-folded
+	alphabet alphabet
+	most     int  // greatest length in bytes of a match without an unbounded repetition
+	near     bool // it matches only near the rule's other parts
+	rule     int
 }
 
 // Lexicon is a compiled set of rules. It is immutable and safe for concurrent
@@ -69,12 +70,12 @@ func Parse(file, src string) (*Lexicon, error) {
 		if len(r.parts) == 0 {
 			return nil, fmt.Errorf("%s:%d: rule %s has no pattern", file, r.Line, r.ID)
 		}
-		rarest := func(a, b part) int { return cmp.Compare(b.anchor.rarity(), a.anchor.rarity()) }
+		rarest := func(a, b part) int { return cmp.Compare(rarity(b.literals), rarity(a.literals)) }
 		if r.Within > 0 { // the others are tried only where the rarest matches
 			slices.SortStableFunc(r.parts, rarest)
 		}
 		for _, p := range r.parts {
-			if p.anchor.rarity() < leastRarity {
+			if rarity(p.literals) < leastRarity {
 				return nil, fmt.Errorf("%s:%d: rule %s: pattern %q requires two letters or a rarer character that occur in every match", file, r.Line, r.ID, p.re)
 			}
 			if r.Within > 0 {
@@ -96,7 +97,7 @@ func (l *Lexicon) index() {
 			if p.near, p.rule = r.Within > 0, ri; p.near && i > 0 {
 				literals = nearby
 			}
-			for _, whole := range p.anchor.literals {
+			for _, whole := range p.literals {
 				text := terms.Truncate(whole, maxScanned)
 				literals[text] = append(literals[text], ending{whole[len(text):], len(l.parts)})
 			}
@@ -124,14 +125,6 @@ func (r *Rule) add(p string) error {
 		return nil
 	}
 	x, err := lint(p)
-	if err != nil {
-		return err
-	}
-	re, err := regexp.Compile("(?i)" + p)
-	if err != nil {
-		return err
-	}
-	any := sync.OnceValue(func() *automaton { return newAutomaton(x.tree) }) // most are never needed
-	r.parts = append(r.parts, part{re: re, any: any, anchor: x.anchor, letters: alphabetOf(x)})
-	return nil
+	r.parts = append(r.parts, x)
+	return err
 }

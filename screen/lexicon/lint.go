@@ -2,29 +2,36 @@ package lexicon
 
 import (
 	"fmt"
+	"regexp"
 	"regexp/syntax"
 	"slices"
+	"sync"
 )
 
 const maxRepeat = 12 // the highest counted repetition: an automaton copies what is repeated
 
-// lint rejects patterns whose cost is not small and predictable: gaps (".*" and the like,
-// bounded or not; use near instead), high counted repetitions, nested repetitions, and
-// patterns without a literal that every match contains, such as those that match the
-// empty text. Parse rejects rules without a rare literal.
-func lint(pattern string) (expression, error) {
-	re, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase)
+// lint parses a pattern and rejects one whose cost is not small and predictable: gaps (".*"
+// and the like, bounded or not; use near instead), high counted repetitions, nested
+// repetitions, and patterns without a literal that every match contains, such as those that
+// match the empty text. Parse rejects rules without a rare literal.
+func lint(pattern string) (part, error) {
+	tree, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase)
 	if err != nil {
-		return expression{}, err
+		return part{}, err
 	}
-	if err := even(re, pattern, false); err != nil {
-		return expression{}, err
+	if err := even(tree, pattern, false); err != nil {
+		return part{}, err
 	}
-	x := newExpression(re)
-	if x.anchor == nil {
-		return expression{}, fmt.Errorf("pattern %q has no characters that occur in every match", pattern)
+	simple := tree.Simplify() // measured once, which takes longer than to parse it
+	e := measure(simple)
+	p := part{literals: e.literals(), most: e.max}
+	if p.literals == nil {
+		return part{}, fmt.Errorf("pattern %q has no characters that occur in every match", pattern)
 	}
-	return x, nil
+	p.alphabet.collect(simple)
+	p.any = sync.OnceValue(func() *automaton { return newAutomaton(tree) }) // most are never needed
+	p.re, err = regexp.Compile("(?i)" + pattern)
+	return p, err
 }
 
 // even rejects gaps, and repetitions that are high or nested.

@@ -1,6 +1,7 @@
 package lexicon
 
 import (
+	"cmp"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -18,47 +19,22 @@ const (
 	maxLiteral = 24
 )
 
-// anchor is a set of case-folded literals of which every match of a pattern contains one.
-// A match starts at most before bytes ahead of the literal, and ends at most after bytes
-// past its start, if each unbounded repetition occurs once. See alphabet.
-type anchor struct {
-	literals      []string
-	before, after int
-}
-
 // extent describes the matches of an expression: all their folded texts (nil if there are
-// too many), the greatest length in bytes with each unbounded repetition once, and the
-// rarest anchor.
+// too many), the greatest length in bytes with each unbounded repetition once, and an
+// anchor, the case-folded literals of which every match contains one and which are the
+// rarest (nil if there are none).
 type extent struct {
-	exact []string
-	max   int
-	best  *anchor
+	exact  []string
+	max    int
+	anchor []string
 }
 
-// expression is a pattern that was measured once, which takes longer than to parse it.
-type expression struct {
-	tree, simple *syntax.Regexp // as parsed, and without counted repetitions
-	anchor       *anchor        // the literals by which the pattern is found, or nil if it has none
-}
-
-func newExpression(tree *syntax.Regexp) expression {
-	simple := tree.Simplify()
-	e := measure(simple)
-	return expression{tree, simple, e.anchor()}
-}
-
-// newAnchor truncates literals, trims leading spaces, and drops literals with another
+// shortest truncates literals, trims leading spaces, and drops literals with another
 // literal as a prefix.
-func newAnchor(literals []string, before, after int) *anchor {
-	trimmed, short := make([]string, 0, len(literals)), make([]string, 0, len(literals))
-	spaces := 0 // trimmed from a literal, at most
+func shortest(literals []string) (short []string) {
+	trimmed := make([]string, 0, len(literals))
 	for _, s := range literals {
-		t := strings.TrimLeft(s, " ")
-		if t == "" {
-			t = s
-		}
-		spaces = max(spaces, len(s)-len(t))
-		trimmed = append(trimmed, t)
+		trimmed = append(trimmed, cmp.Or(strings.TrimLeft(s, " "), s))
 	}
 	slices.Sort(trimmed)
 	for _, s := range trimmed {
@@ -66,14 +42,15 @@ func newAnchor(literals []string, before, after int) *anchor {
 			short = append(short, terms.Truncate(s, maxLiteral))
 		}
 	}
-	return &anchor{short, before + spaces, after}
+	return short
 }
 
-func (e extent) anchor() *anchor {
+// literals returns the rarest anchor of an expression, its own texts included.
+func (e extent) literals() []string {
 	if e.exact == nil || slices.Contains(e.exact, "") {
-		return e.best
+		return e.anchor
 	}
-	return rarer(e.best, newAnchor(e.exact, 0, e.max))
+	return rarer(e.anchor, shortest(e.exact))
 }
 
 func measure(re *syntax.Regexp) extent {
@@ -94,14 +71,14 @@ func measure(re *syntax.Regexp) extent {
 		return measure(re.Sub[0])
 	case syntax.OpQuest:
 		e := measure(re.Sub[0])
-		e.best = nil
+		e.anchor = nil
 		if e.exact != nil {
 			e.exact = append(slices.Clone(e.exact), "")
 		}
 		return e
 	case syntax.OpPlus:
 		once := measure(re.Sub[0])
-		return extent{max: once.max, best: once.anchor()}
+		return extent{max: once.max, anchor: once.literals()}
 	case syntax.OpStar, syntax.OpRepeat: // Simplify expands counted repetitions
 		return extent{max: measure(re.Sub[0]).max}
 	case syntax.OpAlternate:
@@ -133,7 +110,9 @@ func class(ranges []rune) extent {
 }
 
 func alternate(subs []*syntax.Regexp) extent {
-	out := extent{exact: []string{}, best: &anchor{}}
+	out := extent{exact: []string{}}
+	var literals []string
+	all := true // every branch has an anchor
 	for _, sub := range subs {
 		e := measure(sub)
 		out.max = max(out.max, e.max)
@@ -142,65 +121,45 @@ func alternate(subs []*syntax.Regexp) extent {
 		} else {
 			out.exact = nil
 		}
-		if a := e.anchor(); a != nil && out.best != nil {
-			out.best.literals = append(out.best.literals, a.literals...)
-			out.best.before, out.best.after = max(out.best.before, a.before), max(out.best.after, a.after)
-		} else {
-			out.best = nil
-		}
+		own := e.literals()
+		literals, all = append(literals, own...), all && own != nil
 	}
-	if out.best != nil {
-		out.best = newAnchor(out.best.literals, out.best.before, out.best.after)
+	if all {
+		out.anchor = shortest(literals)
 	}
 	return out
 }
 
-func concat(subs []*syntax.Regexp) extent {
-	parts := make([]extent, len(subs))
-	total := 0
-	for i, sub := range subs {
-		parts[i] = measure(sub)
-		total += parts[i].max
+func concat(subs []*syntax.Regexp) (out extent) {
+	run, whole := []string{""}, true // the texts of the current run of exact parts
+	flush := func(next []string) {
+		out.anchor = extent{exact: run, anchor: out.anchor}.literals()
+		run, whole = next, false
 	}
-	out := extent{max: total}
-	consider := func(a *anchor, start, end int) { // start and end: the greatest lengths of the text before the part, and up to its end
-		if a != nil {
-			out.best = rarer(out.best, &anchor{a.literals, start + a.before, a.after + total - end})
-		}
-	}
-	run, start, end := []string{""}, 0, 0 // the texts of the current run of exact parts
-	whole := true
-	flush := func(next []string, at int) {
-		if !slices.Contains(run, "") {
-			consider(newAnchor(run, 0, end-start), start, end)
-		}
-		run, start, whole = next, at, false
-	}
-	for i, p := range parts {
+	for _, sub := range subs {
+		p := measure(sub)
+		out.max += p.max
 		switch {
 		case p.exact != nil && len(run)*len(p.exact) <= maxExact:
 			run = product(run, p.exact)
 		case p.exact != nil:
-			flush(p.exact, end)
+			flush(p.exact)
 		default:
-			consider(p.best, end, end+p.max)
-			last, at := []string{""}, end+p.max // a repetition begins and ends with its operand
-			if subs[i].Op == syntax.OpPlus {
-				if e := measure(subs[i].Sub[0]); e.exact != nil && len(run)*len(e.exact) <= maxExact {
-					last, at = e.exact, end
+			out.anchor = rarer(out.anchor, p.anchor)
+			last := []string{""} // a repetition begins and ends with its operand
+			if sub.Op == syntax.OpPlus {
+				if e := measure(sub.Sub[0]); e.exact != nil && len(run)*len(e.exact) <= maxExact {
+					last = e.exact
 					run = product(run, last)
 				}
 			}
-			end += p.max
-			flush(last, at)
-			continue
+			flush(last)
 		}
-		end += p.max
 	}
 	if whole {
-		return extent{exact: run, max: total}
+		return extent{exact: run, max: out.max}
 	}
-	flush(nil, 0)
+	flush(nil)
 	return out
 }
 
@@ -217,23 +176,23 @@ func product(a, b []string) []string {
 }
 
 // rarer returns the anchor whose most frequent literal is rarer in prose.
-func rarer(a, b *anchor) *anchor {
+func rarer(a, b []string) []string {
 	switch {
 	case a == nil:
 		return b
 	case b == nil:
 		return a
 	}
-	ra, rb := a.rarity(), b.rarity()
-	if rb > ra || rb == ra && len(b.literals) < len(a.literals) {
+	ra, rb := rarity(a), rarity(b)
+	if rb > ra || rb == ra && len(b) < len(a) {
 		return b
 	}
 	return a
 }
 
-func (a *anchor) rarity() int {
+func rarity(literals []string) int {
 	least := 1 << 10
-	for _, s := range a.literals {
+	for _, s := range literals {
 		n := 0
 		for _, r := range s {
 			switch {
@@ -289,14 +248,6 @@ func width(r rune) int {
 	n := utf8.RuneLen(r)
 	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
 		n = max(n, utf8.RuneLen(next))
-	}
-	return n
-}
-
-func widthOf(folded string) int {
-	n := 0
-	for _, r := range folded {
-		n += width(r)
 	}
 	return n
 }

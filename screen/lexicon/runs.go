@@ -6,40 +6,36 @@ import (
 	"unicode/utf8"
 )
 
-// alphabet has the characters of which the matches of a pattern consist, if it has an
-// unbounded repetition, as in \s+: a match is as long as the text has such characters in a
-// row. It is empty for other patterns.
+// alphabet has the characters of which the matches of a pattern consist.
 type alphabet struct {
-	repeats bool
+	repeats bool                // without bound, as in \s+
 	runes   []rune              // as ranges
 	ascii   [utf8.RuneSelf]bool // those of ASCII
 }
 
-func alphabetOf(x expression) (a alphabet) {
-	if a.collect(x.simple); !a.repeats {
-		return alphabet{}
-	}
-	for c := range a.ascii {
-		a.ascii[c] = a.within(rune(c))
-	}
-	return a
-}
-
 func (a *alphabet) collect(re *syntax.Regexp) {
+	add := func(from, to rune) {
+		a.runes = append(a.runes, from, to)
+		for c := from; c <= min(to, utf8.RuneSelf-1); c++ {
+			a.ascii[c] = true
+		}
+	}
 	switch re.Op {
 	case syntax.OpStar, syntax.OpPlus:
 		a.repeats = true
 	case syntax.OpLiteral:
 		for _, c := range re.Rune {
-			a.runes = append(a.runes, c, c)
+			add(c, c)
 			for next := unicode.SimpleFold(c); next != c; next = unicode.SimpleFold(next) {
-				a.runes = append(a.runes, next, next)
+				add(next, next)
 			}
 		}
 	case syntax.OpCharClass:
-		a.runes = append(a.runes, re.Rune...)
+		for i := 0; i < len(re.Rune); i += 2 {
+			add(re.Rune[i], re.Rune[i+1])
+		}
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
-		a.runes = append(a.runes, 0, unicode.MaxRune)
+		add(0, unicode.MaxRune)
 	}
 	for _, sub := range re.Sub {
 		a.collect(sub)
@@ -47,10 +43,9 @@ func (a *alphabet) collect(re *syntax.Regexp) {
 }
 
 func (a *alphabet) has(c rune) bool {
-	return c < utf8.RuneSelf && a.ascii[c] || c >= utf8.RuneSelf && a.within(c)
-}
-
-func (a *alphabet) within(c rune) bool {
+	if c < utf8.RuneSelf {
+		return a.ascii[c]
+	}
 	for i := 0; i < len(a.runes); i += 2 {
 		if a.runes[i] <= c && c <= a.runes[i+1] {
 			return true
@@ -59,25 +54,28 @@ func (a *alphabet) within(c rune) bool {
 	return false
 }
 
-// extend extends spans, which are sorted, so that no repetition is cut off at either end,
-// and by one more character. No part of the text is walked over twice.
-func (a *alphabet) extend(text string, around []span) []span {
-	if !a.repeats {
-		return around
+// reach returns the spans in which matches with the literals that end in some sorted spans
+// can lie: as far as the text has the characters of the pattern, but without an unbounded
+// repetition no farther than the longest match, and one more character, at which a word
+// boundary looks. No part of the text is walked over twice.
+func (p *part) reach(text string, around []span) (out []span) {
+	most := p.most
+	if p.alphabet.repeats {
+		most = len(text)
 	}
-	var out []span
 	end := 0 // of the last span
 	for _, s := range around {
-		for s.from > end { // it may be inside of a character
+		first, last := max(end, s.from-most), min(len(text), s.to+most)
+		for s.from > first {
 			c, n := utf8.DecodeLastRuneInString(text[:s.from])
-			if !a.has(c) && utf8.RuneStart(text[s.from]) {
+			if !p.alphabet.has(c) {
 				break
 			}
 			s.from -= n
 		}
-		for s.to = max(s.to, end); s.to < len(text); {
+		for s.to = max(s.to, end); s.to < last; {
 			c, n := utf8.DecodeRuneInString(text[s.to:])
-			if !a.has(c) && utf8.RuneStart(text[s.to]) {
+			if !p.alphabet.has(c) {
 				break
 			}
 			s.to += n

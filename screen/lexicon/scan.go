@@ -27,7 +27,6 @@ const (
 type literal struct {
 	begin, mask uint64 // its first bytes up to the end of its key, and the mask of those bytes
 	rest        string // the rest, up to maxScanned bytes
-	width       int    // greatest length of those bytes in a text
 	ends        []ending
 }
 
@@ -47,7 +46,7 @@ func newScanner(literals map[string][]ending) *scanner {
 	classes := uint32(0)
 	for text, ends := range literals {
 		n := rarest(text)
-		lit := literal{rest: text[n:], width: widthOf(text), ends: ends}
+		lit := literal{rest: text[n:], ends: ends}
 		key, keyed := uint32(0), min(n, lookBack)
 		for i := range n {
 			class := &s.class[text[i]]
