@@ -52,7 +52,7 @@ func (s *App) startJobs(held *holds.Maintainer) {
 	s.group.Own(stageNotes, func(ctx context.Context) error { s.gate.SummariseRejections(ctx); return nil })
 	mems := memories.New(memories.Options{
 		Config: s.cfg, Ledger: s.ledger, Log: s.log, Rules: s.rules.current, Budget: s.budget,
-		Backend:   s.backend,
+		Backend:   clientsOf(s),
 		Integrity: s.checker, Note: s.record, ClockGuard: s.clockGuard, Unconfirmed: s.unconfirmed,
 	})
 	for _, job := range slices.Concat(held.Jobs(), mems.Jobs(), s.checker.Jobs(s.broken)) {
@@ -101,7 +101,7 @@ func runsJob(b *config.Backend, runs *agentrun.Runs) upkeep.Job {
 func (s *App) holdMaintainer() *holds.Maintainer {
 	return &holds.Maintainer{
 		Config: s.cfg, Holds: s.ledger.Holds, Sessions: s.ledger.Sessions, Audit: s.audit, Log: s.log, Clock: s.clock, Rules: s.rules.current, Changed: s.rules.changed,
-		Backend: s.backend, Settled: s.review.Runner.Wake,
+		Backend: clientsOf(s), Settled: s.review.Runner.Wake,
 	}
 }
 

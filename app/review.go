@@ -22,8 +22,11 @@ func (s *App) proxyOf(backend string) *proxy.Proxy {
 	return nil
 }
 
-// backend returns memproxy's own access to a backend, or nil if it is not configured.
-func (s *App) backend(name string) *proxy.BackendClient { return s.proxyOf(name).BackendClient() }
+// clientsOf returns a function that returns memproxy's own access to a backend, or nil if the
+// backend is not configured.
+func clientsOf(s *App) func(name string) *proxy.BackendClient {
+	return func(name string) *proxy.BackendClient { return s.proxyOf(name).BackendClient() }
+}
 
 // openReview builds the review API, the sender of approved writes, and the notices.
 func (s *App) openReview() {
@@ -38,7 +41,7 @@ func (s *App) openReview() {
 		RunnerOptions: review.RunnerOptions{
 			Holds: s.ledger.Holds, Memories: s.ledger, Rollbacks: s.ledger.Rollbacks, Recorder: s.audit,
 			Backend: func(name string) (review.Backend, error) {
-				if own := s.backend(name); own != nil {
+				if own := clientsOf(s)(name); own != nil {
 					return own, nil
 				}
 				return nil, errors.New("the backend is no longer configured")

@@ -217,7 +217,7 @@ func (a *adoption) pass(ctx context.Context, at memproxy.SealProgress) (memproxy
 
 // page returns the memories of a page that have no known author. A stamp names the author.
 func (a *adoption) page(ctx context.Context, p page) (out []memproxy.Found, err error) {
-	entries, err := a.c.entries(ctx, a.backend.Name, p.adapter, p.items)
+	entries, err := entriesOf(ctx, a.c, a.backend.Name, p.adapter, p.items)
 	for _, e := range entries {
 		if e.ID == "" || e.Raw == "" || e.record.HasOwner() || !e.invalid && e.memory.Stamp != nil {
 			continue

@@ -48,7 +48,7 @@ func (w *storeSweep) comparePage(ctx context.Context, items []hunt.Item) (compar
 			w.seenIDs[w.hash(item.ID)] = struct{}{}
 		}
 	}
-	entries, err := w.c.entries(ctx, w.backend.Name, w.adapter, items)
+	entries, err := entriesOf(ctx, w.c, w.backend.Name, w.adapter, items)
 	for i := range entries {
 		e := &entries[i]
 		out.items++

@@ -91,7 +91,7 @@ type sealing struct {
 
 // page gives the memories of a page an owner and a first version.
 func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.Item) error {
-	entries, err := s.c.entries(ctx, s.backend, adapter, items)
+	entries, err := entriesOf(ctx, s.c, s.backend, adapter, items)
 	if err != nil {
 		return err
 	}

@@ -133,9 +133,9 @@ type entry struct {
 	invalid bool // the memory could not be parsed
 }
 
-// entries returns the memories of a page, parsed with the adapter that the gate uses. An item
+// entriesOf returns the memories of a page, parsed with the adapter that the gate uses. An item
 // without JSON of its own is a part of the preceding one.
-func (c *Checker) entries(ctx context.Context, backend string, adapter gate.Locator, items []hunt.Item) (out []entry, err error) {
+func entriesOf(ctx context.Context, c *Checker, backend string, adapter gate.Locator, items []hunt.Item) (out []entry, err error) {
 	var ids []string
 	for _, item := range items {
 		if item.Raw == "" && !item.Incomplete {
