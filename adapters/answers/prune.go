@@ -38,10 +38,11 @@ func (t *Table) Claims(route string, answer *jsondoc.Value) bool {
 func (t *Table) ClaimsElement(route, member string, element *jsondoc.Value) bool {
 	s := t.answers[route]
 	if s != nil && member != "" {
-		if s.object == nil || s.object.members[member] == nil {
+		m := s.member(member)
+		if m == nil {
 			return false
 		}
-		s = s.object.members[member].spec
+		s = m.spec
 	}
 	return s != nil && s.list != nil && s.list.claims(element)
 }
@@ -99,10 +100,8 @@ func (p *pruning) value(v *jsondoc.Value, s *spec, at string) bool {
 		return true
 	case !s.hasForm(v):
 		return false
-	case v.Kind == jsondoc.Object && s.object != nil:
-		return p.object(v, s.object, at)
 	case v.Kind == jsondoc.Object:
-		p.members(v, at, func(string) *spec { return s.dict })
+		return p.object(v, s, at)
 	case v.Kind == jsondoc.Array:
 		gone := make([]bool, len(v.Elems))
 		for i, e := range v.Elems {
@@ -132,9 +131,9 @@ func (p *pruning) errorText(v *jsondoc.Value, s *spec, at string) bool {
 	return true
 }
 
-func (p *pruning) object(v *jsondoc.Value, o *object, at string) bool {
+func (p *pruning) object(v *jsondoc.Value, s *spec, at string) bool {
 	for i := range v.Members {
-		m, said := o.members[v.Members[i].Name], v.Members[i].Value
+		m, said := s.member(v.Members[i].Name), v.Members[i].Value
 		switch {
 		case m == nil:
 		case m.identifies && !m.spec.hasForm(said): // of the object or its owner
@@ -143,12 +142,14 @@ func (p *pruning) object(v *jsondoc.Value, o *object, at string) bool {
 			return false
 		}
 	}
-	p.members(v, at, func(name string) *spec {
-		if m := o.members[name]; m != nil {
-			return m.spec
+	p.e.Object(v, func(m *jsondoc.Member) bool {
+		of, place := s.member(m.Name), at+"/"+shownName(m.Name)
+		gone := of == nil || !p.value(m.Value, of.spec, place)
+		if gone {
+			p.report(place)
 		}
-		return o.rest
-	})
+		return gone
+	}, nil)
 	return true
 }
 
@@ -181,36 +182,23 @@ func (s *spec) claims(v *jsondoc.Value) bool {
 		}
 	}
 	for i := range v.Members {
-		if !s.claimsMember(v.Members[i].Name, v.Members[i].Value) {
+		m, said := s.member(v.Members[i].Name), v.Members[i].Value
+		if m == nil || m.only != nil && (said.Kind != jsondoc.String || !slices.Contains(m.only, said.Text())) || !m.spec.claims(said) {
 			return false
 		}
 	}
 	return true
 }
 
-func (s *spec) claimsMember(name string, v *jsondoc.Value) bool {
+// member returns what an object's member of this name may be, or nil if it has no claim.
+func (s *spec) member(name string) *member {
 	if s.object == nil {
-		return s.dict.claims(v)
+		return s.dict
 	}
-	switch m := s.object.members[name]; {
-	case m == nil:
-		return s.object.rest != nil && s.object.rest.claims(v)
-	case m.only != nil:
-		return v.Kind == jsondoc.String && slices.Contains(m.only, v.Text())
-	default:
-		return m.spec.claims(v)
+	if m := s.object.members[name]; m != nil {
+		return m
 	}
-}
-
-func (p *pruning) members(v *jsondoc.Value, at string, of func(string) *spec) {
-	p.e.Object(v, func(m *jsondoc.Member) bool {
-		s := of(m.Name)
-		gone := s == nil || !p.value(m.Value, s, at+"/"+shownName(m.Name))
-		if gone {
-			p.report(at + "/" + shownName(m.Name))
-		}
-		return gone
-	}, nil)
+	return s.object.rest
 }
 
 // shownName returns a name if it is plain: the writer of a memory may have chosen another.

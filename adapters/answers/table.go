@@ -25,7 +25,8 @@ const Failed = "!"
 type spec struct {
 	any, raw, scalar bool
 	object           *object
-	list, dict       *spec
+	list             *spec
+	dict             *member // every member of an object
 	// phrases is set for strings of errors. text is set if they must be phrases; otherwise
 	// plain names are claimed as well.
 	phrases *phrases
@@ -38,13 +39,12 @@ func (s *spec) holdsScalars() bool { return s.scalar || s.phrases != nil }
 // object is the set of allowed forms of an object's members.
 type object struct {
 	members map[string]*member
-	rest    *spec // spec of members without a line; nil: not claimed
+	rest    *member // every member without a line; nil: not claimed
 }
 
 type member struct {
-	spec  *spec
-	only  []string // the allowed values, if it identifies the object's kind
-	index int
+	spec *spec
+	only []string // the allowed values, if it identifies the object's kind
 	// identifies is set for members that identify an object or its owner. If such a member
 	// has another form than its line says, the whole object has no claim, because without
 	// the member it would seem to have no owner.
@@ -189,9 +189,11 @@ func (t *Table) spec(text string) (*spec, error) {
 		}
 	}
 	if len(dicts) > 0 {
-		if s.dict, err = t.spec(strings.Join(dicts, "|")); err != nil {
+		of, err := t.spec(strings.Join(dicts, "|"))
+		if err != nil {
 			return nil, err
 		}
+		s.dict = &member{spec: of}
 	}
 	if len(kinds) > 0 {
 		s.object, err = t.object(kinds)
@@ -223,10 +225,10 @@ func (t *Table) object(kinds []string) (*object, error) {
 			return nil, fmt.Errorf("%s of %s: %w", name, key, err)
 		}
 		if name == "*" {
-			o.rest = s
+			o.rest = &member{spec: s}
 			continue
 		}
-		m := &member{spec: s, index: len(o.members), identifies: identifies(name)}
+		m := &member{spec: s, identifies: identifies(name)}
 		if len(all) == len(kinds) && !slices.ContainsFunc(all, func(text string) bool { return !strings.HasPrefix(text, "=") }) {
 			for _, text := range all {
 				m.only = append(m.only, text[1:])
