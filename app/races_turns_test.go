@@ -136,11 +136,11 @@ func TestApprovedWritesNextToCalls(t *testing.T) {
 	}
 }
 
-// earlyApprovals is a server that has not stored a pause yet when its first approvals come. To
-// a stream it has given its status by then.
+// earlyApprovals is a server that has not stored a pause yet when its first approvals come, and
+// does not answer the request with the number hangs. To a stream it has given its status by then.
 type earlyApprovals struct {
 	http.Handler
-	refusals, asked int
+	refusals, hangs, asked int
 }
 
 func (e *earlyApprovals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -148,6 +148,10 @@ func (e *earlyApprovals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		switch e.asked++; {
+		case e.asked == e.hangs:
+			<-r.Context().Done()
+			w.WriteHeader(http.StatusGatewayTimeout)
+			return
 		case e.asked == 1 || e.asked > e.refusals+1:
 		case bytes.Contains(body, []byte(`"streaming":true`)):
 			w.Header().Set("Content-Type", "text/event-stream")
@@ -163,16 +167,16 @@ func (e *earlyApprovals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Proves EDGE-16: a Letta server refuses an approval that comes before it has stored the pause;
-// the turn repeats it, and passes a refusal that lasts.
+// the turn repeats it, and passes a refusal that lasts. It does not wait longer for the answer.
 func TestApprovalsWaitUntilThePauseIsStored(t *testing.T) {
 	for name, c := range map[string]struct {
-		refusals, status, asked int
-		want                    string
-	}{"stored soon": {3, 200, 5, "Bea"}, "never": {100, 404, 8, "Ann has"}} {
+		refusals, hangs, status, asked int
+		want                           string
+	}{"stored soon": {3, 0, 200, 5, "Bea"}, "never": {100, 0, 404, 8, "Ann has"}, "hangs": {3, 3, 504, 3, "Ann has"}} {
 		for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`, `,"streaming":true,"background":true`} {
 			t.Run(name+more, func(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
-					e := &earlyApprovals{Handler: embedded.New(), refusals: c.refusals}
+					e := &earlyApprovals{Handler: embedded.New(), refusals: c.refusals, hangs: c.hangs}
 					r := &racedBlocks{raced: startRaced(t, lettaConf, e)}
 					r.agent = r.made("human", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","tools":["memory_replace"]}`)
 					r.boat = r.made("human", "/v1/blocks/", `{"label":"boat","value":"Ann has a boat"}`)
@@ -180,9 +184,10 @@ func TestApprovalsWaitUntilThePauseIsStored(t *testing.T) {
 					a := r.do(call{"POST", "/v1/agents/" + r.agent + "/messages", fmt.Sprintf(`{"input":%q%s}`, `CALL memory_replace {"label":"boat","old_string":"Ann","new_string":"Bea"}`+"\nTHEN\nSAY done", more)}, "human")
 					if more != "" {
 						c.status = 200
-						expect.Equal(t, strings.Count(a.body, "event: error"), map[bool]int{true: 1}[name == "never"], a.body)
-						expect.Equal(t, strings.Count(a.body, `"stop_reason":`), 1, a.body)
-						expect.Equal(t, strings.Count(a.body, "[DONE]"), 1, a.body)
+						expect.Equal(t, strings.Count(a.body, "event: error"), map[bool]int{true: 1}[name != "stored soon"], a.body)
+						ends := map[bool]int{true: 1}[name != "hangs"]
+						expect.Equal(t, strings.Count(a.body, `"stop_reason":`), ends, a.body)
+						expect.Equal(t, strings.Count(a.body, "[DONE]"), ends, a.body)
 					}
 					a.want(t, c.status, a.body)
 					expect.Equal(t, e.asked, c.asked, "requests")

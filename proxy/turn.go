@@ -172,6 +172,7 @@ func (t *agentTurn) sendRequest(ctx context.Context) (over bool, err error) {
 			t.spent = made
 			return false, context.Cause(ctx)
 		case <-time.After(pause):
+			t.watchdog.timer.Reset(t.watchdog.most) // an event of the refusal has stopped it
 		}
 	}
 }
