@@ -10,13 +10,19 @@ var ErrUngated = errors.New("the agent's own memory writes cannot be checked bef
 // request that answers the pause before it ran anything.
 var ErrNotStored = errors.New("the backend has not stored its pause yet")
 
-// Edits determines the changes that admitted calls make to an agent's memory.
-type Edits interface {
-	// NextSideRequest returns a side request that must be made before or after the calls
-	// run; ReadSideReply takes its answer. The error is ErrUngated for an agent that cannot
-	// be made to pause.
+// SideRequests are the requests that an adapter needs to know what an agent's memory holds.
+type SideRequests interface {
+	// NextSideRequest returns the next request, if there is one; ReadSideReply takes its
+	// answer. The error is ErrUngated for an agent that cannot be made to pause, or a run
+	// whose changes cannot be determined.
 	NextSideRequest() (Request, bool)
 	ReadSideReply(Reply) error
+}
+
+// Edits determines the changes that admitted calls make to an agent's memory. There are side
+// requests before the calls and after them.
+type Edits interface {
+	SideRequests
 
 	// ReadAnswer takes the answer of the request in which the calls run, if it was not
 	// streamed. After an error the changes of a ToolRun are read back.
@@ -179,12 +185,9 @@ type SideRequest struct {
 // ReadSideReply until NextSideRequest reports false. Later snapshots are compared with the
 // first one.
 type RunDiff interface {
-	// StartSnapshot begins a snapshot.
+	// StartSnapshot begins a snapshot, which is complete when there is no side request left.
 	StartSnapshot()
-	// NextSideRequest returns the next side request of a snapshot; ReadSideReply takes
-	// its answer. The error is ErrUngated for a run whose changes cannot be determined.
-	NextSideRequest() (Request, bool)
-	ReadSideReply(Reply) error
+	SideRequests
 
 	// Agents returns the agents whose memory the run may change, sorted, as of the last
 	// snapshot; before the first, those that the request names.

@@ -40,7 +40,6 @@ const (
 var (
 	errUnsettled = errors.New("the run repeats changes that were undone")
 	errCut       = errors.New("the run changed more memory than one snapshot covers")
-	errLook      = errors.New("reading the agents' memory takes too many requests")
 )
 
 // CompensatedRun is a compensated run: a forwarded run whose memory changes are decided after
@@ -129,20 +128,7 @@ func (c *CompensatedRun) lock(ctx context.Context, agents []string) error {
 
 func (c *CompensatedRun) snapshot(ctx context.Context) error {
 	c.diff.StartSnapshot()
-	for range maxLook {
-		q, more := c.diff.NextSideRequest()
-		if !more {
-			return nil
-		}
-		reply, err := c.r.ask(ctx, q, c.caller)
-		if err != nil {
-			return err
-		}
-		if err := c.diff.ReadSideReply(reply); err != nil {
-			return err
-		}
-	}
-	return errLook
+	return gate.Prepare(c.diff, maxLook, func(q memproxy.Request) (memproxy.Reply, error) { return c.r.ask(ctx, q, c.caller) })
 }
 
 // SettleLater settles a run in the background, after its response was sent.

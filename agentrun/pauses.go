@@ -227,7 +227,7 @@ func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key 
 		return false, nil // the turn in progress will answer the pending calls
 	}
 	defer unlock()
-	err = gate.Prepare(turn, func(q memproxy.Request) (memproxy.Reply, error) { return r.ask(ctx, q, nil) })
+	err = gate.Prepare(turn, gate.MaxPrepare, func(q memproxy.Request) (memproxy.Reply, error) { return r.ask(ctx, q, nil) })
 	switch {
 	case errors.Is(err, memproxy.ErrUngated):
 		return true, nil

@@ -85,6 +85,29 @@ func TestLettaRefusesALookUp(t *testing.T) {
 	l.say("SAY hello", "").want(t, 200).has(t, "hello")
 }
 
+// Proves CARD-1: the same for a run whose changes are ruled on afterwards, if what it may change
+// cannot be read.
+func TestLettaRefusesTheLookUpsOfACompensatedRun(t *testing.T) {
+	t.Parallel()
+	f := &refuser{}
+	l := startLettaWith(t, olderAgent, compensating, func(next http.Handler) http.Handler {
+		refusing := f.in(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/v1/blocks/" || r.Method != http.MethodGet {
+				refusing.ServeHTTP(w, r)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusForbidden, http.StatusUnauthorized} {
+		f.status.Store(int32(status))
+		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/messages", `{"input":"SAY hello"}`, status)
+	}
+	f.status.Store(0)
+	l.say("SAY hello", "").want(t, 200).has(t, "hello")
+}
+
 // Proves CARD-1: if Letta refuses only to say which tool a request runs, the client gets that
 // answer, and the tool does not run.
 func TestLettaRefusesAProbe(t *testing.T) {

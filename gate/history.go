@@ -245,7 +245,7 @@ func refetchAdded(ctx context.Context, r *evaluation) {
 func fetchEdits(ctx context.Context, a *Admission) error {
 	ctx, cancel := a.call.Backend.Within(context.WithoutCancel(ctx))
 	defer cancel()
-	return Prepare(a.edits, func(q memproxy.Request) (memproxy.Reply, error) {
+	return Prepare(a.edits, MaxPrepare, func(q memproxy.Request) (memproxy.Reply, error) {
 		q.Header = a.call.Request.Header
 		return a.call.Backend.Fetch.Fetch(ctx, q)
 	})

@@ -373,25 +373,24 @@ func incomplete(r *evaluation, err error) (status int, detail string) {
 	return memproxy.StatusUnauthorized, "the backend does not accept this credential"
 }
 
-// maxPrepare is the maximum number of side requests before a call or a request of a turn: for
+// MaxPrepare is the maximum number of side requests before a call or a request of a turn: for
 // the agent, its conversation, and their blocks.
-const maxPrepare = 80
+const MaxPrepare = 80
 
-// Prepare makes the side requests that a call or a turn needs before its next request, and stops
-// at the first error.
-func Prepare(edits memproxy.Edits, ask func(memproxy.Request) (memproxy.Reply, error)) error {
-	for range maxPrepare {
-		q, more := edits.NextSideRequest()
+// Prepare makes side requests, and stops at the first error.
+func Prepare(of memproxy.SideRequests, most int, ask func(memproxy.Request) (memproxy.Reply, error)) error {
+	for range most {
+		q, more := of.NextSideRequest()
 		if !more {
 			return nil
 		}
 		reply, err := ask(q)
 		if err == nil {
-			err = edits.ReadSideReply(reply)
+			err = of.ReadSideReply(reply)
 		}
 		if err != nil {
 			return LookupFailure(reply, err)
 		}
 	}
-	return errors.New("preparing the turn takes too many requests")
+	return fmt.Errorf("reading the agents' memory takes more than %d requests", most)
 }

@@ -103,7 +103,7 @@ func (p *Proxy) ungated(w *answerWriter, r *http.Request, a *gate.Admission) {
 
 // prepare sends the turn's side requests, with the agent's tools locked.
 func (t *agentTurn) prepare(ctx context.Context) error {
-	return gate.Prepare(t.turn, func(q memproxy.Request) (memproxy.Reply, error) {
+	return gate.Prepare(t.turn, gate.MaxPrepare, func(q memproxy.Request) (memproxy.Reply, error) {
 		if agent := t.turn.Agent(); agent != t.agent {
 			if err := t.locks.Lock(ctx, "agent "+agent, agentrun.Shared); err != nil {
 				return memproxy.Reply{}, err
