@@ -252,9 +252,7 @@ func shifted(v *View, to *[256]byte) View {
 	for i := range text {
 		text[i] = to[v.Text[i]]
 	}
-	out := v.part(0, len(v.Text))
-	out.Name, out.Text, out.ciphered = Cipher, string(text), true
-	return out
+	return View{Name: Cipher, Text: string(text), orig: v.orig, at: v.at, base: v.base, from: v.from, to: v.to, whole: v.whole, ciphered: true}
 }
 
 const manyEscapes = 8 // a text with an escape in at most this many bytes is an escaped text that was enciphered

@@ -35,9 +35,16 @@ func list(found []View, v *View) []View {
 	defer lists.Put(kept)
 	words, numbers := (*kept)[:0], make([]int, 0, 64) // numbers: of the items
 	number, first := 0, true                          // of the last item, and whether no word of it was read
+	marks, unmarked := 0, 0                           // fields that may begin items, and words
 	fields(s, func(i, j int, opens bool) {
 		n, marked := marker(s[i:j], opens)
 		from, to := unquoted(s, i, j)
+		if !marked {
+			unmarked++
+		}
+		if marked || opens || to-from < j-i || marks == 0 {
+			marks++
+		}
 		if number > 0 && !opens && (n == 0 || first) {
 			marked, from, to = false, i, j // a word of a numbered item
 		} else if n == 0 {
@@ -52,7 +59,7 @@ func list(found []View, v *View) []View {
 		}
 	})
 	*kept = words
-	if n := len(numbers); n < minItems || len(words) > 2*n+4 || len(words) < minItems {
+	if marks < minItems || unmarked > 2*marks+4 || unmarked < minItems {
 		return found
 	}
 	ordered := slices.IsSorted(numbers)

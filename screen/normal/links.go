@@ -167,10 +167,10 @@ func linkByte(s string, i, end int, web bool) byte {
 		if c == '?' && i+1 < end && strings.IndexByte("+/_-&", s[i+1]) >= 0 {
 			return c
 		}
-		if c != '=' && !web {
-			return ' '
+		if value := valueSigns.Find(s[:end], i+1); c == '=' || web || c == '?' && value < end && s[value] == '=' {
+			return '\n'
 		}
-		return '\n'
+		return ' '
 	case '.', ',', ';', ':':
 		if c == ':' && strings.HasPrefix(s[i:end], "://") || i+1 < end && strings.IndexByte("+/_-&", s[i+1]) < 0 || i == 0 || !isAlnum(s[i-1]) {
 			return ' '
