@@ -88,6 +88,8 @@ func leet(found []View, v *View) []View {
 		n, ok, end := len(word), false, j // end: of the glyphs that are kept
 		if n > maxLeet {
 			n, end = 0, word[n-1].to
+		} else if n == 1 && s[i] == '1' && contracted(s[j:]) > 0 {
+			ok = true // I'm
 		} else if digits > 0 {
 			if best := g.guess(i, j); len(best) > 0 {
 				word, n, ok, end = append(word[:0], best...), len(best), true, best[len(best)-1].to
