@@ -217,26 +217,20 @@ const minWhole = 5
 // lift returns the margin of each part as a whole, for every classify.Stride words. A
 // stride that overlaps two parts gets the higher margin.
 func (s *Screener) lift(v *normal.View, sc *scratch) []float32 {
-	sc.lift = slices.Grow(sc.lift[:0], len(sc.words)/classify.Stride+1)[:len(sc.words)/classify.Stride+1]
-	none := float32(math.Inf(-1))
-	for i := range sc.lift {
-		sc.lift[i] = none
-	}
+	sc.lift = sc.lift[:0]
 	parts(v.Text, sc.words, func(part string, words []directive.Word, first int) {
 		sc.part.whole(part, words)
 		margin := sc.part.margin(s.pack.whole) * s.pack.share
 		if len(words) < minWhole {
 			margin = min(margin, 0)
 		}
-		for i := first / classify.Stride; i <= (first+len(words)-1)/classify.Stride; i++ {
+		if i := first / classify.Stride; i < len(sc.lift) {
 			sc.lift[i] = max(sc.lift[i], margin)
 		}
-	})
-	for i := range sc.lift {
-		if sc.lift[i] == none {
-			sc.lift[i] = 0 // no part covers it
+		for len(sc.lift) <= (first+len(words)-1)/classify.Stride {
+			sc.lift = append(sc.lift, margin)
 		}
-	}
+	})
 	return sc.lift
 }
 

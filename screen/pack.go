@@ -120,7 +120,7 @@ func parse(fsys fs.FS) (*Pack, map[string]string, error) {
 	for name, text := range texts {
 		files[name] = text.String()
 	}
-	p := &Pack{digest: digest, families: map[string]string{}}
+	p := &Pack{digest: digest, vocabulary: &directive.Vocabulary{}, families: map[string]string{}}
 	if err := p.fill(files); err != nil {
 		return nil, nil, fmt.Errorf("screen: %w", err)
 	}
@@ -135,33 +135,51 @@ func (p *Pack) fill(files map[string]string) (err error) {
 	if p.lexicon, err = lexicon.Parse(fileLexicon, files[fileLexicon]); err != nil {
 		return err
 	}
-	if p.vocabulary, err = directive.ParseVocabulary(directive.Source{Name: fileVocabulary, Text: files[fileVocabulary]}); err != nil {
-		return err
-	}
-	if p.directives, err = directive.ParseRules(fileDirectives, files[fileDirectives], p.vocabulary); err != nil {
-		return err
+	for i := range p.lexicon.Rules {
+		p.families[p.lexicon.Rules[i].ID] = p.lexicon.Rules[i].Family
 	}
 	if err = p.models(files[fileWeights], files[fileWhole]); err != nil {
 		return err
 	}
-	for i := range p.lexicon.Rules {
-		p.families[p.lexicon.Rules[i].ID] = p.lexicon.Rules[i].Family
-	}
-	if err = p.include(fileDirectives, p.directives); err != nil {
+	if p.directives, err = p.language(fileDirectives, files, fileVocabulary); err != nil {
 		return err
 	}
-	return p.readTongues(files)
+	var spoken []string // the vocabularies of other languages
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasPrefix(name, dirTongues+"/") && name != fileTongues {
+			spoken = append(spoken, name)
+		}
+	}
+	if len(spoken) == 0 {
+		return fmt.Errorf("%s: no language has words", dirTongues)
+	}
+	p.tongues, err = p.language(fileTongues, files, spoken...)
+	return err
 }
 
-func (p *Pack) include(file string, rules *directive.Rules) error {
+// language reads a file of directives, and vocabularies whose words the pack then knows
+// too. The vocabularies share one set of concepts.
+func (p *Pack) language(file string, files map[string]string, vocabularies ...string) (*directive.Rules, error) {
+	var words []directive.Source
+	for _, name := range vocabularies {
+		words = append(words, directive.Source{Name: name, Text: files[name]})
+	}
+	var err error
+	if p.vocabulary, err = p.vocabulary.With(words...); err != nil {
+		return nil, err
+	}
+	rules, err := directive.ParseRules(file, files[file], p.vocabulary)
+	if err != nil {
+		return nil, err
+	}
 	for i := range rules.List {
 		r := &rules.List[i]
 		if _, dup := p.families[r.ID]; dup {
-			return fmt.Errorf("%s:%d: rule %s is also defined in another file", file, r.Line, r.ID)
+			return nil, fmt.Errorf("%s:%d: rule %s is also defined in another file", file, r.Line, r.ID)
 		}
 		p.families[r.ID] = r.Family
 	}
-	return nil
+	return rules, nil
 }
 
 func (p *Pack) models(windows, whole string) (err error) {
@@ -325,28 +343,6 @@ func Files() fs.FS {
 }
 
 const maxTongues = 200 // bounds the vocabulary files of a pack
-
-// readTongues reads the vocabularies and directives of languages other than English. All
-// languages share one set of concepts and one set of rules.
-func (p *Pack) readTongues(files map[string]string) error {
-	var spoken []directive.Source
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if strings.HasPrefix(name, dirTongues+"/") && name != fileTongues {
-			spoken = append(spoken, directive.Source{Name: name, Text: files[name]})
-		}
-	}
-	if len(spoken) == 0 {
-		return fmt.Errorf("%s: no language has words", dirTongues)
-	}
-	var err error
-	if p.vocabulary, err = p.vocabulary.With(spoken...); err != nil {
-		return err
-	}
-	if p.tongues, err = directive.ParseRules(fileTongues, files[fileTongues], p.vocabulary); err != nil {
-		return err
-	}
-	return p.include(fileTongues, p.tongues)
-}
 
 // read fills sc.words with the words of a reading, and blanks those that its restraints
 // negate ("never send …"): they keep their positions and lose their meaning. negated has

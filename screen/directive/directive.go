@@ -108,16 +108,13 @@ func (v *Vocabulary) Concept(name string) Set {
 // Source is a file of a pack.
 type Source struct{ Name, Text string }
 
-// ParseVocabulary parses a vocabulary. A line that begins in the first column has a
-// concept and a colon; words and phrases follow, separated by commas, on that line and on
-// indented lines. A word that ends in * matches every word with that prefix. # begins a
-// comment. Files may add words to the same concept. Errors name file and line.
-func ParseVocabulary(files ...Source) (*Vocabulary, error) {
-	return new(Vocabulary).With(files...)
-}
-
-// With returns a vocabulary that also finds the words of other files. Their concepts are
-// distinct from v's even if they have the same names, and Concept finds only theirs.
+// With returns a vocabulary that also finds the words of files. Their concepts are distinct
+// from v's even if they have the same names, and Concept finds only theirs.
+//
+// A line that begins in the first column has a concept and a colon; words and phrases
+// follow, separated by commas, on that line and on indented lines. A word that ends in *
+// matches every word with that prefix. # begins a comment. Files may add words to the same
+// concept. Errors name file and line.
 func (v *Vocabulary) With(files ...Source) (*Vocabulary, error) {
 	w := *v
 	v = &w

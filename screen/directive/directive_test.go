@@ -25,7 +25,7 @@ TELL: tell*
 
 func vocabulary(t testing.TB) *directive.Vocabulary {
 	t.Helper()
-	return must.Get(directive.ParseVocabulary(directive.Source{"v.txt", small}))(t)
+	return must.Get(new(directive.Vocabulary).With(directive.Source{"v.txt", small}))(t)
 }
 
 func names(v *directive.Vocabulary, set directive.Set) string {
@@ -171,7 +171,7 @@ func TestMistakesNameTheirLine(t *testing.T) {
 		{"A: x", "concept URL is missing"},
 		{small + "URL: x", "defined twice"},
 	} {
-		expect.ErrorHas(t, expect.Err(directive.ParseVocabulary(directive.Source{"v.txt", c.src})), c.want, c.src)
+		expect.ErrorHas(t, expect.Err(new(directive.Vocabulary).With(directive.Source{"v.txt", c.src})), c.want, c.src)
 	}
 }
 

@@ -37,7 +37,7 @@ cross low 100 overrides
 
 func vocabulary(t testing.TB) *Vocabulary {
 	t.Helper()
-	return must.Get(ParseVocabulary(Source{"v.txt", small}))(t)
+	return must.Get(new(Vocabulary).With(Source{"v.txt", small}))(t)
 }
 
 // slow finds the earliest end of a sequence in a block by trying everything.

@@ -12,7 +12,7 @@ import (
 // Proves SYN-2: a sentence is a restraint where it forbids an act and says nothing
 // else, and the nearest that orders one is none.
 func TestRestraints(t *testing.T) {
-	v := must.Get(directive.ParseVocabulary(directive.Source{"v.txt", `URL:
+	v := must.Get(new(directive.Vocabulary).With(directive.Source{"v.txt", `URL:
 EMAIL:
 NUMBERS:
 TLD: example

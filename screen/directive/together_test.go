@@ -23,7 +23,7 @@ LOAN: ignore, rules, above
 
 func together(t *testing.T, src string) (*directive.Vocabulary, *directive.Rules) {
 	t.Helper()
-	v := must.Get(directive.ParseVocabulary(directive.Source{"foreign.txt", foreign}))(t)
+	v := must.Get(new(directive.Vocabulary).With(directive.Source{"foreign.txt", foreign}))(t)
 	r := must.Get(directive.ParseRules("rules.txt", src, v))(t)
 	return v, r
 }
@@ -104,12 +104,12 @@ func TestTogetherRefuses(t *testing.T) {
 
 // What several files say of a concept is taken together, and a file says it once.
 func TestVocabularyOfSeveralFiles(t *testing.T) {
-	v, err := directive.ParseVocabulary(directive.Source{"any.txt", "URL:\nEMAIL:\nNUMBERS:\nTLD:\n"}, directive.Source{"de.txt", "FORGET: vergiss\n"}, directive.Source{"es.txt", "FORGET: olvida\n"})
+	v, err := new(directive.Vocabulary).With(directive.Source{"any.txt", "URL:\nEMAIL:\nNUMBERS:\nTLD:\n"}, directive.Source{"de.txt", "FORGET: vergiss\n"}, directive.Source{"es.txt", "FORGET: olvida\n"})
 	must.Do(t, err)
 	for _, w := range v.Read(nil, "vergiss olvida") {
 		expect.Equal(t, w.Concepts, v.Concept("FORGET"), w, "is not FORGET")
 	}
-	_, err = directive.ParseVocabulary(directive.Source{"any.txt", "URL:\nEMAIL:\nNUMBERS:\nTLD:\n"}, directive.Source{"de.txt", "A: b\nA: c\n"})
+	_, err = new(directive.Vocabulary).With(directive.Source{"any.txt", "URL:\nEMAIL:\nNUMBERS:\nTLD:\n"}, directive.Source{"de.txt", "A: b\nA: c\n"})
 	if err == nil || !strings.HasPrefix(err.Error(), "de.txt:2: ") {
 		t.Errorf("a concept twice in a file: %v", err)
 	}
