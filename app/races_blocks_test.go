@@ -214,7 +214,7 @@ func TestWritesByLabelThatWaitTooLong(t *testing.T) {
 			if a.header.Get("Retry-After") == "" || a.header.Get("Content-Type") != "application/json" || asked {
 				t.Errorf("%v, the server was asked: %v", a.header, asked)
 			}
-			r.back.meanwhile = nil
+			r.back.at(pause{})
 		})
 		r.do(call{"PATCH", "/v1/agents/" + r.agent, `{"description":"sails"}`}, "human").want(t, 200)
 		r.happened()

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -22,19 +23,45 @@ import (
 // these words in its path, or before it answers that request, something else happens.
 type pausing struct {
 	http.Handler
+	mu   sync.Mutex
+	next pause
+}
+
+// pause is what happens at a request.
+type pause struct {
 	method, at string
-	meanwhile  func()
-	served     bool // it happens before the answer
+	do         func() // nil: nothing
+	served     bool   // it happens before the answer
+}
+
+// at sets what happens at the next request of a kind.
+func (s *pausing) at(p pause) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next = p
+}
+
+// waits reports whether what is to happen did not yet.
+func (s *pausing) waits() (pause, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next, s.next.do != nil
+}
+
+// take returns what happens at this request, which then does not happen again.
+func (s *pausing) take(q *http.Request) (do func(), served bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.next
+	if p.do == nil || q.Method != p.method || !strings.Contains(q.URL.Path, p.at) {
+		return func() {}, p.served
+	}
+	s.next.do = nil
+	return p.do, p.served
 }
 
 func (s *pausing) RoundTrip(q *http.Request) (*http.Response, error) {
-	f := s.meanwhile
-	if f == nil || q.Method != s.method || !strings.Contains(q.URL.Path, s.at) {
-		f = func() {}
-	} else {
-		s.meanwhile = nil
-	}
-	served := s.served
+	f, served := s.take(q)
 	if !served {
 		f()
 	}
@@ -117,20 +144,19 @@ func (r *raced) serve(listener string, c call, header []string) got {
 
 // meanwhile has something happen before the backend serves the next such request.
 func (r *raced) meanwhile(method, at string, do func()) {
-	r.back.method, r.back.at, r.back.meanwhile, r.back.served = method, at, do, false
+	r.back.at(pause{method: method, at: at, do: do})
 }
 
 // afterServing has something happen after the backend served the next such request, and
 // before its answer arrives.
 func (r *raced) afterServing(method, at string, do func()) {
-	r.meanwhile(method, at, do)
-	r.back.served = true
+	r.back.at(pause{method: method, at: at, do: do, served: true})
 }
 
 // happened fails the test if what was to happen meanwhile did not.
 func (r *raced) happened() {
 	r.t.Helper()
-	if r.back.meanwhile != nil {
-		r.t.Errorf("no %s of %s came", r.back.method, r.back.at)
+	if p, waits := r.back.waits(); waits {
+		r.t.Errorf("no %s of %s came", p.method, p.at)
 	}
 }
