@@ -51,8 +51,8 @@ func (s sequence) Page(ctx context.Context, cursor string) ([]Item, string, erro
 // element is a memory of Mem0, or a block, a passage or an agent of Letta.
 type element struct {
 	ID          string          `json:"id"`
-	Memory      *string         `json:"memory"`
-	Value       *string         `json:"value"` // of a block
+	Memory      any             `json:"memory"` // of an agent, an object
+	Value       *string         `json:"value"`  // of a block
 	Description string          `json:"description"`
 	Text        *string         `json:"text"` // of a passage
 	User        string          `json:"user_id"`
@@ -117,7 +117,11 @@ func (p *page) memories() (items []Item) {
 	for i := range p.elements {
 		m := &p.elements[i]
 		owner := memproxy.Scope{User: m.User, Agent: m.Agent, App: m.App, Run: cmp.Or(m.Run, m.Session)}
-		items = append(items, m.items("memory", "memory", m.Memory, owner)...)
+		var own *string
+		if text, ok := m.Memory.(string); ok {
+			own = &text
+		}
+		items = append(items, m.items("memory", "memory", own, owner)...)
 	}
 	return items
 }

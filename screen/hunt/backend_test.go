@@ -183,7 +183,7 @@ func TestLetta(t *testing.T) {
 		{"id": "block-1", "label": "human", "value": "Ada", "description": "who she is", "metadata": map[string]any{"k": "v"}},
 		{"id": "block-2", "label": "persona", "value": "", "description": nil}, {"id": "block-3", "value": "x"},
 	}
-	agents := []map[string]any{{"id": "agent-1"}, {"id": "agent-2"}, {"id": "agent-3"}}
+	agents := []map[string]any{{"id": "agent-1", "memory": map[string]any{"blocks": blocks}}, {"id": "agent-2", "memory": nil}, {"id": "agent-3"}}
 	passages := map[string][]map[string]any{
 		"agent-1": {{"id": "passage-1", "text": "one"}, {"id": "passage-2", "text": "two"}, {"id": "passage-3", "text": "three"}},
 		"agent-3": {{"id": "passage-4", "text": "four"}},
