@@ -67,10 +67,6 @@ func (s *Screener) FindingsIn(reading *normal.Readings, text string) []memproxy.
 	return settle(s.scan(reading, text, !s.off[LayerClassify]))
 }
 
-// enoughRead is the number of bytes of readings of a text from which no more are scanned
-// once its evidence is complete.
-const enoughRead = 8 << 10
-
 // scan runs the rules, and optionally the classifier, over every reading of a text. The
 // findings are not sorted or deduplicated (see settle). Words that a restraint negates
 // are blanked in the readings.
@@ -80,16 +76,8 @@ func (s *Screener) scan(reading *normal.Readings, text string, classify bool) (o
 	code := reading.IsEncoded()
 	sc.code = codeSpans(text)
 	var taken []bool // bytes of the text that a restraint negates in its plain reading
-	read, cut := 0, reading.Truncated
 	for i := range reading.Views {
 		v := &reading.Views[i]
-		if read >= enoughRead {
-			if sum, two := s.pack.evidence(out); two && sum == 1000 {
-				cut = true // no further finding can raise the risk
-				break
-			}
-		}
-		read += len(v.Text)
 		s.pack.read(v, sc, taken)
 		if i == 0 && len(sc.negated) > 0 {
 			taken = make([]bool, len(text))
@@ -115,7 +103,7 @@ func (s *Screener) scan(reading *normal.Readings, text string, classify bool) (o
 			out = s.classifier(out, v, sc)
 		}
 	}
-	if cut || sc.judged > sc.most {
+	if reading.Truncated || sc.judged > sc.most {
 		out = append(out, memproxy.Finding{Rule: RuleTruncated, Severity: "high", End: len(text), Score: truncatedScore})
 	}
 	return out
