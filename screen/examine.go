@@ -39,7 +39,7 @@ const (
 	fewScores = 1 << 10 // a larger map is not reused: to clear it takes long
 	// The words of a text that are scored as sentences, in all readings, may be this many
 	// times its length in bytes, or else leastJudged.
-	judgedPerByte, leastJudged = 12, 32 << 10
+	judgedPerByte, leastJudged = 48, 32 << 10
 )
 
 // begin returns a scratch for a text.
