@@ -24,7 +24,7 @@ type conns struct {
 
 	mu     sync.Mutex
 	counts                  // of the connections, by address, and of those within the shares, by caller
-	open   map[string]*Conn // by the client's address and port
+	open   map[string]*Conn // by the client's address and port, the latest
 	// The connections that may be closed for new ones, by age.
 	withoutCaller, idle list.List // of *Conn
 	refused, evicted    int64
@@ -46,7 +46,7 @@ func (cs *conns) admit(c *Conn, evict bool) (ok bool, over *Conn) {
 		cs.evicted++
 		cs.drop(over)
 	}
-	cs.open[c.remote] = c
+	cs.open[c.remote], c.counted = c, true
 	cs.add(party{group: c.peer}, 1)
 	if !cs.keep {
 		cs.put(c, &cs.withoutCaller)
@@ -88,11 +88,15 @@ func (cs *conns) leave(c *Conn) {
 
 // drop stops counting a connection, if it is counted. cs.mu is held.
 func (cs *conns) drop(c *Conn) {
-	if cs.open[c.remote] == c {
-		cs.take(c)
-		cs.leave(c)
+	if !c.counted {
+		return
+	}
+	c.counted = false
+	cs.take(c)
+	cs.leave(c)
+	cs.add(party{group: c.peer}, -1)
+	if cs.open[c.remote] == c { // else a later one has this address and port
 		delete(cs.open, c.remote)
-		cs.add(party{group: c.peer}, -1)
 	}
 }
 

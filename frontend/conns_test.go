@@ -183,6 +183,35 @@ func aCallersShareOfConnections(t *testing.T) {
 	}
 }
 
+// Proves EDGE-14: a connection leaves its place although a later one has the same address
+// and port: the client reset it and connected from the same port at once, or all are
+// connections to a unix socket.
+func TestAPlaceIsLeftWhoeverHasTheSameAddress(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := openDoor(t, frontend.ListenOptions{Connections: 4, ConnectionsPeer: 4, NoEviction: keep})
+			same, server := d.enter()
+			for range 20 {
+				d.dialled--
+				client, next := d.enter()
+				server.Close()
+				same, server = client, next
+			}
+			for range 3 {
+				d.enter()
+			}
+			if refused, evicted := d.ln.TurnedAway(); refused != 0 || evicted != 0 || !open(same) {
+				t.Errorf("%d refused, %d evicted", refused, evicted)
+			}
+			d.dial()
+			synctest.Wait()
+			if refused, evicted := d.ln.TurnedAway(); refused+evicted != 1 || open(same) != keep {
+				t.Errorf("a full listener has refused %d and closed %d", refused, evicted)
+			}
+		})
+	}
+}
+
 // Proves EDGE-14: new connections to a listener that is full with callers' own
 // connections wait, and the newest gets the next free place; none waits after a stop.
 func TestTheNewestIsServedFirst(t *testing.T) { synctest.Test(t, theNewestIsServedFirst) }

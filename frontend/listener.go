@@ -79,6 +79,7 @@ type Conn struct {
 	remote  string // address and port
 	peer    string // address
 	arrived time.Time
+	counted bool
 	caller  string     // the caller in whose share the connection counts, or ""
 	in      *list.List // the list that contains it, or nil
 	place   *list.Element
