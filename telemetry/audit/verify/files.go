@@ -163,7 +163,7 @@ func (r *run) file(name string, e fs.DirEntry) error {
 		switch {
 		case !ok:
 			r.rep.add(-1, UnexpectedFile, name, "no part of a log")
-		case w < width || (n+1)<<(height*(max(level, 0)+1)) > r.c.Size:
+		case w < width || n >= r.c.Size>>(height*(max(level, 0)+1)):
 			return r.tileFile(name, level, n, w)
 		} // the others were compared with the tree when it was computed
 	}

@@ -112,8 +112,8 @@ func (r *run) leavesOf(n int64, b bundleFiles) {
 	if !b.exists {
 		r.chain.time = time.Time{} // unknown
 	}
-	if w == width && (len(b.records) > w || len(b.records) == w && len(b.rest) > 0) {
-		r.rep.add((n+1)*width, UnexpectedFile, b.recordFile, "does not contain as many entries as its name states")
+	if w == width && !named && (len(b.records) > w || len(b.rest) > 0) {
+		r.badFiles = append(r.badFiles, Problem{(n + 1) * width, UnexpectedFile, b.recordFile, "does not contain as many entries as its name states"})
 	}
 }
 
@@ -198,7 +198,7 @@ func (r *run) compareTile(level int, n int64, want []tlog.Hash) error {
 		}
 	}
 	if detail != "" {
-		r.badTiles = append(r.badTiles, Problem{Index: -1, Kind: BadTile, File: name, Detail: detail})
+		r.badFiles = append(r.badFiles, Problem{Index: -1, Kind: BadTile, File: name, Detail: detail})
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ type run struct {
 	// tree is that of the records, and, where a record is missing, of its hash in the tile.
 	// From compareRoots on it grows by the records after the checkpoint.
 	tree           tree
-	badTiles       []Problem // tiles above the lowest level that differ from the tree
+	badFiles       []Problem // what is wrong with tiles and bundles if the tree has the signed root
 	missingBundles []int64
 	keptFrom       int64 // first index that the last recorded pruning kept
 	chain          chain
@@ -213,7 +213,7 @@ func (r *run) compareRoots() bool {
 			p.Kind, p.File, p.Detail = BadTile, tileName(0, p.Index/width), "the tile's hash of the record is wrong"
 		}
 	}
-	r.rep.Problems = append(r.rep.Problems, r.badTiles...)
+	r.rep.Problems = append(r.rep.Problems, r.badFiles...)
 	r.reportMissing()
 	return true
 }
