@@ -88,15 +88,14 @@ func (cs *conns) leave(c *Conn) {
 
 // drop stops counting a connection, if it is counted. cs.mu is held.
 func (cs *conns) drop(c *Conn) {
-	if !c.counted {
-		return
-	}
-	c.counted = false
-	cs.take(c)
-	cs.leave(c)
-	cs.add(party{group: c.peer}, -1)
-	if cs.open[c.remote] == c { // else a later one has this address and port
-		delete(cs.open, c.remote)
+	if c.counted {
+		c.counted = false
+		cs.take(c)
+		cs.leave(c)
+		cs.add(party{group: c.peer}, -1)
+		if cs.open[c.remote] == c { // else a later one has this address and port
+			delete(cs.open, c.remote)
+		}
 	}
 }
 
