@@ -117,13 +117,10 @@ func (r *recovery) loadTree(size int64) error {
 				return err
 			}
 			tile := tlog.Tile{H: tileHeight, L: level - 1, N: n, W: tileWidth}
-			left, err := tlog.HashFromTile(tile, b, tlog.StoredHashIndex(tileHeight*level-1, 2*n))
-			if err != nil || len(b) != tileWidth*tlog.HashSize {
+			left, noLeft := tlog.HashFromTile(tile, b, tlog.StoredHashIndex(tileHeight*level-1, 2*n))
+			right, noRight := tlog.HashFromTile(tile, b, tlog.StoredHashIndex(tileHeight*level-1, 2*n+1))
+			if noLeft != nil || noRight != nil || len(b) != tileWidth*tlog.HashSize {
 				return fmt.Errorf("%w: %s is missing or has the wrong length", ErrCorrupt, tilePath(level-1, n, 0))
-			}
-			right, err := tlog.HashFromTile(tile, b, tlog.StoredHashIndex(tileHeight*level-1, 2*n+1))
-			if err != nil {
-				return err
 			}
 			r.publisher.tree.set(tileHeight*level, n, tlog.NodeHash(left, right))
 		}

@@ -185,20 +185,18 @@ func (r *run) compareTile(level int, n int64, want []tlog.Hash) error {
 		return err
 	}
 	got, _ := splitHashes(b)
-	detail := ""
-	for k, h := range want {
-		if k >= len(got) {
-			detail = fmt.Sprintf("the tile is missing, or has %d hashes instead of %d", len(got), len(want))
-			break
-		}
-		if got[k] != h {
-			first := (n*width + int64(k)) << (height * level)
-			detail = fmt.Sprintf("hash %d is not that of records %d to %d", k, first, first+1<<(height*level)-1)
-			break
-		}
+	same := 0
+	for same < min(len(got), len(want)) && got[same] == want[same] {
+		same++
 	}
-	if detail != "" {
-		r.badFiles = append(r.badFiles, Problem{Index: -1, Kind: BadTile, File: name, Detail: detail})
+	if same == len(want) {
+		return nil
 	}
+	detail := fmt.Sprintf("the tile is missing, or has %d hashes instead of %d", len(got), len(want))
+	if same < len(got) {
+		first := (n*width + int64(same)) << (height * level)
+		detail = fmt.Sprintf("hash %d is not that of records %d to %d", same, first, first+1<<(height*level)-1)
+	}
+	r.badFiles = append(r.badFiles, Problem{Index: -1, Kind: BadTile, File: name, Detail: detail})
 	return nil
 }
