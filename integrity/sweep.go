@@ -136,7 +136,14 @@ type entry struct {
 // entriesOf returns the memories of a page, parsed with the adapter that the gate uses. An item
 // without JSON of its own is a part of the preceding one.
 func entriesOf(ctx context.Context, c *Checker, backend string, adapter gate.Locator, items []hunt.Item) (out []entry, err error) {
-	var ids []string
+	ids := make([]string, len(items))
+	for i := range items {
+		ids[i] = items[i].ID
+	}
+	records, err := ledger.ByID(ctx, c.Ledger, backend, memproxy.TargetMemory, ids...)
+	if err != nil {
+		return nil, err
+	}
 	for _, item := range items {
 		if item.Raw == "" && !item.Incomplete {
 			continue
@@ -152,14 +159,7 @@ func entriesOf(ctx context.Context, c *Checker, backend string, adapter gate.Loc
 		if !m.Scope.HasOwner() {
 			m.Scope = item.Owner
 		}
-		out, ids = append(out, entry{Item: item, memory: m, invalid: err != nil}), append(ids, item.ID)
-	}
-	records, err := ledger.ByID(ctx, c.Ledger, backend, memproxy.TargetMemory, ids...)
-	if err != nil {
-		return nil, err
-	}
-	for i := range out {
-		out[i].record = records[out[i].ID]
+		out = append(out, entry{item, records[item.ID], m, err != nil})
 	}
 	return out, nil
 }
