@@ -260,9 +260,9 @@ func (v *Vault) SealEntry(number uint64, entry []byte) ([]byte, error) {
 
 // OpenEntry decrypts what SealEntry encrypted under the key with this id.
 func (v *Vault) OpenEntry(id string, number uint64, sealed []byte) ([]byte, error) {
-	named, _ := hex.DecodeString(id) // another text names no key
+	named, _ := hex.DecodeString(id)
 	key, known := v.keyOf(named)
-	if !known {
+	if !known || id != hex.EncodeToString(named[:idSize]) {
 		return nil, fmt.Errorf("%w: it is encrypted with key %.16q, which is missing", ErrSealed, id)
 	}
 	entry, err := decrypt(key.redo, sealed, associatedData("redo", strconv.FormatUint(number, 10), ""))

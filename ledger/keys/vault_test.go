@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/expect"
@@ -33,4 +34,16 @@ func FuzzEnvelope(f *testing.F) {
 		must.Error(t, expect.Err(v.Open(ref+"x", tenant, e)), "it opens under another name")
 		must.Error(t, expect.Err(v.Open(ref, tenant+"x", e)), "it opens for another tenant")
 	})
+}
+
+// An entry of a log opens under the id of its key, its number and its text, and under no other.
+func TestLogEntriesAreBound(t *testing.T) {
+	v := must.Get(keys.NewVault(keys.Set{Signing: must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(t)}, rand.Reader))(t)
+	id, sealed := v.Current(), must.Get(v.SealEntry(1, []byte("text")))(t)
+	must.Equal(t, string(must.Get(v.OpenEntry(id, 1, sealed))(t)), "text")
+	must.Error(t, expect.Err(v.OpenEntry(id, 2, sealed)), "it opens under another number")
+	must.Error(t, expect.Err(v.OpenEntry(id, 1, sealed[1:])), "another text opens")
+	for _, other := range []string{"", id[:6], id + "0", id + "00", id + "zz", strings.ToUpper(id)} {
+		must.Error(t, expect.Err(v.OpenEntry(other, 1, sealed)), "it opens under", other)
+	}
 }
