@@ -11,7 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta/embedded"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // racedBlocks is a sidecar in front of Letta with an agent that has two blocks.
@@ -177,6 +179,21 @@ func TestToolRunsAreJudgedByTheRecordedAuthor(t *testing.T) {
 		run(`{"label":"boat","old_string":"boat","new_string":"plane"}`).want(t, 403).has(t, "trust.authority")
 		run(`{"label":"human","old_string":"tea","new_string":"milk"}`).want(t, 200)
 		r.has(r.boat, "has a boat")
+	})
+}
+
+// Proves TRL-5, TRL-8: a tool that is run from outside and looks its block up again, because it was
+// changed meanwhile, corrects its author once.
+func TestRunsThatLookTwiceCorrectOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		r := startQuietTools(t, 200, quietResult)
+		r.afterServing("GET", "/core-memory/blocks/boat", func() {
+			r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "peer").want(t, 200)
+		})
+		r.run("memory_replace", `{"label":"boat","old_string":"has","new_string":"sails"}`, "human").want(t, 200)
+		r.happened()
+		time.Sleep(time.Minute)
+		expect.Equal(t, r.records(memproxy.EventCrossCorrection), 1)
 	})
 }
 

@@ -262,6 +262,9 @@ func TestCallsThatWaitedFollowTheOtherChange(t *testing.T) {
 					if len(h) != 3 || h[1] != `update "Ann has a plane" before "Ann has a boat" by human:ann` || h[2] != `self_edit "`+want+`" before "Ann has a plane" by human:ann` {
 						t.Error(strings.Join(h, "\n"))
 					}
+					time.Sleep(time.Minute)                                                           // until the log is signed
+					corrections := map[string]int{"memory_replace": 2, "core_memory_append": 1}[tool] // also the other change's
+					expect.Equal(t, r.records(memproxy.EventCrossCorrection), corrections)
 				})
 			})
 		}

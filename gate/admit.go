@@ -250,7 +250,7 @@ func lockForCall(ctx context.Context, r *evaluation) {
 	}
 	since := currentEpoch(r.g)
 	if loadReplaced(ctx, r, false); lockResolved(ctx, r, since) {
-		r.known = newLookups(r.g, r.Admission)
+		r.known, r.q.Owners, r.changedMemories = newLookups(r.g, r.Admission), nil, nil
 		loadReplaced(ctx, r, false)
 		lockResolved(ctx, r, since)
 	}

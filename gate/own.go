@@ -20,7 +20,7 @@ import (
 // the backend.
 func loadTargets(ctx context.Context, r *evaluation) error {
 	op := r.op
-	r.q.Owners = nil
+	r.q.Owners, r.changedMemories = nil, nil
 	if needsLocks(r) { // what was looked up before its turn may have changed
 		r.known = newLookups(r.g, r.Admission)
 	}
