@@ -65,9 +65,6 @@ type allowedCalls struct {
 
 // predict predicts the memory changes of the calls that are about to run, in order.
 func predict(calls []*call, by *caller, s *view) (l allowedCalls) {
-	for _, c := range calls {
-		s.refresh(c.op)
-	}
 	l.before = s.memories
 	blocks := s.blocks
 	for _, c := range calls {
@@ -166,7 +163,7 @@ func (t *Turn) TakeEdits() []memproxy.Edit {
 }
 
 // report adds the differences between the blocks before and after the calls to out; if there
-// are the blocks before, the predicted differences. If the predictions lead to the text of a
+// are the blocks before, the predicted differences. If the predictions lead to the new text of a
 // block, each call gets its own change; otherwise the last call gets the whole change. A
 // detached block is not reported, because its text still exists.
 func (l *allowedCalls) report(there []memproxy.Memory, predicted bool, out []memproxy.Edit) {
@@ -203,7 +200,7 @@ func (l *allowedCalls) report(there []memproxy.Memory, predicted bool, out []mem
 				}
 			}
 		}
-		if predicted || m.Text == now {
+		if predicted || m.Text == now && was.Text != now {
 			for i := range changes {
 				out[i].Memories = append(out[i].Memories, changes[i]...)
 			}

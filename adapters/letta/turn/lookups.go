@@ -132,7 +132,7 @@ func (v *view) retarget(op *memproxy.Operation) (own bool) {
 	return own
 }
 
-// refresh takes over the blocks that the gate fetched once it had locked them for a call.
+// refresh takes over the blocks that the gate fetched once it had locked them for an admitted call.
 func (v *view) refresh(op *memproxy.Operation) {
 	if op == nil {
 		return

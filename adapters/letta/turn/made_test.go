@@ -89,6 +89,8 @@ func TestMade(t *testing.T) {
 		"two that come to something else": {blocksOf("human", "Ann"), blocksOf("human", "Eve\nx\ny"), "", []ran{
 			{"core_memory_append", `{"label":"human","content":"x"}`, "success", "Eve\nx"}, {"core_memory_append", `{"label":"human","content":"y"}`, "success", "Eve\nx\ny"}},
 			[]string{`1 UPDATE block-1 "Ann" "Eve\nx\ny"`}},
+		"two that come to what there was": {blocksOf("human", "Ann"), blocksOf("human", "Ann"), "", []ran{
+			{"core_memory_append", `{"label":"human","content":"x"}`, "error", "the database is away"}, {"memory_rethink", `{"label":"human","new_memory":"Ann"}`, "success", "Ann"}}, nil},
 		"a patch": {blocksOf("human", "Ann"), "", "", []ran{{"memory_apply_patch", `{"label":"human","patch":"-Ann\n+Ann B."}`, "success", "Ann B."}},
 			[]string{`0 UPDATE block-1 "Ann" "Ann B."`}},
 		"a new block": {blocksOf("human", "Ann"), blocksOf("human", "Ann", "notes", "x"), "",
@@ -162,6 +164,30 @@ func TestMade(t *testing.T) {
 		expect.List(t, got, c.want, name)
 		expect.Len(t, tn.TakeEdits(), 0, name, "told twice")
 	}
+}
+
+// Proves EDGE-16, TRL-5: a call that waited for another change follows the block that the gate
+// fetched for it, and not the one that a refused call of the same pause was to change.
+func TestCallsFollowWhatTheGateFetched(t *testing.T) {
+	tn := waiting(t, [2]string{"memory_insert", `{"label":"human","new_string":"x"}`}, [2]string{"memory_insert", `{"label":"human","new_string":"y"}`})
+	tn.NextSideRequest()
+	must.Do(t, tn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(blocksOf("human", "Ann"))}))
+	for i, c := range tn.PendingCalls() {
+		d := memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny}
+		if i == 0 {
+			d.Verdict, c.Operation.Current["agent-1/human"] = memproxy.Allow, memproxy.Memory{ID: "block-1", Text: "Eve"}
+		}
+		tn.Rule(c.ID, d)
+	}
+	request(t, tn)
+	must.Do(t, tn.ReadAnswer([]byte(`{"messages":[{"message_type":"tool_return_message","tool_returns":[{"tool_call_id":"0","status":"success","tool_return":"Eve\nx"}]}],"stop_reason":{"stop_reason":"end_turn"}}`)))
+	if q, more := tn.NextSideRequest(); more {
+		t.Errorf("asked for %s", q.EscapedPath)
+	}
+	edits := tn.TakeEdits()
+	must.Len(t, edits, 1)
+	must.Len(t, edits[0].Memories, 1)
+	expect.Equal(t, edits[0].Memories[0].Before, "Eve")
 }
 
 // Proves EDGE-16: the effect of a directly run tool is predicted from the blocks before

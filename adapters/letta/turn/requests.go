@@ -62,7 +62,9 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 func (t *Turn) Rule(id string, d memproxy.Decision) {
 	for _, c := range t.pause.calls {
 		if c.id == id {
-			c.ruled, c.decision = true, d
+			if c.ruled, c.decision = true, d; !d.Verdict.Stops() {
+				t.view.refresh(c.op)
+			}
 		}
 	}
 }
