@@ -1,6 +1,9 @@
 package jsondoc
 
-import "cmp"
+import (
+	"cmp"
+	"strings"
+)
 
 // maxSalvage bounds the depth of the lists from which unreadable elements are removed. Such an
 // element is read once more at each level that fails with it.
@@ -20,8 +23,7 @@ func Salvage(src []byte, maxDepth int) (out []byte, gone int, ok bool) {
 	if root == nil || p.Space() != 0 || p.At != len(src) {
 		return nil, 0, false
 	}
-	doc := &Doc{Src: src, Root: root}
-	e := doc.Edit()
+	e := (&Doc{Src: src, Root: root}).Edit()
 	if gone = e.removeLost(root); gone == 0 {
 		return nil, 0, false
 	}
@@ -52,7 +54,7 @@ func (p *parser) element(depth int) *Value {
 	p.Space()
 	at, elems, members := p.At, len(p.elems), len(p.members)
 	v := p.value(depth + 1)
-	if v != nil || !p.salvages || depth >= maxSalvage {
+	if !p.salvages || depth >= maxSalvage || v != nil && strings.IndexByte(",]", p.Space()) >= 0 {
 		return v
 	}
 	p.At, p.elems, p.members = at, p.elems[:elems], p.members[:members]

@@ -17,6 +17,8 @@ func TestSalvage(t *testing.T) {
 	}{
 		{"a name twice", `{"results":[{"id":"a"},{"id":"b","id":"c"}, {"id":"d"}],"count":3}`, `{"results":[{"id":"a"}, {"id":"d"}],"count":3}`, 1},
 		{"no number", `[{"id":"a","score":NaN},{"id":"b","score":1}]`, `[{"id":"b","score":1}]`, 1},
+		{"more behind a number", `[{"id":"a","vector":[1x, 2]},{"id":"b"},0x1F]`, `[{"id":"a","vector":[2]},{"id":"b"}]`, 2},
+		{"two without a comma", `[{"id":"a"} {"id":"b"},{"id":"c"}]`, `[{"id":"c"}]`, 1},
 		{"Infinity, the last", `[{"id":"b"} , {"id":"a","score":-Infinity} ]`, `[{"id":"b"}]`, 1},
 		{"another encoding", "[{\"id\":\"a\",\"memory\":\"\xff\xfe\"},{\"id\":\"b\"}]", `[{"id":"b"}]`, 1},
 		{"half a character", `[{"id":"a","memory":"\ud800"},{"id":"b"}]`, `[{"id":"b"}]`, 1},
