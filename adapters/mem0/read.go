@@ -33,7 +33,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		return &memproxy.Reading{}, nil
 	}
 	f, read := reply.Parsed.(*answerReader)
-	if read = read && f.rd != nil && f.rt.ID == rt.ID && f.rt.Kind == rt.Kind && f.doc.Is(reply.Body); !read {
+	if !read || f.rd == nil || f.rt.ID != rt.ID || f.rt.Kind != rt.Kind || !f.doc.Is(reply.Body) {
 		f = newReader(a, rt, reply)
 		if err := f.parse(); err != nil {
 			return nil, err
