@@ -1,9 +1,6 @@
 package jsondoc
 
-import (
-	"cmp"
-	"strings"
-)
+import "cmp"
 
 // maxSalvage bounds the depth of the lists from which unreadable elements are removed. Such an
 // element is read once more at each level that fails with it.
@@ -54,7 +51,7 @@ func (p *parser) element(depth int) *Value {
 	p.Space()
 	at, elems, members := p.At, len(p.elems), len(p.members)
 	v := p.value(depth + 1)
-	if !p.salvages || depth >= maxSalvage || v != nil && strings.IndexByte(",]", p.Space()) >= 0 {
+	if c := p.Space(); !p.salvages || depth >= maxSalvage || v != nil && (c == ',' || c == ']') {
 		return v
 	}
 	p.At, p.elems, p.members = at, p.elems[:elems], p.members[:members]
