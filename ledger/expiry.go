@@ -66,7 +66,7 @@ func changeLifetime(t *transaction, k memproxy.MemoryKey, change func(*memproxy.
 func (u Upkeep) Purgeable(ctx context.Context, after memproxy.MemoryKey, before time.Time, limit int) ([]memproxy.Status, error) {
 	return querySettled(ctx, u.store, "list expired memories", scanPart(u.store, statusOf),
 		`SELECT `+recordColumns+` FROM record
-		WHERE state = 'expired' AND `+indexedState+` AND pinned = 0 AND changed < ? AND (backend, kind, id) > (?, ?, ?) ORDER BY backend, kind, id LIMIT ?`,
+		WHERE state = 'expired' AND state <> '' AND pinned = 0 AND changed < ? AND (backend, kind, id) > (?, ?, ?) ORDER BY backend, kind, id LIMIT ?`,
 		toMicros(before), after.Backend, string(after.Kind), after.ID, min(limit, 1000))
 }
 

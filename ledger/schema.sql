@@ -44,7 +44,7 @@ CREATE TABLE record ( -- what is known of an object; each of its three parts may
 CREATE INDEX record_decision ON record (backend, decision) WHERE decision <> '';
 CREATE INDEX record_deleted ON record (deleted) WHERE deleted > 0;
 CREATE INDEX record_expires ON record (expires) WHERE expires > 0;
-CREATE INDEX record_state ON record (state, backend, kind, id) WHERE state NOT IN ('', 'untrusted');
+CREATE INDEX record_state ON record (state, backend, kind, id) WHERE state <> '';
 CREATE INDEX record_unverified ON record (backend, status_tenant, kind, id) WHERE unverified <> '';
 
 CREATE TABLE version (

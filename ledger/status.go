@@ -62,19 +62,13 @@ const (
 	viaDeleted    = " INDEXED BY record_deleted"
 )
 
-// indexedState is the condition of the index record_state: nearly all memories are
-// untrusted, and an index of them would cost each addition a page.
-const indexedState = `state NOT IN ('', 'untrusted')`
-
 // overdue is memproxy.Status.Overdue as an SQL condition.
 const overdue = `expires > 0 AND expires <= ? AND pinned = 0 AND state NOT IN ('expired', 'quarantined')`
 
 func statusQuery(f *memproxy.StatusFilter, now time.Time) (query string, args []any, err error) {
 	c := conditions{}
 	c.add("(backend, kind, id) > (?, ?, ?)", f.After)
-	if c.text("state", "state = ?", string(f.State)); f.State != memproxy.StateUntrusted && f.State != "" {
-		c.add(indexedState)
-	}
+	c.text("state", "state = ?", string(f.State))
 	c.text("backend", "backend = ?", f.Backend)
 	c.text("the version of the rules", "rules <> ?", f.NotRules)
 	from := "record"

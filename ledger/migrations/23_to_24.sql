@@ -1,7 +1,3 @@
--- Nearly all memories are untrusted: an index of them cost each addition a page.
-DROP INDEX record_state;
-CREATE INDEX record_state ON record (state, backend, kind, id) WHERE state NOT IN ('', 'untrusted');
-
 -- The texts of versions and dissents move from a table of their own, whose key repeated theirs,
 -- into their rows. Marks and envelopes begin with the id of their key.
 
