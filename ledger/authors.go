@@ -186,9 +186,8 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 		tenant, author, toMicros(since), asJSON(words)))
 }
 
-// Record returns the track record of an actor of a tenant, zero for an unknown actor. It does
-// not wait for queued entries: what was added in the last half second may not count yet. A
-// correction counts as soon as it is committed.
+// Record returns the track record of an actor of a tenant, zero for an unknown actor. Queued
+// entries count once they are in the file. Corrections are never queued.
 func (l *Ledger) Record(ctx context.Context, tenant, actor string) (memproxy.Track, error) {
 	t, _, err := first(queryRows(ctx, l.store, "look up an actor", scanTrack, trackQuery, tenant, actor))
 	return t, err

@@ -3,12 +3,13 @@
 //
 // It promises:
 //
-//   - Once Commit has returned, every later call but Ledger.Record sees the entry. The entry is written to
-//     the file a fraction of a second later. Until then it is in a redo log next to the
-//     file, if there is a Vault to encrypt it, so that a killed process loses nothing. A
-//     power failure may lose the last entries, which does not open a gap in the gate: a
-//     memory's signed stamp names its author, and the owner of a memory without a stamp
-//     is looked up in the backend, which is cheaper than a sync before every answer.
+//   - Once Commit has returned, every later call but Ledger.Record sees the entry. The
+//     entry is written to the file a fraction of a second later. Until then it is in a
+//     redo log next to the file, if there is a Vault to encrypt it, so that a killed
+//     process loses nothing. A power failure may lose the last entries, which does not
+//     open a gap in the gate: a memory's signed stamp names its author, and the owner of
+//     a memory without a stamp is looked up in the backend, which is cheaper than a sync
+//     before every answer.
 //   - Lookup returns what is recorded of an object (its owner, its status, and whether
 //     its sealed backend held it) and omits objects without a record. An id that cannot
 //     be stored counts as unknown and does not fail the lookup of the others.
