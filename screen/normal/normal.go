@@ -258,24 +258,19 @@ func (r *reader) derive(found []View, v *View, m marks, plausible bool) []View {
 }
 
 // code appends the unescaped, decoded and deciphered readings of v. It reports whether v
-// is nothing but code for another text. Where words were guessed one by one there is no code
-// that was not in the text before.
+// is nothing but code for another text.
 func (r *reader) code(found []View, v *View, m marks) ([]View, bool) {
 	before := len(found)
-	if !v.worded {
-		found = encodings(found, v, m)
-	}
-	if covers(found[before:], v) {
+	if found = encodings(found, v, m); covers(found[before:], v) {
 		return found, true
 	}
 	if v.ciphered {
 		return found, false
 	}
 	found, strange, opaque := cipher(found, v)
-	if v.worded || len(opaque) == 0 {
-		return found, false
+	if len(opaque) > 0 {
+		found = moved(found, v)
 	}
-	found = moved(found, v)
 	if v.piece || v.Name == Backward || strange < minOpaque || strange*4 < len(v.Text) && m&(markRun|markGroups|markToken) == 0 {
 		return found, false
 	}

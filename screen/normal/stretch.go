@@ -13,12 +13,14 @@ import (
 // data: three in eight random bytes are printable.
 const minStretch = 20
 
+const sample = 512 // digits of an enciphered run in which language or compression must begin
+
 // stretches returns the text within the bytes that s encodes in these encodings, if these are not
 // text as a whole: a file with words in it, or an encoding after other digits. all is false if some
-// of it is compressed and exceeds a bound. Of what was enciphered only the compressed is read.
+// of it is compressed and exceeds a bound. What was enciphered is read if it begins with language or is compressed.
 func stretches(s string, in []*codec, ciphered bool) (text []byte, all bool) {
 	all = true
-	if len(s) < 2*minStretch {
+	if len(s) < min85 || len(s) < 2*minStretch && in[0].base < 85 {
 		return nil, true
 	}
 	buf := make([]byte, 0, len(s))
@@ -28,7 +30,8 @@ func stretches(s string, in []*codec, ciphered bool) (text []byte, all bool) {
 			if c.in <= 2 {
 				digits = digits[:len(digits)&^1]
 			}
-			if !ciphered || packer(c.decode(buf, digits[:2*c.in])) != nil {
+			head := c.decode(buf, digits[:min(len(digits), sample)])
+			if !ciphered || packer(head) != nil || language(string(textIn(head))) {
 				b, whole := inflate(c.decode(buf, digits), maxLayers)
 				text, all = append(text, textIn(b)...), all && whole
 			}
