@@ -74,6 +74,10 @@ func (c *codec) decode(dst []byte, s string) []byte {
 	}
 	for i := range len(s) {
 		v := c.value[s[i]]
+		if s[i] == 'z' && v < 0 && n == 0 && c.base == 85 { // Adobe's sign for zeros
+			put(c.out)
+			continue
+		}
 		if v < 0 {
 			return nil
 		}
@@ -167,10 +171,7 @@ func runs(found []View, v *View) []View {
 	return found
 }
 
-var (
-	visible = terms.BytesOf(terms.Alnum + "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-	adobe   = strings.NewReplacer("z", "!!!!!", " ", "", "\t", "", "\n", "", "\r", "") // what Adobe abbreviates and ignores
-)
+var visible = terms.BytesOf(terms.Alnum + "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 // base85 decodes words that are base85 in one of its alphabets. Text between <~ and ~> is
 // one word.
@@ -182,14 +183,15 @@ func base85(found []View, v *View) []View {
 		text := s[i:j]
 		if strings.HasPrefix(text, "<~") && last > i {
 			j = i + strings.Index(s[i:], "~>") + len("~>")
-			text = adobe.Replace(s[i+2 : max(j-2, i+2)])
+			text = strings.Join(strings.Fields(s[i+2:max(j-2, i+2)]), "")
 		}
 		if len(text) >= min85 {
-			// Quotes and a full stop of the sentence may surround it.
-			if bare := strings.Trim(text, "\"'`.,:;()"); len(bare) < len(text) && decodeRun(bare, codecs85) != nil {
-				text = bare
-			}
+			before := len(found)
 			found = coded(found, v, i, j, text, codecs85)
+			// Quotes and a full stop of the sentence may surround it.
+			if bare := strings.Trim(text, "\"'`.,:;()"); len(found) == before && len(bare) < len(text) {
+				found = coded(found, v, i, j, bare, codecs85)
+			}
 		}
 		i = j
 	}
