@@ -2,6 +2,7 @@ package memproxy
 
 import (
 	"bytes"
+	"slices"
 	"time"
 )
 
@@ -206,6 +207,16 @@ func SplitStreamEvent(event []byte) (data []byte, others [][]byte) {
 		}
 	}
 	return data, others
+}
+
+// HasEventName reports whether an event with these lines has a name.
+func HasEventName(lines [][]byte) bool {
+	for _, line := range slices.Backward(lines) {
+		if name, ok := bytes.CutPrefix(line, []byte("event:")); ok {
+			return len(bytes.TrimSpace(name)) > 0
+		}
+	}
+	return false
 }
 
 // JoinStreamEvent returns a server-sent event of other lines and data, or nil if there are

@@ -185,16 +185,17 @@ func (r *racedBlocks) turns(text, more, who string) (w *httptest.ResponseRecorde
 	return w, done
 }
 
-// failStreams has the backend end a stream with an error, as if the model failed at last.
-func (r *racedBlocks) failStreams() {
-	const end, failed = `data: {"message_type":"stop_reason","stop_reason":"end_turn"}`, `data: {"message_type":"stop_reason","stop_reason":"llm_api_error"}`
+const streamEnd = `data: {"message_type":"stop_reason","stop_reason":"end_turn"}`
+
+// replaceInAnswers replaces a text in the backend's answers.
+func (r *racedBlocks) replaceInAnswers(text, by string, most int) {
 	back := r.back.Handler
 	r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		got := httptest.NewRecorder()
 		back.ServeHTTP(got, q)
 		maps.Copy(w.Header(), got.Header())
 		w.WriteHeader(got.Code)
-		_, _ = w.Write(bytes.Replace(got.Body.Bytes(), []byte(end), []byte(failed+"\n\nevent: error\ndata: {\"message_type\":\"error_message\",\"detail\":\"x\"}"), 1))
+		_, _ = w.Write(bytes.Replace(got.Body.Bytes(), []byte(text), []byte(by), most))
 	})
 }
 
@@ -202,14 +203,17 @@ func (r *racedBlocks) failStreams() {
 // answer, and the next change of the block waits for that; the rest of a stream does not.
 func TestNextChangesAreNotTheTurns(t *testing.T) {
 	calls := map[string]string{"memory_replace": `{"label":"boat","old_string":"has","new_string":"sails"}`, "core_memory_append": `{"label":"boat","content":"sails"}`}
-	const failed = `,"streaming":true, "stream_tokens":true`
+	const failed, unnamed = `,"streaming":true, "stream_tokens":true`, `,"streaming": true`
 	for tool, args := range calls {
-		for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`, failed} {
+		for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`, failed, unnamed} {
 			t.Run(tool+more, func(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
 					r := startQuietTools(t, 200, quietResult)
-					if more == failed {
-						r.failStreams()
+					switch more {
+					case failed:
+						r.replaceInAnswers(streamEnd, strings.Replace(streamEnd, "end_turn", "llm_api_error", 1)+"\n\nevent: error\ndata: {\"message_type\":\"error_message\",\"detail\":\"x\"}", 1)
+					case unnamed: // each event has a name, which is empty
+						r.replaceInAnswers("data: ", "event:\ndata: ", -1)
 					}
 					let := make(chan struct{})
 					r.meanwhile("POST", "/messages", func() {

@@ -321,12 +321,11 @@ func (t *agentTurn) handleStream(ctx context.Context, resp *http.Response, last 
 
 // endsTurn reports whether an event has a name, such as an error: clients stop reading there.
 func (t *agentTurn) endsTurn(event []byte) bool {
-	name := []byte("event:")
-	if !bytes.Contains(event, name) || t.turn.Paused() {
+	if !bytes.Contains(event, []byte("event:")) || t.turn.Paused() {
 		return false
 	}
 	_, lines := memproxy.SplitStreamEvent(event)
-	return slices.ContainsFunc(lines, func(line []byte) bool { return bytes.HasPrefix(line, name) })
+	return memproxy.HasEventName(lines)
 }
 
 // recordEvents records the events that are sent to the caller, with their numbers if they have

@@ -24,7 +24,7 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 	t.out.numbered = false
 	data, others := memproxy.SplitStreamEvent(event)
 	switch {
-	case hasName(others): // an error or a cancellation
+	case memproxy.HasEventName(others): // an error or a cancellation
 		return namedEvent(t, event, data, others)
 	case len(data) == 0: // a comment
 		return [][]byte{event}, nil
@@ -149,16 +149,6 @@ func (s *stitched) fragment(f *call) *call {
 	c.pieces = append(c.pieces, f.arguments...)
 	s.heldBytes += len(f.arguments)
 	return c
-}
-
-// hasName reports whether an event with these lines has a name.
-func hasName(lines [][]byte) bool {
-	for _, line := range slices.Backward(lines) {
-		if name, ok := bytes.CutPrefix(line, []byte("event:")); ok {
-			return len(bytes.TrimSpace(name)) > 0
-		}
-	}
-	return false
 }
 
 func streamEvents(raws [][]byte) [][]byte {
