@@ -63,7 +63,7 @@ const minQuoted = 3
 func quoted(s string) bool {
 	n := 0
 	for i := strings.IndexByte(s, '='); i >= 0 && i+2 < len(s) && n < minQuoted; i++ {
-		if s[i] == '=' && unhex(s[i+1]) >= 2 && unhex(s[i+2]) >= 0 {
+		if s[i] == '=' && (unhex(s[i+1]) >= 2 && unhex(s[i+2]) >= 0 || s[i+1:i+3] == "\r\n") {
 			n++
 		}
 	}
