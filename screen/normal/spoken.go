@@ -18,6 +18,8 @@ const (
 	mostWords    = 30 // the most words per piece of evidence
 )
 
+var vowelDigits = terms.BytesOf("0134") // of leetspeak
+
 // spoken appends the readings of texts that a person understands at once and a word list
 // does not: with mixed inner letters, without vowels, in a spelling alphabet, in pig
 // Latin, and in reversed word order.
@@ -31,7 +33,7 @@ func spoken(found []View, v *View) []View {
 	eachWord(s, func(i, j int, h uint32) {
 		if j-i > 1 {
 			words++
-			leet := i > 0 && isDigit(s[i-1]) || j < len(s) && isDigit(s[j]) // its vowels are the digits
+			leet := i > 0 && vowelDigits[s[i-1]] || j < len(s) && vowelDigits[s[j]]
 			bare.add(!leet && !vowel.AnyIn(s[i:j]), 1, manyBare, i, j)
 		}
 		is := vocab.words.Get(h)
