@@ -166,6 +166,18 @@ func (e *earlyApprovals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.Handler.ServeHTTP(w, r)
 }
 
+const renamed = `CALL memory_replace {"label":"boat","old_string":"Ann","new_string":"Bea"}` + "\nTHEN\nSAY done"
+
+// start starts a sidecar in front of the server, with an agent that has a block.
+func (e *earlyApprovals) start(t *testing.T, conf string) *racedBlocks {
+	t.Helper()
+	r := &racedBlocks{raced: startRaced(t, conf, e)}
+	r.agent = r.made("human", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","tools":["memory_replace"]}`)
+	r.boat = r.made("human", "/v1/blocks/", `{"label":"boat","value":"Ann has a boat"}`)
+	r.attach("attach", r.boat).want(t, 200)
+	return r
+}
+
 // Proves EDGE-16: a Letta server refuses an approval that comes before it has stored the pause;
 // the turn repeats it, and passes a refusal that lasts. It does not wait longer for the answer.
 func TestApprovalsWaitUntilThePauseIsStored(t *testing.T) {
@@ -177,11 +189,8 @@ func TestApprovalsWaitUntilThePauseIsStored(t *testing.T) {
 			t.Run(name+more, func(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
 					e := &earlyApprovals{Handler: embedded.New(), refusals: c.refusals, hangs: c.hangs}
-					r := &racedBlocks{raced: startRaced(t, lettaConf, e)}
-					r.agent = r.made("human", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","tools":["memory_replace"]}`)
-					r.boat = r.made("human", "/v1/blocks/", `{"label":"boat","value":"Ann has a boat"}`)
-					r.attach("attach", r.boat).want(t, 200)
-					a := r.do(call{"POST", "/v1/agents/" + r.agent + "/messages", fmt.Sprintf(`{"input":%q%s}`, `CALL memory_replace {"label":"boat","old_string":"Ann","new_string":"Bea"}`+"\nTHEN\nSAY done", more)}, "human")
+					r := e.start(t, lettaConf)
+					a := r.do(call{"POST", "/v1/agents/" + r.agent + "/messages", fmt.Sprintf(`{"input":%q%s}`, renamed, more)}, "human")
 					if more != "" {
 						c.status = 200
 						expect.Equal(t, strings.Count(a.body, "event: error"), map[bool]int{true: 1}[name != "stored soon"], a.body)
@@ -192,6 +201,39 @@ func TestApprovalsWaitUntilThePauseIsStored(t *testing.T) {
 					a.want(t, c.status, a.body)
 					expect.Equal(t, e.asked, c.asked, "requests")
 					r.do(call{"GET", "/v1/blocks/" + r.boat, ""}, "human").want(t, 200).has(t, c.want)
+				})
+			})
+		}
+	}
+}
+
+// Proves EDGE-1, TRL-6: a turn broke off if the server refuses an approval to the end, or if a stop
+// comes while the approval waits to be repeated: the call was not made, is not charged, and is
+// declined.
+func TestTurnsWhosePauseIsNeverStoredBreakOff(t *testing.T) {
+	for name, end := range map[string]func(*racedBlocks){
+		"refused": func(*racedBlocks) {},
+		"stopped": func(r *racedBlocks) { r.car.Handler("mem0").(*proxy.Proxy).AbortAll() },
+	} {
+		for _, more := range []string{``, `,"streaming":true`} {
+			if name == "refused" && more != "" {
+				continue
+			}
+			t.Run(name+more, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					letta := embedded.New()
+					e := &earlyApprovals{Handler: letta, refusals: 100}
+					r := e.start(t, strings.Replace(lettaConf, "policy:", "budgets: {default: {writes_per_hour: 3}}\npolicy:", 1))
+					_, over := r.turns(renamed, more, "human")
+					time.Sleep(50 * time.Millisecond)
+					end(r)
+					<-over
+					r.made("human", "/v1/blocks/", `{"label":"tea","value":"Ann likes tea"}`)
+					e.refusals = 0
+					r.once("runs:mem0", r.car.clock().Add(time.Minute))
+					expect.Text(t, r.audit("--type", "outcome"), "calls").Times(1, memproxy.NotReached)
+					expect.Text(t, r.audit("--type", "decision"), "declined").Times(1, `"id":"system:reconciler"`)
+					expect.Equal(t, letta.Value(r.agent, "boat"), "Ann has a boat")
 				})
 			})
 		}

@@ -162,14 +162,14 @@ func (t *agentTurn) sendRequest(ctx context.Context) (over bool, err error) {
 	waiting, made := t.waiting, t.spent
 	for pause := notStored; ; pause *= 2 {
 		last := t.status == 0 || pause > lastNotStored
-		t.waiting, t.spent = waiting, made
 		out.Body = io.NopCloser(bytes.NewReader(body))
 		if over, err = t.attempt(ctx, out, last); last || !errors.Is(err, memproxy.ErrNotStored) {
 			return over, err
 		}
+		t.waiting, t.spent = waiting, made
 		select {
 		case <-ctx.Done():
-			t.spent = made
+			t.abandonWaiting(ctx)
 			return false, context.Cause(ctx)
 		case <-time.After(pause):
 			t.watchdog.timer.Reset(t.watchdog.most) // an event of the refusal has stopped it
@@ -185,8 +185,8 @@ func (t *agentTurn) attempt(ctx context.Context, out *http.Request, last bool) (
 		t.abandonWaiting(ctx)
 		return false, err
 	}
-	made := t.spent // by memproxy itself
-	t.sent, t.spent, t.waiting = true, made || len(t.waiting) > 0, nil
+	made, waiting := t.spent, t.waiting // made: by memproxy itself
+	t.sent, t.spent, t.waiting = true, made || len(waiting) > 0, nil
 	if err != nil {
 		return false, err
 	}
@@ -203,9 +203,13 @@ func (t *agentTurn) attempt(ctx context.Context, out *http.Request, last bool) (
 		if first {
 			return true, t.passError(ctx, resp)
 		}
+		if resp.StatusCode == http.StatusNotFound {
+			t.waiting = waiting // none was made
+		}
 		if t.cancelled(ctx) {
 			return true, t.cancel(ctx)
 		}
+		t.abandonWaiting(ctx)
 		if resp.StatusCode <= http.StatusInternalServerError { // the others are an intermediary's, which does not know
 			t.spent = made
 		}
