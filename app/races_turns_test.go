@@ -216,9 +216,6 @@ func TestTurnsWhosePauseIsNeverStoredBreakOff(t *testing.T) {
 		"stopped": func(r *racedBlocks) { r.car.Handler("mem0").(*proxy.Proxy).AbortAll() },
 	} {
 		for _, more := range []string{``, `,"streaming":true`} {
-			if name == "refused" && more != "" {
-				continue
-			}
 			t.Run(name+more, func(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
 					letta := embedded.New()

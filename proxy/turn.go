@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,10 +164,13 @@ func (t *agentTurn) sendRequest(ctx context.Context) (over bool, err error) {
 	for pause := notStored; ; pause *= 2 {
 		last := t.status == 0 || pause > lastNotStored
 		out.Body = io.NopCloser(bytes.NewReader(body))
-		if over, err = t.attempt(ctx, out, last); last || !errors.Is(err, memproxy.ErrNotStored) {
+		if over, err = t.attempt(ctx, out, last); !errors.Is(err, memproxy.ErrNotStored) {
 			return over, err
 		}
-		t.waiting, t.spent = waiting, made
+		if t.waiting, t.spent = waiting, made; last {
+			t.abandonWaiting(ctx)
+			return over, err
+		}
 		select {
 		case <-ctx.Done():
 			t.abandonWaiting(ctx)
@@ -177,8 +181,8 @@ func (t *agentTurn) sendRequest(ctx context.Context) (over bool, err error) {
 	}
 }
 
-// attempt sends a request and handles its answer. Unless it is the last attempt, a refusal
-// because the backend has not stored the pause is memproxy.ErrNotStored.
+// attempt sends a request and handles its answer. A refusal because the backend has not stored
+// the pause is memproxy.ErrNotStored; the caller receives that of the last attempt.
 func (t *agentTurn) attempt(ctx context.Context, out *http.Request, last bool) (over bool, err error) {
 	resp, err := t.p.opt.Transport.RoundTrip(out)
 	if errors.As(err, new(frontend.UnsentError)) {
@@ -296,6 +300,7 @@ func (t *agentTurn) handleStream(ctx context.Context, resp *http.Response, last 
 		t.begun = true
 	}
 	in := frontend.NewEventReader(body, t.p.opt.MaxAnswer, t.w.lease)
+	var refusal error
 	for {
 		event, err := in.Next(ctx)
 		if err == io.EOF {
@@ -308,6 +313,7 @@ func (t *agentTurn) handleStream(ctx context.Context, resp *http.Response, last 
 		if err != nil && !(last && errors.Is(err, memproxy.ErrNotStored)) {
 			return false, err
 		}
+		refusal = cmp.Or(refusal, err)
 		if t.endsTurn(event) {
 			_ = t.recordEdits(ctx) // before the client knows, as in finish
 		}
@@ -316,11 +322,11 @@ func (t *agentTurn) handleStream(ctx context.Context, resp *http.Response, last 
 			return true, nil
 		}
 	}
-	t.streams, t.body = true, nil
+	t.streams, t.body, t.refused = true, nil, refusal != nil
 	if t.turn.Paused() {
-		return false, nil
+		return false, refusal
 	}
-	return true, t.finish(ctx)
+	return true, errors.Join(refusal, t.finish(ctx))
 }
 
 // endsTurn reports whether an event has a name, such as an error: clients stop reading there.
