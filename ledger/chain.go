@@ -197,7 +197,7 @@ func (cs Chains) Accept(ctx context.Context, tenant string, faults []memproxy.Ch
 	end, err := changeResult(ctx, cs.store, storableParts("chain", tenant), func(t *transaction) memproxy.ChainHead {
 		h := rebase(t, tenant)
 		acceptBreaches(t, h, faults)
-		for _, r := range t.lock(math.MaxInt32, `status_tenant = ? AND unverified = ?`, tenant, string(memproxy.IntegrityChain)) { // flagged meanwhile
+		for _, r := range t.lock(math.MaxInt32, `unverified <> '' AND status_tenant = ? AND unverified = ?`, tenant, string(memproxy.IntegrityChain)) { // flagged meanwhile
 			clearFlag(t, &r.key)
 		}
 		return memproxy.ChainHead{Tenant: tenant, Position: h.place, Link: h.link}
@@ -240,12 +240,13 @@ func acceptBreaches(t *transaction, h *head, faults []memproxy.ChainFault) {
 }
 
 // clearFlags calls clearFlag for the memories of a tenant that are flagged because of a broken
-// chain, and returns how many it cleared.
+// chain, and returns how many it cleared. BETWEEN lets SQLite read a page in the order
+// of the index, of flagged memories; for = it sorts all of them each time.
 func clearFlags(ctx context.Context, s *store, tenant string, clearFlag func(*transaction, *key) bool) (cleared int, err error) {
 	err = eachPage(verifyStep, func(after key) ([]key, error) {
-		return queryRows(ctx, s, "find flagged memories", scanKey, `SELECT backend, kind, id FROM record
-			WHERE status_tenant = ? AND unverified = ? AND (backend, kind, id) > (?, ?, ?) ORDER BY backend, kind, id LIMIT ?`,
-			tenant, string(memproxy.IntegrityChain), after, verifyStep)
+		return queryRows(ctx, s, "find flagged memories", scanKey, `SELECT backend, kind, id FROM record`+viaUnverified+`
+			WHERE unverified <> '' AND status_tenant BETWEEN ?1 AND ?1 AND unverified = ?2 AND (backend, status_tenant, kind, id) > (?3, ?1, ?4, ?5)
+			ORDER BY backend, status_tenant, kind, id LIMIT ?6`, tenant, string(memproxy.IntegrityChain), after, verifyStep)
 	}, func(page []key) error {
 		some, err := inChunks(ctx, s, page, clearFlag)
 		cleared += some

@@ -7,7 +7,9 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 // Statuses by state, and memories changed out-of-band, are listed by an index: reads
@@ -56,6 +59,28 @@ func planOf(t *testing.T, l *Ledger, query string, args ...any) string {
 	}
 	must.Do(t, rows.Close())
 	return plan.String()
+}
+
+// Accepting a chain reads the memories that are flagged, in the order of their index: every
+// write waits for the last of these queries.
+//
+// Proves EDGE-17.
+func TestAcceptReadsFlaggedMemoriesOnly(t *testing.T) {
+	vault := must.Get(keys.NewVault(keys.Set{Signing: must.Get(keys.New([]byte("0123456789abcdef0123456789abcdef")))(t)}, zeros{}))(t)
+	l := must.Get(Open(Options{Vault: vault, Timeout: ring.Limit, Path: filepath.Join(ring.Dir(t), "ledger.db"), Clock: time.Now}))(t)
+	defer l.Close()
+	_, _, err := l.Chains.Accept(t.Context(), "acme", nil)
+	must.Do(t, err)
+	var asked []string
+	l.queries.Range(func(text, _ any) bool { asked = append(asked, text.(string)); return true })
+	asked = slices.AppendSeq(asked, maps.Keys(l.ready))
+	asked = slices.DeleteFunc(asked, func(text string) bool { return !strings.Contains(text, "unverified = ?") })
+	expect.Len(t, asked, 2, "queries")
+	for _, text := range asked {
+		if plan := planOf(t, l, text, make([]any, strings.Count(text, "?"))...); !strings.Contains(plan, "record_unverified") || strings.Contains(plan, "B-TREE") {
+			t.Errorf("%s: %s", text, plan)
+		}
+	}
 }
 
 // A new hold reads the rows of its caller's waiting holds only, and of the queue index
