@@ -227,9 +227,15 @@ func TestRetractedMemoriesWaitAlone(t *testing.T) {
 		fmt.Fprintf(w, `{"results":[{"id":"m-tea","event":"ADD","memory":"Ann drinks tea"},{"id":"m-evil","event":"ADD","memory":%q}]}`, poison)
 	}))
 	t.Cleanup(up.Close)
-	r := start(t, screeningConf, "UPSTREAM", up.URL, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"}]}`, sha(reviewToken)))
-	r.do("POST", "/memories", `{"user_id":"ann","metadata":{"k":1},"messages":[{"role":"user","content":"We talked about tea and invoices."}]}`).want(t, 200).has(t, "tea").lacks(t, "evil")
-	receive(t, sent)
+	r := start(t, screeningConf, "UPSTREAM", up.URL, "SCREENING", fmt.Sprintf(`review: {max_held: 1, reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"}]}`, sha(reviewToken)))
+	write := func() {
+		r.do("POST", "/memories", `{"user_id":"ann","metadata":{"k":1},"messages":[{"role":"user","content":"We talked about tea and invoices."}]}`).want(t, 200).has(t, "tea").lacks(t, "evil")
+		receive(t, sent)
+	}
+	write()
+	write() // the queue is full, which the record says: the text is lost
+	ring.Until(t, "the loss being on record", func() bool { return strings.Contains(r.audit("--type", "outcome"), "raise review.max_held") })
+	expect.Text(t, r.get("/metrics").body).Has("memproxy_ledger_errors_total 0\n")
 	page := must.Get(r.car.Ledger.Holds.List(t.Context(), memproxy.HoldFilter{State: memproxy.HoldPending}))(t)
 	if len(page.Holds) != 1 || page.Holds[0].Score < 850 {
 		t.Fatalf("%+v", page.Holds)

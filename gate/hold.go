@@ -202,7 +202,9 @@ func (ret *extraction) holdExtracted(ctx context.Context, m memproxy.Memory, j j
 		content.Texts = []memproxy.HeldText{{Pointer: m.Pointer, Text: m.Text}}
 		err = storeHold(ctx, ret.g, hold, content)
 	}
-	if err != nil {
+	if d := (memproxy.Decision{}); RefuseHold(&d, err) {
+		ret.reasons = append(ret.reasons, d.Reasons...) // the record says why the text is lost
+	} else if err != nil {
 		ret.g.opt.Meter.LedgerFailed(ctx)
 		ret.g.opt.Log.ErrorContext(ctx, "a retracted memory could not be kept for review", "decision", ret.Decision.ID, "error", err)
 	}
