@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -9,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -176,12 +178,11 @@ func (hs Holds) ExpiredClaims(ctx context.Context) ([]memproxy.HeldWrite, error)
 func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) (memproxy.HoldState, error) {
 	ends := to == memproxy.HoldDone || to == memproxy.HoldApproved || to == memproxy.HoldFailed
 	if to == memproxy.HoldApproved {
-		seen, err := querySettled(ctx, hs.store, "look for the versions of a hold", scanOne[string], `SELECT v.id FROM version v JOIN hold h ON h.tenant = v.tenant AND h.backend = v.backend
-			WHERE h.id = ?1 AND v.decision = ?1 LIMIT 1`, id)
+		seen, err := hasVersions(ctx, hs, id)
 		if err != nil {
 			return "", err
 		}
-		if len(seen) > 0 {
+		if seen {
 			to, r = memproxy.HoldDone, memproxy.HoldResult{Detail: "it arrived, and was changed or deleted since"}
 		}
 	}
@@ -198,6 +199,25 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 		t.run(`UPDATE hold SET token = '' WHERE id = ?`, id)
 		return is
 	})
+}
+
+// hasVersions reports whether a hold has versions. Decisions have no index: it reads the
+// tenant's chain from its end back to a day before the hold, as clocks may differ, page by page.
+func hasVersions(ctx context.Context, hs Holds, id string) (seen bool, err error) {
+	h, err := hs.Get(ctx, id)
+	at, before := int64(math.MaxInt64), int64(math.MaxInt64)
+	err = cmp.Or(err, eachPage(verifyStep, func(versionRow) ([]versionRow, error) {
+		if err != nil || seen || at < toMicros(h.Created.Add(-longestLease)) {
+			return nil, nil
+		}
+		return querySettled(ctx, hs.store, "look for the versions of a hold", scanVersionRow,
+			`SELECT `+versionColumns+` FROM version WHERE tenant = ? AND place < ? ORDER BY place DESC LIMIT ?`, h.Tenant, before, verifyStep)
+	}, func(page []versionRow) error {
+		at, before = page[len(page)-1].at, page[len(page)-1].place
+		seen = slices.ContainsFunc(page, func(r versionRow) bool { return r.Backend == h.Backend && r.Decision == id })
+		return nil
+	}))
+	return seen, err
 }
 
 // clearedResult returns the result of a write that is not sent, or not again, because

@@ -183,6 +183,29 @@ func holdStranded(t *testing.T, l Life) {
 	wantErr(t, "to nowhere", errOf(l.Holds.Resolve(ctx, "b", memproxy.HoldPending, memproxy.HoldResult{})), ledger.ErrRow)
 }
 
+// holdArrived: the versions of a write are found behind a thousand later ones, and are not
+// looked for behind a thousand of long before the hold.
+func holdArrived(t *testing.T, l Life) {
+	ctx := t.Context()
+	for id, c := range map[string]struct {
+		passes time.Duration
+		want   memproxy.HoldState
+	}{"long before": {48 * time.Hour, memproxy.HoldApproved}, "as sent": {0, memproxy.HoldDone}} {
+		written := []memproxy.Version{Version(id, "text of "+id)}
+		written[0].Decision = id
+		for i := range 1100 {
+			written = append(written, Version(fmt.Sprint(id, i), "text"))
+		}
+		must.Do(t, l.Commit(ctx, memproxy.Entry{Versions: written}))
+		l.Clock.Pass(c.passes)
+		hold(t, l, id, "text of "+id)
+		must.Get(l.Holds.Approve(ctx, id, by("human:ann")))(t)
+		must.Get(l.Holds.Claim(ctx, id, time.Minute))(t)
+		l.Clock.Pass(2 * time.Minute)
+		expect.Equal(t, must.Get(l.Holds.Resolve(ctx, id, memproxy.HoldApproved, memproxy.HoldResult{}))(t), c.want, id)
+	}
+}
+
 // holdCleared: a write is not sent after everything of its owner was deleted, or not
 // again.
 func holdCleared(t *testing.T, l Life) {

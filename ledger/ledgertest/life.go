@@ -78,6 +78,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"what is settled stays settled", holdSettled},
 		{"a claim is given once", holdClaimed},
 		{"a claim that was left is stranded", holdStranded},
+		{"a claim that was left is done if its write has versions", holdArrived},
 		{"what waits is not sent after everything of its owner was deleted", holdCleared},
 		{"distinct reviewers, never the author", fourEyes},
 		{"alike holds are one group", holdGroups},
