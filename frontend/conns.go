@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"cmp"
 	"container/list"
 	"crypto/tls"
 	"net"
@@ -25,9 +26,14 @@ type conns struct {
 	mu     sync.Mutex
 	counts                  // of the connections, by address, and of those within the shares, by caller
 	open   map[string]*Conn // by the client's address and port, the latest
-	// The connections that may be closed for new ones, by age.
+	ranks
+	peers            map[string]*ranks // by address
+	refused, evicted int64
+}
+
+// ranks has the connections that may be closed for new ones, by age.
+type ranks struct {
 	withoutCaller, idle list.List // of *Conn
-	refused, evicted    int64
 }
 
 // admit counts a new connection, if there is room. over is a connection to close for it,
@@ -37,8 +43,12 @@ func (cs *conns) admit(c *Conn, evict bool) (ok bool, over *Conn) {
 	defer cs.mu.Unlock()
 	peerFull := cs.groups[c.peer] >= int64(cs.mostPeer)
 	if peerFull || cs.all >= int64(cs.most) {
-		if evict {
-			over = cs.oldest(func(o *Conn) bool { return !peerFull || o.peer == c.peer })
+		switch {
+		case !evict:
+		case peerFull:
+			over = cs.peers[c.peer].first()
+		default:
+			over = cs.first()
 		}
 		if over == nil {
 			return false, nil
@@ -49,32 +59,32 @@ func (cs *conns) admit(c *Conn, evict bool) (ok bool, over *Conn) {
 	cs.open[c.remote], c.counted = c, true
 	cs.add(party{group: c.peer}, 1)
 	if !cs.keep {
-		cs.put(c, &cs.withoutCaller)
+		cs.peers[c.peer] = cmp.Or(cs.peers[c.peer], &ranks{})
+		cs.put(c, &cs.withoutCaller, &cs.peers[c.peer].withoutCaller)
 	}
 	return true, over
 }
 
-// oldest returns the first of the connections that may be closed, of those that fit.
-func (cs *conns) oldest(fits func(*Conn) bool) *Conn {
-	for _, l := range []*list.List{&cs.withoutCaller, &cs.idle} {
-		for e := l.Front(); e != nil; e = e.Next() {
-			if c := e.Value.(*Conn); fits(c) {
-				return c
-			}
+// first returns the oldest of the connections to close before others, or nil.
+func (r *ranks) first() *Conn {
+	for _, l := range []*list.List{&r.withoutCaller, &r.idle} {
+		if e := l.Front(); e != nil {
+			return e.Value.(*Conn)
 		}
 	}
 	return nil
 }
 
-func (cs *conns) put(c *Conn, in *list.List) {
+func (cs *conns) put(c *Conn, all, own *list.List) {
 	cs.take(c)
-	c.in, c.place = in, in.PushBack(c)
+	c.in, c.place = [2]*list.List{all, own}, [2]*list.Element{all.PushBack(c), own.PushBack(c)}
 }
 
 func (cs *conns) take(c *Conn) {
-	if c.in != nil {
-		c.in.Remove(c.place)
-		c.in = nil
+	if c.in[0] != nil {
+		c.in[0].Remove(c.place[0])
+		c.in[1].Remove(c.place[1])
+		c.in[0] = nil
 	}
 }
 
@@ -92,7 +102,9 @@ func (cs *conns) drop(c *Conn) {
 		c.counted = false
 		cs.take(c)
 		cs.leave(c)
-		cs.add(party{group: c.peer}, -1)
+		if cs.add(party{group: c.peer}, -1); cs.groups[c.peer] == 0 {
+			delete(cs.peers, c.peer)
+		}
 		if cs.open[c.remote] == c { // else a later one has this address and port
 			delete(cs.open, c.remote)
 		}
@@ -113,7 +125,7 @@ func (l *Listener) MarkAccepted(remote, caller string) {
 	if cs.callers[who] >= int64(cs.share) {
 		if c.caller != "" { // it belonged to another caller
 			cs.leave(c)
-			cs.put(c, &cs.withoutCaller)
+			cs.put(c, &cs.withoutCaller, &cs.peers[c.peer].withoutCaller)
 		}
 		return
 	}
@@ -140,7 +152,7 @@ func (l *Listener) State(nc net.Conn, s http.ConnState) {
 	case s == http.StateActive:
 		cs.take(c)
 	case s == http.StateIdle:
-		cs.put(c, &cs.idle)
+		cs.put(c, &cs.idle, &cs.peers[c.peer].idle)
 	}
 }
 

@@ -61,7 +61,7 @@ func Limit(ln net.Listener, o ListenOptions) *Listener {
 	l.conns = conns{
 		most: most, mostPeer: peer, keep: o.NoEviction,
 		share:  max(1, peer/4), // a caller's guaranteed share of its address's connections
-		counts: newCounts(), open: map[string]*Conn{},
+		counts: newCounts(), peers: map[string]*ranks{}, open: map[string]*Conn{},
 	}
 	if !o.NoEviction {
 		l.queue = queueFor(ln, most)
@@ -80,9 +80,9 @@ type Conn struct {
 	peer    string // address
 	arrived time.Time
 	counted bool
-	caller  string     // the caller in whose share the connection counts, or ""
-	in      *list.List // the list that contains it, or nil
-	place   *list.Element
+	caller  string        // the caller in whose share the connection counts, or ""
+	in      [2]*list.List // of all connections and of its address's, or nil
+	place   [2]*list.Element
 }
 
 // Write writes b in pieces, each with a deadline, at a minimum rate.
