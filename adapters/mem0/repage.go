@@ -41,7 +41,13 @@ func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 	if err != nil {
 		return nil
 	}
-	page, size := number(sent.Query, body, "page", 1), number(sent.Query, body, "page_size", number(sent.Query, body, "limit", defaultPage))
+	asked := &jsondoc.Doc{}
+	if len(body) > 0 {
+		if asked, err = jsondoc.Parse(body, 0); err != nil {
+			return nil
+		}
+	}
+	page, size := number(sent.Query, asked, "page", 1), number(sent.Query, asked, "page_size", number(sent.Query, asked, "limit", defaultPage))
 	left := slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return m.Drop })
 	if page < 1 || size < 1 || count > maxRepaged || count <= size || page == 1 && !left && !rd.CountsOthers {
 		return nil
@@ -49,17 +55,12 @@ func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 	return &repaged{sent: sent, body: body, from: (page - 1) * size, to: page * size, first: rd, count: count, page: 1}
 }
 
-// number returns a number in the query, else in the body, else otherwise; 0 if it cannot be
-// parsed.
-func number(query string, body []byte, name string, otherwise int) int {
+// number returns a number in the query, else in what the body asked, else otherwise; 0 if it
+// cannot be parsed.
+func number(query string, asked *jsondoc.Doc, name string, otherwise int) int {
 	text, said := pages.Param(query, name)
-	if !said && len(body) > 0 {
-		doc, err := jsondoc.Parse(body, 0)
-		if err != nil {
-			return 0
-		}
-		v := doc.Root.Get(name)
-		if text, said = string(doc.Raw(v)), v != nil; said && v.Kind == jsondoc.String {
+	if v := asked.Root.Get(name); !said && v != nil {
+		if text, said = string(asked.Raw(v)), true; v.Kind == jsondoc.String {
 			text = v.Text()
 		}
 	}

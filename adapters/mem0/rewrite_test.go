@@ -2,10 +2,12 @@ package mem0_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/metadata"
@@ -104,6 +106,24 @@ func TestLinksCarryWishes(t *testing.T) {
 		if got := rewritten(t, a, rt, req, `{"next":"`+link+`","results":[]}`, func(*memproxy.Reading) {}); got != `{"next":`+want+`,"results":[]}` {
 			t.Errorf("%s leads to %s, want %s", link, got, want)
 		}
+	}
+}
+
+// A body that asks for a page is parsed once, whatever it leaves to the defaults.
+func TestARecountedPagesBodyIsParsedOnce(t *testing.T) {
+	a := adapter(t)
+	rt, req := routed(t, a, "POST /v2/memories/")
+	body := []byte(`{"filters":{"OR":[{"user_id":"ann"}` + strings.Repeat(`,{"user_id":"ann"}`, 1000) + `]}}`)
+	reply := memproxy.Reply{Status: 200, Body: []byte(`{"count":800,"next":null,"results":[{"id":"m1"}]}`)}
+	rd := &memproxy.Reading{Memories: []memproxy.Memory{{ID: "m1", Pointer: "/results/0", Drop: true}}}
+	once := testing.AllocsPerRun(10, func() { must.Get(jsondoc.Parse(body, 0))(t) })
+	filled := testing.AllocsPerRun(10, func() {
+		if a.Refill(rt, req, body, reply, rd) == nil {
+			t.Fatal("the page is not recounted")
+		}
+	})
+	if filled > 1.5*once {
+		t.Errorf("%.0f allocations, of %.0f for the body", filled, once)
 	}
 }
 
