@@ -72,8 +72,8 @@ func (c *committer) commit(batch []*item) (left []*item, err error) {
 	if err := c.progress.lagging(); err != nil {
 		return batch, err
 	}
-	t := c.progress.tip // only this goroutine changes it
-	if now := c.opt.Clock(); now.After(t.time) {
+	t := c.progress.tip                                   // only this goroutine changes it
+	if now := c.opt.Clock().Round(0); now.After(t.time) { // by the wall clock, which may be set back
 		t.time = now
 	}
 	c.now = appendTime(c.now[:0], t.time)

@@ -7,16 +7,18 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/memproxy/memproxy/telemetry/audit"
+	"unsafe"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
 // abandoned returns the options of a log as a killed process leaves that of opt: with nothing
@@ -281,4 +283,32 @@ func FuzzReplay(f *testing.F) {
 		}
 		closeLog(t, l)
 	})
+}
+
+// Proves SYN-6: the times of records do not go back with the wall clock while the process
+// runs, so that the log verifies.
+func TestTimesDoNotGoBackWithTheWallClock(t *testing.T) {
+	opt := testOptions(ring.Dir(t))
+	before := time.Now() // with both clocks
+	after := before.Add(time.Second)
+	*(*uint64)(unsafe.Pointer(&after)) -= 3600 << 30 // an hour of its wall clock
+	var set atomic.Bool
+	opt.Clock = func() time.Time {
+		if set.Load() {
+			return after
+		}
+		return before
+	}
+	var times []string
+	opt.OnRecord = func(_ uint64, _ *memproxy.Event, body []byte) {
+		times = append(times, regexp.MustCompile(`"time":"[^"]+"`).FindString(string(body)))
+	}
+	l := open(t, opt)
+	record(t, l, 1)
+	set.Store(true)
+	record(t, l, 1)
+	closeLog(t, l)
+	if len(times) != 2 || times[0] == "" || times[1] < times[0] {
+		t.Errorf("%q", times)
+	}
 }
