@@ -124,7 +124,8 @@ func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string
 		found, err = changeResult(ctx, l.store, nil, func(t *transaction) []sessionRow { return lockEdited(t, tenant, ids) })
 	}
 	lock := lastLock(found)
-	if err == nil && lock.ID == "" { // the absence can be cached: only a rejection locks a record, and it ends the absence
+	if err == nil && !slices.ContainsFunc(found, func(r sessionRow) bool { return r.CountedRejections >= max(1, r.Limit) }) {
+		// The absence can be cached: only a rejection locks such a record, whatever the clock is set to, and it ends the absence.
 		l.recent.fill(moment, ask, nil)
 	}
 	return lock, err
