@@ -105,7 +105,7 @@ func (m *fleetClient) join() error {
 	if opt.TLS, err = clientTLS(c, m.log); err != nil {
 		return fmt.Errorf("policy.control: %w", err)
 	}
-	opt.Apply, opt.Counts = m.applyRelease, m.meter.drain
+	opt.Apply, opt.Refused, opt.Counts = m.applyRelease, m.refused, m.meter.drain
 	if m.follower, err = follow.New(opt); err != nil {
 		return err
 	}
@@ -150,8 +150,6 @@ func (m *fleetClient) applyRelease(r *policy.Release, keep func() error) error {
 	}
 	if err != nil {
 		m.rules.fail(fromPolicies, fmt.Errorf("release %d: %w", r.Number, err))
-		m.telemetry.Instruments().Reloaded(context.Background(), false)
-		m.edits.notInForce("release "+r.Name(), err)
 		return err
 	}
 	version, _ := m.rules.state()
@@ -160,6 +158,12 @@ func (m *fleetClient) applyRelease(r *policy.Release, keep func() error) error {
 	m.record(memproxy.EventReload, "release "+r.Name()+", rules "+version+" in force")
 	m.edits.loosened("the rules", m.rules.now.Load().looser)
 	return nil
+}
+
+// refused records that a release was refused, and why.
+func (m *fleetClient) refused(release string, err error) {
+	m.telemetry.Instruments().Reloaded(context.Background(), false)
+	m.edits.notInForce("release "+release, err)
 }
 
 // ready is the readiness check of the connection to the control plane.

@@ -166,6 +166,8 @@ func TestSidecarRefusesBrokenReleases(t *testing.T) {
 		l := f.sidecars()
 		return l[0].Rejected != nil && strings.Contains(l[0].Rejected.Reason, "is older than 3")
 	})
+	ring.Until(r.t, "the refusal being on record", func() bool { return strings.Contains(r.audit("--type", "reload"), "is older than 3") })
+	expect.Text(t, r.get("/metrics").body).Has(`memproxy_reloads_total{result="refused"} 2`)
 	if st := f.fleet(); st.Releases[2].State != "stopped" || st.Releases[2].Reason != "a mistake" {
 		t.Errorf("%+v", st.Releases[2])
 	}

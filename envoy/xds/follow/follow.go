@@ -32,6 +32,8 @@ type Options struct {
 	// before it puts it in force, and returns an error of keep. Its error is sent to the
 	// control plane, with file and line and without secrets. Calls are sequential.
 	Apply func(r *policy.Release, keep func() error) error
+	// Refused, if set, is called with a release that is not put in force, and why.
+	Refused func(release string, err error)
 	// Counts returns the decisions since the last call.
 	Counts func() []Count
 	// Jitter returns a random number from 0 to 1, the fraction of the delay to wait

@@ -177,6 +177,9 @@ func (s *session) released(r *discovery.Resource) error {
 	if err != nil && !errors.Is(err, errUnassigned) {
 		s.f.update(func(s *State) { s.AssignedError = err })
 		s.f.opt.Log.Error("a release is rejected; the current rules stay in force", "release", s.subscribed, "error", err)
+		if s.f.opt.Refused != nil {
+			s.f.opt.Refused(s.subscribed, err)
+		}
 	}
 	return errors.Join(err, s.f.limitRate(s.stream.Context(), before))
 }
