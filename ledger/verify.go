@@ -148,12 +148,13 @@ func (v *verifier) step(ctx context.Context, r *versionRow, headed bool) error {
 	}
 	v.report.Checked++
 	sound := v.selfCheck(r)
-	missing, follows := r.place-v.last.place-1, r.behind == v.last.Link
-	switch {
-	case sound && v.sound && follows == (missing > 0):
-		v.fault(memproxy.FaultReorder, r.place, r, "the record is not at the position where it was written")
-	case missing > 0:
-		v.fault(memproxy.FaultDelete, v.last.place+1, nil, fmt.Sprintf("%d records are missing", missing))
+	follows := r.place == v.last.place+1 && r.behind == v.last.Link
+	if sound && v.sound && !follows {
+		if err := v.reportGap(ctx, r); err != nil {
+			return err
+		}
+	} else if r.place > v.last.place+1 {
+		v.fault(memproxy.FaultDelete, v.last.place+1, nil, fmt.Sprintf("%d records are missing", r.place-v.last.place-1))
 	}
 	v.last, v.sound = *r, sound
 	return v.text(ctx, r)
@@ -180,6 +181,26 @@ func (r *versionRow) fault(v *keys.Vault) memproxy.FaultClass {
 		return memproxy.FaultForge
 	}
 	return ""
+}
+
+// moveRange is how many positions from where it was written a record is looked for. One that
+// was moved farther away is reported as deleted there.
+const moveRange = 1000
+
+// reportGap reports the fault between two records that are sound by themselves: the record
+// that this one followed was moved or deleted.
+func (v *verifier) reportGap(ctx context.Context, r *versionRow) error {
+	elsewhere, err := querySettled(ctx, v.store, "find a record", scanOne[int64],
+		`SELECT place FROM version WHERE tenant = ? AND place BETWEEN ? AND ? AND link = ? LIMIT 1`, r.Tenant, r.place-moveRange, r.place+moveRange, r.behind)
+	if err != nil {
+		return err
+	}
+	if len(elsewhere) == 1 && elsewhere[0] != r.place-1 || r.behind == "" && r.place > 1 {
+		v.fault(memproxy.FaultReorder, r.place, r, "the record is not at the position where it was written")
+		return nil
+	}
+	v.fault(memproxy.FaultDelete, r.place-1, r, "the record before this one is missing")
+	return nil
 }
 
 // text checks that the text of a version exists and has the recorded hash.

@@ -238,7 +238,7 @@ func (p *Matrix) one(c *Case) (*Answer, error) {
 	p.played(c, also)
 	// Runs of agents take the HTTP way; the processor says so.
 	if is, _ := also.Decision(); (is != verdict || also.Status != got.Status) && !strings.Contains(also.Body, "run.ungated") {
-		p.fail("%s: %d %s here, %d %s there: %s", c, got.Status, verdict, also.Status, is, also.Body)
+		p.fail("%s: %d %s here: %s, %d %s there: %s", c, got.Status, verdict, got.Body, also.Status, is, also.Body)
 	}
 	return got, nil
 }
