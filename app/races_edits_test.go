@@ -55,6 +55,13 @@ func startQuietTools(t *testing.T, status int, result string) *racedBlocks {
 	return r
 }
 
+// setQuiet sets whether the results of tools say only quietResult, or what the tools return.
+func (r *racedBlocks) setQuiet(quiet bool) {
+	if !quiet {
+		r.back.Handler = r.back.Handler.(*quietTools).Handler
+	}
+}
+
 func (r *racedBlocks) run(tool, args, who string) got {
 	return r.do(call{"POST", "/v1/agents/" + r.agent + "/tools/" + tool + "/run", `{"args":` + args + `}`}, who)
 }
@@ -246,9 +253,7 @@ func TestCallsThatWaitedFollowTheOtherChange(t *testing.T) {
 			t.Run(fmt.Sprint(tool, ", quiet: ", quiet), func(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
 					r := startQuietTools(t, 200, quietResult)
-					if !quiet {
-						r.back.Handler = r.back.Handler.(*quietTools).Handler
-					}
+					r.setQuiet(quiet)
 					var changed <-chan got
 					r.meanwhile("POST", "/messages", func() {
 						r.afterServing("GET", "/v1/agents/"+r.agent, func() {
@@ -318,9 +323,7 @@ func TestChangesDuringATurnAreTheirCallers(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", quiet: ", quiet), func(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
 					r := startQuietTools(t, 200, quietResult)
-					if !quiet {
-						r.back.Handler = r.back.Handler.(*quietTools).Handler
-					}
+					r.setQuiet(quiet)
 					r.meanwhile("POST", "/messages", func() {
 						r.afterServing("POST", "/messages", func() {
 							time.Sleep(5 * time.Minute)
@@ -348,9 +351,7 @@ func TestOlderDecisionsAndForgedStamps(t *testing.T) {
 	const turn = "CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}\nTHEN\nSAY done"
 	start := func(t *testing.T, quiet bool) *racedBlocks {
 		r := startQuietTools(t, 200, quietResult)
-		if !quiet {
-			r.back.Handler = r.back.Handler.(*quietTools).Handler
-		}
+		r.setQuiet(quiet)
 		return r
 	}
 	for _, quiet := range []bool{true, false} {

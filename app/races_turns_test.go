@@ -76,9 +76,7 @@ func TestApprovedWritesNextToCalls(t *testing.T) {
 					t.Run(fmt.Sprintf("%s, approved first: %v, quiet: %v, killed: %v", name, approvedFirst, quiet, killed), func(t *testing.T) {
 						inBubble(t, func(t *testing.T) {
 							r := startQuietTools(t, 200, quietResult)
-							if !quiet {
-								r.back.Handler = r.back.Handler.(*quietTools).Handler
-							}
+							r.setQuiet(quiet)
 							r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has boats"}`}, "human").want(t, 200)
 							held := heldID(t, r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, ""))
 							approve := func() {

@@ -39,6 +39,20 @@ func (f *refuser) in(next http.Handler) http.Handler {
 	})
 }
 
+// of refuses only the reads that match.
+func (f *refuser) of(match func(*http.Request) bool) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		refusing := f.in(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet && !match(r) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			refusing.ServeHTTP(w, r)
+		})
+	}
+}
+
 // refused checks that a request is answered as the backend answers memproxy's look-up.
 func (f *refuser) refused(r *rig, method, path, body string, status int) {
 	r.t.Helper()
@@ -90,16 +104,7 @@ func TestLettaRefusesALookUp(t *testing.T) {
 func TestLettaRefusesTheLookUpsOfACompensatedRun(t *testing.T) {
 	t.Parallel()
 	f := &refuser{}
-	l := startLettaWith(t, olderAgent, compensating, func(next http.Handler) http.Handler {
-		refusing := f.in(next)
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/v1/blocks/" || r.Method != http.MethodGet {
-				refusing.ServeHTTP(w, r)
-				return
-			}
-			next.ServeHTTP(w, r)
-		})
-	})
+	l := startLettaWith(t, olderAgent, compensating, f.of(func(r *http.Request) bool { return r.URL.Path == "/v1/blocks/" }))
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusForbidden, http.StatusUnauthorized} {
 		f.status.Store(int32(status))
 		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/messages", `{"input":"SAY hello"}`, status)
@@ -113,16 +118,7 @@ func TestLettaRefusesTheLookUpsOfACompensatedRun(t *testing.T) {
 func TestLettaRefusesAProbe(t *testing.T) {
 	t.Parallel()
 	f := &refuser{}
-	l := startLettaBehind(t, searchingAgent, func(next http.Handler) http.Handler {
-		refusing := f.in(next)
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.RawQuery == "include=agent.tools" || r.Method != http.MethodGet {
-				refusing.ServeHTTP(w, r)
-				return
-			}
-			next.ServeHTTP(w, r)
-		})
-	})
+	l := startLettaBehind(t, searchingAgent, f.of(func(r *http.Request) bool { return r.URL.RawQuery == "include=agent.tools" }))
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusForbidden, http.StatusUnauthorized} {
 		f.status.Store(int32(status))
 		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/tools/memory_insert/run", `{"args":{"label":"human","new_string":"y"}}`, status)
