@@ -92,8 +92,10 @@ type raced struct {
 	begin func() // starts a process
 }
 
-// kills keeps what a kill of the process would leave, for restart.
+// kills keeps what a kill of the process would leave, for restart. What is being written is
+// written first: while files are copied one by one, an entry could leave one for another.
 func (r *raced) kills() {
+	synctest.Wait()
 	copied(r.t, filepath.Join(r.dir, "state"), filepath.Join(r.dir, "killed"))
 }
 
