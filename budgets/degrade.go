@@ -227,12 +227,15 @@ func (d *Degrading) recordResult(probe bool, err error) {
 		d.until = d.opt.Clock().Add(retry)
 	}
 	is := d.unavailable
-	if was && !is && !d.closed {
-		d.replays.Go(d.replayPending)
-	}
 	d.mu.Unlock()
-	if was != is {
-		d.opt.Changed(err)
+	if was == is {
+		return
+	}
+	d.opt.Changed(err)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !is && !d.closed { // after its recovery was reported, because a replay may report that it is gone again
+		d.replays.Go(d.replayPending)
 	}
 }
 
