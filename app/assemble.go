@@ -63,7 +63,7 @@ type App struct {
 	*state
 	gate        *gate.Gate
 	callers     *callers
-	edits       *edits // watches the configuration file
+	edits       *edits
 	clockGuard  *upkeep.ClockGuard
 	rules       *ruleset
 	fleet       *fleetClient
@@ -106,7 +106,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*App, error) {
 // build makes everything that needs the state: the background work, what the gate asks,
 // the gate, and the listeners in front of it.
 func build(ctx context.Context, s *App) (err error) {
-	s.edits = &edits{App: s, inForce: s.cfg}
+	s.edits = &edits{s}
 	s.clockGuard = upkeep.NewClockGuard(s.clock, s.opt.up, s.ledger.Upkeep.AddRunTime, s.log)
 	s.jobs = upkeep.New(upkeep.Options{Begin: s.group.Go, Ticker: s.opt.Ticker, Clock: s.clock, Log: s.log})
 	if err := bindNames(ctx, s.cfg, s.ledger, s.clock(), s.log); err != nil {
@@ -119,10 +119,7 @@ func build(ctx context.Context, s *App) (err error) {
 	if s.budget, err = s.openBudget(); err != nil {
 		return err
 	}
-	if s.rules, err = newRuleset(s.cfg, s.log, s.clock, s.group.Go); err != nil {
-		return err
-	}
-	if err := keepsBuiltin(s.cfg, s.unsafe, &s.rules.now.Load().bundle); err != nil {
+	if s.rules, err = newRuleset(s.cfg, s.unsafe, s.log, s.clock, s.group.Go); err != nil {
 		return err
 	}
 	if s.callers, err = newCallers(s.cfg, s.keys.Signing.Derive("anonymous callers"), s.opt.within(identity.DefaultOIDCTimeout)); err != nil {

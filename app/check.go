@@ -46,10 +46,11 @@ type CheckResult struct {
 func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) (*CheckResult, error) {
 	identifier, callers := buildIdentifier(cfg, nil, 0)
 	unsafe, weakened := allowedUnsafe(cfg, getenv)
-	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), time.Now, unmanaged(ctx))
-	if err == nil && weakened == nil {
-		err = keepsBuiltin(cfg, unsafe, &rules.now.Load().bundle)
+	allowed := unsafe
+	if weakened != nil {
+		allowed = []string{config.BuiltinPolicies} // that these are left out is among the faults already
 	}
+	rules, err := newRuleset(cfg, allowed, slog.New(slog.DiscardHandler), time.Now, unmanaged(ctx))
 	faults := []error{callers, weakened, err, checkValues(cfg)}
 	fault := func(err error, path ...any) {
 		if err != nil {
@@ -81,7 +82,7 @@ func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) 
 	if err := issuerAnswers(ctx, identifier); err != nil {
 		out.MachineProblems = append(out.MachineProblems, err.Error())
 	}
-	out.Version, _ = rules.state()
+	out.Version = rules.current().Version
 	socket, err := socketPath(cfg.State, getenv)
 	out.Reviewers, out.NoOperator = describeReviewers(cfg, socket), err
 	return out, nil

@@ -115,7 +115,8 @@ func operationOf(op *memproxy.Operation) *explained {
 
 // Explain runs a request through every step without side effects.
 func Explain(ctx context.Context, cfg *config.Config, q ExplainRequest, getenv func(string) string) (*ExplainResult, error) {
-	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), time.Now, unmanaged(ctx))
+	allowed := []string{config.BuiltinPolicies} // also rules with which no sidecar would start are explained
+	rules, err := newRuleset(cfg, allowed, slog.New(slog.DiscardHandler), time.Now, unmanaged(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -110,8 +110,7 @@ func (m *fleetClient) join() error {
 		return err
 	}
 	if kept := m.follower.Start(m.rules.now.Load().bundle.Version()); kept != nil {
-		version, _ := m.rules.state()
-		m.meter.name(version, kept.Name())
+		m.meter.name(m.rules.current().Version, kept.Name())
 		m.log.Info("started with the stored release", "release", kept.Name())
 	}
 	m.group.Go("fleet", m.follower.Run)
@@ -138,25 +137,20 @@ func clientTLS(c *config.Control, log *slog.Logger) (*tls.Config, error) {
 
 // applyRelease puts a release in force. keep stores it on disk first.
 func (m *fleetClient) applyRelease(r *policy.Release, keep func() error) error {
-	err := keepsBuiltin(m.cfg, m.unsafe, &r.Contents)
-	if err == nil {
-		err = m.rules.useBundle(r.Contents, func(rules *gate.Rules) error {
-			if err := keep(); err != nil {
-				return err
-			}
-			m.meter.name(rules.Version, r.Name())
-			return m.gate.Use(rules)
-		})
-	}
+	err := m.rules.useBundle(r.Contents, func(rules *gate.Rules) error {
+		if err := keep(); err != nil {
+			return err
+		}
+		m.meter.name(rules.Version, r.Name())
+		return m.gate.Use(rules)
+	})
 	if err != nil {
 		m.rules.fail(fromPolicies, fmt.Errorf("release %d: %w", r.Number, err))
 		return err
 	}
-	version, _ := m.rules.state()
-	m.telemetry.Instruments().Reloaded(context.Background(), true)
+	version := m.rules.current().Version
 	m.log.Info("release in force", "release", r.Name(), "version", version)
-	m.record(memproxy.EventReload, "release "+r.Name()+", rules "+version+" in force")
-	m.edits.loosened("the rules", m.rules.now.Load().looser)
+	m.edits.noteInForce("release " + r.Name() + ", rules " + version)
 	return nil
 }
 

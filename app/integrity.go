@@ -44,12 +44,10 @@ func (s *App) newChecker() *integrity.Checker {
 // callerNames returns the names that callers can have by the configuration in force. Only a
 // running sidecar follows edits of its configuration.
 func callerNames(s *App) memproxy.CallerNames {
-	if s.edits == nil {
+	if s.rules == nil {
 		return s.cfg.CallerNames()
 	}
-	s.edits.mu.Lock()
-	defer s.edits.mu.Unlock()
-	return s.edits.inForce.CallerNames()
+	return s.rules.now.Load().cfg.CallerNames()
 }
 
 // openInventory returns a pager of a backend's memories, for a scan, and the adapter that

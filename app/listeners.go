@@ -242,7 +242,7 @@ func (s *App) Addr(name string) string {
 
 // ready returns the checks of /readyz.
 func (s *App) ready() []proxy.Check {
-	version, broken := s.rules.state()
+	version, broken := s.rules.current().Version, errors.Join(s.rules.failure(fromPolicies), s.rules.failure(fromPack))
 	rules := proxy.Check{Name: "rules", OK: true, Degraded: broken != nil, Detail: "version " + version}
 	if broken != nil {
 		rules.Detail = "version " + version + " stays in force; the newest edit is broken: " + broken.Error()
@@ -251,8 +251,8 @@ func (s *App) ready() []proxy.Check {
 	if len(s.unsafe) > 0 {
 		checks = append(checks, proxy.Check{Name: "unsafe", OK: true, Degraded: true, Detail: "production is weakened by " + strings.Join(s.unsafe, ", ")})
 	}
-	if c, open := s.edits.anonymousCheck(); open {
-		checks = append(checks, c)
+	if open := s.rules.now.Load().cfg.AnonymousAccess(); open != "" {
+		checks = append(checks, proxy.Check{Name: "identity", OK: true, Detail: open})
 	}
 	checks = append(checks, s.edits.check())
 	if s.fleet.follower != nil {

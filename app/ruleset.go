@@ -2,7 +2,6 @@ package app
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -26,20 +25,23 @@ import (
 // ruleSources are the sources from which rules are compiled.
 type ruleSources struct {
 	bundle policy.Bundle
-	pack   *screen.Pack // the sidecar's own pack; the bundle may contain another
-	cfg    *config.Config
+	pack   *screen.Pack   // the sidecar's own pack; the bundle may contain another
+	cfg    *config.Config // settings that need a restart have their old values
+	// restart lists the settings of the newest edit of the configuration that need one.
+	restart []string
 }
 
 // The sources that can be edited at run time.
 const (
 	fromPolicies      = "policies" // the policy directory, or a release of the fleet
 	fromPack          = "pack"
-	fromConfiguration = "configuration"
+	fromConfiguration = "the configuration"
 )
 
 // ruleset compiles bundles into rules and remembers the outcome of the last attempt.
 type ruleset struct {
 	screeners *screeners
+	allowed   []string // settings that may weaken production
 	// changed is sent whenever other rules come into force, whatever the source: the
 	// policy directory, a pack, a release of the fleet, a start.
 	changed upkeep.Signal
@@ -61,12 +63,12 @@ type compiledRules struct {
 	looser []string // what the last edit loosened
 }
 
-func newRuleset(cfg *config.Config, log *slog.Logger, clock func() time.Time, begin begin) (*ruleset, error) {
+func newRuleset(cfg *config.Config, allowed []string, log *slog.Logger, clock func() time.Time, begin begin) (*ruleset, error) {
 	d, err := newScreeners(cfg.Screening, log, clock, begin)
 	if err != nil {
 		return nil, cfg.Fault(err, "screening")
 	}
-	r := &ruleset{screeners: d, changed: upkeep.NewSignal(), broken: map[string]error{}}
+	r := &ruleset{screeners: d, allowed: allowed, changed: upkeep.NewSignal(), broken: map[string]error{}}
 	pack, err := d.pack()
 	if err != nil {
 		return nil, cfg.Fault(err, "screening", "pack")
@@ -85,14 +87,18 @@ func (r *ruleset) useBundle(b policy.Bundle, use func(*gate.Rules) error) error 
 }
 
 // edit replaces one source of the rules in force, compiles the rules and puts them in
-// force with use. If they do not compile, or use refuses them, nothing changes. Errors of
-// other sources remain recorded.
+// force with use. If they do not compile, or use refuses them, nothing changes. The same
+// applies to rules without the built-in policies, unless production was started with that
+// explicitly allowed. Errors of other sources remain recorded.
 func (r *ruleset) edit(what string, change func(*ruleSources), use func(*gate.Rules) error) error {
 	r.swap.Lock()
 	defer r.swap.Unlock()
 	in := r.now.Load().ruleSources
 	change(&in)
 	b, cfg := in.bundle, in.cfg
+	if b.BuiltinOff() != "" && cfg.Profile == "production" && !slices.Contains(r.allowed, config.BuiltinPolicies) {
+		return fmt.Errorf("%s: builtin: false leaves the built-in policies out, which weakens production: restart with %s in %s", b.BuiltinOff(), config.BuiltinPolicies, config.UnsafeEnv)
+	}
 	compiled, err := cedar.Compile(b)
 	if err != nil {
 		return err
@@ -177,11 +183,11 @@ func (r *ruleset) fail(what string, err error) {
 	r.broken[what] = err
 }
 
-// state returns the version in force, and why a newer one is not.
-func (r *ruleset) state() (version string, broken error) {
+// failure returns why the newest edit of a source is not in force, or nil.
+func (r *ruleset) failure(what string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.current().Version, errors.Join(r.broken[fromPolicies], r.broken[fromPack])
+	return r.broken[what]
 }
 
 // relaxed lists the built-in policies that refuse, hold or mark but do not decide here,

@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -31,6 +30,10 @@ const settingsFile = "settings.json"
 // maxListed is how many bytes of sentences about an edit fit into a record, with escaped
 // quotes. Longer texts are recorded as a hash.
 const maxListed = 700
+
+// edits puts edits of the configuration, the policies and the screening pack in force, and
+// reports the outcome.
+type edits struct{ *App }
 
 // compare reports the settings that weaken production, as errors, and those that are
 // looser than at the last start or edit. It then stores the present settings.
@@ -96,17 +99,9 @@ func sentencesOf(list []string) string {
 	return out
 }
 
-// edits watches the configuration file and applies its edits.
-type edits struct {
-	*App
-	mu      sync.Mutex
-	inForce *config.Config // the current configuration; settings that need a restart have their old values
-	broken  error          // why the newest edit is not in force, or nil
-	restart []string       // settings of the newest edit that need a restart
-}
-
-// load returns a function that reads the file and returns its hash and how to apply it.
-func (s *edits) load(ctx context.Context, file string) func() (string, func() error, error) {
+// configurationIn returns a function that reads the configuration file, and returns its hash
+// and how to apply it.
+func (s *edits) configurationIn(ctx context.Context, file string) func() (string, func() error, error) {
 	return func() (string, func() error, error) {
 		text, err := config.Read(file)
 		if err != nil {
@@ -127,7 +122,8 @@ func (s *edits) apply(ctx context.Context, next *config.Config) error {
 	if next.Profile != s.cfg.Profile { // all defaults depend on the profile
 		return fmt.Errorf("profile: restart to change from %s to %s", s.cfg.Profile, next.Profile)
 	}
-	cfg, restart := s.inForce.Adopt(next)
+	was := s.rules.now.Load().cfg
+	cfg, restart := was.Adopt(next)
 	unsafe, err := allowedUnsafe(next, s.opt.Getenv) // the whole file: the next start reads all of it
 	if err = errors.Join(err, checkValues(next)); err != nil {
 		return err
@@ -136,15 +132,15 @@ func (s *edits) apply(ctx context.Context, next *config.Config) error {
 		return fmt.Errorf("exceptions that weaken production apply at start only: restart to change from [%s] to [%s]", strings.Join(s.unsafe, ", "), strings.Join(unsafe, ", "))
 	}
 	identifier := s.callers.now.Load()
-	if !reflect.DeepEqual(cfg.Identity, s.inForce.Identity) {
+	if !reflect.DeepEqual(cfg.Identity, was.Identity) {
 		if identifier, err = buildIdentifier(cfg, s.callers.key, s.callers.issuer); err != nil {
 			return err
 		}
-		if sameIssuer(cfg.Identity.OIDC, s.inForce.Identity.OIDC) {
+		if sameIssuer(cfg.Identity.OIDC, was.Identity.OIDC) {
 			identifier.KeepIssuer(s.callers.now.Load()) // its keys are known, also while it is away
 		}
 	}
-	err = s.rules.edit(fromConfiguration, func(in *ruleSources) { in.cfg = cfg }, func(rules *gate.Rules) error {
+	err = s.rules.edit(fromConfiguration, func(in *ruleSources) { in.cfg, in.restart = cfg, restart }, func(rules *gate.Rules) error {
 		if err := bindNames(ctx, cfg, s.ledger, s.clock(), s.log); err != nil {
 			return oneOutage(err)
 		}
@@ -157,9 +153,6 @@ func (s *edits) apply(ctx context.Context, next *config.Config) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.inForce, s.broken, s.restart = cfg, nil, restart
-	s.mu.Unlock()
 	s.reloaded()
 	s.log.Info("configuration reloaded")
 	s.warn(cfg)
@@ -185,17 +178,6 @@ func oneOutage(err error) error {
 	return errOutage
 }
 
-// failed keeps the current configuration and reports the failure in the log, metrics and
-// the audit log.
-func (s *edits) failed(err error) {
-	s.mu.Lock()
-	s.broken = err
-	s.mu.Unlock()
-	s.telemetry.Instruments().Reloaded(context.Background(), false)
-	s.log.Error("configuration reload failed; the previous configuration stays in force", "error", err)
-	s.notInForce("an edit of the configuration", err)
-}
-
 // warn logs valid settings that are probably not intended.
 func (s *edits) warn(cfg *config.Config) {
 	for _, w := range append(cfg.Warnings(), unmatched(cfg, s.rules.now.Load().cedar)...) {
@@ -206,26 +188,15 @@ func (s *edits) warn(cfg *config.Config) {
 	}
 }
 
-// anonymousCheck returns a check that names the identity of callers without credentials. It
-// reports false if such callers are refused.
-func (s *edits) anonymousCheck() (proxy.Check, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	detail := s.inForce.AnonymousAccess()
-	return proxy.Check{Name: "identity", OK: true, Detail: detail}, detail != ""
-}
-
 // check is the readiness check of the configuration file: it fails if the newest edit is
 // not in force.
 func (s *edits) check() proxy.Check {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	c := proxy.Check{Name: "configuration", OK: true}
-	switch {
-	case s.broken != nil:
-		c.Degraded, c.Detail = true, "the newest edit is not in force: "+s.broken.Error()
-	case len(s.restart) > 0:
-		c.Degraded, c.Detail = true, "these settings of the newest edit need a restart: "+strings.Join(s.restart, ", ")
+	restart := s.rules.now.Load().restart
+	if broken := s.rules.failure(fromConfiguration); broken != nil {
+		c.Degraded, c.Detail = true, "the newest edit is not in force: "+broken.Error()
+	} else if len(restart) > 0 {
+		c.Degraded, c.Detail = true, "these settings of the newest edit need a restart: "+strings.Join(restart, ", ")
 	}
 	return c
 }
@@ -237,8 +208,7 @@ func (s *App) watch() {
 		lag := s.audit.Lag()
 		observe(signal.MetricAuditLag, int64(lag.Queued), signal.StateQueued)
 		observe(signal.MetricAuditLag, int64(lag.Unsigned), signal.StateUnsigned)
-		version, _ := s.rules.state()
-		observe(signal.MetricRules, 1, version)
+		observe(signal.MetricRules, 1, s.rules.current().Version)
 		for _, setting := range s.unsafe {
 			observe(signal.MetricUnsafe, 1, setting)
 		}
@@ -259,43 +229,50 @@ func (s *App) watch() {
 		s.group.Own(stageTelemetry, func(context.Context) error { return stop() })
 	}
 	if dir := s.cfg.Policy.Dir; dir != "" && s.cfg.Policy.Control == nil {
-		policies := upkeep.Files{Load: policiesIn(dir, s.reload), Failed: func(err error) { s.reloadFailed(fromPolicies, err) }}
-		s.follow("policy", policies, s.rules.now.Load().bundle.Version(), dir) // so that an edit since the policies were read is noticed
+		s.edits.follow("policy", fromPolicies, s.edits.policiesIn(dir), s.rules.now.Load().bundle.Version(), dir) // so that an edit since the policies were read is noticed
 	}
 	if dir := s.cfg.Screening.Pack; dir != "" && *s.cfg.Screening.Enabled {
-		pack := upkeep.Files{Load: s.packIn(dir), Failed: func(err error) { s.reloadFailed(fromPack, err) }}
-		s.follow("pack", pack, s.rules.now.Load().pack.Digest(), dir)
+		s.edits.follow("pack", fromPack, s.edits.packIn(dir), s.rules.now.Load().pack.Digest(), dir)
 	}
 	s.group.Go("hangup", func(ctx context.Context) { hangup(ctx, s.log) })
 	if file := s.opt.File; file != "" {
-		s.follow("configuration", upkeep.Files{Load: s.edits.load(s.group.Context(), file), Failed: s.edits.failed}, s.cfg.SHA256(), filepath.Dir(file))
+		s.edits.follow("configuration", fromConfiguration, s.edits.configurationIn(s.group.Context(), file), s.cfg.SHA256(), filepath.Dir(file))
 	}
 	s.startJobs(held)
 }
 
-// follow watches files and applies their edits.
-func (s *App) follow(name string, f upkeep.Files, inForce string, dir string) {
+// follow watches the files of a source and applies their edits.
+func (s *edits) follow(name, source string, load func() (string, func() error, error), inForce, dir string) {
+	files := upkeep.Files{Load: load, Failed: func(err error) { s.failed(source, err) }}
 	looks, heard := make(chan time.Time), upkeep.Hangups()
 	s.group.Tick(name+" pace", s.cfg.Policy.Poll.Std(), func(ctx context.Context, tick <-chan time.Time) {
 		upkeep.Rereads(ctx, tick, heard, looks, dir, s.cfg.State)
 	})
-	s.group.Go(name, func(ctx context.Context) { f.Follow(ctx, inForce, looks) })
+	s.group.Go(name, func(ctx context.Context) { files.Follow(ctx, inForce, looks) })
 }
 
-func policiesIn(dir string, use func(policy.Bundle) error) func() (string, func() error, error) {
+// policiesIn returns a function that reads the policy directory, and returns its version and
+// how to apply it.
+func (s *edits) policiesIn(dir string) func() (string, func() error, error) {
 	return func() (string, func() error, error) {
 		b, err := policy.Load(dir)
 		if err != nil {
 			return "", nil, err
 		}
-		return b.Version(), func() error { return use(b) }, nil
+		return b.Version(), func() error {
+			err := s.rules.useBundle(b, s.gate.Use)
+			if err == nil {
+				s.reloaded()
+			}
+			return err
+		}, nil
 	}
 }
 
 // packIn returns a function that reads the digest of a screening pack. Only a new pack is
 // loaded, and an invalid one only once, because loading takes long and a stop has to wait
 // for it.
-func (s *App) packIn(dir string) func() (string, func() error, error) {
+func (s *edits) packIn(dir string) func() (string, func() error, error) {
 	var broken error
 	var of string
 	return func() (string, func() error, error) {
@@ -322,27 +299,6 @@ func (s *App) packIn(dir string) func() (string, func() error, error) {
 	}
 }
 
-func (s *App) reload(b policy.Bundle) error {
-	err := keepsBuiltin(s.cfg, s.unsafe, &b)
-	if err == nil {
-		err = s.rules.useBundle(b, s.gate.Use)
-	}
-	if err != nil {
-		return err
-	}
-	s.reloaded()
-	return nil
-}
-
-// keepsBuiltin refuses a policy directory or a release that leaves the built-in policies
-// out, unless production was started with that explicitly allowed.
-func keepsBuiltin(cfg *config.Config, unsafe []string, b *policy.Bundle) error {
-	if b.BuiltinOff() == "" || cfg.Profile != "production" || slices.Contains(unsafe, config.BuiltinPolicies) {
-		return nil
-	}
-	return fmt.Errorf("%s: builtin: false leaves the built-in policies out, which weakens production: restart with %s in %s", b.BuiltinOff(), config.BuiltinPolicies, config.UnsafeEnv)
-}
-
 // allowedUnsafe returns the settings that weaken production, in the configuration and in the
 // policy directory, or an error if one of them is not explicitly allowed. A directory
 // that cannot be loaded is reported where its policies are compiled.
@@ -359,22 +315,31 @@ func allowedUnsafe(cfg *config.Config, getenv func(string) string) ([]string, er
 }
 
 // reloaded reports new rules in metrics, the log and the audit log.
-func (s *App) reloaded() {
-	version, _ := s.rules.state()
+func (s *edits) reloaded() {
+	version := s.rules.current().Version
 	if f := s.fleet.follower; f != nil { // the same release, with another pack
 		s.fleet.meter.name(version, f.State().Running)
 	}
-	s.telemetry.Instruments().Reloaded(context.Background(), true)
 	s.log.Info("rules reloaded", "version", version)
-	s.record(memproxy.EventReload, "rules "+version+" in force")
-	s.edits.loosened("the rules", s.rules.now.Load().looser)
+	s.noteInForce("rules " + version)
 }
 
-// reloadFailed keeps the last good rules and reports the failure in metrics, the log and
-// the audit log.
-func (s *App) reloadFailed(what string, err error) {
-	s.rules.fail(what, err)
+// noteInForce reports new rules in metrics and the audit log, and what they loosen.
+func (s *edits) noteInForce(what string) {
+	s.telemetry.Instruments().Reloaded(context.Background(), true)
+	s.record(memproxy.EventReload, what+" in force")
+	s.loosened("the rules", s.rules.now.Load().looser)
+}
+
+// failed reports in metrics, the log and the audit log that an edit of a source failed. What
+// was in force stays in force.
+func (s *edits) failed(source string, err error) {
+	s.rules.fail(source, err)
 	s.telemetry.Instruments().Reloaded(context.Background(), false)
-	s.log.Error("rules reload failed; the last good rules stay in force", "source", what, "error", err)
-	s.edits.notInForce("an edit of "+what, err)
+	if source == fromConfiguration {
+		s.log.Error("configuration reload failed; the previous configuration stays in force", "error", err)
+	} else {
+		s.log.Error("rules reload failed; the last good rules stay in force", "source", source, "error", err)
+	}
+	s.notInForce("an edit of "+source, err)
 }
