@@ -3,7 +3,6 @@ package replay
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -69,40 +68,37 @@ type Report struct {
 	Changes     []Change `json:"changes"` // changes that newly allow come first
 }
 
-type outcome struct {
-	others, unexplained bool
-	from, to            memproxy.Verdict
-	rules               []string
-	changed             bool
-}
-
 // Run replays the cases.
 func Run(ctx context.Context, opt Options, cases []Case) (Report, error) {
-	if opt.From == nil || opt.To == nil {
-		return Report{}, errors.New("replay: two versions are required")
-	}
 	rep := Report{Decisions: len(cases)}
 	ours, changes := opt.From.IDs(), map[string]*Change{}
 	for i := range cases {
-		c := &cases[i]
-		out, err := opt.one(ctx, ours, c)
-		if err != nil {
+		if err := ctx.Err(); err != nil {
 			return Report{}, err
 		}
+		c := &cases[i]
 		switch {
-		case out.others:
+		case !c.byPolicies(ours):
 			rep.Others++
-		case out.unexplained:
+			continue
+		case c.Facts == nil:
 			rep.Unexplained++
-		default:
-			rep.Policies++
+			continue
 		}
-		if !out.changed {
+		q := opt.question(c)
+		from := ask(ctx, opt.From, q)
+		if !c.explainedBy(from, ours) {
+			rep.Unexplained++
+			continue
+		}
+		rep.Policies++
+		to := ask(ctx, opt.To, q)
+		if sameEffect(from.Verdict, to.Verdict) {
 			continue
 		}
 		op := &c.Operation
 		ch := Change{
-			From: out.from, To: out.to, Rules: out.rules, Principal: c.Principal.ID,
+			From: from.Verdict, To: to.Verdict, Rules: rulesOf(from, to), Principal: c.Principal.ID,
 			Kind: op.Kind, Backend: op.Backend, Route: op.Route, Fields: op.Fields,
 		}
 		group := fmt.Sprintf("%+v", ch)
@@ -127,34 +123,23 @@ func Run(ctx context.Context, opt Options, cases []Case) (Report, error) {
 	return rep, nil
 }
 
-func (opt Options) one(ctx context.Context, ours []string, c *Case) (outcome, error) {
-	ruled := slices.ContainsFunc(c.Reasons, func(r memproxy.Reason) bool {
-		return r.Code == memproxy.PolicyNoPermit || r.Code == memproxy.PolicyError || slices.Contains(ours, r.Rule)
-	})
-	approved := slices.ContainsFunc(c.Reasons, func(r memproxy.Reason) bool {
-		return r.Code == memproxy.ReviewApproved
-	})
-	if approved || c.Verdict.Stops() && !ruled {
-		return outcome{others: true}, nil
+// byPolicies reports whether policies made the decision, whose ids are ours.
+func (c *Case) byPolicies(ours []string) bool {
+	approved, ruled := false, !c.Verdict.Stops()
+	for _, r := range c.Reasons {
+		approved = approved || r.Code == memproxy.ReviewApproved
+		ruled = ruled || r.Code == memproxy.PolicyNoPermit || r.Code == memproxy.PolicyError || slices.Contains(ours, r.Rule)
 	}
-	if c.Facts == nil {
-		return outcome{unexplained: true}, nil
-	}
-	if err := ctx.Err(); err != nil {
-		return outcome{}, err
-	}
-	from, to := opt.ask(ctx, c)
-	if !c.explainedBy(from, ours) {
-		return outcome{unexplained: true}, nil
-	}
-	changed := from.Verdict.Stops() != to.Verdict.Stops() || from.Verdict.Stops() && from.Verdict != to.Verdict
-	return outcome{from: from.Verdict, to: to.Verdict, changed: changed, rules: rulesOf(from, to)}, nil
+	return ruled && !approved
 }
+
+// sameEffect reports whether two verdicts have the same effect on a request.
+func sameEffect(a, b memproxy.Verdict) bool { return a == b || !a.Stops() && !b.Stops() }
 
 // explainedBy reports whether a ruling reproduces the recorded verdict and its policy
 // reasons.
 func (c *Case) explainedBy(r memproxy.Ruling, ours []string) bool {
-	if c.Verdict.Stops() != r.Verdict.Stops() || c.Verdict.Stops() && c.Verdict != r.Verdict {
+	if !sameEffect(c.Verdict, r.Verdict) {
 		return false
 	}
 	if !c.Verdict.Stops() {
@@ -191,17 +176,13 @@ func rulesOf(from, to memproxy.Ruling) []string {
 	return names(r.Reasons, func(r memproxy.Reason) string { return cmp.Or(r.Rule, string(r.Code)) })
 }
 
-// ask evaluates a case under both versions. An error denies, as in the gate.
-func (opt Options) ask(ctx context.Context, c *Case) (from, to memproxy.Ruling) {
-	q := opt.question(c)
-	rule := func(r Evaluator) memproxy.Ruling {
-		out, err := r.Rule(ctx, q)
-		if err != nil {
-			return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyError}}}
-		}
-		return out
+// ask evaluates a question under a version. An error denies, as in the gate.
+func ask(ctx context.Context, version Evaluator, q memproxy.Question) memproxy.Ruling {
+	out, err := version.Rule(ctx, q)
+	if err != nil {
+		return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyError}}}
 	}
-	return rule(opt.From), rule(opt.To)
+	return out
 }
 
 // maxItems and maxWrites bound what is evaluated of a case.
