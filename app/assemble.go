@@ -119,7 +119,8 @@ func build(ctx context.Context, s *App) (err error) {
 	if s.budget, err = s.openBudget(); err != nil {
 		return err
 	}
-	if s.rules, err = newRuleset(s.cfg, s.unsafe, s.log, s.clock, s.group.Go); err != nil {
+	s.fleet = &fleetClient{s, newReleaseMeter(s.telemetry.Instruments())}
+	if s.rules, err = newRuleset(s.cfg, s.unsafe, s.fleet.connect, s.log, s.clock, s.group.Go); err != nil {
 		return err
 	}
 	if s.callers, err = newCallers(s.cfg, s.keys.Signing.Derive("anonymous callers"), s.opt.within(identity.DefaultOIDCTimeout)); err != nil {
@@ -127,7 +128,6 @@ func build(ctx context.Context, s *App) (err error) {
 	}
 	s.callers.watchIssuer(s.stores, s.log)
 	s.unconfirmed = &memories.Unconfirmed{Log: s.log}
-	s.fleet = &fleetClient{App: s, meter: newReleaseMeter(s.telemetry.Instruments())}
 	if s.gate, err = gate.New(gateOptions(s), s.rules.current()); err != nil {
 		return err
 	}
@@ -140,7 +140,8 @@ func build(ctx context.Context, s *App) (err error) {
 		return err
 	}
 	s.watch()
-	return s.fleet.join()
+	s.fleet.join()
+	return nil
 }
 
 // gateOptions connects the gate to the stores and to the rest of the process.

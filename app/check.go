@@ -50,7 +50,7 @@ func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) 
 	if weakened != nil {
 		allowed = []string{config.BuiltinPolicies} // that these are left out is among the faults already
 	}
-	rules, err := newRuleset(cfg, allowed, slog.New(slog.DiscardHandler), time.Now, unmanaged(ctx))
+	rules, err := newRuleset(cfg, allowed, nil, slog.New(slog.DiscardHandler), time.Now, unmanaged(ctx))
 	faults := []error{callers, weakened, err, checkValues(cfg)}
 	fault := func(err error, path ...any) {
 		if err != nil {

@@ -116,7 +116,7 @@ func operationOf(op *memproxy.Operation) *explained {
 // Explain runs a request through every step without side effects.
 func Explain(ctx context.Context, cfg *config.Config, q ExplainRequest, getenv func(string) string) (*ExplainResult, error) {
 	allowed := []string{config.BuiltinPolicies} // also rules with which no sidecar would start are explained
-	rules, err := newRuleset(cfg, allowed, slog.New(slog.DiscardHandler), time.Now, unmanaged(ctx))
+	rules, err := newRuleset(cfg, allowed, nil, slog.New(slog.DiscardHandler), time.Now, unmanaged(ctx))
 	if err != nil {
 		return nil, err
 	}

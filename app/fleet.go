@@ -29,18 +29,11 @@ const lastGoodFile = "rules.last-good"
 // firstBundle returns the bundle with which a sidecar starts: the stored release, else
 // the policy directory. In a fleet only the fleet's own rules count: without a stored
 // release and a directory, every request is refused until the first release arrives.
-func firstBundle(cfg *config.Config, log *slog.Logger) (policy.Bundle, error) {
-	if cfg.Policy.Control != nil {
-		opt, err := followOptions(cfg, "", log)
-		if err != nil {
-			return policy.Bundle{}, err
-		}
-		kept, err := follow.StoredRelease(opt)
-		if err != nil {
-			return policy.Bundle{}, err
-		}
-		if kept != nil {
-			if _, err = cedar.Compile(kept.Contents); err == nil {
+func firstBundle(cfg *config.Config, follower *follow.Follower, log *slog.Logger) (policy.Bundle, error) {
+	if follower != nil {
+		if kept := follower.Stored(); kept != nil {
+			_, err := cedar.Compile(kept.Contents)
+			if err == nil {
 				return kept.Contents, nil
 			}
 			log.Error("the stored release does not compile and is not in force", "release", kept.Name(), "error", err)
@@ -56,16 +49,24 @@ func firstBundle(cfg *config.Config, log *slog.Logger) (policy.Bundle, error) {
 	return b, cfg.Fault(err, "policy", "dir")
 }
 
-// followOptions returns the configured options of the follower, without those that need a
-// running sidecar.
-func followOptions(cfg *config.Config, version string, log *slog.Logger) (follow.Options, error) {
+// newFollower returns a follower of the configured control plane that has read the stored
+// release, or nil if there is no control plane.
+func newFollower(cfg *config.Config, log *slog.Logger, connect func(*follow.Options) error) (*follow.Follower, error) {
 	c := cfg.Policy.Control
-	keys, err := config.PublicKeys(c.Keys)
-	return follow.Options{
-		Address: c.Address, Fleet: c.Fleet, Keys: keys, Path: filepath.Join(cfg.State, lastGoodFile), Log: log,
-		Node:   fleetpb.Node{ID: c.Node, Tenant: c.Tenant, Labels: c.Labels, Version: version},
+	if c == nil {
+		return nil, nil
+	}
+	opt := follow.Options{
+		Address: c.Address, Fleet: c.Fleet, Keys: config.PublicKeys(c.Keys), Path: filepath.Join(cfg.State, lastGoodFile), Log: log,
+		Node:   fleetpb.Node{ID: c.Node, Tenant: c.Tenant, Labels: c.Labels},
 		Jitter: rand.Float64,
-	}, err
+	}
+	if connect != nil {
+		if err := connect(&opt); err != nil {
+			return nil, err
+		}
+	}
+	return follow.New(opt)
 }
 
 // tablesOf returns the limits and ceilings of a bundle, or the configuration's if the
@@ -87,34 +88,30 @@ func tablesOf(b policy.Bundle, cfg *config.Config) (memproxy.Limits, memproxy.Ce
 // fleetClient connects this sidecar to its fleet.
 type fleetClient struct {
 	*App
-	follower *follow.Follower // nil if there is no fleet
-	meter    *releaseMeter
+	meter *releaseMeter
+}
+
+// connect adds what the follower needs of this sidecar.
+func (m *fleetClient) connect(opt *follow.Options) (err error) {
+	opt.Node.Version = m.opt.Version
+	opt.Apply, opt.Refused, opt.Counts = m.applyRelease, m.refused, m.meter.drain
+	if opt.TLS, err = clientTLS(m.cfg.Policy.Control, m.log); err != nil {
+		return fmt.Errorf("policy.control: %w", err)
+	}
+	return nil
 }
 
 // join starts to follow the control plane, if there is one. The ruleset already has the
 // first bundle.
-func (m *fleetClient) join() error {
-	c := m.cfg.Policy.Control
-	if c == nil {
-		return nil
+func (m *fleetClient) join() {
+	if m.rules.follower == nil {
+		return
 	}
-	opt, err := followOptions(m.cfg, m.opt.Version, m.log)
-	if err != nil {
-		return err
-	}
-	if opt.TLS, err = clientTLS(c, m.log); err != nil {
-		return fmt.Errorf("policy.control: %w", err)
-	}
-	opt.Apply, opt.Refused, opt.Counts = m.applyRelease, m.refused, m.meter.drain
-	if m.follower, err = follow.New(opt); err != nil {
-		return err
-	}
-	if kept := m.follower.Start(m.rules.now.Load().bundle.Version()); kept != nil {
+	if kept := m.rules.follower.Start(m.rules.now.Load().bundle.Version()); kept != nil {
 		m.meter.name(m.rules.current().Version, kept.Name())
 		m.log.Info("started with the stored release", "release", kept.Name())
 	}
-	m.group.Go("fleet", m.follower.Run)
-	return nil
+	m.group.Go("fleet", m.rules.follower.Run)
 }
 
 // clientTLS returns the TLS configuration with which the sidecar authenticates to its
@@ -162,7 +159,7 @@ func (m *fleetClient) refused(release string, err error) {
 
 // ready is the readiness check of the connection to the control plane.
 func (m *fleetClient) ready() proxy.Check {
-	st := m.follower.State()
+	st := m.rules.follower.State()
 	c := proxy.Check{Name: "control", OK: true, Detail: "release " + st.Running}
 	switch {
 	case st.Running == "" && m.cfg.Policy.Dir == "":

@@ -255,7 +255,7 @@ func (s *App) ready() []proxy.Check {
 		checks = append(checks, proxy.Check{Name: "identity", OK: true, Detail: open})
 	}
 	checks = append(checks, s.edits.check())
-	if s.fleet.follower != nil {
+	if s.rules.follower != nil {
 		checks = append(checks, s.fleet.ready())
 	}
 	return checks

@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/envoy/xds/follow"
 	"github.com/memproxy/memproxy/fleet"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
@@ -41,7 +42,8 @@ const (
 // ruleset compiles bundles into rules and remembers the outcome of the last attempt.
 type ruleset struct {
 	screeners *screeners
-	allowed   []string // settings that may weaken production
+	allowed   []string         // settings that may weaken production
+	follower  *follow.Follower // follows the fleet's releases; nil if there is no fleet
 	// changed is sent whenever other rules come into force, whatever the source: the
 	// policy directory, a pack, a release of the fleet, a start.
 	changed upkeep.Signal
@@ -63,7 +65,9 @@ type compiledRules struct {
 	looser []string // what the last edit loosened
 }
 
-func newRuleset(cfg *config.Config, allowed []string, log *slog.Logger, clock func() time.Time, begin begin) (*ruleset, error) {
+// newRuleset returns the rules with which a sidecar starts. connect, if not nil, adds the
+// options of the follower that need a running sidecar.
+func newRuleset(cfg *config.Config, allowed []string, connect func(*follow.Options) error, log *slog.Logger, clock func() time.Time, begin begin) (*ruleset, error) {
 	d, err := newScreeners(cfg.Screening, log, clock, begin)
 	if err != nil {
 		return nil, cfg.Fault(err, "screening")
@@ -74,7 +78,10 @@ func newRuleset(cfg *config.Config, allowed []string, log *slog.Logger, clock fu
 		return nil, cfg.Fault(err, "screening", "pack")
 	}
 	r.now.Store(&compiledRules{ruleSources: ruleSources{pack: pack, cfg: cfg}})
-	b, err := firstBundle(cfg, log)
+	if r.follower, err = newFollower(cfg, log, connect); err != nil {
+		return nil, err
+	}
+	b, err := firstBundle(cfg, r.follower, log)
 	if err != nil {
 		return nil, err
 	}

@@ -317,7 +317,7 @@ func allowedUnsafe(cfg *config.Config, getenv func(string) string) ([]string, er
 // reloaded reports new rules in metrics, the log and the audit log.
 func (s *edits) reloaded() {
 	version := s.rules.current().Version
-	if f := s.fleet.follower; f != nil { // the same release, with another pack
+	if f := s.rules.follower; f != nil { // the same release, with another pack
 		s.fleet.meter.name(version, f.State().Running)
 	}
 	s.log.Info("rules reloaded", "version", version)

@@ -181,14 +181,10 @@ func PublicKey(s string) (ed25519.PublicKey, error) {
 }
 
 // PublicKeys parses the keys of a checked configuration.
-func PublicKeys(list []string) ([]ed25519.PublicKey, error) {
-	out := make([]ed25519.PublicKey, 0, len(list))
-	for _, s := range list {
-		k, err := PublicKey(s)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, k)
+func PublicKeys(list []string) []ed25519.PublicKey {
+	out := make([]ed25519.PublicKey, len(list))
+	for i, s := range list {
+		out[i], _ = PublicKey(s) // Load has checked it; without a value it verifies nothing
 	}
-	return out, nil
+	return out
 }

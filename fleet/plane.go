@@ -63,11 +63,7 @@ type Plane struct {
 func Open(cfg *config.ControlPlane, opt Options) (*Plane, error) {
 	level := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[cfg.Log.Level]
 	log := telemetry.NewLogger(opt.Log, cfg.Log.Format, level)
-	keys, err := config.PublicKeys(cfg.Keys)
-	if err != nil {
-		return nil, err
-	}
-	store, err := xds.NewDir(cfg.Releases, cfg.Progress, keys)
+	store, err := xds.NewDir(cfg.Releases, cfg.Progress, config.PublicKeys(cfg.Keys))
 	if err != nil {
 		return nil, fmt.Errorf("releases or progress: %w", err)
 	}

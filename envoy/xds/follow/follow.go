@@ -19,13 +19,14 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// Options configure a Follower. Log is optional.
+// Options configure a Follower. Run needs all of them but Log and Refused; to read the
+// stored release, Node, Fleet, Keys and Path suffice.
 type Options struct {
 	Address string
 	TLS     *tls.Config  // TLS has the client certificate and the control plane's roots
 	Node    fleetpb.Node // Node describes this sidecar; Running is ignored
 	Fleet   string
-	Keys    []ed25519.PublicKey
+	Keys    []ed25519.PublicKey // without any, no release is accepted
 	// Path is the file of the release in force.
 	Path string
 	// Apply puts a release in force. It calls keep after it has checked the release and
@@ -91,32 +92,19 @@ type Follower struct {
 // key, fleet, tenant or label) is not used, but its floor still applies (rollback
 // protection).
 func New(opt Options) (*Follower, error) {
-	switch {
-	case opt.Address == "" || opt.Fleet == "" || opt.Node.ID == "" || opt.Path == "":
-		return nil, errors.New("follow: address, fleet, node id and path are required")
-	case len(opt.Keys) == 0:
-		return nil, errors.New("follow: a public key is required to verify releases")
-	case opt.TLS == nil || opt.Apply == nil || opt.Counts == nil || opt.Jitter == nil:
-		return nil, errors.New("follow: TLS, Apply, Counts and Jitter are required")
-	}
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	f := &Follower{opt: opt}
 	if err := f.load(); err != nil {
 		return nil, err
 	}
+	if f.state.StoredError != nil {
+		opt.Log.Error(f.state.StoredError.Error())
+	}
 	return f, nil
 }
 
-// StoredRelease returns the release with which a follower with these options would start,
-// or nil. It uses Path, Fleet, Node, Keys and Log.
-func StoredRelease(opt Options) (*policy.Release, error) {
-	f := &Follower{opt: opt}
-	err := f.load()
-	if f.state.StoredError != nil && opt.Log != nil {
-		opt.Log.Error(f.state.StoredError.Error())
-	}
-	return f.current, err
-}
+// Stored returns the stored release that New found, or nil.
+func (f *Follower) Stored() *policy.Release { return f.current }
 
 // load reads and verifies the stored release.
 func (f *Follower) load() error {
@@ -141,8 +129,7 @@ func (f *Follower) load() error {
 func unused(why error) error { return fmt.Errorf("the stored release is not used: %w", why) }
 
 // Start must be called before Run, with the version of the bundle in force. It returns
-// the stored release that New found, or nil if that is not in force; it is then requested
-// again.
+// the stored release, or nil if that is not in force; it is then requested again.
 func (f *Follower) Start(bundle string) *policy.Release {
 	f.mu.Lock()
 	defer f.mu.Unlock()
