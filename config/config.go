@@ -247,10 +247,7 @@ type Budgets struct {
 }
 
 // WriteLimit limits the number of memories.
-type WriteLimit struct {
-	PerHour int64 `yaml:"writes_per_hour,omitempty" doc:"memories per hour" min:"1" loose:"up"`
-	Total   int64 `yaml:"writes_total,omitempty" doc:"memories in total, minus deleted ones" min:"1" loose:"up"`
-}
+type WriteLimit = memproxy.WriteLimit
 
 // Redis is the shared budget store.
 type Redis struct {
@@ -352,20 +349,13 @@ func (c *Config) Principal(id string) (memproxy.Principal, error) {
 
 // Limits converts the budgets.
 func (b Budgets) Limits() memproxy.Limits {
-	rows := func(m map[string]WriteLimit) map[string]memproxy.WriteLimit {
-		out := make(map[string]memproxy.WriteLimit, len(m))
-		for k, w := range m {
-			out[k] = memproxy.WriteLimit(w)
-		}
-		return out
-	}
-	namespaces := map[string]memproxy.WriteLimit{}
-	for field, w := range rows(b.Namespaces) {
+	namespaces := map[string]WriteLimit{}
+	for field, w := range b.Namespaces {
 		namespaces[memproxy.Key(field)] = w
 	}
 	return memproxy.Limits{
-		Default: memproxy.WriteLimit(b.Default), Anonymous: memproxy.WriteLimit(b.Anonymous), Overrides: rows(b.Overrides),
-		Tenants: rows(b.Tenants), Namespaces: namespaces, Together: b.Together, RapidPerMinute: *b.RapidPerMinute,
+		Default: b.Default, Anonymous: b.Anonymous, Overrides: b.Overrides, Tenants: b.Tenants, Namespaces: namespaces,
+		Together: b.Together, RapidPerMinute: *b.RapidPerMinute,
 	}
 }
 

@@ -91,8 +91,7 @@ func (c *Config) defaults() {
 		c.Policy.Control.defaults()
 	}
 	limits := memproxy.DefaultLimits()
-	c.Budgets.Default = WriteLimit(memproxy.WriteLimit(c.Budgets.Default).Or(limits.Default))
-	c.Budgets.Anonymous = WriteLimit(memproxy.WriteLimit(c.Budgets.Anonymous).Or(limits.Anonymous))
+	c.Budgets.Default, c.Budgets.Anonymous = c.Budgets.Default.Or(limits.Default), c.Budgets.Anonymous.Or(limits.Anonymous)
 }
 
 // manyTenants reports whether there is more than one tenant, or may be.
