@@ -40,18 +40,17 @@ func reconciler() memproxy.Principal {
 
 // turns are the turns in progress and those that were interrupted, by the key of the agent
 // or conversation. Each has a file, whose modification time is the start of the turn. From
-// the files the next process knows which agents may be paused.
+// the files the next process knows which agents may be paused. Who tracks a turn, or examines
+// it, has the lock of its key.
 type turns struct {
 	dir string // "" if turns are not tracked
 
-	mu    sync.Mutex
-	known map[string]knownTurn
+	mu          sync.Mutex
+	interrupted map[string]interruptedTurn // that this process knows of
 }
 
-// knownTurn is a turn of this process.
-type knownTurn struct {
-	// next is when the interrupted turn is examined again; zero while it is in progress.
-	next time.Time
+type interruptedTurn struct {
+	next time.Time // when it is examined again
 	// caller is the tenant and principal whose later turn may make the pending calls; "" if
 	// no turn may.
 	caller string
@@ -77,15 +76,12 @@ func (t *turns) path(key string) string {
 func (r *Runs) TrackTurn(ctx context.Context, key string, by *memproxy.Principal, left bool) (same bool, done func(whole, spent bool)) {
 	t := &r.turns
 	path := t.path(key)
+	before, ok := t.take(key)
+	if path == "" || !ok {
+		return false, func(bool, bool) {}
+	}
 	caller := by.Tenant + "\x00" + by.ID
-	if path == "" {
-		return false, func(bool, bool) {}
-	}
-	before, ok := t.begin(key)
-	if !ok {
-		return false, func(bool, bool) {}
-	}
-	if same = before == caller; left && !same {
+	if same = before.caller == caller; left && !same {
 		caller = ""
 	}
 	now := r.opt.Clock()
@@ -101,114 +97,99 @@ func (r *Runs) TrackTurn(ctx context.Context, key string, by *memproxy.Principal
 	}
 	return same, func(whole, spent bool) {
 		if whole || err != nil {
-			r.forget(key)
+			_ = os.Remove(path) // if the file remains, the agent is examined once more
 			return
 		}
 		if spent {
 			caller = ""
 		}
-		t.end(key, knownTurn{r.opt.Clock().Add(r.opt.PauseLimit), caller})
+		t.keep(key, interruptedTurn{r.opt.Clock().Add(r.opt.PauseLimit), caller})
 	}
 }
 
-// begin reports whether there is room for a turn, and the caller of the interrupted turn
-// that it replaces.
-func (t *turns) begin(key string) (before string, ok bool) {
+// take stops tracking an interrupted turn, and reports whether there is room for another one.
+func (t *turns) take(key string) (was interruptedTurn, room bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before = t.known[key].caller
-	if _, known := t.known[key]; !known && len(t.known) >= maxTurns {
-		return "", false
-	}
-	t.known[key] = knownTurn{}
-	return before, true
+	was, known := t.interrupted[key]
+	delete(t.interrupted, key)
+	return was, known || len(t.interrupted) < maxTurns
 }
 
-// inProgress reports whether a turn runs in this process; t.mu is held.
-func (t *turns) inProgress(key string) bool {
-	k, known := t.known[key]
-	return known && k.next.IsZero()
-}
-
-// end records that a turn is no longer in progress. One that is not examined again is
-// forgotten.
-func (t *turns) end(key string, k knownTurn) {
+func (t *turns) keep(key string, turn interruptedTurn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.known[key] = k; k.next.IsZero() {
-		delete(t.known, key)
-	}
+	t.interrupted[key] = turn
 }
 
-// postpone sets when an interrupted turn is examined again. It does nothing and reports
-// false if a later turn of the same key is in progress.
-func (t *turns) postpone(key string, next time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.inProgress(key) {
-		return false
-	}
-	t.known[key] = knownTurn{next, t.known[key].caller}
-	return true
-}
-
-// forget stops tracking a turn. If its file remains, its agent is examined once more.
-func (r *Runs) forget(key string) {
-	_ = os.Remove(r.turns.path(key))
-	r.turns.end(key, knownTurn{})
-}
-
-type interruptedTurn struct {
+type dueTurn struct {
 	key         string
 	begun, next time.Time
 }
 
-// due returns the turns to examine now, those not examined for the longest time first,
-// and at most maxLooks, so that the backend is not flooded.
-func (t *turns) due(now time.Time) ([]interruptedTurn, error) {
+// due returns the turns to examine now, those not examined for the longest time first, also
+// those in progress.
+func (t *turns) due(now time.Time) ([]dueTurn, error) {
 	files, err := os.ReadDir(t.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var out []interruptedTurn
+	var out []dueTurn
 	for _, f := range files {
 		key, bad := url.PathUnescape(f.Name())
 		info, gone := f.Info()
-		if bad != nil || gone != nil || t.inProgress(key) || now.Before(t.known[key].next) {
+		if bad != nil || gone != nil || now.Before(t.interrupted[key].next) {
 			continue
 		}
-		out = append(out, interruptedTurn{key, info.ModTime(), t.known[key].next})
+		out = append(out, dueTurn{key, info.ModTime(), t.interrupted[key].next})
 	}
-	slices.SortStableFunc(out, func(a, b interruptedTurn) int { return a.next.Compare(b.next) })
-	return out[:min(len(out), maxLooks)], err
+	slices.SortStableFunc(out, func(a, b dueTurn) int { return a.next.Compare(b.next) })
+	return out, err
 }
 
-// declineInterrupted declines the pending calls of interrupted turns. A turn without
-// pending calls is examined until the time limit of a run, at growing intervals, because
-// its model may still be generating; one that cannot be examined, for a day.
+// declineInterrupted declines the pending calls of interrupted turns. It examines at most
+// maxLooks, so that the backend is not flooded.
 func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
 	runner, ok := r.opt.Backend.Adapter.(gate.AgentRunner)
 	if !ok || r.turns.dir == "" {
 		return nil
 	}
-	left, err := r.turns.due(now)
-	for _, turn := range left {
+	due, err := r.turns.due(now)
+	looks := 0
+	for _, turn := range due {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		over, failed := r.declinePending(ctx, runner, turn.key)
-		age, most := now.Sub(turn.begun), r.opt.RunTimeout
-		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("backend %s: declining a pending approval request failed: %w", r.opt.Backend.Name, failed))
-			most = max(most, maxUnsettled)
+		unlock := r.tryLock(ctx, 0, "turn "+turn.key, Exclusive)
+		if unlock == nil {
+			continue // the turn in progress will answer the pending calls
 		}
-		if !over && age <= most {
-			r.turns.postpone(turn.key, now.Add(max(r.opt.PauseLimit, age/8)))
-		} else if r.turns.postpone(turn.key, now) {
-			r.forget(turn.key)
+		err = errors.Join(err, r.examine(ctx, runner, turn, now))
+		unlock()
+		if looks++; looks == maxLooks {
+			break
 		}
+	}
+	return err
+}
+
+// examine declines the pending calls of an interrupted turn. A turn without pending calls is
+// examined until the time limit of a run, at growing intervals, because its model may still
+// be generating; one that cannot be examined, for a day.
+func (r *Runs) examine(ctx context.Context, runner gate.AgentRunner, turn dueTurn, now time.Time) error {
+	over, err := r.declinePending(ctx, runner, turn.key)
+	age, most := now.Sub(turn.begun), r.opt.RunTimeout
+	if err != nil {
+		err = fmt.Errorf("backend %s: declining a pending approval request failed: %w", r.opt.Backend.Name, err)
+		most = max(most, maxUnsettled)
+	}
+	was, _ := r.turns.take(turn.key)
+	if !over && age <= most {
+		r.turns.keep(turn.key, interruptedTurn{now.Add(max(r.opt.PauseLimit, age/8)), was.caller})
+	} else {
+		_ = os.Remove(r.turns.path(turn.key))
 	}
 	return err
 }
@@ -222,11 +203,6 @@ func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key 
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.opt.RunTimeout)
 	defer cancel()
-	unlock := r.tryLock(ctx, "turn "+key, Exclusive)
-	if unlock == nil {
-		return false, nil // the turn in progress will answer the pending calls
-	}
-	defer unlock()
 	err = gate.Prepare(turn, gate.MaxPrepare, func(q memproxy.Request) (memproxy.Reply, error) { return r.ask(ctx, q, nil) })
 	switch {
 	case errors.Is(err, memproxy.ErrUngated):
@@ -235,7 +211,8 @@ func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key 
 		return false, err
 	}
 	if agent := turn.Agent(); agent != "" {
-		if unlock = r.tryLock(ctx, "agent "+agent, Shared); unlock == nil {
+		unlock := r.tryLock(ctx, lockPatience, "agent "+agent, Shared)
+		if unlock == nil {
 			return false, nil
 		}
 		defer unlock()
@@ -272,9 +249,9 @@ func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key 
 	return false, ErrRequests
 }
 
-// tryLock acquires a lock, or returns nil after lockPatience.
-func (r *Runs) tryLock(ctx context.Context, key string, share int64) (unlock func()) {
-	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+// tryLock acquires a lock, or returns nil after the timeout.
+func (r *Runs) tryLock(ctx context.Context, timeout time.Duration, key string, share int64) (unlock func()) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	unlock, _ = r.opt.Locks.Lock(ctx, key, share)
 	return unlock

@@ -6,6 +6,7 @@
 package agentrun
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,28 +16,52 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
 func runsIn(dir string, now *time.Time) *Runs {
-	return New(Options{Dir: dir, PauseLimit: time.Minute, RunTimeout: time.Hour, Runtime: frontend.Runtime{Clock: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)}})
+	return New(Options{Dir: dir, PauseLimit: time.Minute, RunTimeout: time.Hour, Locks: &Locks{}, Runtime: frontend.Runtime{Clock: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)}})
 }
 
+// keysOf returns the keys of the turns that are due and not in progress.
 func keysOf(t *testing.T, r *Runs, now time.Time) (keys []string) {
 	t.Helper()
-	left := must.Get(r.turns.due(now))(t)
-	for _, b := range left {
-		keys = append(keys, b.key)
+	for _, turn := range must.Get(r.turns.due(now))(t) {
+		if unlock := r.tryLock(t.Context(), 0, "turn "+turn.key, Exclusive); unlock != nil {
+			unlock()
+			keys = append(keys, turn.key)
+		}
 	}
 	return keys
 }
 
 func opened(t *testing.T, r *Runs, key string) (done func(whole bool)) {
 	t.Helper()
+	unlock := must.Get(r.opt.Locks.Lock(t.Context(), "turn "+key, Exclusive))(t)
 	_, end := r.TrackTurn(t.Context(), key, &memproxy.Principal{ID: "agent:dev", Tenant: "acme"}, false)
-	return func(whole bool) { end(whole, false) }
+	return func(whole bool) { end(whole, false); unlock() }
+}
+
+// unreachable is a backend whose agents cannot be examined. It records who was to be.
+type unreachable struct {
+	gate.Adapter
+	gate.AgentRunner
+	examined *[]string
+}
+
+func (u unreachable) Recover(key string) (memproxy.Request, memproxy.Turn, error) {
+	*u.examined = append(*u.examined, key)
+	return memproxy.Request{}, nil, errors.New("unreachable")
+}
+
+func examined(t *testing.T, r *Runs, now time.Time) (keys []string) {
+	t.Helper()
+	r.opt.Backend.Adapter = unreachable{examined: &keys}
+	expect.Error(t, r.declineInterrupted(t.Context(), now))
+	return keys
 }
 
 // Proves EDGE-1: a turn is examined an interval after it was interrupted, but neither
@@ -68,15 +93,17 @@ func TestInterruptedTurnsAreDue(t *testing.T) {
 	if err != nil || len(left) != 2 || left[0].key != "agent-broken" || left[1].key != "agent-under-way" || !left[0].begun.Equal(now) {
 		t.Errorf("the next process: %+v, %v", left, err)
 	}
-	next.turns.postpone("agent-broken", now.Add(time.Minute)) // its model is still generating
-	if got := keysOf(t, next, now.Add(time.Second)); fmt.Sprint(got) != "[agent-under-way]" {
+	later := opened(t, next, "agent-broken")
+	if got := examined(t, next, now); fmt.Sprint(got) != "[agent-under-way]" {
+		t.Errorf("with a later turn under way: %q", got)
+	}
+	later(false)
+	if got := keysOf(t, next, now.Add(time.Second)); len(got) != 0 {
 		t.Errorf("after a look: %q", got)
 	}
-	later := opened(t, next, "agent-broken")
-	if next.turns.postpone("agent-broken", now) || len(keysOf(t, next, now.Add(time.Hour))) != 1 {
-		t.Error("a look that was late counts for the turn that began meanwhile")
+	if got := keysOf(t, next, now.Add(time.Minute)); fmt.Sprint(got) != "[agent-broken agent-under-way]" {
+		t.Errorf("a minute after a look: %q", got)
 	}
-	later(true)
 }
 
 // Proves EDGE-16: a round examines a bounded number of turns, longest unexamined first;
@@ -92,16 +119,15 @@ func TestTurnsAreBounded(t *testing.T) {
 		done(false)
 	}
 	expect.Len(t, must.Get(os.ReadDir(r.turns.dir))(t), maxTurns)
-	if same, _ := r.TrackTurn(t.Context(), "agent-000011", &memproxy.Principal{ID: "agent:bob"}, true); same || !r.turns.inProgress("agent-000011") {
-		t.Error("a later turn of an agent is not tracked in place of the one that was interrupted")
-	}
-	r.turns.end("agent-000011", knownTurn{next: now})
+	opened(t, r, "agent-000011")(false)
+	expect.Len(t, r.turns.interrupted, maxTurns, "a later turn of an agent takes the place of the one that was interrupted")
 	now = now.Add(time.Hour)
 	seen := map[string]bool{}
 	for range maxTurns / maxLooks {
-		for _, key := range keysOf(t, r, now) {
+		keys := examined(t, r, now)
+		expect.Len(t, keys, maxLooks)
+		for _, key := range keys {
 			seen[key] = true
-			r.turns.postpone(key, now.Add(time.Minute))
 		}
 	}
 	expect.Len(t, seen, maxTurns, maxTurns/maxLooks)

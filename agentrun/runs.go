@@ -55,7 +55,7 @@ func New(opt Options) *Runs {
 	r := &Runs{
 		opt:     opt,
 		journal: journal{dir: opt.Dir, runs: map[string]*attempt{}},
-		turns:   turns{known: map[string]knownTurn{}},
+		turns:   turns{interrupted: map[string]interruptedTurn{}},
 	}
 	if opt.Dir != "" && opt.PauseLimit > 0 {
 		r.turns.dir = filepath.Join(opt.Dir, "turns")
