@@ -63,7 +63,7 @@ func chooseNext(ctx context.Context, r *evaluation) error {
 		turn, err := runner.Turn(c.Route, c.Request, r.Body)
 		switch {
 		case errors.Is(err, memproxy.ErrUngated):
-			if reply, refused := r.g.Agents().RuleUngated(ctx, r.Admission); refused {
+			if reply, refused := r.g.Agents().RuleUngated(ctx, r.Admission, true); refused {
 				r.Reply = &reply
 				return nil
 			}
@@ -252,15 +252,28 @@ func decodeToolCall(ctx context.Context, r *evaluation) error {
 }
 
 // RuleUngated rules on a run that cannot be gated call by call, by the backend's
-// setting. It reports whether the reply is to be sent; if not, the run goes on, and
-// is compensated if its writes are to be ruled on afterwards.
-func (g Agents) RuleUngated(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
+// setting, or by the profile. It reports whether the reply is to be sent; if not, the run
+// goes on, and is compensated if its writes are to be ruled on afterwards. traceable means
+// that its changes may be determined then.
+func (g Agents) RuleUngated(ctx context.Context, a *Admission, traceable bool) (memproxy.Reply, bool) {
+	runner, runs := a.call.Backend.Adapter.(AgentRunner)
 	mode := a.call.Backend.Ungated
-	if _, runs := a.call.Backend.Adapter.(AgentRunner); runs && mode == UngatedCompensate && a.enforced() {
-		a.compensated = true
+	a.compensated = traceable && runs && mode == UngatedCompensate && a.enforced()
+	switch {
+	case a.compensated:
+		return memproxy.Reply{}, false
+	case !a.enforced() || mode != UngatedDeny && a.rules.Profile == Development:
+		g.recordUngated(ctx, a, cmp.Or(a.ungatedWhy, memproxy.ErrUngated.Error()))
 		return memproxy.Reply{}, false
 	}
-	return g.ungated(ctx, a, mode)
+	g.accounts.release(ctx, a)
+	detail := memproxy.ErrUngated.Error() + "; this is possible for agents of type letta_v1_agent on the messages routes (with background: true instead of async)"
+	if runs && mode != UngatedCompensate {
+		if _, err := runner.DiffRun(a.call.Route, a.call.Request, a.Body); err == nil {
+			detail += ", and backends[].ungated: compensate allows such a request"
+		}
+	}
+	return deny(ctx, g.Gate, a, memproxy.StatusForbidden, memproxy.RunUngated, cmp.Or(a.ungatedWhy, detail)), true
 }
 
 // Ungated is how runs that cannot be gated call by call are treated.
@@ -285,13 +298,6 @@ func (a *Admission) IsCompensated() bool { return a.compensated }
 // end.
 func (g Agents) RecordCompensated(ctx context.Context, a *Admission) {
 	g.recordUngated(ctx, a, "the run cannot be paused at its tool calls; its writes are checked when it ends")
-}
-
-// RuleUntrackable rules on a run whose changes cannot be determined: it cannot be gated,
-// and the profile decides.
-func (g Agents) RuleUntrackable(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
-	a.compensated = false
-	return g.ungated(ctx, a, UngatedByProfile)
 }
 
 // AdmissionFor returns an admission for a principal without a request of this process:
@@ -356,23 +362,6 @@ func (g Agents) RecordUnsettled(ctx context.Context, a *Admission, givenUp bool,
 	g.opt.Log.ErrorContext(ctx, detail, "decision", a.Decision.ID, "error", err)
 	ret.reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: detail}}
 	g.outcome(ctx, ret)
-}
-
-// ungated rules on a run that cannot be gated. It reports whether the reply is to
-// be sent.
-func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (memproxy.Reply, bool) {
-	if !a.enforced() || mode != UngatedDeny && a.rules.Profile == Development {
-		g.recordUngated(ctx, a, cmp.Or(a.ungatedWhy, memproxy.ErrUngated.Error()))
-		return memproxy.Reply{}, false
-	}
-	g.accounts.release(ctx, a)
-	detail := memproxy.ErrUngated.Error() + "; this is possible for agents of type letta_v1_agent on the messages routes (with background: true instead of async)"
-	if runner, ok := a.call.Backend.Adapter.(AgentRunner); ok && a.call.Backend.Ungated != UngatedCompensate {
-		if _, err := runner.DiffRun(a.call.Route, a.call.Request, a.Body); err == nil {
-			detail += ", and backends[].ungated: compensate allows such a request"
-		}
-	}
-	return deny(ctx, g.Gate, a, memproxy.StatusForbidden, memproxy.RunUngated, cmp.Or(a.ungatedWhy, detail)), true
 }
 
 // recordUngated records that a run goes on although its calls are not ruled on.

@@ -48,7 +48,7 @@ func TestUngatedRuns(t *testing.T) {
 			answered, refused := a.Next.(gate.Reply)
 			reply := answered.Reply
 			if tc.blind || tc.shadow { // as its listener does
-				reply, refused = r.gate.Agents().RuleUngated(context.Background(), a)
+				reply, refused = r.gate.Agents().RuleUngated(context.Background(), a, true)
 			}
 			if refused != tc.refused || a.IsCompensated() != tc.compensated || refused && reply.Status != 403 {
 				t.Errorf("refused %v %d, compensated %v", refused, reply.Status, a.IsCompensated())
@@ -60,7 +60,7 @@ func TestUngatedRuns(t *testing.T) {
 				return
 			}
 			// Looking fails: it is the profile's to say.
-			reply, refused = r.gate.Agents().RuleUntrackable(context.Background(), a)
+			reply, refused = r.gate.Agents().RuleUngated(context.Background(), a, false)
 			if refused != (tc.profile == gate.Production) || a.IsCompensated() || refused && reply.Status != 403 {
 				t.Errorf("blind: refused %v %d, compensated %v", refused, reply.Status, a.IsCompensated())
 			}

@@ -332,7 +332,7 @@ func (p *Proxy) compensate(w *answerWriter, r *http.Request, a *gate.Admission) 
 	defer cancel()
 	c, err := p.runs.Compensate(ctx, a, r.Header)
 	if errors.Is(err, memproxy.ErrUngated) {
-		if reply, refused := p.opt.Gate.Agents().RuleUntrackable(ctx, a); refused {
+		if reply, refused := p.opt.Gate.Agents().RuleUngated(ctx, a, false); refused {
 			p.write(w, reply, nil, a)
 			return
 		}

@@ -48,13 +48,8 @@ func (o *BackendClient) dispatch(ctx context.Context, span trace.Span, a *gate.A
 	err := withToolsLocked(locking, (*Proxy)(o), a, a.Next, func() { sent = o.send(ctx, a, req) })
 	switch end := context.WithoutCancel(ctx); {
 	case errors.Is(err, memproxy.ErrUngated):
-		agents := o.opt.Gate.Agents()
-		_, refused := agents.RuleUngated(end, a)
-		if a.IsCompensated() { // the request is no run, so there is nothing to compensate
-			_, refused = agents.RuleUntrackable(end, a)
-		}
-		if !refused {
-			return o.send(ctx, a, req)
+		if _, refused := o.opt.Gate.Agents().RuleUngated(end, a, false); !refused {
+			return o.send(ctx, a, req) // the request is no run, so there is nothing to compensate
 		}
 		return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy refused the write: " + string(memproxy.RunUngated) + ": " + err.Error()}}
 	case err != nil:

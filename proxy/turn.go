@@ -94,7 +94,7 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 
 // ungated refuses a run that cannot be gated, or forwards it if the rules allow that.
 func (p *Proxy) ungated(w *answerWriter, r *http.Request, a *gate.Admission) {
-	if reply, refused := p.opt.Gate.Agents().RuleUngated(r.Context(), a); refused {
+	if reply, refused := p.opt.Gate.Agents().RuleUngated(r.Context(), a, true); refused {
 		w.Header().Set(frontend.DecisionHeader, frontend.FormatDecision(a.Shown()))
 		p.write(w, reply, nil, a)
 		return

@@ -246,7 +246,7 @@ func (x *exchange) perform(a *gate.Admission, next gate.Next) (reply memproxy.Re
 	case gate.Forward:
 		return memproxy.Reply{}, false
 	}
-	return x.p.opt.Gate.Agents().RuleUngated(x.ctx, a)
+	return x.p.opt.Gate.Agents().RuleUngated(x.ctx, a, true)
 }
 
 // reply answers a request in place of the backend. Envoy then closes the stream.
