@@ -124,6 +124,18 @@ func (c *Streams) Find(names ...string) *Stream {
 	return nil
 }
 
+// Resumed returns the requested stream, or nil if its events are not kept and the backend must
+// answer.
+func (c *Streams) Resumed(q memproxy.Resumption) *Stream {
+	ch := c.Find(q.Names...)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ch == nil || len(ch.names) == 0 || ch.lost || q.Within != "" && !slices.Contains(ch.names, q.Within) || q.Active && ch.over {
+		return nil
+	}
+	return ch
+}
+
 // Cancelling returns the turns in progress with one of the names, which are ids of runs or
 // agents, or keys of turns. Each turn postpones its next request until EndCancel is called
 // for it.
@@ -246,14 +258,4 @@ func (ch *Stream) EntriesFrom(i int) (entries []Entry, more <-chan struct{}, end
 		end = ErrInterrupted
 	}
 	return entries, ch.changed, end
-}
-
-// HasName reports whether callers may request the stream by a name.
-func (ch *Stream) HasName(name string) bool { return slices.Contains(ch.names, name) }
-
-// Readable reports whether the stream's events are still kept.
-func (ch *Stream) Readable() bool {
-	ch.all.mu.Lock()
-	defer ch.all.mu.Unlock()
-	return len(ch.names) > 0 && !ch.lost
 }

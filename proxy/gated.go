@@ -60,7 +60,7 @@ func (p *Proxy) perform(w *answerWriter, r *http.Request, a *gate.Admission, nex
 	case gate.Reply:
 		p.write(w, next.Reply, nil, a)
 	case gate.Resume:
-		if ch := recordedStream(next, &p.streams); ch != nil {
+		if ch := p.streams.Resumed(next.Resumption); ch != nil {
 			p.resume(w, r, a, ch, next.After)
 		} else if reply, refused := p.opt.Gate.Agents().RefuseByNameStream(r.Context(), a); refused {
 			w.Header().Set(frontend.DecisionHeader, frontend.FormatDecision(a.Shown()))

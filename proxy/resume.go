@@ -12,19 +12,6 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// recordedStream returns the recorded stream of the requested turn, or nil if the backend must
-// answer.
-func recordedStream(q gate.Resume, streams *agentrun.Streams) *agentrun.Stream {
-	ch := streams.Find(q.Names...)
-	if ch == nil || !ch.Readable() || q.Within != "" && !ch.HasName(q.Within) {
-		return nil
-	}
-	if _, over := ch.State(); over && q.Active {
-		return nil
-	}
-	return ch
-}
-
 // resume sends a turn's stream from an event on, and follows it until it ends.
 func (p *Proxy) resume(w *answerWriter, r *http.Request, a *gate.Admission, ch *agentrun.Stream, after int64) {
 	h := w.Header()
