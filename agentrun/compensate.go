@@ -63,7 +63,7 @@ type CompensatedRun struct {
 func (r *Runs) Compensate(ctx context.Context, a *gate.Admission, caller http.Header) (*CompensatedRun, error) {
 	compensator := r.opt.Backend.Adapter.(gate.AgentRunner) // required by the gate before it admits such a run
 	call := a.Call()
-	c := &CompensatedRun{r: r, a: a, caller: caller, held: LockSet{Locks: r.opt.Locks}, ruled: map[string]*gate.Admission{}}
+	c := &CompensatedRun{r: r, a: a, caller: caller, held: LockSet{Locks: &r.Locks}, ruled: map[string]*gate.Admission{}}
 	var who []string
 	for range 4 { // until the set of locked agents equals the set of agents whose memory the run may change
 		var err error

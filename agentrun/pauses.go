@@ -253,6 +253,6 @@ func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key 
 func (r *Runs) tryLock(ctx context.Context, timeout time.Duration, key string, share int64) (unlock func()) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	unlock, _ = r.opt.Locks.Lock(ctx, key, share)
+	unlock, _ = r.Locks.Lock(ctx, key, share)
 	return unlock
 }

@@ -23,7 +23,7 @@ import (
 )
 
 func runsIn(dir string, now *time.Time) *Runs {
-	return New(Options{Dir: dir, PauseLimit: time.Minute, RunTimeout: time.Hour, Locks: &Locks{}, Runtime: frontend.Runtime{Clock: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)}})
+	return New(Options{Dir: dir, PauseLimit: time.Minute, RunTimeout: time.Hour, Runtime: frontend.Runtime{Clock: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)}})
 }
 
 // keysOf returns the keys of the turns that are due and not in progress.
@@ -40,7 +40,7 @@ func keysOf(t *testing.T, r *Runs, now time.Time) (keys []string) {
 
 func opened(t *testing.T, r *Runs, key string) (done func(whole bool)) {
 	t.Helper()
-	unlock := must.Get(r.opt.Locks.Lock(t.Context(), "turn "+key, Exclusive))(t)
+	unlock := must.Get(r.Locks.Lock(t.Context(), "turn "+key, Exclusive))(t)
 	_, end := r.TrackTurn(t.Context(), key, &memproxy.Principal{ID: "agent:dev", Tenant: "acme"}, false)
 	return func(whole bool) { end(whole, false); unlock() }
 }

@@ -24,8 +24,6 @@ type Options struct {
 	// of a run.
 	MaxAnswer  int64
 	RunTimeout time.Duration
-	// Locks are held while a run may change its agents.
-	Locks *Locks
 	// Dir is the directory of unfinished runs, which the next process reads. It contains
 	// memories. If it is "", runs are not compensated, and the pending calls of
 	// interrupted turns wait for the agent's next turn.
@@ -41,6 +39,9 @@ type Options struct {
 
 // Runs handles the runs of one backend's agents. It is safe for concurrent use.
 type Runs struct {
+	Locks   Locks   // held while a run may change its agents
+	Streams Streams // of turns
+
 	opt     Options
 	journal journal
 	turns   turns
@@ -53,6 +54,7 @@ type Runs struct {
 // New returns the Runs of a backend.
 func New(opt Options) *Runs {
 	r := &Runs{
+		Streams: Streams{Clock: opt.Clock},
 		opt:     opt,
 		journal: journal{dir: opt.Dir, runs: map[string]*attempt{}},
 		turns:   turns{interrupted: map[string]interruptedTurn{}},
@@ -66,7 +68,7 @@ func New(opt Options) *Runs {
 
 // TurnsBegun returns a function that reports whether any turn that is in progress now is
 // still in progress, or its changes are not recorded yet.
-func (r *Runs) TurnsBegun() (underway func() bool) { return r.opt.Locks.HeldNow() }
+func (r *Runs) TurnsBegun() (underway func() bool) { return r.Locks.HeldNow() }
 
 // LongestTurn is the time limit of a turn that is not streamed, and the longest time
 // without an event of one that is.
@@ -113,7 +115,7 @@ func (r *Runs) resettle(runner gate.AgentRunner, e *journalEntry, c *Compensated
 			Backend: r.opt.Backend, Known: true, Route: memproxy.Route{ID: e.Route, Kind: memproxy.Run}, Session: e.Session,
 			Request: memproxy.Request{Method: e.Method, EscapedPath: e.Path},
 		}
-		c = &CompensatedRun{r: r, held: LockSet{Locks: r.opt.Locks}, a: r.opt.Gate.Agents().AdmissionFor(call, e.Principal, e.Decision), ruled: map[string]*gate.Admission{}}
+		c = &CompensatedRun{r: r, held: LockSet{Locks: &r.Locks}, a: r.opt.Gate.Agents().AdmissionFor(call, e.Principal, e.Decision), ruled: map[string]*gate.Admission{}}
 	}
 	now := r.opt.Clock()
 	if c.resumed.IsZero() {

@@ -60,7 +60,7 @@ func (p *Proxy) perform(w *answerWriter, r *http.Request, a *gate.Admission, nex
 	case gate.Reply:
 		p.write(w, next.Reply, nil, a)
 	case gate.Resume:
-		if ch := p.streams.Resumed(next.Resumption); ch != nil {
+		if ch := p.runs.Streams.Resumed(next.Resumption); ch != nil {
 			p.resume(w, r, a, ch, next.After)
 		} else if reply, refused := p.opt.Gate.Agents().RefuseByNameStream(r.Context(), a); refused {
 			w.Header().Set(frontend.DecisionHeader, frontend.FormatDecision(a.Shown()))
@@ -106,7 +106,7 @@ func withToolsLocked(ctx context.Context, p *Proxy, a *gate.Admission, next gate
 		send()
 		return nil
 	}
-	unlock, err := p.locks.Lock(ctx, "agent "+agent, share)
+	unlock, err := p.runs.Locks.Lock(ctx, "agent "+agent, share)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 	defer cancel()
 	ctx, span := p.opt.Tracer.Start(on, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
-	asked := runQueryOf(a, &p.streams)
+	asked := runQueryOf(a, &p.runs.Streams)
 	defer asked.release(memproxy.Reply{})
 	out := p.outgoing(ctx, r, a, rest)
 	transport := p.opt.Transport

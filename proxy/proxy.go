@@ -28,13 +28,9 @@ type Proxy struct {
 	backend  gate.Backend
 	side     *frontend.Side
 	follower *frontend.Follower
-
-	// Locks and recorded streams of agents' turns.
-	locks   agentrun.Locks
-	streams agentrun.Streams
-	runs    *agentrun.Runs
-	severed context.Context // ends when a stop aborts the requests in flight, see AbortAll
-	cut     context.CancelFunc
+	runs     *agentrun.Runs
+	severed  context.Context // ends when a stop aborts the requests in flight, see AbortAll
+	cut      context.CancelFunc
 }
 
 // New returns the handler.
@@ -42,7 +38,7 @@ func New(opt Options) (*Proxy, error) {
 	if err := opt.complete(); err != nil {
 		return nil, err
 	}
-	p := &Proxy{opt: opt, streams: agentrun.Streams{Clock: opt.Clock}}
+	p := &Proxy{opt: opt}
 	var err error
 	p.severed, p.cut = context.WithCancel(context.Background())
 	p.side, err = frontend.NewSide(frontend.SideOptions{Upstream: opt.Upstream, Transport: opt.SideTransport, InFlight: opt.InFlight.Side(), Credential: opt.Credential, Propagator: opt.Propagator})
@@ -54,7 +50,7 @@ func New(opt Options) (*Proxy, error) {
 	p.backend.UpstreamTimeout = opt.UpstreamTimeout
 	p.runs = agentrun.New(agentrun.Options{
 		Gate: opt.Gate, Backend: p.backend, Side: p.side, MaxAnswer: opt.MaxAnswer, RunTimeout: opt.RunTimeout,
-		Locks: &p.locks, Dir: opt.Journal, PauseLimit: opt.Reconcile, Runtime: opt.Runtime, Steps: opt.Steps, Observe: opt.Observe,
+		Dir: opt.Journal, PauseLimit: opt.Reconcile, Runtime: opt.Runtime, Steps: opt.Steps, Observe: opt.Observe,
 	})
 	return p, nil
 }

@@ -57,7 +57,7 @@ type agentTurn struct {
 func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, turn memproxy.Turn) {
 	ctx, cancel := newWatchdog(context.WithoutCancel(r.Context()), p.severed, p.opt.RunTimeout)
 	defer cancel()
-	t := &agentTurn{p: p, w: w, r: r, a: a, turn: turn, watchdog: ctx, locks: agentrun.LockSet{Locks: &p.locks}}
+	t := &agentTurn{p: p, w: w, r: r, a: a, turn: turn, watchdog: ctx, locks: agentrun.LockSet{Locks: &p.runs.Locks}}
 	defer t.locks.Unlock()
 	defer a.ReleaseLocks()
 	whole, err := false, t.locks.Lock(ctx, "turn "+turn.Key(), agentrun.Exclusive)
@@ -76,7 +76,7 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 	same, done := p.runs.TrackTurn(ctx, turn.Key(), &a.Principal, left)
 	t.resumes = same
 	defer func() { done(whole, t.spent) }()
-	t.recorded = p.streams.Begin(turn)
+	t.recorded = p.runs.Streams.Begin(turn)
 	complete := false
 	defer func() { t.recorded.End(complete) }()
 	if err = t.sendRequests(ctx); err != nil && !t.refused {
