@@ -242,19 +242,17 @@ func lockAgents(ctx context.Context, r *evaluation) bool {
 
 // lockForCall is lockTargets for a call of a turn: until it is sent (Sending), changes of the
 // agent, and of the blocks that the call changes, wait.
-func lockForCall(ctx context.Context, r *evaluation) {
+func lockForCall(ctx context.Context, r *evaluation) error {
 	r.unlock = r.run.unlock
 	defer func() { r.run.unlock, r.unlock = r.unlock, nil }()
 	if r.unlock == nil && !lockAgents(ctx, r) {
-		return
+		return nil
 	}
-	since := currentEpoch(r.g)
-	if loadReplaced(ctx, r, false); lockResolved(ctx, r, since) {
-		r.known, r.q.Owners, r.changedMemories = newLookups(r.g, r.Admission), nil, nil
-		loadReplaced(ctx, r, false)
-		lockResolved(ctx, r, since)
+	if err := loadTargets(ctx, r); err != nil {
+		return err
 	}
 	refetchAdded(ctx, r)
+	return nil
 }
 
 // epoch is what had happened when the look-ups of a change began.

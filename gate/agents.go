@@ -244,10 +244,9 @@ func decodeToolCall(ctx context.Context, r *evaluation) error {
 	attributeTexts(r, r.run.op)
 	noteRemoved(r)
 	if r.mode == call && !r.run.compensated {
-		lockForCall(ctx, r)
-	} else {
-		loadReplaced(ctx, r, r.run.compensated)
+		return lockForCall(ctx, r)
 	}
+	loadReplaced(ctx, r)
 	return nil
 }
 

@@ -110,7 +110,7 @@ func changedMemoryOf(r *evaluation, target string) changedMemory {
 // change. Another tenant's memory must not be changed, even if a tool without a
 // known schema attached it to the agent. Replaced memories are fetched by name; a
 // compensated run has changed them already, so only the ledger is asked.
-func loadReplaced(ctx context.Context, r *evaluation, compensated bool) {
+func loadReplaced(ctx context.Context, r *evaluation) {
 	op := r.op
 	targets := op.Targets
 	if len(targets) == 0 {
@@ -131,7 +131,7 @@ func loadReplaced(ctx context.Context, r *evaluation, compensated bool) {
 			}
 		}
 	}
-	if r.call.Backend.Fetch != nil && !compensated {
+	if r.call.Backend.Fetch != nil && !(r.run != nil && r.run.compensated) {
 		var err error
 		if op.Current, err = fetch(ctx, r.call, targets); err != nil {
 			r.g.opt.Log.ErrorContext(ctx, "the authors of the memories that a call changes cannot be fetched", "decision", r.Decision.ID, "error", err)

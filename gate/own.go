@@ -26,7 +26,7 @@ func loadTargets(ctx context.Context, r *evaluation) error {
 	}
 	since := currentEpoch(r.g)
 	if len(op.Targets) == 0 {
-		if loadReplaced(ctx, r, false); lockResolved(ctx, r, since) {
+		if loadReplaced(ctx, r); lockResolved(ctx, r, since) {
 			return loadTargets(ctx, r)
 		}
 		return nil
