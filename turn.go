@@ -203,13 +203,10 @@ type RunDiff interface {
 	ActiveRunRequests() []Request
 	HasActiveRun(Reply) (bool, error)
 
-	// Changes returns the differences between the first snapshot and the last, without
-	// the accepted ones. Truncated reports whether an agent has more new memories than one
-	// snapshot can hold.
+	// Changes returns the differences between the first snapshot and the last. Truncated
+	// reports whether an agent has more new memories than one snapshot can hold.
 	Changes() []Change
 	Truncated() bool
-	// Accept adds a change to the state with which later snapshots are compared.
-	Accept(key string)
 }
 
 // Change is one difference in what agents remember.

@@ -51,7 +51,7 @@ type CompensatedRun struct {
 	diff    memproxy.RunDiff
 	caller  http.Header
 	held    LockSet
-	ruled   map[string]*gate.Admission // admissions by Change.Key
+	ruled   map[string]*gate.Admission // by Change.Key; nil for a change that is somebody else's write
 	resumed time.Time                  // when this process resumed the run
 }
 
@@ -246,19 +246,12 @@ func (c *CompensatedRun) round(ctx context.Context) (open bool, err error) {
 	}
 	var failed []error
 	for _, change := range c.diff.Changes() {
-		a := c.ruled[change.Key]
-		if a == nil && c.r.opt.Gate.Agents().AlreadyRuledOn(ctx, c.a, change) {
-			c.diff.Accept(change.Key)
-			continue
-		}
-		if a == nil {
-			a = c.r.opt.Gate.Agents().RuleOnCall(ctx, c.a, change.Call)
-			frontend.LogDecision(ctx, c.r.opt.Log, c.r.opt.Backend.Name, a)
+		a, known := c.ruled[change.Key]
+		if !known {
+			a = c.ruleOn(ctx, change)
 			c.ruled[change.Key] = a
 		}
-		if !a.Decision.Verdict.Stops() {
-			c.r.opt.Gate.Agents().RecordChanges(ctx, a, change.Memories)
-			c.diff.Accept(change.Key)
+		if a == nil || !a.Decision.Verdict.Stops() {
 			continue
 		}
 		open = true
@@ -272,6 +265,21 @@ func (c *CompensatedRun) round(ctx context.Context) (open bool, err error) {
 		return true, errCut
 	}
 	return open, errors.Join(failed...)
+}
+
+// ruleOn rules on a change, and records it if it is admitted. It returns nil for a change that
+// was ruled on when it was made.
+func (c *CompensatedRun) ruleOn(ctx context.Context, change memproxy.Change) *gate.Admission {
+	agents := c.r.opt.Gate.Agents()
+	if agents.AlreadyRuledOn(ctx, c.a, change) {
+		return nil
+	}
+	a := agents.RuleOnCall(ctx, c.a, change.Call)
+	frontend.LogDecision(ctx, c.r.opt.Log, c.r.opt.Backend.Name, a)
+	if !a.Decision.Verdict.Stops() {
+		agents.RecordChanges(ctx, a, change.Memories)
+	}
+	return a
 }
 
 func (c *CompensatedRun) undo(ctx context.Context, change memproxy.Change) (err error) {

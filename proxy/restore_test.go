@@ -322,7 +322,6 @@ func (still) ActiveRunRequests() []memproxy.Request     { return nil }
 func (still) HasActiveRun(memproxy.Reply) (bool, error) { return false, nil }
 func (still) Changes() []memproxy.Change                { return nil }
 func (still) Truncated() bool                           { return false }
-func (still) Accept(string)                             {}
 
 // Proves EDGE-13: HEAD reveals no more than the filtered GET: its length is that of the
 // visible part.

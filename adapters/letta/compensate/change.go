@@ -21,11 +21,7 @@ type difference struct {
 func (d *RunDiff) Changes() []memproxy.Change {
 	diff := difference{&d.opt, d.base, d.now}
 	var out []memproxy.Change
-	add := func(c memproxy.Change) {
-		if !d.accepted[c.Key] {
-			out = append(out, c)
-		}
-	}
+	add := func(c memproxy.Change) { out = append(out, c) }
 	for _, id := range slices.Sorted(maps.Keys(d.now.Blocks)) {
 		if before, after := d.base.Blocks[id], d.now.Blocks[id]; before != nil && before.contentHash() != after.contentHash() {
 			add(diff.rewritten(before, after))
@@ -55,9 +51,6 @@ func (d *RunDiff) Changes() []memproxy.Change {
 func (d *RunDiff) Truncated() bool {
 	return slices.ContainsFunc(d.now.Agents, func(a *agent) bool { return a.truncated })
 }
-
-// Accept implements memproxy.RunDiff.
-func (d *RunDiff) Accept(key string) { d.accepted[key] = true }
 
 func (d *difference) archiveChanges(before, after *agent, add func(memproxy.Change)) {
 	for i := range after.Passages {

@@ -33,7 +33,6 @@ type Options struct {
 type RunDiff struct {
 	opt       Options
 	base, now *snapshot
-	accepted  map[string]bool
 	clock     func() time.Time
 	reopened  bool // restored by Restore, so that the run's answer was not seen
 	steps     []step
@@ -64,7 +63,7 @@ func New(opt Options, clock func() time.Time) (memproxy.RunDiff, error) {
 	if opt.Agent == "" && (opt.Conversation == "" || opt.Conversation == "default") {
 		return nil, memproxy.ErrUngated
 	}
-	return &RunDiff{opt: opt, clock: clock, accepted: map[string]bool{}}, nil
+	return &RunDiff{opt: opt, clock: clock}, nil
 }
 
 func (o *Options) get(query string, parts ...string) memproxy.Request {

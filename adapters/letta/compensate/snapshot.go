@@ -133,5 +133,5 @@ func Restore(raw []byte, clock func() time.Time) (memproxy.RunDiff, error) {
 			return nil, errors.New("letta: the stored memory snapshot is incomplete")
 		}
 	}
-	return &RunDiff{opt: k.Options, base: k.Base, clock: clock, reopened: true, accepted: map[string]bool{}}, nil
+	return &RunDiff{opt: k.Options, base: k.Base, clock: clock, reopened: true}, nil
 }
