@@ -8,7 +8,6 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
-	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -16,8 +15,8 @@ import (
 // caller runs it directly, and messages to other agents claim them.
 func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 	a := must.Get(letta.New(letta.Options{}))(t)
-	for _, name := range turn.GatedTools() {
-		if selfedit.Tools[name].Uses == selfedit.Memories {
+	for name, tool := range selfedit.Tools {
+		if !tool.Gated() || tool.Uses == selfedit.Memories {
 			continue
 		}
 		rt, req := routed(t, a, "POST", "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/"+name+"/run")

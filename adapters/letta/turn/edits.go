@@ -68,7 +68,7 @@ func predict(calls []*call, by *caller, s *view) (l allowedCalls) {
 	l.before = s.memories
 	blocks := s.blocks
 	for _, c := range calls {
-		if own := by.answerOf(c.id); !selfedit.Tools[c.name].Writes() || !c.byGate || c.decision.Verdict.Stops() || own != nil && !own.approves {
+		if !selfedit.Tools[c.name].Writes() || !c.byGate || !by.lets(c) {
 			continue
 		}
 		p := &allowedCall{id: c.id, blocks: selfedit.Tools[c.name].Uses == selfedit.Blocks}

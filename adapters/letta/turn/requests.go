@@ -170,6 +170,15 @@ func (by *caller) otherMessages() []any {
 	return out
 }
 
+// denied reports whether the gate denies the call.
+func (c *call) denied() bool { return c.byGate && c.decision.Verdict.Stops() }
+
+// lets reports whether neither the gate nor the caller denies a call, or answers it with a result.
+func (by *caller) lets(c *call) bool {
+	own := by.answerOf(c.id)
+	return !c.denied() && (own == nil || own.approves)
+}
+
 // answerTo returns the answer to one call and whether it approves. The caller can deny
 // a call that the gate allows, but not the reverse.
 func (by *caller) answerTo(c *call) (any, bool) {
@@ -178,7 +187,7 @@ func (by *caller) answerTo(c *call) (any, bool) {
 		return map[string]any{"type": "approval", "tool_call_id": c.id, "approve": false, "reason": reason}, false
 	}
 	switch {
-	case c.byGate && c.decision.Verdict.Stops():
+	case c.denied():
 		return deny(reasonOf(c.decision))
 	case own != nil && own.raw != nil:
 		return own.raw, own.approves

@@ -26,19 +26,17 @@ type toolReturn struct {
 // and expects their results. runs reports whether a call runs.
 func (by *caller) missingReturns(calls []*call) (missing []toolReturn, runs bool) {
 	for _, c := range calls {
-		if c.byGate && c.result != nil && !c.decision.Verdict.Stops() {
+		switch {
+		case c.denied():
+			missing = append(missing, toolReturn{
+				Type: "tool", Status: "error", ID: c.id, name: c.name, message: "message-" + c.decision.ID,
+				Return: "Error: request to call tool denied. User reason: " + reasonOf(c.decision),
+			})
+		case c.byGate && c.result != nil:
 			missing = append(missing, *c.result)
-			continue
+		default:
+			runs = runs || by.lets(c)
 		}
-		if !c.byGate || !c.decision.Verdict.Stops() {
-			answer := by.answerOf(c.id)
-			runs = runs || answer == nil || answer.approves
-			continue
-		}
-		missing = append(missing, toolReturn{
-			Type: "tool", Status: "error", ID: c.id, name: c.name, message: "message-" + c.decision.ID,
-			Return: "Error: request to call tool denied. User reason: " + reasonOf(c.decision),
-		})
 	}
 	if runs || !by.root.LaxTrue(by.root.Root.Get("stream_tokens")) {
 		missing = nil

@@ -155,10 +155,9 @@ func (s *toolset) constrain(calls []*call) {
 func (by *caller) callsToRun(calls []*call) []string {
 	var out []string
 	for _, c := range calls {
-		if own := by.answerOf(c.id); c.byGate && c.decision.Verdict.Stops() || own != nil && !own.approves {
-			continue
+		if by.lets(c) {
+			out = append(out, c.name)
 		}
-		out = append(out, c.name)
 	}
 	return out
 }

@@ -2,18 +2,11 @@ package turn
 
 import (
 	"errors"
-	"maps"
-	"slices"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
-
-// GatedTools returns the tools whose calls are ruled on, sorted.
-func GatedTools() []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(selfedit.Tools)), func(name string) bool { return !selfedit.Tools[name].Gated() })
-}
 
 // Read decodes a call of a gated tool without knowing the agent's blocks.
 func Read(name, agent, arguments string) (*memproxy.Operation, error) {
