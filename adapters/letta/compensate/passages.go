@@ -49,10 +49,7 @@ func (d *RunDiff) passages(a *agent, doc *jsondoc.Doc) error {
 		a.truncated = true
 		return nil
 	}
-	rest := d.steps // sent after the next page
-	d.steps = nil
 	d.requestPassages(a, a.oldest().ID)
-	d.steps = append(d.steps, rest...)
 	return nil
 }
 

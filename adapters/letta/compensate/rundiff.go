@@ -35,15 +35,9 @@ type RunDiff struct {
 	base, now *snapshot
 	clock     func() time.Time
 	reopened  bool // restored by Restore, so that the run's answer was not seen
-	steps     []step
+	turn.Lookups
 	pages     int
 	revisited bool // detached blocks and new list entries were requested
-}
-
-// step is a side request, and the function that reads its answer.
-type step struct {
-	request memproxy.Request
-	take    func(memproxy.Reply) error
 }
 
 // Bounds of one snapshot, a reading of the agents' memory before or after the run.
@@ -72,7 +66,7 @@ func (o *Options) get(query string, parts ...string) memproxy.Request {
 
 // StartSnapshot implements memproxy.RunDiff.
 func (d *RunDiff) StartSnapshot() {
-	d.now, d.pages, d.steps, d.revisited = &snapshot{Blocks: map[string]*block{}}, 0, nil, false
+	d.now, d.pages, d.Lookups, d.revisited = &snapshot{Blocks: map[string]*block{}}, 0, turn.Lookups{}, false
 	if d.base == nil {
 		d.now.Marks = map[string][]string{}
 		for _, list := range [...]string{blockList, archiveList} {
@@ -95,45 +89,22 @@ func (d *RunDiff) StartSnapshot() {
 	d.requestAgent(d.opt.Agent)
 }
 
-// request adds a side request whose answer has the given kind; what names it in errors. If the
-// server answers 404, gone is called; if gone is nil, that is an error.
+// request is Lookups.Request for an answer of the given kind.
 func (d *RunDiff) request(q memproxy.Request, kind jsondoc.Kind, what string, gone func(), take func(*jsondoc.Doc) error) {
-	d.steps = append(d.steps, step{q, func(r memproxy.Reply) error {
-		switch {
-		case r.Status == 404 && gone != nil:
-			gone()
-			return nil
-		case r.Status < 200 || r.Status > 299:
-			return fmt.Errorf("letta: the request for %s returned status %d", what, r.Status)
-		}
-		doc, err := jsondoc.Parse(r.Body, 0)
-		if err == nil && doc.Root.Kind != kind {
-			err = fmt.Errorf("letta: the request for %s returned another type", what)
-		}
-		if err != nil {
-			return err
+	d.Request(q, what, gone, func(doc *jsondoc.Doc) error {
+		if doc.Root.Kind != kind {
+			return fmt.Errorf("letta: the request for %s returned another type", what)
 		}
 		return take(doc)
-	}})
-}
-
-// NextSideRequest implements memproxy.RunDiff.
-func (d *RunDiff) NextSideRequest() (memproxy.Request, bool) {
-	if len(d.steps) == 0 {
-		return memproxy.Request{}, false
-	}
-	return d.steps[0].request, true
+	})
 }
 
 // ReadSideReply implements memproxy.RunDiff.
 func (d *RunDiff) ReadSideReply(r memproxy.Reply) error {
-	take := d.steps[0].take
-	d.steps = d.steps[1:]
-	if err := take(r); err != nil {
-		d.steps = nil
+	if err := d.Lookups.ReadSideReply(r); err != nil {
 		return err
 	}
-	if len(d.steps) == 0 && d.base != nil && !d.revisited {
+	if _, more := d.NextSideRequest(); !more && d.base != nil && !d.revisited {
 		// A detached block may still be attached to other agents, with a changed text.
 		d.revisited = true
 		for _, id := range slices.Sorted(maps.Keys(d.base.Blocks)) {
@@ -143,7 +114,7 @@ func (d *RunDiff) ReadSideReply(r memproxy.Reply) error {
 		}
 		d.compareNew()
 	}
-	if len(d.steps) > 0 {
+	if _, more := d.NextSideRequest(); more {
 		return nil
 	}
 	slices.SortFunc(d.now.Agents, func(a, b *agent) int { return strings.Compare(a.ID, b.ID) })
@@ -241,11 +212,11 @@ func (d *RunDiff) agent(a *agent, doc *jsondoc.Doc) error {
 	})
 	d.requestPassages(a, "")
 	if d.base == nil {
-		d.steps = append(d.steps, step{d.opt.activeRuns(a.ID), func(r memproxy.Reply) error {
+		d.Add(d.opt.activeRuns(a.ID), func(r memproxy.Reply) error {
 			runs, err := d.active(r)
 			d.now.Running = append(d.now.Running, runs...)
 			return err
-		}})
+		})
 	}
 	return nil
 }

@@ -83,6 +83,12 @@ func predict(calls []*call, by *caller, s *view) (l allowedCalls) {
 	return l
 }
 
+// allow records the calls that the next request allows.
+func (t *Turn) allow(calls []*call) {
+	t.allowed = predict(calls, &t.caller, &t.view)
+	t.view.requested = false // the calls change the blocks
+}
+
 // args returns the arguments of a call. fits is false if the server would not run the
 // tool with them.
 func (c *call) args() (args selfedit.Args, fits bool) {
@@ -115,17 +121,15 @@ func (l *allowedCalls) setResults(m *jsondoc.Value) {
 // already confirm the predictions.
 func requestResults(t *Turn) {
 	t.allowed.requested, t.allowed.readBack = true, slices.ContainsFunc(t.allowed.calls, func(p *allowedCall) bool { return p.blocks && !p.confirmed() })
-	if t.allowed.readBack && !t.view.loading {
-		others := t.view.lookups
-		t.view.requestBlocks(&t.opt, t.agent)
-		t.view.lookups = append(t.view.lookups, others...)
+	if t.allowed.readBack && !t.view.requested {
+		t.requestBlocks()
 	}
 	if slices.ContainsFunc(t.allowed.calls, (*allowedCall).addedPassages) {
-		t.view.lookups = append(t.view.lookups, lookup{Get(t.opt.Prefix, NewestPassages, "agents", t.agent, "archival-memory"), func(doc *jsondoc.Doc) {
+		t.look(Get(t.opt.Prefix, NewestPassages, "agents", t.agent, "archival-memory"), func(doc *jsondoc.Doc) {
 			for _, e := range doc.Root.Elems {
 				t.allowed.archive = append(t.allowed.archive, t.opt.Memory(doc, e, t.agent))
 			}
-		}})
+		})
 	}
 }
 
@@ -135,7 +139,8 @@ func (c *allowedCall) addedPassages() bool { return c.ended && !c.failed && len(
 // TakeEdits implements memproxy.Edits.
 func (t *Turn) TakeEdits() []memproxy.Edit {
 	l, archive := t.allowed, t.allowed.archive
-	t.allowed, t.view.lookups = allowedCalls{}, nil // what could not be read back is not asked for again
+	t.view.requested = t.blocksKnown()
+	t.allowed, t.queue = allowedCalls{}, nil // what could not be read back is not asked for again
 	out := make([]memproxy.Edit, len(l.calls))
 	for i, c := range l.calls {
 		out[i].Call = c.id
@@ -143,7 +148,7 @@ func (t *Turn) TakeEdits() []memproxy.Edit {
 	switch {
 	case !l.readBack:
 		l.report(l.before, true, out)
-	case t.view.loaded:
+	case t.view.requested:
 		l.report(t.view.memories, false, out)
 	}
 	for i, c := range slices.Backward(l.calls) { // newest first, in the order of the archive
@@ -223,9 +228,9 @@ func NewToolRun(opt Options, tool, arguments string) memproxy.ToolRun {
 	if !selfedit.Tools[tool].Writes() || opt.Agent == "" {
 		return nil
 	}
-	r := &ToolRun{&Turn{opt: opt, agent: opt.Agent, known: true, pauseKnown: true}, &call{name: tool, arguments: arguments, byGate: true}}
+	r := &ToolRun{&Turn{opt: opt, agent: opt.Agent}, &call{name: tool, arguments: arguments, byGate: true}}
 	if selfedit.Tools[tool].Uses == selfedit.Blocks {
-		r.view.requestBlocks(&r.opt, r.agent)
+		r.requestBlocks()
 	}
 	return r
 }
@@ -233,8 +238,8 @@ func NewToolRun(opt Options, tool, arguments string) memproxy.ToolRun {
 // ReadSideReply implements memproxy.Edits. If the server refuses to show the agent, it also
 // refuses the call, so that nothing needs to be known.
 func (r *ToolRun) ReadSideReply(reply memproxy.Reply) error {
-	if slices.Contains([]int{401, 403, 404, 422}, reply.Status) && r.view.loading {
-		r.view.lookups, r.view.loading = nil, false
+	if slices.Contains([]int{401, 403, 404, 422}, reply.Status) && r.view.requested {
+		r.queue, r.view.requested = nil, false
 		return nil
 	}
 	return r.Turn.ReadSideReply(reply)
@@ -250,7 +255,7 @@ func (r *ToolRun) Current() map[string]memproxy.Memory {
 // the adapter's decoder already made them content of op.
 func (r *ToolRun) AddContent(op *memproxy.Operation) {
 	args, fits := r.call.args()
-	if !fits || !r.view.loaded {
+	if !fits || !r.blocksKnown() {
 		return
 	}
 	c, blocks, n := toolCall{name: r.call.name, args: args, op: op}, r.view.blocks, len(op.Items)
@@ -264,7 +269,7 @@ func (r *ToolRun) AddContent(op *memproxy.Operation) {
 // ReadAnswer reads the response body with the call's result. Without a result that can be
 // read, what the call changed is read back.
 func (r *ToolRun) ReadAnswer(body []byte) error {
-	r.allowed = predict([]*call{r.call}, &r.caller, &r.view)
+	r.allow([]*call{r.call})
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {
 		return err

@@ -13,74 +13,108 @@ import (
 // maxIsolated bounds the isolated blocks of a conversation that are requested.
 const maxIsolated = 64
 
+// Lookups are side requests, in order, each with the function that reads its answer. They
+// implement memproxy.SideRequests.
+type Lookups struct{ queue []lookup }
+
 type lookup struct {
 	request memproxy.Request
-	take    func(*jsondoc.Doc)
+	read    func(memproxy.Reply) error
+}
+
+// Add adds a request.
+func (l *Lookups) Add(q memproxy.Request, read func(memproxy.Reply) error) {
+	l.queue = append(l.queue, lookup{q, read})
+}
+
+// NextSideRequest implements memproxy.SideRequests.
+func (l *Lookups) NextSideRequest() (memproxy.Request, bool) {
+	if len(l.queue) == 0 {
+		return memproxy.Request{}, false
+	}
+	return l.queue[0].request, true
+}
+
+// ReadSideReply implements memproxy.SideRequests. A request whose answer cannot be read stays
+// the next one.
+func (l *Lookups) ReadSideReply(r memproxy.Reply) error {
+	if err := l.queue[0].read(r); err != nil {
+		return err
+	}
+	l.queue = l.queue[1:]
+	return nil
+}
+
+// Request adds a request for a document; what names it in errors. If the server answers 404,
+// missing is called; if missing is nil, that is an error.
+func (l *Lookups) Request(q memproxy.Request, what string, missing func(), read func(*jsondoc.Doc) error) {
+	l.Add(q, func(r memproxy.Reply) error {
+		switch {
+		case r.Status == 404 && missing != nil:
+			missing()
+			return nil
+		case r.Status < 200 || r.Status > 299:
+			return fmt.Errorf("letta: the request for %s returned status %d", what, r.Status)
+		}
+		doc, err := jsondoc.Parse(r.Body, 0)
+		if err != nil {
+			return err
+		}
+		return read(doc)
+	})
 }
 
 // view holds the blocks that the waiting calls write to.
 type view struct {
-	opt      *Options
-	agent    string
-	lookups  []lookup // side requests to send before the rulings
-	blocks   []selfedit.Block
-	memories []memproxy.Memory // the same blocks, as gate memories
-	isolated map[string]string // ids of the conversation's isolated blocks, which replace the agent's, by label
-	loaded   bool              // the blocks are known
-	loading  bool              // they are being requested
+	blocks    []selfedit.Block
+	memories  []memproxy.Memory // the same blocks, as gate memories
+	isolated  map[string]string // ids of the conversation's isolated blocks, which replace the agent's, by label
+	requested bool              // the blocks were requested
+}
+
+// blocksKnown reports whether the blocks were requested and read.
+func (t *Turn) blocksKnown() bool { return t.view.requested && len(t.queue) == 0 }
+
+// look requests something of the agent's memory. If it cannot be read, no waiting call is ruled on.
+func (t *Turn) look(q memproxy.Request, read func(*jsondoc.Doc)) {
+	t.Request(q, "the agent's memory", nil, func(doc *jsondoc.Doc) error { read(doc); return nil })
 }
 
 // requestBlocks requests the agent's blocks, and the conversation's isolated blocks, which
 // replace agent blocks of the same label.
-func (v *view) requestBlocks(o *Options, agent string) {
-	v.opt, v.agent, v.blocks, v.memories, v.loaded, v.loading = o, agent, nil, nil, false, true
-	v.isolated = map[string]string{}
-	v.lookups = []lookup{{Get(o.Prefix, "include=agent.blocks", "agents", agent), func(doc *jsondoc.Doc) {
+func (t *Turn) requestBlocks() {
+	t.view = view{isolated: map[string]string{}, requested: true}
+	t.look(Get(t.opt.Prefix, "include=agent.blocks", "agents", t.agent), func(doc *jsondoc.Doc) {
 		for _, e := range Blocks(doc.Root).List() {
-			v.setBlock(doc, e)
+			t.setBlock(doc, e)
 		}
-	}}}
-	if c := o.Conversation; c != "" {
-		v.lookups = append(v.lookups, lookup{Get(o.Prefix, "", "conversations", c), v.requestIsolated})
+	})
+	if c := t.opt.Conversation; c != "" {
+		t.look(Get(t.opt.Prefix, "", "conversations", c), t.requestIsolated)
 	}
 }
 
-// named returns the blocks whose labels are wanted, by the names that targets have.
-func (v *view) named(agent string, wanted func(label string) bool) map[string]memproxy.Memory {
-	blocks := map[string]memproxy.Memory{}
-	for _, m := range v.memories {
-		if wanted(m.Field) {
-			blocks[cmp.Or(v.isolated[m.Field], Target(agent, m.Field))] = m
+// requestIsolated requests the isolated blocks that the answer with the conversation lists.
+func (t *Turn) requestIsolated(doc *jsondoc.Doc) {
+	for _, e := range doc.Root.Get("isolated_block_ids").List() {
+		if id := e.Text(); plainID(id) && len(t.queue) <= maxIsolated {
+			t.look(Get(t.opt.Prefix, "", "blocks", id), func(doc *jsondoc.Doc) {
+				t.setBlock(doc, doc.Root)
+				t.view.isolated[doc.Root.Get("label").Text()] = id
+			})
 		}
 	}
-	return blocks
-}
-
-// takeReply reads the answer to the first lookup. If it fails, no waiting call is ruled on.
-func (v *view) takeReply(r memproxy.Reply) error {
-	if r.Status < 200 || r.Status > 299 {
-		return fmt.Errorf("letta: the request for the agent's memory returned status %d", r.Status)
-	}
-	doc, err := jsondoc.Parse(r.Body, 0)
-	if err != nil {
-		return err
-	}
-	take := v.lookups[0].take
-	v.lookups = v.lookups[1:]
-	take(doc)
-	v.loaded = len(v.lookups) == 0
-	v.loading = v.loading && !v.loaded
-	return nil
 }
 
 // requestStored requests the waiting calls as the server stores them. A stream may omit
 // fragments of a call that precede its id; the arguments joined from the stream then
 // differ from the stored ones, which the server would run.
-func (p *pause) requestStored(o *Options, agent string) lookup {
-	if c := o.Conversation; c != "" {
-		return lookup{Get(o.Prefix, "order=desc&limit=20", "conversations", c, "messages"), func(doc *jsondoc.Doc) { p.setStored(pauseOf(doc.Root)) }}
+func (t *Turn) requestStored() {
+	if c := t.opt.Conversation; c != "" {
+		t.look(Get(t.opt.Prefix, newestMessages, "conversations", c, "messages"), func(doc *jsondoc.Doc) { t.pause.setStored(pauseOf(doc.Root)) })
+		return
 	}
-	return lookup{Get(o.Prefix, "include=agent.pending_approval", "agents", agent), func(doc *jsondoc.Doc) { p.setStored(doc.Root.Get("pending_approval")) }}
+	t.look(Get(t.opt.Prefix, "include=agent.pending_approval", "agents", t.agent), func(doc *jsondoc.Doc) { t.pause.setStored(doc.Root.Get("pending_approval")) })
 }
 
 // setStored sets the arguments of the waiting calls to the stored ones. If the stored
@@ -107,16 +141,15 @@ func (p *pause) setStored(told *jsondoc.Value) {
 	}
 }
 
-// requestIsolated requests the isolated blocks that the answer with the conversation lists.
-func (v *view) requestIsolated(doc *jsondoc.Doc) {
-	for _, e := range doc.Root.Get("isolated_block_ids").List() {
-		if id := e.Text(); plainID(id) && len(v.lookups) < maxIsolated {
-			v.lookups = append(v.lookups, lookup{Get(v.opt.Prefix, "", "blocks", id), func(doc *jsondoc.Doc) {
-				v.setBlock(doc, doc.Root)
-				v.isolated[doc.Root.Get("label").Text()] = id
-			}})
+// named returns the blocks whose labels are wanted, by the names that targets have.
+func (v *view) named(agent string, wanted func(label string) bool) map[string]memproxy.Memory {
+	blocks := map[string]memproxy.Memory{}
+	for _, m := range v.memories {
+		if wanted(m.Field) {
+			blocks[cmp.Or(v.isolated[m.Field], Target(agent, m.Field))] = m
 		}
 	}
+	return blocks
 }
 
 // retarget sets the targets of a call to the conversation's isolated blocks. It reports
@@ -147,8 +180,8 @@ func (v *view) refresh(op *memproxy.Operation) {
 }
 
 // setBlock records a block. It replaces an earlier block with the same label.
-func (v *view) setBlock(doc *jsondoc.Doc, e *jsondoc.Value) {
-	m := v.opt.Memory(doc, e, v.agent)
+func (t *Turn) setBlock(doc *jsondoc.Doc, e *jsondoc.Value) {
+	m, v := t.opt.Memory(doc, e, t.agent), &t.view
 	b := selfedit.Block{
 		Label: e.Get("label").Text(), Value: e.Get("value").Text(), Description: e.Get("description").Text(),
 		ReadOnly: doc.True(e.Get("read_only")),

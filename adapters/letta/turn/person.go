@@ -79,7 +79,7 @@ func applyPersonRulings(t *Turn) {
 	switch {
 	case byCaller:
 		recordCallerPause(t, t.pause.calls, t.pause.messageID)
-		t.pause.calls, t.pause.messageID, t.pause.fromRun = nil, "", ""
+		t.pause.calls, t.pause.messageID = nil, ""
 	case t.requests > 0:
 		t.tools.constrain(t.pause.calls)
 	}

@@ -23,7 +23,7 @@ func (t *Turn) PendingCalls() []memproxy.ToolCall {
 func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 	var out []memproxy.ToolCall
 	var blocks *[]selfedit.Block
-	if t.view.loaded {
+	if t.blocksKnown() {
 		blocks = new(t.view.blocks)
 	}
 	for _, c := range t.pause.calls {
@@ -104,7 +104,7 @@ func (t *Turn) Next() []byte {
 	e := t.caller.root.Edit()
 	e.Object(t.caller.root.Root, func(m *jsondoc.Member) bool { return slices.Contains(drop, m.Name) }, added)
 	t.tools.rules.register(t.pause.calls, running)
-	t.allowed = predict(t.pause.calls, &t.caller, &t.view)
+	t.allow(t.pause.calls)
 	t.out.names = map[string]string{}
 	for _, c := range t.pause.calls {
 		if c.byGate {
@@ -248,18 +248,18 @@ func recordCallerPause(t *Turn, calls []*call, request string) {
 
 // awaitRulings records the calls of a pause to answer, and requests the blocks that they write to.
 func (t *Turn) awaitRulings(calls []*call, request string) {
-	t.pause.calls, t.pause.messageID, t.view.loaded, t.view.loading, t.view.lookups = calls, request, false, false, nil
+	t.pause.calls, t.pause.messageID, t.view.requested = calls, request, false
 	for _, c := range calls {
 		switch {
 		case !c.byGate && !c.needsPerson:
 		case t.tools.forRules[c.name] && !t.opt.RecoveryOnly:
 			c.ruled, c.decision = true, memproxy.Decision{ID: "none", Verdict: memproxy.Allow}
-		case selfedit.Tools[c.name].Uses == selfedit.Blocks && t.view.lookups == nil && !t.opt.RecoveryOnly:
-			t.view.requestBlocks(&t.opt, t.agent)
+		case selfedit.Tools[c.name].Uses == selfedit.Blocks && !t.view.requested && !t.opt.RecoveryOnly:
+			t.requestBlocks()
 		}
 	}
 	if t.out.pieces && len(t.unruled(func(*call) bool { return true })) > 0 {
-		t.view.lookups = append(t.view.lookups, t.pause.requestStored(&t.opt, t.agent))
+		t.requestStored()
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -45,10 +44,9 @@ type Turn struct {
 	tools  toolset
 	view   view
 
-	agent      string
-	known      bool // the agent was fetched
-	pauseKnown bool // the pending pause, if any, was fetched
+	agent string
 
+	Lookups
 	pause    pause // the pause to answer
 	requests int
 
@@ -82,7 +80,6 @@ type toolset struct {
 type pause struct {
 	calls     []*call
 	messageID string // id of the approval request
-	fromRun   string // the earlier turn's run that paused; "" once its status was fetched
 }
 
 // call is one tool call of a pause.
@@ -114,6 +111,17 @@ func New(opt Options) (*Turn, error) {
 	for _, e := range doc.Root.Get("client_tools").List() {
 		t.tools.own, t.tools.ownNames = append(t.tools.own, doc.Raw(e)), append(t.tools.ownNames, e.Get("name").Text())
 	}
+	if t.agent != "" {
+		t.requestAgent()
+		return t, nil
+	}
+	t.request(Get(opt.Prefix, "", "conversations", opt.Conversation), func(doc *jsondoc.Doc) error {
+		if t.agent = doc.Root.Get("agent_id").Text(); t.agent == "" {
+			return errors.New("letta: the conversation has no agent")
+		}
+		t.requestAgent()
+		return nil
+	})
 	return t, nil
 }
 
@@ -124,27 +132,13 @@ func (t *Turn) Key() string { return cmp.Or(t.opt.Agent, t.opt.Conversation) }
 // Agent returns the agent that runs, once it is known.
 func (t *Turn) Agent() string { return t.agent }
 
-// NextSideRequest returns the next side request, in this order: the conversation, for its
-// agent; the agent with its tools and its pause; the conversation's messages, which contain
-// its pause; the run that left the pause; the memory that the last request's calls changed,
-// unless it is known; and the blocks that the waiting calls write to.
+// NextSideRequest implements memproxy.SideRequests. The memory that the last request's calls
+// changed is requested as well, unless it is known.
 func (t *Turn) NextSideRequest() (memproxy.Request, bool) {
 	if !t.allowed.requested && len(t.allowed.calls) > 0 {
 		requestResults(t)
 	}
-	switch {
-	case t.agent == "":
-		return Get(t.opt.Prefix, "", "conversations", t.opt.Conversation), true
-	case !t.known:
-		return Get(t.opt.Prefix, "include=agent.tools&include=agent.pending_approval&include=agent.managed_group", "agents", t.agent), true
-	case !t.pauseKnown:
-		return Get(t.opt.Prefix, "order=desc&limit=20", "conversations", t.opt.Conversation, "messages"), true
-	case t.pause.fromRun != "":
-		return Get(t.opt.Prefix, "", "runs", t.pause.fromRun), true
-	case len(t.view.lookups) > 0:
-		return t.view.lookups[0].request, true
-	}
-	return memproxy.Request{}, false
+	return t.Lookups.NextSideRequest()
 }
 
 // SDKVersion is the client version that side requests send. Letta answers clients
@@ -160,49 +154,44 @@ func Get(prefix, query string, segments ...string) memproxy.Request {
 	return memproxy.Request{Method: "GET", EscapedPath: prefix, Query: query, Header: memproxy.Header{"X-Stainless-Package-Version": {SDKVersion}}}
 }
 
-// ReadSideReply reads the reply to the request of NextSideRequest.
+// ReadSideReply implements memproxy.SideRequests.
 func (t *Turn) ReadSideReply(r memproxy.Reply) error {
-	switch {
-	case t.pause.fromRun != "" && t.known && t.pauseKnown:
-		t.pause.takeRunStatus(r)
-		return nil
-	case t.known && t.pauseKnown:
-		return t.view.takeReply(r)
+	if r.Status == 422 && t.agent == "" { // the id of the conversation is malformed, so none has it
+		r.Status = 404
 	}
-	if r.Status < 200 || r.Status > 299 {
-		// The server reports the missing object itself when the request is sent. A refusal for
-		// another reason says nothing about the request, which would run without pauses.
-		noConversation := r.Status == 422 && t.agent == "" // a malformed id
-		if r.Status == 404 || noConversation {
-			t.agent, t.known, t.pauseKnown = "none", true, true
-			return nil
-		}
-		return fmt.Errorf("letta: the request for the agent returned status %d", r.Status)
-	}
-	doc, err := jsondoc.Parse(r.Body, 0)
-	if err != nil {
+	return t.Lookups.ReadSideReply(r)
+}
+
+// request requests the agent or its conversation. The server reports that it is missing itself
+// when the turn's request is sent. A refusal for another reason says nothing about that request,
+// which would run without pauses.
+func (t *Turn) request(q memproxy.Request, read func(*jsondoc.Doc) error) {
+	t.Request(q, "the agent", func() { t.agent = "none" }, read)
+}
+
+func (t *Turn) requestAgent() {
+	t.request(Get(t.opt.Prefix, "include=agent.tools&include=agent.pending_approval&include=agent.managed_group", "agents", t.agent), t.readAgent)
+}
+
+// readAgent reads the agent with its tools and its pause. The pause of a conversation is among
+// the conversation's messages.
+func (t *Turn) readAgent(doc *jsondoc.Doc) error {
+	if err := t.tools.readAttached(doc); err != nil {
 		return err
 	}
-	if t.agent == "" {
-		if t.agent = doc.Root.Get("agent_id").Text(); t.agent == "" {
-			return errors.New("letta: the conversation has no agent")
-		}
+	if t.opt.Conversation == "" || len(t.tools.server) == 0 {
+		t.takePending(doc.Root.Get("pending_approval"))
 		return nil
 	}
-	if !t.known {
-		t.known = true
-		if err := t.tools.readAttached(doc); err != nil {
-			return err
-		}
-		if t.pauseKnown = t.opt.Conversation == "" || len(t.tools.server) == 0; t.pauseKnown {
-			t.takePending(doc.Root.Get("pending_approval"))
-		}
+	t.request(Get(t.opt.Prefix, newestMessages, "conversations", t.opt.Conversation, "messages"), func(doc *jsondoc.Doc) error {
+		t.takePending(pauseOf(doc.Root))
 		return nil
-	}
-	t.pauseKnown = true
-	t.takePending(pauseOf(doc.Root))
+	})
 	return nil
 }
+
+// newestMessages is the query for the messages of a conversation among which its pause is.
+const newestMessages = "order=desc&limit=20"
 
 // pauseOf returns the pause at the start of a conversation's messages, newest first, or
 // nil.
@@ -265,19 +254,18 @@ func (t *Turn) takePending(p *jsondoc.Value) {
 	if !mine || open {
 		return // the gate rules on no call, or the caller has yet to answer one, which the server reports
 	}
-	t.awaitRulings(calls, p.Get("id").Text())
 	if id := p.Get("run_id").Text(); plainID(id) {
-		t.pause.fromRun = id
+		t.Add(Get(t.opt.Prefix, "", "runs", id), t.pause.readRunStatus)
 	}
+	t.awaitRulings(calls, p.Get("id").Text())
 }
 
-// takeRunStatus reads the status of the run that left the pause. The calls of a cancelled
+// readRunStatus reads the status of the run that left the pause. The calls of a cancelled
 // run are denied. A run that no longer exists counts as not cancelled.
-func (p *pause) takeRunStatus(r memproxy.Reply) {
-	p.fromRun = ""
+func (p *pause) readRunStatus(r memproxy.Reply) error {
 	doc, err := jsondoc.Parse(r.Body, 0)
 	if r.Status != 200 || err != nil || doc.Root.Get("status").Text() != "cancelled" {
-		return
+		return nil
 	}
 	for _, c := range p.calls {
 		if c.needsPerson {
@@ -286,6 +274,7 @@ func (p *pause) takeRunStatus(r memproxy.Reply) {
 		c.ruled = true
 		c.decision = memproxy.Decision{ID: "none", Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Detail: "the run was cancelled"}}}
 	}
+	return nil
 }
 
 // callerAnswer is the caller's answer to one call: an approval, a denial, or a result.
