@@ -1,5 +1,7 @@
 package memproxy
 
+import "time"
+
 // Act is an action of a person, or of memproxy on behalf of one, on a held write or
 // a memory: an approval, a rollback, the sending of an approved write. It is
 // recorded when it is attempted and again with its result.
@@ -28,6 +30,19 @@ const (
 	ActFailed    ActStage = "failed"  // it could not be done
 	ActUnknown   ActStage = "unknown" // it was sent, and its result is unknown
 )
+
+// ActEvent returns the record of an act, of the decision that it is about.
+func ActEvent(at time.Time, by Principal, act Act, backend, decision string, targets ...string) Event {
+	return Event{
+		Type: EventReview, Time: at, Decision: decision, Route: "review." + act.Action, Principal: by,
+		Kind: Admin, Backend: backend, Targets: targets, Claimed: -1, Confidence: -1, Act: &act,
+	}
+}
+
+// ServiceEvent returns the record of an act of memproxy itself, or of its rules, on the hold.
+func (h *HeldWrite) ServiceEvent(at time.Time, by string, act Act) Event {
+	return ActEvent(at, Principal{ID: by, Kind: KindService, Tenant: h.Tenant}, act, h.Backend, h.ID, h.ID)
+}
 
 // VersionChange is one step in the history of a memory, as an audit event records it.
 type VersionChange struct {

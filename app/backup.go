@@ -48,11 +48,8 @@ func RestoreLedger(ctx context.Context, cfg *config.Config, o Options, file, rea
 		return err
 	}
 	record := func(stage memproxy.ActStage) error {
-		return s.audit.Record(ctx, memproxy.Event{
-			Type: memproxy.EventReview, Time: s.clock(), Route: "review.ledger.restore", Kind: memproxy.Admin, Claimed: -1, Confidence: -1,
-			Principal: memproxy.Principal{ID: memproxy.SystemActor, Kind: memproxy.KindService, Trust: memproxy.TrustSystem, Method: "default"},
-			Act:       &memproxy.Act{Action: "ledger.restore", Stage: stage, Reason: reason},
-		})
+		system := memproxy.Principal{ID: memproxy.SystemActor, Kind: memproxy.KindService, Trust: memproxy.TrustSystem, Method: "default"}
+		return s.audit.Record(ctx, memproxy.ActEvent(s.clock(), system, memproxy.Act{Action: "ledger.restore", Stage: stage, Reason: reason}, "", ""))
 	}
 	opt := s.ledgerOptions(nil)
 	if opt.Vault, err = s.vault(); err == nil {

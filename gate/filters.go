@@ -373,14 +373,8 @@ func (ret *effects) recordScopeDeletion(ctx context.Context) {
 // everything of its owner. It is the hold's tenant's, which may be another's than the
 // decision's.
 func clearedEvent(h *memproxy.HeldWrite, decision string, at time.Time) memproxy.Event {
-	act := memproxy.Act{
+	return h.ServiceEvent(at, memproxy.SystemActor, memproxy.Act{
 		Action: "hold.clear", Stage: memproxy.ActDone,
 		Reason: "everything of its owner was deleted: decision " + decision,
-	}
-	return memproxy.Event{
-		Type: memproxy.EventReview, Time: at, Decision: h.ID, Route: "review." + act.Action,
-		Principal: memproxy.Principal{ID: memproxy.SystemActor, Kind: memproxy.KindService, Tenant: h.Tenant},
-		Kind:      memproxy.Admin, Backend: h.Backend, Targets: []string{h.ID},
-		Claimed: -1, Confidence: -1, Act: &act,
-	}
+	})
 }

@@ -12,20 +12,13 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-func reviewEvent(now time.Time, who memproxy.Principal, act memproxy.Act, backend, decision string, targets ...string) memproxy.Event {
-	return memproxy.Event{
-		Type: memproxy.EventReview, Time: now, Decision: decision, Route: "review." + act.Action, Principal: who,
-		Kind: memproxy.Admin, Backend: backend, Targets: targets, Claimed: -1, Confidence: -1, Act: &act,
-	}
-}
-
 func (c *call) event(stage memproxy.ActStage, tenant, backend, decision string, targets ...string) memproxy.Event {
 	who := reviewerPrincipal(c.who.ID, tenant)
 	who.Method = "key"
 	if c.who.Sum == [sha256.Size]byte{} {
 		who.Method = "socket"
 	}
-	ev := reviewEvent(c.api.opt.Clock(), who, memproxy.Act{Action: c.act, Stage: stage, Reason: c.reason}, backend, decision, targets...)
+	ev := memproxy.ActEvent(c.api.opt.Clock(), who, memproxy.Act{Action: c.act, Stage: stage, Reason: c.reason}, backend, decision, targets...)
 	ev.Method, ev.Findings, ev.Versions = c.req.Method, c.found, c.versions
 	return ev
 }
@@ -69,22 +62,18 @@ func (c *call) recordOutcome(answer any, err error) {
 	}
 	ev.Time = c.api.opt.Clock()
 	ev.Act = &memproxy.Act{Action: c.act, Stage: stage, Rule: rule, Reason: c.reason}
-	setVerdict(&ev)
 	if err == nil {
 		addDetails(&ev, answer)
 	}
 	note(c.ctx(), c.api.opt.Timeout, c.api.opt.Recorder, c.api.opt.Log, ev)
 }
 
-func setVerdict(ev *memproxy.Event) {
-	if ev.Act.Stage == memproxy.ActRefused {
-		ev.Verdict, ev.ShadowVerdict = memproxy.Deny, memproxy.Deny
-	}
-}
-
 // note records the result of an action that is already done or refused, even if the
 // client has disconnected.
 func note(ctx context.Context, within time.Duration, to Recorder, log *slog.Logger, ev memproxy.Event) {
+	if ev.Act.Stage == memproxy.ActRefused {
+		ev.Verdict, ev.ShadowVerdict = memproxy.Deny, memproxy.Deny
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	if err := to.Record(ctx, ev); err != nil {
@@ -123,7 +112,6 @@ func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
 	}
 	act := acts[got.outcome]
 	ev.Act.Stage, ev.Act.Rule = act.Stage, act.Rule
-	setVerdict(ev)
 }
 
 // versionChange returns the step that made a version.
@@ -165,13 +153,10 @@ var acts = [...]memproxy.Act{
 // event returns a record of sending a hold, on behalf of its reviewer.
 func (r *Runner) event(h *memproxy.HeldWrite, act memproxy.Act) memproxy.Event {
 	act.Action, act.Reason = "hold.replay", h.Note
-	who := reviewerPrincipal(h.Reviewer, h.Tenant)
 	if h.ByRules() {
-		who = memproxy.Principal{ID: h.Reviewer, Kind: memproxy.KindService, Tenant: h.Tenant}
+		return h.ServiceEvent(r.opt.Clock(), h.Reviewer, act)
 	}
-	ev := reviewEvent(r.opt.Clock(), who, act, h.Backend, h.ID, h.ID)
-	setVerdict(&ev)
-	return ev
+	return memproxy.ActEvent(r.opt.Clock(), reviewerPrincipal(h.Reviewer, h.Tenant), act, h.Backend, h.ID, h.ID)
 }
 
 // attempt records that an approved write is about to be sent.
@@ -194,9 +179,9 @@ func (r *Runner) recordResult(ctx context.Context, h *memproxy.HeldWrite, act me
 // process.
 func (r *Runner) recordRollback(ctx context.Context, b *memproxy.Rollback, stage memproxy.ActStage, rule string, made *memproxy.Version) {
 	act := memproxy.Act{Action: "memory.rollback", Stage: stage, Rule: rule, Reason: b.Reason}
-	ev := reviewEvent(r.opt.Clock(), reviewerPrincipal(b.Reviewer, b.Tenant), act, b.Backend, b.Decision, b.ID)
-	if setVerdict(&ev); made != nil {
-		rolledBack(&ev, RollbackAnswer{Version: made})
+	ev := memproxy.ActEvent(r.opt.Clock(), reviewerPrincipal(b.Reviewer, b.Tenant), act, b.Backend, b.Decision, b.ID)
+	if made != nil {
+		ev.Versions = versionChange(made)
 	}
 	note(ctx, r.opt.RecordTimeout, r.opt.Recorder, r.opt.Log, ev)
 }
