@@ -217,28 +217,15 @@ type Replay struct {
 
 // Reevaluation is a new verdict on a pending hold.
 type Reevaluation struct {
-	// Verdict is the new verdict. Hold leaves the hold pending with the new reasons. Deny
-	// rejects it if Reject is set, Allow and Amend approve it if Release is set;
-	// otherwise it remains pending with the verdict recorded.
-	Verdict         Verdict
-	Reject, Release bool
-	Reasons         []Reason
-	Findings        []Finding
-	Score           PerMille
-	// Policy is the version of the rules. If it is "" there is no verdict, and the hold
-	// remains unchanged.
-	Policy string
-}
-
-// Settles returns the state in which the verdict ends the hold's wait, or "".
-func (v *Reevaluation) Settles() HoldState {
-	switch {
-	case v.Verdict == Deny && v.Reject:
-		return HoldRejected
-	case v.Verdict < Hold && v.Release:
-		return HoldApproved
-	}
-	return ""
+	Verdict Verdict
+	// Settles is the state in which the verdict ends the hold's wait: HoldRejected or
+	// HoldApproved. If it is "" the hold remains pending, with the new reasons if the
+	// verdict is Hold, else with the verdict recorded.
+	Settles  HoldState
+	Reasons  []Reason
+	Findings []Finding
+	Score    PerMille
+	Policy   string // version of the rules
 }
 
 // RulesReviewer returns the reviewer of holds that a reload of the rules decides. It is

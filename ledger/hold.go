@@ -220,6 +220,25 @@ func (hs Holds) List(ctx context.Context, f memproxy.HoldFilter) (memproxy.HoldP
 	return page, nil
 }
 
+// Each calls f with every hold that a filter selects, oldest first, until f returns an error.
+func (hs Holds) Each(ctx context.Context, filter memproxy.HoldFilter, f func(memproxy.HeldWrite) error) error {
+	for {
+		page, err := hs.List(ctx, filter)
+		if err != nil {
+			return err
+		}
+		for _, h := range page.Holds {
+			if err := f(h); err != nil {
+				return err
+			}
+		}
+		if page.Next == "" {
+			return nil
+		}
+		filter.After = page.Next
+	}
+}
+
 func cursor(h memproxy.HeldWrite) string {
 	return strconv.FormatInt(toMicros(h.Created), 36) + "." + h.ID
 }

@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -199,71 +198,27 @@ func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity stri
 	})
 }
 
-// Reevaluate calls f for a new verdict on every waiting hold that was last judged by
-// another version of the rules, page by page, and returns how many it settled. If the
-// verdict differs from the last one, a notice is queued. f must not change the same
-// hold. Holds whose content cannot be opened stay in the queue. An error of f ends
-// Reevaluate; the next call continues with the remaining holds.
-//
-// after is called with each settled hold.
-func (hs Holds) Reevaluate(ctx context.Context, policy string, f func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error), after func(memproxy.HeldWrite)) (settled int, err error) {
-	filter := memproxy.HoldFilter{State: memproxy.HoldPending, NotPolicy: policy}
-	for {
-		page, err := hs.List(ctx, filter)
-		if err != nil {
-			return settled, err
-		}
-		for _, h := range page.Holds {
-			h, c, err := hs.Content(ctx, h.ID)
-			if errors.Is(err, ErrShredded) || errors.Is(err, ErrSealed) || errors.Is(err, ErrUnknown) || errors.Is(err, memproxy.ErrForged) {
-				continue
-			}
-			if err != nil {
-				return settled, err
-			}
-			verdict, err := f(h, c)
-			if err != nil {
-				return settled, err
-			}
-			done, err := hs.reevaluated(ctx, h.ID, verdict)
-			if err != nil {
-				return settled, err
-			}
-			if done != nil {
-				settled++
-				after(*done)
-			}
-		}
-		if page.Next == "" {
-			return settled, nil
-		}
-		filter.After = page.Next
-	}
-}
-
-// reevaluated stores a verdict, and returns the hold if the verdict settles it.
-func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluation) (*memproxy.HeldWrite, error) {
-	if v.Policy == "" {
-		return nil, nil
-	}
+// Reevaluate stores a new verdict on a waiting hold, and returns the hold if the verdict
+// settles it. If the verdict differs from the last one, a notice is queued.
+func (hs Holds) Reevaluate(ctx context.Context, id string, v memproxy.Reevaluation) (*memproxy.HeldWrite, error) {
 	bad := require(storable(v.Policy) == nil, "the version of the rules")
 	return changeResult(ctx, hs.store, bad, func(t *transaction) (settled *memproxy.HeldWrite) {
 		h := lockHold(t, id)
 		if h.State != memproxy.HoldPending { // it was settled meanwhile
 			return nil
 		}
-		was, settles := h.CurrentVerdict, v.Settles()
+		was := h.CurrentVerdict
 		h.Policy, h.CurrentVerdict = v.Policy, ""
-		if v.Verdict != memproxy.Hold && settles == "" {
+		if v.Verdict != memproxy.Hold && v.Settles == "" {
 			h.CurrentVerdict = v.Verdict.String()
 		} else { // why it still waits, or no longer waits
 			h.Reasons, h.Findings, h.Score = v.Reasons, v.Findings, v.Score
 		}
 		t.run(`UPDATE hold SET reasons = ?, findings = ?, score = ?, policy = ?, today = ? WHERE id = ?`,
 			asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.CurrentVerdict, id)
-		if settles != "" {
+		if v.Settles != "" {
 			r := memproxy.Review{Reviewer: memproxy.RulesReviewer(v.Policy), Note: "settled by a change of the rules"}
-			settled, h.State = settleHold(t, id, settles, r), settles
+			settled, h.State = settleHold(t, id, v.Settles, r), v.Settles
 		}
 		if settled != nil || h.CurrentVerdict != was {
 			t.notify(memproxy.NoticeRuled, h.Tenant, h.ID, h)

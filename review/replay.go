@@ -172,35 +172,27 @@ func (r *Runner) Recover(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("it is unknown whether hold %s was sent; a reviewer must resolve it, unless the next attempt succeeds: %w", h.ID, err))
 		}
 	}
-	filter, away := memproxy.HoldFilter{State: memproxy.HoldApproved}, map[string]bool{}
-	for {
-		page, err := r.opt.Holds.List(ctx, filter)
-		if err != nil {
-			return errors.Join(append(errs, err)...)
+	away := map[string]bool{}
+	err = r.opt.Holds.Each(ctx, memproxy.HoldFilter{State: memproxy.HoldApproved}, func(h memproxy.HeldWrite) error {
+		if ctx.Err() != nil || away[h.Backend] {
+			return ctx.Err() // each attempt is recorded, and nothing can be sent there at present
 		}
-		for _, h := range page.Holds {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if away[h.Backend] {
-				continue // each attempt is recorded, and nothing can be sent there at present
-			}
-			sent, gone, err := r.replay(ctx, h.ID)
-			away[h.Backend] = gone
-			switch {
-			case errors.Is(err, errStopping):
-				return nil
-			case err != nil:
-				errs = append(errs, fmt.Errorf("hold %s was not replayed: %w", h.ID, err))
-			case sent.State == memproxy.HoldApproved:
-				errs = append(errs, fmt.Errorf("hold %s: %w", h.ID, ErrNotSent))
-			}
+		sent, gone, err := r.replay(ctx, h.ID)
+		away[h.Backend] = gone
+		switch {
+		case errors.Is(err, errStopping):
+			return err
+		case err != nil:
+			errs = append(errs, fmt.Errorf("hold %s was not replayed: %w", h.ID, err))
+		case sent.State == memproxy.HoldApproved:
+			errs = append(errs, fmt.Errorf("hold %s: %w", h.ID, ErrNotSent))
 		}
-		if page.Next == "" {
-			return errors.Join(errs...)
-		}
-		filter.After = page.Next
+		return nil
+	})
+	if errors.Is(err, errStopping) {
+		return nil
 	}
+	return errors.Join(append(errs, err)...)
 }
 
 // Wake notifies the receiver of WakeChan.

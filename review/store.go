@@ -14,6 +14,7 @@ import (
 type HoldStore interface {
 	Get(ctx context.Context, id string) (memproxy.HeldWrite, error)
 	List(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error)
+	Each(context.Context, memproxy.HoldFilter, func(memproxy.HeldWrite) error) error
 	Content(ctx context.Context, id string) (memproxy.HeldWrite, memproxy.HoldContent, error)
 	Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error)
 	Reject(ctx context.Context, id string, r memproxy.Review) error

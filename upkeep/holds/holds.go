@@ -87,19 +87,36 @@ func (k *Maintainer) reconsidering() upkeep.Job {
 	}}
 }
 
-// reevaluate judges every waiting write by the present rules and stores the verdict. A
-// verdict settles a hold only if the configuration says so.
+// reevaluate judges every waiting write that other rules judged last, and stores the
+// verdict. Writes whose content cannot be opened stay in the queue. After an error the
+// next round continues with the remaining ones.
 func (k *Maintainer) reevaluate(ctx context.Context, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, reconsiderAll)
 	defer cancel()
-	left := 0
-	settled, err := k.Holds.Reevaluate(ctx, version, func(h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.Reevaluation, error) {
-		v := k.Rule(ctx, h, c)
-		if v.Policy == "" {
-			left++
+	settled, left := 0, 0
+	err := k.Holds.Each(ctx, memproxy.HoldFilter{State: memproxy.HoldPending, NotPolicy: version}, func(h memproxy.HeldWrite) error {
+		h, c, err := k.Holds.Content(ctx, h.ID)
+		if errors.Is(err, ledger.ErrShredded) || errors.Is(err, ledger.ErrSealed) || errors.Is(err, ledger.ErrUnknown) || errors.Is(err, memproxy.ErrForged) {
+			return nil
 		}
-		return v, ctx.Err()
-	}, k.recordSettled)
+		if err != nil {
+			return err
+		}
+		v, ok := k.verdict(ctx, &h, c)
+		if !ok {
+			left++
+			return ctx.Err()
+		}
+		done, err := k.Holds.Reevaluate(ctx, h.ID, v)
+		if done == nil {
+			return err
+		}
+		settled++
+		if err := k.Audit.RecordAsync(k.rulingEvent(done, &v, memproxy.ActDone, done.Note)); err != nil {
+			k.Log.Error("audit note lost", "hold", h.ID, "error", err)
+		}
+		return nil
+	})
 	if settled > 0 {
 		k.Settled()
 		k.Log.Info("held writes were settled by a change of the rules", "holds", settled, "rules", version)
@@ -110,59 +127,47 @@ func (k *Maintainer) reevaluate(ctx context.Context, version string) error {
 	return err
 }
 
-// Rule returns the verdict of the rules in force on a held write, or zero if there is
-// none now.
-func (k *Maintainer) Rule(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.Reevaluation {
-	stays := memproxy.Reevaluation{Verdict: memproxy.Hold, Reasons: h.Reasons, Findings: h.Findings, Score: h.Score, Policy: k.Rules().Version}
-	p := k.Backend(h.Backend)
-	if p == nil {
-		return stays
-	}
+// verdict returns the verdict of the rules in force on a held write, and false if there is
+// none now. It settles the hold only if the configuration says so, and after that is on
+// record. A write that can no longer be ruled on stays as it is.
+func (k *Maintainer) verdict(ctx context.Context, h *memproxy.HeldWrite, c memproxy.HoldContent) (v memproxy.Reevaluation, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, reconsiderOne)
 	defer cancel()
-	v, err := p.Reevaluate(ctx, h, c)
+	err := gate.ErrRouteGone
+	if p := k.Backend(h.Backend); p != nil {
+		v, err = p.Reevaluate(ctx, *h, c)
+	}
 	if errors.Is(err, gate.ErrRouteGone) {
-		return stays
+		return memproxy.Reevaluation{Verdict: memproxy.Hold, Reasons: h.Reasons, Findings: h.Findings, Score: h.Score, Policy: k.Rules().Version}, true
 	}
 	if err != nil {
 		k.Log.Warn("a held write could not be evaluated again", "hold", h.ID, "error", err)
-		return memproxy.Reevaluation{}
+		return v, false
 	}
-	how := k.Config.Review.Reevaluate
-	v.Reject, v.Release = how == "reject" || how == "release", how == "release"
-	if err := k.recordRuling(ctx, h, v); err != nil {
+	switch how := k.Config.Review.Reevaluate; {
+	case v.Verdict == memproxy.Deny && (how == "reject" || how == "release"):
+		v.Settles = memproxy.HoldRejected
+	case v.Verdict < memproxy.Hold && how == "release":
+		v.Settles = memproxy.HoldApproved
+	default:
+		return v, true
+	}
+	if err := k.Audit.Record(ctx, k.rulingEvent(h, &v, memproxy.ActAttempted, "")); err != nil {
 		k.Log.Error("a held write stays held: the verdict of the rules could not be recorded", "hold", h.ID, "error", err)
-		return memproxy.Reevaluation{}
+		return v, false
 	}
-	return v
+	return v, true
 }
 
-// recordRuling records that the rules are about to settle a hold.
-func (k *Maintainer) recordRuling(ctx context.Context, h memproxy.HeldWrite, v memproxy.Reevaluation) error {
-	act := memproxy.Act{Action: actions[v.Settles()], Stage: memproxy.ActAttempted}
-	if act.Action == "" {
-		return nil
+// rulingEvent is the record that the rules settle a hold, or have settled it.
+func (k *Maintainer) rulingEvent(h *memproxy.HeldWrite, v *memproxy.Reevaluation, stage memproxy.ActStage, note string) memproxy.Event {
+	act := memproxy.Act{Action: "hold.approve", Stage: stage, Reason: note}
+	if v.Settles == memproxy.HoldRejected {
+		act.Action = "hold.reject"
 	}
-	return k.Audit.Record(ctx, k.rulingEvent(h, v.Policy, v.Reasons, act))
-}
-
-// actions has the actions of the rules on a hold, by the state that it gets.
-var actions = map[memproxy.HoldState]string{memproxy.HoldApproved: "hold.approve", memproxy.HoldRejected: "hold.reject"}
-
-// recordSettled records that the rules have settled a hold.
-func (k *Maintainer) recordSettled(h memproxy.HeldWrite) {
-	act := memproxy.Act{Action: actions[h.State], Stage: memproxy.ActDone, Reason: h.Note}
-	if err := k.Audit.RecordAsync(k.rulingEvent(h, h.Policy, h.Reasons, act)); err != nil {
-		k.Log.Error("audit note lost", "hold", h.ID, "error", err)
-	}
-}
-
-func (k *Maintainer) rulingEvent(h memproxy.HeldWrite, rules string, why []memproxy.Reason, act memproxy.Act) memproxy.Event {
-	return memproxy.Event{
-		Type: memproxy.EventReview, Time: k.Clock(), Decision: h.ID, Route: "review." + act.Action,
-		Principal: memproxy.Principal{ID: memproxy.RulesReviewer(rules), Kind: memproxy.KindService, Tenant: h.Tenant},
-		Kind:      memproxy.Admin, Backend: h.Backend, Targets: []string{h.ID}, Reasons: why, Policy: rules, Claimed: -1, Confidence: -1, Act: &act,
-	}
+	ev := h.ServiceEvent(k.Clock(), memproxy.RulesReviewer(v.Policy), act)
+	ev.Reasons, ev.Policy = v.Reasons, v.Policy
+	return ev
 }
 
 // OldestAge returns how long the oldest waiting write has waited; 0 if none waits. It
