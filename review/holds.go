@@ -81,16 +81,10 @@ func (c *call) time(q url.Values, name string) (time.Time, error) {
 	return t, nil
 }
 
-func queryInt(q url.Values, name string) (int, error) {
-	text := q.Get(name)
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
-		return 0, badRequest(name + " must be a whole number")
-	}
-	return n, nil
+// pageSize returns the size of a page, which readable has checked; 0 is the default.
+func pageSize(q url.Values) int {
+	n, _ := strconv.Atoi(q.Get(limitParam)) // absent: 0
+	return n
 }
 
 // Values of the filter that select holds in more than one state.
@@ -107,7 +101,7 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 	q := c.req.URL.Query()
 	f := memproxy.HoldFilter{
 		State: memproxy.HoldState(q.Get("state")), Backend: q.Get("backend"), Principal: q.Get("principal"),
-		Session: q.Get("session"), Similarity: q.Get("similarity"), After: q.Get("cursor"),
+		Session: q.Get("session"), Similarity: q.Get("similarity"), After: q.Get("cursor"), Limit: pageSize(q),
 	}
 	if f.Open = f.State == openState; f.Open || f.State == anyState {
 		f.State = ""
@@ -121,11 +115,10 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 	if err := checkBackend(c, f.Backend); err != nil {
 		return memproxy.HoldPage{}, err
 	}
-	var errs [4]error
+	var errs [3]error
 	f.Tenant, errs[0] = c.tenant(q.Get("tenant"))
 	f.Since, errs[1] = c.time(q, "since")
 	f.Before, errs[2] = c.time(q, "before")
-	f.Limit, errs[3] = queryInt(q, "limit")
 	if err := errors.Join(errs[:]...); err != nil {
 		return memproxy.HoldPage{}, err
 	}
@@ -148,30 +141,25 @@ func (c *call) hold() (memproxy.HeldWrite, error) {
 	return h, err
 }
 
-func showHold(c *call, h memproxy.HeldWrite) (_ HoldView, err error) {
+func showHold(c *call, h memproxy.HeldWrite) (HoldView, error) {
 	view := HoldView{HeldWrite: h}
-	if view.AuthorInvalid, err = c.authorInvalid(h.ID); err != nil {
-		return HoldView{}, err
-	}
-	full, err := c.wantsFull("hold/"+h.ID, func() error { return c.record(h.Tenant, h.Backend, h.ID, h.ID) })
-	if err != nil {
-		return HoldView{}, err
-	}
 	_, content, err := c.api.opt.Holds.Content(c.ctx(), h.ID)
-	if errors.Is(err, memproxy.ErrGone) {
-		view.Gone = true
-		return view, nil
-	}
-	if err != nil {
+	if view.Gone = errors.Is(err, memproxy.ErrGone); err != nil && !view.Gone {
 		return HoldView{}, err
 	}
-	if full {
+	view.AuthorInvalid = c.api.Runner.authorInvalid(content)
+	full, err := c.wantsFull("hold/"+h.ID, func() error { return c.record(h.Tenant, h.Backend, h.ID, h.ID) })
+	switch {
+	case err != nil:
+		return HoldView{}, err
+	case view.Gone:
+	case full:
 		view.Content = &ContentView{
 			Warning: warning, Query: content.Query, Header: content.Header, Body: string(content.Body), Texts: content.Texts,
 		}
-		return view, nil
+	default:
+		view.Texts = sanitised(h, content)
 	}
-	view.Texts = sanitised(h, content)
 	return view, nil
 }
 
@@ -194,26 +182,67 @@ func (c *call) wantsFull(subject string, record func() error) (bool, error) {
 	return true, record()
 }
 
-func approveHold(c *call, in ApproveRequest) (Settled, error) {
-	h, err := c.holdForAction()
-	if err != nil {
-		return Settled{}, err
+// oneReviewer is the tally of an action for which one reviewer suffices.
+var oneReviewer = memproxy.Tallied{Settled: true, Have: 1, Need: 1}
+
+// decide returns the handler of a reviewer's decision on the hold in the path, which
+// answers with the hold's new state. The decision is recorded before it takes effect.
+// Authors may not decide on their own holds. do returns the tally, and whether the write
+// is to be sent now.
+func decide[In any](do func(*call, *memproxy.HeldWrite, In) (memproxy.Tallied, bool, error)) func(*call, In) (Settled, error) {
+	return func(c *call, in In) (Settled, error) {
+		h, err := c.hold()
+		if err == nil {
+			err = cmp.Or(c.record(h.Tenant, h.Backend, h.ID, h.ID), c.who.refuseOwn(h.Principal))
+		}
+		if err != nil {
+			return Settled{}, err
+		}
+		tally, send, err := do(c, &h, in)
+		switch {
+		case err != nil:
+			return Settled{}, err
+		case send:
+			return c.send(h.ID, tally)
+		}
+		h, err = c.hold()
+		return Settled{h, tally}, err
 	}
+}
+
+func approveHold(c *call, h *memproxy.HeldWrite, in ApproveRequest) (tally memproxy.Tallied, send bool, err error) {
 	review := c.review(in.Reason)
 	if review.AuthorInvalid, err = c.authorInvalid(h.ID); err != nil {
-		return Settled{}, err
+		return tally, false, err
 	}
 	if review.AuthorInvalid != "" && !in.AuthorInvalid {
-		return Settled{}, problemAuthorInvalid(review.AuthorInvalid)
+		return tally, false, problemAuthorInvalid(review.AuthorInvalid)
 	}
-	tally, err := c.api.opt.Holds.Approve(c.ctx(), h.ID, review)
-	if err != nil {
-		return Settled{}, err
+	tally, err = c.api.opt.Holds.Approve(c.ctx(), h.ID, review)
+	return tally, tally.Settled, err
+}
+
+func rejectHold(c *call, h *memproxy.HeldWrite, in Reason) (memproxy.Tallied, bool, error) {
+	return oneReviewer, false, c.api.opt.Holds.Reject(c.ctx(), h.ID, c.review(in.Reason))
+}
+
+func shredHold(c *call, h *memproxy.HeldWrite, in Reason) (memproxy.Tallied, bool, error) {
+	return oneReviewer, false, c.api.opt.Holds.Shred(c.ctx(), h.ID, c.review(in.Reason))
+}
+
+func resolveHold(c *call, h *memproxy.HeldWrite, in ResolveRequest) (memproxy.Tallied, bool, error) {
+	to, err := c.api.opt.Holds.Resolve(c.ctx(), h.ID, in.Outcome, memproxy.HoldResult{Detail: "resolved by " + c.who.ID})
+	return oneReviewer, to == memproxy.HoldApproved, err
+}
+
+func (c *call) send(id string, tally memproxy.Tallied) (Settled, error) {
+	h, err := c.api.Runner.Replay(c.ctx(), id)
+	if err == nil && h.State == memproxy.HoldRejected { // rejected by another reviewer before it was sent
+		return Settled{}, fmt.Errorf("%w: hold %s is rejected", memproxy.ErrState, id)
 	}
-	if tally.Settled {
-		return c.send(h.ID, tally)
+	if err != nil || h.State == memproxy.HoldApproved {
+		c.api.Runner.Wake() // the runner retries until the write is sent
 	}
-	h, err = c.hold()
 	return Settled{h, tally}, err
 }
 
@@ -233,67 +262,6 @@ func (c *call) authorInvalid(id string) (why string, err error) {
 		return "", err
 	}
 	return c.api.Runner.authorInvalid(content), nil
-}
-
-func (c *call) send(id string, tally memproxy.Tallied) (Settled, error) {
-	h, err := c.api.Runner.Replay(c.ctx(), id)
-	if err == nil && h.State == memproxy.HoldRejected { // rejected by another reviewer before it was sent
-		return Settled{}, fmt.Errorf("%w: hold %s is rejected", memproxy.ErrState, id)
-	}
-	if err != nil || h.State == memproxy.HoldApproved {
-		c.api.Runner.Wake() // the runner retries until the write is sent
-	}
-	return Settled{h, tally}, err
-}
-
-func rejectHold(c *call, in Reason) (Settled, error) {
-	return settleHold(c, func(h *memproxy.HeldWrite) error { return c.api.opt.Holds.Reject(c.ctx(), h.ID, c.review(in.Reason)) })
-}
-
-func shredHold(c *call, in Reason) (Settled, error) {
-	return settleHold(c, func(h *memproxy.HeldWrite) error { return c.api.opt.Holds.Shred(c.ctx(), h.ID, c.review(in.Reason)) })
-}
-
-func resolveHold(c *call, in ResolveRequest) (Settled, error) {
-	approved := ""
-	s, err := settleHold(c, func(h *memproxy.HeldWrite) error {
-		to, err := c.api.opt.Holds.Resolve(c.ctx(), h.ID, in.Outcome, memproxy.HoldResult{Detail: "resolved by " + c.who.ID})
-		if err == nil && to == memproxy.HoldApproved {
-			approved = h.ID
-		}
-		return err
-	})
-	if approved == "" {
-		return s, err
-	}
-	return c.send(approved, oneReviewer) // even if the hold could not be read again
-}
-
-// oneReviewer is the tally of an action for which one reviewer suffices.
-var oneReviewer = memproxy.Tallied{Settled: true, Have: 1, Need: 1}
-
-// settleHold performs an action for which one reviewer suffices, and answers with the new
-// state of the hold.
-func settleHold(c *call, do func(*memproxy.HeldWrite) error) (Settled, error) {
-	h, err := c.holdForAction()
-	if err == nil {
-		err = do(&h)
-	}
-	if err != nil {
-		return Settled{}, err
-	}
-	h, err = c.hold()
-	return Settled{h, oneReviewer}, err
-}
-
-// holdForAction returns the hold, and records the action before it is performed. Authors
-// may not decide on their own holds.
-func (c *call) holdForAction() (memproxy.HeldWrite, error) {
-	h, err := c.hold()
-	if err != nil {
-		return h, err
-	}
-	return h, cmp.Or(c.record(h.Tenant, h.Backend, h.ID, h.ID), c.who.refuseOwn(h.Principal))
 }
 
 func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {

@@ -126,12 +126,11 @@ func (c *call) kindOf(k memproxy.MemoryKey) (memproxy.TargetKind, error) {
 
 func memoryHistory(c *call, m subject) (HistoryAnswer, error) {
 	q := c.req.URL.Query()
-	before, err := queryInt(q, "before")
-	limit, wrong := queryInt(q, "limit")
-	if err = errors.Join(err, wrong); err != nil {
-		return HistoryAnswer{}, err
+	before, err := strconv.Atoi(cmp.Or(q.Get("before"), "0"))
+	if err != nil || before < 0 {
+		return HistoryAnswer{}, badRequest("before must be a whole number")
 	}
-	limit = cmp.Or(limit, 50)
+	limit := cmp.Or(pageSize(q), 50)
 	found, err := c.api.opt.Memories.History(c.ctx(), m.MemoryKey, int64(before), limit+1)
 	answer := HistoryAnswer{Versions: found}
 	if len(found) > limit {

@@ -36,12 +36,9 @@ func listSessions(c *call) (memproxy.SessionPage, error) {
 	if err != nil {
 		return memproxy.SessionPage{}, err
 	}
-	f := memproxy.SessionFilter{Tenant: tenant, Principal: q.Get("principal"), After: q.Get("cursor")}
+	f := memproxy.SessionFilter{Tenant: tenant, Principal: q.Get("principal"), After: q.Get("cursor"), Limit: pageSize(q)}
 	if f.All, err = strconv.ParseBool(cmp.Or(q.Get("all"), "false")); err != nil {
 		return memproxy.SessionPage{}, badRequest("all is true or false")
-	}
-	if f.Limit, err = queryInt(q, "limit"); err != nil {
-		return memproxy.SessionPage{}, err
 	}
 	page, err := c.api.opt.Sessions.List(c.ctx(), f)
 	if err == nil && len(page.Sessions) == 0 && f.After == "" {
