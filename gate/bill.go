@@ -19,21 +19,22 @@ import (
 // total lines when it is approved and sent, once for all attempts.
 func charge(ctx context.Context, r *evaluation) error {
 	c := chargeFor(r)
+	var held *memproxy.Charge
+	if cost := r.heldContent.Reserved; cost > 0 {
+		held = &memproxy.Charge{ID: r.heldWrite.ID, Tenant: r.heldWrite.Tenant, Cost: cost, Time: r.heldWrite.Created}
+	}
 	switch {
 	case r.storesHold():
 		c.Lines, _ = splitLines(c.Lines)
-	case r.heldCharge != nil && r.heldWrite.Result.SentBefore: // the attempt whose outcome was unknown was charged
-		r.heldCharge.Lines, c.Lines = c.Lines, nil
-	case r.heldCharge != nil:
+	case held != nil && r.heldWrite.Result.SentBefore: // the attempt whose outcome was unknown was charged
+		held.Lines, c.Lines = c.Lines, nil
+	case held != nil:
 		c.ID += "/approved/" + r.g.opt.NewID() // one for each attempt: a failed one is released
-		r.heldCharge.Lines, c.Lines = splitLines(c.Lines)
-	}
-	if r.dry() {
-		r.heldCharge = nil
+		held.Lines, c.Lines = splitLines(c.Lines)
 	}
 	if len(c.Lines) == 0 || r.dry() {
-		if len(c.Lines) > 0 || r.heldCharge != nil {
-			r.bill = &bill{charge: c, heldCharge: r.heldCharge}
+		if len(c.Lines) > 0 || held != nil {
+			r.bill = &bill{charge: c, heldCharge: held}
 		}
 		return nil
 	}
@@ -43,7 +44,7 @@ func charge(ctx context.Context, r *evaluation) error {
 	}
 	r.Decision.Allowance = &allowance
 	if allowance.Granted {
-		r.bill = &bill{charge: c, heldCharge: r.heldCharge}
+		r.bill = &bill{charge: c, heldCharge: held}
 		return nil
 	}
 	overBudget(r, &allowance)

@@ -314,8 +314,7 @@ type Admission struct {
 	// the content of one that is sent.
 	heldWrite   *memproxy.HeldWrite
 	heldContent memproxy.HoldContent
-	confirmed   bool             // a person approved the write
-	heldCharge  *memproxy.Charge // what the write was charged when it was held, or nil
+	confirmed   bool // a person approved the write
 	// track is the caller's track record; trackKnown is set if the ledger returned
 	// it.
 	track       memproxy.Track

@@ -61,9 +61,6 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 	}
 	r.confirmed, r.Inspect = !h.ByRules(), true
 	r.heldContent = content
-	if content.Reserved > 0 {
-		r.heldCharge = &memproxy.Charge{ID: h.ID, Tenant: h.Tenant, Cost: int64(content.Reserved), Time: h.Created}
-	}
 	r.verdict.Note(memproxy.Reason{Code: memproxy.ReviewApproved, Detail: "approved by " + h.Reviewer})
 	r.walk(ctx)
 	return r.Admission, nil
