@@ -47,10 +47,10 @@ func (s *App) openReview() {
 				return nil, errors.New("the backend is no longer configured")
 			},
 			StillValid:  func(p memproxy.Principal) bool { return s.callers.now.Load().StillValid(p) },
-			SendTimeout: s.opt.sending, RecordTimeout: s.opt.within(review.DefaultTimeout), Clock: s.clock, Steps: s.opt.Steps, Log: s.log,
+			SendTimeout: s.opt.sending, Timeout: s.opt.within(review.DefaultTimeout), Clock: s.clock, Steps: s.opt.Steps, Log: s.log,
 		},
 		Sessions: s.ledger.Sessions, Reviewers: reviewersOf(c.Reviewers), Integrity: s.checker, Jobs: s.jobs,
-		Need: c.Need, NewID: newID, Timeout: s.opt.within(review.DefaultTimeout),
+		Need: c.Need, NewID: newID,
 	})
 	s.group.Own(stageSending, s.review.Runner.Close)
 	if w := c.Webhook; w != nil {

@@ -44,9 +44,6 @@ type Options struct {
 	// values below 1 count as 1.
 	Need  int
 	NewID func() string
-	// Timeout limits the time that a request may take in the store. Zero is
-	// DefaultTimeout.
-	Timeout time.Duration
 }
 
 // API serves the review of held writes, memories and sessions.
@@ -96,8 +93,8 @@ func methodsOf(mux *http.ServeMux, r *http.Request) string {
 // New returns the API. The admin listener serves it under /v1/.
 func New(opt Options) *API {
 	opt.Need = max(1, opt.Need)
-	opt.Timeout = cmp.Or(max(opt.Timeout, 0), DefaultTimeout)
 	a := &API{Runner: NewRunner(opt.RunnerOptions), opt: opt, confirm: make([]byte, 32)}
+	a.opt.RunnerOptions = a.Runner.opt
 	_, _ = rand.Read(a.confirm) // never fails
 	a.mux = a.routes(a.bearer)
 	return a

@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"log/slog"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -31,11 +29,11 @@ func reviewerPrincipal(id, tenant string) memproxy.Principal {
 // result.
 func (c *call) record(tenant, backend, decision string, targets ...string) error {
 	ev := c.event(memproxy.ActAttempted, tenant, backend, decision, targets...)
-	if err := c.api.opt.Recorder.Record(c.ctx(), ev); err != nil {
-		return errors.Join(errAudit, err)
+	err := c.api.Runner.attempt(c.ctx(), ev)
+	if err == nil {
+		c.attempt = &ev
 	}
-	c.attempt = &ev
-	return nil
+	return err
 }
 
 // recordOutcome records the result of an attempt. A request that is refused before the attempt,
@@ -65,19 +63,29 @@ func (c *call) recordOutcome(answer any, err error) {
 	if err == nil {
 		addDetails(&ev, answer)
 	}
-	note(c.ctx(), c.api.opt.Timeout, c.api.opt.Recorder, c.api.opt.Log, ev)
+	c.api.Runner.note(c.ctx(), ev)
+}
+
+// attempt records that an action is about to be performed.
+func (r *Runner) attempt(ctx context.Context, ev memproxy.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, r.opt.Timeout)
+	defer cancel()
+	if err := r.opt.Recorder.Record(ctx, ev); err != nil {
+		return errors.Join(errAudit, err)
+	}
+	return nil
 }
 
 // note records the result of an action that is already done or refused, even if the
 // client has disconnected.
-func note(ctx context.Context, within time.Duration, to Recorder, log *slog.Logger, ev memproxy.Event) {
+func (r *Runner) note(ctx context.Context, ev memproxy.Event) {
 	if ev.Act.Stage == memproxy.ActRefused {
 		ev.Verdict, ev.ShadowVerdict = memproxy.Deny, memproxy.Deny
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout)
 	defer cancel()
-	if err := to.Record(ctx, ev); err != nil {
-		log.ErrorContext(ctx, "the result of a review action could not be recorded", "action", ev.Act.Action, "stage", string(ev.Act.Stage), "decision", ev.Decision, "error", err)
+	if err := r.opt.Recorder.Record(ctx, ev); err != nil {
+		r.opt.Log.ErrorContext(ctx, "the result of a review action could not be recorded", "action", ev.Act.Action, "stage", string(ev.Act.Stage), "decision", ev.Decision, "error", err)
 	}
 }
 
@@ -159,20 +167,10 @@ func (r *Runner) event(h *memproxy.HeldWrite, act memproxy.Act) memproxy.Event {
 	return memproxy.ActEvent(r.opt.Clock(), reviewerPrincipal(h.Reviewer, h.Tenant), act, h.Backend, h.ID, h.ID)
 }
 
-// attempt records that an approved write is about to be sent.
-func (r *Runner) attempt(ctx context.Context, h *memproxy.HeldWrite) error {
-	ctx, cancel := context.WithTimeout(ctx, r.opt.RecordTimeout)
-	defer cancel()
-	if err := r.opt.Recorder.Record(ctx, r.event(h, memproxy.Act{Stage: memproxy.ActAttempted})); err != nil {
-		return errors.Join(errAudit, err)
-	}
-	return nil
-}
-
 func (r *Runner) recordResult(ctx context.Context, h *memproxy.HeldWrite, act memproxy.Act, result memproxy.HoldResult) {
 	ev := r.event(h, act)
 	ev.Status, ev.Memories = result.Status, result.Memories
-	note(ctx, r.opt.RecordTimeout, r.opt.Recorder, r.opt.Log, ev)
+	r.note(ctx, ev)
 }
 
 // recordRollback records the result of a rollback that began earlier, in this or another
@@ -183,5 +181,5 @@ func (r *Runner) recordRollback(ctx context.Context, b *memproxy.Rollback, stage
 	if made != nil {
 		ev.Versions = versionChange(made)
 	}
-	note(ctx, r.opt.RecordTimeout, r.opt.Recorder, r.opt.Log, ev)
+	r.note(ctx, ev)
 }

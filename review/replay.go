@@ -28,9 +28,9 @@ type RunnerOptions struct {
 	// is leased for twice as long, so that the lease cannot expire before the sending has
 	// ended.
 	SendTimeout time.Duration
-	// RecordTimeout is the timeout of recording a sending, both before it and of its
-	// result; 0 is DefaultTimeout.
-	RecordTimeout time.Duration
+	// Timeout is the timeout of recording an action, both before it and of its result, and
+	// limits the time that a request may take in the store; 0 is DefaultTimeout.
+	Timeout time.Duration
 	// Recorder records each attempt to send an approved write, its result, and the
 	// results of rollbacks that Recover settled.
 	Recorder Recorder
@@ -49,7 +49,7 @@ type Runner struct {
 
 // NewRunner returns a runner.
 func NewRunner(opt RunnerOptions) *Runner {
-	opt.SendTimeout, opt.RecordTimeout = cmp.Or(opt.SendTimeout, time.Minute), cmp.Or(opt.RecordTimeout, DefaultTimeout)
+	opt.SendTimeout, opt.Timeout = cmp.Or(opt.SendTimeout, time.Minute), cmp.Or(opt.Timeout, DefaultTimeout)
 	r := &Runner{opt: opt, wake: make(chan struct{}, 1)}
 	r.life, r.cut = context.WithCancel(context.Background())
 	return r
@@ -65,7 +65,7 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 
 // replay is Replay; away also reports whether there was no connection to the backend.
 func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, away bool, _ error) {
-	sending, done, ok := r.begin(ctx, r.opt.SendTimeout+r.opt.RecordTimeout)
+	sending, done, ok := r.begin(ctx, r.opt.SendTimeout+r.opt.Timeout)
 	if !ok {
 		return memproxy.HeldWrite{}, false, errStopping
 	}
@@ -86,7 +86,7 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 		return memproxy.HeldWrite{}, false, err
 	}
 	r.opt.Steps.At(memproxy.StepReplayClaimed)
-	if err := r.attempt(ctx, &claim.Hold); err != nil {
+	if err := r.attempt(ctx, r.event(&claim.Hold, memproxy.Act{Stage: memproxy.ActAttempted})); err != nil {
 		return memproxy.HeldWrite{}, false, errors.Join(err, r.opt.Holds.EndClaim(ctx, id, claim.Token, memproxy.HoldApproved, memproxy.HoldResult{}))
 	}
 	// The reviewer could not know that the author is gone: a reload of the rules approved
@@ -99,7 +99,7 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 		sent = r.send(sending, &claim)
 	}
 	r.opt.Steps.At(memproxy.StepReplaySent)
-	settling, cancel := context.WithTimeout(ctx, r.opt.RecordTimeout)
+	settling, cancel := context.WithTimeout(ctx, r.opt.Timeout)
 	defer cancel()
 	err = r.settleClaim(settling, id, claim.Token, sent)
 	r.recordResult(ctx, &claim.Hold, acts[sent.Outcome], sent.Result)

@@ -126,7 +126,7 @@ func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy
 		return RollbackAnswer{}, errNoAnswer
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.SendTimeout+r.opt.RecordTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.SendTimeout+r.opt.Timeout)
 	defer cancel()
 	backend, leave, err := r.lock(sending, b.MemoryKey)
 	if err != nil {
@@ -260,7 +260,7 @@ func (r *Runner) resume(ctx context.Context, b *memproxy.Rollback) error {
 		return errStopping
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.SendTimeout+r.opt.RecordTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.SendTimeout+r.opt.Timeout)
 	defer cancel()
 	to, err := r.opt.Memories.Version(ctx, b.MemoryKey, b.Number)
 	if errors.Is(err, memproxy.ErrGone) || errors.Is(err, memproxy.ErrUnknown) {
