@@ -89,13 +89,9 @@ func (hs Holds) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldCo
 		h.State = memproxy.HoldPending
 	}
 	h.Reviewer, h.Note, h.CurrentVerdict, h.Reviewed, h.Lease, h.Result = "", "", "", time.Time{}, time.Time{}, memproxy.HoldResult{}
-	kept, err := changeResult(ctx, hs.store, nil, func(t *transaction) memproxy.HeldWrite {
+	return changeResult(ctx, hs.store, nil, func(t *transaction) memproxy.HeldWrite {
 		return putHold(t, h, sk, plain)
 	})
-	if err != nil {
-		return h, err
-	}
-	return kept, nil
 }
 
 // holdSecret is what is encrypted of a hold: the content, and the hash of the row's

@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -108,18 +107,11 @@ func Call[Out any](ctx context.Context, c *Client, op string, values map[string]
 	return out, err
 }
 
-// operations has the routes by operationId. It is read-only.
-var operations = sync.OnceValue(func() map[string]route {
-	out := map[string]route{}
-	for _, rt := range routes() {
-		out[rt.op] = rt
-	}
-	return out
-})
-
 func routeOf(op string) (route, error) {
-	if rt, ok := operations()[op]; ok {
-		return rt, nil
+	for _, rt := range routes() {
+		if rt.op == op {
+			return rt, nil
+		}
 	}
 	return route{}, fmt.Errorf("review: unknown operation %s", op)
 }
