@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // Limits of settling a compensated run.
@@ -172,7 +173,7 @@ func (c *CompensatedRun) idle(ctx context.Context) error {
 	if c.diff.Background() || len(c.diff.Agents()) > 1 {
 		wanted = 2
 	}
-	for wait := firstPause; ; wait = min(lastPause, wait*3/2) {
+	for pause := firstPause; ; pause = min(lastPause, pause*3/2) {
 		switch busy, err := c.busy(ctx); {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -186,7 +187,7 @@ func (c *CompensatedRun) idle(ctx context.Context) error {
 				return nil
 			}
 		}
-		if err := c.r.sleep(ctx, wait); err != nil {
+		if err := wait.Sleep(ctx, pause); err != nil {
 			return err
 		}
 	}
@@ -205,18 +206,9 @@ func (c *CompensatedRun) busy(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-func (r *Runs) sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-r.opt.After(d):
-		return nil
-	}
-}
-
 // rule decides on the changes, undoes the refused ones, and verifies the undo.
 func (c *CompensatedRun) rule(ctx context.Context) error {
-	last, wait := errUnsettled, firstPause
+	last, pause := errUnsettled, firstPause
 	for rounds := 0; rounds < settleRounds; rounds++ {
 		open, err := c.round(ctx)
 		switch {
@@ -231,10 +223,10 @@ func (c *CompensatedRun) rule(ctx context.Context) error {
 			continue // the next reading verifies the undo
 		}
 		last = err
-		if err := c.r.sleep(ctx, wait); err != nil {
+		if err := wait.Sleep(ctx, pause); err != nil {
 			return last
 		}
-		wait *= 4
+		pause *= 4
 	}
 	return last
 }
@@ -285,7 +277,7 @@ func (c *CompensatedRun) ruleOn(ctx context.Context, change memproxy.Change) *ga
 func (c *CompensatedRun) undo(ctx context.Context, change memproxy.Change) (err error) {
 	start, status := time.Now(), http.StatusBadGateway
 	defer func() {
-		c.r.opt.Observe(ctx, c.a.Call().Route.ID+"/undo", string(change.Call.Operation.Kind), memproxy.Deny.String(), status, time.Since(start))
+		c.r.opt.Observe(ctx, string(change.Call.Operation.Kind), memproxy.Deny.String(), status, time.Since(start))
 	}()
 	for _, u := range change.Undo {
 		uctx, cancel := c.r.opt.Backend.Within(ctx)

@@ -34,7 +34,7 @@ type Options struct {
 	// Steps is called at the points at which a crash must lose nothing, if it is not nil.
 	Steps memproxy.Stepper
 	// Observe records metrics of undo requests.
-	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
+	Observe func(ctx context.Context, kind, verdict string, status int, d time.Duration)
 }
 
 // Runs handles the runs of one backend's agents. It is safe for concurrent use.

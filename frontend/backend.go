@@ -50,9 +50,9 @@ type Backend struct {
 	Tenant string
 	// SideTimeout is the same as in gate.Backend.
 	SideTimeout time.Duration
-	// Observe is called with the route, kind, verdict, status and duration of every
-	// request, if it is not nil.
-	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
+	// Observe is called with the kind, verdict, status and duration of every request, if
+	// it is not nil.
+	Observe func(ctx context.Context, kind, verdict string, status int, d time.Duration)
 
 	patterns Patterns // compiled from Passthrough
 }
@@ -65,7 +65,7 @@ func (b *Backend) Complete() (err error) {
 	b.MaxBody = cmp.Or(max(b.MaxBody, 0), DefaultMaxBody)
 	b.MaxAnswer = cmp.Or(max(b.MaxAnswer, 0), DefaultMaxAnswer)
 	if b.Observe == nil {
-		b.Observe = func(context.Context, string, string, string, int, time.Duration) {}
+		b.Observe = func(context.Context, string, string, int, time.Duration) {}
 	}
 	b.patterns, err = ParsePatterns(b.Passthrough)
 	return err
@@ -117,9 +117,7 @@ func (b *Backend) ForGate(fetch gate.Fetcher) gate.Backend {
 // Runtime is a listener's clock, tracer and log.
 type Runtime struct {
 	// Clock measures durations and ages. The default is time.Now.
-	Clock func() time.Time
-	// After waits between polls of the backend. The default is time.After.
-	After      func(time.Duration) <-chan time.Time
+	Clock      func() time.Time
 	Tracer     trace.Tracer
 	Propagator propagation.TextMapPropagator
 	Log        *slog.Logger
@@ -129,9 +127,6 @@ type Runtime struct {
 func (r *Runtime) Complete() {
 	if r.Clock == nil {
 		r.Clock = time.Now
-	}
-	if r.After == nil {
-		r.After = time.After
 	}
 	r.Tracer = cmp.Or[trace.Tracer](r.Tracer, noop.Tracer{})
 	r.Propagator = cmp.Or[propagation.TextMapPropagator](r.Propagator, propagation.TraceContext{})

@@ -110,7 +110,7 @@ func (f *Follower) poll(ctx context.Context, leave <-chan struct{}, a *gate.Admi
 		case <-leave:
 			f.run.Log.Warn("too many pending writes; the outcome of this one is not followed", "backend", f.backend, "decision", a.Decision.ID)
 			return
-		case <-f.run.After(interval):
+		case <-time.After(interval):
 		}
 		fctx, cancel := a.Call().Backend.Within(ctx)
 		reply, err := f.fetch.Fetch(fctx, q)

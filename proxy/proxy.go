@@ -113,7 +113,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	status := cmp.Or(aw.code, http.StatusOK)
 	verdict := e.End(span, a, r.Method, status)
-	p.opt.Observe(r.Context(), class.Name, string(class.Route.Kind), verdict, status, time.Since(start))
+	p.opt.Observe(r.Context(), string(class.Route.Kind), verdict, status, time.Since(start))
 	if aw.torn {
 		panic(http.ErrAbortHandler) // closes the connection
 	}

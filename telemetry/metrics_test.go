@@ -194,7 +194,7 @@ func BenchmarkInstruments(b *testing.B) {
 		"decided":         func() { in.Decided(b.Context(), &plain) },
 		"decided/sampled": func() { in.Decided(sampled, &plain) },
 		"decided/charged": func() { in.Decided(b.Context(), &charged) },
-		"request":         func() { in.Observer("mem0")(b.Context(), "", "learn", "deny", 429, time.Millisecond) },
+		"request":         func() { in.Observer("mem0")(b.Context(), "learn", "deny", 429, time.Millisecond) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

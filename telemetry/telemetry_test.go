@@ -78,7 +78,7 @@ func request(ctx context.Context, tel *telemetry.Telemetry) trace.SpanContext {
 	tel.Instruments().Filtered(ctx, "mem0", 2)
 	tel.Instruments().Unclaimed(ctx, "mem0", 2)
 	tel.Instruments().LedgerFailed(ctx)
-	tel.Instruments().Observer("mem0")(ctx, "", "learn", "deny", 429, 3*time.Millisecond)
+	tel.Instruments().Observer("mem0")(ctx, "learn", "deny", 429, 3*time.Millisecond)
 	server.End()
 	tel.OnRecord(7, &ev, []byte(`{"index":7,"decision":"`+decision+`"}`))
 	return sc

@@ -28,7 +28,7 @@ func (x *exchange) end() {
 	x.arrived()
 	verdict := x.entry.End(x.span, x.admission, x.req.Method, x.status)
 	x.span.End()
-	x.b.Observe(ctx, x.entry.Class.Name, string(x.entry.Class.Route.Kind), verdict, x.status, x.p.opt.Clock().Sub(x.begun))
+	x.b.Observe(ctx, string(x.entry.Class.Route.Kind), verdict, x.status, x.p.opt.Clock().Sub(x.begun))
 }
 
 // arrived ends the span of the upstream request.

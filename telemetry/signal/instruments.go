@@ -114,9 +114,9 @@ func (in *Instruments) LedgerFailed(ctx context.Context) { in.all[MetricLedgerEr
 // the form of proxy.Options.Observe. The verdict is the decision's, or "pass". The
 // route is not a label because there are too many; spans have it. Observer exports a
 // zero for the backend's rare event, as exportZeros does for those of the process.
-func (in *Instruments) Observer(backend string) func(ctx context.Context, route, kind, verdict string, status int, d time.Duration) {
+func (in *Instruments) Observer(backend string) func(ctx context.Context, kind, verdict string, status int, d time.Duration) {
 	in.all[MetricBudgetDegraded].add(context.Background(), 0, backend)
-	return func(ctx context.Context, _, kind, verdict string, status int, d time.Duration) {
+	return func(ctx context.Context, kind, verdict string, status int, d time.Duration) {
 		in.all[MetricRequestDuration].record(ctx, d.Seconds(), backend, kind, verdict, statusClass(status))
 	}
 }
