@@ -112,7 +112,7 @@ func (r *Runs) Resettle(now time.Time) error {
 func (r *Runs) resettle(runner gate.AgentRunner, e *journalEntry, c *CompensatedRun) (*CompensatedRun, error) {
 	if c == nil {
 		call := &gate.Call{
-			Backend: r.opt.Backend, Known: true, Route: memproxy.Route{ID: e.Route, Kind: memproxy.Run}, Session: e.Session,
+			Backend: r.opt.Backend, Known: true, Route: memproxy.Route{ID: e.Route, Kind: memproxy.Run}, Credentials: memproxy.Credentials{Session: e.Session},
 			Request: memproxy.Request{Method: e.Method, EscapedPath: e.Path},
 		}
 		c = &CompensatedRun{r: r, held: LockSet{Locks: &r.Locks}, a: r.opt.Gate.Agents().AdmissionFor(call, e.Principal, e.Decision), ruled: map[string]*gate.Admission{}}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -337,4 +338,20 @@ func TestEnvoyPeersMustBeTrusted(t *testing.T) {
 			t.Errorf("%s on %s: %v", tc.identity, tc.listen, err)
 		}
 	}
+}
+
+// Proves EDGE-3, TRL-9: what an agent searches is recorded for the caller of its turn, also
+// for one without a credential, which its address identifies.
+func TestAgentsSearchAsTheirCaller(t *testing.T) {
+	t.Parallel()
+	conf := strings.Replace(lettaConf, "identity:\n", "identity:\n  default: {id: anyone, kind: anonymous, trust: authenticated, tenant: acme, acts_as: \"*\"}\n", 1)
+	l := startLettaWith(t, searchingAgent, conf, func(h http.Handler) http.Handler { return h })
+	l.own(l.agent, "acme")
+	a := l.nobody("127.0.0.1", "one").ask("POST", "/v1/agents/"+l.agent+"/messages", `{"input":"CALL archival_memory_search {\"query\":\"tea\"}\nTHEN\nSAY done"}`)
+	a.want(t, 200).has(t, "done")
+	callers := map[string]bool{}
+	for _, who := range regexp.MustCompile(`anonymous:[0-9a-f.:-]+`).FindAllString(l.audit("--type", "decision"), -1) {
+		callers[who] = true
+	}
+	expect.Equal(t, len(callers), 1, "callers on record: ", callers, l.audit("--type", "decision"))
 }

@@ -229,7 +229,7 @@ func decodeToolCall(ctx context.Context, r *evaluation) error {
 	}
 	r.op = r.tool.Operation
 	if r.run.call.who != nil && r.Principal.Method == "key" {
-		p, err := r.g.opt.Identifier.Identify(ctx, r.run.call.credentials())
+		p, err := r.g.opt.Identifier.Identify(ctx, r.run.call.Credentials)
 		if _, rejected := errors.AsType[*memproxy.CredentialError](err); err != nil && !rejected {
 			r.g.opt.Log.ErrorContext(ctx, "the caller of a run cannot be identified", "decision", r.Decision.ID, "error", err)
 			r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.IdentityUnavailable, Detail: notCompleted})

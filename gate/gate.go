@@ -183,9 +183,10 @@ func (b *Backend) timeout() time.Duration { return cmp.Or(b.SideTimeout, Default
 
 // Call is one request as a listener hands it to the gate.
 type Call struct {
-	Backend     Backend
-	Credentials memproxy.Credentials
-	Request     memproxy.Request
+	Backend Backend
+	// Credentials are what the caller presents. Rejections are counted by its Peer.
+	memproxy.Credentials
+	Request memproxy.Request
 	// Route is the matching row of the adapter's route table. Known is false if there
 	// is none; the call is then refused and recorded, unless the profile lets unknown
 	// reads pass.
@@ -202,11 +203,6 @@ type Call struct {
 	// Barred is set if Flaw is a protocol error, or the limit of concurrent
 	// requests is reached. The call is then refused in shadow mode as well.
 	Barred bool
-	// Peer is the remote address of the connection, without its port, or "".
-	// Rejections are counted by it. It is never taken from a header.
-	Peer string
-	// Session is the caller's session, from a header, or none.
-	Session memproxy.SessionName
 	// ReadOptions are the caller's options for memproxy itself.
 	ReadOptions ReadOptions
 	// ObserveOnly is set if the listener sees only a copy of the request. The call is then
@@ -224,13 +220,6 @@ type ReadOptions struct {
 	MinTrust memproxy.PerMille
 	// Provenance asks for the provenance of the memories.
 	Provenance bool
-}
-
-// credentials returns the caller's credentials, with its address and session.
-func (c *Call) credentials() memproxy.Credentials {
-	all := c.Credentials
-	all.Peer, all.Session = c.Peer, c.Session
-	return all
 }
 
 // Caller returns the account and the tenant of the principal that Identify determined.

@@ -203,8 +203,7 @@ func TestFloodsOfRejections(t *testing.T) {
 	})
 	admit := func(peer, key string, op memproxy.Operation) *gate.Admission {
 		call := r.decodes(op)
-		call.Peer = peer
-		call.Credentials = memproxy.Credentials{Header: memproxy.Header{}}
+		call.Credentials = memproxy.Credentials{Header: memproxy.Header{}, Peer: peer}
 		if key != "" {
 			call.Credentials.Header.Set("Authorization", key)
 		}

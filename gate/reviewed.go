@@ -33,7 +33,7 @@ func callOf(b Backend, h *memproxy.HeldWrite, content *memproxy.HoldContent) (*C
 	if !known || route.ID != h.Route {
 		return nil, ErrRouteGone
 	}
-	return &Call{Backend: b, Request: req, Route: route, Known: true, Body: content.Body, Session: memproxy.NameSession(h.Session)}, nil
+	return &Call{Backend: b, Request: req, Route: route, Known: true, Body: content.Body, Credentials: memproxy.Credentials{Session: memproxy.NameSession(h.Session)}}, nil
 }
 
 func (g Reviewed) evaluationOf(m mode, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*evaluation, error) {

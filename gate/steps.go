@@ -103,7 +103,7 @@ type identified struct {
 // whether the listener should read the body: the caller is accepted, or the rules are
 // not enforced. Admit reuses the result.
 func (g *Gate) Identify(ctx context.Context, c *Call) bool {
-	p, err := g.opt.Identifier.Identify(ctx, c.credentials())
+	p, err := g.opt.Identifier.Identify(ctx, c.Credentials)
 	c.who = &identified{p, err}
 	rules := g.rules.Load()
 	return err == nil || !rules.Enforce || c.ObserveOnly || c.NoMemoryAccess && rules.Profile == Development

@@ -147,8 +147,7 @@ func (t *agentTurn) search(ctx context.Context, tc memproxy.ToolCall) error {
 	}
 	a := t.p.opt.Gate.Admit(ctx, &gate.Call{
 		Backend: t.p.backend, Credentials: asker.Credentials, Request: req, Route: route, Known: true,
-		Body: tc.ReadRequest.Body, Session: asker.Session,
-		ReadOptions: gate.ReadOptions{MinTrust: asker.ReadOptions.MinTrust},
+		Body: tc.ReadRequest.Body, ReadOptions: gate.ReadOptions{MinTrust: asker.ReadOptions.MinTrust},
 	})
 	frontend.LogDecision(ctx, t.p.opt.Log, t.p.opt.Name, a)
 	t.turn.Rule(tc.ID, a.Decision)

@@ -78,6 +78,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	req := describe(r)
 	creds, renew := credentials(r, p.opt.Clock())
+	creds.Session = frontend.Session(req.Header)
 	class := p.opt.Classify(frontend.Head{Request: req, Sent: creds.Header, Body: r.ContentLength != 0})
 	if to := class.Route.Respelled; to != "" {
 		req.EscapedPath = to
@@ -94,12 +95,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		aw.Header()["Connection"] = []string{"close"}
 	}
 	aw.Header()["Content-Type"] = nil // otherwise net/http would guess a type from the body
-	peer := frontend.Peer(r.RemoteAddr)
-	aw.lease = p.opt.InFlight.Lease(peer)
+	aw.lease = p.opt.InFlight.Lease(creds.Peer)
 	defer aw.lease.Release()
-	e := &frontend.Entry{Gate: p.opt.Gate, Log: p.opt.Log, Lease: aw.lease, Class: class, Call: gate.Call{
-		Backend: p.backend, Credentials: creds, Request: req, Peer: peer, Session: frontend.Session(req.Header),
-	}}
+	e := &frontend.Entry{Gate: p.opt.Gate, Log: p.opt.Log, Lease: aw.lease, Class: class, Call: gate.Call{Backend: p.backend, Credentials: creds, Request: req}}
 	var a *gate.Admission
 	switch {
 	case class.Ruled():

@@ -54,7 +54,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 		body = []byte(q.GetBody())
 	}
 	r := authRequest(at)
-	x.start(ctx, r, at.GetSource().GetAddress().GetSocketAddress().GetAddress(), len(body) > 0 || r.announced())
+	x.start(ctx, r, len(body) > 0 || r.announced())
 	defer x.end()
 	switch x.entry.Class.Handling {
 	case frontend.Public:
@@ -107,7 +107,9 @@ func authRequest(at *authv3.AttributeContext) request {
 	if id := at.GetSource().GetPrincipal(); strings.Contains(id, "://") { // otherwise it is a DNS name or a subject
 		peer = []string{id}
 	}
-	return describe(map[string]string{":method": q.GetMethod(), ":path": q.GetPath(), ":scheme": q.GetScheme(), ":authority": q.GetHost()}, h, peer)
+	r := describe(map[string]string{":method": q.GetMethod(), ":path": q.GetPath(), ":scheme": q.GetScheme(), ":authority": q.GetHost()}, h, peer)
+	r.credentials.Peer = at.GetSource().GetAddress().GetSocketAddress().GetAddress()
+	return r
 }
 
 // authFlaw returns why a request cannot be admitted by a decision alone, or nil. The gate

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/envoy/extproc"
@@ -344,4 +345,27 @@ func TestHeadsAreTheirCallers(t *testing.T) {
 		}
 		heads.Wait()
 	})
+}
+
+// addresses stores the addresses of the callers that it identifies.
+type addresses struct {
+	*frontendtest.Parts
+	seen []string
+}
+
+func (a *addresses) Identify(ctx context.Context, c memproxy.Credentials) (memproxy.Principal, error) {
+	a.seen = append(a.seen, c.Peer)
+	return a.Parts.Identify(ctx, c)
+}
+
+// Proves EDGE-3: callers are identified by their address on public routes too, as at the
+// HTTP listener, so that a web page of this machine is not lent the backend's credential.
+func TestCallersOfPublicRoutesHaveAnAddress(t *testing.T) {
+	callers := &addresses{Parts: &frontendtest.Parts{}}
+	p := processor(t, callers, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}, Credential: &frontend.Credential{Header: "Authorization", Value: "Token lent"}}})
+	ask := start("/health", true)
+	ask.GetRequestHeaders().Headers.Headers[0].RawValue = []byte("GET")
+	ask.Attributes = map[string]*structpb.Struct{"envoy.filters.http.ext_proc": must.Get(structpb.NewStruct(map[string]any{"source.address": "127.0.0.1:5000"}))(t)}
+	_ = p.Process(&script{ctx: t.Context(), in: []*procv3.ProcessingRequest{ask}}) // the stream ends without an answer
+	expect.List(t, callers.seen, []string{"127.0.0.1"}, "addresses of the callers: ")
 }

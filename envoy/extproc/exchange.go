@@ -94,13 +94,14 @@ func (x *exchange) begin(ctx context.Context, h *procv3.HttpHeaders, a attrs) er
 		return errProtocol
 	}
 	pseudo, header := headers(h.GetHeaders())
-	address := frontend.Peer(a[attrSource].GetStringValue()) // "" if the attribute is not configured
-	x.start(ctx, describe(pseudo, header, a.peer()), address, !h.GetEndOfStream())
+	r := describe(pseudo, header, a.peer())
+	r.credentials.Peer = frontend.Peer(a[attrSource].GetStringValue()) // "" if the attribute is not configured
+	x.start(ctx, r, !h.GetEndOfStream())
 	return nil
 }
 
 // start determines how a request is handled.
-func (x *exchange) start(ctx context.Context, r request, address string, body bool) {
+func (x *exchange) start(ctx context.Context, r request, body bool) {
 	class := x.b.Classify(frontend.Head{Request: r.Request, Sent: r.credentials.Header, Body: body})
 	if to := class.Route.Respelled; to != "" {
 		r.forwarded = to + r.forwarded[len(r.EscapedPath):]
@@ -110,8 +111,8 @@ func (x *exchange) start(ctx context.Context, r request, address string, body bo
 	if r.flaw != nil {
 		class.Handling = frontend.Gated
 	}
-	x.entry = frontend.Entry{Gate: x.p.opt.Gate, Log: x.p.opt.Log, Lease: x.b.InFlight.Lease(address), Class: class, Call: gate.Call{
-		Backend: x.b.gate, Credentials: r.credentials, Request: r.Request, Peer: address, Session: frontend.Session(r.Header),
+	x.entry = frontend.Entry{Gate: x.p.opt.Gate, Log: x.p.opt.Log, Lease: x.b.InFlight.Lease(r.credentials.Peer), Class: class, Call: gate.Call{
+		Backend: x.b.gate, Credentials: r.credentials, Request: r.Request,
 	}}
 	ctx = x.p.opt.Propagator.Extract(ctx, propagation.HeaderCarrier(r.Header))
 	x.ctx, x.span = x.p.opt.Tracer.Start(ctx, signal.SpanServer+class.Name, trace.WithSpanKind(trace.SpanKindServer))

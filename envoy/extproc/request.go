@@ -41,6 +41,7 @@ func describe(pseudo map[string]string, h memproxy.Header, peer []string) reques
 		credentials: memproxy.Credentials{Header: memproxy.Header(frontend.IdentityHeaders(http.Header(h))), PeerURIs: peer, Host: pseudo[":authority"]},
 		target:      target, forwarded: target,
 	}
+	r.credentials.Session = frontend.Session(r.Header)
 	u, err := url.ParseRequestURI(target)
 	if err != nil || !strings.HasPrefix(target, "/") || strings.Contains(target, "#") {
 		// "*" addresses the server itself and is only valid for OPTIONS; any other target
