@@ -68,9 +68,9 @@ func (a *API) routes(who func(*http.Request) (Reviewer, bool)) *http.ServeMux {
 			a.refuse(w, r, problemUnauthorized())
 		} else if methods := methodsOf(mux, r); methods != "" {
 			w.Header().Set("Allow", methods)
-			a.refuse(w, r, problem{http.StatusMethodNotAllowed, "method", "this route supports " + methods})
+			a.refuse(w, r, problem(http.StatusMethodNotAllowed, "method", "this route supports "+methods))
 		} else {
-			a.refuse(w, r, problem{http.StatusNotFound, "unknown", "no such route"})
+			a.refuse(w, r, problem(http.StatusNotFound, "unknown", "no such route"))
 		}
 	})
 	return mux
@@ -157,7 +157,7 @@ func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.H
 			c.progress = progressWriter(w, r, who)
 		}
 		var answer any
-		err := error(problem{http.StatusForbidden, "role", "this requires the role " + string(rt.role())})
+		err := error(problem(http.StatusForbidden, "role", "this requires the role "+string(rt.role())))
 		if c.has(rt.role()) {
 			if err = rt.readable(r.URL.RawQuery); err == nil {
 				answer, err = rt.handle(c)
@@ -231,30 +231,33 @@ func (c *call) review(reason string) memproxy.Review {
 // errAudit means that the audit log could not be written.
 var errAudit = errors.New("the audit log cannot be written")
 
-// problem is a refusal of the API. Its error text quotes no user data.
-type problem struct {
-	status int
-	code   string
-	detail string
-}
-
-func (p problem) Error() string { return p.code + ": " + p.detail }
-
-// Problem is the body of every unsuccessful answer.
+// Problem is a refusal of the API, and the body of every unsuccessful answer. It quotes no
+// user data.
 type Problem struct {
-	Error  string `json:"error"`
+	Status int    `json:"-"`
+	Code   string `json:"error"`
 	Detail string `json:"detail"`
 	// Confirm is the confirmation with which the request must be repeated.
 	Confirm string `json:"confirm,omitempty"`
 }
 
-func problemUnauthorized() problem {
-	return problem{http.StatusUnauthorized, "unauthorized", fmt.Sprintf("a token of a reviewer (review.reviewers in the configuration) is required; a token has at least %d characters", minToken)}
+// Error returns the detail, in one line.
+func (p Problem) Error() string { return p.Detail }
+
+// Misuse makes a request that is wrong one of a wrong command line.
+func (p Problem) Misuse() bool { return p.Status == http.StatusBadRequest }
+
+func problem(status int, code, detail string) Problem {
+	return Problem{Status: status, Code: code, Detail: detail}
 }
 
-func badRequest(detail string) problem { return problem{http.StatusBadRequest, "bad_request", detail} }
+func problemUnauthorized() Problem {
+	return problem(http.StatusUnauthorized, "unauthorized", fmt.Sprintf("a token of a reviewer (review.reviewers in the configuration) is required; a token has at least %d characters", minToken))
+}
 
-func notFound() problem { return problem{http.StatusNotFound, "unknown", unknown[""]} }
+func badRequest(detail string) Problem { return problem(http.StatusBadRequest, "bad_request", detail) }
+
+func notFound() Problem { return problem(http.StatusNotFound, "unknown", unknown[""]) }
 
 // unknown has the messages for missing objects, by the first part of the path after the
 // version.
@@ -268,60 +271,56 @@ var unknown = map[string]string{
 // refusals maps a store's refusals to the API's.
 var refusals = [...]struct {
 	no error
-	problem
+	Problem
 }{
 	{memproxy.ErrUnknown, notFound()},
-	{memproxy.ErrState, problem{http.StatusConflict, "state", "the current state does not allow this"}},
-	{memproxy.ErrForged, problem{http.StatusConflict, "forged", "the ledger's record of this write, or of its approval, was changed outside of memproxy; it was not sent"}},
-	{memproxy.ErrOwnReview, problem{http.StatusForbidden, "own_review", "authors may not review their own writes"}},
-	{memproxy.ErrGone, problem{http.StatusGone, "gone", "the content was destroyed, or given up for newer versions"}},
+	{memproxy.ErrState, problem(http.StatusConflict, "state", "the current state does not allow this")},
+	{memproxy.ErrForged, problem(http.StatusConflict, "forged", "the ledger's record of this write, or of its approval, was changed outside of memproxy; it was not sent")},
+	{memproxy.ErrOwnReview, problem(http.StatusForbidden, "own_review", "authors may not review their own writes")},
+	{memproxy.ErrGone, problem(http.StatusGone, "gone", "the content was destroyed, or given up for newer versions")},
 	{memproxy.ErrRefused, badRequest("invalid argument")},
 }
 
 // problemOf returns the refusal for an error: a store's refusal by its kind, and 503 for
 // any other error.
-func problemOf(err error) problem {
-	if p, ok := errors.AsType[problem](err); ok {
+func problemOf(err error) Problem {
+	if p, ok := errors.AsType[Problem](err); ok {
 		return p
 	}
 	for _, r := range refusals {
 		if !errors.Is(err, r.no) {
 			continue
 		}
-		p := r.problem
+		p := r.Problem
 		if r.no == memproxy.ErrState || r.no == memproxy.ErrRefused { // stores say what they miss, and quote nothing that a caller of a backend wrote
 			_, why, _ := strings.Cut(err.Error(), r.no.Error()+": ")
 			why, _, _ = strings.Cut(why, "\n")
-			p.detail = cmp.Or(why, p.detail)
+			p.Detail = cmp.Or(why, p.Detail)
 		}
 		return p
 	}
 	return unavailable
 }
 
-var unavailable = problem{http.StatusServiceUnavailable, "unavailable", "temporarily unavailable: see \"review failed\" in the sidecar's log, and /readyz for the part that failed"}
+var unavailable = problem(http.StatusServiceUnavailable, "unavailable", "temporarily unavailable: see \"review failed\" in the sidecar's log, and /readyz for the part that failed")
 
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if confirm, ok := errors.AsType[confirmation](err); ok {
-		write(w, http.StatusPreconditionRequired, Problem{"confirm", "repeat the request with this confirmation to see what may be an attack", string(confirm)})
-		return
-	}
 	p := problemOf(err)
 	if p == unavailable {
 		w.Header().Set("Retry-After", "1")
 		a.opt.Log.ErrorContext(r.Context(), "review failed", "path", r.Pattern, "error", err)
 		if errors.Is(err, errAudit) {
-			p.detail = "the audit log cannot be written, so nothing was done"
+			p.Detail = "the audit log cannot be written, so nothing was done"
 		} else if unread, ok := errors.AsType[*UnreadableError](err); ok {
-			p.detail = unread.Error()
+			p.Detail = unread.Error()
 		}
 	}
 	if p == notFound() {
 		part, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/"), "/")
-		p.detail = cmp.Or(unknown[part], p.detail)
+		p.Detail = cmp.Or(unknown[part], p.Detail)
 	}
-	if p.status == http.StatusUnauthorized {
+	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="memproxy review"`)
 	}
-	write(w, p.status, Problem{Error: p.code, Detail: p.detail})
+	write(w, p.Status, p)
 }

@@ -104,7 +104,7 @@ func TestApproveSendsOnce(t *testing.T) {
 	r.hold("h", "text")
 	for range 2 {
 		s, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"})
-		if no, is := errors.AsType[*review.APIError](err); err != nil && (!is || no.Status != http.StatusConflict) {
+		if no, is := errors.AsType[review.Problem](err); err != nil && (!is || no.Status != http.StatusConflict) {
 			t.Fatal(err)
 		}
 		if err == nil && (!s.Settled || s.Hold.State != memproxy.HoldDone || !slices.Equal(s.Hold.Result.Memories, []string{"m-h"})) {

@@ -72,18 +72,6 @@ func NewClient(opt ClientOptions) (*Client, error) {
 	}, nil
 }
 
-// APIError is the error for an unsuccessful answer.
-type APIError struct {
-	Status int
-	Problem
-}
-
-// Error returns the detail of the answer, in one line.
-func (e *APIError) Error() string { return e.Detail }
-
-// Misuse makes a request that is wrong one of a wrong command line.
-func (e *APIError) Misuse() bool { return e.Status == http.StatusBadRequest }
-
 // Call calls a route of the API by its operationId. values are the path and query
 // parameters by name, and in is the body. Call repeats a request for original content
 // with the confirmation that the API asks for.
@@ -100,7 +88,7 @@ func Call[Out any](ctx context.Context, c *Client, op string, values map[string]
 		return out, err
 	}
 	err = c.do(ctx, rt, path, query, in, &out)
-	if r, ok := errors.AsType[*APIError](err); ok && r.Status == http.StatusPreconditionRequired && r.Confirm != "" {
+	if r, ok := errors.AsType[Problem](err); ok && r.Status == http.StatusPreconditionRequired && r.Confirm != "" {
 		query.Set("confirm", r.Confirm)
 		err = c.do(ctx, rt, path, query, in, &out)
 	}
@@ -212,8 +200,8 @@ func (c *Client) do(ctx context.Context, rt route, address string, query url.Val
 		return err
 	}
 	if status != http.StatusOK {
-		r := &APIError{Status: status}
-		if json.Unmarshal(answer, &r.Problem) != nil || r.Detail == "" {
+		r := Problem{Status: status}
+		if json.Unmarshal(answer, &r) != nil || r.Detail == "" {
 			r.Detail = "not an answer of memproxy's review API"
 		}
 		return r

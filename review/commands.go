@@ -173,7 +173,7 @@ func history(ctx context.Context, in *invocation) error {
 		values := in.values(in.rows[0])
 		values["kind"] = string(memproxy.TargetObject)
 		members, err = callRoute[HistoryAnswer](ctx, in, in.rows[0], values)
-		if none, ok := errors.AsType[*APIError](err); err != nil && !(ok && none.Status == http.StatusNotFound) {
+		if none, ok := errors.AsType[Problem](err); err != nil && !(ok && none.Status == http.StatusNotFound) {
 			return err
 		}
 	}

@@ -57,7 +57,7 @@ type ResolveRequest struct {
 func (c *call) tenant(named string) (*string, error) {
 	switch {
 	case named != "" && !c.allowed(named):
-		return nil, problem{http.StatusNotFound, "unknown", "not a tenant that you review"}
+		return nil, problem(http.StatusNotFound, "unknown", "not a tenant that you review")
 	case named != "":
 		return &named, nil
 	case c.who.Tenants.All:
@@ -174,7 +174,7 @@ func (c *call) wantsFull(subject string, record func() error) (bool, error) {
 		return false, badRequest("content must be full or absent")
 	}
 	if !c.has(RoleContent) {
-		return false, problem{403, "role", "this requires the role " + string(RoleContent)}
+		return false, problem(403, "role", "this requires the role "+string(RoleContent))
 	}
 	if err := c.confirm(subject); err != nil {
 		return false, err
@@ -247,8 +247,8 @@ func (c *call) send(id string, tally memproxy.Tallied) (Settled, error) {
 }
 
 // problemAuthorInvalid tells a reviewer that the author of a write is no longer known.
-func problemAuthorInvalid(why string) problem {
-	return problem{http.StatusConflict, "author_gone", why + "; approve with author_gone (--author-gone) to send it anyway"}
+func problemAuthorInvalid(why string) Problem {
+	return problem(http.StatusConflict, "author_gone", why+"; approve with author_gone (--author-gone) to send it anyway")
 }
 
 // authorInvalid returns why the author of a hold may no longer write, or "" if it may. If

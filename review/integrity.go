@@ -334,7 +334,7 @@ type JobRun struct {
 // tenant.
 func (c *call) jobs() ([]JobView, error) {
 	if !c.who.Tenants.All {
-		return nil, problem{http.StatusForbidden, "tenants", "this requires a reviewer of all tenants"}
+		return nil, problem(http.StatusForbidden, "tenants", "this requires a reviewer of all tenants")
 	}
 	var out []JobView
 	for name, every := range c.api.opt.Jobs.All() {

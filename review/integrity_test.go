@@ -126,7 +126,7 @@ func TestCustody(t *testing.T) {
 	// A backend that cannot be read is named, with the reason.
 	c.err = errors.Join(errors.New("of the ledger"), &review.UnreadableError{Backend: "mem0", Err: errors.New("the backend answered 401")})
 	_, err = review.Call[review.SweepReport](t.Context(), r.client(annToken), "sweep", nil, review.SweepRequest{Reason: "again"})
-	if no, is := errors.AsType[*review.APIError](err); !is || no.Status != 503 || !strings.Contains(err.Error(), "backend mem0 cannot be read: the backend answered 401") {
+	if no, is := errors.AsType[review.Problem](err); !is || no.Status != 503 || !strings.Contains(err.Error(), "backend mem0 cannot be read: the backend answered 401") {
 		t.Errorf("an unread backend: %v", err)
 	}
 	c.err, r.audit.fail = nil, true

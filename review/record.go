@@ -40,7 +40,7 @@ func (c *call) record(tenant, backend, decision string, targets ...string) error
 // because of the reviewer's role or of its content, is also recorded, because it is an
 // attempted action.
 func (c *call) recordOutcome(answer any, err error) {
-	_, asks := errors.AsType[confirmation](err)
+	asks := problemOf(err).Confirm != ""
 	if c.act == "" || asks || c.attempt == nil && (err == nil || errors.Is(err, errAudit)) {
 		return // nothing was attempted, or no record can be written
 	}
@@ -139,12 +139,12 @@ func ruleOf(err error) (rule string, stage memproxy.ActStage) {
 	switch p := problemOf(err); {
 	case errors.Is(err, errMaybeSent):
 		return "upstream", memproxy.ActUnknown
-	case p.code == errChanged.code:
+	case p.Code == errChanged.Code:
 		return "stale", memproxy.ActRefused
-	case p.status >= http.StatusInternalServerError:
-		return p.code, memproxy.ActFailed
+	case p.Status >= http.StatusInternalServerError:
+		return p.Code, memproxy.ActFailed
 	default:
-		return p.code, memproxy.ActRefused
+		return p.Code, memproxy.ActRefused
 	}
 }
 

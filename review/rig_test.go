@@ -278,7 +278,7 @@ func refused[Out any](t *testing.T, what string, status int, c *review.Client, o
 // wantStatus checks for a refusal of the client with a status.
 func wantStatus(t *testing.T, what string, err error, status int) {
 	t.Helper()
-	if refused, ok := errors.AsType[*review.APIError](err); !ok || refused.Status != status {
+	if refused, ok := errors.AsType[review.Problem](err); !ok || refused.Status != status {
 		t.Errorf("%s: %v, want status %d", what, err, status)
 	}
 }

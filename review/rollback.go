@@ -68,7 +68,7 @@ func rollbackMemory(c *call, in RollbackRequest) (RollbackAnswer, error) {
 		MemoryKey: m.MemoryKey, Tenant: m.tenant, Decision: decision, Reviewer: c.who.ID, Reason: in.Reason, Number: to.Number,
 	}, to, in.Newest)
 	if errors.Is(err, memproxy.ErrState) {
-		err = problem{http.StatusConflict, "state", "another rollback of the memory is in progress"}
+		err = problem(http.StatusConflict, "state", "another rollback of the memory is in progress")
 	}
 	if err != nil {
 		return RollbackAnswer{}, err
@@ -106,13 +106,13 @@ func (c *call) target(k memproxy.MemoryKey, in RollbackRequest) (memproxy.Versio
 
 // Refusals of a rollback.
 var (
-	errDeleted   = problem{409, "deleted", "the memory was deleted in the backend, which cannot restore one under its id"}
-	errChanged   = problem{409, "changed", "the memory has changed; see its history"}
-	errOutside   = problem{409, "changed", "the text in the backend is not the one that memproxy recorded: restore that with memory rollback, or have it written again"}
-	errInUse     = problem{503, "in_flight", "other changes of the memory are under way; nothing was changed, try again"}
-	errNoAnswer  = problem{502, "upstream", "the backend did not answer; nothing was changed, see the log"}
-	errUnsent    = problem{502, "upstream", "the backend could not be reached; nothing was changed, see the log"}
-	errMaybeSent = problem{502, "upstream", "it is unknown whether the backend was changed; memproxy keeps checking, see the memory's history"}
+	errDeleted   = problem(409, "deleted", "the memory was deleted in the backend, which cannot restore one under its id")
+	errChanged   = problem(409, "changed", "the memory has changed; see its history")
+	errOutside   = problem(409, "changed", "the text in the backend is not the one that memproxy recorded: restore that with memory rollback, or have it written again")
+	errInUse     = problem(503, "in_flight", "other changes of the memory are under way; nothing was changed, try again")
+	errNoAnswer  = problem(502, "upstream", "the backend did not answer; nothing was changed, see the log")
+	errUnsent    = problem(502, "upstream", "the backend could not be reached; nothing was changed, see the log")
+	errMaybeSent = problem(502, "upstream", "it is unknown whether the backend was changed; memproxy keeps checking, see the memory's history")
 )
 
 // rollBack restores a version for a recorded rollback; to has the text. It continues when

@@ -102,7 +102,7 @@ func post[In, Out any](path, op, act, about string, query []param, do func(*call
 func (c *call) body(v any) error {
 	media, _, err := mime.ParseMediaType(c.req.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
-		return problem{http.StatusUnsupportedMediaType, "media_type", "the body is application/json"}
+		return problem(http.StatusUnsupportedMediaType, "media_type", "the body is application/json")
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(nil, c.req.Body, maxBody))
 	var why Reason
@@ -110,7 +110,7 @@ func (c *call) body(v any) error {
 	c.reason = why.Reason
 	err = cmp.Or(err, json.Unmarshal(text, v, json.RejectUnknownMembers(true)))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return problem{http.StatusRequestEntityTooLarge, "too_large", "the body is too large"}
+		return problem(http.StatusRequestEntityTooLarge, "too_large", "the body is too large")
 	}
 	if wrong, is := errors.AsType[*json.SemanticError](err); is && errors.Is(wrong.Err, json.ErrUnknownName) {
 		return badRequest(fmt.Sprintf("unknown member %+.40q of the body", wrong.JSONPointer.LastToken()))

@@ -68,11 +68,6 @@ func findingsIn(h memproxy.HeldWrite, item int) []memproxy.Finding {
 	return slices.DeleteFunc(slices.Clone(h.Findings), func(f memproxy.Finding) bool { return f.Item != item })
 }
 
-// confirmation is the error that asks the client to repeat a request with this value.
-type confirmation string
-
-func (confirmation) Error() string { return "a confirmation is required" }
-
 // confirmFor is how long a confirmation is valid.
 const confirmFor = 5 * time.Minute
 
@@ -87,7 +82,10 @@ func (c *call) confirm(subject string) error {
 			return nil
 		}
 	}
-	return confirmation(strconv.FormatInt(now.Unix(), 10) + "." + c.confirmMAC(subject, now.Unix()))
+	return Problem{
+		Status: http.StatusPreconditionRequired, Code: "confirm", Detail: "repeat the request with this confirmation to see what may be an attack",
+		Confirm: strconv.FormatInt(now.Unix(), 10) + "." + c.confirmMAC(subject, now.Unix()),
+	}
 }
 
 func (c *call) confirmMAC(subject string, unix int64) string {
@@ -150,7 +148,7 @@ func holdPattern(c *call, h memproxy.HeldWrite) (PatternView, error) {
 	}
 	switch {
 	case len(with) == 0:
-		return PatternView{}, problem{http.StatusNotFound, "unknown", "this held write has no such placeholder; memproxy holds show lists them"}
+		return PatternView{}, problem(http.StatusNotFound, "unknown", "this held write has no such placeholder; memproxy holds show lists them")
 	case len(with) > 1:
 		return PatternView{}, badRequest("several texts have this placeholder; name one by its pointer: " + strings.Join(pointers, ", "))
 	}
