@@ -332,7 +332,8 @@ func TestUndoingIsVerified(t *testing.T) {
 func TestWhatCannotBeCompensatedIsRefused(t *testing.T) {
 	t.Parallel()
 	l := startCompensating(t, strings.Replace(olderAgent, `"tools":[`, `"tools":["send_message_to_agent_async",`, 1))
-	l.say("SAY hello", "").want(t, 403).has(t, "run.ungated")
+	answer := l.say("SAY hello", "").want(t, 403).has(t, "run.ungated")
+	expect.Text(t, answer.header.Get("X-Memproxy-Decision"), "the header names").Has("deny; id=")
 	a := l.do("POST", "/v1/messages/batches", fmt.Sprintf(`{"requests":[{"agent_id":%q,"messages":[]}]}`, l.agent), "Authorization", "Bearer "+devToken)
 	if a.status != 403 {
 		t.Errorf("a batch: %d %s", a.status, a.body)

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"net/http"
-	"strconv"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -16,6 +14,7 @@ import (
 	"github.com/memproxy/memproxy/agentrun"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/wait"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
@@ -37,7 +36,10 @@ func (p *Proxy) serveRuled(w *answerWriter, r *http.Request, e *frontend.Entry) 
 	if a.Reply != nil {
 		w.lease.Keep(int64(len(a.Reply.Body)))
 	}
-	decided(w, r, a)
+	if a.RateLimited {
+		_ = wait.Sleep(r.Context(), floodDelay) // or until the sender disconnects
+	}
+	w.admission = a
 	switch {
 	case a.Reply == nil && unread != nil && rest == nil:
 		a.Next = gate.Reply{Reply: p.opt.Gate.AbandonUnreadable(context.WithoutCancel(r.Context()), a, unread)}
@@ -58,13 +60,12 @@ func (p *Proxy) serveRuled(w *answerWriter, r *http.Request, e *frontend.Entry) 
 func (p *Proxy) perform(w *answerWriter, r *http.Request, a *gate.Admission, next gate.Next, rest io.Reader) {
 	switch next := next.(type) {
 	case gate.Reply:
-		p.write(w, next.Reply, nil, a)
+		w.reply(next.Reply)
 	case gate.Resume:
 		if ch := p.runs.Streams.Resumed(next.Resumption); ch != nil {
 			p.resume(w, r, a, ch, next.After)
 		} else if reply, refused := p.opt.Gate.Agents().RefuseByNameStream(r.Context(), a); refused {
-			w.Header().Set(frontend.DecisionHeader, frontend.FormatDecision(a.Shown()))
-			p.write(w, reply, nil, a)
+			w.reply(reply)
 		} else {
 			p.perform(w, r, a, next.Else, rest)
 		}
@@ -185,7 +186,7 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 		return
 	case a.ErrorsByStatus && resp.StatusCode >= http.StatusBadRequest:
 		p.opt.Gate.RecordUnfiltered(context.WithoutCancel(on), a, resp.StatusCode, memproxy.StreamWhole)
-		p.write(w, frontend.Failed(resp.StatusCode), nil, a)
+		w.reply(frontend.Failed(resp.StatusCode))
 		return
 	case !a.Inspect:
 		p.stream(on, w, resp, a)
@@ -237,18 +238,13 @@ func (e unsentError) Unwrap() error { return e.error }
 func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err error) {
 	if refused, is := errors.AsType[*gate.LookupError](err); is && refused.IsForClient() {
 		got := p.opt.Gate.Return(context.WithoutCancel(r.Context()), a, refused.Reply)
-		w.Header().Set(frontend.DecisionHeader, frontend.FormatDecision(a.Shown()))
-		if a.AnswerRefusal != nil {
-			p.write(w, got, nil, a)
-			return
-		}
-		p.passOn(w, got, true, a)
+		p.passOn(w, got, true)
 		return
 	}
 	unsent := errors.As(err, new(unsentError))
 	if why := frontend.AnswerFlaw(err, p.opt.MaxAnswer); why != nil && !unsent {
 		p.opt.Log.WarnContext(r.Context(), "the response is withheld", "backend", p.opt.Name, "decision", a.Decision.ID, "error", err)
-		p.write(w, p.opt.Gate.AbandonUnreadable(context.WithoutCancel(r.Context()), a, why), nil, a)
+		w.reply(p.opt.Gate.AbandonUnreadable(context.WithoutCancel(r.Context()), a, why))
 		return
 	}
 	var end memproxy.StreamEnd
@@ -264,32 +260,22 @@ func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err
 	if errors.Is(err, context.DeadlineExceeded) {
 		reply.Status = http.StatusGatewayTimeout
 	}
-	p.write(w, reply, nil, a)
+	w.reply(reply)
 }
 
-// write sends a complete answer, with the upstream's headers if there are any.
-func (p *Proxy) write(w *answerWriter, reply memproxy.Reply, upstream http.Header, a *gate.Admission) {
-	h := w.Header()
-	if upstream != nil {
-		p.copyResponseHeaders(h, upstream, a)
-	} else {
-		maps.Copy(h, http.Header(reply.Header))
+// passOn sends an answer as the gate returned it: the backend's, or a refusal in its place.
+// changed means that its bytes differ from the backend's.
+func (p *Proxy) passOn(w *answerWriter, got memproxy.Reply, changed bool) {
+	if w.admission != nil && w.admission.AnswerRefusal != nil {
+		w.reply(got)
+		return
 	}
-	if reply.Status != http.StatusNoContent && reply.Status != http.StatusNotModified {
-		h["Content-Length"] = []string{strconv.Itoa(len(reply.Body))}
-	}
-	w.WriteHeader(reply.Status)
-	_, _ = w.Write(reply.Body) // the caller may have disconnected; the outcome is recorded already
-}
-
-// passOn sends a backend's answer as the gate returned it. changed means that its bytes
-// differ from the backend's.
-func (p *Proxy) passOn(w *answerWriter, got memproxy.Reply, changed bool, a *gate.Admission) {
 	header := http.Header(got.Header)
 	if changed {
 		frontend.DropEntityHeaders(header)
 	}
-	p.write(w, got, header, a)
+	p.copyResponseHeaders(w, header)
+	w.writeWhole(got)
 }
 
 // readAnswer reads an answer to its end, within a size limit and the lease. decoded reports
@@ -312,16 +298,11 @@ func readAnswer(ctx context.Context, w *answerWriter, resp *http.Response, a *ga
 func (p *Proxy) answer(ctx context.Context, w *answerWriter, resp *http.Response, a *gate.Admission, body []byte, decoded bool) {
 	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
 	got := p.opt.Gate.Return(context.WithoutCancel(ctx), a, reply)
-	w.Header().Set(frontend.DecisionHeader, frontend.FormatDecision(a.Shown()))
 	w.lease.Done()
 	w.lease.Keep(int64(len(got.Body)))
 	p.follower.Follow(a)
 	frontend.SetListHeaders(a, w.Header().Set)
-	if a.AnswerRefusal != nil { // the gate answers instead of the backend
-		p.write(w, got, nil, a)
-		return
-	}
-	p.passOn(w, got, decoded || !frontend.SameBytes(got.Body, body), a)
+	p.passOn(w, got, decoded || !frontend.SameBytes(got.Body, body))
 }
 
 // compensate forwards a run whose calls cannot be gated individually. At its end its
@@ -333,7 +314,7 @@ func (p *Proxy) compensate(w *answerWriter, r *http.Request, a *gate.Admission) 
 	c, err := p.runs.Compensate(ctx, a, r.Header)
 	if errors.Is(err, memproxy.ErrUngated) {
 		if reply, refused := p.opt.Gate.Agents().RuleUngated(ctx, a, false); refused {
-			p.write(w, reply, nil, a)
+			w.reply(reply)
 			return
 		}
 		p.send(w, r, a, nil)

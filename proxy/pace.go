@@ -2,13 +2,15 @@ package proxy
 
 import (
 	"io"
+	"maps"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
-	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // drainTimeout is how long the rest of an unwanted body is read.
@@ -117,9 +119,9 @@ type answerWriter struct {
 	stall       time.Duration
 	accepted    func(remote, caller string) // may be nil
 	lease       *frontend.Lease
-	torn        bool   // the answer is incomplete: abort the connection without a regular end, or reset the HTTP/2 stream
-	ruled       bool   // the answer is for one caller only, and must not be cached
-	before      func() // called before an answer that is not a stream of events; may be nil
+	torn        bool            // the answer is incomplete: abort the connection without a regular end, or reset the HTTP/2 stream
+	admission   *gate.Admission // of the request; nil if it is not ruled on
+	before      func()          // called before an answer that is not a stream of events; may be nil
 }
 
 func (w *answerWriter) WriteHeader(code int) {
@@ -128,11 +130,28 @@ func (w *answerWriter) WriteHeader(code int) {
 			w.before()
 		}
 		w.begin(code)
-		if w.ruled {
-			frontend.DisableCaching(w.Header())
+		if a := w.admission; a != nil {
+			w.Header().Set(frontend.DecisionHeader, frontend.FormatDecision(a.Shown()))
+			if !a.Shadow() { // the answer is for one caller only
+				frontend.DisableCaching(w.Header())
+			}
 		}
 	}
 	w.ResponseWriter.WriteHeader(code)
+}
+
+// reply sends a complete answer of memproxy's own.
+func (w *answerWriter) reply(reply memproxy.Reply) {
+	maps.Copy(w.Header(), http.Header(reply.Header))
+	w.writeWhole(reply)
+}
+
+func (w *answerWriter) writeWhole(reply memproxy.Reply) {
+	if reply.Status != http.StatusNoContent && reply.Status != http.StatusNotModified {
+		w.Header()["Content-Length"] = []string{strconv.Itoa(len(reply.Body))}
+	}
+	w.WriteHeader(reply.Status)
+	_, _ = w.Write(reply.Body) // the caller may have disconnected; the outcome is recorded already
 }
 
 func (w *answerWriter) Write(b []byte) (written int, err error) {
@@ -223,14 +242,4 @@ func accept(w *answerWriter, r *http.Request, e *frontend.Entry) (accepted bool)
 		w.accepted(r.RemoteAddr, caller)
 	}
 	return e.Enter(r.Context())
-}
-
-// decided adds the decision's header to an answer, and marks the answer as not cacheable.
-// It delays the answers to a flood of rejected requests.
-func decided(w *answerWriter, r *http.Request, a *gate.Admission) {
-	if a.RateLimited {
-		_ = wait.Sleep(r.Context(), floodDelay) // or until the sender disconnects
-	}
-	w.Header().Set(frontend.DecisionHeader, frontend.FormatDecision(a.Shown()))
-	w.ruled = !a.Shadow()
 }

@@ -103,7 +103,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case class.Ruled():
 		a = p.serveRuled(aw, r, e)
 	case aw.lease.Enter(ctx, "", "") != nil:
-		p.write(aw, frontend.NoRoom(p.opt.Adapter, req), nil, nil)
+		aw.reply(frontend.NoRoom(p.opt.Adapter, req))
 	case class.Handling == frontend.Preflight:
 		public{p}.preflight(aw, r)
 	default:

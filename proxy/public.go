@@ -34,10 +34,10 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 	frontend.RewriteLocation(resp.Header, p.opt.Upstream, r.Header)
 	switch {
 	case frontend.LeadsAway(on, p.opt.Gate, nil, resp.StatusCode, resp.Header):
-		p.write(w, frontend.AwayReply(), nil, nil)
+		w.reply(frontend.AwayReply())
 		return
 	case byStatus && resp.StatusCode >= http.StatusBadRequest && !inspect:
-		p.write(w, frontend.Failed(resp.StatusCode), nil, nil)
+		w.reply(frontend.Failed(resp.StatusCode))
 		return
 	case !inspect:
 		p.stream(on, w, resp, nil)
@@ -54,10 +54,10 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 	}
 	if err != nil {
 		p.opt.Log.WarnContext(r.Context(), "the response is withheld", "backend", p.opt.Name, "route", rt.ID, "error", err)
-		p.write(w, frontend.UnreadableReply(), nil, nil)
+		w.reply(frontend.UnreadableReply())
 		return
 	}
-	p.passOn(w, reply, decoded || !frontend.SameBytes(reply.Body, body), nil)
+	p.passOn(w, reply, decoded || !frontend.SameBytes(reply.Body, body))
 }
 
 // preflight forwards a CORS preflight. Only its CORS headers are sent, and only those of
@@ -81,5 +81,5 @@ func (p public) preflight(w *answerWriter, r *http.Request) {
 // answerUnreachable answers when the backend did not answer and there is no admission.
 func (p public) answerUnreachable(w *answerWriter, r *http.Request, err error) {
 	p.opt.Log.WarnContext(r.Context(), "the backend did not respond", "backend", p.opt.Name, "error", err)
-	p.write(w, frontend.NoAnswerReply(), nil, nil)
+	w.reply(frontend.NoAnswerReply())
 }

@@ -168,16 +168,15 @@ func deliver(w *answerWriter, ctl *http.ResponseController, pieces ...[]byte) er
 }
 
 // copyResponseHeaders copies the headers of the backend's answer to the client's answer.
-// a is nil for a public route.
-func (p *Proxy) copyResponseHeaders(dst, src http.Header, a *gate.Admission) {
-	p.opt.Credential.CopyResponseHeaders(dst, src, func(names []string) bool {
-		return p.opt.Gate.Headers(context.Background(), a, p.opt.Name, names)
+func (p *Proxy) copyResponseHeaders(w *answerWriter, from http.Header) {
+	p.opt.Credential.CopyResponseHeaders(w.Header(), from, func(names []string) bool {
+		return p.opt.Gate.Headers(context.Background(), w.admission, p.opt.Name, names)
 	})
 }
 
 // stream forwards an answer as it arrives. a is nil for a public route.
 func (p *Proxy) stream(on *watchdog, w *answerWriter, resp *http.Response, a *gate.Admission) {
-	p.copyResponseHeaders(w.Header(), resp.Header, a)
+	p.copyResponseHeaders(w, resp.Header)
 	w.WriteHeader(resp.StatusCode)
 	body := on.stream(resp.Body)
 	buf := make([]byte, 16<<10)
@@ -195,7 +194,7 @@ func (p *Proxy) streamFiltered(on *watchdog, w *answerWriter, resp *http.Respons
 		return err
 	}
 	frontend.DropEntityHeaders(resp.Header)
-	p.copyResponseHeaders(w.Header(), resp.Header, a)
+	p.copyResponseHeaders(w, resp.Header)
 	w.WriteHeader(resp.StatusCode)
 	if a.Call().Request.Method == http.MethodHead {
 		body = http.NoBody

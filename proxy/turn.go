@@ -95,8 +95,7 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 // ungated refuses a run that cannot be gated, or forwards it if the rules allow that.
 func (p *Proxy) ungated(w *answerWriter, r *http.Request, a *gate.Admission) {
 	if reply, refused := p.opt.Gate.Agents().RuleUngated(r.Context(), a, true); refused {
-		w.Header().Set(frontend.DecisionHeader, frontend.FormatDecision(a.Shown()))
-		p.write(w, reply, nil, a)
+		w.reply(reply)
 		return
 	}
 	p.forward(w, r, a, nil)
@@ -280,12 +279,8 @@ func (t *agentTurn) passError(ctx context.Context, resp *http.Response) error {
 // for comparison.
 func (t *agentTurn) sendAnswer(ctx context.Context, answer, body []byte) {
 	got := t.p.opt.Gate.FilterRunAnswer(ctx, t.a, memproxy.Reply{Status: t.status, Header: memproxy.Header(t.header), Body: answer})
-	if got.Status != t.status {
-		t.status = got.Status
-		t.p.write(t.w, got, nil, t.a)
-		return
-	}
-	t.p.passOn(t.w, got, !frontend.SameBytes(got.Body, body), t.a)
+	t.status = got.Status
+	t.p.passOn(t.w, got, !frontend.SameBytes(got.Body, body))
 }
 
 func (t *agentTurn) handleStream(ctx context.Context, resp *http.Response, last bool) (bool, error) {
@@ -295,7 +290,7 @@ func (t *agentTurn) handleStream(ctx context.Context, resp *http.Response, last 
 	}
 	if !t.begun {
 		frontend.DropEntityHeaders(resp.Header)
-		t.p.copyResponseHeaders(t.w.Header(), resp.Header, t.a)
+		t.p.copyResponseHeaders(t.w, resp.Header)
 		t.w.WriteHeader(resp.StatusCode)
 		t.begun = true
 	}
