@@ -3,6 +3,7 @@ package frontend
 import (
 	"cmp"
 	"container/list"
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -24,8 +25,7 @@ type conns struct {
 	keep                  bool // connections are not attributed to callers, and none is closed for a new one
 
 	mu     sync.Mutex
-	counts                  // of the connections, by address, and of those within the shares, by caller
-	open   map[string]*Conn // by the client's address and port, the latest
+	counts // of the connections, by address, and of those within the shares, by caller
 	ranks
 	peers            map[string]*ranks // by address
 	refused, evicted int64
@@ -56,7 +56,7 @@ func (cs *conns) admit(c *Conn, evict bool) (ok bool, over *Conn) {
 		cs.evicted++
 		cs.drop(over)
 	}
-	cs.open[c.remote], c.counted = c, true
+	c.counted = true
 	cs.add(party{group: c.peer}, 1)
 	if !cs.keep {
 		cs.peers[c.peer] = cmp.Or(cs.peers[c.peer], &ranks{})
@@ -105,20 +105,37 @@ func (cs *conns) drop(c *Conn) {
 		if cs.add(party{group: c.peer}, -1); cs.groups[c.peer] == 0 {
 			delete(cs.peers, c.peer)
 		}
-		if cs.open[c.remote] == c { // else a later one has this address and port
-			delete(cs.open, c.remote)
-		}
 	}
 }
 
-// MarkAccepted reports that the connection from remote (address and port) has a request
-// of an accepted caller.
-func (l *Listener) MarkAccepted(remote, caller string) {
-	cs := &l.conns
+type connKey struct{}
+
+// ConnContext must be the ConnContext of the http.Server that accepts from a listener with
+// limits: with it MarkAccepted finds the connection of a request.
+func ConnContext(ctx context.Context, nc net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, connOf(nc))
+}
+
+// connOf returns a listener's connection, also beneath TLS; nil for any other.
+func connOf(nc net.Conn) *Conn {
+	if t, ok := nc.(*tls.Conn); ok {
+		nc = t.NetConn()
+	}
+	c, _ := nc.(*Conn)
+	return c
+}
+
+// MarkAccepted reports that the connection of a request, by its context, has an accepted
+// caller.
+func MarkAccepted(ctx context.Context, caller string) {
+	c, _ := ctx.Value(connKey{}).(*Conn)
+	if c == nil || caller == "" {
+		return
+	}
+	cs := c.conns
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	c := cs.open[remote]
-	if c == nil || cs.keep || caller == "" || c.caller == caller {
+	if !c.counted || cs.keep || c.caller == caller {
 		return
 	}
 	who := party{c.peer, caller}
@@ -135,16 +152,13 @@ func (l *Listener) MarkAccepted(remote, caller string) {
 	cs.take(c)
 }
 
-// State must be the ConnState of the http.Server that accepts from the listener.
-func (l *Listener) State(nc net.Conn, s http.ConnState) {
-	cs := &l.conns
-	if t, ok := nc.(*tls.Conn); ok {
-		nc = t.NetConn()
-	}
-	c, ok := nc.(*Conn)
-	if !ok {
+// State must be the ConnState of the http.Server that accepts from a listener with limits.
+func State(nc net.Conn, s http.ConnState) {
+	c := connOf(nc)
+	if c == nil {
 		return
 	}
+	cs := c.conns
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	switch {

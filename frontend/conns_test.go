@@ -81,7 +81,7 @@ func openDoor(t *testing.T, o frontend.ListenOptions) *door {
 				close(d.in)
 				return
 			}
-			d.ln.State(c, http.StateNew)
+			frontend.State(c, http.StateNew)
 			d.in <- c
 		}
 	}()
@@ -113,8 +113,8 @@ func (d *door) enter() (client, server net.Conn) {
 
 // request reports an accepted caller on a connection.
 func (d *door) request(server net.Conn, caller string) {
-	d.ln.State(server, http.StateActive)
-	d.ln.MarkAccepted(server.RemoteAddr().String(), caller)
+	frontend.State(server, http.StateActive)
+	frontend.MarkAccepted(frontend.ConnContext(context.Background(), server), caller)
 }
 
 // open reports whether the other end is still open.
@@ -159,7 +159,7 @@ func aCallersShareOfConnections(t *testing.T) {
 	if !open(ann) || !open(second) {
 		t.Error("a caller lost its connections to another caller at its address")
 	}
-	d.ln.State(server, http.StateIdle) // no request is lost
+	frontend.State(server, http.StateIdle) // no request is lost
 	third, server := d.enter()
 	d.request(server, "ann") // over her share
 	for range 20 {

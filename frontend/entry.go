@@ -34,10 +34,11 @@ func (e *Entry) Identify(ctx context.Context) bool {
 }
 
 // Enter counts an identified call as one of its caller's concurrent requests, and
-// attributes its side requests to the caller. If the caller has too many, Enter makes the
-// gate refuse the call.
+// attributes its connection, its bytes and its side requests to the caller. If the caller
+// has too many requests, Enter makes the gate refuse the call, in shadow mode as well.
 func (e *Entry) Enter(ctx context.Context) (entered bool) {
 	caller, tenant := e.Call.Caller()
+	MarkAccepted(ctx, caller)
 	if e.Lease.Enter(ctx, caller, tenant) != nil {
 		e.Class.Flaw = Busy()
 		return false

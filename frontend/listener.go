@@ -33,7 +33,7 @@ type ListenOptions struct {
 	Backends int
 	// NoEviction refuses new connections when the listener is full. Without it, a
 	// connection without a caller, or an idle one, is closed for the new one; this needs
-	// calls of State and MarkAccepted.
+	// State, ConnContext and MarkAccepted.
 	NoEviction bool
 }
 
@@ -61,7 +61,7 @@ func Limit(ln net.Listener, o ListenOptions) *Listener {
 	l.conns = conns{
 		most: most, mostPeer: peer, keep: o.NoEviction,
 		share:  max(1, peer/4), // a caller's guaranteed share of its address's connections
-		counts: newCounts(), peers: map[string]*ranks{}, open: map[string]*Conn{},
+		counts: newCounts(), peers: map[string]*ranks{},
 	}
 	if !o.NoEviction {
 		l.queue = queueFor(ln, most)
@@ -76,8 +76,7 @@ type Conn struct {
 	stall time.Duration
 
 	conns   *conns
-	remote  string // address and port
-	peer    string // address
+	peer    string // the client's address
 	arrived time.Time
 	counted bool
 	caller  string        // the caller in whose share the connection counts, or ""

@@ -27,7 +27,7 @@ func (p *Proxy) serveRuled(w *answerWriter, r *http.Request, e *frontend.Entry) 
 	switch {
 	case !e.Identify(r.Context()): // do not read the body of a caller that is not accepted
 		drain(r, e.Call.Credentials.Header.Get("Expect") != "")
-	case !accept(w, r, e):
+	case !e.Enter(r.Context()):
 	case e.Class.ReadsBody():
 		body, rest, unread = takeBody(w, r, p.opt.MaxBody)
 	}

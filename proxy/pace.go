@@ -117,7 +117,6 @@ type answerWriter struct {
 	code        int        // 0 until the answer begins
 	multiplexed bool
 	stall       time.Duration
-	accepted    func(remote, caller string) // may be nil
 	lease       *frontend.Lease
 	torn        bool            // the answer is incomplete: abort the connection without a regular end, or reset the HTTP/2 stream
 	admission   *gate.Admission // of the request; nil if it is not ruled on
@@ -232,14 +231,3 @@ func drain(r *http.Request, waits bool) {
 
 // floodDelay is the delay of answers to the sender of a flood of rejected requests.
 const floodDelay = time.Second
-
-// accept attributes a request to its caller before the body is read: its connection, its
-// bytes and its slot then count as the caller's. A request that exceeds the caller's
-// share is refused, in shadow mode as well.
-func accept(w *answerWriter, r *http.Request, e *frontend.Entry) (accepted bool) {
-	if w.accepted != nil {
-		caller, _ := e.Call.Caller()
-		w.accepted(r.RemoteAddr, caller)
-	}
-	return e.Enter(r.Context())
-}

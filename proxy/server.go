@@ -52,17 +52,17 @@ const (
 func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
 	o.BodyTimeout = cmp.Or(max(o.BodyTimeout, 0), DefaultBodyTimeout)
 	o.WriteTimeout = cmp.Or(max(o.WriteTimeout, 0), frontend.DefaultWriteTimeout)
-	bounded := frontend.Limit(ln, frontend.ListenOptions{WriteTimeout: o.WriteTimeout})
-	ln = bounded
+	ln = frontend.Limit(ln, frontend.ListenOptions{WriteTimeout: o.WriteTimeout})
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	flight := &inFlight{ServerOptions: o, accepted: bounded.MarkAccepted}
+	flight := &inFlight{ServerOptions: o}
 	srv := &http.Server{
 		Handler: flight, TLSConfig: o.TLS, ReadHeaderTimeout: headerTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		// There is no WriteTimeout and no ReadTimeout, because streams may last for any
 		// time. Bodies and each write have their own deadlines.
 		DisableGeneralOptionsHandler: true,
-		ConnState:                    bounded.State,
+		ConnState:                    frontend.State,
+		ConnContext:                  frontend.ConnContext,
 		ErrorLog:                     slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // errors of clients' connections
 	}
 	errs := make(chan error, 1)
@@ -105,7 +105,6 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 type inFlight struct {
 	ServerOptions
 	sync.WaitGroup
-	accepted func(remote, caller string) // receives the accepted callers of a connection
 }
 
 // ServeHTTP sets the deadlines of a request. It logs a panic and aborts the connection.
@@ -123,7 +122,6 @@ func (f *inFlight) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}()
 	aw, r := paced(w, r, f.BodyTimeout, f.WriteTimeout)
-	aw.accepted = f.accepted
 	defer aw.end()
 	f.Handler.ServeHTTP(aw, r)
 }
