@@ -3,8 +3,6 @@ package jsondoc
 import (
 	"bytes"
 	"encoding/binary"
-	"unicode"
-	"unicode/utf16"
 )
 
 // Scanner reads the tokens of a JSON text (RFC 8259) in valid UTF-8. It does not
@@ -56,7 +54,8 @@ func (s *Scanner) Literal(word string) bool {
 	return true
 }
 
-// String reads a string and returns its raw bytes between the quotes.
+// String reads a string and returns its raw bytes between the quotes. It does not check
+// escapes; decoding them does.
 func (s *Scanner) String() (raw []byte, ok bool) {
 	from := s.At + 1
 	s.Escaped = false
@@ -72,11 +71,7 @@ func (s *Scanner) String() (raw []byte, ok bool) {
 		case c < ' ':
 			return nil, false
 		case c == '\\':
-			n := escapeLen(s.Src[i:])
-			if n == 0 {
-				return nil, false
-			}
-			i += n - 1
+			i++
 			s.Escaped = true
 		}
 	}
@@ -96,47 +91,6 @@ func plain(b []byte) int {
 		}
 	}
 	return n
-}
-
-// escapeLen returns the length of the escape at the start of b, or 0. A surrogate pair
-// is one escape.
-func escapeLen(b []byte) int {
-	if len(b) < 2 {
-		return 0
-	}
-	switch b[1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return 2
-	}
-	switch r := unit(b); {
-	case r < 0:
-		return 0
-	case !utf16.IsSurrogate(r):
-		return 6
-	case utf16.DecodeRune(r, unit(b[6:])) == unicode.ReplacementChar:
-		return 0 // an unpaired surrogate
-	}
-	return 12
-}
-
-// unit returns the UTF-16 code unit of the escape \uXXXX at the start of b, or -1.
-func unit(b []byte) rune {
-	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
-		return -1
-	}
-	r := rune(0)
-	for _, c := range b[2:6] {
-		switch {
-		case '0' <= c && c <= '9':
-			c -= '0'
-		case 'a' <= c|0x20 && c|0x20 <= 'f':
-			c = c | 0x20 - 'a' + 10
-		default:
-			return -1
-		}
-		r = r<<4 | rune(c)
-	}
-	return r
 }
 
 func (s *Scanner) Number() bool {
