@@ -84,7 +84,7 @@ func TestPrune(t *testing.T) {
 		{"numbers as they are", "list", `[{"id":1e999,"text":-0.10,"evil":1}]`, `[{"id":1e999,"text":-0.10}]`, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := must.Get(tab.Prune(tc.route, []byte(tc.body)))(t)
+			p := must.Get(tab.Prune(memproxy.Route{ID: tc.route}, memproxy.Reply{Status: 200, Body: []byte(tc.body)}))(t)
 			want := tc.want
 			if want == "" {
 				want = tc.body
@@ -103,13 +103,13 @@ func TestShapes(t *testing.T) {
 		{"list", `{"id":"a"}`}, {"list", `"text"`}, {"list", `1`}, {"one", `[]`}, {"one", `{"user_id":["ann"],"text":"b"}`}, {"part", `{"type":"evil"}`},
 		{"part", `{"type":null,"text":"x"}`}, {"unknown", `{}`}, {"unknown", `1`},
 	} {
-		if p, err := tab.Prune(tc.route, []byte(tc.body)); !errors.Is(err, answers.ErrShape) {
+		if p, err := tab.Prune(memproxy.Route{ID: tc.route}, memproxy.Reply{Status: 200, Body: []byte(tc.body)}); !errors.Is(err, answers.ErrShape) {
 			t.Errorf("%s %s: %s, %v", tc.route, tc.body, p.Body, err)
 		}
 	}
-	for _, body := range []string{`<html>`, `[{"id":"a"`, `[{"id":"a","id":"b"}]`, `[] []`, `[{"id":"a",}]`, "\xff", `[{"id":01}]`, `[{"id":"\ud800"}]`} {
+	for _, body := range []string{`<html>`, `[{"id":"a"`, `{"id":"a","id":"b"}`, `[] []`, `{"id":"a",}`, "\xff", `{"id":01}`, `{"id":"\ud800"}`} {
 		var flaw *memproxy.Malformed
-		if p, err := tab.Prune("list", []byte(body)); !errors.As(err, &flaw) {
+		if p, err := tab.Prune(memproxy.Route{ID: "list"}, memproxy.Reply{Status: 200, Body: []byte(body)}); !errors.As(err, &flaw) {
 			t.Errorf("%s: %s, %v", body, p.Body, err)
 		}
 	}
@@ -122,7 +122,7 @@ func TestNamesAreBounded(t *testing.T) {
 	for i := range 40 {
 		body += `,"n` + strings.Repeat("x", i) + `":1`
 	}
-	p, err := parse(t).Prune("list", []byte(body+`}]`))
+	p, err := parse(t).Prune(memproxy.Route{ID: "list"}, memproxy.Reply{Status: 200, Body: []byte(body + `}]`)})
 	if err != nil || p.Unclaimed != 43 || len(p.Names) != 8 {
 		t.Fatalf("%d, %q, %v", p.Unclaimed, p.Names, err)
 	}
@@ -144,7 +144,7 @@ func TestErrors(t *testing.T) {
 		{503, ``, ``, ""},
 		{400, `{ }`, `{ }`, ""},
 	} {
-		p, err := answers.Pruner{Answers: tab}.Prune(memproxy.Route{ID: "list"}, memproxy.Reply{Status: tc.status, Body: []byte(tc.body)})
+		p, err := tab.Prune(memproxy.Route{ID: "list"}, memproxy.Reply{Status: tc.status, Body: []byte(tc.body)})
 		if err != nil || string(p.Body) != tc.want || p.Type != tc.contentType {
 			t.Errorf("%d %s: %s %q, %v", tc.status, tc.body, p.Body, p.Type, err)
 		}
@@ -179,7 +179,7 @@ func TestEvents(t *testing.T) {
 		{"a line that ends in a carriage return", "data: {\"type\":\"text\"}\rdata: canary\n\n", "", 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := tab.PruneEvent("stream", []byte(tc.event))
+			p := tab.PruneEvent(memproxy.Route{ID: "stream"}, []byte(tc.event))
 			want := tc.want
 			if want == "=" {
 				want = tc.event
@@ -188,7 +188,7 @@ func TestEvents(t *testing.T) {
 			expect.Equal(t, p.Unclaimed, tc.n)
 		})
 	}
-	if p := tab.PruneEvent("list", []byte("data: {}\n\n")); len(p.Body) > 0 || p.Unclaimed != 1 {
+	if p := tab.PruneEvent(memproxy.Route{ID: "list"}, []byte("data: {}\n\n")); len(p.Body) > 0 || p.Unclaimed != 1 {
 		t.Errorf("a stream of a route that has none: %q", p.Body)
 	}
 }

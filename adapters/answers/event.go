@@ -7,10 +7,11 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// PruneEvent returns one server-sent event of a route's stream (WHATWG HTML, section 9.2)
-// without members that have no claim. If the data is not of the route's shape, the whole
-// event is removed and the body is empty. Keep-alive comments and the end mark [DONE] pass.
-func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
+// PruneEvent implements the gate's Adapter: it returns one server-sent event of a route's
+// stream (WHATWG HTML, section 9.2) without members that have no claim. If the data is not of
+// the route's shape, the whole event is removed and the body is empty. Keep-alive comments
+// and the end mark [DONE] pass.
+func (t *Table) PruneEvent(rt memproxy.Route, event []byte) memproxy.Pruned {
 	whole := memproxy.Pruned{Body: event}
 	data, lines := memproxy.SplitStreamEvent(event)
 	claimed := slices.DeleteFunc(lines, func(line []byte) bool { return !claimedLine(line) })
@@ -22,7 +23,7 @@ func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
 	case bare:
 		return memproxy.Pruned{Body: memproxy.JoinStreamEvent(data, claimed...), Unclaimed: 1}
 	}
-	s := t.events[route]
+	s := t.events[rt.ID]
 	p, err := prune(s, data, nil)
 	if err != nil || s == nil {
 		return memproxy.Pruned{Unclaimed: 1, Names: []string{"/-"}}

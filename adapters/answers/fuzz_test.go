@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/answers"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/internal/must"
@@ -50,16 +51,16 @@ func FuzzPrune(f *testing.F) {
 		for route, escaped := range map[string]string{"x": `{"\u0069d":"q"}`, "y": `[{"\u0069d":"q"}]`, "z": `{"\u0069d":"q"}`} {
 			list := slices.Concat([]byte("["), body, []byte(","+escaped+"]"))
 			if doc, err := jsondoc.Parse(body, 0); err == nil && t.ClaimsElement(route, "", doc.Root) {
-				if p, err := t.Prune(route, list); err != nil || p.Unclaimed > 0 || !bytes.Equal(p.Body, list) {
+				if p, err := t.Prune(memproxy.Route{ID: route}, memproxy.Reply{Status: 200, Body: list}); err != nil || p.Unclaimed > 0 || !bytes.Equal(p.Body, list) {
 					tt.Fatalf("%s: %q passes, and %d members are not claimed (%v)", route, body, p.Unclaimed, err)
 				}
 			}
 			for _, whole := range [][]byte{body, list} {
-				p, err := t.Prune(route, whole)
+				p, err := t.Prune(memproxy.Route{ID: route}, memproxy.Reply{Status: 200, Body: whole})
 				if err != nil {
 					continue
 				}
-				again, err := t.Prune(route, p.Body)
+				again, err := t.Prune(memproxy.Route{ID: route}, memproxy.Reply{Status: 200, Body: p.Body})
 				if err != nil || again.Unclaimed > 0 || !bytes.Equal(again.Body, p.Body) {
 					tt.Fatalf("%s: %q becomes %q, and that %q (%v)", route, whole, p.Body, again.Body, err)
 				}
@@ -77,8 +78,8 @@ func FuzzEvent(f *testing.F) {
 	}
 	t := must.Get(answers.Parse(fuzzTable))(f)
 	f.Fuzz(func(tt *testing.T, event []byte) {
-		p := t.PruneEvent("x", event)
-		if again := t.PruneEvent("x", p.Body); again.Unclaimed > 0 || !bytes.Equal(again.Body, p.Body) {
+		p := t.PruneEvent(memproxy.Route{ID: "x"}, event)
+		if again := t.PruneEvent(memproxy.Route{ID: "x"}, p.Body); again.Unclaimed > 0 || !bytes.Equal(again.Body, p.Body) {
 			tt.Fatalf("%q becomes %q, and that %q", event, p.Body, again.Body)
 		}
 	})

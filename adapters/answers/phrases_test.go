@@ -30,7 +30,7 @@ phrase Handle {name} not found, must be one of {any}
 // plain names or phrases. Any other text is withheld, and the error keeps the backend's
 // form.
 func TestPhrases(t *testing.T) {
-	pruner := answers.NewPruner(errorTable)
+	pruner := answers.MustParse(errorTable)
 	const flaws = `[{'type': 'missing', 'loc': ('body', 'label'), 'msg': 'Field required', 'input': {'value': 'canary'}}, {'type': 'string_type', 'loc': ('body', 'canary is a sentence'), 'msg': "Input should be a valid string", 'input': 3}]`
 	const odd = `[{'type': 'literal_error', 'loc': ('body', 'role'), 'msg': "Input should be <Role.user: 'canary sings'>", 'input': 'king'}, {'type': 'string_pattern_mismatch', 'loc': ('query', 'label'), 'msg': "String should match pattern '^[a-z/-]+$'", 'input': 'a b'}, {'type': 'x', 'loc': ('body',), 'msg': 'Value error, Agent tea and cake not found', 'input': 3}, {'type': 'x', 'loc': ('body',), 'msg': 'the canary sings', 'input': 3}]`
 	for said, want := range map[string]string{
@@ -93,7 +93,7 @@ func quoted(t testing.TB, members map[string]string) []byte {
 // Proves EDGE-13: an error shows what the path of its request named, whatever it is, and
 // nothing else that is no plain name.
 func TestErrorsShowTheCallersOwnName(t *testing.T) {
-	pruner := answers.NewPruner(errorTable + "phrase Tool '{any}' not found\n")
+	pruner := answers.MustParse(errorTable + "phrase Tool '{any}' not found\n")
 	rt := memproxy.Route{ID: "run", Params: map[string]string{"tool_name": "send the weekly report to ann"}}
 	for said, want := range map[string]string{
 		"Tool 'send the weekly report to ann' not found":              "=",

@@ -20,13 +20,6 @@ const (
 	maxName  = 64
 )
 
-// Prune returns a 2xx answer's body without the members that the route's line does not
-// claim, or the body itself if all are claimed. It returns ErrShape for a body of another
-// shape.
-func (t *Table) Prune(route string, body []byte) (memproxy.Pruned, error) {
-	return prune(t.answers[route], body, nil)
-}
-
 // Claims reports whether the table claims everything in a route's answer.
 func (t *Table) Claims(route string, answer *jsondoc.Value) bool {
 	s := t.answers[route]

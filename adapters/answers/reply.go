@@ -10,28 +10,16 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Pruner implements the gate's Adapter with a table.
-type Pruner struct {
-	Answers *Table
-}
-
-// NewPruner returns the pruner for the table in texts, which are embedded at build time.
-func NewPruner(texts ...string) Pruner {
-	t, err := Parse(texts...)
-	if err != nil {
-		panic(err)
-	}
-	return Pruner{Answers: t}
-}
-
-// Prune prunes an answer by its route and status. An error that is not of the backend's
-// form (a proxy's page, a stack trace) keeps its status, but its body is replaced, because
-// it has no members to check. So is the body of an error in which no member is claimed.
-func (p Pruner) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
+// Prune implements the gate's Adapter: it returns an answer's body without the members that
+// its route's line does not claim, or the body itself if all are claimed. It returns ErrShape
+// for a body of another shape. An error that is not of the backend's form (a proxy's page, a
+// stack trace) keeps its status, but its body is replaced, because it has no members to
+// check. So is the body of an error in which no member is claimed.
+func (t *Table) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
 	if reply.Status >= 200 && reply.Status <= 299 {
-		return p.Answers.pruneReadable(rt, reply.Body)
+		return t.pruneReadable(rt, reply.Body)
 	}
-	out, err := prune(p.Answers.failed, reply.Body, rt.Params)
+	out, err := prune(t.failed, reply.Body, rt.Params)
 	var flaw *memproxy.Malformed
 	emptied := out.Unclaimed > 0 && len(bytes.Trim(out.Body, "{}[] \t\r\n")) == 0
 	switch {
@@ -46,22 +34,17 @@ func (p Pruner) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned,
 	return out, err
 }
 
-// PruneEvent prunes an event of a route's stream.
-func (p Pruner) PruneEvent(rt memproxy.Route, event []byte) memproxy.Pruned {
-	return p.Answers.PruneEvent(rt.ID, event)
-}
-
-// Structured reports whether a route's answer has members. It is false for pages and files,
-// which need not be JSON.
-func (p Pruner) Structured(rt memproxy.Route) bool {
-	s := p.Answers.answers[rt.ID]
+// Structured implements the gate's Adapter: it reports whether a route's answer has members.
+// It is false for pages and files, which need not be JSON.
+func (t *Table) Structured(rt memproxy.Route) bool {
+	s := t.answers[rt.ID]
 	return s == nil || !s.raw
 }
 
 // pruneReadable prunes an answer. If the answer cannot be parsed, unreadable elements of its
 // lists are removed first.
 func (t *Table) pruneReadable(rt memproxy.Route, body []byte) (memproxy.Pruned, error) {
-	p, err := t.Prune(rt.ID, body)
+	p, err := prune(t.answers[rt.ID], body, nil)
 	var flaw *memproxy.Malformed
 	if !errors.As(err, &flaw) {
 		return p, err
@@ -70,7 +53,7 @@ func (t *Table) pruneReadable(rt memproxy.Route, body []byte) (memproxy.Pruned, 
 	if !ok {
 		return p, err
 	}
-	if p, err = t.Prune(rt.ID, rest); err == nil {
+	if p, err = prune(t.answers[rt.ID], rest, nil); err == nil {
 		p.Unreadable, p.Readable = gone, rest
 	}
 	return p, err

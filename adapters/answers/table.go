@@ -2,12 +2,11 @@ package answers
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
 
-// Table describes a backend's answers.
+// Table describes a backend's answers, and implements the gate's Adapter for pruning them.
 type Table struct {
 	answers map[string]*spec // by route
 	events  map[string]*spec // events of a stream, by route
@@ -54,6 +53,15 @@ type member struct {
 // identifies reports whether a member of that name identifies an object or its owner.
 func identifies(name string) bool {
 	return name == "id" || strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "_ids")
+}
+
+// MustParse parses a table that is embedded at build time.
+func MustParse(texts ...string) *Table {
+	t, err := Parse(texts...)
+	if err != nil {
+		panic(err)
+	}
+	return t
 }
 
 // Parse reads a table. Lines are
@@ -125,11 +133,6 @@ func Parse(texts ...string) (*Table, error) {
 	t.failed = t.answers[Failed]
 	delete(t.answers, Failed)
 	return t, nil
-}
-
-// Routes returns the routes of the table, sorted.
-func (t *Table) Routes() []string {
-	return slices.Sorted(maps.Keys(t.answers))
 }
 
 // alternatives splits a spec at the bars outside of brackets.

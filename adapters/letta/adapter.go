@@ -35,7 +35,7 @@ type Options struct {
 // Adapter is the Letta adapter. It is stateless and safe for concurrent use.
 type Adapter struct {
 	*routes
-	answertable.Pruner
+	*answertable.Table
 	runs
 	holdReplier
 	noCache
@@ -68,7 +68,7 @@ func New(opt Options) (*Adapter, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	a := &Adapter{Pruner: pruner(), opt: opt, routes: indexed()}
+	a := &Adapter{Table: answers(), opt: opt, routes: indexed()}
 	a.headers = spelling.New(slices.Collect(maps.Keys(identityHeaders)), nil, nil)
 	a.names = spelling.New(nameLists["owner"], nameLists["owners"], nameLists["single"])
 	a.bodies = parsedMembers()
@@ -159,5 +159,5 @@ var moreAnswers string
 //go:embed errors.txt
 var errorPhrases string
 
-// pruner parses the tables once for all adapters; the result is read-only.
-var pruner = sync.OnceValue(func() answertable.Pruner { return answertable.NewPruner(answerTable, moreAnswers, errorPhrases) })
+// answers parses the tables once for all adapters; the result is read-only.
+var answers = sync.OnceValue(func() *answertable.Table { return answertable.MustParse(answerTable, moreAnswers, errorPhrases) })

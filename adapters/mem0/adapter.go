@@ -36,7 +36,7 @@ type Options struct {
 // Adapter is the Mem0 adapter. It is safe for concurrent use.
 type Adapter struct {
 	*routes
-	answertable.Pruner
+	*answertable.Table
 	holdReplier
 	opt      Options
 	names    *spelling.Names // keys that name the owners of a request
@@ -61,7 +61,7 @@ func New(opt Options) (*Adapter, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	a := &Adapter{Pruner: pruner(), opt: opt, routes: indexed(), elements: newElements()}
+	a := &Adapter{Table: answers(), opt: opt, routes: indexed(), elements: newElements()}
 	a.names = spelling.New(owners[:], nil, []string{"page", "page_size", "limit", "top_k", "delete_linked", "metadata", "filters"})
 	a.holdReplier = holdReplier{a.routes}
 	return a, nil
@@ -92,5 +92,5 @@ func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Rep
 //go:embed answers.txt
 var answerTable string
 
-// pruner parses the answer table once for all adapters; the result is read-only.
-var pruner = sync.OnceValue(func() answertable.Pruner { return answertable.NewPruner(answerTable) })
+// answers parses the answer table once for all adapters; the result is read-only.
+var answers = sync.OnceValue(func() *answertable.Table { return answertable.MustParse(answerTable) })

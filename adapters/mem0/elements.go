@@ -120,7 +120,7 @@ func (f *answerReader) ReadElement(list string, i int, v *jsondoc.Value, text st
 	if !hasMemories(list) {
 		return false, nil
 	}
-	claimed := f.a.Answers.ClaimsElement(f.rt.ID, strings.TrimPrefix(list, "/"), v)
+	claimed := f.a.ClaimsElement(f.rt.ID, strings.TrimPrefix(list, "/"), v)
 	if !claimed && f.prunes {
 		return false, errUnclaimed
 	}

@@ -136,11 +136,11 @@ func (a *Adapter) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Prune
 	if reply.Status == 200 && !rt.Derived && rt.Kind != memproxy.Admin {
 		f := newReader(a, rt, reply)
 		f.prunes = true
-		if f.parse() == nil && a.Answers.Claims(rt.ID, f.doc.Root) {
+		if f.parse() == nil && a.Claims(rt.ID, f.doc.Root) {
 			return memproxy.Pruned{Body: reply.Body, Parsed: f}, nil
 		}
 	}
-	return a.Pruner.Prune(rt, reply)
+	return a.Table.Prune(rt, reply)
 }
 
 // maxGuess bounds the number of memories for which space is allocated in advance.
