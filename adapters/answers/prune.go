@@ -96,13 +96,13 @@ func (p *pruning) value(v *jsondoc.Value, s *spec, at string) bool {
 	case v.Kind == jsondoc.Object:
 		return p.object(v, s, at)
 	case v.Kind == jsondoc.Array:
-		gone := make([]bool, len(v.Elems))
-		for i, e := range v.Elems {
-			if gone[i] = !p.value(e, s.list, at+"/-"); gone[i] {
+		p.e.Array(v, func(i int) bool {
+			gone := !p.value(v.Elems[i], s.list, at+"/-")
+			if gone {
 				p.report(at + "/-")
 			}
-		}
-		p.e.Array(v, func(i int) bool { return gone[i] })
+			return gone
+		})
 	case v.Kind == jsondoc.String && !s.scalar:
 		return p.errorText(v, s, at)
 	}

@@ -6,20 +6,41 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/memproxy/memproxy"
 )
 
-// Edits collects changes to a document. Apply splices them into the source.
+// Edits collects changes to a document. Apply splices them into the source. All changes of
+// one object or list combine.
 type Edits struct {
-	doc    *Doc
-	ops    []splice
-	sorted int // number of ops when they were sorted
+	// Unwanted, if set, reports whether every object that loses or gets members also loses
+	// those of this name.
+	Unwanted func(name string) bool
+
+	doc     *Doc
+	ops     []splice
+	sorted  int // number of ops when they were sorted
+	holders []holder
 }
 
 type splice struct {
 	start, end int
 	text       []byte
+}
+
+// holder is an object or a list that loses or gets members or elements. Edits has them by
+// position.
+type holder struct {
+	*Value
+	spans []span // its members or elements
+	added [][]byte
+}
+
+type span struct {
+	start, end int
+	drop       bool
 }
 
 var comma = []byte(",")
@@ -28,7 +49,7 @@ var comma = []byte(",")
 func (d *Doc) Edit() *Edits { return &Edits{doc: d, ops: make([]splice, 0, 4)} }
 
 // Empty reports whether there are no edits.
-func (e *Edits) Empty() bool { return len(e.ops) == 0 }
+func (e *Edits) Empty() bool { return len(e.ops)+len(e.holders) == 0 }
 
 // Replace replaces a value by raw JSON text.
 func (e *Edits) Replace(v *Value, raw []byte) {
@@ -45,10 +66,24 @@ func (e *Edits) AddTo(v *Value, n int) {
 	}
 }
 
-// Kept returns a value's JSON text after the edits so far. whole is false if an edit changes
-// a part of the value.
-func (e *Edits) Kept(v *Value) (raw []byte, whole bool) {
+// Kept returns the members of an object with their JSON text after the edits so far, without
+// those that are removed and those of which an edit changes a part.
+func (e *Edits) Kept(v *Value) []memproxy.Member {
 	e.sort()
+	at, changed := e.holderAt(v)
+	out := make([]memproxy.Member, 0, len(v.Members))
+	for i, m := range v.Members {
+		if raw, whole := e.kept(m.Value); whole && !(changed && e.holders[at].spans[i].drop) {
+			out = append(out, memproxy.Member{Name: m.Name, Value: raw})
+		}
+	}
+	return out
+}
+
+func (e *Edits) kept(v *Value) (raw []byte, whole bool) {
+	if i, _ := e.holderAt(v); i < len(e.holders) && e.holders[i].End <= v.End {
+		return nil, false
+	}
 	raw = e.doc.Src[v.Start:v.End]
 	first, _ := slices.BinarySearchFunc(e.ops, v.Start, func(op splice, at int) int { return op.start - at })
 	if first > 0 && e.ops[first-1].end > v.Start {
@@ -82,31 +117,65 @@ func (e *Edits) sort() {
 // Object removes the members for which drop returns true, and appends added (whole
 // members, `"name":value`, without commas).
 func (e *Edits) Object(v *Value, drop func(*Member) bool, added [][]byte) {
-	spans := make([]span, len(v.Members))
 	for i := range v.Members {
-		m := &v.Members[i]
-		spans[i] = span{m.NameStart, m.Value.End, drop != nil && drop(m)}
+		if drop(&v.Members[i]) {
+			e.remove(v, i)
+		}
 	}
-	e.list(v, spans, added)
+	e.Append(v, added)
 }
 
 // Array removes the elements for which drop is true.
-func (e *Edits) Array(v *Value, drop func(int) bool) { e.elements(v, drop, nil) }
-
-// Append adds elements, as JSON text, at the end of an array.
-func (e *Edits) Append(v *Value, elements [][]byte) { e.elements(v, nil, elements) }
-
-func (e *Edits) elements(v *Value, drop func(int) bool, added [][]byte) {
-	spans := make([]span, len(v.Elems))
-	for i, el := range v.Elems {
-		spans[i] = span{el.Start, el.End, drop != nil && drop(i)}
+func (e *Edits) Array(v *Value, drop func(int) bool) {
+	for i := range v.Elems {
+		if drop(i) {
+			e.remove(v, i)
+		}
 	}
-	e.list(v, spans, added)
 }
 
-type span struct {
-	start, end int
-	drop       bool
+// Remove removes the member or the element at a pointer, if there is one.
+func (e *Edits) Remove(pointer string) {
+	cut := strings.LastIndexByte(pointer, '/')
+	switch v := e.doc.At(pointer[:cut]); {
+	case v == nil || e.doc.At(pointer) == nil:
+	case v.Kind == Array:
+		i, _ := strconv.Atoi(pointer[cut+1:])
+		e.remove(v, i)
+	default:
+		e.remove(v, v.position(unescape.Replace(pointer[cut+1:])))
+	}
+}
+
+// Append adds members or elements, as JSON text, at the end of an object or a list.
+func (e *Edits) Append(v *Value, added [][]byte) {
+	if len(added) > 0 {
+		h := e.holder(v)
+		h.added = append(h.added, added...)
+	}
+}
+
+func (e *Edits) remove(v *Value, i int) { e.holder(v).spans[i].drop = true }
+
+// holderAt returns the index of the first holder that begins at a value or after it, and
+// whether it is the value.
+func (e *Edits) holderAt(v *Value) (int, bool) {
+	return slices.BinarySearchFunc(e.holders, v.Start, func(h holder, at int) int { return h.Start - at })
+}
+
+func (e *Edits) holder(v *Value) *holder {
+	i, known := e.holderAt(v)
+	if !known {
+		spans := make([]span, 0, len(v.Members)+len(v.Elems))
+		for _, m := range v.Members {
+			spans = append(spans, span{m.NameStart, m.Value.End, e.Unwanted != nil && e.Unwanted(m.Name)})
+		}
+		for _, el := range v.Elems {
+			spans = append(spans, span{el.Start, el.End, false})
+		}
+		e.holders = slices.Insert(e.holders, i, holder{Value: v, spans: spans})
+	}
+	return &e.holders[i]
 }
 
 // list removes the spans to drop, each with the comma that separates it from a neighbour,
@@ -148,6 +217,10 @@ func (e *Edits) list(v *Value, spans []span, added [][]byte) {
 // Apply returns the source with the edits applied, or the source itself if there are none.
 // Edits must be nested or disjoint. An edit inside of removed text has no effect.
 func (e *Edits) Apply() []byte {
+	for _, h := range e.holders {
+		e.list(h.Value, h.spans, h.added)
+	}
+	e.holders = nil
 	if len(e.ops) == 0 {
 		return e.doc.Src
 	}

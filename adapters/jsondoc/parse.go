@@ -279,18 +279,26 @@ func (v *Value) Get(name string) *Value {
 	if v == nil || v.Kind != Object {
 		return nil
 	}
+	if i := v.position(name); i >= 0 {
+		return v.Members[i].Value
+	}
+	return nil
+}
+
+// position returns the index of the member of an object, or -1.
+func (v *Value) position(name string) int {
 	if v.index != nil {
 		if i, ok := v.index[name]; ok {
-			return v.Members[i].Value
+			return i
 		}
-		return nil
+		return -1
 	}
 	for i := range v.Members {
 		if v.Members[i].Name == name {
-			return v.Members[i].Value
+			return i
 		}
 	}
-	return nil
+	return -1
 }
 
 // List returns the elements of an array. Nil and other kinds have none.

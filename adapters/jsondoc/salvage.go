@@ -29,15 +29,11 @@ func Salvage(src []byte, maxDepth int) (out []byte, gone int, ok bool) {
 
 // removeLost removes the lost elements of all lists in a value.
 func (e *Edits) removeLost(v *Value) (gone int) {
-	for _, el := range v.Elems {
+	for i, el := range v.Elems {
 		if el.Kind == lost {
+			e.remove(v, i)
 			gone++
 		}
-	}
-	if gone > 0 {
-		e.Array(v, func(i int) bool { return v.Elems[i].Kind == lost })
-	}
-	for _, el := range v.Elems {
 		gone += e.removeLost(el)
 	}
 	for _, m := range v.Members {

@@ -55,26 +55,17 @@ func (a *Adapter) RemovePointers(reply memproxy.Reply, gone []string) ([]byte, e
 		return nil, err
 	}
 	e := doc.Edit()
-	removed, lists := nameSet(gone...), map[string]bool{}
 	for _, ptr := range gone {
 		if ptr == "" {
 			return nil, errWhole
 		}
-		parent := ptr[:strings.LastIndexByte(ptr, '/')]
-		within := false // a value that is removed
-		for at := parent; at != "" && !within; at = at[:strings.LastIndexByte(at, '/')] {
-			within = removed[at]
-		}
-		switch v := doc.At(parent); {
-		case v == nil || within:
-		case v.Kind == jsondoc.Array:
-			lists[parent] = true
+		switch parent := doc.At(ptr[:strings.LastIndexByte(ptr, '/')]); {
+		case parent == nil:
+		case parent.Kind == jsondoc.Array:
+			e.Remove(ptr)
 		default:
 			e.Replace(doc.At(ptr), []byte("null"))
 		}
-	}
-	for list := range lists {
-		e.Array(doc.At(list), func(i int) bool { return removed[jsondoc.Index(list, i)] })
 	}
 	return e.Apply(), nil
 }

@@ -43,8 +43,8 @@ func changes(m memproxy.Memory) bool { return m.Drop || m.Show != nil || m.ShowP
 // provenance of the others.
 func rewrite(doc *jsondoc.Doc, memories []memproxy.Memory) ([]byte, error) {
 	e := doc.Edit()
-	gone, parents, fewer := map[string]bool{}, map[string]bool{}, 0 // pointers of dropped values and of their parents
-	shown := map[string]string{}                                    // new texts by pointer
+	fewer := 0
+	shown := map[string]string{} // new texts by pointer
 	for _, m := range memories {
 		if !changes(m) {
 			continue
@@ -60,7 +60,7 @@ func rewrite(doc *jsondoc.Doc, memories []memproxy.Memory) ([]byte, error) {
 		for _, at := range append([]string{m.Pointer}, m.Copies...) {
 			v := doc.At(at)
 			if m.Drop {
-				gone[at], parents[at[:strings.LastIndexByte(at, '/')]] = true, true
+				e.Remove(at)
 				continue
 			}
 			text := m.TextAt
@@ -81,30 +81,11 @@ func rewrite(doc *jsondoc.Doc, memories []memproxy.Memory) ([]byte, error) {
 	if err := e.Texts(shown); err != nil {
 		return nil, err
 	}
-	for ptr := range parents {
-		removeFrom(doc, e, ptr, gone)
-	}
 	// Some answers report the number of their elements.
 	if fewer > 0 {
 		e.AddTo(doc.Root.Get("count"), -fewer)
 	}
 	return e.Apply(), nil
-}
-
-// removeFrom removes what is gone from the list or object at a pointer.
-func removeFrom(doc *jsondoc.Doc, e *jsondoc.Edits, ptr string, gone map[string]bool) {
-	switch v := doc.At(ptr); {
-	case v == nil:
-	case v.Kind == jsondoc.Array:
-		e.Array(v, func(i int) bool { return gone[jsondoc.Index(ptr, i)] })
-	case v.Kind == jsondoc.Object:
-		drop := func(m *jsondoc.Member) bool {
-			return m.Value.Kind == jsondoc.String && gone[jsondoc.Child(ptr, m.Name)]
-		}
-		if slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool { return drop(&m) }) {
-			e.Object(v, drop, nil)
-		}
-	}
 }
 
 // createdObjects reads the objects that a request with the flag makes created: the object

@@ -31,15 +31,19 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	if err != nil {
 		return nil, err
 	}
-	w := rewriting{doc: doc, e: doc.Edit(), memories: make(map[string]*memproxy.Memory, len(rd.Memories)), unwanted: unwanted, limited: rd.Limited}
-	shown, gone := map[string]string{}, rd.Unrelated
+	w := rewriting{doc: doc, e: doc.Edit(), unwanted: unwanted, limited: rd.Limited}
+	shown, gone, fewer := map[string]string{}, rd.Unrelated, 0
 	for i := range rd.Memories {
 		m := &rd.Memories[i]
-		w.memories[m.Pointer] = m
-		gone = gone || m.Drop
-		if !m.Drop && m.Show != nil && m.TextAt != "" {
+		if m.Drop {
+			gone = true
+			fewer += w.drop(m.Pointer)
+			continue
+		}
+		if m.Show != nil && m.TextAt != "" {
 			shown[m.TextAt] = *m.Show
 		}
+		w.element(m)
 	}
 	if err := w.e.Texts(shown); err != nil {
 		return nil, err
@@ -48,7 +52,9 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		w.e.Replace(doc.At(ptr), proxyLink(doc.At(ptr).Text(), req))
 	}
 	clearRelations(w.e, doc, gone)
-	w.answer(rd.CountsOthers)
+	if doc.Root.Kind == jsondoc.Object {
+		w.counts(rd.CountsOthers, fewer)
+	}
 	return w.e.Apply(), nil
 }
 
@@ -111,31 +117,20 @@ func readResults(rd *memproxy.Reading, ev *jsondoc.Value, of memproxy.Memory) er
 type rewriting struct {
 	doc      *jsondoc.Doc
 	e        *jsondoc.Edits
-	memories map[string]*memproxy.Memory // by pointer
-	unwanted []string                    // fields that memproxy requested in addition
-	limited  bool                        // an owner's counts include memories that the caller may not see
+	unwanted []string // fields that memproxy requested in addition
+	limited  bool     // an owner's counts include memories that the caller may not see
 }
 
-// answer changes the object or the lists of an answer, and its counts. mixed is set if the
-// backend also counted memories of other owners: totals are then removed, and a count
+// counts changes the counts of an answer of whose lists fewer elements are shown. mixed is set
+// if the backend also counted memories of other owners: totals are then removed, and a count
 // becomes the number of shown elements.
-func (w *rewriting) answer(mixed bool) {
-	root := w.doc.Root
-	if root.Kind == jsondoc.Array {
-		w.list(root, "")
-		return
-	}
-	if m := w.memories[""]; m != nil {
-		w.element(root, m, nil)
-	}
-	total, dropped, lists := 0, 0, 0
+func (w *rewriting) counts(mixed bool, fewer int) {
+	root, total, lists := w.doc.Root, 0, 0
 	for _, key := range listKeys {
-		v := root.Get(key)
-		if dropped += w.list(v, "/"+key); v != nil && v.Kind == jsondoc.Array {
+		if v := root.Get(key); v != nil && v.Kind == jsondoc.Array {
 			total, lists = total+len(v.Elems), lists+1
 		}
 	}
-	w.clearPayload(root, dropped)
 	if lists > 0 && (mixed || w.limited) {
 		w.e.Object(root, func(m *jsondoc.Member) bool { return strings.HasPrefix(m.Name, "total_") }, nil)
 	}
@@ -143,44 +138,39 @@ func (w *rewriting) answer(mixed bool) {
 	case mixed && lists > 0:
 		for _, v := range [...]*jsondoc.Value{count, root.Get("total")} {
 			if v != nil {
-				w.e.Replace(v, strconv.AppendInt(nil, int64(total-dropped), 10))
+				w.e.Replace(v, strconv.AppendInt(nil, int64(total-fewer), 10))
 			}
 		}
-	case !mixed && dropped > 0:
-		w.e.AddTo(count, -dropped)
+	case !mixed && fewer > 0:
+		w.e.AddTo(count, -fewer)
 	}
 }
 
-// list removes the dropped elements of a list and changes the others, including the results
-// inside of events. It returns the number of dropped elements.
-func (w *rewriting) list(v *jsondoc.Value, ptr string) (dropped int) {
-	if v == nil || v.Kind != jsondoc.Array {
+// drop removes an element of a list, which is in the answer or in one of its events. It empties
+// the payload of the event, because that repeats the content of the event's results. It returns
+// 1 for an element of the answer's own lists, else 0.
+func (w *rewriting) drop(ptr string) int {
+	w.e.Remove(ptr)
+	within := strings.Split(ptr, "/") // and below it, the list and the index
+	within = within[:max(1, len(within)-2)]
+	if payload := w.doc.At(strings.Join(within, "/")).Get("payload"); payload != nil {
+		w.e.Replace(payload, []byte("{}"))
+	}
+	if len(within) > 1 {
 		return 0
 	}
-	gone := make([]bool, len(v.Elems))
-	for i, el := range v.Elems {
-		at := jsondoc.Index(ptr, i)
-		m := w.memories[at]
-		if gone[i] = m != nil && m.Drop; gone[i] {
-			dropped++
-			continue
-		}
-		if el.Kind != jsondoc.Object {
-			continue
-		}
-		w.element(el, m, w.unwanted)
-		w.clearPayload(el, w.list(el.Get("results"), at+"/results"))
-	}
-	w.e.Array(v, func(i int) bool { return gone[i] })
-	return dropped
+	return 1
 }
 
 // element changes a shown element. If its text is replaced, the messages from which the text
-// was made are removed, because they repeat it. m is nil if Read found no memory.
-func (w *rewriting) element(v *jsondoc.Value, m *memproxy.Memory, unwanted []string) {
-	if m == nil {
-		stamps.SetProvenance(w.e, v, nil, unwanted...)
+// was made are removed, because they repeat it.
+func (w *rewriting) element(m *memproxy.Memory) {
+	v, unwanted := w.doc.At(m.Pointer), w.unwanted
+	if v == nil || v.Kind != jsondoc.Object {
 		return
+	}
+	if m.Pointer == "" {
+		unwanted = nil
 	}
 	if input := v.Get("input"); input != nil && m.Show != nil && m.TextAt != "" {
 		w.e.Replace(input, []byte("[]"))
@@ -192,12 +182,4 @@ func (w *rewriting) element(v *jsondoc.Value, m *memproxy.Memory, unwanted []str
 		unwanted = append(slices.Clip(unwanted), "previous_memory", "old_memory")
 	}
 	stamps.SetProvenance(w.e, v, m.ShowProvenance, unwanted...)
-}
-
-// clearPayload empties the payload of an event of which results were dropped, because it
-// repeats their content.
-func (w *rewriting) clearPayload(event *jsondoc.Value, dropped int) {
-	if payload := event.Get("payload"); payload != nil && dropped > 0 {
-		w.e.Replace(payload, []byte("{}"))
-	}
 }

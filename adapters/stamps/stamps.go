@@ -200,7 +200,6 @@ func parsePerMille(v *jsondoc.Value, doc *jsondoc.Doc) memproxy.PerMille {
 // SetProvenance adds provenance to the metadata of an element of an answer, unless p is
 // nil, and removes the unwanted members of the element.
 func SetProvenance(e *jsondoc.Edits, el *jsondoc.Value, p *memproxy.Provenance, unwanted ...string) {
-	var added [][]byte
 	if p != nil {
 		text, _ := json.Marshal(p) // strings and numbers always marshal
 		text = append([]byte(`"`+memproxy.ProvenanceKey+`":`), text...)
@@ -209,10 +208,8 @@ func SetProvenance(e *jsondoc.Edits, el *jsondoc.Value, p *memproxy.Provenance, 
 			e.Object(meta, func(m *jsondoc.Member) bool { return m.Name == memproxy.ProvenanceKey }, [][]byte{text})
 		} else {
 			unwanted = append(slices.Clone(unwanted), "metadata")
-			added = [][]byte{slices.Concat([]byte(`"metadata":{`), text, []byte("}"))}
+			e.Append(el, [][]byte{slices.Concat([]byte(`"metadata":{`), text, []byte("}"))})
 		}
 	}
-	if len(unwanted)+len(added) > 0 {
-		e.Object(el, func(m *jsondoc.Member) bool { return slices.Contains(unwanted, m.Name) }, added)
-	}
+	e.Object(el, func(m *jsondoc.Member) bool { return slices.Contains(unwanted, m.Name) }, nil)
 }
