@@ -7,16 +7,17 @@ import "time"
 // recorded when it is attempted and again with its result.
 type Act struct {
 	// Action names it: "hold.approve", "memory.rollback", "hold.replay".
-	Action string
-	Stage  ActStage
-	// Rule is the code of the rule that refused the act, or of its failure: "own_review",
-	// "role", "state", "stale" and the other codes of the review API.
-	Rule string
-	// Reason is the reason that the reviewer gave.
-	Reason string
+	Action string `json:"action,omitzero"`
 	// Have is how many reviewers agreed so far, Need how many must. Both are 0 where
 	// reviewers are not counted.
-	Have, Need int
+	Have int `json:"have,omitzero"`
+	Need int `json:"need,omitzero"`
+	// Reason is the reason that the reviewer gave.
+	Reason string `json:"reason,omitzero"`
+	// Rule is the code of the rule that refused the act, or of its failure: "own_review",
+	// "role", "state", "stale" and the other codes of the review API.
+	Rule  string   `json:"rule,omitzero"`
+	Stage ActStage `json:"stage,omitzero"`
 }
 
 // ActStage is the progress of an act.
@@ -46,18 +47,20 @@ func (h *HeldWrite) ServiceEvent(at time.Time, by string, act Act) Event {
 
 // VersionChange is one step in the history of a memory, as an audit event records it.
 type VersionChange struct {
-	Memory string // the backend's id
-	// Kind is TargetObject for the history of an object's members, and "" for the history
-	// of a memory's text.
-	Kind  TargetKind
-	Op    VersionOp
-	Field string
 	// Before and After are the version numbers on both sides of the change; 0 means none.
 	// For a compaction Before is the version whose text was deleted.
-	Before, After int64
+	After  int64 `json:"after,omitzero"`
+	Before int64 `json:"before,omitzero"`
 	// BeforeSHA256 and SHA256 are the hex SHA-256 hashes of the texts of Before and
 	// After; "" where there is none.
-	BeforeSHA256, SHA256 string
+	BeforeSHA256 string `json:"before_sha256,omitzero"`
+	Field        string `json:"field,omitzero"`
+	// Kind is TargetObject for the history of an object's members, and "" for the history
+	// of a memory's text.
+	Kind   TargetKind `json:"kind,omitzero"`
+	Memory string     `json:"memory,omitzero"` // the backend's id
+	Op     VersionOp  `json:"op,omitzero"`
+	SHA256 string     `json:"sha256,omitzero"`
 }
 
 // SystemActor is the principal id of memproxy's own actions.

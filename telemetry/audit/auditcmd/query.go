@@ -162,7 +162,7 @@ func line(r *verify.Record) string {
 		}
 	}
 	if a := r.Review; a != nil {
-		put("stage", a.Stage)
+		put("stage", string(a.Stage))
 		put("refused_by", a.Rule)
 		if a.Need > 1 {
 			put("votes", fmt.Sprintf("%d/%d", a.Have, a.Need))
@@ -170,7 +170,7 @@ func line(r *verify.Record) string {
 		put("why", a.Reason)
 	}
 	for _, v := range r.Versions { // object=ID is a step in the history of the memory's members
-		put(cmp.Or(v.Kind, "version"), fmt.Sprintf("%s:%s:%d>%d", v.Memory, v.Op, v.Before, v.After))
+		put(cmp.Or(string(v.Kind), "version"), fmt.Sprintf("%s:%s:%d>%d", v.Memory, v.Op, v.Before, v.After))
 	}
 	if o := r.Outcome; o != nil {
 		if o.Status != 0 {

@@ -52,10 +52,10 @@ func crud(kind string) (int, string) {
 }
 
 // versionVerb returns OCSF's verb for versions: the one of all, or Update.
-func versionVerb(versions []verify.Version) (int, string) {
-	op := memproxy.VersionOp(versions[0].Op)
+func versionVerb(versions []memproxy.VersionChange) (int, string) {
+	op := versions[0].Op
 	switch {
-	case slices.ContainsFunc(versions, func(v verify.Version) bool { return v.Op != string(op) }):
+	case slices.ContainsFunc(versions, func(v memproxy.VersionChange) bool { return v.Op != op }):
 	case op == memproxy.OpWrite, op == memproxy.OpSeal:
 		return crud("learn")
 	case op == memproxy.OpDelete, op == memproxy.OpPurge:
@@ -154,9 +154,9 @@ func (e *event) addControl(r *verify.Record) {
 }
 
 // addReviewStatus describes a reviewer's action. An attempt has no status of its own yet.
-func (e *event) addReviewStatus(a *verify.Review) {
+func (e *event) addReviewStatus(a *memproxy.Act) {
 	e.IsAlert = false
-	switch memproxy.ActStage(a.Stage) {
+	switch a.Stage {
 	case memproxy.ActAttempted:
 		e.StatusID, e.Status = 99, "Attempted"
 	case memproxy.ActDone:
@@ -176,7 +176,7 @@ func sentence(r *verify.Record, op *verify.Operation) string {
 		who = r.Principal.ID
 	}
 	if a := r.Review; a != nil {
-		s := orUnknown(a.Action) + " by " + who + " on " + orUnknown(op.Backend) + ": " + orUnknown(a.Stage)
+		s := orUnknown(a.Action) + " by " + who + " on " + orUnknown(op.Backend) + ": " + orUnknown(string(a.Stage))
 		if a.Rule != "" {
 			s += " (" + a.Rule + ")"
 		}

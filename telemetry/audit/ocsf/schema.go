@@ -151,22 +151,22 @@ type fingerprint struct {
 
 // unmapped has the members that OCSF does not define, under their names in the record.
 type unmapped struct {
-	Trace         string              `json:"trace,omitzero"`
-	ShadowVerdict string              `json:"would,omitzero"`
-	Trust         string              `json:"principal_trust,omitzero"`
-	Method        string              `json:"principal_method,omitzero"`
-	Scope         memproxy.Scope      `json:"scope,omitzero"`
-	Items         int                 `json:"items,omitzero"`
-	ContentSHA256 string              `json:"content_sha256,omitzero"`
-	Confidence    *verify.Confidence  `json:"confidence,omitzero"`
-	Budget        []verify.BudgetLine `json:"budget,omitempty"`
-	Degraded      bool                `json:"degraded,omitzero"`
-	Unsafe        []string            `json:"unsafe,omitzero"`
-	Filtered      int                 `json:"filtered,omitzero"`
-	Cancelled     bool                `json:"cancelled,omitzero"`
-	Ended         string              `json:"ended,omitzero"`
-	Part          *verify.Part        `json:"part,omitzero"`
-	KeptFrom      *uint64             `json:"kept_from,omitzero"`
-	Review        *verify.Review      `json:"review,omitzero"`
-	Versions      []verify.Version    `json:"versions,omitempty"`
+	Trace         string                   `json:"trace,omitzero"`
+	ShadowVerdict string                   `json:"would,omitzero"`
+	Trust         string                   `json:"principal_trust,omitzero"`
+	Method        string                   `json:"principal_method,omitzero"`
+	Scope         memproxy.Scope           `json:"scope,omitzero"`
+	Items         int                      `json:"items,omitzero"`
+	ContentSHA256 string                   `json:"content_sha256,omitzero"`
+	Confidence    *verify.Confidence       `json:"confidence,omitzero"`
+	Budget        []verify.BudgetLine      `json:"budget,omitempty"`
+	Degraded      bool                     `json:"degraded,omitzero"`
+	Unsafe        []string                 `json:"unsafe,omitzero"`
+	Filtered      int                      `json:"filtered,omitzero"`
+	Cancelled     bool                     `json:"cancelled,omitzero"`
+	Ended         string                   `json:"ended,omitzero"`
+	Part          *verify.Part             `json:"part,omitzero"`
+	KeptFrom      *uint64                  `json:"kept_from,omitzero"`
+	Review        *memproxy.Act            `json:"review,omitzero"`
+	Versions      []memproxy.VersionChange `json:"versions,omitempty"`
 }

@@ -74,7 +74,7 @@ func (f *Filter) Match(r *verify.Record) bool {
 		f.Session != "" && memproxy.InertSession(f.Session) != r.Session,
 		f.Field != "" && !f.matchesField(r, op), f.Memory != "" && !f.matchesMemory(r, op),
 		f.Source != "" && (r.Facts == nil || string(r.Facts.Source) != f.Source),
-		f.Stage != "" && (r.Review == nil || r.Review.Stage != f.Stage),
+		f.Stage != "" && (r.Review == nil || string(r.Review.Stage) != f.Stage),
 		f.Reason != "" && !slices.ContainsFunc(r.Reasons, func(x memproxy.Reason) bool { return string(x.Code) == f.Reason }):
 		return false
 	}
@@ -87,13 +87,13 @@ func (f *Filter) Match(r *verify.Record) bool {
 
 func (f *Filter) matchesField(r *verify.Record, op *verify.Operation) bool {
 	name, key := memproxy.Inert(f.Field), memproxy.Inert(memproxy.Key(f.Field))
-	return slices.Contains(op.Fields, key) || slices.Contains(op.Fields, name) || slices.ContainsFunc(r.Versions, func(v verify.Version) bool { return v.Field == key || v.Field == name })
+	return slices.Contains(op.Fields, key) || slices.Contains(op.Fields, name) || slices.ContainsFunc(r.Versions, func(v memproxy.VersionChange) bool { return v.Field == key || v.Field == name })
 }
 
 func (f *Filter) matchesMemory(r *verify.Record, op *verify.Operation) bool {
 	id := memproxy.InertID(f.Memory)
 	return slices.Contains(op.Targets, id) || r.Outcome != nil && slices.Contains(r.Outcome.Memories, id) ||
-		slices.ContainsFunc(r.Versions, func(v verify.Version) bool { return v.Memory == id })
+		slices.ContainsFunc(r.Versions, func(v memproxy.VersionChange) bool { return v.Memory == id })
 }
 
 // hints returns byte strings that every selected record contains, so that most other

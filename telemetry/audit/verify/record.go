@@ -30,22 +30,22 @@ type Record struct {
 	Operation *Operation `json:"operation,omitzero"`
 	Outcome   *Outcome   `json:"outcome,omitzero"`
 
-	ContentSHA256 string            `json:"content_sha256,omitzero"`
-	Verdict       string            `json:"verdict,omitzero"`
-	ShadowVerdict string            `json:"would,omitzero"`
-	Reasons       []memproxy.Reason `json:"reasons,omitzero"`
-	Policy        string            `json:"policy,omitzero"`
-	Review        *Review           `json:"review,omitzero"`
-	Versions      []Version         `json:"versions,omitzero"`
-	Facts         *memproxy.Facts   `json:"facts,omitzero"`
-	Findings      []Finding         `json:"findings,omitzero"`
-	Confidence    *Confidence       `json:"confidence,omitzero"`
-	Budget        []BudgetLine      `json:"budget,omitzero"`
-	Degraded      bool              `json:"degraded,omitzero"`
-	Unsafe        []string          `json:"unsafe,omitzero"`
-	Detail        string            `json:"detail,omitzero"`
-	Part          *Part             `json:"part,omitzero"`
-	KeptFrom      *uint64           `json:"kept_from,omitzero"`
+	ContentSHA256 string                   `json:"content_sha256,omitzero"`
+	Verdict       string                   `json:"verdict,omitzero"`
+	ShadowVerdict string                   `json:"would,omitzero"`
+	Reasons       []memproxy.Reason        `json:"reasons,omitzero"`
+	Policy        string                   `json:"policy,omitzero"`
+	Review        *memproxy.Act            `json:"review,omitzero"`
+	Versions      []memproxy.VersionChange `json:"versions,omitzero"`
+	Facts         *memproxy.Facts          `json:"facts,omitzero"`
+	Findings      []Finding                `json:"findings,omitzero"`
+	Confidence    *Confidence              `json:"confidence,omitzero"`
+	Budget        []BudgetLine             `json:"budget,omitzero"`
+	Degraded      bool                     `json:"degraded,omitzero"`
+	Unsafe        []string                 `json:"unsafe,omitzero"`
+	Detail        string                   `json:"detail,omitzero"`
+	Part          *Part                    `json:"part,omitzero"`
+	KeptFrom      *uint64                  `json:"kept_from,omitzero"`
 
 	// Raw is the record as stored in the log.
 	Raw []byte `json:"-"`
@@ -79,28 +79,6 @@ type Outcome struct {
 	Filtered  int      `json:"filtered,omitzero"`
 	Memories  []string `json:"memories,omitzero"`
 	Status    int      `json:"status,omitzero"`
-}
-
-// Review is a reviewer's action, or attempt, on a held write or a memory.
-type Review struct {
-	Action string `json:"action,omitzero"`
-	Have   int    `json:"have,omitzero"`
-	Need   int    `json:"need,omitzero"`
-	Reason string `json:"reason,omitzero"`
-	Rule   string `json:"rule,omitzero"`
-	Stage  string `json:"stage,omitzero"`
-}
-
-// Version is one step in the history of a memory.
-type Version struct {
-	After        int64  `json:"after,omitzero"`
-	Before       int64  `json:"before,omitzero"`
-	BeforeSHA256 string `json:"before_sha256,omitzero"`
-	Field        string `json:"field,omitzero"`
-	Kind         string `json:"kind,omitzero"`
-	Memory       string `json:"memory,omitzero"`
-	Op           string `json:"op,omitzero"`
-	SHA256       string `json:"sha256,omitzero"`
 }
 
 // Confidence is the claimed and the given confidence, per mille.
