@@ -105,6 +105,8 @@ type Event struct {
 
 	// Detail is a sentence for events that do not belong to a request.
 	Detail string
+	// KeptFrom is the index of the first record that a pruning of the log keeps.
+	KeptFrom int64
 }
 
 // Facts are the inputs of the policy that an Event does not have otherwise: names of

@@ -28,7 +28,6 @@ type committer struct {
 	journal *os.File
 	offset  int64
 	frame   frame
-	leaves  []tlog.Hash
 	events  []*memproxy.Event // of the frame's records, for Options.OnRecord
 	records []byte            // of the last frame, in the bundle's memory
 	spare   []*item
@@ -84,7 +83,7 @@ func (c *committer) commit(batch []*item) (left []*item, err error) {
 			continue
 		}
 		for k := range it.bodies {
-			if c.frame.count > 0 && t.next%tileWidth == 0 {
+			if len(c.frame.leaves) > 0 && t.next%tileWidth == 0 {
 				if err := c.flush(t); err != nil {
 					return batch[done:], err
 				}
@@ -95,7 +94,7 @@ func (c *committer) commit(batch []*item) (left []*item, err error) {
 			t = c.append(t, it, k)
 		}
 	}
-	if c.frame.count > 0 {
+	if len(c.frame.leaves) > 0 {
 		if err := c.flush(t); err != nil {
 			return batch[done:], err
 		}
@@ -106,7 +105,7 @@ func (c *committer) commit(batch []*item) (left []*item, err error) {
 
 func (c *committer) begin(next uint64) {
 	c.frame.begin(next)
-	c.leaves, c.events = c.leaves[:0], c.events[:0]
+	c.events = c.events[:0]
 }
 
 // append writes one record into the frame.
@@ -116,14 +115,11 @@ func (c *committer) append(t tip, it *item, part int) tip {
 	c.frame.buf = splice(c.frame.buf, &it.bodies[part], t.next, t.prev, c.now)
 	record := c.frame.buf[start+2:]
 	binary.BigEndian.PutUint16(c.frame.buf[start:], uint16(len(record)))
-	c.frame.last = tlog.RecordHash(record)
-	c.leaves = append(c.leaves, c.frame.last)
+	t.next, t.prev = t.next+1, tlog.RecordHash(record)
+	c.frame.leaves = append(c.frame.leaves, t.prev)
 	if c.opt.OnRecord != nil {
 		c.events = append(c.events, &it.event)
 	}
-	c.frame.count++
-	t.next++
-	t.prev = c.frame.last
 	return t
 }
 
@@ -161,7 +157,7 @@ func (c *committer) flush(t tip) (err error) {
 		c.reserve.request(n + 1)
 	}
 	c.offset += int64(len(c.frame.buf))
-	b := c.progress.advance(t, n, c.frame.buf[frameHeader:payload], c.leaves)
+	b := c.progress.advance(t, n, c.frame.buf[frameHeader:payload], c.frame.leaves)
 	c.records = b.buf[len(b.buf)-(payload-frameHeader):]
 	if t.next%tileWidth == 0 {
 		_ = c.journal.Close() // synced
@@ -244,8 +240,7 @@ func (c *committer) rewriteJournal(n int64, b *bundle) error {
 	}
 	f := frame{}
 	f.begin(uint64(n * tileWidth))
-	f.buf = append(f.buf, b.buf...)
-	f.count, f.last = len(b.leaves), b.leaves[len(b.leaves)-1]
+	f.buf, f.leaves = append(f.buf, b.buf...), b.leaves
 	f.end(c.mac)
 	if err := c.disk.replace(journalPath(n), f.buf, true); err != nil {
 		return err

@@ -23,14 +23,11 @@ type body struct {
 	index, prev, time int
 }
 
-// place describes a record among those of the same event.
-type place struct {
-	part, parts int   // 1 of 1 for nearly every event
-	keptFrom    int64 // first index that a prune record keeps, else -1
-}
+// place is that of a record among those of the same event.
+type place struct{ part, parts int }
 
-// whole is the place of an event that fits one record.
-var whole = place{part: 1, parts: 1, keptFrom: -1}
+// whole is the place of an event that fits one record, as nearly every event does.
+var whole = place{part: 1, parts: 1}
 
 // writer appends members of one object, separated by commas.
 type writer struct {
@@ -151,9 +148,7 @@ func encode(buf []byte, ev *memproxy.Event, at place) body {
 	w.findings(ev.Findings)
 	out := body{index: len(w.b)}
 	w.bare = false
-	if at.keptFrom >= 0 {
-		w.num("kept_from", at.keptFrom)
-	}
+	w.count("kept_from", ev.KeptFrom)
 	w.operation(ev)
 	w.outcome(ev)
 	if at.parts > 1 {

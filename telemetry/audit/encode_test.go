@@ -162,8 +162,8 @@ func slow(t testing.TB, ev *memproxy.Event, at place, index uint64, prev tlog.Ha
 	if at.parts > 1 {
 		m["part"] = members{"n": at.part, "of": at.parts}
 	}
-	if at.keptFrom >= 0 {
-		m["kept_from"] = at.keptFrom
+	if ev.KeptFrom > 0 {
+		m["kept_from"] = ev.KeptFrom
 	}
 	if p := ev.Principal; p.ID != "" || p.Kind != "" {
 		m["principal"] = object("id", p.ID, "kind", p.Kind, "tenant", p.Tenant, "trust", p.Trust, "method", p.Method)
@@ -264,7 +264,9 @@ func TestEncodeIsCanonical(t *testing.T) {
 	compare(t, memproxy.Event{Type: memproxy.EventDecision, Facts: &memproxy.Facts{}}, whole)
 	compare(t, memproxy.Event{Type: memproxy.EventStart, Detail: "x"}, whole)
 	compare(t, memproxy.Event{Type: memproxy.EventOutcome, Claimed: -1, Confidence: -1, Status: 502}, whole)
-	compare(t, fullEvent(), place{part: 2, parts: 3, keptFrom: 512})
+	pruning := fullEvent()
+	pruning.KeptFrom = 512
+	compare(t, pruning, place{part: 2, parts: 3})
 	compare(t, memproxy.Event{Type: memproxy.EventVersion, Decision: "d", Claimed: -1, Confidence: -1}, whole)
 	attempt := fullEvent()
 	attempt.Act.Stage = memproxy.ActAttempted
@@ -310,7 +312,7 @@ func TestLongListsTakeSeveralRecords(t *testing.T) {
 	for range 9000 {
 		ev.Memories = append(ev.Memories, "0190f3c2-7c1d-7e55-9d4b-0123456789ab")
 	}
-	bodies := encodeAll(nil, &ev, whole)
+	bodies := encodeAll(nil, &ev)
 	if len(bodies) < 6 {
 		t.Fatalf("%d parts for 9000 memories", len(bodies))
 	}
@@ -332,7 +334,7 @@ func TestLongListsTakeSeveralRecords(t *testing.T) {
 		n += len(r.Outcome.Memories)
 	}
 	expect.Equal(t, n, 9000)
-	if bodies = encodeAll(bodies, &memproxy.Event{Memories: ev.Memories[:1000]}, whole); len(bodies) != 1 {
+	if bodies = encodeAll(bodies, &memproxy.Event{Memories: ev.Memories[:1000]}); len(bodies) != 1 {
 		t.Errorf("1000 memories fit one record, and took %d", len(bodies))
 	}
 }

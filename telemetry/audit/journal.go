@@ -43,35 +43,35 @@ func newFrameMAC(seed []byte) frameMAC {
 	return frameMAC{hmac.New(sha256.New, kdf.Sum(nil))}
 }
 
-func (m frameMAC) sum(b []byte, first uint64, count int, last tlog.Hash) []byte {
+func (m frameMAC) sum(b []byte, first uint64, leaves []tlog.Hash) []byte {
 	var head [12]byte
 	binary.BigEndian.PutUint64(head[:], first)
-	binary.BigEndian.PutUint32(head[8:], uint32(count))
+	binary.BigEndian.PutUint32(head[8:], uint32(len(leaves)))
 	m.h.Reset()
 	m.h.Write(head[:])
-	m.h.Write(last[:])
+	m.h.Write(leaves[len(leaves)-1][:])
 	return m.h.Sum(b)
 }
 
-// A frame is one commit: begin starts it, buf receives the payload, and end completes it.
+// A frame is one commit: begin starts it, buf receives the payload and leaves the hashes of
+// its records, and end completes it.
 type frame struct {
-	first uint64
-	count int
-	buf   []byte // header, payload, trailer
-	last  tlog.Hash
+	first  uint64
+	buf    []byte // header, payload, trailer
+	leaves []tlog.Hash
 }
 
 func (f *frame) begin(first uint64) {
-	f.first, f.count = first, 0
+	f.first, f.leaves = first, f.leaves[:0]
 	f.buf = append(f.buf[:0], make([]byte, frameHeader)...)
 }
 
 func (f *frame) end(m frameMAC) {
 	copy(f.buf, frameMagic)
 	binary.BigEndian.PutUint64(f.buf[4:], f.first)
-	binary.BigEndian.PutUint32(f.buf[12:], uint32(f.count))
+	binary.BigEndian.PutUint32(f.buf[12:], uint32(len(f.leaves)))
 	binary.BigEndian.PutUint32(f.buf[16:], uint32(len(f.buf)-frameHeader))
-	f.buf = m.sum(f.buf, f.first, f.count, f.last)
+	f.buf = m.sum(f.buf, f.first, f.leaves)
 	f.buf = binary.BigEndian.AppendUint32(f.buf, crc32.Checksum(f.buf, castagnoli))
 }
 

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/internal/keyfile"
 	"golang.org/x/mod/sumdb/note"
 )
@@ -46,23 +47,19 @@ func readKey(path string, others fs.FileMode) (ed25519.PrivateKey, error) {
 }
 
 func createKey(dir string) (ed25519.PrivateKey, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("audit: %w", err)
-	}
 	pub, key, err := ed25519.GenerateKey(rand.Reader)
 	text, wrong := keyfile.Encode(key)
 	pubDER, bad := x509.MarshalPKIXPublicKey(pub)
-	if err = errors.Join(err, wrong, bad); err != nil {
+	if err = errors.Join(os.MkdirAll(dir, 0o700), err, wrong, bad); err == nil {
+		err = durable.Write(filepath.Join(dir, PublicKeyFile), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pubDER}))
+	}
+	if err == nil {
+		err = durable.Write(filepath.Join(dir, KeyFile), text)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	d := newDisk(dir, (*os.File).Sync)
-	if err := d.replace(PublicKeyFile, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pubDER}), true); err != nil {
-		return nil, err
-	}
-	if err := d.replace(KeyFile, text, true); err != nil {
-		return nil, err
-	}
-	return key, d.syncDir(".")
+	return key, nil
 }
 
 // VerifierKey returns the public key in the format of package note:

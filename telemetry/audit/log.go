@@ -103,21 +103,17 @@ const openTimeout = 30 * time.Second
 // or when the disk failed, may still be found in the log. The event's slices must not
 // be changed afterwards.
 func (l *Log) Record(ctx context.Context, ev memproxy.Event) error {
-	return l.record(ctx, &ev, whole)
-}
-
-func (l *Log) record(ctx context.Context, ev *memproxy.Event, at place) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return l.queue.wait(ctx, l.queue.item(ev, at))
+	return l.queue.wait(ctx, l.queue.item(&ev))
 }
 
 // RecordAsync queues an event without waiting, in order. It is written with the next
 // record, or within Options.AsyncDelay. Events in the queue are lost if the process is
 // killed.
 func (l *Log) RecordAsync(ev memproxy.Event) error {
-	return l.queue.add(l.queue.item(&ev, whole))
+	return l.queue.add(l.queue.item(&ev))
 }
 
 // Flush waits until everything queued before is durable and has a signed checkpoint.

@@ -22,12 +22,10 @@ func (l *Log) Prune(ctx context.Context, before time.Time, maxBytes int64) (uint
 		return 0, err
 	}
 	ev := memproxy.Event{
-		Type: memproxy.EventPrune, Time: l.opt.Clock(),
+		Type: memproxy.EventPrune, Time: l.opt.Clock(), KeptFrom: to * tileWidth,
 		Detail: fmt.Sprintf("records %d to %d removed by age or size", from*tileWidth, to*tileWidth-1),
 	}
-	at := whole
-	at.keptFrom = to * tileWidth
-	if err := l.record(ctx, &ev, at); err != nil {
+	if err := l.Record(ctx, ev); err != nil {
 		return 0, err
 	}
 	if err := l.publisher.publish(true); err != nil {

@@ -72,13 +72,13 @@ func newQueue(opt *Options) *queue {
 }
 
 // item returns an encoded event that is not queued yet.
-func (q *queue) item(ev *memproxy.Event, at place) *item {
+func (q *queue) item(ev *memproxy.Event) *item {
 	it := q.items.Get().(*item)
 	if len(q.opt.Unsafe) > 0 {
 		unsafe := *ev
 		unsafe.Unsafe, ev = q.opt.Unsafe, &unsafe
 	}
-	it.bodies = encodeAll(it.bodies, ev, at)
+	it.bodies = encodeAll(it.bodies, ev)
 	if q.opt.OnRecord != nil {
 		it.event = *ev
 	}

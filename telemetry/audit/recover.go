@@ -219,7 +219,7 @@ func (r *recovery) replayFile(n int64, b []byte, size uint64) (good int, err err
 		if t.time, err = appended(es[count-1]); err != nil {
 			return 0, bad(err.Error())
 		}
-		if t.next > size && !hmac.Equal(mac, r.committer.mac.sum(nil, first, count, t.prev)) {
+		if t.next > size && !hmac.Equal(mac, r.committer.mac.sum(nil, first, leaves)) {
 			return 0, bad("an unsigned frame has a wrong MAC")
 		}
 		for i, leaf := range leaves {

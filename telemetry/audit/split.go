@@ -12,16 +12,16 @@ const maxBody = 1<<16 - 1 - maxWriterMembers - len(`,"part":{"n":900719925474099
 // encodeAll encodes an event into as few records as possible. That is nearly always
 // one; an answer with thousands of memories needs several, which repeat the short
 // members and divide the long ones. Nothing is omitted. It reuses the memory of bodies.
-func encodeAll(bodies []body, ev *memproxy.Event, at place) []body {
+func encodeAll(bodies []body, ev *memproxy.Event) []body {
 	bodies = slices.Grow(bodies[:0], 1)[:1]
-	bodies[0] = encode(bodies[0].buf, ev, at)
+	bodies[0] = encode(bodies[0].buf, ev, whole)
 	if len(bodies[0].buf) <= maxBody {
 		return bodies
 	}
 	bodies = bodies[:0]
 	evs := halve(nil, *ev)
 	for i := range evs {
-		bodies = append(bodies, encode(nil, &evs[i], place{part: i + 1, parts: len(evs), keptFrom: -1}))
+		bodies = append(bodies, encode(nil, &evs[i], place{part: i + 1, parts: len(evs)}))
 	}
 	return bodies
 }
