@@ -235,11 +235,11 @@ func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy
 const inScope = `?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run)`
 
 func deleteInScope(ctx context.Context, s *store, backend string, scope memproxy.Scope) (by []memproxy.AuthorCount, _ error) {
-	at, after := map[memproxy.AuthorCount]int{}, ""
-	for {
-		found, err := doResult(ctx, s, job{}, func(t *transaction) (found []memproxy.Ownership) {
+	at := map[memproxy.AuthorCount]int{}
+	err := eachPage(expireStep, func(after memproxy.Ownership) ([]memproxy.Ownership, error) {
+		return doResult(ctx, s, job{}, func(t *transaction) (found []memproxy.Ownership) {
 			for _, r := range t.lock(expireStep, `backend = ?1 AND kind = 'memory' AND owned = 1 AND deleted = 0 AND id > ?2 AND `+inScope+` ORDER BY id`,
-				backend, after, scope.User, scope.Agent, scope.App, scope.Run) {
+				backend, after.ID, scope.User, scope.Agent, scope.App, scope.Run) {
 				gone := r.Owner
 				gone.Deleted = true
 				r.setOwner(&gone, t.now())
@@ -247,14 +247,14 @@ func deleteInScope(ctx context.Context, s *store, backend string, scope memproxy
 			}
 			return found
 		})
-		fields, ferr := firstFields(ctx, s, backend, found)
-		err = cmp.Or(err, ferr)
-		for i := range found {
-			row := &found[i]
-			who := memproxy.AuthorCount{Tenant: row.Scope.Tenant, Actor: row.Actor, Trust: row.Trust, User: row.Scope.User, Field: fields[row.ID]}
-			if after = max(after, row.ID); row.Actor == "" { // memories without a known author, and edited rows, are not counted
+	}, func(gone []memproxy.Ownership) error {
+		fields, err := firstFields(ctx, s, backend, gone)
+		for i := range gone {
+			row := &gone[i]
+			if row.Actor == "" { // memories without a known author, and edited rows, are not counted
 				continue
 			}
+			who := memproxy.AuthorCount{Tenant: row.Scope.Tenant, Actor: row.Actor, Trust: row.Trust, User: row.Scope.User, Field: fields[row.ID]}
 			i, seen := at[who]
 			if !seen {
 				i = len(by)
@@ -263,10 +263,9 @@ func deleteInScope(ctx context.Context, s *store, backend string, scope memproxy
 			}
 			by[i].Memories++
 		}
-		if err != nil || len(found) < expireStep {
-			return by, err
-		}
-	}
+		return err
+	})
+	return by, err
 }
 
 // firstFields returns the governed fields that memories were first written to, by id.
@@ -290,21 +289,17 @@ func endHistories(ctx context.Context, s *store, backend string, scope memproxy.
 	if s.opt.Vault == nil {
 		return ErrNoVault
 	}
-	after := ""
-	for {
-		ids, err := querySettled(ctx, s, "list swept memories", scanOne[string], `SELECT o.id FROM record o
+	return eachPage(expireStep, func(after string) ([]string, error) {
+		return querySettled(ctx, s, "list swept memories", scanOne[string], `SELECT o.id FROM record o
 			WHERE o.backend = ?1 AND o.kind = 'memory' AND o.deleted > 0 AND o.id > ?2 AND `+inScope+`
 				AND (SELECT v.op FROM version v WHERE v.backend = o.backend AND v.kind = o.kind AND v.id = o.id ORDER BY v.number DESC LIMIT 1) NOT IN ('delete', 'purge')
 			ORDER BY o.id LIMIT ?7`, backend, after, scope.User, scope.Agent, scope.App, scope.Run, expireStep)
-		if err != nil || len(ids) == 0 {
-			return err
-		}
-		after = ids[len(ids)-1]
-		err = s.do(ctx, &job{run: func(t *transaction) {
+	}, func(ids []string) error {
+		return s.do(ctx, &job{run: func(t *transaction) {
 			for _, id := range ids {
 				k := memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: id}
 				last, known := t.lastVersion(k)
-				if !known || last.Op == memproxy.OpDelete || last.Op == memproxy.OpPurge {
+				if !known || last.textless() {
 					continue
 				}
 				gone := v
@@ -313,10 +308,7 @@ func endHistories(ctx context.Context, s *store, backend string, scope memproxy.
 				t.append(gone)
 			}
 		}})
-		if err != nil {
-			return err
-		}
-	}
+	})
 }
 
 // clockRun records whether the ledger's clock ran evenly while processes used the ledger.
