@@ -103,10 +103,7 @@ func (c *Checker) unacceptedFaults(ctx context.Context, tenant string, lost bool
 	}
 	faults := slices.DeleteFunc(found.Faults, func(f memproxy.ChainFault) bool { return f.Accepted })
 	edited, more, err := c.Ledger.Backends.VerifyRecords(ctx, &tenant, nil)
-	for _, d := range edited {
-		faults = append(faults, rowFault(d))
-	}
-	return faults, more, err
+	return append(faults, edited...), more, err
 }
 
 // missingChain returns the fault of a chain of which nothing is left.

@@ -200,12 +200,12 @@ func (c *Checker) chains(ctx context.Context, texts bool, count func(int)) ([]me
 		if err != nil {
 			return nil, err
 		}
-		for _, d := range edited {
-			i := slices.IndexFunc(out, func(r memproxy.ChainReport) bool { return r.Tenant == d.Tenant })
+		for _, f := range edited {
+			i := slices.IndexFunc(out, func(r memproxy.ChainReport) bool { return r.Tenant == f.Tenant })
 			if i < 0 {
-				i, out = len(out), append(out, memproxy.ChainReport{Tenant: d.Tenant})
+				i, out = len(out), append(out, memproxy.ChainReport{Tenant: f.Tenant})
 			}
-			out[i].Faults = append(out[i].Faults, rowFault(d))
+			out[i].Faults = append(out[i].Faults, f)
 		}
 	}
 	slices.SortFunc(out, func(a, b memproxy.ChainReport) int { return strings.Compare(a.Tenant, b.Tenant) })
@@ -232,11 +232,6 @@ func recordEdits(ctx context.Context, c *Checker) error {
 			"backend", d.Backend, "kind", string(d.Kind), "id", d.ID, "detail", d.Detail)
 		return nil
 	})
-}
-
-// rowFault converts an edited row of the ledger to a fault of its tenant's chain.
-func rowFault(d memproxy.Discrepancy) memproxy.ChainFault {
-	return memproxy.ChainFault{Class: memproxy.FaultRow, Tenant: d.Tenant, MemoryKey: d.MemoryKey, Detail: d.Detail}
 }
 
 // breakPause is the minimum time between two verifications that a changed version

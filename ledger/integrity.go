@@ -269,10 +269,10 @@ const maxEdited = 100
 // UnreadableRow ends the detail of an edited record that cannot be read, nor be accepted.
 const UnreadableRow = ", and cannot be read: restore the ledger"
 
-// VerifyRecords reads all records and returns at most maxEdited edited ones, of one tenant
-// if one is given, with the tenants that their rows name, and the number of others that can
-// be read. count, if set, is called with the number of records read.
-func (bs Backends) VerifyRecords(ctx context.Context, tenant *string, count func(int)) (edited []memproxy.Discrepancy, more int, err error) {
+// VerifyRecords reads all records and returns faults for at most maxEdited edited ones, of one
+// tenant if one is given, with the tenants that their rows name, and the number of others that
+// can be read. count, if set, is called with the number of records read.
+func (bs Backends) VerifyRecords(ctx context.Context, tenant *string, count func(int)) (edited []memproxy.ChainFault, more int, err error) {
 	err = eachRecord(ctx, bs.store, func(found []fields) error {
 		for i := range found {
 			f := &found[i]
@@ -283,7 +283,7 @@ func (bs Backends) VerifyRecords(ctx context.Context, tenant *string, count func
 				if !f.readable() {
 					detail += UnreadableRow
 				}
-				edited = append(edited, memproxy.Discrepancy{Class: memproxy.FaultRow, Code: memproxy.IntegrityLedger, Tenant: f.tenant(), MemoryKey: f.key(), Detail: detail})
+				edited = append(edited, memproxy.ChainFault{Class: memproxy.FaultRow, Tenant: f.tenant(), MemoryKey: f.key(), Detail: detail})
 				bs.edits.note(f.key(), f.tenant(), editedRow)
 			case f.readable():
 				more++
