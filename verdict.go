@@ -141,9 +141,7 @@ type Question struct {
 	// without repeating it, such as an attached block. The rules of fields and sizes apply
 	// to it as to written content.
 	AttachedItems []Item
-	// Owners are the known owners of the operation's targets.
-	Owners   []Ownership
-	Findings []Finding
+	Findings      []Finding
 	// AuthorTrust is the trust, per mille, of the most trusted other author or corrector
 	// of the targets; zero if there is none or none is known.
 	AuthorTrust PerMille

@@ -16,18 +16,17 @@ import (
 // evaluation is one call on its way through the steps.
 type evaluation struct {
 	*Admission
-	g             *Gate
-	mode          mode
-	q             memproxy.Question
-	verdict       verdict.Sum
-	known         *lookups            // what the ledger answered so far
-	ownersUnknown bool                // the ledger could not be asked for the targets' owners
-	polledHold    *memproxy.HeldWrite // the held write whose receipt is asked for
-	clamped       bool                // the content has a confidence
-	decided       bool                // the decision is made; only its consequences are left
-	lines         []memproxy.Line     // the budget lines of linesFor
-	linesFor      *memproxy.Operation // the form of the operation that was charged last
-	refused       *LookupError        // the backend's refusal of a look-up that the client gets, or nil
+	g          *Gate
+	mode       mode
+	q          memproxy.Question
+	verdict    verdict.Sum
+	known      *lookups            // what the ledger answered so far
+	polledHold *memproxy.HeldWrite // the held write whose receipt is asked for
+	clamped    bool                // the content has a confidence
+	decided    bool                // the decision is made; only its consequences are left
+	lines      []memproxy.Line     // the budget lines of linesFor
+	linesFor   *memproxy.Operation // the form of the operation that was charged last
+	refused    *LookupError        // the backend's refusal of a look-up that the client gets, or nil
 	// run is the admission of the run whose agent makes the tool call.
 	run  *Admission
 	tool memproxy.ToolCall

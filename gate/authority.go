@@ -3,7 +3,6 @@ package gate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -140,14 +139,12 @@ func loadReplaced(ctx context.Context, r *evaluation) {
 		}
 		resolveTargets(ctx, r)
 	}
-	if r.ownersUnknown {
-		ledgerFailed(ctx, r, errNoLedger, authorsUnknown)
+	if err := r.known.err; err != nil {
+		ledgerFailed(ctx, r, err, authorsUnknown)
 		return
 	}
 	loadAuthors(ctx, r, targets)
 }
-
-var errNoLedger = errors.New("gate: the ledger did not answer")
 
 // authorsUnknown is the detail of a refusal because the authors of the changed texts are
 // unknown.

@@ -20,7 +20,7 @@ import (
 // the backend.
 func loadTargets(ctx context.Context, r *evaluation) error {
 	op := r.op
-	r.q.Owners, r.changedMemories = nil, nil
+	r.changedMemories = nil
 	if needsLocks(r) { // what was looked up before its turn may have changed
 		r.known = newLookups(r.g, r.Admission)
 	}
@@ -31,17 +31,9 @@ func loadTargets(ctx context.Context, r *evaluation) error {
 		}
 		return nil
 	}
-	if err := loadOwners(ctx, r, op.Targets); err != nil {
-		if op.Kind != memproxy.Recall {
-			ledgerFailed(ctx, r, err, "the owner of the memory cannot be looked up")
-			return nil
-		}
-		r.ownersUnknown = true
-	}
-	for _, id := range op.Targets {
-		if row, ok := r.owners[id]; ok {
-			r.q.Owners = append(r.q.Owners, row)
-		}
+	if err := loadOwners(ctx, r, op.Targets); err != nil && op.Kind != memproxy.Recall {
+		ledgerFailed(ctx, r, err, "the owner of the memory cannot be looked up")
+		return nil
 	}
 	if err := locate(ctx, r); err != nil || r.verdict.Worst.Stops() && r.enforced() {
 		return err
@@ -78,18 +70,13 @@ func resolveTargets(ctx context.Context, r *evaluation) {
 			ids[m.ID] = name
 		}
 	}
-	if len(ids) == 0 || r.ownersUnknown {
-		return
-	}
 	known := r.known
-	if err := known.need(ctx, known.keys(r.op.TargetKind, slices.Collect(maps.Keys(ids))...)...); err != nil {
-		r.ownersUnknown = true
-		return
+	if known.need(ctx, known.keys(r.op.TargetKind, slices.Collect(maps.Keys(ids))...)...) != nil {
+		return // known.err has the error
 	}
 	for id, name := range ids {
 		if row := known.owner(r.op.TargetKind, id); row != nil {
 			r.owners[name] = *row
-			r.q.Owners = append(r.q.Owners, *row)
 		}
 	}
 }
@@ -281,7 +268,7 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 // another tenant has.
 func judgeTargets(ctx context.Context, r *evaluation) {
 	v := r.viewer(r.g.opt.Signer, r.known)
-	v.Blind = r.ownersUnknown
+	v.Blind = r.known.err != nil
 	var scopes []*memproxy.Scope
 	var bare []memproxy.Memory
 	for _, id := range r.op.Targets {
