@@ -1,36 +1,22 @@
 package letta
 
 import (
-	"cmp"
 	_ "embed" // the tables are data
-	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	answertable "github.com/memproxy/memproxy/adapters/answers"
-	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/refusal"
 	"github.com/memproxy/memproxy/adapters/spelling"
 	"github.com/memproxy/memproxy/internal/cache"
 )
 
 // Options configure the adapter. The zero value is the documented default.
-type Options struct {
-	// ConfidenceKeys are the metadata keys that claim a confidence from 0 to 1.
-	ConfidenceKeys []string
-	// Sources are the tiers of the names that the metadata key source claims.
-	// Nil is memproxy.DefaultSourceNames.
-	Sources memproxy.SourceNames
-	// MaxDepth bounds the nesting of requests. Answers have a higher bound of their
-	// own.
-	MaxDepth int
-	// Now is the clock for waiting times; nil is time.Now.
-	Now func() time.Time
-}
+type Options = wire.Options
 
 // Adapter is the Letta adapter. It is stateless and safe for concurrent use.
 type Adapter struct {
@@ -53,20 +39,9 @@ func (noCache) Evict(...string) {}
 
 // New returns the adapter.
 func New(opt Options) (*Adapter, error) {
-	if opt.Sources == nil {
-		opt.Sources = memproxy.DefaultSourceNames()
-	}
-	if opt.ConfidenceKeys == nil {
-		opt.ConfidenceKeys = []string{"confidence", "importance"}
-	}
-	for _, k := range opt.ConfidenceKeys {
-		if k == "" || memproxy.Reserved(k) {
-			return nil, errors.New("letta: a metadata key is empty or begins with " + memproxy.StampPrefix)
-		}
-	}
-	opt.MaxDepth = cmp.Or(opt.MaxDepth, jsondoc.DefaultRequestDepth)
-	if opt.Now == nil {
-		opt.Now = time.Now
+	opt, err := opt.Checked()
+	if err != nil {
+		return nil, err
 	}
 	a := &Adapter{Table: answers(), opt: opt, routes: indexed()}
 	a.headers = spelling.New(slices.Collect(maps.Keys(identityHeaders)), nil, nil)

@@ -2,15 +2,12 @@ package letta
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
-	"github.com/memproxy/memproxy/adapters/origin"
-	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
 // block reads one block. The governed field is the label in the body, else the label in
@@ -116,13 +113,7 @@ func (d *draft) otherMember(m jsondoc.Member, ptr string) {
 		return
 	}
 	if d.op.Kind.Writes() {
-		origin.RecordMemberAssertions(d.op, d.doc, m, ptr, d.opt.ConfidenceKeys)
-		wire.AddName(d.op, m.Name, ptr, d.newItem(memproxy.ItemMetadata))
-		kind := memproxy.ItemMetadata
-		if withheld.HoldsCallbackURL(m) {
-			kind = memproxy.ItemURL
-		}
-		wire.AddStrings(d.op, m.Value, ptr, d.newItem(kind))
+		d.opt.AddOther(d.op, d.doc, m, ptr, d.newItem(memproxy.ItemMetadata))
 	}
 }
 
@@ -163,8 +154,6 @@ func (d *draft) backdated(v *jsondoc.Value, ptr string) {
 	}
 }
 
-// metadata reads one metadata object: confidence, source, reserved keys, and every
-// string.
 func (d *draft) metadata(v *jsondoc.Value, ptr string) error {
 	switch {
 	case v.Kind == jsondoc.Null:
@@ -172,24 +161,6 @@ func (d *draft) metadata(v *jsondoc.Value, ptr string) error {
 	case v.Kind != jsondoc.Object && d.op.Kind.Writes():
 		return malformed(memproxy.PayloadMalformed, 422, ptr, "metadata must be an object")
 	}
-	origin.RecordAssertions(d.op, d.doc, v, ptr, d.opt.ConfidenceKeys)
-	for _, m := range v.Members {
-		p := jsondoc.Child(ptr, m.Name)
-		switch {
-		case memproxy.Reserved(m.Name):
-			d.op.Reserved = append(d.op.Reserved, p)
-			continue
-		case slices.Contains(d.opt.ConfidenceKeys, m.Name):
-			// Only a write can claim a confidence for its content.
-			if d.op.Kind == memproxy.Learn || d.op.Kind == memproxy.Correct {
-				d.op.ConfidenceClaims = append(d.op.ConfidenceClaims, origin.ReadConfidence(d.doc, m.Value, p))
-			}
-		case m.Name == "source":
-			d.op.SourceClaim = origin.LowestTier(d.opt.Sources, d.op.SourceClaim, m.Value)
-		}
-		d.originClaims.AddMetadata(d.doc, m)
-		wire.AddMember(d.op, m, p, d.newItem(memproxy.ItemMetadata))
-		wire.AddNumbers(d.op, d.doc, m.Value, p, d.newItem(memproxy.ItemMetadata))
-	}
+	d.opt.AddMetadata(d.op, d.doc, v, ptr, d.newItem(memproxy.ItemMetadata), &d.originClaims, "")
 	return nil
 }

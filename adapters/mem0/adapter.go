@@ -1,37 +1,20 @@
 package mem0
 
 import (
-	"cmp"
 	_ "embed" // the table is data
-	"errors"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	answertable "github.com/memproxy/memproxy/adapters/answers"
-	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/refusal"
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
 // Options configure the adapter. The zero value is the documented default.
-type Options struct {
-	// ConfidenceKeys are the metadata keys that claim a confidence from 0 to 1.
-	ConfidenceKeys []string
-	// FieldKey is the metadata key that names the governed field. The values of
-	// category and categories are governed fields as well.
-	FieldKey string
-	// Sources are the tiers of the names that the metadata key source claims.
-	// Nil is memproxy.DefaultSourceNames.
-	Sources memproxy.SourceNames
-	// MaxDepth bounds the nesting of requests. Answers have a higher bound of their
-	// own.
-	MaxDepth int
-	// Now is the clock for waiting times; nil is time.Now.
-	Now func() time.Time
-}
+type Options = wire.Options
 
 // Adapter is the Mem0 adapter. It is safe for concurrent use.
 type Adapter struct {
@@ -45,21 +28,9 @@ type Adapter struct {
 
 // New returns the adapter.
 func New(opt Options) (*Adapter, error) {
-	if opt.Sources == nil {
-		opt.Sources = memproxy.DefaultSourceNames()
-	}
-	if opt.ConfidenceKeys == nil {
-		opt.ConfidenceKeys = []string{"confidence", "importance"}
-	}
-	opt.FieldKey = cmp.Or(opt.FieldKey, "field")
-	for _, k := range append([]string{opt.FieldKey}, opt.ConfidenceKeys...) {
-		if k == "" || memproxy.Reserved(k) {
-			return nil, errors.New("mem0: a metadata key is empty or begins with " + memproxy.StampPrefix)
-		}
-	}
-	opt.MaxDepth = cmp.Or(opt.MaxDepth, jsondoc.DefaultRequestDepth)
-	if opt.Now == nil {
-		opt.Now = time.Now
+	opt, err := opt.Checked()
+	if err != nil {
+		return nil, err
 	}
 	a := &Adapter{Table: answers(), opt: opt, routes: indexed(), elements: newElements()}
 	a.names = spelling.New(owners[:], nil, []string{"page", "page_size", "limit", "top_k", "delete_linked", "metadata", "filters"})

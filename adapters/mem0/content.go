@@ -184,8 +184,7 @@ func (d *decoding) extracts() bool {
 	return d.doc != nil && d.row.shape == addBody && d.doc.Root.Get("messages") != nil && !d.doc.False(d.doc.Root.Get("infer"))
 }
 
-// metadata reads one metadata object: confidence, source, field, identities, times,
-// reserved keys, and every string.
+// metadata reads one metadata object: field, identities, and what every format has.
 func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 	if v.Kind == jsondoc.Null {
 		return nil
@@ -208,30 +207,15 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 			}
 		}
 	}
-	origin.RecordAssertions(d.op, d.doc, v, ptr, d.a.opt.ConfidenceKeys)
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
-		if memproxy.Reserved(m.Name) {
-			d.op.Reserved = append(d.op.Reserved, p)
-			continue
-		}
-		if low := jsondoc.Fold(m.Name); low != m.Name && (d.a.opt.isFieldKey(low) || slices.Contains(d.a.opt.ConfidenceKeys, low)) {
+		if low := jsondoc.Fold(m.Name); low != m.Name && (isFieldKey(d.a.opt.FieldKey, low) || slices.Contains(d.a.opt.ConfidenceKeys, low)) {
 			return malformed(memproxy.PayloadDuplicate, 400, p, "a known key is spelled with different letter case")
 		}
 		if dim, ok := dimOf(d.a.names.Claim(m.Name)); ok { // readers of metadata accept other spellings too
 			d.claim(dim, m.Value, p, false, false)
 		}
-		d.originClaims.AddMetadata(d.doc, m)
-		switch {
-		case slices.Contains(d.a.opt.ConfidenceKeys, m.Name):
-			if d.op.Kind.Writes() {
-				d.op.ConfidenceClaims = append(d.op.ConfidenceClaims, origin.ReadConfidence(d.doc, m.Value, p))
-			}
-		case m.Name == "source":
-			d.op.SourceClaim = origin.LowestTier(d.a.opt.Sources.Of(d.doc.Root.Get("user_id").Text()), d.op.SourceClaim, m.Value)
-		}
-		wire.AddMember(d.op, m, p, newItem(memproxy.ItemMetadata, ""))
-		wire.AddNumbers(d.op, d.doc, m.Value, p, newItem(memproxy.ItemMetadata, ""))
 	}
+	d.a.opt.AddMetadata(d.op, d.doc, v, ptr, newItem(memproxy.ItemMetadata, ""), &d.originClaims, d.doc.Root.Get("user_id").Text())
 	return nil
 }

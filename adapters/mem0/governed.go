@@ -19,8 +19,8 @@ type fieldAssignment struct {
 
 // isFieldKey reports whether a member of metadata assigns the memory's content to a governed
 // field.
-func (o *Options) isFieldKey(name string) bool {
-	return name == o.FieldKey || name == "category" || name == "categories"
+func isFieldKey(own, name string) bool {
+	return name == own || name == "category" || name == "categories"
 }
 
 // maxFields bounds the fields of one member: every piece of content is ruled on in each.
@@ -125,9 +125,9 @@ func addFields(it *memproxy.Item, fields []string) {
 
 // fieldsOf returns the governed fields that a memory's metadata names: the first one, which
 // is the memory's field, and the others.
-func (o *Options) fieldsOf(doc *jsondoc.Doc, meta *jsondoc.Value) (field string, filed []string) {
+func fieldsOf(own string, doc *jsondoc.Doc, meta *jsondoc.Value) (field string, filed []string) {
 	var it memproxy.Item
-	for _, name := range [...]string{o.FieldKey, "category", "categories"} {
+	for _, name := range [...]string{own, "category", "categories"} {
 		if v := meta.Get(name); v != nil {
 			names, _ := fieldNames(doc, v)
 			addFields(&it, names)

@@ -8,9 +8,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
-	"github.com/memproxy/memproxy/adapters/origin"
 	"github.com/memproxy/memproxy/adapters/spelling"
-	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
 // topKey reports whether a member name has a meaning at the top level. Another letter case
@@ -90,7 +88,9 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 		if done, err := readKnownMember(d, m, ptr, at, id); done || err != nil {
 			return err
 		}
-		readOtherMember(d, m, ptr, of)
+		if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin {
+			d.a.opt.AddOther(d.op, d.doc, m, ptr, newItem(memproxy.ItemMetadata, of))
+		}
 	}
 	return nil
 }
@@ -109,22 +109,8 @@ func readInstruction(d *decoding, m jsondoc.Member, ptr, of string, whole bool) 
 	return nil
 }
 
-// readOtherMember reads a member that is forwarded unchanged: its strings are screened.
-func readOtherMember(d *decoding, m jsondoc.Member, ptr, of string) {
-	if !d.op.Kind.Writes() && d.op.Kind != memproxy.Admin {
-		return
-	}
-	origin.RecordMemberAssertions(d.op, d.doc, m, ptr, d.a.opt.ConfidenceKeys)
-	wire.AddName(d.op, m.Name, ptr, newItem(memproxy.ItemMetadata, of))
-	kind := memproxy.ItemMetadata
-	if withheld.HoldsCallbackURL(m) {
-		kind = memproxy.ItemURL
-	}
-	wire.AddStrings(d.op, m.Value, ptr, newItem(kind, of))
-}
-
-// readKnownMember reads a member that has a meaning. done is false if readOtherMember must
-// read it too.
+// readKnownMember reads a member that has a meaning. done is false if its texts are
+// to be read as well.
 func readKnownMember(d *decoding, m jsondoc.Member, ptr, at, id string) (done bool, err error) {
 	v, whole := m.Value, at == ""
 	switch m.Name {

@@ -63,13 +63,13 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 		return struct {
 			Text     string          `json:"text"`
 			Metadata json.RawMessage `json:"metadata"`
-		}{to.Text, stamps.Object(append(a.opt.filedAs(to.Field, now, merges), stamps.Members(&stamp, merges))...)}
+		}{to.Text, stamps.Object(append(filedAs(a.opt.FieldKey, to.Field, now, merges), stamps.Members(&stamp, merges))...)}
 	})
 }
 
 // filedAs returns a memory's own metadata with the field of the version. With merges, other
 // names of the field are set to null, because the server would keep them otherwise.
-func (o *Options) filedAs(field string, now memproxy.Memory, merges bool) [][]byte {
+func filedAs(own, field string, now memproxy.Memory, merges bool) [][]byte {
 	kept := stamps.FilterMembers(now.Metadata, false)
 	if memproxy.Key(field) == memproxy.Key(now.Field) && len(now.Filed) == 0 {
 		return kept
@@ -80,12 +80,12 @@ func (o *Options) filedAs(field string, now memproxy.Memory, merges bool) [][]by
 	}
 	var out [][]byte
 	if field != "" {
-		out = append(out, append(append(jsondoc.Quote(o.FieldKey), ':'), jsondoc.Quote(field)...))
+		out = append(out, append(append(jsondoc.Quote(own), ':'), jsondoc.Quote(field)...))
 	}
 	for i, m := range doc.Root.Members {
 		switch {
-		case m.Name == o.FieldKey && field != "":
-		case !o.isFieldKey(m.Name):
+		case m.Name == own && field != "":
+		case !isFieldKey(own, m.Name):
 			out = append(out, kept[i])
 		case merges:
 			out = append(out, append(jsondoc.Quote(m.Name), ":null"...))

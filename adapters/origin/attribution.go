@@ -53,16 +53,19 @@ func recordTimes(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr
 	}
 }
 
-// RecordAssertions records the times in a metadata object, and the attributions and
-// credibility claims in it at any depth. keys are the names of confidences: the adapter reads
-// the object's own members with such a name, and RecordAssertions deeper numbers.
+// RecordAssertions records the times and the confidences in a metadata object, and the
+// attributions and credibility claims in it at any depth. keys are the names of confidences.
 func RecordAssertions(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, keys []string) {
 	if op.Kind.Writes() {
 		recordTimes(op, doc, v, ptr)
 	}
 	for _, m := range v.Members {
-		if !memproxy.Reserved(m.Name) && !slices.Contains(keys, m.Name) {
-			RecordMemberAssertions(op, doc, m, jsondoc.Child(ptr, m.Name), keys)
+		switch p := jsondoc.Child(ptr, m.Name); {
+		case memproxy.Reserved(m.Name):
+		case !slices.Contains(keys, m.Name):
+			RecordMemberAssertions(op, doc, m, p, keys)
+		case storesText(op):
+			op.ConfidenceClaims = append(op.ConfidenceClaims, ReadConfidence(doc, m.Value, p))
 		}
 	}
 }
@@ -70,7 +73,7 @@ func RecordAssertions(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value
 // RecordMemberAssertions records the attributions and credibility claims in a member and
 // its value.
 func RecordMemberAssertions(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr string, keys []string) {
-	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
+	if !storesText(op) {
 		return
 	}
 	name := strings.Map(lookAlike, jsondoc.Squash(m.Name))
@@ -124,7 +127,7 @@ func lookAlike(r rune) rune {
 // RecordSpeaker records a message's speaker, by name or by role. instead is the replacement for a
 // claim that cannot be removed.
 func RecordSpeaker(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr, instead string) {
-	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
+	if storesText(op) {
 		addAttribution(op, doc, memproxy.Attribution{Pointer: ptr, Kind: memproxy.AttributesAuthor, Instead: instead}, v)
 	}
 }

@@ -99,12 +99,17 @@ func isNegative(doc *jsondoc.Doc, v *jsondoc.Value) bool {
 	return slices.Contains([]string{"false", "null", "0", "", "no", "none"}, said)
 }
 
+// storesText reports whether claims about content mean anything in an operation.
+func storesText(op *memproxy.Operation) bool {
+	return op.Kind == memproxy.Learn || op.Kind == memproxy.Correct
+}
+
 // Apply applies the claims to an operation whose items already have the layer and role of
 // the route. If the backend's model extracts facts from a conversation in which a user
 // speaks, other speakers do not make the conversation inferred, because the extracted facts
 // are judged later.
 func (c *Claims) Apply(op *memproxy.Operation) {
-	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
+	if !storesText(op) {
 		return
 	}
 	op.LayerClaims, op.Keys = c.layers, c.keys

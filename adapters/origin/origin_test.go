@@ -110,10 +110,11 @@ func TestNamesOfTimes(t *testing.T) {
 }
 
 // Proves TRL-2: a number weighs content by its name at any depth, by the configured keys too. Such
-// a key is the adapter's to read at the top, and words under it are the application's below.
+// a key weighs at the top whatever its value is, and words under it are the application's below.
 func TestNumbersThatWeigh(t *testing.T) {
 	for text, want := range map[string][]string{
-		`{"importance":1}`:                      nil,
+		`{"importance":1}`:                      {"/importance"},
+		`{"importance":"high"}`:                 {"/importance"},
 		`{"x":{"importance":1}}`:                {"/x/importance"},
 		`{"x":[{"Impor-tance":0.2}],"list":[]}`: {"/x/0/Impor-tance"},
 		`{"x":{"importance":"high"}}`:           nil,

@@ -5,11 +5,14 @@
 package wire
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/origin"
 	"github.com/memproxy/memproxy/adapters/spelling"
+	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
 // FillScope sets the scope's owner in a claim's dimension to the first name of the claim,
@@ -63,6 +66,36 @@ func AddNumbers(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr 
 	for _, m := range v.Members {
 		AddNumbers(op, doc, m.Value, jsondoc.Child(ptr, m.Name), like)
 	}
+}
+
+// AddMetadata reads a metadata object of a user's memory: what it claims, its reserved keys, and
+// every string.
+func (o *Options) AddMetadata(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, like memproxy.Item, claims *origin.Claims, user string) {
+	origin.RecordAssertions(op, doc, v, ptr, o.ConfidenceKeys)
+	for _, m := range v.Members {
+		p := jsondoc.Child(ptr, m.Name)
+		if memproxy.Reserved(m.Name) {
+			op.Reserved = append(op.Reserved, p)
+			continue
+		}
+		if m.Name == "source" && !slices.Contains(o.ConfidenceKeys, m.Name) {
+			op.SourceClaim = origin.LowestTier(o.Sources.Of(user), op.SourceClaim, m.Value)
+		}
+		claims.AddMetadata(doc, m)
+		AddMember(op, m, p, like)
+		AddNumbers(op, doc, m.Value, p, like)
+	}
+}
+
+// AddOther reads a member without a specific meaning, which is forwarded unchanged: what it
+// claims, its name, and every string, as addresses if the backend may send requests to them.
+func (o *Options) AddOther(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr string, like memproxy.Item) {
+	origin.RecordMemberAssertions(op, doc, m, ptr, o.ConfidenceKeys)
+	AddName(op, m.Name, ptr, like)
+	if withheld.HoldsCallbackURL(m) {
+		like.Kind = memproxy.ItemURL
+	}
+	AddStrings(op, m.Value, ptr, like)
 }
 
 // AddMember adds an item for a member's name, as AddName does, and for every string in its
