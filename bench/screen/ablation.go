@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/memproxy/memproxy/internal/evasion"
 	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/likeness"
-	"github.com/memproxy/memproxy/screen/panel"
 )
 
 // layers are the layers that judge one text by itself. Their findings add up, so
@@ -30,20 +28,16 @@ var ruleFiles = map[string]string{"lexicon.txt": screen.LayerLexicon, "directive
 
 // layersOfRules maps each rule to its layer. screen.RuleTruncated has none: that finding
 // cannot be disabled.
-func layersOfRules() (map[string]string, error) {
+func layersOfRules() map[string]string {
 	of := map[string]string{screen.RuleClassifier: screen.LayerClassify}
 	for file, layer := range ruleFiles {
-		b, err := fs.ReadFile(screen.Files(), file)
-		if err != nil {
-			return nil, err
-		}
-		for line := range strings.Lines(string(b)) {
+		for line := range strings.Lines(packFile(file)) {
 			if id, _, ok := strings.Cut(line, " "); ok && id != "" && id[0] != '#' && id[0] != '\t' {
 				of[id] = layer
 			}
 		}
 	}
-	return of, nil
+	return of
 }
 
 // ablation weighs the same findings without each layer in turn.
@@ -51,19 +45,6 @@ type ablation struct {
 	weigh *screen.Screener
 	of    map[string]string
 	like  *likeness.Index
-}
-
-func newAblation(p *screen.Pack) (*ablation, error) {
-	s, err := screen.New(screen.Options{Pack: p})
-	if err != nil {
-		return nil, err
-	}
-	of, err := layersOfRules()
-	if err != nil {
-		return nil, err
-	}
-	like, err := likeness.New(likeness.Options{Exemplars: panel.Exemplars(), Harmless: panel.Harmless()})
-	return &ablation{s, of, like}, err
 }
 
 // held reports whether a text with these findings of package screen is held: first with
@@ -87,11 +68,8 @@ type without struct {
 }
 
 // ablate returns the results with all layers, and then without each layer.
-func ablate(b setting, res []result) ([]without, error) {
-	a, err := newAblation(b.pack)
-	if err != nil {
-		return nil, err
-	}
+func ablate(b setting, res []result) []without {
+	a := ablation{noError(screen.New(screen.Options{Pack: b.pack})), layersOfRules(), builtinLikeness()}
 	out := make([]without, 1+len(layers))
 	for i := range out {
 		out[i] = without{attacks: byName{}, family: byName{}}
@@ -124,15 +102,12 @@ func ablate(b setting, res []result) ([]without, error) {
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 // writeAblation writes the contribution of each layer.
-func writeAblation(w io.Writer, b setting, res []result) error {
-	rows, err := ablate(b, res)
-	if err != nil {
-		return err
-	}
+func writeAblation(w io.Writer, b setting, res []result) {
+	rows := ablate(b, res)
 	fmt.Fprint(w, note("ablation"))
 	every := func(string) bool { return true }
 	for i := range rows {
@@ -146,5 +121,4 @@ func writeAblation(w io.Writer, b setting, res []result) error {
 		fmt.Fprintf(w, "| %s | %.1f %% | %.1f %% | %.2f %% | %.1f %% |\n", name, families, sources, r.benign.share(), r.hidden.share())
 	}
 	fmt.Fprint(w, note("required"))
-	return nil
 }

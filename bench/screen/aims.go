@@ -169,24 +169,10 @@ func floors(w io.Writer, data, cache string) error {
 		if err != nil {
 			return err
 		}
-		g, err := generate(rows, evadedEach)
-		if err != nil {
-			return err
-		}
-		aims = append(byData(tallies(b, res)), byEvasions(g)...)
+		aims = append(byData(tallies(b, res)), byEvasions(generate(rows, evadedEach))...)
 	}
-	ev, err := evasions()
-	if err != nil {
-		return err
-	}
-	poison, benign, err := blindTallies("", "medium")
-	if err != nil {
-		return err
-	}
-	aims = append(append(aims, byTransforms(ev)...), blindAims(together(poison), together(benign))...)
-	tongues, neighbours, err := blindTallies("tongues/", "")
-	if err != nil {
-		return err
-	}
+	poison, benign := blindTallies("", "medium")
+	aims = append(append(aims, byTransforms(evasions())...), blindAims(together(poison), together(benign))...)
+	tongues, neighbours := blindTallies("tongues/", "")
 	return hold(w, append(aims, tongueAims(together(tongues), together(neighbours))...))
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"regexp/syntax"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/evasion"
-	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/normal"
 )
 
@@ -45,7 +43,7 @@ func fill(piece string) string {
 
 // dearTexts returns texts of every transform, of two of them, of every rule, of long runs
 // of each kind of character, and of mixtures.
-func dearTexts() ([]dearText, error) {
+func dearTexts() []dearText {
 	rng := rand.New(rand.NewPCG(3, 1))
 	document := func(lists ...[]string) string {
 		var b strings.Builder
@@ -70,11 +68,7 @@ func dearTexts() ([]dearText, error) {
 	for lang, texts := range evasion.PoisonsByLanguage() {
 		add("poison in "+lang, is(document(texts)))
 	}
-	rules, err := ruleTexts(rng)
-	if err != nil {
-		return nil, err
-	}
-	out = append(out, rules...)
+	out = append(out, ruleTexts(rng)...)
 	all := shapes()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		add("shape "+name, is(all[name]))
@@ -122,25 +116,18 @@ func dearTexts() ([]dearText, error) {
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 // ruleTexts returns texts of each expression of the lexicon, of each concept of the
 // vocabulary, and of all of them.
-func ruleTexts(rng *rand.Rand) (out []dearText, err error) {
+func ruleTexts(rng *rand.Rand) (out []dearText) {
 	var all strings.Builder
-	lexicon, err := fs.ReadFile(screen.Files(), "lexicon.txt")
-	if err != nil {
-		return nil, err
-	}
-	for line := range strings.Lines(string(lexicon)) {
+	for line := range strings.Lines(packFile("lexicon.txt")) {
 		if !strings.HasPrefix(line, "  ") {
 			continue
 		}
-		tree, err := syntax.Parse(strings.TrimSpace(line), syntax.Perl|syntax.FoldCase)
-		if err != nil {
-			return nil, err
-		}
+		tree := noError(syntax.Parse(strings.TrimSpace(line), syntax.Perl|syntax.FoldCase))
 		var b []byte
 		for len(b) < dearBytes {
 			b = append(matching(b, tree, rng), ' ')
@@ -148,12 +135,8 @@ func ruleTexts(rng *rand.Rand) (out []dearText, err error) {
 		out = append(out, dearText{"rule " + strings.TrimSpace(line), func() string { return fill(string(b)) }})
 		all.Write(append(matching(nil, tree, rng), ' '))
 	}
-	vocabulary, err := fs.ReadFile(screen.Files(), "vocabulary.txt")
-	if err != nil {
-		return nil, err
-	}
 	concept := ""
-	for line := range strings.Lines(string(vocabulary)) {
+	for line := range strings.Lines(packFile("vocabulary.txt")) {
 		if name, _, ok := strings.Cut(line, ": "); ok && name == strings.ToUpper(name) {
 			concept = name
 		}
@@ -167,7 +150,7 @@ func ruleTexts(rng *rand.Rand) (out []dearText, err error) {
 	for k := range 12 {
 		out = append(out, dearText{fmt.Sprintf("all rules, %d", k), func() string { return fill(text[k*len(text)/12:]) }})
 	}
-	return out, nil
+	return out
 }
 
 // matching appends a text that an expression matches.
@@ -207,18 +190,11 @@ func matching(dst []byte, re *syntax.Regexp, rng *rand.Rand) []byte {
 // layers of a write, without earlier ones, and how many bytes of readings a text has.
 // least leaves out those that take less, which are counted.
 func dear(w io.Writer, least time.Duration, only string) error {
-	texts, err := dearTexts()
-	if err != nil {
-		return err
-	}
-	p, err := fullPanel()
-	if err != nil {
-		return err
-	}
+	p := fullPanel()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	fmt.Fprintln(w, "| µs | readings, KiB | read to its end | text |\n|--:|--:|---|---|")
 	over, all := 0, 0
-	for _, t := range texts {
+	for _, t := range dearTexts() {
 		if only != "" && !strings.Contains(t.name, only) {
 			continue
 		}

@@ -123,17 +123,11 @@ type fieldResult struct {
 // judged by a classifier trained without its source. Without the corpora the rows are the
 // texts of this repository.
 func fieldRows(w io.Writer, data, cache string) ([]*row, measured, error) {
-	s, err := screen.New(screen.Options{})
-	if err != nil {
-		return nil, measured{}, err
-	}
+	s := noError(screen.New(screen.Options{}))
 	all, err := load(data)
 	if errors.Is(err, errNoData) {
 		missing(w, data)
-		if all, err = published(); err != nil {
-			return nil, measured{}, err
-		}
-		rows := sample(all)
+		rows := sample(published())
 		m, err := tallied(peer{title: "memproxy"}, rows, func(r *row) (answer, error) { return timed(s, r), nil })
 		return rows, m, err
 	}
@@ -167,20 +161,7 @@ func timed(s *screen.Screener, r *row) answer {
 // sample returns fieldEach rows of each source and label, always the same, in an order in
 // which any prefix is representative.
 func sample(rows []row) []*row {
-	order := make([]*row, 0, len(rows))
-	for i := range rows {
-		if rows[i].measured() {
-			order = append(order, &rows[i])
-		}
-	}
-	slices.SortStableFunc(order, func(a, b *row) int {
-		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(number(a.ID, 0), number(b.ID, 0)))
-	})
-	taken := map[string]int{}
-	order = slices.DeleteFunc(order, func(r *row) bool {
-		taken[r.Source+" "+r.Label]++
-		return taken[r.Source+" "+r.Label] > fieldEach
-	})
+	order := choose(rows, fieldEach, func(*row) bool { return true })
 	slices.SortStableFunc(order, func(a, b *row) int { return cmp.Compare(number(a.ID, 1), number(b.ID, 1)) })
 	return order
 }

@@ -43,13 +43,12 @@ const (
 )
 
 // generate transforms each rows of each source, always the same.
-func generate(rows []row, each int) (*generatedResult, error) {
-	s, err := screen.New(screen.Options{})
-	if err != nil {
-		return nil, err
-	}
+func generate(rows []row, each int) *generatedResult {
+	s := noError(screen.New(screen.Options{}))
 	stops := func(text string) bool { return s.Text(text, "", "").Verdict.Stops() }
-	chosen := choose(rows, each, func(r *row) bool { return stops(r.Text) == r.attack() })
+	chosen := choose(rows, each, func(r *row) bool {
+		return !strings.Contains(r.Source, "obfuscated") && len(r.Text) >= leastBytes && len(r.Text) <= mostBytes && plain(r.Text) && stops(r.Text) == r.attack()
+	})
 	g := &generatedResult{pairMissed: byName{}}
 	all := evasion.Transforms()
 	for _, r := range chosen {
@@ -95,10 +94,11 @@ func generate(rows []row, each int) (*generatedResult, error) {
 		}
 	}
 	slices.SortStableFunc(g.single, func(a, b transformed) int { return cmp.Compare(a.caught.share(), b.caught.share()) })
-	return g, nil
+	return g
 }
 
-// choose returns rows of each source, attacks and harmless ones, selected by hash.
+// choose returns up to each measured rows of each source and label that fit, selected by
+// hash.
 func choose(rows []row, each int, fits func(*row) bool) []*row {
 	order := make([]*row, len(rows))
 	for i := range rows {
@@ -111,7 +111,7 @@ func choose(rows []row, each int, fits func(*row) bool) []*row {
 	var out []*row
 	for _, r := range order {
 		key := r.Source + " " + r.Label
-		if !r.measured() || strings.Contains(r.Source, "obfuscated") || taken[key] >= each || len(r.Text) < leastBytes || len(r.Text) > mostBytes || !plain(r.Text) || !fits(r) {
+		if !r.measured() || taken[key] >= each || !fits(r) {
 			continue
 		}
 		taken[key]++

@@ -43,10 +43,6 @@ var errSlow = errors.New("a write waits for longer than it may")
 // only: they depend on the machine as much as on memproxy.
 func latency(w io.Writer, validation, record time.Duration) error {
 	text := strings.Repeat("The build of the web client needs the cache of the day before, says Ann. ", 7)[:500]
-	validate, err := validator(text)
-	if err != nil {
-		return err
-	}
 	dir, err := os.MkdirTemp("", "latency")
 	if err != nil {
 		return err
@@ -63,7 +59,7 @@ func latency(w io.Writer, validation, record time.Duration) error {
 		bound time.Duration
 		do    func() error
 	}{
-		{"validation", validation, validate},
+		{"validation", validation, validator(text)},
 		{"audit", record, func() error { return log.Record(context.Background(), ev) }},
 	} {
 		best := time.Duration(-1)
@@ -91,31 +87,22 @@ func latency(w io.Writer, validation, record time.Duration) error {
 }
 
 // fullPanel returns the layers that are on by default, without a cache.
-func fullPanel() (*panel.Panel, error) {
-	base, err := screen.New(screen.Options{})
-	if err != nil {
-		return nil, err
-	}
-	alike, err := likeness.New(likeness.Options{Exemplars: panel.Exemplars(), Harmless: panel.Harmless()})
-	if err != nil {
-		return nil, err
-	}
-	return panel.New(panel.Options{
-		Base: base, Secrets: true, Synapse: true, Assembly: assembly.New(), Recipes: assembly.NewRecipes(), Likeness: alike, Clock: time.Now, CacheSize: -1,
-	})
+func fullPanel() *panel.Panel {
+	return noError(panel.New(panel.Options{
+		Base: noError(screen.New(screen.Options{})), Secrets: true, Synapse: true, Assembly: assembly.New(), Recipes: assembly.NewRecipes(),
+		Likeness: builtinLikeness(), Clock: time.Now, CacheSize: -1,
+	}))
+}
+
+// builtinLikeness returns the index of the built-in known attacks.
+func builtinLikeness() *likeness.Index {
+	return noError(likeness.New(likeness.Options{Exemplars: panel.Exemplars(), Harmless: panel.Harmless()}))
 }
 
 // validator returns a function that screens and rules on a write of a text to a governed
 // field.
-func validator(text string) (func() error, error) {
-	p, err := fullPanel()
-	if err != nil {
-		return nil, err
-	}
-	rules, err := cedar.Compile(policy.Builtin())
-	if err != nil {
-		return nil, err
-	}
+func validator(text string) func() error {
+	p, rules := fullPanel(), noError(cedar.Compile(policy.Builtin()))
 	who := memproxy.Principal{ID: "agent:dev", Kind: memproxy.KindAgent, Tenant: "acme", Trust: memproxy.TrustAuthenticated, Roles: []string{"dev"}}
 	return func() error {
 		op := &memproxy.Operation{
@@ -134,5 +121,5 @@ func validator(text string) (func() error, error) {
 			err = fmt.Errorf("an ordinary note is stopped: %v", ruling.Reasons)
 		}
 		return err
-	}, nil
+	}
 }

@@ -220,32 +220,22 @@ func (b *bench) family(name string) fold {
 }
 
 // train computes the margins of every row, in the folds that leave it out.
-func (b *bench) train() ([]margins, error) {
+func (b *bench) train() []margins {
 	out := make([]margins, foreign(b.rows))
 	for i := range out {
 		out[i] = margins{b.rows[i].ID, noMargin, noMargin}
 	}
 	folds := b.folds()
-	errs := make([]error, len(folds))
 	parallel(len(folds), func(k int) {
 		f := &folds[k]
-		p, err := b.pack.WithModels(b.fit(f.without))
-		if err != nil {
-			errs[k] = err
-			return
-		}
-		s, err := screen.New(screen.Options{Pack: p})
-		if err != nil {
-			errs[k] = err
-			return
-		}
+		s := noError(screen.New(screen.Options{Pack: noError(b.pack.WithModels(b.fit(f.without)))}))
 		for i := range b.rows {
 			if r := &b.rows[i]; r.measured() && f.judge(r) {
 				f.put(&out[i], max(noMargin, s.Margin(r.Text)))
 			}
 		}
 	})
-	return out, errors.Join(errs...)
+	return out
 }
 
 // foreign returns the number of measured rows. The project's own rows, and those for
@@ -263,10 +253,7 @@ const noMargin = -99
 
 // judge combines the margins with the findings of the rules.
 func judge(rows []row, p *screen.Pack, found []margins) ([]result, error) {
-	rules, err := screen.New(screen.Options{Pack: p, Disable: []string{screen.LayerClassify}})
-	if err != nil {
-		return nil, err
-	}
+	rules := noError(screen.New(screen.Options{Pack: p, Disable: []string{screen.LayerClassify}}))
 	if n := foreign(rows); len(found) != n {
 		return nil, fmt.Errorf("%d margins for %d rows: they are of other data", len(found), n)
 	}

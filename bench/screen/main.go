@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -53,7 +52,7 @@ func main() {
 		case *lexis != "":
 			err = words(rows, *lexis)
 		case *hide > 0:
-			err = hidden(os.Stdout, rows, *hide)
+			generate(rows, *hide).missed(os.Stdout)
 		case *train != "":
 			err = teach(rows, *train)
 		default:
@@ -66,15 +65,17 @@ func main() {
 	}
 }
 
-// hidden prints how well screening detects transformed rows.
-func hidden(w io.Writer, rows []row, each int) error {
-	g, err := generate(rows, each)
+// noError returns v of a call that cannot fail: its arguments are constants of this program,
+// or were embedded in it.
+func noError[T any](v T, err error) T {
 	if err != nil {
-		return err
+		panic(err)
 	}
-	g.missed(w)
-	return nil
+	return v
 }
+
+// packFile returns a file of the built-in pack.
+func packFile(name string) string { return string(noError(fs.ReadFile(screen.Files(), name))) }
 
 // setting is a pack and the data, including this project's own texts.
 type setting struct {
@@ -84,34 +85,21 @@ type setting struct {
 
 // set loads the built-in pack without its regression cases, which models that are still
 // to be trained cannot pass.
-func set(rows []row) (setting, error) {
-	mine, err := ownRows()
-	if err != nil {
-		return setting{}, err
-	}
-	if mine, err = teaching(mine, rows); err != nil {
-		return setting{}, err
-	}
-	p, err := screen.LoadUntested(screen.Files())
-	return setting{append(rows, mine...), p}, err
+func set(rows []row) setting {
+	return setting{append(rows, teaching(ownRows(), rows)...), noError(screen.LoadUntested(screen.Files()))}
 }
 
 // measure judges rows, each source and each family by a classifier that was trained
 // without it. The margins are cached in a file, if cache is not empty: while the data and
 // the vocabulary do not change, rules and thresholds can be tried without training.
 func measure(rows []row, cache string) (setting, []result, error) {
-	s, err := set(rows)
-	if err != nil {
-		return s, nil, err
-	}
+	s := set(rows)
 	found, err := cached(cache)
 	if err != nil {
 		return s, nil, err
 	}
 	if found == nil {
-		if found, err = newBench(s.rows, s.pack).train(); err != nil {
-			return s, nil, err
-		}
+		found = newBench(s.rows, s.pack).train()
 		if err := keep(cache, found); err != nil {
 			return s, nil, err
 		}
@@ -149,10 +137,7 @@ func keep(name string, found []margins) error {
 
 // teach trains the models of the built-in pack and writes them.
 func teach(rows []row, dir string) error {
-	s, err := set(rows)
-	if err != nil {
-		return err
-	}
+	s := set(rows)
 	windows, whole := newBench(s.rows, s.pack).fit(func(*row) bool { return false })
 	if err := os.WriteFile(filepath.Join(dir, "weights.bin"), windows, 0o644); err != nil {
 		return err
@@ -169,7 +154,8 @@ func run(rows []row, cache, out, show string, verbose, ablation bool) error {
 	fmt.Fprintln(os.Stderr, "folds", time.Since(start))
 	switch {
 	case ablation:
-		return writeAblation(os.Stdout, b, res)
+		writeAblation(os.Stdout, b, res)
+		return nil
 	case show != "":
 		return places(b, res, show)
 	}

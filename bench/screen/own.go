@@ -21,24 +21,15 @@ const expansions = 16
 // ownRows returns the texts that were written for this project, with their
 // alternatives expanded by a fixed seed. Files named poison* are attacks, all others
 // harmless. They are trained on in every fold and never measured.
-func ownRows() ([]row, error) {
-	names, err := fs.Glob(ownFiles, "own/*.txt")
-	if err != nil {
-		return nil, err
-	}
+func ownRows() (rows []row) {
 	rng := rand.New(rand.NewPCG(11, 11))
-	var rows []row
-	for _, file := range names {
-		b, err := ownFiles.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
+	for _, file := range noError(fs.Glob(ownFiles, "own/*.txt")) {
 		name, label := strings.TrimSuffix(path.Base(file), ".txt"), "benign"
 		if strings.HasPrefix(name, "poison") {
 			label = "attack"
 		}
 		n := 0
-		for line := range strings.Lines(string(b)) {
+		for line := range strings.Lines(string(noError(ownFiles.ReadFile(file)))) {
 			line = strings.TrimRight(line, "\n")
 			if n++; line == "" || line[0] == '#' && !strings.Contains(line, "{") {
 				continue
@@ -56,15 +47,12 @@ func ownRows() ([]row, error) {
 			}
 		}
 	}
-	return rows, nil
+	return rows
 }
 
 // teaching leaves out of the texts of this project what repeats a row of the data, or a
 // text of blind/: a classifier that judges those must not have learned them.
-func teaching(mine, rows []row) ([]row, error) {
-	blind, err := blindRows()
-	return apart(mine, slices.Concat(rows, blind)), err
-}
+func teaching(mine, rows []row) []row { return apart(mine, slices.Concat(rows, blindRows())) }
 
 // hideBraces and showBraces keep escaped braces out of expand's way.
 var (

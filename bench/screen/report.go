@@ -104,15 +104,7 @@ func macro(m byName, keep func(string) bool) (share float64, n int) {
 
 // report writes docs/screening.md.
 func report(w io.Writer, b setting, res []result) error {
-	c := tallies(b, res)
-	ev, err := evasions()
-	if err != nil {
-		return err
-	}
-	g, err := generate(b.rows, evadedEach)
-	if err != nil {
-		return err
-	}
+	c, ev, g := tallies(b, res), evasions(), generate(b.rows, evadedEach)
 	fmt.Fprintf(w, note("introduction"), b.pack.Version())
 	fmt.Fprintf(w, "## Summary\n\n%s\n", summary(slices.Concat(byData(c), byEvasions(g), byTransforms(ev))))
 
@@ -132,23 +124,13 @@ func report(w io.Writer, b setting, res []result) error {
 	if err := writeField(w, fieldKept); err != nil {
 		return err
 	}
-	if err := writeAblation(w, b, res); err != nil {
-		return err
-	}
-	if err := writeShifts(w, b, res); err != nil {
-		return err
-	}
+	writeAblation(w, b, res)
+	writeShifts(w, b, res)
 	g.write(w)
 	ev.write(w)
-	if err := blindly(w); err != nil {
-		return err
-	}
-	if err := blindTongues(w); err != nil {
-		return err
-	}
-	if err := speed(w); err != nil {
-		return err
-	}
+	blindly(w)
+	blindTongues(w)
+	speed(w)
 	fmt.Fprint(w, note("limits"))
 	fmt.Fprint(w, "## Misses\n\nBy source, with their number. Ids are those of the data; texts are never quoted.\n")
 	for i, m := range []byName{c.attacks, c.benign} {
@@ -219,11 +201,8 @@ type evasionResult struct {
 	spoken          []string
 }
 
-func evasions() (*evasionResult, error) {
-	s, err := screen.New(screen.Options{})
-	if err != nil {
-		return nil, err
-	}
+func evasions() *evasionResult {
+	s := noError(screen.New(screen.Options{}))
 	var e evasionResult
 	for _, t := range evasion.Transforms() {
 		var here, fine tally
@@ -250,7 +229,7 @@ func evasions() (*evasionResult, error) {
 		}
 		e.spoken = append(e.spoken, fmt.Sprintf("%s %d of %d", l, here.held, here.n))
 	}
-	return &e, nil
+	return &e
 }
 
 func (e *evasionResult) write(w io.Writer) {
@@ -259,11 +238,8 @@ func (e *evasionResult) write(w io.Writer) {
 }
 
 // speed measures one goroutine without the cache.
-func speed(w io.Writer) error {
-	s, err := screen.New(screen.Options{})
-	if err != nil {
-		return err
-	}
+func speed(w io.Writer) {
+	s := noError(screen.New(screen.Options{}))
 	fmt.Fprintf(w, "## Speed\n\nOne goroutine, no cache, ordinary English; a shared machine of two cores. `go test -bench . ./screen` has more, including the most expensive inputs known.\n\n| bytes | p50 | p99 | wanted |\n|--:|--:|--:|---|\n")
 	sentence := "The meeting with the design team moved to Tuesday, and the customer asked for short answers with examples. "
 	for _, c := range []struct {
@@ -282,5 +258,4 @@ func speed(w io.Writer) error {
 		fmt.Fprintf(w, "| %d | %.0f µs | %.0f µs | %s |\n", c.n, us(took[len(took)/2]), us(took[len(took)*99/100]), c.want)
 	}
 	fmt.Fprintf(w, "\n%s", note("speed"))
-	return nil
 }

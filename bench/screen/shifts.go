@@ -16,8 +16,7 @@ type shiftRow struct {
 }
 
 // shifts weighs the same findings for every sensitivity, source and trust, one at a time.
-func shifts(b setting, res []result) ([]*shiftRow, error) {
-	var out []*shiftRow
+func shifts(b setting, res []result) (out []*shiftRow) {
 	for _, sensitivity := range []string{"low", "medium", "high"} {
 		out = append(out, &shiftRow{sensitivity: sensitivity})
 	}
@@ -28,10 +27,7 @@ func shifts(b setting, res []result) ([]*shiftRow, error) {
 		out = append(out, &shiftRow{sensitivity: "medium", trust: trust})
 	}
 	for _, row := range out {
-		s, err := screen.New(screen.Options{Pack: b.pack, Sensitivity: row.sensitivity})
-		if err != nil {
-			return nil, err
-		}
+		s := noError(screen.New(screen.Options{Pack: b.pack, Sensitivity: row.sensitivity}))
 		row.attacks = byName{}
 		for i := range b.rows {
 			r := &b.rows[i]
@@ -48,7 +44,7 @@ func shifts(b setting, res []result) ([]*shiftRow, error) {
 			row.refused.add(v == memproxy.Deny, false, "")
 		}
 	}
-	return out, nil
+	return out
 }
 
 func (r *shiftRow) name() string {
@@ -62,16 +58,11 @@ func (r *shiftRow) name() string {
 }
 
 // writeShifts writes the cost and gain of each setting.
-func writeShifts(w io.Writer, b setting, res []result) error {
-	rows, err := shifts(b, res)
-	if err != nil {
-		return err
-	}
+func writeShifts(w io.Writer, b setting, res []result) {
 	fmt.Fprint(w, note("shifts"))
-	for _, r := range rows {
+	for _, r := range shifts(b, res) {
 		share, _ := macro(r.attacks, func(string) bool { return true })
 		fmt.Fprintf(w, "| %s | %.1f %% | %.1f %% | %.2f %% | %.2f %% |\n", r.name(), share, r.refused.share(), r.held.share(), r.wrong.share())
 	}
 	fmt.Fprintln(w)
-	return nil
 }

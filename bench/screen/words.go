@@ -49,11 +49,7 @@ func unaccented(s string) string {
 // words writes the words that many sources share, the most shared first, and that those of
 // screen/normal before it lack, as its list more.txt: those of English texts, then the others.
 func words(rows []row, name string) error {
-	mine, err := ownRows()
-	if err != nil {
-		return err
-	}
-	rows = append(rows, mine...)
+	rows = append(rows, ownRows()...)
 	english := wordList{5, 5900, map[string]map[string]bool{}}
 	others := wordList{3, 5000, map[string]map[string]bool{}}
 	for i := range rows {
