@@ -19,6 +19,8 @@ type automaton struct {
 	prog  *syntax.Prog
 	begin []rune                // the first character of each equivalence class, except class 0
 	ascii [utf8.RuneSelf]uint16 // classes of ASCII characters
+	part  []bool                // whether a match may have characters of a class
+	plain [utf8.RuneSelf]bool   // the same of ASCII characters
 	first *state
 
 	mu    sync.Mutex
@@ -69,8 +71,13 @@ func newAutomaton(tree *syntax.Regexp) *automaton {
 	}
 	slices.Sort(a.begin)
 	a.begin = slices.Compact(a.begin)
+	for class := range len(a.begin) + 1 {
+		c := a.member(class)
+		a.part = append(a.part, slices.ContainsFunc(prog.Inst, func(in syntax.Inst) bool { return in.MatchRune(c) }))
+	}
 	for c := range a.ascii {
-		a.ascii[c] = uint16(a.class(rune(c)))
+		class := a.class(rune(c))
+		a.ascii[c], a.plain[c] = uint16(class), a.part[class]
 	}
 	a.first = a.state(nil, endOfText)
 	return a
@@ -83,6 +90,25 @@ func (a *automaton) class(c rune) int {
 	}
 	return i
 }
+
+// member returns a character of a class, which represents it.
+func (a *automaton) member(class int) rune {
+	if class == 0 {
+		return 0
+	}
+	return a.begin[class-1]
+}
+
+// consumes reports whether a match of the pattern may contain a character.
+func (a *automaton) consumes(c rune) bool {
+	if c < utf8.RuneSelf {
+		return a.plain[c]
+	}
+	return a.consumesWide(c)
+}
+
+// consumesWide is consumes beyond ASCII: a call, so that most of them are none.
+func (a *automaton) consumesWide(c rune) bool { return a.part[a.class(c)] }
 
 // in reports whether the pattern matches anywhere in text.
 func (a *automaton) in(text string) bool {
@@ -115,11 +141,8 @@ func (a *automaton) after(s *state, class int) *state {
 // step computes the transition that after returns.
 func (a *automaton) step(s *state, class int) *state {
 	c := rune(endOfText)
-	switch {
-	case class == 0:
-		c = 0
-	case class <= len(a.begin):
-		c = a.begin[class-1] // any member represents the class
+	if class <= len(a.begin) {
+		c = a.member(class)
 	}
 	holds := syntax.EmptyOpContext(s.before, c)
 	var next []uint32

@@ -140,7 +140,7 @@ func BenchmarkFind(b *testing.B) {
 	hostile := strings.Repeat(strings.Join(all, " "), 8)[:8<<10]
 	rng, each := rand.New(rand.NewPCG(1, 9)), []byte(nil) // one match of each pattern with an unbounded repetition
 	for _, p := range l.parts {
-		if p.alphabet.repeats {
+		if p.most >= unbounded {
 			each = append(example(each, must.Get(syntax.Parse(p.re.String(), syntax.Perl))(b), rng), ' ')
 		}
 	}

@@ -34,9 +34,8 @@ type part struct {
 	re       *regexp.Regexp
 	any      func() *automaton
 	literals []string // case-folded
-	alphabet alphabet
-	most     int  // greatest length in bytes of a match without an unbounded repetition
-	near     bool // it matches only near the rule's other parts
+	most     int      // greatest length in bytes of a match; at least unbounded if it repeats without bound
+	near     bool     // it matches only near the rule's other parts
 	rule     int
 }
 

@@ -22,13 +22,11 @@ func lint(pattern string) (part, error) {
 	if err := even(tree, pattern, false); err != nil {
 		return part{}, err
 	}
-	simple := tree.Simplify() // measured once, which takes longer than to parse it
-	e := measure(simple)
+	e := measure(tree.Simplify())
 	p := part{literals: e.literals(), most: e.max}
 	if p.literals == nil {
 		return part{}, fmt.Errorf("pattern %q has no characters that occur in every match", pattern)
 	}
-	p.alphabet.collect(simple)
 	p.any = sync.OnceValue(func() *automaton { return newAutomaton(tree) }) // most are never needed
 	p.re, err = regexp.Compile("(?i)" + pattern)
 	return p, err

@@ -19,10 +19,11 @@ const (
 	maxLiteral = 24
 )
 
+const unbounded = 1 << 30 // the least length of a repetition without bound; no text is as long
+
 // extent describes the matches of an expression: all their folded texts (nil if there are
-// too many), the greatest length in bytes with each unbounded repetition once, and an
-// anchor, the case-folded literals of which every match contains one and which are the
-// rarest (nil if there are none).
+// too many), the greatest length in bytes, and an anchor, the case-folded literals of which
+// every match contains one and which are the rarest (nil if there are none).
 type extent struct {
 	exact  []string
 	max    int
@@ -77,10 +78,9 @@ func measure(re *syntax.Regexp) extent {
 		}
 		return e
 	case syntax.OpPlus:
-		once := measure(re.Sub[0])
-		return extent{max: once.max, anchor: once.literals()}
-	case syntax.OpStar, syntax.OpRepeat: // Simplify expands counted repetitions
-		return extent{max: measure(re.Sub[0]).max}
+		return extent{max: unbounded, anchor: measure(re.Sub[0]).literals()}
+	case syntax.OpStar: // Simplify expands counted repetitions
+		return extent{max: unbounded}
 	case syntax.OpAlternate:
 		return alternate(re.Sub)
 	case syntax.OpConcat:
