@@ -103,11 +103,7 @@ func (t *agentTurn) cancelled(ctx context.Context) bool {
 // run, so that no later turn makes the run's pending calls.
 func (t *agentTurn) cancel(ctx context.Context) error {
 	t.abandonWaiting(ctx)
-	q := t.turn.Cancel()
-	q.Request.Header = memproxy.Header(t.r.Header)
-	fctx, cancel := t.p.backend.Within(ctx)
-	defer cancel()
-	reply, err := t.side().Send(fctx, q.Request, q.Body)
+	reply, err := t.makeRequest(ctx, t.turn.Cancel())
 	if err == nil && !t.p.opt.Adapter.(gate.AgentRunner).Stopped(reply, t.turn.Runs()) {
 		err = fmt.Errorf("the backend did not cancel the run: status %d", reply.Status)
 	}
@@ -136,8 +132,7 @@ func (t *agentTurn) finish(ctx context.Context) error {
 // search makes a search on behalf of the agent, as if the caller had sent it: it is
 // admitted, filtered and recorded like any request.
 func (t *agentTurn) search(ctx context.Context, tc memproxy.ToolCall) error {
-	req := tc.ReadRequest.Request
-	asker := t.a.Call()
+	req, asker := tc.ReadRequest.Request, t.a.Call()
 	req.Base = asker.Request.Base
 	req.Header = memproxy.Header(t.r.Header.Clone())
 	req.Header.Set("Content-Type", "application/json")
@@ -154,9 +149,7 @@ func (t *agentTurn) search(ctx context.Context, tc memproxy.ToolCall) error {
 	if a.Reply != nil {
 		return nil
 	}
-	fctx, cancel := t.p.backend.Within(ctx)
-	reply, err := t.side().Send(fctx, req, a.Body)
-	cancel()
+	reply, err := t.makeRequest(ctx, memproxy.SideRequest{Request: req, Body: a.Body})
 	if err != nil {
 		t.turn.Result(tc.ID, t.p.opt.Gate.Abandon(ctx, a, memproxy.StreamWhole))
 		return nil
@@ -169,11 +162,7 @@ func (t *agentTurn) search(ctx context.Context, tc memproxy.ToolCall) error {
 // pauses cannot express changes, so memproxy makes the changed call itself and answers
 // the pause with the result.
 func (t *agentTurn) sendAmended(ctx context.Context, asked *gate.Admission, tc memproxy.ToolCall) {
-	req := tc.Direct.Request
-	req.Header = memproxy.Header(t.r.Header)
-	fctx, cancel := t.p.backend.Within(ctx)
-	defer cancel()
-	reply, err := t.side().Send(fctx, req, tc.Direct.Body)
+	reply, err := t.makeRequest(ctx, *tc.Direct)
 	notSent := errors.As(err, new(frontend.UnsentError))
 	t.spent = t.spent || !notSent
 	switch {
@@ -185,6 +174,14 @@ func (t *agentTurn) sendAmended(ctx context.Context, asked *gate.Admission, tc m
 		t.p.opt.Gate.RecordUnfiltered(ctx, asked, reply.Status, memproxy.StreamWhole)
 	}
 	t.turn.Result(tc.ID, reply)
+}
+
+// makeRequest makes a request of memproxy's own on behalf of the caller.
+func (t *agentTurn) makeRequest(ctx context.Context, q memproxy.SideRequest) (memproxy.Reply, error) {
+	q.Request.Header = memproxy.Header(t.r.Header)
+	ctx, cancel := t.p.backend.Within(ctx)
+	defer cancel()
+	return t.side().Send(ctx, q.Request, q.Body)
 }
 
 // recordEdits lets the gate record what the calls of a request changed, after the backend has
