@@ -315,7 +315,3 @@ func UnsentResult(err error) SendResult { return SendResult{Outcome: OutcomeUnse
 
 // ErrNoConnection means that no connection to a backend could be made.
 var ErrNoConnection = errors.New("no connection to the backend")
-
-// UnknownResult returns the outcome of a request that failed with an error after which it may
-// or may not have been processed.
-func UnknownResult(err error) SendResult { return SendResult{Err: err} }

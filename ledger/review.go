@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -227,20 +226,18 @@ func (hs Holds) Reevaluate(ctx context.Context, id string, v memproxy.Reevaluati
 	})
 }
 
-// Age returns the holds that have waited since before a time and that it has not
-// returned yet, and queues a notice for each.
-func (hs Holds) Age(ctx context.Context, before time.Time) ([]memproxy.HeldWrite, error) {
-	aged, err := changeResult(ctx, hs.store, nil, func(t *transaction) []memproxy.HeldWrite {
+// Age queues a notice for each hold that has waited since before a time and that it has not
+// found yet, and returns their number.
+func (hs Holds) Age(ctx context.Context, before time.Time) (int, error) {
+	return changeResult(ctx, hs.store, nil, func(t *transaction) int {
 		aged := rows(t, scanHold, `UPDATE hold SET aged = ? WHERE id IN
 			(SELECT id FROM hold WHERE state = 'pending' AND created < ? AND aged = 0 ORDER BY created, id LIMIT ?)
 			RETURNING `+holdColumns, t.now(), toMicros(before), maxBatch)
 		for _, h := range aged {
 			t.notify(memproxy.NoticeAged, h.Tenant, h.ID, h)
 		}
-		return aged
+		return len(aged)
 	})
-	slices.SortFunc(aged, func(a, b memproxy.HeldWrite) int { return a.Created.Compare(b.Created) })
-	return aged, err
 }
 
 // clean makes external text storable: valid UTF-8 of limited length without NUL.

@@ -106,7 +106,7 @@ func outcomeOf(err error) memproxy.SendResult {
 	if errors.As(err, new(frontend.UnsentError)) {
 		return memproxy.UnsentResult(err)
 	}
-	return memproxy.UnknownResult(err)
+	return memproxy.SendResult{Err: err}
 }
 
 // refused returns the outcome of a request that the gate refused. A refusal because of a

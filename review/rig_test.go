@@ -69,7 +69,7 @@ func (u *upstream) outcome(r memproxy.HoldResult) memproxy.SendResult {
 	case errors.Is(u.err, review.ErrNotSent), errors.Is(u.err, memproxy.ErrNoConnection):
 		return memproxy.UnsentResult(u.err)
 	case u.err != nil:
-		return memproxy.UnknownResult(u.err)
+		return memproxy.SendResult{Err: u.err}
 	case u.refuses:
 		return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: refusal}}
 	}

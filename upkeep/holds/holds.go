@@ -199,8 +199,8 @@ func (k *Maintainer) age(ctx context.Context, now time.Time) error {
 		old, err := k.Holds.Age(ctx, now.Add(-d))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("held writes were not checked for their age: %w", err))
-		} else if len(old) > 0 {
-			k.Log.Warn("held writes have waited longer than review.age", "holds", len(old))
+		} else if old > 0 {
+			k.Log.Warn("held writes have waited longer than review.age", "holds", old)
 		}
 	}
 	if d := k.Config.Review.Idle.Std(); d > 0 {
