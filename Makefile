@@ -121,8 +121,9 @@ docs: ## write the lists of tests in documents anew
 	$(GO) test -tags slow ./internal/repo -run Requirements -update
 	$(GO) test -tags slow ./gate -run StepsAreInTheDesign -update
 
-update: ## write generated files anew: JSON Schemas, dependency list
+update: ## write generated files anew: JSON Schemas, the review API's description, dependency list
 	$(GO) test ./config ./internal/repo -update
+	$(GO) test -tags slow ./review -run DescriptionIsOfTheRoutes -update
 	cd charts/test && $(GO) test . -run TestConfigurationHasTheSidecarsSchema -update
 
 clean:

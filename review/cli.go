@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -187,13 +186,17 @@ type invocation struct {
 	output                   *cli.Output
 }
 
-func (rt route) members() []string {
+// members returns the names of the members of the route's body.
+func (rt route) members() (names []string) {
 	if rt.in == nil {
 		return nil
 	}
-	properties := object{}
-	schemas{}.fields(reflect.TypeOf(rt.in), properties, map[string]bool{})
-	return slices.Sorted(maps.Keys(properties))
+	for f := range reflect.TypeOf(rt.in).Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
+			names = append(names, name)
+		}
+	}
+	return slices.Sorted(slices.Values(names))
 }
 
 // define adds the options for the route's values, and returns the names of those in its
