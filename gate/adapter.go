@@ -44,8 +44,9 @@ type Adapter interface {
 	// completion, so that no truthful answer exists.
 	HeldReply(memproxy.Route, memproxy.Request, *memproxy.Operation, memproxy.Decision) (memproxy.Reply, bool)
 
-	// Read finds the memories in an answer. An answer that cannot be read is
-	// an error; the gate then withholds it.
+	// Read finds the memories in an answer, also those that a change did not make, such as an
+	// agent with all of its blocks when one is attached. An answer that cannot be read is an
+	// error; the gate then withholds it.
 	Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
 
 	// Rewrite returns the answer without the memories marked Drop, with Links
@@ -226,11 +227,6 @@ type AgentRunner interface {
 	// RefusesCredential reports whether a 401 answer is about the request's credential, and
 	// not about the backend's own, which a model provider refused.
 	RefusesCredential(memproxy.Reply) bool
-
-	// ReadChange finds the memories in the answer to a change, also those that the change
-	// did not make, such as an agent with all of its blocks when one is attached. An answer
-	// that cannot be read is an error.
-	ReadChange(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
 
 	// Names returns every object that an answer names by a typed id, under any member, with
 	// its pointer. RemovePointers returns the answer's body without the values at pointers.

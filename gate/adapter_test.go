@@ -50,10 +50,7 @@ func (*fakeAdapter) Remove(memproxy.MemoryKey) []memproxy.SideRequest { return n
 // noRuns is the part of a fake that makes it an AgentRunner, of whose agents nothing is known.
 type noRuns struct{}
 
-func (noRuns) RefusesCredential(memproxy.Reply) bool { return true }
-func (noRuns) ReadChange(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error) {
-	return &memproxy.Reading{}, nil
-}
+func (noRuns) RefusesCredential(memproxy.Reply) bool                        { return true }
 func (noRuns) Names(memproxy.Route, memproxy.Reply) ([]memproxy.Ref, error) { return nil, nil }
 func (noRuns) RemovePointers(reply memproxy.Reply, _ []string) ([]byte, error) {
 	return reply.Body, nil

@@ -235,12 +235,8 @@ func (ret *answer) disclose(ctx context.Context) (refused bool, err error) {
 		}
 	}
 	shown := *ret.reading
-	if runner, ok := ret.call.Backend.Adapter.(AgentRunner); ok && ret.op.Kind != memproxy.Learn {
-		rd, err := runner.ReadChange(ret.call.Route, ret.call.Request, ret.reply)
-		if err != nil {
-			return false, err
-		}
-		shown = *rd
+	if ret.op.Kind != memproxy.Learn {
+		shown.Created = nil // only an addition shows its caller everything that it made
 	}
 	shown.Memories = slices.Clone(shown.Memories)
 	view := &answer{Admission: ret.Admission, g: ret.g, reply: ret.reply, status: ret.status, reading: &shown, toWrite: true, cached: ret.lookups()}

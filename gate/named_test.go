@@ -33,10 +33,6 @@ func (f *naming) Read(rt memproxy.Route, q memproxy.Request, reply memproxy.Repl
 	return rd, err
 }
 
-func (f *naming) ReadChange(rt memproxy.Route, q memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
-	return f.Read(rt, q, reply)
-}
-
 func (f *naming) Rewrite(_ memproxy.Route, _ memproxy.Request, reply memproxy.Reply, _ *memproxy.Reading) ([]byte, error) {
 	return reply.Body, nil
 }
@@ -128,6 +124,20 @@ func TestObjectsCreatedAlongWithAWriteAreAdopted(t *testing.T) {
 	}
 	if row := r.ledger.rows["theirs"]; row.Scope.Tenant != "globex" || row.Actor != "agent:b" {
 		t.Errorf("theirs: %+v", row)
+	}
+}
+
+// Proves EDGE-3: an addition's answer shows the memories of an owner that it made; a change's
+// does not show those of an owner that may have been there before.
+func TestOnlyAdditionsShowWhatTheyMade(t *testing.T) {
+	for kind, want := range map[memproxy.Kind]int{memproxy.Learn: 0, memproxy.Correct: 1} {
+		r := named(t, func(r *rig, f *naming) {
+			r.who.Users = only("ann")
+			f.made, f.memories = []string{"bob"}, []memproxy.Memory{{ID: "bobs", Scope: memproxy.Scope{User: "bob"}}}
+		})
+		a := r.admit(memproxy.Operation{Kind: kind, Cost: 1, Scope: memproxy.Scope{User: "ann"}})
+		r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")})
+		expect.Equal(t, r.recorder.events[1].Filtered, want, kind)
 	}
 }
 

@@ -28,10 +28,6 @@ func (s teller) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Rep
 	return rd, err
 }
 
-func (s teller) ReadChange(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
-	return s.Read(rt, req, reply)
-}
-
 func (s teller) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
 	var out []string
 	for i := range rd.Memories {

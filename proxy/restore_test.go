@@ -173,10 +173,7 @@ func (running) Turn(rt memproxy.Route, _ memproxy.Request, _ []byte) (memproxy.T
 	return &oneRequest{}, nil
 }
 
-func (running) RefusesCredential(memproxy.Reply) bool { return true }
-func (r running) ReadChange(rt memproxy.Route, q memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
-	return r.Read(rt, q, reply)
-}
+func (running) RefusesCredential(memproxy.Reply) bool                        { return true }
 func (running) Names(memproxy.Route, memproxy.Reply) ([]memproxy.Ref, error) { return nil, nil }
 func (running) RemovePointers(reply memproxy.Reply, _ []string) ([]byte, error) {
 	return reply.Body, nil

@@ -126,7 +126,6 @@ func TestAnswersNotRead(t *testing.T) {
 		{"POST", "/v1/conversations/conv-1/messages", "data: [DONE]\n\n"},
 		{"DELETE", "/v1/archives/archive-1", ""},
 		{"DELETE", "/v1/blocks/block-1", "null"},
-		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/attach/block-1", `{"id":"agent-1"}`},
 		{"GET", "/v1/agents/agent-1/export", `{"agents":[{"id":"agent-1"}]}`},
 		{"POST", "/v1/agents/agent-1/recompile", `"the prompt"`},
 		{"POST", "/v1/agents/agent-1/messages/capture", ""},

@@ -32,7 +32,7 @@ func TestAnswersToChangesAreTakenApart(t *testing.T) {
 		{"letta.delete_block", memproxy.Forget, ``, 0},
 	} {
 		rt, reply := memproxy.Route{ID: tc.route, Kind: tc.kind}, memproxy.Reply{Status: 200, Body: []byte(tc.body)}
-		rd, err := a.ReadChange(rt, memproxy.Request{}, reply)
+		rd, err := a.Read(rt, memproxy.Request{}, reply)
 		if err != nil || len(rd.Memories) != tc.found {
 			t.Errorf("%s: %+v, %v", tc.route, rd, err)
 			continue
@@ -49,7 +49,7 @@ func TestAnswersToChangesAreTakenApart(t *testing.T) {
 		must.Do(t, err, tc.route)
 		expect.Text(t, string(body), tc.route).Lacks("canary").Times(strings.Count(tc.body, "likes tea"), "likes tea")
 	}
-	if _, err := a.ReadChange(memproxy.Route{ID: "letta.modify_block", Kind: memproxy.Correct}, memproxy.Request{}, memproxy.Reply{Body: []byte(`{`)}); err == nil {
+	if _, err := a.Read(memproxy.Route{ID: "letta.modify_block", Kind: memproxy.Correct}, memproxy.Request{}, memproxy.Reply{Body: []byte(`{`)}); err == nil {
 		t.Error("an answer that cannot be read is disclosed")
 	}
 }

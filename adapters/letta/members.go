@@ -1,14 +1,11 @@
 package letta
 
 import (
-	"bytes"
 	"cmp"
 	_ "embed" // the table is data
 	"strings"
 	"sync"
 
-	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
@@ -113,30 +110,4 @@ func (r *row) configures(member string) bool {
 		return member == "run.client_tools"
 	}
 	return false
-}
-
-// ReadChange implements the gate's AgentRunner: the answer to a change contains the whole
-// object, such as an agent with its blocks. The answer to a run needs no reading, because
-// the results of its tools were filtered before.
-func (a *Adapter) ReadChange(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
-	rd := &memproxy.Reading{}
-	r := a.Row(rt.ID)
-	changes := rt.Kind == memproxy.Correct || rt.Kind == memproxy.Attach || rt.Kind == memproxy.Forget
-	if rt.Derived || !changes || len(bytes.TrimSpace(reply.Body)) == 0 {
-		return rd, nil
-	}
-	doc, err := jsondoc.Parse(reply.Body, 0)
-	if err != nil {
-		return nil, err
-	}
-	f := answerReader{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: requestParents(r, rt, req)}
-	if doc.Root.Kind == jsondoc.Object {
-		return rd, f.element(doc.Root, "")
-	}
-	return rd, doc.Root.Each("", func(v *jsondoc.Value, ptr string) error {
-		if v.Kind != jsondoc.Object {
-			return nil // a list of names contains no memory
-		}
-		return f.element(v, ptr)
-	})
 }

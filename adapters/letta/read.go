@@ -19,21 +19,21 @@ var (
 	errWhole = errors.New("letta: the response is a single memory that must be withheld")
 )
 
-// Read implements the gate's Adapter. It finds every memory in the answer to a read, and the
-// new objects in the answer to a creation. It does not read other answers, because they
-// contain no memory that is new to the gate; see ReadChange for answers to changes.
+// Read implements the gate's Adapter. It finds every memory in the answer to a read, the new
+// objects in the answer to a creation, and the whole objects in the answer to a change, such as
+// an agent with its blocks. It does not read other answers: of those to runs, the results of the
+// tools were filtered before.
 func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
 	r := a.Row(rt.ID)
-	reads := rt.Kind == memproxy.Recall
+	reads, creates := rt.Kind == memproxy.Recall, rt.Kind == memproxy.Learn
+	changes := rt.Kind == memproxy.Correct || rt.Kind == memproxy.Attach || rt.Kind == memproxy.Forget
 	switch {
 	case !reads && len(bytes.TrimSpace(reply.Body)) == 0:
 		return rd, nil
 	case r.shape == toolRun:
 		return rd, readToolResult(rd, rt, reply.Body)
-	case r.is(makes):
-		return rd, createdObjects(rd, reply)
-	case r.id == "", rt.Derived, !reads && rt.Kind != memproxy.Learn:
+	case r.id == "", rt.Derived, !reads && !creates && !changes && !r.is(makes):
 		return rd, nil
 	}
 	doc, err := jsondoc.ParseReply(reply)
@@ -42,15 +42,24 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	}
 	rd.ShowsOwnActions = reads && pausedHistory(reply.Body)
 	f := answerReader{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: requestParents(r, rt, req)}
-	if !reads {
+	root := doc.Root
+	if r.is(makes) {
+		f.createdObjects(root)
+	}
+	if creates {
 		defer markCounted(rd, r)
 		f.bodies = a.bodies
 	}
 	if r.shape == search {
 		f.agent = rt.Params[searchedAgent]
 	}
-	root := doc.Root
 	switch {
+	case changes && root.Kind == jsondoc.Object:
+		return rd, f.element(root, "")
+	case changes:
+		return rd, root.Each("", f.object)
+	case !reads && !creates:
+		return rd, nil
 	case root.Kind == jsondoc.Null:
 		rd.Memories = append(rd.Memories, memproxy.Memory{Missing: true})
 	case root.Kind == jsondoc.Array:
@@ -65,7 +74,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		return nil, errShape
 	case r.is(inside) && reads:
 		f.inside(root)
-	case !reads:
+	case creates:
 		return rd, f.created(root, r)
 	default:
 		for _, key := range listKeys {
@@ -89,6 +98,14 @@ type answerReader struct {
 	within []memproxy.Ref // the objects that contain all elements, according to the request
 	bodies members        // nil if only a memory's text is read, and no other members
 	row    *row
+}
+
+// object reads an element of a list that may also be of names, which contain no memory.
+func (f *answerReader) object(v *jsondoc.Value, ptr string) error {
+	if v.Kind != jsondoc.Object {
+		return nil
+	}
+	return f.element(v, ptr)
 }
 
 func (f *answerReader) element(v *jsondoc.Value, ptr string) error {

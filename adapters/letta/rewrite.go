@@ -90,19 +90,13 @@ func rewrite(doc *jsondoc.Doc, memories []memproxy.Memory) ([]byte, error) {
 
 // createdObjects reads the objects that a request with the flag makes created: the object
 // in the answer unless it is an agent or a built-in tool, and the group of an agent.
-func createdObjects(rd *memproxy.Reading, reply memproxy.Reply) error {
-	doc, err := jsondoc.ParseReply(reply)
-	if err != nil {
-		return err
-	}
-	f := answerReader{rd: rd, doc: doc}
-	switch id := doc.Root.Get("id").Text(); {
+func (f *answerReader) createdObjects(root *jsondoc.Value) {
+	switch id := root.Get("id").Text(); {
 	case KindOf(id) == TargetAgent:
-		f.group(doc.Root)
-	case KindOf(id) != TargetTool || !isBuiltInTool(doc.Root):
+		f.group(root)
+	case KindOf(id) != TargetTool || !isBuiltInTool(root):
 		f.recordUnowned(id, "")
 	}
-	return nil
 }
 
 // recordUnowned records an object that becomes the caller's unless it already has an owner,
