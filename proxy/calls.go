@@ -181,7 +181,7 @@ func (t *agentTurn) makeRequest(ctx context.Context, q memproxy.SideRequest) (me
 	q.Request.Header = memproxy.Header(t.r.Header)
 	ctx, cancel := t.p.backend.Within(ctx)
 	defer cancel()
-	return t.side().Send(ctx, q.Request, q.Body)
+	return t.p.side.For(t.a.Call().Caller()).Send(ctx, q.Request, q.Body)
 }
 
 // recordEdits lets the gate record what the calls of a request changed, after the backend has

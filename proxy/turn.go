@@ -113,7 +113,7 @@ func (t *agentTurn) prepare(ctx context.Context) error {
 		q.Header = memproxy.Header(t.r.Header)
 		ctx, cancel := t.p.backend.Within(ctx)
 		defer cancel()
-		return t.side().Fetch(ctx, q)
+		return t.p.side.For(t.a.Call().Caller()).Fetch(ctx, q)
 	})
 }
 
@@ -383,5 +383,3 @@ func (t *agentTurn) fail(ctx context.Context, err error) {
 	reply := t.p.opt.Gate.Abandon(context.WithoutCancel(ctx), t.a, end)
 	t.send([][]byte{memproxy.JoinStreamEvent(reply.Body, []byte("event: error"))})
 }
-
-func (t *agentTurn) side() *frontend.Side { return t.p.side.For(t.a.Call().Caller()) }

@@ -84,7 +84,7 @@ func predict(calls []*call, by *caller, s *view) (l allowedCalls) {
 }
 
 // allow records the calls that the next request allows.
-func (t *Turn) allow(calls []*call) {
+func allow(t *Turn, calls []*call) {
 	t.allowed = predict(calls, &t.caller, &t.view)
 	t.view.requested = false // the calls change the blocks
 }
@@ -122,10 +122,10 @@ func (l *allowedCalls) setResults(m *jsondoc.Value) {
 func requestResults(t *Turn) {
 	t.allowed.requested, t.allowed.readBack = true, slices.ContainsFunc(t.allowed.calls, func(p *allowedCall) bool { return p.blocks && !p.confirmed() })
 	if t.allowed.readBack && !t.view.requested {
-		t.requestBlocks()
+		requestBlocks(t)
 	}
 	if slices.ContainsFunc(t.allowed.calls, (*allowedCall).addedPassages) {
-		t.look(Get(t.opt.Prefix, NewestPassages, "agents", t.agent, "archival-memory"), func(doc *jsondoc.Doc) {
+		requestMemory(t, Get(t.opt.Prefix, NewestPassages, "agents", t.agent, "archival-memory"), func(doc *jsondoc.Doc) {
 			for _, e := range doc.Root.Elems {
 				t.allowed.archive = append(t.allowed.archive, t.opt.Memory(doc, e, t.agent))
 			}
@@ -139,8 +139,8 @@ func (c *allowedCall) addedPassages() bool { return c.ended && !c.failed && len(
 // TakeEdits implements memproxy.Edits.
 func (t *Turn) TakeEdits() []memproxy.Edit {
 	l, archive := t.allowed, t.allowed.archive
-	t.view.requested = t.blocksKnown()
-	t.allowed, t.queue = allowedCalls{}, nil // what could not be read back is not asked for again
+	t.view.requested = blocksKnown(t)
+	t.allowed, t.lookups = allowedCalls{}, Lookups{} // what could not be read back is not asked for again
 	out := make([]memproxy.Edit, len(l.calls))
 	for i, c := range l.calls {
 		out[i].Call = c.id
@@ -230,7 +230,7 @@ func NewToolRun(opt Options, tool, arguments string) memproxy.ToolRun {
 	}
 	r := &ToolRun{&Turn{opt: opt, agent: opt.Agent}, &call{name: tool, arguments: arguments, byGate: true}}
 	if selfedit.Tools[tool].Uses == selfedit.Blocks {
-		r.requestBlocks()
+		requestBlocks(r.Turn)
 	}
 	return r
 }
@@ -239,7 +239,7 @@ func NewToolRun(opt Options, tool, arguments string) memproxy.ToolRun {
 // refuses the call, so that nothing needs to be known.
 func (r *ToolRun) ReadSideReply(reply memproxy.Reply) error {
 	if slices.Contains([]int{401, 403, 404, 422}, reply.Status) && r.view.requested {
-		r.queue, r.view.requested = nil, false
+		r.lookups, r.view.requested = Lookups{}, false
 		return nil
 	}
 	return r.Turn.ReadSideReply(reply)
@@ -255,7 +255,7 @@ func (r *ToolRun) Current() map[string]memproxy.Memory {
 // the adapter's decoder already made them content of op.
 func (r *ToolRun) AddContent(op *memproxy.Operation) {
 	args, fits := r.call.args()
-	if !fits || !r.blocksKnown() {
+	if !fits || !blocksKnown(r.Turn) {
 		return
 	}
 	c, blocks, n := toolCall{name: r.call.name, args: args, op: op}, r.view.blocks, len(op.Items)
@@ -269,7 +269,7 @@ func (r *ToolRun) AddContent(op *memproxy.Operation) {
 // ReadAnswer reads the response body with the call's result. Without a result that can be
 // read, what the call changed is read back.
 func (r *ToolRun) ReadAnswer(body []byte) error {
-	r.allow([]*call{r.call})
+	allow(r.Turn, []*call{r.call})
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {
 		return err

@@ -73,33 +73,33 @@ type view struct {
 }
 
 // blocksKnown reports whether the blocks were requested and read.
-func (t *Turn) blocksKnown() bool { return t.view.requested && len(t.queue) == 0 }
+func blocksKnown(t *Turn) bool { return t.view.requested && len(t.lookups.queue) == 0 }
 
-// look requests something of the agent's memory. If it cannot be read, no waiting call is ruled on.
-func (t *Turn) look(q memproxy.Request, read func(*jsondoc.Doc)) {
-	t.Request(q, "the agent's memory", nil, func(doc *jsondoc.Doc) error { read(doc); return nil })
+// requestMemory requests something of the agent's memory. If it cannot be read, no waiting call is ruled on.
+func requestMemory(t *Turn, q memproxy.Request, read func(*jsondoc.Doc)) {
+	t.lookups.Request(q, "the agent's memory", nil, func(doc *jsondoc.Doc) error { read(doc); return nil })
 }
 
 // requestBlocks requests the agent's blocks, and the conversation's isolated blocks, which
 // replace agent blocks of the same label.
-func (t *Turn) requestBlocks() {
+func requestBlocks(t *Turn) {
 	t.view = view{isolated: map[string]string{}, requested: true}
-	t.look(Get(t.opt.Prefix, "include=agent.blocks", "agents", t.agent), func(doc *jsondoc.Doc) {
+	requestMemory(t, Get(t.opt.Prefix, "include=agent.blocks", "agents", t.agent), func(doc *jsondoc.Doc) {
 		for _, e := range Blocks(doc.Root).List() {
-			t.setBlock(doc, e)
+			setBlock(t, doc, e)
 		}
 	})
 	if c := t.opt.Conversation; c != "" {
-		t.look(Get(t.opt.Prefix, "", "conversations", c), t.requestIsolated)
+		requestMemory(t, Get(t.opt.Prefix, "", "conversations", c), func(doc *jsondoc.Doc) { requestIsolated(t, doc) })
 	}
 }
 
 // requestIsolated requests the isolated blocks that the answer with the conversation lists.
-func (t *Turn) requestIsolated(doc *jsondoc.Doc) {
+func requestIsolated(t *Turn, doc *jsondoc.Doc) {
 	for _, e := range doc.Root.Get("isolated_block_ids").List() {
-		if id := e.Text(); plainID(id) && len(t.queue) <= maxIsolated {
-			t.look(Get(t.opt.Prefix, "", "blocks", id), func(doc *jsondoc.Doc) {
-				t.setBlock(doc, doc.Root)
+		if id := e.Text(); plainID(id) && len(t.lookups.queue) <= maxIsolated {
+			requestMemory(t, Get(t.opt.Prefix, "", "blocks", id), func(doc *jsondoc.Doc) {
+				setBlock(t, doc, doc.Root)
 				t.view.isolated[doc.Root.Get("label").Text()] = id
 			})
 		}
@@ -109,12 +109,12 @@ func (t *Turn) requestIsolated(doc *jsondoc.Doc) {
 // requestStored requests the waiting calls as the server stores them. A stream may omit
 // fragments of a call that precede its id; the arguments joined from the stream then
 // differ from the stored ones, which the server would run.
-func (t *Turn) requestStored() {
+func requestStored(t *Turn) {
 	if c := t.opt.Conversation; c != "" {
-		t.look(Get(t.opt.Prefix, newestMessages, "conversations", c, "messages"), func(doc *jsondoc.Doc) { t.pause.setStored(pauseOf(doc.Root)) })
+		requestMemory(t, Get(t.opt.Prefix, newestMessages, "conversations", c, "messages"), func(doc *jsondoc.Doc) { t.pause.setStored(pauseOf(doc.Root)) })
 		return
 	}
-	t.look(Get(t.opt.Prefix, "include=agent.pending_approval", "agents", t.agent), func(doc *jsondoc.Doc) { t.pause.setStored(doc.Root.Get("pending_approval")) })
+	requestMemory(t, Get(t.opt.Prefix, "include=agent.pending_approval", "agents", t.agent), func(doc *jsondoc.Doc) { t.pause.setStored(doc.Root.Get("pending_approval")) })
 }
 
 // setStored sets the arguments of the waiting calls to the stored ones. If the stored
@@ -180,7 +180,7 @@ func (v *view) refresh(op *memproxy.Operation) {
 }
 
 // setBlock records a block. It replaces an earlier block with the same label.
-func (t *Turn) setBlock(doc *jsondoc.Doc, e *jsondoc.Value) {
+func setBlock(t *Turn, doc *jsondoc.Doc, e *jsondoc.Value) {
 	m, v := t.opt.Memory(doc, e, t.agent), &t.view
 	b := selfedit.Block{
 		Label: e.Get("label").Text(), Value: e.Get("value").Text(), Description: e.Get("description").Text(),

@@ -23,7 +23,7 @@ func (t *Turn) PendingCalls() []memproxy.ToolCall {
 func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 	var out []memproxy.ToolCall
 	var blocks *[]selfedit.Block
-	if t.blocksKnown() {
+	if blocksKnown(t) {
 		blocks = new(t.view.blocks)
 	}
 	for _, c := range t.pause.calls {
@@ -104,7 +104,7 @@ func (t *Turn) Next() []byte {
 	e := t.caller.root.Edit()
 	e.Object(t.caller.root.Root, func(m *jsondoc.Member) bool { return slices.Contains(drop, m.Name) }, added)
 	t.tools.rules.register(t.pause.calls, running)
-	t.allow(t.pause.calls)
+	allow(t, t.pause.calls)
 	t.out.names = map[string]string{}
 	for _, c := range t.pause.calls {
 		if c.byGate {
@@ -255,11 +255,11 @@ func (t *Turn) awaitRulings(calls []*call, request string) {
 		case t.tools.forRules[c.name] && !t.opt.RecoveryOnly:
 			c.ruled, c.decision = true, memproxy.Decision{ID: "none", Verdict: memproxy.Allow}
 		case selfedit.Tools[c.name].Uses == selfedit.Blocks && !t.view.requested && !t.opt.RecoveryOnly:
-			t.requestBlocks()
+			requestBlocks(t)
 		}
 	}
 	if t.out.pieces && len(t.unruled(func(*call) bool { return true })) > 0 {
-		t.requestStored()
+		requestStored(t)
 	}
 }
 

@@ -46,7 +46,7 @@ type Turn struct {
 
 	agent string
 
-	Lookups
+	lookups  Lookups
 	pause    pause // the pause to answer
 	requests int
 
@@ -112,14 +112,14 @@ func New(opt Options) (*Turn, error) {
 		t.tools.own, t.tools.ownNames = append(t.tools.own, doc.Raw(e)), append(t.tools.ownNames, e.Get("name").Text())
 	}
 	if t.agent != "" {
-		t.requestAgent()
+		requestAgent(t)
 		return t, nil
 	}
-	t.request(Get(opt.Prefix, "", "conversations", opt.Conversation), func(doc *jsondoc.Doc) error {
+	requestHolder(t, Get(opt.Prefix, "", "conversations", opt.Conversation), func(doc *jsondoc.Doc) error {
 		if t.agent = doc.Root.Get("agent_id").Text(); t.agent == "" {
 			return errors.New("letta: the conversation has no agent")
 		}
-		t.requestAgent()
+		requestAgent(t)
 		return nil
 	})
 	return t, nil
@@ -138,7 +138,7 @@ func (t *Turn) NextSideRequest() (memproxy.Request, bool) {
 	if !t.allowed.requested && len(t.allowed.calls) > 0 {
 		requestResults(t)
 	}
-	return t.Lookups.NextSideRequest()
+	return t.lookups.NextSideRequest()
 }
 
 // SDKVersion is the client version that side requests send. Letta answers clients
@@ -159,23 +159,23 @@ func (t *Turn) ReadSideReply(r memproxy.Reply) error {
 	if r.Status == 422 && t.agent == "" { // the id of the conversation is malformed, so none has it
 		r.Status = 404
 	}
-	return t.Lookups.ReadSideReply(r)
+	return t.lookups.ReadSideReply(r)
 }
 
-// request requests the agent or its conversation. The server reports that it is missing itself
+// requestHolder requests the agent or its conversation. The server reports that it is missing itself
 // when the turn's request is sent. A refusal for another reason says nothing about that request,
 // which would run without pauses.
-func (t *Turn) request(q memproxy.Request, read func(*jsondoc.Doc) error) {
-	t.Request(q, "the agent", func() { t.agent = "none" }, read)
+func requestHolder(t *Turn, q memproxy.Request, read func(*jsondoc.Doc) error) {
+	t.lookups.Request(q, "the agent", func() { t.agent = "none" }, read)
 }
 
-func (t *Turn) requestAgent() {
-	t.request(Get(t.opt.Prefix, "include=agent.tools&include=agent.pending_approval&include=agent.managed_group", "agents", t.agent), t.readAgent)
+func requestAgent(t *Turn) {
+	requestHolder(t, Get(t.opt.Prefix, "include=agent.tools&include=agent.pending_approval&include=agent.managed_group", "agents", t.agent), func(doc *jsondoc.Doc) error { return readAgent(t, doc) })
 }
 
 // readAgent reads the agent with its tools and its pause. The pause of a conversation is among
 // the conversation's messages.
-func (t *Turn) readAgent(doc *jsondoc.Doc) error {
+func readAgent(t *Turn, doc *jsondoc.Doc) error {
 	if err := t.tools.readAttached(doc); err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (t *Turn) readAgent(doc *jsondoc.Doc) error {
 		t.takePending(doc.Root.Get("pending_approval"))
 		return nil
 	}
-	t.request(Get(t.opt.Prefix, newestMessages, "conversations", t.opt.Conversation, "messages"), func(doc *jsondoc.Doc) error {
+	requestHolder(t, Get(t.opt.Prefix, newestMessages, "conversations", t.opt.Conversation, "messages"), func(doc *jsondoc.Doc) error {
 		t.takePending(pauseOf(doc.Root))
 		return nil
 	})
@@ -255,7 +255,7 @@ func (t *Turn) takePending(p *jsondoc.Value) {
 		return // the gate rules on no call, or the caller has yet to answer one, which the server reports
 	}
 	if id := p.Get("run_id").Text(); plainID(id) {
-		t.Add(Get(t.opt.Prefix, "", "runs", id), t.pause.readRunStatus)
+		t.lookups.Add(Get(t.opt.Prefix, "", "runs", id), t.pause.readRunStatus)
 	}
 	t.awaitRulings(calls, p.Get("id").Text())
 }
