@@ -250,9 +250,9 @@ func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key 
 }
 
 // tryLock acquires a lock, or returns nil after the timeout.
-func (r *Runs) tryLock(ctx context.Context, timeout time.Duration, key string, share int64) (unlock func()) {
+func (r *Runs) tryLock(ctx context.Context, timeout time.Duration, key string, alone bool) (unlock func()) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	unlock, _ = r.Locks.Lock(ctx, key, share)
+	unlock, _ = r.Locks.Lock(ctx, key, alone)
 	return unlock
 }

@@ -370,15 +370,15 @@ func tryLock(ctx context.Context, r *evaluation, timeout time.Duration, alone bo
 	if len(keys) == 0 {
 		return true
 	}
-	leave, ok := r.g.order.Enter(ctx, timeout, alone, keys...)
-	if !ok {
+	ticket := r.g.order.EnterLock(alone, keys...)
+	if ticket.WaitAtMost(ctx, timeout) != nil {
 		return false
 	}
-	end := time.AfterFunc(maxLockTime+r.call.Backend.UpstreamTimeout, leave)
+	end := time.AfterFunc(maxLockTime+r.call.Backend.UpstreamTimeout, ticket.Leave)
 	earlier := r.unlock
 	r.unlock = func() {
 		end.Stop()
-		leave()
+		ticket.Leave()
 		if earlier != nil {
 			earlier()
 		}

@@ -22,9 +22,9 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/flood"
-	"github.com/memproxy/memproxy/gate/queue"
 	"github.com/memproxy/memproxy/gate/seen"
 	"github.com/memproxy/memproxy/internal/cache"
+	"github.com/memproxy/memproxy/internal/keyed"
 )
 
 // A Meter counts and times. Implementations never block.
@@ -108,7 +108,11 @@ type Gate struct {
 	readers *seen.Readers
 
 	rejected flood.Counter
-	order    queue.Queue
+	// order puts the changes of one memory in order, from its lookup until the outcome is in
+	// the ledger, so that the last text in the backend is also the last in the ledger, and a
+	// deleted memory stays deleted. Changes of other processes on the same ledger are not in it:
+	// one whose outcome conflicts with another's asks the backend which was the last.
+	order    keyed.Queue
 	accounts accounts
 	reported reported
 

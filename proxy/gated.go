@@ -95,19 +95,19 @@ func (p *Proxy) forwardLocked(w *answerWriter, r *http.Request, a *gate.Admissio
 // of the agent may be in progress: a tool that is added during a turn would write without
 // a pause. If it runs a tool, it is sent once it is known which one.
 func withToolsLocked(ctx context.Context, p *Proxy, a *gate.Admission, next gate.Next, send func()) error {
-	agent, share := "", int64(agentrun.Shared)
+	agent, alone := "", agentrun.Shared
 	probe, probes := next.(gate.Probe)
 	rearm, rearms := next.(gate.ChangeTools)
 	switch {
 	case probes:
 		agent = probe.Agent
 	case rearms:
-		agent, share = rearm.Agent, agentrun.Exclusive
+		agent, alone = rearm.Agent, agentrun.Exclusive
 	default:
 		send()
 		return nil
 	}
-	unlock, err := p.runs.Locks.Lock(ctx, "agent "+agent, share)
+	unlock, err := p.runs.Locks.Lock(ctx, "agent "+agent, alone)
 	if err != nil {
 		return err
 	}

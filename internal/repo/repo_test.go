@@ -107,7 +107,6 @@ var allowed = []struct {
 	{"gate/content", "reads what an operation writes, pure: knows the vocabulary only", nil},
 	{"gate/flood", "counts rejections: knows the vocabulary only", nil},
 	{"gate/paths", "judges the spelling of paths, pure: knows no package", nil},
-	{"gate/queue", "puts changes in order: knows the vocabulary only", nil},
 	{"gate/tamper", "finds what was changed out-of-band, over records that it is given", nil},
 	{"gate/verdict", "sums what steps found, pure", []string{"gate/access", "gate/limits"}},
 	{"gate/seen", "remembers possible sources, as trust compares them", []string{"gate/trust"}},

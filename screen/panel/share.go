@@ -29,7 +29,7 @@ var errGone = &memproxy.Malformed{
 // screenings only.
 type shares struct {
 	most    int
-	callers keyed.Semaphores
+	callers keyed.Queue
 }
 
 // enter takes a slot of the caller and returns the function that releases it. It returns
@@ -38,15 +38,13 @@ func (s *shares) enter(ctx context.Context, caller string) (leave func(), err er
 	if s == nil {
 		return func() {}, nil
 	}
-	within, cancel := context.WithTimeout(ctx, shareWait)
-	defer cancel()
-	if err = ctx.Err(); err == nil {
-		leave, err = s.callers.Acquire(within, caller, 1, int64(s.most))
+	if ctx.Err() == nil {
+		ticket := s.callers.Enter(1, int64(s.most), caller)
+		if ticket.WaitAtMost(ctx, shareWait) == nil {
+			return ticket.Leave, nil
+		}
 	}
-	switch {
-	case err == nil:
-		return leave, nil
-	case errors.Is(ctx.Err(), context.Canceled):
+	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, errGone
 	}
 	return nil, errBusy
