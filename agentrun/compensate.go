@@ -51,7 +51,7 @@ type CompensatedRun struct {
 	a       *gate.Admission
 	diff    memproxy.RunDiff
 	caller  http.Header
-	held    LockSet
+	unlock  func()                     // of its agents
 	ruled   map[string]*gate.Admission // by Change.Key; nil for a change that is somebody else's write
 	resumed time.Time                  // when this process resumed the run
 }
@@ -64,7 +64,7 @@ type CompensatedRun struct {
 func (r *Runs) Compensate(ctx context.Context, a *gate.Admission, caller http.Header) (*CompensatedRun, error) {
 	compensator := r.opt.Backend.Adapter.(gate.AgentRunner) // required by the gate before it admits such a run
 	call := a.Call()
-	c := &CompensatedRun{r: r, a: a, caller: caller, held: LockSet{Locks: &r.Locks}, ruled: map[string]*gate.Admission{}}
+	c := &CompensatedRun{r: r, a: a, caller: caller, ruled: map[string]*gate.Admission{}}
 	var who []string
 	for range 4 { // until the set of locked agents equals the set of agents whose memory the run may change
 		var err error
@@ -74,15 +74,15 @@ func (r *Runs) Compensate(ctx context.Context, a *gate.Admission, caller http.He
 		if who == nil {
 			who = c.diff.Agents()
 		}
-		if err = c.lock(ctx, who); err == nil {
-			err = c.snapshot(ctx)
+		if err = c.lock(ctx, who); err != nil {
+			return nil, err
 		}
-		if err == nil && slices.Equal(c.diff.Agents(), who) {
+		if err = c.snapshot(ctx); err == nil && slices.Equal(c.diff.Agents(), who) {
 			if err = r.journalRun(c); err == nil {
 				return c, nil
 			}
 		}
-		c.held.Unlock()
+		c.unlock()
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func (c *CompensatedRun) Background() bool { return c.diff.Background() }
 // Abandon releases a run whose request did not complete in this process. Its journal
 // entry remains.
 func (c *CompensatedRun) Abandon() {
-	c.held.Unlock()
+	c.unlock()
 	c.r.journal.release(c.a.Decision.ID, c, true, c.r.opt.Clock())
 }
 
@@ -118,13 +118,13 @@ func (r *Runs) journalRun(c *CompensatedRun) error {
 	return nil
 }
 
-func (c *CompensatedRun) lock(ctx context.Context, agents []string) error {
-	for _, id := range agents { // sorted: a fixed lock order prevents deadlocks
-		if err := c.held.Lock(ctx, "agent "+id, Exclusive); err != nil {
-			return err
-		}
+func (c *CompensatedRun) lock(ctx context.Context, agents []string) (err error) {
+	keys := make([]string, len(agents))
+	for i, id := range agents {
+		keys[i] = "agent " + id
 	}
-	return nil
+	c.unlock, err = c.r.Locks.Lock(ctx, Exclusive, keys...)
+	return err
 }
 
 func (c *CompensatedRun) snapshot(ctx context.Context) error {
@@ -145,7 +145,7 @@ func (c *CompensatedRun) SettleLater() {
 // undoes the refused ones and unlocks the agents. A run that cannot be settled stays in
 // the journal.
 func (c *CompensatedRun) Settle(ctx context.Context) {
-	defer c.held.Unlock()
+	defer c.unlock()
 	err := c.idle(ctx)
 	switch {
 	case c.r.life.Err() != nil:

@@ -16,12 +16,12 @@ func TestFreeLocksAreTakenLate(t *testing.T) {
 	locks := &agentrun.Locks{}
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer cancel()
-	unlock := must.Get(locks.Lock(late, "agent", agentrun.Exclusive))(t)
-	expect.Is(t, expect.Err(locks.Lock(late, "agent", agentrun.Shared)), context.DeadlineExceeded, "one that is held")
+	unlock := must.Get(locks.Lock(late, agentrun.Exclusive, "agent"))(t)
+	expect.Is(t, expect.Err(locks.Lock(late, agentrun.Shared, "agent")), context.DeadlineExceeded, "one that is held")
 	unlock()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	expect.Is(t, expect.Err(locks.Lock(gone, "agent", agentrun.Exclusive)), context.Canceled, "a caller who is gone")
-	must.Get(locks.Lock(t.Context(), "agent", agentrun.Exclusive))(t)()
+	expect.Is(t, expect.Err(locks.Lock(gone, agentrun.Exclusive, "agent")), context.Canceled, "a caller who is gone")
+	must.Get(locks.Lock(t.Context(), agentrun.Exclusive, "agent"))(t)()
 	expect.Equal(t, locks.Len(), 0)
 }

@@ -253,6 +253,6 @@ func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key 
 func (r *Runs) tryLock(ctx context.Context, timeout time.Duration, key string, alone bool) (unlock func()) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	unlock, _ = r.Locks.Lock(ctx, key, alone)
+	unlock, _ = r.Locks.Lock(ctx, alone, key)
 	return unlock
 }

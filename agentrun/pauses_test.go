@@ -40,7 +40,7 @@ func keysOf(t *testing.T, r *Runs, now time.Time) (keys []string) {
 
 func opened(t *testing.T, r *Runs, key string) (done func(whole bool)) {
 	t.Helper()
-	unlock := must.Get(r.Locks.Lock(t.Context(), "turn "+key, Exclusive))(t)
+	unlock := must.Get(r.Locks.Lock(t.Context(), Exclusive, "turn "+key))(t)
 	_, end := r.TrackTurn(t.Context(), key, &memproxy.Principal{ID: "agent:dev", Tenant: "acme"}, false)
 	return func(whole bool) { end(whole, false); unlock() }
 }

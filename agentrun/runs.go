@@ -115,7 +115,7 @@ func (r *Runs) resettle(runner gate.AgentRunner, e *journalEntry, c *Compensated
 			Backend: r.opt.Backend, Known: true, Route: memproxy.Route{ID: e.Route, Kind: memproxy.Run}, Credentials: memproxy.Credentials{Session: e.Session},
 			Request: memproxy.Request{Method: e.Method, EscapedPath: e.Path},
 		}
-		c = &CompensatedRun{r: r, held: LockSet{Locks: &r.Locks}, a: r.opt.Gate.Agents().AdmissionFor(call, e.Principal, e.Decision), ruled: map[string]*gate.Admission{}}
+		c = &CompensatedRun{r: r, a: r.opt.Gate.Agents().AdmissionFor(call, e.Principal, e.Decision), ruled: map[string]*gate.Admission{}}
 	}
 	now := r.opt.Clock()
 	if c.resumed.IsZero() {
@@ -136,7 +136,6 @@ func (r *Runs) resettle(runner gate.AgentRunner, e *journalEntry, c *Compensated
 	ctx, cancel := context.WithTimeout(r.life, lockPatience)
 	defer cancel()
 	if err := c.lock(ctx, c.diff.Agents()); err != nil {
-		c.held.Unlock()
 		return c, err
 	}
 	c.SettleLater()

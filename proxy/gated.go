@@ -107,7 +107,7 @@ func withToolsLocked(ctx context.Context, p *Proxy, a *gate.Admission, next gate
 		send()
 		return nil
 	}
-	unlock, err := p.runs.Locks.Lock(ctx, "agent "+agent, alone)
+	unlock, err := p.runs.Locks.Lock(ctx, alone, "agent "+agent)
 	if err != nil {
 		return err
 	}

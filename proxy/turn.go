@@ -38,9 +38,9 @@ type agentTurn struct {
 	sent        bool // a request of the turn may have reached the backend
 	refused     bool // the caller received the backend's error answer to a later request
 	status      int
-	header      http.Header // header of the first answer, if it was not streamed
-	agent       string      // the agent whose tools are locked
-	locks       agentrun.LockSet
+	header      http.Header                // header of the first answer, if it was not streamed
+	agent       string                     // the agent whose tools are locked
+	unlock      []func()                   // release its lock and the turn's
 	waiting     []*gate.Admission          // admitted calls that the next request makes
 	ruled       map[string]*gate.Admission // the rulings on the calls of the next or the last request
 	resumes     bool                       // the agent's last turn was interrupted and had the same caller
@@ -57,11 +57,17 @@ type agentTurn struct {
 func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, turn memproxy.Turn) {
 	ctx, cancel := newWatchdog(context.WithoutCancel(r.Context()), p.severed, p.opt.RunTimeout)
 	defer cancel()
-	t := &agentTurn{p: p, w: w, r: r, a: a, turn: turn, watchdog: ctx, locks: agentrun.LockSet{Locks: &p.runs.Locks}}
-	defer t.locks.Unlock()
+	t := &agentTurn{p: p, w: w, r: r, a: a, turn: turn, watchdog: ctx}
+	defer func() {
+		for _, unlock := range t.unlock {
+			unlock()
+		}
+	}()
 	defer a.ReleaseLocks()
-	whole, err := false, t.locks.Lock(ctx, "turn "+turn.Key(), agentrun.Exclusive)
+	whole := false
+	unlock, err := p.runs.Locks.Lock(ctx, agentrun.Exclusive, "turn "+turn.Key())
 	if err == nil {
+		t.unlock = append(t.unlock, unlock)
 		err = t.prepare(ctx)
 	}
 	switch {
@@ -105,10 +111,11 @@ func (p *Proxy) ungated(w *answerWriter, r *http.Request, a *gate.Admission) {
 func (t *agentTurn) prepare(ctx context.Context) error {
 	return gate.Prepare(t.turn, gate.MaxPrepare, func(q memproxy.Request) (memproxy.Reply, error) {
 		if agent := t.turn.Agent(); agent != t.agent {
-			if err := t.locks.Lock(ctx, "agent "+agent, agentrun.Shared); err != nil {
+			unlock, err := t.p.runs.Locks.Lock(ctx, agentrun.Shared, "agent "+agent)
+			if err != nil {
 				return memproxy.Reply{}, err
 			}
-			t.agent = agent
+			t.agent, t.unlock = agent, append(t.unlock, unlock)
 		}
 		q.Header = memproxy.Header(t.r.Header)
 		ctx, cancel := t.p.backend.Within(ctx)
