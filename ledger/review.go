@@ -200,7 +200,7 @@ func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity stri
 // Reevaluate stores a new verdict on a waiting hold, and returns the hold if the verdict
 // settles it. If the verdict differs from the last one, a notice is queued.
 func (hs Holds) Reevaluate(ctx context.Context, id string, v memproxy.Reevaluation) (*memproxy.HeldWrite, error) {
-	bad := require(storable(v.Policy) == nil, "the version of the rules")
+	bad := require(v.Policy != "" && storable(v.Policy) == nil, "a verdict needs the version of the rules")
 	return changeResult(ctx, hs.store, bad, func(t *transaction) (settled *memproxy.HeldWrite) {
 		h := lockHold(t, id)
 		if h.State != memproxy.HoldPending { // it was settled meanwhile

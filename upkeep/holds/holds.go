@@ -63,12 +63,12 @@ const (
 // and once more after reconsiderLate. It stops there, so that two processes with one
 // ledger and different rules do not alternate.
 func (k *Maintainer) reconsidering() upkeep.Job {
-	var version string     // the latest version in force
-	var settled, over bool // settled: a round reached the end; over: so did a round after reconsiderLate
-	var late time.Time
+	var version string // the latest version in force
+	var late time.Time // when the second pass is due; zero until a round reached the end
+	var over bool      // the second pass reached the end
 	return upkeep.Job{Name: "reconsider", Every: reconsiderPoll, Wake: k.Changed, Once: func(ctx context.Context, now time.Time) error {
 		if current := k.Rules().Version; version != current {
-			version, settled, over = current, false, false
+			version, late, over = current, time.Time{}, false
 		}
 		if over {
 			return nil
@@ -76,8 +76,8 @@ func (k *Maintainer) reconsidering() upkeep.Job {
 		if err := k.reevaluate(ctx, version); err != nil {
 			return fmt.Errorf("not all held writes were evaluated under the new rules: %w", err)
 		}
-		if !settled {
-			settled, late = true, now.Add(reconsiderLate)
+		if late.IsZero() {
+			late = now.Add(reconsiderLate)
 		}
 		if now.Before(late) {
 			return upkeep.Due{In: late.Sub(now)}
