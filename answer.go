@@ -240,7 +240,7 @@ func isLineEnd(r rune) bool { return r == '\r' || r == '\n' }
 // not for concurrent use.
 //
 // The caller calls Next until it reports false, passes the answer to each request to
-// Select and Add, and calls Answer at the end.
+// Select, and calls Answer at the end.
 type Refill interface {
 	// Next returns the next side request. It reports false if the list is full or the
 	// backend has no more.
@@ -248,10 +248,8 @@ type Refill interface {
 	// Select takes an answer and its judged reading. It sets Drop on memories that the list
 	// has already or that exceed its size.
 	Select(Reply, *Reading) error
-	// Add appends the memories of the answer that remain after Rewrite.
-	Add(kept []byte) error
-	// Answer returns the original answer with the added memories.
-	Answer(Reply) (Reply, error)
+	// Answer returns the original answer with the memories in the rewritten answers.
+	Answer(original Reply, rewritten [][]byte) (Reply, error)
 }
 
 // The HTTP statuses of refusals (RFC 9110). They are constants of this package because

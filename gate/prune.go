@@ -127,6 +127,7 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 	defer cancel()
 	left := map[string]bool{}
 	dropped(ret.reading, left)
+	var rewritten [][]byte
 	for range maxRequests {
 		q, more := fill.Next()
 		if !more {
@@ -137,9 +138,9 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 			short(err)
 			break
 		}
-		pages = append(pages, page)
+		pages, rewritten = append(pages, page), append(rewritten, page.reply.Body)
 	}
-	reply, err := fill.Answer(ret.reply)
+	reply, err := fill.Answer(ret.reply, rewritten)
 	if err != nil {
 		short(err)
 		return nil
@@ -161,8 +162,7 @@ func (ret *answer) page(ctx context.Context, fill memproxy.Refill, q memproxy.Si
 	page := &answer{Admission: ret.Admission, g: ret.g, reply: reply, status: reply.Status, part: true}
 	refused, err := page.runStage(ctx, bodyAsSent)
 	if err == nil && !refused {
-		reply = page.reply
-		if page.reading, err = ret.call.Backend.Adapter.Read(ret.call.Route, ret.call.Request, reply); err == nil {
+		if page.reading, err = ret.call.Backend.Adapter.Read(ret.call.Route, ret.call.Request, page.reply); err == nil {
 			refused, err = page.runStage(ctx, memoriesRead)
 		}
 	}
@@ -173,14 +173,11 @@ func (ret *answer) page(ctx context.Context, fill memproxy.Refill, q memproxy.Si
 		return nil, fmt.Errorf("the next page of the list was refused")
 	}
 	page.filtered = dropped(page.reading, left)
-	if err := fill.Select(reply, page.reading); err != nil {
+	if err := fill.Select(page.reply, page.reading); err != nil {
 		return nil, err
 	}
-	kept, err := ret.call.Backend.Adapter.Rewrite(ret.call.Route, ret.call.Request, reply, page.reading)
-	if err != nil {
-		return nil, err
-	}
-	return page, fill.Add(kept)
+	page.reply.Body, err = ret.call.Backend.Adapter.Rewrite(ret.call.Route, ret.call.Request, page.reply, page.reading)
+	return page, err
 }
 
 // dropped adds the ids of a reading's dropped memories to known, and returns how many

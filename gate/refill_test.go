@@ -36,25 +36,19 @@ func (a *endless) Refill(_ memproxy.Route, sent memproxy.Request, body []byte, _
 }
 
 // endlessly asks again and again.
-type endlessly struct {
-	a    *endless
-	more []string
-}
+type endlessly struct{ a *endless }
 
 func (f *endlessly) Next() (memproxy.SideRequest, bool) {
 	f.a.requests++
 	return memproxy.SideRequest{Request: memproxy.Request{EscapedPath: "/more"}}, true
 }
 func (f *endlessly) Select(memproxy.Reply, *memproxy.Reading) error { return nil }
-func (f *endlessly) Add(kept []byte) error {
-	if len(kept) > 0 {
-		f.more = append(f.more, string(kept))
+func (f *endlessly) Answer(reply memproxy.Reply, rewritten [][]byte) (memproxy.Reply, error) {
+	for _, more := range rewritten {
+		if len(more) > 0 {
+			reply.Body = fmt.Appendf(nil, "%s,%s", reply.Body, more)
+		}
 	}
-	return nil
-}
-
-func (f *endlessly) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
-	reply.Body = []byte(strings.Join(append([]string{string(reply.Body)}, f.more...), ","))
 	return reply, nil
 }
 

@@ -24,9 +24,8 @@ type repaged struct {
 	count    int               // length of the list, according to the backend
 	page     int               // number of the next page
 	complete bool
-	seen     int      // number of elements read so far
-	shown    int      // number of those that were not dropped
-	raws     [][]byte // elements of the page
+	seen     int // number of elements read so far
+	shown    int // number of those that were not dropped
 }
 
 // repage returns the refill that recounts a page. It returns nil if that is not needed (the
@@ -112,17 +111,14 @@ func (p *repaged) Select(reply memproxy.Reply, rd *memproxy.Reading) error {
 	return nil
 }
 
-// Add implements memproxy.Refill.
-func (p *repaged) Add(kept []byte) error {
-	raws, err := pages.Elements(kept, "results")
-	p.raws = append(p.raws, raws...)
-	return err
-}
-
 // Answer implements memproxy.Refill. A page behind the end is answered like the platform
 // answers one behind its own end. If the list could not be read to its end, the backend's
 // page is kept.
-func (p *repaged) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
+func (p *repaged) Answer(reply memproxy.Reply, rewritten [][]byte) (memproxy.Reply, error) {
+	raws, err := pages.Elements(rewritten, "results")
+	if err != nil {
+		return reply, err
+	}
 	doc, list, _, err := pages.List(reply.Body, "results")
 	if err != nil {
 		return reply, err
@@ -132,7 +128,7 @@ func (p *repaged) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
 		return reply, errLong
 	}
 	e := doc.Edit()
-	e.Replace(list, jsondoc.ListOf(p.raws))
+	e.Replace(list, jsondoc.ListOf(raws))
 	e.Replace(count, strconv.AppendInt(nil, int64(p.shown), 10))
 	if next != nil && p.to >= p.shown {
 		e.Replace(next, []byte("null"))

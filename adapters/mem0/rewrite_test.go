@@ -136,7 +136,7 @@ func TestPagesWithoutACountStayShort(t *testing.T) {
 	fill := a.Refill(rt, req, nil, reply, &memproxy.Reading{Memories: []memproxy.Memory{{ID: "m1", Pointer: "/results/0", Drop: true}, {ID: "m2", Pointer: "/results/1"}}})
 	must.Do(t, fill.Select(reply, &memproxy.Reading{}))
 	pruned := must.Get(a.Prune(rt, reply))(t)
-	expect.Error(t, expect.Err(fill.Answer(memproxy.Reply{Status: 200, Body: pruned.Body})), "it is filled up")
+	expect.Error(t, expect.Err(fill.Answer(memproxy.Reply{Status: 200, Body: pruned.Body}, nil)), "it is filled up")
 }
 
 // The stamp of an event covers the metadata of its results, also of those without a text.

@@ -53,7 +53,6 @@ type fill struct {
 	limit    int             // the limit of the last request
 	complete bool            // there are no more elements
 	requests int
-	more     [][]byte // elements to add
 }
 
 // New returns the refill of an answer, whose reading is rd. It returns nil if no element was
@@ -96,13 +95,18 @@ func List(body []byte, keys ...string) (doc *jsondoc.Doc, list *jsondoc.Value, b
 	return nil, nil, "", errList
 }
 
-// Elements returns the elements of an answer's list; see List.
-func Elements(body []byte, keys ...string) (elements [][]byte, err error) {
-	doc, list, _, err := List(body, keys...)
-	for _, e := range list.List() {
-		elements = append(elements, slices.Clone(doc.Raw(e)))
+// Elements returns the elements of the lists of answers; see List.
+func Elements(bodies [][]byte, keys ...string) (elements [][]byte, err error) {
+	for _, body := range bodies {
+		doc, list, _, err := List(body, keys...)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range list.Elems {
+			elements = append(elements, doc.Raw(e))
+		}
 	}
-	return elements, err
+	return elements, nil
 }
 
 func (f *fill) full() bool { return f.shown >= f.opt.Want || f.opt.SharedIDs && f.shown > 0 }
@@ -175,25 +179,19 @@ func (f *fill) take(rd *memproxy.Reading, base string, n int) {
 	}
 }
 
-// Add implements memproxy.Refill.
-func (f *fill) Add(kept []byte) error {
-	more, err := Elements(kept, f.opt.Keys...)
-	f.more = append(f.more, more...)
-	return err
-}
-
 // Answer implements memproxy.Refill.
-func (f *fill) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
-	if len(f.more) == 0 {
-		return reply, nil
+func (f *fill) Answer(reply memproxy.Reply, rewritten [][]byte) (memproxy.Reply, error) {
+	more, err := Elements(rewritten, f.opt.Keys...)
+	if len(more) == 0 {
+		return reply, err
 	}
 	doc, list, _, err := List(reply.Body, f.opt.Keys...)
 	if err != nil {
 		return reply, err
 	}
 	e := doc.Edit()
-	e.Append(list, f.more)
-	e.AddTo(doc.Root.Get("count"), len(f.more))
+	e.Append(list, more)
+	e.AddTo(doc.Root.Get("count"), len(more))
 	reply.Body = e.Apply()
 	return reply, nil
 }
