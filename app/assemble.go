@@ -68,9 +68,8 @@ type App struct {
 	rules       *ruleset
 	fleet       *fleetClient
 	listeners   []*listener
-	listenersMu sync.Mutex      // guards listeners against concurrent reads by metrics
-	proxies     []*proxy.Proxy  // of the backends, in the order of the configuration
-	upstreams   []proxy.Options // with which they were made; the Envoy listener shares them
+	listenersMu sync.Mutex     // guards listeners against concurrent reads by metrics
+	proxies     []*proxy.Proxy // of the backends, in the order of the configuration
 	jobs        *upkeep.Jobs
 	review      *review.API
 	socket      string // path of the local operator's socket; "" if there is none

@@ -50,7 +50,7 @@ func (s *App) buildListeners() error {
 		if err != nil {
 			return fmt.Errorf("backend %s: %w", b.Name, err)
 		}
-		s.proxies, s.upstreams = append(s.proxies, p), append(s.upstreams, opt)
+		s.proxies = append(s.proxies, p)
 		s.group.Own(stageProxies, p.Close)
 		l := &listener{name: b.Name, addr: b.Listen, handler: p, cut: p.AbortAll, bodies: b.Timeouts.Body.Std(), inFlight: opt.InFlight}
 		if b.TLS.Cert != "" {
@@ -348,18 +348,15 @@ func removeSocket(path string) error {
 }
 
 // processor builds the Envoy listener on the same gate as the HTTP listeners. It shares their
-// limits of memory, and the connections for memproxy's own requests, which their proxies close.
+// limits of memory, and the senders of memproxy's own requests, which their proxies close.
 func (s *App) processor(unfilteredReads bool) (*extproc.Processor, error) {
 	opt := extproc.Options{
 		Runtime: frontend.Runtime{Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log},
 		Gate:    s.gate, UnfilteredReads: unfilteredReads,
 	}
-	for _, o := range s.upstreams {
-		fetch, err := frontend.NewSide(frontend.SideOptions{Upstream: o.Upstream, Transport: o.SideTransport, InFlight: o.InFlight.Side(), Credential: o.Credential, Propagator: o.Propagator})
-		if err != nil {
-			return nil, fmt.Errorf("backend %s: %w", o.Name, err)
-		}
-		opt.Backends = append(opt.Backends, extproc.Backend{Backend: o.Backend, Fetch: fetch})
+	for _, p := range s.proxies {
+		backend, side := p.Upstream()
+		opt.Backends = append(opt.Backends, extproc.Backend{Backend: backend, Fetch: side})
 	}
 	p, err := extproc.New(opt)
 	if err == nil {

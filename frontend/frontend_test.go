@@ -164,9 +164,9 @@ func TestSideRequests(t *testing.T) {
 	}))
 	defer up.Close()
 	base, _ := url.Parse(up.URL + "/base")
-	side := must.Get(frontend.NewSide(frontend.SideOptions{
-		Upstream: base, Transport: http.DefaultTransport, Credential: &frontend.Credential{Header: "X-Api-Key", Value: "own"},
-	}))(t)
+	side := must.Get(frontend.NewSide(&frontend.Backend{
+		Upstream: base, Credential: &frontend.Credential{Header: "X-Api-Key", Value: "own"},
+	}, http.DefaultTransport, nil, nil))(t)
 	q := memproxy.Request{Method: "PUT", EscapedPath: "/v1/a%20b", Query: "x=1", Header: memproxy.Header{
 		"Authorization": {"Token theirs"}, "X-Project": {"p"}, "Content-Md5": {"x"}, "X-Memproxy-Session": {"s"},
 	}}
@@ -188,8 +188,8 @@ func TestSideRequests(t *testing.T) {
 	if err != nil || string(reply.Body) != "answer" || reply.Header.Get("Content-Encoding") != "" || reply.Header.Get("Etag") != "" {
 		t.Errorf("one that was compressed: %v, %v", reply, err)
 	}
-	for _, o := range []frontend.SideOptions{{}, {Upstream: base}, {Upstream: &url.URL{Scheme: "ftp", Host: "h"}, Transport: http.DefaultTransport}} {
-		expect.Error(t, expect.Err(frontend.NewSide(o)), o, "is taken")
+	for up, via := range map[*url.URL]http.RoundTripper{nil: http.DefaultTransport, base: nil, {Scheme: "ftp", Host: "h"}: http.DefaultTransport} {
+		expect.Error(t, expect.Err(frontend.NewSide(&frontend.Backend{Upstream: up}, via, nil, nil)), up, "is taken")
 	}
 }
 

@@ -28,45 +28,36 @@ const (
 var callerHeaders = [...]string{"Authorization", "X-Api-Key", "Cookie", "User-Agent", "Mem0-User-Id", "X-Mem0-Mode",
 	"User_id", "X-Bare-Password", "X-Project", "X-Project-Id", "X-Stainless-Package-Version"}
 
-// SideOptions configure a Side.
-type SideOptions struct {
-	// Upstream is the backend's base URL; a path in it is a prefix.
-	Upstream  *url.URL
-	Transport http.RoundTripper
-	// InFlight limits the requests, and the bytes of answers that are being read. If it
-	// is nil, there is no limit.
-	InFlight *InFlight
-	// Credential replaces the client's backend credential, if set.
-	Credential *Credential
-	// Propagator forwards the trace context. The default is W3C trace context.
-	Propagator propagation.TextMapPropagator
-}
-
 // Side sends memproxy's own requests to a backend, on behalf of a caller or with the
 // backend's credential. It implements gate.Fetcher. Contexts set the deadlines.
 type Side struct {
-	opt            SideOptions
+	to             *Backend
+	transport      http.RoundTripper
+	inFlight       *InFlight // limits the requests, and the bytes of answers that are being read; nil is no limit
+	propagator     propagation.TextMapPropagator
 	caller, tenant string // the caller on whose behalf; "" is memproxy itself
 }
 
-// NewSide checks the options.
-func NewSide(o SideOptions) (*Side, error) {
-	switch {
-	case o.Upstream == nil || (o.Upstream.Scheme != "http" && o.Upstream.Scheme != "https") || o.Upstream.Host == "":
+// NewSide returns the sender of memproxy's own requests to a backend. The default propagator
+// is W3C trace context.
+func NewSide(to *Backend, transport http.RoundTripper, inFlight *InFlight, propagator propagation.TextMapPropagator) (*Side, error) {
+	switch up := to.Upstream; {
+	case up == nil || (up.Scheme != "http" && up.Scheme != "https") || up.Host == "":
 		return nil, errors.New("frontend: upstream must be an http or https URL with a host")
-	case o.Upstream.User != nil:
+	case up.User != nil:
 		return nil, errors.New("frontend: upstream must not carry a credential; use credential instead")
-	case o.Transport == nil:
+	case transport == nil:
 		return nil, errors.New("frontend: side requests require a transport")
 	}
-	o.Propagator = cmp.Or[propagation.TextMapPropagator](o.Propagator, propagation.TraceContext{})
-	o.Transport = NoUpgrade(o.Transport)
-	return &Side{opt: o}, nil
+	propagator = cmp.Or[propagation.TextMapPropagator](propagator, propagation.TraceContext{})
+	return &Side{to: to, transport: NoUpgrade(transport), inFlight: inFlight, propagator: propagator}, nil
 }
 
 // For returns a Side whose requests are counted for the caller.
 func (s *Side) For(caller, tenant string) *Side {
-	return &Side{s.opt, caller, tenant}
+	of := *s
+	of.caller, of.tenant = caller, tenant
+	return &of
 }
 
 // Fetch sends a request without a body.
@@ -83,7 +74,7 @@ func (s *Side) Send(ctx context.Context, q memproxy.Request, body []byte) (mempr
 // FetchAnswer sends an admitted request without a body as the HTTP listener does, and
 // reads an answer of up to limit bytes.
 func (s *Side) FetchAnswer(ctx context.Context, q memproxy.Request, limit int64) (memproxy.Reply, error) {
-	out := &http.Request{Method: q.Method, URL: Join(s.opt.Upstream, q.EscapedPath, q.Query, false), Header: forwarded(http.Header(q.Header), true)}
+	out := &http.Request{Method: q.Method, URL: Join(s.to.Upstream, q.EscapedPath, q.Query, false), Header: forwarded(http.Header(q.Header), true)}
 	if _, ok := q.Header["User-Agent"]; !ok {
 		out.Header["User-Agent"] = nil // otherwise the transport adds one
 	}
@@ -97,7 +88,7 @@ func (s *Side) SendAs(ctx context.Context, q memproxy.Request, body []byte, call
 	if !paths.Segmented(q.EscapedPath) {
 		return memproxy.Reply{Status: http.StatusNotFound}, nil
 	}
-	out := &http.Request{Method: q.Method, URL: Join(s.opt.Upstream, q.EscapedPath, q.Query, false), Header: http.Header{}}
+	out := &http.Request{Method: q.Method, URL: Join(s.to.Upstream, q.EscapedPath, q.Query, false), Header: http.Header{}}
 	for _, name := range callerHeaders {
 		if v := caller[name]; len(v) > 0 {
 			out.Header[name] = v
@@ -114,14 +105,14 @@ func (s *Side) SendAs(ctx context.Context, q memproxy.Request, body []byte, call
 }
 
 func (s *Side) send(ctx context.Context, out *http.Request, limit int64) (memproxy.Reply, error) {
-	lease := s.opt.InFlight.Lease(OwnPeer)
+	lease := s.inFlight.Lease(OwnPeer)
 	defer lease.Release()
 	if err := lease.Enter(ctx, s.caller, s.tenant); err != nil {
 		return memproxy.Reply{}, UnsentError{err}
 	}
-	s.opt.Credential.Present(out.Header)
-	s.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
-	resp, err := s.opt.Transport.RoundTrip(out.WithContext(ctx))
+	s.to.Credential.Present(out.Header)
+	s.propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
+	resp, err := s.transport.RoundTrip(out.WithContext(ctx))
 	if err != nil {
 		return memproxy.Reply{}, err
 	}

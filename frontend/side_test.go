@@ -30,17 +30,14 @@ func (f transport) RoundTrip(q *http.Request) (*http.Response, error) { return f
 func TestSideRequestsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slow atomic.Int64
-		side := must.Get(frontend.NewSide(frontend.SideOptions{
-			Upstream: &url.URL{Scheme: "http", Host: "backend"}, InFlight: frontend.NewInFlight(0, 0).Side(),
-			Transport: transport(func(q *http.Request) (*http.Response, error) {
-				if q.URL.Path == "/slow" {
-					slow.Add(1)
-					<-q.Context().Done()
-					return nil, q.Context().Err()
-				}
-				return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("{}")), ContentLength: 2}, nil
-			}),
-		}))(t)
+		side := must.Get(frontend.NewSide(&frontend.Backend{Upstream: &url.URL{Scheme: "http", Host: "backend"}}, transport(func(q *http.Request) (*http.Response, error) {
+			if q.URL.Path == "/slow" {
+				slow.Add(1)
+				<-q.Context().Done()
+				return nil, q.Context().Err()
+			}
+			return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("{}")), ContentLength: 2}, nil
+		}), frontend.NewInFlight(0, 0).Side(), nil))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		for n := range 2000 {
@@ -73,13 +70,10 @@ func (i idle) CloseIdleConnections() { *i.told++ }
 // credential, to no other path than the one that it is meant for.
 func TestSideRequestsStayOnTheirPaths(t *testing.T) {
 	var sent []string
-	side := must.Get(frontend.NewSide(frontend.SideOptions{
-		Upstream: &url.URL{Scheme: "http", Host: "backend", Path: "/base"},
-		Transport: transport(func(q *http.Request) (*http.Response, error) {
-			sent = append(sent, q.URL.EscapedPath())
-			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
-		}),
-	}))(t)
+	side := must.Get(frontend.NewSide(&frontend.Backend{Upstream: &url.URL{Scheme: "http", Host: "backend", Path: "/base"}}, transport(func(q *http.Request) (*http.Response, error) {
+		sent = append(sent, q.URL.EscapedPath())
+		return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+	}), nil, nil))(t)
 	for _, id := range []string{"..", ".", "%2e%2E", "a%2Fblocks", "a%2F..%2F..%2Fx", `a%5C..%5Cx`, "a/../x", "%zz"} {
 		reply := must.Get(side.Send(t.Context(), memproxy.Request{Method: "POST", EscapedPath: "/v1/agents/" + id + "/messages"}, []byte("{}")))(t)
 		expect.Equal(t, reply.Status, 404, id)

@@ -102,7 +102,7 @@ func TestSideAnswersAreBounded(t *testing.T) {
 	})
 	u := must.Get(url.Parse(r.upstream.URL))(t)
 	budget, free := filled(t)
-	side := must.Get(frontend.NewSide(frontend.SideOptions{Upstream: u, Transport: proxy.NewTransport(nil, 0), InFlight: budget}))(t)
+	side := must.Get(frontend.NewSide(&frontend.Backend{Upstream: u}, proxy.NewTransport(nil, 0), budget, nil))(t)
 	q := memproxy.Request{Method: "GET", EscapedPath: "/memory"}
 	expect.Is(t, expect.Err(side.Fetch(context.Background(), q)), frontend.ErrBusy, "without room")
 	free()

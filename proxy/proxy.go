@@ -41,7 +41,7 @@ func New(opt Options) (*Proxy, error) {
 	p := &Proxy{opt: opt}
 	var err error
 	p.severed, p.cut = context.WithCancel(context.Background())
-	p.side, err = frontend.NewSide(frontend.SideOptions{Upstream: opt.Upstream, Transport: opt.SideTransport, InFlight: opt.InFlight.Side(), Credential: opt.Credential, Propagator: opt.Propagator})
+	p.side, err = frontend.NewSide(&p.opt.Backend, opt.SideTransport, opt.InFlight.Side(), opt.Propagator)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +58,10 @@ func New(opt Options) (*Proxy, error) {
 // Runs returns the runs of the backend's agents. Runs of an earlier process are settled
 // by Resettle, before requests are served, and by Once.
 func (p *Proxy) Runs() *agentrun.Runs { return p.runs }
+
+// Upstream returns the backend and the sender of memproxy's own requests to it, for another
+// listener of the process.
+func (p *Proxy) Upstream() (frontend.Backend, *frontend.Side) { return p.opt.Backend, p.side }
 
 // BackendClient returns the sender of memproxy's own requests to the backend; nil if p is
 // nil.

@@ -71,7 +71,7 @@ func (moved) RoundTrip(*http.Request) (*http.Response, error) {
 // A HEAD that the backend redirects to itself leads through Envoy, as the GET does.
 func TestRedirectsOfHeads(t *testing.T) {
 	upstream := &url.URL{Scheme: "http", Host: "backend"}
-	side := must.Get(frontend.NewSide(frontend.SideOptions{Upstream: upstream, InFlight: frontend.NewInFlight(0, 0).Side(), Transport: moved{}}))(t)
+	side := must.Get(frontend.NewSide(&frontend.Backend{Upstream: upstream}, moved{}, frontend.NewInFlight(0, 0).Side(), nil))(t)
 	p := processor(t, &frontendtest.Parts{}, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}, Upstream: upstream}, Fetch: side})
 	head := start("/memory", true)
 	head.GetRequestHeaders().GetHeaders().Headers[0].RawValue = []byte("HEAD")

@@ -324,7 +324,7 @@ func (hangs) RoundTrip(q *http.Request) (*http.Response, error) {
 func TestHeadsAreTheirCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := frontend.NewInFlight(0, 0)
-		side := must.Get(frontend.NewSide(frontend.SideOptions{Upstream: &url.URL{Scheme: "http", Host: "backend"}, InFlight: all.Side(), Transport: hangs{}}))(t)
+		side := must.Get(frontend.NewSide(&frontend.Backend{Upstream: &url.URL{Scheme: "http", Host: "backend"}}, hangs{}, all.Side(), nil))(t)
 		p := processor(t, byKey{&frontendtest.Parts{}}, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}, InFlight: all}, Fetch: side})
 		head := start("/memory", true)
 		h := head.GetRequestHeaders().GetHeaders()
