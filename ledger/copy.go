@@ -17,16 +17,10 @@ import (
 // ReplacedSuffix is appended to the name of the ledger that Restore replaced.
 const ReplacedSuffix = ".replaced"
 
-// errNoFile means that the ledger is a Postgres database: only files can be copied.
-var errNoFile = errors.New("ledger: the ledger is in Postgres: back it up with pg_dump, restore it with pg_restore")
-
 // Backup copies the file Options.Path to a new file. A process may be writing to the
 // ledger. The copy has every entry that was committed before, including entries in that
 // process's redo log, which are applied to the copy before it gets its name.
 func Backup(ctx context.Context, opt Options, to string) error {
-	if opt.Path == "" {
-		return errNoFile
-	}
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("ledger: back up: %w", errors.Join(err, fmt.Errorf("%s: %w", to, fs.ErrExist)))
 	}
