@@ -63,5 +63,14 @@ type VersionChange struct {
 	SHA256 string     `json:"sha256,omitzero"`
 }
 
+// Change returns the step that made a version.
+func (v *Version) Change() VersionChange {
+	c := VersionChange{After: v.Number, Before: v.Number - 1, BeforeSHA256: v.Before, Field: v.Field, Memory: v.ID, Op: v.Op, SHA256: v.SHA256}
+	if v.Kind == TargetObject {
+		c.Kind = v.Kind
+	}
+	return c
+}
+
 // SystemActor is the principal id of memproxy's own actions.
 const SystemActor = "system:memproxy"

@@ -82,9 +82,10 @@ func compact(t *transaction, r *versionRow) {
 	for i := range old {
 		gone := &old[i]
 		t.run(destroyTexts+` AND number = ?`, r.MemoryKey, gone.Number)
-		gone.Before, gone.SHA256 = gone.SHA256, ""
 		gone.Actor, gone.Decision, gone.Op = memproxy.SystemActor, r.Decision, memproxy.OpCompact
-		t.step(gone, memproxy.OpCompact, gone.Number, 0)
+		change := gone.Change()
+		change.Before, change.After, change.BeforeSHA256, change.SHA256 = gone.Number, 0, gone.SHA256, ""
+		t.step(gone, change)
 	}
 }
 

@@ -143,16 +143,9 @@ type Step struct {
 
 // step notes a change of a history for OnSteps. What was found when a backend was
 // sealed is not noted, because the audit log records the seal as a whole.
-func (t *transaction) step(r *versionRow, op memproxy.VersionOp, before, after int64) {
+func (t *transaction) step(r *versionRow, change memproxy.VersionChange) {
 	if r.Op == memproxy.OpSeal && r.Decision == "" {
 		return
 	}
-	s := Step{
-		VersionChange: memproxy.VersionChange{Memory: r.ID, Op: op, Field: r.Field, Before: before, After: after, BeforeSHA256: r.Before, SHA256: r.SHA256},
-		Backend:       r.Backend, Tenant: r.Tenant, Actor: r.Actor, Decision: r.Decision, Trust: r.Trust,
-	}
-	if r.Kind == memproxy.TargetObject {
-		s.Kind = r.Kind
-	}
-	t.steps = append(t.steps, s)
+	t.steps = append(t.steps, Step{VersionChange: change, Backend: r.Backend, Tenant: r.Tenant, Actor: r.Actor, Decision: r.Decision, Trust: r.Trust})
 }

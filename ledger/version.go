@@ -82,7 +82,7 @@ func (t *transaction) append(v memproxy.Version) memproxy.Version {
 	r.Link = hex.EncodeToString(link)
 	r.mac = t.store.opt.Vault.Sign("version", link)
 	insertRecord(t, &r)
-	t.step(&r, r.Op, last.Number, r.Number)
+	t.step(&r, r.Change())
 	head.place, head.link, head.changed = r.place, r.Link, true
 	updateFlag(t, &r)
 	compact(t, &r)

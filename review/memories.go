@@ -152,7 +152,7 @@ func memoryVersion(c *call, m subject) (VersionView, error) {
 		return VersionView{}, err
 	}
 	view := VersionView{Version: v}
-	c.versions = versionChange(&v)
+	c.versions = []memproxy.VersionChange{v.Change()}
 	full, err := c.wantsFull(fmt.Sprintf("version/%s/%s/%s/%d", m.Backend, m.Kind, m.ID, number), func() error {
 		return c.record(m.tenant, m.Backend, v.Decision, m.ID)
 	})

@@ -115,20 +115,11 @@ func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
 	}
 	ev.Status = got.Result.Status
 	if made := got.Version; made != nil {
-		ev.Versions = versionChange(made)
+		ev.Versions = []memproxy.VersionChange{made.Change()}
 		return
 	}
 	act := acts[got.outcome]
 	ev.Act.Stage, ev.Act.Rule = act.Stage, act.Rule
-}
-
-// versionChange returns the step that made a version.
-func versionChange(v *memproxy.Version) []memproxy.VersionChange {
-	s := memproxy.VersionChange{Memory: v.ID, Op: v.Op, Field: v.Field, Before: v.Number - 1, After: v.Number, BeforeSHA256: v.Before, SHA256: v.SHA256}
-	if v.Kind == memproxy.TargetObject {
-		s.Kind = v.Kind
-	}
-	return []memproxy.VersionChange{s}
 }
 
 // ruleOf returns why an action was refused or failed, as a code of the API.

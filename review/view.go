@@ -123,7 +123,7 @@ func memoryPattern(c *call, m subject) (PatternView, error) {
 	if err != nil {
 		return PatternView{}, err
 	}
-	c.versions = versionChange(&v)
+	c.versions = []memproxy.VersionChange{v.Change()}
 	subject := fmt.Sprintf("pattern/%s/%s/%s/%s", m.Backend, m.Kind, m.ID, st.Text)
 	return c.pattern(v.Text, 0, st.Findings, subject, func() error { return c.record(m.tenant, m.Backend, v.Decision, m.ID) })
 }
