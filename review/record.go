@@ -170,7 +170,7 @@ func (r *Runner) recordRollback(ctx context.Context, b *memproxy.Rollback, stage
 	act := memproxy.Act{Action: "memory.rollback", Stage: stage, Rule: rule, Reason: b.Reason}
 	ev := memproxy.ActEvent(r.opt.Clock(), reviewerPrincipal(b.Reviewer, b.Tenant), act, b.Backend, b.Decision, b.ID)
 	if made != nil {
-		ev.Versions = versionChange(made)
+		ev.Versions = []memproxy.VersionChange{made.Change()}
 	}
 	r.note(ctx, ev)
 }

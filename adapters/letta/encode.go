@@ -87,12 +87,12 @@ func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	}
 }
 
-// write stamps an object's metadata. If the object has no metadata, kept members are added.
-func (p patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]byte) {
+// write stamps an object's metadata. If the object has none, it gets the current metadata.
+func (p patch) write(holder *jsondoc.Value, op *memproxy.Operation, current []byte) {
 	if holder.Kind != jsondoc.Object {
 		return
 	}
-	p.Stamp(op, holder, holder.Get("metadata"), kept, false)
+	p.Stamp(op, holder, holder.Get("metadata"), current, false)
 }
 
 // update stamps a change. The server replaces metadata as a whole, so the current metadata
@@ -112,9 +112,8 @@ func (p patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []b
 		}
 		return
 	}
-	var kept [][]byte
-	if meta == nil {
-		kept = stamps.FilterMembers(current, false)
+	if meta != nil {
+		current = nil
 	}
-	p.write(holder, op, kept)
+	p.write(holder, op, current)
 }

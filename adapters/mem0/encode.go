@@ -80,13 +80,13 @@ func stamp(p *stamps.Patch, r *row, root *jsondoc.Value, op *memproxy.Operation)
 			target = holder.Get("memory_id").Text()
 		}
 		meta := holder.Get("metadata")
-		var kept [][]byte
+		var current []byte
 		if (meta == nil || meta.Kind == jsondoc.Null) && r.dialect == hosted && r.kind == memproxy.Correct {
 			// The platform replaces metadata on update, so the current metadata is included; null
 			// changes nothing.
-			kept = stamps.FilterMembers(op.Current[target].Metadata, false)
+			current = op.Current[target].Metadata
 		}
-		p.Stamp(op, holder, meta, kept, r.kind == memproxy.Correct && r.dialect != hosted) // the server merges metadata
+		p.Stamp(op, holder, meta, current, r.kind == memproxy.Correct && r.dialect != hosted) // the server merges metadata
 	}
 }
 

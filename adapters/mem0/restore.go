@@ -70,19 +70,15 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 // filedAs returns a memory's own metadata with the field of the version. With merges, other
 // names of the field are set to null, because the server would keep them otherwise.
 func filedAs(own, field string, now memproxy.Memory, merges bool) [][]byte {
-	kept := stamps.FilterMembers(now.Metadata, false)
+	kept, members := stamps.Filter(now.Metadata, false)
 	if memproxy.Key(field) == memproxy.Key(now.Field) && len(now.Filed) == 0 {
-		return kept
-	}
-	doc, err := jsondoc.Parse(stamps.Object(kept...), 0)
-	if err != nil {
 		return kept
 	}
 	var out [][]byte
 	if field != "" {
 		out = append(out, append(append(jsondoc.Quote(own), ':'), jsondoc.Quote(field)...))
 	}
-	for i, m := range doc.Root.Members {
+	for i, m := range members {
 		switch {
 		case m.Name == own && field != "":
 		case !isFieldKey(own, m.Name):

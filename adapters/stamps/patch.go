@@ -60,18 +60,15 @@ func (p *Patch) Kept(meta *jsondoc.Value) []memproxy.Member {
 	return slices.DeleteFunc(p.Edits.Kept(meta), func(m memproxy.Member) bool { return memproxy.Reserved(m.Name) })
 }
 
-// Stamp adds a stamp to a holder's metadata. If the holder has no metadata, kept members are
-// added. Set over for a backend that merges metadata, so that no member of an older stamp
-// remains.
-func (p *Patch) Stamp(op *memproxy.Operation, holder, meta *jsondoc.Value, kept [][]byte, over bool) {
+// Stamp adds a stamp to a holder's metadata. If the holder has no metadata, the members of
+// current that are not memproxy's own are added. Set over for a backend that merges metadata,
+// so that no member of an older stamp remains.
+func (p *Patch) Stamp(op *memproxy.Operation, holder, meta *jsondoc.Value, current []byte, over bool) {
 	if meta != nil && meta.Kind == jsondoc.Object {
 		p.Add(meta, Members(op.StampFor(p.Kept(meta)), over))
 		return
 	}
-	var members []memproxy.Member
-	if doc, err := jsondoc.Parse(Object(kept...), 0); err == nil {
-		members = appendMembers(nil, doc.Root, doc)
-	}
+	kept, members := Filter(current, false)
 	all := Object(append(kept, Members(op.StampFor(members), over))...)
 	if meta == nil {
 		p.Add(holder, append([]byte(`"metadata":`), all...))

@@ -19,20 +19,26 @@ import (
 // FilterMembers returns members of a metadata object as raw JSON: memproxy's own if ours is
 // set, else the others. It returns none if raw is not an object.
 func FilterMembers(raw []byte, ours bool) [][]byte {
+	texts, _ := Filter(raw, ours)
+	return texts
+}
+
+// Filter is FilterMembers, and returns the members' names and values as well.
+func Filter(raw []byte, ours bool) (texts [][]byte, members []memproxy.Member) {
 	if len(raw) == 0 {
-		return nil
+		return nil, nil
 	}
 	doc, err := jsondoc.Parse(raw, 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
-		return nil
+		return nil, nil
 	}
-	var out [][]byte
 	for _, m := range doc.Root.Members {
 		if memproxy.Reserved(m.Name) == ours {
-			out = append(out, raw[m.NameStart:m.Value.End])
+			texts = append(texts, raw[m.NameStart:m.Value.End])
+			members = append(members, memproxy.Member{Name: m.Name, Value: doc.Raw(m.Value)})
 		}
 	}
-	return out
+	return texts, members
 }
 
 // Object returns an object with these members.
@@ -121,13 +127,6 @@ func Parse(meta *jsondoc.Value, doc *jsondoc.Doc) (s *memproxy.Stamp, altered bo
 		}
 	}
 	return s, metadata.Differs(s, members)
-}
-
-func appendMembers(to []memproxy.Member, meta *jsondoc.Value, doc *jsondoc.Doc) []memproxy.Member {
-	for _, m := range meta.Members {
-		to = append(to, memproxy.Member{Name: m.Name, Value: doc.Raw(m.Value)})
-	}
-	return to
 }
 
 func parse(meta *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp {
