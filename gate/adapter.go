@@ -204,12 +204,9 @@ type Extractor interface {
 // the memory, and the first that the backend implements applies. It returns none if the
 // memory cannot be restored.
 type Restorer interface {
-	// FindRequests returns requests that show a memory as it is.
+	// FindRequests returns requests that show a memory as it is. ReadLocated reads the
+	// answer to each, without a route.
 	FindRequests(memproxy.MemoryKey) []memproxy.SideRequest
-
-	// ReadFound reads the answer to one of them. A memory that does not exist is
-	// returned with Missing set.
-	ReadFound(memproxy.MemoryKey, memproxy.Reply) (memproxy.Memory, error)
 
 	// Restore returns requests that restore a version of a memory. Now is its
 	// present state: its other metadata is kept, and the stamp replaces the present

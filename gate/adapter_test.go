@@ -38,10 +38,6 @@ func (*fakeAdapter) Refill(memproxy.Route, memproxy.Request, []byte, memproxy.Re
 func (*fakeAdapter) Evict(...string) {}
 
 func (*fakeAdapter) FindRequests(memproxy.MemoryKey) []memproxy.SideRequest { return nil }
-func (*fakeAdapter) ReadFound(memproxy.MemoryKey, memproxy.Reply) (memproxy.Memory, error) {
-	return memproxy.Memory{Missing: true}, nil
-}
-
 func (*fakeAdapter) Restore(memproxy.Version, memproxy.Memory, memproxy.Stamp) []memproxy.SideRequest {
 	return nil
 }

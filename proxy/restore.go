@@ -40,7 +40,11 @@ func (o *BackendClient) FetchMemory(ctx context.Context, k memproxy.MemoryKey) (
 	case reply.Status == http.StatusTooManyRequests || reply.Status >= 500:
 		return memproxy.Memory{}, fmt.Errorf("%w: status %d", ErrUnanswered, reply.Status)
 	}
-	return o.opt.Adapter.ReadFound(k, reply)
+	m, err := o.opt.Adapter.ReadLocated(memproxy.Route{}, k.ID, reply)
+	if k.Kind == memproxy.TargetObject { // its versions are of its members
+		m.OtherTexts, m.Text = []string{m.Text}, string(m.Members)
+	}
+	return m, err
 }
 
 // LockMemory waits until no change of a memory is in progress, and keeps others waiting

@@ -38,10 +38,6 @@ func (c *caching) Rewrite(_ memproxy.Route, _ memproxy.Request, reply memproxy.R
 func (c *caching) Evict(ids ...string) { c.gone = append(c.gone, ids...) }
 
 func (c *caching) FindRequests(memproxy.MemoryKey) []memproxy.SideRequest { return nil }
-func (c *caching) ReadFound(memproxy.MemoryKey, memproxy.Reply) (memproxy.Memory, error) {
-	return memproxy.Memory{}, nil
-}
-
 func (c *caching) Restore(to memproxy.Version, _ memproxy.Memory, _ memproxy.Stamp) []memproxy.SideRequest {
 	return c.Remove(to.MemoryKey)
 }

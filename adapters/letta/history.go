@@ -308,15 +308,6 @@ func (a *Adapter) FindRequests(k memproxy.MemoryKey) []memproxy.SideRequest {
 	return []memproxy.SideRequest{{Request: sideRequest(memproxy.Request{}, "GET", path, query)}}
 }
 
-// ReadFound implements the gate's restorer.
-func (a *Adapter) ReadFound(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Memory, error) {
-	m, err := a.ReadLocated(memproxy.Route{ID: "letta.retrieve_block", Kind: memproxy.Recall}, k.ID, reply)
-	if k.Kind == memproxy.TargetObject {
-		m.Text = string(m.Members)
-	}
-	return m, err
-}
-
 // Restore implements the gate's restorer: it writes a block's earlier value with a new
 // stamp in its metadata, which the server replaces as a whole. Passages cannot be
 // changed, so they cannot be restored.

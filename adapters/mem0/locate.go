@@ -34,7 +34,7 @@ func isEvent(r *row, rt memproxy.Route, target string) bool {
 	return r.shape == event && rt.Params["id"] == target
 }
 
-// ReadLocated implements the gate's locator.
+// ReadLocated implements the gate's locator. The server answers null for a missing memory.
 func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.Reply) (memproxy.Memory, error) {
 	switch {
 	case reply.Status == 404 || reply.Status == 400 || reply.Status == 422:

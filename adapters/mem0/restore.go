@@ -39,15 +39,6 @@ func (a *Adapter) FindRequests(k memproxy.MemoryKey) []memproxy.SideRequest {
 	return bothDialects("GET", k.ID, nil)
 }
 
-// ReadFound implements the gate's Restorer. The server answers null for a missing memory.
-func (a *Adapter) ReadFound(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Memory, error) {
-	m, err := a.ReadLocated(memproxy.Route{ID: "mem0.v1.get", Kind: memproxy.Recall}, k.ID, reply)
-	if k.Kind == memproxy.TargetObject {
-		m.OtherTexts, m.Text = []string{m.Text}, string(m.Members)
-	}
-	return m, err
-}
-
 // Restore implements the gate's Restorer: it updates a memory to the text of the version,
 // with the memory's current metadata and a new stamp. The platform replaces metadata, so
 // all of it is sent. If the version has another field than the memory, or none, the

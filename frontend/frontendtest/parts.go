@@ -109,9 +109,6 @@ func (Toy) ReadLocated(memproxy.Route, string, memproxy.Reply) (memproxy.Memory,
 func (Toy) Merges(memproxy.Route, *memproxy.Operation) bool { return false }
 
 func (Toy) FindRequests(memproxy.MemoryKey) []memproxy.SideRequest { return nil }
-func (Toy) ReadFound(memproxy.MemoryKey, memproxy.Reply) (memproxy.Memory, error) {
-	return memproxy.Memory{Missing: true}, nil
-}
 func (Toy) Restore(memproxy.Version, memproxy.Memory, memproxy.Stamp) []memproxy.SideRequest {
 	return nil
 }
