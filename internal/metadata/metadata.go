@@ -87,8 +87,9 @@ func Hashes(id string, members []memproxy.Member, mixed func(string) bool) strin
 	return out.String()
 }
 
-// Differs reports whether a member of the metadata has been changed or removed
-// since the stamp was written. Extra members are allowed: backends add their own.
+// Differs reports whether a member of the metadata, without memproxy's own, has been
+// changed or removed since the stamp was written. Extra members are allowed: backends add
+// their own.
 func Differs(s *memproxy.Stamp, members []memproxy.Member) bool {
 	if s.Metadata == "" {
 		return false
@@ -99,9 +100,6 @@ func Differs(s *memproxy.Stamp, members []memproxy.Member) bool {
 	}
 	var found uint64 // one bit for each hash of the stamp
 	for _, m := range members {
-		if memproxy.Reserved(m.Name) {
-			continue
-		}
 		var err error
 		if m.Value, err = canonical(m.Value); err != nil {
 			return true
