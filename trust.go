@@ -1,6 +1,9 @@
 package memproxy
 
 import (
+	"errors"
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -141,6 +144,57 @@ func DefaultCeilings() Ceilings {
 		},
 		Unclaimed: 800,
 	}
+}
+
+// CeilingTable is the ceilings on confidence as written, like BudgetTable.
+type CeilingTable struct {
+	Principal map[Trust]float64  `json:"principal,omitempty" yaml:"principal,omitempty" doc:"ceilings by tier of the principal" default:"0.3, 0.7, 0.9, 1, 1" keys:"anonymous,authenticated,established,human,system" min:"0" max:"1" loose:"up"`
+	Source    map[Source]float64 `json:"source,omitempty" yaml:"source,omitempty" doc:"ceilings by tier of the source" default:"1, 0.9, 0.6, 0.3" keys:"trusted,verified,untrusted,hostile" min:"0" max:"1" loose:"up"`
+	Unclaimed *float64           `json:"unclaimed,omitzero" yaml:"unclaimed,omitempty" doc:"confidence of a write that claims none" default:"0.8" min:"0" max:"1" loose:"up"`
+}
+
+// Ceilings checks and converts the table. Absent values are those of the built-in bundle.
+func (t CeilingTable) Ceilings() (Ceilings, error) {
+	c := DefaultCeilings()
+	principal, source := setCeilings("principal", c.Principal, t.Principal), setCeilings("source", c.Source, t.Source)
+	var unclaimed error
+	if t.Unclaimed != nil {
+		c.Unclaimed, unclaimed = ceiling("unclaimed", *t.Unclaimed)
+	}
+	return c, errors.Join(principal, source, unclaimed)
+}
+
+// setCeilings sets the ceilings of the tiers that a table lists.
+func setCeilings[T ~string](name string, all map[T]PerMille, listed map[T]float64) error {
+	var faults []error
+	for _, tier := range slices.Sorted(maps.Keys(listed)) {
+		if _, known := all[tier]; !known {
+			faults = append(faults, fmt.Errorf("confidence.%s has no tier %q", name, tier))
+		}
+		p, err := ceiling(name+"."+string(tier), listed[tier])
+		all[tier], faults = p, append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+func ceiling(name string, f float64) (PerMille, error) {
+	if !(f >= 0 && f <= 1) { // also refuses NaN
+		return 0, fmt.Errorf("confidence.%s is not from 0 to 1", name)
+	}
+	return FromFraction(f), nil
+}
+
+// Table returns the ceilings as a table, with all values filled in.
+func (c Ceilings) Table() *CeilingTable {
+	return &CeilingTable{fractions(c.Principal), fractions(c.Source), new(c.Unclaimed.Fraction())}
+}
+
+func fractions[T ~string](all map[T]PerMille) map[T]float64 {
+	out := make(map[T]float64, len(all))
+	for tier, p := range all {
+		out[tier] = p.Fraction()
+	}
+	return out
 }
 
 // Lifted returns ceilings that limit nothing.

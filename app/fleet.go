@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -71,8 +72,9 @@ func newFollower(cfg *config.Config, log *slog.Logger, connect func(*follow.Opti
 
 // tablesOf returns the limits and ceilings of a bundle, or the configuration's if the
 // bundle has none.
-func tablesOf(b policy.Bundle, cfg *config.Config) (memproxy.Limits, memproxy.Ceilings) {
-	limits, ceilings := cfg.Budgets.Limits(), cfg.Confidence.Ceilings()
+func tablesOf(b policy.Bundle, cfg *config.Config) (memproxy.Limits, memproxy.Ceilings, error) {
+	limits, noLimits := cfg.Budgets.Limits()
+	ceilings, noCeilings := cfg.Confidence.Ceilings()
 	if b.Limits != nil {
 		limits = *b.Limits
 	}
@@ -82,7 +84,7 @@ func tablesOf(b policy.Bundle, cfg *config.Config) (memproxy.Limits, memproxy.Ce
 	if !*cfg.Confidence.Clamp {
 		ceilings = ceilings.Lifted()
 	}
-	return limits, ceilings
+	return limits, ceilings, errors.Join(noLimits, noCeilings)
 }
 
 // fleetClient connects this sidecar to its fleet.

@@ -120,7 +120,10 @@ func (r *ruleset) edit(what string, change func(*ruleSources), use func(*gate.Ru
 	if err != nil {
 		return err
 	}
-	limits, ceilings := tablesOf(b, cfg)
+	limits, ceilings, err := tablesOf(b, cfg)
+	if err != nil {
+		return err
+	}
 	enforced := *cfg.Budgets.Enforce
 	rules := &gate.Rules{
 		Version: versionOf(b, pack, cfg), Profile: gate.Profile(cfg.Profile), Policy: compiled, Ceilings: ceilings,

@@ -227,23 +227,15 @@ func (s *Sources) Table() memproxy.SourceNames {
 
 // Confidence configures ceilings on confidence, from 0 to 1.
 type Confidence struct {
-	Clamp     *bool              `yaml:"clamp,omitempty" doc:"lower confidences to the ceilings; false: claims are stored unchanged" default:"true" loose:"order:true,false;unsafe"`
-	Principal map[string]float64 `yaml:"principal,omitempty" doc:"ceilings by tier of the principal" default:"0.3, 0.7, 0.9, 1, 1" keys:"anonymous,authenticated,established,human,system" min:"0" max:"1" loose:"up"`
-	Source    map[string]float64 `yaml:"source,omitempty" doc:"ceilings by tier of the source" default:"1, 0.9, 0.6, 0.3" keys:"trusted,verified,untrusted,hostile" min:"0" max:"1" loose:"up"`
-	Unclaimed *float64           `yaml:"unclaimed,omitempty" doc:"confidence of a write that claims none" default:"0.8" min:"0" max:"1" loose:"up"`
+	Clamp                 *bool `yaml:"clamp,omitempty" doc:"lower confidences to the ceilings; false: claims are stored unchanged" default:"true" loose:"order:true,false;unsafe"`
+	memproxy.CeilingTable `yaml:",inline"`
 }
 
 // Budgets limits writes.
 type Budgets struct {
-	Enforce        *bool                 `yaml:"enforce,omitempty" doc:"refuse writes over a budget; false: only count them" default:"true" loose:"order:true,false;unsafe"`
-	Default        WriteLimit            `yaml:"default,omitempty" doc:"limits of a principal on behalf of one end user, or of no named user" default:"100 an hour, 10000 in all"`
-	Anonymous      WriteLimit            `yaml:"anonymous,omitempty" doc:"limits of principals of the anonymous tier, whatever users they name; callers without a credential share the limit per address, whatever sessions they name, and all of them together have 'together' times as much" default:"10 an hour, 100 in all"`
-	Overrides      map[string]WriteLimit `yaml:"overrides,omitempty" doc:"by principal id; absent values are inherited"`
-	Tenants        map[string]WriteLimit `yaml:"tenants,omitempty" doc:"by tenant, \"*\" for each; absent: no limit"`
-	Namespaces     map[string]WriteLimit `yaml:"namespaces,omitempty" doc:"by governed field; absent: no limit"`
-	Together       int64                 `yaml:"together,omitempty" doc:"a principal's limit for all of its end users together, as a multiple of the limit for one" default:"10" min:"1" loose:"up"`
-	RapidPerMinute *int64                `yaml:"rapid_per_minute,omitempty" doc:"writes a minute that raise the event rapid_writes; 0: off" default:"30" min:"0" loose:"up0;off:0"`
-	Redis          *Redis                `yaml:"redis,omitempty" doc:"the shared store; absent: counts are in this process"`
+	Enforce              *bool `yaml:"enforce,omitempty" doc:"refuse writes over a budget; false: only count them" default:"true" loose:"order:true,false;unsafe"`
+	memproxy.BudgetTable `yaml:",inline"`
+	Redis                *Redis `yaml:"redis,omitempty" doc:"the shared store; absent: counts are in this process"`
 }
 
 // WriteLimit limits the number of memories.
@@ -345,41 +337,4 @@ func (c *Config) Principal(id string) (memproxy.Principal, error) {
 		what = fmt.Sprintf("principal %q", id)
 	}
 	return memproxy.Principal{}, NameError(fmt.Sprintf("the configuration has no %s; it has %s", what, cmp.Or(strings.Join(known, ", "), "none")))
-}
-
-// Limits converts the budgets.
-func (b Budgets) Limits() memproxy.Limits {
-	namespaces := map[string]WriteLimit{}
-	for field, w := range b.Namespaces {
-		namespaces[memproxy.Key(field)] = w
-	}
-	return memproxy.Limits{
-		Default: b.Default, Anonymous: b.Anonymous, Overrides: b.Overrides, Tenants: b.Tenants, Namespaces: namespaces,
-		Together: b.Together, RapidPerMinute: *b.RapidPerMinute,
-	}
-}
-
-// Ceilings converts the ceilings.
-func (c Confidence) Ceilings() memproxy.Ceilings {
-	out := memproxy.DefaultCeilings()
-	for tier, f := range c.Principal {
-		out.Principal[memproxy.Trust(tier)] = memproxy.FromFraction(f)
-	}
-	for source, f := range c.Source {
-		out.Source[memproxy.Source(source)] = memproxy.FromFraction(f)
-	}
-	if c.Unclaimed != nil {
-		out.Unclaimed = memproxy.FromFraction(*c.Unclaimed)
-	}
-	return out
-}
-
-// ceilingsOf merges the given ceilings into the default ones.
-func ceilingsOf[T ~string](given map[string]float64, byDefault map[T]memproxy.PerMille) map[string]float64 {
-	out := map[string]float64{}
-	for tier, p := range byDefault {
-		out[string(tier)] = p.Fraction()
-	}
-	maps.Copy(out, given)
-	return out
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -82,9 +83,10 @@ func (c *Config) defaults() {
 			c.Memories.Pending = []string{string(memproxy.TrustAnonymous), pendingNew}
 		}
 	}
-	ceilings := memproxy.DefaultCeilings()
-	c.Confidence.Principal = ceilingsOf(c.Confidence.Principal, ceilings.Principal)
-	c.Confidence.Source = ceilingsOf(c.Confidence.Source, ceilings.Source)
+	ceilings := memproxy.DefaultCeilings().Table()
+	maps.Copy(ceilings.Principal, c.Confidence.Principal)
+	maps.Copy(ceilings.Source, c.Confidence.Source)
+	c.Confidence.Principal, c.Confidence.Source = ceilings.Principal, ceilings.Source
 	c.Memories.ttlDefaults()
 	c.Memories.governanceDefaults()
 	if c.Policy.Control != nil {

@@ -93,7 +93,10 @@ func replayed(ctx context.Context, q config.Replay, getenv func(string) string, 
 		if err != nil {
 			return replay.Report{}, err
 		}
-		opt.Ceilings, opt.Profile = cfg.Confidence.Ceilings(), cfg.Profile
+		opt.Profile = cfg.Profile
+		if opt.Ceilings, err = cfg.Confidence.Ceilings(); err != nil {
+			return replay.Report{}, err
+		}
 	}
 	if from.Ceilings != nil {
 		opt.Ceilings = *from.Ceilings

@@ -169,8 +169,8 @@ var unknownKey = regexp.MustCompile(`field (\S+) not found in type \w+\.(\w+)`)
 // keysOf has the allowed keys by the name of the type in the library's error.
 var keysOf = map[string]string{
 	"settings":    "budgets, builtin, confidence, disable and shadow",
-	"budgetTable": "default, anonymous, overrides, tenants, namespaces, together and rapid_per_minute",
-	"WriteLimit":  "writes_per_hour and writes_total", "confidenceTable": "principal, source and unclaimed",
+	"BudgetTable": "default, anonymous, overrides, tenants, namespaces, together and rapid_per_minute",
+	"WriteLimit":  "writes_per_hour and writes_total", "CeilingTable": "principal, source and unclaimed",
 }
 
 func parseSettings(path string, text []byte) (settings, error) {

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,24 +11,8 @@ import (
 // tables are the limits and ceilings of a bundle as written in bundle.yaml and in a
 // release. The keys are those of memproxy.yaml.
 type tables struct {
-	Budgets    *budgetTable     `yaml:"budgets" json:"budgets,omitzero"`
-	Confidence *confidenceTable `yaml:"confidence" json:"confidence,omitzero"`
-}
-
-type budgetTable struct {
-	Default        memproxy.WriteLimit            `yaml:"default" json:"default,omitzero"`
-	Anonymous      memproxy.WriteLimit            `yaml:"anonymous" json:"anonymous,omitzero"`
-	Overrides      map[string]memproxy.WriteLimit `yaml:"overrides" json:"overrides,omitempty"`
-	Tenants        map[string]memproxy.WriteLimit `yaml:"tenants" json:"tenants,omitempty"`
-	Namespaces     map[string]memproxy.WriteLimit `yaml:"namespaces" json:"namespaces,omitempty"`
-	Together       *int64                         `yaml:"together" json:"together,omitzero"`
-	RapidPerMinute *int64                         `yaml:"rapid_per_minute" json:"rapid_per_minute,omitzero"`
-}
-
-type confidenceTable struct {
-	Principal map[memproxy.Trust]float64  `yaml:"principal" json:"principal,omitempty"`
-	Source    map[memproxy.Source]float64 `yaml:"source" json:"source,omitempty"`
-	Unclaimed *float64                    `yaml:"unclaimed" json:"unclaimed,omitzero"`
+	Budgets    *memproxy.BudgetTable  `yaml:"budgets" json:"budgets,omitzero"`
+	Confidence *memproxy.CeilingTable `yaml:"confidence" json:"confidence,omitzero"`
 }
 
 // applyTo sets the tables of a bundle. Absent values default to those of the built-in bundle
@@ -37,14 +20,14 @@ type confidenceTable struct {
 // sidecar.
 func (t tables) applyTo(b *Bundle) error {
 	if t.Budgets != nil {
-		l, err := t.Budgets.limits()
+		l, err := t.Budgets.Limits()
 		if err != nil {
 			return err
 		}
 		b.Limits = &l
 	}
 	if t.Confidence != nil {
-		c, err := t.Confidence.ceilings()
+		c, err := t.Confidence.Ceilings()
 		if err != nil {
 			return err
 		}
@@ -53,85 +36,13 @@ func (t tables) applyTo(b *Bundle) error {
 	return nil
 }
 
-func (t budgetTable) limits() (memproxy.Limits, error) {
-	l := memproxy.DefaultLimits()
-	var faults []error
-	limit := func(name string, r memproxy.WriteLimit) {
-		if r.PerHour < 0 || r.Total < 0 {
-			faults = append(faults, fmt.Errorf("budgets.%s is negative", name))
-		}
-	}
-	rows := func(name string, m map[string]memproxy.WriteLimit) map[string]memproxy.WriteLimit {
-		for _, k := range slices.Sorted(maps.Keys(m)) {
-			limit(name+"."+k, m[k])
-		}
-		out := map[string]memproxy.WriteLimit{}
-		maps.Copy(out, m)
-		return out
-	}
-	limit("default", t.Default)
-	limit("anonymous", t.Anonymous)
-	l.Default, l.Anonymous = t.Default.Or(l.Default), t.Anonymous.Or(l.Anonymous)
-	l.Overrides, l.Tenants, l.Namespaces = rows("overrides", t.Overrides), rows("tenants", t.Tenants), map[string]memproxy.WriteLimit{}
-	for field, w := range rows("namespaces", t.Namespaces) {
-		l.Namespaces[memproxy.Key(field)] = w
-	}
-	if t.Together != nil {
-		if l.Together = *t.Together; l.Together < 1 {
-			faults = append(faults, errors.New("budgets.together is less than 1"))
-		}
-	}
-	if t.RapidPerMinute != nil {
-		if l.RapidPerMinute = *t.RapidPerMinute; l.RapidPerMinute < 0 {
-			faults = append(faults, errors.New("budgets.rapid_per_minute is negative"))
-		}
-	}
-	return l, errors.Join(faults...)
-}
-
-func (t confidenceTable) ceilings() (memproxy.Ceilings, error) {
-	c := memproxy.DefaultCeilings()
-	var faults []error
-	perMille := func(name string, f float64) memproxy.PerMille {
-		if !(f >= 0 && f <= 1) { // also refuses NaN
-			faults = append(faults, fmt.Errorf("confidence.%s is not from 0 to 1", name))
-			return 0
-		}
-		return memproxy.FromFraction(f)
-	}
-	for _, tier := range slices.Sorted(maps.Keys(t.Principal)) {
-		if _, known := c.Principal[tier]; !known {
-			faults = append(faults, fmt.Errorf("confidence.principal has no tier %q", tier))
-		}
-		c.Principal[tier] = perMille("principal."+string(tier), t.Principal[tier])
-	}
-	for _, tier := range slices.Sorted(maps.Keys(t.Source)) {
-		if _, known := c.Source[tier]; !known {
-			faults = append(faults, fmt.Errorf("confidence.source has no tier %q", tier))
-		}
-		c.Source[tier] = perMille("source."+string(tier), t.Source[tier])
-	}
-	if t.Unclaimed != nil {
-		c.Unclaimed = perMille("unclaimed", *t.Unclaimed)
-	}
-	return c, errors.Join(faults...)
-}
-
 // tablesOf returns a bundle's tables, with all values filled in.
-func tablesOf(b Bundle) tables {
-	var t tables
-	if l := b.Limits; l != nil {
-		t.Budgets = &budgetTable{l.Default, l.Anonymous, l.Overrides, l.Tenants, l.Namespaces, new(max(1, l.Together)), &l.RapidPerMinute}
+func tablesOf(b Bundle) (t tables) {
+	if b.Limits != nil {
+		t.Budgets = b.Limits.Table()
 	}
-	if c := b.Ceilings; c != nil {
-		unclaimed := c.Unclaimed.Fraction()
-		t.Confidence = &confidenceTable{Principal: map[memproxy.Trust]float64{}, Source: map[memproxy.Source]float64{}, Unclaimed: &unclaimed}
-		for tier, p := range c.Principal {
-			t.Confidence.Principal[tier] = p.Fraction()
-		}
-		for tier, p := range c.Source {
-			t.Confidence.Source[tier] = p.Fraction()
-		}
+	if b.Ceilings != nil {
+		t.Confidence = b.Ceilings.Table()
 	}
 	return t
 }
