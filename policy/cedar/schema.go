@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/cedar-policy/cedar-go"
-	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/schema"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
 
@@ -18,8 +17,9 @@ type validSchema struct {
 	files    map[string]cedar.PolicyList // files whose policies satisfy the schema, by text; shared, and must not be modified
 }
 
-// builtinSchema is the built-in schema with its policies. It is validated once per
-// process, because nearly every bundle contains both.
+// builtinSchema is the built-in schema with its policies. It is parsed once per process,
+// because nearly every bundle contains both. That the policies satisfy the schema is tested
+// (TestCustomSchemas).
 var builtinSchema = sync.OnceValues(func() (*validSchema, error) {
 	b := policy.Builtin()
 	c, err := newSchema(b.Schema)
@@ -27,8 +27,8 @@ var builtinSchema = sync.OnceValues(func() (*validSchema, error) {
 		return nil, err
 	}
 	for _, src := range b.Policies {
-		if list, admitted := c.admits(src); admitted {
-			c.files[src.Text] = list
+		if c.files[src.Text], err = cedar.NewPolicyListFromBytes(src.Name, []byte(src.Text)); err != nil {
+			return nil, atLine(src.Name, err)
 		}
 	}
 	return c, nil
@@ -57,18 +57,4 @@ func newSchema(src policy.Source) (*validSchema, error) {
 		return nil, fmt.Errorf("%s: %w", src.Name, err)
 	}
 	return c, nil
-}
-
-// admits parses a file and reports whether all of its policies satisfy the schema.
-func (c *validSchema) admits(src policy.Source) (cedar.PolicyList, bool) {
-	list, err := cedar.NewPolicyListFromBytes(src.Name, []byte(src.Text))
-	if err != nil {
-		return nil, false
-	}
-	for _, pol := range list {
-		if c.validate.Policy("", (*xast.Policy)(pol.AST())) != nil {
-			return nil, false
-		}
-	}
-	return list, true
 }
