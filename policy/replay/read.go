@@ -31,7 +31,7 @@ type Case struct {
 		Claimed memproxy.PerMille `json:"claimed"`
 		Given   memproxy.PerMille `json:"given"`
 	} `json:"confidence"`
-	Findings []memproxy.Finding `json:"findings"` // screening rules only
+	Findings []memproxy.Finding `json:"findings"` // policies see the rules only
 	// Facts is nil if the record has none.
 	Facts *memproxy.Facts `json:"facts"`
 }
@@ -61,21 +61,13 @@ func Read(in io.Reader) ([]Case, error) {
 			continue // refused before its operation was known
 		}
 		c.ID = cmp.Or(c.ID, fmt.Sprintf("line %d", n))
-		c.reduce()
+		if c.ShadowVerdict != nil {
+			c.Verdict = *c.ShadowVerdict
+		}
 		out = append(out, c)
 	}
 	if err := sc.Err(); err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
 	return out, nil
-}
-
-// reduce leaves out what policies do not see.
-func (c *Case) reduce() {
-	if c.ShadowVerdict != nil {
-		c.Verdict, c.ShadowVerdict = *c.ShadowVerdict, nil
-	}
-	for i, f := range c.Findings {
-		c.Findings[i] = memproxy.Finding{Rule: f.Rule}
-	}
 }
