@@ -146,9 +146,6 @@ func (s *Screener) AppendRisk(out, found []memproxy.Finding, item int, source me
 	return append(out, top)
 }
 
-// Version returns the version of the pack.
-func (s *Screener) Version() string { return s.pack.Version() }
-
 // RuleTruncated is the rule of the finding for a text that nests more deeply, expands to
 // more, or has more combinations of sentences, than is read: the content of the rest is
 // unknown. The rule belongs to no layer and cannot be disabled.

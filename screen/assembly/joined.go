@@ -111,12 +111,9 @@ func (j *joiner) emit(kind Kind, d *draft) {
 	if len(j.out) >= maxJoined || len(d.text) > maxLength || len(d.segs) < 2 {
 		return
 	}
-	own, first, text := false, d.segs[0], string(d.text)
-	several := slices.ContainsFunc(d.segs, func(s Segment) bool { return s.Write != first.Write || s.Text != first.Text })
-	for _, s := range d.segs {
-		own = own || s.Write == j.id
-	}
-	if own && several && !slices.ContainsFunc(j.out, func(o JoinedText) bool { return o.Text == text }) {
-		j.out = append(j.out, JoinedText{Kind: kind, Text: text, Segments: d.segs})
+	made := JoinedText{Kind: kind, Text: string(d.text), Segments: d.segs}
+	own := slices.ContainsFunc(d.segs, func(s Segment) bool { return s.Write == j.id })
+	if own && made.SpansTexts(0, len(made.Text)) && !slices.ContainsFunc(j.out, func(o JoinedText) bool { return o.Text == made.Text }) {
+		j.out = append(j.out, made)
 	}
 }

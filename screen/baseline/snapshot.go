@@ -7,6 +7,8 @@ import (
 	"io"
 	"math"
 	"slices"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // Version is the version of the snapshot format. Other versions are refused: learning
@@ -70,10 +72,7 @@ func (s *Store) Restore(r io.Reader) error {
 	if h.Version != Version {
 		return fmt.Errorf("baseline: the snapshot has version %d, want %d", h.Version, Version)
 	}
-	fresh, err := New(s.opts)
-	if err != nil {
-		return err
-	}
+	fresh, _ := simplelru.NewLRU[Key, *profile](s.opts.Users, nil)
 	n := 0
 	for ; ; n++ {
 		var r row
@@ -85,14 +84,14 @@ func (s *Store) Restore(r io.Reader) error {
 		if err := r.Profile.check(); err != nil {
 			return fmt.Errorf("baseline: row %d of the snapshot: %w", n+1, err)
 		}
-		fresh.profiles.Add(r.Key, r.Profile)
+		fresh.Add(r.Key, r.Profile)
 	}
 	if n != h.Users {
 		return fmt.Errorf("baseline: the snapshot has %d rows, its header says %d", n, h.Users)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.profiles = fresh.profiles
+	s.profiles = fresh
 	return nil
 }
 

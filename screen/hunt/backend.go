@@ -38,8 +38,6 @@ func (s sequence) Page(ctx context.Context, cursor string) ([]Item, string, erro
 	switch {
 	case err != nil:
 		return nil, "", err
-	case next != "" && next == inner:
-		return nil, "", ErrCursorLoop
 	case next == "" && at+1 == len(s):
 		return items, "", nil
 	case next == "":

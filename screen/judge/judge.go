@@ -29,17 +29,6 @@ const (
 	Dangerous  Opinion = "DANGEROUS"
 )
 
-// Severity returns the severity of the finding for a word, or "" if the word makes none.
-func (w Opinion) Severity() string {
-	switch w {
-	case Suspicious:
-		return "medium"
-	case Dangerous:
-		return "high"
-	}
-	return ""
-}
-
 // The errors that mean that there is no opinion. Others are the endpoint's.
 var (
 	ErrBudget  = errors.New("judge: the call budget of this minute, or the caller's half of it, is exhausted")

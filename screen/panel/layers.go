@@ -131,9 +131,14 @@ func asker(p *memproxy.Principal) string {
 	return p.Tenant + "\x00" + p.Account()
 }
 
+// opined has the findings for the judge's opinions.
+var opined = map[judge.Opinion]memproxy.Finding{
+	judge.Suspicious: {Rule: "judge.medium", Severity: "medium", Score: screen.HoldThreshold},
+	judge.Dangerous:  {Rule: "judge.high", Severity: "high", Score: screen.DenyThreshold},
+}
+
 // opinions asks the judge about borderline items.
 func (p *Panel) opinions(ctx context.Context, who string, op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
-	scores := map[judge.Opinion]memproxy.PerMille{judge.Suspicious: screen.HoldThreshold, judge.Dangerous: screen.DenyThreshold}
 	risks := make(map[int]memproxy.PerMille)
 	for _, f := range findings {
 		risks[f.Item] = max(risks[f.Item], f.Score)
@@ -142,15 +147,14 @@ func (p *Panel) opinions(ctx context.Context, who string, op *memproxy.Operation
 		if !judged(&op.Items[i]) {
 			continue
 		}
-		word, err := p.opt.Judge.Ask(ctx, who, op.Items[i].Text, risks[i])
-		if word == judge.NotAsked && err == nil {
+		opinion, err := p.opt.Judge.Ask(ctx, who, op.Items[i].Text, risks[i])
+		if opinion == judge.NotAsked && err == nil {
 			continue
 		}
 		findings = p.note(ctx, "judge", i, err, findings)
-		if score := scores[word]; score > 0 {
-			findings = append(findings, memproxy.Finding{
-				Rule: "judge." + word.Severity(), Severity: word.Severity(), Item: i, End: len(op.Items[i].Text), Score: max(score, risks[i]),
-			})
+		if f, ok := opined[opinion]; ok {
+			f.Item, f.End, f.Score = i, len(op.Items[i].Text), max(f.Score, risks[i])
+			findings = append(findings, f)
 		}
 	}
 	return findings
