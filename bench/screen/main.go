@@ -93,46 +93,22 @@ func set(rows []row) setting {
 // without it. The margins are cached in a file, if cache is not empty: while the data and
 // the vocabulary do not change, rules and thresholds can be tried without training.
 func measure(rows []row, cache string) (setting, []result, error) {
-	s := set(rows)
-	found, err := cached(cache)
+	s, found := set(rows), []margins(nil)
+	b, err := os.ReadFile(cache)
+	switch {
+	case err == nil:
+		err = json.Unmarshal(b, &found)
+	case cache == "" || errors.Is(err, fs.ErrNotExist):
+		found, err = newBench(s.rows, s.pack).train(), nil
+		if cache != "" {
+			err = os.WriteFile(cache, noError(json.Marshal(found)), 0o644)
+		}
+	}
 	if err != nil {
 		return s, nil, err
 	}
-	if found == nil {
-		found = newBench(s.rows, s.pack).train()
-		if err := keep(cache, found); err != nil {
-			return s, nil, err
-		}
-	}
 	res, err := judge(s.rows, s.pack, found)
 	return s, res, err
-}
-
-// cached reads cached margins. It returns nil without a file.
-func cached(name string) ([]margins, error) {
-	if name == "" {
-		return nil, nil
-	}
-	b, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var found []margins
-	return found, json.Unmarshal(b, &found)
-}
-
-func keep(name string, found []margins) error {
-	if name == "" {
-		return nil
-	}
-	b, err := json.Marshal(found)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(name, b, 0o644)
 }
 
 // teach trains the models of the built-in pack and writes them.
