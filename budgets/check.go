@@ -3,6 +3,7 @@ package budgets
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -133,6 +134,13 @@ func AllowanceOf(c memproxy.Charge, counts []Count, granted, fresh bool) memprox
 // charges for memories that already exist (Written) are never refused.
 func Exceeds(c memproxy.Charge, l memproxy.Line, used int64) bool {
 	return !c.Written && !l.Soft && l.Limit >= 0 && used+c.Cost > l.Limit
+}
+
+// Returned is a charge with the lines to which a release returns its cost: not the soft ones,
+// because the writes that they count happened all the same.
+func Returned(c memproxy.Charge) memproxy.Charge {
+	c.Lines = slices.DeleteFunc(slices.Clone(c.Lines), func(l memproxy.Line) bool { return l.Soft })
+	return c
 }
 
 // later compares resets; the zero time means never.

@@ -121,10 +121,8 @@ func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
 		return nil
 	}
 	m.remember(id, c.Time)
+	c = Returned(c)
 	for _, l := range c.Lines {
-		if l.Soft {
-			continue
-		}
 		k := accountOf(c, l)
 		if l.Window == memproxy.WindowHour {
 			if m.hours[k] = m.hours[k].add(c.Time, -c.Cost); len(m.hours[k]) == 0 {
@@ -156,7 +154,7 @@ func (m *Memory) persistTotals(c memproxy.Charge, delta int64) error {
 	}
 	changes := make([]entry, 0, 8)
 	for _, l := range c.Lines {
-		if l.Window == memproxy.WindowTotal && !(l.Soft && delta < 0) {
+		if l.Window == memproxy.WindowTotal {
 			changes = append(changes, entry{c.Tenant, l.Key, delta})
 		}
 	}

@@ -97,12 +97,9 @@ func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowan
 	}
 	args = append(args, c.Cost, remember, budgets.Minute(c.Time), budgets.FirstMinute(c.Time))
 	for _, l := range c.Lines {
-		soft := 0
-		if l.Soft || c.Written { // such a line never refuses
-			soft = 1
-		}
+		soft := l.Soft || c.Written // such a line never refuses
 		// Windows are kept for twice their length, for replicas whose clocks are behind.
-		args = append(args, l.Limit, soft, 2*budgets.WindowLength(l.Window).Milliseconds(), slides(l))
+		args = append(args, l.Limit, soft, 2*budgets.WindowLength(l.Window).Milliseconds(), l.Window == memproxy.WindowHour)
 	}
 	reply, err := s.charging.Run(ctx, s.client, s.keys(c, "charge"), args...).Int64Slice()
 	if err != nil {
@@ -118,31 +115,17 @@ func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowan
 	return budgets.AllowanceOf(c, counts, reply[0] == 1, reply[1] == 1), nil
 }
 
-// slides returns 1 for an hour line, which has a sliding window, else 0.
-func slides(l memproxy.Line) int {
-	if l.Window == memproxy.WindowHour {
-		return 1
-	}
-	return 0
-}
-
 // Release implements budgets.Store.
 func (s *Store) Release(ctx context.Context, c memproxy.Charge) error {
 	if err := budgets.Check(c); err != nil {
 		return err
 	}
-	hard := c
-	hard.Lines = nil
-	for _, l := range c.Lines {
-		if !l.Soft {
-			hard.Lines = append(hard.Lines, l)
-		}
-	}
+	c = budgets.Returned(c)
 	args := []any{c.Cost, remembered.Milliseconds(), budgets.Minute(c.Time)}
-	for _, l := range hard.Lines {
-		args = append(args, slides(l))
+	for _, l := range c.Lines {
+		args = append(args, l.Window == memproxy.WindowHour)
 	}
-	return s.failed(ctx, s.releasing.Run(ctx, s.client, s.keys(hard, "release"), args...).Err())
+	return s.failed(ctx, s.releasing.Run(ctx, s.client, s.keys(c, "release"), args...).Err())
 }
 
 // Ping checks that Redis answers.
