@@ -3,13 +3,12 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -271,11 +270,15 @@ func (ss Sessions) List(ctx context.Context, f memproxy.SessionFilter) (memproxy
 	c.text("principal", "principal = ?", f.Principal)
 	c.tenant("tenant", f.Tenant)
 	n := min(cmp.Or(max(0, f.Limit), 50), 500)
-	id, tenant, err := splitCursor(f.After)
-	if err = cmp.Or(c.bad, storableParts("cursor", f.After), err); err != nil {
+	var after [2]string // the id and the tenant of the last record of a page
+	text, err := base64.RawURLEncoding.DecodeString(f.After)
+	if err != nil || f.After != "" && json.Unmarshal(text, &after) != nil {
+		return memproxy.SessionPage{}, invalidArgument("not a cursor")
+	}
+	if err := cmp.Or(c.bad, storableParts("cursor", after[:]...)); err != nil {
 		return memproxy.SessionPage{}, err
 	}
-	if c.add("(id, tenant) > (?, ?)", id, tenant); !f.All {
+	if c.add("(id, tenant) > (?, ?)", after[0], after[1]); !f.All {
 		c.add(inForce, ss.opt.limits()...)
 	}
 	rows, err := queryRows(ctx, ss.store, "list sessions", scanSession(ss.store, false),
@@ -284,21 +287,7 @@ func (ss Sessions) List(ctx context.Context, f memproxy.SessionFilter) (memproxy
 	if err != nil || len(found) <= n {
 		return memproxy.SessionPage{Sessions: found}, err
 	}
-	last := &found[n-1]
-	return memproxy.SessionPage{Sessions: found[:n], Next: strconv.Itoa(len(last.ID)) + "." + last.ID + last.Tenant}, nil
-}
-
-// splitCursor returns the id and the tenant of the last record of a page.
-func splitCursor(text string) (id, tenant string, err error) {
-	length, rest, _ := strings.Cut(text, ".")
-	n, err := strconv.Atoi(length)
-	switch {
-	case text == "":
-		return "", "", nil
-	case err != nil || n < 0 || n > len(rest):
-		return "", "", invalidArgument("not a cursor")
-	}
-	return rest[:n], rest[n:], nil
+	return memproxy.SessionPage{Sessions: found[:n], Next: base64.RawURLEncoding.EncodeToString(inJSON([2]string{found[n-1].ID, found[n-1].Tenant}))}, nil
 }
 
 // Unlock ends a record's lock and resets its rejections. ErrState means that the record
