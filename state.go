@@ -64,6 +64,14 @@ func (s *Status) Overdue(now time.Time) bool {
 	return !s.Expires.IsZero() && !s.Expires.After(now) && !s.Pinned && s.State != StateExpired && s.State != StateQuarantined
 }
 
+// Shorter returns the shorter of two lifetimes, where 0 is for ever.
+func Shorter(a, b time.Duration) time.Duration {
+	if a > 0 && b > 0 {
+		return min(a, b)
+	}
+	return max(a, b)
+}
+
 // AnyText stands for the hash of an unknown text.
 const AnyText = "*"
 

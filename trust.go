@@ -261,6 +261,11 @@ type Limit struct {
 	Values []string
 }
 
+// LimitTo returns the limit to some values; "*" among them allows all.
+func LimitTo(values []string) Limit {
+	return Limit{All: slices.Contains(values, "*"), Values: append([]string(nil), values...)}
+}
+
 // Allows reports whether value may be named.
 func (l Limit) Allows(value string) bool {
 	return l.All || slices.Contains(l.Values, value)

@@ -271,16 +271,7 @@ type Log struct {
 }
 
 // Limit converts a list of names.
-func (n Names) Limit() memproxy.Limit {
-	l := memproxy.Limit{}
-	for _, v := range n {
-		if v == "*" {
-			l.All = true
-		}
-		l.Values = append(l.Values, v)
-	}
-	return l
-}
+func (n Names) Limit() memproxy.Limit { return memproxy.LimitTo(n) }
 
 func open(n *Names) memproxy.Limit {
 	if n == nil {

@@ -95,19 +95,11 @@ func (m *Memories) Lifetime(field string, layer memproxy.Layer, s memproxy.Sourc
 	}
 	of, said := m.firstTTL(keys...)
 	from, also := m.firstTTL(ttlSource + string(s))
-	ttl := shorter(of, from)
+	ttl := memproxy.Shorter(of, from)
 	if !said && !also {
 		ttl = m.TTL[ttlDefault].Std()
 	}
-	return shorter(ttl, m.LayerTTL(layer))
-}
-
-// shorter returns the shorter of two durations, where 0 is for ever.
-func shorter(a, b time.Duration) time.Duration {
-	if a > 0 && b > 0 {
-		return min(a, b)
-	}
-	return max(a, b)
+	return memproxy.Shorter(ttl, m.LayerTTL(layer))
 }
 
 func (m *Memories) firstTTL(keys ...string) (time.Duration, bool) {

@@ -92,7 +92,7 @@ func (ret *effects) renewals() (all []memproxy.Renewal) {
 		ttl := lifetime(ret.Admission, fields, ret.op.SourceClaim)
 		if ret.op.SourceClaim == "" {
 			if i, found := slices.BinarySearchFunc(ret.rows, memproxy.Ownership{Kind: kind, ID: id}, byObject); found {
-				ttl = shorter(ttl, lifetime(ret.Admission, fields, ret.rows[i].Source))
+				ttl = memproxy.Shorter(ttl, lifetime(ret.Admission, fields, ret.rows[i].Source))
 			}
 		}
 		if ttl > 0 && id != "" {

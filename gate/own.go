@@ -320,8 +320,7 @@ func hiddenByStatus(r *evaluation, id string, row *memproxy.Ownership) bool {
 
 // unlimited reports whether the principal may see everything there is.
 func (a *Admission) unlimited() bool {
-	p := &a.Principal
-	return p.ActsAs.All && p.Users.All && p.Apps.All && p.Runs.All && a.rules.Unattributed == access.Visible
+	return !access.Limited(&a.Principal) && a.rules.Unattributed == access.Visible
 }
 
 // maxParents bounds the objects that are fetched so that what belongs to them can be

@@ -120,20 +120,12 @@ func lifetime(a *Admission, fields []string, source memproxy.Source) (ttl time.D
 		return 0
 	}
 	for _, field := range fields {
-		ttl = shorter(ttl, a.rules.TTL(field, layerOf(a, field), source))
+		ttl = memproxy.Shorter(ttl, a.rules.TTL(field, layerOf(a, field), source))
 		for _, claimed := range a.op.LayerClaims {
-			ttl = shorter(ttl, a.rules.TTL(field, claimed, source))
+			ttl = memproxy.Shorter(ttl, a.rules.TTL(field, claimed, source))
 		}
 	}
 	return ttl
-}
-
-// shorter returns the shorter of two lifetimes. Zero means without limit.
-func shorter(a, b time.Duration) time.Duration {
-	if a == 0 || b > 0 && b < a {
-		return b
-	}
-	return a
 }
 
 // fieldsOf returns all governed fields of a new memory, its own one first: those in the
@@ -157,7 +149,7 @@ func lateExpiry(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) (memproxy.St
 	var ttl time.Duration
 	for _, field := range (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written() {
 		layer := ret.rules.Governance.LayerOf(&memproxy.Item{Kind: memproxy.ItemContent, Field: field})
-		ttl = shorter(ttl, ret.rules.TTL(field, layer, s.Source))
+		ttl = memproxy.Shorter(ttl, ret.rules.TTL(field, layer, s.Source))
 	}
 	return memproxy.StateChange{
 		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.Tenant,

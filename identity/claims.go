@@ -99,6 +99,5 @@ func limit(raw map[string]json.RawMessage, name string, open bool) memproxy.Limi
 	if name == "" {
 		return memproxy.Limit{All: open}
 	}
-	values := list(raw, name)
-	return memproxy.Limit{All: slices.Contains(values, "*"), Values: values}
+	return memproxy.LimitTo(list(raw, name))
 }
