@@ -104,6 +104,8 @@ type Track struct {
 	// Since is when the first memory was recorded. Zero means unknown; for an author with
 	// facts it then counts as long ago.
 	Since time.Time `json:"since,omitzero"`
+	// Unknown is set if the record could not be looked up.
+	Unknown bool `json:"-"`
 }
 
 // The bounds of a track record.
@@ -116,10 +118,11 @@ const (
 )
 
 // Factor returns the factor for the ceiling of the author's tier: 1 - corrections /
-// (facts + 10), and at least TrackFloor. Without corrections it is Full.
+// (facts + 10), and at least TrackFloor. Without corrections it is Full. An unknown record
+// counts as the worst.
 func (t Track) Factor() PerMille {
 	facts, corrections := max(0, t.Facts), max(0, t.Corrections)
-	if share := float64(corrections) / (float64(facts) + trackSmoothing); share < 0.5 {
+	if share := float64(corrections) / (float64(facts) + trackSmoothing); share < 0.5 && !t.Unknown {
 		return max(TrackFloor, Full-PerMille(math.Ceil(share*float64(Full))))
 	}
 	return TrackFloor

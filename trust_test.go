@@ -29,6 +29,9 @@ func TestTrackFactor(t *testing.T) {
 	} {
 		expect.Equal(t, (memproxy.Track{Facts: tc.facts, Corrections: tc.corrections}).Factor(), tc.want, tc.facts, "facts", tc.corrections, "corrections")
 	}
+	// A record that cannot be looked up counts as the worst.
+	expect.Equal(t, memproxy.Track{Unknown: true}.Factor(), memproxy.TrackFloor)
+	expect.Equal(t, memproxy.Track{Facts: 1e6, Unknown: true}.Factor(), memproxy.TrackFloor)
 	for facts := range int64(50) { // more corrections never help
 		for n := range int64(60) {
 			if a, b := (memproxy.Track{Facts: facts, Corrections: n}).Factor(), (memproxy.Track{Facts: facts, Corrections: n + 1}).Factor(); b > a || b < memproxy.TrackFloor || a > memproxy.Full {

@@ -193,7 +193,7 @@ func (q *ExplainRequest) call(cfg *config.Config) (*gate.Call, error) {
 // addDetails adds what people want to know beyond the steps.
 func (e *ExplainResult) addDetails() {
 	if e.Question.Track > 0 {
-		e.Record = &TrackRecord{e.Track, e.TrackKnown, e.Question.Track}
+		e.Record = &TrackRecord{e.Track, !e.Track.Unknown, e.Question.Track}
 	}
 	e.Records = []LockState{}
 	for _, id := range e.Locks {

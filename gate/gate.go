@@ -308,10 +308,8 @@ type Admission struct {
 	heldWrite   *memproxy.HeldWrite
 	heldContent memproxy.HoldContent
 	confirmed   bool // a person approved the write
-	// track is the caller's track record; trackKnown is set if the ledger returned
-	// it.
+	// track is the caller's track record, once it is loaded.
 	track       memproxy.Track
-	trackKnown  bool
 	attestation memproxy.Attestation // how well the source of the written content is known
 	begun       time.Time
 	// unlock releases the locks of a change; it is nil if there are none. callLocks are the

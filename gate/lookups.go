@@ -275,13 +275,12 @@ type author struct{ tenant, id string }
 // track is an author's track record in the cache.
 type track struct {
 	memproxy.Track
-	known bool // the ledger answered at least once
 	until time.Time
 }
 
-// loadTrack loads the caller's track record, and reports whether it is known. If the
-// ledger fails that is the cached record, if there is one.
-func loadTrack(ctx context.Context, r *evaluation) bool {
+// loadTrack loads the caller's track record. If the ledger fails that is the cached record, if
+// there is one.
+func loadTrack(ctx context.Context, r *evaluation) {
 	who, now := author{r.Principal.Tenant, r.Principal.Account()}, r.g.opt.Clock()
 	last, there := r.g.tracks.Get(who)
 	if !there || !now.Before(last.until) {
@@ -289,16 +288,15 @@ func loadTrack(ctx context.Context, r *evaluation) bool {
 		defer cancel()
 		found, err := r.g.opt.Ledger.Record(asking, who.tenant, who.id)
 		if err == nil {
-			last = track{found, true, now.Add(keepTrack)}
+			last = track{found, now.Add(keepTrack)}
 		} else {
-			last.until = now.Add(keepGap)
+			last.Unknown, last.until = last.Unknown || !there, now.Add(keepGap)
 			r.g.opt.Log.WarnContext(ctx, "a track record cannot be looked up",
 				"decision", r.Decision.ID, "principal", r.Principal.ID, "error", err)
 		}
 		r.g.tracks.Add(who, last)
 	}
-	r.track, r.trackKnown = last.Track, last.known
-	return last.known
+	r.track = last.Track
 }
 
 func mayBePromoted(r *evaluation) bool {
@@ -308,7 +306,7 @@ func mayBePromoted(r *evaluation) bool {
 // promote raises an authenticated caller with a good track record to established. If
 // the record cannot be loaded the tier is not raised.
 func promote(ctx context.Context, r *evaluation) error {
-	if loadTrack(ctx, r) && r.rules.Promotion.Met(r.track, r.begun) {
+	if loadTrack(ctx, r); r.rules.Promotion.Met(r.track, r.begun) {
 		r.Principal.Trust = memproxy.TrustEstablished
 	}
 	return nil

@@ -311,12 +311,10 @@ type Explanation struct {
 	Operation *memproxy.Operation
 	Question  memproxy.Question
 	Lines     []memproxy.Line
-	// Track is the caller's track record, if it was loaded: TrackKnown.
-	// Question.Track is its factor.
-	Track      memproxy.Track
-	TrackKnown bool
-	Steps      []StepAnswer
-	Enforced   bool
+	// Track is the caller's track record, if it was loaded. Question.Track is its factor.
+	Track    memproxy.Track
+	Steps    []StepAnswer
+	Enforced bool
 	// Locks are the ids of the rejection records that could lock the write, and
 	// Lock is the one that does, if any.
 	Locks []string
@@ -348,7 +346,7 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	r.walk(ctx)
 	r.verdict.Worst = strictest
 	r.makeDecision()
-	ex.Track, ex.TrackKnown = r.track, r.trackKnown
+	ex.Track = r.track
 	if reply, ok := heldReply(r); ok && r.Decision.Verdict == memproxy.Hold {
 		r.Decision.Status = reply.Status
 	}

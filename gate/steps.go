@@ -364,9 +364,9 @@ func clamp(ctx context.Context, r *evaluation) error {
 		}
 	}
 	r.attestation = trust.Attest(op, r.g.readers.Of(readerOf(r.Admission)))
-	known := loadTrack(ctx, r)
-	q.Attestation, q.Track = r.attestationOf(nil), trust.Factor(r.track, known)
-	limit := trust.LimitOf(ceilings, r.Principal.Trust, op.SourceClaim, q.Track, known)
+	loadTrack(ctx, r)
+	q.Attestation, q.Track = r.attestationOf(nil), r.track.Factor()
+	limit := trust.LimitOf(ceilings, r.Principal.Trust, op.SourceClaim, r.track)
 	for i := range r.changedMemories {
 		if w := &r.changedMemories[i]; w.Own {
 			limit.Repeats(w.row.Confidence, w.Attestation, q.Attestation)

@@ -22,14 +22,13 @@ type Limit struct {
 }
 
 // LimitOf returns the limit by the caller's tier times the factor of its track record,
-// and by the claimed source of the content. A record that cannot be looked up (known is
-// false) counts as the worst.
-func LimitOf(c memproxy.Ceilings, t memproxy.Trust, s memproxy.Source, factor memproxy.PerMille, known bool) Limit {
+// and by the claimed source of the content.
+func LimitOf(c memproxy.Ceilings, t memproxy.Trust, s memproxy.Source, record memproxy.Track) Limit {
 	table := c.Ceiling(t, s)
 	l := Limit{table, table, c.Unclaimed, memproxy.Reason{Code: memproxy.TrustClamped, Detail: "the claimed confidence exceeds this caller's ceiling and was lowered"}}
-	switch earned := c.Ceiling(t, "") * factor / memproxy.Full; {
+	switch earned := c.Ceiling(t, "") * record.Factor() / memproxy.Full; {
 	case earned >= table:
-	case known:
+	case !record.Unknown:
 		l.lower(earned, ruleTrack, "this caller's memories were corrected often, so its ceiling is lower")
 	default:
 		l.lower(earned, ruleTrack, "this caller's track record cannot be looked up, so the lowest ceiling applies")
@@ -39,14 +38,6 @@ func LimitOf(c memproxy.Ceilings, t memproxy.Trust, s memproxy.Source, factor me
 
 func (l *Limit) lower(to memproxy.PerMille, rule, why string) {
 	l.ceiling, l.why.Rule, l.why.Detail = to, rule, why
-}
-
-// Factor returns the factor by which a track record multiplies its author's ceiling.
-func Factor(t memproxy.Track, known bool) memproxy.PerMille {
-	if !known {
-		return memproxy.TrackFloor
-	}
-	return t.Factor()
 }
 
 // Repeats lowers the limit to the confidence that the caller gave to the same text

@@ -6,7 +6,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/trust"
-	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves TRL-3: tier, source and track record bound what a caller may claim, and
@@ -59,7 +58,8 @@ func TestLimitOf(t *testing.T) {
 		if len(hints) == 0 {
 			highest = tc.want
 		}
-		limit := trust.LimitOf(memproxy.DefaultCeilings(), tc.trust, tc.source, trust.Factor(tc.track, !tc.unknown), !tc.unknown)
+		tc.track.Unknown = tc.unknown
+		limit := trust.LimitOf(memproxy.DefaultCeilings(), tc.trust, tc.source, tc.track)
 		got, claimed, why := limit.Clamp(hints)
 		var rules []string
 		for _, r := range why {
@@ -76,22 +76,6 @@ func TestLimitOf(t *testing.T) {
 				t.Errorf("%s: %+v in a write of %d", name, h, got)
 			}
 		}
-	}
-}
-
-// Proves TRL-3: a record that cannot be looked up counts as the worst.
-func TestFactor(t *testing.T) {
-	for _, tc := range []struct {
-		track memproxy.Track
-		known bool
-		want  memproxy.PerMille
-	}{
-		{memproxy.Track{}, true, memproxy.Full},
-		{memproxy.Track{Facts: 10, Corrections: 4}, true, 800},
-		{memproxy.Track{}, false, memproxy.TrackFloor},
-		{memproxy.Track{Facts: 1e6}, false, memproxy.TrackFloor},
-	} {
-		expect.Equal(t, trust.Factor(tc.track, tc.known), tc.want, tc)
 	}
 }
 
@@ -120,7 +104,7 @@ func TestRepeats(t *testing.T) {
 		"of two the lower, last":  {[]said{{300, ""}, {200, ""}}, memproxy.SelfReported, 200},
 		"the lower one outranked": {[]said{{200, memproxy.Inferred}, {300, ""}}, memproxy.SelfReported, 300},
 	} {
-		limit := trust.LimitOf(memproxy.DefaultCeilings(), memproxy.TrustAuthenticated, "", memproxy.Full, true)
+		limit := trust.LimitOf(memproxy.DefaultCeilings(), memproxy.TrustAuthenticated, "", memproxy.Track{})
 		for _, s := range tc.before {
 			limit.Repeats(s.given, s.then, tc.now)
 		}
