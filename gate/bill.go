@@ -42,12 +42,11 @@ func charge(ctx context.Context, r *evaluation) error {
 	if err != nil {
 		return err
 	}
-	r.Decision.Allowance = &allowance
-	if allowance.Granted {
+	if r.Decision.Allowance = &allowance; allowance.Granted {
 		r.bill = &bill{charge: c, heldCharge: held}
-		return nil
+	} else {
+		overBudget(r, &allowance)
 	}
-	overBudget(r, &allowance)
 	return nil
 }
 
