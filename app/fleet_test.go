@@ -29,7 +29,7 @@ func TestFleetRulesASidecar(t *testing.T) {
 	f := newFleetRig(t)
 	f.start()
 	r := f.sidecar()
-	r.do("POST", "/memories", note).want(t, 403, "before the first release").has(t, "policy.no_permit")
+	r.do("POST", "/memories", note).want(t, 403, "before the first release").has(t, "policy.no_permit", "a sidecar of a fleet gets them with its first release")
 	r.get("/readyz").want(t, 503, "before the first release").has(t, "no release received yet")
 	f.release(harmless, "--note", "the first")
 	ring.Until(r.t, "the first release", func() bool { return r.do("POST", "/memories", note).status == 200 })

@@ -105,7 +105,11 @@ func (p *Policy) evaluate(q *memproxy.Question, about *policyContext) (*ruling, 
 		// Cedar skips a forbid policy that fails to evaluate, and might then allow.
 		out.add(memproxy.Deny, faults...)
 	case decision == cedar.Deny && len(found) == 0:
-		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyNoPermit, Detail: "no policy permits this to callers of the tier " + string(q.Principal.Trust) + "; a key with a higher trust, or a permit in policy.dir, allows it"})
+		why := "no policy permits this to callers of the tier " + string(q.Principal.Trust) + "; a key with a higher trust, or a permit in policy.dir, allows it"
+		if len(p.rules) == 0 {
+			why = "there are no policies yet: a sidecar of a fleet gets them with its first release (/readyz)"
+		}
+		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyNoPermit, Detail: why})
 	case decision == cedar.Deny:
 		for _, r := range found {
 			out.add(r.verdict, r.why)
