@@ -132,7 +132,7 @@ func (s schemas) of(t reflect.Type) object {
 			s[t.Name()] = nil // ends the recursion for a type that contains itself
 			properties, required := object{}, map[string]bool{}
 			s.fields(t, properties, required)
-			s[t.Name()] = object{"type": "object", "properties": properties, "required": slices.Sorted(maps.Keys(required))}
+			s[t.Name()] = object{"type": "object", "properties": properties, "required": append([]string{}, slices.Sorted(maps.Keys(required))...)}
 		}
 		return object{"$ref": "#/components/schemas/" + t.Name()}
 	}
