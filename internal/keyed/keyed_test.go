@@ -2,6 +2,7 @@ package keyed_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,11 +48,16 @@ func TestTurnsAtSeveralKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const whole = 8
 		var q keyed.Queue
-		var order []string
+		var (
+			mu    sync.Mutex // the second and the third come at once
+			order []string
+		)
 		enter := func(name string, share int64, keys ...string) *keyed.Ticket {
 			turn := q.EnterLock(share == whole, keys...)
 			go func() {
 				must.Do(t, turn.Wait(t.Context()))
+				mu.Lock()
+				defer mu.Unlock()
 				order = append(order, name)
 			}()
 			synctest.Wait()
