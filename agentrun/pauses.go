@@ -122,31 +122,23 @@ func (t *turns) keep(key string, turn interruptedTurn) {
 	t.interrupted[key] = turn
 }
 
-type dueTurn struct {
-	key         string
-	begun, next time.Time
-}
-
-// due returns the turns to examine now, those not examined for the longest time first, also
-// those in progress.
-func (t *turns) due(now time.Time) ([]dueTurn, error) {
+// due returns the keys of the turns to examine now, those not examined for the longest time
+// first, also those in progress.
+func (t *turns) due(now time.Time) ([]string, error) {
 	files, err := os.ReadDir(t.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var out []dueTurn
+	var keys []string
 	for _, f := range files {
-		key, bad := url.PathUnescape(f.Name())
-		info, gone := f.Info()
-		if bad != nil || gone != nil || now.Before(t.interrupted[key].next) {
-			continue
+		if key, bad := url.PathUnescape(f.Name()); bad == nil && !now.Before(t.interrupted[key].next) {
+			keys = append(keys, key)
 		}
-		out = append(out, dueTurn{key, info.ModTime(), t.interrupted[key].next})
 	}
-	slices.SortStableFunc(out, func(a, b dueTurn) int { return a.next.Compare(b.next) })
-	return out, err
+	slices.SortStableFunc(keys, func(a, b string) int { return t.interrupted[a].next.Compare(t.interrupted[b].next) })
+	return keys, err
 }
 
 // declineInterrupted declines the pending calls of interrupted turns. It examines at most
@@ -158,15 +150,15 @@ func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
 	}
 	due, err := r.turns.due(now)
 	looks := 0
-	for _, turn := range due {
+	for _, key := range due {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		unlock := r.tryLock(ctx, 0, "turn "+turn.key, Exclusive)
+		unlock := r.tryLock(ctx, 0, "turn "+key, Exclusive)
 		if unlock == nil {
 			continue // the turn in progress will answer the pending calls
 		}
-		err = errors.Join(err, r.examine(ctx, runner, turn, now))
+		err = errors.Join(err, r.examine(ctx, runner, key, now))
 		unlock()
 		if looks++; looks == maxLooks {
 			break
@@ -175,21 +167,31 @@ func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// examine declines the pending calls of an interrupted turn. A turn without pending calls is
-// examined until the time limit of a run, at growing intervals, because its model may still
-// be generating; one that cannot be examined, for a day.
-func (r *Runs) examine(ctx context.Context, runner gate.AgentRunner, turn dueTurn, now time.Time) error {
-	over, err := r.declinePending(ctx, runner, turn.key)
-	age, most := now.Sub(turn.begun), r.opt.RunTimeout
+// examine declines the pending calls of an interrupted turn, unless it has ended or a later one
+// was interrupted since it was due. A turn without pending calls is examined until the time
+// limit of a run, at growing intervals, because its model may still be generating; one that
+// cannot be examined, for a day.
+func (r *Runs) examine(ctx context.Context, runner gate.AgentRunner, key string, now time.Time) error {
+	path := r.turns.path(key)
+	was, _ := r.turns.take(key)
+	file, ended := os.Stat(path)
+	if ended != nil {
+		return nil
+	}
+	if now.Before(was.next) {
+		r.turns.keep(key, was)
+		return nil
+	}
+	over, err := r.declinePending(ctx, runner, key)
+	age, most := now.Sub(file.ModTime()), r.opt.RunTimeout
 	if err != nil {
 		err = fmt.Errorf("backend %s: declining a pending approval request failed: %w", r.opt.Backend.Name, err)
 		most = max(most, maxUnsettled)
 	}
-	was, _ := r.turns.take(turn.key)
 	if !over && age <= most {
-		r.turns.keep(turn.key, interruptedTurn{now.Add(max(r.opt.PauseLimit, age/8)), was.caller})
+		r.turns.keep(key, interruptedTurn{now.Add(max(r.opt.PauseLimit, age/8)), was.caller})
 	} else {
-		_ = os.Remove(r.turns.path(turn.key))
+		_ = os.Remove(path)
 	}
 	return err
 }

@@ -29,10 +29,10 @@ func runsIn(dir string, now *time.Time) *Runs {
 // keysOf returns the keys of the turns that are due and not in progress.
 func keysOf(t *testing.T, r *Runs, now time.Time) (keys []string) {
 	t.Helper()
-	for _, turn := range must.Get(r.turns.due(now))(t) {
-		if unlock := r.tryLock(t.Context(), 0, "turn "+turn.key, Exclusive); unlock != nil {
+	for _, key := range must.Get(r.turns.due(now))(t) {
+		if unlock := r.tryLock(t.Context(), 0, "turn "+key, Exclusive); unlock != nil {
 			unlock()
-			keys = append(keys, turn.key)
+			keys = append(keys, key)
 		}
 	}
 	return keys
@@ -89,10 +89,8 @@ func TestInterruptedTurnsAreDue(t *testing.T) {
 		t.Errorf("when that ended: %q", got)
 	}
 	next := runsIn(dir, &now)
-	left, err := next.turns.due(now)
-	if err != nil || len(left) != 2 || left[0].key != "agent-broken" || left[1].key != "agent-under-way" || !left[0].begun.Equal(now) {
-		t.Errorf("the next process: %+v, %v", left, err)
-	}
+	expect.List(t, must.Get(next.turns.due(now))(t), []string{"agent-broken", "agent-under-way"})
+	expect.Equal(t, must.Get(os.Stat(next.turns.path("agent-broken")))(t).ModTime().Equal(now), true, "when it began")
 	later := opened(t, next, "agent-broken")
 	if got := examined(t, next, now); fmt.Sprint(got) != "[agent-under-way]" {
 		t.Errorf("with a later turn under way: %q", got)
@@ -104,6 +102,34 @@ func TestInterruptedTurnsAreDue(t *testing.T) {
 	if got := keysOf(t, next, now.Add(time.Minute)); fmt.Sprint(got) != "[agent-broken agent-under-way]" {
 		t.Errorf("a minute after a look: %q", got)
 	}
+}
+
+// meanwhile is a backend at which something happens while an agent is examined.
+type meanwhile struct {
+	unreachable
+	happens func()
+}
+
+func (m meanwhile) Recover(key string) (memproxy.Request, memproxy.Turn, error) {
+	m.happens()
+	return m.unreachable.Recover(key)
+}
+
+// Proves EDGE-1: a turn that ends while a round examines others is not examined in that
+// round: if it was interrupted, its caller has the usual time to continue it.
+func TestTurnsThatEndDuringARoundAreNotExamined(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	dir := t.TempDir()
+	opened(t, runsIn(dir, &now), "agent-a") // of a process that was killed
+	r := runsIn(dir, &now)
+	interrupted, whole := opened(t, r, "agent-b"), opened(t, r, "agent-c")
+	var keys []string
+	r.opt.Backend.Adapter = meanwhile{unreachable{examined: &keys}, func() { interrupted(false); whole(true) }}
+	expect.Error(t, r.declineInterrupted(t.Context(), now))
+	expect.List(t, keys, []string{"agent-a"})
+	expect.Len(t, r.turns.interrupted, 2)
+	expect.List(t, keysOf(t, r, now.Add(time.Second)), nil)
+	expect.List(t, keysOf(t, r, now.Add(time.Minute)), []string{"agent-a", "agent-b"})
 }
 
 // Proves EDGE-16: a round examines a bounded number of turns, longest unexamined first;
