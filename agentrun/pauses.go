@@ -96,7 +96,7 @@ func (r *Runs) TrackTurn(ctx context.Context, key string, by *memproxy.Principal
 		r.opt.Log.WarnContext(ctx, "a turn could not be saved; if it is interrupted, its agent stays paused until the next turn", "backend", r.opt.Backend.Name, "error", err)
 	}
 	return same, func(whole, spent bool) {
-		if whole || err != nil {
+		if _, room := t.take(key); whole || err != nil || !room {
 			_ = os.Remove(path) // if the file remains, the agent is examined once more
 			return
 		}
