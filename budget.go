@@ -165,21 +165,21 @@ func (t BudgetTable) Limits() (Limits, error) {
 		}
 	}
 	row := func(name string, r WriteLimit) { fault(r.PerHour < 0 || r.Total < 0, name+" is negative") }
-	rows := func(name string, m map[string]WriteLimit) map[string]WriteLimit {
+	rows := func(name string, m map[string]WriteLimit, fold func(string) string) map[string]WriteLimit {
 		out := map[string]WriteLimit{}
 		for _, k := range slices.Sorted(maps.Keys(m)) {
 			row(name+"."+k, m[k])
-			out[k] = m[k]
+			_, twice := out[fold(k)]
+			fault(twice, name+"."+fold(k)+" is listed twice")
+			out[fold(k)] = m[k]
 		}
 		return out
 	}
+	exact := func(key string) string { return key }
 	row("default", t.Default)
 	row("anonymous", t.Anonymous)
 	l.Default, l.Anonymous = t.Default.Or(l.Default), t.Anonymous.Or(l.Anonymous)
-	l.Overrides, l.Tenants, l.Namespaces = rows("overrides", t.Overrides), rows("tenants", t.Tenants), map[string]WriteLimit{}
-	for field, w := range rows("namespaces", t.Namespaces) {
-		l.Namespaces[Key(field)] = w
-	}
+	l.Overrides, l.Tenants, l.Namespaces = rows("overrides", t.Overrides, exact), rows("tenants", t.Tenants, exact), rows("namespaces", t.Namespaces, Key)
 	if t.Together != nil {
 		l.Together = *t.Together
 	}

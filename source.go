@@ -45,7 +45,7 @@ func (s SourceNames) With(over map[string]Source) SourceNames {
 	maps.Copy(out, s)
 	for name, tier := range over {
 		if name != "*" {
-			name = sourceName(name)
+			name = SourceKey(name)
 		}
 		out[name] = tier
 	}
@@ -55,7 +55,7 @@ func (s SourceNames) With(over map[string]Source) SourceNames {
 // Of returns the table for content of one user: mail from the user's own address is
 // verified, unless the table has an entry for that address.
 func (s SourceNames) Of(user string) SourceNames {
-	own := sourceName("email:" + user)
+	own := SourceKey("email:" + user)
 	if _, named := s[own]; named || !strings.Contains(user, "@") {
 		return s
 	}
@@ -85,7 +85,7 @@ const maxSourceName = 256
 // that extends one after an underscore or a dot is a different name ("user_upload"), and
 // never gets a better tier from it.
 func (s SourceNames) Tier(name string) Source {
-	name = sourceName(name[:min(len(name), maxSourceName)])
+	name = SourceKey(name[:min(len(name), maxSourceName)])
 	own := true
 	for at := name; at != ""; {
 		if tier, ok := s[at]; ok && (own || tier == SourceUntrusted || tier == SourceHostile) {
@@ -109,9 +109,9 @@ const (
 	joints     = "_."    // join words to a different name
 )
 
-// sourceName normalises a name: lower case, without surrounding white space, without
+// SourceKey normalises a name: lower case, without surrounding white space, without
 // trailing separators, with hyphens and spaces replaced by underscores.
-func sourceName(name string) string {
+func SourceKey(name string) string {
 	name = strings.ToLower(strings.TrimSpace(name))
 	name = strings.TrimRight(name, separators+joints+"*")
 	if name == "" {

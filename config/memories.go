@@ -117,17 +117,18 @@ const governedTTL = Duration(30 * 24 * time.Hour)
 
 func (m *Memories) ttlDefaults() {
 	ttl := map[string]Duration{}
-	if _, all := m.TTL[ttlDefault]; !all {
-		for _, field := range memproxy.GovernedFields() {
+	for key, d := range m.TTL {
+		ttl[memproxy.Key(key)] = d
+	}
+	m.TTL = ttl
+	if _, all := ttl[ttlDefault]; all {
+		return
+	}
+	for _, field := range memproxy.GovernedFields() {
+		if _, given := m.firstTTL(ttlField+field, field); !given {
 			ttl[ttlField+field] = governedTTL
 		}
 	}
-	for key, d := range m.TTL {
-		key = memproxy.Key(key)
-		delete(ttl, ttlField+key)
-		ttl[key] = d
-	}
-	m.TTL = ttl
 }
 
 // ttl checks the keys of TTL.
@@ -137,7 +138,8 @@ func (v *reader) ttl(m *Memories, at func(...any) int) {
 		source, of := strings.CutPrefix(key, ttlSource)
 		faultIf(v, of && !slices.Contains(sources, memproxy.Source(source)), at("memories", "ttl", key), "%q is not a source: want trusted, verified, untrusted, hostile, unstated", source)
 		name, of := strings.CutPrefix(key, ttlField)
-		faultIf(v, of && (name == "" || m.TTL[name].Std() > 0 && name != ttlDefault), at("memories", "ttl", key), "a field must have a name and be listed once")
+		_, twice := m.TTL[name]
+		faultIf(v, of && (name == "" || twice && name != ttlDefault), at("memories", "ttl", key), "a field must have a name and be listed once")
 	}
 }
 

@@ -331,4 +331,12 @@ func TestDefaultsOfMemories(t *testing.T) {
 	if c = parse("memories: {ttl: {default: 90d}}"); days(c, "learnings") != 90 {
 		t.Errorf("beside a default: %v", c.Memories.TTL)
 	}
+	if c = parse("memories: {ttl: {Default: 90d}}"); days(c, "learnings") != 90 {
+		t.Errorf("beside a default in another spelling: %v", c.Memories.TTL)
+	}
+	for range 20 { // the order of a map must not decide
+		text := "memories: {ttl: {gotchas: 0, \"field:gotchas\": 5d}}\n" + everything[:strings.Index(everything, "identity:")]
+		_, err := config.Parse("f", []byte(text), func(string) string { return "" })
+		expect.Error(t, err, "a field must have a name and be listed once")
+	}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/memproxy/memproxy"
 )
 
 var (
@@ -78,7 +81,7 @@ func (v *reader) mapping(n *yaml.Node, t reflect.Type, path string) {
 		known = append(known, f.key)
 	}
 	present := map[string]bool{}
-	v.pairs(n, func(key, value *yaml.Node) {
+	v.pairs(n, path, func(key, value *yaml.Node) {
 		i := slices.Index(known, key.Value)
 		if i < 0 {
 			v.unknown(key, known, path)
@@ -97,7 +100,7 @@ func (v *reader) entries(n *yaml.Node, f field, path string) {
 	if !v.expect(n, yaml.MappingNode, path, "keys and values") {
 		return
 	}
-	v.pairs(n, func(key, value *yaml.Node) {
+	v.pairs(n, path, func(key, value *yaml.Node) {
 		if f.keys != nil && !slices.Contains(f.keys, key.Value) {
 			v.unknown(key, f.keys, path)
 			return
@@ -106,8 +109,14 @@ func (v *reader) entries(n *yaml.Node, f field, path string) {
 	})
 }
 
+// folded has the form in which keys of a map are compared, if not their own. Of two keys
+// with one form, the order of the map would decide which counts.
+var folded = map[string]func(string) string{
+	"budgets.namespaces": memproxy.Key, "memories.ttl": memproxy.Key, "sources.names": memproxy.SourceKey, "telemetry.headers": http.CanonicalHeaderKey,
+}
+
 // pairs visits each key of a mapping once, and adds faults for repetitions.
-func (v *reader) pairs(n *yaml.Node, visit func(key, value *yaml.Node)) {
+func (v *reader) pairs(n *yaml.Node, path string, visit func(key, value *yaml.Node)) {
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
@@ -115,11 +124,15 @@ func (v *reader) pairs(n *yaml.Node, visit func(key, value *yaml.Node)) {
 			v.fault(key.Line, "a key must be a plain word")
 			continue
 		}
-		if line, twice := first[key.Value]; twice {
+		name := key.Value
+		if fold := folded[path]; fold != nil {
+			name = fold(name)
+		}
+		if line, twice := first[name]; twice {
 			v.fault(key.Line, "key %q occurs twice; the first is on line %d", key.Value, line)
 			continue
 		}
-		first[key.Value] = key.Line
+		first[name] = key.Line
 		visit(key, n.Content[i+1])
 	}
 }

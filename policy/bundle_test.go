@@ -92,6 +92,7 @@ func TestLoadErrors(t *testing.T) {
 		{"two documents", map[string]string{"bundle.yaml": "builtin: true\n---\nbuiltin: false\n"}, "/bundle.yaml:1: a second document"},
 		{"an unknown key of a table", map[string]string{"bundle.yaml": "budgets:\n  default: {per_hour: 1}\n"}, "/bundle.yaml:2: unknown key per_hour; there are writes_per_hour and writes_total"},
 		{"a negative limit", map[string]string{"bundle.yaml": "budgets: {tenants: {acme: {writes_total: -1}}}\n"}, "/bundle.yaml:1: budgets.tenants.acme is negative"},
+		{"two spellings of a field", map[string]string{"bundle.yaml": "budgets: {namespaces: {gotchas: {writes_total: 5}, \" Gotchas\": {writes_total: 500}}}\n"}, "/bundle.yaml:1: budgets.namespaces.gotchas is listed twice"},
 		{"a ceiling over 1", map[string]string{"bundle.yaml": "confidence: {principal: {human: 1.1}}\n"}, "/bundle.yaml:1: confidence.principal.human is not from 0 to 1"},
 		{"a tier that is none", map[string]string{"bundle.yaml": "confidence: {source: {friends: 1}}\n"}, "/bundle.yaml:1: confidence.source has no tier \"friends\""},
 		{"an empty pack", map[string]string{"screening.pack": ""}, "/screening.pack:1: the file is empty"},

@@ -56,6 +56,15 @@ func TestReleaseArrivesWhole(t *testing.T) {
 	}
 }
 
+// No release is signed in which chance would decide between two spellings of a field.
+// Proves CARD-9
+func TestReleaseSpellsAFieldOnce(t *testing.T) {
+	limits := memproxy.DefaultLimits()
+	limits.Namespaces = map[string]memproxy.WriteLimit{"gotchas": {Total: 5}, "Gotchas": {Total: 500}}
+	_, err := policy.SignRelease(policy.Bundle{Schema: policy.Builtin().Schema, Limits: &limits}, statement, fleetKey(1))
+	expect.ErrorHas(t, err, "budgets.namespaces.gotchas is listed twice")
+}
+
 // normal replaces nil maps in limits by empty ones.
 func normal(l *memproxy.Limits) *memproxy.Limits {
 	if l == nil {
