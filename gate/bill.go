@@ -42,7 +42,8 @@ func charge(ctx context.Context, r *evaluation) error {
 	if err != nil {
 		return err
 	}
-	if r.Decision.Allowance = &allowance; allowance.Granted {
+	r.Decision.Allowance = &allowance
+	if allowance.Granted {
 		r.bill = &bill{charge: c, heldCharge: held}
 	} else {
 		overBudget(r, &allowance)
@@ -330,8 +331,7 @@ func CreditTotals(ctx context.Context, b Budget, rules *Rules, id string, at tim
 	return b.Release(ctx, memproxy.Charge{ID: id, Tenant: who.Tenant, Cost: who.Memories, Lines: lines, Time: at})
 }
 
-// recordWarnings records a warning for each line that the charge took past its warning
-// mark.
+// recordWarnings records each line that the charge took past its warning mark.
 func (acc *accounts) recordWarnings(ctx context.Context, a *Admission, al *memproxy.Allowance) {
 	for _, l := range al.Lines {
 		if l.Warn && l.Soft {

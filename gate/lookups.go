@@ -306,7 +306,8 @@ func mayBePromoted(r *evaluation) bool {
 // promote raises an authenticated caller with a good track record to established. If
 // the record cannot be loaded the tier is not raised.
 func promote(ctx context.Context, r *evaluation) error {
-	if loadTrack(ctx, r); r.rules.Promotion.Met(r.track, r.begun) {
+	loadTrack(ctx, r)
+	if r.rules.Promotion.Met(r.track, r.begun) {
 		r.Principal.Trust = memproxy.TrustEstablished
 	}
 	return nil

@@ -70,12 +70,11 @@ func resolveTargets(ctx context.Context, r *evaluation) {
 			ids[m.ID] = name
 		}
 	}
-	known := r.known
-	if known.need(ctx, known.keys(r.op.TargetKind, slices.Collect(maps.Keys(ids))...)...) != nil {
-		return // known.err has the error
+	if r.known.need(ctx, r.known.keys(r.op.TargetKind, slices.Collect(maps.Keys(ids))...)...) != nil {
+		return // r.known.err has the error
 	}
 	for id, name := range ids {
-		if row := known.owner(r.op.TargetKind, id); row != nil {
+		if row := r.known.owner(r.op.TargetKind, id); row != nil {
 			r.owners[name] = *row
 		}
 	}
