@@ -151,8 +151,8 @@ func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
 	due, err := r.turns.due(now)
 	looks := 0
 	for _, key := range due {
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if ctx.Err() != nil || looks == maxLooks {
+			return errors.Join(err, ctx.Err())
 		}
 		unlock := r.tryLock(ctx, 0, "turn "+key, Exclusive)
 		if unlock == nil {
@@ -160,9 +160,7 @@ func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
 		}
 		err = errors.Join(err, r.examine(ctx, runner, key, now))
 		unlock()
-		if looks++; looks == maxLooks {
-			break
-		}
+		looks++
 	}
 	return err
 }
