@@ -63,7 +63,7 @@ func (s *App) openReview() {
 func reviewersOf(rows []config.Reviewer) []review.Reviewer {
 	out := make([]review.Reviewer, len(rows))
 	for i, r := range rows {
-		limit := r.Tenants.Limit()
+		limit := memproxy.LimitTo(r.Tenants)
 		if len(r.Tenants) == 0 {
 			limit.Values = []string{""}
 		}

@@ -238,9 +238,6 @@ type Budgets struct {
 	Redis                *Redis `yaml:"redis,omitempty" doc:"the shared store; absent: counts are in this process"`
 }
 
-// WriteLimit limits the number of memories.
-type WriteLimit = memproxy.WriteLimit
-
 // Redis is the shared budget store.
 type Redis struct {
 	URL     Secret   `yaml:"url,omitempty" doc:"redis://, rediss:// or unix://; several hosts with commas for a Cluster; ?master=NAME for Sentinel" required:"true" loose:"-"`
@@ -270,21 +267,18 @@ type Log struct {
 	Format string `yaml:"format,omitempty" doc:"format of the log" default:"json in production, else text" enum:"text,json" loose:"-"`
 }
 
-// Limit converts a list of names.
-func (n Names) Limit() memproxy.Limit { return memproxy.LimitTo(n) }
-
 func open(n *Names) memproxy.Limit {
 	if n == nil {
 		return memproxy.Limit{All: true}
 	}
-	return n.Limit()
+	return memproxy.LimitTo(*n)
 }
 
 // ToPrincipal converts a principal.
 func (p Principal) ToPrincipal() memproxy.Principal {
 	return memproxy.Principal{
 		ID: p.ID, Kind: memproxy.PrincipalKind(p.Kind), Tenant: p.Tenant, Roles: p.Roles, Trust: memproxy.Trust(p.Trust),
-		ActsAs: p.ActsAs.Limit(), Users: open(p.Users), Apps: open(p.Apps), Runs: open(p.Runs),
+		ActsAs: memproxy.LimitTo(p.ActsAs), Users: open(p.Users), Apps: open(p.Apps), Runs: open(p.Runs),
 	}
 }
 

@@ -33,7 +33,7 @@ func rows(t reflect.Type, prefix string) []row {
 		switch {
 		case typ == reflect.TypeFor[config.Secret](), typ == reflect.TypeFor[config.Names]():
 			out = append(out, row{f, path})
-		case typ == reflect.TypeFor[config.WriteLimit]():
+		case typ == reflect.TypeFor[memproxy.WriteLimit]():
 			limit := memproxy.DefaultLimits().Default
 			if f.Key == "anonymous" {
 				limit = memproxy.DefaultLimits().Anonymous
@@ -46,7 +46,7 @@ func rows(t reflect.Type, prefix string) []row {
 			out = append(out, rows(typ, path)...)
 		case typ.Kind() == reflect.Slice && typ.Elem().Kind() == reflect.Struct:
 			out = append(out, rows(typ.Elem(), path+"[]")...)
-		case typ.Kind() == reflect.Map && typ.Elem() == reflect.TypeFor[config.WriteLimit]():
+		case typ.Kind() == reflect.Map && typ.Elem() == reflect.TypeFor[memproxy.WriteLimit]():
 			for _, r := range rows(typ.Elem(), path+".*") {
 				r.Doc = f.Doc + ": " + r.Doc
 				out = append(out, r)
