@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -239,7 +238,7 @@ func (f *answerReader) blocks(ptr, agent string) {
 	was := f.agent
 	f.agent = agent
 	defer func() { f.agent = was }()
-	first := len(f.rd.Memories)
+	seen := map[string]int{} // the indexes of the blocks, by id
 	for _, home := range blockLists {
 		for i, e := range f.doc.At(ptr + home).List() {
 			if e.Kind != jsondoc.Object {
@@ -247,11 +246,11 @@ func (f *answerReader) blocks(ptr, agent string) {
 				continue
 			}
 			m := f.memory(e, jsondoc.Index(ptr+home, i))
-			here := f.rd.Memories[first:]
-			if i := slices.IndexFunc(here, func(b memproxy.Memory) bool { return b.ID == m.ID && b.ID != "" }); i >= 0 {
-				here[i].Copies = append(here[i].Copies, m.Pointer)
+			if at, known := seen[m.ID]; known && m.ID != "" {
+				f.rd.Memories[at].Copies = append(f.rd.Memories[at].Copies, m.Pointer)
 				continue
 			}
+			seen[m.ID] = len(f.rd.Memories)
 			f.rd.Memories = append(f.rd.Memories, m)
 		}
 	}
