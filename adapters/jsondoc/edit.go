@@ -22,7 +22,8 @@ type Edits struct {
 	doc     *Doc
 	ops     []splice
 	sorted  int // number of ops when they were sorted
-	holders []holder
+	holders []*holder
+	byValue map[*Value]*holder
 }
 
 type splice struct {
@@ -30,8 +31,7 @@ type splice struct {
 	text       []byte
 }
 
-// holder is an object or a list that loses or gets members or elements. Edits has them by
-// position.
+// holder is an object or a list that loses or gets members or elements.
 type holder struct {
 	*Value
 	spans []span // its members or elements
@@ -46,7 +46,9 @@ type span struct {
 var comma = []byte(",")
 
 // Edit begins a set of edits.
-func (d *Doc) Edit() *Edits { return &Edits{doc: d, ops: make([]splice, 0, 4)} }
+func (d *Doc) Edit() *Edits {
+	return &Edits{doc: d, ops: make([]splice, 0, 4), byValue: map[*Value]*holder{}}
+}
 
 // Empty reports whether there are no edits.
 func (e *Edits) Empty() bool { return len(e.ops)+len(e.holders) == 0 }
@@ -70,10 +72,10 @@ func (e *Edits) AddTo(v *Value, n int) {
 // those that are removed and those of which an edit changes a part.
 func (e *Edits) Kept(v *Value) []memproxy.Member {
 	e.sort()
-	at, changed := e.holderAt(v)
+	h := e.byValue[v]
 	out := make([]memproxy.Member, 0, len(v.Members))
 	for i, m := range v.Members {
-		if raw, whole := e.kept(m.Value); whole && !(changed && e.holders[at].spans[i].drop) {
+		if raw, whole := e.kept(m.Value); whole && !(h != nil && h.spans[i].drop) {
 			out = append(out, memproxy.Member{Name: m.Name, Value: raw})
 		}
 	}
@@ -81,12 +83,9 @@ func (e *Edits) Kept(v *Value) []memproxy.Member {
 }
 
 func (e *Edits) kept(v *Value) (raw []byte, whole bool) {
-	if i, _ := e.holderAt(v); i < len(e.holders) && e.holders[i].End <= v.End {
-		return nil, false
-	}
 	raw = e.doc.Src[v.Start:v.End]
 	first, _ := slices.BinarySearchFunc(e.ops, v.Start, func(op splice, at int) int { return op.start - at })
-	if first > 0 && e.ops[first-1].end > v.Start {
+	if e.holds(v) || first > 0 && e.ops[first-1].end > v.Start {
 		return nil, false
 	}
 	for _, op := range e.ops[first:] {
@@ -157,25 +156,25 @@ func (e *Edits) Append(v *Value, added [][]byte) {
 
 func (e *Edits) remove(v *Value, i int) { e.holder(v).spans[i].drop = true }
 
-// holderAt returns the index of the first holder that begins at a value or after it, and
-// whether it is the value.
-func (e *Edits) holderAt(v *Value) (int, bool) {
-	return slices.BinarySearchFunc(e.holders, v.Start, func(h holder, at int) int { return h.Start - at })
+// holds reports whether a value is or contains a holder.
+func (e *Edits) holds(v *Value) bool {
+	return e.byValue[v] != nil || slices.ContainsFunc(v.Elems, e.holds) ||
+		slices.ContainsFunc(v.Members, func(m Member) bool { return e.holds(m.Value) })
 }
 
 func (e *Edits) holder(v *Value) *holder {
-	i, known := e.holderAt(v)
-	if !known {
-		spans := make([]span, 0, len(v.Members)+len(v.Elems))
-		for _, m := range v.Members {
-			spans = append(spans, span{m.NameStart, m.Value.End, e.Unwanted != nil && e.Unwanted(m.Name)})
-		}
-		for _, el := range v.Elems {
-			spans = append(spans, span{el.Start, el.End, false})
-		}
-		e.holders = slices.Insert(e.holders, i, holder{Value: v, spans: spans})
+	if h := e.byValue[v]; h != nil {
+		return h
 	}
-	return &e.holders[i]
+	h := &holder{Value: v, spans: make([]span, 0, len(v.Members)+len(v.Elems))}
+	for _, m := range v.Members {
+		h.spans = append(h.spans, span{m.NameStart, m.Value.End, e.Unwanted != nil && e.Unwanted(m.Name)})
+	}
+	for _, el := range v.Elems {
+		h.spans = append(h.spans, span{el.Start, el.End, false})
+	}
+	e.holders, e.byValue[v] = append(e.holders, h), h
+	return h
 }
 
 // list removes the spans to drop, each with the comma that separates it from a neighbour,
@@ -221,6 +220,7 @@ func (e *Edits) Apply() []byte {
 		e.list(h.Value, h.spans, h.added)
 	}
 	e.holders = nil
+	clear(e.byValue)
 	if len(e.ops) == 0 {
 		return e.doc.Src
 	}
