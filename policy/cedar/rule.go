@@ -107,7 +107,7 @@ func (p *Policy) evaluate(q *memproxy.Question, about *policyContext) (*ruling, 
 	case decision == cedar.Deny && len(found) == 0:
 		why := "no policy permits this to callers of the tier " + string(q.Principal.Trust) + "; a key with a higher trust, or a permit in policy.dir, allows it"
 		if len(p.rules) == 0 {
-			why = "there are no policies yet: a sidecar of a fleet gets them with its first release (/readyz)"
+			why = "no policies are in force, so nothing is permitted; a sidecar of a fleet gets them with its first release (/readyz)"
 		}
 		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyNoPermit, Detail: why})
 	case decision == cedar.Deny:
