@@ -67,125 +67,106 @@ func (w *watching) want(events ...string) {
 	for range 5 {
 		w.look()
 	}
-	expect.Equal(w.t, strings.Join(w.events, "\n"), strings.Join(events, "\n"), strings.Join(w.events, "\n\t"), strings.Join(events, "\n\t"))
+	expect.List(w.t, w.events, events)
 	w.events = nil
 }
 
-// Every way to replace files takes effect once.
+// watched plays edits of a directory with two policies, whose watcher has seen them.
+func watched(t *testing.T, play func(t *testing.T, d string, w *watching)) {
+	synctest.Test(t, func(t *testing.T) {
+		d := t.TempDir()
+		writeFile(t, filepath.Join(d, "a.cedar"), "// one")
+		writeFile(t, filepath.Join(d, "b.cedar"), "// b")
+		w := watch(t, d)
+		w.want()
+		play(t, d, w)
+	})
+}
+
+// Every way to replace files takes effect once: also as a ConfigMap does, which is mounted
+// as links into a directory that is itself a link, which is swapped atomically.
 //
 // Proves CARD-3
 func TestWatchSeesEveryWayOfReplacing(t *testing.T) {
-	synctest.Test(t, testWatchSeesEveryWayOfReplacing)
-}
-
-func testWatchSeesEveryWayOfReplacing(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		replace func(t *testing.T, d string)
-	}{
-		{"written in place", func(t *testing.T, d string) { writeFile(t, filepath.Join(d, "a.cedar"), "// two") }},
-		{"renamed over", func(t *testing.T, d string) {
-			writeFile(t, filepath.Join(d, "a.tmp"), "// two")
-			must.Do(t, os.Rename(filepath.Join(d, "a.tmp"), filepath.Join(d, "a.cedar")))
-		}},
-		{"as an editor does: backup, new file, backup removed", func(t *testing.T, d string) {
-			path := filepath.Join(d, "a.cedar")
+	swap := func(t *testing.T, d, version, text string) {
+		t.Helper()
+		must.Do(t, os.Mkdir(filepath.Join(d, version), 0o700))
+		writeFile(t, filepath.Join(d, version, "a.cedar"), text)
+		must.Do(t, os.Symlink(version, filepath.Join(d, "..data_tmp")))
+		must.Do(t, os.Rename(filepath.Join(d, "..data_tmp"), filepath.Join(d, "..data")))
+	}
+	for name, replace := range map[string]func(t *testing.T, d, path string, w *watching){
+		"written in place": func(t *testing.T, d, path string, _ *watching) { writeFile(t, path, "// two") },
+		"renamed over": func(t *testing.T, d, path string, _ *watching) {
+			must.Do(t, os.Rename(writeFile(t, filepath.Join(d, "a.tmp"), "// two"), path))
+		},
+		"as an editor does: backup, new file, backup removed": func(t *testing.T, d, path string, _ *watching) {
 			must.Do(t, os.Rename(path, path+"~"))
 			writeFile(t, path, "// two")
 			must.Do(t, os.Remove(path+"~"))
-		}},
-		{"with the times of the old one", func(t *testing.T, d string) {
-			path := filepath.Join(d, "a.cedar")
+		},
+		"with the times of the old one": func(t *testing.T, d, path string, _ *watching) {
 			info := must.Get(os.Stat(path))(t)
 			writeFile(t, path, "// two")
 			must.Do(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
-		}},
+		},
+		"as a ConfigMap does": func(t *testing.T, d, path string, w *watching) {
+			swap(t, d, "..2026_01", "// one")
+			must.Do(t, os.Remove(path))
+			must.Do(t, os.Symlink(filepath.Join("..data", "a.cedar"), path))
+			w.want()
+			swap(t, d, "..2026_02", "// two")
+		},
 	} {
-		func() {
-			t.Log(tc.name)
-			d := policyFiles(t, map[string]string{"a.cedar": "// one"})
-			w := watch(t, d)
+		watched(t, func(t *testing.T, d string, w *watching) {
+			t.Log(name)
+			path := filepath.Join(d, "a.cedar")
+			replace(t, d, path, w)
+			w.want("use // two+// b")
 			w.want()
-			tc.replace(t, d)
-			w.want("use // two")
+			must.Do(t, os.RemoveAll(filepath.Join(d, "..2026_01")))
+			writeFile(t, path, "// two") // touched, not changed
 			w.want()
-			writeFile(t, filepath.Join(d, "a.cedar"), "// two") // touched, not changed
-			w.want()
-		}()
+		})
 	}
 }
 
-// A ConfigMap is mounted as links into a directory that is itself a link, which is
-// swapped atomically.
-//
 // Proves CARD-3
-func TestWatchSeesAConfigMapSwapped(t *testing.T) { synctest.Test(t, testWatchSeesAConfigMapSwapped) }
+func TestWatchKeepsTheLastGood(t *testing.T) {
+	watched(t, func(t *testing.T, d string, w *watching) {
+		path := filepath.Join(d, "a.cedar")
+		must.Do(t, os.Remove(filepath.Join(d, "b.cedar")))
+		w.want("use // one")
 
-func testWatchSeesAConfigMapSwapped(t *testing.T) {
-	d := t.TempDir()
-	publish := func(name string, files map[string]string) {
-		t.Helper()
-		version := filepath.Join(d, name)
-		must.Do(t, os.Mkdir(version, 0o700))
-		for f, text := range files {
-			writeFile(t, filepath.Join(version, f), text)
-		}
-		if err := os.Symlink(name, filepath.Join(d, "..data_tmp")); err != nil {
-			t.Skip(err)
-		}
-		must.Do(t, os.Rename(filepath.Join(d, "..data_tmp"), filepath.Join(d, "..data")))
-	}
-	publish("..2026_01", map[string]string{"a.cedar": "// one", "b.cedar": "// b"})
-	for _, f := range []string{"a.cedar", "b.cedar"} {
-		if err := os.Symlink(filepath.Join("..data", f), filepath.Join(d, f)); err != nil {
-			t.Skip(err)
-		}
-	}
-	w := watch(t, d)
-	w.want()
-	publish("..2026_02", map[string]string{"a.cedar": "// two", "b.cedar": "// bb"})
-	w.want("use // two+// bb")
-	must.Do(t, os.RemoveAll(filepath.Join(d, "..2026_01")))
-	w.want()
-}
+		// An unreadable file is reported once, and again if the error changes.
+		writeFile(t, path, "")
+		w.want("failed policy: DIR/a.cedar:1: the file is empty; for no policies, remove it")
+		w.want()
+		writeFile(t, path, "\xff")
+		w.want("failed policy: DIR/a.cedar:1: not UTF-8")
 
-// Proves CARD-3
-func TestWatchKeepsTheLastGood(t *testing.T) { synctest.Test(t, testWatchKeepsTheLastGood) }
+		// A reverted edit calls use, so that the status shows no error.
+		writeFile(t, path, "// one")
+		w.want("use // one")
+		w.want()
 
-func testWatchKeepsTheLastGood(t *testing.T) {
-	d := policyFiles(t, map[string]string{"a.cedar": "// one"})
-	path := filepath.Join(d, "a.cedar")
-	w := watch(t, d)
-	w.want()
+		// A readable but refused file is retried, and reported once.
+		w.refuse = errors.New("does not compile")
+		writeFile(t, path, "// three")
+		w.want("failed does not compile")
+		w.want()
+		w.refuse = nil
+		w.want("use // three")
 
-	// An unreadable file is reported once, and again if the error changes.
-	writeFile(t, path, "")
-	w.want("failed policy: DIR/a.cedar:1: the file is empty; for no policies, remove it")
-	w.want()
-	writeFile(t, path, "\xff")
-	w.want("failed policy: DIR/a.cedar:1: not UTF-8")
-
-	// A reverted edit calls use, so that the status shows no error.
-	writeFile(t, path, "// one")
-	w.want("use // one")
-	w.want()
-
-	// A readable but refused file is retried, and reported once.
-	w.refuse = errors.New("does not compile")
-	writeFile(t, path, "// three")
-	w.want("failed does not compile")
-	w.want()
-	w.refuse = nil
-	w.want("use // three")
-
-	// Deleted: the file, then the directory.
-	must.Do(t, os.Remove(path))
-	w.want("failed policy: DIR: no *.cedar, *.cedarschema, bundle.yaml or screening.pack in it")
-	must.Do(t, os.Remove(d))
-	w.want("failed policy: open DIR: no such file or directory")
-	must.Do(t, os.Mkdir(d, 0o700))
-	writeFile(t, path, "// four")
-	w.want("use // four")
+		// Deleted: the file, then the directory.
+		must.Do(t, os.Remove(path))
+		w.want("failed policy: DIR: no *.cedar, *.cedarschema, bundle.yaml or screening.pack in it")
+		must.Do(t, os.Remove(d))
+		w.want("failed policy: open DIR: no such file or directory")
+		must.Do(t, os.Mkdir(d, 0o700))
+		writeFile(t, path, "// four")
+		w.want("use // four")
+	})
 }
 
 // A state seen by only one poll is a partial edit: neither applied nor reported as an
@@ -193,36 +174,21 @@ func testWatchKeepsTheLastGood(t *testing.T) {
 //
 // Proves CARD-3
 func TestWatchIgnoresPartialEdits(t *testing.T) {
-	synctest.Test(t, testWatchIgnoresPartialEdits)
-}
-
-func testWatchIgnoresPartialEdits(t *testing.T) {
-	d := policyFiles(t, map[string]string{"a.cedar": "// one", "b.cedar": "// b"})
-	path := filepath.Join(d, "a.cedar")
-	w := watch(t, d)
-	w.want()
-	for _, passing := range []string{"", "// tw", "\xff", "// two and then some"} {
-		writeFile(t, path, passing)
-		w.look()
-		writeFile(t, path, "// one")
-		w.look()
-	}
-	w.want()
-	for _, written := range []string{"", "// t", "// tw", "// two"} { // a slow writer
-		writeFile(t, path, written)
-		w.look()
-	}
-	w.want("use // two+// b")
-}
-
-func policyFiles(t *testing.T, files map[string]string) string {
-	t.Helper()
-	d := filepath.Join(t.TempDir(), "policies")
-	must.Do(t, os.Mkdir(d, 0o700))
-	for name, text := range files {
-		writeFile(t, filepath.Join(d, name), text)
-	}
-	return d
+	watched(t, func(t *testing.T, d string, w *watching) {
+		path := filepath.Join(d, "a.cedar")
+		for _, passing := range []string{"", "// tw", "\xff", "// two and then some"} {
+			writeFile(t, path, passing)
+			w.look()
+			writeFile(t, path, "// one")
+			w.look()
+		}
+		w.want()
+		for _, written := range []string{"", "// t", "// tw", "// two"} { // a slow writer
+			writeFile(t, path, written)
+			w.look()
+		}
+		w.want("use // two+// b")
+	})
 }
 
 // Proves GOV-6: a policy directory that leaves the built-in policies out weakens
