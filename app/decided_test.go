@@ -17,116 +17,18 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-// A memory that a reviewer approved or promoted stays visible whatever background
-// validation, changed rules or packs, or a restart would decide; a different verdict is
-// recorded and reported for another review. Once its text changes it is judged again.
-// Settings are production defaults.
-//
-// Proves EDGE-15, MFW-10, DOL-3.
-func TestReviewDecisionsPersist(t *testing.T) {
-	t.Parallel()
-	pack := t.TempDir()
-	must.Do(t, os.CopyFS(pack, screen.Files()))
-	w, dir := newTold(t), policyDir(t, holdingPolicy)
-	r := start(t, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), dir)...)
-	rule := func(name, words string) {
-		t.Helper()
-		path := filepath.Join(pack, "lexicon.txt")
-		b := must.Get(os.ReadFile(path))(t)
-		r.enacts(path, string(b)+fmt.Sprintf("\n\ntest.%s critical 950 overrides\n  \\b%s\\b\n", name, words))
-	}
-	later := func() {
-		t.Helper()
-		for range 3 {
-			r.once("upkeep", time.Now())
-		}
-	}
-	shown := func(what, user, text string, want bool) {
-		t.Helper()
-		if a := r.do("GET", "/memories?user_id="+user, ""); a.status != 200 || strings.Contains(a.body, text) != want {
-			t.Errorf("%s: %d %s", what, a.status, a.body)
-		}
-	}
-
-	// Bob's write is held and approved.
-	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails on lake number 7."}]}`))
-	r.does("holds", "approve", "--reason", "harmless", id)
-	bobs := r.heldWrite(id).Result.Memories[0]
-	ring.Until(r.t, "its state", func() bool { return r.statusOf(bobs).State == memproxy.StateValidated })
-	// Ann's memory is quarantined by a later rule, which is reported, and promoted.
-	cat := r.written("Ann keeps a tabby cat.", "")
-	ring.Until(r.t, "its state", func() bool { return r.statusOf(cat).State == memproxy.StateUntrusted })
-	later()
-	rule("cat", "tabby cat")
-	later()
-	if st := r.statusOf(cat); st.State != memproxy.StateQuarantined {
-		t.Fatalf("%+v", st)
-	}
-	shown("quarantined", "ann", "tabby", false)
-	r.once("webhooks", time.Now())
-	must.Equal(t, len(w.of(memproxy.NoticeQuarantined, cat)), 1, "told")
-	if n := w.of(memproxy.NoticeQuarantined, cat)[0]; strings.Contains(n.Text+string(n.Data), "tabby") || !strings.Contains(n.Text, "quarantined") {
-		t.Errorf("told %q of %s", n.Text, n.Data)
-	}
-	r.does("memory", "promote", "--backend", "mem0", "--reason", "it is a cat", cat)
-	stay := func(when string) {
-		t.Helper()
-		later()
-		shown(when, "bob", "lake number 7", true)
-		shown(when, "ann", "tabby", true)
-		for _, id := range []string{bobs, cat} {
-			if st := r.statusOf(id); st.State != memproxy.StateValidated || st.Attestation != memproxy.HumanConfirmed {
-				t.Errorf("%s: %+v", when, st)
-			}
-		}
-	}
-	stay("in the background")
-	rule("lake", "lake number")
-	stay("under a new rule")
-	r.enacts(filepath.Join(dir, "own.cedar"), harmless)
-	if a := r.do("POST", "/memories", noted("Ann rows.")); strings.Contains(a.header.Get("X-Memproxy-Decision"), "hold") {
-		t.Errorf("the bundle is not in force: %+v", a)
-	}
-	stay("under other policies")
-	r.stop()
-	r.run()
-	stay("after a restart")
-	if st := r.statusOf(bobs); st.CurrentRules != memproxy.StateQuarantined {
-		t.Errorf("what the rules say is not noted: %+v", st)
-	}
-	if r.once("webhooks", time.Now()); len(w.of(memproxy.NoticeMemoryRuled, bobs)) == 0 {
-		t.Error("what the rules say is not told")
-	}
-	if out, code := r.as(reviewToken, "memory", "trace", "--backend", "mem0", bobs); code != 0 || !strings.Contains(out, "current rules") {
-		t.Errorf("%d %s", code, out)
-	}
-	// Its author may change anything else about it. New texts, and another field, are judged.
-	for body, status := range map[string]int{
-		`{"metadata":{"colour":"grey"}}`: 200, `{"text":"Ann keeps a tabby cat."}`: 200, `{"expiration_date":"2099-01-01"}`: 200,
-		`{"metadata":{"note":"a tabby cat"}}`: 403, `{"metadata":{"category":"learnings"}}`: 403,
-	} {
-		r.do("PUT", "/memories/"+cat, body).want(t, status, body)
-	}
-	// The decision does not apply to another text.
-	r.do("PUT", "/memories/"+cat, `{"text":"Ann keeps a dog."}`).want(t, 200)
-	ring.Until(r.t, "it is judged anew", func() bool { st := r.statusOf(cat); return st.State == memproxy.StateUntrusted && st.Reviewed == "" })
-}
-
 // A memory that its author deleted is not shown by any route or version, to any role,
 // although the backend keeps its history. After the configured time its content is
 // destroyed, which is recorded.
 //
-// Proves EDGE-15, EDGE-8.
+// Proves EDGE-15, EDGE-8, SYN-9.
 func TestDeletedMemoriesAreNotShown(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, sha(reviewToken)))
 	id, kept := r.written("Ann fears spiders.", ""), r.written("Ann likes green tea.", "")
 	r.do("PUT", "/memories/"+id, `{"text":"Ann fears wasps."}`).want(t, 200)
 	key := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-	versions := func() (n int) {
-		list := must.Get(r.car.Ledger.History(context.Background(), key, 0, 10))(t)
-		return len(list)
-	}
+	versions := func() int { return len(must.Get(r.car.Ledger.History(context.Background(), key, 0, 10))(t)) }
 	ring.Until(r.t, "its history", func() bool { return versions() == 2 })
 	read := func() (all string) {
 		t.Helper()
@@ -149,14 +51,10 @@ func TestDeletedMemoriesAreNotShown(t *testing.T) {
 	expect.Text(t, read(), "read after it was deleted").Lacks("fears")
 	ring.Until(r.t, "its end", func() bool { return versions() == 3 })
 	expect.Text(t, read(), "read after it was deleted").Lacks("fears")
-	if _, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "back", id); code == 0 {
-		t.Errorf("rolled back: %s", errs)
-	}
-	for days, want := range map[int]int{29: 3} {
-		if r.once("upkeep", time.Now().Add(time.Duration(days)*24*time.Hour)); versions() != want {
-			t.Errorf("after %d days: %d versions", days, versions())
-		}
-	}
+	_, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "back", id)
+	expect.Equal(t, code != 0, true, "rolled back", errs)
+	r.once("upkeep", time.Now().Add(29*24*time.Hour))
+	expect.Equal(t, versions(), 3, "after 29 days")
 	r.once("upkeep", time.Now().Add(31*24*time.Hour))
 	list, err := r.car.Ledger.History(context.Background(), key, 0, 10)
 	if err != nil || len(list) != 4 || list[0].Op != memproxy.OpPurge || !list[2].Compacted || !list[3].Compacted {
@@ -178,7 +76,6 @@ func TestApprovalsOfAsyncWritesPersist(t *testing.T) {
 	w, dir := newTold(t), policyDir(t, holdingPolicy)
 	r := start(t, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), dir)...)
 	later := func() {
-		t.Helper()
 		for range 3 {
 			r.once("upkeep", time.Now())
 		}
@@ -228,9 +125,7 @@ func TestApprovalsOfAsyncWritesPersist(t *testing.T) {
 	if st := r.statusOf(made["eight"]); st.State != memproxy.StateQuarantined || st.Reviewed != "" {
 		t.Errorf("another text: %+v", st)
 	}
-	if st := r.statusOf(made["seven"]); st.State != memproxy.StateValidated {
-		t.Errorf("the same text: %+v", st)
-	}
+	expect.Equal(t, r.statusOf(made["seven"]).State, memproxy.StateValidated, "the same text")
 }
 
 // enacts edits a policy or pack file, waits until it is in force, and re-evaluates held
@@ -263,11 +158,10 @@ func TestRuleChangesReevaluateHolds(t *testing.T) {
 	}
 	own := filepath.Join(dir, "own.cedar")
 	today("allow", own, harmless)
-	if out, code := r.as(reviewToken, "holds", "list"); code != 0 || !strings.Contains(out, "allow") {
-		t.Errorf("%d %s", code, out)
-	}
-	if out, code := r.as(reviewToken, "holds", "show", id); code != 0 || !strings.Contains(out, "current rules") {
-		t.Errorf("%d %s", code, out)
+	for words, says := range map[string]string{"list": "allow", "show " + id: "current rules"} {
+		out, code := r.as(reviewToken, append([]string{"holds"}, strings.Fields(words)...)...)
+		expect.Equal(t, code, 0, out)
+		expect.Text(t, out, words).Has(says)
 	}
 	today("deny", own, closed)
 	today("", own, holdingPolicy)
@@ -337,13 +231,10 @@ func TestRulesSettleOnlyWhatIsRecorded(t *testing.T) {
 		_ = r.car.Once(t.Context(), "reconsider", time.Now()) // without a record it fails
 		return r.heldWrite(id).State != memproxy.HoldPending
 	}
-	if !settled("h1") || !strings.Contains(r.audit("--type", "review"), "hold.approve") {
-		t.Fatalf("%+v", r.heldWrite("h1"))
-	}
+	must.Equal(t, settled("h1"), true, "settled")
+	expect.Text(t, r.audit("--type", "review")).Has("hold.approve")
 	must.Do(t, r.car.Audit.Close(t.Context()))
-	if settled("h2") {
-		t.Errorf("without a record: %+v", r.heldWrite("h2"))
-	}
+	expect.Equal(t, settled("h2"), false, "settled without a record")
 	_ = r.car.Close(t.Context()) // a closed log refuses the end of a chain that has moved
 	r.car = nil
 }

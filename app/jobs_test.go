@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"github.com/memproxy/memproxy/review"
 	"io"
 	"net"
 	"net/http"
@@ -215,11 +216,12 @@ func (r *rig) within(p *paces, step time.Duration, what string, ok func() bool) 
 	})
 }
 
-// With the background loops at production's default intervals, a reviewer's decisions
-// survive later rules, a month and a restart. Meanwhile new memories are validated,
-// quarantined ones reported, and deleted ones shredded.
+// A memory that a reviewer approved or promoted stays visible whatever the background loops,
+// at production's default intervals, changed rules or packs, a month or a restart would
+// decide; a different verdict is recorded and reported for another review. Once its text
+// changes it is judged again.
 //
-// Proves EDGE-15, DOL-3, SYN-9.
+// Proves EDGE-15, MFW-10, DOL-3.
 func TestReviewDecisionsSurviveBackgroundLoops(t *testing.T) {
 	t.Parallel()
 	stores := map[string]func(*testing.T) string{"a file": func(*testing.T) string { return "" }}
@@ -235,35 +237,47 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	pack := t.TempDir()
 	must.Do(t, os.CopyFS(pack, screen.Files()))
 	p := newPaces()
-	w := newTold(t)
-	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker}, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}\n%s", pack, store), policyDir(t, holdingPolicy))...)
+	w, dir := newTold(t), policyDir(t, holdingPolicy)
+	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker}, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}\n%s", pack, store), dir)...)
 	must.Equal(t, r.car.cfg.Memories.Validate.Std(), 5*time.Minute, "the default is")
 	const pass = 5 * time.Minute
+	enacts := func(file, text string) {
+		t.Helper()
+		before := r.rules()
+		writeFile(t, file, text)
+		r.within(p, 10*time.Second, "other rules", func() bool { return r.rules() != before })
+	}
 	rule := func(name, words string) {
 		t.Helper()
 		path := filepath.Join(pack, "lexicon.txt")
-		b := must.Get(os.ReadFile(path))(t)
-		before := r.rules()
-		writeFile(t, path, string(b)+fmt.Sprintf("\n\ntest.%s critical 950 overrides\n  \\b%s\\b\n", name, words))
-		r.within(p, 10*time.Second, "the pack", func() bool { return r.rules() != before })
+		enacts(path, string(must.Get(os.ReadFile(path))(t))+fmt.Sprintf("\n\ntest.%s critical 950 overrides\n  \\b%s\\b\n", name, words))
 	}
 	state := func(id string, want memproxy.MemoryState) {
 		t.Helper()
 		r.within(p, pass, fmt.Sprintf("%s being %s", id, want), func() bool { return r.statusOf(id).State == want })
 	}
+	told := func(kind memproxy.NoticeKind, id string) (n []review.WebhookBody) {
+		t.Helper()
+		r.within(p, 2*time.Second, "a notice", func() bool { n = w.of(kind, id); return len(n) > 0 })
+		return n
+	}
 
+	// Bob's write is held and approved.
 	id := heldID(t, r.do("POST", "/memories", sailing(7)))
 	r.does("holds", "approve", "--reason", "harmless", id)
 	r.within(p, time.Second, "the approved write", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
 	bobs := r.heldWrite(id).Result.Memories[0]
+	// Ann's memory is quarantined by a later rule, which is reported, and promoted.
 	cat := r.written("Ann keeps a tabby cat.", "")
 	ring.Until(r.t, "its state", func() bool { return r.statusOf(cat).State == memproxy.StateUntrusted })
 	state(cat, memproxy.StateValidated)
 	rule("cat", "tabby cat")
 	state(cat, memproxy.StateQuarantined)
-	r.within(p, 2*time.Second, "a notice", func() bool { return len(w.of(memproxy.NoticeQuarantined, cat)) == 1 })
+	expect.Text(t, r.listed(), "quarantined").Lacks("tabby")
+	n := told(memproxy.NoticeQuarantined, cat)
+	must.Len(t, n, 1)
+	expect.Text(t, n[0].Text+string(n[0].Data), "told").Has("quarantined").Lacks("tabby")
 	r.does("memory", "promote", "--backend", "mem0", "--reason", "it is a cat", cat)
-	rule("lake", "lake number")
 	decided := func(when string) {
 		t.Helper()
 		r.within(p, pass, "a look at both under the rules in force", func() bool {
@@ -271,13 +285,18 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 			return r.statusOf(bobs).Rules == now && r.statusOf(cat).Rules == now
 		})
 		for _, id := range []string{bobs, cat} {
-			if st := r.statusOf(id); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined {
+			if st := r.statusOf(id); st.State != memproxy.StateValidated || st.Attestation != memproxy.HumanConfirmed || st.CurrentRules != memproxy.StateQuarantined {
 				t.Errorf("%s: %+v", when, st)
 			}
 		}
 		r.do("GET", "/memories?user_id=bob", "").about(when).has(t, "lake number 7")
+		expect.Text(t, r.listed(), when).Has("tabby")
 	}
+	rule("lake", "lake number")
 	decided("at once")
+	enacts(filepath.Join(dir, "own.cedar"), harmless)
+	expect.Text(t, r.do("POST", "/memories", noted("Ann rows.")).header.Get("X-Memproxy-Decision"), "under other policies").Lacks("hold")
+	decided("under other policies")
 	for range 24 {
 		p.pass(pass)
 		r.once("upkeep", p.now())
@@ -286,27 +305,22 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	r.stop()
 	r.run()
 	decided("after a restart")
-
-	gone := r.written("Ann fears spiders.", "")
-	key := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: gone}
-	ops := func() (all string) {
-		list := must.Get(r.car.Ledger.History(context.Background(), key, 0, 10))(t)
-		for _, v := range list {
-			all += string(v.Op) + " "
-		}
-		return all
+	told(memproxy.NoticeMemoryRuled, bobs)
+	out, code := r.as(reviewToken, "memory", "trace", "--backend", "mem0", bobs)
+	expect.Equal(t, code, 0, out)
+	expect.Text(t, out).Has("current rules")
+	// Its author may change anything else about it. New texts, and another field, are judged.
+	for body, status := range map[string]int{
+		`{"metadata":{"colour":"grey"}}`: 200, `{"text":"Ann keeps a tabby cat."}`: 200, `{"expiration_date":"2099-01-01"}`: 200,
+		`{"metadata":{"note":"a tabby cat"}}`: 403, `{"metadata":{"category":"learnings"}}`: 403,
+	} {
+		r.do("PUT", "/memories/"+cat, body).want(t, status, body)
 	}
-	ring.Until(r.t, "its version", func() bool { return ops() != "" })
-	r.do("DELETE", "/memories/"+gone, "").want(t, 200)
-	ring.Until(r.t, "its end", func() bool { return strings.Contains(ops(), "delete") })
-	p.pass(29 * 24 * time.Hour)
+	p.pass(31 * 24 * time.Hour)
 	r.once("upkeep", p.now())
-	expect.Text(t, ops(), "it is shredded before its time").Lacks("purge")
-	p.pass(2 * 24 * time.Hour)
-	r.within(p, pass, "it being shredded", func() bool { return strings.Contains(ops(), "purge") })
 	for _, id := range []string{bobs, cat} {
-		if st := r.statusOf(id); st.State != memproxy.StateValidated {
-			t.Errorf("after a month: %+v", st)
-		}
+		expect.Equal(t, r.statusOf(id).State, memproxy.StateValidated, "after a month")
 	}
+	r.do("PUT", "/memories/"+cat, `{"text":"Ann keeps a dog."}`).want(t, 200)
+	ring.Until(r.t, "another text is judged anew", func() bool { st := r.statusOf(cat); return st.State == memproxy.StateUntrusted && st.Reviewed == "" })
 }
