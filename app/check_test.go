@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memproxy/memproxy/app"
-	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -60,9 +57,7 @@ func TestCheckReportsTheMachine(t *testing.T) {
 		}
 	}
 	expect.Error(t, expect.Err(os.Stat(filepath.Dir(fine))), "a check makes directories")
-	if left, _ := filepath.Glob(filepath.Join(dir, ".memproxy-check-*")); left != nil {
-		t.Errorf("left are %q", left)
-	}
+	expect.Len(t, must.Get(filepath.Glob(filepath.Join(dir, ".memproxy-check-*")))(t), 0, "left")
 	r := start(t, screeningConf, "SCREENING", "")
 	listening := strings.TrimPrefix(r.base, "http://")
 	expect.Equal(t, check(listening, r.car.cfg.State), "", "beside the sidecar that listens there")
@@ -72,19 +67,9 @@ func TestCheckReportsTheMachine(t *testing.T) {
 // say so.
 func TestFewFilesAreReported(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	text := strings.NewReplacer("DIR", ring.Dir(t), "UPSTREAM", "http://127.0.0.1:1", "KEY", sha(devToken)).Replace(plain) + "limits: {connections: 1000000000}\n"
-	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
-	log := &lockedBuffer{}
-	done := make(chan error, 1)
-	go func() {
-		done <- app.Serve(ctx, cfg, app.Options{Log: log, Getenv: allowing(cfg), TimeoutFactor: 10}, nil)
-	}()
 	const short = "limits.connections (1000000000) needs 3000000000 open files"
-	ring.Until(t, "the log", func() bool { return strings.Contains(log.String(), short) })
-	cancel()
-	expect.OK(t, <-done, log.String())
+	served(t, text, short)
 	_, out, _ := invoke(t, "check", "--config", writeFile(t, filepath.Join(t.TempDir(), "memproxy.yaml"), text))
 	expect.Text(t, out).Has("on this machine: " + short)
 }
@@ -107,9 +92,7 @@ func TestValuesAStartRefuses(t *testing.T) {
 				t.Errorf("%s, %s: %d %s", c.name, command, code, errs)
 			}
 		}
-		if _, err := os.Stat(filepath.Join(dir, "state")); err == nil {
-			t.Errorf("%s: the state was made", c.name)
-		}
+		expect.Error(t, expect.Err(os.Stat(filepath.Join(dir, "state"))), c.name, "the state was made")
 	}
 }
 
@@ -119,7 +102,7 @@ func TestExplainAnswersAsTheListener(t *testing.T) {
 	t.Parallel()
 	r := start(t, strings.Replace(plain, "upstream:", "passthrough: [\"GET /custom/*\"], limits: {body: 1024}, upstream:", 1))
 	path := writeFile(t, filepath.Join(t.TempDir(), "memproxy.yaml"), r.conf)
-	good := `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"x"}]}`
+	good := noted("x")
 	for _, c := range []struct{ method, path, body, verdict string }{
 		{"POST", "/memories", good, "allow"},
 		{"X-HTTP-Method-Override: DELETE\nPOST", "/memories", good, "deny"},
@@ -135,19 +118,13 @@ func TestExplainAnswersAsTheListener(t *testing.T) {
 		{"POST", "/custom/x", good, "deny"},
 		{"TRACE", "/memories", "", "deny"},
 	} {
-		header, method, ok := strings.Cut(c.method, "\n")
-		var headers []string // name and value
-		if !ok {
-			method = header
-		} else {
+		args, headers, method := []string{}, []string{}, c.method
+		if header, below, ok := strings.Cut(c.method, "\n"); ok {
 			name, value, _ := strings.Cut(header, ": ")
-			headers = []string{name, value}
+			args, headers, method = []string{"--header", header}, []string{name, value}, below
 		}
 		served := r.do(method, c.path, c.body, headers...).header.Get("X-Memproxy-Decision")
-		args := []string{"explain", "--config", path, "--method", method, "--path", c.path, "--as", "agent:dev", "--json"}
-		if ok {
-			args = append(args, "--header", header)
-		}
+		args = append([]string{"explain", "--config", path, "--method", method, "--path", c.path, "--as", "agent:dev", "--json"}, args...)
 		if c.body != "" {
 			args = append(args, "--body", writeFile(t, filepath.Join(t.TempDir(), "body.json"), c.body))
 		}
@@ -165,11 +142,10 @@ func TestExplainAnswersAsTheListener(t *testing.T) {
 func TestExplainShowsLocksAndFilters(t *testing.T) {
 	t.Parallel()
 	r := start(t, strings.Replace(plain, "log: {level: info}", "sessions: {max_rejections: 2}\nlog: {level: info}", 1))
-	bad := `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"x"}]}`
+	bad := strings.Replace(noted("x"), "ann", "bob", 1)
 	for range 3 {
 		r.do("POST", "/memories", bad, "X-Memproxy-Session", "one").want(t, 403)
 	}
-	good := `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"x"}]}`
 	path, body := writeFile(t, filepath.Join(t.TempDir(), "memproxy.yaml"), r.conf), writeFile(t, filepath.Join(t.TempDir(), "body.json"), bad)
 	args := []string{"explain", "--config", path, "--method", "POST", "--path", "/memories", "--body", body, "--as", "agent:dev"}
 	ring.Until(r.t, "the lock", func() bool {
@@ -204,15 +180,13 @@ func TestExplainShowsLocksAndFilters(t *testing.T) {
 	if len(ex.Filters) != len(gate.Filters()) || ex.Filters[1].Name != "readable" || ex.Filters[1].What == "" {
 		t.Errorf("%+v", ex.Filters)
 	}
-	writeFile(t, body, good)
+	writeFile(t, body, noted("x"))
 	ask("--session", "another")
 	for _, l := range ex.Locks {
 		expect.Equal(t, l.Until, "", "another session is locked", ex.Locks)
 	}
 	_, out, _ := invoke(t, "explain", "--config", path, "--path", "/docs", "--as", "agent:dev")
-	if !strings.Contains(out, "forwarded without filtering") || strings.Contains(out, "\nlock ") {
-		t.Errorf("%s", out)
-	}
+	expect.Text(t, out).Has("forwarded without filtering").Lacks("\nlock ")
 }
 
 // screenOf returns what a terminal shows after the output, and the longest text that

@@ -8,16 +8,15 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"github.com/memproxy/memproxy/envoy/xds/xdstest"
 	"io"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,112 +34,68 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// authority signs certificates.
-type authority struct {
-	t    *testing.T
-	key  *ecdsa.PrivateKey
-	cert *x509.Certificate
-	dir  string
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der := must.Get(x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key))(t)
-	cert := must.Get(x509.ParseCertificate(der))(t)
-	return &authority{t, key, cert, t.TempDir()}
-}
-
-// issue makes a certificate for a SPIFFE id, or for 127.0.0.1 without one.
-func (a *authority) issue(spiffe string) tls.Certificate {
-	a.t.Helper()
-	return a.issueAt(time.Now(), spiffe)
-}
-
-// issueAt is issue for an hour before and after a time.
-func (a *authority) issueAt(at time.Time, spiffe string) tls.Certificate {
-	a.t.Helper()
-	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: at.Add(-time.Hour), NotAfter: at.Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if spiffe != "" {
-		u := must.Get(url.Parse(spiffe))(a.t)
-		tmpl.URIs = []*url.URL{u}
-	} else {
-		tmpl.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-	}
-	der := must.Get(x509.CreateCertificate(rand.Reader, tmpl, a.cert, &key.PublicKey, a.key))(a.t)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
-
-// file writes PEM blocks and returns the path.
-func (a *authority) file(name, kind string, der []byte) string {
-	a.t.Helper()
-	return writeFile(a.t, filepath.Join(a.dir, name), string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
-}
-
-func (a *authority) client(certs ...tls.Certificate) *http.Client {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return &http.Client{Timeout: ring.Limit, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: certs}, DisableKeepAlives: true,
-	}}
-}
-
 // Proves TRL-1: on a real listener, a verified client certificate identifies the
 // caller, and one of another authority identifies nobody. The listener's own
 // certificate may be renewed.
 func TestCertificatesIdentify(t *testing.T) {
 	t.Parallel()
-	ca, other := newAuthority(t), newAuthority(t)
-	renew := func() (server tls.Certificate, pair string) {
-		server = ca.issue("")
-		der := must.Get(x509.MarshalECPrivateKey(server.PrivateKey.(*ecdsa.PrivateKey)))(t)
-		key := ca.file("server.key", "EC PRIVATE KEY", der)
-		return server, `cert: "` + ca.file("server.pem", "CERTIFICATE", server.Certificate[0]) + `", key: "` + key + `"`
-	}
-	_, pair := renew()
-	tlsConf := `tls: {` + pair + `, client_ca: "` + ca.file("ca.pem", "CERTIFICATE", ca.cert.Raw) + `"}`
-	r := start(t, plain, `upstream: "UPSTREAM"}`, `upstream: "UPSTREAM", `+tlsConf+`}`, "log: {level: info}",
+	ca, other, dir := must.Get(xdstest.NewCA())(t), must.Get(xdstest.NewCA())(t), t.TempDir()
+	must.Do(t, ca.Write(dir, "server"))
+	r := start(t, plain, `upstream: "UPSTREAM"}`, fmt.Sprintf(`upstream: "UPSTREAM", tls: {cert: "%[1]s/server.crt", key: "%[1]s/server.key", client_ca: "%[1]s/ca.crt"}}`, dir), "log: {level: info}",
 		`  spiffe:
     trust_domain: example.org
     rules:
       - {path: /agents/dev, id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: [dev]}
 log: {level: error}`)
 	base := strings.Replace(r.base, "http:", "https:", 1)
-	try := func(client *http.Client) (got, error) {
-		q := must.Get(http.NewRequest("POST", base+"/memories", strings.NewReader(note)))(t)
-		q.Header.Set("Content-Type", "application/json")
-		resp, err := client.Do(q)
-		if err != nil {
-			return got{}, err
+	// try makes a request with a certificate of an authority, or without one.
+	try := func(by *xdstest.CA, method, path string, uris ...string) (*http.Response, error) {
+		conf := must.Get(by.Client("web", uris...))(t)
+		if conf.RootCAs = ca.Pool; uris == nil {
+			conf.Certificates = nil
 		}
-		defer resp.Body.Close()
-		return got{status: resp.StatusCode}, nil
+		q := must.Get(http.NewRequest(method, base+path, strings.NewReader(note)))(t)
+		q.Header.Set("Content-Type", "application/json")
+		client := &http.Client{Timeout: ring.Limit, Transport: &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}}
+		resp, err := client.Do(q)
+		if err == nil {
+			resp.Body.Close()
+		}
+		return resp, err
 	}
-	must.Get(try(ca.client(ca.issue("spiffe://example.org/agents/dev"))))(t).want(t, 200, "the agent's certificate")
-	for name, cert := range map[string]tls.Certificate{
-		"another path":         ca.issue("spiffe://example.org/agents/ops"),
-		"another trust domain": ca.issue("spiffe://example.com/agents/dev"),
+	for _, tc := range []struct {
+		uris []string
+		want int
+	}{
+		{[]string{"spiffe://example.org/agents/dev"}, 200}, {[]string{"spiffe://example.org/agents/ops"}, 401}, {[]string{"spiffe://example.com/agents/dev"}, 401}, {nil, 401},
 	} {
-		must.Get(try(ca.client(cert)))(t).want(t, 401, name)
+		expect.Equal(t, must.Get(try(ca, "POST", "/memories", tc.uris...))(t).StatusCode, tc.want, "a certificate for", tc.uris)
 	}
-	must.Get(try(ca.client()))(t).want(t, 401, "no certificate")
-	if a, err := try(ca.client(other.issue("spiffe://example.org/agents/dev"))); err == nil && a.status < 400 {
+	if a, err := try(other, "POST", "/memories", "spiffe://example.org/agents/dev"); err == nil && a.StatusCode < 400 {
 		t.Errorf("a certificate of another authority: %v", a)
 	}
 	expect.Equal(t, r.back.count(), 1)
-	renewed, _ := renew()
-	resp := must.Get(ca.client().Get(base + "/health"))(t)
-	resp.Body.Close()
-	expect.Equal(t, string(resp.TLS.PeerCertificates[0].Raw), string(renewed.Certificate[0]), "a renewed certificate is not served")
+	must.Do(t, ca.Write(dir, "server"))
+	renewed := must.Get(tls.LoadX509KeyPair(filepath.Join(dir, "server.crt"), filepath.Join(dir, "server.key")))(t)
+	served := must.Get(try(ca, "GET", "/health"))(t).TLS.PeerCertificates[0]
+	expect.Equal(t, string(served.Raw), string(renewed.Certificate[0]), "a renewed certificate is not served")
 	expect.Text(t, r.audit("--principal", "agent:dev"), "record").Has(`"method":"spiffe"`)
+}
+
+// served runs a sidecar until its log has a text, and returns the log.
+func served(t *testing.T, conf, until string) string {
+	t.Helper()
+	cfg := must.Get(config.Parse("memproxy.yaml", []byte(conf), os.Getenv))(t)
+	log, done := &lockedBuffer{}, make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		done <- app.Serve(ctx, cfg, app.Options{Log: log, Getenv: allowing(cfg), Ticker: unpaced, TimeoutFactor: 10}, nil)
+	}()
+	ring.Until(t, until, func() bool { return strings.Contains(log.String(), until) })
+	cancel()
+	expect.OK(t, <-done, log.String())
+	return log.String()
 }
 
 // tokenIssuer is an OpenID provider with one key.
@@ -210,8 +165,9 @@ log: {level: info}`)
 // Proves EDGE-18: what prevents a start names the setting, or its line, and what to do.
 func TestFailedStartsNameTheSetting(t *testing.T) {
 	t.Parallel()
-	ca, dir := newAuthority(t), ring.Dir(t)
-	cert := ca.file("cert.pem", "CERTIFICATE", ca.cert.Raw)
+	dir := ring.Dir(t)
+	must.Do(t, must.Get(xdstest.NewCA())(t).Write(dir, "web"))
+	cert := filepath.Join(dir, "web.crt")
 	file := writeFile(t, filepath.Join(dir, "a file"), "")
 	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
@@ -245,26 +201,18 @@ identity:
 // to nobody who can replace it; a valid one is not.
 func TestExpiredCertificatesAreLogged(t *testing.T) {
 	t.Parallel()
-	ca, text := newAuthority(t), `{name: plain, kind: mem0, listen: "127.0.0.1:0", upstream: "http://127.0.0.1:9"}`
+	dir, text := t.TempDir(), `{name: plain, kind: mem0, listen: "127.0.0.1:0", upstream: "http://127.0.0.1:9"}`
 	for name, after := range map[string]time.Duration{"valid": 0, "ending": -30 * time.Minute, "expired": -2 * time.Hour, "early": 2 * time.Hour} {
-		pair := ca.issueAt(time.Now().Add(after), "")
-		cert := ca.file(name+".pem", "CERTIFICATE", pair.Certificate[0])
-		key := ca.file(name+".key", "EC PRIVATE KEY", must.Get(x509.MarshalECPrivateKey(pair.PrivateKey.(*ecdsa.PrivateKey)))(t))
-		text += fmt.Sprintf(`, {name: %s, kind: mem0, listen: "127.0.0.1:0", upstream: "http://127.0.0.1:9", tls: {cert: %q, key: %q}}`, name, cert, key)
+		key, at := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t), time.Now().Add(after)
+		cert := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: at.Add(-time.Hour), NotAfter: at.Add(time.Hour)}
+		file := writeFile(t, filepath.Join(dir, name+".pem"), string(slices.Concat(
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: must.Get(x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key))(t)}),
+			pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must.Get(x509.MarshalPKCS8PrivateKey(key))(t)}))))
+		text += fmt.Sprintf(`, {name: %s, kind: mem0, listen: "127.0.0.1:0", upstream: "http://127.0.0.1:9", tls: {cert: %q, key: %[2]q}}`, name, file)
 	}
 	text = fmt.Sprintf("profile: development\nlog: {format: json}\nstate: %q\nadmin: {listen: \"127.0.0.1:0\"}\nbackends: [%s]\n", stateDir(t), text)
-	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
-	log, done := &lockedBuffer{}, make(chan error, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() {
-		done <- app.Serve(ctx, cfg, app.Options{Log: log, Getenv: allowing(cfg), Ticker: unpaced, TimeoutFactor: 10}, nil)
-	}()
-	ring.Until(t, "the last listener", func() bool { return strings.Contains(log.String(), `"name":"admin"`) })
-	cancel()
-	expect.OK(t, <-done, log.String())
 	var said []string
-	for line := range strings.Lines(log.String()) {
+	for line := range strings.Lines(served(t, text, `"name":"admin"`)) {
 		if _, backend, ok := strings.Cut(line, `replace the files of tls.cert and tls.key","backend":"`); ok {
 			said = append(said, backend[:strings.Index(backend, `"`)])
 		}
