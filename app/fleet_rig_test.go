@@ -110,11 +110,16 @@ func (f *fleetRig) release(text string, args ...string) {
 	f.t.Helper()
 	dir := filepath.Join(f.t.TempDir(), "policies")
 	writeBundle(f.t, dir, text)
-	args = append([]string{"control", "sign", "--key", filepath.Join(f.dir, fleet.KeyFile), "--policies", dir,
-		"--releases", filepath.Join(f.dir, "releases"), "--fleet", "north"}, args...)
-	if code, _, errs := invoke(f.t, args...); code != 0 {
-		f.t.Fatal(errs)
-	}
+	f.sign(dir, args...)
+}
+
+// sign signs a policy directory as a release, and returns what is said about it.
+func (f *fleetRig) sign(dir string, args ...string) string {
+	f.t.Helper()
+	code, out, errs := invoke(f.t, append([]string{"control", "sign", "--key", filepath.Join(f.dir, fleet.KeyFile), "--policies", dir,
+		"--releases", filepath.Join(f.dir, "releases"), "--fleet", "north"}, args...)...)
+	must.Equal(f.t, code, 0, errs)
+	return out + errs
 }
 
 // sidecar runs a sidecar of the fleet, with a new or an earlier state directory.
@@ -151,14 +156,13 @@ func (f *fleetRig) get(path string, into any) {
 	f.t.Helper()
 	resp := must.Get(http.Get("http://" + f.plane.AdminAddr + path))(f.t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	must.Do(f.t, err, path)
+	b := must.Get(io.ReadAll(resp.Body))(f.t)
 	must.Equal(f.t, resp.StatusCode, http.StatusOK, path)
 	if s, ok := into.(*string); ok {
 		*s = string(b)
-	} else if err := json.Unmarshal(b, into); err != nil {
-		f.t.Fatalf("%s: %v", b, err)
+		return
 	}
+	must.Do(f.t, json.Unmarshal(b, into), b)
 }
 
 // seal publishes a release that the sign command would refuse to make.

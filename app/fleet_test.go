@@ -13,7 +13,6 @@ import (
 
 	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/fleet"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -146,9 +145,7 @@ func TestSidecarRefusesBrokenReleases(t *testing.T) {
 	if code, out, errs := f.status(); code != cli.Failed || !strings.Contains(out, "web-1 runs 000001-") || !strings.Contains(out, "refused 000002-") || !strings.Contains(out, "own.cedar:2") {
 		t.Errorf("control status: exit %d, %s%s", code, out, errs)
 	}
-	if !denied() {
-		t.Error("the last good release does not rule")
-	}
+	expect.Equal(t, denied(), true, "the last good release rules")
 	r.get("/readyz").want(t, 200).has(t, "own.cedar:2", `"status":"degraded"`)
 	expect.Text(t, r.audit("--type", "reload"), "the refusal is not in the audit log").Has("was not put in force: ", "own.cedar:2")
 	f.seal(3, 3, harmless) // older than the floor
@@ -158,19 +155,15 @@ func TestSidecarRefusesBrokenReleases(t *testing.T) {
 		return code == cli.OK && strings.Contains(out, "sidecars: 1 connected, 0 behind") && !strings.Contains(out, "refused 000002-")
 	})
 	r.get("/readyz").about("readyz after the mend").has(t, `"status":"ready"`)
-	code, out, errs := invoke(t, "control", "stop", "--releases", filepath.Join(f.dir, "releases"), "--number", "3", "--reason", "a mistake")
-	if code != 0 || !strings.Contains(out, "release 3 is stopped") {
-		t.Fatal(errs)
-	}
+	says(t, 0, "release 3 is stopped", "control", "stop", "--releases", filepath.Join(f.dir, "releases"), "--number", "3", "--reason", "a mistake")
 	ring.Until(r.t, "the refusal to go back", func() bool {
 		l := f.sidecars()
 		return l[0].Rejected != nil && strings.Contains(l[0].Rejected.Reason, "is older than 3")
 	})
 	ring.Until(r.t, "the refusal being on record", func() bool { return strings.Contains(r.audit("--type", "reload"), "is older than 3") })
 	expect.Text(t, r.get("/metrics").body).Has(`memproxy_reloads_total{result="refused"} 2`)
-	if st := f.fleet(); st.Releases[2].State != "stopped" || st.Releases[2].Reason != "a mistake" {
-		t.Errorf("%+v", st.Releases[2])
-	}
+	expect.Equal(t, f.fleet().Releases[2].State, "stopped")
+	expect.Equal(t, f.fleet().Releases[2].Reason, "a mistake")
 	r.do("POST", "/memories", note).want(t, 200)
 	f.stop()
 	ring.Until(r.t, "both to be said", func() bool {
@@ -187,9 +180,7 @@ func TestReleaseKeepsTheBuiltinPolicies(t *testing.T) {
 	f, r, state := following(t)
 	dir := policyDir(t, `@id("own.open") permit (principal, action, resource);`)
 	writeFile(t, filepath.Join(dir, "bundle.yaml"), "builtin: false\n")
-	if code, _, errs := invoke(t, "control", "sign", "--key", filepath.Join(f.dir, fleet.KeyFile), "--policies", dir, "--releases", filepath.Join(f.dir, "releases"), "--fleet", "north"); code != 0 || !strings.Contains(errs, ": builtin: false leaves the built-in policies out") {
-		t.Fatal(errs)
-	}
+	expect.Text(t, f.sign(dir)).Has(": builtin: false leaves the built-in policies out")
 	ring.Until(r.t, "the refusal", func() bool {
 		l := f.sidecars()
 		return l[0].Rejected != nil && strings.Contains(l[0].Rejected.Reason, config.BuiltinPolicies+" in "+config.UnsafeEnv)
@@ -236,9 +227,7 @@ func TestReleaseBringsItsTables(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, dir, harmless)
 	must.Do(t, os.WriteFile(filepath.Join(dir, "bundle.yaml"), []byte("budgets: {default: {writes_per_hour: 2}}\nconfidence: {principal: {authenticated: 0.25}}\n"), 0o600))
-	args := []string{"control", "sign", "--key", filepath.Join(f.dir, fleet.KeyFile), "--policies", dir, "--releases", filepath.Join(f.dir, "releases"),
-		"--fleet", "north", "--pack", "../screen/pack"}
-	says(t, 0, "release 000001-", args...)
+	expect.Text(t, f.sign(dir, "--pack", "../screen/pack")).Has("release 000001-")
 	r := f.sidecar()
 	ring.Until(r.t, "the release", func() bool { return r.get("/readyz").status == 200 })
 	claims := strings.Replace(note, `"infer":false`, `"infer":false,"metadata":{"confidence":0.9}`, 1)
