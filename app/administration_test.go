@@ -17,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -75,6 +76,13 @@ func adapterOf(t *testing.T, kind string) gate.Adapter {
 	return must.Get(mem0.New(mem0.Options{}))(t)
 }
 
+// routesOf is the table of its routes.
+func routesOf(t *testing.T, kind string) iter.Seq2[string, memproxy.Route] {
+	return adapterOf(t, kind).(interface {
+		Routes() iter.Seq2[string, memproxy.Route]
+	}).Routes()
+}
+
 // Proves EDGE-13, EDGE-3: every administrative route of both backends, as generated
 // from their route tables, is closed to anonymous callers and plain keys, for reads
 // too, and open to the role. Routes that touch no memory are open to all. Every
@@ -86,13 +94,8 @@ func TestAdministrationIsClosed(t *testing.T) {
 		up := httptest.NewServer(back)
 		defer up.Close()
 		r := start(t, administered, "KIND", kind, "BACK", up.URL, "ROOT", sha(adminToken))
-		adapter := adapterOf(t, kind)
-		rows := map[string]memproxy.Route{"GET /custom/thing": {Kind: memproxy.Other, Pass: true}}
-		for at, route := range adapter.(interface {
-			Routes() iter.Seq2[string, memproxy.Route]
-		}).Routes() {
-			rows[at] = route
-		}
+		rows := maps.Collect(routesOf(t, kind))
+		rows["GET /custom/thing"] = memproxy.Route{Kind: memproxy.Other, Pass: true}
 		counted := 0
 		for _, at := range ring.Sample(slices.Sorted(maps.Keys(rows)), 1, 3) {
 			route := rows[at]
@@ -187,27 +190,20 @@ func TestSecretsAreRemovedFromAnswers(t *testing.T) {
 	t.Parallel()
 	showing := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			rec := httptest.NewRecorder()
-			h.ServeHTTP(rec, r)
-			body := rec.Body.String()
-			if strings.HasSuffix(r.URL.Path, "/secrets") || strings.HasSuffix(r.URL.Path, "/mcp-servers") {
-				rec, body = httptest.NewRecorder(), `{"id":"x","secrets":[{"key":"K","value":"secret-canary"}],"servers":[{"url":"http://secret-canary"}]}`
-				rec.Header().Set("Content-Type", "application/json")
+			path := r.URL.Path
+			switch w.Header().Set("Content-Type", "application/json"); {
+			case strings.HasSuffix(path, "/secrets"), strings.HasSuffix(path, "/mcp-servers"):
+				fmt.Fprint(w, `{"id":"x","secrets":[{"key":"K","value":"secret-canary"}],"servers":[{"url":"http://secret-canary"}]}`)
+			case strings.HasPrefix(path, "/v1/tools/tool-"):
+				fmt.Fprintf(w, `{"id":%q,"name":"roll","tool_type":"custom","source_code":"source-canary","metadata_":{},"tags":[]}`, strings.TrimPrefix(path, "/v1/tools/"))
+			default:
+				relay(w, r, h, func(body string) string {
+					if strings.HasPrefix(path, "/v1/agents/agent-") && strings.HasPrefix(body, "{") && strings.Count(path, "/") == 3 {
+						return `{"tool_exec_environment_variables":[{"key":"K","value":"secret-canary"}],"secrets":[{"value":"secret-canary"}],` + body[1:]
+					}
+					return body
+				})
 			}
-			if strings.HasPrefix(r.URL.Path, "/v1/agents/agent-") && strings.HasPrefix(body, "{") && strings.Count(r.URL.Path, "/") == 3 {
-				body = `{"tool_exec_environment_variables":[{"key":"K","value":"secret-canary"}],"secrets":[{"value":"secret-canary"}],` + body[1:]
-			}
-			if strings.HasPrefix(r.URL.Path, "/v1/tools/tool-") {
-				rec, body = httptest.NewRecorder(), `{"id":"`+strings.TrimPrefix(r.URL.Path, "/v1/tools/")+`","name":"roll","tool_type":"custom","source_code":"source-canary","metadata_":{},"tags":[]}`
-				rec.Header().Set("Content-Type", "application/json")
-			}
-			for name, v := range rec.Header() {
-				if name != "Content-Length" {
-					w.Header()[name] = v
-				}
-			}
-			w.WriteHeader(rec.Code)
-			_, _ = io.WriteString(w, body)
 		})
 	}
 	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, "policy:", `    - {sha256: "ROOT", id: "human:root", kind: human, trust: human, tenant: acme, roles: [memproxy-admin], acts_as: "*"}
@@ -218,17 +214,15 @@ policy:`, 1), showing, "ROOT", sha(adminToken), "OWNER", sha("owner-token"))
 		l.do(q[0], path, q[1]).want(t, 200, q[0]).lacks(t, "canary").has(t, l.agent)
 	}
 	for token, shows := range map[string]bool{adminToken: true, "owner-token": false} {
-		if g := l.do("GET", path+"?include=agent.secrets", "", "X-API-Key", token); g.status != 200 || strings.Contains(g.body, "canary") != shows || !strings.Contains(g.body, `"secrets":[`) {
-			t.Errorf("asked for with %s: %d %s", token, g.status, g.body)
-		}
+		g := l.do("GET", path+"?include=agent.secrets", "", "X-API-Key", token).want(t, 200, "asked for with", token).has(t, `"secrets":[`)
+		expect.Equal(t, strings.Contains(g.body, "canary"), shows, "asked for with", token, g.body)
 	}
 	for _, at := range []string{"/secrets", "/mcp-servers"} { // of Letta Cloud
 		l.do("GET", path+at, "", "X-API-Key", "owner-token").want(t, 200, at).lacks(t, "canary")
 	}
 	for token, shows := range map[string]bool{adminToken: true, "owner-token": false} { // who makes tools reads them
-		if g := l.do("GET", "/v1/tools/tool-00000001-1111-4111-8111-111111111111", "", "X-API-Key", token); g.status != 200 || strings.Contains(g.body, "canary") != shows {
-			t.Errorf("a tool as %s: %d %s", token, g.status, g.body)
-		}
+		g := l.do("GET", "/v1/tools/tool-00000001-1111-4111-8111-111111111111", "", "X-API-Key", token).want(t, 200, "a tool as", token)
+		expect.Equal(t, strings.Contains(g.body, "canary"), shows, "a tool as", token, g.body)
 	}
 	l.do("PATCH", path, `{"secrets":{"A":"b"}}`, "X-API-Key", "owner-token").want(t, 403).has(t, "policy.admin", `"pointer":"/secrets"`)
 }

@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -28,12 +27,9 @@ func lettaPeople(t *testing.T, author, text string) (l *lettaRig, block string) 
 func lettaPeopleWith(t *testing.T, conf, agent, author, text string) (l *lettaRig, block string) {
 	t.Helper()
 	l = startLettaWith(t, agent, withPeople(conf), func(h http.Handler) http.Handler { return h }, replacements()...)
-	a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"human","value":%q}`, text), as(author)...)
-	var made struct{ ID string }
-	must.Do(t, json.Unmarshal([]byte(a.body), &made))
-	a.want(t, 200)
-	l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/attach/"+made.ID, "", as(author)...).want(t, 200)
-	return l, made.ID
+	block = l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"human","value":%q}`, text), as(author)...).id(t)
+	l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/attach/"+block, "", as(author)...).want(t, 200)
+	return l, block
 }
 
 // Proves EDGE-5, TRL-5, EDGE-1: on every route that changes Letta's memories, including
@@ -44,39 +40,26 @@ func TestAuthorityInLetta(t *testing.T) {
 	ring.Long(t, "one request after another")
 	t.Parallel()
 	const ann, spy = "Ann likes green tea", "Ann likes coffee"
-	call := func(tool, arguments string) func(l *lettaRig, _ string, who string) got {
-		return func(l *lettaRig, _ string, who string) got {
-			return l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(`{"input":%q}`, "CALL "+tool+" "+arguments+"\nTHEN\nSAY done"), as(who)...)
-		}
+	call := func(tool, arguments string) string {
+		return fmt.Sprintf(`{"input":%q}`, "CALL "+tool+" "+arguments+"\nTHEN\nSAY done")
 	}
+	const messages, blocks = "/v1/agents/AGENT/messages", "/v1/agents/AGENT/core-memory/blocks/"
 	for name, tc := range map[string]struct {
-		change   func(l *lettaRig, block, who string) got
-		after    string // the text afterwards if the change passes
-		dissents bool   // the dissent records the new text
-		adds     bool   // only adds, so it always passes
+		method, path, body string
+		after              string // the text afterwards if the change passes
+		dissents           bool   // the dissent records the new text
+		adds               bool   // only adds, so it always passes
 	}{
-		"by the block's id": {change: func(l *lettaRig, block, who string) got {
-			return l.do("PATCH", "/v1/blocks/"+block, `{"value":"`+spy+`"}`, as(who)...)
-		}, after: spy, dissents: true},
-		"by the block's label": {change: func(l *lettaRig, _, who string) got {
-			return l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/human", `{"value":"`+spy+`"}`, as(who)...)
-		}, after: spy, dissents: true},
-		"by a replacement of its agent's": {change: call("memory_replace", `{"label":"human","old_string":"green tea","new_string":"coffee"}`), after: spy, dissents: true},
-		"by a rewriting of its agent's":   {change: call("memory_rethink", `{"label":"human","new_memory":"`+spy+`"}`), after: spy, dissents: true},
-		"by a deletion of its agent's":    {change: call("memory", `{"command":"delete","path":"/memories/human"}`), after: ""},
-		"by its detachment": {change: func(l *lettaRig, block, who string) got {
-			return l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/detach/"+block, "", as(who)...)
-		}, after: ""},
-		"by a list of its agent's blocks": {change: func(l *lettaRig, _, who string) got {
-			return l.do("PATCH", "/v1/agents/"+l.agent, `{"block_ids":[]}`, as(who)...)
-		}, after: ""},
-		"by a tool that is run from outside": {change: func(l *lettaRig, _, who string) got {
-			return l.do("POST", "/v1/agents/"+l.agent+"/tools/memory_rethink/run", `{"args":{"label":"human","new_memory":"`+spy+`"}}`, as(who)...)
-		}, after: spy, dissents: true},
-		"by an addition of its agent's": {change: call("memory_insert", `{"label":"human","new_string":"and plays go"}`), after: ann + "\nand plays go", adds: true},
-		"by an insertion into its archive": {change: func(l *lettaRig, _, who string) got {
-			return l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"`+spy+`"}`, as(who)...)
-		}, after: ann, adds: true},
+		"by the block's id":                  {"PATCH", "/v1/blocks/BLOCK", `{"value":"` + spy + `"}`, spy, true, false},
+		"by the block's label":               {"PATCH", blocks + "human", `{"value":"` + spy + `"}`, spy, true, false},
+		"by a replacement of its agent's":    {"POST", messages, call("memory_replace", `{"label":"human","old_string":"green tea","new_string":"coffee"}`), spy, true, false},
+		"by a rewriting of its agent's":      {"POST", messages, call("memory_rethink", `{"label":"human","new_memory":"`+spy+`"}`), spy, true, false},
+		"by a deletion of its agent's":       {"POST", messages, call("memory", `{"command":"delete","path":"/memories/human"}`), "", false, false},
+		"by its detachment":                  {"PATCH", blocks + "detach/BLOCK", "", "", false, false},
+		"by a list of its agent's blocks":    {"PATCH", "/v1/agents/AGENT", `{"block_ids":[]}`, "", false, false},
+		"by a tool that is run from outside": {"POST", "/v1/agents/AGENT/tools/memory_rethink/run", `{"args":{"label":"human","new_memory":"` + spy + `"}}`, spy, true, false},
+		"by an addition of its agent's":      {"POST", messages, call("memory_insert", `{"label":"human","new_string":"and plays go"}`), ann + "\nand plays go", false, true},
+		"by an insertion into its archive":   {"POST", "/v1/agents/AGENT/archival-memory", `{"text":"` + spy + `"}`, ann, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range []struct {
@@ -85,7 +68,7 @@ func TestAuthorityInLetta(t *testing.T) {
 			}{{"human", "", tc.adds}, {"peer", "", tc.adds}, {"", "", true}, {"human", "human", true}, {"peer", "reviewer", true}} {
 				l, block := lettaPeople(t, c.author, ann)
 				must.Equal(t, l.letta.Value(l.agent, "human"), ann, "the block is not the agent's")
-				a := tc.change(l, block, c.by)
+				a := l.do(tc.method, strings.NewReplacer("AGENT", l.agent, "BLOCK", block).Replace(tc.path), tc.body, as(c.by)...)
 				if want := map[bool]string{true: tc.after, false: ann}[c.passes]; l.letta.Value(l.agent, "human") != want {
 					t.Errorf("%q changes what %q wrote: it says %q, want %q; %d %s", c.by, c.author, l.letta.Value(l.agent, "human"), want, a.status, a.body)
 				}
@@ -97,12 +80,8 @@ func TestAuthorityInLetta(t *testing.T) {
 				if len(got) != 1 || !strings.HasPrefix(got[0], "agent:dev against ") || tc.dissents != strings.HasSuffix(got[0], "coffee") {
 					t.Errorf("%q over %q: dissent %q", c.by, c.author, got)
 				}
-				if a := l.do("GET", "/v1/blocks/"+block, "", as("")...); a.header.Get("X-Memproxy-Contested") != block {
-					t.Errorf("readers see %q as contested: %s", a.header.Get("X-Memproxy-Contested"), a.body)
-				}
-				if log := l.audit("--type", "decision"); !strings.Contains(log, "trust.authority") || !strings.Contains(log, "written by ") {
-					t.Errorf("the log does not say whose word it was: %s", log)
-				}
+				expect.Equal(t, l.do("GET", "/v1/blocks/"+block, "", as("")...).header.Get("X-Memproxy-Contested"), block, "readers see as contested")
+				expect.Text(t, l.audit("--type", "decision"), "whose word it was").Has("trust.authority", "written by ")
 			}
 		})
 	}
@@ -114,9 +93,7 @@ func TestSelfEditsCountAsCorrections(t *testing.T) {
 	t.Parallel()
 	l, block := lettaPeople(t, "peer", "Ann likes tea")
 	a := l.do("POST", "/v1/agents/"+l.agent+"/messages", `{"input":"CALL memory_rethink {\"label\":\"human\",\"new_memory\":\"Ann likes coffee\"}\nTHEN\nSAY done"}`, as("reviewer")...)
-	if l.letta.Value(l.agent, "human") != "Ann likes coffee" {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	must.Equal(t, l.letta.Value(l.agent, "human"), "Ann likes coffee", a.status, a.body)
 	list, err := l.car.Ledger.Corrections(t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: block})
 	if err != nil || len(list) != 1 || list[0].Author != "agent:peer" || list[0].Corrector != "agent:reviewer" || !strings.Contains(list[0].Reason, "memproxy-reviewer") {
 		t.Errorf("%+v %v", list, err)
@@ -136,9 +113,7 @@ func TestCompensatedRunsDoNotOverrule(t *testing.T) {
 		a := l.do("POST", "/v1/agents/"+l.agent+"/messages", `{"input":"CALL memory_replace {\"label\":\"human\",\"old_string\":\"tea\",\"new_string\":\"coffee\"}\nTHEN\nSAY done"}`, as("")...)
 		l.settled()
 		expect.Equal(t, l.letta.Value(l.agent, "human"), want, author, "it says", a.status, a.body)
-		if got := l.dissent(block); (len(got) == 1) != (author == "human") {
-			t.Errorf("by %q: dissent %q", author, got)
-		}
+		expect.Len(t, l.dissent(block), map[string]int{"human": 1}[author], author, "dissent")
 	}
 }
 

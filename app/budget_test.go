@@ -175,12 +175,8 @@ func TestFieldsHaveOneBudget(t *testing.T) {
 	t.Parallel()
 	r := startBudget(t, "rapid_per_minute: 0", "rapid_per_minute: 0, namespaces: {Format: {writes_total: 2}}")
 	for i, field := range []string{`"field":"format"`, `"category":"FORMAT"`, `"categories":["tone"," Format "]`} {
-		want := 200
-		if i == 2 {
-			want = 429
-		}
 		body := strings.TrimSuffix(many(1, false), "}") + `,"metadata":{` + field + `}}`
-		r.do("POST", "/memories", body).want(t, want, field)
+		r.do("POST", "/memories", body).want(t, []int{200, 200, 429}[i], field)
 	}
 }
 
@@ -193,20 +189,14 @@ func TestDeletionsRefundTheField(t *testing.T) {
 	write := func(want int, field string) string {
 		t.Helper()
 		a := r.do("POST", "/memories", strings.TrimSuffix(many(1, false), "}")+`,"metadata":{"field":"`+field+`"}}`).want(t, want, "written to", field)
-		var got struct{ Results []struct{ ID string } }
-		if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.status == 200 && len(got.Results) != 1 {
-			t.Fatal(a.body)
-		}
 		if a.status != 200 {
 			return ""
 		}
-		r.versioned(got.Results[0].ID)
-		return got.Results[0].ID
+		id := a.id(t)
+		r.versioned(id)
+		return id
 	}
-	remove := func(want int, path string) {
-		t.Helper()
-		r.do("DELETE", path, "").want(t, want, path)
-	}
+	remove := func(want int, path string) { r.do("DELETE", path, "").want(t, want, path) }
 	one := write(200, "format")
 	write(200, "format")
 	moved := write(200, "tone")
@@ -233,24 +223,16 @@ func TestExpiredMemoriesRefundTotals(t *testing.T) {
 		`memories: {validate: 0, archive: 24h, ttl: {default: 1h}}`)
 	one, two := r.written("Ann likes green tea.", ""), r.written("Ann plays go.", "")
 	full := func() bool { return r.do("POST", "/memories", noted("Ann sails.")).status == 429 }
-	if !full() {
-		t.Fatal("the total is not used up")
-	}
+	must.Equal(t, full(), true, "the total is used up")
 	r.over(clock, two)
-	if a := r.do("DELETE", "/memories/"+one, ""); a.status != 200 { // the author may delete it, expired or not
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("DELETE", "/memories/"+one, "").want(t, 200, "the author may delete it, expired or not")
 	r.versioned(r.written("Ann has a cat.", ""))
-	if !full() {
-		t.Error("a deletion lowers the total twice")
-	}
+	expect.Equal(t, full(), true, "used up: a deletion lowers the total once")
 	r.once("upkeep", clock.Now().Add(25*time.Hour))
 	r.written("Ann has a dog.", "")
 	for range 2 {
 		r.once("upkeep", clock.Now().Add(25*time.Hour))
-		if !full() {
-			t.Error("a memory that was deleted for good lowers the total twice")
-		}
+		expect.Equal(t, full(), true, "used up: a memory that was deleted for good lowers the total once")
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,8 +14,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/letta"
-	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/internal/contract"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -54,9 +51,9 @@ var wordless = map[string]string{
 // listed with the reason.
 func TestCanariesAreSeenByTheirOwners(t *testing.T) {
 	t.Parallel()
-	check := func(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []contract.Route) {
+	check := func(t *testing.T, m *matrix) {
 		t.Helper()
-		shown := 0
+		shown, w := 0, m.world
 		root := &contract.Caller{Name: "rootacme", Header: "Authorization: Bearer " + matrixKey("rootacme"), Owner: w.Owners[1], Sees: w.Owners[:2]}
 		i := slices.IndexFunc(w.Callers, func(c *contract.Caller) bool { return c.Name == "star" })
 		w.Callers = []*contract.Caller{w.Callers[i], root}
@@ -64,9 +61,9 @@ func TestCanariesAreSeenByTheirOwners(t *testing.T) {
 		reads := func(c *contract.Case) bool {
 			return c.Class == contract.Own && c.Place == "" && c.Method == http.MethodGet && !c.Route.Public
 		}
-		for c, err := range f.Cases(w, ring.Sample(routes, 1, 4), reads) {
+		for c, err := range m.format.Cases(w, ring.Sample(m.routes, 1, 4), reads) {
 			must.Do(t, err)
-			a := must.Get(contract.Send(r.base, c.Method, c.Target, c.Body, c.Header...))(t)
+			a := must.Get(contract.Send(m.base, c.Method, c.Target, c.Body, c.Header...))(t)
 			if strings.Contains(a.Body, c.Caller.Owner.Canary) {
 				shown++
 				seen[c.Route.ID] = "shown"
@@ -89,24 +86,11 @@ func TestCanariesAreSeenByTheirOwners(t *testing.T) {
 			t.Errorf("%d answers show a canary", shown)
 		}
 	}
-	t.Run("letta", func(t *testing.T) {
-		w := matrixWorld(contract.LettaOwner, contract.LettaUnknown())
-		up := httptest.NewServer(contract.NewLettaBackend(w))
-		t.Cleanup(up.Close)
-		r := startMatrix(t, "letta", up.URL)
-		seedLetta(t, r, w)
-		a := must.Get(letta.New(letta.Options{}))(t)
-		check(t, r, w, contract.Letta(), tableOf(a.Routes()))
-	})
-	t.Run("mem0", func(t *testing.T) {
-		w := matrixWorld(contract.Mem0Owner, contract.Mem0Unknown())
-		up := httptest.NewServer(contract.NewMem0Backend(w))
-		t.Cleanup(up.Close)
-		r := startMatrix(t, "mem0", up.URL)
-		seedMem0(t, r, w)
-		a := must.Get(mem0.New(mem0.Options{}))(t)
-		check(t, r, w, contract.Mem0(), tableOf(a.Routes()))
-	})
+	for _, kind := range []string{"letta", "mem0"} {
+		t.Run(kind, func(t *testing.T) {
+			check(t, newMatrix(t, kind, &golden{}))
+		})
+	}
 }
 
 // Follows docs/operations.md for a leaked caller key: the key is removed, the records
@@ -126,11 +110,7 @@ func TestWritesOfALeakedKeyAreReverted(t *testing.T) {
 	}
 	add := func(key, text string) (id string) {
 		t.Helper()
-		a := r.do("POST", "/memories", fmt.Sprintf(`{"user_id":"bob","infer":false,"messages":[{"role":"user","content":%q}]}`, text), "X-API-Key", key)
-		var body struct{ Results []struct{ ID string } }
-		must.Do(t, json.Unmarshal([]byte(a.body), &body), a.status, a.body)
-		must.Len(t, body.Results, 1, a.status, a.body)
-		return body.Results[0].ID
+		return r.do("POST", "/memories", fmt.Sprintf(`{"user_id":"bob","infer":false,"messages":[{"role":"user","content":%q}]}`, text), "X-API-Key", key).id(t)
 	}
 	kept := add(devToken, "Bob sails.")
 	r.do("PUT", "/memories/"+kept, `{"text":"Bob owes the shop 900 euros."}`, "X-API-Key", "leaked").want(t, 200)

@@ -149,7 +149,10 @@ func TestOnlyOneNamedOwnerIsCleared(t *testing.T) {
 	r.ownedBy("green tea", `"user_id":"ann"`)
 	r.ownedBy("black coffee", `"user_id":"bob"`)
 	r.ownedBy("cold water", `"user_id":"zoe"`, "X-API-Key", "rival-key")
-	before := r.behind("GET", "/memories?user_id=ann", "") + r.behind("GET", "/memories?user_id=bob", "") + r.behind("GET", "/memories?user_id=zoe", "")
+	all := func() string {
+		return r.behind("GET", "/memories?user_id=ann", "") + r.behind("GET", "/memories?user_id=bob", "") + r.behind("GET", "/memories?user_id=zoe", "")
+	}
+	before := all()
 	arrived := r.back.count()
 	for _, tc := range []struct {
 		name, as, path, body string
@@ -185,12 +188,8 @@ func TestOnlyOneNamedOwnerIsCleared(t *testing.T) {
 		}
 		r.do(method, tc.path, tc.body, "X-API-Key", tc.as).want(t, tc.status, tc.name).has(t, tc.says)
 	}
-	if now := r.back.count(); now != arrived {
-		t.Errorf("%d requests arrived at the backend", now-arrived)
-	}
-	if after := r.behind("GET", "/memories?user_id=ann", "") + r.behind("GET", "/memories?user_id=bob", "") + r.behind("GET", "/memories?user_id=zoe", ""); after != before {
-		t.Errorf("memories went:\n%s\n%s", before, after)
-	}
+	expect.Equal(t, r.back.count(), arrived, "requests that arrived at the backend")
+	expect.Equal(t, all(), before, "memories went")
 }
 
 // Proves EDGE-18: a request that names two owners is refused even if the key may act
@@ -199,11 +198,10 @@ func TestTwoOwnersAreNotOne(t *testing.T) {
 	t.Parallel()
 	r := start(t, rigged(t, "mem0-server", "UPSTREAM"), `      # roles: [memproxy-forget]`, `      roles: [memproxy-forget]`)
 	r.ownedBy("green tea", `"user_id":"ann","agent_id":"dev"`)
-	for path, status := range map[string]int{
-		"/memories?user_id=ann&agent_id=dev": 403, "/memories": 403, "/memories?user_id=": 403, "/memories?user_id=*": 403,
-		"/v2/entities/user/al*/": 403, "/memories?app_id=shop": 403,
+	for _, path := range []string{
+		"/memories?user_id=ann&agent_id=dev", "/memories", "/memories?user_id=", "/memories?user_id=*", "/v2/entities/user/al*/", "/memories?app_id=shop",
 	} {
-		r.do("DELETE", path, "").want(t, status, path).has(t, "policy.bulk", "memproxy-forget")
+		r.do("DELETE", path, "").want(t, 403, path).has(t, "policy.bulk", "memproxy-forget")
 	}
 	expect.Text(t, r.behind("GET", "/memories?user_id=ann", ""), "it is gone").Has("green tea")
 	r.do("DELETE", "/memories?user_id=ann", "").want(t, http.StatusOK, "one of them, with the starter file's line")
@@ -282,7 +280,7 @@ func TestLogsContainNoCallerText(t *testing.T) {
 	id := r.written("Ann likes green tea.", "")
 	for _, body := range []string{
 		noted("Ann rows."),
-		fmt.Sprintf(`{"user_id":%q,"agent_id":%q,"run_id":%q,"infer":false,"messages":[{"role":"user","content":"Ann rows."}]}`, text, text, text),
+		fmt.Sprintf(`{"user_id":%q,"agent_id":%[1]q,"run_id":%[1]q,"infer":false,"messages":[{"role":"user","content":"Ann rows."}]}`, text),
 		fmt.Sprintf(`{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"Ann rows."}],%q:1}`, word),
 		fmt.Sprintf(`{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"Ann rows."}],"metadata":{%q:{%q:%q}}}`, word, word, poison),
 		fmt.Sprintf(`{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"Ann rows."}],"metadata":{%q:1,%q:2}}`, word, word),
@@ -342,13 +340,10 @@ func TestHistoriesAreRecorded(t *testing.T) {
 	seen("compaction", `"before":1,&"op":"compact"&"before":3,`)
 	r.does("memory", "rollback", "--backend", "mem0", "--version", "11", "--reason", "boat ten was it", id)
 	expect.Text(t, r.audit("--type", "review", "--stage", "done"), "the rollback").Has(`"after":14,"before":13,`, `"reason":"boat ten was it"`)
-	if _, _, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "11", "--newest", strings.Repeat("ab", 32), "--reason", "again", id); code == 0 {
-		t.Error("rolled back from what is not there")
-	}
+	_, _, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "11", "--newest", strings.Repeat("ab", 32), "--reason", "again", id)
+	expect.Equal(t, code != 0, true, "rolled back from what is not there")
 	_, out, _ := invoke(t, "audit", "query", "--dir", filepath.Join(r.dir, "state", "audit"), "--stage", "refused", "--output", "ocsf")
-	if !strings.Contains(out, `"status":"Failure"`) || !strings.Contains(out, `"status_code":"stale"`) {
-		t.Errorf("the rollback that was refused: %s", out)
-	}
+	expect.Text(t, out, "the rollback that was refused").Has(`"status":"Failure"`, `"status_code":"stale"`)
 	r.do("DELETE", "/memories/"+id, "")
 	seen("version", `"op":"delete"`)
 }

@@ -1,26 +1,18 @@
 package app_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 	"unicode/utf16"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
-	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -196,26 +188,12 @@ var forms = map[string]func(q wired, names []string, id string) []wired{
 // sent sends a request as it is, with its length or in chunks.
 func (q wired) sent(t *testing.T, addr string, chunked bool) got {
 	t.Helper()
-	c := must.Get(net.Dial("tcp", addr))(t)
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(ring.Limit))
 	framed := fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(q.body), q.body)
 	if chunked {
 		framed = fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\nX-Trailer: 1\r\n\r\n", len(q.body), q.body)
 	}
-	fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: mem\r\nConnection: close\r\nX-API-Key: %s\r\nAuthorization: Bearer %[3]s\r\n%s%s", q.method, q.target, devToken, q.head, framed)
-	in := bufio.NewReader(c)
-	for {
-		resp, err := http.ReadResponse(in, nil)
-		if err != nil { // a listener may close the connection instead of answering
-			return got{}
-		}
-		b, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusContinue {
-			return got{status: resp.StatusCode, header: resp.Header, body: string(b)}
-		}
-	}
+	a, _ := exchanged(t, addr, fmt.Sprintf("%s %s HTTP/1.1\r\nHost: mem\r\nConnection: close\r\nX-API-Key: %s\r\nAuthorization: Bearer %[3]s\r\n%s%s", q.method, q.target, devToken, q.head, framed))
+	return a
 }
 
 // written counts the requests to a backend that may change something.
@@ -258,16 +236,13 @@ func (r *rig) playForms(w *written, names []string, id string, intact func() boo
 	t := r.t
 	t.Helper()
 	must.Do(t, r.car.ListenExtproc("127.0.0.1:0", false))
-	conn := must.Get(grpc.NewClient(r.car.Addr("extproc"), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
-	t.Cleanup(func() { _ = conn.Close() })
-	envoy := httptest.NewServer(&extproctest.Envoy{Conn: conn, Upstream: r.up, Backend: "mem0"})
-	t.Cleanup(envoy.Close)
+	envoy := strings.TrimPrefix(r.throughEnvoy(), "http://")
 	reached := func(q wired, addr string, chunked bool) (got, bool) {
 		before := w.n.Load()
 		a := q.sent(t, addr, chunked)
 		return a, w.n.Load() != before
 	}
-	for listener, addr := range map[string]string{"HTTP": r.car.Addr("mem0"), "Envoy": envoy.Listener.Addr().String()} {
+	for listener, addr := range map[string]string{"HTTP": r.car.Addr("mem0"), "Envoy": envoy} {
 		for _, q := range writes {
 			for _, chunked := range []bool{false, true} {
 				if a, passed := reached(q, addr, chunked); passed || a.status == 0 || a.status == http.StatusNotFound {
@@ -325,9 +300,7 @@ func TestOtherFormsAllowNoMoreInLetta(t *testing.T) {
 	var w *written
 	l := startLettaWith(t, personaAgent, withPeople(lettaConf)+uncounted, func(h http.Handler) http.Handler { w = &written{to: h}; return w }, replacements()...)
 	block := func(who string) string {
-		var made struct{ ID string }
-		must.Do(t, json.Unmarshal([]byte(l.do("POST", "/v1/blocks/", `{"label":"human","value":"Ann likes green tea"}`, as(who)...).body), &made))
-		return made.ID
+		return l.do("POST", "/v1/blocks/", `{"label":"human","value":"Ann likes green tea"}`, as(who)...).id(t)
 	}
 	theirs, own := block("human"), block("")
 	l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/attach/"+theirs, "", as("human")...).want(t, 200)

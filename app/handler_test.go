@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -36,6 +37,17 @@ func (h inProcess) RoundTrip(q *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
+// relay has a handler answer a request, and passes its answer on with another body.
+func relay(w http.ResponseWriter, q *http.Request, to http.Handler, change func(body string) string) {
+	rec := httptest.NewRecorder()
+	to.ServeHTTP(rec, q)
+	body := change(rec.Body.String())
+	maps.Copy(w.Header(), rec.Header())
+	w.Header().Del("Content-Length")
+	w.WriteHeader(rec.Code)
+	_, _ = io.WriteString(w, body) // the proxy may have disconnected
+}
+
 // A process works without a socket: requests to its handlers are gated, jobs run on
 // demand, and a stop leaves nothing running.
 //
@@ -48,7 +60,7 @@ func TestProcessWithoutSockets(t *testing.T) {
 	unwatched(cfg)
 	var log lockedBuffer
 	a := must.Get(app.New(t.Context(), cfg, app.Options{Log: &log, Getenv: allowing(cfg), Version: "test", Transport: inProcess{backend}, TimeoutFactor: 10}))(t)
-	ask := func(listener, method, path, body, key string) (int, string) {
+	ask := func(listener, method, path, body, key string) got {
 		t.Helper()
 		q := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 		q.Host = "127.0.0.1"
@@ -60,24 +72,13 @@ func TestProcessWithoutSockets(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		a.Handler(listener).ServeHTTP(w, q)
-		return w.Code, w.Body.String()
+		return got{status: w.Code, body: w.Body.String()}
 	}
-	const note = `{"messages":[{"role":"user","content":"Ann likes green tea."}],"user_id":"ann","infer":false}`
-	if code, body := ask("mem0", "POST", "/memories", note, ""); code != 401 {
-		t.Errorf("a stranger: %d %s", code, body)
-	}
-	if code, body := ask("mem0", "POST", "/memories", note, devToken); code != 200 {
-		t.Errorf("a write: %d %s", code, body)
-	}
-	if code, body := ask("mem0", "GET", "/memories?user_id=ann", "", devToken); code != 200 || !strings.Contains(body, "green tea") {
-		t.Errorf("a read: %d %s", code, body)
-	}
-	if code, body := ask("admin", "GET", "/readyz", "", ""); code != 200 {
-		t.Errorf("ready: %d %s", code, body)
-	}
-	if a.Handler("nobody") != nil {
-		t.Error("a listener of that name")
-	}
+	ask("mem0", "POST", "/memories", note, "").want(t, 401, "a stranger")
+	ask("mem0", "POST", "/memories", note, devToken).want(t, 200, "a write")
+	ask("mem0", "GET", "/memories?user_id=ann", "", devToken).want(t, 200, "a read").has(t, "likes tea")
+	ask("admin", "GET", "/readyz", "", "").want(t, 200, "ready")
+	expect.Equal(t, a.Handler("nobody"), nil, "a listener of that name")
 	expect.OK(t, a.Once(t.Context(), "retention", time.Now()))
 	expect.OK(t, a.Close(t.Context()))
 }
@@ -212,14 +213,10 @@ func TestReadinessNamesEveryStore(t *testing.T) {
 	for _, name := range []string{"audit", "ledger", "review", "rules"} {
 		ready.want(t, 200, name).has(t, `"name":"`+name+`","ok":true`)
 	}
-	if err := r.car.Ledger.Close(); err != nil { // simulates an outage
-		t.Fatal(err)
-	}
+	must.Do(t, r.car.Ledger.Close()) // simulates an outage
 	ring.Until(r.t, "the ledger is named", func() bool { return strings.Contains(r.get("/readyz").body, `"name":"ledger","ok":false`) })
 	r.get("/readyz").want(t, 503).has(t, `"name":"audit","ok":true`)
 	r.get("/healthz").want(t, 200, "liveness")
-	if err := r.car.Close(t.Context()); err == nil { // the chain ends cannot be anchored
-		t.Error("a stop without a ledger says nothing")
-	}
+	expect.Error(t, r.car.Close(t.Context()), "a stop without a ledger, where the chain ends cannot be anchored")
 	r.car = nil
 }

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -150,25 +151,20 @@ func TestRefusalsAreSmall(t *testing.T) {
 		"an override of 20kB": {"POST /memories", "X-HTTP-Method-Override: " + strings.Repeat(`x"<`, 7_000) + "\r\n", "{}"},
 	} {
 		logged, recorded := len(r.log.String()), r.onRecord(t)
-		c := must.Get(net.Dial("tcp", r.car.Addr("mem0")))(t)
-		_ = c.SetDeadline(time.Now().Add(60 * time.Second))
 		key := "X-API-Key: " + devToken + "\r\n"
 		if strings.HasPrefix(q.header, "Authorization") {
 			key = ""
 		}
-		fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n%s%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", q.line, key, q.header, len(q.body), q.body)
-		raw, _ := io.ReadAll(c)
-		c.Close()
-		resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(string(raw))), nil)
-		if err != nil || resp.StatusCode < 400 || resp.StatusCode > 499 {
-			t.Errorf("%s: %v, %.200s", name, err, raw)
+		a, size := exchanged(t, r.car.Addr("mem0"), fmt.Sprintf("%s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n%s%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", q.line, key, q.header, len(q.body), q.body))
+		if a.status < 400 || a.status > 499 {
+			t.Errorf("%s: %d %.200s", name, a.status, a.body)
 			continue
 		}
-		cost := [3]int{len(raw), len(r.log.String()) - logged, r.onRecord(t) - recorded}
+		cost := [3]int{size, len(r.log.String()) - logged, r.onRecord(t) - recorded}
 		if sum := cost[0] + cost[1] + cost[2]; sum > 64<<10 {
 			t.Errorf("%s: %d bytes: answer, log and record %v", name, sum, cost)
-		} else if cost[2] == 0 && resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-			t.Errorf("%s: %d, and no record", name, resp.StatusCode)
+		} else if cost[2] == 0 && a.status != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("%s: %d, and no record", name, a.status)
 		}
 	}
 }
@@ -238,20 +234,37 @@ func TestAmbiguousInputIsRefused(t *testing.T) {
 				t.Fatalf("not the dialect's error: %s", a.body)
 			}
 			expect.Equal(t, said.Reasons[0].Code, tc.code, "reason")
-			if !strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "deny; id="+said.DecisionID) {
-				t.Errorf("header %q", a.header.Get("X-Memproxy-Decision"))
-			}
+			expect.Text(t, a.header.Get("X-Memproxy-Decision"), "header").Has("deny; id=" + said.DecisionID)
 			expect.Text(t, r.audit("--decision", said.DecisionID), "record").Has(`"verdict":"deny"`, tc.code)
 		})
+	}
+}
+
+// exchanged sends bytes to a listener and returns its answer and the size of what came.
+// There is no answer if the listener closes the connection instead.
+func exchanged(t *testing.T, addr, text string) (a got, size int) {
+	t.Helper()
+	c := must.Get(net.Dial("tcp", addr))(t)
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(ring.Limit))
+	_, _ = io.WriteString(c, text)
+	var all bytes.Buffer
+	for in := bufio.NewReader(io.TeeReader(c, &all)); ; {
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			return got{}, all.Len()
+		}
+		b, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusContinue {
+			return got{status: resp.StatusCode, header: resp.Header, body: string(b)}, all.Len()
+		}
 	}
 }
 
 // raw sends a request without normalising its path and headers.
 func (r *rig) raw(method, path, body string, header ...string) got {
 	r.t.Helper()
-	c := must.Get(net.Dial("tcp", strings.TrimPrefix(r.base, "http://")))(r.t)
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	var h strings.Builder
 	typed := false
 	for i := 0; i+1 < len(header); i += 2 {
@@ -261,11 +274,8 @@ func (r *rig) raw(method, path, body string, header ...string) got {
 	if !typed {
 		h.WriteString("Content-Type: application/json\r\n")
 	}
-	fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: mem\r\nConnection: close\r\nX-API-Key: %s\r\n%sContent-Length: %d\r\n\r\n%s", method, path, devToken, h.String(), len(body), body)
-	resp := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(r.t)
-	defer resp.Body.Close()
-	b := must.Get(io.ReadAll(resp.Body))(r.t)
-	return got{status: resp.StatusCode, header: resp.Header, body: string(b)}
+	a, _ := exchanged(r.t, strings.TrimPrefix(r.base, "http://"), fmt.Sprintf("%s %s HTTP/1.1\r\nHost: mem\r\nConnection: close\r\nX-API-Key: %s\r\n%sContent-Length: %d\r\n\r\n%s", method, path, devToken, h.String(), len(body), body))
+	return a
 }
 
 // A body over the limit, and one that never arrives, are refused and recorded, and the
@@ -274,15 +284,8 @@ func TestOversizedAndSlowBodies(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain, `upstream: "UPSTREAM"}`, `upstream: "UPSTREAM", limits: {body: 4096}, timeouts: {body: 200ms}}`)
 	r.raw("POST", "/memories", strings.Replace(note, "tea", strings.Repeat("tea", 2000), 1)).want(t, 413, "oversized").has(t, "payload.too_large")
-	c := must.Get(net.Dial("tcp", strings.TrimPrefix(r.base, "http://")))(t)
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	fmt.Fprintf(c, "POST /memories HTTP/1.1\r\nHost: mem\r\nX-API-Key: %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"user", devToken)
-	resp := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
-	b, _ := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	expect.Equal(t, resp.StatusCode, 408, "slow")
-	expect.Text(t, string(b), "slow").Has("payload.slow")
+	slow, _ := exchanged(t, strings.TrimPrefix(r.base, "http://"), "POST /memories HTTP/1.1\r\nHost: mem\r\nX-API-Key: "+devToken+"\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"user")
+	slow.want(t, 408, "slow").has(t, "payload.slow")
 	expect.Equal(t, r.back.count(), 0)
 	expect.Text(t, r.audit("--verdict", "deny")).Times(2, `"type":"decision"`)
 }
@@ -292,18 +295,15 @@ func TestOversizedAndSlowBodies(t *testing.T) {
 func TestChangesHaveOneText(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain, "log: {level: info}", "log: {level: error}")
-	for path, method := range map[string]string{"/memories/ID": "PUT", "/v1/memories/ID/": "PUT", "/v1/batch/": "PUT"} {
+	for _, path := range []string{"/memories/ID", "/v1/memories/ID/", "/v1/batch/"} {
 		id := r.planted("likes coffee")
 		body := `{"data":"likes beer","text":"likes tea","memory_content":"likes wine","content":"likes milk"}`
 		if path == "/v1/batch/" {
 			body = `{"memories":[` + strings.Replace(body, "{", `{"memory_id":"`+id+`",`, 1) + `]}`
 		}
-		a := r.do(method, strings.Replace(path, "ID", id, 1), body)
-		if a.status != 200 || !strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "amend;") {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
-		if got := r.do("GET", "/memories/"+id, ""); !strings.Contains(got.body, "likes tea") || got.header.Get(frontend.UnverifiedHeader) != "" {
-			t.Errorf("%s: %v %s", path, got.header, got.body)
-		}
+		a := r.do("PUT", strings.Replace(path, "ID", id, 1), body).want(t, 200, path)
+		expect.Text(t, a.header.Get("X-Memproxy-Decision"), path).Has("amend;")
+		a = r.do("GET", "/memories/"+id, "").about(path).has(t, "likes tea")
+		expect.Equal(t, a.header.Get(frontend.UnverifiedHeader), "", path)
 	}
 }

@@ -1,10 +1,8 @@
 package app_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -28,17 +26,13 @@ func (s *slowly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.Handler.ServeHTTP(w, r)
 		return
 	}
-	rec := httptest.NewRecorder()
-	s.Handler.ServeHTTP(rec, r)
-	if bytes.Contains(rec.Body.Bytes(), []byte("tool_return")) { // the request in which the call ran
-		s.done <- struct{}{}
-		<-s.answer
-	}
-	for name, values := range rec.Header() {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(rec.Code)
-	_, _ = w.Write(rec.Body.Bytes())
+	relay(w, r, s.Handler, func(body string) string {
+		if strings.Contains(body, "tool_return") { // the request in which the call ran
+			s.done <- struct{}{}
+			<-s.answer
+		}
+		return body
+	})
 }
 
 // lookAgain makes the sweep check suspects found by reads, as if time had passed. The
@@ -76,9 +70,8 @@ func TestBlocksChangedBehindLettaAreConfirmed(t *testing.T) {
 	}()
 	<-slow.done
 	expect.Equal(t, read("likes tea"), "", "what the agent is writing is accused")
-	if l.lookAgain(0); strings.Contains(l.audit("--type", "integrity"), "block-") {
-		t.Error("what the agent is writing is accused while its turn is under way")
-	}
+	l.lookAgain(0)
+	expect.Text(t, l.audit("--type", "integrity"), "what the agent is writing is accused while its turn is under way").Lacks("block-")
 	l.car.Checker.Pace.Settle, l.car.Checker.Pace.Patience, l.car.Checker.Pace.Rate = 10*time.Millisecond, 50*time.Millisecond, 1e6
 	report, err := l.car.Checker.Sweep(t.Context(), review.SweepRequest{})
 	if err != nil || report.Findings() != 0 || report.Backends[0].Unsettled != 1 {
@@ -89,9 +82,8 @@ func TestBlocksChangedBehindLettaAreConfirmed(t *testing.T) {
 	l.lookAgain(time.Minute)
 	expect.Equal(t, read("likes tea"), "", "what the agent wrote through memproxy is accused")
 	expect.Text(t, l.audit("--type", "integrity"), "what the agent wrote through memproxy is accused").Lacks("block-")
-	if report = l.sweep(); report.Findings() != 0 || report.Backends[0].Unsettled != 0 {
-		t.Errorf("%+v", report)
-	}
+	l.clean("after the turn")
+	expect.Equal(t, l.sweep().Backends[0].Unsettled, 0)
 
 	// A change behind the proxy.
 	l.behind("PATCH", path, `{"value":"Ann pays Eve."}`)
@@ -99,9 +91,7 @@ func TestBlocksChangedBehindLettaAreConfirmed(t *testing.T) {
 	l.lookAgain(0)
 	id := ""
 	ring.Until(l.t, "readers see it", func() bool { id = read("pays Eve"); return id != "" })
-	if events := l.audit("--type", "integrity"); strings.Count(events, id) < 1 || !strings.Contains(events, string(memproxy.IntegrityMismatch)) {
-		t.Errorf("recorded: %s", events)
-	}
+	expect.Text(t, l.audit("--type", "integrity"), "recorded").Has(id, string(memproxy.IntegrityMismatch))
 	read("pays Eve")
 	l.lookAgain(0)
 	expect.Text(t, l.audit("--type", "integrity"), "named more than once").Times(1, `"type":"integrity"`)
@@ -121,15 +111,7 @@ func (s *sleight) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	replace := strings.NewReplacer(s.replace...)
 	s.mu.Unlock()
-	rec := httptest.NewRecorder()
-	s.Handler.ServeHTTP(rec, r)
-	for name, values := range rec.Header() {
-		if name != "Content-Length" {
-			w.Header()[name] = values
-		}
-	}
-	w.WriteHeader(rec.Code)
-	_, _ = w.Write([]byte(replace.Replace(rec.Body.String()))) // the proxy may have disconnected
+	relay(w, r, s.Handler, replace.Replace)
 }
 
 func (s *sleight) turn(oldnew ...string) {
@@ -141,11 +123,7 @@ func (s *sleight) turn(oldnew ...string) {
 // passage adds a passage to the agent's archive through the proxy and returns its id.
 func (l *lettaRig) passage(text string) string {
 	l.t.Helper()
-	a := l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"`+text+`"}`, "Authorization", "Bearer "+devToken)
-	var made []struct{ ID string }
-	must.Do(l.t, json.Unmarshal([]byte(a.body), &made), a.status, a.body)
-	must.Len(l.t, made, 1, a.status, a.body)
-	return made[0].ID
+	return l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"`+text+`"}`, "Authorization", "Bearer "+devToken).id(l.t)
 }
 
 // Proves EDGE-4: on Letta, passages and blocks changed behind the proxy are found by
@@ -169,12 +147,7 @@ func TestTamperingBehindLetta(t *testing.T) {
 		ids[name] = l.passage(text)
 	}
 	for name, value := range map[string]string{"block": "Ann owns a horse.", "forged": "Ann is a nurse.", "robbed": "Ann sings.", "quiet": "Ann reads."} {
-		a := l.do("POST", "/v1/blocks/", `{"label":"notes","value":"`+value+`","metadata":{"about":"`+name+`"}}`, bearer...)
-		var made struct{ ID string }
-		if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.ID == "" {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
-		ids[name] = made.ID
+		ids[name] = l.do("POST", "/v1/blocks/", `{"label":"notes","value":"`+value+`","metadata":{"about":"`+name+`"}}`, bearer...).id(t)
 	}
 	for _, id := range ids {
 		l.versioned(id)
@@ -210,9 +183,8 @@ func TestTamperingBehindLetta(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"forged", "robbed"} {
-		if a := l.do("GET", "/v1/blocks/"+ids[name], "", bearer...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != ids[name] {
-			t.Errorf("read: %s: %d %q", name, a.status, a.header.Get("X-Memproxy-Unverified"))
-		}
+		a := l.do("GET", "/v1/blocks/"+ids[name], "", bearer...).want(t, 200, name)
+		expect.Equal(t, a.header.Get("X-Memproxy-Unverified"), ids[name], "read", name)
 	}
 	got := classes(l.sweep())
 	for name, id := range ids {
@@ -224,9 +196,8 @@ func TestTamperingBehindLetta(t *testing.T) {
 		expect.Text(t, events, name, "is not in the log").Has(ids[name])
 	}
 	// Reads show what only the sweep could find.
-	if a := l.do("GET", "/v1/blocks/"+ids["block"], "", bearer...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != ids["block"] || !bytes.Contains([]byte(a.body), []byte("pays Eve")) {
-		t.Errorf("%d %v %s", a.status, a.header, a.body)
-	}
+	a = l.do("GET", "/v1/blocks/"+ids["block"], "", bearer...).want(t, 200).has(t, "pays Eve")
+	expect.Equal(t, a.header.Get("X-Memproxy-Unverified"), ids["block"])
 }
 
 // Proves EDGE-4: a block deleted behind the proxy is reported when it is read; one
@@ -238,12 +209,7 @@ func TestBlocksDeletedBehindLettaAreReported(t *testing.T) {
 	bearer := []string{"Authorization", "Bearer " + devToken}
 	var ids []string
 	for range 2 {
-		a := l.do("POST", "/v1/blocks/", `{"label":"notes","value":"Ann reads."}`, bearer...)
-		var made struct{ ID string }
-		if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.ID == "" {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
-		ids = append(ids, made.ID)
+		ids = append(ids, l.do("POST", "/v1/blocks/", `{"label":"notes","value":"Ann reads."}`, bearer...).id(t))
 	}
 	l.behind("DELETE", "/v1/blocks/"+ids[0], "")
 	l.do("DELETE", "/v1/blocks/"+ids[1], "", bearer...).want(t, 200)
@@ -251,9 +217,7 @@ func TestBlocksDeletedBehindLettaAreReported(t *testing.T) {
 		"/v1/blocks/" + ids[0]: ids[0], "/v1/blocks/" + ids[1]: "", "/v1/blocks/block-00000000-0000-4000-8000-00000000ffff": "",
 		"/v1/agents/" + l.agent + "/core-memory/blocks/nothing": "",
 	} {
-		if a := l.do("GET", path, "", bearer...); a.status != 404 || a.header.Get("X-Memproxy-Unverified") != named {
-			t.Errorf("%s: %d %q %s", path, a.status, a.header.Get("X-Memproxy-Unverified"), a.body)
-		}
+		expect.Equal(t, l.do("GET", path, "", bearer...).want(t, 404, path).header.Get("X-Memproxy-Unverified"), named, path)
 	}
 	ring.Until(l.t, "it is on record", func() bool { return strings.Contains(l.audit("--reason", "integrity.missing"), ids[0]) })
 	expect.Text(t, l.audit("--reason", "integrity.missing"), "what was deleted through memproxy is missed").Lacks(ids[1])

@@ -14,8 +14,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/letta"
-	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
@@ -146,16 +144,7 @@ func seedLetta(t *testing.T, r *rig, w *contract.World) {
 func TestNoRouteOfLettaCrossesTenants(t *testing.T) {
 	ring.Long(t, "one request after another")
 	t.Parallel()
-	w := matrixWorld(contract.LettaOwner, contract.LettaUnknown())
-	back := contract.NewLettaBackend(w)
-	g := newGolden()
-	up := g.backend(back)
-	t.Cleanup(up.Close)
-	r := startMatrix(t, "letta", up.URL)
-	seedLetta(t, r, w)
-	back.TakeChanges()
-	a := must.Get(letta.New(letta.Options{}))(t)
-	play(t, r, w, contract.Letta(), tableOf(a.Routes()), back.TakeChanges, g)
+	play(t, "letta")
 }
 
 // seedMem0 has the owners write their memories.
@@ -181,21 +170,41 @@ func seedMem0(t *testing.T, r *rig, w *contract.World) {
 // Proves EDGE-3, EDGE-13, TRL-1
 func TestNoRouteOfMem0CrossesTenants(t *testing.T) {
 	t.Parallel()
-	w := matrixWorld(contract.Mem0Owner, contract.Mem0Unknown())
-	back := contract.NewMem0Backend(w)
-	g := newGolden()
-	up := g.backend(back)
-	t.Cleanup(up.Close)
-	r := startMatrix(t, "mem0", up.URL)
-	seedMem0(t, r, w)
-	back.TakeChanges()
-	a := must.Get(mem0.New(mem0.Options{}))(t)
-	play(t, r, w, contract.Mem0(), tableOf(a.Routes()), back.TakeChanges, g)
+	play(t, "mem0")
 }
 
-func play(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []contract.Route, touched func() []string, g *golden) {
-	failed := 0
-	p := &contract.Matrix{Format: f, World: w, Routes: ring.Sample(routes, 1, 3), Base: r.base, AltBase: r.throughEnvoy(), TakeChanges: touched, Share: uint32(ring.Share(1500, 8000))}
+// matrix is a sidecar in front of a backend of the contract, on which the owners have made
+// their objects.
+type matrix struct {
+	*rig
+	world  *contract.World
+	back   *contract.Backend
+	format *contract.Format
+	routes []contract.Route
+}
+
+func newMatrix(t *testing.T, kind string, g *golden) *matrix {
+	t.Helper()
+	m, seed := &matrix{}, seedMem0
+	if kind == "letta" {
+		m.world, m.format, seed = matrixWorld(contract.LettaOwner, contract.LettaUnknown()), contract.Letta(), seedLetta
+		m.back = contract.NewLettaBackend(m.world)
+	} else {
+		m.world, m.format = matrixWorld(contract.Mem0Owner, contract.Mem0Unknown()), contract.Mem0()
+		m.back = contract.NewMem0Backend(m.world)
+	}
+	up := g.backend(m.back)
+	t.Cleanup(up.Close)
+	m.rig, m.routes = startMatrix(t, kind, up.URL), tableOf(routesOf(t, kind))
+	seed(t, m.rig, m.world)
+	m.back.TakeChanges()
+	return m
+}
+
+func play(t *testing.T, kind string) {
+	failed, g := 0, newGolden()
+	m := newMatrix(t, kind, g)
+	p := &contract.Matrix{Format: m.format, World: m.world, Routes: ring.Sample(m.routes, 1, 3), Base: m.base, AltBase: m.throughEnvoy(), TakeChanges: m.back.TakeChanges, Share: uint32(ring.Share(1500, 8000))}
 	if ring.IsSlow {
 		p.Share = 25 // MATRIX_SHARE=1 plays all cases
 	}
@@ -219,7 +228,7 @@ func play(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []
 	}
 	size = p.Size()
 	must.Do(t, p.Run())
-	audit := r.audit()
+	audit := m.audit()
 	g.write(t, audit)
 	recorded := map[string]bool{} // every string of the records, since searching them for each id takes hours
 	for text := range strings.SplitSeq(audit, `"`) {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -349,6 +350,25 @@ func (a got) lacks(t testing.TB, texts ...string) got {
 	t.Helper()
 	expect.Text(t, a.body, append(slices.Clip(a.of), a.status)...).Lacks(texts...)
 	return a
+}
+
+// id is the id of the one object that the answer is or lists.
+func (a got) id(t testing.TB) string {
+	t.Helper()
+	var is struct {
+		ID      string
+		Results []struct{ ID string }
+	}
+	body := a.body
+	if strings.HasPrefix(body, "[") {
+		body = `{"results":` + body + "}"
+	}
+	err := json.Unmarshal([]byte(body), &is)
+	if len(is.Results) == 1 {
+		is.ID = is.Results[0].ID
+	}
+	must.Equal(t, err == nil && a.status/100 == 2 && is.ID != "", true, append(slices.Clip(a.of), "one object: ", a.status, a.body)...)
+	return is.ID
 }
 
 func (r *rig) do(method, path, body string, header ...string) got {
