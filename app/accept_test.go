@@ -2,7 +2,6 @@ package app_test
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -28,30 +27,17 @@ func TestAcceptingABreak(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			r := start(t, screeningConf, "SCREENING", "ownership: {changed: withhold}\nmemories: {validate: 0}")
-			var ids []string
-			for i := range 3 {
-				ids = append(ids, r.written(fmt.Sprintf("Ann has %d cats.", i), ""))
-				r.versioned(ids[i])
-			}
-			c := r.car.Checker
-			anchor := func() {
-				t.Helper()
-				must.Do(t, c.Anchor(context.Background()))
-			}
-			anchor()
+			ids, c := r.cats(), r.car.Checker
+			must.Do(t, c.Anchor(t.Context()))
 			r.vandal(do...)
-			if r.sweep().Findings() == 0 {
-				t.Fatal("nothing was found")
-			}
+			must.Equal(t, r.sweep().Findings() > 0, true, "something was found")
 			ids = append(ids, r.written("Ann has a dog.", ""))
 			r.versioned(ids[3])
 			got, err := c.Accept(context.Background(), review.AcceptRequest{Tenant: "acme", Reason: "the disk was restored"})
 			if err != nil || len(got.Accepted) == 0 || got.Cleared == 0 || got.Head.Position == 0 {
 				t.Fatalf("%+v, %v", got, err)
 			}
-			if report := r.sweep(); report.Findings() > 0 {
-				t.Errorf("accepted, and found: %+v", report.Chains)
-			}
+			r.clean("accepted")
 			list := r.listed()
 			for i, id := range ids {
 				expect.Equal(t, r.statusOf(id).Unverified, "", "memory", i, "is marked")
@@ -60,12 +46,12 @@ func TestAcceptingABreak(t *testing.T) {
 			expect.Is(t, expect.Err(c.Accept(context.Background(), review.AcceptRequest{Tenant: "acme", Reason: "again"})), memproxy.ErrState, "once more")
 			expect.Text(t, r.audit("--type", "chain_accept"), "on record").Times(1, `"type":"chain_accept"`).Has("the disk was restored", `"acme"`)
 
-			before := strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`)
+			before := r.records(memproxy.EventAnchor)
 			later := r.written("Ann has a horse.", "")
 			r.versioned(later)
-			anchor()
+			must.Do(t, c.Anchor(t.Context()))
 			must.Do(t, r.car.Audit.Flush(context.Background()))
-			expect.Equal(t, strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`), before+1, before, "anchors, then")
+			expect.Equal(t, r.records(memproxy.EventAnchor), before+1, before, "anchors, then")
 			expect.Equal(t, r.statusOf(later).Unverified, "", before, "anchors, then")
 
 			breaks := strings.Count(r.audit("--type", "chain_break"), `"type":"chain_break"`)
@@ -84,12 +70,7 @@ func TestAcceptingABreak(t *testing.T) {
 func TestAcceptanceRequiresTheRecordedBreak(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
-	var ids []string
-	for i := range 3 {
-		ids = append(ids, r.written(fmt.Sprintf("Ann has %d cats.", i), ""))
-		r.versioned(ids[i])
-	}
-	c := r.car.Checker
+	ids, c := r.cats(), r.car.Checker
 	accept := func(tenant string) (review.AcceptReport, error) {
 		return c.Accept(context.Background(), review.AcceptRequest{Tenant: tenant, Reason: "known"})
 	}
@@ -111,9 +92,7 @@ func TestAcceptanceRequiresTheRecordedBreak(t *testing.T) {
 	must.Do(t, c.Anchor(context.Background()))
 	r.vandal(`DELETE FROM version WHERE place = 3`)
 	must.Get(accept("acme"))(t)
-	if report := r.sweep(); report.Findings() != 0 {
-		t.Errorf("after the first: %+v", report)
-	}
+	r.clean("after the first")
 	again := r.written("Ann has a dog.", "")
 	r.versioned(again)
 	must.Do(t, c.Anchor(context.Background()))

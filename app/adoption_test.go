@@ -16,16 +16,32 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
-	"github.com/memproxy/memproxy/review"
 )
 
 // planted writes a memory directly to the backend and returns its id.
 func (r *rig) planted(text string) string {
 	r.t.Helper()
-	var made struct{ Results []struct{ ID string } }
-	must.Do(r.t, json.Unmarshal([]byte(r.behind("POST", "/memories", noted(text))), &made))
-	must.Len(r.t, made.Results, 1)
-	return made.Results[0].ID
+	return got{status: 200, body: r.behind("POST", "/memories", noted(text))}.id(r.t)
+}
+
+// sealed waits until the backend is sealed.
+func (r *rig) sealed() {
+	r.t.Helper()
+	ring.Until(r.t, "the seal", func() bool {
+		return strings.Contains(r.get("/metrics").body, `memproxy_backend_sealed{backend="mem0"} 1`)
+	})
+}
+
+// unverified is the id that an answer to a read of a memory names as unverified.
+func (r *rig) unverified(id string) string {
+	r.t.Helper()
+	return r.do("GET", "/v1/memories/"+id+"/", "").header.Get("X-Memproxy-Unverified")
+}
+
+// sealing is a rig that seals automatically, paced by the test.
+func sealing(t *testing.T, noWait bool) (*rig, *paces) {
+	p := newPaces()
+	return &rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: noWait}, p
 }
 
 // records counts the audit records of a type.
@@ -40,8 +56,7 @@ func (r *rig) records(of memproxy.EventType) int {
 // reported. The next start does not seal again.
 func TestBackendIsSealedAtFirstStart(t *testing.T) {
 	t.Parallel()
-	p := newPaces()
-	r := &rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}
+	r, p := sealing(t, true)
 	var old []string
 	r.before = func() {
 		for i := range 3 {
@@ -50,10 +65,7 @@ func TestBackendIsSealedAtFirstStart(t *testing.T) {
 	}
 	startRig(r, screeningConf, "SCREENING", "", "level: error", "level: info")
 	must.Equal(t, r.car.cfg.Memories.Sweep.Std(), time.Hour, "the default is")
-	sealed := func() bool {
-		return strings.Contains(r.get("/metrics").body, `memproxy_backend_sealed{backend="mem0"} 1`)
-	}
-	ring.Until(r.t, "the seal", sealed)
+	r.sealed()
 	if log := r.audit("--type", "seal"); r.records(memproxy.EventSeal) != 2 || !strings.Contains(log, "3 memories that nobody is known to have written") || strings.Contains(log, "cats") {
 		t.Errorf("on record: %s", log)
 	}
@@ -72,7 +84,7 @@ func TestBackendIsSealedAtFirstStart(t *testing.T) {
 	r.do("PUT", "/v1/memories/"+old[1]+"/", `{"text":"Ann has one cat."}`).want(t, 200)
 	seen, unread := r.planted("Ann has a dog."), r.planted("Ann has a horse.")
 	r.behind("PUT", "/v1/memories/"+old[2]+"/", `{"text":"Ann has no cats."}`)
-	expect.Equal(t, r.do("GET", "/v1/memories/"+seen+"/", "").header.Get("X-Memproxy-Unverified"), seen, "a read names")
+	expect.Equal(t, r.unverified(seen), seen, "a read names")
 	marks := map[string]memproxy.ReasonCode{
 		mine: "", old[0]: "", old[1]: "", old[2]: memproxy.IntegrityMismatch, seen: memproxy.IntegrityUnknown, unread: memproxy.IntegrityUnknown,
 	}
@@ -87,10 +99,8 @@ func TestBackendIsSealedAtFirstStart(t *testing.T) {
 	r.stop()
 	late := r.planted("Ann has a boat.")
 	r.run()
-	ring.Until(r.t, "the seal after a restart", sealed)
-	if a := r.do("GET", "/v1/memories/"+late+"/", ""); a.header.Get("X-Memproxy-Unverified") != late {
-		t.Errorf("planted while nobody looked: %v", a.header)
-	}
+	r.sealed()
+	expect.Equal(t, r.unverified(late), late, "planted while nobody looked")
 	sweeps := r.records(memproxy.EventSweep)
 	r.within(p, 10*time.Minute, "the next sweep", func() bool { return r.records(memproxy.EventSweep) > sweeps })
 	if n := r.records(memproxy.EventSeal); n != 2 || r.statusOf(late).Unverified != memproxy.IntegrityUnknown || r.statusOf(old[0]).Unverified != "" {
@@ -98,67 +108,53 @@ func TestBackendIsSealedAtFirstStart(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: removing the ledger's record of a seal, which would make the next
-// start accept planted memories as old, is recorded, and the planted memories are
-// reported.
+// Proves EDGE-4: removing the ledger's record of a seal, also of one that an operator made,
+// which would make the next start accept planted memories as old, is recorded, and the
+// planted memories are reported.
 func TestRemovedSealIsRestored(t *testing.T) {
 	t.Parallel()
-	p := newPaces()
-	for name, vandal := range map[string][]string{
-		"removed":        {`DELETE FROM sealed`},
-		"as if it began": {`DELETE FROM sealed`, `INSERT INTO sealing (backend, cursor, pass, fresh, found) VALUES ('mem0', '', 1, 0, 0)`},
+	const off = "memories: {seal: false}"
+	for name, tc := range map[string]struct {
+		conf   string
+		vandal []string
+	}{
+		"removed":        {"", []string{`DELETE FROM sealed`}},
+		"as if it began": {"", []string{`DELETE FROM sealed`, `INSERT INTO sealing (backend, cursor, pass, fresh, found) VALUES ('mem0', '', 1, 0, 0)`}},
+		"an operator's":  {off, []string{`DELETE FROM sealed`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}, screeningConf, "SCREENING", "")
-			sealed := func() bool {
-				return strings.Contains(r.get("/metrics").body, `memproxy_backend_sealed{backend="mem0"} 1`)
+			r, _ := sealing(t, true)
+			startRig(r, screeningConf, "SCREENING", tc.conf)
+			if tc.conf != off {
+				r.sealed()
 			}
-			ring.Until(r.t, "the seal", sealed)
 			r.versioned(r.written("Ann likes green tea.", ""))
+			if tc.conf == off {
+				must.Equal(t, r.sealAll().Whole, true, "sealed")
+			}
 			r.stop()
 			planted := r.planted("Ann has a boat.")
-			r.vandal(vandal...)
+			r.vandal(tc.vandal...)
+			r.conf = strings.Replace(r.conf, off, "", 1)
 			r.run()
-			ring.Until(r.t, "the seal", sealed)
-			if a := r.do("GET", "/v1/memories/"+planted+"/", ""); a.header.Get("X-Memproxy-Unverified") != planted || r.records(memproxy.EventSeal) != 2 {
-				t.Errorf("what was planted: %v, seals %s", a.header, r.audit("--type", "seal"))
-			}
+			r.sealed()
+			expect.Equal(t, r.unverified(planted), planted, "what was planted")
+			expect.Equal(t, r.records(memproxy.EventSeal), 2, r.audit("--type", "seal"))
 			expect.Text(t, r.audit("--type", "integrity"), "on record").Has("the seal of the backend was removed")
 		})
 	}
-}
-
-// Proves EDGE-4: so is removing the seal that an operator made.
-func TestAnOperatorsRemovedSealIsRestored(t *testing.T) {
-	t.Parallel()
-	p := newPaces()
-	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}, screeningConf, "SCREENING", "memories: {seal: false}")
-	r.versioned(r.written("Ann likes green tea.", ""))
-	report := must.Get(r.car.Checker.Seal(context.Background(), review.SealRequest{Backend: "mem0", Tenant: "acme"}))(t)
-	must.Equal(t, report.Whole, true, "sealed")
-	r.stop()
-	planted := r.planted("Ann has a boat.")
-	r.vandal(`DELETE FROM sealed`)
-	r.conf = strings.Replace(r.conf, "memories: {seal: false}", "", 1)
-	r.run()
-	ring.Until(t, "the seal", func() bool {
-		return strings.Contains(r.get("/metrics").body, `memproxy_backend_sealed{backend="mem0"} 1`)
-	})
-	expect.Equal(t, r.do("GET", "/v1/memories/"+planted+"/", "").header.Get("X-Memproxy-Unverified"), planted, "what was planted")
-	expect.Text(t, r.audit("--type", "integrity"), "on record").Has("the seal of the backend was removed")
 }
 
 // Proves EDGE-4: with the setting off nothing is sealed or reported as tampered until
 // the command runs.
 func TestSealingCanBeDisabled(t *testing.T) {
 	t.Parallel()
-	p := newPaces()
-	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true}, screeningConf, "SCREENING", "memories: {seal: false}")
+	r, p := sealing(t, false)
+	startRig(r, screeningConf, "SCREENING", "memories: {seal: false}")
 	late := r.planted("Ann has a boat.")
 	r.within(p, 10*time.Minute, "a sweep", func() bool { return r.records(memproxy.EventSweep) > 0 })
-	if a := r.do("GET", "/v1/memories/"+late+"/", ""); a.header.Get("X-Memproxy-Unverified") != "" || r.statusOf(late).Unverified != "" || r.records(memproxy.EventSeal) > 0 {
-		t.Errorf("%v %s", a.header, r.audit("--type", "seal"))
-	}
+	expect.Equal(t, r.unverified(late)+string(r.statusOf(late).Unverified), "", "what was planted")
+	expect.Equal(t, r.records(memproxy.EventSeal), 0)
 	expect.Text(t, r.get("/metrics").body).Lacks("memproxy_backend_sealed{")
 	r.get("/readyz").has(t, `"production is weakened by memories.seal"`)
 }
@@ -197,8 +193,7 @@ func (b *paging) pages() string {
 // next process continues at the page where it stopped.
 func TestInterruptedSealContinues(t *testing.T) {
 	t.Parallel()
-	p := newPaces()
-	r := &rig{t: t, clock: p.now, pace: p.ticker, seals: true}
+	r, _ := sealing(t, false)
 	back := &paging{refuse: "2"}
 	var last string
 	r.before = func() {
@@ -219,9 +214,7 @@ func TestInterruptedSealContinues(t *testing.T) {
 	back.refuse = ""
 	back.mu.Unlock()
 	r.run()
-	ring.Until(r.t, "the seal", func() bool {
-		return strings.Contains(r.get("/metrics").body, `memproxy_backend_sealed{backend="mem0"} 1`)
-	})
+	r.sealed()
 	expect.Equal(t, back.pages(), "1 2 2 1 2", "pages")
 	if log := r.audit("--type", "seal"); r.records(memproxy.EventSeal) != 2 || !strings.Contains(log, "120 memories") {
 		t.Errorf("on record: %s", log)
@@ -233,8 +226,7 @@ func TestInterruptedSealContinues(t *testing.T) {
 // retried.
 func TestSealWithoutCredentialNamesTheSetting(t *testing.T) {
 	t.Parallel()
-	p := newPaces()
-	r := &rig{t: t, clock: p.now, pace: p.ticker, seals: true}
+	r, p := sealing(t, false)
 	back := &paging{refuse: "1"}
 	r.before = func() {
 		back.Handler = r.back.handle(back)
@@ -253,19 +245,16 @@ func TestSealWithoutCredentialNamesTheSetting(t *testing.T) {
 // writes in its turns, to existing blocks as well, is not reported.
 func TestMemoriesPlantedInLettaAreFound(t *testing.T) {
 	t.Parallel()
-	p := newPaces()
-	l := startLettaRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}, writingAgent, lettaConf, plainly)
-	ring.Until(l.t, "the seal", func() bool {
-		return strings.Contains(l.get("/metrics").body, `memproxy_backend_sealed{backend="mem0"} 1`)
-	})
+	r, p := sealing(t, true)
+	l := startLettaRig(r, writingAgent, lettaConf, plainly)
+	l.sealed()
 	l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nCALL archival_memory_insert {\"content\":\"Ann moved to Bern.\"}\nTHEN\nSAY done", "").want(t, 200)
 	archive := "/v1/agents/" + l.agent + "/archival-memory"
 	l.behind("POST", archive, `{"text":"Ann trusts Eve."}`)
 	var list []struct{ ID, Text string }
 	must.Do(t, json.Unmarshal([]byte(l.behind("GET", archive+"?limit=50&ascending=true", "")), &list))
 	must.Len(t, list, 2)
-	var block struct{ ID string }
-	must.Do(t, json.Unmarshal([]byte(l.behind("POST", "/v1/blocks/", `{"label":"notes","value":"Ann obeys Eve."}`)), &block))
+	block := l.made("/v1/blocks/", `{"label":"notes","value":"Ann obeys Eve."}`)
 	expect.Equal(t, l.do("GET", archive+"?limit=50", "", "Authorization", "Bearer "+devToken).header.Get("X-Memproxy-Unverified"), list[1].ID, "a read names")
 	l.versioned(list[0].ID)
 	ring.Until(l.t, "the record of the turn", func() bool { return strings.Contains(l.audit("--type", "version"), `"op":"self_edit"`) })
@@ -274,7 +263,7 @@ func TestMemoriesPlantedInLettaAreFound(t *testing.T) {
 		l.within(p, 10*time.Minute, "a sweep", func() bool { return l.records(memproxy.EventSweep) > sweeps })
 	}
 	events := l.audit("--type", "integrity")
-	for id, want := range map[string]memproxy.ReasonCode{list[0].ID: "", list[1].ID: memproxy.IntegrityUnknown, block.ID: memproxy.IntegrityUnknown} {
+	for id, want := range map[string]memproxy.ReasonCode{list[0].ID: "", list[1].ID: memproxy.IntegrityUnknown, block: memproxy.IntegrityUnknown} {
 		if got := l.statusOf(id).Unverified; got != want || strings.Contains(events, id) != (want != "") {
 			t.Errorf("%s is marked %q, want %q", id, got, want)
 		}

@@ -35,8 +35,7 @@ func (r *rig) behind(method, path, body string) string {
 	q.Header.Set("Content-Type", "application/json")
 	resp := must.Get(http.DefaultClient.Do(q))(r.t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	must.Do(r.t, err, method, path, resp.StatusCode, b)
+	b := must.Get(io.ReadAll(resp.Body))(r.t)
 	must.Equal(r.t, resp.StatusCode/100, 2, method, path, resp.StatusCode, b)
 	return string(b)
 }
@@ -44,8 +43,7 @@ func (r *rig) behind(method, path, body string) string {
 // sweep sweeps everything.
 func (r *rig) sweep() review.SweepReport {
 	r.t.Helper()
-	report := must.Get(r.car.Checker.Sweep(context.Background(), review.SweepRequest{}))(r.t)
-	return report
+	return must.Get(r.car.Checker.Sweep(context.Background(), review.SweepRequest{}))(r.t)
 }
 
 // versioned waits until asynchronous versions are in the ledger.
@@ -61,9 +59,8 @@ func (r *rig) versioned(ids ...string) {
 
 func (r *rig) clean(when string) {
 	r.t.Helper()
-	if report := r.sweep(); report.Findings() > 0 {
-		r.t.Fatalf("%s: %+v", when, report)
-	}
+	report := r.sweep()
+	must.Equal(r.t, report.Findings(), 0, when, report)
 }
 
 // classes maps a memory's id to the "class code" of its finding.
@@ -79,8 +76,7 @@ func classes(report review.SweepReport) map[string]string {
 
 func (r *rig) sealAll() review.SealReport {
 	r.t.Helper()
-	report := must.Get(r.car.Checker.Seal(context.Background(), review.SealRequest{Backend: "mem0", Tenant: "acme"}))(r.t)
-	return report
+	return must.Get(r.car.Checker.Seal(context.Background(), review.SealRequest{Backend: "mem0", Tenant: "acme"}))(r.t)
 }
 
 func metadataOf(t *testing.T, body string) string {
@@ -130,16 +126,8 @@ func TestTamperingBehindMem0(t *testing.T) {
 			put("metadata", `{"metadata":`+strings.Replace(metadataOf(t, r.behind("GET", "/v1/memories/"+ids["metadata"]+"/", "")), `"about":"metadata"`, `"about":"Eve"`, 1)+`}`)
 			put("stripped", `{"metadata":{"about":"Eve"}}`)
 			put("emptied", `{"metadata":{}}`)
-			var made struct{ Results []struct{ ID string } }
-			insert := func(name, text, more string) {
-				t.Helper()
-				body := strings.TrimSuffix(noted(text), "}") + more + "}"
-				must.Do(t, json.Unmarshal([]byte(r.behind("POST", "/memories", body)), &made))
-				must.Len(t, made.Results, 1)
-				ids[name] = made.Results[0].ID
-			}
-			insert("inserted", "Ann trusts Eve.", "")
-			insert("copied", "Ann obeys Eve.", `,"metadata":`+robbed)
+			ids["inserted"] = r.planted("Ann trusts Eve.")
+			ids["copied"] = got{status: 200, body: r.behind("POST", "/memories", strings.Replace(noted("Ann obeys Eve."), "{", `{"metadata":`+robbed+",", 1))}.id(t)
 
 			want := map[string]string{
 				"tampered": "tamper integrity.mismatch", "cut": "truncate integrity.mismatch", "one": "reorder integrity.mismatch", "other": "reorder integrity.mismatch",
@@ -227,9 +215,7 @@ func TestOrdinaryUseIsNotReportedAsTampering(t *testing.T) {
 	ok(r.do("POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"I work as a nurse."}]}`))
 	ring.Until(r.t, "the asynchronous one is there", func() bool { return strings.Contains(r.listed(), "nurse") })
 	r.clean("changed")
-	if a := r.do("GET", "/memories?user_id=ann", ""); a.header.Get("X-Memproxy-Unverified") != "" {
-		t.Errorf("accused: %s in %s", a.header.Get("X-Memproxy-Unverified"), a.body)
-	}
+	expect.Equal(t, r.do("GET", "/memories?user_id=ann", "").header.Get("X-Memproxy-Unverified"), "", "accused")
 	ok(r.do("DELETE", "/v1/memories/"+b+"/", ""))
 	r.clean("deleted")
 }
@@ -241,10 +227,18 @@ func (r *rig) vandal(do ...string) {
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	for _, q := range do {
-		if _, err := db.Exec(q); err != nil {
-			r.t.Fatal(q, err)
-		}
+		must.Do(r.t, expect.Err(db.Exec(q)), q)
 	}
+}
+
+// cats writes three memories and returns their ids.
+func (r *rig) cats() (ids []string) {
+	r.t.Helper()
+	for i := range 3 {
+		ids = append(ids, r.written(fmt.Sprintf("Ann has %d cats.", i), ""))
+		r.versioned(ids[i])
+	}
+	return ids
 }
 
 // damage lists edits of a chain of three records.
@@ -278,11 +272,7 @@ func TestChainBreaksAreReported(t *testing.T) {
 	}, 1, 3) {
 		t.Run(c.name, func(t *testing.T) {
 			r := start(t, screeningConf, "SCREENING", "ownership: {changed: withhold}\nmemories: {validate: 0}")
-			var ids []string
-			for i := range 3 {
-				ids = append(ids, r.written(fmt.Sprintf("Ann has %d cats.", i), ""))
-				r.versioned(ids[i])
-			}
+			ids := r.cats()
 			must.Do(t, r.car.Checker.Anchor(context.Background()))
 			r.vandal(damage[c.name]...)
 			for range 2 {
@@ -307,10 +297,7 @@ func TestChainBreaksAreReported(t *testing.T) {
 			r.versioned(later)
 			list := r.listed()
 			for i, id := range ids {
-				behind := !strings.Contains(c.last, fmt.Sprint(i))
-				if (r.statusOf(id).Unverified == memproxy.IntegrityChain) != behind {
-					t.Errorf("memory %d is marked %q", i, r.statusOf(id).Unverified)
-				}
+				expect.Equal(t, r.statusOf(id).Unverified == memproxy.IntegrityChain, !strings.Contains(c.last, fmt.Sprint(i)), "memory", i, "is marked", r.statusOf(id).Unverified)
 			}
 			expect.Equal(t, r.statusOf(later).Unverified, memproxy.IntegrityChain, "written behind the break")
 			expect.Text(t, list, "written behind the break").Lacks("a dog")
@@ -318,9 +305,7 @@ func TestChainBreaksAreReported(t *testing.T) {
 			before := r.audit("--type", "chain_anchor")
 			must.Do(t, r.car.Checker.Anchor(context.Background()))
 			expect.Equal(t, r.audit("--type", "chain_anchor"), before, "a broken chain is anchored")
-			if report := r.sweep(); len(report.Chains[0].Faults) == 0 {
-				t.Error("the break is gone")
-			}
+			expect.Equal(t, len(r.sweep().Chains[0].Faults) > 0, true, "the break is there")
 		})
 	}
 }
