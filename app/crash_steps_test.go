@@ -178,8 +178,6 @@ func (r *crashRig) versions(id string, op memproxy.VersionOp) int {
 	return strings.Count(body, fmt.Sprintf(`"op":%q`, op))
 }
 
-const bobSails = `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`
-
 func (r *crashRig) approve(id string) {
 	r.reviewerAsks("POST", "/v1/holds/"+id+"/approve", `{"reason":"harmless"}`)
 }
@@ -235,16 +233,20 @@ func runsUngated(r *crashRig) {
 	r.agentAsks("POST", "/v1/agents/"+r.agent+"/messages", fmt.Sprintf(`{"input":%q}`, poisoned))
 }
 
-// settledOnce: the admitted write remains and has one version; the refused one is
-// undone.
-func settledOnce(r *crashRig) {
+// settled: the run is over, and what it left in the agent's blocks is this.
+func (r *crashRig) settled(human string) {
 	ring.Until(r.t, "the run is settled", func() bool {
 		left, err := filepath.Glob(filepath.Join(filepath.Dir(r.conf), "state", "runs", "*", "*.json"))
 		return err == nil && len(left) == 0
 	})
-	if h, p := r.letta.Value(r.agent, "human"), r.letta.Value(r.agent, "persona"); h != "Ann\nlikes tea\nplays go" || p != "helper" {
-		r.t.Errorf("human %q, persona %q", h, p)
-	}
+	expect.Equal(r.t, r.letta.Value(r.agent, "human"), human, "human")
+	expect.Equal(r.t, r.letta.Value(r.agent, "persona"), "helper", "persona")
+}
+
+// settledOnce: the admitted write remains and has one version; the refused one is
+// undone.
+func settledOnce(r *crashRig) {
+	r.settled("Ann\nlikes tea\nplays go")
 	ring.Until(r.t, "the version of what was let in", func() bool { return r.versions(r.human, memproxy.OpSelfEdit) > 0 })
 	expect.Equal(r.t, r.versions(r.human, memproxy.OpSelfEdit), 1)
 }
@@ -279,19 +281,11 @@ func crashCases() map[memproxy.Step]crashCase {
 		memproxy.StepRollbackSent:    {rollsBack, rolledBack},
 		memproxy.StepRollbackSettled: {rollsBack, rolledBack},
 		// The run was never sent, and is not sent later.
-		memproxy.StepRunJournalled: {runsUngated, func(r *crashRig) {
-			ring.Until(r.t, "the run is settled", func() bool {
-				left, err := filepath.Glob(filepath.Join(filepath.Dir(r.conf), "state", "runs", "*", "*.json"))
-				return err == nil && len(left) == 0
-			})
-			if h, p := r.letta.Value(r.agent, "human"), r.letta.Value(r.agent, "persona"); h != "Ann" || p != "helper" {
-				r.t.Errorf("human %q, persona %q", h, p)
-			}
-		}},
-		memproxy.StepRunAnswered: {runsUngated, settledOnce},
-		memproxy.StepRunRuled:    {runsUngated, settledOnce},
-		memproxy.StepRunUndone:   {runsUngated, settledOnce},
-		memproxy.StepRunSettled:  {runsUngated, settledOnce},
+		memproxy.StepRunJournalled: {runsUngated, func(r *crashRig) { r.settled("Ann") }},
+		memproxy.StepRunAnswered:   {runsUngated, settledOnce},
+		memproxy.StepRunRuled:      {runsUngated, settledOnce},
+		memproxy.StepRunUndone:     {runsUngated, settledOnce},
+		memproxy.StepRunSettled:    {runsUngated, settledOnce},
 	}
 }
 

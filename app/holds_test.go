@@ -94,24 +94,7 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 	}
 }
 
-// Proves MFW-7: while the backend's model still extracts memories from an approved
-// write, its receipt says pending, and then lists their ids.
-func TestReceiptsNameTheCreatedMemories(t *testing.T) {
-	t.Parallel()
-	r := holding(t)
-	id := heldID(t, r.do("POST", "/v3/memories/add/", `{"user_id":"bob","messages":[{"role":"user","content":"Bob sails."}]}`))
-	r.review(id, true)
-	var event struct {
-		Status  string
-		Results []struct{ ID string }
-	}
-	ring.Until(t, "the end of the write", func() bool {
-		must.Do(t, json.Unmarshal([]byte(r.do("GET", "/v1/event/"+id+"/", "").body), &event))
-		return event.Status == "SUCCEEDED"
-	})
-	must.Len(t, event.Results, 1, event)
-	r.do("GET", "/v1/memories/"+event.Results[0].ID+"/", "").want(t, 200).has(t, "sails")
-}
+const bobSails = `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`
 
 // Proves CARD-6, CARD-10: an approved write is one request in traces and log when it is
 // sent: with its decision, its steps and the upstream request in one span, whose trace
@@ -120,7 +103,7 @@ func TestApprovedWritesAreTraced(t *testing.T) {
 	t.Parallel()
 	conf := strings.Replace(screeningConf, "level: error", "level: info", 1)
 	r := start(t, conf, "SCREENING", fmt.Sprintf("policy: {dir: %q}", policyDir(t, holdingPolicy)))
-	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))
+	id := heldID(t, r.do("POST", "/memories", bobSails))
 	r.review(id, true)
 	var spans []struct {
 		Trace      string `json:"trace_id"`
@@ -142,20 +125,19 @@ func TestApprovedWritesAreTraced(t *testing.T) {
 		t.Errorf("trace %s; records %s", sent.Trace, records)
 	}
 	logged := fmt.Sprintf(`"msg":"decision","decision":%q,"verdict":`, id)
-	if log := r.log.String(); !strings.Contains(log, logged+`"hold"`) || !strings.Contains(log, logged+`"allow"`) {
-		t.Errorf("the log: %s", log)
-	}
+	expect.Text(t, r.log.String(), "the log").Has(logged+`"hold"`, logged+`"allow"`)
 }
 
 // Proves MFW-7, DOL-2: a held write is answered like an asynchronous one, is reported
-// under its receipt, and is sent only after approval, with the approval in its
-// provenance; a rejected write is never sent.
+// under its receipt, which is pending while the backend's model extracts memories and then
+// lists their ids, and is sent only after approval, with the approval in its provenance; a
+// rejected write is never sent.
 func TestHeldWrites(t *testing.T) {
 	t.Parallel()
 	for _, approve := range []bool{true, false} {
 		r := holding(t)
 		before := r.back.count()
-		add := r.do("POST", "/v3/memories/add/", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`)
+		add := r.do("POST", "/v3/memories/add/", `{"user_id":"bob","messages":[{"role":"user","content":"Bob sails."}]}`)
 		id := heldID(t, add)
 		add.want(t, 200).has(t, `"status":"PENDING"`, `"event_id":"`+id+`"`)
 		must.Equal(t, r.back.count(), before)
@@ -166,24 +148,34 @@ func TestHeldWrites(t *testing.T) {
 		if approve {
 			want = `"status":"SUCCEEDED"`
 		}
+		var event got
 		ring.Until(r.t, "the end of the review", func() bool {
-			return strings.Contains(r.do("GET", "/v1/event/"+id+"/", "").body, want)
+			event = r.do("GET", "/v1/event/"+id+"/", "")
+			return strings.Contains(event.body, want)
 		})
 		list := r.do("GET", "/memories?user_id=bob", "")
-		if strings.Contains(list.body, "sails") != approve || strings.Count(list.body, "sails") > 1 {
-			t.Errorf("approved %v: %s", approve, list.body)
+		if !approve {
+			list.lacks(t, "sails")
+			continue
 		}
-		if approve && (!strings.Contains(list.body, `"memproxy_attestation":"human-confirmed"`) || !strings.Contains(list.body, id)) {
-			t.Errorf("provenance: %s", list.body)
-		}
+		list.has(t, `"memproxy_attestation":"human-confirmed"`, id)
+		expect.Text(t, list.body).Times(1, "sails")
+		r.do("GET", "/v1/memories/"+result(t, event)+"/", "").want(t, 200).has(t, "sails")
 	}
 	r := holding(t)
-	if a := r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`); a.status != 200 || strings.TrimSpace(a.body) != `{"results":[]}` {
-		t.Errorf("the server's form: %d %s", a.status, a.body)
-	}
-	if a := r.do("POST", "/memories", note); a.status != 200 || a.header.Get("X-Memproxy-Decision")[:4] == "hold" {
-		t.Errorf("the nearest that passes: %d %s", a.status, a.body)
-	}
+	a := r.do("POST", "/memories", bobSails).want(t, 200, "the server's form")
+	expect.Equal(t, strings.TrimSpace(a.body), `{"results":[]}`)
+	a = r.do("POST", "/memories", note).want(t, 200, "the nearest that passes")
+	expect.Text(t, a.header.Get("X-Memproxy-Decision")).Lacks("hold")
+}
+
+// result is the id of the one memory that an event lists.
+func result(t *testing.T, event got) string {
+	t.Helper()
+	var is struct{ Results []struct{ ID string } }
+	must.Do(t, json.Unmarshal([]byte(event.body), &is))
+	must.Len(t, is.Results, 1, event.body)
+	return is.Results[0].ID
 }
 
 // Proves MFW-7, TRL-1: an approved write is sent as its author's, with the roles and
@@ -203,9 +195,7 @@ forbid (principal, action in [Action::"learn", Action::"admin"], resource);`)))
 			h := r.heldWrite(id)
 			return h.State == memproxy.HoldDone || h.State == memproxy.HoldFailed
 		})
-		if h := r.heldWrite(id); h.State != memproxy.HoldDone {
-			t.Errorf("%s: %s", ask[0], h.Result.Detail)
-		}
+		expect.Equal(t, r.heldWrite(id).State, memproxy.HoldDone, ask[0], r.heldWrite(id).Result.Detail)
 	}
 	expect.Text(t, r.behind("GET", "/memories?user_id=bob", "")).Has(`"actor_id":"writer"`)
 }
@@ -240,9 +230,9 @@ func TestRetractedMemoriesWaitAlone(t *testing.T) {
 	if len(page.Holds) != 1 || page.Holds[0].Score < 850 {
 		t.Fatalf("%+v", page.Holds)
 	}
-	if out, errs, code := r.command("holds", "show", page.Holds[0].ID); code != 0 || !strings.Contains(out, "PATTERN_001") || strings.Contains(out, "evil.example") {
-		t.Errorf("%d %s %s", code, out, errs)
-	}
+	out, errs, code := r.command("holds", "show", page.Holds[0].ID)
+	expect.Equal(t, code, 0, errs)
+	expect.Text(t, out).Has("PATTERN_001").Lacks("evil.example")
 	r.does("holds", "approve", "--reason", "a test", page.Holds[0].ID)
 	expect.Text(t, receive(t, sent)).Has("evil.example").Lacks("We talked").Has(`"infer":false`, `"k":1`, `"user_id":"ann"`)
 }
@@ -262,10 +252,8 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 		return must.Get(r.car.Ledger.Holds.Claim(ctx, id, 1))(t)
 	}
 	arrived := claim("Bob sails")
-	if sent := p.Replay(ctx, arrived.Hold, arrived.Content); sent.Outcome != memproxy.OutcomeDone {
-		t.Fatalf("%+v", sent)
-	} // and then the process is gone
-	lost := claim("Bob rows") // crash before this one was sent
+	must.Equal(t, p.Replay(ctx, arrived.Hold, arrived.Content).Outcome, memproxy.OutcomeDone) // and then the process is gone
+	lost := claim("Bob rows")                                                                 // crash before this one was sent
 	once := func() bool {
 		list := r.do("GET", "/memories?user_id=bob", "").body
 		return strings.Count(list, `"Bob sails"`) == 1 && strings.Count(list, `"Bob rows"`) == 1
@@ -273,14 +261,9 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 	r.car.Runner.Wake() // as at the start of the next process
 	ring.Until(r.t, "both are done", once)
 	for _, id := range []string{arrived.Hold.ID, lost.Hold.ID} {
-		ring.Until(r.t, "the hold is done", func() bool {
-			h, err := r.car.Ledger.Holds.Get(ctx, id)
-			return err == nil && h.State == memproxy.HoldDone
-		})
+		ring.Until(r.t, "the hold is done", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
 	}
-	if !once() {
-		t.Errorf("%s", r.do("GET", "/memories?user_id=bob", "").body)
-	}
+	expect.Equal(t, once(), true, "each is there once")
 }
 
 // Without enough reviewers for an approval, and without an operator's socket, nothing
