@@ -1,9 +1,7 @@
 package app_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -13,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memproxy/memproxy/app"
-	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -49,16 +45,6 @@ func (n nobody) ask(method, path, body string) got {
 
 func (n nobody) write(text string) got { return n.ask("POST", "/memories", noted(text)) }
 
-func (n nobody) wrote(text string) (id string) {
-	n.t.Helper()
-	var made struct{ Results []struct{ ID string } }
-	a := n.write(text)
-	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 || len(made.Results) != 1 {
-		n.t.Fatalf("%d %s", a.status, a.body)
-	}
-	return made.Results[0].ID
-}
-
 // Proves TRL-1, TRL-9: a caller without a credential is a session at an address. Its
 // writes wait for review, and neither another session nor the same session name at
 // another address reads them. Its name is stored nowhere.
@@ -67,7 +53,7 @@ func TestAnonymousCallersAreSessions(t *testing.T) {
 	const name = "the-morning-shift-of-ward-nine"
 	r := start(t, openConf, "SCREENING", "")
 	author := r.nobody("127.0.0.1", name)
-	id := author.wrote("Ann likes green tea.")
+	id := author.write("Ann likes green tea.").id(t)
 	for who, tc := range map[string]struct {
 		caller nobody
 		sees   bool
@@ -135,20 +121,14 @@ func TestRejectionsOfAnonymousSessions(t *testing.T) {
 	r := start(t, openConf, "SCREENING", "sessions: {max_user_rejections: 6}")
 	first, second := r.nobody("127.0.0.1", "one"), r.nobody("127.0.0.1", "two")
 	for range 3 {
-		if a := first.write(poison); a.status != 403 || isLocked(a) {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		must.Equal(t, isLocked(first.write(poison).want(t, 403)), false, "locked early")
 	}
-	if a := first.write("Ann likes tea."); !isLocked(a) {
-		t.Errorf("three rejections: %d %s", a.status, a.body)
-	}
+	expect.Equal(t, isLocked(first.write("Ann likes tea.")), true, "locked after three rejections")
 	second.write("Ann likes tea.").want(t, 200)
 	for n := range 3 {
 		r.nobody("127.0.0.1", fmt.Sprint("try ", n)).write(poison).want(t, 403)
 	}
-	if a := r.nobody("127.0.0.1", "fresh").write("Ann likes tea."); !isLocked(a) {
-		t.Errorf("six rejections in whatever sessions: %d %s", a.status, a.body)
-	}
+	expect.Equal(t, isLocked(r.nobody("127.0.0.1", "fresh").write("Ann likes tea.")), true, "locked after six rejections in whatever sessions")
 	r.nobody("127.0.0.2", "fresh").write("Ann likes tea.").want(t, 200)
 }
 
@@ -159,7 +139,7 @@ func TestPendingMemoriesAreShownAfterAWeek(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
 	r := startAt(t, clock.Now, openConf, "SCREENING", "")
-	r.nobody("127.0.0.1", "one").wrote("Ann likes green tea.")
+	r.nobody("127.0.0.1", "one").write("Ann likes green tea.").want(t, 200)
 	r.nobody("127.0.0.1", "two").ask("POST", "/memories", from("Ann rows.", `"moltbook:x"`)).want(t, 200)
 	reader := r.nobody("127.0.0.2", "three") // callers of other tenants never see it
 	for _, tc := range []struct {
@@ -206,9 +186,8 @@ func TestWritesOfNewCallersWait(t *testing.T) {
 			id := r.written("Ann keeps ducks now.", "")
 			other.do("GET", "/memories/"+id, "").want(t, 200, "no longer new, and another does not see it")
 			expect.Text(t, other.listed(), "no longer new, and another does not see it").Has("ducks")
-			if other.written("Bert keeps geese.", ""); strings.Contains(r.listed(), "geese") {
-				t.Errorf("another caller is not new: %s", r.listed())
-			}
+			other.written("Bert keeps geese.", "")
+			expect.Text(t, r.listed(), "another caller is not new").Lacks("geese")
 		})
 	}
 }
@@ -312,30 +291,6 @@ func TestBrowserPagesAreNotServedAnonymously(t *testing.T) {
 					t.Errorf("%s: %s %s: %d %s", what, method, base, a.status, a.body)
 				}
 			}
-		}
-	}
-}
-
-// Proves GOV-6, TRL-1: Envoy's clients may be remote, so in production the processor
-// refuses anonymous callers unless a setting names that. A TCP port without client
-// certificates is refused, because any process in the pod could pose as Envoy and claim
-// another caller's certificate.
-func TestEnvoyPeersMustBeTrusted(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct{ identity, listen, weak string }{
-		{"{require: false}", "127.0.0.1:0", "identity.require"},
-		{"{require: false}", "unix:/nowhere/s", "identity.require"},
-		{"{spiffe: {trust_domain: example.org}}", "127.0.0.1:0", "identity.require"},
-		{"{spiffe: {trust_domain: example.org}}", "unix:/nowhere/s", ""},
-	} {
-		text := "profile: production\nstate: " + t.TempDir() + "\nidentity: " + tc.identity + "\nbackends: [{name: mem0, kind: mem0, listen: \"127.0.0.1:0\", upstream: \"http://127.0.0.1:1\"}]\n"
-		cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), func(string) string { return "" }))(t)
-		err := app.Serve(t.Context(), cfg, app.Options{Log: io.Discard, Getenv: func(string) string { return "" }}, &app.Envoy{Listen: tc.listen})
-		switch {
-		case err == nil: // listening may fail for other reasons
-			t.Errorf("%s on %s serves", tc.identity, tc.listen)
-		case tc.weak == "" && strings.Contains(err.Error(), config.UnsafeEnv), tc.weak != "" && !strings.Contains(err.Error(), config.UnsafeEnv+"="+tc.weak):
-			t.Errorf("%s on %s: %v", tc.identity, tc.listen, err)
 		}
 	}
 }

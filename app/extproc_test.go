@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,12 +31,19 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
+// servesEnvoy starts a configuration with a processor, in an empty environment.
+func servesEnvoy(t *testing.T, text string, f app.Envoy) error {
+	t.Helper()
+	none := func(string) string { return "" }
+	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), none))(t)
+	return app.Serve(t.Context(), cfg, app.Options{Log: io.Discard, Getenv: none}, &f)
+}
+
 // Proves CARD-9: a processor reachable by untrusted peers does not start, because it
 // trusts its peer's statements about callers.
 func TestExtprocListensForEnvoyOnly(t *testing.T) {
 	t.Parallel()
 	text := strings.NewReplacer("DIR", t.TempDir(), "UPSTREAM", "http://127.0.0.1:1", "KEY", sha(devToken)).Replace(plain) + "enforce: false\n"
-	weak := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t) // with which no process starts
 	for name, c := range map[string]struct {
 		f  app.Envoy
 		ok bool
@@ -51,9 +59,33 @@ func TestExtprocListensForEnvoyOnly(t *testing.T) {
 		"without its key":      {app.Envoy{Listen: "127.0.0.1:9902", Cert: "c"}, false},
 		"no port":              {app.Envoy{Listen: "127.0.0.1"}, false},
 	} {
-		err := app.Serve(t.Context(), weak, app.Options{Log: io.Discard, Getenv: func(string) string { return "" }}, &c.f)
+		err := servesEnvoy(t, text, c.f) // enforcement is off, with which no process starts
 		if must.Error(t, err, name); strings.HasPrefix(err.Error(), "extproc: ") == c.ok {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Proves GOV-6, TRL-1: Envoy's clients may be remote, so in production the processor
+// refuses anonymous callers unless a setting names that. A TCP port without client
+// certificates is refused, because any process in the pod could pose as Envoy and claim
+// another caller's certificate.
+func TestEnvoyPeersMustBeTrusted(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ identity, listen, weak string }{
+		{"{require: false}", "127.0.0.1:0", "identity.require"},
+		{"{require: false}", "unix:/nowhere/s", "identity.require"},
+		{"{spiffe: {trust_domain: example.org}}", "127.0.0.1:0", "identity.require"},
+		{"{spiffe: {trust_domain: example.org}}", "unix:/nowhere/s", ""},
+	} {
+		text := "profile: production\nstate: " + t.TempDir() + "\nidentity: " + tc.identity + "\nbackends: [{name: mem0, kind: mem0, listen: \"127.0.0.1:0\", upstream: \"http://127.0.0.1:1\"}]\n"
+		err := servesEnvoy(t, text, app.Envoy{Listen: tc.listen}) // listening may fail for other reasons
+		want := config.UnsafeEnv
+		if tc.weak != "" {
+			want += "=" + tc.weak
+		}
+		if must.Error(t, err, tc); strings.Contains(err.Error(), want) != (tc.weak != "") {
+			t.Errorf("%s on %s: %v", tc.identity, tc.listen, err)
 		}
 	}
 }
@@ -285,5 +317,74 @@ func receive(t *testing.T, from <-chan string) string {
 	case <-time.After(ring.Limit):
 		t.Fatal("nothing came")
 		return ""
+	}
+}
+
+// Proves TRL-1: two credentials in any two headers of one request must identify the
+// same caller. Otherwise the request is refused at both listeners and not forwarded.
+func TestTwoCredentialsMustMatch(t *testing.T) {
+	t.Parallel()
+	var arrived atomic.Int32
+	f := facesBefore(t, extproctest.Settings{"profile": "production", "enforce": "true", "kind": "mem0", "body": "65536", "writes_per_hour": "10000"},
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			arrived.Add(1)
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"results":[]}`)
+		}))
+	names := []string{"X-Memproxy-Token", "Proxy-Authorization", "X-API-Key", "Authorization"}
+	ours := func(name string) bool { return name == names[0] || name == names[1] }
+	for _, envoy := range []bool{false, true} {
+		addr := f.listener(t, envoy).Addr
+		for i, one := range names {
+			for _, other := range names[i+1:] {
+				for _, presented := range [][2]string{
+					{"m0sk_dev", "m0sk_dev"}, {"m0sk_dev", "m0sk_eve"}, {"m0sk_eve", "m0sk_dev"}, {"m0sk_dev", "unknown"}, {"unknown", "m0sk_dev"}, {"unknown", "unknown"},
+				} {
+					q := must.Get(http.NewRequest(http.MethodGet, "http://"+addr+"/memories?user_id=ann&agent_id=dev", nil))(t)
+					for k, name := range []string{one, other} {
+						value := presented[k]
+						if strings.HasSuffix(name, "Authorization") {
+							value = "Bearer " + value
+						}
+						q.Header.Set(name, value)
+					}
+					arrived.Store(0)
+					resp := must.Get(http.DefaultClient.Do(q))(t)
+					resp.Body.Close()
+					good := presented[0] == presented[1] && presented[0] != "unknown" || // the same caller, or the backend's own key
+						presented[0] == "m0sk_dev" && presented[1] == "unknown" && ours(one) && !ours(other)
+					if want := map[bool]int{true: 200, false: 401}[good]; resp.StatusCode != want || (arrived.Load() > 0) != good {
+						t.Errorf("envoy %v: %s of %s and %s of %s: %d and %d arrived, want %d", envoy, one, presented[0], other, presented[1], resp.StatusCode, arrived.Load(), want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Proves TRL-10: in shadow mode a caller that is not identified reaches the backend with
+// its own credential or none, never with the backend's, at both listeners.
+func TestShadowModeKeepsTheCredentialFromUnidentifiedCallers(t *testing.T) {
+	t.Parallel()
+	sent := make(chan string, 1)
+	f := facesBefore(t, extproctest.Settings{"profile": "production", "enforce": "false", "kind": "mem0", "body": "65536", "writes_per_hour": "10000", "credential": "backend-key"},
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("user_id") == "" {
+				return // a request of memproxy's own
+			}
+			sent <- r.Header.Get("Authorization")
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"results":[]}`)
+		}))
+	for _, envoy := range []bool{false, true} {
+		addr := f.listener(t, envoy).Addr
+		for presented, want := range map[string]string{"": "", "Token of-the-backend": "Token of-the-backend", "Bearer m0sk_dev": "Token backend-key"} {
+			q := must.Get(http.NewRequest(http.MethodGet, "http://"+addr+"/memories?user_id=ann&agent_id=dev", nil))(t)
+			if presented != "" {
+				q.Header.Set("Authorization", presented)
+			}
+			must.Get(http.DefaultClient.Do(q))(t).Body.Close()
+			expect.Equal(t, <-sent, want, "envoy", envoy, presented, "is forwarded as")
+		}
 	}
 }
