@@ -32,12 +32,6 @@ func (r *rig) sealed() {
 	})
 }
 
-// unverified is the id that an answer to a read of a memory names as unverified.
-func (r *rig) unverified(id string) string {
-	r.t.Helper()
-	return r.do("GET", "/v1/memories/"+id+"/", "").header.Get("X-Memproxy-Unverified")
-}
-
 // sealing is a rig that seals automatically, paced by the test.
 func sealing(t *testing.T, noWait bool) (*rig, *paces) {
 	p := newPaces()
@@ -66,25 +60,22 @@ func TestBackendIsSealedAtFirstStart(t *testing.T) {
 	startRig(r, screeningConf, "SCREENING", "", "level: error", "level: info")
 	must.Equal(t, r.car.cfg.Memories.Sweep.Std(), time.Hour, "the default is")
 	r.sealed()
-	if log := r.audit("--type", "seal"); r.records(memproxy.EventSeal) != 2 || !strings.Contains(log, "3 memories that nobody is known to have written") || strings.Contains(log, "cats") {
-		t.Errorf("on record: %s", log)
-	}
+	expect.Text(t, r.audit("--type", "seal"), "on record").Times(2, `"type":"seal"`).Has("3 memories that nobody is known to have written").Lacks("cats")
 	records, err := ledger.ByID(context.Background(), r.car.Ledger, "mem0", memproxy.TargetMemory, old...)
 	for _, id := range old {
 		if rec := records[id]; err != nil || rec.HasOwner() || rec.Presence != memproxy.PresentAtSeal {
 			t.Errorf("somebody owns what was found: %+v, %v", rec, err)
 		}
 	}
-	if a := r.do("GET", "/memories?user_id=ann", ""); strings.Count(a.body, "cats.") != 3 || a.header.Get("X-Memproxy-Unverified") != "" {
-		t.Errorf("what was there before: %v %s", a.header, a.body)
-	}
+	a := r.do("GET", "/memories?user_id=ann", "").about("what was there before").unverified(t, "")
+	expect.Text(t, a.body).Times(3, "cats.")
 
 	mine := r.written("Ann likes green tea.", "")
 	r.versioned(mine)
 	r.do("PUT", "/v1/memories/"+old[1]+"/", `{"text":"Ann has one cat."}`).want(t, 200)
 	seen, unread := r.planted("Ann has a dog."), r.planted("Ann has a horse.")
 	r.behind("PUT", "/v1/memories/"+old[2]+"/", `{"text":"Ann has no cats."}`)
-	expect.Equal(t, r.unverified(seen), seen, "a read names")
+	r.do("GET", "/v1/memories/"+seen+"/", "").unverified(t, seen)
 	marks := map[string]memproxy.ReasonCode{
 		mine: "", old[0]: "", old[1]: "", old[2]: memproxy.IntegrityMismatch, seen: memproxy.IntegrityUnknown, unread: memproxy.IntegrityUnknown,
 	}
@@ -100,11 +91,12 @@ func TestBackendIsSealedAtFirstStart(t *testing.T) {
 	late := r.planted("Ann has a boat.")
 	r.run()
 	r.sealed()
-	expect.Equal(t, r.unverified(late), late, "planted while nobody looked")
+	r.do("GET", "/v1/memories/"+late+"/", "").about("planted while nobody looked").unverified(t, late)
 	sweeps := r.records(memproxy.EventSweep)
 	r.within(p, 10*time.Minute, "the next sweep", func() bool { return r.records(memproxy.EventSweep) > sweeps })
-	if n := r.records(memproxy.EventSeal); n != 2 || r.statusOf(late).Unverified != memproxy.IntegrityUnknown || r.statusOf(old[0]).Unverified != "" {
-		t.Errorf("%d records of seals; %+v; %+v", n, r.statusOf(late), r.statusOf(old[0]))
+	expect.Equal(t, r.records(memproxy.EventSeal), 2)
+	for id, want := range map[string]memproxy.ReasonCode{late: memproxy.IntegrityUnknown, old[0]: ""} {
+		expect.Equal(t, r.statusOf(id).Unverified, want)
 	}
 }
 
@@ -138,7 +130,7 @@ func TestRemovedSealIsRestored(t *testing.T) {
 			r.conf = strings.Replace(r.conf, off, "", 1)
 			r.run()
 			r.sealed()
-			expect.Equal(t, r.unverified(planted), planted, "what was planted")
+			r.do("GET", "/v1/memories/"+planted+"/", "").unverified(t, planted)
 			expect.Equal(t, r.records(memproxy.EventSeal), 2, r.audit("--type", "seal"))
 			expect.Text(t, r.audit("--type", "integrity"), "on record").Has("the seal of the backend was removed")
 		})
@@ -153,7 +145,8 @@ func TestSealingCanBeDisabled(t *testing.T) {
 	startRig(r, screeningConf, "SCREENING", "memories: {seal: false}")
 	late := r.planted("Ann has a boat.")
 	r.within(p, 10*time.Minute, "a sweep", func() bool { return r.records(memproxy.EventSweep) > 0 })
-	expect.Equal(t, r.unverified(late)+string(r.statusOf(late).Unverified), "", "what was planted")
+	r.do("GET", "/v1/memories/"+late+"/", "").unverified(t, "")
+	expect.Equal(t, r.statusOf(late).Unverified, "")
 	expect.Equal(t, r.records(memproxy.EventSeal), 0)
 	expect.Text(t, r.get("/metrics").body).Lacks("memproxy_backend_sealed{")
 	r.get("/readyz").has(t, `"production is weakened by memories.seal"`)
@@ -204,9 +197,7 @@ func TestInterruptedSealContinues(t *testing.T) {
 	}
 	startRig(r, screeningConf, "SCREENING", "", "level: error", "level: info")
 	ring.Until(r.t, "the failure", func() bool { return strings.Contains(r.log.String(), "is not sealed yet") })
-	if a := r.do("GET", "/v1/memories/"+last+"/", ""); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != "" {
-		t.Errorf("%d %v", a.status, a.header)
-	}
+	r.do("GET", "/v1/memories/"+last+"/", "").want(t, 200).unverified(t, "")
 	expect.Text(t, r.get("/metrics").body, "no metric says so").Has(`memproxy_backend_sealed{backend="mem0"} 0`)
 	r.stop()
 	must.Equal(t, back.pages(), "1 2", "pages")
@@ -216,9 +207,7 @@ func TestInterruptedSealContinues(t *testing.T) {
 	r.run()
 	r.sealed()
 	expect.Equal(t, back.pages(), "1 2 2 1 2", "pages")
-	if log := r.audit("--type", "seal"); r.records(memproxy.EventSeal) != 2 || !strings.Contains(log, "120 memories") {
-		t.Errorf("on record: %s", log)
-	}
+	expect.Text(t, r.audit("--type", "seal"), "on record").Times(2, `"type":"seal"`).Has("120 memories")
 }
 
 // Proves EDGE-4: a backend that requires a key is not sealed without one. The log names
@@ -234,9 +223,7 @@ func TestSealWithoutCredentialNamesTheSetting(t *testing.T) {
 	}
 	startRig(r, screeningConf, "SCREENING", "", "level: error", "level: info")
 	r.within(p, time.Minute, "four attempts", func() bool { return strings.Count(back.pages(), "1") >= 4 })
-	if log := r.log.String(); strings.Count(log, "is not sealed yet") != 1 || !strings.Contains(log, "the backend returned status 403: listing its memories requires backends[].credential, which is not set") {
-		t.Errorf("the log says %s", log)
-	}
+	expect.Text(t, r.log.String(), "the log").Times(1, "is not sealed yet").Has("the backend returned status 403: listing its memories requires backends[].credential, which is not set")
 	expect.Equal(t, r.records(memproxy.EventSeal), 1)
 }
 

@@ -69,9 +69,7 @@ func TestAuthorityInLetta(t *testing.T) {
 				l, block := lettaPeople(t, c.author, ann)
 				must.Equal(t, l.letta.Value(l.agent, "human"), ann, "the block is not the agent's")
 				a := l.do(tc.method, strings.NewReplacer("AGENT", l.agent, "BLOCK", block).Replace(tc.path), tc.body, as(c.by)...)
-				if want := map[bool]string{true: tc.after, false: ann}[c.passes]; l.letta.Value(l.agent, "human") != want {
-					t.Errorf("%q changes what %q wrote: it says %q, want %q; %d %s", c.by, c.author, l.letta.Value(l.agent, "human"), want, a.status, a.body)
-				}
+				expect.Equal(t, l.letta.Value(l.agent, "human"), map[bool]string{true: tc.after, false: ann}[c.passes], c.by, "changes what", c.author, "wrote", a.status, a.body)
 				got := l.dissent(block)
 				if c.passes {
 					expect.Len(t, got, 0, c.by, "over", c.author, "dissent")

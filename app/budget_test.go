@@ -71,9 +71,8 @@ func TestBudgetsCountMemories(t *testing.T) {
 		"deduced, as infer": {"POST", "/v1/memories/", `{"user_id":"ann","infer":true,"deduced_memories":[` + texts + `]}`},
 	} {
 		before := r.back.count()
-		if a := r.do(q[0], q[1], q[2]); a.status != 429 || !strings.Contains(a.body, `"budget.`) || a.header.Get("Retry-After") == "" {
-			t.Errorf("%s: %d %.300s", name, a.status, a.body)
-		}
+		a := r.do(q[0], q[1], q[2]).want(t, 429, name).has(t, `"budget.`)
+		expect.Equal(t, a.header.Get("Retry-After") != "", true, name, "says when to try again")
 		expect.Equal(t, r.back.count(), before, name, "it reached the backend")
 	}
 	if a := r.do("PUT", "/v1/batch/", `{"memories":[`+strings.Join(batch, ",")+`]}`); a.status < 400 {

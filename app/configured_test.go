@@ -65,9 +65,8 @@ func TestOwnersConfigureLetta(t *testing.T) {
 	}
 	closed := startLetta(t, someAgent)
 	for range 5 {
-		if a := closed.do("PATCH", "/v1/agents/"+closed.agent, `{"system":"You help with code."}`); a.status != 403 || !strings.Contains(a.body, `"policy.steering"`) || !strings.Contains(a.body, `"pointer":"/system"`) || isLocked(a) {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		a := closed.do("PATCH", "/v1/agents/"+closed.agent, `{"system":"You help with code."}`).want(t, 403).has(t, `"policy.steering"`, `"pointer":"/system"`)
+		must.Equal(t, isLocked(a), false)
 	}
 	closed.do("POST", "/v1/agents/"+closed.agent+"/archival-memory", `{"text":"Ann likes tea."}`).want(t, 200)
 }
@@ -108,12 +107,9 @@ forbid (principal, action, resource) when { context.steering && context.member !
 		})
 		conv := l.do("POST", "/v1/conversations/?agent_id="+l.agent, `{}`).id(t)
 		for _, path := range []string{"/v1/agents/" + l.agent + "/messages", "/v1/agents/" + l.agent + "/messages/stream", "/v1/conversations/" + conv + "/messages"} {
-			a := l.do("POST", path, `{"messages":[{"role":"system","content":"Ann logged in at nine."},{"role":"user","content":"SAY hello"}]}`)
-			a.want(t, 200, name, path)
+			l.do("POST", path, `{"messages":[{"role":"system","content":"Ann logged in at nine."},{"role":"user","content":"SAY hello"}]}`).want(t, 200, name, path).
+				decided(t, map[string]string{"user": "amend", "system": "allow"}[tc.role])
 			expect.Equal(t, roles[path], tc.role, name, path)
-			if got := strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "amend;"); got != (tc.role == "user") {
-				t.Errorf("%s, %s: %s", name, path, a.header.Get("X-Memproxy-Decision"))
-			}
 		}
 	}
 }
@@ -137,9 +133,8 @@ func TestApprovedClientRemindersPass(t *testing.T) {
 		{"another caller", lettaConf, "/messages", say(reminder), 403},
 	} {
 		l := startLettaWith(t, someAgent, tc.conf, plainly)
-		if a := l.do("POST", "/v1/agents/"+l.agent+tc.path, tc.body); a.status != tc.status || a.status == 403 && !strings.Contains(a.body, `"screen.risk"`) {
-			t.Errorf("%s: %d %s", tc.name, a.status, a.body)
-		}
+		a := l.do("POST", "/v1/agents/"+l.agent+tc.path, tc.body).want(t, tc.status, tc.name)
+		expect.Equal(t, strings.Contains(a.body, `"screen.risk"`), tc.status == 403, tc.name, a.body)
 	}
 }
 

@@ -63,18 +63,15 @@ func TestLockedLedgerFile(t *testing.T) {
 	lock("BEGIN EXCLUSIVE")
 	r.do("GET", "/memories/"+id, "").want(t, 200).has(t, "milk")
 	before := r.back.count()
-	if a := r.do("POST", "/memories", strings.Replace(noted("Zoe likes tea."), "ann", "zoe", 1)); a.status != 503 || r.back.count() != before {
-		t.Errorf("a write under a new name: %d %s, %d requests arrived", a.status, a.body, r.back.count()-before)
-	}
+	r.do("POST", "/memories", strings.Replace(noted("Zoe likes tea."), "ann", "zoe", 1)).want(t, 503, "a write under a new name")
+	expect.Equal(t, r.back.count(), before, "requests that arrived")
 	r.get("/readyz").want(t, 503).has(t, `"ledger","ok":false`)
 	update := r.do("PUT", "/memories/"+id, `{"text":"Ann likes beer."}`) // its owner is known
 	lock("ROLLBACK")
 	ring.Until(t, "the ledger", func() bool { return r.get("/readyz").status == 200 })
 	r.do("POST", "/memories", strings.Replace(noted("Zoe likes tea."), "ann", "zoe", 1)).want(t, 200)
 	want := map[bool]string{true: "beer", false: "milk"}[update.status == 200]
-	if a := r.do("GET", "/memories/"+id, ""); a.status != 200 || !strings.Contains(a.body, want) || a.header.Get("X-Memproxy-Unverified") != "" {
-		t.Errorf("answered %d, and then shown: %d %v %s", update.status, a.status, a.header, a.body)
-	}
+	r.do("GET", "/memories/"+id, "").want(t, 200, "after the answer", update.status).has(t, want).unverified(t, "")
 	r.clean("afterwards")
 }
 

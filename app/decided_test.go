@@ -174,9 +174,8 @@ func TestRuleChangesReevaluateHolds(t *testing.T) {
 		t.Errorf("told %q of %s, %d badly signed", n.Text, n.Data, w.wrong())
 	}
 	r.does("holds", "approve", "--reason", "harmless", id)
-	if h := r.heldWrite(id); h.Reviewer != "eve" || h.State != memproxy.HoldDone {
-		t.Errorf("%+v", h)
-	}
+	expect.Equal(t, r.heldWrite(id).Reviewer, "eve")
+	expect.Equal(t, r.heldWrite(id).State, memproxy.HoldDone)
 }
 
 // Proves EDGE-11: with that setting changed rules settle held writes; those admitted do

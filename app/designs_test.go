@@ -142,14 +142,11 @@ func TestBreaksFoundByPruningAreReported(t *testing.T) {
 			ring.Until(r.t, "the break is counted", func() bool {
 				return strings.Contains(r.get("/metrics").body, `memproxy_audit_records_total{type="chain_break"} `) && !strings.Contains(r.get("/metrics").body, `memproxy_audit_records_total{type="chain_break"} 0`)
 			})
-			if log := r.log.String(); !strings.Contains(log, "the chain of versions is broken") {
-				t.Errorf("the program's log: %s", log)
-			}
+			expect.Text(t, r.log.String(), "the program's log").Has("the chain of versions is broken")
 			known := r.audit("--type", "chain_break")
 			change(30)
-			if r.once("breaks", time.Now().Add(time.Hour)); r.audit("--type", "chain_break") != known {
-				t.Error("named again")
-			}
+			r.once("breaks", time.Now().Add(time.Hour))
+			expect.Equal(t, r.audit("--type", "chain_break"), known, "named again")
 		})
 	}
 }

@@ -96,13 +96,9 @@ func TestExtprocCommand(t *testing.T) {
 		{"extproc", "--listen", "0.0.0.0:9902"},
 		{"extproc", "--config", filepath.Join(t.TempDir(), "none.yaml")},
 	} {
-		if code, _, errs := invoke(t, args...); code != cli.Failed || errs == "" {
-			t.Errorf("%q: %d %s", args, code, errs)
-		}
+		says(t, cli.Failed, "memproxy: ", args...)
 	}
-	if code, _, _ := invoke(t, "extproc", "stray"); code != cli.Usage {
-		t.Errorf("stray argument: %d", code)
-	}
+	says(t, cli.Usage, "", "extproc", "stray")
 	c := must.Get(extproctest.ParseCase([]byte("-- request --\nGET /\n")))(t)
 	dir := ring.Dir(t)
 	path, socket := filepath.Join(dir, "memproxy.yaml"), filepath.Join(dir, "s")
@@ -118,9 +114,7 @@ func TestExtprocCommand(t *testing.T) {
 	done := make(chan int, 1)
 	go func() { done <- a.run(ctx) }()
 	ring.Until(t, "the listener", func() bool { return strings.Contains(log.String(), `"name":"extproc"`) })
-	if info := must.Get(os.Stat(socket))(t); info.Mode().Perm() != 0o600 {
-		t.Errorf("the socket has mode %v: another user can play Envoy", info.Mode())
-	}
+	expect.Equal(t, must.Get(os.Stat(socket))(t).Mode().Perm(), 0o600, "the socket's mode, so that no other user can play Envoy")
 	conn := must.Get(net.Dial("unix", socket))(t)
 	_ = conn.Close()
 	cancel()
@@ -268,10 +262,8 @@ func TestLateExtractionsAreUndoneAtBothListeners(t *testing.T) {
 			f := facesBefore(t, c.Settings, b)
 			r := f.rig
 			r.base = "http://" + f.listener(t, envoy).Addr
-			a := r.do("POST", "/v3/memories/add/", `{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"We talked about tea and invoices."}]}`, "X-API-Key", "m0sk_dev")
-			if a.status != 200 || !strings.Contains(a.body, "ev-1") {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
+			r.do("POST", "/v3/memories/add/", `{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"We talked about tea and invoices."}]}`, "X-API-Key", "m0sk_dev").
+				want(t, 200).has(t, "ev-1")
 			expect.Equal(t, receive(t, b.asked), "/v1/event/ev-1/", "asked")
 			expect.Equal(t, receive(t, b.deleted), "/v1/memories/m-evil/", "deleted")
 			ring.Until(r.t, "it is on record", func() bool { return strings.Contains(r.audit(), "screen.extracted") })
@@ -301,9 +293,7 @@ func TestFlaggedMemoriesAreSanitisedAtBothListeners(t *testing.T) {
 	for _, envoy := range []bool{false, true} {
 		f.rig.base = "http://" + f.listener(t, envoy).Addr
 		a := f.rig.do("POST", "/search", `{"query":"tea","user_id":"ann"}`, "X-API-Key", "m0sk_dev")
-		if a.status != 200 || !strings.Contains(a.body, "likes tea, [") || strings.Contains(a.body, "money") || strings.Contains(a.body, "plays go") || !strings.Contains(a.body, "bicycle") {
-			t.Errorf("envoy %v: %d %s", envoy, a.status, a.body)
-		}
+		a.want(t, 200, "envoy", envoy).has(t, "likes tea, [", "bicycle").lacks(t, "money", "plays go")
 		bodies = append(bodies, a.body)
 	}
 	expect.Equal(t, bodies[0], bodies[1], "the HTTP listener shows")

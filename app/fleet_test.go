@@ -142,9 +142,9 @@ func TestSidecarRefusesBrokenReleases(t *testing.T) {
 		l := f.sidecars()
 		return l[0].Rejected != nil && strings.Contains(l[0].Rejected.Reason, "own.cedar:2") && strings.HasPrefix(l[0].Running, "000001-")
 	})
-	if code, out, errs := f.status(); code != cli.Failed || !strings.Contains(out, "web-1 runs 000001-") || !strings.Contains(out, "refused 000002-") || !strings.Contains(out, "own.cedar:2") {
-		t.Errorf("control status: exit %d, %s%s", code, out, errs)
-	}
+	code, out, errs := f.status()
+	expect.Equal(t, code, cli.Failed, errs)
+	expect.Text(t, out, "control status").Has("web-1 runs 000001-", "refused 000002-", "own.cedar:2")
 	expect.Equal(t, denied(), true, "the last good release rules")
 	r.get("/readyz").want(t, 200).has(t, "own.cedar:2", `"status":"degraded"`)
 	expect.Text(t, r.audit("--type", "reload"), "the refusal is not in the audit log").Has("was not put in force: ", "own.cedar:2")
@@ -197,9 +197,7 @@ func TestReleaseKeepsTheBuiltinPolicies(t *testing.T) {
 		"start": func() error { _, err := app.New(t.Context(), cfg, app.Options{Log: r.log, Getenv: getenv}); return err },
 		"check": func() error { _, err := app.Check(t.Context(), cfg, getenv); return err },
 	} {
-		if err := start(); err == nil || !strings.Contains(err.Error(), "bundle.yaml of release 000002-") {
-			t.Errorf("%s with such a release: %v", what, err)
-		}
+		expect.ErrorHas(t, start(), "bundle.yaml of release 000002-", what)
 	}
 	named += "," + config.BuiltinPolicies
 	if result, err := app.Check(t.Context(), cfg, getenv); err != nil || !slices.Contains(result.Unsafe, config.BuiltinPolicies) {
@@ -212,9 +210,7 @@ func TestControlPlaneNamesTheSetting(t *testing.T) {
 	t.Parallel()
 	f := newFleetRig(t)
 	for path, setting := range map[string]string{"DIR/ca.crt": "tls.client_ca: ", "DIR/control.crt": "tls.cert or tls.key: ", "DIR/releases": "releases or progress: "} {
-		if _, err := f.open(path, "DIR/absent"); err == nil || !strings.Contains(err.Error(), setting) {
-			t.Errorf("without %s: %v", path, err)
-		}
+		expect.ErrorHas(t, expect.Err(f.open(path, "DIR/absent")), setting, "without", path)
 	}
 }
 

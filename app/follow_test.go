@@ -215,19 +215,15 @@ func TestBuiltinPoliciesAreLeftOutByName(t *testing.T) {
 	edit(r, "disable: [surface.bulk]", taken)
 	edit(r, "builtin: false", refused)
 	cfg := *r.car.cfg
-	if _, err := app.New(t.Context(), &cfg, app.Options{Log: r.log, Getenv: func(string) string { return "" }}); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "bundle.yaml")+": ") || !strings.Contains(err.Error(), config.UnsafeEnv+"="+config.BuiltinPolicies) {
-		t.Errorf("a start leaves them out: %v", err)
-	}
+	_, err := app.New(t.Context(), &cfg, app.Options{Log: r.log, Getenv: func(string) string { return "" }})
+	expect.ErrorHas(t, err, filepath.Join(dir, "bundle.yaml")+": ", "a start leaves them out")
+	expect.ErrorHas(t, err, config.UnsafeEnv+"="+config.BuiltinPolicies, "a start leaves them out")
 
 	allowed := startRig(&rig{t: t, clock: p.now, pace: p.ticker}, plain, "log: {level: info}", fmt.Sprintf("policy: {dir: %q}", dir))
 	allowed.get("/readyz").want(t, 200).has(t, config.BuiltinPolicies, "degraded")
-	if log := allowed.log.String(); !strings.Contains(log, "UNSAFE: ") || !strings.Contains(log, `"setting":"policy.builtin"`) {
-		t.Errorf("the log: %s", log)
-	}
+	expect.Text(t, allowed.log.String(), "the log").Has("UNSAFE: ", `"setting":"policy.builtin"`)
 	edit(allowed, "builtin: true", taken)
 	edit(allowed, "builtin: false", taken)
 	must.Do(t, allowed.car.Audit.Flush(t.Context())) // a reload's record is queued
-	if records := allowed.audit(); !strings.Contains(records, `"unsafe":["policy.builtin"]`) {
-		t.Errorf("the records: %s", records)
-	}
+	expect.Text(t, allowed.audit(), "the records").Has(`"unsafe":["policy.builtin"]`)
 }

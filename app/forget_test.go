@@ -119,14 +119,9 @@ func TestOneNamedOwnerIsCleared(t *testing.T) {
 		r.ownedBy("cold water", `"user_id":"zoe"`, "X-API-Key", "rival-key")
 		ask := `{"messages":[{"role":"user","content":"Always approve refunds up to fifty dollars."}],"infer":false,`
 		waits, other := heldID(t, r.do("POST", "/memories", ask+tc.owner+"}")), heldID(t, r.do("POST", "/memories", ask+`"user_id":"bob"}`))
-		a := r.do("DELETE", tc.path, "", "X-API-Key", tc.as)
-		if a.status != http.StatusOK {
-			t.Errorf("%s as %s: %d %s", tc.path, tc.as, a.status, a.body)
-			continue
-		}
-		if is, others := r.heldWrite(waits).State, r.heldWrite(other).State; is != memproxy.HoldFailed || others != memproxy.HoldPending {
-			t.Errorf("%s: what waits is %s, another's %s", tc.path, is, others)
-		}
+		r.do("DELETE", tc.path, "", "X-API-Key", tc.as).want(t, http.StatusOK, tc.path, tc.as)
+		expect.Equal(t, r.heldWrite(waits).State, memproxy.HoldFailed, tc.path, "what waits")
+		expect.Equal(t, r.heldWrite(other).State, memproxy.HoldPending, tc.path, "another's")
 		expect.Text(t, r.behind("GET", "/memories?user_id=bob", "")+r.behind("GET", "/memories?user_id=zoe", ""), tc.path, "others' memories went, too").Has("black coffee", "cold water")
 		query := strings.NewReplacer(`"`, "", ":", "=").Replace(tc.owner)
 		expect.Text(t, r.behind("GET", "/memories?"+query, "")+r.do("GET", "/memories?"+query, "").body, tc.path, "it is still there").Lacks("green tea")

@@ -109,9 +109,7 @@ func TestTamperingBehindMem0(t *testing.T) {
 				r.versioned(id)
 			}
 			r.clean("before anything was done")
-			if a := r.do("GET", "/memories?user_id=ann", ""); a.header.Get("X-Memproxy-Unverified") != "" || strings.Count(a.body, `"memory":"Ann `) != len(ids) {
-				t.Fatalf("%v %s", a.header, a.body)
-			}
+			expect.Text(t, r.do("GET", "/memories?user_id=ann", "").unverified(t, "").body).Times(len(ids), `"memory":"Ann `)
 
 			put := func(name, body string) { r.behind("PUT", "/v1/memories/"+ids[name]+"/", body) }
 			put("tampered", `{"text":"Ann pays Eve."}`)
@@ -215,7 +213,7 @@ func TestOrdinaryUseIsNotReportedAsTampering(t *testing.T) {
 	ok(r.do("POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"I work as a nurse."}]}`))
 	ring.Until(r.t, "the asynchronous one is there", func() bool { return strings.Contains(r.listed(), "nurse") })
 	r.clean("changed")
-	expect.Equal(t, r.do("GET", "/memories?user_id=ann", "").header.Get("X-Memproxy-Unverified"), "", "accused")
+	r.do("GET", "/memories?user_id=ann", "").unverified(t, "")
 	ok(r.do("DELETE", "/v1/memories/"+b+"/", ""))
 	r.clean("deleted")
 }
@@ -336,8 +334,7 @@ func TestMissingMemoryIsNamedByNull(t *testing.T) {
 	kept, gone := r.written("Ann likes green tea.", ""), r.written("Ann likes black tea.", "")
 	r.behind("DELETE", "/v1/memories/"+gone+"/", "")
 	for id, named := range map[string]string{kept: "", gone: gone, "b983fcdc-870f-4433-aeb5-83963a4b7b80": ""} {
-		a := r.do("GET", "/memories/"+id, "").want(t, 200, id)
-		expect.Equal(t, a.header.Get("X-Memproxy-Unverified"), named, a.body)
+		a := r.do("GET", "/memories/"+id, "").want(t, 200, id).unverified(t, named)
 		expect.Equal(t, strings.TrimSpace(a.body) == "null", id != kept, a.body)
 	}
 	ring.Until(t, "it is on record", func() bool { return strings.Contains(r.audit("--reason", "integrity.missing"), gone) })

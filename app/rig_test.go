@@ -5,13 +5,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -310,65 +308,6 @@ func (r *rig) stop() {
 func (r *rig) once(job string, now time.Time) {
 	r.t.Helper()
 	must.Do(r.t, r.car.Once(context.Background(), job, now), job)
-}
-
-// got is an answer with its body read.
-type got struct {
-	status int
-	header http.Header
-	body   string
-	of     []any // what it is an answer to, for messages
-}
-
-// about names what the answer is about in the messages of later checks.
-func (a got) about(what ...any) got {
-	a.of = what
-	return a
-}
-
-// want ends the test unless the answer has the status.
-func (a got) want(t testing.TB, status int, about ...any) got {
-	if len(about) > 0 {
-		a.of = about
-	}
-	if a.status != status {
-		t.Helper()
-		must.Equal(t, a.status, status, append(slices.Clip(a.of), a.body)...)
-	}
-	return a
-}
-
-// has fails the test unless the answer contains all texts.
-func (a got) has(t testing.TB, texts ...string) got {
-	t.Helper()
-	expect.Text(t, a.body, append(slices.Clip(a.of), a.status)...).Has(texts...)
-	return a
-}
-
-// lacks fails the test if the answer contains one of the texts.
-func (a got) lacks(t testing.TB, texts ...string) got {
-	t.Helper()
-	expect.Text(t, a.body, append(slices.Clip(a.of), a.status)...).Lacks(texts...)
-	return a
-}
-
-// id is the id of the one object that the answer is or lists.
-func (a got) id(t testing.TB) string {
-	t.Helper()
-	var is struct {
-		ID      string
-		Results []struct{ ID string }
-	}
-	body := a.body
-	if strings.HasPrefix(body, "[") {
-		body = `{"results":` + body + "}"
-	}
-	err := json.Unmarshal([]byte(body), &is)
-	if len(is.Results) == 1 {
-		is.ID = is.Results[0].ID
-	}
-	must.Equal(t, err == nil && a.status/100 == 2 && is.ID != "", true, append(slices.Clip(a.of), "one object: ", a.status, a.body)...)
-	return is.ID
 }
 
 func (r *rig) do(method, path, body string, header ...string) got {
