@@ -6,74 +6,31 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
-
-// backlog is a listener in memory, with deadlines like the kernel's.
-type backlog struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	close  func()
-	due    time.Time
-}
-
-func newBacklog() *backlog {
-	b := &backlog{conns: make(chan net.Conn, 1024), closed: make(chan struct{})}
-	b.close = sync.OnceFunc(func() { close(b.closed) })
-	return b
-}
-
-func (b *backlog) SetDeadline(t time.Time) error { b.due = t; return nil }
-func (b *backlog) Close() error                  { b.close(); return nil }
-func (b *backlog) Addr() net.Addr                { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80} }
-
-func (b *backlog) Accept() (net.Conn, error) {
-	ctx, cancel := context.Background(), func() {}
-	if !b.due.IsZero() {
-		ctx, cancel = context.WithDeadline(ctx, b.due)
-	}
-	defer cancel()
-	select {
-	case <-b.closed:
-		return nil, net.ErrClosed
-	case c := <-b.conns:
-		return c, nil
-	case <-ctx.Done():
-		return nil, os.ErrDeadlineExceeded
-	}
-}
-
-// end is one end of a connection in memory.
-type end struct {
-	net.Conn
-	local, remote net.Addr
-}
-
-func (e end) LocalAddr() net.Addr  { return e.local }
-func (e end) RemoteAddr() net.Addr { return e.remote }
 
 // door is a bounded listener whose connections a test inspects.
 type door struct {
 	t       *testing.T
 	ln      *frontend.Listener
-	backlog *backlog
+	backlog *frontendtest.Pipes
 	dialled int
 	in      chan net.Conn
 }
 
 func openDoor(t *testing.T, o frontend.ListenOptions) *door {
 	t.Helper()
-	b := newBacklog()
+	b := frontendtest.NewPipes(1024)
 	d := &door{t: t, ln: frontend.Limit(b, o), backlog: b, in: make(chan net.Conn, 1024)}
-	t.Cleanup(b.close)
+	t.Cleanup(func() { b.Close() })
 	go func() {
 		for {
 			c, err := d.ln.Accept()
@@ -94,8 +51,8 @@ func (d *door) dial() net.Conn {
 	here := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 1024 + d.dialled}
 	client, server := net.Pipe()
 	d.t.Cleanup(func() { client.Close() })
-	d.backlog.conns <- end{server, d.backlog.Addr(), here}
-	return end{client, here, d.backlog.Addr()}
+	must.Do(d.t, d.backlog.Offer(server, here))
+	return frontendtest.PipeEnd{Conn: client, Local: here, Remote: d.backlog.Addr()}
 }
 
 // enter returns both ends of a new, accepted connection.

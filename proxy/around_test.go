@@ -216,31 +216,25 @@ func TestCertificatesIdentifyUntilTheyExpire(t *testing.T) {
 }
 
 func TestAdmin(t *testing.T) {
-	ready, degraded := true, false
-	h := proxy.NewAdmin(proxy.AdminOptions{Ready: func() []proxy.Check {
-		return []proxy.Check{{Name: "audit", OK: true}, {Name: "rules", OK: ready, Degraded: degraded, Detail: "v1"}}
-	}, Metrics: http.NotFoundHandler()})
-	get := func(path string) (int, string) {
+	for _, tc := range []struct {
+		path            string
+		ready, degraded bool
+		code            int
+		said            string
+	}{
+		{"/readyz", true, false, 200, `"v1"`},
+		{"/readyz", true, true, 200, `"status":"degraded"`},
+		{"/readyz", false, true, 503, ""},
+		{"/healthz", false, true, 200, ""},
+		{"/debug/spans", true, false, 404, ""}, // nobody asked for them
+	} {
+		h := proxy.NewAdmin(proxy.AdminOptions{Ready: func() []proxy.Check {
+			return []proxy.Check{{Name: "audit", OK: true}, {Name: "rules", OK: tc.ready, Degraded: tc.degraded, Detail: "v1"}}
+		}, Metrics: http.NotFoundHandler()})
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost"+path, nil))
-		return w.Code, w.Body.String()
-	}
-	if code, body := get("/readyz"); code != 200 || !strings.Contains(body, `"v1"`) {
-		t.Errorf("ready: %d %s", code, body)
-	}
-	degraded = true
-	if code, body := get("/readyz"); code != 200 || !strings.Contains(body, `"status":"degraded"`) {
-		t.Errorf("degraded: %d %s", code, body)
-	}
-	ready = false
-	if code, _ := get("/readyz"); code != 503 {
-		t.Errorf("not ready: %d", code)
-	}
-	if code, _ := get("/healthz"); code != 200 {
-		t.Errorf("alive: %d", code)
-	}
-	if code, _ := get("/debug/spans"); code != 404 {
-		t.Errorf("spans are served although nobody asked: %d", code)
+		h.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost"+tc.path, nil))
+		expect.Equal(t, w.Code, tc.code, tc)
+		expect.Text(t, w.Body.String(), tc).Has(tc.said)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,75 +19,12 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 )
 
-// pipes is a listener whose connections are pipes in memory, so that a test can run in
-// a synctest bubble, where time advances when all goroutines wait.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	due    time.Time // ends Accept; zero: never
-}
-
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	ctx, cancel := context.Background(), func() {}
-	if !p.due.IsZero() {
-		ctx, cancel = context.WithDeadline(ctx, p.due)
-	}
-	defer cancel()
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, os.ErrDeadlineExceeded
-	}
-}
-
-// SetDeadline is only for the goroutine that accepts.
-func (p *pipes) SetDeadline(t time.Time) error { p.due = t; return nil }
-
-func (p *pipes) Close() error {
-	select {
-	case <-p.closed:
-	default:
-		close(p.closed)
-	}
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
-
-func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
-	client, server := net.Pipe()
-	return client, p.offer(server)
-}
-
-// offer hands the listener a connection.
-func (p *pipes) offer(server net.Conn) error {
-	select {
-	case p.conns <- server:
-		return nil
-	case <-p.closed:
-		return net.ErrClosed
-	}
-}
-
-// pipeFrom is the server's end of a pipe from an address.
-type pipeFrom struct {
-	net.Conn
-	remote net.TCPAddr
-}
-
-func (p *pipeFrom) RemoteAddr() net.Addr { return &p.remote }
-
 // bubble is a rig in a synctest bubble: a client, the product's own listener, and a
 // backend, connected by pipes.
 type bubble struct {
 	stop   func(context.Context) error
 	parts  *frontendtest.Parts
-	front  *pipes
+	front  *frontendtest.Pipes
 	client *http.Client
 	proxy  *proxy.Proxy
 }
@@ -98,32 +34,12 @@ type bubble struct {
 func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend func(*http.Request, net.Conn), f func(*testing.T, *bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bubble{parts: &frontendtest.Parts{}, front: newPipes()}
-		back := newPipes()
-		go func() {
-			for {
-				c, err := back.Accept()
-				if err != nil {
-					return
-				}
-				go func() {
-					defer c.Close()
-					in := bufio.NewReader(c)
-					for {
-						q, err := http.ReadRequest(in)
-						if err != nil {
-							return
-						}
-						if backend(q, c); q.Close {
-							return
-						}
-					}
-				}()
-			}
-		}()
+		b := &bubble{parts: &frontendtest.Parts{}, front: frontendtest.NewPipes(0)}
+		back := frontendtest.NewPipes(0)
+		go respond(back, backend)
 		transport := func() *http.Transport {
 			tr := proxy.NewTransport(nil, 0)
-			tr.DialContext = back.dial
+			tr.DialContext = back.Dial
 			return tr
 		}
 		transports := [...]*http.Transport{transport(), transport(), transport()}
@@ -138,7 +54,7 @@ func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend fu
 		opt.Gate = frontendtest.NewGate(t, b.parts, &rules)
 		b.proxy = must.Get(proxy.New(opt))(t)
 		b.stop, _ = proxy.Serve(b.front, proxy.ServerOptions{Handler: b.proxy, Cut: b.proxy.AbortAll})
-		in := &http.Transport{DialContext: b.front.dial, DisableCompression: true}
+		in := &http.Transport{DialContext: b.front.Dial, DisableCompression: true}
 		b.client = &http.Client{Transport: in}
 		f(t, b)
 		in.CloseIdleConnections()
@@ -152,6 +68,30 @@ func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend fu
 		back.Close()
 		synctest.Wait()
 	})
+}
+
+// respond calls answer with each connection of a listener and the head of each request on
+// it.
+func respond(ln net.Listener, answer func(*http.Request, net.Conn)) {
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			in := bufio.NewReader(c)
+			for {
+				q, err := http.ReadRequest(in)
+				if err != nil {
+					return
+				}
+				if answer(q, c); q.Close {
+					return
+				}
+			}
+		}()
+	}
 }
 
 // ask sends a request with headers, and returns the answer, its body, and the error

@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -60,29 +59,12 @@ func early(t *testing.T, answer string) *url.URL {
 	t.Helper()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				in := bufio.NewReader(c)
-				for {
-					q, err := http.ReadRequest(in)
-					if err != nil {
-						return
-					}
-					fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(answer), answer)
-					if _, err := io.Copy(io.Discard, q.Body); err != nil {
-						return
-					}
-					fmt.Fprintf(c, "%x\r\n%s\r\n0\r\n\r\n", len(answer), answer)
-				}
-			}()
+	go respond(ln, func(q *http.Request, c net.Conn) {
+		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(answer), answer)
+		if _, err := io.Copy(io.Discard, q.Body); err == nil {
+			fmt.Fprintf(c, "%x\r\n%s\r\n0\r\n\r\n", len(answer), answer)
 		}
-	}()
+	})
 	return &url.URL{Scheme: "http", Host: ln.Addr().String()}
 }
 

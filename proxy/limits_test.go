@@ -18,6 +18,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -31,7 +32,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	inBubble(t, nil, func(_ *http.Request, c net.Conn) {
 		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nm1 ann\n")
 	}, func(t *testing.T, b *bubble) {
-		front := newPipes()
+		front := frontendtest.NewPipes(0)
 		stop, _ := proxy.Serve(frontend.Limit(front, frontend.ListenOptions{Connections: 512, ConnectionsPeer: 384}), proxy.ServerOptions{Handler: b.proxy})
 		var all []net.Conn
 		defer func() {
@@ -43,7 +44,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		from := func(address string) net.Conn {
 			client, server := net.Pipe()
 			all = append(all, client)
-			must.Do(t, front.offer(&pipeFrom{server, net.TCPAddr{IP: net.ParseIP(address), Port: len(all)}}))
+			must.Do(t, front.Offer(server, &net.TCPAddr{IP: net.ParseIP(address), Port: len(all)}))
 			return client
 		}
 		ask := func(c net.Conn) error {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -85,7 +86,7 @@ func TestSlowBodiesAreCutOff(t *testing.T) {
 // dial sends a request as raw bytes.
 func (b *bubble) dial(t *testing.T, request string) net.Conn {
 	t.Helper()
-	c := must.Get(b.front.dial(t.Context(), "", ""))(t)
+	c := must.Get(b.front.Dial(t.Context(), "", ""))(t)
 	io.WriteString(c, request)
 	return c
 }
@@ -97,7 +98,7 @@ func TestTheEndOfABodyIsForwarded(t *testing.T) {
 	for _, whole := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			var body io.Reader
-			front := newPipes()
+			front := frontendtest.NewPipes(0)
 			stop, _ := proxy.Serve(front, proxy.ServerOptions{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				if body = r.Body; whole {
 					_, _ = io.ReadAll(body)
@@ -105,7 +106,7 @@ func TestTheEndOfABodyIsForwarded(t *testing.T) {
 					_, _ = io.ReadFull(body, make([]byte, 2))
 				}
 			})})
-			c := must.Get(front.dial(t.Context(), "", ""))(t)
+			c := must.Get(front.Dial(t.Context(), "", ""))(t)
 			_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody")
 			want := http.ErrBodyReadAfterClose
 			if whole {

@@ -239,28 +239,6 @@ func TestHopByHopHeadersEndHere(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: range and conditional requests are not forwarded: the backend would
-// compare and cut the unfiltered answer.
-func TestPartsOfAnswersAreNotAskedFor(t *testing.T) {
-	r := newRig(t, func(r *rig) {
-		r.answer = func(w http.ResponseWriter, q *http.Request) {
-			http.ServeContent(w, q, "", time.Unix(1, 0), strings.NewReader("m1 ann\nm2 bob\n"))
-		}
-	})
-	_, plain := r.do(t, "GET", "/memory", "")
-	for _, header := range [][]string{
-		{"Range", "bytes=7-"}, {"Range", "bytes=99-"}, {"If-Modified-Since", "Thu, 01 Jan 1970 00:00:09 GMT"}, {"If-None-Match", "*"},
-		{"If-Range", "Thu, 01 Jan 1970 00:00:01 GMT", "Range", "bytes=0-1"},
-	} {
-		for _, method := range []string{"GET", "HEAD"} {
-			resp, body := r.do(t, method, "/memory", "", header...)
-			if resp.StatusCode != 200 || method == "GET" && body != plain || resp.ContentLength != int64(len(plain)) {
-				t.Errorf("%s with %v: %d %q, length %d", method, header, resp.StatusCode, body, resp.ContentLength)
-			}
-		}
-	}
-}
-
 // Proves EDGE-13: headers that Connection names are removed before the request is ruled
 // on: an identity in them would be dropped afterwards.
 func TestDroppedHeadersAreNotRuledOn(t *testing.T) {

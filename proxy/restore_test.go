@@ -93,16 +93,21 @@ func (hanging) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
+// withoutAnswers is a proxy whose side requests get no answer.
+func withoutAnswers(t *testing.T, adapter gate.Adapter) (*proxy.Proxy, *frontendtest.Parts) {
+	parts := &frontendtest.Parts{}
+	rules := frontendtest.Rules(parts)
+	return must.Get(proxy.New(proxy.Options{
+		Backend: frontend.Backend{Name: "toy", Adapter: adapter, Upstream: &url.URL{Scheme: "http", Host: "toy"}, InFlight: frontend.NewInFlight(0, 0)},
+		Gate:    frontendtest.NewGate(t, parts, &rules), SideTransport: hanging{},
+	}))(t), parts
+}
+
 // A rollback that found no slot among memproxy's own requests was not sent: it can be
 // repeated, and nobody has to find out what it did.
 func TestRollbacksWithoutASlotAreUnsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		parts := &frontendtest.Parts{}
-		rules := frontendtest.Rules(parts)
-		p := must.Get(proxy.New(proxy.Options{
-			Backend: frontend.Backend{Name: "toy", Adapter: &caching{Adapter: frontendtest.Toy{}}, Upstream: &url.URL{Scheme: "http", Host: "toy"}, InFlight: frontend.NewInFlight(0, 0)},
-			Gate:    frontendtest.NewGate(t, parts, &rules), SideTransport: hanging{},
-		}))(t)
+		p, _ := withoutAnswers(t, &caching{Adapter: frontendtest.Toy{}})
 		to := memproxy.Version{MemoryKey: memproxy.MemoryKey{Backend: "toy", Kind: memproxy.TargetMemory, ID: "m1"}}
 		outcomes := map[memproxy.Outcome]int{}
 		var mu sync.Mutex
@@ -133,12 +138,7 @@ func (asking) Turn(memproxy.Route, memproxy.Request, []byte) (memproxy.Turn, err
 // caller may repeat it.
 func TestTurnsWithoutASlotAreUnsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		parts := &frontendtest.Parts{}
-		rules := frontendtest.Rules(parts)
-		p := must.Get(proxy.New(proxy.Options{
-			Backend: frontend.Backend{Name: "toy", Adapter: asking{}, Upstream: &url.URL{Scheme: "http", Host: "toy"}, InFlight: frontend.NewInFlight(0, 0)},
-			Gate:    frontendtest.NewGate(t, parts, &rules), SideTransport: hanging{},
-		}))(t)
+		p, parts := withoutAnswers(t, asking{})
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() {
