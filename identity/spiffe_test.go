@@ -225,16 +225,3 @@ func TestSPIFFERules(t *testing.T) {
 	}
 	expect.Error(t, expect.Err(identity.NewSPIFFE("example.org", []identity.Rule{{Name: "ns"}})), "a path without a slash was taken")
 }
-
-// Proves TRL-1: a token for memproxy takes precedence over the certificate, and if it
-// is invalid the certificate does not replace it.
-func TestTokenComesBeforeCertificate(t *testing.T) {
-	s := must.Get(identity.NewSPIFFE("example.org", nil))(t)
-	id := must.Get(identity.New(identity.Options{SPIFFE: s, Keys: []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}}}))(t)
-	uris := []string{"spiffe://example.org/ci"}
-	if p, err := id.Identify(t.Context(), memproxy.Credentials{PeerURIs: uris, Header: header("X-Memproxy-Token", "key-a")}); err != nil || p.ID != "a" {
-		t.Errorf("%+v, %v", p, err)
-	}
-	_, err := id.Identify(t.Context(), memproxy.Credentials{PeerURIs: uris, Header: header("X-Memproxy-Token", "what")})
-	refused(t, err, memproxy.IdentityInvalid)
-}

@@ -69,18 +69,11 @@ func TestTokenForTheIssuer(t *testing.T) {
 	}
 	o := must.Get(identity.NewOIDC(opt))(t)
 	d.id = must.Get(identity.New(identity.Options{OIDC: o}))(t)
-	away := func(what string) {
-		t.Helper()
-		_, err := d.present(d.token())
-		var no *memproxy.CredentialError
-		if err == nil || errors.As(err, &no) {
-			t.Errorf("%s: %v, want breakage", what, err)
-		}
-		d.Advance(2 * time.Second)
-	}
-	away("a wrong token")
+	d.breakage(d.token())
+	d.Advance(2 * time.Second)
 	gone = errors.New("no such file")
-	away("no token")
+	d.breakage(d.token())
+	d.Advance(2 * time.Second)
 	token, gone = "second", nil // replaced on disk
 	if p := d.accept(d.token()); p.ID != "42" {
 		t.Errorf("%+v", p)
