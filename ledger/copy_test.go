@@ -98,7 +98,8 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 	expect.Is(t, ledger.Restore(t.Context(), ledger.Options{Path: state, Vault: testVault(t)}, file, true), fs.ErrExist, "over what an earlier restore left")
 }
 
-// Proves EDGE-3: only an intact ledger of this program can be restored.
+// Proves EDGE-3: only an intact ledger of this program is opened, backed up or restored;
+// another file stays as it is.
 func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 	dir := ring.Dir(t)
 	good := filepath.Join(dir, "good.db")
@@ -129,6 +130,9 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 		"missing": {filepath.Join(dir, "missing.db"), fs.ErrNotExist},
 		"a text":  {bad(func([]byte) []byte { return []byte("a text that is longer than a head") }), ledger.ErrDamaged},
 		"cut":     {bad(func(b []byte) []byte { return b[:len(b)/2] }), ledger.ErrDamaged},
+		"short":   {bad(func(b []byte) []byte { return b[:10] }), ledger.ErrDamaged},
+		"header":  {bad(func(b []byte) []byte { copy(b[16:60], strings.Repeat("\xff", 44)); return b }), ledger.ErrDamaged},
+		"torn":    {bad(func(b []byte) []byte { return b[:len(b)/2+100] }), ledger.ErrDamaged},
 		"pages":   {bad(func(b []byte) []byte { copy(b[8192:], strings.Repeat("\xa5", 16384)); return b }), ledger.ErrDamaged},
 		"order": {bad(func(b []byte) []byte { // swaps the first two rows of each leaf
 			for page := 4096; page < len(b); page += 4096 {
@@ -153,9 +157,18 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
 			expect.Error(t, ledger.Backup(t.Context(), ledger.Options{Path: c.from, Vault: testVault(t)}, filepath.Join(ring.Dir(t), "b")), "it is backed up as if it were sound")
+			was, _ := os.ReadFile(c.from)
 			opens := name == "missing" || name == "empty" || name == "order" // the first two as new ones
-			if _, err := ledger.Open(ledger.Options{Path: c.from}); !opens && !errors.Is(err, c.want) {
-				t.Errorf("opened: %v, want %v", err, c.want)
+			l, err := ledger.Open(ledger.Options{Path: c.from})
+			if opens {
+				must.Do(t, err)
+				must.Do(t, l.Close())
+			} else {
+				must.Is(t, err, c.want, "opened")
+			}
+			if c.want == ledger.ErrDamaged && !opens {
+				expect.Text(t, err.Error()).Has(c.from, "backup")
+				expect.Equal(t, bytes.Equal(must.Get(os.ReadFile(c.from))(t), was), true, "it is as it was")
 			}
 			after := dirOf(t, filepath.Dir(state))
 			if after["ledger.db"] != string(whole) || len(after) != 1 {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,44 +80,6 @@ func TestSurvivesReopening(t *testing.T) {
 	must.Equal(t, got["a"].Owner.Actor, "agent:dev", got)
 }
 
-// Open fails for a damaged file and leaves it unchanged.
-func TestDamagedFileIsKept(t *testing.T) {
-	healthy := func(t *testing.T) (string, []byte) {
-		path := filepath.Join(ring.Dir(t), "ledger.db")
-		l := open(t, ledger.Options{Path: path})
-		for i := range 200 {
-			must.Do(t, l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row(fmt.Sprint(i))}}))
-		}
-		must.Do(t, l.Close())
-		b := must.Get(os.ReadFile(path))(t)
-		return path, b
-	}
-	for name, spoil := range map[string]func([]byte) []byte{
-		"text":      func([]byte) []byte { return []byte("not a database at all, but long enough to look at") },
-		"short":     func(b []byte) []byte { return b[:10] },
-		"header":    func(b []byte) []byte { copy(b[16:60], strings.Repeat("\xff", 44)); return b },
-		"pages":     func(b []byte) []byte { copy(b[8192:], strings.Repeat("\xa5", 16384)); return b },
-		"truncated": func(b []byte) []byte { return b[:len(b)/2+100] },
-	} {
-		t.Run(name, func(t *testing.T) {
-			path, b := healthy(t)
-			b = spoil(b)
-			must.Do(t, os.WriteFile(path, b, 0o600))
-			_, err := ledger.Open(ledger.Options{Path: path})
-			expect.Is(t, err, ledger.ErrDamaged, "Open")
-			expect.Text(t, err.Error(), "Open").Has(path, "backup")
-			after, err := os.ReadFile(path)
-			must.Do(t, err, "the file was changed", len(b), "bytes, then", len(after))
-			expect.Equal(t, string(after), string(b), "the file was changed", len(b), "bytes, then", len(after))
-		})
-	}
-	t.Run("empty is new", func(t *testing.T) {
-		path := filepath.Join(ring.Dir(t), "ledger.db")
-		must.Do(t, os.WriteFile(path, nil, 0o600))
-		open(t, ledger.Options{Path: path})
-	})
-}
-
 func TestOpenRefuses(t *testing.T) {
 	for name, opt := range map[string]ledger.Options{
 		"timeout":   {Timeout: -1},
@@ -155,20 +115,11 @@ func TestLockedFile(t *testing.T) {
 }
 
 func TestQueueIsBounded(t *testing.T) {
-	path := filepath.Join(ring.Dir(t), "ledger.db")
-	var still atomic.Bool
-	inside, release := make(chan struct{}, 1000), make(chan struct{})
-	l := open(t, ledger.Options{Path: path, Queue: 2, Clock: func() time.Time {
-		if still.Load() {
-			inside <- struct{}{}
-			<-release // the writer waits in its transaction
-		}
-		return time.Unix(1, 0)
-	}})
-	still.Store(true)
-	defer close(release)
+	l, w := stalled(t, ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Queue: 2})
+	w.still.Store(true)
+	defer w.free()
 	err := l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("first")}})
-	<-inside // the queue is not drained from here on
+	<-w.inside // the queue is not drained from here on
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	n := 0

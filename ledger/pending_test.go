@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -20,15 +18,8 @@ import (
 // they are in the file.
 func TestPutIsVisibleBeforeItIsWritten(t *testing.T) {
 	path := filepath.Join(ring.Dir(t), "ledger.db")
-	var still atomic.Bool
-	release := make(chan struct{})
-	l := open(t, ledger.Options{Path: path, CacheSize: -1, Clock: func() time.Time {
-		if still.Load() {
-			<-release // the writer waits in its transaction
-		}
-		return time.Unix(1, 0)
-	}})
-	still.Store(true)
+	l, w := stalled(t, ledger.Options{Path: path, CacheSize: -1})
+	w.still.Store(true)
 	row := ledgertest.Row("a")
 	for i := range 3 {
 		row.SHA256 = fmt.Sprint("text ", i)
@@ -38,8 +29,8 @@ func TestPutIsVisibleBeforeItIsWritten(t *testing.T) {
 			t.Fatalf("after Put %d: %+v, %v", i, got["a"], err)
 		}
 	}
-	still.Store(false)
-	close(release)
+	w.still.Store(false)
+	w.free()
 	must.Do(t, l.Sync(t.Context()))
 	must.Do(t, l.Close())
 	again := open(t, ledger.Options{Path: path})
@@ -53,19 +44,12 @@ func TestPutIsVisibleBeforeItIsWritten(t *testing.T) {
 //
 // Proves TRL-3, EDGE-15.
 func TestTrackRecordsDoNotWaitForTheWriter(t *testing.T) {
-	var still atomic.Bool
-	release := make(chan struct{})
-	l := open(t, ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Timeout: ring.Limit, Clock: func() time.Time {
-		if still.Load() {
-			<-release // the writer waits in its transaction
-		}
-		return time.Unix(1, 0)
-	}})
+	l, w := stalled(t, ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db")})
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("a")}}))
-	still.Store(true)
+	w.still.Store(true)
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("b")}}))
 	track, err := l.Record(t.Context(), "acme", "agent:dev")
-	close(release)
+	w.free()
 	expect.OK(t, err)
 	expect.Equal(t, track.Facts, 1, "facts in the file")
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -58,27 +59,41 @@ func queued(t *testing.T, n int, f func(path string)) {
 func queuedEntries(t *testing.T, all []memproxy.Entry, f func(path string)) {
 	t.Helper()
 	path := filepath.Join(ring.Dir(t), "ledger.db")
-	var still atomic.Bool
-	inside, release := make(chan struct{}, 1000), make(chan struct{})
-	l, err := ledger.Open(ledger.Options{Timeout: ring.Limit, Path: path, Vault: testVault(t), Clock: func() time.Time {
-		if still.Load() {
-			inside <- struct{}{}
-			<-release // the writer waits in its transaction
-		}
-		return time.Unix(1, 0)
-	}})
-	must.Do(t, err)
+	l, w := stalled(t, ledger.Options{Path: path, Vault: testVault(t)})
 	defer func() { _ = l.Close() }()
-	defer close(release)
-	still.Store(true)
+	defer w.free()
+	w.still.Store(true)
 	for i, e := range all {
 		must.Do(t, l.Commit(t.Context(), e))
 		if i == 0 {
-			<-inside
-			still.Store(false)
+			<-w.inside
+			w.still.Store(false)
 		}
 	}
 	f(path)
+}
+
+// writer waits in its transactions while still is set, from the first one until free is
+// called.
+type writer struct {
+	still  atomic.Bool
+	inside chan struct{} // for each transaction
+	free   func()
+}
+
+// stalled opens a ledger with such a writer.
+func stalled(t *testing.T, opt ledger.Options) (*ledger.Ledger, *writer) {
+	t.Helper()
+	release := make(chan struct{})
+	w := &writer{inside: make(chan struct{}, 1000), free: sync.OnceFunc(func() { close(release) })}
+	opt.Clock = func() time.Time {
+		if w.still.Load() {
+			w.inside <- struct{}{}
+			<-release
+		}
+		return time.Unix(1, 0)
+	}
+	return open(t, opt), w
 }
 
 // revived opens copies of files, and returns how many entries are complete and how many
