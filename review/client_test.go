@@ -1,7 +1,6 @@
 package review_test
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -38,29 +37,4 @@ func TestCallsMatchRoutes(t *testing.T) {
 		expect.ErrorHas(t, ask(), want)
 	}
 	refused[review.HoldView](t, "an id that looks like a path", 404, c, "showHold", v("id", "../jobs"), nil)
-}
-
-// The names in a route's path and query differ, so that each value belongs to one of
-// them.
-func TestParameterNamesOfARouteDiffer(t *testing.T) {
-	text := must.Get(json.Marshal(review.OpenAPI()))(t)
-	var doc struct {
-		Paths map[string]map[string]struct{ Parameters []struct{ Name string } }
-	}
-	must.Do(t, json.Unmarshal(text, &doc))
-	n := 0
-	for path, methods := range doc.Paths {
-		for _, op := range methods {
-			seen := map[string]bool{}
-			for _, p := range op.Parameters {
-				if n++; seen[p.Name] {
-					t.Errorf("%s has %s twice", path, p.Name)
-				}
-				seen[p.Name] = true
-			}
-		}
-	}
-	if n < 20 {
-		t.Errorf("%d parameters", n)
-	}
 }

@@ -60,12 +60,34 @@ func TestOpenAPI(t *testing.T) {
 		compare(t, doc.Components.Schemas, name, got)
 	}
 	ops := map[string]bool{}
-	for _, op := range regexp.MustCompile(`"operationId":"(\w+)"`).FindAllStringSubmatch(text, -1) {
-		if ops[op[1]] {
-			t.Errorf("two operations are called %s", op[1])
-		}
-		ops[op[1]] = true
+	for _, op := range operations(t) {
+		expect.Equal(t, ops[op.OperationID], false, op.OperationID, "is there twice")
+		ops[op.OperationID] = true
 	}
+}
+
+// operation is a route of the description.
+type operation struct {
+	Method, Path string
+	OperationID  string
+	Parameters   []struct{ Name, In string }
+}
+
+// operations are the routes of the description.
+func operations(t *testing.T) (all []operation) {
+	t.Helper()
+	var doc struct {
+		Paths map[string]map[string]operation
+	}
+	must.Do(t, json.Unmarshal(must.Get(json.Marshal(review.OpenAPI()))(t), &doc))
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			op.Method, op.Path = strings.ToUpper(method), path
+			all = append(all, op)
+		}
+	}
+	must.Equal(t, len(all) > 20, true, len(all), "routes")
+	return all
 }
 
 type schema struct {
@@ -111,42 +133,37 @@ func compare(t *testing.T, all map[string]schema, name string, got map[string]an
 }
 
 // An unknown parameter is refused by name on every route, because a misspelled filter
-// must not be ignored, and so is one that is given twice. Known ones are accepted.
+// must not be ignored, and so is one that is given twice. Known ones are accepted. The names
+// in a route's path and query differ, so that each value belongs to one of them.
 func TestUnknownParametersAreRefused(t *testing.T) {
+	const reason = `{"reason":"because"}`
 	r := newRig(t)
-	text := must.Get(json.Marshal(review.OpenAPI()))(t)
-	var doc struct {
-		Paths map[string]map[string]struct{ Parameters []struct{ Name, In string } }
-	}
-	must.Do(t, json.Unmarshal(text, &doc))
 	parts := regexp.MustCompile(`{[a-z]+}`)
-	for path, methods := range doc.Paths {
-		at := parts.ReplaceAllString(path, "x")
-		for method, op := range methods {
-			method = strings.ToUpper(method)
-			const reason = `{"reason":"because"}`
-			known := map[string]bool{}
-			for _, p := range op.Parameters {
-				known[p.Name] = p.In == "query"
+	for _, op := range operations(t) {
+		at, what := parts.ReplaceAllString(op.Path, "x"), op.Method+" "+op.Path
+		known := map[string]bool{}
+		for _, p := range op.Parameters {
+			_, twice := known[p.Name]
+			expect.Equal(t, twice, false, what, "has two of", p.Name)
+			known[p.Name] = p.In == "query"
+		}
+		for name, taken := range known {
+			if _, body := r.do(annToken, op.Method, at+"?"+name+"=", reason); taken && strings.Contains(body, "unknown parameter") {
+				t.Errorf("%s with %s: %s", what, name, body)
 			}
-			for name, taken := range known {
-				if _, body := r.do(annToken, method, at+"?"+name+"=", reason); taken && strings.Contains(body, "unknown parameter") {
-					t.Errorf("%s %s with %s: %s", method, path, name, body)
-				}
-				if status, body := r.do(annToken, method, at+"?"+name+"=a&"+name+"=b", reason); taken && (status != 400 || !strings.Contains(body, `\"`+name+`\" is repeated`)) {
-					t.Errorf("%s %s with %s twice: %d %s", method, path, name, status, body)
-				}
-				misspelled := name[:len(name)-1]
-				if status, body := r.do(annToken, method, at+"?"+misspelled+"=x", reason); !known[misspelled] && (status != 400 || !strings.Contains(body, `\"`+misspelled+`\"`)) {
-					t.Errorf("%s %s with %s: %d %s", method, path, misspelled, status, body)
-				}
+			if status, body := r.do(annToken, op.Method, at+"?"+name+"=a&"+name+"=b", reason); taken && (status != 400 || !strings.Contains(body, `\"`+name+`\" is repeated`)) {
+				t.Errorf("%s with %s twice: %d %s", what, name, status, body)
 			}
-			if status, body := r.do(annToken, method, at+"?Tenant=acme", reason); status != 400 || !strings.Contains(body, "Tenant") {
-				t.Errorf("%s %s: %d %s", method, path, status, body)
+			misspelled := name[:len(name)-1]
+			if status, body := r.do(annToken, op.Method, at+"?"+misspelled+"=x", reason); !known[misspelled] && (status != 400 || !strings.Contains(body, `\"`+misspelled+`\"`)) {
+				t.Errorf("%s with %s: %d %s", what, misspelled, status, body)
 			}
-			if status, body := r.do(viewToken, method, at+"?x=1", reason); method == "POST" && status != 403 {
-				t.Errorf("%s %s by a viewer: %d %s", method, path, status, body)
-			}
+		}
+		if status, body := r.do(annToken, op.Method, at+"?Tenant=acme", reason); status != 400 || !strings.Contains(body, "Tenant") {
+			t.Errorf("%s: %d %s", what, status, body)
+		}
+		if status, body := r.do(viewToken, op.Method, at+"?x=1", reason); op.Method == "POST" && status != 403 {
+			t.Errorf("%s by a viewer: %d %s", what, status, body)
 		}
 	}
 }
