@@ -127,6 +127,7 @@ func TestDamageIsRefused(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(b []byte, starts []int) []byte{
 		"a commit in the middle": func(b []byte, s []int) []byte { b[s[1]+50] ^= 1; return b },
+		"a commit of zeros":      func(b []byte, s []int) []byte { clear(b[s[1]:s[2]]); return b }, // no preallocated space
 		"a commit dropped":       func(b []byte, s []int) []byte { return append(b[:s[1]:s[1]], b[s[2]:]...) },
 		"a commit twice":         func(b []byte, s []int) []byte { return append(b, b[s[2]:]...) },
 		"a forged commit": func(b []byte, s []int) []byte {

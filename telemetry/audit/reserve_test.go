@@ -63,15 +63,6 @@ func closeRemovesTheReserve(t *testing.T) {
 	expect.Len(t, must.Get(os.ReadDir(filepath.Join(opt.Dir, "journal")))(t), 1)
 }
 
-// Zeros in the middle of written frames are damage, not preallocated space.
-func TestZeroedCommitsAreDamage(t *testing.T) {
-	opt, path, content := crashed(t, 3)
-	starts := frameStarts(t, content)
-	clear(content[starts[1]:starts[2]])
-	must.Do(t, os.WriteFile(path, content, 0o600))
-	expect.Is(t, expect.Err(audit.Open(opt)), audit.ErrCorrupt, "opened")
-}
-
 // Without disk space for preallocation the log is only slower.
 func TestReserveFails(t *testing.T) {
 	opt := testOptions(ring.Dir(t))

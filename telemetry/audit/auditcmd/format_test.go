@@ -12,8 +12,7 @@ import (
 // unaffected. Proves CARD-10.
 func TestFormats(t *testing.T) {
 	dir := newLog(t, 8)
-	code, out, errs := run(t, "query", "--dir", dir, "--output", "ocsf", "--verdict", "deny")
-	must.Equal(t, code, 0, errs)
+	out := says(t, 0, "", "query", "--dir", dir, "--output", "ocsf", "--verdict", "deny")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	must.Len(t, lines, 2, out)
 	for i, l := range lines {
@@ -36,7 +35,5 @@ func TestFormats(t *testing.T) {
 	if short == "" || short != long {
 		t.Errorf("--json gives\n%s-format json gives\n%s", short, long)
 	}
-	if code, _, errs := run(t, "query", "--dir", dir, "--output", "cef"); code != 2 || !strings.Contains(errs, "want table json yaml ocsf") {
-		t.Errorf("exit %d: %s", code, errs)
-	}
+	says(t, 2, "want table json yaml ocsf", "query", "--dir", dir, "--output", "cef")
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -63,77 +64,63 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
+// says runs a command, checks its exit code and a part of its output, and returns that; a
+// part that begins with a line end begins a line.
+func says(t *testing.T, code int, part string, args ...string) (stdout string) {
+	t.Helper()
+	got, out, errs := run(t, args...)
+	expect.Equal(t, got, code, args, out, errs)
+	expect.Text(t, "\n"+out+errs, args).Has(part)
+	return out
+}
+
 // Proves CARD-7, EDGE-10: verify exits 1 and names the first bad record.
 func TestVerify(t *testing.T) {
 	dir := newLog(t, 300)
 	key := filepath.Join(dir, "log.vkey")
-	if code, _, errs := run(t, "verify", "--dir", filepath.Dir(dir)); code != 1 || !strings.Contains(errs, "contains no audit log") {
-		t.Errorf("the directory above: exit %d: %s", code, errs)
-	}
+	says(t, 1, "contains no audit log", "verify", "--dir", filepath.Dir(dir))
 	kept := filepath.Join(ring.Dir(t), "checkpoint")
 	inPEM := filepath.Join(ring.Dir(t), "audit.pub")
 	must.Do(t, os.WriteFile(inPEM, []byte("-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA\n-----END PUBLIC KEY-----\n"), 0o600))
-	if code, _, errs := run(t, "verify", "--dir", dir, "--key", inPEM); code == 0 || !strings.Contains(errs, "want log.vkey of a log's directory") {
-		t.Errorf("the key in another form: %d %s", code, errs)
-	}
-	code, out, errs := run(t, "verify", "--dir", dir, "--key", key)
-	if code != 0 || !strings.HasPrefix(out, "OK   300 records of cmd.example/log, root ") {
-		t.Fatalf("exit %d: %s%s", code, out, errs)
-	}
-	if _, out, _ := run(t, "verify", "--dir", dir); !strings.Contains(out, "the key is the copy in the log's directory") {
-		t.Errorf("nothing is said of the key: %s", out)
-	}
+	says(t, 2, "want log.vkey of a log's directory", "verify", "--dir", dir, "--key", inPEM)
+	says(t, 0, "\nOK   300 records of cmd.example/log, root ", "verify", "--dir", dir, "--key", key)
+	says(t, 0, "the key is the copy in the log's directory", "verify", "--dir", dir)
 	older := filepath.Join(ring.Dir(t), "older")
 	must.Do(t, os.CopyFS(older, os.DirFS(dir)))
 	more(t, dir, 300, 310)
 	b := must.Get(os.ReadFile(filepath.Join(dir, "checkpoint")))(t)
 	must.Do(t, os.WriteFile(kept, b, 0o600))
-	if code, out, _ := run(t, "verify", "--dir", dir, "--checkpoint", kept); code != 0 {
-		t.Errorf("exit %d: %s", code, out)
-	}
-	if code, out, _ := run(t, "verify", "--dir", older, "--checkpoint", kept); code != 1 || !strings.HasPrefix(out, "BAD  record 300: rollback: ") {
-		t.Errorf("exit %d: %s", code, out)
-	}
+	says(t, 0, "", "verify", "--dir", dir, "--checkpoint", kept)
+	says(t, 1, "\nBAD  record 300: rollback: ", "verify", "--dir", older, "--checkpoint", kept)
 	path := filepath.Join(dir, "tile/entries/000")
 	b = must.Get(os.ReadFile(path))(t)
 	i := bytes.Index(b, []byte(`"index":123,`))
 	b[i+60] ^= 1
 	must.Do(t, os.WriteFile(path, b, 0o600))
-	if code, out, _ := run(t, "verify", "--dir", dir); code != 1 || !strings.HasPrefix(out, "BAD  record 123: changed: ") {
-		t.Errorf("exit %d: %s", code, out)
-	}
-	code, out, _ = run(t, "verify", "--dir", dir, "--json")
+	says(t, 1, "\nBAD  record 123: changed: ", "verify", "--dir", dir)
+	out := says(t, 1, "", "verify", "--dir", dir, "--json")
 	var rep struct {
 		Problems []struct {
 			Index int64
 			Kind  string
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &rep); err != nil || code != 1 || len(rep.Problems) == 0 || rep.Problems[0].Index != 123 {
-		t.Errorf("exit %d (%v): %s", code, err, out)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &rep), out)
+	must.Equal(t, len(rep.Problems) > 0, true, out)
+	expect.Equal(t, rep.Problems[0].Index, 123, out)
 }
 
 // Proves SYN-6: query by agent, field, verdict, last n.
 func TestQueryAndTail(t *testing.T) {
 	dir := newLog(t, 40)
-	code, out, errs := run(t, "query", "--dir", dir, "--agent", "agent:1", "--field", "gotchas", "--verdict", "deny", "--last", "2", "--json")
-	lines := strings.Split(strings.TrimSpace(out), "\n")
-	if code != 0 || len(lines) != 2 || !strings.Contains(lines[0], `"decision":"d35"`) || !strings.Contains(lines[1], `"decision":"d39"`) {
-		t.Errorf("exit %d: %s%s", code, out, errs)
-	}
-	code, out, errs = run(t, "tail", "--dir", dir, "-n", "3")
-	if code != 0 || strings.Count(out, "\n") != 3 || !strings.HasPrefix(out, "37 2026-01-01T00:00:00.000000000Z decision amend principal=agent:1 kind=learn fields=gotchas decision=d37 ") {
-		t.Errorf("exit %d: %s%s", code, out, errs)
-	}
+	out := says(t, 0, "", "query", "--dir", dir, "--agent", "agent:1", "--field", "gotchas", "--verdict", "deny", "--last", "2", "--json")
+	expect.List(t, regexp.MustCompile(`"decision":"\w+"`).FindAllString(out, -1), []string{`"decision":"d35"`, `"decision":"d39"`})
+	out = says(t, 0, "\n37 2026-01-01T00:00:00.000000000Z decision amend principal=agent:1 kind=learn fields=gotchas decision=d37 ", "tail", "--dir", dir, "-n", "3")
+	expect.Text(t, out).Times(3, "\n")
 	expect.Text(t, out, "a record writes to the terminal").Lacks("\x1b")
 	expect.Text(t, out, "each code is told once").Has(" fields=gotchas reason=screen.risk reason=screen.finding decision=d39 ")
-	if code, out, _ := run(t, "query", "--dir", dir, "--since", "2026-01-02T00:00:00Z"); code != 0 || out != "" {
-		t.Errorf("exit %d: %s", code, out)
-	}
-	if code, out, _ := run(t, "query", "--dir", dir, "--until", "1h", "--last", "1"); code != 0 || strings.Count(out, "\n") != 1 {
-		t.Errorf("exit %d: %s", code, out)
-	}
+	expect.Equal(t, says(t, 0, "", "query", "--dir", dir, "--since", "2026-01-02T00:00:00Z"), "")
+	expect.Text(t, says(t, 0, "", "query", "--dir", dir, "--until", "1h", "--last", "1")).Times(1, "\n")
 }
 
 // Proves EDGE-10: proofs are made and checked with the public key alone.
@@ -156,23 +143,16 @@ func TestProve(t *testing.T) {
 		"from":     {[]string{"--from", old}, "OK   cmd.example/log continues the older checkpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, doc, errs := run(t, append([]string{"prove", "--dir", dir}, c.args...)...)
-			must.Equal(t, code, 0, errs)
+			doc := says(t, 0, "", append([]string{"prove", "--dir", dir}, c.args...)...)
 			path := filepath.Join(away, name)
 			must.Do(t, os.WriteFile(path, []byte(doc), 0o600))
-			if code, out, errs := run(t, "prove", "--check", path, "--key", key); code != 0 || !strings.HasPrefix(out, c.want) {
-				t.Errorf("exit %d: %s%s", code, out, errs)
-			}
+			says(t, 0, "\n"+c.want, "prove", "--check", path, "--key", key)
 			doc = strings.Replace(doc, "cmd.example", "com.example", 1)
 			must.Do(t, os.WriteFile(path, []byte(doc), 0o600))
-			if code, _, errs := run(t, "prove", "--check", path, "--key", key); code != 1 || !strings.Contains(errs, "the proof is invalid") {
-				t.Errorf("a changed proof: exit %d: %s", code, errs)
-			}
+			says(t, 1, "the proof is invalid", "prove", "--check", path, "--key", key)
 		})
 	}
-	if code, _, _ := run(t, "prove", "--dir", dir, "--decision", "nobody"); code != 1 {
-		t.Errorf("an unknown decision: exit %d", code)
-	}
+	says(t, 1, "", "prove", "--dir", dir, "--decision", "nobody")
 }
 
 func TestUsage(t *testing.T) {
@@ -186,7 +166,5 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%v: exit %d, %q", args, code, errs)
 		}
 	}
-	if code, out, _ := run(t, "verify", "-h"); code != 0 || !strings.Contains(out, "--checkpoint") {
-		t.Errorf("help: exit %d, %q", code, out)
-	}
+	says(t, 0, "--checkpoint", "verify", "-h")
 }

@@ -41,12 +41,8 @@ func TestQueryByEveryDimension(t *testing.T) {
 	at = time.Now()
 	must.Do(t, l.RecordAsync(memproxy.Event{Type: memproxy.EventStart}))
 	must.Do(t, l.Close(context.Background()))
-	if _, out, _ := run(t, "query", "--dir", dir, "--memory", "m-changed"); !strings.Contains(out, " version=m-changed:update:1>2 object=m-changed:update:4>5 ") {
-		t.Errorf("a memory's two histories are not told apart: %s", out)
-	}
-	if _, out, _ := run(t, "query", "--dir", dir, "--stage", "refused"); !strings.Contains(out, " votes=1/2 ") {
-		t.Errorf("an approval does not say that it is the first of two: %s", out)
-	}
+	says(t, 0, " version=m-changed:update:1>2 object=m-changed:update:4>5 ", "query", "--dir", dir, "--memory", "m-changed")
+	says(t, 0, " votes=1/2 ", "query", "--dir", dir, "--stage", "refused")
 	for _, c := range []struct{ flag, value, want string }{
 		{"principal", "agent:dev", "wanted"}, {"agent", "dev", "wanted"}, {"user", "Ann Smith", "wanted"}, {"tenant", "acme", "wanted"},
 		{"session", "tuesday's session", "wanted"}, {"session", memproxy.InertSession("tuesday's session"), "wanted"}, {"backend", "mem0", "wanted"},
@@ -60,12 +56,8 @@ func TestQueryByEveryDimension(t *testing.T) {
 		expect.Text(t, out, "-", c.flag, c.value, errs).Times(1, "\n").Has(want)
 		expect.Text(t, out, "the record holds what the caller wrote").Lacks("Smith", "tuesday")
 	}
-	if code, out, _ := run(t, "query", "--dir", dir, "--since", "11d"); code != 0 || strings.Count(out, "\n") != 5 {
-		t.Errorf("eleven days: exit %d: %s", code, out)
-	}
-	if _, out, _ := run(t, "query", "--dir", dir, "--memory", "m-target"); !strings.Contains(out, " target=m-target ") {
-		t.Errorf("a line does not name what it is about: %s", out)
-	}
+	expect.Text(t, says(t, 0, "", "query", "--dir", dir, "--since", "11d")).Times(5, "\n")
+	says(t, 0, " target=m-target ", "query", "--dir", dir, "--memory", "m-target")
 	for _, c := range []struct{ line, want string }{
 		{"query --principal agent:dav", `no record names the principal "agent:dav"; they name: agent:dev, agent:x, eve`},
 		{"query --field gotcha", `no record names the field "gotcha"; they name: decisions, gotchas`},
