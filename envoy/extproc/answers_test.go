@@ -136,21 +136,14 @@ func TestAnswersAreKeptByNoCache(t *testing.T) { frontendtest.NoCache(t, starts(
 func TestMembersThatOverrideTheMethod(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.opt.Backends[0].Passthrough = []string{"POST /custom/*"} })
 	for _, path := range []string{"/memory", "/ping", "/health", "/custom/x"} {
-		resp, _ := r.do("POST", path, `{"a":1,"\u005fmethod":"DELETE"}`, "Content-Type", "application/json")
-		if resp.StatusCode != 400 {
-			t.Errorf("%s: %d", path, resp.StatusCode)
-		}
+		expect.Equal(t, r.status("POST", path, `{"a":1,"\u005fmethod":"DELETE"}`, "Content-Type", "application/json"), 400, path)
 	}
 	for _, media := range []string{"application/json", "application/octet-stream"} {
 		for _, path := range []string{"/ping", "/custom/x"} {
-			if resp, body := r.do("POST", path, `{"a":{"_method":"DELETE"}}`, "Content-Type", media); resp.StatusCode != 200 {
-				t.Errorf("%s as %s: %d %s", path, media, resp.StatusCode, body)
-			}
+			expect.Equal(t, r.status("POST", path, `{"a":{"_method":"DELETE"}}`, "Content-Type", media), 200, path, "as", media)
 		}
 	}
-	if resp, _ := r.do("POST", "/custom/x", "{}", "Content-Type", "application/json", "Content-Encoding", "gzip"); resp.StatusCode != 415 {
-		t.Errorf("compressed: %d", resp.StatusCode)
-	}
+	expect.Equal(t, r.status("POST", "/custom/x", "{}", "Content-Type", "application/json", "Content-Encoding", "gzip"), 415, "compressed")
 }
 
 // Proves EDGE-14: a stream that ends early is reset for Envoy's client, too, and the

@@ -72,9 +72,7 @@ func TestFloodsOfRejections(t *testing.T) {
 	if n := log.count("identity.invalid"); n != limit || log.count("limit.rejections") > 0 {
 		t.Errorf("%d lines of rejections, %d of those that are only counted", n, log.count("limit.rejections"))
 	}
-	if resp, _ := r.do("GET", "/memory", ""); resp.StatusCode != 200 {
-		t.Error("a known caller at the same address:", resp.StatusCode)
-	}
+	expect.Equal(t, r.status("GET", "/memory", ""), 200, "a known caller at the same address")
 	from("10.1.1.2:5000")
 	if resp, _ := r.do("GET", "/memory", "", "X-Key", "bad"); resp.StatusCode != http.StatusUnauthorized || r.parts.Decisions(memproxy.IdentityInvalid) != limit+1 {
 		t.Error("another address is taken for the flood's:", resp.StatusCode)
@@ -109,14 +107,10 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	if resp, _ := r.do("GET", "/memory?large", ""); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
 		t.Error("an answer for which there is no room:", resp.StatusCode, resp.Header)
 	}
-	if resp, _ := r.do("POST", "/memory", "small"); resp.StatusCode != 200 {
-		t.Error("a small body beside it:", resp.StatusCode)
-	}
+	expect.Equal(t, r.status("POST", "/memory", "small"), 200, "a small body beside it")
 	other.Release()
 	for _, q := range [][2]string{{"POST", "/memory"}, {"GET", "/memory?large"}} {
-		if resp, _ := r.do(q[0], q[1], map[string]string{"POST": body}[q[0]]); resp.StatusCode != 200 {
-			t.Error("with room:", q, resp.StatusCode)
-		}
+		expect.Equal(t, r.status(q[0], q[1], map[string]string{"POST": body}[q[0]]), 200, "with room", q)
 	}
 	ring.Until(t, "nothing is held for nobody", func() bool { return held.UsedBytes() == 0 })
 }

@@ -96,6 +96,13 @@ func (r *rig) do(method, path, body string, header ...string) (*http.Response, s
 	return resp, string(b)
 }
 
+// status is that of do's answer.
+func (r *rig) status(method, path, body string, header ...string) int {
+	r.t.Helper()
+	resp, _ := r.do(method, path, body, header...)
+	return resp.StatusCode
+}
+
 // starts returns a listener for the tests of all listeners. Change is applied first.
 func starts(change func(*rig, frontendtest.Setup)) frontendtest.Start {
 	return func(t *testing.T, s frontendtest.Setup) func(method, path, body string, header ...string) (*http.Response, string) {
