@@ -17,14 +17,14 @@ import (
 )
 
 // Get is the value that a call returned with an error, which ends the test if there
-// is one: f := must.Get(os.Open(path))(t).
+// is one: f := must.Get(os.Open(path))(t). What the call is about may follow t.
 //
 //go:noinline
-func Get[V any](v V, err error) func(testing.TB) V {
-	return func(t testing.TB) V {
+func Get[V any](v V, err error) func(testing.TB, ...any) V {
+	return func(t testing.TB, about ...any) V {
 		if err != nil {
 			t.Helper()
-			Do(t, err)
+			Do(t, err, about...)
 		}
 		return v
 	}
