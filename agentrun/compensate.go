@@ -62,7 +62,7 @@ type CompensatedRun struct {
 // determined. Requests for the agents' memory carry the credentials of the caller's
 // headers.
 func (r *Runs) Compensate(ctx context.Context, a *gate.Admission, caller http.Header) (*CompensatedRun, error) {
-	compensator := r.opt.Backend.Adapter.(gate.AgentRunner) // required by the gate before it admits such a run
+	compensator := r.opt.Adapter.(gate.AgentRunner) // required by the gate before it admits such a run
 	call := a.Call()
 	c := &CompensatedRun{r: r, a: a, caller: caller, ruled: map[string]*gate.Admission{}}
 	var who []string
@@ -178,7 +178,7 @@ func (c *CompensatedRun) idle(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			c.r.opt.Log.WarnContext(ctx, "cannot determine whether a run has ended", "backend", c.r.opt.Backend.Name, "decision", c.a.Decision.ID, "error", err)
+			c.r.opt.Log.WarnContext(ctx, "cannot determine whether a run has ended", "backend", c.r.opt.Name, "decision", c.a.Decision.ID, "error", err)
 			quiet = 0
 		case busy:
 			quiet = 0
@@ -267,7 +267,7 @@ func (c *CompensatedRun) ruleOn(ctx context.Context, change memproxy.Change) *ga
 		return nil
 	}
 	a := agents.RuleOnCall(ctx, c.a, change.Call)
-	frontend.LogDecision(ctx, c.r.opt.Log, c.r.opt.Backend.Name, a)
+	frontend.LogDecision(ctx, c.r.opt.Log, c.r.opt.Name, a)
 	if !a.Decision.Verdict.Stops() {
 		agents.RecordChanges(ctx, a, change.Memories)
 	}
@@ -280,7 +280,7 @@ func (c *CompensatedRun) undo(ctx context.Context, change memproxy.Change) (err 
 		c.r.opt.Observe(ctx, string(change.Call.Operation.Kind), memproxy.Deny.String(), status, time.Since(start))
 	}()
 	for _, u := range change.Undo {
-		uctx, cancel := c.r.opt.Backend.Within(ctx)
+		uctx, cancel := c.r.opt.Within(ctx)
 		reply, err := c.r.send(uctx, u.Request, u.Body, c.caller)
 		cancel()
 		if err != nil {

@@ -93,7 +93,7 @@ func (r *Runs) TrackTurn(ctx context.Context, key string, by *memproxy.Principal
 		err = os.Chtimes(path, now, now)
 	}
 	if err != nil {
-		r.opt.Log.WarnContext(ctx, "a turn could not be saved; if it is interrupted, its agent stays paused until the next turn", "backend", r.opt.Backend.Name, "error", err)
+		r.opt.Log.WarnContext(ctx, "a turn could not be saved; if it is interrupted, its agent stays paused until the next turn", "backend", r.opt.Name, "error", err)
 	}
 	return same, func(whole, spent bool) {
 		if _, room := t.take(key); whole || err != nil || !room {
@@ -144,7 +144,7 @@ func (t *turns) due(now time.Time) ([]string, error) {
 // declineInterrupted declines the pending calls of interrupted turns. It examines at most
 // maxLooks, so that the backend is not flooded.
 func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
-	runner, ok := r.opt.Backend.Adapter.(gate.AgentRunner)
+	runner, ok := r.opt.Adapter.(gate.AgentRunner)
 	if !ok || r.turns.dir == "" {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (r *Runs) examine(ctx context.Context, runner gate.AgentRunner, key string,
 	over, err := r.declinePending(ctx, runner, key)
 	age, most := now.Sub(file.ModTime()), r.opt.RunTimeout
 	if err != nil {
-		err = fmt.Errorf("backend %s: declining a pending approval request failed: %w", r.opt.Backend.Name, err)
+		err = fmt.Errorf("backend %s: declining a pending approval request failed: %w", r.opt.Name, err)
 		most = max(most, maxUnsettled)
 	}
 	if !over && age <= most {
@@ -220,16 +220,16 @@ func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key 
 	if len(turn.PendingCalls()) == 0 {
 		return false, nil
 	}
-	route, known := r.opt.Backend.Adapter.Route(memproxy.Request{Method: req.Method, EscapedPath: req.EscapedPath})
-	a := r.opt.Gate.Agents().AdmissionFor(&gate.Call{Backend: r.opt.Backend, Request: req, Route: route, Known: known}, reconciler(), "")
+	route, known := r.opt.Adapter.Route(memproxy.Request{Method: req.Method, EscapedPath: req.EscapedPath})
+	a := r.opt.Gate.Agents().AdmissionFor(&gate.Call{Backend: r.opt.Backend.Backend, Request: req, Route: route, Known: known}, reconciler(), "")
 	if a.Shadow() {
 		return false, nil
 	}
-	r.opt.Log.WarnContext(ctx, "declining the calls of an interrupted turn", "backend", r.opt.Backend.Name, "decision", a.Decision.ID)
+	r.opt.Log.WarnContext(ctx, "declining the calls of an interrupted turn", "backend", r.opt.Name, "decision", a.Decision.ID)
 	for range recoveryRequests {
 		for _, call := range turn.PendingCalls() {
 			declined := r.opt.Gate.Agents().Decline(ctx, a, call, DeclinedResult)
-			frontend.LogDecision(ctx, r.opt.Log, r.opt.Backend.Name, declined)
+			frontend.LogDecision(ctx, r.opt.Log, r.opt.Name, declined)
 			turn.Rule(call.ID, declined.Decision)
 		}
 		reply, err := r.send(ctx, req, turn.Next(), nil)

@@ -16,13 +16,11 @@ import (
 
 // Options configure the runs of one backend. All but Dir and Steps are required.
 type Options struct {
-	Gate    *gate.Gate
-	Backend gate.Backend
+	Gate *gate.Gate
+	frontend.Backend
 	// Side sends memproxy's own requests to the backend.
 	Side *frontend.Side
-	// MaxAnswer is the maximum size of their answers in bytes, and RunTimeout the timeout
-	// of a run.
-	MaxAnswer  int64
+	// RunTimeout is the timeout of a run.
 	RunTimeout time.Duration
 	// Dir is the directory of unfinished runs, which the next process reads. It contains
 	// memories. If it is "", runs are not compensated, and the pending calls of
@@ -33,8 +31,6 @@ type Options struct {
 	frontend.Runtime
 	// Steps is called at the points at which a crash must lose nothing, if it is not nil.
 	Steps memproxy.Stepper
-	// Observe records metrics of undo requests.
-	Observe func(ctx context.Context, kind, verdict string, status int, d time.Duration)
 }
 
 // Runs handles the runs of one backend's agents. It is safe for concurrent use.
@@ -86,7 +82,7 @@ const lockPatience = 50 * time.Millisecond
 // Resettle retries the compensated runs that no goroutine is settling. When it returns,
 // their agents are locked. Runs with busy agents are retried in a later round.
 func (r *Runs) Resettle(now time.Time) error {
-	runner, ok := r.opt.Backend.Adapter.(gate.AgentRunner)
+	runner, ok := r.opt.Adapter.(gate.AgentRunner)
 	if !ok || r.opt.Dir == "" {
 		return nil
 	}
@@ -101,7 +97,7 @@ func (r *Runs) Resettle(now time.Time) error {
 		}
 		if left, err := r.resettle(runner, e, left); err != nil {
 			r.journal.release(e.Decision, left, false, now)
-			r.opt.Log.Warn("compensation of a run is incomplete; it will be retried", "backend", r.opt.Backend.Name, "decision", e.Decision, "error", err)
+			r.opt.Log.Warn("compensation of a run is incomplete; it will be retried", "backend", r.opt.Name, "decision", e.Decision, "error", err)
 		}
 	}
 	return err
@@ -112,7 +108,7 @@ func (r *Runs) Resettle(now time.Time) error {
 func (r *Runs) resettle(runner gate.AgentRunner, e *journalEntry, c *CompensatedRun) (*CompensatedRun, error) {
 	if c == nil {
 		call := &gate.Call{
-			Backend: r.opt.Backend, Known: true, Route: memproxy.Route{ID: e.Route, Kind: memproxy.Run}, Credentials: memproxy.Credentials{Session: e.Session},
+			Backend: r.opt.Backend.Backend, Known: true, Route: memproxy.Route{ID: e.Route, Kind: memproxy.Run}, Credentials: memproxy.Credentials{Session: e.Session},
 			Request: memproxy.Request{Method: e.Method, EscapedPath: e.Path},
 		}
 		c = &CompensatedRun{r: r, a: r.opt.Gate.Agents().AdmissionFor(call, e.Principal, e.Decision), ruled: map[string]*gate.Admission{}}
@@ -150,7 +146,7 @@ func (r *Runs) send(ctx context.Context, q memproxy.Request, body []byte, caller
 
 // ask sends a request without a body, with the deadline of side requests.
 func (r *Runs) ask(ctx context.Context, q memproxy.Request, caller http.Header) (memproxy.Reply, error) {
-	ctx, cancel := r.opt.Backend.Within(ctx)
+	ctx, cancel := r.opt.Within(ctx)
 	defer cancel()
 	return r.send(ctx, q, nil, caller)
 }

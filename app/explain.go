@@ -178,7 +178,7 @@ func (q *ExplainRequest) call(cfg *config.Config) (*gate.Call, error) {
 	}
 	entry := frontend.Entry{
 		Class: backend.Classify(frontend.Head{Request: req, Body: len(q.Body) > 0}),
-		Call:  gate.Call{Backend: backend.ForGate(nil), Request: req, Credentials: memproxy.Credentials{Session: frontend.Session(req.Header)}},
+		Call:  gate.Call{Backend: backend.Backend, Request: req, Credentials: memproxy.Credentials{Session: frontend.Session(req.Header)}},
 	}
 	if entry.Class.Handling == frontend.Public {
 		entry.Class.Handling = frontend.Passed // a public route identifies no caller, so every caller may use it

@@ -94,8 +94,8 @@ func adapterFor(b config.Backend, sources memproxy.SourceNames) (gate.Adapter, e
 func backendOf(b config.Backend, sources memproxy.SourceNames) (frontend.Backend, error) {
 	adapter, err := adapterFor(b, sources)
 	return frontend.Backend{
-		Name: b.Name, Adapter: adapter, Passthrough: b.Passthrough, MaxBody: b.Limits.Body, MaxAnswer: b.Limits.Answer,
-		Ungated: gate.Ungated(b.Ungated), Tenant: b.Tenant,
+		Backend:     gate.Backend{Name: b.Name, Adapter: adapter, Ungated: gate.Ungated(b.Ungated), Tenant: b.Tenant, UpstreamTimeout: b.Timeouts.Upstream.Std()},
+		Passthrough: b.Passthrough, MaxBody: b.Limits.Body, MaxAnswer: b.Limits.Answer,
 	}, err
 }
 
@@ -117,7 +117,7 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	opt := proxy.Options{
 		Backend: backend,
 		Runtime: frontend.Runtime{Clock: s.clock, Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log}, Gate: s.gate,
-		BodyTimeout: b.Timeouts.Body.Std(), UpstreamTimeout: b.Timeouts.Upstream.Std(), RunTimeout: b.Timeouts.Run.Std(),
+		BodyTimeout: b.Timeouts.Body.Std(), RunTimeout: b.Timeouts.Run.Std(),
 		Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Std(),
 		Steps: s.opt.Steps,
 	}
@@ -355,8 +355,7 @@ func (s *App) processor(unfilteredReads bool) (*extproc.Processor, error) {
 		Gate:    s.gate, UnfilteredReads: unfilteredReads,
 	}
 	for _, p := range s.proxies {
-		backend, side := p.Upstream()
-		opt.Backends = append(opt.Backends, extproc.Backend{Backend: backend, Fetch: side})
+		opt.Backends = append(opt.Backends, p.Backend())
 	}
 	p, err := extproc.New(opt)
 	if err == nil {

@@ -69,10 +69,10 @@ func (a asker) Send(ctx context.Context, q memproxy.Request, body []byte) (mempr
 func (r *rig) playMembers(own string, names []string, method, path, body string) {
 	r.t.Helper()
 	of := r.car.cfg.Backends[0]
-	b := frontend.Backend{Name: of.Name, Adapter: adapterOf(r.t, of.Kind), Passthrough: of.Passthrough, MaxBody: of.Limits.Body, MaxAnswer: of.Limits.Answer, Ungated: gate.Ungated(of.Ungated), Tenant: of.Tenant}
+	b := frontend.Backend{Backend: gate.Backend{Name: of.Name, Adapter: adapterOf(r.t, of.Kind), Fetch: asker(r.up), Ungated: gate.Ungated(of.Ungated), Tenant: of.Tenant}, Passthrough: of.Passthrough, MaxBody: of.Limits.Body, MaxAnswer: of.Limits.Answer}
 	ask := func(member string) memproxy.Verdict {
 		req := memproxy.Request{Method: method, EscapedPath: path, Header: memproxy.Header{"Content-Type": {"application/json"}, "X-Api-Key": {devToken}, "Authorization": {"Bearer " + devToken}}}
-		entry := frontend.Entry{Class: b.Classify(frontend.Head{Request: req, Body: true}), Call: gate.Call{Backend: b.ForGate(asker(r.up)), Request: req, Credentials: memproxy.Credentials{Header: req.Header}}}
+		entry := frontend.Entry{Class: b.Classify(frontend.Head{Request: req, Body: true}), Call: gate.Call{Backend: b.Backend, Request: req, Credentials: memproxy.Credentials{Header: req.Header}}}
 		sent := []byte(strings.ReplaceAll(body, "MORE", member))
 		entry.Read(sent)
 		return r.car.Gate.Explain(r.t.Context(), entry.GateCall(sent, nil)).Decision.Verdict

@@ -29,8 +29,9 @@ const (
 
 // Backend is one memory service, for both listeners.
 type Backend struct {
-	Name    string
-	Adapter gate.Adapter
+	// Backend is the gate's view. Its Fetch is the Side that sends memproxy's own requests;
+	// if it is nil, nothing can be fetched.
+	gate.Backend
 	// Upstream is the base URL; a path in it is a prefix.
 	Upstream *url.URL
 	// Credential replaces the client's backend credential, if set.
@@ -44,12 +45,6 @@ type Backend struct {
 	// InFlight limits the bytes of bodies and answers in memory. If it is nil, there is
 	// no limit.
 	InFlight *InFlight
-	// Ungated is the treatment of runs whose tool calls cannot be gated individually.
-	Ungated gate.Ungated
-	// Tenant is the only tenant with memories in the backend, or "".
-	Tenant string
-	// SideTimeout is the same as in gate.Backend.
-	SideTimeout time.Duration
 	// Observe is called with the kind, verdict, status and duration of every request, if
 	// it is not nil.
 	Observe func(ctx context.Context, kind, verdict string, status int, d time.Duration)
@@ -57,11 +52,12 @@ type Backend struct {
 	patterns Patterns // compiled from Passthrough
 }
 
-// Complete sets the defaults.
+// Complete sets the defaults, and Lends.
 func (b *Backend) Complete() (err error) {
 	if b.Adapter == nil || b.Name == "" {
 		return errors.New("frontend: a backend requires a name and an adapter")
 	}
+	b.Lends = b.Credential != nil
 	b.MaxBody = cmp.Or(max(b.MaxBody, 0), DefaultMaxBody)
 	b.MaxAnswer = cmp.Or(max(b.MaxAnswer, 0), DefaultMaxAnswer)
 	if b.Observe == nil {
@@ -107,11 +103,6 @@ func forwarded(h http.Header, plain bool) http.Header {
 		out["Accept-Encoding"] = []string{"identity"}
 	}
 	return out
-}
-
-// ForGate returns the gate's view of the backend. fetch sends its side requests.
-func (b *Backend) ForGate(fetch gate.Fetcher) gate.Backend {
-	return gate.Backend{Name: b.Name, Adapter: b.Adapter, Fetch: fetch, Ungated: b.Ungated, Lends: b.Credential != nil, Tenant: b.Tenant, SideTimeout: b.SideTimeout}
 }
 
 // Runtime is a listener's clock, tracer and log.

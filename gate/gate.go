@@ -174,8 +174,11 @@ type Backend struct {
 	Tenant string
 	// SideTimeout bounds each look-up of an object, the side requests of any other step
 	// together, and the time that a request waits for its turn. Default DefaultFetchTimeout.
-	SideTimeout     time.Duration
-	UpstreamTimeout time.Duration // bounds a listener's request to the backend; 0: unknown
+	SideTimeout time.Duration
+	// UpstreamTimeout bounds the time until the backend answers a listener's request, and the
+	// time between two parts of a streamed answer; the stream as a whole may last longer.
+	// Letta sends a keep-alive every 20 s. 0 means that it is unknown, as behind Envoy.
+	UpstreamTimeout time.Duration
 }
 
 // Within returns a context that ends after the backend's timeout.

@@ -44,7 +44,7 @@ func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend fu
 		}
 		transports := [...]*http.Transport{transport(), transport(), transport()}
 		opt := proxy.Options{
-			Backend:   frontend.Backend{Name: "toy", Adapter: frontendtest.Toy{}, Upstream: &url.URL{Scheme: "http", Host: "backend"}},
+			Backend:   frontend.Backend{Backend: gate.Backend{Name: "toy", Adapter: frontendtest.Toy{}}, Upstream: &url.URL{Scheme: "http", Host: "backend"}},
 			Transport: transports[0], PassTransport: transports[1], SideTransport: transports[2],
 		}
 		rules := frontendtest.Rules(b.parts)

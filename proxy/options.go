@@ -33,10 +33,6 @@ type Options struct {
 	// another's. The default is NewTransport(nil, 0).
 	PassTransport, SideTransport http.RoundTripper
 	BodyTimeout                  time.Duration
-	// UpstreamTimeout bounds the time until the backend answers, and the time between two
-	// parts of a streamed answer; the stream as a whole may last longer. Letta sends a
-	// keep-alive every 20 s.
-	UpstreamTimeout time.Duration
 	// RunTimeout bounds an agent's turn, with all its requests. The default is 30 min.
 	RunTimeout time.Duration
 

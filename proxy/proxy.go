@@ -46,11 +46,11 @@ func New(opt Options) (*Proxy, error) {
 		return nil, err
 	}
 	p.follower = frontend.NewFollower(opt.Gate, p.side, opt.Name, opt.Runtime)
-	p.backend = opt.ForGate(p.side)
-	p.backend.UpstreamTimeout = opt.UpstreamTimeout
+	p.opt.Fetch = p.side
+	p.backend = p.opt.Backend.Backend
 	p.runs = agentrun.New(agentrun.Options{
-		Gate: opt.Gate, Backend: p.backend, Side: p.side, MaxAnswer: opt.MaxAnswer, RunTimeout: opt.RunTimeout,
-		Dir: opt.Journal, PauseLimit: opt.Reconcile, Runtime: opt.Runtime, Steps: opt.Steps, Observe: opt.Observe,
+		Gate: opt.Gate, Backend: p.opt.Backend, Side: p.side, RunTimeout: opt.RunTimeout,
+		Dir: opt.Journal, PauseLimit: opt.Reconcile, Runtime: opt.Runtime, Steps: opt.Steps,
 	})
 	return p, nil
 }
@@ -59,9 +59,8 @@ func New(opt Options) (*Proxy, error) {
 // by Resettle, before requests are served, and by Once.
 func (p *Proxy) Runs() *agentrun.Runs { return p.runs }
 
-// Upstream returns the backend and the sender of memproxy's own requests to it, for another
-// listener of the process.
-func (p *Proxy) Upstream() (frontend.Backend, *frontend.Side) { return p.opt.Backend, p.side }
+// Backend returns the backend, for another listener of the process.
+func (p *Proxy) Backend() frontend.Backend { return p.opt.Backend }
 
 // BackendClient returns the sender of memproxy's own requests to the backend; nil if p is
 // nil.

@@ -98,7 +98,7 @@ func withoutAnswers(t *testing.T, adapter gate.Adapter) (*proxy.Proxy, *frontend
 	parts := &frontendtest.Parts{}
 	rules := frontendtest.Rules(parts)
 	return must.Get(proxy.New(proxy.Options{
-		Backend: frontend.Backend{Name: "toy", Adapter: adapter, Upstream: &url.URL{Scheme: "http", Host: "toy"}, InFlight: frontend.NewInFlight(0, 0)},
+		Backend: frontend.Backend{Backend: gate.Backend{Name: "toy", Adapter: adapter}, Upstream: &url.URL{Scheme: "http", Host: "toy"}, InFlight: frontend.NewInFlight(0, 0)},
 		Gate:    frontendtest.NewGate(t, parts, &rules), SideTransport: hanging{},
 	}))(t), parts
 }

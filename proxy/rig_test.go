@@ -50,7 +50,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	}))
 	t.Cleanup(r.upstream.Close)
 	u := must.Get(url.Parse(r.upstream.URL))(t)
-	r.opt = proxy.Options{Backend: frontend.Backend{Name: "toy", Adapter: frontendtest.Toy{}, Upstream: u}}
+	r.opt = proxy.Options{Backend: frontend.Backend{Backend: gate.Backend{Name: "toy", Adapter: frontendtest.Toy{}}, Upstream: u}}
 	r.rules = frontendtest.Rules(r.parts)
 	if change != nil {
 		change(r)

@@ -23,6 +23,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -72,7 +73,7 @@ func (moved) RoundTrip(*http.Request) (*http.Response, error) {
 func TestRedirectsOfHeads(t *testing.T) {
 	upstream := &url.URL{Scheme: "http", Host: "backend"}
 	side := must.Get(frontend.NewSide(&frontend.Backend{Upstream: upstream}, moved{}, frontend.NewInFlight(0, 0).Side(), nil))(t)
-	p := processor(t, &frontendtest.Parts{}, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}, Upstream: upstream}, Fetch: side})
+	p := processor(t, &frontendtest.Parts{}, frontend.Backend{Backend: gate.Backend{Name: "b", Adapter: frontendtest.Toy{}, Fetch: side}, Upstream: upstream})
 	head := start("/memory", true)
 	head.GetRequestHeaders().GetHeaders().Headers[0].RawValue = []byte("HEAD")
 	s := &script{ctx: metadata.NewIncomingContext(t.Context(), metadata.MD{}), in: []*procv3.ProcessingRequest{head}}
@@ -107,7 +108,7 @@ func TestRedirectsToTheAuthority(t *testing.T) {
 func TestTrailersOfRequestsEndHere(t *testing.T) {
 	value := func(name, v string) *corev3.HeaderValue { return &corev3.HeaderValue{Key: name, RawValue: []byte(v)} }
 	late := &procv3.HttpTrailers{Trailers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{value("x-api-key", "another")}}}
-	p := processor(t, &frontendtest.Parts{}, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}}})
+	p := processor(t, &frontendtest.Parts{}, frontend.Backend{Backend: gate.Backend{Name: "b", Adapter: frontendtest.Toy{}}})
 	for path, more := range map[string][]*procv3.ProcessingRequest{"/memory": {body("tea")}, "/ping": nil, "/health": nil} {
 		first := start(path, false)
 		h := first.GetRequestHeaders().GetHeaders()
@@ -303,7 +304,7 @@ func TestCheckRefundsWhenEnvoyDoesNotWait(t *testing.T) {
 		return []memproxy.Line{{Key: "writes", Limit: 9}}
 	}
 	p := must.Get(extproc.New(extproc.Options{
-		Gate: frontendtest.NewGate(t, parts, &rules), Backends: []extproc.Backend{{Backend: frontend.Backend{Name: "toy", Adapter: frontendtest.Toy{}}}},
+		Gate: frontendtest.NewGate(t, parts, &rules), Backends: []frontend.Backend{{Backend: gate.Backend{Name: "toy", Adapter: frontendtest.Toy{}}}},
 	}))(t)
 	got := must.Get(p.Check(ctx, check("POST", "/memory", "tea")))(t)
 	expect.Equal(t, int(got.GetDeniedResponse().GetStatus().GetCode()), 502, got)

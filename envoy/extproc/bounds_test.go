@@ -24,9 +24,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -252,7 +252,7 @@ func TestOneCallerDoesNotStopOthers(t *testing.T) {
 	const slow, many = 25 * time.Second, 600
 	for _, path := range []string{"/memory", "/ping", "/health"} {
 		synctest.Test(t, func(t *testing.T) {
-			p := processor(t, byKey{&frontendtest.Parts{}}, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}, InFlight: frontend.NewInFlight(0, 0)}})
+			p := processor(t, byKey{&frontendtest.Parts{}}, frontend.Backend{Backend: gate.Backend{Name: "b", Adapter: frontendtest.Toy{}}, InFlight: frontend.NewInFlight(0, 0)})
 			ask := func(path, key string) (code int32, retry string, took time.Duration) {
 				head := start(path, true)
 				h := head.GetRequestHeaders().GetHeaders()
@@ -319,7 +319,7 @@ func TestHeadsAreTheirCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := frontend.NewInFlight(0, 0)
 		side := must.Get(frontend.NewSide(&frontend.Backend{Upstream: &url.URL{Scheme: "http", Host: "backend"}}, hangs{}, all.Side(), nil))(t)
-		p := processor(t, byKey{&frontendtest.Parts{}}, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}, InFlight: all}, Fetch: side})
+		p := processor(t, byKey{&frontendtest.Parts{}}, frontend.Backend{Backend: gate.Backend{Name: "b", Adapter: frontendtest.Toy{}, Fetch: side}, InFlight: all})
 		head := start("/memory", true)
 		h := head.GetRequestHeaders().GetHeaders()
 		h.Headers[0].RawValue = []byte("HEAD")
@@ -356,7 +356,7 @@ func (a *addresses) Identify(ctx context.Context, c memproxy.Credentials) (mempr
 // HTTP listener, so that a web page of this machine is not lent the backend's credential.
 func TestCallersOfPublicRoutesHaveAnAddress(t *testing.T) {
 	callers := &addresses{Parts: &frontendtest.Parts{}}
-	p := processor(t, callers, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}, Credential: &frontend.Credential{Header: "Authorization", Value: "Token lent"}}})
+	p := processor(t, callers, frontend.Backend{Backend: gate.Backend{Name: "b", Adapter: frontendtest.Toy{}}, Credential: &frontend.Credential{Header: "Authorization", Value: "Token lent"}})
 	ask := start("/health", true)
 	ask.GetRequestHeaders().Headers.Headers[0].RawValue = []byte("GET")
 	ask.Attributes = map[string]*structpb.Struct{"envoy.filters.http.ext_proc": must.Get(structpb.NewStruct(map[string]any{"source.address": "127.0.0.1:5000"}))(t)}

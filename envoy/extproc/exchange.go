@@ -21,7 +21,7 @@ import (
 // its messages one at a time.
 type exchange struct {
 	p     *Processor
-	b     *Backend
+	b     *backend
 	begun time.Time
 
 	ctx  context.Context // context of the server span
@@ -112,7 +112,7 @@ func (x *exchange) start(ctx context.Context, r request, body bool) {
 		class.Handling = frontend.Gated
 	}
 	x.entry = frontend.Entry{Gate: x.p.opt.Gate, Log: x.p.opt.Log, Lease: x.b.InFlight.Lease(r.credentials.Peer), Class: class, Call: gate.Call{
-		Backend: x.b.gate, Credentials: r.credentials, Request: r.Request,
+		Backend: x.b.Backend.Backend, Credentials: r.credentials, Request: r.Request,
 	}}
 	ctx = x.p.opt.Propagator.Extract(ctx, propagation.HeaderCarrier(r.Header))
 	x.ctx, x.span = x.p.opt.Tracer.Start(ctx, signal.SpanServer+class.Name, trace.WithSpanKind(trace.SpanKindServer))

@@ -22,6 +22,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -43,7 +44,7 @@ func FuzzDescribe(f *testing.F) {
 		f.Add(s)
 	}
 	var r memproxy.Request
-	p := processor(f, &frontendtest.Parts{}, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: seen{req: &r}}})
+	p := processor(f, &frontendtest.Parts{}, frontend.Backend{Backend: gate.Backend{Name: "b", Adapter: seen{req: &r}}})
 	f.Fuzz(func(t *testing.T, target string) {
 		s := &script{ctx: metadata.NewIncomingContext(t.Context(), metadata.MD{}), in: []*procv3.ProcessingRequest{start(target, true)}}
 		_ = p.Process(s) // ends with an error: no answer came
@@ -74,10 +75,10 @@ func FuzzDescribe(f *testing.F) {
 }
 
 // processor returns a processor for a backend, with a gate of the parts.
-func processor(t testing.TB, parts frontendtest.Party, b extproc.Backend) *extproc.Processor {
+func processor(t testing.TB, parts frontendtest.Party, b frontend.Backend) *extproc.Processor {
 	t.Helper()
 	rules := frontendtest.Rules(parts)
-	return must.Get(extproc.New(extproc.Options{Gate: frontendtest.NewGate(t, parts, &rules), Exchanges: 1200, Backends: []extproc.Backend{b}}))(t)
+	return must.Get(extproc.New(extproc.Options{Gate: frontendtest.NewGate(t, parts, &rules), Exchanges: 1200, Backends: []frontend.Backend{b}}))(t)
 }
 
 // script is a stream with given messages, which stores the responses.
@@ -161,7 +162,7 @@ func FuzzProcess(f *testing.F) {
 	f.Add(pack(answered("400", true)))
 	f.Add(pack(body("tea"), start("/memory", true)))
 	f.Add(pack(start("/memory", false), answered("413", false)))
-	p := processor(f, &frontendtest.Parts{}, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}}})
+	p := processor(f, &frontendtest.Parts{}, frontend.Backend{Backend: gate.Backend{Name: "b", Adapter: frontendtest.Toy{}}})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		s := &script{ctx: metadata.NewIncomingContext(t.Context(), metadata.MD{}), in: unpack(raw)}
 		watched := slices.ContainsFunc(s.in, (*procv3.ProcessingRequest).GetObservabilityMode) // no response is expected
@@ -189,7 +190,7 @@ func (deaf) RecordAsync(memproxy.Event) error             { return nil }
 // BenchmarkProcess measures the listener alone: a gate whose parts do nothing, and no
 // network. Its allocations are in addition to the gate's.
 func BenchmarkProcess(b *testing.B) {
-	p := processor(b, deaf{}, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}}})
+	p := processor(b, deaf{}, frontend.Backend{Backend: gate.Backend{Name: "b", Adapter: frontendtest.Toy{}}})
 	head := start("/memory", false)
 	h := head.GetRequestHeaders().GetHeaders()
 	for _, name := range strings.Fields("user-agent accept content-type x-api-key x-request-id x-forwarded-proto x-envoy-expected-rq-timeout-ms content-length") {

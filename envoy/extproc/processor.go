@@ -30,7 +30,7 @@ type Processor struct {
 	opt      Options
 	underway atomic.Int64 // number of exchanges in progress
 	refused  atomic.Int64
-	backends map[string]*Backend
+	backends map[string]*backend
 }
 
 // New returns a processor.
@@ -40,7 +40,7 @@ func New(opt Options) (*Processor, error) {
 	}
 	opt.Exchanges = cmp.Or(max(opt.Exchanges, 0), DefaultExchanges)
 	opt.Complete()
-	p := &Processor{opt: opt, backends: make(map[string]*Backend, len(opt.Backends))}
+	p := &Processor{opt: opt, backends: make(map[string]*backend, len(opt.Backends))}
 	for _, b := range opt.Backends {
 		if err := b.Complete(); err != nil {
 			return nil, err
@@ -51,9 +51,8 @@ func New(opt Options) (*Processor, error) {
 		if b.Ungated == gate.UngatedCompensate {
 			b.Ungated = gate.UngatedDeny
 		}
-		b.gate = b.ForGate(b.Fetch)
-		b.follower = frontend.NewFollower(opt.Gate, b.Fetch, b.Name, opt.Runtime)
-		p.backends[b.Name] = &b
+		b.UpstreamTimeout = 0 // Envoy has its own
+		p.backends[b.Name] = &backend{b, frontend.NewFollower(opt.Gate, b.Fetch, b.Name, opt.Runtime)}
 	}
 	return p, nil
 }
@@ -75,7 +74,7 @@ var errBackend = errors.New("the stream names no configured backend; set " + Bac
 
 // backend returns the named backend. All names must be the same. If there is only one
 // backend, no name is needed.
-func (p *Processor) backend(names []string) (*Backend, error) {
+func (p *Processor) backend(names []string) (*backend, error) {
 	if len(names) == 0 && len(p.backends) == 1 {
 		names = slices.Collect(maps.Keys(p.backends))
 	}
@@ -158,26 +157,22 @@ func checkModes(c *procv3.ProtocolConfiguration) error {
 // connections of an HTTP listener.
 const DefaultExchanges = frontend.DefaultConnections
 
-// Backend is one memory service to which Envoy routes. Its Name is the value of
-// BackendKey in Envoy's configuration. Envoy's clusters determine where client requests
-// go; Upstream is where the processor sends its own requests. A run that is to be ruled
-// on afterwards (Ungated) is refused here, because that requires the HTTP listener.
-type Backend struct {
+// backend is one memory service to which Envoy routes.
+type backend struct {
 	frontend.Backend
-	// Fetch sends the processor's own requests; see frontend.NewSide. If it is nil,
-	// nothing can be fetched, and unknown owners remain unknown.
-	Fetch gate.Fetcher
-
 	follower *frontend.Follower
-	gate     gate.Backend
 }
 
 // Options configure a Processor.
 type Options struct {
 	frontend.Runtime
 	Gate *gate.Gate
-	// Backends are the memory services. If there is only one, Envoy need not name it.
-	Backends []Backend
+	// Backends are the memory services, by the values of BackendKey in Envoy's configuration;
+	// if there is only one, Envoy need not name it. Envoy's clusters determine where client
+	// requests go; Upstream is where the processor sends its own requests. A run that is to
+	// be ruled on afterwards (Ungated) is refused here, because that requires the HTTP
+	// listener.
+	Backends []frontend.Backend
 	// UnfilteredReads lets Check admit reads, whose answers it cannot filter. Without it
 	// Check refuses them.
 	UnfilteredReads bool

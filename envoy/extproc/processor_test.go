@@ -107,7 +107,7 @@ func TestShadowRecordsWhatEnvoyRefuses(t *testing.T) {
 	parts := &frontendtest.Parts{}
 	rules := frontendtest.Rules(parts)
 	rules.Enforce = false
-	p := must.Get(extproc.New(extproc.Options{Gate: frontendtest.NewGate(t, parts, &rules), Exchanges: 1, Backends: []extproc.Backend{{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}}}}}))(t)
+	p := must.Get(extproc.New(extproc.Options{Gate: frontendtest.NewGate(t, parts, &rules), Exchanges: 1, Backends: []frontend.Backend{{Backend: gate.Backend{Name: "b", Adapter: frontendtest.Toy{}}}}}))(t)
 	_ = p.Process(&script{ctx: metadata.NewIncomingContext(t.Context(), metadata.MD{}), in: []*procv3.ProcessingRequest{start("/memory", false)}})
 	outcome(parts.Recorded(), memproxy.PayloadSlow)
 }
@@ -269,16 +269,16 @@ func TestStopping(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	r := newRig(t, nil)
-	toyBackend := extproc.Backend{Backend: frontend.Backend{Name: "toy", Adapter: frontendtest.Toy{}}}
+	toyBackend := frontend.Backend{Backend: gate.Backend{Name: "toy", Adapter: frontendtest.Toy{}}}
 	for name, o := range map[string]extproc.Options{
-		"no gate":     {Backends: []extproc.Backend{toyBackend}},
+		"no gate":     {Backends: []frontend.Backend{toyBackend}},
 		"no backend":  {Gate: r.opt.Gate},
-		"no name":     {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: frontend.Backend{Adapter: frontendtest.Toy{}}}}},
-		"no adapter":  {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: frontend.Backend{Name: "toy"}}}},
-		"twice":       {Gate: r.opt.Gate, Backends: []extproc.Backend{toyBackend, toyBackend}},
-		"bad pattern": {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: frontend.Backend{Name: "toy", Adapter: frontendtest.Toy{}, Passthrough: []string{"custom"}}}}},
+		"no name":     {Gate: r.opt.Gate, Backends: []frontend.Backend{{Backend: gate.Backend{Adapter: frontendtest.Toy{}}}}},
+		"no adapter":  {Gate: r.opt.Gate, Backends: []frontend.Backend{{Backend: gate.Backend{Name: "toy"}}}},
+		"twice":       {Gate: r.opt.Gate, Backends: []frontend.Backend{toyBackend, toyBackend}},
+		"bad pattern": {Gate: r.opt.Gate, Backends: []frontend.Backend{{Backend: gate.Backend{Name: "toy", Adapter: frontendtest.Toy{}}, Passthrough: []string{"custom"}}}},
 	} {
 		expect.Error(t, expect.Err(extproc.New(o)), name, "accepted")
 	}
-	must.Get(extproc.New(extproc.Options{Gate: r.opt.Gate, Backends: []extproc.Backend{toyBackend}}))(t)
+	must.Get(extproc.New(extproc.Options{Gate: r.opt.Gate, Backends: []frontend.Backend{toyBackend}}))(t)
 }

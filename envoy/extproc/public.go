@@ -13,7 +13,7 @@ import (
 // own credential, it is added for identified callers.
 func (x *exchange) open() *change {
 	x.settled = true
-	x.inspect, x.byStatus = x.p.opt.Gate.InspectsPublic(x.b.gate, x.entry.Class.Route)
+	x.inspect, x.byStatus = x.p.opt.Gate.InspectsPublic(x.entry.Call.Backend, x.entry.Class.Route)
 	x.inspect = x.inspect && x.req.Method != http.MethodHead
 	mode := headersOnly()
 	if x.inspect {
@@ -63,7 +63,7 @@ func (an *answer) publicBody(b *procv3.HttpBody) *change {
 	plain, decoded, err := frontend.Decompress(b.GetBody(), http.Header(an.received), frontend.MaxPublic, an.grow)
 	an.reply.Body = plain
 	if err == nil {
-		an.reply, err = x.p.opt.Gate.Public(x.ctx, x.b.gate, x.entry.Class.Route, an.reply)
+		an.reply, err = x.p.opt.Gate.Public(x.ctx, x.entry.Call.Backend, x.entry.Class.Route, an.reply)
 	}
 	if err != nil {
 		x.p.opt.Log.WarnContext(x.ctx, "the response is withheld", "backend", x.b.Name, "route", x.entry.Class.Name, "error", err)

@@ -52,7 +52,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	}))
 	t.Cleanup(up.Close)
 	r.rules = frontendtest.Rules(r.parts)
-	r.opt = extproc.Options{Backends: []extproc.Backend{{Backend: frontend.Backend{Name: "toy", Adapter: frontendtest.Toy{}}}}}
+	r.opt = extproc.Options{Backends: []frontend.Backend{{Backend: gate.Backend{Name: "toy", Adapter: frontendtest.Toy{}}}}}
 	r.envoy = &extproctest.Envoy{Upstream: up.URL, Backend: "toy"}
 	if change != nil {
 		change(r)
