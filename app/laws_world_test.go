@@ -308,7 +308,7 @@ func (w *lawWorld) run() {
 	cfg := w.parsed()
 	w.car = must.Get(assemble(context.Background(), cfg, app.Options{Log: w.log, Getenv: allowing(cfg), Version: "test", Transport: w, Clock: w.now, TimeoutFactor: 10}, app.Process{Uptime: believed(w.now)}))(w.t)
 	ln := bufconn.Listen(1 << 20)
-	stop, failed := extproc.Serve(ln, extproc.ServerOptions{Processor: must.Get(w.car.Processor(false))(w.t)})
+	stop, failed := extproc.Serve(extproc.Limit(ln), extproc.ServerOptions{Processor: must.Get(w.car.Processor(false))(w.t)})
 	w.car.Group.Serve(stageListeners, "extproc", stop, failed)
 	w.conn = must.Get(grpc.NewClient("passthrough:envoy", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return ln.DialContext(ctx) })))(w.t)
 	w.envoy = &extproctest.Envoy{Conn: w.conn, Upstream: "http://127.0.0.1:9", Backend: "mem0", Transport: w}

@@ -181,7 +181,7 @@ func (s *App) Listen() error {
 		l.limited = frontend.Limit(l.ln, frontend.ListenOptions{
 			WriteTimeout: s.cfg.Limits.Write.Std(), Connections: s.cfg.Limits.Connections, ConnectionsPeer: s.cfg.Limits.PerAddress, Backends: len(s.cfg.Backends),
 		})
-		stop, failed := proxy.Serve(l.limited, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, WriteTimeout: s.cfg.Limits.Write.Std(), Cut: l.cut, Log: s.log})
+		stop, failed := proxy.Serve(l.limited, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, Cut: l.cut, Log: s.log})
 		s.group.Serve(stageListeners, l.name, stop, failed)
 	}
 	s.group.Own(stageNotes, func(context.Context) error { s.record(memproxy.EventStop, "stopped"); return nil })

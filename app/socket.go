@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/review"
 )
@@ -86,7 +87,7 @@ func (s *App) listenLocal() error {
 		return nil
 	}
 	s.socket = path
-	stop, failed := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: adminPages(s, s.review.OperatorHandler()), Cut: s.review.Runner.AbortAll, Log: s.log})
+	stop, failed := proxy.Serve(frontend.Limit(review.Operators(ln), frontend.ListenOptions{}), proxy.ServerOptions{Handler: adminPages(s, s.review.OperatorHandler()), Cut: s.review.Runner.AbortAll, Log: s.log})
 	s.group.Serve(stageListeners, "operators", stop, failed)
 	return nil
 }

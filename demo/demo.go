@@ -17,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -146,7 +147,7 @@ func (t *comparison) listen(h http.Handler) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	stop, _ := proxy.Serve(ln, proxy.ServerOptions{Handler: h})
+	stop, _ := proxy.Serve(frontend.Limit(ln, frontend.ListenOptions{}), proxy.ServerOptions{Handler: h})
 	t.closers = append(t.closers, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

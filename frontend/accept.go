@@ -90,7 +90,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		case err != nil:
 			return nil, err
 		}
-		c := &Conn{Conn: nc, stall: l.stall, conns: &l.conns, peer: Peer(nc.RemoteAddr().String()), arrived: now}
+		c := &Conn{Conn: nc, stall: l.WriteTimeout, conns: &l.conns, peer: Peer(nc.RemoteAddr().String()), arrived: now}
 		if l.takeSlot(c, now) {
 			return c, nil
 		}

@@ -40,24 +40,22 @@ type ListenOptions struct {
 // Listener limits the number of its connections, and the time of each write.
 type Listener struct {
 	net.Listener
-	stall time.Duration
+	// WriteTimeout is how long a client may leave its answer unread.
+	WriteTimeout time.Duration
+
 	conns conns
 	queue queue
 }
 
-// Limit returns a listener with limits. It returns a *Listener unchanged, so that its
-// owner can count the refused connections.
+// Limit returns a listener with limits.
 func Limit(ln net.Listener, o ListenOptions) *Listener {
-	if bounded, ok := ln.(*Listener); ok {
-		return bounded
-	}
 	most := cmp.Or(max(o.Connections, 0), DefaultConnections)
 	peer := cmp.Or(max(o.ConnectionsPeer, 0), max(1, most-most/4))
 	if FileLimitWarning(most, o.Backends) != "" { // a listener that is not full until no file can be opened would close no connection for a new one
 		most = max(1, maxOpenFiles()/filesPerConnection(o.Backends))
 		peer = min(peer, max(1, most-most/4))
 	}
-	l := &Listener{Listener: ln, stall: cmp.Or(max(o.WriteTimeout, 0), DefaultWriteTimeout)}
+	l := &Listener{Listener: ln, WriteTimeout: cmp.Or(max(o.WriteTimeout, 0), DefaultWriteTimeout)}
 	l.conns = conns{
 		most: most, mostPeer: peer, keep: o.NoEviction,
 		share:  max(1, peer/4), // a caller's guaranteed share of its address's connections

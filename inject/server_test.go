@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/inject"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -49,7 +50,7 @@ func TestServe(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), 1, now.Add(time.Hour))
 	c := must.Get(inject.LoadCertificate(cert, key, time.Now, nil))(t)
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	stop, _ := proxy.Serve(ln, proxy.ServerOptions{Handler: testInjector(t).Handler(slog.New(slog.DiscardHandler)), TLS: c.TLS()})
+	stop, _ := proxy.Serve(frontend.Limit(ln, frontend.ListenOptions{}), proxy.ServerOptions{Handler: testInjector(t).Handler(slog.New(slog.DiscardHandler)), TLS: c.TLS()})
 	pair := must.Get(c.TLS().GetCertificate(nil))(t)
 	pool := x509.NewCertPool()
 	pool.AddCert(pair.Leaf)

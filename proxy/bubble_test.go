@@ -53,7 +53,7 @@ func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend fu
 		}
 		opt.Gate = frontendtest.NewGate(t, b.parts, &rules)
 		b.proxy = must.Get(proxy.New(opt))(t)
-		b.stop, _ = proxy.Serve(b.front, proxy.ServerOptions{Handler: b.proxy, Cut: b.proxy.AbortAll})
+		b.stop, _ = proxy.Serve(frontend.Limit(b.front, frontend.ListenOptions{}), proxy.ServerOptions{Handler: b.proxy, Cut: b.proxy.AbortAll})
 		in := &http.Transport{DialContext: b.front.Dial, DisableCompression: true}
 		b.client = &http.Client{Transport: in}
 		f(t, b)

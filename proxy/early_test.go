@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
-	"github.com/memproxy/memproxy/proxy"
 )
 
 // Proves EDGE-14: an answer that begins before the end of the request's body is passed
@@ -96,7 +96,7 @@ func TestNoAnswerIsCut(t *testing.T) {
 					r.opt.Upstream = early(t, event)
 				}
 			})
-			addr := r.serve(t, proxy.ServerOptions{})
+			addr := r.serve(t, frontend.ListenOptions{})
 			transport := &http.Transport{MaxIdleConnsPerHost: clients}
 			defer transport.CloseIdleConnections()
 			var left, cut atomic.Int64

@@ -90,7 +90,7 @@ func TestBodiesOfUnidentifiedCallersAreNotRead(t *testing.T) {
 	t.Parallel()
 	held := frontend.NewInFlight(1<<20, 1<<20)
 	r := newRig(t, func(r *rig) { r.opt.InFlight = held })
-	addr := r.serve(t, proxy.ServerOptions{})
+	addr := r.serve(t, frontend.ListenOptions{})
 	for _, path := range []string{"/memory", "/keys"} {
 		start := time.Now()
 		c := dial(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nX-Key: bad\r\nContent-Length: 1048576\r\n\r\nx")
@@ -132,7 +132,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 			fmt.Fprint(w, "m1 ann\n")
 		}
 	})
-	addr := r.serve(t, proxy.ServerOptions{})
+	addr := r.serve(t, frontend.ListenOptions{})
 	body := strings.Repeat("x", 900<<10)
 	post := func() (*http.Response, error) {
 		return http.Post("http://"+addr+"/memory", "text/plain", strings.NewReader(body))
@@ -267,7 +267,7 @@ func TestPanicsAreLogged(t *testing.T) {
 	for value, logged := range map[any]bool{"oops": true, http.ErrAbortHandler: false} {
 		var log bytes.Buffer
 		ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-		stop, _ := proxy.Serve(ln, proxy.ServerOptions{Log: slog.New(slog.NewJSONHandler(&log, nil)), Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		stop, _ := proxy.Serve(frontend.Limit(ln, frontend.ListenOptions{}), proxy.ServerOptions{Log: slog.New(slog.NewJSONHandler(&log, nil)), Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(200)
 			panic(value)
 		})})

@@ -24,15 +24,11 @@ import (
 const shortly = 700 * time.Millisecond
 
 // serve starts the product's own listener for the rig.
-func (r *rig) serve(t *testing.T, o proxy.ServerOptions, bounds ...frontend.ListenOptions) string {
+func (r *rig) serve(t *testing.T, o frontend.ListenOptions) string {
 	t.Helper()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	for _, b := range bounds {
-		ln = frontend.Limit(ln, b)
-	}
 	p := must.Get(proxy.New(r.opt))(t)
-	o.Handler = p
-	stop, _ := proxy.Serve(ln, o)
+	stop, _ := proxy.Serve(frontend.Limit(ln, o), proxy.ServerOptions{Handler: p})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -99,7 +95,7 @@ func TestTheEndOfABodyIsForwarded(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var body io.Reader
 			front := frontendtest.NewPipes(0)
-			stop, _ := proxy.Serve(front, proxy.ServerOptions{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			stop, _ := proxy.Serve(frontend.Limit(front, frontend.ListenOptions{}), proxy.ServerOptions{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				if body = r.Body; whole {
 					_, _ = io.ReadAll(body)
 				} else {
@@ -138,7 +134,7 @@ func TestAnswersDoNotWaitForUnwantedBodies(t *testing.T) {
 		w.WriteHeader(http.StatusUnauthorized)
 	})}
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	stop, _ := proxy.Serve(ln, srv)
+	stop, _ := proxy.Serve(frontend.Limit(ln, frontend.ListenOptions{}), srv)
 	defer stop(t.Context())
 	c := dial(t, ln.Addr().String(), "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\nx")
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second)) // the body may take 30 s
@@ -221,7 +217,7 @@ func TestStalledReadersOfSocketsAreCutOff(t *testing.T) {
 	// Reading slowly takes longer in total than the write timeout, and each piece far
 	// less, even on a busy machine.
 	const patience = 3 * time.Second
-	addr, patient := r.serve(t, proxy.ServerOptions{WriteTimeout: shortly}), r.serve(t, proxy.ServerOptions{WriteTimeout: patience})
+	addr, patient := r.serve(t, frontend.ListenOptions{WriteTimeout: shortly}), r.serve(t, frontend.ListenOptions{WriteTimeout: patience})
 	for _, path := range []string{"/keys", "/memory"} {
 		request := "GET " + path + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 		c := dial(t, addr, request)

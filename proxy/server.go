@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"runtime/debug"
 	"sync"
@@ -26,9 +25,6 @@ type ServerOptions struct {
 	// BodyTimeout is how long one read of a request's body may wait; received data
 	// extends the deadline. The default is DefaultBodyTimeout.
 	BodyTimeout time.Duration
-	// WriteTimeout is how long a client may leave its answer unread, streams included.
-	// The default is frontend.DefaultWriteTimeout.
-	WriteTimeout time.Duration
 	// Cut, if not nil, aborts requests in flight and those that outlive their connection.
 	Cut func()
 	Log *slog.Logger
@@ -49,12 +45,10 @@ const (
 // waits for requests in flight until its context ends. It then cuts off the remaining
 // ones, waits until they are answered and their outcome is recorded, and returns an error.
 // failed receives the error if serving ends by itself.
-func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
+func Serve(ln *frontend.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
 	o.BodyTimeout = cmp.Or(max(o.BodyTimeout, 0), DefaultBodyTimeout)
-	o.WriteTimeout = cmp.Or(max(o.WriteTimeout, 0), frontend.DefaultWriteTimeout)
-	ln = frontend.Limit(ln, frontend.ListenOptions{WriteTimeout: o.WriteTimeout})
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	flight := &inFlight{ServerOptions: o}
+	flight := &inFlight{ServerOptions: o, stall: ln.WriteTimeout}
 	srv := &http.Server{
 		Handler: flight, TLSConfig: o.TLS, ReadHeaderTimeout: headerTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
@@ -104,6 +98,7 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 // connections it has closed, but they still write to stores, which must stay open.
 type inFlight struct {
 	ServerOptions
+	stall time.Duration // how long a client may leave its answer unread, streams included
 	sync.WaitGroup
 }
 
@@ -121,7 +116,7 @@ func (f *inFlight) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		panic(http.ErrAbortHandler)
 	}()
-	aw, r := paced(w, r, f.BodyTimeout, f.WriteTimeout)
+	aw, r := paced(w, r, f.BodyTimeout, f.stall)
 	defer aw.end()
 	f.Handler.ServeHTTP(aw, r)
 }

@@ -61,7 +61,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	p := must.Get(extproc.New(r.opt))(t)
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	r.serve.Processor, r.serve.Authorize = p, true
-	r.stop, _ = extproc.Serve(ln, r.serve)
+	r.stop, _ = extproc.Serve(extproc.Limit(ln), r.serve)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), ring.Limit)
 		defer cancel()

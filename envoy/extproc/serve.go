@@ -58,8 +58,7 @@ const (
 	maxConns      = 1024
 )
 
-// Limit returns a listener with the limits that Serve applies, for callers that count the
-// refused connections.
+// Limit returns a listener with the limits that Serve needs.
 func Limit(ln net.Listener) *frontend.Listener {
 	return frontend.Limit(ln, frontend.ListenOptions{Connections: maxConns, NoEviction: true})
 }
@@ -67,7 +66,7 @@ func Limit(ln net.Listener) *frontend.Listener {
 // Serve serves Envoy on the listener until stop is called. stop reports NOT_SERVING,
 // refuses new streams and waits for those in progress until its context ends. failed
 // receives the error if serving ends by itself.
-func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
+func Serve(ln *frontend.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	g := guard{o.Log}
 	opts := []grpc.ServerOption{
@@ -93,7 +92,7 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	healthv1.RegisterHealthServer(srv, hs)
 	errs := make(chan error, 1)
 	go func() {
-		if err := srv.Serve(Limit(ln)); err != nil {
+		if err := srv.Serve(ln); err != nil {
 			errs <- err
 		}
 	}()

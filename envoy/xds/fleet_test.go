@@ -80,7 +80,7 @@ func (f *fleet) start() {
 	ln := must.Get(net.Listen("tcp", f.addr))(f.t)
 	f.addr = ln.Addr().String()
 	f.refresh()
-	stop, _, err := f.server.Serve(ln, conf)
+	stop, _, err := f.server.Serve(xds.Limit(ln), conf)
 	must.Do(f.t, err)
 	f.stop = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), ring.Limit)

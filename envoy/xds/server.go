@@ -92,8 +92,7 @@ const (
 	maxConns      = 16384 // three quarters of them from one address
 )
 
-// Limit returns a listener with the limits that Serve applies, for callers that count the
-// refused connections.
+// Limit returns a listener with the limits that Serve needs.
 func Limit(ln net.Listener) *frontend.Listener {
 	return frontend.Limit(ln, frontend.ListenOptions{Connections: maxConns, NoEviction: true})
 }
@@ -101,7 +100,7 @@ func Limit(ln net.Listener) *frontend.Listener {
 // Serve serves on a listener; conf must verify client certificates. stop ends every
 // stream and returns when they have ended. failed receives the error if the listener
 // fails.
-func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Context) error, failed <-chan error, err error) {
+func (s *Server) Serve(ln *frontend.Listener, conf *tls.Config) (stop func(context.Context) error, failed <-chan error, err error) {
 	if conf == nil || conf.ClientAuth != tls.RequireAndVerifyClientCert {
 		return nil, nil, errors.New("xds: the listener must require and verify client certificates")
 	}
@@ -117,7 +116,7 @@ func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Con
 	discovery.RegisterAggregatedDiscoveryServiceServer(g, ads{s: s})
 	loadstats.RegisterLoadReportingServiceServer(g, reports{s})
 	out := make(chan error, 1)
-	go func() { out <- g.Serve(Limit(ln)) }()
+	go func() { out <- g.Serve(ln) }()
 	return func(context.Context) error { // the streams would never end, so there is nothing to drain
 		g.Stop()
 		return nil

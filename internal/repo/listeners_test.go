@@ -73,11 +73,11 @@ func TestListenersAreBounded(t *testing.T) {
 		slices.Sort(got)
 		expect.List(t, got, want, what, "stands in")
 		for _, name := range want {
-			expect.Text(t, string(must.Get(os.ReadFile(filepath.Join(root, name)))(t)), name, "accepts connections without bounds").Has("frontend.Limit(")
+			expect.Text(t, string(must.Get(os.ReadFile(filepath.Join(root, name)))(t)), name, "accepts connections without bounds").Has("Serve(ln *frontend.Listener, ")
 		}
 	}
 	text := must.Get(os.ReadFile(filepath.Join(root, "proxy/server.go")))(t)
-	for _, bound := range []string{"ReadHeaderTimeout:", "IdleTimeout:", "MaxHeaderBytes:", "paced(w, r, f.BodyTimeout, f.WriteTimeout)", "ConnState:"} {
+	for _, bound := range []string{"ReadHeaderTimeout:", "IdleTimeout:", "MaxHeaderBytes:", "paced(w, r, f.BodyTimeout, f.stall)", "ConnState:"} {
 		expect.Text(t, string(text), "proxy/server.go: no").Has(bound)
 	}
 }
