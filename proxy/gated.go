@@ -87,7 +87,7 @@ func (p *Proxy) forwardLocked(w *answerWriter, r *http.Request, a *gate.Admissio
 	case errors.Is(err, memproxy.ErrUngated):
 		p.ungated(w, r, a)
 	case err != nil:
-		p.abandon(w, r, a, unsentError{err})
+		p.abandon(w, r, a, true, err)
 	}
 }
 
@@ -171,11 +171,8 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 		out.Body = on.upload(out.Body)
 	}
 	resp, err := transport.RoundTrip(out)
-	if errors.As(err, new(frontend.UnsentError)) {
-		err = unsentError{err}
-	}
 	if err != nil {
-		p.abandon(w, r, a, err)
+		p.abandon(w, r, a, errors.As(err, new(frontend.UnsentError)), err)
 		return
 	}
 	defer resp.Body.Close()
@@ -193,7 +190,7 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 		return
 	case a.Streams() && frontend.EventStream(resp.Header):
 		if err := p.streamFiltered(on, w, resp, a); err != nil {
-			p.abandon(w, r, a, err)
+			p.abandon(w, r, a, false, err)
 		}
 		return
 	}
@@ -204,7 +201,7 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 		decoded = true
 	}
 	if err != nil {
-		p.abandon(w, r, a, err)
+		p.abandon(w, r, a, false, err)
 		return
 	}
 	p.answer(ctx, w, resp, a, body, decoded)
@@ -226,22 +223,16 @@ func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission
 	return out
 }
 
-// unsentError marks a request of a caller that was certainly not sent, whatever was sent
-// for it.
-type unsentError struct{ error }
-
-func (e unsentError) Unwrap() error { return e.error }
-
 // abandon answers for a backend that did not answer, or whose answer cannot be read, and
 // records the outcome. If the backend refused a look-up as it would have refused the
-// request, the caller gets that answer.
-func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err error) {
+// request, the caller gets that answer. unsent means that the request was certainly not
+// sent, whatever was sent for it.
+func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, unsent bool, err error) {
 	if refused, is := errors.AsType[*gate.LookupError](err); is && refused.IsForClient() {
 		got := p.opt.Gate.Return(context.WithoutCancel(r.Context()), a, refused.Reply)
 		p.passOn(w, got, true)
 		return
 	}
-	unsent := errors.As(err, new(unsentError))
 	if why := frontend.AnswerFlaw(err, p.opt.MaxAnswer); why != nil && !unsent {
 		p.opt.Log.WarnContext(r.Context(), "the response is withheld", "backend", p.opt.Name, "decision", a.Decision.ID, "error", err)
 		w.reply(p.opt.Gate.AbandonUnreadable(context.WithoutCancel(r.Context()), a, why))
@@ -321,7 +312,7 @@ func (p *Proxy) compensate(w *answerWriter, r *http.Request, a *gate.Admission) 
 		return
 	}
 	if err != nil {
-		p.abandon(w, r, a, unsentError{err})
+		p.abandon(w, r, a, true, err)
 		return
 	}
 	settles := false

@@ -376,11 +376,8 @@ func (t *agentTurn) send(events [][]byte) {
 func (t *agentTurn) fail(ctx context.Context, err error) {
 	end := streamEnd(ctx, t.p.severed, err)
 	t.gone = t.gone || end != memproxy.StreamStopped && t.r.Context().Err() != nil // a stop ends that context as well
-	if !t.sent {
-		err = unsentError{err}
-	}
 	if !t.begun {
-		t.p.abandon(t.w, t.r, t.a, err)
+		t.p.abandon(t.w, t.r, t.a, !t.sent, err)
 		return
 	}
 	if t.gone {
