@@ -1,14 +1,12 @@
 package app_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy/app"
@@ -52,12 +50,7 @@ func watch(t *testing.T, d string) *watching {
 		Failed: func(err error) { w.events = append(w.events, "failed "+strings.ReplaceAll(err.Error(), d, "DIR")) },
 	}
 	b := must.Get(policy.Load(d))(t)
-	looks := make(chan time.Time)
-	ctx, cancel := context.WithCancel(t.Context())
-	over := make(chan struct{})
-	go func() { defer close(over); followed.Follow(ctx, b.Version(), looks) }()
-	t.Cleanup(func() { cancel(); <-over })
-	w.look = func() { looks <- time.Time{}; synctest.Wait() }
+	w.look = followed.Follow(b.Version())
 	return w
 }
 
@@ -73,14 +66,12 @@ func (w *watching) want(events ...string) {
 
 // watched plays edits of a directory with two policies, whose watcher has seen them.
 func watched(t *testing.T, play func(t *testing.T, d string, w *watching)) {
-	synctest.Test(t, func(t *testing.T) {
-		d := t.TempDir()
-		writeFile(t, filepath.Join(d, "a.cedar"), "// one")
-		writeFile(t, filepath.Join(d, "b.cedar"), "// b")
-		w := watch(t, d)
-		w.want()
-		play(t, d, w)
-	})
+	d := t.TempDir()
+	writeFile(t, filepath.Join(d, "a.cedar"), "// one")
+	writeFile(t, filepath.Join(d, "b.cedar"), "// b")
+	w := watch(t, d)
+	w.want()
+	play(t, d, w)
 }
 
 // Every way to replace files takes effect once: also as a ConfigMap does, which is mounted

@@ -244,11 +244,10 @@ func (s *App) watch() {
 // follow watches the files of a source and applies their edits.
 func (s *edits) follow(name, source string, load func() (string, func() error, error), inForce, dir string) {
 	files := upkeep.Files{Load: load, Failed: func(err error) { s.failed(source, err) }}
-	looks, heard := make(chan time.Time), upkeep.Hangups()
-	s.group.Tick(name+" pace", s.cfg.Policy.Poll.Std(), func(ctx context.Context, tick <-chan time.Time) {
-		upkeep.Rereads(ctx, tick, heard, looks, dir, s.cfg.State)
+	look, heard := files.Follow(inForce), upkeep.Hangups()
+	s.group.Tick(name, s.cfg.Policy.Poll.Std(), func(ctx context.Context, tick <-chan time.Time) {
+		upkeep.Rereads(ctx, tick, heard, dir, s.cfg.State, look)
 	})
-	s.group.Go(name, func(ctx context.Context) { files.Follow(ctx, inForce, looks) })
 }
 
 // policiesIn returns a function that reads the policy directory, and returns its version and

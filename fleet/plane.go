@@ -171,11 +171,11 @@ func (p *Plane) Start(ctx context.Context) (err error) {
 	stop, failed = proxy.Serve(frontend.CountTurnedAway(p.counts, "admin", frontend.Limit(admin, frontend.ListenOptions{})), proxy.ServerOptions{Handler: p.admin, Log: p.log})
 	p.AdminAddr = admin.Addr().String()
 	p.group.Serve(stageListeners, "admin", stop, failed)
-	merged, heard := make(chan time.Time), upkeep.Hangups()
+	heard := upkeep.Hangups()
 	p.group.Tick("releases pace", p.cfg.Poll.Std(), func(ctx context.Context, tick <-chan time.Time) {
-		upkeep.Rereads(ctx, tick, heard, merged, p.cfg.Releases, p.cfg.Progress)
+		upkeep.Rereads(ctx, tick, heard, p.cfg.Releases, p.cfg.Progress, p.server.Reread)
 	})
-	p.group.Go("releases", func(ctx context.Context) { p.server.Run(ctx, merged) })
+	p.group.Go("releases", p.server.Run)
 	p.log.Info("listening", "name", "fleet", "address", p.FleetAddr)
 	p.log.Info("listening", "name", "admin", "address", p.AdminAddr)
 	return nil

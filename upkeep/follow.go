@@ -29,11 +29,11 @@ func Hangups() chan os.Signal {
 	return heard
 }
 
-// Rereads sends to looks whenever files are to be read again, until ctx ends: at every
-// tick, on SIGHUP, and soon after an edit in their directory. The ticks cover volumes
-// that do not notify of changes. If the process itself writes to the directory (own),
-// edits do not count, because each of its own writes would cause a reread.
-func Rereads(ctx context.Context, tick <-chan time.Time, heard chan os.Signal, looks chan<- time.Time, dir, own string) {
+// Rereads calls look whenever files are to be read again, until ctx ends: at every tick, on
+// SIGHUP, and soon after an edit in their directory. The ticks cover volumes that do not
+// notify of changes. If the process itself writes to the directory (own), edits do not
+// count, because each of its own writes would cause a reread.
+func Rereads(ctx context.Context, tick <-chan time.Time, heard chan os.Signal, dir, own string, look func()) {
 	defer signal.Stop(heard)
 	edited := make(chan struct{}, 1)
 	if !same(dir, own) {
@@ -43,11 +43,11 @@ func Rereads(ctx context.Context, tick <-chan time.Time, heard chan os.Signal, l
 	defer soon.Stop()
 	<-soon.C
 	for left := 0; ; {
-		n, at := 1, time.Time{}
+		n := 1
 		select {
 		case <-ctx.Done():
 			return
-		case at = <-tick:
+		case <-tick:
 		case <-heard:
 			n = checksPerChange
 		case <-edited:
@@ -61,12 +61,8 @@ func Rereads(ctx context.Context, tick <-chan time.Time, heard chan os.Signal, l
 				soon.Reset(settleTime)
 			}
 		}
-		for range n {
-			select {
-			case <-ctx.Done():
-				return
-			case looks <- at:
-			}
+		for ; n > 0 && ctx.Err() == nil; n-- {
+			look()
 		}
 	}
 }
@@ -124,29 +120,24 @@ type Files struct {
 	Failed func(error)
 }
 
-// Follow puts edits in force, one check for each value received from looks, until ctx
-// ends. inForce is the version at the start.
+// Follow returns a function that looks at the files once and puts an edit in force, for
+// Rereads. inForce is the version at the start.
 //
-// Follow compares versions instead of times, so that it notices a swapped symlink (as
+// It compares versions instead of times, so that it notices a swapped symlink (as
 // of a ConfigMap) and ignores a touched file. Two looks in a row must agree: what is
 // read in the middle of an edit is ignored, content and errors alike. A refused version
 // is tried again at every look. When a broken edit is reverted, the version in force is
 // put in force once more, which reports the recovery.
-func (f Files) Follow(ctx context.Context, inForce string, looks <-chan time.Time) {
+func (f Files) Follow(inForce string) (look func()) {
 	last, failed := inForce, ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-looks:
-		}
+	return func() {
 		found, use, err := f.Load()
 		if err != nil {
 			found = "error: " + err.Error()
 		}
 		settled := found == last
 		if last = found; !settled || found == inForce && failed == "" {
-			continue
+			return
 		}
 		if err == nil {
 			err = use()
@@ -154,13 +145,10 @@ func (f Files) Follow(ctx context.Context, inForce string, looks <-chan time.Tim
 		switch {
 		case err == nil:
 			inForce, failed = found, ""
-			continue
 		case errors.Is(err, ErrUnsettled):
 			last = ""
-			continue
-		}
-		if text := err.Error(); text != failed {
-			failed = text
+		case err.Error() != failed:
+			failed = err.Error()
 			f.Failed(err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy/internal/expect"
@@ -22,23 +21,13 @@ import (
 func TestAnEditIsReadAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
-	looks, over := make(chan time.Time), make(chan struct{})
+	over := make(chan struct{})
 	var n atomic.Int32
 	go func() {
 		defer close(over)
-		upkeep.Rereads(ctx, nil, upkeep.Hangups(), looks, dir, filepath.Join(dir, "absent"))
+		upkeep.Rereads(ctx, nil, upkeep.Hangups(), dir, filepath.Join(dir, "absent"), func() { n.Add(1) })
 	}()
 	defer func() { cancel(); <-over }()
-	go func() {
-		for {
-			select {
-			case <-looks:
-				n.Add(1)
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
 	// The directory may not be watched yet at the first edit.
 	ring.Until(t, "two looks", func() bool {
 		if n.Load() == 0 {
@@ -55,8 +44,11 @@ func TestAnEarlyHangupIsHeard(t *testing.T) {
 	ring.HangUp(t)
 	ring.Until(t, "the signal", func() bool { return len(heard) == 1 })
 	ctx, cancel := context.WithCancel(t.Context())
-	looks, over := make(chan time.Time), make(chan struct{})
-	go func() { defer close(over); upkeep.Rereads(ctx, nil, heard, looks, t.TempDir(), "absent") }()
+	looks, over := make(chan struct{}, 2), make(chan struct{})
+	go func() {
+		defer close(over)
+		upkeep.Rereads(ctx, nil, heard, t.TempDir(), "absent", func() { looks <- struct{}{} })
+	}()
 	defer func() { cancel(); <-over }()
 	<-looks
 }
@@ -64,37 +56,33 @@ func TestAnEarlyHangupIsHeard(t *testing.T) {
 // Proves CARD-3: a version that changed while it was put in force is discarded; the
 // next two looks decide.
 func TestAnEditUnderWayIsNotAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		version, answers, events := "one", []error{upkeep.ErrUnsettled, errors.New("refused"), nil}, []string{}
-		f := upkeep.Files{
-			Load: func() (string, func() error, error) {
-				return version, func() error {
-					err := answers[0]
-					answers = answers[1:]
-					events = append(events, "use "+version)
-					return err
-				}, nil
-			},
-			Failed: func(err error) { events = append(events, err.Error()) },
-		}
-		looks := make(chan time.Time)
-		go f.Follow(t.Context(), "one", looks)
-		look := func(want ...string) {
-			t.Helper()
-			looks <- time.Time{}
-			synctest.Wait()
-			expect.List(t, events, want)
-			events = nil
-		}
-		look()
-		version = "two"
-		look()
-		look("use two") // an edit is in progress
-		look()
-		look("use two", "refused")
-		look("use two")
-		look()
-	})
+	version, answers, events := "one", []error{upkeep.ErrUnsettled, errors.New("refused"), nil}, []string{}
+	f := upkeep.Files{
+		Load: func() (string, func() error, error) {
+			return version, func() error {
+				err := answers[0]
+				answers = answers[1:]
+				events = append(events, "use "+version)
+				return err
+			}, nil
+		},
+		Failed: func(err error) { events = append(events, err.Error()) },
+	}
+	follow := f.Follow("one")
+	look := func(want ...string) {
+		t.Helper()
+		follow()
+		expect.List(t, events, want)
+		events = nil
+	}
+	look()
+	version = "two"
+	look()
+	look("use two") // an edit is in progress
+	look()
+	look("use two", "refused")
+	look("use two")
+	look()
 }
 
 // A directory that the process itself writes to is not watched, whatever its path: each
@@ -106,16 +94,17 @@ func TestOwnWritesAreNotWatched(t *testing.T) {
 		t.Skip(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	tick, looks, over := make(chan time.Time), make(chan time.Time), make(chan struct{})
-	go func() { defer close(over); upkeep.Rereads(ctx, tick, upkeep.Hangups(), looks, dir, link) }()
+	tick, looks, over := make(chan time.Time), make(chan int, 9), make(chan struct{})
+	n := 0
+	go func() {
+		defer close(over)
+		upkeep.Rereads(ctx, tick, upkeep.Hangups(), dir, link, func() { n++; looks <- n })
+	}()
 	defer func() { cancel(); <-over }()
 	for i := range 3 {
 		must.Do(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o600))
-		at := time.Unix(int64(i+1), 0)
-		tick <- at
-		if got := <-looks; !got.Equal(at) {
-			t.Errorf("a look at %v, that no tick asked for", got)
-		}
+		tick <- time.Time{}
+		expect.Equal(t, <-looks, i+1, "looks, with one tick each")
 	}
 	buf := make([]byte, 1<<20)
 	expect.Text(t, string(buf[:runtime.Stack(buf, true)]), "the directory is watched").Lacks("fsnotify.newBackend")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/internal/wait"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -123,15 +124,17 @@ func (s *Server) Serve(ln *frontend.Listener, conf *tls.Config) (stop func(conte
 	}, out, nil
 }
 
-// Run refreshes at every tick, and when a sidecar refuses a release, until ctx ends. It
+// Reread makes Run refresh.
+func (s *Server) Reread() { wait.Wake(s.wake) }
+
+// Run refreshes after Reread, and when a sidecar refuses a release, until ctx ends. It
 // returns after its background work has ended.
-func (s *Server) Run(ctx context.Context, tick <-chan time.Time) {
+func (s *Server) Run(ctx context.Context) {
 	defer s.warning.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick:
 		case <-s.wake:
 		}
 		if err := s.Refresh(); err != nil {

@@ -352,7 +352,7 @@ func TestStopWaitsForWarnings(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	stopped := make(chan struct{})
-	go func() { f.server.Run(ctx, nil); close(stopped) }()
+	go func() { f.server.Run(ctx); close(stopped) }()
 	select {
 	case <-stopped:
 		t.Error("it stopped while a warning was worked out")

@@ -280,7 +280,7 @@ func (s *Server) acknowledged(st *stream, req *discovery.DeltaDiscoveryRequest) 
 		n.rejected = Rejection{name, bounded(fault.GetMessage()), s.opt.Clock()}
 		if s.withinRefusalLimit(n.who) {
 			s.opt.Log.Warn("a sidecar refused a release", "sidecar", n.ID, "release", name, "reason", n.rejected.Reason)
-			wait.Wake(s.wake) // makes Run refresh soon
+			s.Reread()
 		}
 		return
 	}
