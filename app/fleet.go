@@ -10,7 +10,6 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/memproxy/memproxy"
@@ -96,7 +95,7 @@ type fleetClient struct {
 // connect adds what the follower needs of this sidecar.
 func (m *fleetClient) connect(opt *follow.Options) (err error) {
 	opt.Node.Version = m.opt.Version
-	opt.Apply, opt.Refused, opt.Counts = m.applyRelease, m.refused, m.meter.drain
+	opt.Apply, opt.Refused, opt.Counts = m.applyRelease, m.refused, m.meter.take
 	if opt.TLS, err = clientTLS(m.cfg.Policy.Control, m.log); err != nil {
 		return fmt.Errorf("policy.control: %w", err)
 	}
@@ -188,13 +187,13 @@ func (m *fleetClient) ready() proxy.Check {
 type releaseMeter struct {
 	gate.Meter
 
-	mu     sync.Mutex
-	names  map[string]string // release, by version of the rules
-	counts map[string]*follow.Count
+	mu    sync.Mutex
+	names map[string]string // release, by version of the rules
+	tally follow.Tally
 }
 
 func newReleaseMeter(m gate.Meter) *releaseMeter {
-	return &releaseMeter{Meter: m, names: map[string]string{}, counts: map[string]*follow.Count{}}
+	return &releaseMeter{Meter: m, names: map[string]string{}}
 }
 
 // name records which release a version of the rules belongs to.
@@ -222,36 +221,24 @@ var breakage = []memproxy.ReasonCode{
 // Decided implements gate.Meter.
 func (t *releaseMeter) Decided(ctx context.Context, ev *memproxy.Event) {
 	t.Meter.Decided(ctx, ev)
-	failed := slices.ContainsFunc(ev.Reasons, func(r memproxy.Reason) bool { return slices.Contains(breakage, r.Code) })
+	c := follow.Count{Decisions: 1}
+	if ev.Verdict.Stops() {
+		c.Refused = 1
+	}
+	if slices.ContainsFunc(ev.Reasons, func(r memproxy.Reason) bool { return slices.Contains(breakage, r.Code) }) {
+		c.Errors = 1
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	name, ok := t.names[ev.Policy]
-	if !ok {
-		return
-	}
-	c := t.counts[name]
-	if c == nil {
-		c = &follow.Count{Release: name}
-		t.counts[name] = c
-	}
-	c.Decisions++
-	if ev.Verdict.Stops() {
-		c.Refused++
-	}
-	if failed {
-		c.Errors++
+	if name, ok := t.names[ev.Policy]; ok {
+		c.Release = name
+		t.tally.Add(c)
 	}
 }
 
-// drain returns the counts by release since the last call.
-func (t *releaseMeter) drain() []follow.Count {
+// take returns the counts for follow.Options.
+func (t *releaseMeter) take(all bool) []follow.Count {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var out []follow.Count
-	for _, c := range t.counts {
-		out = append(out, *c)
-	}
-	clear(t.counts)
-	slices.SortFunc(out, func(a, b follow.Count) int { return strings.Compare(a.Release, b.Release) })
-	return out
+	return t.tally.Take(all)
 }

@@ -148,7 +148,7 @@ func newFleetLab(ctx context.Context, sidecars int) (*fleetLab, error) {
 			Address: f.control, TLS: conf, Node: fleetpb.Node{ID: fmt.Sprintf("sim-%04d", i)}, Fleet: "bench",
 			Keys: []ed25519.PublicKey{key.Public().(ed25519.PublicKey)}, Path: filepath.Join(dir, "never-written"),
 			Apply:  func(r *policy.Release, _ func() error) error { f.took <- r.Name(); return nil },
-			Counts: func() []follow.Count { return nil }, Jitter: rand.Float64,
+			Counts: func(bool) []follow.Count { return nil }, Jitter: rand.Float64,
 		})
 		if err != nil {
 			return f, err

@@ -115,7 +115,7 @@ type sidecar struct {
 	mu      sync.Mutex
 	applied []uint64
 	refuse  map[uint64]error
-	counts  []follow.Count
+	counts  follow.Tally
 	stop    func()
 }
 
@@ -135,15 +135,15 @@ func (s *sidecar) apply(r *policy.Release, keep func() error) error {
 func (s *sidecar) report(c ...follow.Count) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counts = append(s.counts, c...)
+	for _, c := range c {
+		s.counts.Add(c)
+	}
 }
 
-func (s *sidecar) drain() []follow.Count {
+func (s *sidecar) take(all bool) []follow.Count {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := s.counts
-	s.counts = nil
-	return out
+	return s.counts.Take(all)
 }
 
 // sidecar starts a sidecar. Its certificate has a SPIFFE id or a common name.
@@ -156,7 +156,7 @@ func (f *fleet) sidecar(node fleetpb.Node, certificate string, change ...func(*f
 	s := &sidecar{refuse: map[uint64]error{}}
 	opt := follow.Options{
 		Address: f.addr, TLS: conf, Node: node, Fleet: "north", Keys: keys(), Path: filepath.Join(f.t.TempDir(), "last-good"),
-		Apply: s.apply, Counts: s.drain, Jitter: func() float64 { return 0.005 }, // of the second after which it tries again
+		Apply: s.apply, Counts: s.take, Jitter: func() float64 { return 0.005 }, // of the second after which it tries again
 	}
 	for _, c := range change {
 		c(&opt, s)

@@ -35,8 +35,8 @@ type Options struct {
 	Apply func(r *policy.Release, keep func() error) error
 	// Refused, if set, is called with a release that is not put in force, and why.
 	Refused func(release string, err error)
-	// Counts returns the decisions since the last call.
-	Counts func() []Count
+	// Counts returns all decisions of the process, or those since the last call; see Tally.
+	Counts func(all bool) []Count
 	// Jitter returns a random number from 0 to 1, the fraction of the delay to wait
 	// before the next attempt.
 	Jitter func() float64
@@ -82,10 +82,6 @@ type Follower struct {
 	// releases did not raise it.
 	newest uint64
 	idle   []time.Time
-
-	// totals are the total counts by release. Only the reports use them, which are
-	// sequential.
-	totals []Count
 }
 
 // New reads the stored release. A stored release that is no longer acceptable (another

@@ -49,7 +49,7 @@ func (s *sidecar) options(t *testing.T) (follow.Options, *plane) {
 	p, addr, client := serve(t)
 	return follow.Options{
 		Address: addr, TLS: client, Fleet: "north", Keys: keys(),
-		Path: filepath.Join(t.TempDir(), "last-good"), Apply: s.apply, Counts: func() []follow.Count { return nil },
+		Path: filepath.Join(t.TempDir(), "last-good"), Apply: s.apply, Counts: func(bool) []follow.Count { return nil },
 		Node: fleetpb.Node{ID: "a", Tenant: "acme", Labels: map[string]string{"env": "prod"}}, Jitter: func() float64 { return 1 },
 	}, p
 }

@@ -52,7 +52,7 @@ func TestFloodsOfReleases(t *testing.T) {
 			Address: "127.0.0.1:1", TLS: &tls.Config{MinVersion: tls.VersionTLS13}, Fleet: "north", Keys: []ed25519.PublicKey{key.Public().(ed25519.PublicKey)},
 			Path: filepath.Join(t.TempDir(), "last-good"), Node: fleetpb.Node{ID: "a"}, Jitter: func() float64 { return 1 },
 			Apply:  func(*policy.Release, func() error) error { applied++; return nil },
-			Counts: func() []Count { return nil }, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Counts: func(bool) []Count { return nil }, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		}))(t)
 		s := session{f: f, stream: deaf{ctx: t.Context()}}
 		send := func(kind, name string, m proto.Message) {

@@ -40,10 +40,8 @@ func (f *Follower) report(ctx context.Context, conn *grpc.ClientConn) error {
 	// The control plane may be another one, or may have restarted: the first report has
 	// the totals, even if they are zero, and later ones have the counts since the
 	// previous report.
-	f.count()
-	counts := slices.Clone(f.totals)
-	for first := true; ; first, counts = false, f.count() {
-		if first || len(counts) > 0 {
+	for first := true; ; first = false {
+		if counts := f.opt.Counts(first); first || len(counts) > 0 {
 			if err := stream.Send(&loadstats.LoadStatsRequest{ClusterStats: statsOf(counts)}); err != nil {
 				_, err = stream.Recv()
 				return err
@@ -71,24 +69,37 @@ func statsOf(counts []Count) []*endpoint.ClusterStats {
 	return out
 }
 
-// maxTotals is the maximum number of releases with totals; the oldest are dropped.
-const maxTotals = 16
+// Tally counts the decisions by release, the oldest first. It is not safe for concurrent use.
+type Tally []tally
 
-// count takes the counts since the last call and adds them to the totals. Calls are
-// sequential.
-func (f *Follower) count() []Count {
-	counts := f.opt.Counts()
-	for _, c := range counts {
-		i := slices.IndexFunc(f.totals, func(t Count) bool { return t.Release == c.Release })
-		if i < 0 {
-			i = len(f.totals)
-			f.totals = append(f.totals, Count{Release: c.Release})
+type tally struct{ total, taken Count }
+
+// maxReleases is the maximum number of releases with totals; the oldest are dropped.
+const maxReleases = 16
+
+// Add adds decisions to the counts of their release.
+func (t *Tally) Add(c Count) {
+	i := slices.IndexFunc(*t, func(r tally) bool { return r.total.Release == c.Release })
+	if i < 0 {
+		i = len(*t)
+		*t = append(*t, tally{total: Count{Release: c.Release}})
+	}
+	r := &(*t)[i].total
+	r.Decisions, r.Refused, r.Errors = r.Decisions+c.Decisions, r.Refused+c.Refused, r.Errors+c.Errors
+}
+
+// Take returns all decisions, or those since the last call.
+func (t *Tally) Take(all bool) (out []Count) {
+	for i := range *t {
+		c, was := (*t)[i].total, (*t)[i].taken
+		(*t)[i].taken = c
+		if !all {
+			c.Decisions, c.Refused, c.Errors = c.Decisions-was.Decisions, c.Refused-was.Refused, c.Errors-was.Errors
 		}
-		t := &f.totals[i]
-		t.Decisions, t.Refused, t.Errors = t.Decisions+c.Decisions, t.Refused+c.Refused, t.Errors+c.Errors
+		if all || c.Decisions > 0 {
+			out = append(out, c)
+		}
 	}
-	if over := len(f.totals) - maxTotals; over > 0 {
-		f.totals = slices.Delete(f.totals, 0, over)
-	}
-	return counts
+	*t = slices.Delete(*t, 0, max(0, len(*t)-maxReleases))
+	return out
 }
