@@ -67,7 +67,7 @@ func issuerAnswers(ctx context.Context, by *identity.Identifier) error {
 func buildIdentifier(cfg *config.Config, key []byte, issuer time.Duration) (*identity.Identifier, error) {
 	opt := identity.Options{AnonymousKey: key}
 	for _, k := range cfg.Identity.Keys {
-		opt.Keys = append(opt.Keys, identity.Key{SHA256: k.SHA256, Principal: k.ToPrincipal()})
+		opt.Keys = append(opt.Keys, identity.Key{SHA256: config.Sum(k.SHA256), Principal: k.ToPrincipal()})
 	}
 	if d := cfg.Identity.Default; d != nil {
 		opt.Default = new(d.ToPrincipal())
@@ -83,7 +83,7 @@ func buildIdentifier(cfg *config.Config, key []byte, issuer time.Duration) (*ide
 		for _, r := range o.Rules {
 			rules = append(rules, identity.Rule{Name: r.Subject, Principal: r.ToPrincipal()})
 		}
-		opt.OIDC, err = identity.NewOIDC(identity.OIDCOptions{
+		opt.OIDC = identity.NewOIDC(identity.OIDCOptions{
 			Client: client, Timeout: issuer, Bearer: bearerIn(o.TokenFile), Rules: rules,
 			Issuer: o.Issuer, Audience: o.Audience, Prefix: *o.Prefix, Clock: time.Now,
 			Kind: memproxy.PrincipalKind(o.Kind), Trust: memproxy.Trust(o.Trust), MaxTrust: memproxy.Trust(o.MaxTrust),
@@ -92,9 +92,6 @@ func buildIdentifier(cfg *config.Config, key []byte, issuer time.Duration) (*ide
 				ActsAs: c["acts_as"], Users: c["users"], Apps: c["apps"], Runs: c["runs"],
 			},
 		})
-		if err != nil {
-			return nil, cfg.Fault(err, "identity", "oidc")
-		}
 	}
 	if s := cfg.Identity.SPIFFE; s != nil {
 		var rules []identity.Rule

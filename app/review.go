@@ -71,7 +71,7 @@ func reviewersOf(rows []config.Reviewer) []review.Reviewer {
 		for j, role := range r.Roles {
 			roles[j] = review.Role(role)
 		}
-		out[i] = review.Reviewer{ID: r.ID, Sum: r.Sum(), Roles: roles, Tenants: limit}
+		out[i] = review.Reviewer{ID: r.ID, Sum: config.Sum(r.SHA256), Roles: roles, Tenants: limit}
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/budgets"
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/identity"
@@ -37,7 +38,7 @@ func admitting(tb testing.TB) (*gate.Gate, *gate.Call) {
 		ID: "agent:dev", Kind: memproxy.KindAgent, Tenant: "acme", Trust: memproxy.TrustAuthenticated, Roles: []string{"dev"},
 		ActsAs: memproxy.Limit{Values: []string{"dev"}}, Users: memproxy.Limit{All: true}, Apps: memproxy.Limit{All: true}, Runs: memproxy.Limit{All: true},
 	}
-	callers := must.Get(identity.New(identity.Options{Keys: []identity.Key{{SHA256: benchKeyHash, Principal: who}}}))(tb)
+	callers := must.Get(identity.New(identity.Options{Keys: []identity.Key{{SHA256: config.Sum(benchKeyHash), Principal: who}}}))(tb)
 	mem := must.Get(budgets.NewMemory(""))(tb)
 	led := must.Get(ledger.Open(ledger.Options{}))(tb)
 	tb.Cleanup(func() { _ = led.Close() })

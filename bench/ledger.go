@@ -22,6 +22,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/budgets"
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/identity"
@@ -256,7 +257,7 @@ func reading(l *ledger.Ledger) (answer func(context.Context, []string) ([]byte, 
 		return nil, nil, err
 	}
 	all := memproxy.Limit{All: true}
-	callers, err := identity.New(identity.Options{Keys: []identity.Key{{SHA256: benchKeyHash, Principal: memproxy.Principal{
+	callers, err := identity.New(identity.Options{Keys: []identity.Key{{SHA256: config.Sum(benchKeyHash), Principal: memproxy.Principal{
 		ID: "agent:dev", Kind: memproxy.KindAgent, Tenant: "acme", Trust: memproxy.TrustAuthenticated, ActsAs: all, Users: all, Apps: all, Runs: all,
 	}}}})
 	if err != nil {

@@ -29,9 +29,9 @@ type Reviewer struct {
 	Tenants Names    `yaml:"tenants,omitempty" doc:"tenants whose held writes, memories and sessions are visible; absent: those without a tenant; \"*\": all" loose:"more"`
 }
 
-// Sum returns the hash of the reviewer's token.
-func (r *Reviewer) Sum() (sum [sha256.Size]byte) {
-	_, _ = hex.Decode(sum[:], []byte(r.SHA256)) // Load has checked the digits
+// Sum returns the hash of a token, of a configuration from Load.
+func Sum(digits string) (sum [sha256.Size]byte) {
+	_, _ = hex.Decode(sum[:], []byte(digits)) // Load has checked them
 	return sum
 }
 

@@ -160,13 +160,21 @@ func newDesk(t *testing.T, change func(*identity.OIDCOptions)) *desk {
 	t.Helper()
 	d := &desk{clock: &clock{now: time.Date(2031, 3, 14, 12, 0, 0, 0, time.UTC)}, provider: newProvider(t), key: newKey(t, "k1")}
 	d.publish(d.key)
-	opt := identity.OIDCOptions{Issuer: d.server.URL, Audience: "memproxy", Prefix: "oidc:", Clock: d.Now, Timeout: ring.Limit}
+	opt := d.options()
 	if change != nil {
 		change(&opt)
 	}
-	o := must.Get(identity.NewOIDC(opt))(t)
+	o := identity.NewOIDC(opt)
 	d.id = must.Get(identity.New(identity.Options{OIDC: o}))(t)
 	return d
+}
+
+// options are those that the configuration gives by default.
+func (d *desk) options() identity.OIDCOptions {
+	return identity.OIDCOptions{
+		Issuer: d.server.URL, Audience: "memproxy", Prefix: "oidc:", Clock: d.Now, Timeout: ring.Limit,
+		Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, MaxTrust: memproxy.TrustHuman,
+	}
 }
 
 // claims of a valid token, with changes.

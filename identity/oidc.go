@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -32,7 +31,8 @@ type Claims struct {
 	ActsAs, Users, Apps, Runs      string
 }
 
-// OIDCOptions configure token verification (OpenID Connect Core 1.0, 3.1.3.7).
+// OIDCOptions configure token verification (OpenID Connect Core 1.0, 3.1.3.7). Client and
+// Bearer may be nil, and Prefix, Claims and Rules empty. A Bearer needs an https issuer.
 type OIDCOptions struct {
 	Issuer   string
 	Audience string
@@ -82,33 +82,15 @@ func (o OIDCOptions) couldIdentify(p memproxy.Principal) bool {
 }
 
 // NewOIDC returns a verifier.
-func NewOIDC(opt OIDCOptions) (*OIDC, error) {
-	if opt.Issuer == "" || opt.Audience == "" || opt.Clock == nil {
-		return nil, errors.New("identity: OIDC needs an issuer, an audience and a clock")
-	}
-	opt.Timeout, opt.Claims.ID = cmp.Or(opt.Timeout, DefaultOIDCTimeout), cmp.Or(opt.Claims.ID, "sub")
-	opt.Kind, opt.Trust = cmp.Or(opt.Kind, memproxy.KindAgent), cmp.Or(opt.Trust, memproxy.TrustAuthenticated)
-	opt.MaxTrust = cmp.Or(opt.MaxTrust, memproxy.TrustHuman)
-	if opt.Bearer != nil && !strings.HasPrefix(opt.Issuer, "https://") {
-		return nil, errors.New("identity: the token for the issuer would be sent unencrypted")
-	}
-	for _, r := range opt.Rules {
-		if r.Name == "" {
-			return nil, errors.New("identity: a rule without a subject")
-		}
-	}
-	for _, t := range [...]memproxy.Trust{opt.Trust, opt.MaxTrust} {
-		if !slices.Contains(memproxy.Trusts[:], t) {
-			return nil, fmt.Errorf("identity: unknown tier %q", t)
-		}
-	}
+func NewOIDC(opt OIDCOptions) *OIDC {
+	opt.Claims.ID = cmp.Or(opt.Claims.ID, "sub")
 	client := http.Client{}
 	if opt.Client != nil {
 		client = *opt.Client
 	}
 	client.Timeout = opt.Timeout
 	client.CheckRedirect = secureRedirects
-	return &OIDC{opt: opt, issuer: newIssuer(opt.Issuer, &client, opt.Timeout, opt.Clock, opt.Bearer), cache: cache.New[[sha256.Size]byte, cached](DefaultOIDCCache)}, nil
+	return &OIDC{opt: opt, issuer: newIssuer(opt.Issuer, &client, opt.Timeout, opt.Clock, opt.Bearer), cache: cache.New[[sha256.Size]byte, cached](DefaultOIDCCache)}
 }
 
 // principal verifies a token. An invalid token is a *memproxy.CredentialError; any other

@@ -207,20 +207,6 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-func TestOIDCOptions(t *testing.T) {
-	good := identity.OIDCOptions{Issuer: "https://i.example", Audience: "a", Clock: time.Now}
-	for name, spoil := range map[string]func(*identity.OIDCOptions){
-		"issuer": func(o *identity.OIDCOptions) { o.Issuer = "" }, "audience": func(o *identity.OIDCOptions) { o.Audience = "" },
-		"clock": func(o *identity.OIDCOptions) { o.Clock = nil }, "tier": func(o *identity.OIDCOptions) { o.Trust = "god" },
-		"highest tier": func(o *identity.OIDCOptions) { o.MaxTrust = "god" },
-	} {
-		o := good
-		spoil(&o)
-		expect.Error(t, expect.Err(identity.NewOIDC(o)), name, "taken")
-	}
-	must.Get(identity.NewOIDC(good))(t)
-}
-
 // A verified token is cached, but not beyond its expiry.
 func TestVerifiedTokensAreRemembered(t *testing.T) {
 	d := newDesk(t, nil)
