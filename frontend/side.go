@@ -3,7 +3,6 @@ package frontend
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -38,19 +37,9 @@ type Side struct {
 	caller, tenant string // the caller on whose behalf; "" is memproxy itself
 }
 
-// NewSide returns the sender of memproxy's own requests to a backend. The default propagator
-// is W3C trace context.
-func NewSide(to *Backend, transport http.RoundTripper, inFlight *InFlight, propagator propagation.TextMapPropagator) (*Side, error) {
-	switch up := to.Upstream; {
-	case up == nil || (up.Scheme != "http" && up.Scheme != "https") || up.Host == "":
-		return nil, errors.New("frontend: upstream must be an http or https URL with a host")
-	case up.User != nil:
-		return nil, errors.New("frontend: upstream must not carry a credential; use credential instead")
-	case transport == nil:
-		return nil, errors.New("frontend: side requests require a transport")
-	}
-	propagator = cmp.Or[propagation.TextMapPropagator](propagator, propagation.TraceContext{})
-	return &Side{to: to, transport: NoUpgrade(transport), inFlight: inFlight, propagator: propagator}, nil
+// NewSide returns the sender of memproxy's own requests to a backend.
+func NewSide(to *Backend, transport http.RoundTripper, inFlight *InFlight, propagator propagation.TextMapPropagator) *Side {
+	return &Side{to: to, transport: NoUpgrade(transport), inFlight: inFlight, propagator: propagator}
 }
 
 // For returns a Side whose requests are counted for the caller.

@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -30,14 +32,14 @@ func (f transport) RoundTrip(q *http.Request) (*http.Response, error) { return f
 func TestSideRequestsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slow atomic.Int64
-		side := must.Get(frontend.NewSide(&frontend.Backend{Upstream: &url.URL{Scheme: "http", Host: "backend"}}, transport(func(q *http.Request) (*http.Response, error) {
+		side := frontend.NewSide(&frontend.Backend{Upstream: &url.URL{Scheme: "http", Host: "backend"}}, transport(func(q *http.Request) (*http.Response, error) {
 			if q.URL.Path == "/slow" {
 				slow.Add(1)
 				<-q.Context().Done()
 				return nil, q.Context().Err()
 			}
 			return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("{}")), ContentLength: 2}, nil
-		}), frontend.NewInFlight(0, 0).Side(), nil))(t)
+		}), frontend.NewInFlight(0, 0).Side(), propagation.TraceContext{})
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		for n := range 2000 {
@@ -70,10 +72,10 @@ func (i idle) CloseIdleConnections() { *i.told++ }
 // credential, to no other path than the one that it is meant for.
 func TestSideRequestsStayOnTheirPaths(t *testing.T) {
 	var sent []string
-	side := must.Get(frontend.NewSide(&frontend.Backend{Upstream: &url.URL{Scheme: "http", Host: "backend", Path: "/base"}}, transport(func(q *http.Request) (*http.Response, error) {
+	side := frontend.NewSide(&frontend.Backend{Upstream: &url.URL{Scheme: "http", Host: "backend", Path: "/base"}}, transport(func(q *http.Request) (*http.Response, error) {
 		sent = append(sent, q.URL.EscapedPath())
 		return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
-	}), nil, nil))(t)
+	}), nil, propagation.TraceContext{})
 	for _, id := range []string{"..", ".", "%2e%2E", "a%2Fblocks", "a%2F..%2F..%2Fx", `a%5C..%5Cx`, "a/../x", "%zz"} {
 		reply := must.Get(side.Send(t.Context(), memproxy.Request{Method: "POST", EscapedPath: "/v1/agents/" + id + "/messages"}, []byte("{}")))(t)
 		expect.Equal(t, reply.Status, 404, id)

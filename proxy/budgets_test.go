@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
@@ -102,7 +104,7 @@ func TestSideAnswersAreBounded(t *testing.T) {
 	})
 	u := must.Get(url.Parse(r.upstream.URL))(t)
 	budget, free := filled(t)
-	side := must.Get(frontend.NewSide(&frontend.Backend{Upstream: u}, proxy.NewTransport(nil, 0), budget, nil))(t)
+	side := frontend.NewSide(&frontend.Backend{Upstream: u}, proxy.NewTransport(nil, 0), budget, propagation.TraceContext{})
 	q := memproxy.Request{Method: "GET", EscapedPath: "/memory"}
 	expect.Is(t, expect.Err(side.Fetch(context.Background(), q)), frontend.ErrBusy, "without room")
 	free()

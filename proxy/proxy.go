@@ -39,12 +39,8 @@ func New(opt Options) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{opt: opt}
-	var err error
 	p.severed, p.cut = context.WithCancel(context.Background())
-	p.side, err = frontend.NewSide(&p.opt.Backend, opt.SideTransport, opt.InFlight.Side(), opt.Propagator)
-	if err != nil {
-		return nil, err
-	}
+	p.side = frontend.NewSide(&p.opt.Backend, opt.SideTransport, opt.InFlight.Side(), opt.Propagator)
 	p.follower = frontend.NewFollower(opt.Gate, p.side, opt.Name, opt.Runtime)
 	p.opt.Fetch = p.side
 	p.backend = p.opt.Backend.Backend

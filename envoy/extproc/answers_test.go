@@ -14,6 +14,7 @@ import (
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -72,7 +73,7 @@ func (moved) RoundTrip(*http.Request) (*http.Response, error) {
 // A HEAD that the backend redirects to itself leads through Envoy, as the GET does.
 func TestRedirectsOfHeads(t *testing.T) {
 	upstream := &url.URL{Scheme: "http", Host: "backend"}
-	side := must.Get(frontend.NewSide(&frontend.Backend{Upstream: upstream}, moved{}, frontend.NewInFlight(0, 0).Side(), nil))(t)
+	side := frontend.NewSide(&frontend.Backend{Upstream: upstream}, moved{}, frontend.NewInFlight(0, 0).Side(), propagation.TraceContext{})
 	p := processor(t, &frontendtest.Parts{}, frontend.Backend{Backend: gate.Backend{Name: "b", Adapter: frontendtest.Toy{}, Fetch: side}, Upstream: upstream})
 	head := start("/memory", true)
 	head.GetRequestHeaders().GetHeaders().Headers[0].RawValue = []byte("HEAD")

@@ -23,6 +23,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
@@ -318,7 +320,7 @@ func (hangs) RoundTrip(q *http.Request) (*http.Response, error) {
 func TestHeadsAreTheirCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := frontend.NewInFlight(0, 0)
-		side := must.Get(frontend.NewSide(&frontend.Backend{Upstream: &url.URL{Scheme: "http", Host: "backend"}}, hangs{}, all.Side(), nil))(t)
+		side := frontend.NewSide(&frontend.Backend{Upstream: &url.URL{Scheme: "http", Host: "backend"}}, hangs{}, all.Side(), propagation.TraceContext{})
 		p := processor(t, byKey{&frontendtest.Parts{}}, frontend.Backend{Backend: gate.Backend{Name: "b", Adapter: frontendtest.Toy{}, Fetch: side}, InFlight: all})
 		head := start("/memory", true)
 		h := head.GetRequestHeaders().GetHeaders()
