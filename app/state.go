@@ -230,7 +230,7 @@ func (s *state) openBudget() (gate.Budget, error) {
 		return nil, err
 	}
 	s.group.Own(stageStores, func(context.Context) error { return shared.Close() })
-	opt := budgets.DegradingOptions{
+	both := budgets.NewDegrading(budgets.DegradingOptions{
 		Shared: shared, Local: local, Share: memproxy.FromFraction(*r.Share), Deadline: r.Timeout.Std(), Clock: time.Now,
 		Changed: func(err error) {
 			if err != nil {
@@ -239,11 +239,7 @@ func (s *state) openBudget() (gate.Budget, error) {
 				s.log.Info("the shared budget store is available again")
 			}
 		},
-	}
-	both, err := budgets.NewDegrading(opt)
-	if err != nil {
-		return nil, err
-	}
+	})
 	s.stores.add(probe{name: "budgets", okDetail: func() string { return "shared store" }, ask: func(ctx context.Context) error {
 		err := shared.Ping(ctx)
 		switch {

@@ -1,9 +1,7 @@
 package budgets
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -21,25 +19,22 @@ type Store interface {
 	Release(context.Context, memproxy.Charge) error
 }
 
-// Defaults of DegradingOptions.
+// Limits of a Degrading store.
 const (
-	DefaultShare memproxy.PerMille = 250
-	// DefaultDeadline tolerates a burst of writes on a machine with few processors: a
-	// single late call switches the whole process to its share.
-	DefaultDeadline = 250 * time.Millisecond
 	// retry is how long the shared store is not called after a failure.
 	retry = time.Second
 	// maxPending bounds the charges that wait to be replayed to the shared store.
 	maxPending = 10_000
 )
 
-// DegradingOptions configure a Degrading store.
+// DegradingOptions configure a Degrading store. All are required.
 type DegradingOptions struct {
 	Shared, Local Store
 	// Share is the part of each limit that this process may use by itself while the shared
 	// store is unavailable: about one over the number of replicas.
 	Share memproxy.PerMille
-	// Deadline bounds one call to the shared store.
+	// Deadline bounds one call to the shared store. A single late call switches the whole
+	// process to its share.
 	Deadline time.Duration
 	Clock    func() time.Time
 	// Changed is called when the store becomes unavailable (with the error), when charges
@@ -87,19 +82,9 @@ const (
 // maxReplays is how often the replay of a charge is tried.
 const maxReplays = 3
 
-// NewDegrading validates the options and returns the store.
-func NewDegrading(opt DegradingOptions) (*Degrading, error) {
-	if opt.Shared == nil || opt.Local == nil || opt.Clock == nil {
-		return nil, errors.New("budgets: a degrading store needs two stores and a clock")
-	}
-	if opt.Share <= 0 || opt.Share > memproxy.Full {
-		opt.Share = DefaultShare
-	}
-	opt.Deadline = cmp.Or(opt.Deadline, DefaultDeadline)
-	if opt.Changed == nil {
-		opt.Changed = func(error) {}
-	}
-	return &Degrading{opt: opt, rooms: cache.New[uint64, room](maxRooms), seed: maphash.MakeSeed()}, nil
+// NewDegrading returns the store.
+func NewDegrading(opt DegradingOptions) *Degrading {
+	return &Degrading{opt: opt, rooms: cache.New[uint64, room](maxRooms), seed: maphash.MakeSeed()}
 }
 
 // Charge implements Store. It returns the shared store's allowance, or that of the

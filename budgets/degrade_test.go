@@ -90,17 +90,20 @@ type rig struct {
 	n       int
 }
 
+// share is the share of a limit while the shared store is unavailable.
+const share memproxy.PerMille = 250
+
 func newRig(t *testing.T, fail func(context.Context) error) *rig {
 	r := &rig{t: t, Clock: budgettest.NewClock(), remote: &remote{Memory: open(t, ""), fail: fail, told: make(chan memproxy.Charge, 1000)}, news: make(chan error, 1000)}
-	r.d = must.Get(budgets.NewDegrading(budgets.DegradingOptions{
-		Shared: r.remote, Local: open(t, ""), Deadline: 20 * time.Millisecond, Clock: r.Now,
+	r.d = budgets.NewDegrading(budgets.DegradingOptions{
+		Shared: r.remote, Share: share, Local: open(t, ""), Deadline: 20 * time.Millisecond, Clock: r.Now,
 		Changed: func(err error) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.changes = append(r.changes, err)
 			r.news <- err
 		},
-	}))(t)
+	})
 	return r
 }
 
@@ -150,7 +153,7 @@ func (r *rig) arrived(n int) []string {
 // Proves CARD-4: with a healthy shared store, Degrading passes the contract.
 func TestDegradingKeepsTheContract(t *testing.T) {
 	budgettest.Run(t, func(t *testing.T, clock *budgettest.Clock) budgets.Store {
-		return must.Get(budgets.NewDegrading(budgets.DegradingOptions{Shared: open(t, ""), Local: open(t, ""), Clock: clock.Now}))(t)
+		return budgets.NewDegrading(budgets.DegradingOptions{Shared: open(t, ""), Local: open(t, ""), Share: share, Deadline: time.Second, Clock: clock.Now, Changed: func(error) {}})
 	})
 }
 
@@ -352,13 +355,10 @@ func TestErrorsOfDegrading(t *testing.T) {
 	}
 	gone := open(t, t.TempDir()+"/budgets.jsonl")
 	must.Do(t, gone.Close())
-	d := must.Get(budgets.NewDegrading(budgets.DegradingOptions{Shared: &remote{fail: down}, Local: gone, Clock: r.Now}))(t)
+	d := budgets.NewDegrading(budgets.DegradingOptions{Shared: &remote{fail: down}, Local: gone, Share: share, Deadline: time.Second, Clock: r.Now, Changed: func(error) {}})
 	q := r.ask(1, 10)
 	q.Lines[0].Window = memproxy.WindowTotal
 	expect.Error(t, expect.Err(d.Charge(t.Context(), q)), "charged by nobody")
-	for _, opt := range []budgets.DegradingOptions{{}, {Shared: gone, Local: gone}, {Local: gone, Clock: r.Now}} {
-		expect.Error(t, expect.Err(budgets.NewDegrading(opt)), opt, "was taken")
-	}
 }
 
 // That charges are lost, because too many wait to be replayed, is reported once an outage.

@@ -26,10 +26,10 @@ func guarded(t *testing.T, url string, deadline time.Duration) (*budgets.Degradi
 	t.Helper()
 	clock := budgettest.NewClock()
 	local := must.Get(budgets.NewMemory(""))(t)
-	d := must.Get(budgets.NewDegrading(budgets.DegradingOptions{
+	d := budgets.NewDegrading(budgets.DegradingOptions{
 		Shared: connect(t, redisstore.Options{URL: url, Timeout: time.Hour}), Local: local,
-		Deadline: deadline, Clock: clock.Now,
-	}))(t)
+		Share: 250, Deadline: deadline, Clock: clock.Now, Changed: func(error) {},
+	})
 	return d, clock
 }
 
