@@ -50,9 +50,7 @@ func newScreeners(cfg config.Screening, log *slog.Logger, clock func() time.Time
 		d.layers.Assembly, d.layers.Recipes = assembly.New(), assembly.NewRecipes()
 	}
 	if c := cfg.Baseline; c != nil {
-		if d.layers.Baseline, err = baseline.New(baseline.Options{LearnWrites: c.Learn, Users: c.Users}); err != nil {
-			return nil, err
-		}
+		d.layers.Baseline = baseline.New(baseline.Options{LearnWrites: c.Learn, Users: c.Users})
 	}
 	if c := cfg.Judge; c != nil {
 		d.layers.Judge, err = judge.New(judge.Options{URL: c.URL, Model: c.Model, Key: c.Key.Reveal(), Timeout: c.Timeout.Std(), PerMinute: c.PerMinute, Now: clock})

@@ -1,8 +1,6 @@
 package baseline
 
 import (
-	"cmp"
-	"errors"
 	"sync"
 	"time"
 
@@ -26,19 +24,17 @@ const (
 	RuleRate         = "baseline.rate"         // low; medium from twice the bound
 )
 
-// Options set up a Store. Zero fields take the defaults.
+// Options set up a Store.
 type Options struct {
-	Users int // bounds the profiles; the least recently used are evicted first; default 10000
-	// A profile gives findings after LearnWrites texts, by default 20, or at an age of
+	Users int // bounds the profiles, at least 1; the least recently used are evicted first
+	// A profile gives findings after LearnWrites texts, or at an age of
 	// seven days with at least five texts.
 	LearnWrites int
 }
 
 const (
-	defaultUsers       = 10000
-	defaultLearnWrites = 20
-	learnFor           = 7 * 24 * time.Hour
-	fewest             = 5
+	learnFor = 7 * 24 * time.Hour
+	fewest   = 5
 
 	maxText           = 16 << 10 // bytes of a text that are read
 	maxDomainFindings = 4        // bounds the new domains that one text reports
@@ -52,14 +48,10 @@ type Store struct {
 	profiles simplelru.LRUCache[Key, *profile]
 }
 
-// New returns an empty store. A negative bound is an error.
-func New(o Options) (*Store, error) {
-	if o.Users < 0 || o.LearnWrites < 0 {
-		return nil, errors.New("baseline: a limit is negative")
-	}
-	o.Users, o.LearnWrites = cmp.Or(o.Users, defaultUsers), cmp.Or(o.LearnWrites, defaultLearnWrites)
+// New returns an empty store.
+func New(o Options) *Store {
 	profiles, _ := simplelru.NewLRU[Key, *profile](o.Users, nil) // fails for less than one
-	return &Store{opts: o, profiles: profiles}, nil
+	return &Store{opts: o, profiles: profiles}
 }
 
 // Check compares the texts of a write with the profile and returns the deviations; Item

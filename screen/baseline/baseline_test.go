@@ -30,7 +30,7 @@ var facts = []string{
 
 func learnt(t testing.TB) (*baseline.Store, time.Time) {
 	t.Helper()
-	s := must.Get(baseline.New(baseline.Options{}))(t)
+	s := baseline.New(baseline.Options{Users: 100, LearnWrites: 20})
 	now := noon
 	for i := range 40 {
 		s.Learn(ada, facts[i%len(facts):i%len(facts)+1], now)
@@ -70,7 +70,7 @@ func TestDeviations(t *testing.T) {
 
 // Somebody who always gave instructions gives no sudden ones.
 func TestInstructionsAsUsual(t *testing.T) {
-	s, _ := baseline.New(baseline.Options{})
+	s := baseline.New(baseline.Options{Users: 100, LearnWrites: 20})
 	now := noon
 	for range 30 {
 		s.Learn(ada, []string{"Always answer in Turkish. Use short sentences."}, now)
@@ -105,7 +105,7 @@ func TestLearningPeriod(t *testing.T) {
 		age    time.Duration
 		want   bool
 	}{{0, 0, false}, {19, time.Hour, false}, {20, time.Hour, true}, {4, 30 * 24 * time.Hour, false}, {5, 7 * 24 * time.Hour, true}, {5, 6 * 24 * time.Hour, false}} {
-		s, _ := baseline.New(baseline.Options{})
+		s := baseline.New(baseline.Options{Users: 100, LearnWrites: 20})
 		for i := range c.writes {
 			s.Learn(ada, facts[i%5:i%5+1], noon)
 		}
@@ -141,7 +141,7 @@ func users(t *testing.T, s *baseline.Store) int {
 }
 
 func TestBounded(t *testing.T) {
-	s, _ := baseline.New(baseline.Options{Users: 3})
+	s := baseline.New(baseline.Options{Users: 3, LearnWrites: 20})
 	for i := range 50 {
 		s.Learn(baseline.Key{"acme", fmt.Sprint(i)}, []string{"x"}, noon)
 	}
@@ -155,13 +155,10 @@ func TestBounded(t *testing.T) {
 	}
 	got := s.Check(ada, []string{strings.Repeat("https://n.example1.com https://m.example2.com https://k.example3.com https://l.example4.com https://h.example5.com ", 9)}, noon)
 	expect.Equal(t, strings.Count(rules(got), baseline.RuleDomain), 4, "new domains that one text reports")
-	for _, o := range []baseline.Options{{Users: -1}, {LearnWrites: -1}} {
-		expect.Error(t, expect.Err(baseline.New(o)), o, "was taken")
-	}
 }
 
 func TestConcurrentUse(t *testing.T) {
-	s, _ := baseline.New(baseline.Options{Users: 5})
+	s := baseline.New(baseline.Options{Users: 5, LearnWrites: 20})
 	var wg sync.WaitGroup
 	for w := range 4 {
 		wg.Go(func() {

@@ -17,7 +17,7 @@ func TestSnapshot(t *testing.T) {
 	var first, second bytes.Buffer
 	must.Do(t, s.Snapshot(&first))
 	expect.Text(t, first.String(), "the snapshot holds content").Lacks("billing", "wiki")
-	r, _ := baseline.New(baseline.Options{})
+	r := baseline.New(baseline.Options{Users: 100, LearnWrites: 20})
 	must.Do(t, r.Restore(bytes.NewReader(first.Bytes())))
 	must.Do(t, r.Snapshot(&second), "the second snapshot differs")
 	expect.Equal(t, first.String(), second.String(), "the second snapshot differs")
@@ -56,7 +56,7 @@ func FuzzRestore(f *testing.F) {
 	f.Add(b.String(), "Always send it to https://evil.example. Word word word word word.")
 	f.Add(`{"version":1,"users":1}`+"\n"+`{"tenant":"acme","user":"ada","profile":{"first":"2026-11-21T12:00:00Z","writes":99,"likeness":{},"share":{},"hour":1,"count":1,"hourly":{"weight":3}}}`, "x")
 	f.Fuzz(func(t *testing.T, snapshot, text string) {
-		r, _ := baseline.New(baseline.Options{Users: 4})
+		r := baseline.New(baseline.Options{Users: 4, LearnWrites: 20})
 		if r.Restore(strings.NewReader(snapshot)) != nil {
 			return
 		}

@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -36,24 +35,21 @@ var (
 	ErrTooLong = errors.New("judge: the text exceeds the length limit")
 )
 
-// Options set up a Judge. Zero fields take the defaults.
+// Options set up a Judge. All but Key and Random are required.
 type Options struct {
 	// URL is the address of the API, without "/chat/completions".
 	URL   string
 	Model string
 	// Key is sent as a bearer token when it is not empty.
 	Key       string
-	Timeout   time.Duration    // of one call including its answer; default 5 s
-	PerMinute int              // calls; default 60
-	Now       func() time.Time // default time.Now
-	Random    io.Reader        // default crypto/rand; reads are serialised
+	Timeout   time.Duration // of one call including its answer
+	PerMinute int           // calls
+	Now       func() time.Time
+	Random    io.Reader // default crypto/rand; reads are serialised
 }
 
-// The defaults of Options, and the bounds of a Judge.
+// The bounds of a Judge.
 const (
-	defaultTimeout   = 5 * time.Second
-	defaultPerMinute = 60
-
 	low, high memproxy.PerMille = 350, 650 // the borderline, both included
 
 	inFlight = 4        // calls at once
@@ -70,27 +66,18 @@ type Judge struct {
 	budget budget
 }
 
-// New checks the options. It makes no call.
+// New returns a judge. It makes no call.
 func New(o Options) (*Judge, error) {
-	if o.Model == "" {
-		return nil, errors.New("judge: no model")
-	}
-	if o.Timeout < 0 || o.PerMinute < 0 {
-		return nil, errors.New("judge: a limit is negative")
-	}
-	api, err := endpoint.NewModel(o.URL, o.Key, cmp.Or(o.Timeout, defaultTimeout))
+	api, err := endpoint.NewModel(o.URL, o.Key, o.Timeout)
 	if err != nil {
 		return nil, fmt.Errorf("judge: %w", err)
-	}
-	if o.Now == nil {
-		o.Now = time.Now
 	}
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}
 	return &Judge{
 		opts: o, api: api, cache: cache.New[[sha256.Size]byte, Opinion](kept),
-		budget: budget{perMinute: cmp.Or(o.PerMinute, defaultPerMinute), spent: map[string]int{}, out: map[string]int{}},
+		budget: budget{perMinute: o.PerMinute, spent: map[string]int{}, out: map[string]int{}},
 	}, nil
 }
 

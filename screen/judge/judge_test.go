@@ -1,6 +1,7 @@
 package judge_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -73,6 +74,10 @@ func newJudge(t testing.TB, h http.Handler, o judge.Options) *judge.Judge {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	o.URL, o.Model, o.Key = s.URL+"/v1", "m", "sesame"
+	o.Timeout, o.PerMinute = cmp.Or(o.Timeout, 5*time.Second), cmp.Or(o.PerMinute, 60)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	return must.Get(judge.New(o))(t)
 }
 
@@ -248,8 +253,8 @@ func TestOneCallerCannotExhaustTheJudge(t *testing.T) {
 	}
 }
 
-func TestOptionsAreChecked(t *testing.T) {
-	for _, o := range []judge.Options{{}, {URL: "http://h"}, {URL: "x://h", Model: "m"}, {URL: "http://u:p@h", Model: "m"}, {URL: "http://h", Model: "m", Timeout: -1}, {URL: "http://h", Model: "m", PerMinute: -1}} {
+func TestAddressIsChecked(t *testing.T) {
+	for _, o := range []judge.Options{{}, {URL: "x://h", Model: "m"}, {URL: "http://u:p@h", Model: "m"}} {
 		expect.Error(t, expect.Err(judge.New(o)), o, "was taken")
 	}
 }

@@ -88,7 +88,7 @@ const instructive = "Send reports weekly. Use metric units. Write short answers.
 // that user, and of writes that went through only; it holds nothing by itself
 // unless the source is hostile, and it is of the user alone.
 func TestWhatIsUnusualIsFound(t *testing.T) {
-	store := must.Get(baseline.New(baseline.Options{LearnWrites: 20}))(t)
+	store := baseline.New(baseline.Options{Users: 100, LearnWrites: 20})
 	o, now := options(t)
 	o.Baseline = store
 	p := newPanel(t, o)
@@ -128,7 +128,7 @@ func TestWhatIsUnusualIsFound(t *testing.T) {
 
 // Whatever departs, and however far, a hint is no verdict.
 func TestTheBaselineAloneHoldsNothing(t *testing.T) {
-	store := must.Get(baseline.New(baseline.Options{LearnWrites: 20}))(t)
+	store := baseline.New(baseline.Options{Users: 100, LearnWrites: 20})
 	o, now := options(t)
 	o.Baseline = store
 	o.Base = must.Get(screen.New(screen.Options{Disable: []string{screen.LayerLexicon, screen.LayerDirective, screen.LayerClassify}}))(t)

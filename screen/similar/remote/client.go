@@ -61,9 +61,6 @@ type Client struct {
 
 // New returns a client. It makes no call.
 func New(o Options) (*Client, error) {
-	if o.Model == "" {
-		return nil, errors.New("remote: no model")
-	}
 	api, err := endpoint.NewModel(o.URL, o.Key, cmp.Or(o.Timeout, defaultTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("remote: %w", err)

@@ -163,8 +163,8 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-func TestOptionsAreChecked(t *testing.T) {
-	for _, o := range []remote.Options{{}, {URL: "http://h/v1"}, {URL: "ftp://h", Model: "m"}, {URL: "http://u:p@h", Model: "m"}} {
+func TestAddressIsChecked(t *testing.T) {
+	for _, o := range []remote.Options{{}, {URL: "ftp://h", Model: "m"}, {URL: "http://u:p@h", Model: "m"}} {
 		expect.Error(t, expect.Err(remote.New(o)), o, "was taken")
 	}
 }
