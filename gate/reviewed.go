@@ -261,20 +261,6 @@ func (g Reviewed) RestoredStamp(to memproxy.Version, decision string) memproxy.S
 	})
 }
 
-// RecordMissing records that a memory was deleted in the backend out-of-band.
-func (g Reviewed) RecordMissing(ctx context.Context, k memproxy.MemoryKey) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
-	defer cancel()
-	records, err := g.opt.Ledger.Lookup(ctx, k)
-	if rec := records.Of(k); err == nil && rec.HasOwner() {
-		rec.Owner.Deleted = true
-		err = g.opt.Ledger.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{rec.Owner}})
-	}
-	if err != nil {
-		g.opt.Log.ErrorContext(ctx, "ledger not updated", "memory", k.ID, "error", err)
-	}
-}
-
 // StepAnswer is the result of one step for a call.
 type StepAnswer struct {
 	Step    string            `json:"step"`

@@ -19,18 +19,9 @@ var ErrNoRestore = errors.New("this backend has no request that restores a delet
 var ErrUnanswered = errors.New("the backend does not respond")
 
 // CurrentMemory reads a memory's present state from the backend. A missing memory has
-// Missing set, and is recorded as deleted.
+// Missing set. The error is ErrUnanswered if a later attempt may succeed, and ErrNoRestore
+// if the backend has no request for one memory.
 func (o *BackendClient) CurrentMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
-	m, err := o.FetchMemory(ctx, k)
-	if err == nil && m.Missing {
-		o.opt.Gate.Reviewed().RecordMissing(ctx, k)
-	}
-	return m, err
-}
-
-// FetchMemory is CurrentMemory without recording. The error is ErrUnanswered if a later
-// attempt may succeed, and ErrNoRestore if the backend has no request for one memory.
-func (o *BackendClient) FetchMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
 	_, reply, err := o.firstKnown(ctx, o.opt.Adapter.FindRequests(k))
 	switch {
 	case errors.Is(err, ErrNoRestore):

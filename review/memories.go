@@ -217,6 +217,7 @@ func refuseChanged(c *call, k memproxy.MemoryKey) error {
 	case err != nil:
 		return nil // the sweep compares the texts later
 	case now.Missing:
+		c.api.Runner.recordDeletion(c.ctx(), k)
 		return errDeleted
 	case last[0].SHA256 != memproxy.TextSHA256(now.Text):
 		return errOutside

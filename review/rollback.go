@@ -140,7 +140,8 @@ func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy
 		return RollbackAnswer{}, errNoAnswer
 	}
 	if now.Missing {
-		return RollbackAnswer{}, errors.Join(r.recordDeletion(ctx, b.MemoryKey), errDeleted)
+		r.recordDeletion(ctx, b.MemoryKey)
+		return RollbackAnswer{}, errDeleted
 	}
 	// A present text without a version, because it was written out of band or is being
 	// recorded now, is stored before it is overwritten.
@@ -222,16 +223,29 @@ func (r *Runner) settle(ctx context.Context, backend Backend, b *memproxy.Rollba
 	return made, err
 }
 
-// recordDeletion records that a memory was deleted in the backend out of band.
-func (r *Runner) recordDeletion(ctx context.Context, k memproxy.MemoryKey) error {
+// recordDeletion records that a memory was deleted in the backend out of band, unless its
+// owner changed meanwhile.
+func (r *Runner) recordDeletion(ctx context.Context, k memproxy.MemoryKey) {
+	var e memproxy.Entry
 	last, err := r.opt.Memories.History(ctx, k, 0, 1)
-	if err != nil || len(last) == 0 || last[0].Op == memproxy.OpDelete || last[0].Op == memproxy.OpPurge {
-		return err
+	if len(last) > 0 && last[0].Op != memproxy.OpDelete && last[0].Op != memproxy.OpPurge {
+		e.Versions = []memproxy.Version{{
+			MemoryKey: k, Tenant: last[0].Tenant, Field: last[0].Field, Op: memproxy.OpDelete, Trust: memproxy.TrustAnonymous,
+			Attestation: memproxy.AttestationUnknown, Before: last[0].SHA256,
+		}}
 	}
-	return r.opt.Memories.Commit(ctx, memproxy.Entry{Versions: []memproxy.Version{{
-		MemoryKey: k, Tenant: last[0].Tenant, Field: last[0].Field, Op: memproxy.OpDelete, Trust: memproxy.TrustAnonymous,
-		Attestation: memproxy.AttestationUnknown, Before: last[0].SHA256,
-	}}})
+	records, unread := r.opt.Memories.Lookup(ctx, k)
+	if rec := records.Of(k); rec.HasOwner() {
+		e.ExpectedOwners = []memproxy.Ownership{rec.Owner}
+		rec.Owner.Deleted = true
+		e.Owners = []memproxy.Ownership{rec.Owner}
+	}
+	if err = cmp.Or(err, unread); err == nil {
+		err = r.opt.Memories.Commit(ctx, e)
+	}
+	if err != nil && !errors.Is(err, memproxy.ErrStale) {
+		r.opt.Log.ErrorContext(ctx, "ledger not updated", "memory", k.ID, "error", err)
+	}
 }
 
 func (r *Runner) recoverRollbacks(ctx context.Context) error {
@@ -280,7 +294,8 @@ func (r *Runner) resume(ctx context.Context, b *memproxy.Rollback) error {
 	}
 	switch hash := memproxy.TextSHA256(now.Text); {
 	case now.Missing:
-		return errors.Join(r.recordDeletion(ctx, b.MemoryKey), r.abandon(ctx, b, "the memory was deleted"))
+		r.recordDeletion(ctx, b.MemoryKey)
+		err = r.abandon(ctx, b, "the memory was deleted")
 	case hash == to.SHA256:
 		var made memproxy.Version
 		if made, err = r.settle(ctx, backend, b, to); err == nil {

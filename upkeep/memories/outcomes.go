@@ -117,7 +117,7 @@ func (k *Maintainer) outcome(ctx context.Context, ev *memproxy.Event, now time.T
 		if row.Deleted || row.Decision == ev.Decision || memproxy.Inert(row.Scope.Tenant) != memproxy.Inert(ev.Principal.Tenant) {
 			return nil // the outcome is recorded, or the change was refused
 		}
-		m, err := own.FetchMemory(ctx, row.Key())
+		m, err := own.CurrentMemory(ctx, row.Key())
 		switch {
 		case errors.Is(err, proxy.ErrUnanswered):
 			return err

@@ -162,7 +162,7 @@ func (k *Maintainer) currentText(ctx context.Context, st *memproxy.Status) (stri
 func (k *Maintainer) backendText(ctx context.Context, p *proxy.BackendClient, key memproxy.MemoryKey) (text string, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, k.Integrity.RecordTime) // as where a finding is looked up
 	defer cancel()
-	m, err := p.FetchMemory(ctx, key)
+	m, err := p.CurrentMemory(ctx, key)
 	switch {
 	case errors.Is(err, proxy.ErrUnanswered):
 		return "", false, err
