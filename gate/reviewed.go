@@ -232,7 +232,7 @@ func changeArrived(ctx context.Context, g *Gate, c *Call, op *memproxy.Operation
 	for _, id := range op.Targets {
 		m, replaced, text := found[id], before[id], content.NewText(op, id)
 		switch {
-		case hasArrived(g, op, &m, h.ID, h.Tenant):
+		case tamper.IsAsLeftBy(g.opt.Signer, h.Tenant, h.ID, op.Kind, &m):
 			ids = append(ids, id)
 		case m.Missing, m.Unproven:
 		case op.Kind == memproxy.Forget, replaced != "" && replaced == tamper.Hash(m.Text) && text != "" && text != m.Text:
@@ -240,12 +240,6 @@ func changeArrived(ctx context.Context, g *Gate, c *Call, op *memproxy.Operation
 		}
 	}
 	return ids, len(ids) == len(op.Targets) || untouched == len(op.Targets), nil
-}
-
-// hasArrived reports whether a memory is as an operation leaves it: deleted, or with the
-// stamp of its decision.
-func hasArrived(g *Gate, op *memproxy.Operation, m *memproxy.Memory, decision, tenant string) bool {
-	return m.Missing && op.Kind == memproxy.Forget || tamper.IsAsLeftBy(g.opt.Signer, tenant, decision, m)
 }
 
 // maxSought bounds the pages that are read in search of a write.

@@ -77,7 +77,7 @@ func (ret *answer) recordUnconfirmed(ctx context.Context) {
 	if len(ret.op.Targets) <= maxImages {
 		found, _ := fetch(context.WithoutCancel(ctx), ret.call, ret.op.Targets)
 		for _, id := range ret.op.Targets {
-			if m, asked := found[id]; asked && hasArrived(ret.g, ret.op, &m, ret.Decision.ID, ret.Principal.Tenant) {
+			if m, asked := found[id]; asked && tamper.IsAsLeftBy(ret.g.opt.Signer, ret.Principal.Tenant, ret.Decision.ID, ret.op.Kind, &m) {
 				op.Targets = append(op.Targets, id)
 			}
 		}

@@ -154,9 +154,12 @@ func SignedFor(signer Verifier, tenant string, s memproxy.Stamp) bool {
 	return signer.Verify(s)
 }
 
-// IsAsLeftBy reports whether a memory has the valid stamp of a decision, so that it is as
-// the write of that decision left it.
-func IsAsLeftBy(signer Verifier, tenant, decision string, m *memproxy.Memory) bool {
+// IsAsLeftBy reports whether a memory is as the operation of a decision left it: missing
+// after a deletion, else with the valid stamp of the decision.
+func IsAsLeftBy(signer Verifier, tenant, decision string, kind memproxy.Kind, m *memproxy.Memory) bool {
+	if kind == memproxy.Forget {
+		return m.Missing
+	}
 	return m.Stamp != nil && m.Stamp.ID == decision && SignedFor(signer, tenant, *m.Stamp)
 }
 

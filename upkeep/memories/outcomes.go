@@ -169,12 +169,13 @@ func (k *Maintainer) targets(ctx context.Context, ev *memproxy.Event, f func(*me
 
 // recordChange records the change if the backend's memory shows that the change was made.
 func (k *Maintainer) recordChange(ctx context.Context, ev *memproxy.Event, row *memproxy.Ownership, m *memproxy.Memory, now time.Time) error {
+	if !tamper.IsAsLeftBy(k.Integrity.Signer, row.Scope.Tenant, ev.Decision, ev.Kind, m) {
+		return nil
+	}
 	e := integrity.Deletion(ev, row)
 	after, v := &e.Owners[0], &e.Versions[0]
 	v.Field = m.Field
-	switch s := m.Stamp; {
-	case m.Missing && ev.Kind == memproxy.Forget:
-	case ev.Kind == memproxy.Correct && tamper.IsAsLeftBy(k.Integrity.Signer, row.Scope.Tenant, ev.Decision, m):
+	if s := m.Stamp; ev.Kind != memproxy.Forget {
 		after.Deleted, after.Decision = false, ev.Decision
 		v.Op, v.Actor, v.Trust, v.Confidence, v.Attestation, v.Text, v.Metadata = memproxy.OpUpdate, s.Actor, s.Trust, s.Confidence, s.Attestation, m.Text, m.Metadata
 		if hash := memproxy.TextSHA256(m.Text); m.Text != "" && hash != row.SHA256 {
@@ -185,8 +186,6 @@ func (k *Maintainer) recordChange(ctx context.Context, ev *memproxy.Event, row *
 		} else {
 			e.Versions = nil // only the metadata changed
 		}
-	default:
-		return nil
 	}
 	if err := k.Ledger.Commit(ctx, e); err != nil {
 		return err
