@@ -112,13 +112,6 @@ type Discrepancy struct {
 	Detail    string `json:"detail"` // for a person; quotes no content
 }
 
-// IntegrityFlag is an integrity finding about a memory. An empty code clears it.
-type IntegrityFlag struct {
-	MemoryKey
-	Tenant string
-	Code   ReasonCode
-}
-
 // Found is a memory without a known author that was in a backend when it was sealed.
 type Found struct {
 	MemoryKey

@@ -271,9 +271,9 @@ func (r *readRig) changed(rows []readRow, memory string, fill *strings.Replacer,
 	hold(memproxy.StateValidated, "made harmless", hidden, listed, single)
 	k := memproxy.MemoryKey{Backend: "back", Kind: memproxy.TargetMemory, ID: memory}
 	// The proxy may have recorded it already.
-	must.Get(r.car.Ledger.Backends.Flag(context.Background(), memproxy.IntegrityFlag{MemoryKey: k, Tenant: "acme", Code: memproxy.IntegrityMismatch}))(r.t)
+	must.Get(r.car.Ledger.Backends.Flag(context.Background(), memproxy.Discrepancy{MemoryKey: k, Tenant: "acme", Code: memproxy.IntegrityMismatch}))(r.t)
 	hold(memproxy.StateValidated, "found to be changed", hidden, listed, single, derived, compiled)
-	must.Get(r.car.Ledger.Backends.Flag(context.Background(), memproxy.IntegrityFlag{MemoryKey: k, Tenant: "acme"}))(r.t)
+	must.Get(r.car.Ledger.Backends.Flag(context.Background(), memproxy.Discrepancy{MemoryKey: k, Tenant: "acme"}))(r.t)
 }
 
 // shown describes what is wrong with an answer, or returns "".

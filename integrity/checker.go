@@ -277,7 +277,7 @@ func (c *Checker) reportBreach(ctx context.Context, f memproxy.ChainFault) error
 	}
 	c.Log.Error("the chain of versions is broken", "class", string(f.Class), "position", f.Position, "detail", f.Detail)
 	if f.Class == memproxy.FaultText { // only this memory is affected, and later versions are not
-		_, err := c.Ledger.Backends.Flag(ctx, memproxy.IntegrityFlag{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
+		_, err := c.Ledger.Backends.Flag(ctx, memproxy.Discrepancy{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
 		return err
 	}
 	_, err = c.Ledger.Chains.NoteBreach(ctx, f)
@@ -308,7 +308,7 @@ func (c *Checker) reportFinding(ctx context.Context, f *memproxy.Discrepancy) er
 		return err
 	}
 	c.Log.Warn("a memory differs from what was written through memproxy", "backend", f.Backend, "memory", f.ID, "class", string(f.Class), "reason", string(f.Code))
-	_, err = c.Ledger.Backends.Flag(ctx, memproxy.IntegrityFlag{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: f.Code})
+	_, err = c.Ledger.Backends.Flag(ctx, *f)
 	return err
 }
 

@@ -201,7 +201,7 @@ func (w *storeSweep) clear(ctx context.Context, seen comparison) error {
 		if err := w.c.record(ctx, w.c.event(memproxy.EventIntegrity, st.Tenant, w.backend.Name, "it matches what was written again", id)); err != nil {
 			return err
 		}
-		if _, err := w.c.Ledger.Backends.Flag(ctx, memproxy.IntegrityFlag{MemoryKey: st.MemoryKey, Tenant: st.Tenant}); err != nil {
+		if _, err := w.c.Ledger.Backends.Flag(ctx, memproxy.Discrepancy{MemoryKey: st.MemoryKey, Tenant: st.Tenant}); err != nil {
 			return err
 		}
 		w.report.Cleared++

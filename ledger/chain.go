@@ -171,11 +171,11 @@ func (cs Chains) Accept(ctx context.Context, tenant string, faults []memproxy.Ch
 		return memproxy.ChainHead{}, 0, err
 	}
 	differs := map[key]bool{}
-	var texts []memproxy.IntegrityFlag
+	var texts []memproxy.Discrepancy
 	for _, f := range faults {
 		if f.Class == memproxy.FaultText {
 			differs[f.MemoryKey] = true
-			texts = append(texts, memproxy.IntegrityFlag{MemoryKey: f.MemoryKey, Tenant: tenant, Code: memproxy.IntegrityChain})
+			texts = append(texts, memproxy.Discrepancy{MemoryKey: f.MemoryKey, Tenant: tenant, Code: memproxy.IntegrityChain})
 		}
 	}
 	if _, err := inChunks(ctx, cs.store, texts, (*transaction).flag); err != nil {
@@ -276,7 +276,7 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 		}
 		t.save()
 		for _, k := range rows(t, scanKey, `SELECT DISTINCT backend, kind, id FROM version WHERE tenant = ? AND place > ?`, f.Tenant, last) {
-			t.flag(&memproxy.IntegrityFlag{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
+			t.flag(&memproxy.Discrepancy{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
 		}
 		return true
 	})
@@ -287,12 +287,12 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 // of the writer, for which all writes would wait.
 func flagVersionsFrom(ctx context.Context, s *store, f memproxy.ChainFault) (last int64, err error) {
 	last = f.Position - 1
-	err = eachPage(verifyStep, func(memproxy.IntegrityFlag) ([]memproxy.IntegrityFlag, error) {
-		return queryRows(ctx, s, "find memories behind a break", func(from scanner) (d memproxy.IntegrityFlag, err error) {
+	err = eachPage(verifyStep, func(memproxy.Discrepancy) ([]memproxy.Discrepancy, error) {
+		return queryRows(ctx, s, "find memories behind a break", func(from scanner) (d memproxy.Discrepancy, err error) {
 			d.Tenant, d.Code = f.Tenant, memproxy.IntegrityChain
 			return d, from.Scan(&last, &d.Backend, &d.Kind, &d.ID)
 		}, `SELECT place, backend, kind, id FROM version WHERE tenant = ? AND place > ? ORDER BY place LIMIT ?`, f.Tenant, last, verifyStep)
-	}, func(page []memproxy.IntegrityFlag) error {
+	}, func(page []memproxy.Discrepancy) error {
 		_, err := inChunks(ctx, s, page, (*transaction).flag)
 		return err
 	})
@@ -302,7 +302,7 @@ func flagVersionsFrom(ctx context.Context, s *store, f memproxy.ChainFault) (las
 // flagWithoutVersion flags the memories of a tenant that have no version of their present text.
 func flagWithoutVersion(ctx context.Context, s *store, tenant string) error {
 	type memory struct {
-		memproxy.IntegrityFlag
+		memproxy.Discrepancy
 		sound bool
 	}
 	return eachPage(verifyStep, func(after memory) ([]memory, error) {
@@ -315,7 +315,7 @@ func flagWithoutVersion(ctx context.Context, s *store, tenant string) error {
 			FROM record r WHERE (backend, kind, id) > (?1, ?2, ?3) ORDER BY backend, kind, id LIMIT ?6`, after.MemoryKey, tenant, string(memproxy.IntegrityChain), verifyStep)
 	}, func(page []memory) error {
 		lost := slices.DeleteFunc(page, func(m memory) bool { return m.sound })
-		_, err := inChunks(ctx, s, lost, func(t *transaction, m *memory) bool { return t.flag(&m.IntegrityFlag) })
+		_, err := inChunks(ctx, s, lost, func(t *transaction, m *memory) bool { return t.flag(&m.Discrepancy) })
 		return err
 	})
 }

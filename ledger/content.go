@@ -75,7 +75,7 @@ func compact(t *transaction, r *versionRow) {
 	for i := range old {
 		if !isSound(t, &old[i]) {
 			t.broken = true
-			t.flag(&memproxy.IntegrityFlag{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
+			t.flag(&memproxy.Discrepancy{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
 			return
 		}
 	}

@@ -15,16 +15,16 @@ import (
 // its seal, and the results of comparisons.
 type Backends struct{ *store }
 
-// Flag sets or clears the integrity flags of memories and returns how many it changed.
-// The memories' states do not change. A memory that is flagged because its tenant's
+// Flag sets the integrity flags of memories to the codes of findings, or with an empty code
+// clears them, and returns how many it changed. The memories' states do not change. A memory that is flagged because its tenant's
 // chain is broken stays flagged until Chains.Accept.
-func (bs Backends) Flag(ctx context.Context, flags ...memproxy.IntegrityFlag) (int, error) {
-	return countEach(ctx, bs.store, flags, func(d *memproxy.IntegrityFlag) error {
+func (bs Backends) Flag(ctx context.Context, flags ...memproxy.Discrepancy) (int, error) {
+	return countEach(ctx, bs.store, flags, func(d *memproxy.Discrepancy) error {
 		return cmp.Or(validKey(d.MemoryKey), storableParts("integrity flag", d.Tenant, string(d.Code)))
 	}, (*transaction).flag)
 }
 
-func (t *transaction) flag(d *memproxy.IntegrityFlag) bool {
+func (t *transaction) flag(d *memproxy.Discrepancy) bool {
 	r, st := t.status(d.MemoryKey)
 	if st.Unverified == d.Code || st.Unverified == memproxy.IntegrityChain {
 		return false
@@ -42,7 +42,7 @@ func (t *transaction) flag(d *memproxy.IntegrityFlag) bool {
 // clears the flag of an earlier out-of-band change.
 func updateFlag(t *transaction, r *versionRow) {
 	if isBreached(t, r.Tenant) {
-		t.flag(&memproxy.IntegrityFlag{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
+		t.flag(&memproxy.Discrepancy{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
 		return
 	}
 	if r.Number == 1 || r.textless() {

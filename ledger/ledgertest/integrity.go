@@ -12,7 +12,7 @@ import (
 
 func cast(t *testing.T, l Life, id string, code memproxy.ReasonCode) int {
 	t.Helper()
-	n := must.Get(l.Backends.Flag(t.Context(), memproxy.IntegrityFlag{MemoryKey: mem(id), Tenant: "acme", Code: code}))(t)
+	n := must.Get(l.Backends.Flag(t.Context(), memproxy.Discrepancy{MemoryKey: mem(id), Tenant: "acme", Code: code}))(t)
 	return n
 }
 
@@ -39,7 +39,7 @@ func doubted(t *testing.T, l Life) {
 	if st := status(t, l, "m"); st.Unverified != "" {
 		t.Errorf("after another text: %+v", st)
 	}
-	for _, d := range []memproxy.IntegrityFlag{{}, {MemoryKey: mem("a\x00")}, {MemoryKey: mem("a"), Tenant: "a\x00"}} {
+	for _, d := range []memproxy.Discrepancy{{}, {MemoryKey: mem("a\x00")}, {MemoryKey: mem("a"), Tenant: "a\x00"}} {
 		expect.Is(t, expect.Err(l.Backends.Flag(t.Context(), d)), ledger.ErrRow, d)
 	}
 }
