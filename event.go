@@ -240,7 +240,7 @@ func Risk(findings []Finding) PerMille {
 func riskOf(findings []Finding) (risk PerMille, secret, personal bool) {
 	for i := range findings {
 		risk = max(risk, findings[i].Score)
-		secret = secret || strings.HasPrefix(findings[i].Rule, "secret.")
+		secret = secret || findings[i].IsSecret()
 		personal = personal || strings.HasPrefix(findings[i].Rule, "pii.")
 	}
 	return risk, secret, personal

@@ -3,6 +3,7 @@ package memproxy
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Verdict is what is done with an operation. Verdicts are ordered: a stronger
@@ -132,6 +133,10 @@ type Finding struct {
 	End      int      `json:"end"`
 	Score    PerMille `json:"score"`
 }
+
+// IsSecret reports whether a finding is a credential. It has no score: the policy
+// decides whether it is stored.
+func (f Finding) IsSecret() bool { return strings.HasPrefix(f.Rule, "secret.") }
 
 // Question is the input of a policy.
 type Question struct {

@@ -168,7 +168,7 @@ func NewScreener(ctx context.Context, cfg *config.Config, q ScreenerOptions, log
 		for i, f := range r.Findings {
 			v.Findings[i] = hunt.Finding{Rule: f.Rule, Severity: f.Severity, Start: f.Start, End: f.End}
 		}
-		if refuses && r.Secret {
+		if refuses && slices.ContainsFunc(r.Findings, memproxy.Finding.IsSecret) {
 			v.Verdict = memproxy.Deny
 		}
 		return v

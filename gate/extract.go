@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
@@ -74,8 +73,8 @@ func (ret *extraction) checkExtracted(ctx context.Context) error {
 // had written it. A memory that every answer would withhold is worse whatever the policy
 // says.
 func (ret *extraction) worseThanWrite(ctx context.Context, m *memproxy.Memory, j judged) (bool, error) {
-	input, secret := memproxy.Risk(ret.findings), slices.ContainsFunc(ret.findings, isSecret)
-	if leaks := !secret && slices.ContainsFunc(j.spans, isSecret); j.risk <= input && !leaks {
+	input, secret := memproxy.Risk(ret.findings), slices.ContainsFunc(ret.findings, memproxy.Finding.IsSecret)
+	if leaks := !secret && slices.ContainsFunc(j.spans, memproxy.Finding.IsSecret); j.risk <= input && !leaks {
 		return false, nil
 	}
 	if j.risk > input && j.risk >= ret.rules.Withhold {
@@ -86,10 +85,6 @@ func (ret *extraction) worseThanWrite(ctx context.Context, m *memproxy.Memory, j
 	ruling, err := ret.rules.Policy.Rule(ctx, q)
 	return err == nil && ruling.Verdict.Stops() && aboutScreening(ruling.Reasons), err
 }
-
-// isSecret reports whether a finding is a credential. It has no score: the policy
-// decides whether it is stored.
-func isSecret(f memproxy.Finding) bool { return strings.HasPrefix(f.Rule, "secret.") }
 
 // retract removes a memory from the backend and from the answer. The reason that it adds
 // to the outcome reports whether that succeeded.

@@ -18,7 +18,6 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -233,23 +232,10 @@ func texts(op *memproxy.Operation) []string {
 // prefixSecret is the prefix of credential rules; policies use it.
 const prefixSecret = "secret."
 
-// Report is the result for a text by itself.
-type Report struct {
-	// Score is the highest risk of any layer, adjusted for sensitivity, source and trust
-	// as for the gate.
-	Score   memproxy.PerMille
-	Verdict memproxy.Verdict // allow, hold or deny, by the score alone
-	// Findings are sorted by position.
-	Findings []memproxy.Finding
-	// Secret is set if a credential was found. That is no risk; whether it may be kept is
-	// for the policy to decide.
-	Secret bool
-}
-
 // Text screens a text as if it were written from a source by a principal of a trust tier;
 // both may be empty. It belongs to no session and no user, so assembly and the baseline
-// do not run. The error is the context's.
-func (p *Panel) Text(ctx context.Context, text string, source memproxy.Source, trust memproxy.Trust) (Report, error) {
+// do not run. The score is the highest of any layer. The error is the context's.
+func (p *Panel) Text(ctx context.Context, text string, source memproxy.Source, trust memproxy.Trust) (screen.Report, error) {
 	alone := *p
 	alone.opt.Assembly, alone.opt.Baseline, alone.shares = nil, nil, nil
 	found, err := alone.Screen(ctx, memproxy.Screening{
@@ -260,12 +246,11 @@ func (p *Panel) Text(ctx context.Context, text string, source memproxy.Source, t
 		},
 	})
 	if err != nil {
-		return Report{}, err
+		return screen.Report{}, err
 	}
-	var r Report
+	var r screen.Report
 	for _, f := range found {
 		r.Score = max(r.Score, f.Score)
-		r.Secret = r.Secret || strings.HasPrefix(f.Rule, prefixSecret)
 		if f.Rule != screen.RuleRisk { // the total; the other findings explain it
 			r.Findings = append(r.Findings, f)
 		}

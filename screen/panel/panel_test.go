@@ -339,7 +339,7 @@ func TestText(t *testing.T) {
 	p := newPanel(t, o)
 	for text, want := range map[string]memproxy.Verdict{attack: memproxy.Deny, "Ann likes tea.": memproxy.Allow, "my key is AKIAIOSFODNN7EXAMPLQ": memproxy.Allow} {
 		r, err := p.Text(t.Context(), text, "", "")
-		if err != nil || r.Verdict != want || r.Secret != strings.Contains(text, "AKIA") || has(r.Findings, screen.RuleRisk) {
+		if err != nil || r.Verdict != want || slices.ContainsFunc(r.Findings, memproxy.Finding.IsSecret) != strings.Contains(text, "AKIA") || has(r.Findings, screen.RuleRisk) {
 			t.Errorf("%q: %+v, %v", text, r, err)
 		}
 	}
