@@ -223,19 +223,16 @@ func (w *storeSweep) changing(f *finding) bool {
 // settle waits for pending writes, and for writes of agents until the turns that were
 // running have ended. It returns false if that takes longer than Pace.Patience.
 func (w *storeSweep) settle(ctx context.Context, seen comparison, underway func() bool) (settled bool, err error) {
-	begun := w.c.Clock()
-	if err := w.c.Settle(ctx); err != nil || !underway() || !slices.ContainsFunc(slices.Collect(maps.Values(seen.found)), w.changing) {
-		return true, err
-	}
-	for underway() {
+	waits := slices.ContainsFunc(slices.Collect(maps.Values(seen.found)), w.changing)
+	for begun := w.c.Clock(); ; {
+		busy := waits && underway()
+		if err := w.c.Settle(ctx); err != nil || !busy { // the last turn's writes need time as well
+			return true, err
+		}
 		if w.c.Clock().Sub(begun) >= w.c.Pace.Patience {
 			return false, nil
 		}
-		if err := w.c.Settle(ctx); err != nil {
-			return false, err
-		}
 	}
-	return true, w.c.Settle(ctx) // the last turn's writes need time as well
 }
 
 // addFinding lists a finding. Above maxListed, findings are reported and flagged at once.
