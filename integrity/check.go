@@ -123,10 +123,7 @@ func (q *checks) check(ctx context.Context, k check) error {
 	f := differs(k.MemoryKey, k.tenant)
 	switch row, known := rec.Owner, rec.HasOwner(); {
 	case !known && k.recorded == "":
-		f = &memproxy.Discrepancy{
-			MemoryKey: k.MemoryKey, Tenant: k.tenant, Class: memproxy.FaultInsert, Code: memproxy.IntegrityUnknown,
-			Detail: "it was not written through memproxy",
-		}
+		f.Class, f.Code, f.Detail = memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was not written through memproxy"
 	case !known || row.Deleted || row.SHA256 != k.recorded:
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -347,6 +348,7 @@ func (c *Checker) sweepAt(ctx context.Context, q review.SweepRequest, rate float
 		w := &storeSweep{
 			c: c, backend: b, scopes: q.Scopes, begun: c.Clock(), report: review.BackendSweep{Backend: b.Name},
 			seed: maphash.MakeSeed(), seenIDs: map[uint64]struct{}{},
+			lost: sync.OnceValues(func() ([]memproxy.Event, error) { return UnansweredChanges(ctx, c, math.MaxUint64) }),
 		}
 		err := w.run(ctx, rate, count)
 		if errors.As(err, new(*review.UnreadableError)) {

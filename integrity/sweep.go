@@ -35,9 +35,9 @@ type storeSweep struct {
 	// seenIDs has the ids that the backend returned, hashed: some MB for a million memories.
 	seed    maphash.Seed
 	seenIDs map[uint64]struct{}
-	found   []*finding       // reported at the end
-	lost    []memproxy.Event // deletions without an answer, set once asked is true
-	asked   bool
+	found   []*finding // reported at the end
+	// lost returns the deletions without an answer, which it looks for once.
+	lost func() ([]memproxy.Event, error)
 }
 
 // run compares all that a backend holds with the ledger, and reports and flags

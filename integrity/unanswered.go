@@ -3,7 +3,6 @@ package integrity
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -67,15 +66,12 @@ func Deletion(ev *memproxy.Event, row *memproxy.Ownership) memproxy.Entry {
 // the deletion. It covers objects that the backend returns in lists only, such as
 // Letta's passages, about which the outcome job cannot ask.
 func (w *storeSweep) recordDeletion(ctx context.Context, row *memproxy.Ownership) (bool, error) {
-	if !w.asked {
-		lost, err := UnansweredChanges(ctx, w.c, math.MaxUint64)
-		if err != nil {
-			return false, err
-		}
-		w.lost, w.asked = lost, true
+	lost, err := w.lost()
+	if err != nil {
+		return false, err
 	}
-	for i := range w.lost {
-		ev := &w.lost[i]
+	for i := range lost {
+		ev := &lost[i]
 		if ev.Kind != memproxy.Forget || ev.Backend != row.Backend || !slices.Contains(ev.Targets, row.ID) || memproxy.Inert(ev.Principal.Tenant) != memproxy.Inert(row.Scope.Tenant) {
 			continue
 		}
