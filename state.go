@@ -127,16 +127,14 @@ type StatusFilter struct {
 
 // Correction records that a principal changed a memory.
 type Correction struct {
-	Backend   string     `json:"backend"`
-	Kind      TargetKind `json:"kind"`
-	ID        string     `json:"id"`
-	Tenant    string     `json:"tenant"`    // of the memory's author
-	Author    string     `json:"author"`    // principal id of the author
-	Corrector string     `json:"corrector"` // principal id of the corrector
-	Trust     Trust      `json:"trust"`     // of the corrector
-	Decision  string     `json:"decision"`  // id of the decision that admitted the change
-	Reason    string     `json:"reason,omitempty"`
-	Time      time.Time  `json:"time"`
+	MemoryKey
+	Tenant    string    `json:"tenant"`    // of the memory's author
+	Author    string    `json:"author"`    // principal id of the author
+	Corrector string    `json:"corrector"` // principal id of the corrector
+	Trust     Trust     `json:"trust"`     // of the corrector
+	Decision  string    `json:"decision"`  // id of the decision that admitted the change
+	Reason    string    `json:"reason,omitempty"`
+	Time      time.Time `json:"time"`
 }
 
 // Retraction is a text that its author deleted or replaced.

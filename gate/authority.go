@@ -235,7 +235,7 @@ func recordDissent(ctx context.Context, g *Gate, a *Admission, w *changedMemory,
 // memory.
 func correctionOf(a *Admission, w *changedMemory, reason string) memproxy.Correction {
 	return memproxy.Correction{
-		Backend: w.row.Backend, Kind: w.row.Kind, ID: w.row.ID, Tenant: cmp.Or(w.row.Scope.Tenant, a.Principal.Tenant), Author: w.row.Actor,
+		MemoryKey: w.row.Key(), Tenant: cmp.Or(w.row.Scope.Tenant, a.Principal.Tenant), Author: w.row.Actor,
 		Corrector: a.Principal.ID, Trust: a.Principal.Trust, Decision: a.Decision.ID, Reason: reason, Time: a.begun,
 	}
 }

@@ -23,14 +23,14 @@ func dissentRef(k memproxy.MemoryKey, decision string) string {
 
 func validDissent(d *memproxy.Dissent) error {
 	d.Kind = cmp.Or(d.Kind, memproxy.TargetMemory)
-	return cmp.Or(validKey(memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}),
+	return cmp.Or(validKey(d.MemoryKey),
 		storableParts("dissent", d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Decision, d.Reason, d.SHA256), require(d.Decision != "", "a dissent needs a decision"))
 }
 
 // addDissent records that a caller tried to change a memory and was not trusted enough.
 // The proposed text is encrypted.
 func addDissent(t *transaction, d *memproxy.Dissent) {
-	k := memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}
+	k := d.MemoryKey
 	n := t.run(`INSERT INTO dissent (backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed, envelope)
 		VALUES (?,?,?,?,?,?,?,?,?,?,?,0,?) ON CONFLICT DO NOTHING`,
 		k, d.Decision, d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Reason, d.SHA256, t.now(), t.seal(dissentRef(k, d.Decision), d.Tenant, []byte(d.Text)))
@@ -195,8 +195,8 @@ func (l *Ledger) Record(ctx context.Context, tenant, actor string) (memproxy.Tra
 
 func validCorrection(c *memproxy.Correction) error {
 	c.Kind = cmp.Or(c.Kind, memproxy.TargetMemory)
-	return cmp.Or(storableParts("correction", c.Backend, c.ID, c.Tenant, c.Author, c.Corrector, c.Decision, c.Reason, string(c.Kind), string(c.Trust)),
-		require(c.Backend != "" && c.ID != "" && c.Decision != "", "backend, id and decision are required"))
+	return cmp.Or(validKey(c.MemoryKey), storableParts("correction", c.Tenant, c.Author, c.Corrector, c.Decision, c.Reason, string(c.Trust)),
+		require(c.Decision != "", "a correction needs a decision"))
 }
 
 // addCorrection counts a correction against the author, once per memory and decision, and

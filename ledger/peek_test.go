@@ -35,7 +35,7 @@ func TestPeek(t *testing.T) {
 		Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("m1"), ledgertest.Row("m2")},
 		Versions: []memproxy.Version{ledgertest.Version("m1", "a text")},
 	}))
-	c := memproxy.Correction{Backend: "mem0", ID: "m1", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d"}
+	c := memproxy.Correction{MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: "m1"}, Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d"}
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{c}}))
 	must.Do(t, l.Sync(t.Context()))
 	for who, want := range map[string]memproxy.Track{"agent:dev": {Facts: 2, Corrections: 1}, "agent:other": {}} {

@@ -58,7 +58,7 @@ func TestContentsAreEncryptedOnDisk(t *testing.T) {
 	v := ledgertest.Version("m1", secretText)
 	v.Metadata = []byte(`{"note":"zanzibarquokka"}`)
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{v}}))
-	d := memproxy.Dissent{Correction: memproxy.Correction{Backend: "mem0", ID: "m1", Tenant: "acme", Author: "a", Corrector: "b", Decision: "d9"}, Text: secretText}
+	d := memproxy.Dissent{Correction: memproxy.Correction{MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: "m1"}, Tenant: "acme", Author: "a", Corrector: "b", Decision: "d9"}, Text: secretText}
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
 	for range 2 { // with its log, then closed
 		all := everything(t, dir)

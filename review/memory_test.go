@@ -111,9 +111,9 @@ func TestHistoryVersionTrace(t *testing.T) {
 	}
 	refused[review.VersionView](t, "no version", 404, c, "memoryVersion", of(memory, "version", "9"), nil)
 	must.Do(t, r.ledger.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{
-		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d9", Reason: "wrong"}}}))
+		MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: "m"}, Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d9", Reason: "wrong"}}}))
 	must.Do(t, r.ledger.Commit(t.Context(), memproxy.Entry{Dissents: []memproxy.Dissent{{Text: "no", Correction: memproxy.Correction{
-		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Decision: "d8", Reason: "doubt"}}}}))
+		MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: "m"}, Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Decision: "d8", Reason: "doubt"}}}}))
 	trace, err := review.Call[review.TraceAnswer](t.Context(), c, "memoryTrace", of(memory), nil)
 	if err != nil || trace.Author != "agent:dev" || len(trace.Versions) != 3 || len(trace.Corrections) != 1 || len(trace.Dissent) != 1 ||
 		!trace.Status.Contested || trace.Chain.Checked != 3 || len(trace.Chain.Faults) != 0 {

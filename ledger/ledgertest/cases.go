@@ -131,7 +131,7 @@ func hostileLookup(t *testing.T, s *ledger.Ledger) {
 		if _, err := s.Record(t.Context(), bad, bad); err != nil {
 			t.Errorf("Record(%.12q): %v", bad, err)
 		}
-		err := s.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{Backend: "mem0", ID: bad, Author: "a", Corrector: "b", Decision: "d"}}})
+		err := s.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: bad}, Author: "a", Corrector: "b", Decision: "d"}}})
 		if !errors.Is(err, ledger.ErrRow) {
 			t.Errorf("Corrected(%.12q): %v", bad, err)
 		}
@@ -260,7 +260,7 @@ func accepted(t *testing.T, s *ledger.Ledger) {
 }
 
 func corrections(t *testing.T, s *ledger.Ledger) {
-	c := memproxy.Correction{Backend: "mem0", ID: "a", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d1"}
+	c := memproxy.Correction{MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: "a"}, Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d1"}
 	again, second, own, unknown := c, c, c, c
 	second.Decision, own.Decision, unknown.Decision = "d2", "d3", "d4"
 	own.Corrector, unknown.Author = own.Author, ""

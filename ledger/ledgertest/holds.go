@@ -237,7 +237,7 @@ func holdCleared(t *testing.T, l Life) {
 	}
 	for steps, name := range []string{"waits", "approved", "being sent", "to be sent again", "being sent again"} {
 		must.Get(l.Holds.Put(ctx, memproxy.HeldWrite{ID: name, Backend: "mem0", Route: "r", Method: "POST", EscapedPath: "/", Tenant: "acme", Principal: "agent:dev", Scope: scope, Kind: memproxy.Learn}, memproxy.HoldContent{}))(t)
-		dissent := memproxy.Dissent{Text: "as held", Correction: memproxy.Correction{Backend: "mem0", ID: "of another", Tenant: "acme", Author: "agent:a", Corrector: "agent:dev", Decision: name}}
+		dissent := memproxy.Dissent{Text: "as held", Correction: memproxy.Correction{MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: "of another"}, Tenant: "acme", Author: "agent:a", Corrector: "agent:dev", Decision: name}}
 		must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{dissent}}))
 		var claim memproxy.Replay
 		for _, step := range []func() error{

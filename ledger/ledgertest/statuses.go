@@ -93,10 +93,10 @@ func quiet(t *testing.T, l Life) {
 		set(t, l, id, memproxy.StatePending)
 	}
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{{Text: "not so", SHA256: "ab", Correction: memproxy.Correction{
-		Backend: "mem0", ID: "disputed", Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Trust: memproxy.TrustAuthenticated, Decision: "d1", Reason: "r"}}}}))
+		MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: "disputed"}, Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Trust: memproxy.TrustAuthenticated, Decision: "d1", Reason: "r"}}}}))
 	l.Clock.Pass(5 * 24 * time.Hour)
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Corrections: []memproxy.Correction{{
-		Backend: "mem0", ID: "corrected", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Trust: memproxy.TrustHuman, Decision: "d2", Reason: "wrong"}}}))
+		MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: "corrected"}, Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Trust: memproxy.TrustHuman, Decision: "d2", Reason: "wrong"}}}))
 	set(t, l, "fresh", memproxy.StatePending)
 	l.Clock.Pass(3 * 24 * time.Hour)
 	got, err := l.ListStatuses(ctx, memproxy.StatusFilter{State: memproxy.StatePending, QuietSince: l.Clock.Now().Add(-7 * 24 * time.Hour)})
@@ -206,7 +206,7 @@ func contested(t *testing.T, l Life) {
 	ctx := t.Context()
 	put(t, l.Ledger, Row("m"))
 	d := memproxy.Dissent{Text: "the sky is green", SHA256: "ab", Correction: memproxy.Correction{
-		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Trust: memproxy.TrustAnonymous, Decision: "d1", Reason: "thinks so"}}
+		MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: "m"}, Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Trust: memproxy.TrustAnonymous, Decision: "d1", Reason: "thinks so"}}
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}})) // a repetition
 	d.Decision, d.Text = "d2", "the sky is red"
@@ -323,7 +323,7 @@ func maintained(t *testing.T, l Life) {
 	set(t, l, "gone", memproxy.StateFlagged)
 	set(t, l, "stays", memproxy.StateFlagged)
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{{Text: "no", Correction: memproxy.Correction{
-		Backend: "mem0", ID: "gone", Tenant: "acme", Author: "a", Corrector: "b", Decision: "d"}}}}))
+		MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: "gone"}, Tenant: "acme", Author: "a", Corrector: "b", Decision: "d"}}}}))
 	gone.Deleted = true
 	put(t, l.Ledger, gone)
 	for i := range 12 {

@@ -201,7 +201,7 @@ func (k *Maintainer) recordChange(ctx context.Context, ev *memproxy.Event, row *
 // a person approved the change, the correction is that person's.
 func corrected(row *memproxy.Ownership, ev *memproxy.Event, s *memproxy.Stamp, now time.Time) memproxy.Correction {
 	c := memproxy.Correction{
-		Backend: row.Backend, Kind: row.Kind, ID: row.ID, Tenant: row.Scope.Tenant, Author: row.Actor,
+		MemoryKey: row.Key(), Tenant: row.Scope.Tenant, Author: row.Actor,
 		Corrector: s.Actor, Trust: s.Trust, Decision: ev.Decision, Reason: "a change without an answer", Time: now,
 	}
 	if s.Attestation == memproxy.HumanConfirmed {
