@@ -12,6 +12,14 @@ import (
 // TextSHA256 returns the hex SHA-256 of a text, to which findings are bound.
 func TextSHA256(text string) string { return SumInHex(Sum256(text)) }
 
+// Hash returns the hex SHA-256 of a text, or "" for an empty one.
+func Hash(text string) string {
+	if text == "" {
+		return ""
+	}
+	return TextSHA256(text)
+}
+
 // SumInHex returns a SHA-256 in hex. It allocates only the string.
 func SumInHex(sum [sha256.Size]byte) string {
 	var out [2 * sha256.Size]byte

@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/codes"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
 	"github.com/memproxy/memproxy/gate/verdict"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -275,7 +274,7 @@ func (ret *answer) noteShown(ctx context.Context) {
 			ret.Unverified = append(ret.Unverified, it.ID)
 		}
 		if session && !wroteIt(ret, it) && it.Text != "" && it.Show == nil && it.Layer != memproxy.Episodic {
-			sources = append(sources, trust.ShownText{ID: it.ID, SHA256: tamper.Hash(it.Text), Text: trust.Plain(it.Text)})
+			sources = append(sources, trust.ShownText{ID: it.ID, SHA256: memproxy.Hash(it.Text), Text: trust.Plain(it.Text)})
 		}
 	}
 	ret.g.readers.RecordShown(readerOf(ret.Admission), sources)

@@ -227,7 +227,7 @@ func settleToolCall(ctx context.Context, r *evaluation) error {
 }
 
 func recordDissent(ctx context.Context, g *Gate, a *Admission, w *changedMemory, text string) {
-	d := memproxy.Dissent{Open: true, Text: text, SHA256: tamper.Hash(text), Correction: correctionOf(a, w, string(memproxy.TrustAuthority))}
+	d := memproxy.Dissent{Open: true, Text: text, SHA256: memproxy.Hash(text), Correction: correctionOf(a, w, string(memproxy.TrustAuthority))}
 	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Dissents: []memproxy.Dissent{d}}, "a dissenting text could not be stored") // it is in the log
 }
 
@@ -307,7 +307,7 @@ func (ret *effects) resetStatuses() []memproxy.StateChange {
 // newTextHash returns the hash of the new text that the operation gives a memory, or "".
 func (w *changedMemory) newTextHash(op *memproxy.Operation) string {
 	if it, _ := content.TargetItems(op, w.target); it != nil && it.Text != w.text {
-		return tamper.Hash(it.Text)
+		return memproxy.Hash(it.Text)
 	}
 	return ""
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/limits"
-	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
@@ -103,7 +102,7 @@ func (ret *extraction) retract(ctx context.Context, m *memproxy.Memory, why memp
 		gone.Deleted = true
 		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{Owners: []memproxy.Ownership{*gone}}, "the retraction of a memory could not be recorded") // commit logs the error
 	}
-	why.Detail = fmt.Sprintf("the backend's model derived sha256 %s from sha256 %s: %s", tamper.Hash(m.Text), ret.event.ContentSHA256, what)
+	why.Detail = fmt.Sprintf("the backend's model derived sha256 %s from sha256 %s: %s", memproxy.Hash(m.Text), ret.event.ContentSHA256, what)
 	ret.reasons = append(ret.reasons, why)
 }
 
@@ -332,7 +331,7 @@ func (ret *extraction) recordLate(ctx context.Context) {
 	_ = known.memories(ctx, ret.memories) // after an error they count as unchanged
 	ret.reading = &memproxy.Reading{Memories: slices.DeleteFunc(slices.Clone(ret.memories), func(m memproxy.Memory) bool {
 		row := known.owner(m.TargetKind(), m.ID)
-		rewritten := row != nil && m.Event != eventUpdate && row.Decision != ret.Decision.ID && row.SHA256 != tamper.Hash(m.Text)
+		rewritten := row != nil && m.Event != eventUpdate && row.Decision != ret.Decision.ID && row.SHA256 != memproxy.Hash(m.Text)
 		if row == nil && gone[m.ID].Missing && !m.Drop && m.Event == eventAdd {
 			ret.deletedEarly++
 		}

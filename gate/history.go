@@ -26,7 +26,7 @@ func (ret *effects) addVersion(
 	e *memproxy.Entry, kind memproxy.TargetKind, id string, op memproxy.VersionOp, before, after memproxy.Memory,
 ) {
 	v := ret.version(kind, id, op)
-	v.Text, v.Field, v.Metadata, v.Before = after.Text, after.Field, after.Metadata, tamper.Hash(before.Text)
+	v.Text, v.Field, v.Metadata, v.Before = after.Text, after.Field, after.Metadata, memproxy.Hash(before.Text)
 	e.Versions = append(e.Versions, v)
 	if before.Text != "" {
 		was := ret.version(kind, id, memproxy.OpSeal)
@@ -233,7 +233,7 @@ func refetchAdded(ctx context.Context, r *evaluation) {
 	_ = r.known.memories(ctx, slices.Collect(maps.Values(r.op.Current))) // after an error, the text is as the turn read it
 	var stale []string
 	for name, m := range r.op.Current {
-		if row := r.known.owner(m.TargetKind(), m.ID); row != nil && row.SHA256 != tamper.Hash(m.Text) {
+		if row := r.known.owner(m.TargetKind(), m.ID); row != nil && row.SHA256 != memproxy.Hash(m.Text) {
 			stale = append(stale, name)
 		}
 	}
@@ -283,13 +283,13 @@ func (g Agents) RecordChanges(ctx context.Context, ruled *Admission, memories []
 	known := newLookups(g.Gate, ruled)
 	_ = known.memories(ctx, memories) // after an error only its stamp tells
 	recordChanges(ctx, g.Gate, ruled, slices.DeleteFunc(slices.Clone(memories), func(m memproxy.Memory) bool {
-		row, is := known.owner(m.TargetKind(), m.ID), tamper.Hash(m.Text)
+		row, is := known.owner(m.TargetKind(), m.ID), memproxy.Hash(m.Text)
 		switch {
 		case m.Event == eventNone:
 			return false
 		case m.Stamp != nil && m.Stamp.ID > ruled.Decision.ID && m.Stamp.SHA256 == is && tamper.SignedFor(g.opt.Signer, ruled.Principal.Tenant, *m.Stamp):
 			return true
-		case row == nil || row.Decision <= ruled.Decision.ID && row.SHA256 == tamper.Hash(m.Before):
+		case row == nil || row.Decision <= ruled.Decision.ID && row.SHA256 == memproxy.Hash(m.Before):
 			return false
 		}
 		now, _ := fetch(context.WithoutCancel(ctx), ruled.call, []string{m.ID})

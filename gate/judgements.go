@@ -9,7 +9,6 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/limits"
-	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/verdict"
 	"github.com/memproxy/memproxy/redaction"
 )
@@ -260,7 +259,7 @@ func changedSinceValidated(ret *answer, it *item) bool {
 		return false
 	}
 	validated := cmp.Or(st.Text, it.rec.Owner.SHA256)
-	return validated != "" && validated != tamper.Hash(it.Text)
+	return validated != "" && validated != memproxy.Hash(it.Text)
 }
 
 // approvedAsIs reports whether a reviewer confirmed the memory with its present text, so
@@ -282,7 +281,7 @@ func outOfBand(it *item) bool {
 	if kind := it.Memory.TargetKind(); kind == memproxy.TargetEvent || kind == memproxy.TargetExport || it.Uncounted || it.BuiltIn || it.Compiled || it.ID == "" {
 		return false
 	}
-	return it.row == nil || len(it.OtherTexts) > 0 || it.row.SHA256 != tamper.Hash(it.Text)
+	return it.row == nil || len(it.OtherTexts) > 0 || it.row.SHA256 != memproxy.Hash(it.Text)
 }
 
 // spansToRedact returns the spans of a memory's text that are redacted (DOL-4, DOL-5), or nil.
@@ -292,10 +291,10 @@ func outOfBand(it *item) bool {
 func spansToRedact(ret *answer, it *item) []memproxy.Finding {
 	st, j, flagged := &it.rec.Status, &it.judged, it.display == sanitise
 	switch {
-	case flagged && st.Text != "" && st.Text == tamper.Hash(it.Text) && len(st.Findings) > 0:
+	case flagged && st.Text != "" && st.Text == memproxy.Hash(it.Text) && len(st.Findings) > 0:
 		return st.Findings
 	case ret.screened && ret.rules.Sanitise > 0 && j.score >= ret.rules.Sanitise && (flagged || outOfBand(it)):
-	case flagged && (!ret.screened || st.Text == "" || st.Text == tamper.Hash(it.Text)):
+	case flagged && (!ret.screened || st.Text == "" || st.Text == memproxy.Hash(it.Text)):
 		return []memproxy.Finding{{Rule: redaction.RuleUnspecified, Severity: "high", End: len(it.Text)}}
 	default:
 		return nil

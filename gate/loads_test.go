@@ -17,7 +17,6 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/gatetest"
-	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -158,7 +157,7 @@ func TestLoads(t *testing.T) {
 	with := func(set func(*memproxy.Memory)) memproxy.Memory { m := m1; set(&m); return m }
 	owned := func(set ...func(*memproxy.Record)) *books {
 		rec := memproxy.Record{Owner: *of("acme")}
-		rec.Owner.SHA256 = tamper.Hash(m1.Text)
+		rec.Owner.SHA256 = memproxy.Hash(m1.Text)
 		for _, s := range set {
 			s(&rec)
 		}

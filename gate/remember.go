@@ -11,7 +11,6 @@ import (
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/limits"
-	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/internal/metadata"
 )
 
@@ -153,7 +152,7 @@ func (ret *effects) recordAdded(ctx context.Context) {
 			row.Decision = ret.Decision.ID
 		}
 		if m.Event != eventDelete {
-			row.SHA256 = tamper.Hash(m.Text)
+			row.SHA256 = memproxy.Hash(m.Text)
 		}
 		ret.setOwner(*row)
 	}
@@ -190,10 +189,10 @@ func (ret *effects) recordChanged() {
 		}
 		switch it, _ := content.TargetItems(ret.op, id); {
 		case it != nil && it.Target != "": // items without a target are of objects, which have no text
-			row.SHA256 = tamper.Hash(it.Text)
+			row.SHA256 = memproxy.Hash(it.Text)
 			row.Confidence = max(0, ret.event.Confidence) // the confidence of the new text
 		case m.Stamp != nil && m.Stamp.ID > row.Decision && ret.signed(&m): // a later change that the ledger lacks
-			row.SHA256 = tamper.Hash(m.Text)
+			row.SHA256 = memproxy.Hash(m.Text)
 		}
 		row.Decision = ret.Decision.ID
 		ret.setOwner(row)
@@ -378,7 +377,7 @@ func ownerFromStamp(backend string, m *memproxy.Memory, tenant string) memproxy.
 	row := memproxy.Ownership{
 		Backend: backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope,
 		Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence, Source: s.Source,
-		Decision: s.ID, SHA256: tamper.Hash(m.Text), Written: s.Time,
+		Decision: s.ID, SHA256: memproxy.Hash(m.Text), Written: s.Time,
 	}
 	row.Scope.Tenant = tenant
 	// The row is cached, and its strings are slices of an answer, which they would retain.

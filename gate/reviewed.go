@@ -235,7 +235,7 @@ func changeArrived(ctx context.Context, g *Gate, c *Call, op *memproxy.Operation
 		case tamper.IsAsLeftBy(g.opt.Signer, h.Tenant, h.ID, op.Kind, &m):
 			ids = append(ids, id)
 		case m.Missing, m.Unproven:
-		case op.Kind == memproxy.Forget, replaced != "" && replaced == tamper.Hash(m.Text) && text != "" && text != m.Text:
+		case op.Kind == memproxy.Forget, replaced != "" && replaced == memproxy.Hash(m.Text) && text != "" && text != m.Text:
 			untouched++
 		}
 	}
@@ -250,7 +250,7 @@ const maxSought = 50
 func (g Reviewed) RestoredStamp(to memproxy.Version, decision string) memproxy.Stamp {
 	return g.opt.Signer.Sign(memproxy.Stamp{
 		ID: decision, Actor: to.Actor, Tenant: to.Tenant, Trust: to.Trust, Confidence: to.Confidence, Source: memproxy.SourceUnstated,
-		Attestation: to.Attestation, Time: g.opt.Clock().UTC().Truncate(time.Second), SHA256: tamper.Hash(to.Text),
+		Attestation: to.Attestation, Time: g.opt.Clock().UTC().Truncate(time.Second), SHA256: memproxy.Hash(to.Text),
 		Trigger: "rollback",
 	})
 }

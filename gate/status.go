@@ -8,7 +8,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
-	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
@@ -28,7 +27,7 @@ func (ret *effects) newStates() []memproxy.StateChange {
 			continue
 		}
 		c, _ := plannedStatus(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: m.TargetKind(), ID: m.ID}, ret.marksOf(m.ID))
-		if c.Text = tamper.Hash(m.Text); ret.flaggedAs != "" && !ret.confirmed {
+		if c.Text = memproxy.Hash(m.Text); ret.flaggedAs != "" && !ret.confirmed {
 			c.Findings, c.Text = spansIn(ret.Admission, m), memproxy.TextSHA256(m.Text)
 		}
 		if ttl := lifetime(ret.Admission, fieldsOf(ret.op, m), ret.op.SourceClaim); ttl > 0 {
@@ -154,7 +153,7 @@ func lateExpiry(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) (memproxy.St
 	return memproxy.StateChange{
 		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.Tenant,
 		State: memproxy.StateUntrusted, From: []memproxy.MemoryState{memproxy.StateUntrusted},
-		Decision: s.ID, Attestation: s.Attestation, Text: tamper.Hash(m.Text), Expires: s.Time.Add(ttl),
+		Decision: s.ID, Attestation: s.Attestation, Text: memproxy.Hash(m.Text), Expires: s.Time.Add(ttl),
 	}, ttl > 0
 }
 

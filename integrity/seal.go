@@ -198,10 +198,7 @@ func (s *sealing) relations(ctx context.Context, all []memproxy.Memory) (func(*m
 func (s *sealing) row(m *memproxy.Memory) memproxy.Ownership {
 	row := memproxy.Ownership{
 		Backend: s.backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope, Trust: memproxy.TrustAnonymous,
-		Source: memproxy.SourceUnstated, Decision: s.decision, SHA256: memproxy.TextSHA256(m.Text), Written: s.c.Clock(),
-	}
-	if m.Text == "" {
-		row.SHA256 = ""
+		Source: memproxy.SourceUnstated, Decision: s.decision, SHA256: memproxy.Hash(m.Text), Written: s.c.Clock(),
 	}
 	if st := m.Stamp; st != nil {
 		row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Written = st.Actor, st.Trust, st.Confidence, st.Source, st.ID, st.Time

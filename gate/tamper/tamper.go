@@ -162,11 +162,3 @@ func IsAsLeftBy(signer Verifier, tenant, decision string, kind memproxy.Kind, m 
 	}
 	return m.Stamp != nil && m.Stamp.ID == decision && SignedFor(signer, tenant, *m.Stamp)
 }
-
-// Hash returns the SHA-256 of a text in hex, or "" for an empty text.
-func Hash(text string) string {
-	if text == "" {
-		return ""
-	}
-	return memproxy.TextSHA256(text)
-}

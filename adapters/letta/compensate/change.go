@@ -129,7 +129,7 @@ func (d *difference) rewritten(before, after *block) memproxy.Change {
 		items = append(items, memproxy.Item{Pointer: "/label", Field: before.Label})
 	}
 	c := newChange("block", after.ID, after.contentHash(), d.operation(memproxy.Correct, 1, after.ID, items...), after.Value, d.request("PATCH", undo, "blocks", after.ID))
-	c.Before, c.After = hash(before.Value), hash(after.Value)
+	c.Before, c.After = memproxy.Hash(before.Value), memproxy.Hash(after.Value)
 	if len(undo) == 1 && before.Value != after.Value { // a stamp covers the value only
 		c.Stamp = after.stamp
 	}
@@ -151,7 +151,7 @@ func (d *difference) attached(a *agent, b *block) memproxy.Change {
 		op.Refs = append(op.Refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: b.ID, Pointer: "target:" + b.ID})
 	}
 	c := newChange("block.attached", a.ID+" "+b.ID, b.contentHash(), op, b.Value, d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "detach", b.ID))
-	c.After = hash(b.Value)
+	c.After = memproxy.Hash(b.Value)
 	c.Memories = d.memories("", b.ID, b.Label, "", b.Value)
 	return c
 }
@@ -159,7 +159,7 @@ func (d *difference) attached(a *agent, b *block) memproxy.Change {
 func (d *difference) detached(a *agent, b *block) memproxy.Change {
 	op := d.operation(memproxy.Forget, 0, b.ID, memproxy.Item{Pointer: "/label", Field: b.Label})
 	c := newChange("block.detached", a.ID+" "+b.ID, "", op, "", d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "attach", b.ID))
-	c.Before = hash(b.Value)
+	c.Before = memproxy.Hash(b.Value)
 	return c
 }
 
@@ -175,8 +175,8 @@ func (d *difference) archived(a *agent, kind memproxy.Kind, event string, before
 	if before.ID != "" {
 		undo = append(undo, d.insertion(a, &before))
 	}
-	c := newChange(what, id, hash(after.Text), op, after.Text, undo...)
-	c.Before, c.After = hash(before.Text), hash(after.Text)
+	c := newChange(what, id, memproxy.Hash(after.Text), op, after.Text, undo...)
+	c.Before, c.After = memproxy.Hash(before.Text), memproxy.Hash(after.Text)
 	c.Memories = d.memories(event, id, "", before.Text, after.Text)
 	return c
 }

@@ -90,17 +90,9 @@ func parseTime(s string) time.Time {
 	return time.Time{}
 }
 
-// hash returns the hex SHA-256 of a text; "" for an empty one.
-func hash(text string) string {
-	if text == "" {
-		return ""
-	}
-	return memproxy.TextSHA256(text)
-}
-
 // contentHash returns a hash of all texts of a block that the model reads.
 func (b *block) contentHash() string {
-	return hash(fmt.Sprintf("%q %q %q", b.Label, b.Value, b.Description))
+	return memproxy.Hash(fmt.Sprintf("%q %q %q", b.Label, b.Value, b.Description))
 }
 
 type storedDiff struct {
