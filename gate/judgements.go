@@ -189,7 +189,7 @@ func provenanceOf(ret *answer, it *item) memproxy.Provenance {
 	}
 	p.Unverified = cmp.Or(p.Unverified, it.altered)
 	if row == nil && p.Unverified == "" && ret.signed(it.Memory) {
-		row = new(ownerFromStamp(ret.op.Backend, it.Memory, ret.Principal.Tenant))
+		row = new(OwnerFromStamp(ret.op.Backend, it.Memory, ret.Principal.Tenant))
 	}
 	if row != nil && row.Scope.Tenant == ret.Principal.Tenant {
 		p.Actor, p.Trust, p.Confidence, p.Source, p.Decision, p.Written = row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Written

@@ -371,8 +371,9 @@ func (ret *answer) signed(m *memproxy.Memory) bool {
 	return examinerOf(ret.g, ret.Admission).Signed(m)
 }
 
-// ownerFromStamp returns the ownership of a memory by its stamp, which was verified for tenant.
-func ownerFromStamp(backend string, m *memproxy.Memory, tenant string) memproxy.Ownership {
+// OwnerFromStamp returns the ownership of a memory by its stamp, which was verified for
+// tenant.
+func OwnerFromStamp(backend string, m *memproxy.Memory, tenant string) memproxy.Ownership {
 	s := m.Stamp
 	row := memproxy.Ownership{
 		Backend: backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope,

@@ -196,12 +196,12 @@ func (s *sealing) relations(ctx context.Context, all []memproxy.Memory) (func(*m
 
 // row returns the owner of a memory: without a known author, unless its stamp names one.
 func (s *sealing) row(m *memproxy.Memory) memproxy.Ownership {
+	if m.Stamp != nil {
+		return gate.OwnerFromStamp(s.backend, m, s.tenant)
+	}
 	row := memproxy.Ownership{
 		Backend: s.backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope, Trust: memproxy.TrustAnonymous,
 		Source: memproxy.SourceUnstated, Decision: s.decision, SHA256: memproxy.Hash(m.Text), Written: s.c.Clock(),
-	}
-	if st := m.Stamp; st != nil {
-		row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Written = st.Actor, st.Trust, st.Confidence, st.Source, st.ID, st.Time
 	}
 	row.Scope.Tenant = s.tenant
 	return row
