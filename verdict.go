@@ -138,6 +138,17 @@ type Finding struct {
 // decides whether it is stored.
 func (f Finding) IsSecret() bool { return strings.HasPrefix(f.Rule, "secret.") }
 
+// Dangerous returns the findings with a position for which a text is flagged. It leaves
+// out the total over the text, which has none.
+func Dangerous(findings []Finding) (spans []Finding) {
+	for _, f := range findings {
+		if f.Score > 0 && f.Rule != string(ScreenRisk) {
+			spans = append(spans, f)
+		}
+	}
+	return spans
+}
+
 // Question is the input of a policy.
 type Question struct {
 	Principal Principal

@@ -77,7 +77,7 @@ func TestScreenCommand(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for _, f := range all[0].Findings {
-		if f.Rule == "" || f.Rule == screen.RuleRisk || f.Severity == "" || f.Start < 0 || f.End <= f.Start || f.End > len(poison) {
+		if f.Rule == "" || f.Rule == "screen.risk" || f.Severity == "" || f.Start < 0 || f.End <= f.Start || f.End > len(poison) {
 			t.Errorf("%+v", f)
 		}
 	}

@@ -299,7 +299,7 @@ func spansToRedact(ret *answer, it *item) []memproxy.Finding {
 	default:
 		return nil
 	}
-	if spans := dangerous(j.spans); len(spans) > 0 {
+	if spans := memproxy.Dangerous(j.spans); len(spans) > 0 {
 		return spans
 	}
 	return j.spans

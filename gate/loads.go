@@ -251,14 +251,6 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 	return results(texts, findings), nil
 }
 
-// dangerous returns the findings with a position for which a text is flagged. It leaves
-// out the total over the text, which has none.
-func dangerous(findings []memproxy.Finding) []memproxy.Finding {
-	return slices.DeleteFunc(slices.Clone(findings), func(f memproxy.Finding) bool {
-		return f.Score == 0 || f.Rule == string(memproxy.ScreenRisk)
-	})
-}
-
 // statusesFromWrites gives the memories of a write that was set aside the status of the write,
 // unless they have a status from it, and stores it by memory id for later reads. A
 // memory whose write is unknown may have been set aside, so it is withheld if

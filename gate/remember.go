@@ -356,7 +356,7 @@ const (
 func ruleFlags(findings []memproxy.Finding) string {
 	var out []string
 	size := 0
-	findings = dangerous(findings) // without the total, which is the score
+	findings = memproxy.Dangerous(findings) // without the total, which is the score
 	for _, f := range limits.Worst(findings, len(findings)) {
 		if len(out) < maxFlags && size+len(f.Rule) <= maxFlagBytes && !slices.Contains(out, f.Rule) {
 			out, size = append(out, f.Rule), size+len(f.Rule)

@@ -95,9 +95,6 @@ type Report struct {
 	Findings []memproxy.Finding `json:"findings"`
 }
 
-// RuleRisk is the rule of the finding that carries the total risk of an item.
-const RuleRisk = "screen.risk"
-
 // Text screens one text from a source, written by a principal of a trust tier. Both may
 // be empty.
 func (s *Screener) Text(text string, source, trust string) Report {
@@ -130,7 +127,7 @@ func (s *Screener) ReportOf(findings []memproxy.Finding, source, trust string) R
 }
 
 // AppendRisk appends to out the findings of an item of an operation and, if there are
-// any, one RuleRisk finding with the total risk for the source and the trust tier of the
+// any, one ScreenRisk finding with the total risk for the source and the trust tier of the
 // principal. Both may be empty. No finding scores more than the total.
 func (s *Screener) AppendRisk(out, found []memproxy.Finding, item int, source memproxy.Source, trust memproxy.Trust) []memproxy.Finding {
 	if len(found) == 0 {
@@ -142,7 +139,7 @@ func (s *Screener) AppendRisk(out, found []memproxy.Finding, item int, source me
 		f.Item, f.Score = item, min(f.Score, risk)
 		out = append(out, f)
 	}
-	top.Item, top.Rule, top.Score, top.Severity = item, RuleRisk, risk, severity(int(risk), s.pack)
+	top.Item, top.Rule, top.Score, top.Severity = item, string(memproxy.ScreenRisk), risk, severity(int(risk), s.pack)
 	return append(out, top)
 }
 

@@ -251,7 +251,7 @@ func (p *Panel) Text(ctx context.Context, text string, source memproxy.Source, t
 	var r screen.Report
 	for _, f := range found {
 		r.Score = max(r.Score, f.Score)
-		if f.Rule != screen.RuleRisk { // the total; the other findings explain it
+		if f.Rule != string(memproxy.ScreenRisk) { // the total; the other findings explain it
 			r.Findings = append(r.Findings, f)
 		}
 	}

@@ -316,7 +316,7 @@ func TestScreen(t *testing.T) {
 		if f.Start < 0 || f.End > len(op.Items[f.Item].Text) || f.Start >= f.End {
 			t.Errorf("%s: span %d..%d", f.Rule, f.Start, f.End)
 		}
-		if f.Rule == screen.RuleRisk {
+		if f.Rule == string(memproxy.ScreenRisk) {
 			risk[f.Item] = f.Score
 		} else if f.Score > 1000 {
 			t.Errorf("%s scores %d", f.Rule, f.Score)
@@ -339,7 +339,7 @@ func TestText(t *testing.T) {
 	p := newPanel(t, o)
 	for text, want := range map[string]memproxy.Verdict{attack: memproxy.Deny, "Ann likes tea.": memproxy.Allow, "my key is AKIAIOSFODNN7EXAMPLQ": memproxy.Allow} {
 		r, err := p.Text(t.Context(), text, "", "")
-		if err != nil || r.Verdict != want || slices.ContainsFunc(r.Findings, memproxy.Finding.IsSecret) != strings.Contains(text, "AKIA") || has(r.Findings, screen.RuleRisk) {
+		if err != nil || r.Verdict != want || slices.ContainsFunc(r.Findings, memproxy.Finding.IsSecret) != strings.Contains(text, "AKIA") || has(r.Findings, string(memproxy.ScreenRisk)) {
 			t.Errorf("%q: %+v, %v", text, r, err)
 		}
 	}

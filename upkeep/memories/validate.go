@@ -113,19 +113,11 @@ func (k *Maintainer) validateOne(ctx context.Context, rules *gate.Rules, st *mem
 
 // stateOf returns the state that findings imply, with the reason and the findings to store.
 func stateOf(findings []memproxy.Finding) (memproxy.MemoryState, string, []memproxy.Finding) {
-	var risk memproxy.PerMille
-	var spans []memproxy.Finding
-	for _, f := range findings {
-		risk = max(risk, f.Score)
-		if f.Rule != screen.RuleRisk && f.Score > 0 {
-			spans = append(spans, f)
-		}
-	}
-	switch {
+	switch risk := memproxy.Risk(findings); {
 	case risk >= screen.DenyThreshold:
 		return memproxy.StateQuarantined, "it looks like an attack", nil
 	case risk >= screen.HoldThreshold:
-		return memproxy.StateFlagged, "parts of it look like instructions", spans
+		return memproxy.StateFlagged, "parts of it look like instructions", memproxy.Dangerous(findings)
 	}
 	return memproxy.StateValidated, "nothing was found in it", nil
 }
