@@ -12,6 +12,14 @@ type Member struct {
 	Value []byte
 }
 
+// What happened to a memory (Memory.Event).
+const (
+	MemoryAdded     = "ADD"
+	MemoryUpdated   = "UPDATE"
+	MemoryDeleted   = "DELETE"
+	MemoryUnchanged = "NONE" // its text is unchanged
+)
+
 // Memory is one memory as a backend returns it.
 type Memory struct {
 	// Pointer is the JSON pointer of the element in the answer.
@@ -57,8 +65,8 @@ type Memory struct {
 	// Inferred is set if the backend reports that a model inferred the memory and no user
 	// stated it.
 	Inferred bool
-	// Event is what happened to the memory if the answer reports an event (ADD,
-	// UPDATE, DELETE, NONE), or "".
+	// Event is what happened to the memory if the answer reports an event, such as
+	// MemoryAdded, or "".
 	Event string
 	// Before is the text that an update replaced, if the answer has it.
 	Before string

@@ -315,7 +315,7 @@ func (g Agents) AdmissionFor(c *Call, p memproxy.Principal, decision string) *Ad
 // can have no stamp counts if the ledger has it with the same text: archives are
 // shared, and what another agent added is not the run's.
 func (g Agents) AlreadyRuledOn(ctx context.Context, a *Admission, c memproxy.Change) bool {
-	if c.Stamp == nil && len(c.Memories) == 1 && c.Memories[0].Event == eventAdd && c.After != "" {
+	if c.Stamp == nil && len(c.Memories) == 1 && c.Memories[0].Event == memproxy.MemoryAdded && c.After != "" {
 		known, id := newLookups(g.Gate, a), c.Memories[0].ID
 		_ = known.need(ctx, known.key(memproxy.TargetMemory, id)) // after an error it is not known
 		row := known.owner(memproxy.TargetMemory, id)

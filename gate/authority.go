@@ -341,7 +341,7 @@ func (ret *extraction) checkModelChanges(ctx context.Context) error {
 	var words []changedMemory
 	for i := range ret.memories {
 		m := &ret.memories[i]
-		changed := !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventNone
+		changed := !m.Drop && m.Event != "" && m.Event != memproxy.MemoryAdded && m.Event != memproxy.MemoryUnchanged
 		if row := known.owner(memproxy.TargetMemory, m.ID); changed && row != nil && row.Actor != "" {
 			w := changedMemory{target: row.ID, at: i, row: *row}
 			w.Authority = trust.AuthorityOf(ret.rules.Ceilings, ret.Principal.ID, &w.row, &memproxy.Stamp{})
@@ -361,7 +361,7 @@ func (ret *extraction) checkModelChanges(ctx context.Context) error {
 		why := memproxy.Reason{Code: memproxy.TrustAuthority, Rule: m.ID}
 		switch {
 		case w.Others <= ceiling:
-		case m.Event == eventDelete:
+		case m.Event == memproxy.MemoryDeleted:
 			why.Detail = "the backend's model deleted a text of " + w.row.Actor + ", whose trust tier is higher"
 			ret.reasons = append(ret.reasons, why)
 		default:

@@ -164,12 +164,12 @@ func (b *bill) tally(memories []memproxy.Memory, stuck int) made {
 		m := &memories[i]
 		switch {
 		case m.Drop, m.Missing, m.Uncounted, m.TargetKind() != memproxy.TargetMemory, m.ID == "" && m.Text == "":
-		case m.Event == eventNone, m.Event == eventDelete:
-		case m.Event == eventUpdate:
-			if b.firstMention(eventUpdate, m.ID) {
+		case m.Event == memproxy.MemoryUnchanged, m.Event == memproxy.MemoryDeleted:
+		case m.Event == memproxy.MemoryUpdated:
+			if b.firstMention(memproxy.MemoryUpdated, m.ID) {
 				n.changed++
 			}
-		case b.firstMention(eventAdd, m.ID):
+		case b.firstMention(memproxy.MemoryAdded, m.ID):
 			n.added++
 		}
 	}

@@ -48,7 +48,7 @@ func (ret *extraction) checkExtracted(ctx context.Context) error {
 	}
 	for i := range ret.memories {
 		m := &ret.memories[i]
-		if m.Drop || m.Event == eventNone || m.Event == eventDelete {
+		if m.Drop || m.Event == memproxy.MemoryUnchanged || m.Event == memproxy.MemoryDeleted {
 			continue
 		}
 		worse, err := ret.worseThanWrite(ctx, m, found[i])
@@ -94,7 +94,7 @@ func (ret *extraction) retract(ctx context.Context, m *memproxy.Memory, why memp
 		what = "not undone"
 		ret.notRetracted++
 		ret.g.opt.Log.ErrorContext(ctx, "a refused memory of the backend's model could not be retracted", "decision", ret.Decision.ID, "memory", memproxy.InertID(m.ID), "error", err)
-	} else if m.Event != eventUpdate { // a tombstone: receipts and histories still have its text
+	} else if m.Event != memproxy.MemoryUpdated { // a tombstone: receipts and histories still have its text
 		gone := ret.lookups().owner(memproxy.TargetMemory, m.ID)
 		if gone == nil {
 			gone = new((&effects{answer: ret.answer}).newOwner(memproxy.TargetMemory, m.ID))
@@ -227,13 +227,13 @@ func (ret *extraction) removeForeign(ctx context.Context) error {
 	for i := range ret.memories {
 		m := &ret.memories[i]
 		row := known.owner(memproxy.TargetMemory, m.ID)
-		old := m.Event != "" && m.Event != eventAdd
+		old := m.Event != "" && m.Event != memproxy.MemoryAdded
 		placed := ret.withOwners(m)
 		switch {
 		case m.ID == "" || m.Drop || err != nil && !old:
 		case err != nil:
 			m.Drop = true
-			if m.Event != eventNone {
+			if m.Event != memproxy.MemoryUnchanged {
 				unknown = err
 			}
 		case row != nil && row.Scope.Tenant != ret.Principal.Tenant, row == nil && old && !ret.singleTenant() && v.Descent(&placed) == access.Foreign:
@@ -255,10 +255,10 @@ func (ret *extraction) withOwners(m *memproxy.Memory) memproxy.Memory {
 func (ret *extraction) rejectForeign(ctx context.Context, m *memproxy.Memory) {
 	why := memproxy.Reason{Code: memproxy.OwnerForeign, Rule: m.ID}
 	switch m.Event {
-	case eventUpdate:
+	case memproxy.MemoryUpdated:
 		ret.retract(ctx, m, why)
 		return
-	case eventDelete:
+	case memproxy.MemoryDeleted:
 		why.Detail = "the backend's model deleted a memory of another tenant"
 		ret.g.opt.Log.ErrorContext(ctx, why.Detail, "decision", ret.Decision.ID, "memory", memproxy.InertID(m.ID))
 	default:
@@ -331,8 +331,8 @@ func (ret *extraction) recordLate(ctx context.Context) {
 	_ = known.memories(ctx, ret.memories) // after an error they count as unchanged
 	ret.reading = &memproxy.Reading{Memories: slices.DeleteFunc(slices.Clone(ret.memories), func(m memproxy.Memory) bool {
 		row := known.owner(m.TargetKind(), m.ID)
-		rewritten := row != nil && m.Event != eventUpdate && row.Decision != ret.Decision.ID && row.SHA256 != memproxy.Hash(m.Text)
-		if row == nil && gone[m.ID].Missing && !m.Drop && m.Event == eventAdd {
+		rewritten := row != nil && m.Event != memproxy.MemoryUpdated && row.Decision != ret.Decision.ID && row.SHA256 != memproxy.Hash(m.Text)
+		if row == nil && gone[m.ID].Missing && !m.Drop && m.Event == memproxy.MemoryAdded {
 			ret.deletedEarly++
 		}
 		return m.Drop || rewritten || row != nil && row.Deleted || gone[m.ID].Missing

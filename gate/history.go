@@ -104,7 +104,7 @@ func (ret *effects) renewals() (all []memproxy.Renewal) {
 		return ret.lateEntry.Renewed
 	case ret.op.Kind == memproxy.Learn && ret.reading != nil:
 		for i := range ret.reading.Memories {
-			if m := &ret.reading.Memories[i]; !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventDelete && m.Layer != memproxy.Episodic {
+			if m := &ret.reading.Memories[i]; !m.Drop && m.Event != "" && m.Event != memproxy.MemoryAdded && m.Event != memproxy.MemoryDeleted && m.Layer != memproxy.Episodic {
 				note(m.TargetKind(), m.ID, fieldsOf(ret.op, m), false)
 			}
 		}
@@ -166,11 +166,11 @@ func (ret *effects) addChanges(e *memproxy.Entry) {
 
 // addReported adds the version that a memory in an answer reports, if it reports one.
 func (ret *effects) addReported(e *memproxy.Entry, m *memproxy.Memory) {
-	gone := m.Event == eventDelete
+	gone := m.Event == memproxy.MemoryDeleted
 	if m.Uncounted && m.Members != nil {
 		return // objects records it, because the texts are among its members
 	}
-	if m.ID == "" || m.Drop || m.Text == "" && !gone || m.Event == eventNone || m.Layer == memproxy.Episodic {
+	if m.ID == "" || m.Drop || m.Text == "" && !gone || m.Event == memproxy.MemoryUnchanged || m.Layer == memproxy.Episodic {
 		return
 	}
 	op, field := memproxy.OpWrite, fieldsOf(ret.op, m)[0]
@@ -181,7 +181,7 @@ func (ret *effects) addReported(e *memproxy.Entry, m *memproxy.Memory) {
 		after.Text, after.Metadata = "", nil
 	case ret.byAgent:
 		op = memproxy.OpSelfEdit
-	case m.Event != "" && m.Event != eventAdd:
+	case m.Event != "" && m.Event != memproxy.MemoryAdded:
 		op = memproxy.OpUpdate
 	}
 	ret.addVersion(e, m.TargetKind(), m.ID, op, before, after)
@@ -285,7 +285,7 @@ func (g Agents) RecordChanges(ctx context.Context, ruled *Admission, memories []
 	recordChanges(ctx, g.Gate, ruled, slices.DeleteFunc(slices.Clone(memories), func(m memproxy.Memory) bool {
 		row, is := known.owner(m.TargetKind(), m.ID), memproxy.Hash(m.Text)
 		switch {
-		case m.Event == eventNone:
+		case m.Event == memproxy.MemoryUnchanged:
 			return false
 		case m.Stamp != nil && m.Stamp.ID > ruled.Decision.ID && m.Stamp.SHA256 == is && tamper.SignedFor(g.opt.Signer, ruled.Principal.Tenant, *m.Stamp):
 			return true

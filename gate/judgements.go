@@ -29,7 +29,7 @@ func deleted(ret *answer, it *item) outcome {
 	if ret.toWrite || it.row == nil || !it.row.Deleted || it.Missing {
 		return outcome{}
 	}
-	if it.Event == eventDelete && it.Text == "" && it.Before == "" && len(it.OtherTexts) == 0 && len(it.Metadata) == 0 {
+	if it.Event == memproxy.MemoryDeleted && it.Text == "" && it.Before == "" && len(it.OtherTexts) == 0 && len(it.Metadata) == 0 {
 		return outcome{}
 	}
 	return foreignItem
@@ -135,7 +135,7 @@ func compiled(ret *answer, it *item) outcome {
 // harmless removes memories that look like an attack, and redacts dangerous spans.
 // Such a memory may have been written out-of-band, or before the rule existed.
 func harmless(ret *answer, it *item) outcome {
-	switch made := ret.toWrite && ret.op.Kind == memproxy.Learn && it.Event != "" && it.Event != eventNone; {
+	switch made := ret.toWrite && ret.op.Kind == memproxy.Learn && it.Event != "" && it.Event != memproxy.MemoryUnchanged; {
 	case made, approvedAsIs(ret, it), ret.ownText(it.Memory):
 		return outcome{} // it was ruled on with the write
 	case ret.rules.Withhold > 0 && it.judged.risk >= ret.rules.Withhold, irredactable(ret, it):

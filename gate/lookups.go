@@ -180,7 +180,7 @@ func (ret *effects) addObjectVersions(e *memproxy.Entry) {
 			case m.ID == "" || m.Members == nil || m.Drop:
 			case ret.byAgent && m.PreviousMembers != nil:
 				changed(m.ID, m.PreviousMembers, m.Members, memproxy.OpSelfEdit)
-			case m.Event == "" || m.Event == eventAdd:
+			case m.Event == "" || m.Event == memproxy.MemoryAdded:
 				changed(m.ID, nil, m.Members, memproxy.OpWrite)
 			}
 		}

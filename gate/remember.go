@@ -124,7 +124,7 @@ func (ret *effects) recordAdded(ctx context.Context) {
 	known := ret.lookups()
 	var changed []memproxy.MemoryKey
 	for i := range ret.reading.Memories {
-		if m := &ret.reading.Memories[i]; m.Event != eventAdd && m.Event != eventNone {
+		if m := &ret.reading.Memories[i]; m.Event != memproxy.MemoryAdded && m.Event != memproxy.MemoryUnchanged {
 			changed = append(changed, known.key(memproxy.TargetMemory, m.ID))
 		}
 	}
@@ -134,24 +134,24 @@ func (ret *effects) recordAdded(ctx context.Context) {
 	var gone []memproxy.Ownership
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
-		if m.ID == "" || m.Event == eventNone || m.Drop {
+		if m.ID == "" || m.Event == memproxy.MemoryUnchanged || m.Drop {
 			continue
 		}
 		ret.shown = append(ret.shown, m.ID)
 		row := known.owner(memproxy.TargetMemory, m.ID)
 		switch {
-		case m.Event == eventAdd, m.Event == "" && row == nil:
+		case m.Event == memproxy.MemoryAdded, m.Event == "" && row == nil:
 			row = new(ret.newOwner(memproxy.TargetMemory, m.ID))
 			row.Scope.Agent = cmp.Or(row.Scope.Agent, m.Scope.Agent) // what is made with an agent belongs to the agent
 		case row == nil:
 			continue // it remains unattributed
-		case m.Event == eventDelete:
+		case m.Event == memproxy.MemoryDeleted:
 			gone = append(gone, *row)
 			row.Deleted = true
 		default:
 			row.Decision = ret.Decision.ID
 		}
-		if m.Event != eventDelete {
+		if m.Event != memproxy.MemoryDeleted {
 			row.SHA256 = memproxy.Hash(m.Text)
 		}
 		ret.setOwner(*row)
@@ -165,14 +165,6 @@ func (ret *effects) recordAdded(ctx context.Context) {
 		ret.setOwner(receipt)
 	}
 }
-
-// The events that a backend reports for memories in the answer to an addition.
-const (
-	eventAdd    = "ADD"
-	eventUpdate = "UPDATE"
-	eventDelete = "DELETE"
-	eventNone   = "NONE"
-)
 
 // recordChanged records the new text's hash and keeps the author. A memory without a known
 // author remains unattributed until its new stamp is read. If it was changed in an

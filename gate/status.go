@@ -24,7 +24,7 @@ func (ret *effects) newStates() []memproxy.StateChange {
 	var changes []memproxy.StateChange
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
-		if m.ID == "" || m.Drop || m.Event == eventNone || m.Event == eventDelete || m.Layer == memproxy.Episodic {
+		if m.ID == "" || m.Drop || m.Event == memproxy.MemoryUnchanged || m.Event == memproxy.MemoryDeleted || m.Layer == memproxy.Episodic {
 			continue
 		}
 		c, _ := plannedStatus(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: m.TargetKind(), ID: m.ID}, ret.marksOf(m.ID))

@@ -50,7 +50,7 @@ func (a *Adapter) Undo(rt memproxy.Route, _ memproxy.Request, m memproxy.Memory)
 		return nil, false
 	}
 	path := pathOf(a.Row(rt.ID).dialect, m.ID)
-	if m.Event != "UPDATE" {
+	if m.Event != memproxy.MemoryUpdated {
 		return []memproxy.SideRequest{{Request: memproxy.Request{Method: "DELETE", EscapedPath: path}}}, true
 	}
 	if m.Before == "" {

@@ -63,9 +63,9 @@ func (d *difference) archiveChanges(before, after *agent, add func(memproxy.Chan
 		case old == nil && hasOtherCopy(before, after, p.Text):
 			// An undo restored a deleted passage, under another id.
 		case old != nil && old.Text != p.Text:
-			add(d.archived(after, memproxy.Correct, "UPDATE", *old, *p))
+			add(d.archived(after, memproxy.Correct, memproxy.MemoryUpdated, *old, *p))
 		case old == nil && (before.Whole || first == nil || !parseTime(p.Created).Before(parseTime(first.Created))):
-			add(d.archived(after, memproxy.Learn, "ADD", passage{}, *p))
+			add(d.archived(after, memproxy.Learn, memproxy.MemoryAdded, passage{}, *p))
 		}
 	}
 	for i := range before.Passages {
@@ -75,7 +75,7 @@ func (d *difference) archiveChanges(before, after *agent, add func(memproxy.Chan
 		}
 		// A passage older than the last read one may still exist.
 		if last := after.oldest(); after.passage(p.ID) == nil && !hasOtherCopy(after, before, p.Text) && (after.Whole || last == nil || parseTime(p.Created).After(parseTime(last.Created))) {
-			add(d.archived(after, memproxy.Forget, "DELETE", *p, passage{}))
+			add(d.archived(after, memproxy.Forget, memproxy.MemoryDeleted, *p, passage{}))
 		}
 	}
 }
@@ -134,7 +134,7 @@ func (d *difference) rewritten(before, after *block) memproxy.Change {
 		c.Stamp = after.stamp
 	}
 	if before.Value != after.Value {
-		c.Memories = d.memories("UPDATE", after.ID, after.Label, before.Value, after.Value)
+		c.Memories = d.memories(memproxy.MemoryUpdated, after.ID, after.Label, before.Value, after.Value)
 	}
 	return c
 }

@@ -13,13 +13,6 @@ import (
 // may come with an embedding of 4096 numbers.
 const NewestPassages = "ascending=false&limit=10"
 
-// Events of a memory, as the gate names them.
-const (
-	added     = "ADD"
-	updated   = "UPDATE"
-	unchanged = "NONE" // its text is unchanged
-)
-
 // allowedCall is an allowed call with its predicted changes and the result that the
 // server reported.
 type allowedCall struct {
@@ -184,18 +177,18 @@ func (l *allowedCalls) report(there []memproxy.Memory, predicted bool, out []mem
 	for _, m := range there {
 		i := slices.IndexFunc(l.before, func(b memproxy.Memory) bool { return b.ID == m.ID })
 		if i < 0 {
-			m.Event = added
+			m.Event = memproxy.MemoryAdded
 			report(m)
 			continue
 		}
 		was := l.before[i]
 		if was.Members != nil && m.Members != nil && !bytes.Equal(was.Members, m.Members) {
 			members := m
-			members.Event, members.PreviousMembers = unchanged, was.Members
+			members.Event, members.PreviousMembers = memproxy.MemoryUnchanged, was.Members
 			report(members)
 		}
 		now := m.Text
-		m.Text, m.Event, m.Members = was.Text, updated, nil
+		m.Text, m.Event, m.Members = was.Text, memproxy.MemoryUpdated, nil
 		changes := make([][]memproxy.Memory, len(l.calls))
 		for i, c := range l.calls {
 			for _, ch := range c.effect.Changes {
