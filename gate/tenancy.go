@@ -243,12 +243,8 @@ func (g Agents) RefuseByNameStream(ctx context.Context, a *Admission) (memproxy.
 // alone. It returns false for other requests, and if the stream's owner does not matter:
 // in shadow mode, or for a caller who may see everything.
 func byNameStream(a *Admission) (memproxy.Resumption, bool) {
-	runner, ok := a.call.Backend.Adapter.(AgentRunner)
-	if !ok || !a.enforced() || a.singleTenant() && a.unlimited() {
-		return memproxy.Resumption{}, false
-	}
-	q, ok := runner.Resume(a.call.Route, a.call.Request, a.Body)
-	return q, ok && q.Anywhere
+	q, resumes := a.Next.(Resume)
+	return q.Resumption, resumes && q.Anywhere && a.enforced() && !(a.singleTenant() && a.unlimited())
 }
 
 // streamRuns are the runs that the events of a stream named.
