@@ -387,7 +387,8 @@ func recallStates(ctx context.Context, r *evaluation) error {
 	for i := range ret.items {
 		ret.items[i].setRecord(r.known)
 	}
-	if err := applyPlannedStatus(ctx, ret, writesOf(ret, false)); err != nil {
+	findWrites(ret, false)
+	if err := applyPlannedStatus(ctx, ret); err != nil {
 		return err
 	}
 	_, _ = bindLate(ctx, ret) // it refuses nothing

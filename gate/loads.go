@@ -261,22 +261,22 @@ func statusesFromWrites(ctx context.Context, ret *answer) {
 		return
 	}
 	known, bare := ret.lookups(), echoer.OmitsStamps(ret.call.Route)
-	made := writesOf(ret, bare)
+	findWrites(ret, bare)
 	for i := range ret.items {
 		switch it := &ret.items[i]; {
 		case it.ID == "" || it.Drop || it.Missing:
-			made[i] = ""
-		case ret.rules.NeverRefuse && (known.err != nil || made[i] == "" && !it.rec.HasStatus() && bare):
-			it.statusUnknown, made[i] = unsaidWrite, ""
+			it.write = ""
+		case ret.rules.NeverRefuse && (known.err != nil || it.write == "" && !it.rec.HasStatus() && bare):
+			it.statusUnknown, it.write = unsaidWrite, ""
 		}
 	}
-	err := applyPlannedStatus(ctx, ret, made)
+	err := applyPlannedStatus(ctx, ret)
 	if err == nil {
 		return
 	}
 	ret.g.opt.Log.ErrorContext(ctx, "the status of memories could not be looked up or recorded", "decision", ret.Decision.ID, "error", err)
 	for i := range ret.items { // they may have been set aside
-		if made[i] != "" && ret.rules.NeverRefuse {
+		if ret.items[i].write != "" && ret.rules.NeverRefuse {
 			ret.items[i].statusUnknown = unsaidWrite
 		}
 	}
@@ -285,16 +285,16 @@ func statusesFromWrites(ctx context.Context, ret *answer) {
 const unsaidWrite = "the write that created the memory is unknown, so it is withheld"
 
 // applyPlannedStatus gives memories the status of their write and records it. A memory with a
-// status from that write keeps it, because it may have been reviewed since. made has the
-// decision of each item's write; applyPlannedStatus clears it where nothing had to be recorded.
-func applyPlannedStatus(ctx context.Context, ret *answer, made []string) error {
+// status from that write keeps it, because it may have been reviewed since. It clears
+// item.write where nothing had to be recorded.
+func applyPlannedStatus(ctx context.Context, ret *answer) error {
 	known := ret.lookups()
 	var ask []string
 	for i := range ret.items {
-		if rec := ret.items[i].rec; rec.HasStatus() && rec.Status.Decision == made[i] {
-			made[i] = ""
-		} else if made[i] != "" {
-			ask = append(ask, made[i])
+		if it := &ret.items[i]; it.rec.HasStatus() && it.rec.Status.Decision == it.write {
+			it.write = ""
+		} else if it.write != "" {
+			ask = append(ask, it.write)
 		}
 	}
 	if err := known.need(ctx, known.keys(memproxy.TargetDecision, ask...)...); err != nil {
@@ -302,16 +302,15 @@ func applyPlannedStatus(ctx context.Context, ret *answer, made []string) error {
 	}
 	var changes []memproxy.StateChange
 	for i := range ret.items {
-		it, d := &ret.items[i], made[i]
-		made[i] = ""
-		st, inherits := inheritedStatus(ret, it, known.of(memproxy.TargetDecision, d))
-		if !inherits {
-			continue
+		it := &ret.items[i]
+		st, inherits := inheritedStatus(ret, it, known.of(memproxy.TargetDecision, it.write))
+		if inherits {
+			known.setStatus(st)
+			it.setRecord(known)
 		}
-		known.setStatus(st)
-		it.setRecord(known)
-		if st.Kind != memproxy.TargetEvent {
-			made[i] = d
+		if !inherits || st.Kind == memproxy.TargetEvent {
+			it.write = ""
+		} else {
 			changes = append(changes, memproxy.StateChange{
 				MemoryKey: st.MemoryKey, Tenant: st.Tenant, State: st.State, Decision: st.Decision, Attestation: st.Attestation, Rules: st.Rules, Reason: st.Reason,
 				Person: st.Reviewed != "", Text: st.Text, Expires: st.Expires,
@@ -358,20 +357,17 @@ func inheritedStatus(ret *answer, it *item, write *memproxy.Record) (st memproxy
 // copy a stamp.
 const approvalBinds = 24 * time.Hour
 
-// writesOf returns the decisions that made the answer's memories, by index, or "" if a
-// decision is unknown: from their stamps, or on a route whose answers have no stamps
+// findWrites sets the decisions that made the answer's memories, or "" if a decision is
+// unknown: from their stamps, or on a route whose answers have no stamps
 // (Extractor.OmitsStamps) from the ledger and the fetched memories.
-func writesOf(ret *answer, bare bool) []string {
-	made := make([]string, len(ret.items))
+func findWrites(ret *answer, bare bool) {
 	for i := range ret.items {
 		it := &ret.items[i]
-		if made[i] = stampedDecision(ret, it.Memory); made[i] != "" || !bare || it.ID == "" {
-			continue
+		if it.write = stampedDecision(ret, it.Memory); it.write == "" && bare && it.ID != "" {
+			now := ret.op.Current[it.ID]
+			it.write = cmp.Or(stampedDecision(ret, &now), it.rec.Owner.Decision)
 		}
-		now := ret.op.Current[it.ID]
-		made[i] = cmp.Or(stampedDecision(ret, &now), it.rec.Owner.Decision)
 	}
-	return made
 }
 
 func stampedDecision(ret *answer, m *memproxy.Memory) string {

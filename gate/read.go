@@ -107,6 +107,7 @@ type item struct {
 	display       display             // what its status allows to show
 	judged        judged              // the result of screening
 	hidesBefore   bool                // Before must not be shown
+	write         string              // the decision of its write, while its status is determined, or ""
 }
 
 func itemsOf(rd *memproxy.Reading) []item {
