@@ -274,3 +274,6 @@ const (
 	StatusBadGateway     = 502
 	StatusUnavailable    = 503
 )
+
+// IsSuccess reports whether a status says that a request succeeded (RFC 9110, section 15.3).
+func IsSuccess(status int) bool { return status >= 200 && status <= 299 }

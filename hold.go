@@ -299,7 +299,7 @@ func AnsweredResult(r HoldResult) SendResult {
 	switch {
 	case r.Detail == CallFailed:
 		return SendResult{Outcome: OutcomeRejected, Result: r}
-	case r.Status >= 200 && r.Status < 300:
+	case IsSuccess(r.Status):
 		return SendResult{Outcome: OutcomeDone, Result: r}
 	case r.Status == StatusUnauthorized:
 		r.Detail = "the backend rejects memproxy's credential: check backends[].credential"

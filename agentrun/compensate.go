@@ -288,7 +288,7 @@ func (c *CompensatedRun) undo(ctx context.Context, change memproxy.Change) (err 
 		}
 		status = reply.Status
 		gone := status == http.StatusNotFound && u.Request.Method == http.MethodDelete
-		if (status < 200 || status > 299) && !gone {
+		if !memproxy.IsSuccess(status) && !gone {
 			return fmt.Errorf("an undo request returned status %d", status)
 		}
 	}

@@ -122,7 +122,7 @@ func (g *Gate) RecordUnfiltered(ctx context.Context, a *Admission, status int, e
 	case !a.enforced() && wroteNothing(status):
 		g.accounts.unbind(ctx, a)
 	case !a.enforced(): // a request in shadow mode may have deleted memories
-		if a.DeletesOwner() && ok2xx(status) {
+		if a.DeletesOwner() && memproxy.IsSuccess(status) {
 			(&effects{answer: ret}).recordScopeDeletion(ctx)
 		}
 	case wroteNothing(status):
@@ -190,7 +190,7 @@ func (ret *answer) filterReply(ctx context.Context) {
 }
 
 func (ret *answer) filterMemories(ctx context.Context) (refused bool, err error) {
-	if !ret.Inspect || !ok2xx(ret.reply.Status) {
+	if !ret.Inspect || !memproxy.IsSuccess(ret.reply.Status) {
 		return false, nil
 	}
 	if ret.reading, err = ret.call.Backend.Adapter.Read(ret.call.Route, ret.call.Request, ret.reply); err != nil {

@@ -120,7 +120,7 @@ func (ret *extraction) undo(ctx context.Context, m memproxy.Memory) error {
 		if err != nil {
 			return err
 		}
-		if !ok2xx(reply.Status) && reply.Status != memproxy.StatusNotFound {
+		if !memproxy.IsSuccess(reply.Status) && reply.Status != memproxy.StatusNotFound {
 			return fmt.Errorf("%w: status %d", errUndo, reply.Status)
 		}
 	}
@@ -173,7 +173,7 @@ func (g *Gate) ReadFollowUp(ctx context.Context, a *Admission, reply memproxy.Re
 		return g.accounts.settleCounted(ctx, a, counter, reply)
 	}
 	extractor, ok := a.call.Backend.Adapter.(Extractor)
-	if !ok || !ok2xx(reply.Status) {
+	if !ok || !memproxy.IsSuccess(reply.Status) {
 		return !ok || reply.Status == memproxy.StatusNotFound
 	}
 	memories, over, err := extractor.ReadExtracted(reply)
@@ -348,7 +348,7 @@ func (ret *extraction) recordLate(ctx context.Context) {
 func (acc *accounts) settleCounted(ctx context.Context, a *Admission, counter AgentRunner, reply memproxy.Reply) (over bool) {
 	if reply.Status == memproxy.StatusNotFound {
 		reply = memproxy.Reply{Status: reply.Status} // deleted meanwhile: it contains nothing
-	} else if !ok2xx(reply.Status) {
+	} else if !memproxy.IsSuccess(reply.Status) {
 		return false
 	}
 	more, over, err := counter.ReadCount(reply)

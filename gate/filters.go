@@ -191,7 +191,7 @@ func oneOwner(ret *answer) bool {
 // memories of the answer were ruled on before.
 func foreignIDs(ctx context.Context, ret *answer) (refused bool, err error) {
 	lister, ok := ret.call.Backend.Adapter.(AgentRunner)
-	if !ok || !ret.Inspect || ret.singleTenant() || !ok2xx(ret.reply.Status) || len(bytes.TrimSpace(ret.reply.Body)) == 0 {
+	if !ok || !ret.Inspect || ret.singleTenant() || !memproxy.IsSuccess(ret.reply.Status) || len(bytes.TrimSpace(ret.reply.Body)) == 0 {
 		return false, nil
 	}
 	refs, err := lister.Names(ret.call.Route, ret.reply)
@@ -260,7 +260,7 @@ func lookUpForeign(ctx context.Context, ret *answer, refs []memproxy.Ref) (map[m
 // the backend everything else that only administrators are shown.
 func secrets(ctx context.Context, ret *answer) (refused bool, err error) {
 	w, ok := ret.call.Backend.Adapter.(AgentRunner)
-	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) || len(ret.reply.Body) == 0 || ret.op.Kind == memproxy.Admin || ret.op.Administers {
+	if !ok || !ret.Inspect || !memproxy.IsSuccess(ret.reply.Status) || len(ret.reply.Body) == 0 || ret.op.Kind == memproxy.Admin || ret.op.Administers {
 		return false, nil
 	}
 	body := ret.reply.Body
@@ -293,7 +293,7 @@ func recordToolResults(_ context.Context, ret *answer) (refused bool, err error)
 		}
 		ret.g.readers.RecordOwn(who, own)
 	}
-	if ret.op.Kind != memproxy.Run || !ok2xx(ret.reply.Status) {
+	if ret.op.Kind != memproxy.Run || !memproxy.IsSuccess(ret.reply.Status) {
 		return false, nil
 	}
 	if ret.toolObserver == nil {

@@ -255,7 +255,7 @@ func fetchEdits(ctx context.Context, a *Admission) error {
 // answer and before the locks are released, because the next change of the same memory must not
 // be read as this call's. A call that failed and changed nothing is not charged.
 func recordEdits(ctx context.Context, ret *answer) {
-	g, a, body, lost := ret.g, ret.Admission, ret.raw.Body, !ok2xx(ret.status)
+	g, a, body, lost := ret.g, ret.Admission, ret.raw.Body, !memproxy.IsSuccess(ret.status)
 	if lost {
 		body = nil
 	}

@@ -156,7 +156,7 @@ func (ret *answer) page(ctx context.Context, fill memproxy.Refill, q memproxy.Si
 	if err != nil {
 		return nil, err
 	}
-	if !ok2xx(reply.Status) {
+	if !memproxy.IsSuccess(reply.Status) {
 		return nil, fmt.Errorf("the backend answered %d", reply.Status)
 	}
 	page := &answer{Admission: ret.Admission, g: ret.g, reply: reply, status: reply.Status, part: true}

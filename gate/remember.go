@@ -33,7 +33,7 @@ func (ret *effects) recordEffects(ctx context.Context) {
 	if wroteNothing(ret.status) {
 		ret.g.accounts.release(ctx, ret.Admission) // the backend refused: nothing was written
 	}
-	if !ok2xx(ret.status) {
+	if !memproxy.IsSuccess(ret.status) {
 		ret.recordUnconfirmed(ctx)
 		return
 	}
@@ -379,8 +379,6 @@ func OwnerFromStamp(backend string, m *memproxy.Memory, tenant string) memproxy.
 	}
 	return row
 }
-
-func ok2xx(status int) bool { return status >= 200 && status <= 299 }
 
 // wroteNothing reports whether the backend refused a request, or redirected it, and so wrote
 // nothing. After a 303 the request was processed, and its result is elsewhere.

@@ -200,7 +200,7 @@ func (g Reviewed) FindWrite(ctx context.Context, b Backend, h memproxy.HeldWrite
 			return nil, false, nil
 		}
 		reply, err := b.fetchOne(ctx, q)
-		if err != nil || !ok2xx(reply.Status) {
+		if err != nil || !memproxy.IsSuccess(reply.Status) {
 			return nil, false, err
 		}
 		ids, of, more, err := seeker.ReadStampSearch(reply, h.ID)

@@ -68,7 +68,7 @@ func (o *BackendClient) Restore(ctx context.Context, to memproxy.Version, now me
 		return outcomeOf(err)
 	}
 	result := memproxy.HoldResult{Status: reply.Status}
-	if isSuccess(reply.Status) {
+	if memproxy.IsSuccess(reply.Status) {
 		result.Memories = []string{to.ID}
 		o.opt.Adapter.Evict(to.ID)
 	}
@@ -100,7 +100,7 @@ func (o *BackendClient) restoreObject(ctx context.Context, to memproxy.Version, 
 // Remove deletes a memory in the backend. A missing memory counts as deleted.
 func (o *BackendClient) Remove(ctx context.Context, k memproxy.MemoryKey) error {
 	_, reply, err := o.firstKnown(ctx, o.opt.Adapter.Remove(k))
-	if err == nil && !isSuccess(reply.Status) && reply.Status != http.StatusNotFound {
+	if err == nil && !memproxy.IsSuccess(reply.Status) && reply.Status != http.StatusNotFound {
 		err = fmt.Errorf("the backend returned status %d", reply.Status)
 	}
 	if err == nil {
@@ -108,8 +108,6 @@ func (o *BackendClient) Remove(ctx context.Context, k memproxy.MemoryKey) error 
 	}
 	return err
 }
-
-func isSuccess(status int) bool { return status >= 200 && status <= 299 }
 
 // firstKnown sends the requests, one for each API of the backend, in order until the backend
 // knows one, and returns its answer and index. If a backend rejects the credential for

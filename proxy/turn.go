@@ -209,7 +209,7 @@ func (t *agentTurn) attempt(ctx context.Context, out *http.Request, last bool) (
 	switch {
 	case resp.StatusCode == http.StatusNotFound && !last:
 		return false, memproxy.ErrNotStored
-	case resp.StatusCode < 200 || resp.StatusCode > 299:
+	case !memproxy.IsSuccess(resp.StatusCode):
 		if first {
 			return true, t.passError(ctx, resp)
 		}

@@ -162,7 +162,7 @@ func (w *Webhooks) post(ctx context.Context, n memproxy.Notice) error {
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection is reused
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+	if !memproxy.IsSuccess(resp.StatusCode) {
 		return fmt.Errorf("answered with status %d", resp.StatusCode)
 	}
 	return nil

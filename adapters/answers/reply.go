@@ -16,7 +16,7 @@ import (
 // stack trace) keeps its status, but its body is replaced, because it has no members to
 // check. So is the body of an error in which no member is claimed.
 func (t *Table) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
-	if reply.Status >= 200 && reply.Status <= 299 {
+	if memproxy.IsSuccess(reply.Status) {
 		return t.pruneReadable(rt, reply.Body)
 	}
 	out, err := prune(t.failed, reply.Body, rt.Params)

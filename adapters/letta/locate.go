@@ -110,7 +110,7 @@ func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.R
 		return memproxy.Memory{ID: target, Missing: true}, nil // 400 and 422: the id is malformed
 	case reply.Status == 500 && KindOf(target) == TargetFile:
 		return memproxy.Memory{ID: target}, nil // the V1 server (0.16.8) answers 500 for a file that does not exist, in any folder
-	case reply.Status < 200 || reply.Status > 299:
+	case !memproxy.IsSuccess(reply.Status):
 		return memproxy.Memory{}, fmt.Errorf("letta: the backend returned status %d", reply.Status)
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)

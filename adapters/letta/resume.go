@@ -214,7 +214,7 @@ func (r runs) ReadProbe(rt memproxy.Route, reply memproxy.Reply) error {
 	switch {
 	case reply.Status == 404 || reply.Status == 422 || reply.Status == 400:
 		return nil // the agent does not exist, and the server reports it
-	case reply.Status < 200 || reply.Status > 299:
+	case !memproxy.IsSuccess(reply.Status):
 		return fmt.Errorf("letta: the request for the agent returned status %d", reply.Status)
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)

@@ -39,7 +39,7 @@ func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.R
 	switch {
 	case reply.Status == 404 || reply.Status == 400 || reply.Status == 422:
 		return memproxy.Memory{ID: target, Missing: true}, nil // 400 and 422: the id is malformed
-	case reply.Status < 200 || reply.Status > 299:
+	case !memproxy.IsSuccess(reply.Status):
 		return memproxy.Memory{}, fmt.Errorf("mem0: the backend returned status %d", reply.Status)
 	}
 	if strings.HasPrefix(target, "/") {

@@ -89,7 +89,7 @@ const maxUnendedRun = 10 * time.Minute
 // piece keeps the status "created" although it ends with its answer. A reopened RunDiff did
 // not see the answer, so it counts such a run as active for maxUnendedRun.
 func (d *RunDiff) active(r memproxy.Reply) ([]string, error) {
-	if r.Status < 200 || r.Status > 299 {
+	if !memproxy.IsSuccess(r.Status) {
 		return nil, fmt.Errorf("letta: the request for runs returned status %d", r.Status)
 	}
 	var list []struct {

@@ -53,7 +53,7 @@ func (l *Lookups) Request(q memproxy.Request, what string, missing func(), read 
 		case r.Status == 404 && missing != nil:
 			missing()
 			return nil
-		case r.Status < 200 || r.Status > 299:
+		case !memproxy.IsSuccess(r.Status):
 			return fmt.Errorf("letta: the request for %s returned status %d", what, r.Status)
 		}
 		doc, err := jsondoc.Parse(r.Body, 0)
