@@ -363,8 +363,7 @@ func (ret *answer) signed(m *memproxy.Memory) bool {
 	return examinerOf(ret.g, ret.Admission).Signed(m)
 }
 
-// OwnerFromStamp returns the ownership of a memory by its stamp, which was verified for
-// tenant.
+// OwnerFromStamp returns the ownership of a memory by its stamp, which was verified for tenant.
 func OwnerFromStamp(backend string, m *memproxy.Memory, tenant string) memproxy.Ownership {
 	s := m.Stamp
 	row := memproxy.Ownership{
