@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -64,6 +65,45 @@ func TestRollbackChecksTheBackend(t *testing.T) {
 	refused[review.RollbackAnswer](t, "deleted, again", 410, c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
 	expect.Len(t, r.up.applied, 0, "applied")
 	wantOps(t, r, "deleted", "seal", "rollback", "rollback", `delete ""`)
+}
+
+// Proves SYN-5: a memory that the backend lacks is recorded as deleted, with the end of its
+// history, by whatever action of a reviewer finds it missing. An owner that changes meanwhile stays.
+func TestMissingMemoriesAreRecorded(t *testing.T) {
+	for name, find := range map[string]func(*rig, []memproxy.Version){
+		"a promotion": func(r *rig, _ []memproxy.Version) {
+			refused[memproxy.Tallied](t, "deleted", 409, r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"})
+		},
+		"a rollback": func(r *rig, vs []memproxy.Version) {
+			refused[review.RollbackAnswer](t, "deleted", 409, r.client(bobToken), "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
+		},
+	} {
+		for _, rewritten := range []bool{false, true} {
+			r := newRig(t, func(o *review.Options) {
+				if rewritten {
+					o.Memories = overtaken{o.Memories}
+				}
+			})
+			vs := remembered(r)
+			r.up.now = memproxy.Memory{ID: "m", Missing: true}
+			find(r, vs)
+			wantOps(t, r, name, map[bool][]string{false: {`delete ""`}}[rewritten]...)
+			rec := must.Get(ledger.ByID(t.Context(), r.ledger, "mem0", memproxy.TargetMemory, "m"))(t)["m"]
+			expect.Equal(t, rec.Owner.Deleted, !rewritten, name, "rewritten:", rewritten)
+		}
+	}
+}
+
+// overtaken looks up owners that another process replaces before the caller commits.
+type overtaken struct{ review.MemoryStore }
+
+func (o overtaken) Commit(ctx context.Context, e memproxy.Entry) error {
+	now := e.Owners[0]
+	now.Decision, now.Deleted = "another", false
+	if err := o.MemoryStore.Commit(ctx, memproxy.Entry{Owners: []memproxy.Ownership{now}}); err != nil {
+		return err
+	}
+	return o.MemoryStore.Commit(ctx, e)
 }
 
 // Proves SYN-5: a rollback that was begun is completed once by the next process: it is
