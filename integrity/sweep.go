@@ -226,11 +226,11 @@ func (w *storeSweep) settle(ctx context.Context, seen comparison, underway func(
 	waits := slices.ContainsFunc(slices.Collect(maps.Values(seen.found)), w.changing)
 	for begun := w.c.Clock(); ; {
 		busy := waits && underway()
+		if busy && w.c.Clock().Sub(begun) >= w.c.Pace.Patience {
+			return false, nil
+		}
 		if err := w.c.Settle(ctx); err != nil || !busy { // the last turn's writes need time as well
 			return true, err
-		}
-		if w.c.Clock().Sub(begun) >= w.c.Pace.Patience {
-			return false, nil
 		}
 	}
 }
