@@ -145,6 +145,7 @@ func build(ctx context.Context, s *App) (err error) {
 
 // gateOptions connects the gate to the stores and to the rest of the process.
 func gateOptions(s *App) gate.Options {
+	reviewers := reviewersOf(s.cfg.Review.Reviewers)
 	return gate.Options{
 		Identifier:    s.callers,
 		Ledger:        s.ledger,
@@ -153,7 +154,7 @@ func gateOptions(s *App) gate.Options {
 		RecordTimeout: s.opt.within(gate.DefaultRecordTimeout),
 		Signer:        s.signer,
 		Holds: holdStore{s.ledger.Holds, func(h *memproxy.HeldWrite) bool {
-			return reviewable(s.cfg, h, s.socket != "")
+			return reviewable(reviewers, s.cfg.Review.Need, h, s.socket != "")
 		}},
 		RefuseHolds: s.cfg.Review.Answer == "refuse",
 		Rejections:  s.cfg.Limits.RejectionLimit(),

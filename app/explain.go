@@ -144,7 +144,7 @@ func Explain(ctx context.Context, cfg *config.Config, q ExplainRequest, getenv f
 	}
 	e := &ExplainResult{Position: rules.position, Explanation: g.Explain(ctx, call)}
 	_, noOperator := socketPath(cfg.State, getenv)
-	if e.Decision.Verdict == memproxy.Hold && !reviewable(cfg, &memproxy.HeldWrite{Tenant: who.Tenant, Principal: who.ID}, noOperator == nil) {
+	if e.Decision.Verdict == memproxy.Hold && !reviewable(reviewersOf(cfg.Review.Reviewers), cfg.Review.Need, &memproxy.HeldWrite{Tenant: who.Tenant, Principal: who.ID}, noOperator == nil) {
 		gate.RefuseHold(&e.Decision, memproxy.ErrNoReviewer)
 		e.Steps = append(e.Steps, gate.StepAnswer{Step: "gate.hold", Verdict: memproxy.Deny, Reasons: e.Decision.Reasons})
 	}

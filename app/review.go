@@ -84,12 +84,12 @@ type holdStore struct {
 
 // reviewable reports whether there are enough reviewers for a held write. The local
 // operator can be one of them.
-func reviewable(cfg *config.Config, h *memproxy.HeldWrite, operator bool) bool {
-	there := review.EligibleReviewers(reviewersOf(cfg.Review.Reviewers), h)
+func reviewable(reviewers []review.Reviewer, need int, h *memproxy.HeldWrite, operator bool) bool {
+	there := review.EligibleReviewers(reviewers, h)
 	if operator {
 		there++
 	}
-	return there >= cfg.Review.Need
+	return there >= need
 }
 
 // Put implements gate.HoldStore.
