@@ -104,10 +104,7 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	if err != nil {
 		return proxy.Options{}, err
 	}
-	upstream, err := url.Parse(b.Upstream)
-	if err != nil {
-		return proxy.Options{}, errors.New("upstream is not a URL")
-	}
+	upstream, _ := url.Parse(b.Upstream) // Load has checked it
 	trusted, err := upstreamTLS(b.TLS)
 	if err != nil {
 		return proxy.Options{}, fmt.Errorf("tls.upstream_ca: %w", err)
