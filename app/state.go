@@ -103,9 +103,6 @@ func (s *state) openTelemetry(ctx context.Context) error {
 		ServiceName: s.cfg.Telemetry.Service, Version: s.opt.Version, Instance: host,
 		OTLP: telemetry.OTLP{Endpoint: s.cfg.Telemetry.OTLP, Headers: headers}, SampleRatio: *s.cfg.Telemetry.Sample, Log: s.log,
 	}
-	if opt.SampleRatio == 0 {
-		opt.SampleRatio = -1
-	}
 	t, err := telemetry.Start(ctx, opt)
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ const (
 )
 
 // Options configure telemetry. With the zero value, metrics are served for Prometheus
-// and recent requests are kept in memory.
+// and recent requests of sampled traces are kept in memory.
 type Options struct {
 	ServiceName string // service.name; DefaultServiceName
 	Version     string // service.version
@@ -34,7 +34,7 @@ type Options struct {
 	// OTLP is the collector. Without an endpoint nothing is exported.
 	OTLP OTLP
 	// SampleRatio is the share of traces that are recorded, for requests without a
-	// sampling decision in traceparent. Zero and 1 are all, negative none.
+	// sampling decision in traceparent.
 	SampleRatio float64
 
 	// Log receives warnings about failing exports. Nil disables them.
@@ -74,7 +74,6 @@ func (h Headers) MarshalText() ([]byte, error) { return []byte(h.String()), nil 
 
 // complete sets the defaults.
 func (o *Options) complete() {
-	o.SampleRatio = cmp.Or(o.SampleRatio, 1)
 	o.ServiceName = cmp.Or(o.ServiceName, DefaultServiceName)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Clock == nil {

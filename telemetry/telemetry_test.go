@@ -2,6 +2,7 @@ package telemetry_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -35,6 +36,7 @@ const decision = "01JDECISION0000000000000001"
 
 func start(t testing.TB, opt telemetry.Options) *telemetry.Telemetry {
 	t.Helper()
+	opt.SampleRatio = cmp.Or(opt.SampleRatio, 1)
 	tel := must.Get(telemetry.Start(context.Background(), opt))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
