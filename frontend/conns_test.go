@@ -99,13 +99,9 @@ func aCallersShareOfConnections(t *testing.T) {
 	for range 20 { // clients without a credential: each is admitted, and closed for the next
 		d.enter()
 	}
-	if !open(ann) {
-		t.Error("a caller lost its connection to others at its address")
-	}
+	expect.Equal(t, open(ann), true, "a caller lost its connection to others at its address")
 	for i, c := range mallory {
-		if within := i < 2; open(c) != within {
-			t.Errorf("mallory's connection %d: open is %v", i, !within)
-		}
+		expect.Equal(t, open(c), i < 2, "mallory's connection", i)
 	}
 	second, server := d.enter()
 	d.request(server, "ann")

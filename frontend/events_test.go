@@ -56,9 +56,7 @@ func TestEventsAreTheSameHoweverTheyAreCut(t *testing.T) {
 	for _, s := range samples {
 		whole := whatCame(strings.NewReader(s))
 		kept := func(text string) string { return strings.NewReplacer("\r", "", "\n", "").Replace(text) }
-		if got := kept(strings.Join(whole, "")); strings.TrimSpace(got) != strings.TrimSpace(kept(s)) {
-			t.Errorf("%q: of it %q is there", s, got)
-		}
+		expect.Equal(t, strings.TrimSpace(kept(strings.Join(whole, ""))), strings.TrimSpace(kept(s)), s, "of it", "is there")
 		same := func(how string, got []string) {
 			t.Helper()
 			expect.List(t, got, whole, s, how)

@@ -87,9 +87,7 @@ func TestFieldsThatOverrideTheMethod(t *testing.T) {
 				t.Errorf("%s %q: %+v", c.media, c.body, flaw)
 			}
 		}
-		if !frontend.HasFields(h) {
-			t.Errorf("%s is not read", c.media)
-		}
+		expect.Equal(t, frontend.HasFields(h), true, c.media, "is not read")
 	}
 	for media, read := range map[string]bool{
 		"application/octet-stream": false, "Image/PNG": false, "application/x-ndjson": false, "text/csv; charset=utf-8": false,
@@ -97,9 +95,7 @@ func TestFieldsThatOverrideTheMethod(t *testing.T) {
 	} {
 		expect.Equal(t, frontend.HasFields(memproxy.Header{"Content-Type": {media}}), read, media, "read")
 	}
-	if !frontend.HasFields(memproxy.Header{"Content-Type": {"image/png", "application/json"}}) {
-		t.Error("two types are taken for one")
-	}
+	expect.Equal(t, frontend.HasFields(memproxy.Header{"Content-Type": {"image/png", "application/json"}}), true, "two types are taken for one")
 }
 
 // Proves EDGE-13: a read of a known route has no body, because it would not be checked;
@@ -109,9 +105,7 @@ func TestReadsHaveNoBody(t *testing.T) {
 		for _, known := range []bool{true, false} {
 			class := frontend.Class{Known: known}
 			flaw := class.Body(memproxy.Request{Method: method, Header: memproxy.Header{}}, []byte("{}"))
-			if want := known && (method == "GET" || method == "HEAD"); (flaw != nil) != want {
-				t.Errorf("%s, known %v: %+v", method, known, flaw)
-			}
+			expect.Equal(t, flaw != nil, known && (method == "GET" || method == "HEAD"), method, "known", known, flaw)
 			if class.Body(memproxy.Request{Method: method}, nil) != nil {
 				t.Errorf("%s without a body is refused", method)
 			}

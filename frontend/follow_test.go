@@ -8,6 +8,8 @@ package frontend
 import (
 	"slices"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // A caller with many slow writes takes no room from others: its own oldest are dropped.
@@ -32,9 +34,7 @@ func TestTheBusiestCallersOldestGivesWay(t *testing.T) {
 	for range followMost - 1 {
 		busy = append(busy, follow("busy", 1))
 	}
-	if slices.ContainsFunc(append(busy, quiet), gone) {
-		t.Error("one gave way while there was room")
-	}
+	expect.Equal(t, slices.ContainsFunc(append(busy, quiet), gone), false, "one gave way while there was room")
 	newcomer := follow("newcomer", 2)
 	if gone(quiet) || gone(newcomer) || !gone(busy[0]) || !gone(busy[1]) || gone(busy[2]) {
 		t.Error("the busiest caller's oldest did not give way")

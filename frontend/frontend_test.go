@@ -262,12 +262,9 @@ func TestChart(t *testing.T) {
 func TestPassedReadsHaveNoBody(t *testing.T) {
 	for method, want := range map[string]frontend.Handling{"GET": frontend.Gated, "HEAD": frontend.Gated, "POST": frontend.Passed} {
 		got := frontend.Classify(passes{}, nil, frontend.Head{Request: memproxy.Request{Method: method}, Body: true})
-		if got.Handling != want || (got.Flaw == nil) != (want == frontend.Passed) {
-			t.Errorf("%s: %+v", method, got)
-		}
-		if got := frontend.Classify(passes{}, nil, frontend.Head{Request: memproxy.Request{Method: method}}); got.Handling != frontend.Passed {
-			t.Errorf("%s without a body: %+v", method, got)
-		}
+		expect.Equal(t, got.Handling, want, method, got)
+		expect.Equal(t, got.Flaw == nil, want == frontend.Passed, method, got)
+		expect.Equal(t, frontend.Classify(passes{}, nil, frontend.Head{Request: memproxy.Request{Method: method}}).Handling, frontend.Passed, method, "without a body")
 	}
 }
 

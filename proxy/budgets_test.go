@@ -142,9 +142,7 @@ func TestReplaysAreBounded(t *testing.T) {
 		t.Errorf("with room: %+v", got)
 	}
 	moved.Store(true)
-	if got := p.BackendClient().Replay(context.Background(), held, content); got.Result.Status != 307 {
-		t.Errorf("redirected: %+v", got)
-	}
+	expect.Equal(t, p.BackendClient().Replay(context.Background(), held, content).Result.Status, 307, "redirected")
 	expect.Len(t, r.parts.Recorded()[len(r.parts.Recorded())-1].Reasons, 0, "of a redirect to the backend itself")
 	r.upstream.Close()
 	transport.CloseIdleConnections()

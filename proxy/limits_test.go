@@ -167,9 +167,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	}
 	// Requests that hold little are served meanwhile.
 	q, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+addr+"/nowhere", nil)
-	if resp, err := http.DefaultClient.Do(q); err != nil || resp.StatusCode != 403 {
-		t.Error(resp, err)
-	}
+	expect.Equal(t, must.Get(http.DefaultClient.Do(q))(t).StatusCode, 403)
 	free()
 	for range cap(codes) - 4 {
 		counts[<-codes]++
@@ -184,9 +182,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 		}
 	}
 	expect.Equal(t, refused, counts[503])
-	if resp, err := post(); err != nil || resp.StatusCode != 200 {
-		t.Error("not served once there is room:", resp, err)
-	}
+	expect.Equal(t, must.Get(post())(t).StatusCode, 200, "not served once there is room")
 	ring.Until(t, "nothing is held for nobody", func() bool { return held.UsedBytes() == 0 })
 }
 
@@ -224,10 +220,8 @@ func TestPassedRequestsDoNotStarveGatedOnes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), ring.Limit)
 	defer cancel()
 	q, _ := http.NewRequestWithContext(ctx, "GET", r.URL+"/memory", nil)
-	resp, err := http.DefaultClient.Do(q)
-	if err != nil || resp.StatusCode != 200 {
-		t.Fatal(resp, err)
-	}
+	resp := must.Get(http.DefaultClient.Do(q))(t)
+	must.Equal(t, resp.StatusCode, 200, resp)
 }
 
 // Proves EDGE-14: the admin listener refuses a name that a web page resolves to it.

@@ -138,9 +138,7 @@ func TestAnswersDoNotWaitForUnwantedBodies(t *testing.T) {
 	defer stop(t.Context())
 	c := dial(t, ln.Addr().String(), "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\nx")
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second)) // the body may take 30 s
-	if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusUnauthorized {
-		t.Fatal(resp, err)
-	}
+	must.Equal(t, must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t).StatusCode, http.StatusUnauthorized)
 }
 
 // Proves EDGE-14: a body that is announced with more than the limit is refused before it

@@ -121,9 +121,8 @@ func TestBodiesAreBounded(t *testing.T) {
 	n := r.count()
 	for _, body := range []string{"0123456789X", strings.Repeat("x", 1<<20)} {
 		resp, said := r.do(t, "POST", "/memory", body)
-		if resp.StatusCode != 413 || said != `"payload.too_large"` {
-			t.Errorf("%d bytes: %d %s", len(body), resp.StatusCode, said)
-		}
+		expect.Equal(t, resp.StatusCode, 413, len(body))
+		expect.Equal(t, said, `"payload.too_large"`, len(body))
 	}
 	expect.Equal(t, r.count(), n, "a body over the limit was forwarded")
 	if len(r.parts.Recorded()) < 3 {
@@ -134,9 +133,8 @@ func TestBodiesAreBounded(t *testing.T) {
 func TestShadowForwardsEvenWhatIsTooLarge(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.opt.MaxBody = 10; r.rules.Enforce = false })
 	resp, _ := r.do(t, "POST", "/memory", strings.Repeat("x", 5000))
-	if resp.StatusCode != 200 || len(r.last(t).body) != 5000 {
-		t.Errorf("%d, %d bytes arrived", resp.StatusCode, len(r.last(t).body))
-	}
+	expect.Equal(t, resp.StatusCode, 200, "bytes arrived")
+	expect.Len(t, r.last(t).body, 5000, "bytes arrived")
 	if ev := r.parts.Recorded()[0]; ev.ShadowVerdict != memproxy.Deny || ev.Verdict != memproxy.Allow {
 		t.Errorf("recorded %v, would %v", ev.Verdict, ev.ShadowVerdict)
 	}
@@ -301,8 +299,6 @@ func TestChunksThatCannotBeRead(t *testing.T) {
 			}
 			expect.Equal(t, time.Since(begun), map[string]time.Duration{"408": proxy.DefaultBodyTimeout}[want], chunks)
 		})
-		if (arrived > 0) != (want == "200") {
-			t.Errorf("%q: %d arrived", chunks, arrived)
-		}
+		expect.Equal(t, arrived > 0, want == "200", chunks, arrived, "arrived")
 	}
 }

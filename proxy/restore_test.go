@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,9 +78,8 @@ func TestRemovedMemoriesLeaveTheCache(t *testing.T) {
 		})
 		p := must.Get(proxy.New(r.opt))(t)
 		err := p.BackendClient().Remove(t.Context(), memproxy.MemoryKey{Backend: "toy", Kind: memproxy.TargetMemory, ID: "m1"})
-		if !slices.Equal(cache.gone, want) || (err == nil) != (want != nil) {
-			t.Errorf("%d: removed %q, %v", status, cache.gone, err)
-		}
+		expect.List(t, cache.gone, want, status, "removed")
+		expect.Equal(t, err == nil, want != nil, status, "removed")
 	}
 }
 
@@ -152,9 +150,7 @@ func TestTurnsWithoutASlotAreUnsent(t *testing.T) {
 				details[ev.Reasons[0].Detail]++
 			}
 		}
-		if details[memproxy.NotReached] != 100 {
-			t.Errorf("outcomes: %v", details)
-		}
+		expect.Equal(t, details[memproxy.NotReached], 100, "outcomes", details)
 	})
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -25,9 +27,8 @@ func TestRequestsCutOffByAStop(t *testing.T) {
 		inBubble(t, nil, func(q *http.Request, _ net.Conn) { time.Sleep(time.Minute) }, func(t *testing.T, b *bubble) {
 			time.AfterFunc(time.Second, b.proxy.AbortAll)
 			resp, said, err := b.ask(t, method, "/memory", body)
-			if err != nil || resp.StatusCode != http.StatusBadGateway {
-				t.Errorf("%s: %v, %v: %s", method, resp, err, said)
-			}
+			must.Do(t, err, method, resp, said)
+			expect.Equal(t, resp.StatusCode, http.StatusBadGateway, method, resp, said)
 			b.outcome(t, memproxy.StreamStopped, 0)
 			time.Sleep(time.Minute) // the backend's handler ends
 		})

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -52,8 +53,6 @@ func TestNoRequestIsLostAfterAnErrorOfTheServer(t *testing.T) {
 		must.Do(t, err, "request", i)
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
-		if failed := resp.StatusCode == 502; failed != (body == "fail") {
-			t.Errorf("request %d: %d", i, resp.StatusCode)
-		}
+		expect.Equal(t, resp.StatusCode == 502, body == "fail", "request", i, resp.StatusCode)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Pruning is Toy with unclaimed members: those whose names contain "canary".
@@ -124,9 +125,8 @@ func Forms(t *testing.T, start Start, broken int, said string) {
 				fmt.Fprint(w, c.answer)
 			}})
 			resp, body := do(c.method, c.path, strings.Repeat("x", len(c.method)-3))
-			if resp.StatusCode != c.status || body != c.want {
-				t.Errorf("%d %q, want %d %q", resp.StatusCode, body, c.status, c.want)
-			}
+			expect.Equal(t, resp.StatusCode, c.status)
+			expect.Equal(t, body, c.want)
 			if resp.Header.Get("Content-Encoding") != "" && c.want != "" {
 				t.Errorf("said to be encoded as %q", resp.Header.Get("Content-Encoding"))
 			}
@@ -153,21 +153,16 @@ func Headers(t *testing.T, start Start) {
 				w.Header().Set(http.TrailerPrefix+"X-After", "canary")
 			}})
 			resp, body := do("GET", path, "")
-			if resp.StatusCode != 200 || body != "m1 ann\n" {
-				t.Errorf("%s: %d %q", path, resp.StatusCode, body)
-			}
+			expect.Equal(t, resp.StatusCode, 200, path)
+			expect.Equal(t, body, "m1 ann\n", path)
 			if got, typed := resp.Header["Content-Type"]; typed {
 				t.Errorf("%s: the type %q was added", path, got)
 			}
 			for name, value := range needed {
-				if resp.Header.Get(name) != value {
-					t.Errorf("%s: %s was lost", path, name)
-				}
+				expect.Equal(t, resp.Header.Get(name), value, path, name, "was lost")
 			}
 			for name := range others {
-				if got := resp.Header.Get(name); (got != "") != (setting == gate.UnclaimedPass) {
-					t.Errorf("%s, %s: %s came back as %q", path, setting, name, got)
-				}
+				expect.Equal(t, resp.Header.Get(name) != "", setting == gate.UnclaimedPass, path, setting, name, "came back as")
 			}
 			if len(resp.Trailer) > 0 {
 				t.Errorf("%s: trailers %v", path, resp.Trailer)

@@ -16,6 +16,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/gatetest"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Toy is a wire format for the tests of the listeners: a body is text, and an answer
@@ -227,10 +228,7 @@ func NewGate(t testing.TB, parts Party, rules *gate.Rules, set ...func(*gate.Opt
 	for _, set := range set {
 		set(&opt)
 	}
-	g, err := gate.New(opt, rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(gate.New(opt, rules))(t)
 	return g
 }
 
