@@ -92,9 +92,8 @@ func FuzzHeaders(f *testing.F) {
 			}
 			once, onceErr := ownToken(memproxy.Header{name: {a}})
 			twice, twiceErr := ownToken(memproxy.Header{name: {a, a}})
-			if once != twice || (onceErr == nil) != (twiceErr == nil) {
-				t.Fatalf("%s: %q once is %q, twice %q", name, a, once, twice)
-			}
+			must.Equal(t, once, twice, name, a)
+			must.Equal(t, onceErr == nil, twiceErr == nil, name, a)
 		}
 	})
 }
@@ -135,9 +134,7 @@ func FuzzKeySet(f *testing.F) {
 			t.Fatalf("%d keys, %v", len(keys), err)
 		}
 		for _, k := range keys {
-			if !k.IsPublic() {
-				t.Fatalf("kept %+v", k)
-			}
+			must.Equal(t, k.IsPublic(), true, "kept", k)
 		}
 		_, _, _ = s.fetch(t.Context(), "") // as a discovery document
 	})

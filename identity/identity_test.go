@@ -127,9 +127,7 @@ func TestKeys(t *testing.T) {
 // with different reasons.
 func TestNoDefaultPrincipal(t *testing.T) {
 	id := must.Get(identity.New(identity.Options{Keys: []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}}}))(t)
-	if p, err := id.Identify(t.Context(), memproxy.Credentials{Header: header("X-Api-Key", "key-a")}); err != nil || p.ID != "a" {
-		t.Errorf("%+v, %v", p, err)
-	}
+	expect.Equal(t, must.Get(id.Identify(t.Context(), memproxy.Credentials{Header: header("X-Api-Key", "key-a")}))(t).ID, "a")
 	_, err := id.Identify(t.Context(), memproxy.Credentials{})
 	refused(t, err, memproxy.IdentityMissing)
 	_, err = id.Identify(t.Context(), memproxy.Credentials{Header: header("Authorization", "Basic x")})
@@ -161,9 +159,7 @@ func TestAnonymousSessions(t *testing.T) {
 			Default: &memproxy.Principal{ID: "public", Kind: kind, Trust: memproxy.TrustAnonymous}, AnonymousKey: []byte(key),
 			Keys: []identity.Key{{SHA256: hash("key-a"), Principal: memproxy.Principal{ID: "anonymous:a", Kind: memproxy.KindAgent}}},
 		}))(t)
-		if p, err := id.Identify(t.Context(), memproxy.Credentials{Header: memproxy.Header{"X-Api-Key": {"key-a"}}}); err == nil {
-			t.Errorf("a key is taken for an anonymous session: %+v", p)
-		}
+		expect.Error(t, expect.Err(id.Identify(t.Context(), memproxy.Credentials{Header: memproxy.Header{"X-Api-Key": {"key-a"}}})), "a key is taken for an anonymous session")
 		return func(peer, session string) memproxy.Principal {
 			return must.Get(id.Identify(t.Context(), memproxy.Credentials{Peer: peer, Session: memproxy.NameSession(session)}))(t)
 		}

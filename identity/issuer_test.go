@@ -242,7 +242,6 @@ func (d *desk) breakage(token string) {
 	d.t.Helper()
 	_, err := d.present(token)
 	var r *memproxy.CredentialError
-	if err == nil || errors.As(err, &r) {
-		d.t.Fatalf("%v, want breakage", err)
-	}
+	must.Error(d.t, err, "breakage")
+	must.Equal(d.t, errors.As(err, &r), false, "breakage")
 }

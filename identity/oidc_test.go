@@ -73,9 +73,8 @@ func TestTokens(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := d.present(c.tok)
 			if c.good {
-				if err != nil || !strings.HasPrefix(p.ID, "oidc:") {
-					t.Fatalf("%+v, %v", p, err)
-				}
+				must.Do(t, err, p)
+				must.Equal(t, strings.HasPrefix(p.ID, "oidc:"), true, p)
 				return
 			}
 			refused(t, err, memproxy.IdentityInvalid)
@@ -234,9 +233,8 @@ func TestManyCallersFetchOnce(t *testing.T) {
 	for i := range 64 {
 		wg.Go(func() {
 			p, err := d.id.Identify(context.Background(), memproxy.Credentials{Header: memproxy.Header{"Proxy-Authorization": {"Bearer " + tokens[i%16]}}})
-			if err != nil || p.ID != fmt.Sprintf("oidc:%d", i%16) {
-				t.Errorf("%+v, %v", p, err)
-			}
+			expect.OK(t, err, p)
+			expect.Equal(t, p.ID, fmt.Sprintf("oidc:%d", i%16), p)
 		})
 	}
 	wg.Wait()

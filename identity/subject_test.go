@@ -70,9 +70,7 @@ func TestTokenForTheIssuer(t *testing.T) {
 	d.breakage(d.token())
 	d.Advance(2 * time.Second)
 	token, gone = "second", nil // replaced on disk
-	if p := d.accept(d.token()); p.ID != "42" {
-		t.Errorf("%+v", p)
-	}
+	expect.Equal(t, d.accept(d.token()).ID, "42")
 }
 
 // After a redirect, neither are keys of an https issuer fetched in the clear, nor is
@@ -146,8 +144,6 @@ func TestPagesPresentCredentials(t *testing.T) {
 			t.Errorf("%s: %+v, %v", tc.what, p, err)
 		}
 		h["X-Api-Key"] = []string{"key-a"}
-		if p, err := id.Identify(t.Context(), c); err != nil || p.ID != "a" {
-			t.Errorf("%s, with a credential: %+v, %v", tc.what, p, err)
-		}
+		expect.Equal(t, must.Get(id.Identify(t.Context(), c))(t, tc.what).ID, "a", tc.what, "with a credential")
 	}
 }
