@@ -41,9 +41,7 @@ func apply(t testing.TB, doc any, path []string, op string, v any) any {
 		_, there := d[key]
 		switch {
 		case !last:
-			if !there {
-				t.Fatalf("%s is not there", key)
-			}
+			must.Equal(t, there, true, key, "is not there")
 			d[key] = apply(t, d[key], path[1:], op, v)
 		case op == "add":
 			d[key] = v

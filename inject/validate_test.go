@@ -43,9 +43,7 @@ func FuzzParseConfig(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := inject.New(c, nil); err != nil {
-			t.Errorf("parsed, and refused: %v", err)
-		}
+		expect.OK(t, expect.Err(inject.New(c, nil)), "parsed, and refused")
 	})
 }
 
@@ -116,12 +114,8 @@ func FuzzReview(f *testing.F) {
 		}
 		after := patched(t, pod, got.Patch)
 		again := ask(t, i, inject.Mutate, after)
-		if !again.Allowed {
-			t.Fatalf("the second time: %s", again.Status.Message)
-		}
-		if twice := patched(t, after, again.Patch); text(t, twice) != text(t, after) {
-			t.Fatalf("injected twice is not injected once:\n%s\n%s", text(t, after), text(t, twice))
-		}
+		must.Equal(t, again.Allowed, true, "the second time", again.Status.Message)
+		must.Equal(t, text(t, patched(t, after, again.Patch)), text(t, after), "injected twice is not injected once")
 	})
 }
 
@@ -159,9 +153,7 @@ func TestClaimsOfSidecars(t *testing.T) {
 		} {
 			pod := yamlDoc(t, fmt.Appendf(nil, "{metadata: {}, spec: {containers: [{name: a}], volumes: ["+volume+"]}}", claim))
 			for _, w := range []inject.Webhook{inject.Mutate, inject.Validate} {
-				if got := ask(t, i, w, pod); got.Allowed != want {
-					t.Errorf("%s, a pod with %s of %s: allowed %t, %s", w, volume, claim, got.Allowed, got.Status.Message)
-				}
+				expect.Equal(t, ask(t, i, w, pod).Allowed, want, w, "a pod with", volume, claim)
 			}
 		}
 	}
@@ -188,9 +180,7 @@ func TestStoredClaimTemplate(t *testing.T) {
 				e["volumeClaimTemplate"].(map[string]any)["metadata"] = yamlDoc(t, []byte(metadata))
 			}
 		}
-		if got := ask(t, i, inject.Validate, pod); got.Allowed != want {
-			t.Errorf("metadata %s: allowed %t, %s", metadata, got.Allowed, got.Status.Message)
-		}
+		expect.Equal(t, ask(t, i, inject.Validate, pod).Allowed, want, "metadata", metadata)
 	}
 }
 
@@ -213,9 +203,7 @@ func TestUpdatesAfterAnUpgrade(t *testing.T) {
 	before = patched(t, before, ask(t, must.Get(inject.New(o, nil))(t), inject.Mutate, before).Patch).(map[string]any)
 	o.Template.Sidecar["image"] = "memproxy:v2"
 	i := must.Get(inject.New(o, nil))(t)
-	if got := ask(t, i, inject.Validate, before); got.Allowed {
-		t.Fatal("a new pod with another version's sidecar is allowed")
-	}
+	must.Equal(t, ask(t, i, inject.Validate, before).Allowed, false, "a new pod with another version's sidecar is allowed")
 	for name, c := range map[string]struct {
 		change func(metadata, spec map[string]any)
 		want   bool
@@ -232,8 +220,6 @@ func TestUpdatesAfterAnUpgrade(t *testing.T) {
 	} {
 		after := yamlDoc(t, []byte(text(t, before))).(map[string]any)
 		c.change(after["metadata"].(map[string]any), after["spec"].(map[string]any))
-		if got := update(t, i, before, after); got.Allowed != c.want {
-			t.Errorf("%s: allowed %t, %s", name, got.Allowed, got.Status.Message)
-		}
+		expect.Equal(t, update(t, i, before, after).Allowed, c.want, name)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -69,9 +70,8 @@ func TestSealsAtTheSameTime(t *testing.T) {
 	rows := must.Get(ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "m1", "m2", "m3"))(t)
 	for id, want := range map[string][2]string{"m1": {"globex", "seal-globex"}, "m2": {"globex", "write"}, "m3": {"acme", "seal-acme"}} {
 		row := rows[id].Owner
-		if row.Scope.Tenant != want[0] || row.Decision != want[1] {
-			t.Errorf("the owner of %s: %+v", id, row)
-		}
+		expect.Equal(t, row.Scope.Tenant, want[0], "the owner of", id, row)
+		expect.Equal(t, row.Decision, want[1], "the owner of", id, row)
 		history := must.Get(l.History(ctx, row.Key(), 0, 0))(t)
 		if sealed := id != "m2"; len(history) == 1 != sealed || sealed && (history[0].Tenant != row.Scope.Tenant || history[0].Decision != row.Decision) {
 			t.Errorf("the history of %s: %+v", id, history)

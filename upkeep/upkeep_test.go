@@ -174,9 +174,8 @@ func TestStop(t *testing.T) {
 			t.Error("the round was not waited for")
 		}
 		errs := []error{<-asked, <-asked}
-		if !errors.Is(errors.Join(errs...), context.Canceled) || !errors.Is(errors.Join(errs...), upkeep.ErrEnded) {
-			t.Errorf("%v", errs)
-		}
+		expect.Is(t, errors.Join(errs...), context.Canceled, errs)
+		expect.Is(t, errors.Join(errs...), upkeep.ErrEnded, errs)
 		expect.Is(t, p.Once(t.Context(), "j", time.Now()), upkeep.ErrEnded)
 		if p.log.Len() > 0 {
 			t.Errorf("a stop is no failure: %s", p.log.String())

@@ -11,6 +11,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Probes are served under any host name; details and metrics only under one that a web
@@ -25,9 +27,8 @@ func TestAdminHandler(t *testing.T) {
 		r.Host = host
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if w.Code != want || strings.Contains(w.Body.String(), os.ErrNotExist.Error()) != said {
-			t.Errorf("%s as %s: %d %s", path, host, w.Code, w.Body)
-		}
+		expect.Equal(t, w.Code, want, path, host, w.Body)
+		expect.Equal(t, strings.Contains(w.Body.String(), os.ErrNotExist.Error()), said, path, host, w.Body)
 	}
 	for _, host := range []string{"127.0.0.1:9901", "rebound.example"} {
 		get("/healthz", host, http.StatusOK, false)

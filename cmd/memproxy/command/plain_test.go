@@ -122,9 +122,7 @@ func TestCommandsPrintNothingVile(t *testing.T) {
 		}
 		_, name, _ := strings.Cut(c.CommandPath(), " ")
 		args, known := lines[name]
-		if !known {
-			t.Errorf("%s: the test does not know how to call it", name)
-		}
+		expect.Equal(t, known, true, name, "the test does not know how to call it")
 		forms := []string{"table", "json", "yaml"}
 		if name == "demo" {
 			forms = forms[:2] // it takes a second, and YAML is made of the same value as JSON
@@ -166,7 +164,5 @@ func documents(t *testing.T, name, form, out string) {
 			err = dec.Decode(&v)
 		}
 	}
-	if err != io.EOF {
-		t.Errorf("%s: %v in %q", name, err, out)
-	}
+	expect.Equal(t, err, io.EOF, name, out)
 }
