@@ -99,9 +99,7 @@ func TestProfiles(t *testing.T) {
 			t.Errorf("%q: require %v, log %s, default %q", tc.text, *c.Identity.Require, c.Log.Format, who)
 		}
 		expect.Equal(t, c.Backends[0].Ungated, map[bool]string{true: "deny", false: "compensate"}[c.Profile == "production"], tc.text, "ungated runs")
-		if want := !strings.Contains(tc.text, "enforce: false"); *c.Enforce != want {
-			t.Errorf("%q: enforce %v", tc.text, *c.Enforce)
-		}
+		expect.Equal(t, *c.Enforce, (!strings.Contains(tc.text, "enforce: false")), tc.text, "enforce")
 	}
 }
 
@@ -154,9 +152,7 @@ backends:
 		{c.Policy.Dir, "x\nenforce: false"},
 		{c.Backends[0].Credential.Reveal(), " k$${x}${HOME} "},
 	} {
-		if tc.got != tc.want {
-			t.Errorf("got %v, want %v", tc.got, tc.want)
-		}
+		expect.Equal(t, tc.got, tc.want)
 	}
 }
 

@@ -54,10 +54,8 @@ func TestControlPlaneDefaults(t *testing.T) {
 	r := c.Rollout
 	got := fmt.Sprint(c.Listen, c.Admin.Listen, c.Poll, c.Report, c.Progress, c.Log.Level, c.Log.Format, len(r.Stages), r.Stages[2].Percent, r.Stages[0].Hold, *r.Refused, *r.Errors, *r.Decisions, *r.Rejections)
 	expect.Equal(t, got, "0.0.0.0:9902127.0.0.1:99031s 10s/srv/releasesinfojson3 100 10m0s 0.05 0.01 200 0")
-	all, err := plane(rightPlane + "rollout: {stages: []}\n")
-	if err != nil || len(all.Rollout.Stages) != 0 {
-		t.Errorf("all at once: %v %v", all, err)
-	}
+	all := must.Get(plane(rightPlane + "rollout: {stages: []}\n"))(t)
+	expect.Len(t, all.Rollout.Stages, 0, "all at once", all)
 }
 
 // Each fault of policy.control next to a section without faults.

@@ -172,9 +172,7 @@ func TestDocumentExamplesParse(t *testing.T) {
 		if !strings.Contains(text, "backends:") {
 			text += backend
 		}
-		if _, err := config.Parse(fmt.Sprintf("example %d", i+1), []byte(strings.ReplaceAll(text, "file:/", "x:/")), env); err != nil {
-			t.Errorf("%v\n%s", err, text)
-		}
+		expect.OK(t, expect.Err(config.Parse(fmt.Sprintf("example %d", i+1), []byte(strings.ReplaceAll(text, "file:/", "x:/")), env)), text)
 		n++
 	}
 	if n == 0 {

@@ -119,9 +119,7 @@ identity:
 		{"sources: {pending: []}", "agent:dev", memproxy.TrustAuthenticated, memproxy.Track{}, memproxy.SourceHostile, false},
 	} {
 		c := must.Get(config.Parse("memproxy.yaml", []byte(conf+tc.more), os.Getenv))(t)
-		if got := c.NeedsReview()(memproxy.Principal{ID: tc.id, Trust: tc.trust}, tc.from, tc.track, now); got != tc.want {
-			t.Errorf("%q: %s of tier %s with %+v waits: %v", tc.more, tc.id, tc.trust, tc.track, got)
-		}
+		expect.Equal(t, c.NeedsReview()(memproxy.Principal{ID: tc.id, Trust: tc.trust}, tc.from, tc.track, now), tc.want, tc.more, tc.id, "of tier", tc.trust, tc.track, "waits")
 	}
 	const issuer = conf + "  oidc: {issuer: \"https://issuer.example\", audience: memproxy, prefix: \"\""
 	for _, tc := range []struct {
@@ -143,9 +141,7 @@ identity:
 		who := memproxy.Principal{ID: tc.id, Method: tc.method, Trust: memproxy.TrustAuthenticated}
 		expect.Equal(t, c.NeedsReview()(who, "", memproxy.Track{}, now), tc.want, tc.rules, tc.id, tc.method, "waits")
 		promoted := memproxy.Track{Facts: 10, Accepted: 10, Since: now.Add(-time.Hour)}
-		if c.NeedsReview()(who, "", promoted, now) {
-			t.Errorf("%q, %s by %s waits still, though ten of its memories were promoted", tc.rules, tc.id, tc.method)
-		}
+		expect.Equal(t, c.NeedsReview()(who, "", promoted, now), false, tc.rules, tc.id, tc.method, "waits still, though ten of its memories were promoted")
 	}
 	dev, err := config.Parse("memproxy.yaml", []byte("profile: development\nbackends: [{name: m, kind: mem0, listen: \"127.0.0.1:1\", upstream: \"http://127.0.0.1:2\"}]\n"), os.Getenv)
 	if err != nil || dev.NeedsReview() != nil {

@@ -86,9 +86,7 @@ func directions() map[string]string {
 func TestEveryKeyDeclaresItsDirection(t *testing.T) {
 	declared := directions()
 	for name, tag := range declared {
-		if !direction.MatchString(tag) {
-			t.Errorf("%s: the tag loose is %q; say which way the key loosens a control, or -", name, tag)
-		}
+		expect.Equal(t, direction.MatchString(tag), true, name, "the tag loose is", tag, "say which way the key loosens a control, or -")
 	}
 	seen := map[string]bool{}
 	for _, s := range settings(t, everything) {
@@ -185,9 +183,7 @@ func TestDevelopmentStaysOnTheMachine(t *testing.T) {
 			if _, err := c.AllowedUnsafe(""); (err == nil) != fine {
 				t.Errorf("%s: %v", listen, err)
 			}
-			if _, err := c.AllowedUnsafe("profile"); err != nil {
-				t.Errorf("%s, allowed: %v", listen, err)
-			}
+			expect.OK(t, expect.Err(c.AllowedUnsafe("profile")), listen)
 		}
 	}
 }
@@ -208,9 +204,7 @@ func TestAnonymousWritesStayOnTheMachine(t *testing.T) {
 		if _, err := c.AllowedUnsafe(""); (err == nil) != tc.fine || err != nil && !strings.Contains(err.Error(), config.UnsafeEnv+"=identity.require") {
 			t.Errorf("%s at %s: %v", tc.identity, tc.listen, err)
 		}
-		if names, err := c.AllowedUnsafe("identity.require"); err != nil || (len(names) == 0) != tc.fine {
-			t.Errorf("%s at %s, allowed: %v %v", tc.identity, tc.listen, names, err)
-		}
+		expect.Equal(t, len(must.Get(c.AllowedUnsafe("identity.require"))(t, tc.identity, tc.listen)) == 0, tc.fine, tc.identity, tc.listen)
 		c.BehindEnvoy(false) // Envoy may listen anywhere
 		if _, err := c.AllowedUnsafe(""); (err == nil) != (tc.identity == key || tc.identity == "{require: true}") {
 			t.Errorf("%s behind Envoy: %v", tc.identity, err)
@@ -291,9 +285,7 @@ func TestLooserEdits(t *testing.T) {
 		{"crm: verified", "crm: verified, moltbook: untrusted", "sources.names[moltbook]"},
 	} {
 		looser, tighter := edit(c.old, c.new)
-		if !slices.ContainsFunc(looser, func(s string) bool { return strings.HasPrefix(s, c.path+":") }) {
-			t.Errorf("%s -> %s: looser %q, want %s", c.old, c.new, looser, c.path)
-		}
+		expect.Equal(t, slices.ContainsFunc(looser, func(s string) bool { return strings.HasPrefix(s, c.path+":") }), true, c.old, "->", c.new, "looser", looser, c.path)
 		expect.Len(t, tighter, 0, c.new, "->", c.old, "the other way round is looser by")
 	}
 	for _, names := range []string{"moltbook: hostile", "shop: hostile", "\"*\": hostile", "\"email:ann\": untrusted"} {
