@@ -72,9 +72,7 @@ func TestRolesAndTenants(t *testing.T) {
 	resp := must.Get(http.DefaultClient.Do(twice))(t)
 	must.Do(t, resp.Body.Close())
 	expect.Equal(t, resp.StatusCode, 401, "two tokens")
-	if h, err := r.ledger.Holds.Get(t.Context(), "h"); err != nil || h.State != memproxy.HoldPending {
-		t.Errorf("after all that: %+v, %v", h, err)
-	}
+	expect.Equal(t, must.Get(r.ledger.Holds.Get(t.Context(), "h"))(t).State, memproxy.HoldPending, "after all that")
 }
 
 // Proves MFW-7: a write waits for the reviewers of its tenant, without its author.
@@ -158,9 +156,7 @@ func TestNothingHappensWithoutAuditRecord(t *testing.T) {
 	if h, err := r.ledger.Holds.Get(t.Context(), "h"); err != nil || h.State != memproxy.HoldPending || len(r.up.sent) > 0 {
 		t.Errorf("%+v, %v", h, err)
 	}
-	if _, err := review.Call[review.HoldView](t.Context(), r.client(annToken), "showHold", v("id", "h"), nil); err != nil {
-		t.Errorf("a sanitised view needs no record: %v", err)
-	}
+	expect.OK(t, expect.Err(review.Call[review.HoldView](t.Context(), r.client(annToken), "showHold", v("id", "h"), nil)), "a sanitised view needs no record")
 }
 
 // Proves DOL-4, DOL-6.
@@ -190,9 +186,7 @@ func TestContentIsSanitisedUnlessConfirmed(t *testing.T) {
 		t.Errorf("recorded %+v", r.audit.events)
 	}
 	must.Do(t, r.ledger.Holds.Shred(t.Context(), "h", memproxy.Review{Reviewer: "human:ann"}))
-	if view, err := review.Call[review.HoldView](t.Context(), r.client(viewToken), "showHold", v("id", "h"), nil); err != nil || !view.Gone {
-		t.Errorf("shredded: %+v, %v", view, err)
-	}
+	expect.Equal(t, must.Get(review.Call[review.HoldView](t.Context(), r.client(viewToken), "showHold", v("id", "h"), nil))(t).Gone, true, "shredded")
 }
 
 func TestListAndBatch(t *testing.T) {
@@ -262,9 +256,7 @@ func TestSessions(t *testing.T) {
 	if err != nil || len(page.Sessions) != 1 || page.Sessions[0].ID != "run/1" || page.Sessions[0].Until.IsZero() {
 		t.Errorf("%+v, %v; want the one that is locked", page, err)
 	}
-	if page, err := review.Call[memproxy.SessionPage](t.Context(), r.client(otherToken), "listSessions", nil, nil); err != nil || len(page.Sessions) != 0 {
-		t.Errorf("another tenant: %+v, %v", page, err)
-	}
+	expect.Len(t, must.Get(review.Call[memproxy.SessionPage](t.Context(), r.client(otherToken), "listSessions", nil, nil))(t).Sessions, 0, "another tenant")
 	refused[review.SessionSummary](t, "its own principal", 403, r.client(agentToken), "unlockSession", v("id", "run/1"), review.UnlockRequest{Reason: "let me"})
 	refused[review.SessionSummary](t, "another tenant", 404, r.client(otherToken), "sessionSummary", v("tenant", "acme", "id", "run/1"), nil)
 	if s, err = review.Call[review.SessionSummary](t.Context(), r.client(annToken), "sessionSummary", v("tenant", "", "id", "run/1"), nil); err != nil || s.Tenant != "acme" {
@@ -290,16 +282,10 @@ func TestReviewersOfNoTenantAndOfAll(t *testing.T) {
 	group := review.BatchRequest{Action: "reject", Similarity: h.Similarity, Before: r.clock.Now(), Expect: 1, Reason: "no"}
 
 	none := r.client(noneToken)
-	if page, err := review.Call[memproxy.HoldPage](t.Context(), none, "listHolds", nil, nil); err != nil || len(page.Holds) != 0 {
-		t.Errorf("holds of a tenant: %+v, %v", page, err)
-	}
-	if page, err := review.Call[memproxy.SessionPage](t.Context(), none, "listSessions", v("all", "true"), nil); err != nil || len(page.Sessions) != 0 {
-		t.Errorf("sessions of a tenant: %+v, %v", page, err)
-	}
+	expect.Len(t, must.Get(review.Call[memproxy.HoldPage](t.Context(), none, "listHolds", nil, nil))(t).Holds, 0, "holds of a tenant")
+	expect.Len(t, must.Get(review.Call[memproxy.SessionPage](t.Context(), none, "listSessions", v("all", "true"), nil))(t).Sessions, 0, "sessions of a tenant")
 	refused[review.SessionSummary](t, "a session of a tenant", 404, none, "sessionSummary", v("id", "run/1"), nil)
 	refused[review.BatchAnswer](t, "a group of a tenant", 409, none, "batchHolds", nil, group)
 
-	if b, err := review.Call[review.BatchAnswer](t.Context(), r.client(annToken), "batchHolds", nil, group); err != nil || len(b.Holds) != 1 {
-		t.Errorf("a group, by one who has all tenants: %+v, %v", b, err)
-	}
+	expect.Len(t, must.Get(review.Call[review.BatchAnswer](t.Context(), r.client(annToken), "batchHolds", nil, group))(t).Holds, 1, "a group, by one who has all tenants")
 }

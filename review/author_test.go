@@ -49,9 +49,7 @@ func TestRemovedAuthor(t *testing.T) {
 		id := "by-" + method
 		by = method
 		authored(id)
-		if v, err := review.Call[review.HoldView](t.Context(), r.client(bobToken), "showHold", v("id", id), nil); err != nil || !strings.Contains(v.AuthorInvalid, want) {
-			t.Errorf("%s: shown as %q, %v", method, v.AuthorInvalid, err)
-		}
+		expect.Text(t, must.Get(review.Call[review.HoldView](t.Context(), r.client(bobToken), "showHold", v("id", id), nil))(t, method).AuthorInvalid, method, "shown as").Has(want)
 		_, err = approve(id, false)
 		wantStatus(t, "without the word", err, 409)
 		expect.Text(t, err.Error(), method, "refused with", err).Has(want)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Holds can be filtered by each of their dimensions alone: its own value finds a hold,
@@ -27,19 +29,16 @@ func TestHoldsByEveryDimension(t *testing.T) {
 				continue
 			}
 			status, body := r.do(annToken, "GET", "/v1/holds?"+c.name+"="+strings.ReplaceAll(value, "+", "%2B"), "")
-			if status != http.StatusOK || strings.Contains(body, `"id":"h"`) != want {
-				t.Errorf("%s=%s: %d %s, want it found: %v", c.name, value, status, body, want)
-			}
+			expect.Equal(t, status, http.StatusOK, c.name, value, body)
+			expect.Equal(t, strings.Contains(body, `"id":"h"`), want, c.name, value, body)
 		}
 	}
 	status, body := r.do(annToken, "GET", "/v1/holds?backend=mem9", "")
-	if status != http.StatusBadRequest || !strings.Contains(body, "configured backends: mem0, letta") {
-		t.Errorf("an unknown backend: %d %s", status, body)
-	}
+	expect.Equal(t, status, http.StatusBadRequest, "an unknown backend")
+	expect.Text(t, body, "an unknown backend").Has("configured backends: mem0, letta")
 	for _, misspelt := range []string{"x" + group, group[1:], strings.ToUpper("x" + group[1:])} {
 		status, body := r.do(annToken, "GET", "/v1/holds?similarity="+misspelt, "")
-		if status != http.StatusBadRequest || !strings.Contains(body, "want a group of held writes, 16 hex digits, as in the column GROUP") {
-			t.Errorf("similarity %s: %d %s", misspelt, status, body)
-		}
+		expect.Equal(t, status, http.StatusBadRequest, "similarity", misspelt)
+		expect.Text(t, body, "similarity", misspelt).Has("want a group of held writes, 16 hex digits, as in the column GROUP")
 	}
 }

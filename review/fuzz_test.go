@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -87,8 +88,6 @@ func FuzzRequests(f *testing.F) {
 				t.Fatalf("%q is taken", body)
 			}
 		}
-		if (code == 200) != (store.approved == before+1) {
-			t.Fatalf("%q: status %d, approved %d", body, code, store.approved-before)
-		}
+		must.Equal(t, code == 200, store.approved == before+1, body, code, store.approved-before)
 	})
 }

@@ -55,9 +55,8 @@ func TestJobsRunOnRequest(t *testing.T) {
 		{viewToken, "upkeep run anchors", 1, "role"},
 	} {
 		code, out, errs := r.run(c.token, c.line)
-		if code != c.code || !strings.Contains(out+errs, c.want) {
-			t.Errorf("%s: exit %d\n%s%s\nwant %d and %q", c.line, code, out, errs, c.code, c.want)
-		}
+		expect.Equal(t, code, c.code, c.line, out, errs)
+		expect.Text(t, out+errs, c.line, out, errs).Has(c.want)
 	}
 	want := "job.run:attempted job.run:done job.run:attempted job.run:failed:job job.run:refused:bad_request job.run:refused:tenants job.run:refused:role"
 	expect.Equal(t, strings.Join(r.audit.acts(), " "), want, "recorded")

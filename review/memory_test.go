@@ -208,9 +208,8 @@ func TestPinAndPromote(t *testing.T) {
 	must.Get(r.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: memory, Tenant: "acme", State: memproxy.StatePending}))(t)
 	refused[memproxy.Tallied](t, "the author", 403, r.client(agentToken), "promoteMemory", of(memory), review.Reason{Reason: "mine"})
 	out, err := review.Call[memproxy.Tallied](t.Context(), r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"})
-	if err != nil || out.Settled {
-		t.Fatalf("%+v, %v", out, err)
-	}
+	must.Do(t, err, out)
+	must.Equal(t, out.Settled, false, out)
 	must.Do(t, r.ledger.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version("m", "text 3")}}))
 	r.up.now.Text = "text 3"
 	if out, err = review.Call[memproxy.Tallied](t.Context(), r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}); err != nil || out.Have != 1 {
@@ -222,18 +221,14 @@ func TestPinAndPromote(t *testing.T) {
 	refused[memproxy.Tallied](t, "a validated one", 409, r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "again"})
 	refused[review.PinRequest](t, "no version", 400, r.client(bobToken), "pinMemory", of(memory), review.PinRequest{Version: -1, Pinned: true, Reason: "x"})
 	for _, in := range []review.PinRequest{{Pinned: true, Reason: "x"}, {Version: 1, Pinned: true, Reason: "x"}} {
-		if _, err := review.Call[review.PinRequest](t.Context(), r.client(bobToken), "pinMemory", of(memory), in); err != nil {
-			t.Errorf("%+v: %v", in, err)
-		}
+		expect.OK(t, expect.Err(review.Call[review.PinRequest](t.Context(), r.client(bobToken), "pinMemory", of(memory), in)), in)
 	}
 	st, err := ledger.ByID(t.Context(), r.ledger, "mem0", memproxy.TargetMemory, "m")
 	if err != nil || !st["m"].Status.Pinned || st["m"].Status.State != memproxy.StateValidated {
 		t.Errorf("status %+v, %v", st, err)
 	}
-	v, err := r.ledger.Version(t.Context(), memory, 1)
-	if err != nil || !v.Pinned {
-		t.Errorf("version %+v, %v", v, err)
-	}
+	v := must.Get(r.ledger.Version(t.Context(), memory, 1))(t)
+	expect.Equal(t, v.Pinned, true, "version", v)
 }
 
 // Proves EDGE-11: a backend that does not answer leaves a promotion time in the store.
@@ -243,9 +238,7 @@ func TestPromotionsDoNotWaitForTheBackend(t *testing.T) {
 	remembered(r)
 	must.Get(r.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: memory, Tenant: "acme", State: memproxy.StatePending}))(t)
 	r.up.nowErr = context.DeadlineExceeded
-	if out, err := review.Call[memproxy.Tallied](t.Context(), r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}); err != nil || !out.Settled {
-		t.Errorf("%+v, %v", out, err)
-	}
+	expect.Equal(t, must.Get(review.Call[memproxy.Tallied](t.Context(), r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}))(t).Settled, true)
 	if !r.up.until.Before(store.until) || r.up.until.IsZero() {
 		t.Errorf("the backend may take until %v, the store until %v", r.up.until, store.until)
 	}
@@ -291,13 +284,9 @@ func TestReplayOutcomes(t *testing.T) {
 			t.Errorf("%s: %s, %v, sent %d; want %s", name, s.Hold.State, err, len(r.up.sent), c.want)
 		}
 		waits := c.want == memproxy.HoldApproved
-		if detail := s.Hold.Result.Detail; (detail == refusal) != c.refuses {
-			t.Errorf("%s: the reason is %q", name, detail)
-		}
+		expect.Equal(t, s.Hold.Result.Detail == refusal, c.refuses, name, "the reason is")
 		expect.Equal(t, len(r.runner.WakeChan()) > 0, waits, name, "whether it is tried again at once")
-		if err := r.runner.Recover(t.Context()); errors.Is(err, review.ErrNotSent) != waits {
-			t.Errorf("%s: recovered: %v", name, err)
-		}
+		expect.Equal(t, errors.Is(r.runner.Recover(t.Context()), review.ErrNotSent), waits, name, "recovered")
 		r.up.status, r.up.err, r.up.refuses = 200, nil, false
 		r.clock.Pass(leaseOver)
 		_ = r.runner.Recover(t.Context()) // writes with an unknown outcome stay unchanged

@@ -72,9 +72,7 @@ func TestActionsAndResultsAreRecorded(t *testing.T) {
 			acts := r.audit.acts()[from:]
 			expect.Equal(t, strings.Join(acts, " "), c.want, "recorded", status, body)
 			for _, e := range r.audit.events[from:] {
-				if e.Act.Stage == memproxy.ActRefused != (e.Verdict == memproxy.Deny) {
-					t.Errorf("%+v with the verdict %s", e.Act, e.Verdict)
-				}
+				expect.Equal(t, e.Act.Stage == memproxy.ActRefused, e.Verdict == memproxy.Deny, e.Act, "with the verdict", e.Verdict)
 				given := !strings.Contains(c.body, `"reason":""`)
 				if given && e.Act.Reason == "" || e.Principal.ID == "" {
 					t.Errorf("%+v lacks the reason, or who", e.Act)

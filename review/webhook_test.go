@@ -115,9 +115,7 @@ func TestWebhookRetries(t *testing.T) {
 	r.hold("h", "text")
 	for i, status := range []int{500, 302, 404} { // a redirect is not followed
 		hook.status = status
-		if in := r.deliver(w, hook, 1); in != 2*time.Second<<i {
-			t.Errorf("due again in %v", in)
-		}
+		expect.Equal(t, r.deliver(w, hook, 1), 2*time.Second<<i, "due again in")
 		r.deliver(w, hook, 0)
 		r.clock.Pass(time.Duration(2<<i)*time.Second - 500*time.Millisecond)
 		r.deliver(w, hook, 0)
@@ -147,9 +145,7 @@ func TestWebhookAfterCrash(t *testing.T) {
 	}
 	hook := newReceiver(t, key, r.clock)
 	w := r.webhooks(hook.url, key)
-	if in := r.deliver(w, hook, 0); in != time.Minute {
-		t.Errorf("its lease ends in %v", in)
-	}
+	expect.Equal(t, r.deliver(w, hook, 0), time.Minute, "its lease ends in")
 	r.clock.Pass(2 * time.Minute)
 	r.deliver(w, hook, 1)
 	expect.Len(t, hook.got, 1)
@@ -163,9 +159,7 @@ func TestWebhookKinds(t *testing.T) {
 	for _, d := range []string{"1", "2", "3"} {
 		must.Get(r.ledger.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: d, Verdict: memproxy.Deny}, "s"))(t)
 	}
-	if in := r.deliver(w, hook, 1); in != 0 {
-		t.Errorf("more in %v", in)
-	}
+	expect.Equal(t, r.deliver(w, hook, 1), 0, "more in")
 	kinds := []memproxy.NoticeKind{}
 	for _, b := range hook.got {
 		kinds = append(kinds, b.Kind)
