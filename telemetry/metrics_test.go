@@ -121,9 +121,7 @@ func TestMetricsAreTheCatalogue(t *testing.T) {
 		}
 	}
 	for name := range seen {
-		if !want[name] {
-			t.Errorf("%s is not in the catalogue", name)
-		}
+		expect.Equal(t, want[name], true, name, "is not in the catalogue")
 	}
 	version = "rules-2"
 	expect.Text(t, grep(scrape(t, tel, ""), "memproxy_rules_info{"), "after a reload").Has("rules-2").Lacks("rules-1")
@@ -174,9 +172,7 @@ func TestInstrumentsAtOnce(t *testing.T) {
 		}
 	})
 	wg.Wait()
-	if text := grep(scrape(t, tel, ""), "memproxy_decisions_total{"); !strings.HasSuffix(text, " 1600") {
-		t.Error(text)
-	}
+	expect.Equal(t, strings.HasSuffix(grep(scrape(t, tel, ""), "memproxy_decisions_total{"), " 1600"), true)
 }
 
 func BenchmarkInstruments(b *testing.B) {
@@ -227,8 +223,6 @@ func TestRareCountersBeginAtZero(t *testing.T) {
 		`memproxy_budget_degraded_total{backend="mem0"} 0`, `memproxy_audit_records_total{type="repair"} 0`, `memproxy_audit_records_total{type="chain_break"} 0`,
 		`memproxy_audit_records_total{type="integrity"} 0`, `memproxy_reloads_total{result="refused"} 0`, `memproxy_ledger_errors_total 0`,
 	} {
-		if !regexp.MustCompile("(?m)^" + regexp.QuoteMeta(want) + `(\.0)?$`).MatchString(strings.ReplaceAll(got, `otel_scope_name="memproxy",`, "")) {
-			t.Errorf("no %s", want)
-		}
+		expect.Equal(t, regexp.MustCompile("(?m)^"+regexp.QuoteMeta(want)+`(\.0)?$`).MatchString(strings.ReplaceAll(got, `otel_scope_name="memproxy",`, "")), true, "no", want)
 	}
 }

@@ -129,9 +129,7 @@ func TestEverySignalReachesTheReceiver(t *testing.T) {
 		expect.Equal(t, value(p.Attributes, "reason"), "budget.hour", "labels", p.Attributes)
 	}
 	expect.Equal(t, exemplar, decision+"/"+traceID, "exemplar")
-	if bytes.Contains(r.raw, []byte("canary")) {
-		t.Error("a canary is in a payload")
-	}
+	expect.Equal(t, bytes.Contains(r.raw, []byte("canary")), false, "a canary is in a payload")
 	for _, h := range r.headers {
 		expect.Equal(t, h.Get("X-Collector-Key"), "canary-collector-key", "the collector's header is missing")
 	}
@@ -153,9 +151,8 @@ func TestSampling(t *testing.T) {
 		tel := start(t, telemetry.Options{OTLP: r.otlp(), SampleRatio: c.ratio})
 		carrier := propagation.MapCarrier{"traceparent": c.parent}
 		sc := request(tel.Propagator().Extract(t.Context(), carrier), tel)
-		if sc.IsSampled() != c.want || !sc.HasTraceID() {
-			t.Errorf("%s: %+v", name, sc)
-		}
+		expect.Equal(t, sc.IsSampled(), c.want, name, sc)
+		expect.Equal(t, sc.HasTraceID(), true, name, sc)
 		out := propagation.MapCarrier{}
 		tel.Propagator().Inject(trace.ContextWithSpanContext(t.Context(), sc), out)
 		expect.Text(t, out["traceparent"], name, "passes on").Has(sc.TraceID().String())
@@ -203,9 +200,7 @@ func TestFailingCollector(t *testing.T) {
 			defer cancel()
 			_ = tel.Flush(ctx) // may fail; the checks follow
 			text := scrape(t, tel, "")
-			if !failures(text, "traces") {
-				t.Errorf("failures are not counted:\n%s", grep(text, "exports"))
-			}
+			expect.Equal(t, failures(text, "traces"), true, "failures are not counted", grep(text, "exports"))
 			expect.Equal(t, strings.Count(log.String(), "signal=traces"), 1, log.String())
 			expect.Text(t, log.String(), "a secret, or what the collector says, is logged").Lacks("canary")
 			short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

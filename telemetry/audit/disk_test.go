@@ -103,9 +103,7 @@ func checkpointFails(t *testing.T) {
 	record(t, l, 300)
 	expect.Is(t, l.Flush(context.Background()), syscall.EIO, "flush")
 	expect.Is(t, l.Healthy(), syscall.EIO, "healthy")
-	if lag := l.Lag(); lag.Unsigned != 300 {
-		t.Errorf("lag %+v", lag)
-	}
+	expect.Equal(t, l.Lag().Unsigned, 300, "lag")
 	var err error
 	for range (64 + 1) * 256 {
 		if err = l.Record(context.Background(), memproxy.Event{Type: "x"}); err != nil {

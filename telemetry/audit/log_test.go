@@ -131,9 +131,7 @@ func TestRecordsSurviveReopening(t *testing.T) {
 	}
 	prev := hexOf(tlog.Hash{})
 	for i := range leaves {
-		if !bytes.Contains(seen[uint64(i)], []byte(`"prev_hash":"`+prev+`"`)) {
-			t.Fatalf("record %d does not name the one before it: %s", i, seen[uint64(i)])
-		}
+		must.Equal(t, bytes.Contains(seen[uint64(i)], []byte(`"prev_hash":"`+prev+`"`)), true, "record", i, "does not name the one before it", seen[uint64(i)])
 		prev = hexOf(leaves[i])
 	}
 	if list, _ := os.ReadDir(filepath.Join(dir, "journal")); len(list) != 1 {
@@ -207,10 +205,8 @@ func TestOptionsAreChecked(t *testing.T) {
 func TestKeyFile(t *testing.T) {
 	dir := filepath.Join(ring.Dir(t), "keys")
 	a := must.Get(audit.LoadOrCreateKey(dir))(t)
-	b, err := audit.LoadOrCreateKey(dir)
-	if err != nil || !a.Equal(b) {
-		t.Fatalf("the key changed (%v)", err)
-	}
+	b := must.Get(audit.LoadOrCreateKey(dir))(t)
+	must.Equal(t, a.Equal(b), true, "the key changed")
 	path := filepath.Join(dir, audit.KeyFile)
 	if st, _ := os.Stat(path); st.Mode().Perm() != 0o600 {
 		t.Errorf("key file mode %v", st.Mode())
@@ -271,9 +267,7 @@ func burstsAreSignedEarlier(t *testing.T) {
 		for range 256 - 1 {
 			must.Do(t, l.RecordAsync(ev))
 		}
-		if err := l.Record(t.Context(), ev); err != nil {
-			t.Fatalf("after %d records: %v", l.Size(), err)
-		}
+		must.Do(t, l.Record(t.Context(), ev), "after", l.Size())
 		synctest.Wait()
 	}
 	if n := l.Lag().Unsigned; n > (64/2+1)*256 {

@@ -90,9 +90,7 @@ func TestTornTail(t *testing.T) {
 		if size != 3 { // two, and the repair record
 			t.Fatalf("cut at %d: %d records", cut, size)
 		}
-		if torn := strings.Contains(repair, "torn commit"); torn != (cut > starts[2]) {
-			t.Errorf("cut at %d: repair %q", cut, repair)
-		}
+		expect.Equal(t, strings.Contains(repair, "torn commit"), cut > starts[2], "cut at", cut, "repair", repair)
 	}
 	// An arbitrary tail is torn as well; zeros are preallocated space.
 	restore(append(content[:starts[2]:starts[2]], bytes.Repeat([]byte{0xff}, 5000)...))
@@ -193,9 +191,7 @@ func TestDamageOfSignedRecordsIsRefused(t *testing.T) {
 		t.Errorf("size %d after mending", size)
 	}
 	for _, name := range []string{"tile/0/001.p/44", "tile/1/000.p/1", "tile/entries/001.p/44", "log.vkey"} {
-		if _, err := os.Stat(filepath.Join(opt.Dir, name)); err != nil {
-			t.Errorf("not made again: %v", err)
-		}
+		expect.OK(t, expect.Err(os.Stat(filepath.Join(opt.Dir, name))), "not made again")
 	}
 	expect.Error(t, expect.Err(os.Stat(stale)), "a leftover stayed")
 }
@@ -232,9 +228,7 @@ func TestPrune(t *testing.T) {
 	if size, repair := reopen(t, opt); size != 1026 || repair != "" {
 		t.Errorf("reopened with %d records, %q", size, repair)
 	}
-	if _, err := os.Stat(filepath.Join(opt.Dir, tilePath(0, 0, 0))); err != nil {
-		t.Error("the hashes of pruned records are gone")
-	}
+	expect.OK(t, expect.Err(os.Stat(filepath.Join(opt.Dir, tilePath(0, 0, 0)))), "the hashes of pruned records are gone")
 }
 
 // The oldest bundles are removed while all together have more bytes than the limit.

@@ -34,9 +34,7 @@ func journalsArePreallocated(t *testing.T) {
 	waitReserve(t, opt, 1)
 	record(t, l, 256)
 	second := filepath.Join(opt.Dir, journalPath(1))
-	if info, err := os.Stat(second); err != nil || info.Size() != opt.Reserve {
-		t.Fatalf("%v, %v: want the file that was laid out", info, err)
-	}
+	must.Equal(t, must.Get(os.Stat(second))(t).Size(), opt.Reserve, "the file that was laid out")
 	waitReserve(t, opt, 2)
 	opt = abandoned(t, l, opt)
 

@@ -24,9 +24,7 @@ var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|.*$")
 func rows(t *testing.T, doc, heading string) map[string]string {
 	t.Helper()
 	_, rest, ok := strings.Cut(doc, "\n## "+heading+"\n")
-	if !ok {
-		t.Fatalf("no section %q", heading)
-	}
+	must.Equal(t, ok, true, "no section", heading)
 	section, _, _ := strings.Cut(rest, "\n## ")
 	out := map[string]string{}
 	for _, m := range row.FindAllStringSubmatch(section, -1) {
@@ -107,9 +105,7 @@ func TestCatalogueIsComplete(t *testing.T) {
 		}
 		found++
 		// memproxy.filtered is both an attribute and a metric; one entry suffices
-		if !slices.Contains(listed, m[2]) {
-			t.Errorf("%s has a constant and is not in the catalogue", m[2])
-		}
+		expect.Equal(t, slices.Contains(listed, m[2]), true, m[2], "has a constant and is not in the catalogue")
 	}
 	expect.Equal(t, found, len(listed))
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
@@ -76,26 +77,18 @@ func TestTesseraReadsTheLog(t *testing.T) {
 			f := &client.FileFetcher{Root: dir}
 			cp, _, _, err := client.FetchCheckpoint(ctx, f.ReadCheckpoint, v, origin)
 			must.Do(t, err)
-			if int(cp.Size) != size {
-				t.Fatalf("checkpoint of %d records, want %d", cp.Size, size)
-			}
+			must.Equal(t, int(cp.Size), size, "checkpoint of", cp.Size)
 			if size == 0 {
 				return
 			}
-			if err := fsck.New(origin, v, f, hashBundle, fsck.Opts{N: 2}).Check(ctx); err != nil {
-				t.Fatalf("fsck: %v", err)
-			}
+			must.Do(t, fsck.New(origin, v, f, hashBundle, fsck.Opts{N: 2}).Check(ctx), "fsck")
 			pb := must.Get(client.NewProofBuilder(ctx, cp.Size, f.ReadTile))(t)
 			for _, i := range []uint64{0, cp.Size / 2, cp.Size - 1} {
 				nodes := must.Get(pb.InclusionProof(ctx, i))(t)
 				leaf := rfc6962.DefaultHasher.HashLeaf(records[i])
-				if err := proof.VerifyInclusion(rfc6962.DefaultHasher, i, cp.Size, leaf, nodes, cp.Hash); err != nil {
-					t.Errorf("record %d: %v", i, err)
-				}
+				expect.OK(t, proof.VerifyInclusion(rfc6962.DefaultHasher, i, cp.Size, leaf, nodes, cp.Hash), "record", i)
 				b := must.Get(client.GetEntryBundle(ctx, f.ReadEntryBundle, i/256, cp.Size))(t)
-				if !bytes.Equal(b.Entries[i%256], records[i]) {
-					t.Errorf("record %d differs", i)
-				}
+				expect.Equal(t, bytes.Equal(b.Entries[i%256], records[i]), true, "record", i, "differs")
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
@@ -128,9 +129,7 @@ func TestThreatsAreThoseOfTheDocument(t *testing.T) {
 				named = named && sub.Name != "" && strings.HasPrefix(sub.UID, atlas+".")
 				atlas = sub.UID
 			}
-			if !named {
-				t.Errorf("%s has no name: %+v", atlas, a)
-			}
+			expect.Equal(t, named, true, atlas, "has no name", a)
 		}
 		if len(e.Attacks) > 1 || asi != m[2] || atlas != m[3] {
 			t.Errorf("%s: %q %q, the document says %q %q", m[1], asi, atlas, m[2], m[3])

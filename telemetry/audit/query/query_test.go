@@ -99,9 +99,7 @@ func TestQuery(t *testing.T) {
 					want = append(want, i)
 				}
 			}
-			if got := run(t, dir, c.f); fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("got %v\nwant %v", got, want)
-			}
+			expect.Equal(t, fmt.Sprint(run(t, dir, c.f)), fmt.Sprint(want), want)
 		})
 	}
 	must.Do(t, l.Close(context.Background()))
@@ -160,9 +158,7 @@ func tailFollows(t *testing.T, last int) {
 		done <- query.Tail(ctx, dir, query.Filter{}, last, true, func(r *verify.Record) error { got = append(got, int(r.Index)); return nil })
 	}()
 	synctest.Wait() // it is at the end of the log
-	if journals, err := os.ReadDir(filepath.Join(dir, "journal")); err != nil || len(journals) != 2 {
-		t.Fatalf("%v, %v: want the journal of the next bundle beside that of the last", journals, err)
-	}
+	must.Len(t, must.Get(os.ReadDir(filepath.Join(dir, "journal")))(t), 2, "the journal of the next bundle beside that of the last")
 	next := 254 - last
 	for _, to := range []int{254, 256, 600, 601} { // at 256 a bundle is full, and the next one empty; then follow two more
 		if to == 601 {

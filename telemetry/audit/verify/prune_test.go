@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/telemetry/audit"
@@ -43,14 +44,10 @@ func TestPrunedLog(t *testing.T) {
 		t.Fatalf("report %+v", r)
 	}
 	p := must.Get(verify.NewProver(dir, k))(t)
-	if _, err := p.ProveConsistency(early); err != nil {
-		t.Errorf("consistency across the pruning: %v", err)
-	}
+	expect.OK(t, expect.Err(p.ProveConsistency(early)), "consistency across the pruning")
 	for _, i := range []int64{0, 511, 512} {
-		doc, err := p.ProveInclusion(i)
-		if err != nil || (doc.Record == "") != (i < 512) {
-			t.Errorf("record %d: %+v (%v)", i, doc, err)
-		}
+		doc := must.Get(p.ProveInclusion(i))(t, i)
+		expect.Equal(t, doc.Record == "", i < 512, "record", i, doc)
 	}
 	// Remove one more bundle than was recorded.
 	must.Do(t, os.Remove(filepath.Join(dir, "tile/entries/002")))
@@ -79,9 +76,7 @@ func TestVerifyWhileWritten(t *testing.T) {
 		r, err := verify.Verify(context.Background(), verify.Options{Dir: dir, Key: k, Settle: 5 * time.Millisecond})
 		wg.Wait()
 		must.Do(t, err)
-		if !r.OK() {
-			t.Errorf("of %d records: %v", r.Size, r.Problems)
-		}
+		expect.Equal(t, r.OK(), true, r.Size, r.Problems)
 	}
 	must.Do(t, l.Close(context.Background()))
 	mustBeGood(t, dir)
@@ -109,8 +104,6 @@ func TestPendingRecords(t *testing.T) {
 		bad := append([]byte(nil), b...)
 		bad[i] ^= 4
 		write(t, copied, name, bad)
-		if r := check(t, verify.Options{Dir: copied, Key: vkey(t, 1)}); r.OK() {
-			t.Fatalf("journal byte %d flipped: nothing found", i)
-		}
+		must.Equal(t, check(t, verify.Options{Dir: copied, Key: vkey(t, 1)}).OK(), false, "journal byte", i, "flipped: nothing found")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/telemetry/audit"
@@ -79,9 +80,7 @@ func first(r *verify.Report) verify.Problem { return append(r.Problems, verify.P
 func mustBeGood(t testing.TB, dir string) *verify.Report {
 	t.Helper()
 	r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1)})
-	if !r.OK() {
-		t.Fatalf("a good log: %v", r.Problems)
-	}
+	must.Equal(t, r.OK(), true, "a good log", r.Problems)
 	return r
 }
 
@@ -141,9 +140,7 @@ func TestEveryByteCounts(t *testing.T) {
 				bad[i] ^= flip
 				write(t, dir, name, bad)
 				r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1)})
-				if r.OK() {
-					t.Fatalf("%s: byte %d flipped by %#x: nothing found", name, i, flip)
-				}
+				must.Equal(t, r.OK(), false, name, "byte", i, "flipped by", flip, "nothing found")
 				if p := first(r); entries && p.Index != int64(record) {
 					t.Fatalf("%s: byte %d is of record %d, named was %v", name, i, record, r.Problems)
 				}
@@ -217,16 +214,12 @@ func TestMissingFilesAreNamed(t *testing.T) {
 		}
 		content := read(t, dir, name)
 		must.Do(t, os.Remove(filepath.Join(dir, name)))
-		if r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1)}); r.OK() {
-			t.Errorf("%s is gone and nothing was found", name)
-		}
+		expect.Equal(t, check(t, verify.Options{Dir: dir, Key: vkey(t, 1)}).OK(), false, name, "is gone and nothing was found")
 		write(t, dir, name, content)
 	}
 	for _, stray := range []string{"tile/0/999", "tile/6/128", "tile/7/000", "tile/entries/x999/999"} {
 		write(t, dir, stray, []byte("stray"))
-		if r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1)}); r.OK() {
-			t.Errorf("a tile of nowhere was not found: %s", stray)
-		}
+		expect.Equal(t, check(t, verify.Options{Dir: dir, Key: vkey(t, 1)}).OK(), false, "a tile of nowhere was not found", stray)
 		must.Do(t, os.Remove(filepath.Join(dir, stray)))
 	}
 	// A copy without the writer's own files is complete for readers.
@@ -257,9 +250,7 @@ func TestAnotherKey(t *testing.T) {
 	opt.Key = key(2)
 	writeWith(t, opt, 9)
 	r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1)})
-	if r.OK() {
-		t.Error("a log signed by another key verifies")
-	}
+	expect.Equal(t, r.OK(), false, "a log signed by another key verifies")
 	if r := check(t, verify.Options{Dir: dir}); !r.OK() || !r.OwnKey {
 		t.Errorf("a log agrees with its own key: %v", r.Problems)
 	}
@@ -285,14 +276,10 @@ func TestRollback(t *testing.T) {
 	if p := first(r); p.Kind != verify.RolledBack || p.Index != 300 {
 		t.Errorf("found %v, want a rollback to 300", r.Problems)
 	}
-	if r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1), Trusted: [][]byte{kept, read(t, old, "checkpoint")}}); !r.OK() {
-		t.Errorf("the newer log continues both: %v", r.Problems)
-	}
+	expect.Equal(t, check(t, verify.Options{Dir: dir, Key: vkey(t, 1), Trusted: [][]byte{kept, read(t, old, "checkpoint")}}).OK(), true, "the newer log continues both")
 	// An attacker may forget the archived checkpoint.
 	write(t, old, fmt.Sprintf("checkpoints/%020d", 600), kept)
-	if r := check(t, verify.Options{Dir: old, Key: vkey(t, 1)}); r.OK() {
-		t.Error("an archived checkpoint of a longer log was overlooked")
-	}
+	expect.Equal(t, check(t, verify.Options{Dir: old, Key: vkey(t, 1)}).OK(), false, "an archived checkpoint of a longer log was overlooked")
 }
 
 // Proves CARD-7, EDGE-10: even the holder of the key cannot rewrite records that a
@@ -307,9 +294,7 @@ func TestRewrittenByTheKeyHolder(t *testing.T) {
 	writeWith(t, opt, 400)
 	mustBeGood(t, forged)
 	r := check(t, verify.Options{Dir: forged, Key: vkey(t, 1), Trusted: [][]byte{kept}})
-	if p := first(r); p.Kind != verify.Forked {
-		t.Errorf("found %v, want a fork", r.Problems)
-	}
+	expect.Equal(t, first(r).Kind, verify.Forked, "found", r.Problems, "a fork")
 }
 
 // If bundles and tiles were rebuilt without the key, the signed root does not match,
@@ -330,9 +315,7 @@ func TestRebuiltWithoutTheKey(t *testing.T) {
 	}
 	for range 2 {
 		r := check(t, verify.Options{Dir: other, Key: vkey(t, 1)})
-		if !slices.ContainsFunc(r.Problems, func(p verify.Problem) bool { return p.Kind == verify.Forked && p.Index == 300 }) {
-			t.Errorf("found %v, want a fork from record 300 on", r.Problems)
-		}
+		expect.Equal(t, slices.ContainsFunc(r.Problems, func(p verify.Problem) bool { return p.Kind == verify.Forked && p.Index == 300 }), true, "found", r.Problems, "a fork from record 300 on")
 		const bundle = "tile/entries/000" // its surplus does not explain the root
 		write(t, other, bundle, append(read(t, other, bundle), 0))
 	}
