@@ -120,9 +120,8 @@ func TestTrailersOfRequestsEndHere(t *testing.T) {
 		must.Len(t, s.out, len(in), path)
 		removed := append(s.out[0].GetRequestHeaders().GetResponse().GetHeaderMutation().GetRemoveHeaders(),
 			s.out[len(more)].GetRequestBody().GetResponse().GetHeaderMutation().GetRemoveHeaders()...)
-		if !slices.Contains(removed, "trailer") || !slices.Contains(removed, "expect") {
-			t.Errorf("%s: removed are %q", path, removed)
-		}
+		expect.Equal(t, slices.Contains(removed, "trailer"), true, path, "removed are", removed)
+		expect.Equal(t, slices.Contains(removed, "expect"), true, path, "removed are", removed)
 		expect.Equal(t, s.out[0].GetModeOverride().GetRequestTrailerMode(), modev3.ProcessingMode_SEND, path, "trailers are not asked for")
 		expect.List(t, s.out[len(in)-1].GetRequestTrailers().GetHeaderMutation().GetRemoveHeaders(), []string{"x-api-key"}, path, "of the trailers are removed")
 	}
@@ -192,9 +191,7 @@ func TestHowStreamsEnd(t *testing.T) {
 			}
 			said, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if whole := err == nil && resp.StatusCode == 200; whole != (tc.want == memproxy.StreamWhole) {
-				t.Errorf("%d %.60q, %v", resp.StatusCode, said, err)
-			}
+			expect.Equal(t, err == nil && resp.StatusCode == 200, tc.want == memproxy.StreamWhole, resp.StatusCode, said)
 			if ev := <-r.parts.Wrote; ev.Ended != tc.want || ev.Cancelled != tc.want.Cancelled() {
 				t.Errorf("the outcome says %q, cancelled: %v; want %q", ev.Ended, ev.Cancelled, tc.want)
 			}
@@ -240,9 +237,8 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, c.change)
 			got := must.Get(authv3.NewAuthorizationClient(r.conn).Check(t.Context(), c.in))(t)
-			if (got.GetStatus().GetCode() == int32(codes.OK)) != (c.status == 0) || int(got.GetDeniedResponse().GetStatus().GetCode()) != c.status {
-				t.Errorf("%v", got)
-			}
+			expect.Equal(t, got.GetStatus().GetCode() == int32(codes.OK), c.status == 0, got)
+			expect.Equal(t, int(got.GetDeniedResponse().GetStatus().GetCode()), c.status, got)
 		})
 	}
 }
@@ -340,9 +336,7 @@ func TestCheckNeedsOneBackend(t *testing.T) {
 	r := newRig(t, nil)
 	in := check("POST", "/memory", "tea")
 	in.Attributes.ContextExtensions["memproxy_backend"] = "other"
-	if _, err := authv3.NewAuthorizationClient(r.conn).Check(t.Context(), in); status.Code(err) != codes.FailedPrecondition {
-		t.Error(err)
-	}
+	expect.Equal(t, status.Code(expect.Err(authv3.NewAuthorizationClient(r.conn).Check(t.Context(), in))), codes.FailedPrecondition)
 }
 
 // Two runs of a case on both sides of a full minute compare as equal: times are

@@ -68,9 +68,8 @@ func FuzzDescribe(f *testing.F) {
 		if err != nil {
 			return // the HTTP listener refuses it even sooner
 		}
-		if q.URL.EscapedPath() != r.EscapedPath || q.URL.RawQuery != r.Query {
-			t.Fatalf("%q: net/http reads %q, %q; this %q, %q", target, q.URL.EscapedPath(), q.URL.RawQuery, r.EscapedPath, r.Query)
-		}
+		must.Equal(t, q.URL.EscapedPath(), r.EscapedPath, target, "net/http reads", "this")
+		must.Equal(t, q.URL.RawQuery, r.Query, target, "net/http reads", "this")
 	})
 }
 

@@ -84,9 +84,8 @@ func TestProcessor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, c.change)
 			resp, body := r.do(c.method, c.path, c.body, c.header...)
-			if resp.StatusCode != c.status || body != c.answer {
-				t.Errorf("%d %q", resp.StatusCode, body)
-			}
+			expect.Equal(t, resp.StatusCode, c.status)
+			expect.Equal(t, body, c.answer)
 			expect.List(t, r.arrived(), c.arrived, "arrived")
 		})
 	}
@@ -160,9 +159,8 @@ func TestWatching(t *testing.T) {
 		rules.Version = version
 		must.Do(t, r.opt.Gate.Use(&rules))
 		resp, _ := r.do("POST", "/memory", "malformed")
-		if resp.StatusCode != 200 || resp.Header.Get("X-Memproxy-Decision") != "" {
-			t.Errorf("%d %v", resp.StatusCode, resp.Header)
-		}
+		expect.Equal(t, resp.StatusCode, 200, resp.Header)
+		expect.Equal(t, resp.Header.Get("X-Memproxy-Decision"), "", resp.Header)
 		ev := <-r.parts.Wrote
 		if ev.Verdict != memproxy.Allow || ev.ShadowVerdict != memproxy.Deny || ev.Policy != version {
 			t.Errorf("recorded %v, would %v, by %s", ev.Verdict, ev.ShadowVerdict, ev.Policy)
@@ -216,9 +214,7 @@ func TestHangingUp(t *testing.T) {
 	<-came
 	cancel()
 	<-gone
-	if ev := <-r.parts.Wrote; !ev.Cancelled {
-		t.Errorf("recorded %+v", ev)
-	}
+	expect.Equal(t, (<-r.parts.Wrote).Cancelled, true, "recorded")
 	<-done
 }
 
@@ -237,9 +233,7 @@ func TestStopping(t *testing.T) {
 	watching, unwatch := context.WithCancel(t.Context())
 	defer unwatch()
 	watch := must.Get(health.Watch(watching, &healthv1.HealthCheckRequest{Service: procv3.ExternalProcessor_ServiceDesc.ServiceName}))(t)
-	if got, err := watch.Recv(); err != nil || got.Status != healthv1.HealthCheckResponse_SERVING {
-		t.Fatal(got, err)
-	}
+	must.Equal(t, must.Get(watch.Recv())(t).Status, healthv1.HealthCheckResponse_SERVING)
 	type result struct {
 		status int
 		body   string
@@ -256,9 +250,7 @@ func TestStopping(t *testing.T) {
 		defer cancel()
 		stopped <- r.stop(ctx)
 	}()
-	if got, err := watch.Recv(); err != nil || got.Status != healthv1.HealthCheckResponse_NOT_SERVING {
-		t.Fatal(got, err)
-	}
+	must.Equal(t, must.Get(watch.Recv())(t).Status, healthv1.HealthCheckResponse_NOT_SERVING)
 	unwatch() // the watch is a stream in flight, too
 	close(let)
 	if got := <-done; got.status != 200 || got.body != "m1 ann\n" {

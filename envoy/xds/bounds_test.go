@@ -69,9 +69,7 @@ func TestNodeIDsAreBounded(t *testing.T) {
 	for i := range maxSidecars {
 		must.Do(t, admit(mine, fmt.Sprint(i)))
 	}
-	if err := admit(mine, "more"); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("one more than may be connected: %v", err)
-	}
+	expect.Equal(t, status.Code(admit(mine, "more")), codes.ResourceExhausted, "one more than may be connected")
 	expect.OK(t, admit(mine, "7"), "one that is known")
 	expect.OK(t, admit(theirs, "more"), "another certificate")
 	s.nodes[sidecarKey{mine, "9"}].streams, s.nodes[sidecarKey{mine, "8"}].streams = nil, nil
@@ -124,9 +122,7 @@ func TestStagesGrow(t *testing.T) {
 			t.Errorf("%v per cent are %v", percent, share)
 		}
 		for id := range before {
-			if !now[id] {
-				t.Fatalf("%s left when the stage grew to %v", id, percent)
-			}
+			must.Equal(t, now[id], true, id, "left when the stage grew to", percent)
 		}
 		before = now
 	}

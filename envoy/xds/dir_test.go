@@ -48,9 +48,7 @@ func TestDirReleases(t *testing.T) {
 		must.Len(t, faults, 3, "faults")
 		expect.Text(t, faults[i].Error(), "faults").Has(want)
 	}
-	if last, err := d.Last(); err != nil || last != 16 {
-		t.Errorf("the last is %d %v", last, err)
-	}
+	expect.Equal(t, must.Get(d.Last())(t), 16, "the last is")
 	// A repaired file is read again.
 	must.Do(t, os.Remove(filepath.Join(path, "000016.release")))
 	must.Do(t, d.Publish(sealed(t, 16, key)))

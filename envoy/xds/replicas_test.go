@@ -47,14 +47,10 @@ func TestReplicasShareTheDirectory(t *testing.T) {
 	b.runs(y, two)
 	a.clock.forward(time.Hour)
 	idle.refresh()
-	if st := idle.state(2); st.State != "rolling" {
-		t.Errorf("a replica without sidecars moved the rollout on: %+v", st)
-	}
+	expect.Equal(t, idle.state(2).State, "rolling", "a replica without sidecars moved the rollout on")
 	a.refresh()
 	b.refresh()
-	if st := b.state(2); st.State != "current" {
-		t.Errorf("what one replica moved on, the other does not see: %+v", st)
-	}
+	expect.Equal(t, b.state(2).State, "current", "what one replica moved on, the other does not see")
 	three := a.publish(3, 2, everyone)
 	b.refresh()
 	a.runs(x, three)

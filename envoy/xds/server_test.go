@@ -157,9 +157,7 @@ func TestRolloutAdvances(t *testing.T) {
 	}
 	f.clock.forward(time.Minute)
 	f.refresh()
-	if st := f.state(2); st.State != "current" {
-		t.Errorf("at the end: %+v", st)
-	}
+	expect.Equal(t, f.state(2).State, "current", "at the end")
 }
 
 // A sidecar that refuses a release, within the plan's limit, does not delay the others.
@@ -177,9 +175,7 @@ func TestRolloutPassesARefusal(t *testing.T) {
 	ring.Until(t, "the refusal", func() bool { return f.state(2).Refused == 1 })
 	f.clock.forward(time.Minute)
 	f.refresh()
-	if st := f.state(2); st.State != "current" {
-		t.Errorf("%+v", st)
-	}
+	expect.Equal(t, f.state(2).State, "current")
 }
 
 // Proves CARD-9, EDGE-9: a rollout is stopped and rolled back if sidecars refuse the
@@ -225,17 +221,14 @@ func TestRolloutIsRolledBack(t *testing.T) {
 				expect.Equal(t, st.State, "rolling", st)
 				return
 			}
-			if st.State != "stopped" || !strings.HasPrefix(st.Reason, tc.stopped) {
-				t.Errorf("%+v, want it stopped: %s", st, tc.stopped)
-			}
+			expect.Equal(t, st.State, "stopped", st)
+			expect.Equal(t, strings.HasPrefix(st.Reason, tc.stopped), true, st)
 			f.runs(s, one)
 			// A stopped release stays stopped for every replica, also for a new one.
 			f.stop()
 			f.start()
 			f.runs(s, one)
-			if st := f.state(2); st.State != "stopped" {
-				t.Errorf("after a restart: %+v", st)
-			}
+			expect.Equal(t, f.state(2).State, "stopped", "after a restart")
 		})
 	}
 }
@@ -262,9 +255,7 @@ func TestOneSidecarCannotOutweighOthers(t *testing.T) {
 	report(one, follow.Count{Decisions: 1000, Refused: 50}, follow.Count{Decisions: 1000, Refused: 50})
 	two := f.publish(2, 1, everyone)
 	report(two, follow.Count{Decisions: 1000, Refused: 60}, follow.Count{Decisions: 1 << 31})
-	if st := f.state(2); st.State != "rolling" {
-		t.Errorf("no worse than before: %+v", st)
-	}
+	expect.Equal(t, f.state(2).State, "rolling", "no worse than before")
 	report(two, follow.Count{Decisions: 1000, Refused: 900}, follow.Count{Decisions: 1 << 31})
 	if st := f.state(2); st.State != "stopped" || !strings.HasPrefix(st.Reason, "48.0 % of its decisions were refusals") {
 		t.Errorf("refused by nearly half at the others: %+v", st)
