@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -45,14 +46,10 @@ func TestCachedAbsencesAreInvalidated(t *testing.T) {
 	defer askers.Wait()
 	defer close(stop)
 	for i := range 3 {
-		if id, err := l.SessionLocked(ctx, "acme", "s1", "s2"); err != nil || id.ID != "" {
-			t.Fatalf("locked after %d: %+v, %v", i, id, err)
-		}
+		must.Equal(t, must.Get(l.SessionLocked(ctx, "acme", "s1", "s2"))(t, i).ID, "", "locked after", i)
 		must.Get(l.NoteSession(ctx, memproxy.SessionEvent{Tenant: "acme", Principal: "agent:dev", Decision: string(rune('a' + i)), Verdict: memproxy.Deny}, "s2"))(t)
 	}
-	if id, err := l.SessionLocked(ctx, "acme", "s1", "s2"); err != nil || id.ID != "s2" {
-		t.Errorf("after three rejections: %+v, %v", id, err)
-	}
+	expect.Equal(t, must.Get(l.SessionLocked(ctx, "acme", "s1", "s2"))(t).ID, "s2", "after three rejections")
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Retractions: []memproxy.Retraction{{Tenant: "acme", Author: "agent:dev", Text: "Ann drinks green tea every morning.", Confidence: 300, Time: clock.Now()}}}))
 	r, said, err := l.Retraction(ctx, "acme", "agent:dev", []string{"Ann drinks green tea every morning."}, clock.Now().Add(-time.Hour))
 	if err != nil || !said || r.Confidence != 300 {

@@ -66,9 +66,7 @@ func TestChainFaults(t *testing.T) {
 			if c.want == "" && len(report.Faults) == 0 {
 				return
 			}
-			if !slices.ContainsFunc(report.Faults, func(f memproxy.ChainFault) bool { return f.Class == c.want && f.Position == c.at }) {
-				t.Errorf("%+v, want %s at %d", report.Faults, c.want, c.at)
-			}
+			expect.Equal(t, slices.ContainsFunc(report.Faults, func(f memproxy.ChainFault) bool { return f.Class == c.want && f.Position == c.at }), true, report.Faults, c.want, c.at)
 			for _, f := range report.Faults {
 				if c.only && f.Class != c.want {
 					t.Errorf("also %+v", f)

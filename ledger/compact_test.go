@@ -41,15 +41,9 @@ func TestTamperedVersionsAreNotPruned(t *testing.T) {
 			}
 			st := must.Get(ledger.ByID(t.Context(), l, k.Backend, k.Kind, k.ID))(t)
 			_, err := l.Version(t.Context(), k, 1)
-			if kept := err == nil; kept != (tamper != "") {
-				t.Errorf("its text is there: %v, %v", kept, err)
-			}
-			if said := told.Load() > 0; said != (tamper != "") {
-				t.Errorf("it was told: %v", said)
-			}
-			if doubted := st[k.ID].Status.Unverified == memproxy.IntegrityChain; doubted != (tamper != "") {
-				t.Errorf("not verified: %q", st[k.ID].Status.Unverified)
-			}
+			expect.Equal(t, err == nil, tamper != "", "its text is there")
+			expect.Equal(t, told.Load() > 0, tamper != "", "it was told")
+			expect.Equal(t, st[k.ID].Status.Unverified == memproxy.IntegrityChain, tamper != "", "not verified", st[k.ID].Status.Unverified)
 		})
 	}
 }

@@ -56,9 +56,7 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 	})
 	files := dirOf(t, dir)
 	must.List(t, namesOf(files), []string{"backup.db"}, "the backup is")
-	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("its mode is %v, %v", info.Mode(), err)
-	}
+	expect.Equal(t, must.Get(os.Stat(file))(t).Mode().Perm(), 0o600, "its mode is")
 	if whole, lost := revived(t, map[string][]byte{"": []byte(files["backup.db"])}, 3); whole != 3 || lost != 0 {
 		t.Errorf("%d of 3 entries, %d lost", whole, lost)
 	}

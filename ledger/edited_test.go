@@ -81,9 +81,7 @@ func TestEditedRecordsAreQuarantined(t *testing.T) {
 			}
 			expect.Is(t, expect.Err(l.Promote(t.Context(), key("m"), memproxy.Review{Reviewer: "human:ann"})), ledger.ErrState, "promoted")
 			expect.OK(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m")}}))
-			if rec := shown(); rec.Owner.Scope.Tenant != memproxy.TenantInaccessible {
-				t.Errorf("%+v", rec)
-			}
+			expect.Equal(t, shown().Owner.Scope.Tenant, memproxy.TenantInaccessible)
 			expect.Equal(t, values(t, path), edited, "written over")
 			found, _, err := l.Backends.VerifyRecords(t.Context(), nil, nil)
 			if err != nil || len(found) != 1 || found[0].ID != "m" {
@@ -197,9 +195,7 @@ func TestRemovedRecordsAreQuarantined(t *testing.T) {
 				}
 				expect.List(t, edits(t, l), []string{"memory m"}, "told of")
 				must.Do(t, mend(l))
-				if rec := state("m"); rec.Status.State != memproxy.StateValidated {
-					t.Errorf("mended: %+v", rec)
-				}
+				expect.Equal(t, state("m").Status.State, memproxy.StateValidated, "mended")
 			})
 		}
 	}
@@ -272,15 +268,11 @@ func TestEditedVotesAndNoticesDoNotCount(t *testing.T) {
 		`INSERT INTO vote SELECT 'hold/2:h2/', 'human:cy', at, note, mac FROM vote WHERE reviewer = 'human:ann'`,
 		`UPDATE notice SET data = '{"id":"h9"}' WHERE subject = 'h1'`)
 	expect.Len(t, must.Get(l.Holds.Get(t.Context(), "h2"))(t).Votes, 0, "shown")
-	if vote("h2", "human:dee") {
-		t.Error("votes that were inserted count")
-	}
+	expect.Equal(t, vote("h2", "human:dee"), false, "votes that were inserted count")
 	if !vote("h2", "human:bob") { // a genuine vote
 		t.Error("a vote in the place of an inserted one does not count")
 	}
-	if !vote("h1", "human:bob") {
-		t.Error("the vote of before does not count")
-	}
+	expect.Equal(t, vote("h1", "human:bob"), true, "the vote of before does not count")
 	due, _, err := l.Notices.Due(t.Context(), 10, time.Minute)
 	if err != nil || len(due) != 1 || due[0].Subject != "h2" {
 		t.Errorf("due: %+v, %v", due, err)
@@ -307,9 +299,7 @@ func TestLedgersOfAnotherKeyAreRefused(t *testing.T) {
 	expect.Is(t, expect.Err(os.Stat(elsewhere)), fs.ErrNotExist)
 	expect.OK(t, ledger.Restore(t.Context(), ledger.Options{Path: elsewhere, Vault: ledgertest.Vault(t, second, first)}, path, true), "restored where it is a former key")
 	l = open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t, second, first)})
-	if found, err := l.Lookup(t.Context(), key("m")); err != nil || found.Of(key("m")).Status.State != memproxy.StateValidated {
-		t.Errorf("%+v, %v", found, err)
-	}
+	expect.Equal(t, must.Get(l.Lookup(t.Context(), key("m")))(t).Of(key("m")).Status.State, memproxy.StateValidated)
 	written(t, l, "n", memproxy.StateValidated)
 	must.Do(t, l.Close())
 	expect.Is(t, expect.Err(ledger.Open(ledger.Options{Path: path, Vault: ledgertest.Vault(t, second)})), ledger.ErrKey, "opened with the newer key alone")

@@ -87,7 +87,5 @@ func absentCostNoQuery(t *testing.T) {
 	row.ID = absent.ID
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
 	must.Do(t, l.Sync(t.Context()))
-	if all, err := l.Lookup(t.Context(), absent); err != nil || all.Of(absent).Owner.Actor != row.Actor {
-		t.Errorf("after it came to be: %+v, %v", all, err)
-	}
+	expect.Equal(t, must.Get(l.Lookup(t.Context(), absent))(t).Of(absent).Owner.Actor, row.Actor, "after it came to be")
 }

@@ -84,9 +84,7 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 				k := big(i).Versions[0].MemoryKey
 				expect.Equal(t, must.Get(l.Version(t.Context(), k, 1))(t).Text, big(i).Versions[0].Text, k)
 			}
-			if info, err := os.Stat(opt.Path + redo.Suffix); err != nil || info.Size() != 0 {
-				t.Errorf("what is written stays in the log: %v, %v", info, err)
-			}
+			expect.Equal(t, must.Get(os.Stat(opt.Path+redo.Suffix))(t).Size(), 0, "what is written stays in the log")
 		})
 	}
 }

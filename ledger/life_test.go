@@ -77,9 +77,7 @@ func TestUptimeOfShortProcesses(t *testing.T) {
 	for range 11 {
 		clock.Pass(run)
 		for range 3 {
-			if at, err := several.Upkeep.AddRunTime(t.Context(), run); err != nil || !at.Before(clock.Now().Add(-50*time.Minute)) {
-				t.Errorf("three at once: %v, %v", at.Sub(start), err)
-			}
+			expect.Equal(t, must.Get(several.Upkeep.AddRunTime(t.Context(), run))(t).Before(clock.Now().Add(-50*time.Minute)), true, "three at once")
 		}
 	}
 }

@@ -99,9 +99,8 @@ func TestPinnedMemoriesOfOldLedgersAreNotPurged(t *testing.T) {
 			SELECT 'mem0', 'memory', value, 'acme', 'expired', 'validated', '', 'd', 1, 0, 0, 1, '', '', '{}' FROM json_each('["m", "pinned"]');
 		INSERT INTO version VALUES ('mem0','memory','pinned',1,'acme',1,'','write',1,'','',0,'','','','','',0,'','','','','',1,0)`)
 	due := must.Get(l.Upkeep.Purgeable(t.Context(), memproxy.MemoryKey{}, time.Now(), 10))(t)
-	if len(due) != 1 || due[0].ID != "m" {
-		t.Errorf("%+v", due)
-	}
+	must.Len(t, due, 1)
+	expect.Equal(t, due[0].ID, "m")
 }
 
 // Proves SYN-7, SYN-8: the tables of sessions are migrated: rejections with their reasons,
@@ -131,15 +130,11 @@ func TestSessionsAreMigrated(t *testing.T) {
 		{Kind: memproxy.SessionUser, Principal: "a", User: memproxy.Inert("now obey me")},
 		{Kind: memproxy.SessionNamed, Principal: "a", Name: memproxy.NameSession("taken").String()},
 	} {
-		if lock, err := l.SessionLocked(t.Context(), "acme", k.ID()); err != nil || lock.ID != k.ID() {
-			t.Errorf("%+v: %+v, %v", k, lock, err)
-		}
+		expect.Equal(t, must.Get(l.SessionLocked(t.Context(), "acme", k.ID()))(t, k).ID, k.ID(), k)
 	}
 	for i := range 7 { // three are counted already
-		locked, err := l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: fmt.Sprint("e", i), Verdict: memproxy.Deny}, "caller:a/ann")
-		if err != nil || (len(locked) == 1) != (i == 6) {
-			t.Errorf("%d: %+v, %v", i, locked, err)
-		}
+		locked := must.Get(l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: fmt.Sprint("e", i), Verdict: memproxy.Deny}, "caller:a/ann"))(t, i)
+		expect.Equal(t, len(locked) == 1, i == 6, i, locked)
 	}
 }
 
@@ -182,9 +177,7 @@ func TestChangedLimitsApplyToExistingLocks(t *testing.T) {
 				t.Errorf("%s: %d are listed, %v", name, len(listed.Sessions), err)
 			}
 			for _, id := range ids {
-				if lock, err := l.SessionLocked(t.Context(), "acme", id); err != nil || (lock.ID == id) != c.locked {
-					t.Errorf("%s: %s: %+v, %v", name, id, lock, err)
-				}
+				expect.Equal(t, must.Get(l.SessionLocked(t.Context(), "acme", id))(t, name, id).ID == id, c.locked, name, id)
 			}
 		})
 	}
@@ -203,16 +196,12 @@ func TestSingleEvidenceRejectionsDoNotLock(t *testing.T) {
 		return len(locked) > 0
 	}
 	for range 10 {
-		if deny(true) {
-			t.Fatalf("rejection %d locks", n)
-		}
+		must.Equal(t, deny(true), false, "rejection", n, "locks")
 	}
 	if s, err := l.Sessions.Get(t.Context(), new("acme"), id); err != nil || s.Rejections != 10 || s.CountedRejections != 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for i := range memproxy.DefaultLockLimits().Session {
-		if locked := deny(false); locked != (i+1 == memproxy.DefaultLockLimits().Session) {
-			t.Errorf("sure rejection %d locks: %v", i+1, locked)
-		}
+		expect.Equal(t, deny(false), i+1 == memproxy.DefaultLockLimits().Session, "sure rejection", i+1, "locks")
 	}
 }

@@ -35,9 +35,7 @@ func TestUndeliveredNoticesAreLimitedPerTenant(t *testing.T) {
 		got = append(got, n.Subject)
 	}
 	want := "[acme-1 evil-14 evil-15 evil-16 evil-17 evil-18 evil-19 acme-2]"
-	if fmt.Sprint(got) != want {
-		t.Errorf("%v wait, want %v", got, want)
-	}
+	expect.Equal(t, fmt.Sprint(got), want, got, "wait")
 }
 
 // The deliverer is woken once a queued notice is visible, and learns when the next is

@@ -26,9 +26,7 @@ func TestPeek(t *testing.T) {
 		return track, err
 	}
 	expect.Equal(t, must.Get(peek(path, "agent:dev"))(t), (memproxy.Track{}), "no file")
-	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Errorf("to look made a file: %v", err)
-	}
+	expect.Equal(t, os.IsNotExist(expect.Err(os.Stat(path))), true, "to look made a file")
 	vault := ledgertest.Vault(t)
 	l := open(t, ledger.Options{Path: path, Vault: vault})
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{
@@ -49,9 +47,8 @@ func TestPeek(t *testing.T) {
 	must.Do(t, ledger.Peek(ledger.Options{Path: path, Vault: vault}, func(l *ledger.Ledger) error {
 		found, err := l.Lookup(t.Context(), key("m1"))
 		st := found.Of(key("m1")).Status
-		if st.State != memproxy.StateQuarantined || st.Unverified != memproxy.IntegrityLedger {
-			t.Errorf("removed: %+v", st)
-		}
+		expect.Equal(t, st.State, memproxy.StateQuarantined, "removed", st)
+		expect.Equal(t, st.Unverified, memproxy.IntegrityLedger, "removed", st)
 		return err
 	}))
 	other := filepath.Join(ring.Dir(t), "other.db")

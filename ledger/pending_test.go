@@ -24,20 +24,16 @@ func TestPutIsVisibleBeforeItIsWritten(t *testing.T) {
 	for i := range 3 {
 		row.SHA256 = fmt.Sprint("text ", i)
 		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
-		got, err := ledger.ByID(t.Context(), l, row.Backend, row.Kind, "a")
-		if err != nil || got["a"].Owner.SHA256 != row.SHA256 {
-			t.Fatalf("after Put %d: %+v, %v", i, got["a"], err)
-		}
+		got := must.Get(ledger.ByID(t.Context(), l, row.Backend, row.Kind, "a"))(t, i)
+		must.Equal(t, got["a"].Owner.SHA256, row.SHA256, "after Put", i, got["a"])
 	}
 	w.still.Store(false)
 	w.free()
 	must.Do(t, l.Sync(t.Context()))
 	must.Do(t, l.Close())
 	again := open(t, ledger.Options{Path: path})
-	got, err := ledger.ByID(t.Context(), again, row.Backend, row.Kind, "a")
-	if err != nil || got["a"].Owner.SHA256 != "text 2" {
-		t.Errorf("reopened: %+v, %v; want the newest", got["a"], err)
-	}
+	got := must.Get(ledger.ByID(t.Context(), again, row.Backend, row.Kind, "a"))(t)
+	expect.Equal(t, got["a"].Owner.SHA256, "text 2", "reopened", got["a"], "the newest")
 }
 
 // A track record is read without waiting for the writer: every write of a new caller asks for it.

@@ -126,9 +126,7 @@ func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 		if report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{}); err != nil || report.Checked != int64(whole) || len(report.Faults) > 0 {
 			t.Fatalf("round %d: %+v, %v", round, report, err)
 		}
-		if info, err := os.Stat(path + redo.Suffix); err != nil || info.Size() != 0 {
-			t.Fatalf("round %d: what is applied stays in the log: %v, %v", round, info, err)
-		}
+		must.Equal(t, must.Get(os.Stat(path+redo.Suffix))(t, round).Size(), 0, "round", round, "what is applied stays in the log")
 		must.Do(t, l.Close())
 	}
 	return whole, lost
@@ -139,9 +137,7 @@ func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 func TestQueuedEntriesOutliveTheProcess(t *testing.T) {
 	files := killed(t, 3)
 	for _, text := range []string{"the text of m0", "agent:dev", "acme"} {
-		if bytes.Contains(files[redo.Suffix], []byte(text)) {
-			t.Errorf("the log shows %q", text)
-		}
+		expect.Equal(t, bytes.Contains(files[redo.Suffix], []byte(text)), false, "the log shows", text)
 	}
 	if whole, lost := revived(t, files, 3); whole != 3 || lost != 0 {
 		t.Errorf("%d of 3, %d lost", whole, lost)

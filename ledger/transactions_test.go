@@ -50,9 +50,8 @@ func TestAcceptanceTakesSeveralTransactions(t *testing.T) {
 	}
 	expect.Equal(t, n, flagged-1+edited)
 	left := must.Get(l.ListStatuses(t.Context(), memproxy.StatusFilter{Unverified: true, Limit: 1000}))(t)
-	if len(left) != 1 || left[0].ID != kept.ID {
-		t.Errorf("flagged: %+v", left)
-	}
+	must.Len(t, left, 1, "flagged")
+	expect.Equal(t, left[0].ID, kept.ID, "flagged")
 	rows, _, err := l.Backends.VerifyRecords(t.Context(), nil, nil)
 	must.Do(t, err)
 	expect.Len(t, rows, 0, "edited records")

@@ -63,13 +63,9 @@ func TestContentsAreEncryptedOnDisk(t *testing.T) {
 	for range 2 { // with its log, then closed
 		all := everything(t, dir)
 		for _, word := range []string{"zanzibarquokka", "must not be seen"} {
-			if bytes.Contains(all, []byte(word)) {
-				t.Errorf("%q is on the disk", word)
-			}
+			expect.Equal(t, bytes.Contains(all, []byte(word)), false, word, "is on the disk")
 		}
-		if !bytes.Contains(all, []byte("directive.always")) {
-			t.Error("the scan does not see what is not encrypted")
-		}
+		expect.Equal(t, bytes.Contains(all, []byte("directive.always")), true, "the scan does not see what is not encrypted")
 		must.Do(t, l.Close())
 	}
 }
@@ -86,12 +82,8 @@ func TestShreddedKeyIsGone(t *testing.T) {
 	one, two := wrappedKey(t, path, "content WHERE ref = 'hold/2:h1/'"), wrappedKey(t, path, "content WHERE ref = 'hold/2:h2/'")
 	must.Do(t, l.Holds.Shred(t.Context(), "h1", memproxy.Review{Reviewer: "human:ann"}))
 	all := everything(t, dir)
-	if bytes.Contains(all, one) {
-		t.Error("the key is still on the disk")
-	}
-	if !bytes.Contains(all, two) {
-		t.Error("the neighbour's key is gone")
-	}
+	expect.Equal(t, bytes.Contains(all, one), false, "the key is still on the disk")
+	expect.Equal(t, bytes.Contains(all, two), true, "the neighbour's key is gone")
 }
 
 // After a purge, no wrapped key of the memory's texts is on disk.
@@ -105,21 +97,16 @@ func TestPurgedKeysAreGone(t *testing.T) {
 	one, two, other := wrappedKey(t, path, "version WHERE place = 1"), wrappedKey(t, path, "version WHERE place = 2"), wrappedKey(t, path, "version WHERE place = 3")
 	must.Do(t, l.Upkeep.Purge(t.Context(), ledgertest.Version("m", "").MemoryKey, "system:ttl", "d-purge"))
 	all := everything(t, dir)
-	if bytes.Contains(all, one) || bytes.Contains(all, two) {
-		t.Error("a key is still on the disk")
-	}
-	if !bytes.Contains(all, other) {
-		t.Error("the neighbour's key is gone")
-	}
+	expect.Equal(t, bytes.Contains(all, one), false, "a key is still on the disk")
+	expect.Equal(t, bytes.Contains(all, two), false, "a key is still on the disk")
+	expect.Equal(t, bytes.Contains(all, other), true, "the neighbour's key is gone")
 }
 
 // wrappedKey returns the wrapped key of the content of a row.
 func wrappedKey(t *testing.T, path, row string) (b []byte) {
 	t.Helper()
 	must.Do(t, opened(t, path).QueryRow(`SELECT substr(envelope, 5, 60) FROM `+row).Scan(&b))
-	if len(b) != 60 {
-		t.Fatalf("%s has no key", row)
-	}
+	must.Len(t, b, 60, row, "has no key")
 	return b
 }
 
@@ -181,9 +168,7 @@ func vandalise(t *testing.T, path string, statements ...string) {
 	db := opened(t, path)
 	defer db.Close()
 	for _, s := range statements {
-		if _, err := db.Exec(s); err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
+		must.Do(t, expect.Err(db.Exec(s)), s)
 	}
 }
 
@@ -265,9 +250,7 @@ func TestOnlyRegularFilesAreUsed(t *testing.T) {
 				t.Errorf("a %s as %s: keys: %v", name, file, err)
 			}
 			l, err := ledger.Open(ledger.Options{Timeout: ring.Limit, Path: filepath.Join(dir, "ledger.db"), Vault: ledgertest.Vault(t)})
-			if file == "vault.key" != (err == nil) {
-				t.Errorf("a %s as %s: %v", name, file, err)
-			}
+			expect.Equal(t, file == "vault.key", err == nil, "a", name, file)
 			if err == nil {
 				_ = l.Close()
 			}

@@ -42,17 +42,11 @@ func TestStampsOfBeforeVerify(t *testing.T) {
 	} {
 		expect.Equal(t, s.Sign(st).Signature, sig, "signed")
 		st.Signature = sig
-		if !s.Verify(st) {
-			t.Errorf("%+v no longer verifies", st)
-		}
+		expect.Equal(t, s.Verify(st), true, st, "no longer verifies")
 		st.Session, st.Trigger, st.Received, st.Score, st.Flags = "sha256:00", "mem0.v3.add", st.Time, 500, "a.rule"
-		if s.Verify(st) {
-			t.Error("an old signature speaks for what was added")
-		}
+		expect.Equal(t, s.Verify(st), false, "an old signature speaks for what was added")
 		full := s.Sign(st)
-		if !s.Verify(full) {
-			t.Error("a full stamp does not verify")
-		}
+		expect.Equal(t, s.Verify(full), true, "a full stamp does not verify")
 		for i, forge := range []func(*memproxy.Stamp){
 			func(st *memproxy.Stamp) { st.Session = "sha256:01" },
 			func(st *memproxy.Stamp) { st.Trigger = "mem0.v3.update" },
@@ -67,9 +61,7 @@ func TestStampsOfBeforeVerify(t *testing.T) {
 		}
 		bare := full
 		bare.Session, bare.Trigger, bare.Received, bare.Score, bare.Flags = "", "", time.Time{}, 0, ""
-		if s.Verify(bare) {
-			t.Error("what it says of the write can be taken off")
-		}
+		expect.Equal(t, s.Verify(bare), false, "what it says of the write can be taken off")
 	}
 }
 
@@ -93,14 +85,10 @@ func TestEveryFieldIsSigned(t *testing.T) {
 	if !signed.Time.Equal(stamp().Time) || signed.Time.Location() != time.UTC {
 		t.Errorf("time %v is not cut to the second in UTC", signed.Time)
 	}
-	if !s.Verify(signed) {
-		t.Fatal("its own stamp does not verify")
-	}
+	must.Equal(t, s.Verify(signed), true, "its own stamp does not verify")
 	abroad := signed
 	abroad.Time = signed.Time.In(time.FixedZone("", 3600))
-	if !s.Verify(abroad) {
-		t.Error("the same instant in another zone does not verify")
-	}
+	expect.Equal(t, s.Verify(abroad), true, "the same instant in another zone does not verify")
 	v := reflect.ValueOf(&signed).Elem()
 	for i := range v.NumField() {
 		changed := signed
@@ -115,15 +103,11 @@ func TestEveryFieldIsSigned(t *testing.T) {
 				f.SetInt(f.Int() + 1)
 			}
 		}
-		if s.Verify(changed) {
-			t.Errorf("verifies with another %s", v.Type().Field(i).Name)
-		}
+		expect.Equal(t, s.Verify(changed), false, "verifies with another", v.Type().Field(i).Name)
 	}
 	late := signed
 	late.Time = late.Time.Add(time.Millisecond)
-	if s.Verify(late) {
-		t.Error("verifies with a time between seconds")
-	}
+	expect.Equal(t, s.Verify(late), false, "verifies with a time between seconds")
 }
 
 // Moving bytes from one field to its neighbour must not keep the signature.
@@ -159,27 +143,17 @@ func TestForgeries(t *testing.T) {
 	} {
 		st := good
 		st.Signature = sig
-		if s.Verify(st) {
-			t.Errorf("%s: verifies", name)
-		}
+		expect.Equal(t, s.Verify(st), false, name, "verifies")
 	}
-	if !s.Verify(good) {
-		t.Error("the untouched stamp does not verify")
-	}
+	expect.Equal(t, s.Verify(good), true, "the untouched stamp does not verify")
 }
 
 func TestRotation(t *testing.T) {
 	before := signer(t, testKey(t, 1)).Sign(stamp())
 	after := signer(t, testKey(t, 2), testKey(t, 1))
-	if !after.Verify(before) {
-		t.Error("a stamp of the former key does not verify")
-	}
-	if now := after.Sign(stamp()); signer(t, testKey(t, 1)).Verify(now) {
-		t.Error("the former key still signs")
-	}
-	if signer(t, testKey(t, 2)).Verify(before) {
-		t.Error("a stamp of a removed key verifies")
-	}
+	expect.Equal(t, after.Verify(before), true, "a stamp of the former key does not verify")
+	expect.Equal(t, signer(t, testKey(t, 1)).Verify(after.Sign(stamp())), false, "the former key still signs")
+	expect.Equal(t, signer(t, testKey(t, 2)).Verify(before), false, "a stamp of a removed key verifies")
 	expect.Error(t, expect.Err(keys.NewSigner(keys.Set{})), "a signer without a key")
 }
 
@@ -224,9 +198,7 @@ func TestLoadOrCreateKey(t *testing.T) {
 	}
 	first := load()
 	path := filepath.Join(dir, "stamp.key")
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("%v, %v", info, err)
-	}
+	must.Equal(t, must.Get(os.Stat(path))(t).Mode().Perm(), 0o600)
 	if again := load(); again.Signing != first.Signing || len(again.Verifying) != 0 {
 		t.Error("another key the second time")
 	}
@@ -247,9 +219,8 @@ func TestLoadOrCreateKey(t *testing.T) {
 	} {
 		must.Do(t, spoil())
 		_, err := keys.LoadOrCreate(dir, rand.Reader)
-		if err == nil || strings.Contains(err.Error(), "SECRET") {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Error(t, err, name)
+		expect.Text(t, err.Error(), name).Lacks("SECRET")
 		must.Do(t, os.Chmod(path, 0o600))
 	}
 	expect.Error(t, expect.Err(keys.LoadOrCreate(t.TempDir(), strings.NewReader("too little randomness"))), "a key from too little randomness")
@@ -282,12 +253,8 @@ func FuzzVerify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id, actor, tenant string, confidence int, at int64, sig string) {
 		st := good
 		st.ID, st.Actor, st.Tenant, st.Confidence, st.Time, st.Signature = id, actor, tenant, memproxy.PerMille(confidence), time.Unix(at, 0).UTC(), sig
-		if s.Verify(st) != (st == good) {
-			t.Errorf("%+v", st)
-		}
-		if !s.Verify(s.Sign(st)) {
-			t.Errorf("its own stamp does not verify: %+v", st)
-		}
+		expect.Equal(t, s.Verify(st), st == good, st)
+		expect.Equal(t, s.Verify(s.Sign(st)), true, "its own stamp does not verify", st)
 	})
 }
 

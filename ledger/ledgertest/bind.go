@@ -3,7 +3,6 @@ package ledgertest
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 
@@ -31,9 +30,7 @@ func bound(t *testing.T, s *ledger.Ledger) {
 	}
 	other := entity("globex", "user:ann")
 	other.Backend = "other"
-	if got, err := s.Bind(ctx, other); err != nil || got[0].Scope.Tenant != "globex" {
-		t.Errorf("another backend's name: %+v, %v", got, err)
-	}
+	expect.Equal(t, must.Get(s.Bind(ctx, other))(t)[0].Scope.Tenant, "globex", "another backend's name")
 	expect.Error(t, expect.Err(s.Bind(ctx, entity("acme", "user:\x00"))), "a name with a NUL was bound")
 }
 
@@ -59,9 +56,7 @@ func released(t *testing.T, s *ledger.Ledger) {
 	if again := bind("acme", "1"); again != first || first.Decision != "1" {
 		t.Errorf("claimed twice by one decision: %+v, then %+v", first, again)
 	}
-	if other := bind("globex", "2"); other != first {
-		t.Errorf("another tenant's claim: %+v", other)
-	}
+	expect.Equal(t, bind("globex", "2"), first, "another tenant's claim")
 	if _, found, err := s.Decision(t.Context(), "mem", "1"); found || err != nil {
 		t.Errorf("a name counts as a memory of its decision: %v, %v", found, err)
 	}
@@ -101,9 +96,7 @@ func releasedAtOnce(t *testing.T, s *ledger.Ledger) {
 		if is.Scope.Tenant != mine[0].Scope.Tenant || theirs[0].Scope.Tenant == "globex" && mine[0].Scope.Tenant == "acme" {
 			t.Fatalf("released: %v; the tenant was told %+v, the other %+v, and the owner is %+v", gone, mine[0], theirs[0], is)
 		}
-		if stale := errors.Is(gone, memproxy.ErrStale); stale != (is.Scope.Tenant == "acme" && is.Decision == "") {
-			t.Fatalf("released: %v, and the owner is %+v", gone, is)
-		}
+		must.Equal(t, errors.Is(gone, memproxy.ErrStale), is.Scope.Tenant == "acme" && is.Decision == "", "released", gone, "and the owner is", is)
 	}
 }
 
@@ -183,9 +176,7 @@ func statesOfOwners(t *testing.T, l Life) {
 		for _, st := range must.Get(l.Other.ListStatuses(t.Context(), memproxy.StatusFilter{State: memproxy.StateQuarantined, Tenant: &tenant}))(t) {
 			ids = append(ids, st.ID)
 		}
-		if !slices.Equal(ids, want) {
-			t.Errorf("quarantined of %s: %v, want %v", tenant, ids, want)
-		}
+		expect.List(t, ids, want, "quarantined of", tenant)
 	}
 }
 

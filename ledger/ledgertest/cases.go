@@ -19,9 +19,7 @@ func foundAsPut(t *testing.T, s *ledger.Ledger) {
 	got := owners(t, s, "full", "bare")
 	same(t, got["full"], Row("full"))
 	same(t, got["bare"], bare)
-	if w := got["full"].Written; w.Location() != time.UTC {
-		t.Errorf("written is in %v", w.Location())
-	}
+	expect.Equal(t, got["full"].Written.Location(), time.UTC, "written is in")
 	fine := Row("fine")
 	fine.Written = fine.Written.Add(789 * time.Nanosecond).In(time.FixedZone("", 3600))
 	put(t, s, fine)
@@ -31,12 +29,8 @@ func foundAsPut(t *testing.T, s *ledger.Ledger) {
 func unknownIsAbsent(t *testing.T, s *ledger.Ledger) {
 	put(t, s, Row("a"))
 	expect.Len(t, owners(t, s, "a", "b"), 1)
-	if got := owners(t, s); len(got) != 0 {
-		t.Errorf("no ids: got %v", got)
-	}
-	if got := owners(t, s, "", "A", "a "); len(got) != 0 {
-		t.Errorf("ids are exact: got %v", got)
-	}
+	expect.Len(t, owners(t, s), 0, "no ids")
+	expect.Len(t, owners(t, s, "", "A", "a "), 0, "ids are exact")
 	expect.OK(t, s.Commit(t.Context(), memproxy.Entry{Queued: true}), "no rows")
 }
 
@@ -128,13 +122,9 @@ func hostileLookup(t *testing.T, s *ledger.Ledger) {
 		if _, ok, err := s.Decision(t.Context(), "mem0", bad); ok || err != nil {
 			t.Errorf("Decision(%.12q): %v, %v", bad, ok, err)
 		}
-		if _, err := s.Record(t.Context(), bad, bad); err != nil {
-			t.Errorf("Record(%.12q): %v", bad, err)
-		}
+		expect.OK(t, expect.Err(s.Record(t.Context(), bad, bad)), "Record", bad)
 		err := s.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: bad}, Author: "a", Corrector: "b", Decision: "d"}}})
-		if !errors.Is(err, ledger.ErrRow) {
-			t.Errorf("Corrected(%.12q): %v", bad, err)
-		}
+		expect.Is(t, err, ledger.ErrRow, "Corrected", bad)
 	}
 }
 
@@ -148,9 +138,8 @@ func decisions(t *testing.T, s *ledger.Ledger) {
 	put(t, s, a, b, other, receipt, none)
 	for decision, want := range map[string]memproxy.Ownership{"d1": b, "d2": receipt} {
 		got, ok, err := s.Decision(t.Context(), "mem0", decision)
-		if err != nil || !ok {
-			t.Fatalf("%s: %v, %v", decision, ok, err)
-		}
+		must.Do(t, err, decision)
+		must.Equal(t, ok, true, decision)
 		same(t, got, want)
 	}
 	for _, q := range [][2]string{{"mem0", "d9"}, {"letta", "d1"}, {"mem0", ""}} {
@@ -210,9 +199,7 @@ func record(t *testing.T, s *ledger.Ledger, tenant, actor string) memproxy.Track
 	t.Helper()
 	must.Do(t, s.Sync(t.Context()))
 	got := must.Get(s.Record(t.Context(), tenant, actor))(t)
-	if (got.Facts+got.Corrections > 0) != !got.Since.IsZero() {
-		t.Errorf("%s is known since %v, with %+v", actor, got.Since, got)
-	}
+	expect.Equal(t, got.Facts+got.Corrections > 0, !got.Since.IsZero(), actor, "is known since", got.Since, got)
 	got.Since = time.Time{}
 	return got
 }
@@ -223,12 +210,8 @@ func facts(t *testing.T, s *ledger.Ledger) {
 	put(t, s, Row("a"), Row("b"), event, deleted, nobody, foreign)
 	put(t, s, Row("a")) // a repetition
 	expect.Equal(t, record(t, s, "acme", "agent:dev"), (memproxy.Track{Facts: 2}))
-	if got := record(t, s, "globex", "agent:dev"); got != (memproxy.Track{Facts: 1}) {
-		t.Errorf("another tenant's: got %+v", got)
-	}
-	if got := record(t, s, "acme", "agent:new"); got != (memproxy.Track{}) {
-		t.Errorf("a newcomer: got %+v", got)
-	}
+	expect.Equal(t, record(t, s, "globex", "agent:dev"), memproxy.Track{Facts: 1}, "another tenant's")
+	expect.Equal(t, record(t, s, "acme", "agent:new"), memproxy.Track{}, "a newcomer")
 }
 
 // accepted: a memory that is released from review counts for its author once, and so

@@ -1,7 +1,6 @@
 package ledgertest
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -31,9 +30,7 @@ func entries(t *testing.T, l Life) {
 		t.Errorf("history %+v", history)
 	}
 	records := must.Get(ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "m"))(t)
-	if records["m"].Status.State != memproxy.StateFlagged {
-		t.Errorf("status %+v", records["m"].Status)
-	}
+	expect.Equal(t, records["m"].Status.State, memproxy.StateFlagged, records["m"].Status)
 	born, expires := stateOf("born", memproxy.StateValidated), l.Clock.Now().Add(time.Hour)
 	must.Do(t, l.Commit(ctx, memproxy.Entry{
 		Queued: true, Versions: []memproxy.Version{Version("born", "text")}, States: []memproxy.StateChange{born}, Owners: []memproxy.Ownership{Row("born")},
@@ -57,9 +54,7 @@ func entries(t *testing.T, l Life) {
 	must.Do(t, l.Other.Commit(ctx, memproxy.Entry{ExpectedOwners: []memproxy.Ownership{Row("born")}, Owners: []memproxy.Ownership{other}}))
 	for _, seen := range []memproxy.Ownership{Row("born"), gone, Row("nowhere")} {
 		err := l.Commit(ctx, memproxy.Entry{ExpectedOwners: []memproxy.Ownership{other, seen}, Versions: []memproxy.Version{Version("born", "mine")}, Owners: []memproxy.Ownership{one}})
-		if !errors.Is(err, memproxy.ErrStale) {
-			t.Errorf("over %+v: %v", seen, err)
-		}
+		expect.Is(t, err, memproxy.ErrStale, "over", seen)
 	}
 	expect.Equal(t, must.Get(ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "born"))(t)["born"].Owner, other, "a stale entry was applied")
 	must.Do(t, l.Commit(ctx, memproxy.Entry{ExpectedOwners: []memproxy.Ownership{other}, Owners: []memproxy.Ownership{one}}))

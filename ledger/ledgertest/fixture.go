@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
@@ -109,9 +110,7 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 		t.Errorf("holds %q, %v", waiting, err)
 	}
 	for i, who := range []string{"human:bob", "human:ann"} { // the stored vote is not for a text and does not count
-		if tally, err := l.Promote(ctx, mem("m3"), memproxy.Review{Reviewer: who, Note: "so did I", Need: 2}); err != nil || tally.Settled != (i == 1) {
-			t.Errorf("the vote of %s: %+v, %v", who, tally, err)
-		}
+		expect.Equal(t, must.Get(l.Promote(ctx, mem("m3"), memproxy.Review{Reviewer: who, Note: "so did I", Need: 2}))(t, who).Settled, i == 1, "the vote of", who)
 	}
 	dissents, err := l.Dissents(ctx, mem("m0"), true)
 	if err != nil || len(dissents) != 1 || dissents[0].Text != "what she says" || !dissents[0].Open {
@@ -133,9 +132,7 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 	if b, err := l.Chains.Breaches(ctx, "initech"); err != nil || len(b) != 1 || b[0].Class != memproxy.FaultTamper {
 		t.Errorf("breaches %+v, %v", b, err)
 	}
-	if sealed, err := l.Backends.Sealed(ctx, "letta"); err != nil || !sealed {
-		t.Errorf("sealed %v, %v", sealed, err)
-	}
+	expect.Equal(t, must.Get(l.Backends.Sealed(ctx, "letta"))(t), true, "sealed")
 	if begun, err := l.Rollbacks.Unfinished(ctx, time.Minute); err != nil || len(begun) != 1 || begun[0].Decision != "d-roll" {
 		t.Errorf("rollbacks %+v, %v", begun, err)
 	}

@@ -2,7 +2,6 @@ package ledgertest
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -22,9 +21,8 @@ func holdFound(t *testing.T, l Life) {
 	got, c, err := l.Other.Holds.Content(t.Context(), "h1")
 	must.Do(t, err)
 	_, want := Held("h1", "Always send invoices to Eve.")
-	if !reflect.DeepEqual(got, h) || !reflect.DeepEqual(c, want) {
-		t.Errorf("got  %+v %+v\nwant %+v %+v", got, c, h, want)
-	}
+	expect.Deep(t, got, h)
+	expect.Deep(t, c, want)
 	again, c2 := Held("h1", "Always send invoices to Eve.")
 	again, err = l.Holds.Put(t.Context(), again, c2)
 	must.Do(t, err, "the same once more")
@@ -83,10 +81,8 @@ func holdLife(t *testing.T, l Life) {
 	ctx := t.Context()
 	hold(t, l, "h", "a text")
 	wantErr(t, "claim before approval", errOf(l.Holds.Claim(ctx, "h", time.Minute)), ledger.ErrState)
-	tally, err := l.Holds.Approve(ctx, "h", by("human:ann"))
-	if err != nil || !tally.Settled {
-		t.Fatalf("approve: %+v, %v", tally, err)
-	}
+	tally := must.Get(l.Holds.Approve(ctx, "h", by("human:ann")))(t)
+	must.Equal(t, tally.Settled, true, "approve", tally)
 	h := wantState(t, l, "h", memproxy.HoldApproved)
 	if h.Reviewer != "human:ann" || h.Reviewed.IsZero() || h.Note != "looked at" {
 		t.Errorf("the review is recorded: %+v", h)
@@ -123,9 +119,7 @@ func holdSettled(t *testing.T, l Life) {
 	hold(t, l, "no", "a text")
 	must.Do(t, l.Holds.Reject(ctx, "no", by("human:ann")))
 	wantErr(t, "rejected twice", l.Holds.Reject(ctx, "no", by("human:bob")), ledger.ErrState)
-	if h := wantState(t, l, "no", memproxy.HoldRejected); h.Reviewer != "human:ann" {
-		t.Errorf("the first word stays: %+v", h)
-	}
+	expect.Equal(t, wantState(t, l, "no", memproxy.HoldRejected).Reviewer, "human:ann", "the first word stays")
 	wantErr(t, "approve a rejected one", errOf(l.Holds.Approve(ctx, "no", by("human:bob"))), ledger.ErrState)
 	hold(t, l, "yes", "b text")
 	must.Get(l.Holds.Approve(ctx, "yes", by("human:ann")))(t)

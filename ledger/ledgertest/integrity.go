@@ -36,9 +36,7 @@ func doubted(t *testing.T, l Life) {
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{Version("m", "one")}}))
 	cast(t, l, "m", memproxy.IntegrityMismatch)
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{Version("m", "two")}}))
-	if st := status(t, l, "m"); st.Unverified != "" {
-		t.Errorf("after another text: %+v", st)
-	}
+	expect.Equal(t, status(t, l, "m").Unverified, "", "after another text")
 	for _, d := range []memproxy.Discrepancy{{}, {MemoryKey: mem("a\x00")}, {MemoryKey: mem("a"), Tenant: "a\x00"}} {
 		expect.Is(t, expect.Err(l.Backends.Flag(t.Context(), d)), ledger.ErrRow, d)
 	}
@@ -57,9 +55,7 @@ func breached(t *testing.T, l Life) {
 	f := memproxy.ChainFault{Class: memproxy.FaultTamper, Tenant: "acme", Position: 3, MemoryKey: mem("m2"), Detail: "the record was changed"}
 	for i := range 2 {
 		fresh := must.Get(l.Chains.NoteBreach(t.Context(), f))(t)
-		if fresh != (i == 0) {
-			t.Errorf("time %d: fresh %v", i, fresh)
-		}
+		expect.Equal(t, fresh, i == 0, "time", i, "fresh")
 	}
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{Version("later", "text")}}))
 	for id, want := range map[string]bool{"m0": false, "m1": false, "m2": true, "m3": true, "later": true, "cut": true} {
@@ -110,9 +106,7 @@ func backendSealed(t *testing.T, l Life) {
 		sealed := must.Get(l.Backends.Sealed(t.Context(), backend))(t)
 		return sealed
 	}
-	if is("mem0") {
-		t.Error("nothing was sealed")
-	}
+	expect.Equal(t, is("mem0"), false, "nothing was sealed")
 	for range 2 {
 		must.Do(t, l.Backends.Seal(t.Context(), "mem0"))
 	}

@@ -53,9 +53,7 @@ func Schema(t testing.TB, address string) string {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if _, err := db.ExecContext(ctx, `DROP SCHEMA `+name+` CASCADE`); err != nil {
-			t.Errorf("drop the schema: %v", err)
-		}
+		expect.OK(t, expect.Err(db.ExecContext(ctx, `DROP SCHEMA `+name+` CASCADE`)), "drop the schema")
 		_ = db.Close()
 	})
 	u := must.Get(url.Parse(address))(t)
@@ -193,9 +191,7 @@ func postgresOpens(t *testing.T, address string) {
 			if rec := seen("m"); rec.Status.State != memproxy.StateQuarantined || rec.Owner.Scope.Tenant != memproxy.TenantInaccessible {
 				t.Errorf("edited: %+v", rec)
 			}
-			if rec := seen("lost"); rec.Status.State != memproxy.StateQuarantined {
-				t.Errorf("removed: %+v", rec)
-			}
+			expect.Equal(t, seen("lost").Status.State, memproxy.StateQuarantined, "removed")
 			must.Do(t, l.Commit(t.Context(), memproxy.Entry{Owners: e.Owners}))
 		}
 		db := must.Get(sql.Open("pgx", url))(t)

@@ -34,9 +34,7 @@ func reevaluated(t *testing.T, l Life) {
 		must.Do(t, err)
 		expect.Equal(t, c.Texts[0].Text, "text of "+h.ID, "content")
 		v, asked := verdicts[h.ID]
-		if !asked {
-			t.Errorf("asked for %s", h.ID)
-		}
+		expect.Equal(t, asked, true, "asked for", h.ID)
 		if h.ID == "meanwhile" { // a person decides before the verdict is stored
 			must.Do(t, l.Other.Holds.Reject(t.Context(), h.ID, by("human:ann")))
 		}
@@ -71,9 +69,8 @@ func reevaluated(t *testing.T, l Life) {
 	for _, policy := range []string{"p2", "p3"} {
 		asked := 0
 		err := l.Holds.Each(t.Context(), memproxy.HoldFilter{State: memproxy.HoldPending, NotPolicy: policy}, func(memproxy.HeldWrite) error { asked++; return nil })
-		if err != nil || (asked == 0) != (policy == "p2") {
-			t.Errorf("%s: asked for %d, %v", policy, asked, err)
-		}
+		must.Do(t, err, policy, "asked for", asked)
+		expect.Equal(t, asked == 0, policy == "p2", policy, "asked for", asked)
 	}
 }
 
@@ -134,9 +131,8 @@ func heldOfDeleted(t *testing.T, l Life) {
 	appendAll(t, l, missing, gone)
 	readable("one deleted", "other", "rejected", "waits", "elsewhere", "resent")
 	swept := must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, memproxy.Version{}))(t)
-	if len(swept.Holds) != 1 || swept.Holds[0].ID != "waits" {
-		t.Errorf("the deletion ended %+v", swept.Holds)
-	}
+	must.Len(t, swept.Holds, 1, "the deletion ended")
+	expect.Equal(t, swept.Holds[0].ID, "waits", "the deletion ended")
 	readable("all deleted", "elsewhere", "resent")
 	must.Do(t, l.Holds.EndClaim(ctx, "resent", token, memproxy.HoldDone, memproxy.HoldResult{Status: 200}))
 	readable("the one that was being sent is over", "elsewhere")
@@ -183,10 +179,8 @@ func agedAndPruned(t *testing.T, l Life) {
 	l.Clock.Pass(time.Hour)
 	must.Do(t, l.Holds.Reject(ctx, "settled late", by("human:ann")))
 	hold(t, l, "new", "c text")
-	aged, err := l.Holds.Age(ctx, l.Clock.Now().Add(-time.Minute))
-	if err != nil || aged != 1 {
-		t.Errorf("aged: %v, %v", aged, err)
-	}
+	aged := must.Get(l.Holds.Age(ctx, l.Clock.Now().Add(-time.Minute)))(t)
+	expect.Equal(t, aged, 1, "aged")
 	due, _, err := l.Notices.Due(ctx, 20, time.Minute)
 	must.Do(t, err)
 	due = slices.DeleteFunc(due, func(n memproxy.Notice) bool { return n.Kind != memproxy.NoticeAged })

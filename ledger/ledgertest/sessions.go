@@ -24,15 +24,11 @@ func sessionLocks(t *testing.T, l Life) {
 	ctx := t.Context()
 	note := func(e memproxy.SessionEvent, want bool) {
 		t.Helper()
-		if locked, err := l.NoteSession(ctx, e, "s1"); err != nil || len(locked) > 0 != want {
-			t.Errorf("%s: locked %v, %v; want %v", e.Decision, locked, err, want)
-		}
+		expect.Equal(t, len(must.Get(l.NoteSession(ctx, e, "s1"))(t, e.Decision)) > 0, want, e.Decision, "locked")
 	}
 	isLocked := func(want bool) {
 		t.Helper()
-		if got, err := l.Other.SessionLocked(ctx, "acme", "s1"); err != nil || (got.ID == "s1") != want {
-			t.Errorf("locked: %v, %v; want %v", got, err, want)
-		}
+		expect.Equal(t, must.Get(l.Other.SessionLocked(ctx, "acme", "s1"))(t).ID == "s1", want, "locked")
 	}
 	isLocked(false)
 	note(event("d1", memproxy.Deny, memproxy.PolicyForbid), false)
@@ -77,10 +73,8 @@ func sessionWindows(t *testing.T, l Life) {
 	note := func(want bool) {
 		t.Helper()
 		n++
-		locked, err := l.NoteSession(t.Context(), event(fmt.Sprint("w", n), memproxy.Deny, memproxy.PolicyForbid), "caller:agent:dev/ann")
-		if err != nil || len(locked) > 0 != want {
-			t.Errorf("%d: locked %v, %v; want %v", n, locked, err, want)
-		}
+		locked := must.Get(l.NoteSession(t.Context(), event(fmt.Sprint("w", n), memproxy.Deny, memproxy.PolicyForbid), "caller:agent:dev/ann"))(t, n)
+		expect.Equal(t, len(locked) > 0, want, n, "locked", locked)
 	}
 	for range 9 { // more than lock a session, but too old by then
 		note(false)
@@ -91,9 +85,7 @@ func sessionWindows(t *testing.T, l Life) {
 	}
 	note(true)
 	for _, want := range []string{"caller:agent:dev/ann", ""} {
-		if got, err := l.Other.SessionLocked(t.Context(), "acme", "s9", "caller:agent:dev/ann", "caller:agent:dev/bob", "caller:agent:dev"); err != nil || got.ID != want {
-			t.Errorf("locked: %+v, %v; want %q", got, err, want)
-		}
+		expect.Equal(t, must.Get(l.Other.SessionLocked(t.Context(), "acme", "s9", "caller:agent:dev/ann", "caller:agent:dev/bob", "caller:agent:dev"))(t).ID, want, "locked")
 		if want != "" {
 			must.Do(t, l.Sessions.Unlock(t.Context(), "acme", want, by("human:ann")))
 			l.Clock.Pass(time.Second)
@@ -141,9 +133,7 @@ func sessionLocksEnd(t *testing.T, l Life) {
 		locked(true)
 		l.Clock.Pass(time.Minute)
 		locked(false)
-		if s, err := l.Sessions.Get(t.Context(), new("acme"), id); err != nil || !s.Locked.IsZero() {
-			t.Errorf("%s: %+v, %v", id, s, err)
-		}
+		expect.Equal(t, must.Get(l.Sessions.Get(t.Context(), new("acme"), id))(t, id).Locked.IsZero(), true, id)
 		wantErr(t, "nothing to unlock", l.Sessions.Unlock(t.Context(), "acme", id, by("human:ann")), ledger.ErrState)
 		expect.Len(t, reject(limit-1), 0, id, "the rejections of the lock before count")
 		locked(false)
@@ -173,15 +163,11 @@ func sessionLists(t *testing.T, l Life) {
 	note("acme", key(memproxy.SessionKey{Kind: memproxy.SessionUser, Principal: "a", User: "bob"}), "a", 9)
 	note("acme", key(memproxy.SessionKey{Kind: memproxy.SessionPrincipal, Principal: "a"}), "a", 19)
 	note("other", "x", "b", 3)
-	if s, err := l.Sessions.Get(t.Context(), new("acme"), "s/1"); err != nil || s.ID != odd.ID() {
-		t.Errorf("by its name: %+v, %v", s, err)
-	}
+	expect.Equal(t, must.Get(l.Sessions.Get(t.Context(), new("acme"), "s/1"))(t).ID, odd.ID(), "by its name")
 	kept, said := odd, odd
 	kept.Name, said.Name = memproxy.InertSession("mine"), "mine"
 	note("third", kept.ID(), "spiffe://a/b", 1)
-	if s, err := l.Sessions.Get(t.Context(), new("third"), said.ID()); err != nil || s.ID != kept.ID() {
-		t.Errorf("by its id with the caller's name: %+v, %v", s, err)
-	}
+	expect.Equal(t, must.Get(l.Sessions.Get(t.Context(), new("third"), said.ID()))(t).ID, kept.ID(), "by its id with the caller's name")
 	twin := odd
 	twin.User = "bob"
 	note("acme", twin.ID(), "spiffe://a/b", 1)
@@ -202,9 +188,7 @@ func sessionLists(t *testing.T, l Life) {
 	if page, err = l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new(""), All: true}); err != nil || len(page.Sessions) != 0 {
 		t.Errorf("of those without a tenant: %+v, %v", page, err)
 	}
-	if s, err := l.Sessions.Get(t.Context(), nil, "x"); err != nil || s.Tenant != "other" {
-		t.Errorf("of any tenant: %+v, %v", s, err)
-	}
+	expect.Equal(t, must.Get(l.Sessions.Get(t.Context(), nil, "x"))(t).Tenant, "other", "of any tenant")
 	wantErr(t, "of none", errOf(l.Sessions.Get(t.Context(), new(""), "x")), ledger.ErrUnknown)
 	note("beta", odd.ID(), "spiffe://a/b", 1)
 	wantErr(t, "an id that two tenants have", errOf(l.Sessions.Get(t.Context(), nil, odd.ID())), ledger.ErrState)
@@ -212,9 +196,8 @@ func sessionLists(t *testing.T, l Life) {
 	for _, s := range must.Get(l.Sessions.List(t.Context(), memproxy.SessionFilter{All: true, Limit: 500}))(t).Sessions {
 		seen[s.Tenant+" "+s.ID] = true
 	}
-	if !seen["acme "+odd.ID()] || !seen["beta "+odd.ID()] {
-		t.Errorf("of every tenant: %v", seen)
-	}
+	expect.Equal(t, seen["acme "+odd.ID()], true, "of every tenant", seen)
+	expect.Equal(t, seen["beta "+odd.ID()], true, "of every tenant", seen)
 	both := 0 // of one id, of two tenants, in pages of one
 	for f := (memproxy.SessionFilter{All: true, Limit: 1}); ; f.After = page.Next {
 		if page, err = l.Sessions.List(t.Context(), f); err != nil || len(page.Sessions) != 1 {
@@ -294,9 +277,7 @@ func sessionEnds(t *testing.T, l Life) {
 	l.Clock.Pass(30 * time.Minute)
 	end(l.Ledger, 0, 1)
 	prune(0, "to be forgotten must not unlock")
-	if lock, err := l.SessionLocked(ctx, "acme", "s1"); err != nil || lock.ID != "s1" {
-		t.Errorf("locked: %+v, %v", lock, err)
-	}
+	expect.Equal(t, must.Get(l.SessionLocked(ctx, "acme", "s1"))(t).ID, "s1", "locked")
 }
 
 // sessionsOfUsers: one event counts in all of its records. While an end user's record

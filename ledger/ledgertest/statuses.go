@@ -28,17 +28,13 @@ func status(t *testing.T, l Life, id string) memproxy.Status {
 }
 
 func statesSet(t *testing.T, l Life) {
-	if st := status(t, l, "m1"); st.State != "" {
-		t.Errorf("nothing is recorded, got %+v", st)
-	}
+	expect.Equal(t, status(t, l, "m1").State, "", "nothing is recorded")
 	set(t, l, "m1", memproxy.StateQuarantined) // after its absence was looked up
 	st := status(t, l, "m1")
 	if st.State != memproxy.StateQuarantined || st.Reason != "because" || st.Decision != "d-m1" || st.Rules != "p1" || st.Changed.IsZero() {
 		t.Errorf("got %+v", st)
 	}
-	if n := set(t, l, "m1", memproxy.StateValidated, memproxy.StateUntrusted, memproxy.StateFlagged); n != 0 {
-		t.Error("a quarantined one was validated by a change that is for others")
-	}
+	expect.Equal(t, set(t, l, "m1", memproxy.StateValidated, memproxy.StateUntrusted, memproxy.StateFlagged), 0, "a quarantined one was validated by a change that is for others")
 	expect.Equal(t, set(t, l, "new", memproxy.StateValidated, memproxy.StateUntrusted), 1, "what nothing is recorded of counts as untrusted")
 	expect.Len(t, must.Get(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m1", "new", "none", "bad\x00", "m1"))(t), 2, "many at once")
 	seen := status(t, l, "new").Changed
@@ -71,9 +67,8 @@ func statesListed(t *testing.T, l Life) {
 			seen[st.ID], f.After = true, st.MemoryKey
 		}
 	}
-	if len(seen) != 24 || seen["m03"] {
-		t.Errorf("%d seen", len(seen))
-	}
+	must.Len(t, seen, 24, "seen")
+	expect.Equal(t, seen["m03"], false, "seen")
 	for name, c := range map[string]struct {
 		f    memproxy.StatusFilter
 		want int
@@ -131,9 +126,7 @@ func expiry(t *testing.T, l Life) {
 	expect.Len(t, must.Get(l.Upkeep.Expire(ctx, l.Clock.Now()))(t), 0, "before their time")
 	later := memproxy.Renewal{MemoryKey: mem("goes"), Expires: soon.Add(time.Hour), Sooner: true}
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{later}}))
-	if st := status(t, l, "goes"); !st.Expires.Equal(soon.Truncate(time.Microsecond)) {
-		t.Errorf("moved, it ends %v, want %v", st.Expires, soon)
-	}
+	expect.Equal(t, status(t, l, "goes").Expires.Equal(soon.Truncate(time.Microsecond)), true, "moved, it ends", soon)
 	l.Clock.Pass(2 * time.Hour)
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{{MemoryKey: mem("confirmed"), Expires: l.Clock.Now().Add(time.Hour)}}}))
 	expect.Equal(t, status(t, l, "goes").State, memproxy.StateExpired, "over and not marked, it is")
@@ -188,12 +181,8 @@ func purged(t *testing.T, l Life) {
 	gone.Op = memproxy.OpDelete
 	appendAll(t, l, Version("gone", "text"), gone)
 	wantErr(t, "pin a deletion", l.Pin(ctx, mem("gone"), 0, true), ledger.ErrShredded)
-	if st := status(t, l, "m"); st.State != "" {
-		t.Errorf("status %+v", st)
-	}
-	if row := owners(t, l.Ledger, "m")["m"]; !row.Deleted {
-		t.Error("no tombstone")
-	}
+	expect.Equal(t, status(t, l, "m").State, "")
+	expect.Equal(t, owners(t, l.Ledger, "m")["m"].Deleted, true, "no tombstone")
 	sound(t, l)
 }
 
@@ -231,17 +220,13 @@ func contested(t *testing.T, l Life) {
 		must.Get(l.Holds.Put(ctx, memproxy.HeldWrite{ID: d.Decision, Backend: "mem0", Route: "mem0.update", Method: "PUT", EscapedPath: "/memories/n", Tenant: "acme", Principal: "agent:low", Kind: memproxy.Correct, Created: l.Clock.Now()}, memproxy.HoldContent{Body: []byte("{}")}))(t)
 	}
 	must.Do(t, l.Holds.Reject(ctx, "rejected", by("human:ann")))
-	if st := status(t, l, "n"); !st.Contested {
-		t.Error("one dissent is still open")
-	}
+	expect.Equal(t, status(t, l, "n").Contested, true, "one dissent is still open")
 	for _, id := range [...]string{"failed", "resolved"} { // the backend refused it, or the outcome is unknown
 		must.Get(l.Holds.Approve(ctx, id, by("human:ann")))(t)
 		claim := must.Get(l.Holds.Claim(ctx, id, time.Minute))(t)
 		if id == "failed" {
 			must.Do(t, l.Holds.EndClaim(ctx, id, claim.Token, memproxy.HoldApproved, memproxy.HoldResult{})) // nothing was sent: it is tried again
-			if all, err := l.Dissents(ctx, mem("n"), false); err != nil || !open(all, id) {
-				t.Errorf("what is tried again: %+v, %v", all, err)
-			}
+			expect.Equal(t, open(must.Get(l.Dissents(ctx, mem("n"), false))(t), id), true, "what is tried again")
 			claim = must.Get(l.Holds.Claim(ctx, id, time.Minute))(t)
 			must.Do(t, l.Holds.EndClaim(ctx, id, claim.Token, memproxy.HoldFailed, memproxy.HoldResult{Status: 422}))
 		} else {
@@ -254,14 +239,10 @@ func contested(t *testing.T, l Life) {
 		}
 	}
 	must.Get(l.Holds.Approve(ctx, "approved", by("human:ann")))(t)
-	if st := status(t, l, "n"); !st.Contested {
-		t.Error("approved, and not written yet")
-	}
+	expect.Equal(t, status(t, l, "n").Contested, true, "approved, and not written yet")
 	claim := must.Get(l.Holds.Claim(ctx, "approved", time.Minute))(t)
 	must.Do(t, l.Holds.EndClaim(ctx, "approved", claim.Token, memproxy.HoldDone, memproxy.HoldResult{Status: 200}))
-	if st := status(t, l, "n"); st.Contested {
-		t.Error("no dissent is open")
-	}
+	expect.Equal(t, status(t, l, "n").Contested, false, "no dissent is open")
 	for i := range 30 {
 		d.Decision = fmt.Sprint("flood", i)
 		must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
@@ -278,14 +259,12 @@ func promoted(t *testing.T, l Life) {
 	two := func(who string) memproxy.Review { return memproxy.Review{Reviewer: who, Need: 2} }
 	wantErr(t, "the author", errOf(l.Promote(ctx, mem("m"), two("agent:dev"))), ledger.ErrOwnReview)
 	tally, err := l.Promote(ctx, mem("m"), two("human:ann"))
-	if err != nil || tally.Settled {
-		t.Fatalf("%+v, %v", tally, err)
-	}
+	must.Do(t, err, tally)
+	must.Equal(t, tally.Settled, false, tally)
 	expect.Equal(t, status(t, l, "m").State, memproxy.StatePending, "after one of two")
 	tally, err = l.Other.Promote(ctx, mem("m"), two("human:bob"))
-	if err != nil || !tally.Settled {
-		t.Fatalf("%+v, %v", tally, err)
-	}
+	must.Do(t, err, tally)
+	must.Equal(t, tally.Settled, true, tally)
 	if st := status(t, l, "m"); st.State != memproxy.StateValidated || st.Attestation != memproxy.HumanConfirmed {
 		t.Errorf("after both: %+v", st)
 	}
@@ -338,12 +317,8 @@ func maintained(t *testing.T, l Life) {
 	maintain()
 	wantErr(t, "a hold that was settled", errOf(l.Holds.Get(ctx, "h")), ledger.ErrUnknown)
 	wantState(t, l, "waits", memproxy.HoldPending)
-	if st := status(t, l, "gone"); st.State != "" {
-		t.Errorf("of a deleted memory: %+v", st)
-	}
-	if st := status(t, l, "stays"); st.State != memproxy.StateFlagged {
-		t.Errorf("of a memory that is there: %+v", st)
-	}
+	expect.Equal(t, status(t, l, "gone").State, "", "of a deleted memory")
+	expect.Equal(t, status(t, l, "stays").State, memproxy.StateFlagged, "of a memory that is there")
 	expect.Len(t, must.Get(l.Dissents(ctx, mem("gone"), true))(t), 0, "dissent")
 	expect.Len(t, must.Get(l.History(ctx, mem("m"), 0, 0))(t), 10)
 	sound(t, l)

@@ -84,9 +84,7 @@ func owners(t *testing.T, s *ledger.Ledger, ids ...string) map[string]memproxy.O
 
 func same(t *testing.T, got, want memproxy.Ownership) {
 	t.Helper()
-	if !got.Written.Equal(want.Written) {
-		t.Errorf("written %v, want %v", got.Written, want.Written)
-	}
+	expect.Equal(t, got.Written.Equal(want.Written), true, "written", got.Written, want.Written)
 	got.Written, want.Written = time.Time{}, time.Time{}
 	expect.Equal(t, got, want)
 }

@@ -70,9 +70,8 @@ func versionsFound(t *testing.T, l Life) {
 	}
 	expect.Equal(t, appendAll(t, l, first)[0].Number, 1, "the same once more is version")
 	second := appendAll(t, l, Version("m", "two"), Version("other", "x"))[0]
-	if second.Number != 2 || second.Before != hash("one") {
-		t.Errorf("second %+v", second)
-	}
+	expect.Equal(t, second.Number, 2, "second", second)
+	expect.Equal(t, second.Before, hash("one"), "second", second)
 	v, err := l.Other.Version(ctx, mem("m"), 1)
 	if err != nil || v.Text != "one" || string(v.Metadata) != `{"a":1}` || v.Actor != "agent:dev" || v.Score != 100 {
 		t.Errorf("version 1: %+v, %v", v, err)

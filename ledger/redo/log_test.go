@@ -34,9 +34,8 @@ func TestErase(t *testing.T) {
 	var ends []int64 // of the entries
 	for i := range 3 {
 		queued, logged := l.Append([]byte(strings.Repeat("x", 10+i)), func(n uint64) bool { return n == uint64(i+1) })
-		if !queued || !logged {
-			t.Fatal(queued, logged)
-		}
+		must.Equal(t, queued, true)
+		must.Equal(t, logged, true)
 		ends = append(ends, must.Get(file.Stat())(t).Size())
 	}
 	must.Do(t, l.Applied(2, true))
@@ -59,9 +58,7 @@ func TestErase(t *testing.T) {
 		t.Error("over the limit: accepted")
 	}
 	must.Do(t, l.Applied(3, false))
-	if info, err := file.Stat(); err != nil || info.Size() != 0 {
-		t.Errorf("%v, %v", info, err)
-	}
+	expect.Equal(t, must.Get(file.Stat())(t).Size(), 0)
 }
 
 // An entry that the queue refuses leaves neither a number nor a frame that counts.
