@@ -57,9 +57,7 @@ func TestMeter(t *testing.T) {
 			if s := screen.String(); !strings.HasPrefix(s, "\r   ") || !strings.HasSuffix(s, " \rline 7: bad\n") {
 				t.Errorf("a message is written as %q", s)
 			}
-			if m.Writer(stdout) != stdout {
-				t.Error("a meter is in the way of what is no terminal")
-			}
+			expect.Equal(t, m.Writer(stdout), stdout, "a meter is in the way of what is no terminal")
 			time.Sleep(time.Second)
 			told(60, 120)
 			screen.Reset()
@@ -70,9 +68,7 @@ func TestMeter(t *testing.T) {
 			}
 			screen.Reset()
 			m.Done()
-			if s := screen.String(); strings.ReplaceAll(s, " ", "") != "\r\r" {
-				t.Errorf("at the end: %q", s)
-			}
+			expect.Equal(t, strings.ReplaceAll(screen.String(), " ", ""), "\r\r", "at the end")
 
 			screen.Reset()
 			cli.MeterOn(stderr, "pages", nil).Progress()(3, 0)
@@ -96,17 +92,13 @@ func TestWhatIsLeftOfAFile(t *testing.T) {
 	}
 	f := input(t, 100)
 	must.Get(f.Seek(40, io.SeekStart))(t)
-	if cli.WriterFor(f) != io.Writer(f) {
-		t.Error("a file is taken for a terminal")
-	}
+	expect.Equal(t, cli.WriterFor(f), io.Writer(f), "a file is taken for a terminal")
 	expect.Text(t, of(f), "of the 60 that are left").Has("]  50%  1 lines")
 	r, w, err := os.Pipe()
 	must.Do(t, err)
 	defer r.Close()
 	defer w.Close()
-	if cli.WriterFor(r) != io.Writer(r) {
-		t.Error("a pipe is no terminal")
-	}
+	expect.Equal(t, cli.WriterFor(r), io.Writer(r), "a pipe is no terminal")
 	expect.Text(t, of(r), "a pipe has no size").Lacks("%")
 }
 
@@ -157,9 +149,7 @@ func FuzzPlain(f *testing.F) {
 
 func seen(t *testing.T, text string) {
 	t.Helper()
-	if !utf8.ValidString(text) {
-		t.Errorf("%q is no UTF-8", text)
-	}
+	expect.Equal(t, utf8.ValidString(text), true, text, "is no UTF-8")
 	for _, r := range text {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.In(r, unicode.Cf, unicode.Variation_Selector) {
 			t.Errorf("%q shows %U", text, r)

@@ -52,9 +52,7 @@ func TestEveryRouteIsInTheMatrix(t *testing.T) {
 						continue // a word
 					}
 					for _, class := range contract.Classes {
-						if !seen["path:"+part[1]+" "+string(class)] {
-							t.Errorf("%s: no case has {%s} %s", at, part[1], class)
-						}
+						expect.Equal(t, seen["path:"+part[1]+" "+string(class)], true, at, "no case has {", part[1], "}", class)
 					}
 				}
 				if !seen[" own"] || len(seen) < len(contract.Classes) {
@@ -66,9 +64,7 @@ func TestEveryRouteIsInTheMatrix(t *testing.T) {
 				for _, err := range tc.f.Cases(tc.w, []contract.Route{{ID: "tomorrow", Method: "GET", Path: path}}, contract.AllCases) {
 					failed = failed || err != nil
 				}
-				if !failed {
-					t.Errorf("%s is in the matrix, and nothing says what it names", path)
-				}
+				expect.Equal(t, failed, true, path, "is in the matrix, and nothing says what it names")
 			}
 		})
 	}

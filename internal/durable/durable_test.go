@@ -36,9 +36,7 @@ func TestReplace(t *testing.T) {
 	expect.Is(t, durable.Replace(path, func(w *os.File) error {
 		_, err := io.WriteString(w, "half")
 		for _, e := range filesIn(t, dir) {
-			if partial := durable.IsPartial(e.Name()); partial != (e.Name() != "state.json") {
-				t.Errorf("partial says %v of %s", partial, e.Name())
-			}
+			expect.Equal(t, durable.IsPartial(e.Name()), e.Name() != "state.json", "partial says", e.Name())
 		}
 		return errors.Join(err, boom)
 	}), boom)

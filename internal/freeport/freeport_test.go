@@ -16,9 +16,7 @@ func TestAddr(t *testing.T) {
 	t.Run("while it runs", func(t *testing.T) {
 		for range 200 {
 			addr := Addr(t)
-			if given[addr] {
-				t.Fatalf("%s is given twice", addr)
-			}
+			must.Equal(t, given[addr], false, addr, "is given twice")
 			given[addr] = true
 			l := must.Get(net.Listen("tcp", addr))(t)
 			l.Close()

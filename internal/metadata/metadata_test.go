@@ -70,13 +70,9 @@ func TestStampsCoverMetadata(t *testing.T) {
 		t.Error("hashes of one write speak for another")
 	}
 	for _, list := range []string{"x", s.Metadata[1:], strings.Repeat("A", hashLen)} {
-		if !metadata.Differs(&memproxy.Stamp{ID: "d", Metadata: list}, members(written)) {
-			t.Errorf("%q is no list of hashes", list)
-		}
+		expect.Equal(t, metadata.Differs(&memproxy.Stamp{ID: "d", Metadata: list}, members(written)), true, list, "is no list of hashes")
 	}
-	if metadata.Differs(&memproxy.Stamp{ID: "d"}, members(`{"about":"Eve"}`)) {
-		t.Error("a stamp that says nothing of metadata accuses")
-	}
+	expect.Equal(t, metadata.Differs(&memproxy.Stamp{ID: "d"}, members(`{"about":"Eve"}`)), false, "a stamp that says nothing of metadata accuses")
 	broken := []memproxy.Member{{Name: "a", Value: []byte("[1")}}
 	if s.Metadata = metadata.Hashes("d", members(`{"a":1}`), none); metadata.Hashes("d", broken, none) != "" || !metadata.Differs(&s, broken) {
 		t.Error("what is no JSON is sealed")
@@ -87,9 +83,8 @@ func TestStampsCoverMetadata(t *testing.T) {
 	}
 	raw := members(string(must.Get(json.Marshal(many))(t)))
 	full := metadata.Hashes("d", raw, none)
-	if len(full) != mostMembers*hashLen || metadata.Differs(&memproxy.Stamp{ID: "d", Metadata: full}, raw) {
-		t.Errorf("%d bytes of hashes", len(full))
-	}
+	must.Len(t, full, mostMembers*hashLen, "bytes of hashes")
+	expect.Equal(t, metadata.Differs(&memproxy.Stamp{ID: "d", Metadata: full}, raw), false, "bytes of hashes")
 }
 
 // Whatever a backend gives as metadata, it is like itself, and no stamp grows
@@ -103,9 +98,7 @@ func FuzzMetadata(f *testing.F) {
 		if len(s.Metadata)%hashLen != 0 || len(s.Metadata) > mostMembers*hashLen {
 			t.Fatalf("%q", s.Metadata)
 		}
-		if metadata.Differs(&s, a) {
-			t.Fatalf("%q is not like itself", rawA)
-		}
+		must.Equal(t, metadata.Differs(&s, a), false, rawA, "is not like itself")
 		o := memproxy.Stamp{ID: "d", Metadata: metadata.Hashes("d", b, none)}
 		if !metadata.Differs(&s, b) && !metadata.Differs(&o, a) && s.Metadata != o.Metadata && len(s.Metadata) < mostMembers*hashLen && len(o.Metadata) < mostMembers*hashLen {
 			t.Fatalf("%q and %q speak for each other", rawA, rawB)

@@ -26,9 +26,7 @@ func TestFaultsCanBePutIn(t *testing.T) {
 	known := map[string]bool{}
 	for _, f := range faults {
 		key := f.Place.String() + ": " + f.Breaks
-		if known[f.Requirement+key] {
-			t.Errorf("%s: it is in the list twice", key)
-		}
+		expect.Equal(t, known[f.Requirement+key], false, key, "it is in the list twice")
 		known[f.Requirement+key] = true
 		if len(proving[f.Requirement]) == 0 {
 			t.Errorf("%s: no test proves %s", key, f.Requirement)

@@ -3,9 +3,9 @@ package proofs_test
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/proofs"
 )
@@ -44,7 +44,6 @@ func TestNone(t *testing.T) {}
 		{"TRL-9", "b", "TestTagged", proofs.Slow}, {"TRL-9", "b", "TestUntagged", proofs.Core},
 		{"TRL-6", "b/c", "FuzzReal", proofs.Real},
 	}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v\n have %v\n want %v", err, got, want)
-	}
+	must.Do(t, err, "have")
+	expect.List(t, got, want, "have")
 }

@@ -25,9 +25,7 @@ var (
 func TestDebianPackages(t *testing.T) {
 	rest := named(t, made(t, packaged), "memproxy_v1.2.3_linux_arm64.deb")
 	rest, ok := bytes.CutPrefix(rest, []byte("!<arch>\n"))
-	if !ok {
-		t.Fatal("it is no ar archive")
-	}
+	must.Equal(t, ok, true, "it is no ar archive")
 	var order []string
 	members := map[string][]byte{}
 	for len(rest) >= 60 {
@@ -63,9 +61,7 @@ func TestDebianPackages(t *testing.T) {
 // rpmValues reads the header at the start of b: strings by tag, and its length.
 func rpmValues(t *testing.T, b []byte) (values map[int32][]string, length int) {
 	t.Helper()
-	if !bytes.HasPrefix(b, []byte{0x8e, 0xad, 0xe8, 1}) {
-		t.Fatalf("no header: % x", b[:16])
-	}
+	must.Equal(t, bytes.HasPrefix(b, []byte{0x8e, 0xad, 0xe8, 1}), true, "no header", b[:16])
 	n, size := int(binary.BigEndian.Uint32(b[8:])), int(binary.BigEndian.Uint32(b[12:]))
 	store := b[16+16*n:][:size]
 	values = map[int32][]string{}
@@ -83,9 +79,7 @@ func rpmValues(t *testing.T, b []byte) (values map[int32][]string, length int) {
 // archive name the same files. Proves EDGE-18.
 func TestRPMPackages(t *testing.T) {
 	b := named(t, made(t, packaged), "memproxy_v1.2.3_linux_amd64.rpm")
-	if !bytes.HasPrefix(b, []byte{0xed, 0xab, 0xee, 0xdb, 3, 0, 0, 0, 0, 1}) {
-		t.Fatalf("the lead is % x", b[:10])
-	}
+	must.Equal(t, bytes.HasPrefix(b, []byte{0xed, 0xab, 0xee, 0xdb, 3, 0, 0, 0, 0, 1}), true, "the lead is", b[:10])
 	signature, n := rpmValues(t, b[96:])
 	rest := b[96+(n+7)/8*8:]
 	header, n := rpmValues(t, rest)
@@ -96,13 +90,11 @@ func TestRPMPackages(t *testing.T) {
 	}
 	archive := unzip(t, rest[n:])
 	for i, name := range installedNames {
-		if !strings.HasSuffix(name, "/"+header[1117][i]) || !bytes.Contains(archive, []byte("./"+name+"\x00")) {
-			t.Errorf("%s is not there: %q", name, header[1117])
-		}
+		expect.Equal(t, strings.HasSuffix(name, "/"+header[1117][i]), true, name, "is not there", header[1117])
+		expect.Equal(t, bytes.Contains(archive, []byte("./"+name+"\x00")), true, name, "is not there", header[1117])
 	}
-	if !bytes.Contains(archive, []byte("binary for linuxamd64")) || bytes.Contains(archive, []byte("not for Linux")) {
-		t.Error("the archive holds other files")
-	}
+	expect.Equal(t, bytes.Contains(archive, []byte("binary for linuxamd64")), true, "the archive holds other files")
+	expect.Equal(t, bytes.Contains(archive, []byte("not for Linux")), false, "the archive holds other files")
 }
 
 // Package managers order versions as the tags are ordered.

@@ -94,9 +94,7 @@ func TestReleasesAreReproducible(t *testing.T) {
 		}
 	}
 	want := []string{"", "LICENSE", "completions/", "completions/_memproxy", "man/", "man/man1/", "man/man1/memproxy.1", "memproxy", "memproxy.cdx.json"}
-	if !slices.Equal(names, want) {
-		t.Errorf("the archive holds %q, not %q", names, want)
-	}
+	expect.List(t, names, want, "in the archive")
 	sums := string(named(t, first, "SHA256SUMS"))
 	var st struct {
 		Subject []struct {
@@ -195,9 +193,7 @@ func TestImageLayout(t *testing.T) {
 		}
 	}
 	for name := range blobs {
-		if !used[name] {
-			t.Errorf("nothing points to %s", name)
-		}
+		expect.Equal(t, used[name], true, "nothing points to", name)
 	}
 }
 
@@ -206,9 +202,7 @@ func TestImageLayout(t *testing.T) {
 func TestImageAgreesWithTheDockerfile(t *testing.T) {
 	text := must.Get(os.ReadFile("../../Dockerfile"))(t)
 	_, stage, ok := strings.Cut(string(text), "FROM ${BASE_IMAGE}\n")
-	if !ok {
-		t.Fatal("the Dockerfile has no last stage")
-	}
+	must.Equal(t, ok, true, "the Dockerfile has no last stage")
 	var files []string
 	for _, m := range regexp.MustCompile(`(?m)^COPY --from=build \S+ /(\S+)$`).FindAllStringSubmatch(stage, -1) {
 		files = append(files, m[1])

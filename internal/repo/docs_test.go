@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/proofs"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -93,9 +94,7 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 			continue // what was true then
 		}
 		for _, m := range testName.FindAllStringSubmatch(read(t, file), -1) {
-			if !tests[m[1]] {
-				t.Errorf("%s: there is no %s", file, m[1])
-			}
+			expect.Equal(t, tests[m[1]], true, file, "there is no", m[1])
 		}
 	}
 	_, matrix, _ := strings.Cut(read(t, "docs/security-team.md"), "\n## Control matrix\n")
@@ -169,9 +168,7 @@ func TestClientsHaveThePinnedVersions(t *testing.T) {
 	}
 	for _, row := range rows[2:] {
 		for _, client := range strings.Split(strings.TrimSpace(strings.Split(row, "|")[2]), ", ") {
-			if !pinned[client] {
-				t.Errorf("docs/clients.md: no e2e/ file pins %s", client)
-			}
+			expect.Equal(t, pinned[client], true, "docs/clients.md: no e2e/ file pins", client)
 		}
 	}
 }

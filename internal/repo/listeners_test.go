@@ -55,9 +55,7 @@ func TestListenersAreBounded(t *testing.T) {
 			if sel, ok := n.(*ast.SelectorExpr); ok {
 				if pkg, ok := sel.X.(*ast.Ident); ok {
 					what := pkg.Name + "." + sel.Sel.Name
-					if slices.Contains(unbounded, what) {
-						t.Errorf("%s: %s serves without bounds; use proxy.Serve", name, what)
-					}
+					expect.Equal(t, slices.Contains(unbounded, what), false, name, what, "serves without bounds; use proxy.Serve")
 					if _, ok := servers[what]; ok && !slices.Contains(found[what], name) {
 						found[what] = append(found[what], name)
 					}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/proofs"
 )
@@ -40,8 +41,6 @@ func TestCoreTestsAreOutsideOfTheirPackage(t *testing.T) {
 		}
 	})
 	for _, dir := range inside {
-		if !used[dir] {
-			t.Errorf("%s is an exception that nothing needs", dir)
-		}
+		expect.Equal(t, used[dir], true, dir, "is an exception that nothing needs")
 	}
 }

@@ -114,7 +114,7 @@ var allowed = []struct {
 	{"gate/gatetest", "what tests of the gate and its callers share", nil},
 	{"gate/trust", "rules on trust, pure: knows the vocabulary only", nil},
 	{"gate", "the gate knows interfaces, never a leaf", []string{"gate/", "internal/metadata", "redaction", "telemetry/signal"}},
-	{"frontend/frontendtest", "what the tests of the listeners share", []string{"frontend", "gate", "gate/access", "gate/gatetest"}},
+	{"frontend/frontendtest", "what the tests of the listeners share", []string{"frontend", "gate", "gate/access", "gate/gatetest", "internal/expect", "internal/must"}},
 	{"frontend", "what the listeners share knows the gate and neither of them", []string{"gate", "gate/paths", "telemetry/signal"}},
 	{"agentrun", "runs of agents are ruled on by the gate, over requests of memproxy's own", []string{"gate", "frontend"}},
 	{"proxy", "a listener calls the gate and never decides", []string{"agentrun", "gate", "frontend", "telemetry/signal"}},
@@ -241,9 +241,7 @@ func TestEveryPackageSaysWhatItPromises(t *testing.T) {
 		if p.Name == "main" {
 			want = "Command"
 		}
-		if !strings.HasPrefix(p.Doc, want) {
-			t.Errorf("%s: the package comment begins %q, want %q", p.ImportPath, p.Doc, want)
-		}
+		expect.Equal(t, strings.HasPrefix(p.Doc, want), true, p.ImportPath, "the package comment begins", p.Doc, want)
 	}
 }
 
@@ -332,9 +330,7 @@ func TestNoBinaryIsTracked(t *testing.T) {
 		}
 		must.Do(t, err)
 		for _, magic := range []string{"\x7fELF", "\xcf\xfa\xed\xfe", "MZ"} { // Linux, macOS, Windows
-			if strings.HasPrefix(string(data), magic) {
-				t.Errorf("%s is a compiled program", name)
-			}
+			expect.Equal(t, strings.HasPrefix(string(data), magic), false, name, "is a compiled program")
 		}
 	}
 }
@@ -342,8 +338,6 @@ func TestNoBinaryIsTracked(t *testing.T) {
 func TestNoReplaceDirectives(t *testing.T) {
 	mod := must.Get(os.ReadFile(filepath.Join(root, "go.mod")))(t)
 	for line := range strings.SplitSeq(string(mod), "\n") {
-		if strings.HasPrefix(strings.TrimSpace(line), "replace ") {
-			t.Errorf("go.mod: %s: users of the module do not get it", line)
-		}
+		expect.Equal(t, strings.HasPrefix(strings.TrimSpace(line), "replace "), false, "go.mod", line, "users of the module do not get it")
 	}
 }

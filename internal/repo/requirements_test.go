@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/proofs"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -86,14 +87,10 @@ func keep(t *testing.T, name, want string) {
 	}
 	have, wanted := strings.Split(read(t, name), "\n"), strings.Split(want, "\n")
 	for _, line := range have {
-		if !slices.Contains(wanted, line) {
-			t.Errorf("%s: run make docs: %q is no longer true", name, line)
-		}
+		expect.Equal(t, slices.Contains(wanted, line), true, name, "run make docs", line, "is no longer true")
 	}
 	for _, line := range wanted {
-		if !slices.Contains(have, line) {
-			t.Errorf("%s: run make docs: %q is missing", name, line)
-		}
+		expect.Equal(t, slices.Contains(have, line), true, name, "run make docs", line, "is missing")
 	}
 	if !t.Failed() && !slices.Equal(have, wanted) {
 		t.Errorf("%s: run make docs: its lines are in another order", name)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -20,21 +21,13 @@ func TestDirectoriesOfKilledTestsAreRemoved(t *testing.T) {
 	killed := must.Get(lockDir(left, 0))(t)
 	sweep(in)
 	for _, dir := range []string{live, left, other} {
-		if _, err := os.Stat(dir); err != nil {
-			t.Errorf("while all processes run: %v", err)
-		}
+		expect.OK(t, expect.Err(os.Stat(dir)), "while all processes run")
 	}
 	killed.Close() // as the system does for a process that ends
 	sweep(in)
-	if _, err := os.Stat(left); !os.IsNotExist(err) {
-		t.Errorf("a directory whose process has ended is left: %v", err)
-	}
+	expect.Equal(t, os.IsNotExist(expect.Err(os.Stat(left))), true, "a directory whose process has ended is left")
 	for _, dir := range []string{live, other} {
-		if _, err := os.Stat(dir); err != nil {
-			t.Errorf("a directory of others is removed: %v", err)
-		}
+		expect.OK(t, expect.Err(os.Stat(dir)), "a directory of others is removed")
 	}
-	if _, err := lockDir(left, 0); !os.IsNotExist(err) {
-		t.Errorf("a directory that was removed before it was locked: %v", err)
-	}
+	expect.Equal(t, os.IsNotExist(expect.Err(lockDir(left, 0))), true, "a directory that was removed before it was locked")
 }
