@@ -14,15 +14,15 @@ import (
 
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/inject"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func dig(t testing.TB, v any, path ...string) any {
 	t.Helper()
 	for _, p := range path {
 		m, ok := v.(map[string]any)
-		if !ok {
-			t.Fatalf("there is no %s", strings.Join(path, "."))
-		}
+		must.Equal(t, ok, true, "there is no", strings.Join(path, "."))
 		v = m[p]
 	}
 	return v
@@ -53,13 +53,8 @@ func TestSidecarConfigurationIsValid(t *testing.T) {
 		for _, b := range []string{"mem0", "letta"} { // there is no such file here
 			text = strings.ReplaceAll(text, "file:/etc/memproxy/credentials/"+b, "key-of-"+b)
 		}
-		c, err := config.Parse(name, []byte(text), func(k string) string { return env[k] })
-		if err != nil {
-			t.Fatalf("%v\n%s", err, text)
-		}
-		if id := c.Identity.Default.ID; id != "system:serviceaccount:agents:support" {
-			t.Errorf("%s: the pod is %s", name, id)
-		}
+		c := must.Get(config.Parse(name, []byte(text), func(k string) string { return env[k] }))(t, text)
+		expect.Equal(t, c.Identity.Default.ID, "system:serviceaccount:agents:support", name, "the pod is")
 		if c.Backends[0].Credential.Reveal() != "key-of-mem0" || c.Backends[0].Listen != "127.0.0.1:8081" || c.Profile != "production" {
 			t.Errorf("%s: %+v", name, c.Backends[0])
 		}
@@ -72,9 +67,8 @@ func TestSidecarConfigurationIsValid(t *testing.T) {
 		if f := c.Policy.Control; f == nil || f.Address != "memproxy-control.memproxy-system.svc:18443" || f.Node != "agents/p1" {
 			t.Errorf("the control plane: %+v", f)
 		}
-		if len(c.Backends) != 2 || c.Backends[1].CredentialAs != "bearer" {
-			t.Errorf("backends: %+v", c.Backends)
-		}
+		must.Len(t, c.Backends, 2, "backends")
+		expect.Equal(t, c.Backends[1].CredentialAs, "bearer", "backends")
 	}
 }
 
@@ -82,10 +76,7 @@ func TestSidecarConfigurationIsValid(t *testing.T) {
 func TestControlConfigurationIsValid(t *testing.T) {
 	docs := documents(t, render(t, values(t, "full")))
 	text := dig(t, find(t, docs, "ConfigMap", "-control"), "data", "control.yaml").(string)
-	c, err := config.ParseControlPlane("control.yaml", []byte(text), func(string) string { return "" })
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	c := must.Get(config.ParseControlPlane("control.yaml", []byte(text), func(string) string { return "" }))(t, text)
 	if c.Fleet != "acme" || len(c.Sidecars) != 1 || c.Listen != ":18443" || c.Admin.Listen != ":9903" {
 		t.Errorf("%+v", c)
 	}
@@ -98,14 +89,8 @@ func TestInjectorKnowsTheSidecarsPorts(t *testing.T) {
 	v["config"] = map[string]any{"admin": map[string]any{"listen": "127.0.0.1:9999"}}
 	v["backends"].([]any)[1].(map[string]any)["port"] = 8099
 	docs := documents(t, render(t, v))
-	c, err := inject.ParseConfig([]byte(dig(t, find(t, docs, "ConfigMap", "-injector"), "data", "inject.yaml").(string)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	i, err := inject.New(c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(inject.ParseConfig([]byte(dig(t, find(t, docs, "ConfigMap", "-injector"), "data", "inject.yaml").(string))))(t)
+	i := must.Get(inject.New(c, nil))(t)
 	for _, port := range []int{9999, 9901, 8081, 8099, 8083} {
 		pod := map[string]any{"metadata": map[string]any{"annotations": map[string]any{inject.AnnotationInject: "true"}}, "spec": map[string]any{
 			"containers": []any{map[string]any{"name": "agent", "ports": []any{map[string]any{"containerPort": port}}}},
@@ -122,24 +107,15 @@ func injected(t testing.TB, pod map[string]any) []inject.Patch {
 	t.Helper()
 	docs := documents(t, render(t, values(t, "full")))
 	text := dig(t, find(t, docs, "ConfigMap", "-injector"), "data", "inject.yaml").(string)
-	c, err := inject.ParseConfig([]byte(text))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	c := must.Get(inject.ParseConfig([]byte(text)))(t, text)
 	c.Pods = "all"
 	i, err := inject.New(c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	got := review(t, i, pod)
-	if !got.Allowed {
-		t.Fatal(got.Status.Message)
-	}
+	must.Equal(t, got.Allowed, true, got.Status.Message)
 	var patch []inject.Patch
 	if len(got.Patch) > 0 {
-		if err := json.Unmarshal(got.Patch, &patch); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(got.Patch, &patch))
 	}
 	return patch
 }
@@ -157,17 +133,10 @@ func review(t testing.TB, i *inject.Injector, pod map[string]any) verdict {
 		"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
 		"request": map[string]any{"uid": "1", "operation": "CREATE", "kind": map[string]any{"version": "v1", "kind": "Pod"}, "object": pod},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := i.Review(inject.Mutate, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	out := must.Get(i.Review(inject.Mutate, body))(t)
 	var got struct{ Response verdict }
-	if err := json.Unmarshal(out, &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(out, &got))
 	return got.Response
 }
 
@@ -176,21 +145,13 @@ func review(t testing.TB, i *inject.Injector, pod map[string]any) verdict {
 func compareWithInjection(t *testing.T, pod map[string]any) {
 	t.Helper()
 	before, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var have any
-	if err := json.Unmarshal(before, &have); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(before, &have))
 	for _, op := range injected(t, pod) {
 		var want any
-		if err := json.Unmarshal(op.Value, &want); err != nil {
-			t.Fatal(err)
-		}
-		if got := at(t, have, op.Path); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: included\n%v\ninjected\n%v", op.Path, got, want)
-		}
+		must.Do(t, json.Unmarshal(op.Value, &want))
+		expect.Deep(t, at(t, have, op.Path), want, op.Path, "included", "injected")
 	}
 	without := map[string]any{"metadata": map[string]any{"name": "agent"}, "spec": map[string]any{"containers": []any{map[string]any{"name": "agent", "image": "agent"}}}}
 	if n := len(injected(t, without)); n < 5 {
@@ -241,9 +202,8 @@ func TestDisruptionBudgets(t *testing.T) {
 	for _, component := range []string{"injector", "control"} {
 		pods := dig(t, find(t, docs, "Deployment", "-"+component), "spec", "selector")
 		spec := dig(t, find(t, docs, "PodDisruptionBudget", "-"+component), "spec")
-		if dig(t, spec, "maxUnavailable") != 1 || !reflect.DeepEqual(dig(t, spec, "selector"), pods) {
-			t.Errorf("%s: %v, the pods are %v", component, spec, pods)
-		}
+		expect.Equal(t, dig(t, spec, "maxUnavailable"), 1, component, spec, "the pods are")
+		expect.Deep(t, dig(t, spec, "selector"), pods, component, spec, "the pods are")
 	}
 }
 
@@ -257,42 +217,32 @@ func TestContainersAreHeldShort(t *testing.T) {
 			continue
 		}
 		spec := dig(t, d, "spec", "template", "spec")
-		if dig(t, spec, "automountServiceAccountToken") != false {
-			t.Errorf("%v: a token of the API server is mounted", dig(t, d, "metadata", "name"))
-		}
+		expect.Equal(t, dig(t, spec, "automountServiceAccountToken"), false, dig(t, d, "metadata", "name"), "a token of the API server is mounted")
 		containers = append(containers, dig(t, spec, "containers").([]any)[0].(map[string]any))
 	}
 	patch := injected(t, map[string]any{"metadata": map[string]any{}, "spec": map[string]any{"containers": []any{map[string]any{"name": "a"}}}})
 	for _, op := range patch {
 		if op.Path == "/spec/initContainers" {
 			var list []map[string]any
-			if err := json.Unmarshal(op.Value, &list); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(op.Value, &list))
 			if list[0]["restartPolicy"] != "Always" || list[0]["startupProbe"] == nil {
 				t.Errorf("not a native sidecar that others wait for: %v", list[0])
 			}
 			containers = append(containers, list[0])
 		}
 	}
-	if len(containers) != 3 {
-		t.Fatalf("%d containers", len(containers))
-	}
+	must.Len(t, containers, 3, "containers")
 	for _, c := range containers {
 		sc := dig(t, c, "securityContext")
 		for k, want := range map[string]any{
 			"runAsNonRoot": true, "readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false, "privileged": false,
 		} {
-			if got := dig(t, sc, k); got != want {
-				t.Errorf("%v: %s is %v", c["name"], k, got)
-			}
+			expect.Equal(t, dig(t, sc, k), want, c["name"], k)
 		}
 		if drop := dig(t, sc, "capabilities", "drop").([]any); len(drop) != 1 || drop[0] != "ALL" {
 			t.Errorf("%v keeps capabilities", c["name"])
 		}
-		if dig(t, sc, "seccompProfile", "type") != "RuntimeDefault" {
-			t.Errorf("%v: seccomp", c["name"])
-		}
+		expect.Equal(t, dig(t, sc, "seccompProfile", "type"), "RuntimeDefault", c["name"], "seccomp")
 		for _, k := range []string{"limits", "requests"} {
 			if dig(t, c, "resources", k) == nil {
 				t.Errorf("%v has no %s", c["name"], k)
@@ -309,28 +259,18 @@ func TestContainersAreHeldShort(t *testing.T) {
 // The values that docs/kubernetes.md shows give a sidecar that starts, and every
 // Secret that they name is made by a command before them.
 func TestDocumentedValuesStart(t *testing.T) {
-	b, err := os.ReadFile("../../docs/kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("../../docs/kubernetes.md"))(t)
 	commands, rest, found := strings.Cut(string(b), "```yaml\n# values.yaml\n")
 	text, _, _ := strings.Cut(rest, "```")
-	v, err := chartutil.ReadValues([]byte(strings.Replace(text, "sha256:…", "sha256:"+strings.Repeat("a", 64), 1)))
-	if err != nil || !found {
-		t.Fatal(found, err)
-	}
+	v := must.Get(chartutil.ReadValues([]byte(strings.Replace(text, "sha256:…", "sha256:"+strings.Repeat("a", 64), 1))))(t)
+	must.Equal(t, found, true)
 	for _, m := range regexp.MustCompile(`(?:secretName|existingSecret): ([a-z0-9-]+)`).FindAllStringSubmatch(text, -1) {
-		if !strings.Contains(commands, "create secret generic "+m[1]+" ") {
-			t.Errorf("no command makes the Secret %s", m[1])
-		}
+		expect.Text(t, commands, "no command makes the Secret", m[1]).Has("create secret generic " + m[1] + " ")
 	}
 	docs := documents(t, render(t, v))
 	file := strings.ReplaceAll(dig(t, find(t, docs, "ConfigMap", "-sidecar"), "data", "memproxy.yaml").(string), "file:/etc/memproxy/credentials/mem0", "key")
 	env := map[string]string{"POD_NAMESPACE": "agents", "POD_NAME": "p1", "POD_SERVICE_ACCOUNT": "support"}
-	c, err := config.Parse("memproxy.yaml", []byte(file), func(k string) string { return env[k] })
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(config.Parse("memproxy.yaml", []byte(file), func(k string) string { return env[k] }))(t)
 	var sidecar struct {
 		Template struct {
 			Sidecar struct {
@@ -338,16 +278,12 @@ func TestDocumentedValuesStart(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal([]byte(dig(t, find(t, docs, "ConfigMap", "-injector"), "data", "inject.yaml").(string)), &sidecar); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal([]byte(dig(t, find(t, docs, "ConfigMap", "-injector"), "data", "inject.yaml").(string)), &sidecar))
 	allowed := ""
 	for _, e := range sidecar.Template.Sidecar.Env {
 		if e.Name == config.UnsafeEnv {
 			allowed = e.Value
 		}
 	}
-	if _, err := c.AllowedUnsafe(allowed); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, expect.Err(c.AllowedUnsafe(allowed)))
 }

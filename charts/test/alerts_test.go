@@ -9,23 +9,22 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Each alert fires at what it is for, by Prometheus' own engine, and not at
 // what stands next to it. Proves CARD-10.
 func TestAlertsFire(t *testing.T) {
 	text, err := os.ReadFile("testdata/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var cases []struct {
 		Alert        string
 		At           string
 		Fires, Quiet []string
 	}
-	if err := yaml.Unmarshal(text, &cases); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(text, &cases))
 	played := map[string]bool{}
 	for _, c := range cases {
 		played[c.Alert] = true
@@ -39,16 +38,11 @@ func TestAlertsFire(t *testing.T) {
 	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
 	for _, c := range cases {
 		t.Run(c.Alert, func(t *testing.T) {
-			at, err := time.ParseDuration(c.At)
-			if err != nil {
-				t.Fatal(err)
-			}
+			at := must.Get(time.ParseDuration(c.At))(t)
 			if v := evaluate(t, engine, exprs[c.Alert], c.Fires, at); len(v) == 0 {
 				t.Error("it does not fire")
 			}
-			if v := evaluate(t, engine, exprs[c.Alert], c.Quiet, at); len(v) != 0 {
-				t.Errorf("it fires at what is ordinary: %v", v)
-			}
+			expect.Len(t, evaluate(t, engine, exprs[c.Alert], c.Quiet, at), 0, "it fires at what is ordinary")
 		})
 	}
 }
@@ -57,14 +51,8 @@ func evaluate(t *testing.T, engine *promql.Engine, expr string, series []string,
 	t.Helper()
 	store := promqltest.LoadedStorage(t, "load 1m\n  "+strings.Join(series, "\n  ")+"\n")
 	defer store.Close()
-	q, err := engine.NewInstantQuery(t.Context(), store, nil, expr, time.Unix(0, 0).Add(at))
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(engine.NewInstantQuery(t.Context(), store, nil, expr, time.Unix(0, 0).Add(at)))(t)
 	defer q.Close()
-	v, err := q.Exec(t.Context()).Vector()
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(q.Exec(t.Context()).Vector())(t)
 	return append(promql.Vector(nil), v...)
 }

@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/envoy/xds/xdstest"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const planeConfig = `fleet: north
@@ -32,36 +34,23 @@ func TestTheControlPlaneExportsWhatIsAskedFor(t *testing.T) {
 	run := func(args ...string) string {
 		t.Helper()
 		out, err := exec.Command(bin, args...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		must.Do(t, err, out)
 		return string(out)
 	}
 	public := regexp.MustCompile(`public key +(\S+)`).FindStringSubmatch(run("control", "keygen", "--out", dir))[1]
 	releases := filepath.Join(dir, "releases")
-	if err := os.Mkdir(releases, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(releases, 0o755))
 	run("control", "sign", "--key", filepath.Join(dir, "fleet.key"), "--releases", releases, "--fleet", "north")
-	ca, err := xdstest.NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ca.Write(dir, "control", "spiffe://example.org/control"); err != nil {
-		t.Fatal(err)
-	}
+	ca := must.Get(xdstest.NewCA())(t)
+	must.Do(t, ca.Write(dir, "control", "spiffe://example.org/control"))
 	listen, admin := freeport.Addr(t), freeport.Addr(t)
 	path := filepath.Join(dir, "control.yaml")
 	conf := strings.NewReplacer("DIR", dir, "ADMIN", admin, "LISTEN", listen, "PUBLIC", public).Replace(planeConfig)
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(conf), 0o600))
 	launch(t, bin, "http://"+admin, "control", "--config", path)
 	shown := scrape(t, "http://"+admin)
 	for name, labels := range ofFleet {
-		if want := slices.Sorted(slices.Values(labels)); !slices.Equal(shown[name], want) {
-			t.Errorf("%s has the labels %v, the catalogue says %v", name, shown[name], want)
-		}
+		expect.List(t, shown[name], slices.Sorted(slices.Values(labels)), name, "has the labels", "the catalogue says")
 		delete(shown, name)
 	}
 	for name, labels := range shown { // its listeners are those of every command

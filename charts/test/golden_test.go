@@ -15,6 +15,9 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
+
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the golden renders anew")
@@ -25,19 +28,13 @@ var release = Release{Name: "memproxy", Namespace: "memproxy-system"}
 
 func values(t testing.TB, name string) map[string]any {
 	t.Helper()
-	v, err := chartutil.ReadValuesFile(filepath.Join("testdata", name+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(chartutil.ReadValuesFile(filepath.Join("testdata", name+".yaml")))(t)
 	return v
 }
 
 func render(t testing.TB, v map[string]any) string {
 	t.Helper()
-	out, err := Render(chartDir, release, v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(Render(chartDir, release, v))(t)
 	return out
 }
 
@@ -65,17 +62,10 @@ func TestGoldenRenders(t *testing.T) {
 		documents(t, string(got))
 		path := filepath.Join("testdata", name+".golden.yaml")
 		if *update {
-			if err := os.WriteFile(path, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, got, 0o644))
 		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(got, want) {
-			t.Errorf("%s: the render changed; review it and run with -update", name)
-		}
+		want := must.Get(os.ReadFile(path))(t)
+		expect.Equal(t, bytes.Equal(got, want), true, name, "the render changed; review it and run with -update")
 	}
 }
 
@@ -153,16 +143,12 @@ func TestRefusedValues(t *testing.T) {
 				v = map[string]any{}
 			}
 			var more map[string]any
-			if err := yaml.Unmarshal([]byte(c.values), &more); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, yaml.Unmarshal([]byte(c.values), &more))
 			for k, x := range more {
 				v[k] = x
 			}
 			_, err := Render(chartDir, release, v)
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want %q", err, c.want)
-			}
+			expect.ErrorHas(t, err, c.want)
 		})
 	}
 	// And next to them, what must not be refused: a policy whose author says
@@ -192,9 +178,7 @@ func TestAuditLogFitsTheState(t *testing.T) {
 		{`{sidecar: {state: {sizeLimit: 1G}}, config: {audit: {max_bytes: 750000000}}}`, "max_bytes: 750000000"},
 	} {
 		var v map[string]any
-		if err := yaml.Unmarshal([]byte(c.values), &v); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, yaml.Unmarshal([]byte(c.values), &v))
 		for k, x := range values(t, "least") {
 			v[k] = x
 		}
@@ -206,10 +190,7 @@ func TestAuditLogFitsTheState(t *testing.T) {
 
 // A chart that refuses webhooks includes what the webhook would put in.
 func TestIncludedIsInjected(t *testing.T) {
-	sub, err := loader.Load(chartDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := must.Get(loader.Load(chartDir))(t)
 	parent := &chart.Chart{
 		Metadata: &chart.Metadata{APIVersion: "v2", Name: "agent", Version: "1.0.0"},
 		Templates: []*chart.File{{Name: "templates/pod.yaml", Data: []byte(`apiVersion: v1
@@ -233,10 +214,7 @@ spec:
 	v["injector"] = map[string]any{"enabled": false}
 	v["control"] = map[string]any{"enabled": false}
 	v["fleet"].(map[string]any)["address"] = "memproxy-control.memproxy-system.svc:18443"
-	out, err := RenderChart(parent, release, map[string]any{"memproxy": v})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(RenderChart(parent, release, map[string]any{"memproxy": v}))(t)
 	var pod map[string]any
 	for _, doc := range documents(t, out) {
 		switch doc["kind"] {
@@ -257,15 +235,8 @@ func TestAlertsAreOfWhatIsInstalled(t *testing.T) {
 		v["injector"].(map[string]any)["enabled"] = c.enabled
 		v["monitoring"].(map[string]any)["serviceMonitor"] = map[string]any{"enabled": c.scraped}
 		rules := find(t, documents(t, render(t, v)), "PrometheusRule", "")
-		text, err := yaml.Marshal(rules["spec"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Contains(string(text), "MemproxyInjectorAway"); got != installed {
-			t.Errorf("%+v: MemproxyInjectorAway is there: %v", c, got)
-		}
-		if !strings.Contains(string(text), "MemproxyFailsClosed") {
-			t.Errorf("%+v: the sidecar's alerts are not there", c)
-		}
+		text := must.Get(yaml.Marshal(rules["spec"]))(t)
+		expect.Equal(t, strings.Contains(string(text), "MemproxyInjectorAway"), installed, c, "MemproxyInjectorAway is there")
+		expect.Text(t, string(text), c, "the sidecar's alerts are not there").Has("MemproxyFailsClosed")
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/memproxy/memproxy/inject"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
@@ -31,10 +33,7 @@ type alert struct {
 
 func alerts(t testing.TB) (out []alert) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(chartDir, "files", "alerts.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join(chartDir, "files", "alerts.yaml")))(t)
 	var file struct {
 		Groups []struct {
 			Name  string  `yaml:"name"`
@@ -43,9 +42,7 @@ func alerts(t testing.TB) (out []alert) {
 	}
 	dec := yaml.NewDecoder(strings.NewReader(string(b)))
 	dec.KnownFields(true)
-	if err := dec.Decode(&file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, dec.Decode(&file))
 	for _, g := range file.Groups {
 		out = append(out, g.Rules...)
 	}
@@ -65,10 +62,7 @@ func queries(t testing.TB) (out []query) {
 		t.Fatal("no dashboards", err)
 	}
 	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(f))(t)
 		var board struct {
 			Panels []struct {
 				Title   string
@@ -83,9 +77,7 @@ func queries(t testing.TB) (out []query) {
 				}
 			}
 		}
-		if err := json.Unmarshal(b, &board); err != nil {
-			t.Fatalf("%s: %v", f, err)
-		}
+		must.Do(t, json.Unmarshal(b, &board), f)
 		for _, p := range board.Panels {
 			if p.Type != "row" && len(p.Targets) == 0 {
 				t.Errorf("%s: panel %s asks for nothing", f, p.Title)
@@ -140,10 +132,7 @@ func catalogue() map[string][]string {
 // known are the values that a label can have, where they are few.
 func known(t testing.TB) map[string][]string {
 	t.Helper()
-	doc, err := os.ReadFile("../../docs/reasons.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(os.ReadFile("../../docs/reasons.md"))(t)
 	var reasons []string
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\|").FindAllStringSubmatch(string(doc), -1) {
 		reasons = append(reasons, m[1])
@@ -180,9 +169,7 @@ func TestQueriesAskForWhatIsExported(t *testing.T) {
 				return nil
 			}
 			names, ok := exported[v.Name]
-			if !ok {
-				t.Errorf("%s: there is no metric %q", q.where, v.Name)
-			}
+			expect.Equal(t, ok, true, q.where, "there is no metric", v.Name)
 			has = append(has, names...)
 			for _, m := range v.LabelMatchers {
 				if m.Name != labels.MetricName && !slices.Contains(names, m.Name) && !slices.Contains(targetLabels, m.Name) {
@@ -196,9 +183,7 @@ func TestQueriesAskForWhatIsExported(t *testing.T) {
 					continue
 				}
 				for one := range strings.SplitSeq(m.Value, "|") {
-					if !slices.Contains(list, one) {
-						t.Errorf("%s: %s is never %q", q.where, m.Name, one)
-					}
+					expect.Equal(t, slices.Contains(list, one), true, q.where, m.Name, "is never", one)
 				}
 			}
 			return nil
@@ -206,9 +191,7 @@ func TestQueriesAskForWhatIsExported(t *testing.T) {
 		parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
 			if a, ok := n.(*parser.AggregateExpr); ok {
 				for _, l := range a.Grouping {
-					if !slices.Contains(has, l) {
-						t.Errorf("%s: nothing in it has the label %q", q.where, l)
-					}
+					expect.Equal(t, slices.Contains(has, l), true, q.where, "nothing in it has the label", l)
 				}
 			}
 			return nil
@@ -224,10 +207,7 @@ func TestAlertsSayWhat(t *testing.T) {
 		if !slices.Contains([]string{"info", "warning", "critical"}, a.Labels["severity"]) || a.Annotations["summary"] == "" || a.Annotations["description"] == "" {
 			t.Errorf("%s: %v %v", a.Alert, a.Labels, a.Annotations)
 		}
-		expr, err := p.ParseExpr(a.Expr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expr := must.Get(p.ParseExpr(a.Expr))(t)
 		kept := map[string]bool{}
 		parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
 			if g, ok := n.(*parser.AggregateExpr); ok {
@@ -239,9 +219,7 @@ func TestAlertsSayWhat(t *testing.T) {
 		})
 		for _, text := range a.Annotations {
 			for _, m := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(text, -1) {
-				if !kept[m[1]] {
-					t.Errorf("%s names label %s; it keeps %v", a.Alert, m[1], slices.Sorted(maps.Keys(kept)))
-				}
+				expect.Equal(t, kept[m[1]], true, a.Alert, "names label", m[1], "it keeps", slices.Sorted(maps.Keys(kept)))
 			}
 		}
 	}

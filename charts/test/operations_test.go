@@ -9,16 +9,16 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const runbooks = "https://github.com/memproxy/memproxy/blob/main/docs/operations.md#"
 
 func doc(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", name)))(t)
 	return string(b)
 }
 
@@ -30,12 +30,8 @@ func TestRunbooks(t *testing.T) {
 		there[m[1]] = true
 	}
 	for _, a := range alerts(t) {
-		if want := runbooks + strings.ToLower(a.Alert); a.Annotations["runbook_url"] != want {
-			t.Errorf("%s leads to %q, want %q", a.Alert, a.Annotations["runbook_url"], want)
-		}
-		if !there[a.Alert] {
-			t.Errorf("docs/operations.md does not say what %s means", a.Alert)
-		}
+		expect.Equal(t, a.Annotations["runbook_url"], runbooks+strings.ToLower(a.Alert), a.Alert, "leads to")
+		expect.Equal(t, there[a.Alert], true, "docs/operations.md does not say what", a.Alert, "means")
 		delete(there, a.Alert)
 	}
 	for name := range there {
@@ -46,27 +42,20 @@ func TestRunbooks(t *testing.T) {
 // The documents name the chart's ports, and forward to the one where the review
 // API is. Proves EDGE-18.
 func TestDocumentsNameTheChartsPorts(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join(chartDir, "values.yaml")))(t)
 	var values struct {
 		Sidecar struct {
 			AdminPort  int `yaml:"adminPort"`
 			ReviewPort int `yaml:"reviewPort"`
 		} `yaml:"sidecar"`
 	}
-	if err := yaml.Unmarshal(b, &values); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(b, &values))
 	admin, review := fmt.Sprint(values.Sidecar.AdminPort), fmt.Sprint(values.Sidecar.ReviewPort)
 	port := regexp.MustCompile(`\b99\d\d\b`)
 	for _, name := range []string{"kubernetes.md", "operations.md"} {
 		text := doc(t, name)
 		for _, want := range []string{admin, review} {
-			if !strings.Contains(text, want) {
-				t.Errorf("docs/%s does not name port %s", name, want)
-			}
+			expect.Text(t, text, "docs/", name, "does not name port").Has(want)
 		}
 		for _, got := range port.FindAllString(text, -1) {
 			if got != admin && got != review {
@@ -74,9 +63,7 @@ func TestDocumentsNameTheChartsPorts(t *testing.T) {
 			}
 		}
 		for _, m := range regexp.MustCompile("port-forward [^`\n]* (\\d+)`").FindAllStringSubmatch(text, -1) {
-			if m[1] != review {
-				t.Errorf("docs/%s forwards to %s; the review API is at %s", name, m[1], review)
-			}
+			expect.Equal(t, m[1], review, "docs/", name, "forwards to", "the review API is at")
 		}
 	}
 }

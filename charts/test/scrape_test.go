@@ -20,7 +20,9 @@ import (
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/inject"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -56,16 +58,10 @@ func TestTheBinaryExportsWhatIsAskedFor(t *testing.T) {
 	bin := binary(t, dir)
 	base, admin, upstream := startSidecar(t, dir, bin)
 	post := func(base, path, body string) {
-		q, err := http.NewRequest(http.MethodPost, base+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(http.NewRequest(http.MethodPost, base+path, strings.NewReader(body)))(t)
 		q.Header.Set("Content-Type", "application/json")
 		q.Header.Set("X-API-Key", "k")
-		resp, err := http.DefaultClient.Do(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(http.DefaultClient.Do(q))(t)
 		resp.Body.Close()
 	}
 	ask := func(path, body string) { post(base, path, body) }
@@ -101,9 +97,7 @@ func TestTheBinaryExportsWhatIsAskedFor(t *testing.T) {
 			continue // elsewhere
 		}
 		want := slices.Sorted(slices.Values(catalogue()[name]))
-		if !slices.Equal(names, want) {
-			t.Errorf("%s has the labels %v, the catalogue says %v", name, names, want)
-		}
+		expect.List(t, names, want, name, "has the labels", "the catalogue says")
 	}
 	for name := range shown {
 		if _, ok := catalogue()[name]; !ok {
@@ -138,10 +132,7 @@ func askedFor(t *testing.T) map[string]string {
 
 func startSidecar(t *testing.T, dir, bin string) (base, admin, upstream string) {
 	t.Helper()
-	engine, err := embedded.New(embedded.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := must.Get(embedded.New(embedded.Options{}))(t)
 	up := httptest.NewServer(engine)
 	t.Cleanup(up.Close)
 	listen, adminAddr := freeport.Addr(t), freeport.Addr(t)
@@ -149,9 +140,7 @@ func startSidecar(t *testing.T, dir, bin string) (base, admin, upstream string) 
 	conf := strings.NewReplacer("DIR", dir, "ADMIN", adminAddr, "LISTEN", listen, "UPSTREAM", up.URL, "COLLECTOR", collector,
 		"KEY", fmt.Sprintf("%x", sha256.Sum256([]byte("k")))).Replace(sidecarConfig)
 	path := filepath.Join(dir, "memproxy.yaml")
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(conf), 0o600))
 	launch(t, bin, "http://"+adminAddr, "serve", "--config", path)
 	return "http://" + listen, "http://" + adminAddr, up.URL
 }
@@ -163,9 +152,7 @@ func launch(t *testing.T, bin, admin string, args ...string) {
 	cmd.Env = append(os.Environ(), "OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_METRIC_EXPORT_INTERVAL=200")
 	var log bytes.Buffer
 	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		kill := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
@@ -189,15 +176,9 @@ var sample = regexp.MustCompile(`(?m)^(memproxy_\w+)(?:\{(.*)\})? `)
 // scrape reads /metrics: the names of memproxy's series, each with its labels.
 func scrape(t *testing.T, admin string) map[string][]string {
 	t.Helper()
-	resp, err := http.Get(admin + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Get(admin + "/metrics"))(t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(resp.Body))(t)
 	out := map[string][]string{}
 	for _, m := range sample.FindAllStringSubmatch(string(b), -1) {
 		var names []string
