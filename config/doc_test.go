@@ -175,9 +175,7 @@ func TestDocumentExamplesParse(t *testing.T) {
 		expect.OK(t, expect.Err(config.Parse(fmt.Sprintf("example %d", i+1), []byte(strings.ReplaceAll(text, "file:/", "x:/")), env)), text)
 		n++
 	}
-	if n == 0 {
-		t.Error("no examples")
-	}
+	expect.Equal(t, n != 0, true, "no examples")
 }
 
 // valuesOf maps the paths of a YAML text, in the form of rows, to scalar values; others
@@ -213,9 +211,7 @@ func TestEveryKeyHasEveryKey(t *testing.T) {
 		if _, ok := have[r.path]; !ok {
 			t.Errorf("every_key.yaml has no %s", r.path)
 		}
-		if r.Doc == "" {
-			t.Errorf("%s has no description", r.path)
-		}
+		expect.Equal(t, r.Doc != "", true, r.path, "has no description")
 	}
 }
 

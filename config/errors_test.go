@@ -72,10 +72,8 @@ func TestFaultsOfFilesAreLocated(t *testing.T) {
 // nearest valid file.
 // Proves CARD-3, TRL-1
 func TestWrongFiles(t *testing.T) {
-	paths, err := filepath.Glob("testdata/errors/*.txtar")
-	if err != nil || len(paths) < 50 {
-		t.Fatal(len(paths), err)
-	}
+	paths := must.Get(filepath.Glob("testdata/errors/*.txtar"))(t)
+	must.Equal(t, len(paths) >= 50, true, len(paths))
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			a := must.Get(txtar.ParseFile(path))(t)

@@ -108,10 +108,8 @@ func text(t testing.TB, v any) string {
 
 func cases(t *testing.T, dir string) map[string]*txtar.Archive {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("testdata", dir, "*.txtar"))
-	if err != nil || len(paths) < 5 {
-		t.Fatalf("%d cases, %v", len(paths), err)
-	}
+	paths := must.Get(filepath.Glob(filepath.Join("testdata", dir, "*.txtar")))(t)
+	must.Equal(t, len(paths) >= 5, true, len(paths), "cases")
 	out := map[string]*txtar.Archive{}
 	for _, p := range paths {
 		out[filepath.Base(p)] = must.Get(txtar.ParseFile(p))(t)

@@ -114,9 +114,7 @@ func TestOnce(t *testing.T) {
 		away, long := errors.New("away"), time.Now().Add(1000*time.Hour)
 		wake := upkeep.NewSignal()
 		p := start(t, upkeep.Job{Name: "j", Every: time.Second, Wake: wake, Once: func(_ context.Context, now time.Time) error {
-			if running.Add(1) > 1 {
-				t.Error("two rounds at once")
-			}
+			expect.Equal(t, running.Add(1) <= 1, true, "two rounds at once")
 			time.Sleep(700 * time.Millisecond)
 			running.Add(-1)
 			if now.Equal(long) && asked.Add(1) > 3 {
@@ -177,9 +175,7 @@ func TestStop(t *testing.T) {
 		expect.Is(t, errors.Join(errs...), context.Canceled, errs)
 		expect.Is(t, errors.Join(errs...), upkeep.ErrEnded, errs)
 		expect.Is(t, p.Once(t.Context(), "j", time.Now()), upkeep.ErrEnded)
-		if p.log.Len() > 0 {
-			t.Errorf("a stop is no failure: %s", p.log.String())
-		}
+		expect.Equal(t, p.log.Len(), 0, "a stop is no failure", p.log.String())
 	})
 }
 

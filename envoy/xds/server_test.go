@@ -283,9 +283,7 @@ func TestTalliesSurviveARestart(t *testing.T) {
 	f.start()
 	ring.Until(t, "what went before", func() bool {
 		f.refresh()
-		if f.state(2).State == "current" {
-			t.Fatal("the rollout went on before anybody told how it went")
-		}
+		must.Equal(t, f.state(2).State != "current", true, "the rollout went on before anybody told how it went")
 		return f.state(1).Counts == xds.DecisionCounts{Decisions: 1000, Refused: 50} && f.state(2).Counts == xds.DecisionCounts{Decisions: 1000, Refused: 500}
 	})
 	f.refresh()

@@ -28,9 +28,7 @@ func TestAddr(t *testing.T) {
 	})
 	for addr := range given {
 		held := hold(addr)
-		if held == nil {
-			t.Fatalf("%s stays taken", addr)
-		}
+		must.Equal(t, held != nil, true, addr, "stays taken")
 		held.Close()
 	}
 }

@@ -28,9 +28,7 @@ func TestFaultsCanBePutIn(t *testing.T) {
 		key := f.Place.String() + ": " + f.Breaks
 		expect.Equal(t, known[f.Requirement+key], false, key, "it is in the list twice")
 		known[f.Requirement+key] = true
-		if len(proving[f.Requirement]) == 0 {
-			t.Errorf("%s: no test proves %s", key, f.Requirement)
-		}
+		expect.Equal(t, len(proving[f.Requirement]) != 0, true, key, "no test proves", f.Requirement)
 		at, err := f.Place.find(root)
 		if err == nil {
 			_, err = at.with(f)

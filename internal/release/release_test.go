@@ -265,7 +265,5 @@ func TestVersionsAreChecked(t *testing.T) {
 		}
 	}
 	real := must.Get(os.ReadFile("../../charts/memproxy/Chart.yaml"))(t)
-	if appVersion.Find(real) == nil {
-		t.Error("the chart's appVersion is not found")
-	}
+	expect.Equal(t, appVersion.Find(real) != nil, true, "the chart's appVersion is not found")
 }

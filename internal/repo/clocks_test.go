@@ -255,9 +255,7 @@ var (
 func TestCIRunsTheSameEveryDay(t *testing.T) {
 	ci, makefile := read(t, ".ci/run"), read(t, "Makefile")
 	m := stages.FindStringSubmatch(ci)
-	if m == nil {
-		t.Fatal(".ci/run: the test does not find its targets")
-	}
+	must.Equal(t, m != nil, true, ".ci/run: the test does not find its targets")
 	for _, l := range rotating.FindAllString(ci, -1) {
 		t.Errorf(".ci/run: %s", l)
 	}

@@ -65,9 +65,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 		}
 	}
-	if n < 10 {
-		t.Errorf("%d links: the test does not find them", n)
-	}
+	expect.Equal(t, n >= 10, true, n, "links: the test does not find them")
 }
 
 var (
@@ -110,9 +108,7 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 				t.Errorf("%s: %q names no test; write – where there is none", name, what)
 			}
 		}
-		if rows < 30 {
-			t.Errorf("%s: %d rows: the test does not find them", name, rows)
-		}
+		expect.Equal(t, rows >= 30, true, name, rows, "rows: the test does not find them")
 	}
 }
 
@@ -138,9 +134,7 @@ func TestConfigurationsInDocuments(t *testing.T) {
 			}
 		}
 	}
-	if yamls < 10 {
-		t.Errorf("%d: the test does not find the configurations", yamls)
-	}
+	expect.Equal(t, yamls >= 10, true, yamls, "the test does not find the configurations")
 }
 
 var pin = regexp.MustCompile(`(?m)^\s*"?([@\w/.-]+?)"?(?:==|": ")([\d][\w.]*)`)
@@ -149,10 +143,8 @@ var pin = regexp.MustCompile(`(?m)^\s*"?([@\w/.-]+?)"?(?:==|": ")([\d][\w.]*)`)
 func TestClientsHaveThePinnedVersions(t *testing.T) {
 	pinned := map[string]bool{}
 	for _, glob := range []string{"e2e/*/requirements*.txt", "e2e/*/package.json", "e2e/*/sdk/package.json"} {
-		files, err := filepath.Glob(filepath.Join(root, glob))
-		if err != nil || files == nil {
-			t.Fatalf("%s: %v %v", glob, files, err)
-		}
+		files := must.Get(filepath.Glob(filepath.Join(root, glob)))(t, glob)
+		must.Equal(t, files != nil, true, glob, files)
 		for _, file := range files {
 			rel, _ := filepath.Rel(root, file)
 			for _, m := range pin.FindAllStringSubmatch(read(t, rel), -1) {
@@ -163,9 +155,7 @@ func TestClientsHaveThePinnedVersions(t *testing.T) {
 	_, rest, _ := strings.Cut(read(t, "docs/clients.md"), "<!-- clients -->\n")
 	table, _, _ := strings.Cut(rest, "<!-- end -->")
 	rows := strings.Split(strings.TrimSpace(table), "\n")
-	if len(rows) < 15 {
-		t.Fatalf("%d rows: the test does not find them", len(rows))
-	}
+	must.Equal(t, len(rows) >= 15, true, len(rows), "rows: the test does not find them")
 	for _, row := range rows[2:] {
 		for _, client := range strings.Split(strings.TrimSpace(strings.Split(row, "|")[2]), ", ") {
 			expect.Equal(t, pinned[client], true, "docs/clients.md: no e2e/ file pins", client)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -97,8 +98,6 @@ func countMethods(d ast.Decl, add func(typ string, n int)) {
 func within(t *testing.T, unit string, most int, found map[string]int) {
 	t.Helper()
 	for where, n := range found {
-		if n > most {
-			t.Errorf("%s has %d %s, and may have %d", where, n, unit, most)
-		}
+		expect.Equal(t, n <= most, true, where, "has", n, unit, "and may have", most)
 	}
 }

@@ -84,9 +84,7 @@ func TestCatalogueIsDocumented(t *testing.T) {
 			expect.Equal(t, got[name], line, heading, "the document has")
 		}
 		for name := range got {
-			if want[name] == "" {
-				t.Errorf("%s: %s is documented and not in the catalogue", heading, name)
-			}
+			expect.Equal(t, want[name] != "", true, heading, name, "is documented and not in the catalogue")
 		}
 	}
 }
@@ -124,10 +122,8 @@ func TestSourcesUseTheCatalogue(t *testing.T) {
 	key := regexp.MustCompile(`attribute\.\w+\("([^"]+)"`)
 	seen := 0
 	for _, dir := range []string{"gate", "proxy"} {
-		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %v, %v", dir, files, err)
-		}
+		files := must.Get(filepath.Glob(filepath.Join(root, dir, "*.go")))(t, dir)
+		must.Equal(t, len(files) != 0, true, dir, files)
 		for _, file := range files {
 			if strings.HasSuffix(file, "_test.go") {
 				continue
@@ -142,7 +138,5 @@ func TestSourcesUseTheCatalogue(t *testing.T) {
 			}
 		}
 	}
-	if seen == 0 {
-		t.Error("no literals found: the test looks for the wrong thing")
-	}
+	expect.Equal(t, seen != 0, true, "no literals found: the test looks for the wrong thing")
 }
