@@ -93,7 +93,7 @@ func FuzzHeaders(f *testing.F) {
 			once, onceErr := ownToken(memproxy.Header{name: {a}})
 			twice, twiceErr := ownToken(memproxy.Header{name: {a, a}})
 			must.Equal(t, once, twice, name, a)
-			must.Equal(t, onceErr == nil, twiceErr == nil, name, a)
+			must.Equal(t, onceErr == nil, twiceErr == nil, name, a, onceErr, twiceErr)
 		}
 	})
 }

@@ -181,9 +181,7 @@ func TestAnonymousSessions(t *testing.T) {
 		"another session": who("192.0.2.1", "t"), "no session": who("192.0.2.1", ""), "another address": who("192.0.2.2", "s"),
 		"another network": who("2001:db8:0:1::1", "s"), "another key": open(memproxy.KindAnonymous, "l")("192.0.2.1", "s"),
 	} {
-		if other.ID == one.ID {
-			t.Errorf("%s is the same caller", what)
-		}
+		expect.Equal(t, other.ID != one.ID, true, what, "is the same caller")
 	}
 	expect.Equal(t, open(memproxy.KindAgent, "k")("192.0.2.1", "s").ID, "public", "a workload that is named is")
 }

@@ -31,9 +31,7 @@ func TestDeletionsReadScopesOfHolds(t *testing.T) {
 	each := testing.AllocsPerRun(2, func() {
 		expect.Len(t, must.Get(l.DeleteScope(t.Context(), "mem0", memproxy.Scope{User: "u7"}, memproxy.Version{}))(t).Holds, 0)
 	}) / holds
-	if each > 25 {
-		t.Errorf("%.0f allocations for each settled hold", each)
-	}
+	expect.Equal(t, each <= 25, true, each, "allocations for each settled hold")
 }
 
 // Proves EDGE-14, EDGE-15: a break marks every memory without a version of its text, however

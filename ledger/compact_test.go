@@ -41,7 +41,7 @@ func TestTamperedVersionsAreNotPruned(t *testing.T) {
 			}
 			st := must.Get(ledger.ByID(t.Context(), l, k.Backend, k.Kind, k.ID))(t)
 			_, err := l.Version(t.Context(), k, 1)
-			expect.Equal(t, err == nil, tamper != "", "its text is there")
+			expect.Equal(t, err == nil, tamper != "", "its text is there", err)
 			expect.Equal(t, told.Load() > 0, tamper != "", "it was told")
 			expect.Equal(t, st[k.ID].Status.Unverified == memproxy.IntegrityChain, tamper != "", "not verified", st[k.ID].Status.Unverified)
 		})

@@ -68,9 +68,7 @@ func TestMigratedSchemaEqualsANewOne(t *testing.T) {
 	open(t, ledger.Options{Path: path})
 	migrated(t, ledger.Options{Path: old}, ``)
 	want, got := definitions(t, opened(t, path)), definitions(t, opened(t, old))
-	if len(want) < 20 {
-		t.Fatalf("%d definitions", len(want))
-	}
+	must.Equal(t, len(want) >= 20, true, len(want), "definitions")
 	for name := range want {
 		expect.Equal(t, got[name], want[name], name, "upgraded")
 		delete(got, name)

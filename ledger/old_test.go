@@ -87,9 +87,7 @@ func TestOldLedgerIsMigrated(t *testing.T) {
 	was := tablesOf(t, opt.Path)
 	must.Equal(t, was["schema_version"].rows, 11, "the fixture has schema")
 	for name, table := range was {
-		if table.rows == 0 {
-			t.Errorf("the fixture has no %s", name)
-		}
+		expect.Equal(t, table.rows != 0, true, "the fixture has no", name)
 	}
 	plan, err := ledger.Rehearse(t.Context(), opt)
 	if want := (ledger.Plan{From: 11, To: 24, Rows: plan.Rows, Copy: opt.Path + ".before-11"}); err != nil || plan != want || plan.Rows < 20 {
@@ -220,10 +218,8 @@ func TestMigrationIsKilled(t *testing.T) {
 		FROM ownership o JOIN standing s ON s.id = 'm' || (substr(o.id, 5) % 4) WHERE o.id LIKE 'more%'`)
 	was := tablesOf(t, opt.Path)
 	began := time.Now()
-	plan, err := ledger.Rehearse(t.Context(), opt)
-	if err != nil || plan.Rows < more/2 {
-		t.Fatalf("%+v, %v", plan, err)
-	}
+	plan := must.Get(ledger.Rehearse(t.Context(), opt))(t)
+	must.Equal(t, plan.Rows >= more/2, true, plan)
 	t.Logf("rehearsed in %v: %+v", time.Since(began), plan)
 	for _, kill := range []int{1, 2} {
 		n := 0
@@ -234,9 +230,7 @@ func TestMigrationIsKilled(t *testing.T) {
 				}
 			}
 		}
-		if n < kill {
-			t.Fatalf("it ended after %d of %d parts", n, kill)
-		}
+		must.Equal(t, n >= kill, true, "it ended after", n, kill, "parts")
 		must.Map(t, tablesOf(t, opt.Path), was, "killed in part", kill, "the ledger is another one")
 	}
 	began = time.Now()

@@ -250,7 +250,7 @@ func TestOnlyRegularFilesAreUsed(t *testing.T) {
 				t.Errorf("a %s as %s: keys: %v", name, file, err)
 			}
 			l, err := ledger.Open(ledger.Options{Timeout: ring.Limit, Path: filepath.Join(dir, "ledger.db"), Vault: ledgertest.Vault(t)})
-			expect.Equal(t, file == "vault.key", err == nil, "a", name, file)
+			expect.Equal(t, file == "vault.key", err == nil, "a", name, "as", file, err)
 			if err == nil {
 				_ = l.Close()
 			}

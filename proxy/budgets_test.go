@@ -57,12 +57,8 @@ func TestAnswersOfTurnsAreBounded(t *testing.T) {
 				}
 			})
 			_, body := r.do(t, "POST", "/run", "x")
-			if len(body) > 64<<10 {
-				t.Errorf("%d bytes are answered, and there is no room", len(body))
-			}
-			if budget.Refused() == 0 {
-				t.Error("no request is counted that found no room")
-			}
+			expect.Equal(t, len(body) <= 64<<10, true, len(body), "bytes are answered, and there is no room")
+			expect.Equal(t, budget.Refused() != 0, true, "no request is counted that found no room")
 			free()
 			if resp, body := r.do(t, "POST", "/run", "x"); resp.StatusCode != 200 || len(body) < 1000<<10 {
 				t.Errorf("%d, %d bytes, and there is room", resp.StatusCode, len(body))

@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/proxy"
@@ -242,9 +243,7 @@ func TestStalledReadersOfSocketsAreCutOff(t *testing.T) {
 			t.Errorf("%s: that was not slow: %v", path, took)
 		}
 		<-ended
-		if got < size*99/100 {
-			t.Errorf("%s: a slow reader gets %d bytes of %d", path, got, size)
-		}
+		expect.Equal(t, got >= size*99/100, true, path, "a slow reader gets", got, "bytes of", size)
 	}
 }
 

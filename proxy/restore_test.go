@@ -79,7 +79,7 @@ func TestRemovedMemoriesLeaveTheCache(t *testing.T) {
 		p := must.Get(proxy.New(r.opt))(t)
 		err := p.BackendClient().Remove(t.Context(), memproxy.MemoryKey{Backend: "toy", Kind: memproxy.TargetMemory, ID: "m1"})
 		expect.List(t, cache.gone, want, status, "removed")
-		expect.Equal(t, err == nil, want != nil, status, "removed")
+		expect.Equal(t, err == nil, want != nil, status, "removed", err)
 	}
 }
 

@@ -67,9 +67,7 @@ func (r *rig) last(t *testing.T) arrived {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.got) == 0 {
-		t.Fatal("nothing reached the upstream")
-	}
+	must.Equal(t, len(r.got) != 0, true, "nothing reached the upstream")
 	return r.got[len(r.got)-1]
 }
 

@@ -36,9 +36,7 @@ func TestOpenAPI(t *testing.T) {
 		t.Error("the document has a null")
 	}
 	for _, ref := range regexp.MustCompile(`#/components/schemas/(\w+)`).FindAllStringSubmatch(text, -1) {
-		if doc.Components.Schemas[ref[1]].Properties == nil {
-			t.Errorf("%s is referred to and not described", ref[1])
-		}
+		expect.Equal(t, doc.Components.Schemas[ref[1]].Properties != nil, true, ref[1], "is referred to and not described")
 	}
 	for path, methods := range doc.Paths {
 		for method := range methods {

@@ -244,14 +244,10 @@ func TestContainersAreHeldShort(t *testing.T) {
 		}
 		expect.Equal(t, dig(t, sc, "seccompProfile", "type"), "RuntimeDefault", c["name"], "seccomp")
 		for _, k := range []string{"limits", "requests"} {
-			if dig(t, c, "resources", k) == nil {
-				t.Errorf("%v has no %s", c["name"], k)
-			}
+			expect.Equal(t, dig(t, c, "resources", k) != nil, true, c["name"], "has no", k)
 		}
 		for _, k := range []string{"readinessProbe", "livenessProbe"} {
-			if c[k] == nil {
-				t.Errorf("%v has no %s", c["name"], k)
-			}
+			expect.Equal(t, c[k] != nil, true, c["name"], "has no", k)
 		}
 	}
 }

@@ -58,13 +58,9 @@ func TestTheControlPlaneExportsWhatIsAskedFor(t *testing.T) {
 			delete(shown, name)
 		}
 	}
-	if len(shown) > 0 {
-		t.Errorf("the control plane exports %v, which no catalogue has", slices.Sorted(maps.Keys(shown)))
-	}
+	expect.Len(t, shown, 0, "the control plane exports", slices.Sorted(maps.Keys(shown)), "which no catalogue has")
 	asked := askedFor(t)
 	for name := range ofFleet {
-		if asked[name] == "" {
-			t.Errorf("nothing asks for %s", name)
-		}
+		expect.Equal(t, asked[name] != "", true, "nothing asks for", name)
 	}
 }

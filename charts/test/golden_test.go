@@ -72,9 +72,7 @@ func TestGoldenRenders(t *testing.T) {
 func TestLint(t *testing.T) {
 	for _, name := range []string{"least", "full"} {
 		for _, m := range lint.All(chartDir, values(t, name), release.Namespace, true).Messages {
-			if m.Severity > support.InfoSev {
-				t.Errorf("%s: %v", name, m)
-			}
+			expect.Equal(t, m.Severity <= support.InfoSev, true, name, m)
 		}
 	}
 }

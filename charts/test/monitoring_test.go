@@ -57,10 +57,8 @@ func queries(t testing.TB) (out []query) {
 	for _, a := range alerts(t) {
 		out = append(out, query{"alert " + a.Alert, a.Expr})
 	}
-	files, err := filepath.Glob(filepath.Join(chartDir, "files", "dashboards", "*.json"))
-	if err != nil || len(files) == 0 {
-		t.Fatal("no dashboards", err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(chartDir, "files", "dashboards", "*.json")))(t)
+	must.Equal(t, len(files) != 0, true, "no dashboards")
 	for _, f := range files {
 		b := must.Get(os.ReadFile(f))(t)
 		var board struct {
@@ -97,9 +95,7 @@ func queries(t testing.TB) (out []query) {
 			}
 		}
 	}
-	if len(out) < 40 {
-		t.Fatalf("%d queries: the test does not find them", len(out))
-	}
+	must.Equal(t, len(out) >= 40, true, len(out), "queries: the test does not find them")
 	return out
 }
 

@@ -215,10 +215,8 @@ func sessionLists(t *testing.T, l Life) {
 	var all []string
 	f := memproxy.SessionFilter{Tenant: new("acme"), All: true, Limit: 2}
 	for {
-		page, err := l.Sessions.List(t.Context(), f)
-		if err != nil || len(page.Sessions) > 2 {
-			t.Fatalf("%+v, %v", page, err)
-		}
+		page := must.Get(l.Sessions.List(t.Context(), f))(t)
+		must.Equal(t, len(page.Sessions) <= 2, true, page)
 		for _, s := range page.Sessions {
 			all = append(all, s.ID)
 		}

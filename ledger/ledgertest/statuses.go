@@ -60,9 +60,7 @@ func statesListed(t *testing.T, l Life) {
 	f := memproxy.StatusFilter{State: memproxy.StateUntrusted}
 	for range 5 {
 		page := must.Get(l.Other.ListStatuses(t.Context(), f))(t)
-		if len(page) > 10 {
-			t.Fatalf("a page of %d", len(page))
-		}
+		must.Equal(t, len(page) <= 10, true, "a page of", len(page))
 		for _, st := range page {
 			seen[st.ID], f.After = true, st.MemoryKey
 		}

@@ -100,12 +100,8 @@ func TestKillNine(t *testing.T) {
 	for id, times := range acked {
 		expect.Equal(t, times, 1, "how often the log has the acknowledged record", id)
 	}
-	if len(acked) < 1000 {
-		t.Errorf("only %d records were acknowledged", len(acked))
-	}
-	if repairs == 0 {
-		t.Error("twelve crashes and no repair was recorded")
-	}
+	expect.Equal(t, len(acked) >= 1000, true, "only", len(acked), "records were acknowledged")
+	expect.Equal(t, repairs != 0, true, "twelve crashes and no repair was recorded")
 	t.Logf("%d acknowledged of %d records, %d repairs", len(acked), rep.Size, repairs)
 }
 

@@ -207,9 +207,7 @@ func TestCheckpointsWriteWhatChanged(t *testing.T) {
 	expect.Error(t, l.Record(t.Context(), someEvent()), "a record in a journal that is not in its place")
 	record(t, l, 1)
 	must.Do(t, l.Flush(t.Context()))
-	if files()[above] == nil {
-		t.Errorf("%s is not written again", above)
-	}
+	expect.Equal(t, files()[above] != nil, true, above, "is not written again")
 	closeLog(t, l)
 }
 
@@ -251,9 +249,7 @@ func hangingDisk(t *testing.T) {
 		second <- err
 	}()
 	synctest.Wait() // the record is in the queue
-	if l.Lag().Queued == 0 {
-		t.Error("nothing waits for the disk")
-	}
+	expect.Equal(t, l.Lag().Queued != 0, true, "nothing waits for the disk")
 	cancel()
 	expect.Is(t, <-second, context.Canceled, "a cancelled record")
 	expect.OK(t, l.RecordAsync(someEvent()), "the queue has room for a note")

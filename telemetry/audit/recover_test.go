@@ -273,9 +273,7 @@ func FuzzReplay(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if l.Size() > 4 {
-			t.Errorf("%d records were taken over, 3 were written", l.Size())
-		}
+		expect.Equal(t, l.Size() <= 4, true, l.Size(), "records were taken over, 3 were written")
 		closeLog(t, l)
 	})
 }

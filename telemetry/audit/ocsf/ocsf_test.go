@@ -35,10 +35,8 @@ func decode(t testing.TB, text []byte) *verify.Record {
 // Each case of testdata is a record and its event.
 // Proves CARD-10.
 func TestEvents(t *testing.T) {
-	paths, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(paths) < 8 {
-		t.Fatalf("%d cases, %v", len(paths), err)
-	}
+	paths := must.Get(filepath.Glob("testdata/*.txtar"))(t)
+	must.Equal(t, len(paths) >= 8, true, len(paths), "cases")
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			a := must.Get(txtar.ParseFile(path))(t)
@@ -83,9 +81,7 @@ func required(t testing.TB, b []byte) {
 		t.Errorf("class %v", class)
 	}
 	for _, k := range need {
-		if e[k] == nil {
-			t.Errorf("%s is required: %s", k, b)
-		}
+		expect.Equal(t, e[k] != nil, true, k, "is required", b)
 	}
 	if e["type_uid"] != class*100+e["activity_id"].(float64) || float64(int(class)/1000) != e["category_uid"] {
 		t.Errorf("type_uid %v, class_uid %v, activity_id %v, category_uid %v", e["type_uid"], class, e["activity_id"], e["category_uid"])
@@ -106,9 +102,7 @@ func TestThreatsAreThoseOfTheDocument(t *testing.T) {
 	doc := must.Get(os.ReadFile("../../../docs/reasons.md"))(t)
 	row := regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\|.*\\| *(ASI[0-9]+)? *\\| *(AML\\.T[0-9.]+)? *\\|$")
 	rows := row.FindAllStringSubmatch(string(doc), -1)
-	if len(rows) < 40 {
-		t.Fatalf("%d rows: the test does not find them", len(rows))
-	}
+	must.Equal(t, len(rows) >= 40, true, len(rows), "rows: the test does not find them")
 	record := must.Get(txtar.ParseFile(must.Get(filepath.Glob("testdata/*.txtar"))(t)[0]))(t)
 	r := decode(t, record.Files[0].Data)
 	for _, m := range rows {
