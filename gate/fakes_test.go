@@ -261,8 +261,9 @@ type rig struct {
 	shared        gate.Budget // nil: budget
 	filtered      func(memproxy.Route, string)
 	unconfirmed   []memproxy.Event
-	meter         gate.Meter   // nil: none
-	log           *slog.Logger // nil: none
+	checks        []memproxy.Ownership // that the sweep is to make
+	meter         gate.Meter           // nil: none
+	log           *slog.Logger         // nil: none
 }
 
 func all() memproxy.Limit                                 { return memproxy.Limit{All: true} }
@@ -323,6 +324,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 		Clock: r.clock, Rejections: r.rejections, Filtered: r.filtered,
 		RecordTimeout: r.recordTimeout, Holds: r.holds, RefuseHolds: r.refuseHolds, Meter: r.meter, Log: r.log,
 		Unconfirmed: func(ev memproxy.Event) { r.unconfirmed = append(r.unconfirmed, ev) },
+		Check:       func(row memproxy.Ownership) bool { r.checks = append(r.checks, row); return true },
 		NewID:       func() string { n++; return fmt.Sprintf("d%d", n) },
 	}, r.rules))(t)
 	r.gate = g

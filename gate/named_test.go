@@ -175,6 +175,9 @@ func TestObjectsAreAttributedByDescent(t *testing.T) {
 	if n := len(r.fetch.asked); n == 0 || n > 3 {
 		t.Errorf("%d side requests: %q", n, r.fetch.asked)
 	}
+	r.fetch.err = errBroken
+	got = string(r.gate.Return(context.Background(), r.admit(memproxy.Operation{Kind: memproxy.Recall}), memproxy.Reply{Status: 200}).Body)
+	expect.Text(t, got, "while the backend does not say").Has("of-mine", "shipped").Lacks("over-mine", "theirs", "nobody")
 }
 
 // Proves EDGE-3, MFW-8: a message that names nothing it belongs to, such as an agent's first, is

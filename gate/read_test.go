@@ -132,6 +132,7 @@ func TestEveryAnswerGoesThroughOneListOfFilters(t *testing.T) {
 			{Pointer: "/3", ID: "old", Text: "canary 4", Before: "canary 5", Event: "NONE"},
 			{Pointer: "/4", ID: "attack", Text: "evil evil canary", Event: "NONE"},
 			{Pointer: "/4/inner", ID: "inner", Text: "canary 6"},
+			{Pointer: "/41/inner", ID: "beside", Text: "milk"},
 			{Pointer: "/5", ID: "named", Text: "tool-theirs sk-secret"},
 		}
 		op := memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}}
@@ -141,7 +142,7 @@ func TestEveryAnswerGoesThroughOneListOfFilters(t *testing.T) {
 			t.Fatalf("%s: %+v", kind, a.Decision)
 		}
 		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("everything")})
-		expect.Text(t, string(got.Body), kind, got.Status, got.Body).Lacks("canary", "theirs", "secret").Has("tea")
+		expect.Text(t, string(got.Body), kind, got.Status, got.Body).Lacks("canary", "theirs", "secret").Has("tea", "milk")
 		var want []string
 		for _, f := range gate.Filters() {
 			want = append(want, f.Name)
@@ -259,27 +260,16 @@ func TestCountsAreOfMoreThanALimitedCallerSees(t *testing.T) {
 	everybody := memproxy.Limit{All: true}
 	for _, limited := range []bool{false, true} {
 		for _, alone := range []bool{false, true} {
-			c := &rewritten{}
+			k := &keeping{}
 			r := newRig(t, func(r *rig) {
-				c.fakeReader = r.adapter.(*fakeReader)
-				r.adapter, r.rules.OneTenant = c, alone
+				r.adapter, r.fake, r.rules.OneTenant = k, &k.fakeAdapter, alone
 				r.who.ActsAs, r.who.Users, r.who.Apps, r.who.Runs = everybody, memproxy.Limit{All: !limited, Values: []string{"ann"}}, everybody, everybody
 			})
 			r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Scope: memproxy.Scope{User: "ann"}}}
 			r.gate.Return(context.Background(), r.admit(memproxy.Operation{Kind: memproxy.Recall}), memproxy.Reply{Status: 200, Body: []byte("x")})
-			if c.read == nil || c.read.Limited != limited {
-				t.Errorf("limited %v, alone %v: %+v", limited, alone, c.read)
+			if k.rd == nil || k.rd.Limited != limited {
+				t.Errorf("limited %v, alone %v: %+v", limited, alone, k.rd)
 			}
 		}
 	}
-}
-
-type rewritten struct {
-	*fakeReader
-	read *memproxy.Reading
-}
-
-func (c *rewritten) Rewrite(rt memproxy.Route, q memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
-	c.read = rd
-	return c.fakeReader.Rewrite(rt, q, reply, rd)
 }

@@ -27,6 +27,8 @@ func shown(m memproxy.Memory) string {
 	switch {
 	case m.Drop:
 		return "left out"
+	case m.Show != nil && *m.Show == "":
+		return "without its text"
 	case m.Show != nil:
 		return "in part"
 	case m.OmitBefore:
@@ -41,6 +43,7 @@ type reading struct {
 	call   *gate.Call
 	ledger *fakeLedger
 	memory *memproxy.Memory
+	late   func() // between the request and its answer
 }
 
 func (r *reading) row(change func(*memproxy.Ownership)) {
@@ -64,8 +67,15 @@ func (r *reading) isOf(write, own memproxy.Status) {
 	}
 }
 
-// Proves EDGE-3, EDGE-4, EDGE-15, DOL-2, DOL-3, DOL-4, DOL-5, MFW-8: what a reader is shown of a
-// memory, by what the ledger, its stamp and screening say of it.
+// rated gives the memory a status and leaves its owner alone.
+func (r *reading) rated(s memproxy.MemoryState) { r.ledger.statuses["m"] = memproxy.Status{State: s} }
+
+// foreign makes the memory another tenant's.
+func (r *reading) foreign() { r.row(func(row *memproxy.Ownership) { row.Scope.Tenant = "globex" }) }
+
+// Proves EDGE-1, EDGE-3, EDGE-4, EDGE-13, EDGE-15, CARD-1, CARD-3, CARD-4, DOL-1, DOL-2, DOL-3, DOL-4, DOL-5, MFW-7,
+// MFW-8: what a reader is shown of a memory, by what the ledger, its stamp and screening say of
+// it: as an element of a list, as a member, and as the whole answer, of a read and of a write.
 func TestWhatAReaderIsShown(t *testing.T) {
 	status := func(s memproxy.MemoryState) memproxy.Status { return memproxy.Status{State: s} }
 	person := func(age time.Duration) memproxy.Status {
@@ -115,7 +125,54 @@ func TestWhatAReaderIsShown(t *testing.T) {
 	untrusted := func(change func(*reading)) func(*reading) {
 		return func(r *reading) { r.rules.WithholdUntrusted = true; change(r) }
 	}
-	const show, leave, part = "shown", "left out", "in part"
+	strict := func(change func(*reading)) func(*reading) {
+		return func(r *reading) { r.rules.Changed = gate.ChangedWithhold; change(r) }
+	}
+	owned := func(s memproxy.MemoryState) func(*reading) { return func(r *reading) { r.ours(); r.rated(s) } }
+	// away is a ledger that fails after the request was admitted; the memory is everybody's.
+	away := func(change func(*reading)) func(*reading) {
+		return func(r *reading) { change(r); r.memory.BuiltIn, r.late = true, func() { r.ledger.err = errBroken } }
+	}
+	at := func(pointer string, change func(*reading)) func(*reading) {
+		return func(r *reading) { change(r); r.memory.Pointer = pointer }
+	}
+	placeless := func(change func(*reading)) func(*reading) {
+		return func(r *reading) { change(r); r.memory.TextAt = "" }
+	}
+	// wrote is the answer to a write of "likes tea" that names a memory with another text.
+	wrote := func(change func(*reading)) func(*reading) {
+		return func(r *reading) { writes("")(r); r.memory.Event, r.memory.Text = "NONE", "likes rum"; change(r) }
+	}
+	// changes is the answer to a change of another memory.
+	changes := func(change func(*reading)) func(*reading) {
+		return func(r *reading) {
+			r.fake.op, r.call.Route.Kind = correct("likes tea", "x"), memproxy.Correct
+			r.fake.located = map[string]memproxy.Memory{"x": {ID: "x", Text: "likes rum"}}
+			change(r)
+		}
+	}
+	// summary is made of ann's memories while one of a user's is quarantined.
+	summary := func(user string) func(*reading) {
+		return func(r *reading) {
+			r.ours()
+			r.memory.Compiled, r.fake.op.Claims = true, []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
+			bad := r.ledger.rows["m"]
+			bad.ID, bad.Scope.User = "bad", user
+			key := memproxy.MemoryKey{Backend: "mem", Kind: memproxy.TargetMemory, ID: "bad"}
+			r.ledger.rows["bad"], r.ledger.statuses["bad"] = bad, memproxy.Status{MemoryKey: key, State: memproxy.StateQuarantined}
+		}
+	}
+	// within is a memory of the caller's agent in a run of an agent.
+	within := func(agent string) func(*reading) {
+		return func(r *reading) {
+			r.who.ActsAs, r.memory.Scope.Agent, r.fetch.status = only("dev"), "dev", 200
+			r.memory.Parents = []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "run-1"}}
+			r.fake.located = map[string]memproxy.Memory{"run-1": {ID: "run-1", Scope: memproxy.Scope{Agent: agent}}}
+		}
+	}
+	quarantined := func(r *reading) { r.rated(memproxy.StateQuarantined) }
+	const show, leave, part, blank = "shown", "left out", "in part", "without its text"
+	refused := func(code memproxy.ReasonCode) string { return "refused: " + string(code) }
 	for name, tc := range map[string]struct {
 		set  func(*reading)
 		want string
@@ -123,20 +180,44 @@ func TestWhatAReaderIsShown(t *testing.T) {
 		"of nobody":    {func(*reading) {}, show},
 		"the caller's": {(*reading).ours, show},
 
-		"deleted":                                {func(r *reading) { r.row(func(row *memproxy.Ownership) { row.Deleted = true }) }, leave},
-		"an event says that it was deleted":      {gone(func(*memproxy.Memory) {}), show},
-		"an event with a deleted text":           {gone(func(m *memproxy.Memory) { m.Text = "likes tea" }), leave},
-		"an event with an earlier deleted text":  {gone(func(m *memproxy.Memory) { m.Before = "likes tea" }), leave},
-		"an event with a text next to it":        {gone(func(m *memproxy.Memory) { m.OtherTexts = []string{"likes tea"} }), leave},
-		"an event with the metadata of a memory": {gone(func(m *memproxy.Memory) { m.Metadata = []byte(`{"a":1}`) }), leave},
+		"deleted":                                 {func(r *reading) { r.row(func(row *memproxy.Ownership) { row.Deleted = true }) }, leave},
+		"an event says that it was deleted":       {gone(func(*memproxy.Memory) {}), show},
+		"an event with a deleted text":            {gone(func(m *memproxy.Memory) { m.Text = "likes tea" }), leave},
+		"an event with an earlier deleted text":   {gone(func(m *memproxy.Memory) { m.Before = "likes tea" }), leave},
+		"an event with a text next to it":         {gone(func(m *memproxy.Memory) { m.OtherTexts = []string{"likes tea"} }), leave},
+		"an event with the metadata of a memory":  {gone(func(m *memproxy.Memory) { m.Metadata = []byte(`{"a":1}`) }), leave},
+		"deleted, and an event says it was added": {gone(func(m *memproxy.Memory) { m.Event, m.Text = "ADD", "likes tea" }), leave},
+		"deleted, and nothing is shown of it":     {gone(func(m *memproxy.Memory) { m.Event = "" }), leave},
+		"deleted, in the answer to a write":       {func(r *reading) { writes("")(r); r.row(func(row *memproxy.Ownership) { row.Deleted = true }) }, show},
+		"deleted, the whole answer":               {at("", gone(func(m *memproxy.Memory) { m.Event = "" })), refused(memproxy.OwnerForeign)},
+		"its agent's, within a run":               {within("dev"), show},
+		"its agent's, within another agent's run": {within("other"), leave},
+		"its agent's, in the run of one it made": {func(r *reading) {
+			within("made")(r)
+			r.ledger.rows["agent:made"] = memproxy.Ownership{Kind: memproxy.TargetEntity, ID: "agent:made", Actor: "agent:dev", Scope: memproxy.Scope{Tenant: "acme", Agent: "made"}}
+		}, show},
+		"missing": {func(r *reading) { r.foreign(); r.memory.Text, r.memory.Missing = "", true }, show},
 
 		"asked for, and another user's in the answer": {asked("bob"), leave},
 		"asked for, and its own user's in the answer": {asked("ann"), show},
+		"next to what was asked for, another user's":  {func(r *reading) { asked("bob")(r); r.memory.ID = "m2" }, leave},
+		"next to what was asked for, its own user's":  {func(r *reading) { asked("ann")(r); r.memory.ID = "m2" }, show},
 
 		"asked for itself, and nobody knows whose": {func(r *reading) {
 			r.fake.op.Targets, r.rules.OneTenant, r.rules.Unattributed = []string{"m"}, false, access.Hidden
 			r.call.Request = memproxy.Request{Method: "GET", EscapedPath: "/m"} // its answer is what says whose it is
-		}, "refused"},
+		}, refused(memproxy.OwnerForeign)},
+		"another tenant's":                        {(*reading).foreign, leave},
+		"another tenant's, a member":              {at("/memory", (*reading).foreign), leave},
+		"another tenant's, the whole answer":      {at("", (*reading).foreign), refused(memproxy.OwnerForeign)},
+		"a write's answer with another tenant's":  {changes((*reading).foreign), leave},
+		"a write's answer, another's as a member": {at("/memory", changes((*reading).foreign)), refused(memproxy.OwnerUnknown)},
+		"a write's answer that is all another's":  {at("", changes((*reading).foreign)), refused(memproxy.OwnerUnknown)},
+		"the target of a write, another's by then": {func(r *reading) {
+			r.ours()
+			r.fake.op, r.call.Route.Kind, r.late = correct("likes tea", "m"), memproxy.Correct, r.foreign
+			r.fake.located = map[string]memproxy.Memory{"m": {ID: "m", Text: "likes rum"}}
+		}, show},
 		"a write's answer that names another tenant's user": {func(r *reading) {
 			r.fake.op, r.call.Route.Kind, r.rules.OneTenant = learn("likes tea"), memproxy.Learn, false
 			r.ledger.rows["user:bob"] = memproxy.Ownership{Kind: memproxy.TargetEntity, ID: "user:bob", Scope: memproxy.Scope{Tenant: "globex"}}
@@ -150,21 +231,37 @@ func TestWhatAReaderIsShown(t *testing.T) {
 		"a stamp says enough confidence":               {least(stamped("signed for acme")), show},
 		"a forged stamp says enough":                   {least(stamped("mine")), leave},
 		"a forged stamp says enough, and nobody looks": {least(func(r *reading) { stamped("mine")(r); r.rules.Changed = gate.ChangedIgnore }), leave},
-		"made of what may lack confidence":             {least(func(r *reading) { r.ours(); r.memory.Compiled = true }), leave},
-		"a message has no confidence":                  {least(func(r *reading) { r.memory.Layer = memproxy.Episodic }), show},
-		"what holds memories has no own":               {least(func(r *reading) { r.memory.IsContainer = true }), show},
-		"made of what is shown":                        {func(r *reading) { r.ours(); r.memory.Compiled = true }, show},
+		"enough confidence, and the stamp was copied": {least(func(r *reading) {
+			stamped("signed for acme")(r)
+			r.ledger.statuses["m"] = memproxy.Status{State: memproxy.StateUntrusted, Unverified: memproxy.IntegrityForged}
+		}), leave},
+		"too little confidence, the whole answer": {at("", least(func(*reading) {})), refused(memproxy.TrustBelow)},
+		"made of what may lack confidence":        {least(func(r *reading) { r.ours(); r.memory.Compiled = true }), leave},
+		"a message has no confidence":             {least(func(r *reading) { r.memory.Layer = memproxy.Episodic }), show},
+		"what holds memories has no own":          {least(func(r *reading) { r.memory.IsContainer = true }), show},
+		"made of what is shown":                   {func(r *reading) { r.ours(); r.memory.Compiled = true }, show},
 		"made of what may be quarantined": {func(r *reading) {
 			r.memory.Compiled, r.ledger.statuses["bad"] = true, status(memproxy.StateQuarantined)
 		}, leave},
-		"changed, and it is reported": {func(r *reading) { r.ours(); r.memory.Text = "likes rum" }, show},
-		"changed, and it is withheld": {func(r *reading) { r.ours(); r.rules.Changed, r.memory.Text = gate.ChangedWithhold, "likes rum" }, leave},
-		"changed by the backend's own agents": {func(r *reading) {
-			r.ours()
-			r.rules.Changed, r.memory.Text, r.memory.Mutable = gate.ChangedWithhold, "likes rum", true
-		}, show},
+		"made of ann's, and one of hers is quarantined": {summary("ann"), leave},
+		"made of ann's, and one of bob's is":            {summary("bob"), show},
+		"changed, and it is reported":                   {func(r *reading) { r.ours(); r.memory.Text = "likes rum" }, show},
+		"changed, and it is withheld":                   {strict(func(r *reading) { r.ours(); r.memory.Text = "likes rum" }), leave},
+		"changed, the whole answer":                     {at("", strict(func(r *reading) { r.ours(); r.memory.Text = "likes rum" })), refused(memproxy.IntegrityMismatch)},
+		"changed by the backend's own agents":           {strict(func(r *reading) { r.ours(); r.memory.Text, r.memory.Mutable = "likes rum", true }), show},
+		"of a text that nobody has a hash of":           {strict(func(r *reading) { r.row(func(row *memproxy.Ownership) { row.SHA256 = "" }) }), show},
+		"with a forged stamp, and the ledger is away":   {strict(away(stamped("mine"))), leave},
+		"a write's own text, found to have changed": {strict(func(r *reading) {
+			writes("")(r)
+			r.ledger.statuses["m"] = memproxy.Status{State: memproxy.StateValidated, Unverified: memproxy.IntegrityMetadata}
+		}), show},
+
+		"made of memories, and the ledger is away":         {away(func(r *reading) { r.memory.Compiled, r.memory.Layer = true, memproxy.Episodic }), show},
+		"untrusted ones, made of them, the ledger is away": {untrusted(away(func(r *reading) { r.memory.Compiled, r.memory.Layer = true, memproxy.Episodic })), leave},
+		"next to what is quarantined":                      {func(r *reading) { r.ledger.statuses["bad"] = status(memproxy.StateQuarantined) }, show},
 
 		"confirmed by a person":                       {confirmed(func(*reading, *memproxy.Status) {}), show},
+		"confirmed, and changed since":                {confirmed(func(r *reading, _ *memproxy.Status) { r.ours() }), leave},
 		"confirmed, and flagged since":                {confirmed(func(_ *reading, st *memproxy.Status) { st.State = memproxy.StateFlagged }), leave},
 		"validated, and not by a person":              {confirmed(func(_ *reading, st *memproxy.Status) { st.Attestation = memproxy.ToolObserved }), leave},
 		"confirmed, and it changes by itself":         {confirmed(func(r *reading, _ *memproxy.Status) { r.memory.Mutable = true }), leave},
@@ -182,13 +279,43 @@ func TestWhatAReaderIsShown(t *testing.T) {
 			r.ledger.statuses["m"] = status(memproxy.StateQuarantined)
 		}, leave},
 
+		"expired":                                  {owned(memproxy.StateExpired), leave},
+		"superseded":                               {owned(memproxy.StateSuperseded), leave},
+		"untrusted":                                {owned(memproxy.StateUntrusted), show},
+		"flagged":                                  {owned(memproxy.StateFlagged), part},
+		"flagged, and its text has no place":       {placeless(owned(memproxy.StateFlagged)), leave},
+		"quarantined, a member":                    {at("/memory", quarantined), leave},
+		"quarantined, the whole answer":            {at("", quarantined), refused(memproxy.StateWithheld)},
+		"a write's own text, quarantined":          {func(r *reading) { writes("")(r); quarantined(r) }, show},
+		"a write's answer with a quarantined one":  {wrote(quarantined), leave},
+		"a write's answer, quarantined, a member":  {at("/memory", wrote(quarantined)), blank},
+		"the same without a place for its text":    {placeless(at("/memory", wrote(quarantined))), refused(memproxy.StateWithheld)},
+		"a write's answer that is all quarantined": {at("", wrote(quarantined)), blank},
+		"that, without a place for its text":       {placeless(at("", wrote(quarantined))), refused(memproxy.StateWithheld)},
+		"an attack, the whole answer":              {at("", func(r *reading) { r.memory.Text = "evil evil" }), refused(memproxy.ScreenWithheld)},
+		"the text of a change, of which nothing is known": {untrusted(func(r *reading) {
+			r.ours()
+			r.fake.op, r.call.Route.Kind = correct("likes tea", "m"), memproxy.Correct
+			r.fake.located = map[string]memproxy.Memory{"m": {ID: "m", Text: "likes rum"}}
+		}), show},
+		"the text of a change, an attack": {func(r *reading) {
+			r.ours()
+			r.fake.op, r.call.Route.Kind, r.memory.Text = correct("evil evil", "m"), memproxy.Correct, "evil evil"
+			r.fake.located = map[string]memproxy.Memory{"m": {ID: "m", Text: "likes rum"}}
+		}, show},
+
+		"an earlier text in a read":                    {func(r *reading) { r.ours(); r.memory.Before = "likes rum" }, show},
+		"a write's answer with what nobody wrote":      {func(r *reading) { writes("likes rum")(r); delete(r.ledger.rows, "m") }, show},
 		"a write's answer with what was replaced":      {writes("likes rum"), show},
 		"a write's answer with an attack in its place": {writes("evil evil"), "without what it was"},
 
-		"untrusted ones are withheld":          {untrusted(func(r *reading) { r.ledger.statuses["m"] = status(memproxy.StateUntrusted) }), leave},
-		"untrusted ones, and nothing is known": {untrusted(func(*reading) {}), leave},
-		"untrusted ones, and a message":        {untrusted(func(r *reading) { r.memory.Layer = memproxy.Episodic }), show},
-		"untrusted ones, and it is validated":  {untrusted(func(r *reading) { r.ours(); r.ledger.statuses["m"] = status(memproxy.StateValidated) }), show},
+		"untrusted ones are withheld":            {untrusted(func(r *reading) { r.ledger.statuses["m"] = status(memproxy.StateUntrusted) }), leave},
+		"untrusted ones, and nothing is known":   {untrusted(func(*reading) {}), leave},
+		"untrusted ones, and the ledger is away": {untrusted(away(func(*reading) {})), leave},
+		"the ledger is away":                     {away(func(*reading) {}), show},
+		"of nobody, and the ledger is away":      {func(r *reading) { r.late = func() { r.ledger.err = errBroken } }, leave},
+		"untrusted ones, and a message":          {untrusted(func(r *reading) { r.memory.Layer = memproxy.Episodic }), show},
+		"untrusted ones, and it is validated":    {untrusted(func(r *reading) { r.ours(); r.ledger.statuses["m"] = status(memproxy.StateValidated) }), show},
 		"untrusted ones, and it was another text": {untrusted(func(r *reading) {
 			r.ours()
 			r.memory.Text = "likes rum"
@@ -210,12 +337,22 @@ func TestWhatAReaderIsShown(t *testing.T) {
 		"danger in its history":                                   {func(r *reading) { r.ours(); r.memory.OtherTexts = []string{"evil evil"} }, leave},
 		"danger in its metadata":                                  {func(r *reading) { r.ours(); r.memory.Annotations = []string{"evil evil"} }, leave},
 
+		"a stamp's own words": {func(r *reading) {
+			r.memory.Stamp, r.memory.Annotations = &memproxy.Stamp{ID: "d9", Flags: "evil evil", Signature: "signed for acme"}, []string{"evil evil"}
+		}, show},
+		"a forged stamp's words": {func(r *reading) {
+			r.memory.Stamp, r.memory.Annotations = &memproxy.Stamp{ID: "d9", Flags: "evil evil", Signature: "mine"}, []string{"evil evil"}
+		}, leave},
 		"its write is quarantined": {func(r *reading) { r.isOf(status(memproxy.StateQuarantined), memproxy.Status{}) }, leave},
 		"its write is flagged":     {func(r *reading) { r.isOf(status(memproxy.StateFlagged), memproxy.Status{}) }, part},
 		"its write is flagged, which cannot be recorded": {func(r *reading) {
 			r.isOf(status(memproxy.StateFlagged), memproxy.Status{})
 			r.ledger.full, r.rules.NeverRefuse = errBroken, true
 		}, leave},
+		"its write is flagged, as another process recorded": {func(r *reading) {
+			r.isOf(status(memproxy.StateFlagged), memproxy.Status{})
+			r.ledger.full, r.rules.NeverRefuse = memproxy.ErrStale, true
+		}, part},
 		"quarantined, and its write is flagged":            {func(r *reading) { r.isOf(status(memproxy.StateFlagged), status(memproxy.StateQuarantined)) }, leave},
 		"quarantined, and its write is not trusted":        {func(r *reading) { r.isOf(status(memproxy.StateUntrusted), status(memproxy.StateExpired)) }, leave},
 		"its write was approved":                           {untrusted(func(r *reading) { r.isOf(person(time.Hour), memproxy.Status{}) }), show},
@@ -237,11 +374,17 @@ func TestWhatAReaderIsShown(t *testing.T) {
 			r.fake.memories = []memproxy.Memory{m}
 			a := r.gate.Admit(t.Context(), r.call)
 			must.Equal(t, a.Reply == nil, true, a.Decision)
-			got := "refused"
+			if r.late != nil {
+				r.late()
+			}
+			var got string
 			if reply := r.gate.Return(t.Context(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}); reply.Status == 200 {
 				got = shown(b.rd.Memories[0])
+			} else {
+				got = refused(a.Shown().Reasons[0].Code)
 			}
 			expect.Equal(t, got, tc.want)
+			expect.Equal(t, len(r.checks) > 0, name == "changed by the backend's own agents", "the sweep is to check", r.checks)
 		})
 	}
 }
