@@ -33,7 +33,7 @@ func (c *counting) ReadCount(memproxy.Reply) (int64, bool, error) {
 // Proves TRL-6: what a backend makes of a document or a file is charged once it
 // tells how much that is: less than was estimated, or more; what nobody can tell stays as estimated.
 func TestCountsAreSettled(t *testing.T) {
-	r, _, store := settlingRig(t, 1000)
+	r, _ := settlingRig(t, 1000)
 	x := &counting{asks: 2}
 	r.adapter, r.fake = x, &x.fakeAdapter
 	write := func() *gate.Admission {
@@ -43,40 +43,34 @@ func TestCountsAreSettled(t *testing.T) {
 		r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
 		return a
 	}
-	want := func(what string, n int64) {
-		t.Helper()
-		if hour, total := charged(t, r, store); hour != n || total != n {
-			t.Errorf("%s: %d and %d are charged, want %d", what, hour, total, n)
-		}
-	}
 	tell := func(a *gate.Admission, more int64, over bool, status int) bool {
 		x.more, x.over = more, over
 		return r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: status})
 	}
 	a := write()
-	want("estimated", 100)
+	wantCharged(t, r, 100, 100, "estimated")
 	if len(r.gate.FollowUpRequests(a)) != 2 || tell(a, 0, false, 200) || tell(a, 0, false, 503) {
 		t.Fatal("it is over before the backend says so")
 	}
-	want("being worked on", 100)
+	wantCharged(t, r, 100, 100, "being worked on")
 	tell(a, 2, true, 200)
-	want("one of two", 100)
+	wantCharged(t, r, 100, 100, "one of two")
 	tell(a, 5, true, 200)
-	want("known", 7)
+	wantCharged(t, r, 7, 7, "known")
 	expect.Len(t, r.gate.FollowUpRequests(a), 0, "it is asked about again")
 	x.asks = 1
 	tell(write(), 150, true, 200)
-	want("more than estimated", 157)
+	wantCharged(t, r, 157, 157, "more than estimated")
 	tell(write(), 0, true, 404)
-	want("nothing is left of it", 157)
+	wantCharged(t, r, 157, 157, "nothing is left of it")
 	x.wrong = errors.New("a server that does not count")
 	if !tell(write(), 0, false, 200) {
 		t.Error("it is asked for ever")
 	}
-	want("nobody can tell", 257)
+	wantCharged(t, r, 257, 257, "nobody can tell")
 	x.wrong, x.asks = nil, 0
 	write()
-	want("nobody can be asked", 357)
+	wantCharged(t, r, 357, 357, "nobody can be asked")
 }
 
 // settledHoldReplier is a backend whose answers name all that a write made.
@@ -94,18 +88,11 @@ func (s *settledHoldReplier) Read(rt memproxy.Route, q memproxy.Request, reply m
 // sent, for what it came to, in its hour and in all; one that is never sent keeps
 // the hour that it was charged for, and nothing in all.
 func TestHeldWritesAreSettled(t *testing.T) {
-	store := must.Get(budgets.NewMemory(""))(t)
 	h := &settledHoldReplier{}
 	r, _, k := holdRig(t, func(r *rig, _ *fakeHoldReplier, _ *fakeHoldStore) {
-		r.shared, r.adapter, r.fake = store, h, &h.fakeAdapter
+		r.shared, r.adapter, r.fake = must.Get(budgets.NewMemory(""))(t), h, &h.fakeAdapter
 		r.rules.Lines = hourAndTotal(1000)
 	})
-	want := func(what string, wantHour, wantTotal int64) {
-		t.Helper()
-		if hour, total := charged(t, r, store); hour != wantHour || total != wantTotal {
-			t.Errorf("%s: %d in the hour and %d in all, want %d and %d", what, hour, total, wantHour, wantTotal)
-		}
-	}
 	var hour, total int64
 	h.knows = true
 	for _, tc := range []struct {
@@ -113,7 +100,7 @@ func TestHeldWritesAreSettled(t *testing.T) {
 		wantHour, wantTotal int64
 	}{{1, 200, 1, 1}, {9, 200, 9, 9}, {0, 200, 0, 0}, {3, 422, 4, 0}} {
 		a := r.admit(costs(4))
-		want("held", hour+4, total)
+		wantCharged(t, r, hour+4, total, "held")
 		h.memories = added(tc.made)
 		sent, err := r.replay(k.approve(a.Decision.ID))
 		if err != nil || sent.Reply != nil {
@@ -121,10 +108,10 @@ func TestHeldWritesAreSettled(t *testing.T) {
 		}
 		r.gate.Return(context.Background(), sent, memproxy.Reply{Status: tc.status})
 		hour, total = hour+tc.wantHour, total+tc.wantTotal
-		want("sent", hour, total)
+		wantCharged(t, r, hour, total, "sent")
 	}
 	r.admit(costs(4)) // nobody approves of it
-	want("never sent", hour+4, total)
+	wantCharged(t, r, hour+4, total, "never sent")
 }
 
 // abridging is an adapter whose answers only name what a write made.
@@ -145,7 +132,7 @@ func (x *abridging) ReadObject(memproxy.Reply) (*memproxy.Reading, error) { retu
 // recorded with its agent and charged, except what the request named, which was there
 // before; nothing is recorded of what cannot be read.
 func TestWhatAnAnswerOnlyNamesIsRecorded(t *testing.T) {
-	r, _, store := settlingRig(t, 1000)
+	r, _ := settlingRig(t, 1000)
 	x := &abridging{}
 	r.adapter, r.fake = x, &x.fakeAdapter
 	write := func() {
@@ -176,7 +163,5 @@ func TestWhatAnAnswerOnlyNamesIsRecorded(t *testing.T) {
 			t.Errorf("%s: recorded %v", id, there)
 		}
 	}
-	if hour, total := charged(t, r, store); hour != 6 || total != 6 { // as estimated, then the block
-		t.Errorf("%d and %d are charged", hour, total)
-	}
+	wantCharged(t, r, 6, 6, "as estimated, then the block")
 }

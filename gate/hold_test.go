@@ -228,19 +228,12 @@ func TestReceiptsOfHeldWrites(t *testing.T) {
 // is sent, but for the totals, which count memories; what there is no budget
 // for, or no room in the queue, is refused with 429 and what is left.
 func TestHoldsAreCharged(t *testing.T) {
-	store := must.Get(budgets.NewMemory(""))(t)
 	now := noon
 	r, h, k := holdRig(t, func(r *rig, _ *fakeHoldReplier, _ *fakeHoldStore) {
-		r.shared, r.clock = store, func() time.Time { return now }
+		r.shared, r.clock = must.Get(budgets.NewMemory(""))(t), func() time.Time { return now }
 	})
-	want := func(what string, wantHour, wantTotal int64) {
-		t.Helper()
-		if hour, total := charged(t, r, store); hour != wantHour || total != wantTotal {
-			t.Errorf("%s: %d in the hour and %d in all, want %d and %d", what, hour, total, wantHour, wantTotal)
-		}
-	}
 	a := r.admit(costs(4))
-	want("held", 4, 0)
+	wantCharged(t, r, 4, 0, "held")
 	expect.Equal(t, k.content[a.Decision.ID].Reserved, 4, k.content[a.Decision.ID])
 	h.knows = true
 	send := func() *gate.Admission {
@@ -254,10 +247,10 @@ func TestHoldsAreCharged(t *testing.T) {
 	}
 	for range 2 {
 		r.gate.AbandonUnsent(context.Background(), send(), "")
-		want("approved, and the backend is away", 4, 0)
+		wantCharged(t, r, 4, 0, "approved, and the backend is away")
 	}
 	send()
-	want("approved", 4, 4)
+	wantCharged(t, r, 4, 4, "approved")
 	k.err = errBroken
 	wantStatus := func(status int, codes ...memproxy.ReasonCode) {
 		t.Helper()
@@ -270,16 +263,16 @@ func TestHoldsAreCharged(t *testing.T) {
 	if a := r.admit(costs(1)); a.Reply == nil || a.Reply.Status != 503 {
 		t.Errorf("%+v", a.Reply)
 	}
-	want("not kept", 4, 4)
+	wantCharged(t, r, 4, 4, "not kept")
 	k.err = &memproxy.HoldLimitError{Key: "holds/agent:dev", Limit: 100}
 	wantStatus(429, memproxy.HoldQueue)
-	want("no room", 4, 4)
+	wantCharged(t, r, 4, 4, "no room")
 	if last := r.recorder.events[len(r.recorder.events)-1]; last.Type != memproxy.EventOutcome || last.Verdict != memproxy.Deny {
 		t.Errorf("the record ends with %s %s", last.Type, last.Verdict)
 	}
 	k.err = nil
 	r.admit(costs(6))
-	want("all of the hour", 10, 4)
+	wantCharged(t, r, 10, 4, "all of the hour")
 	wantStatus(429, memproxy.BudgetHour, memproxy.PolicyForbid)
-	want("more than the hour", 10, 4)
+	wantCharged(t, r, 10, 4, "more than the hour")
 }

@@ -27,24 +27,25 @@ func (s *settling) Read(rt memproxy.Route, q memproxy.Request, reply memproxy.Re
 }
 
 // settlingRig counts in a real store, on one total and one hour.
-func settlingRig(t *testing.T, limit int64) (*rig, *settling, *budgets.Memory) {
+func settlingRig(t *testing.T, limit int64) (*rig, *settling) {
 	t.Helper()
-	store := must.Get(budgets.NewMemory(""))(t)
 	x := &settling{exact: true}
 	r := newRig(t, func(r *rig) {
-		r.adapter, r.fake, r.shared = x, &x.fakeAdapter, store
+		r.adapter, r.fake, r.shared = x, &x.fakeAdapter, must.Get(budgets.NewMemory(""))(t)
 		r.rules.Lines = hourAndTotal(limit)
 	})
-	return r, x, store
+	return r, x
 }
 
-// charged is what stands on the two lines.
-func charged(t *testing.T, r *rig, store *budgets.Memory) (hour, total int64) {
+// wantCharged checks what is charged on the two lines.
+func wantCharged(t *testing.T, r *rig, hour, total int64, about ...any) {
 	t.Helper()
 	lines := r.rules.Lines(r.who, memproxy.Learn, "", nil)
 	c := memproxy.Charge{ID: fmt.Sprint("look", rand.Int64()), Tenant: r.who.Tenant, Time: noon, Lines: lines, Written: true}
-	a := must.Get(store.Charge(context.Background(), c))(t)
-	return a.Lines[0].Used, a.Lines[1].Used
+	a := must.Get(r.shared.Charge(context.Background(), c))(t)
+	if a.Lines[0].Used != hour || a.Lines[1].Used != total {
+		t.Errorf("%d in the hour and %d in all are charged, want %d and %d %v", a.Lines[0].Used, a.Lines[1].Used, hour, total, about)
+	}
 }
 
 func added(n int) []memproxy.Memory {
@@ -64,7 +65,7 @@ func costs(n int) memproxy.Operation {
 // Proves TRL-6: a write is charged for what it wrote, more or less than was
 // reserved, and what went over the limit refuses the next one.
 func TestChargesAreSettled(t *testing.T) {
-	r, x, store := settlingRig(t, 20)
+	r, x := settlingRig(t, 20)
 	for _, tc := range []struct {
 		name                string
 		cost, wrote, status int
@@ -82,9 +83,7 @@ func TestChargesAreSettled(t *testing.T) {
 	} {
 		x.memories, x.exact = added(tc.wrote), tc.exact
 		r.gate.Return(context.Background(), r.admit(costs(tc.cost)), memproxy.Reply{Status: tc.status})
-		if hour, total := charged(t, r, store); hour != tc.charged || total != tc.charged {
-			t.Errorf("%s: charged %d in the hour and %d in all, want %d", tc.name, hour, total, tc.charged)
-		}
+		wantCharged(t, r, tc.charged, tc.charged, tc.name)
 	}
 	wantCodes(t, r.admit(costs(1)).Decision, memproxy.Deny, memproxy.BudgetTotal)
 }
@@ -93,64 +92,54 @@ func TestChargesAreSettled(t *testing.T) {
 // refuses a later one, which the caller's charge did not pay for.
 func TestALaterRequestOfARunIsNotCredited(t *testing.T) {
 	for requests, want := range map[int]int64{1: 0, 2: 3} {
-		r, _, store := settlingRig(t, 20)
+		r, _ := settlingRig(t, 20)
 		a := r.admit(memproxy.Operation{Kind: memproxy.Run, Cost: 3})
 		for range requests {
 			r.gate.Agents().Sending(a)()
 		}
 		r.gate.RecordUnfiltered(context.Background(), a, 429, memproxy.StreamWhole)
-		if hour, total := charged(t, r, store); hour != want || total != want {
-			t.Errorf("%d requests: charged %d in the hour and %d in all, want %d", requests, hour, total, want)
-		}
+		wantCharged(t, r, want, want, requests, "requests")
 	}
 }
 
 // A memory that the backend's model changed is none more, but it was written
 // in this hour.
 func TestChangedMemoriesCountInTheHour(t *testing.T) {
-	r, x, store := settlingRig(t, 20)
+	r, x := settlingRig(t, 20)
 	x.memories = append(added(2), memproxy.Memory{ID: "u", Text: "u", Event: "UPDATE"}, memproxy.Memory{ID: "n", Event: "NONE"})
 	r.gate.Return(context.Background(), r.admit(costs(1)), memproxy.Reply{Status: 200})
-	if hour, total := charged(t, r, store); hour != 3 || total != 2 {
-		t.Errorf("%d in the hour and %d in all, want 3 and 2", hour, total)
-	}
+	wantCharged(t, r, 3, 2)
 }
 
 // Proves TRL-6: an asynchronous write is settled with the last of its
 // outcomes; one that is never learnt leaves the reservation.
 func TestAsynchronousWritesAreSettledLater(t *testing.T) {
-	r, x, store := settlingRig(t, 50)
+	r, x := settlingRig(t, 50)
 	x.events, x.exact = []string{"e1", "e2"}, false
 	a := r.admit(costs(6))
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
 	must.Len(t, r.gate.FollowUpRequests(a), 2)
-	want := func(n int64) {
-		t.Helper()
-		if hour, total := charged(t, r, store); hour != n || total != n {
-			t.Errorf("%d, %d charged, want %d", hour, total, n)
-		}
-	}
 	tell := func(over bool, became []memproxy.Memory, status int) {
 		x.over, x.became = over, became
 		r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: status})
 	}
-	want(6)
+	wantCharged(t, r, 6, 6)
 	tell(false, nil, 200)
 	tell(true, added(11), 200)
-	want(6)
+	wantCharged(t, r, 6, 6)
 	tell(true, added(1), 200)
-	want(12)
+	wantCharged(t, r, 12, 12)
 	a = r.admit(costs(6))
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
 	tell(true, []memproxy.Memory{}, 200)
 	tell(true, nil, 404) // forgotten by the backend
-	want(18)
+	wantCharged(t, r, 18, 18)
 }
 
 // Proves TRL-6: a memory counts once for a write, whether its answer, its receipts or
 // both name it, and a receipt of an answer that names everything is not asked for.
 func TestMemoriesOfAnswerAndReceiptCountOnce(t *testing.T) {
-	r, x, store := settlingRig(t, 50)
+	r, x := settlingRig(t, 50)
 	x.events, x.over = []string{"e1"}, true
 	x.memories = append(added(2), memproxy.Memory{ID: "u", Text: "u", Event: "UPDATE"})
 	x.became = append(added(1), x.memories...)
@@ -167,9 +156,7 @@ func TestMemoriesOfAnswerAndReceiptCountOnce(t *testing.T) {
 		if tc.owed > 0 {
 			r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200})
 		}
-		if hour, total := charged(t, r, store); hour != tc.hour || total != tc.total {
-			t.Errorf("exact %v: %d and %d charged, want %d and %d", tc.exact, hour, total, tc.hour, tc.total)
-		}
+		wantCharged(t, r, tc.hour, tc.total, "exact:", tc.exact)
 	}
 }
 
@@ -177,7 +164,7 @@ func TestMemoriesOfAnswerAndReceiptCountOnce(t *testing.T) {
 // charged is the number of memories.
 func TestSumOfChargesIsWhatWasWritten(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(10, 23))
-	r, x, store := settlingRig(t, 1<<40)
+	r, x := settlingRig(t, 1<<40)
 	var wrote int64
 	for range 400 {
 		n := rnd.IntN(9)
@@ -200,15 +187,13 @@ func TestSumOfChargesIsWhatWasWritten(t *testing.T) {
 			r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200})
 		}
 	}
-	if hour, total := charged(t, r, store); hour != wrote || total != wrote {
-		t.Errorf("%d in the hour and %d in all are charged for %d memories", hour, total, wrote)
-	}
+	wantCharged(t, r, wrote, wrote)
 }
 
 // Proves TRL-6: the totals of an author fall by each memory that the backend's model deletes,
 // whichever answer to the write names it, and once by one that two answers name.
 func TestDeletionsOfEveryAnswerLowerTotals(t *testing.T) {
-	r, x, store := settlingRig(t, 50)
+	r, x := settlingRig(t, 50)
 	gone := func(id string) memproxy.Memory {
 		r.ledger.rows[id] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:dev", Trust: memproxy.TrustAuthenticated}
 		return memproxy.Memory{ID: id, Event: "DELETE"}
@@ -224,9 +209,7 @@ func TestDeletionsOfEveryAnswerLowerTotals(t *testing.T) {
 		x.became = became
 		r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200})
 	}
-	if _, total := charged(t, r, store); total != 6 {
-		t.Errorf("%d in all are charged, want 6: nine less three", total)
-	}
+	wantCharged(t, r, 9, 6, "nine less three")
 }
 
 // unbindable is a ledger that cannot record who is the first to use a name.

@@ -228,8 +228,14 @@ func codes(all []memproxy.Reason) []memproxy.ReasonCode {
 	return out
 }
 
+func within(users ...string) map[memproxy.Dimension][]string {
+	return map[memproxy.Dimension][]string{memproxy.DimUser: users}
+}
+
 // Proves EDGE-3, CARD-8, TRL-1: every identity that a payload names, wherever, is held
-// to the caller's own limits, and the refusal names the setting that opens it.
+// to the caller's own limits, and the refusal names the setting that opens it. A read that is
+// restricted to names that the caller may use may have further conditions on them; a summary,
+// a bulk operation and a write may not.
 func TestBounds(t *testing.T) {
 	bobOnly := func(p *memproxy.Principal) { p.Users = only("bob") }
 	none := func(p *memproxy.Principal) { p.ActsAs, p.Users, p.Apps, p.Runs = only(), only(), only(), only() }
@@ -254,6 +260,15 @@ func TestBounds(t *testing.T) {
 		"in bulk, of its user":             {bobOnly, memproxy.Operation{Bulk: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "bob")}}, nil},
 		"in bulk, of a user in one branch": {bobOnly, memproxy.Operation{Bulk: true, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"bob"}}}}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
 		"in bulk, by id":                   {bobOnly, memproxy.Operation{Bulk: true, Targets: []string{"m"}}, nil},
+		"an exclusion of its user's":       {bobOnly, memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{not("ann")}, Within: within("bob")}, nil},
+		"an exclusion within more users":   {bobOnly, memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{not("ann")}, Within: within("bob", "eve")}, []memproxy.ReasonCode{memproxy.IdentityBroad}},
+		"a wildcard within a member":       {bobOnly, memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "bob"), loose}}, nil},
+		"another within a member":          {bobOnly, memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "bob"), is(memproxy.DimUser, "eve")}}, []memproxy.ReasonCode{memproxy.IdentityUser}},
+		"an exclusion within nothing":      {bobOnly, memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{not("ann")}, Within: within()}, nil},
+		"an exclusion in another's limits": {none, memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{not("ann")}, Within: map[memproxy.Dimension][]string{memproxy.DimRun: {}}}, []memproxy.ReasonCode{memproxy.IdentityBroad}},
+		"an exclusion in a summary":        {bobOnly, memproxy.Operation{Kind: memproxy.Recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "bob"), not("ann")}, Within: within("bob")}, []memproxy.ReasonCode{memproxy.IdentityBroad}},
+		"an exclusion in a bulk read":      {bobOnly, memproxy.Operation{Kind: memproxy.Recall, Bulk: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "bob"), not("ann")}, Within: within("bob")}, []memproxy.ReasonCode{memproxy.IdentityBroad}},
+		"an exclusion in a write":          {bobOnly, memproxy.Operation{Kind: memproxy.Learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "bob"), not("ann")}, Within: within("bob")}, []memproxy.ReasonCode{memproxy.IdentityBroad}},
 		"all of one owner":                 {none, memproxy.Operation{Bulk: true, SingleOwner: true}, []memproxy.ReasonCode{memproxy.ScopeUnpinned, memproxy.ScopeUnpinned, memproxy.ScopeUnpinned, memproxy.ScopeUnpinned}},
 	} {
 		got := access.Bounds(caller(tc.limit), &tc.op)
