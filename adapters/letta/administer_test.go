@@ -6,7 +6,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
-	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -27,7 +26,7 @@ var passing = map[string]string{
 
 // Proves EDGE-13: every passing row has a reason here, and no other row has.
 func TestEveryPassingRowSaysWhy(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	reasons := map[string]string{}
 	for why, ids := range passing {
 		for id := range strings.FieldsSeq(ids) {
@@ -65,7 +64,7 @@ func TestAdministrationByPath(t *testing.T) {
 // Proves EDGE-13: secrets in an agent's state are removed, other members stay, and an
 // answer without secrets is unchanged.
 func TestSecretsAreWithheld(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	state := `{"id":"agent-1","secrets":[{"key":"K","value":"canary"}],"tool_exec_environment_variables":[{"key":"K","value":"canary"}],
 "llm_config":{"model":"m","api_key":"canary","model_endpoint":"https://u:canary@host/v1","handle":"h"},
 "embedding_config":{"embedding_endpoint":"https://host/v1","azure_endpoint":"https://host?key=canary"},
@@ -86,7 +85,7 @@ func TestSecretsAreWithheld(t *testing.T) {
 
 // Proves EDGE-18: the server's 401 for a request is told from the one for a model's key.
 func TestWhoseCredentialTheServerRefuses(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	for body, want := range map[string]bool{
 		`{"detail":"Unauthorized"}`: true,
 		`{"error":{"type":"llm_authentication","message":"Authentication failed with the LLM model provider.","detail":"Unauthorized"}}`: false,

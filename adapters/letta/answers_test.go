@@ -7,7 +7,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/answers/answerstest"
-	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -15,14 +14,14 @@ import (
 // Proves EDGE-13, CARD-1: every row's answer is claimed member by member, at every
 // level; no other member passes.
 func TestAnswersAreClaimed(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	answerstest.Table(t, a, string(must.Get(os.ReadFile("answers.txt"))(t)), string(must.Get(os.ReadFile("answers_more.txt"))(t)))
 }
 
 // Proves EDGE-13: only answers that are derived from the caller's own data, or are for
 // administrators, may have any member.
 func TestAnswersOfAnythingAreDerivedOrAdministration(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	unclaimed := func(rt memproxy.Route) bool { // whether members that no line has pass
 		p, err := a.Table.Prune(rt, memproxy.Reply{Status: 200, Body: []byte(`[[{"x1":[{"x2":1}]}]]`)})
 		return err == nil && p.Unclaimed == 0
@@ -47,7 +46,7 @@ func TestAnswersOfAnythingAreDerivedOrAdministration(t *testing.T) {
 
 // Proves EDGE-13, TRL-10: answers that the server's OpenAPI document does not describe.
 func TestAnswersOfTheServer(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	for _, tc := range []struct {
 		route  string
 		status int

@@ -8,9 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/expect"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 const harmlessText = `content text value input prompt summary description system instructions query source_code label reason reasoning`
@@ -100,7 +98,7 @@ func TestEveryMemberThatNamesIsKnown(t *testing.T) {
 // must belong to the caller's tenant, unless the member holds text; so must a name that
 // the server looks up.
 func TestIDsInEveryMemberAreReferences(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	const theirs = "agent-0badcafe-1111-4111-8111-111111111111"
 	members := bodyMembers()
 	tried := 0

@@ -4,15 +4,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/expect"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-18: members that configure an agent are recognised one by one; memories,
 // files and other steering members are not among them.
 func TestWhatConfigures(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	for name, tc := range map[string]struct {
 		method, path, body string
 		want               []string
@@ -32,16 +30,10 @@ func TestWhatConfigures(t *testing.T) {
 		"a block":   {"PATCH", "/v1/blocks/block-1", `{"value":"v","description":"d"}`, nil},
 		"a passage": {"POST", "/v1/agents/agent-1/archival-memory", `{"text":"t"}`, nil},
 	} {
-		rt, req := routed(t, a, tc.method, tc.path)
-		op, err := a.Decode(rt, req, []byte(tc.body))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
 		var got []string
-		for i := range op.Items {
-			if op.Items[i].Configures {
-				got = append(got, op.Items[i].Pointer)
+		for _, it := range decode(t, a, tc.method, tc.path, tc.body).Items {
+			if it.Configures {
+				got = append(got, it.Pointer)
 			}
 		}
 		slices.Sort(got)

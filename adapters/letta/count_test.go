@@ -26,10 +26,7 @@ func TestCounts(t *testing.T) {
 		rt, req := route(t, "POST", tt.path)
 		req.Header["Content-Type"] = []string{formType}
 		_, err := a.Decode(rt, req, form("Content-Disposition: form-data; name=\"file\"; filename=\"a.json\"\r\nContent-Type: application/json\r\n\r\n"+tt.file))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		must.Do(t, err, name)
 		var got []string
 		for _, q := range a.Counts(rt, req, tt.ids) {
 			path := q.EscapedPath

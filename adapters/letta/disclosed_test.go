@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -13,7 +12,7 @@ import (
 // Proves EDGE-13, DOL-5: all objects in the answer to a change are read, and a dropped
 // one is removed everywhere in it.
 func TestAnswersToChangesAreTakenApart(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	const mine, theirs = `{"id":"block-1","label":"human","value":"likes tea"}`, `{"id":"block-2","label":"persona","value":"canary"}`
 	const agent = `{"id":"agent-1","name":"a","memory":{"blocks":[` + mine + `,` + theirs + `]},"blocks":[` + theirs + `,` + mine + `]}`
 	for _, tc := range []struct {
@@ -33,10 +32,8 @@ func TestAnswersToChangesAreTakenApart(t *testing.T) {
 	} {
 		rt, reply := memproxy.Route{ID: tc.route, Kind: tc.kind}, memproxy.Reply{Status: 200, Body: []byte(tc.body)}
 		rd, err := a.Read(rt, memproxy.Request{}, reply)
-		if err != nil || len(rd.Memories) != tc.found {
-			t.Errorf("%s: %+v, %v", tc.route, rd, err)
-			continue
-		}
+		must.Do(t, err, tc.route)
+		expect.Len(t, rd.Memories, tc.found, tc.route)
 		for i := range rd.Memories {
 			if m := &rd.Memories[i]; m.Text == "canary" && m.Pointer == "" {
 				blank := ""
@@ -49,7 +46,6 @@ func TestAnswersToChangesAreTakenApart(t *testing.T) {
 		must.Do(t, err, tc.route)
 		expect.Text(t, string(body), tc.route).Lacks("canary").Times(strings.Count(tc.body, "likes tea"), "likes tea")
 	}
-	if _, err := a.Read(memproxy.Route{ID: "letta.modify_block", Kind: memproxy.Correct}, memproxy.Request{}, memproxy.Reply{Body: []byte(`{`)}); err == nil {
-		t.Error("an answer that cannot be read is disclosed")
-	}
+	_, err := a.Read(memproxy.Route{ID: "letta.modify_block", Kind: memproxy.Correct}, memproxy.Request{}, memproxy.Reply{Body: []byte(`{`)})
+	expect.Error(t, err, "an answer that cannot be read is disclosed")
 }

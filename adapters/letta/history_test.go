@@ -53,7 +53,7 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 		said     = `{"id":"message-7","message_type":"assistant_message","content":"done"}`
 	)
 	firstCall := strings.Replace(first, "approval_request", "tool_call", 1)
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	pauses(t, a, "memory_insert", "message-18", "c6")
 	rt, req := routed(t, a, "GET", "/v1/agents/agent-1/messages")
 	list := func(ms ...string) string { return "[" + strings.Join(ms, ",") + "]" }
@@ -116,7 +116,7 @@ func TestWaitingCallsOfBoth(t *testing.T) {
 		"refused by us":  {"/v1/agents/agent-1", "", `{"id":"agent-1","tool_rules":[{"type":"requires_approval","tool_name":"memory_insert"}],"pending_approval":` + both + `}`, `{"id":"agent-1","tool_rules":[{"type":"requires_approval","tool_name":"memory_insert"}],"pending_approval":` + message("approval_request", own) + `}`, false},
 		"asked, agent":   {"/v1/agents/agent-1", "", `{"id":"agent-1","pending_approval":` + both + `}`, `{"id":"agent-1","pending_approval":` + both + `}`, true},
 	} {
-		a := must.Get(letta.New(letta.Options{}))(t)
+		a := adapter(t)
 		if name == "refused by us" { // this process saw the pause and does not ask the caller
 			pauses(t, a, "my_tool", "message-1", "c1")
 		}
@@ -143,7 +143,7 @@ func TestMessagesReadAlone(t *testing.T) {
 		"one that the caller answers": {"memory_insert", "approval_request", true},
 		"a tool of the caller's":      {"my_tool", "approval_request", false},
 	} {
-		a := must.Get(letta.New(letta.Options{}))(t)
+		a := adapter(t)
 		if tc.asked {
 			pauses(t, a, "memory_insert", id, "c1")
 		}
@@ -165,7 +165,7 @@ func TestHistoryByType(t *testing.T) {
 		all    = "[" + said + "," + theirs + "," + yes + "," + asked + "]"
 	)
 	called := strings.Replace(asked, "approval_request", "tool_call", 1)
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	const only = "include_return_message_types="
 	for _, path := range []string{"/v1/agents/agent-1/messages", "/v1/conversations/conv-1/messages", "/v1/groups/group-1/messages", "/v1/messages/"} {
 		rt, req := routed(t, a, "GET", path)

@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/adapters/adaptertest"
-	"github.com/memproxy/memproxy/adapters/letta"
-	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -14,7 +12,7 @@ import (
 func TestLinear(t *testing.T) {
 	ring.Slow(t, "measures time")
 	const message, block = `{"role":"user","content":"likes tea"}`, `"block-00000000-0000-4000-8000-`
-	adaptertest.Linear(t, must.Get(letta.New(letta.Options{}))(t), map[string]func(n int) (target, body string){
+	adaptertest.Linear(t, adapter(t), map[string]func(n int) (target, body string){
 		"members": func(n int) (string, string) {
 			return "POST /v1/blocks/", `{"label":"human","value":"likes tea",` + adaptertest.Many(n, `"k#":1`) + `}`
 		},

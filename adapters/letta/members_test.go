@@ -7,9 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/expect"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 // bodyOf returns a body of a row's shape with one more member, and the kind of object
@@ -44,7 +42,7 @@ func without(base, member, one string) string {
 // text of an unknown member.
 func TestEveryMemberIsGoverned(t *testing.T) {
 	const canary = "a text, canary 7f3a"
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	schemas := map[string][]string{}
 	for line := range strings.Lines(bodyTable) {
 		if name, rest, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasPrefix(name, "letta.") {
@@ -107,10 +105,8 @@ func TestEveryMemberIsGoverned(t *testing.T) {
 
 // Proves CARD-2, EDGE-13: names of members come from the table, at every place.
 func TestMembersAreNamed(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
-	rt, req := routed(t, a, "POST", "/v1/agents/")
-	op := must.Get(a.Decode(rt, req, []byte(`{"system":"s","description":"d","tags":["t"],"memory_blocks":[{"label":"a","value":"v","description":"d"},{"label":"b","value":"w"}],
-		"initial_message_sequence":[{"role":"user","content":"c"}],"nobody":{"knows":"k"},"a/b":"x","metadata":{"system":"m"},"model_settings":{"response_format":{"description":"d"}}}`)))(t)
+	op := decode(t, adapter(t), "POST", "/v1/agents/", `{"system":"s","description":"d","tags":["t"],"memory_blocks":[{"label":"a","value":"v","description":"d"},{"label":"b","value":"w"}],
+		"initial_message_sequence":[{"role":"user","content":"c"}],"nobody":{"knows":"k"},"a/b":"x","metadata":{"system":"m"},"model_settings":{"response_format":{"description":"d"}}}`)
 	got := map[string]string{}
 	for _, it := range op.Items {
 		got[it.Pointer] = it.Member

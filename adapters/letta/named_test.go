@@ -98,10 +98,7 @@ func TestWithin(t *testing.T) {
 	} {
 		rt, req := route(t, tt.method, tt.path)
 		rd, err := a.Read(rt, req, memproxy.Reply{Status: 200, Body: []byte(tt.body)})
-		if err != nil || len(rd.Memories) == 0 {
-			t.Errorf("%s: %v %v", tt.path, rd, err)
-			continue
-		}
+		must.Do(t, err, tt.path)
 		var got []string
 		for _, r := range rd.Memories[0].Parents {
 			got = append(got, r.ID)

@@ -1,11 +1,11 @@
 package letta_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3, EDGE-13: an aggregate is narrowed by a parameter that its route
@@ -24,13 +24,8 @@ func TestParametersThatNarrow(t *testing.T) {
 		"/v1/folders/metadata?agent_id=agent-1":         false,
 		"/v1/embeddings/total_storage_size?user_id=ann": false,
 	} {
-		rt, req := route(t, "GET", target)
-		op, err := adapter(t).Decode(rt, req, nil)
-		must.Do(t, err, target)
-		pins := false
-		for _, c := range op.Claims {
-			pins = pins || c.Pins && c.Op == memproxy.ClaimIs
-		}
+		op := decode(t, adapter(t), "GET", target, "")
+		pins := slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return c.Pins && c.Op == memproxy.ClaimIs })
 		expect.Equal(t, pins, want, target, "narrowed is", op.Claims)
 	}
 }

@@ -7,14 +7,12 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/letta"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves TRL-4: of the server's own tools only those that fetch something are observed;
 // a result belongs to its call, and an incomplete call is unclear.
 func TestWhoseWordsToolsSay(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	rt := memproxy.Route{ID: "letta.send_message", Kind: memproxy.Run}
 	for tool, heard := range map[string]bool{
 		"web_search": true, "fetch_webpage": true, "grep_files": true, "semantic_search_files": true, "acme_weather": true,
@@ -49,7 +47,7 @@ func TestWhoseWordsToolsSay(t *testing.T) {
 // between and names in the first fragments only; results belong to the tool of that
 // name, in any event. Calls that are too large are unclear.
 func TestCallsByTokensAreHeard(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	l := a.ObserveTools(memproxy.Route{ID: "letta.send_message", Kind: memproxy.Run})
 	part := func(kind, c string) string {
 		return `{"message_type":"` + kind + `","tool_call":{` + c + `},"tool_calls":{` + c + `}}`

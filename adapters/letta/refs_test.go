@@ -13,6 +13,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const uuid = "-0f0e0d0c-0b0a-4908-8706-050403020100"
@@ -212,12 +213,7 @@ func TestNamesAreReferences(t *testing.T) {
 		{"POST", "/v1/agents/", "", `{"block_ids":["block-1"]}`, "memory block-1"},
 		{"GET", "/v1/runs/", "agent_ids=agent-1&agent_ids=agent-2", "", "memory agent-2"},
 	} {
-		rt, req := route(t, tt.method, tt.path+"?"+tt.query)
-		op, err := a.Decode(rt, req, []byte(tt.body))
-		if err != nil {
-			t.Errorf("%s %s: %v", tt.method, tt.path, err)
-			continue
-		}
+		op := decode(t, a, tt.method, tt.path+"?"+tt.query, tt.body)
 		if !slices.ContainsFunc(op.Refs, func(r memproxy.Ref) bool { return string(r.Kind)+" "+r.ID == tt.want }) {
 			t.Errorf("%s %s?%s %s: no reference %s in %v", tt.method, tt.path, tt.query, tt.body, tt.want, op.Refs)
 		}
@@ -247,12 +243,9 @@ func TestAHeaderHidesNoReference(t *testing.T) {
 // Proves EDGE-3: the ids of objects inside an agent file are no references, since the
 // server assigns new ids; the ids that those objects name are.
 func TestFilesCallTheirOwn(t *testing.T) {
-	a := adapter(t)
-	rt, req := route(t, "POST", "/v1/agents/import")
-	op, err := a.Decode(rt, req, []byte(`{"agents":[{"id":"agent`+uuid+`","folder_ids":["source`+uuid+`"],"files_agents":[{"id":"file_agent`+uuid+`","file_id":"file-0"}]}]}`))
-	if err != nil || len(op.Refs) != 1 || op.Refs[0].ID != "source"+uuid {
-		t.Errorf("%+v, %v", op.Refs, err)
-	}
+	op := decode(t, adapter(t), "POST", "/v1/agents/import", `{"agents":[{"id":"agent`+uuid+`","folder_ids":["source`+uuid+`"],"files_agents":[{"id":"file_agent`+uuid+`","file_id":"file-0"}]}]}`)
+	must.Len(t, op.Refs, 1)
+	expect.Equal(t, op.Refs[0].ID, "source"+uuid)
 }
 
 // Proves EDGE-3: the number of references in a request is bounded, far above what
@@ -285,10 +278,8 @@ func TestLabelsAreNoAgents(t *testing.T) {
 		"agent-1/human":  memproxy.TargetEntity,
 		"agent-1/../x/y": memproxy.TargetEntity,
 	} {
-		rt, req := route(t, "GET", "/v1/runs/?agent_id="+url.QueryEscape(id))
-		op, err := a.Decode(rt, req, nil)
-		if err != nil || len(op.Refs) != 1 || op.Refs[0].Kind != kind {
-			t.Errorf("%q: %+v, %v", id, op, err)
-		}
+		op := decode(t, a, "GET", "/v1/runs/?agent_id="+url.QueryEscape(id), "")
+		must.Len(t, op.Refs, 1, id)
+		expect.Equal(t, op.Refs[0].Kind, kind, id)
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
-	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -16,7 +15,7 @@ import (
 // The keys by which a stream is resumed. A run named in a body counts only within the
 // caller's own conversation.
 func TestResume(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	for name, tc := range map[string]struct {
 		route  string
 		params map[string]string
@@ -61,7 +60,7 @@ func TestResume(t *testing.T) {
 
 // Proves EDGE-13: the run of an event of a stream.
 func TestRunOf(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	for event, want := range map[string]string{
 		"data: {\"run_id\":\"run-1\"}\n\n":                          "run-1 true",
 		"event: x\r\ndata:{\"run_id\":\r\ndata: \"run-1\"}\r\n\r\n": "run-1 true",
@@ -77,7 +76,7 @@ func TestRunOf(t *testing.T) {
 
 // Cancelling a run also stops the runs that continue it.
 func TestAsks(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	runs, reads := a.RequestedRuns(memproxy.Route{ID: "letta.cancel_message"}, memproxy.Request{}, []byte(`{"run_ids":["run-1","run-2"]}`))
 	if reads || !slices.Equal(runs, []string{"run-1", "run-2"}) {
 		t.Errorf("%v %v", runs, reads)
@@ -92,7 +91,7 @@ func TestAsks(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	run := memproxy.Route{ID: "letta.retrieve_run"}
 	answers := [][]byte{
 		[]byte(`{"id":"run-1","status":"completed","stop_reason":"requires_approval","created_at":"a","completed_at":"b","background":true,"x":1.0}`),

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/routetable/routetabletest"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -40,81 +41,19 @@ func ids(path string) string {
 // wants maps the documentation's classes of route to ours, except for exceptions.
 var wants = map[string]string{"W": "learn", "U": "correct", "D": "forget", "R": "recall", "X": "run", "C": "admin", "-": "admin", "W/R": "learn"}
 
-// exceptions are the routes, by method and path, that the one letter in the
-// documentation does not describe.
-var exceptions = map[string]string{
-	// An agent's tools instruct it: a change of the agent, and no memory that is brought in.
-	"PATCH /v1/agents/{agent_id}/tools/attach/{tool_id}": "correct",
-	"PATCH /v1/agents/{agent_id}/tools/detach/{tool_id}": "correct",
+//go:embed testdata/exceptions.txt
+var exceptionTable string
 
-	// Routes that the documentation calls harmless and that are no administration: they
-	// touch no memory, or show it, count it or describe its agents.
-	"GET /v1/_internal_agents/count":                         "other pass",
-	"POST /v1/_internal_search/cache-warm":                   "other pass",
-	"GET /v1/agents/count":                                   "other pass",
-	"GET /v1/agents/{agent_id}/folders":                      "recall",
-	"GET /v1/agents/{agent_id}/sources":                      "recall",
-	"GET /v1/blocks/count":                                   "other pass",
-	"GET /v1/embeddings/total_storage_size":                  "other pass",
-	"GET /v1/folders/count":                                  "other pass",
-	"GET /v1/folders/metadata":                               "other pass",
-	"GET /v1/folders/name/{folder_name}":                     "other pass",
-	"GET /v1/folders/{folder_id}/agents":                     "other pass",
-	"GET /v1/groups/count":                                   "other pass",
-	"GET /v1/health/":                                        "other pass",
-	"GET /v1/identities/count":                               "other pass",
-	"DELETE /v1/jobs/{job_id}":                               "forget",
-	"GET /v1/jobs/{job_id}":                                  "recall",
-	"PATCH /v1/jobs/{job_id}/cancel":                         "run",
-	"GET /v1/messages/batches/{batch_id}":                    "recall",
-	"GET /v1/models/":                                        "other pass",
-	"GET /v1/models/embedding":                               "other pass",
-	"GET /v1/ready/":                                         "other pass",
-	"GET /v1/runs/{run_id}/metrics":                          "other pass",
-	"GET /v1/runs/{run_id}/steps":                            "recall",
-	"GET /v1/runs/{run_id}/usage":                            "other pass",
-	"GET /v1/sources/count":                                  "other pass",
-	"GET /v1/sources/metadata":                               "other pass",
-	"GET /v1/sources/name/{source_name}":                     "other pass",
-	"GET /v1/sources/{source_id}/agents":                     "other pass",
-	"GET /v1/steps/":                                         "recall",
-	"GET /v1/steps/{step_id}":                                "recall",
-	"PATCH /v1/steps/{step_id}/feedback":                     "correct",
-	"GET /v1/steps/{step_id}/metrics":                        "other pass",
-	"PATCH /v1/steps/{step_id}/transaction/{transaction_id}": "correct",
-	"GET /v1/tags/":                                          "other pass",
-	"GET /v1/tools/":                                         "recall",
-	"GET /v1/tools/count":                                    "other pass",
-	"POST /v1/tools/search":                                  "recall",
-	"GET /v1/tools/{tool_id}":                                "recall",
-	"GET /v1/agents/{agent_id}/tools":                        "recall",
-	// Creations are learn, whatever they attach.
-	"POST /v1/_internal_templates/groups":                "learn",
-	"POST /v1/conversations/":                            "learn",
-	"POST /v1/conversations/{conversation_id}/fork":      "learn",
-	"POST /v1/folders/":                                  "learn",
-	"POST /v1/sources/":                                  "learn",
-	"POST /v1/groups/":                                   "learn",
-	"POST /v1/identities/":                               "learn",
-	"POST /v1/agents/{agent_id}/recompile":               "recall",
-	"POST /v1/agents/{agent_id}/system-prompt/recompile": "recall",
-	"POST /v1/conversations/{conversation_id}/recompile": "recall",
-	"POST /v1/agents/{agent_id}/tools/{tool_name}/run":   "run", // until Decode knows the tool
-	"POST /v1/agents/{agent_id}/summarize":               "run", // the backend's model writes
-	"POST /v1/conversations/{conversation_id}/compact":   "run",
-	"PATCH /v1/agents/{agent_id}/files/close-all":        "attach",
-	"PATCH /v1/agents/{agent_id}/files/{file_id}/close":  "attach",
-	"PATCH /v1/agents/{agent_id}/files/{file_id}/open":   "attach",
-	"POST /v1/tools/run":                                 "admin",
-	"POST /v1/agents/{agent_id}/messages/cancel":         "run",
-	"POST /v1/conversations/{conversation_id}/cancel":    "run",
-	"PATCH /v1/messages/batches/{batch_id}/cancel":       "run",
-	"GET /v1/runs/":                                      "recall", // runs carry their results
-	"GET /v1/runs/active":                                "recall",
-	"GET /v1/runs/{run_id}":                              "recall",
-	"GET /v1/_internal_runs/":                            "recall",
-	"POST /v1/voice-beta/{agent_id}/chat/completions":    "run", // removed from the newest server only
-}
+// exceptions are the classes of testdata/exceptions.txt by method and path.
+var exceptions = func() map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(exceptionTable) {
+		if f := strings.SplitN(strings.TrimSpace(line), " ", 3); len(f) == 3 && f[0] != "#" {
+			out[f[0]+" "+f[1]] = f[2]
+		}
+	}
+	return out
+}()
 
 // class returns the class of a route as in wants.
 func class(r memproxy.Route) string {
@@ -195,35 +134,10 @@ func TestEveryRouteOfTheSDK(t *testing.T) {
 // Proves EDGE-3: another spelling of a path is the same route or none, never one of
 // another class.
 func TestOtherSpellings(t *testing.T) {
-	a := adapter(t)
 	for _, d := range documented {
 		p := ids(d[2])
-		method := methods(d)[0]
-		for name, p := range map[string]string{
-			"doubled slash":     "/" + p,
-			"doubled inside":    "/v1//" + p[len("/v1/"):],
-			"doubled at end":    strings.TrimSuffix(p, "/") + "//",
-			"encoded letter":    "/%761" + p[len("/v1"):],
-			"encoded mount":     "/l%61test" + p[len("/v1"):],
-			"encoded slash":     "/v1%2f" + p[len("/v1/"):],
-			"encoded end":       strings.TrimSuffix(p, "/") + "%2F",
-			"capitals":          strings.ToUpper(p),
-			"dot":               "/." + p,
-			"dot-dot":           "/x/.." + p,
-			"encoded dot-dot":   "/x/%2e%2e" + p,
-			"hidden dot-dot":    "/assets/x%2f..%2f.." + p,
-			"twice encoded":     "/assets/%252e%252e" + p,
-			"parameter":         p + ";x=1",
-			"backslash":         strings.ReplaceAll(p, "/", "\\"),
-			"encoded backslash": "/assets/%5c.." + p,
-			"newline":           p + "%0a",
-			"no slash":          p[1:],
-			"absolute":          "http://h" + p,
-			"both mounts":       "/latest" + p,
-		} {
-			if r, ok := a.Route(memproxy.Request{Method: method, EscapedPath: p}); ok {
-				t.Errorf("%s: %s %s is %q (%s), want none", name, method, p, class(r), r.ID)
-			}
+		for _, other := range append(routetabletest.Respelled(p, "/assets"), "/l%61test"+p[len("/v1"):], "/latest"+p) {
+			routetabletest.Unknown(t, adapter(t), methods(d)[0]+" "+other)
 		}
 	}
 }
@@ -259,16 +173,10 @@ func TestEncodedSegments(t *testing.T) {
 // Proves EDGE-3: a request outside of the table that may write is unknown.
 func TestUnknownRoutes(t *testing.T) {
 	a := adapter(t)
-	for _, line := range []string{
+	routetabletest.Unknown(t, a,
 		"POST /v1/blocks/block-1", "PUT /v1/blocks/block-1", "PUT /v1/agents/agent-1", "POST /v2/blocks/", "POST /v1/agents/agent-1/core-memory",
 		"PATCH /v1/agents/agent-1/archival-memory", "DELETE /v1/agents/", "POST /v1/health/", "POST /", "POST /docs", "PATCH /v1/_internal_blocks/block-1",
-		"post /v1/blocks/", "PROPFIND /v1/blocks/", "POST /latest", "POST /v1/messages/", "DELETE /v1/passages/passage-1", "POST /V1/blocks/",
-	} {
-		method, path, _ := strings.Cut(line, " ")
-		if r, ok := a.Route(memproxy.Request{Method: method, EscapedPath: path}); ok {
-			t.Errorf("%s is %s", line, r.ID)
-		}
-	}
+		"post /v1/blocks/", "PROPFIND /v1/blocks/", "POST /latest", "POST /v1/messages/", "DELETE /v1/passages/passage-1", "POST /V1/blocks/")
 	if r, ok := a.Route(memproxy.Request{Method: "HEAD", EscapedPath: "/v1/blocks/"}); !ok || r.Kind != memproxy.Recall {
 		t.Error("HEAD is not routed as GET")
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // row is a line of routes.txt.
@@ -53,4 +54,12 @@ func routed(t testing.TB, a *letta.Adapter, method, target string) (memproxy.Rou
 		t.Fatalf("%s %s is no route", method, target)
 	}
 	return rt, req
+}
+
+func decode(t testing.TB, a *letta.Adapter, method, target, body string) *memproxy.Operation {
+	t.Helper()
+	rt, req := routed(t, a, method, target)
+	op, err := a.Decode(rt, req, []byte(body))
+	must.Do(t, err, method, target, body)
+	return op
 }

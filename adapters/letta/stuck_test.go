@@ -6,15 +6,9 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
-
-func newAdapter(t *testing.T) *letta.Adapter {
-	t.Helper()
-	return must.Get(letta.New(letta.Options{}))(t)
-}
 
 const waitingAgent = `{"id":"agent-1","agent_type":"letta_v1_agent","tools":[{"name":"memory_insert","json_schema":{"name":"memory_insert"}}],RULES
 	"pending_approval":{"id":"m","date":"2026-01-01T00:00:09+00:00","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c"}]}}`
@@ -22,7 +16,7 @@ const waitingAgent = `{"id":"agent-1","agent_type":"letta_v1_agent","tools":[{"n
 // Proves EDGE-1: only the gate's pauses are answered: an approval that a tool rule
 // requires is a person's.
 func TestRecoveryKeepsToItsOwn(t *testing.T) {
-	a := newAdapter(t)
+	a := adapter(t)
 	for rules, want := range map[string]int{
 		``: 1,
 		`"tool_rules":[{"type":"requires_approval","tool_name":"web_search"}],`:    1,
@@ -46,7 +40,7 @@ func TestRecoveryKeepsToItsOwn(t *testing.T) {
 // Proves EDGE-1: a request to an agent's model without its memory and tools needs no
 // ruling as a run.
 func TestGenerationsAreNoRuns(t *testing.T) {
-	a := newAdapter(t)
+	a := adapter(t)
 	for path, want := range map[string]error{"/v1/agents/agent-1/generate": nil, "/v1/agents/agent-1/messages/async": memproxy.ErrUngated} {
 		rt, req := routed(t, a, "POST", path)
 		if turn, err := a.Turn(rt, req, []byte(`{"prompt":"tea?"}`)); turn != nil || !errors.Is(err, want) {
@@ -57,7 +51,7 @@ func TestGenerationsAreNoRuns(t *testing.T) {
 
 // Proves EDGE-1: the ungated runs that can be watched.
 func TestWhichRunsAreWatched(t *testing.T) {
-	a := newAdapter(t)
+	a := adapter(t)
 	for path, tc := range map[string]struct {
 		body   string
 		agents string
@@ -99,7 +93,7 @@ func TestWhichRunsAreWatched(t *testing.T) {
 // requests itself, whatever characters it has: the requests carry the backend's credential.
 func TestSideRequestsStayOnTheirPaths(t *testing.T) {
 	const body, escaped = `{"agent_id":"agent-1/../../x?y=z&a#","messages":[]}`, "agent-1%2F..%2F..%2Fx%3Fy=z&a%23"
-	a := newAdapter(t)
+	a := adapter(t)
 	rt, req := routed(t, a, "POST", "/v1/conversations/default/messages")
 	run := must.Get(a.Turn(rt, req, []byte(body)))(t)
 	q, _ := run.NextSideRequest()

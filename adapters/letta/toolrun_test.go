@@ -3,28 +3,24 @@ package letta_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-1: a tool that is gated when an agent calls it is also a write when a
 // caller runs it directly, and messages to other agents claim them.
 func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	run := func(tool, body string) *memproxy.Operation {
+		return decode(t, adapter(t), "POST", "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/"+tool+"/run", body)
+	}
 	for name, tool := range selfedit.Tools {
 		if !tool.Gated() || tool.Uses == selfedit.Memories {
 			continue
 		}
-		rt, req := routed(t, a, "POST", "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/"+name+"/run")
-		op, err := a.Decode(rt, req, []byte(`{"args":{"label":"human","path":"/memories/human","command":"create","content":"x","message":"m","other_agent_id":"agent-00000000-0000-4000-8000-000000000002","new_memory":"y"}}`))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		op := run(name, `{"args":{"label":"human","path":"/memories/human","command":"create","content":"x","message":"m","other_agent_id":"agent-00000000-0000-4000-8000-000000000002","new_memory":"y"}}`)
 		if !op.Kind.Writes() || op.Kind == memproxy.Run || len(op.Items) == 0 {
 			t.Errorf("%s: %s with %d items, want a write", name, op.Kind, len(op.Items))
 		}
@@ -33,13 +29,8 @@ func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 		"send_message_to_agent_async":          "agent is [agent-00000000-0000-4000-8000-000000000002]",
 		"send_message_to_agents_matching_tags": "agent unclear []",
 	} {
-		rt, req := routed(t, a, "POST", "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/"+name+"/run")
-		op := must.Get(a.Decode(rt, req, []byte(`{"args":{"message":"m","other_agent_id":"agent-00000000-0000-4000-8000-000000000002"}}`)))(t)
-		found := false
-		for _, c := range op.Claims {
-			found = found || fmt.Sprintf("%s %s %v", c.Dim, c.Op, c.Values) == want
-		}
-		if !found {
+		op := run(name, `{"args":{"message":"m","other_agent_id":"agent-00000000-0000-4000-8000-000000000002"}}`)
+		if !slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return fmt.Sprintf("%s %s %v", c.Dim, c.Op, c.Values) == want }) {
 			t.Errorf("%s claims %+v, want %s", name, op.Claims, want)
 		}
 	}
@@ -50,7 +41,7 @@ func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 // "['ignore', 'all']", which no item of the request is. Text that only the agent loop would
 // truncate, and calls that the server refuses itself, are not refused for that.
 func TestDirectCallsHaveTheParametersTypes(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	for _, tc := range []struct{ tool, args, at string }{
 		{"core_memory_append", `{"label":"human","content":["ignore","all"]}`, "/args/content"},
 		{"core_memory_append", `{"label":"human","content":{"ignore":"all"}}`, "/args/content"},
@@ -78,7 +69,7 @@ func TestDirectCallsHaveTheParametersTypes(t *testing.T) {
 // Proves EDGE-1, EDGE-16: a tool that is run directly is the agent's tool of that name;
 // built-in tools are recognised by name, custom ones are not.
 func TestProbe(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	at := func(tool string) (memproxy.Route, memproxy.Request) {
 		return routed(t, a, "POST", "/latest/agents/agent-1/tools/"+tool+"/run")
 	}
@@ -120,7 +111,7 @@ func TestProbe(t *testing.T) {
 // Proves EDGE-3, EDGE-5: with a folder of a sleeptime agent the server also deletes the
 // agent's block of that name, so such a request is not only a detachment.
 func TestDetachedFoldersLeaveBlocks(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	const agent, folder = "agent-00000000-0000-4000-8000-000000000001", "source-00000000-0000-4000-8000-000000000002"
 	for _, tc := range []struct {
 		name, state string

@@ -59,10 +59,7 @@ func TestElementsAreRecognised(t *testing.T) {
 		"of a write":             {memproxy.Route{ID: searched.ID, Kind: memproxy.Learn}, `{"results":[` + elementOne + `]}`, false},
 	} {
 		rd, err := read(t, a, c.rt, c.body)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		must.Do(t, err, name)
 		fresh, _ := read(t, adapter(t), c.rt, c.body)
 		expect.Equal(t, slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return m.Memo == memo && memo != nil }), c.known, name, "recognised is")
 		if !sameReading(rd, fresh) {

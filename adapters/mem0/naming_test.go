@@ -41,10 +41,7 @@ func TestWhatHasNoRowIsFoundOrTakenOff(t *testing.T) {
 			req.Header["X-Of-Tomorrow"] = []string{tc.header}
 		}
 		op, err := a.Decode(rt, req, []byte(tc.body))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		must.Do(t, err, name)
 		body, query, err := a.Encode(rt, req, []byte(tc.body), op)
 		must.Do(t, err)
 		want, was := tc.bare, tc.body

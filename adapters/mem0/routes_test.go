@@ -1,11 +1,13 @@
 package mem0_test
 
 import (
+	_ "embed"
 	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/adapters/routetable/routetabletest"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -34,121 +36,24 @@ func class(r memproxy.Route) string {
 	return name
 }
 
-// documented lists every route of the hosted platform, of the self-hosted
-// server, and of OpenMemory and MCP.
-var documented = []struct{ method, path, class string }{
-	{"GET", "/v1/ping/", "other pass"},
-	{"POST", "/v3/memories/add/", "write"},
-	{"POST", "/v1/memories/", "write"},
-	{"POST", "/v3/memories/search/", "read"},
-	{"POST", "/v2/memories/search/", "read"},
-	{"POST", "/v1/memories/search/", "read"},
-	{"POST", "/v3/memories/", "read"},
-	{"POST", "/v2/memories/", "read"},
-	{"GET", "/v1/memories/", "read"},
-	{"GET", "/v1/memories/m-1/", "read"},
-	{"PUT", "/v1/memories/m-1/", "update"},
-	{"DELETE", "/v1/memories/m-1/", "delete"},
-	{"DELETE", "/v1/memories/", "bulk"},
-	{"GET", "/v1/memories/m-1/history/", "read"},
-	{"GET", "/v1/memories/events/", "read"},
-	{"GET", "/v1/memories/user/alice/", "read"},
-	{"PUT", "/v1/batch/", "update"},
-	{"DELETE", "/v1/batch/", "delete"},
-	{"GET", "/v1/event/e-1/", "read"},
-	{"GET", "/v1/events/", "read"},
-	{"POST", "/v1/exports/", "derived"},
-	{"POST", "/v1/exports/get/", "derived"},
-	{"POST", "/v1/summary/", "derived"},
-	{"POST", "/v1/feedback/", "update"}, // it changes a memory's rank
-	{"GET", "/v1/entities/", "read"},
-	{"GET", "/v1/entities/filters/", "derived"},
-	{"GET", "/v2/entities/agent/dev/", "read"},
-	{"DELETE", "/v2/entities/user/alice/", "bulk"},
-	{"DELETE", "/v1/entities/user/42/", "bulk"},
-	{"GET", "/v2/entities/user/alice/profile/", "derived"},
-	{"POST", "/v2/profiles/jobs/", "steering"},
-	{"GET", "/v2/profiles/jobs/j-1/", "derived"},
-	{"GET", "/v2/profiles/settings/", "admin"},
-	{"POST", "/v2/profiles/settings/", "steering"},
-	{"GET", "/api/v1/orgs/organizations/o/projects/p/", "steering"},
-	{"POST", "/api/v1/orgs/organizations/o/projects/", "steering"},
-	{"PATCH", "/api/v1/orgs/organizations/o/projects/p/", "steering"},
-	{"DELETE", "/api/v1/orgs/organizations/o/projects/p/", "steering"},
-	{"PUT", "/api/v1/orgs/organizations/o/projects/p/members/", "steering"},
-	{"GET", "/api/v1/orgs/organizations/", "steering"},
-	{"GET", "/api/v1/webhooks/projects/p/", "admin"},
-	{"POST", "/api/v1/webhooks/projects/p/", "admin"},
-	{"PUT", "/api/v1/webhooks/7/", "admin"},
-	{"DELETE", "/api/v1/webhooks/7/", "admin"},
-	{"GET", "/v1/stats/", "derived pass"},
-	{"POST", "/v1/users/", "write"},
-	{"POST", "/v1/agents/", "write"},
-	{"POST", "/v1/apps/", "write"},
-	{"POST", "/v1/runs/", "write"},
-	{"POST", "/v1/agent-rush/memories/", "write"},
-	{"POST", "/v1/agent-rush/memories/search/", "read"},
-	{"POST", "/api/v1/auth/email_code/", "admin"},
-	{"POST", "/api/v1/auth/email_code/verify/", "admin"},
-	{"POST", "/api/v1/auth/agent_mode/", "admin"},
-	{"POST", "/api/v1/auth/agent_mode/caller/", "admin"},
+//go:embed testdata/routes.txt
+var routes string
 
-	{"POST", "/memories", "write"},
-	{"GET", "/memories", "read"},
-	{"GET", "/memories/m-1", "read"},
-	{"PUT", "/memories/m-1", "update"},
-	{"DELETE", "/memories/m-1", "delete"},
-	{"DELETE", "/memories", "bulk"},
-	{"GET", "/memories/m-1/history", "read"},
-	{"POST", "/search", "read"},
-	{"POST", "/configure", "steering"},
-	{"GET", "/configure", "admin"},
-	{"GET", "/configure/providers", "admin"},
-	{"POST", "/generate-instructions", "admin"},
-	{"POST", "/reset", "admin"},
-	{"GET", "/entities", "read"},
-	{"DELETE", "/entities/user/alice", "bulk"},
-	{"GET", "/requests", "admin"},
-	{"GET", "/auth/setup-status", "admin"},
-	{"POST", "/auth/login", "admin"},
-	{"GET", "/api-keys", "admin"},
-	{"POST", "/api-keys", "admin"},
-	{"DELETE", "/api-keys/k-1", "admin"},
-	{"GET", "/", "other pass"},
-	{"GET", "/docs", "other pass"},
-	{"GET", "/redoc", "other pass"},
-	{"GET", "/openapi.json", "other pass"},
-
-	{"POST", "/api/v1/memories/", "write"},
-	{"GET", "/api/v1/memories/", "read"},
-	{"POST", "/api/v1/memories/filter", "update"}, // a read, in the class of its prefix
-	{"GET", "/api/v1/memories/m-1", "read"},
-	{"GET", "/api/v1/memories/m-1/related", "read"},
-	{"GET", "/api/v1/memories/categories", "read"},
-	{"GET", "/api/v1/memories/m-1/access-log", "read"},
-	{"PUT", "/api/v1/memories/m-1", "update"},
-	{"DELETE", "/api/v1/memories/", "bulk"},
-	{"POST", "/api/v1/memories/actions/pause", "update"},
-	{"POST", "/api/v1/memories/actions/archive", "update"},
-	{"GET", "/api/v1/apps/", "admin"},
-	{"PUT", "/api/v1/apps/a-1", "admin"},
-	{"GET", "/api/v1/stats/", "other"},
-	{"GET", "/api/v1/config/", "admin"},
-	{"PATCH", "/api/v1/config/mem0/llm", "admin"},
-	{"POST", "/api/v1/backup/export", "write"}, // likewise
-	{"POST", "/api/v1/backup/import", "write"},
-	{"GET", "/mcp/cursor/sse/alice", "run"},
-	{"POST", "/mcp/messages/", "run"},
-	{"POST", "/mcp/cursor/http/alice", "run"},
-	{"DELETE", "/mcp/cursor/http/alice", "run"},
-	{"POST", "/mcp", "run"},
-	{"POST", "/mcp/", "run"},
-}
+// documented are the routes of testdata/routes.txt.
+var documented = func() (out []struct{ method, path, class string }) {
+	for line := range strings.Lines(routes) {
+		if f := strings.SplitN(strings.TrimSpace(line), " ", 3); len(f) == 3 && f[0] != "#" {
+			out = append(out, struct{ method, path, class string }{f[0], f[1], f[2]})
+		}
+	}
+	return out
+}()
 
 // Proves CARD-1, CARD-2, EDGE-3: every documented route has its class, and only routes
 // without memory pass.
 func TestEveryDocumentedRoute(t *testing.T) {
 	a := adapter(t)
+	must.Len(t, documented, 104)
 	for _, d := range documented {
 		r, ok := a.Route(memproxy.Request{Method: d.method, EscapedPath: d.path})
 		if !ok || class(r) != d.class {
@@ -161,50 +66,21 @@ func TestEveryDocumentedRoute(t *testing.T) {
 // another class.
 func TestOtherSpellings(t *testing.T) {
 	a := adapter(t)
-	toggled := func(p string) string {
-		if strings.HasSuffix(p, "/") {
-			return p[:len(p)-1]
-		}
-		return p + "/"
-	}
 	for _, d := range documented {
 		if d.path == "/" {
 			continue
 		}
-		first := strings.Index(d.path[1:]+"/", "/") + 1 // end of the first segment
-		for name, p := range map[string]string{
-			"toggled slash":     toggled(d.path),
-			"doubled slash":     "/" + d.path,
-			"doubled inside":    d.path[:first] + "//" + strings.TrimPrefix(d.path[first:], "/"),
-			"doubled at end":    d.path + "//",
-			"encoded letter":    "/%" + hex(d.path[1]) + d.path[2:],
-			"encoded slash":     d.path[:first] + "%2f" + strings.TrimPrefix(d.path[first:], "/"),
-			"encoded end":       strings.TrimSuffix(d.path, "/") + "%2F",
-			"capitals":          strings.ToUpper(d.path),
-			"dot":               "/." + d.path,
-			"dot-dot":           "/x/.." + d.path,
-			"encoded dot-dot":   "/x/%2e%2e" + d.path,
-			"hidden dot-dot":    "/auth/x%2f..%2f.." + d.path,
-			"twice encoded":     "/auth/%252e%252e" + d.path,
-			"parameter":         d.path + ";x=1",
-			"backslash":         strings.ReplaceAll(d.path, "/", "\\"),
-			"encoded backslash": "/auth/%5c.." + d.path,
-			"newline":           d.path + "%0a",
-			"no slash":          d.path[1:],
-			"absolute":          "http://h" + d.path,
-		} {
-			r, ok := a.Route(memproxy.Request{Method: d.method, EscapedPath: p})
-			same := class(r) == d.class && name == "toggled slash"
-			if ok && !same {
-				t.Errorf("%s: %s %s is %q (%s), want none", name, d.method, p, class(r), r.ID)
-			}
+		for _, other := range routetabletest.Respelled(d.path, "/auth") {
+			routetabletest.Unknown(t, a, d.method+" "+other)
+		}
+		toggled := d.path + "/"
+		if strings.HasSuffix(d.path, "/") {
+			toggled = d.path[:len(d.path)-1]
+		}
+		if r, ok := a.Route(memproxy.Request{Method: d.method, EscapedPath: toggled}); ok && class(r) != d.class {
+			t.Errorf("%s %s is %q (%s), want %q or none", d.method, toggled, class(r), r.ID, d.class)
 		}
 	}
-}
-
-func hex(b byte) string {
-	const digits = "0123456789abcdef"
-	return string([]byte{digits[b>>4], digits[b&15]})
 }
 
 // Proves EDGE-3: characters that an id may contain, and those that would make it
@@ -243,18 +119,12 @@ func TestEncodedSegments(t *testing.T) {
 // Proves EDGE-3: a request outside of the table that may write is unknown.
 func TestUnknownRoutes(t *testing.T) {
 	a := adapter(t)
-	for _, line := range []string{
+	routetabletest.Unknown(t, a,
 		"POST /v1/memories/m-1/", "PATCH /v1/memories/m-1/", "PUT /v1/memories/", "POST /v4/memories/add/", "PUT /v3/memories/add/",
 		"POST /v1/memories/import/", "POST /v1/ingest/", "DELETE /v3/memories/", "DELETE /v1/ping/", "POST /v1/batch/",
 		"PATCH /memories", "PUT /memories", "POST /memories/m-1", "DELETE /memories/m-1/history", "PUT /search", "DELETE /configure",
 		"POST /v1/entities/", "DELETE /v2/entities/user/", "DELETE /v2/entities/", "POST /", "POST /docs", "POST /v2/memories/add/",
-		"post /memories", "PROPFIND /memories", "DELETE /reset", "POST /v1/exports/other/", "PUT /v2/profiles/settings/",
-	} {
-		method, path, _ := strings.Cut(line, " ")
-		if r, ok := a.Route(memproxy.Request{Method: method, EscapedPath: path}); ok {
-			t.Errorf("%s is %s", line, r.ID)
-		}
-	}
+		"post /memories", "PROPFIND /memories", "DELETE /reset", "POST /v1/exports/other/", "PUT /v2/profiles/settings/")
 	if r, ok := a.Route(memproxy.Request{Method: "HEAD", EscapedPath: "/memories"}); !ok || r.Kind != memproxy.Recall {
 		t.Error("HEAD is not routed as GET")
 	}

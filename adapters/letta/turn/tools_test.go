@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // said renders the writes of an operation: "kind label=text; …".
@@ -78,10 +79,7 @@ func TestMemoryToolsAreRead(t *testing.T) {
 	} {
 		tested[tc.tool] = true
 		op, err := turn.Read(tc.tool, "agent-1", tc.arguments)
-		if err != nil {
-			t.Errorf("%s %s: %v", tc.tool, tc.arguments, err)
-			continue
-		}
+		must.Do(t, err, tc.tool, tc.arguments)
 		expect.Equal(t, said(op), tc.want, tc.tool, tc.arguments)
 		expect.Equal(t, op.Claims[0].Values[0], "agent-1", tc.tool, op.Claims)
 		expect.Equal(t, op.Scope.Agent, "agent-1", tc.tool, op.Claims)
