@@ -38,4 +38,6 @@ func TestChargesThatCannotBeKept(t *testing.T) {
 	expect.Error(t, m.Ping(t.Context()))
 	expect.Error(t, charge("made", true))
 	expect.Equal(t, used(), 22)
+	c.ID, c.Lines = "4", c.Lines[:1]
+	expect.OK(t, expect.Err(m.Charge(t.Context(), c)), "an hour needs no file")
 }

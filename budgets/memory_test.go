@@ -70,18 +70,6 @@ func TestTotalsSurviveReopening(t *testing.T) {
 	expect.Error(t, expect.Err(budgets.NewMemory(path)), "a corrupt file was taken for an empty one")
 }
 
-// If a total cannot be persisted the charge fails.
-func TestChargeFailsWhenTheFileIsGone(t *testing.T) {
-	m := open(t, filepath.Join(t.TempDir(), "budgets.jsonl"))
-	must.Do(t, m.Close())
-	c := memproxy.Charge{ID: "1", Cost: 1, Time: budgettest.NewClock().Now(), Lines: []memproxy.Line{{Key: "k", Window: memproxy.WindowTotal, Limit: 5}}}
-	expect.Error(t, expect.Err(m.Charge(t.Context(), c)), "charged without a record")
-	c.ID, c.Lines = "2", []memproxy.Line{{Key: "k", Window: memproxy.WindowHour, Limit: 5}}
-	if _, err := m.Charge(t.Context(), c); err != nil {
-		t.Errorf("an hour needs no file: %v", err)
-	}
-}
-
 // Proves CARD-4: the result of a call from before the outage does not end it: debts
 // would be sent to a store that is down, and lost.
 func TestEarlierResultsDoNotEndAnOutage(t *testing.T) {

@@ -119,17 +119,6 @@ func TestImitationKeepsTheContract(t *testing.T) {
 	})
 }
 
-// All keys but totals expire.
-func TestKeysGoAway(t *testing.T) {
-	server := miniredis.RunT(t)
-	s := connect(t, redisstore.Options{URL: "redis://" + server.Addr()})
-	charges(t, s, charge("1", "acme", 3), 3)
-	server.FastForward(2 * budgets.WindowLength("hour"))
-	if left := server.Keys(); len(left) != 1 || left[0] != "memproxy:{acme}:total:0:principal/a" {
-		t.Errorf("left after two hours: %v", left)
-	}
-}
-
 // failed makes a charge and expects an error with the text.
 func failed(t *testing.T, s *redisstore.Store, want string) {
 	t.Helper()
