@@ -172,29 +172,3 @@ func TestTurnsAreBounded(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
-
-// Proves EDGE-1, EDGE-5: the calls that wait are a caller's only if no other caller's may
-// be among them.
-func TestTurnsBelongToTheirCaller(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	r := runsIn(t.TempDir(), &now)
-	ann, bob := &memproxy.Principal{ID: "human:ann", Tenant: "acme"}, &memproxy.Principal{ID: "agent:bob", Tenant: "acme"}
-	for i, step := range []struct {
-		by         *memproxy.Principal
-		left, same bool
-		whole      bool
-		spent      bool
-	}{
-		{ann, false, false, false, false}, {ann, true, true, false, false}, // her own calls
-		{bob, true, false, false, false}, {bob, true, false, false, false}, {ann, true, false, false, false}, // whose, nobody knows
-		{ann, true, false, true, false}, {ann, true, false, false, false}, // declined; then of an untracked turn
-		{ann, false, false, false, false}, {ann, true, true, false, false},
-		{ann, true, true, false, true}, {ann, true, false, false, false}, // spent: they may have been made
-		{ann, false, false, false, false}, {&memproxy.Principal{ID: "human:ann", Tenant: "globex"}, true, false, false, false},
-	} {
-		same, done := r.TrackTurn(t.Context(), "agent-1", step.by, step.left)
-		if done(step.whole, step.spent); same != step.same {
-			t.Errorf("step %d: the same caller: %v", i, same)
-		}
-	}
-}
