@@ -44,16 +44,17 @@ func names(b policy.Bundle) string {
 }
 
 func TestLoad(t *testing.T) {
+	const builtins = "access.cedar authority.cedar content.cedar fields.cedar layers.cedar screening.cedar surfaces.cedar synapse.cedar"
 	for _, tc := range []struct {
 		name     string
 		files    map[string]string
 		policies string
 	}{
-		{"beside the built-in ones", map[string]string{"own.cedar": permit}, "own.cedar access.cedar authority.cedar content.cedar fields.cedar layers.cedar screening.cedar surfaces.cedar synapse.cedar"},
+		{"beside the built-in ones", map[string]string{"own.cedar": permit}, "own.cedar " + builtins},
 		{"without the built-in ones", map[string]string{"own.cedar": permit, "bundle.yaml": "builtin: false\n"}, "own.cedar"},
-		{"settings only", map[string]string{"bundle.yaml": "disable: [surface.bulk]\n"}, "access.cedar authority.cedar content.cedar fields.cedar layers.cedar screening.cedar surfaces.cedar synapse.cedar"},
-		{"settings of comments", map[string]string{"bundle.yaml": "# nothing\n"}, "access.cedar authority.cedar content.cedar fields.cedar layers.cedar screening.cedar surfaces.cedar synapse.cedar"},
-		{"hidden and other files are not read", map[string]string{"own.cedar": permit, ".own.cedar": "x", "own.cedar~": "x", "#own.cedar#": "x", "README.md": "x", "4913": "x"}, "own.cedar access.cedar authority.cedar content.cedar fields.cedar layers.cedar screening.cedar surfaces.cedar synapse.cedar"},
+		{"settings only", map[string]string{"bundle.yaml": "disable: [surface.bulk]\n"}, builtins},
+		{"settings of comments", map[string]string{"bundle.yaml": "# nothing\n"}, builtins},
+		{"hidden and other files are not read", map[string]string{"own.cedar": permit, ".own.cedar": "x", "own.cedar~": "x", "#own.cedar#": "x", "README.md": "x", "4913": "x"}, "own.cedar " + builtins},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := load(t, dir(t, tc.files))
@@ -200,44 +201,29 @@ func FuzzParse(f *testing.F) {
 }
 
 // Proves EDGE-9: a tenant is compared by the row that applies to it, its own or that of
-// all others.
+// all others, and a version that reports rapid writes later, or never, is looser.
 func TestRowsOfTenantsAreCompared(t *testing.T) {
-	of := func(rows map[string]memproxy.WriteLimit) policy.Bundle {
+	of := func(rows map[string]memproxy.WriteLimit, rapid int64) policy.Bundle {
 		l := memproxy.DefaultLimits()
-		l.Tenants = rows
+		l.Tenants, l.RapidPerMinute = rows, rapid
 		return policy.Bundle{Limits: &l}
 	}
 	all, more, less := memproxy.WriteLimit{PerHour: 300}, memproxy.WriteLimit{PerHour: 1000}, memproxy.WriteLimit{PerHour: 100}
+	type rows = map[string]memproxy.WriteLimit
 	for _, c := range []struct {
-		from, to map[string]memproxy.WriteLimit
+		from, to policy.Bundle
 		want     []string
 	}{
-		{map[string]memproxy.WriteLimit{"*": all}, map[string]memproxy.WriteLimit{"*": all, "acme": more}, []string{"budgets.tenants.acme.writes_per_hour rises from 300 to 1000"}},
-		{map[string]memproxy.WriteLimit{"*": all}, map[string]memproxy.WriteLimit{"*": all, "acme": less}, nil},
-		{map[string]memproxy.WriteLimit{"*": less, "acme": more}, map[string]memproxy.WriteLimit{"*": less}, nil},
-		{map[string]memproxy.WriteLimit{"acme": less}, nil, []string{"budgets.tenants.acme.writes_per_hour rises from 100 to no limit"}},
-		{nil, map[string]memproxy.WriteLimit{"acme": less}, nil},
+		{of(rows{"*": all}, 30), of(rows{"*": all, "acme": more}, 30), []string{"budgets.tenants.acme.writes_per_hour rises from 300 to 1000"}},
+		{of(rows{"*": all}, 30), of(rows{"*": all, "acme": less}, 30), nil},
+		{of(rows{"*": less, "acme": more}, 30), of(rows{"*": less}, 30), nil},
+		{of(rows{"acme": less}, 30), of(nil, 30), []string{"budgets.tenants.acme.writes_per_hour rises from 100 to no limit"}},
+		{of(nil, 30), of(rows{"acme": less}, 30), nil},
+		{of(nil, 30), of(nil, 60), []string{"budgets.rapid_per_minute rises from 30 to 60"}},
+		{of(nil, 30), of(nil, 0), []string{"budgets.rapid_per_minute rises from 30 to no limit"}},
+		{of(nil, 30), of(nil, 20), nil},
+		{of(nil, 0), of(nil, 30), nil},
 	} {
-		expect.List(t, policy.RaisedLimits(of(c.from), of(c.to)), c.want, "from", c.from, c.to)
-	}
-}
-
-// Proves EDGE-9: a version that reports rapid writes later, or never, is looser.
-func TestRaisedRapidWritesAreReported(t *testing.T) {
-	of := func(perMinute int64) policy.Bundle {
-		l := memproxy.DefaultLimits()
-		l.RapidPerMinute = perMinute
-		return policy.Bundle{Limits: &l}
-	}
-	for _, c := range []struct {
-		from, to int64
-		want     []string
-	}{
-		{30, 60, []string{"budgets.rapid_per_minute rises from 30 to 60"}},
-		{30, 0, []string{"budgets.rapid_per_minute rises from 30 to no limit"}},
-		{30, 20, nil},
-		{0, 30, nil},
-	} {
-		expect.List(t, policy.RaisedLimits(of(c.from), of(c.to)), c.want, "from", c.from, c.to)
+		expect.List(t, policy.RaisedLimits(c.from, c.to), c.want, "from", c.from.Limits, "to", c.to.Limits)
 	}
 }

@@ -147,15 +147,6 @@ func TestLayersInShadow(t *testing.T) {
 	}
 }
 
-// The size of a field is summed over its parts, whatever their origin.
-func TestSizesAcrossOrigins(t *testing.T) {
-	q := ask{field: "preferences", size: 150}.question()
-	q.Operation.Items = append(q.Operation.Items, memproxy.Item{Kind: memproxy.ItemContent, Field: "preferences", Text: strings.Repeat("x", 51), Inferred: true})
-	if got, err := compile(t, nil).Rule(context.Background(), q); err != nil || got.Verdict != memproxy.Deny || got.Reasons[0].Rule != "field.preferences.size" {
-		t.Errorf("%v %v", got, err)
-	}
-}
-
 // Proves GOV-2, EDGE-13: each member of an object is evaluated on its own; rules of
 // fields and layers apply to content only.
 func TestMembersAreEvaluatedSeparately(t *testing.T) {

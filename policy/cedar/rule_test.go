@@ -263,7 +263,8 @@ func TestQuestionsOutsideTheSchemaAreErrors(t *testing.T) {
 	}
 }
 
-// The strictest field decides, and each field is measured on its own.
+// The strictest field decides, and each field is measured on its own, as the sum of its
+// parts, whatever their origin.
 func TestSeveralFields(t *testing.T) {
 	q := ask{field: "learnings", size: 400}.question()
 	q.Operation.Items = append(q.Operation.Items,
@@ -272,33 +273,10 @@ func TestSeveralFields(t *testing.T) {
 	if got, err := p.Rule(context.Background(), q); err != nil || got.Verdict != memproxy.Allow {
 		t.Errorf("two fields within their sizes: %v %v", got, err)
 	}
-	q.Operation.Items = append(q.Operation.Items, memproxy.Item{Kind: memproxy.ItemContent, Field: "preferences", Text: strings.Repeat("x", 51)})
+	q.Operation.Items = append(q.Operation.Items, memproxy.Item{Kind: memproxy.ItemContent, Field: "preferences", Text: strings.Repeat("x", 51), Inferred: true})
 	if got, err := p.Rule(context.Background(), q); err != nil || got.Verdict != memproxy.Deny || got.Reasons[0].Rule != "field.preferences.size" {
 		t.Errorf("one field over its size in two pieces: %v %v", got, err)
 	}
-}
-
-func TestBrokenBundlesSayWhere(t *testing.T) {
-	for _, tc := range []struct{ name, text, want string }{
-		{"syntax", "@id(\"a\")\npermit (principal, action, resource)\nwhen { ;", "own.cedar"},
-		{"no id", "\n\npermit (principal, action, resource);", "own.cedar:3: a policy needs @id"},
-		{"twice", `@id("surface.bulk") permit (principal, action, resource);`, `policy surface.bulk is defined twice`},
-		{"unknown reason", `@id("a") @reason("because") permit (principal, action, resource);`, `own.cedar:1: policy a: unknown reason "because"`},
-		{"unknown verdict", `@id("a") @verdict("maybe") forbid (principal, action, resource);`, `@verdict is "deny", "hold" or "mark"`},
-		{"a line break in the id", `@id("a\nb") forbid (principal, action, resource);`, `own.cedar:1: policy "a\nb": @id has a line break or another character that cannot be printed`},
-		{"unknown annotation", `@id("a") @colour("red") forbid (principal, action, resource);`, `unknown annotation @colour`},
-		{"unknown attribute", `@id("a") forbid (principal, action, resource) when { context.colour == 1 };`, `own.cedar:1: policy a:`},
-		{"wrong type", `@id("a") forbid (principal, action == Action::"learn", resource) when { context.size == "big" };`, `own.cedar:1: policy a:`},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			b := policy.Builtin()
-			own(tc.text)(&b)
-			expect.ErrorHas(t, expect.Err(cedar.Compile(b)), tc.want)
-		})
-	}
-	b := policy.Builtin()
-	b.Shadowed = []string{"no.such"}
-	expect.ErrorHas(t, expect.Err(cedar.Compile(b)), "no.such", "an unknown id in a list")
 }
 
 func TestWhere(t *testing.T) {
