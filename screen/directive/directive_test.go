@@ -1,6 +1,7 @@
 package directive_test
 
 import (
+	_ "embed"
 	"slices"
 	"strings"
 	"testing"
@@ -10,18 +11,8 @@ import (
 	"github.com/memproxy/memproxy/screen/directive"
 )
 
-const small = `# a vocabulary for tests
-URL:
-EMAIL:
-NUMBERS:
-TLD: com, example
-IGNORE: ignore, disregard*, pay no attention, 忽略
-PRIOR: previous, prior, 之前的
-RULES: rule, rules, instruct*, 指令
-YOU: you, your
-NEG: never, dont, do not
-TELL: tell*
-`
+//go:embed testdata/vocabulary.txt
+var small string
 
 func vocabulary(t testing.TB) *directive.Vocabulary {
 	t.Helper()
@@ -110,15 +101,8 @@ func TestIdentifiersAreNumbers(t *testing.T) {
 	}
 }
 
-const testRules = `
-order high 700 overrides
-  IGNORE 1 PRIOR 0 RULES
-  ^IGNORE 2 YOU 2 RULES not NEG
-far low 100 overrides
-  TELL 16 YOU
-cross low 100 overrides
-  RULES 2~ TELL
-`
+//go:embed testdata/rules.txt
+var testRules string
 
 // A rule holds for its words in their order and nearness, and not for the
 // nearest thing that is none.

@@ -313,14 +313,16 @@ func TestMetadataIsScreenedWhole(t *testing.T) {
 	}
 }
 
-func FuzzParseMem0(f *testing.F) {
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`[{"id":"block-1","value":"x","description":null,"metadata":{"a":1}}]`))
 	f.Add([]byte(`{"next":"x","results":[{"id":"a","memory":"b","metadata":{"c":["d"]}}]}`))
 	f.Add([]byte(`[{"id":"a","memory":null}]`))
 	var body []byte
 	api, _ := serve(f, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })
-	p := pager(f)(hunt.Mem0(api))
+	p, blocks := pager(f)(hunt.Mem0(api)), pager(f)(hunt.Letta(api))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		body = raw
+		_, _, _ = blocks.Page(t.Context(), "")
 		items, _, err := p.Page(t.Context(), "")
 		if err != nil {
 			return
