@@ -32,7 +32,7 @@ type tenantsRig struct {
 
 func startTenants(t *testing.T) *tenantsRig {
 	t.Helper()
-	r := &tenantsRig{lettaRig: startLettaWith(t, someAgent, twoTenants, func(h http.Handler) http.Handler { return h }, "OTHER", sha("other-key"), "NARROW", sha("narrow-key"))}
+	r := &tenantsRig{lettaRig: startLettaWith(t, someAgent, twoTenants, plainly, "OTHER", sha("other-key"), "NARROW", sha("narrow-key"))}
 	r.agent = r.made("/v1/agents/", `{"name":"`+canary+`","memory_blocks":[{"label":"human","value":"`+canary+`"}]}`, "id")
 	r.block = r.letta.BlockID(r.agent, "human")
 	r.passage = r.made("/v1/agents/"+r.agent+"/archival-memory", `{"text":"`+canary+`"}`, "id")

@@ -199,9 +199,7 @@ func TestStopCutsOffHangingRequests(t *testing.T) {
 	expect.ErrorHas(t, err, "aborted", "the stop")
 	<-over
 	expect.Text(t, r.audit("--type", "outcome"), "what was cut off is not on record", r.log.String()).Has(`"type":"outcome"`)
-	if code, _, errs := invoke(t, "audit", "verify", "--dir", filepath.Join(r.dir, "state", "audit")); code != 0 {
-		t.Errorf("the log: %s", errs)
-	}
+	ran(t, "audit", "verify", "--dir", filepath.Join(r.dir, "state", "audit")).want(t, 0, "the log")
 }
 
 // The outcome of an approved write at a slow backend is recorded by the sender before

@@ -28,9 +28,7 @@ func TestEndUserLimitsUseASlidingWindow(t *testing.T) {
 				t.Helper()
 				n++
 				a := r.do("POST", "/memories", fmt.Sprintf(`{"user_id":%q,"infer":false,"messages":[{"role":"user","content":"Tea number %d is green."}]}`, user, n))
-				if a.status != want {
-					t.Fatalf("after %v: %d %s", clock.Now(), a.status, a.body)
-				}
+				a.want(t, want, "after", clock.Now())
 				if want != 429 {
 					return
 				}

@@ -3,7 +3,6 @@ package app_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -123,8 +122,7 @@ func TestMoreMembersAllowNoMore(t *testing.T) {
 func TestMoreMembersAllowNoMoreInLetta(t *testing.T) {
 	t.Parallel()
 	l, theirs := lettaPeople(t, "human", "Ann likes green tea")
-	var made struct{ ID string }
-	must.Do(t, json.Unmarshal([]byte(l.do("POST", "/v1/blocks/", `{"label":"own","value":"tea"}`).body), &made))
+	made := l.do("POST", "/v1/blocks/", `{"label":"own","value":"tea"}`).id(t)
 	names := adapterWords(t, "letta", "letta/turn", "letta/selfedit", "origin", "spelling", "stamps", "withheld", "internal/wire", "jsondoc")
 	for _, q := range []struct{ method, path, body string }{
 		{"PATCH", "/v1/blocks/" + theirs, `{"value":"Ann likes coffee"MORE}`},
@@ -136,7 +134,7 @@ func TestMoreMembersAllowNoMoreInLetta(t *testing.T) {
 		{"POST", "/v1/agents/" + l.agent + "/tools/memory_rethink/run", `{"args":{"label":"human","new_memory":"Ann likes coffee"MORE}}`},
 		{"POST", "/v1/agents/" + l.agent + "/tools/memory_rethink/run", `{"args":{"label":"human","new_memory":"Ann likes coffee"}MORE}`},
 	} {
-		l.playMembers(made.ID, names, q.method, q.path, q.body)
+		l.playMembers(made, names, q.method, q.path, q.body)
 		if ring.IsSlow {
 			l.playMembers(l.agent, names, q.method, q.path, q.body)
 		}

@@ -2,7 +2,6 @@ package app_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,11 +19,8 @@ import (
 // filed creates a block and returns the attestation of its source.
 func (l *lettaRig) filed(text string, header ...string) string {
 	l.t.Helper()
-	a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":%q}`, text), header...)
-	var made struct{ ID string }
-	must.Do(l.t, json.Unmarshal([]byte(a.body), &made))
-	a.want(l.t, 200)
-	return l.rig.upstream(l.up + "/v1/blocks/" + made.ID).Metadata.Attestation
+	made := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":%q}`, text), header...).want(l.t, 200).id(l.t)
+	return l.rig.upstream(l.up + "/v1/blocks/" + made).Metadata.Attestation
 }
 
 // Proves TRL-4: what a tool, a page or a file returned during an agent's run counts as

@@ -139,12 +139,8 @@ func TestSearchesAreFilledUp(t *testing.T) {
 	}
 	r.hide("mem0", without(ids, first)[:7]...)
 	r.into(&a, "GET", "/memories?user_id=ann&top_k=5", "")
-	if list := idsOf(a.Results); len(list) != 1 {
-		t.Errorf("one is left, and the list is %v", list)
-	}
-	if out := r.audit("--type", "outcome"); !strings.Contains(out, `"filtered":4`) {
-		t.Errorf("the record does not tell how many were left out: %s", out)
-	}
+	expect.Equal(t, len(idsOf(a.Results)), 1, "one is left, and the list is")
+	expect.Text(t, r.audit("--type", "outcome"), "the record does not tell how many were left out").Has(`"filtered":4`)
 }
 
 // Proves MFW-8: Letta's lists continue after the last visible block; a client that
@@ -216,9 +212,7 @@ func TestProvenanceOnRead(t *testing.T) {
 	r.do("GET", "/memories?user_id=ann", "").has(t, "by wire", `"attestation":"unknown"`).lacks(t, "boss")
 	var one remembered
 	r.into(&one, "GET", "/memories/"+id+"?memproxy_provenance=true&memproxy_min_trust=0.5", "")
-	if one.Metadata.Provenance["actor"] != "agent:dev" {
-		t.Errorf("of one memory %v", one.Metadata.Provenance)
-	}
+	expect.Equal(t, one.Metadata.Provenance["actor"], "agent:dev", "of one memory", one.Metadata.Provenance)
 	r.do("GET", "/memories/"+id+"?memproxy_min_trust=0.7", "").want(t, 404)
 	for _, query := range []string{"memproxy_provenance=maybe", "memproxy_min_trust=0.5&memproxy_min_trust=0.5", "memproxy_other=1"} {
 		r.do("GET", "/memories/"+id+"?"+query, "").want(t, 400, query).has(t, `"detail"`)

@@ -1,11 +1,10 @@
 package app_test
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -30,24 +30,29 @@ func (r *rig) command(args ...string) (stdout, stderr string, code int) {
 	return r.commandAs(reviewToken, args...)
 }
 
-// does runs a reviewer's command that must succeed.
-func (r *rig) does(args ...string) {
+// does runs a reviewer's command that must succeed, and returns what was printed.
+func (r *rig) does(args ...string) got {
 	r.t.Helper()
-	if out, code := r.as(reviewToken, args...); code != 0 {
-		r.t.Fatalf("exit %d: %s", code, out)
-	}
+	return r.ran(reviewToken, args...).want(r.t, cli.OK)
+}
+
+// ran runs a command with a token, like the function.
+func (r *rig) ran(token string, args ...string) got {
+	r.t.Helper()
+	out, errs, code := r.commandAs(token, args...)
+	return got{status: code, body: cmp.Or(out, errs), of: []any{strings.Join(args, " "), errs}}
 }
 
 // commandAs runs a command with a token.
 func (r *rig) commandAs(token string, args ...string) (stdout, stderr string, code int) {
 	r.t.Helper()
+	return invoked(map[string]string{review.TokenEnv: token}, append(args[:2:2], append([]string{"--admin", r.admin}, args[2:]...)...)...)
+}
+
+// invoked runs a command line with an environment.
+func invoked(env map[string]string, args ...string) (stdout, stderr string, code int) {
 	var out, errs lockedBuffer
-	a := &invocation{Args: append(args[:2:2], append([]string{"--admin", r.admin}, args[2:]...)...), Stdout: &out, Stderr: &errs, Getenv: func(name string) string {
-		if name == "MEMPROXY_REVIEW_TOKEN" {
-			return token
-		}
-		return ""
-	}}
+	a := &invocation{Args: args, Stdout: &out, Stderr: &errs, Getenv: func(name string) string { return env[name] }}
 	code = a.run(context.Background())
 	return out.String(), errs.String(), code
 }
@@ -57,20 +62,16 @@ func (r *rig) commandAs(token string, args ...string) (stdout, stderr string, co
 // without a token see nothing.
 func TestReviewersCommands(t *testing.T) {
 	t.Parallel()
-	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`policy: {dir: %q}
-review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, policyDir(t, holdingPolicy), sha(reviewToken)))
+	r := start(t, screeningConf, "SCREENING", "policy: {dir: "+policyDir(t, holdingPolicy)+"}"+reviewers())
 	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))
-	if out, errs, code := r.command("holds", "list"); code != 0 || !strings.Contains(out, id) || strings.Contains(out, "sails") {
-		t.Errorf("%d %s %s", code, out, errs)
-	}
+	r.does("holds", "list").has(t, id).lacks(t, "sails")
 	r.does("holds", "approve", "--reason", "harmless", id)
 	var list string
 	ring.Until(r.t, "the approved write", func() bool {
 		list = r.do("GET", "/memories?user_id=bob", "").body
 		return strings.Contains(list, "Bob sails.")
 	})
-	_, rest, _ := strings.Cut(list, `"id":"`)
-	memory, _, _ := strings.Cut(rest, `"`)
+	memory := field(list, `"id":"`)
 	r.do("PUT", "/memories/"+memory, `{"text":"Bob rows."}`).want(t, 200)
 	ring.Until(r.t, "both versions", func() bool {
 		out, _, code := r.command("memory", "history", "--backend", "mem0", memory)
@@ -78,9 +79,7 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 	})
 	r.does("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", memory)
 	r.do("GET", "/memories?user_id=bob", "").about("after the rollback").has(t, "Bob sails.").lacks(t, "Bob rows.")
-	if out, errs, code := r.command("memory", "trace", "--backend", "mem0", memory); code != 0 || !strings.Contains(out, "agent:dev") {
-		t.Errorf("%d %s %s", code, out, errs)
-	}
+	r.does("memory", "trace", "--backend", "mem0", memory).has(t, "agent:dev")
 	r.get("/v1/holds").want(t, 401).lacks(t, id)
 	without := start(t, screeningConf, "SCREENING", "")
 	without.get("/v1/holds").want(t, 401)
@@ -91,23 +90,17 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 // and does not count as a backend failure.
 func TestApprovedWritesRefusedOnSending(t *testing.T) {
 	t.Parallel()
-	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`policy: {dir: %q}
-review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, policyDir(t, holdingPolicy), sha(reviewToken)))
+	r := start(t, screeningConf, "SCREENING", "policy: {dir: "+policyDir(t, holdingPolicy)+"}"+reviewers())
 	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))
 	must.Do(t, r.car.Ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{
 		Backend: "mem0", Kind: memproxy.TargetEntity, ID: memproxy.OwnerID(memproxy.DimUser, "bob"), Scope: memproxy.Scope{Tenant: "globex", User: "bob"},
 	}}}))
 	before := r.back.count()
-	out, errs, code := r.command("holds", "approve", "--reason", "harmless", id)
-	if code != 1 || !strings.Contains(out, "is failed; memproxy refused the write: owner.unknown") {
-		t.Errorf("%d %s %s", code, out, errs)
-	}
+	r.ran(reviewToken, "holds", "approve", "--reason", "harmless", id).want(t, cli.Failed).has(t, "is failed; memproxy refused the write: owner.unknown")
 	if h := r.heldWrite(id); h.State != memproxy.HoldFailed || !strings.Contains(h.Result.Detail, "owner.unknown") || r.back.count() != before {
 		t.Errorf("%s, %+v; %d requests", h.State, h.Result, r.back.count()-before)
 	}
-	if log := r.log.String(); strings.Contains(log, "broke") || strings.Contains(log, "unknown whether") {
-		t.Errorf("the log says: %s", log)
-	}
+	expect.Text(t, r.log.String(), "the log").Lacks("broke", "unknown whether")
 }
 
 // reviewSocket is the operator's socket, in the state directory.
@@ -127,50 +120,25 @@ func TestOperatorCanReviewThroughTheSocket(t *testing.T) {
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 || info.Mode()&os.ModeSocket == 0 {
 		t.Fatalf("%v, %v", info, err)
 	}
-	operator := func(args ...string) (string, int) {
-		var out bytes.Buffer
-		a := &invocation{Args: args, Stdout: &out, Stderr: &out, Getenv: func(name string) string {
-			if name == review.SocketEnv {
-				return socket
-			}
-			return ""
-		}}
-		code := a.run(context.Background())
-		return out.String(), code
+	operator := func(args ...string) got {
+		out, errs, code := invoked(map[string]string{review.SocketEnv: socket}, args...)
+		return got{status: code, body: out + errs, of: []any{args}}
 	}
 	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))
-	if out, code := operator("holds", "list"); code != 0 || !strings.Contains(out, id) {
-		t.Fatalf("%d %s", code, out)
-	}
-	if out, code := operator("holds", "approve", "--reason", "harmless", id); code != 0 {
-		t.Fatalf("%d %s", code, out)
-	}
-	if out, code := operator("upkeep", "list"); code != 0 || !strings.Contains(out, "reconsider") {
-		t.Errorf("%d %s", code, out)
-	}
-	if out, code := operator("upkeep", "run", "anchors"); code != 0 || !strings.Contains(out, "anchors is done") {
-		t.Errorf("%d %s", code, out)
-	}
+	operator("holds", "list").want(t, cli.OK).has(t, id)
+	operator("holds", "approve", "--reason", "harmless", id).want(t, cli.OK)
+	operator("upkeep", "list").want(t, cli.OK).has(t, "reconsider")
+	operator("upkeep", "run", "anchors").want(t, cli.OK).has(t, "anchors is done")
 	if h := r.heldWrite(id); h.State != memproxy.HoldDone || !strings.HasPrefix(h.Reviewer, review.OperatorPrefix) || len(h.Reviewer) <= len(review.OperatorPrefix) {
 		t.Errorf("approved by %q", h.Reviewer)
 	}
-	code, log, errs := invoke(t, "audit", "query", "--dir", filepath.Join(dir, "audit"), "--json", "--type", "review", "--stage", "done")
-	if code != 0 || !strings.Contains(log, `"method":"socket"`) || !strings.Contains(log, `"id":"os:`) {
-		t.Errorf("recorded %s%s", log, errs)
-	}
+	ran(t, "audit", "query", "--dir", filepath.Join(dir, "audit"), "--json", "--type", "review", "--stage", "done").want(t, cli.OK).has(t, `"method":"socket"`, `"id":"os:`)
 	expect.Text(t, r.log.String(), "the log does not say who reviews").Has("held writes are reviewed by the user that memproxy runs as")
-	file := filepath.Join(dir, "memproxy.yaml")
-	writeFile(t, file, strings.Replace(r.conf, "{dir: ", "{dir: ", 1))
-	if code, out, errs := invoke(t, "check", "--config", file); code != 0 || !strings.Contains(out, "held writes are reviewed by the user that memproxy runs as ("+socket+")") {
-		t.Errorf("check: %d %s%s", code, out, errs)
-	}
+	file := writeFile(t, filepath.Join(dir, "memproxy.yaml"), r.conf)
+	ran(t, "check", "--config", file).want(t, 0, "check").has(t, "held writes are reviewed by the user that memproxy runs as ("+socket+")")
 	// The API on the admin listener still requires a token.
-	if a := r.get("/v1/holds"); a.status == 200 {
-		t.Errorf("without a token: %d %s", a.status, a.body)
-	}
-	if out, code := operator("holds", "list", "--socket", filepath.Join(dir, "none.sock")); code != 2 || !strings.Contains(out, "no token, and no socket") {
-		t.Errorf("no socket: %d %s", code, out)
-	}
+	r.get("/v1/holds").want(t, 401, "without a token")
+	operator("holds", "list", "--socket", filepath.Join(dir, "none.sock")).want(t, cli.Usage, "no socket").has(t, "no token, and no socket")
 }
 
 // The status command shows a sidecar's decisions, holds, locks and queue, and its exit
@@ -184,36 +152,22 @@ func TestStatus(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	r := start(t, screeningConf, "SCREENING", "policy: {dir: "+policyDir(t, holdingPolicy)+"}", "DIR/state", dir)
 	token := ""
-	run := func(args ...string) (string, int) {
-		var out bytes.Buffer
-		a := &invocation{Args: append([]string{"status", "--socket", filepath.Join(dir, reviewSocket)}, args...), Stdout: &out, Stderr: &out, Getenv: func(name string) string {
-			return map[string]string{review.TokenEnv: token}[name]
-		}}
-		code := a.run(context.Background())
-		return out.String(), code
+	run := func(args ...string) got {
+		out, errs, code := invoked(map[string]string{review.TokenEnv: token}, append([]string{"status", "--socket", filepath.Join(dir, reviewSocket)}, args...)...)
+		return got{status: code, body: out + errs, of: []any{args}}
 	}
 	r.do("POST", "/memories", note).want(t, 200)
 	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))
 	for range 4 { // refused writes lock the session
 		r.do("POST", "/memories", `{"user_id":"eve","infer":false,"metadata":{"field":"system"},"messages":[{"role":"user","content":"tea"}]}`, "X-Memproxy-Session", "s1").want(t, 403)
 	}
-	out, code := run()
-	expect.Equal(t, code, 0, out)
-	for _, want := range []string{"ready", "field.forbidden 3", "session.locked 1", "wait for review", "1, the oldest for 0s: " + id, memproxy.InertSession("s1"), "deny 4", "hold 1", "audit records"} {
-		expect.Text(t, out).Has(want)
-	}
-	if out, code := run("--json"); code != 0 || !strings.Contains(out, `"waiting": 1`) {
-		t.Errorf("%d %s", code, out)
-	}
+	run().want(t, cli.OK).has(t, "ready", "field.forbidden 3", "session.locked 1", "wait for review", "1, the oldest for 0s: "+id, memproxy.InertSession("s1"), "deny 4", "hold 1", "audit records")
+	run("--json").want(t, cli.OK).has(t, `"waiting": 1`)
 	for _, admin := range []string{r.admin, "http://127.0.0.1:9901"} { // the default, if it is given, is no socket either
-		if out, code := run("--admin", admin); code != 2 || !strings.Contains(out, "no token for --admin") {
-			t.Errorf("an address without a token: %d %s", code, out)
-		}
+		run("--admin", admin).want(t, cli.Usage, "an address without a token").has(t, "no token for --admin")
 	}
 	token = "a reviewer's token, long enough"
-	if out, code := run("--admin", "http://127.0.0.1:1"); code != 1 || !strings.Contains(out, "not known") {
-		t.Errorf("a sidecar that is away: %d %s", code, out)
-	}
+	run("--admin", "http://127.0.0.1:1").want(t, cli.Failed, "a sidecar that is away").has(t, "not known")
 }
 
 // If the state directory's path is too long for a socket, the socket is in another
@@ -241,9 +195,7 @@ func TestSocketOfALongStatePath(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, info, err)
 		}
 	}
-	if code, out, errs := invoke(t, "holds", "list", "--socket", socket); code != 0 {
-		t.Errorf("%s%s", out, errs)
-	}
+	ran(t, "holds", "list", "--socket", socket).want(t, 0)
 	r.stop()
 	must.Do(t, os.Chmod(filepath.Dir(socket), 0o777))
 	r.run()
@@ -336,16 +288,13 @@ func TestMemoriesOfAPersonAreTracedDeletedAndProven(t *testing.T) {
 func TestPromotionOfAPassage(t *testing.T) {
 	t.Parallel()
 	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, "log:", `review: {reviewers: [{id: eve, sha256: "`+sha(reviewToken)+`", tenants: "*"}]}
-log:`, 1), func(h http.Handler) http.Handler { return h })
+log:`, 1), plainly)
 	id := l.passage("Ann likes green tea.")
 	l.hide("mem0", id)
 	path := "/v1/agents/" + l.agent + "/archival-memory"
-	bearer := []string{"Authorization", "Bearer " + devToken}
-	expect.Text(t, l.do("GET", path, "", bearer...).want(t, 200).body, "quarantined").Lacks(id)
-	out, code := l.as(reviewToken, "memory", "promote", "--backend", "mem0", "--reason", "read it", id)
-	expect.Equal(t, code, 0, out)
-	expect.Text(t, out).Has("validated")
-	expect.Text(t, l.do("GET", path, "", bearer...).want(t, 200).body, "promoted").Has(id)
+	expect.Text(t, l.do("GET", path, "").want(t, 200).body, "quarantined").Lacks(id)
+	l.does("memory", "promote", "--backend", "mem0", "--reason", "read it", id).has(t, "validated")
+	expect.Text(t, l.do("GET", path, "").want(t, 200).body, "promoted").Has(id)
 }
 
 // A version has the field in which its text was admitted, its first one if there are several,
@@ -354,7 +303,7 @@ log:`, 1), func(h http.Handler) http.Handler { return h })
 // Proves SYN-5
 func TestRollbacksKnowTheField(t *testing.T) {
 	t.Parallel()
-	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", tenants: "*"}]}`, sha(reviewToken)))
+	r := start(t, screeningConf, "SCREENING", reviewers())
 	back := func(id, version, want string) {
 		t.Helper()
 		must.Do(t, r.car.Ledger.Sync(t.Context()))

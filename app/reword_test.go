@@ -3,7 +3,6 @@ package app_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -17,8 +16,7 @@ import (
 // rewording is a sidecar that rewrites, with a reviewer.
 func rewording(t *testing.T, how string) *rig {
 	t.Helper()
-	return start(t, screeningConf, "SCREENING", fmt.Sprintf(`memories: {rewrite: %s}
-review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, how, sha(reviewToken)))
+	return start(t, screeningConf, "SCREENING", "memories: {rewrite: "+how+"}"+reviewers())
 }
 
 // decisionOf returns the verdict and decision id of an answer.
@@ -141,14 +139,10 @@ func TestGovernedFieldsAreNotRewritten(t *testing.T) {
 		t.Fatalf("it was sent unasked: %s", sent)
 	}
 	out, _, _ := r.command("holds", "show", id)
-	if !strings.Contains(out, "Ann reads the tests first. [PATTERN_001]") || !strings.Contains(out, "screen.rewritten") || strings.Contains(out, "You are") {
-		t.Errorf("shown as %s", out)
-	}
+	expect.Text(t, out, "shown as").Has("Ann reads the tests first. [PATTERN_001]", "screen.rewritten").Lacks("You are")
 	r.does("holds", "approve", "--reason", "fine without", id)
 	ring.Until(r.t, "the rewritten text", func() bool { return strings.Contains(r.arrived(0), "Ann reads the tests first. [PATTERN_001]") })
-	if sent := r.arrived(0); strings.Contains(sent, "release manager") {
-		t.Errorf("the original was sent: %s", sent)
-	}
+	expect.Text(t, r.arrived(0), "the original was sent").Lacks("release manager")
 }
 
 // Dangerous spans are removed from Letta's blocks when created or changed, and from
@@ -157,12 +151,11 @@ func TestGovernedFieldsAreNotRewritten(t *testing.T) {
 // Proves GOV-5, DOL-4
 func TestChangesAreRewritten(t *testing.T) {
 	t.Parallel()
-	l := startLettaWith(t, someAgent, lettaConf+"memories: {rewrite: soft}\n", func(h http.Handler) http.Handler { return h })
-	auth := []string{"Authorization", "Bearer " + devToken}
+	l := startLettaWith(t, someAgent, lettaConf+"memories: {rewrite: soft}\n", plainly)
 	const rewritten = "Ann sails. [PATTERN_001]"
 	block := func(method, path, body string) (id, value string) {
 		t.Helper()
-		a := l.do(method, path, body, auth...)
+		a := l.do(method, path, body)
 		var b struct{ ID, Value string }
 		if err := json.Unmarshal([]byte(a.body), &b); err != nil || a.status != 200 || !strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "amend") {
 			t.Fatalf("%d %s %s", a.status, a.header.Get("X-Memproxy-Decision"), a.body)
@@ -172,7 +165,7 @@ func TestChangesAreRewritten(t *testing.T) {
 	said, _ := json.Marshal("Ann sails. " + poison)
 	id, value := block("POST", "/v1/blocks/", `{"label":"human","value":`+string(said)+`}`)
 	expect.Equal(t, value, rewritten, "made as")
-	l.do("PATCH", "/v1/blocks/"+id, `{"value":"Ann rows."}`, auth...).want(t, 200).has(t, `"value":"Ann rows."`)
+	l.do("PATCH", "/v1/blocks/"+id, `{"value":"Ann rows."}`).want(t, 200).has(t, `"value":"Ann rows."`)
 	if _, value = block("PATCH", "/v1/blocks/"+id, `{"value":`+string(said)+`}`); value != rewritten {
 		t.Errorf("changed to %q", value)
 	}
@@ -194,10 +187,7 @@ func TestEditedLedgerRowsDoNotHideTampering(t *testing.T) {
 	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
 	r.vandal(`UPDATE record SET sha256 = '` + memproxy.TextSHA256("Ann pays Eve.") + `' WHERE id = '` + id + `'`)
 	for _, want := range []string{"row of memory " + id, "tamper integrity.mismatch " + id + ": the ledger's row is not what its signed version says"} {
-		code, out, errs := invoke(t, "ledger", "sweep", "--config", conf)
-		if code != cli.Failed || !strings.Contains(out, want) || strings.Contains(out, other) {
-			t.Errorf("exit %d %s %s", code, out, errs)
-		}
+		ran(t, "ledger", "sweep", "--config", conf).want(t, cli.Failed).has(t, want).lacks(t, other)
 		invoke(t, "ledger", "accept", "--config", conf, "--tenant", "acme", "--reason", "as if it had been edited before rows were signed")
 	}
 }
@@ -210,11 +200,7 @@ func TestQuarantineSurvivesLedgerEdits(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	ids := []string{r.written("Ann likes green tea.", ""), r.written("Ann plays go.", ""), r.written("Ann sails.", "")}
 	r.versioned(ids...)
-	for _, id := range ids[:2] {
-		if n, err := r.car.Ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: memproxy.StateQuarantined}); n != 1 || err != nil {
-			t.Fatal(n, err)
-		}
-	}
+	r.hide("mem0", ids[:2]...)
 	conf := r.offline()
 	r.vandal(`UPDATE record SET state = 'validated' WHERE id = '`+ids[0]+`'`, `DELETE FROM record WHERE id = '`+ids[1]+`'`)
 	r.run()
@@ -227,13 +213,9 @@ func TestQuarantineSurvivesLedgerEdits(t *testing.T) {
 	expect.Text(t, r.listed(), "shown").Lacks("green tea", "plays go").Has("sails")
 	recorded(2)
 	r.offline()
-	if code, out, errs := invoke(t, "ledger", "sweep", "--config", conf); code != cli.Failed || !strings.Contains(out, "row of memory "+ids[0]) || strings.Contains(out, ids[2]) {
-		t.Errorf("exit %d %s %s", code, out, errs)
-	}
-	code, out, errs := invoke(t, "ledger", "accept", "--config", conf, "--tenant", "acme", "--reason", "it was me")
-	if code != cli.OK || !strings.Contains(out, "1 faults accepted") || !strings.Contains(r.audit("--type", "chain_accept"), "it was me") {
-		t.Errorf("exit %d %s %s", code, out, errs)
-	}
+	ran(t, "ledger", "sweep", "--config", conf).want(t, cli.Failed).has(t, "row of memory "+ids[0]).lacks(t, ids[2])
+	ran(t, "ledger", "accept", "--config", conf, "--tenant", "acme", "--reason", "it was me").want(t, cli.OK).has(t, "1 faults accepted")
+	expect.Text(t, r.audit("--type", "chain_accept")).Has("it was me")
 	r.run()
 	expect.Text(t, r.listed(), "accepted").Has("green tea").Lacks("plays go")
 }

@@ -2,7 +2,6 @@ package app_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -211,10 +210,8 @@ func TestGovernedFieldsAreValidated(t *testing.T) {
 			t.Errorf("%q: the refusal does not say what was found: %s", c.text, a.body)
 		}
 	}
-	var added struct{ Results []struct{ ID string } }
-	must.Do(t, json.Unmarshal([]byte(write("You are welcome to park behind the house", `{"topic":"parking"}`).body), &added), added)
-	must.Len(t, added.Results, 1, added)
-	id := added.Results[0].ID
+	added := write("You are welcome to park behind the house", `{"topic":"parking"}`).id(t)
+	id := added
 	for _, body := range []string{`{"metadata":{"field":"learnings"}}`, `{"metadata":{"category":"preferences"}}`} {
 		r.do("PUT", "/memories/"+id, body).want(t, 403, "moved by", body).has(t, "synapse.role")
 	}
@@ -265,9 +262,7 @@ func TestDegradationAndRollback(t *testing.T) {
 	is("after what was refused", corrupt)
 	r.does("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "corrupted", kept)
 	is("put back", said)
-	if out := r.audit("--type", "review", "--stage", "done", "--memory", kept); !strings.Contains(out, `"sha256":"`+sha(said)+`"`) {
-		t.Errorf("the record does not have the hash of what was put back: %s", out)
-	}
+	expect.Text(t, r.audit("--type", "review", "--stage", "done", "--memory", kept), "the record does not have the hash of what was put back").Has(`"sha256":"` + sha(said) + `"`)
 }
 
 // Proves MFW-6: the baseline is learnt from admitted writes, is kept across a restart

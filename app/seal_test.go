@@ -35,11 +35,8 @@ func TestSealAdoptsExistingMemories(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	var ids []string
 	for i := range 5 {
-		var made struct{ Results []struct{ ID string } }
 		body := r.behind("POST", "/memories", strings.TrimSuffix(noted(fmt.Sprintf("Ann has %d cats.", i)), "}")+`,"metadata":{"about":"cats"}}`)
-		must.Do(t, json.Unmarshal([]byte(body), &made), body)
-		must.Len(t, made.Results, 1, body)
-		ids = append(ids, made.Results[0].ID)
+		ids = append(ids, got{body: body}.id(t))
 	}
 	mine := r.written("Ann likes green tea.", "")
 	r.versioned(mine)
@@ -49,14 +46,9 @@ func TestSealAdoptsExistingMemories(t *testing.T) {
 
 	conf := r.offline()
 	for i, want := range []string{"5 sealed for tenant \"acme\", 1 known before, 0 not adopted", "0 sealed for tenant \"acme\", 6 known before, 0 not adopted"} {
-		code, out, errs := invoke(t, "audit", "seal", "--config", conf, "--backend", "mem0", "--tenant", "acme")
-		if code != cli.OK || !strings.Contains(out, want) {
-			t.Fatalf("seal %d: exit %d %s %s", i, code, out, errs)
-		}
+		ran(t, "audit", "seal", "--config", conf, "--backend", "mem0", "--tenant", "acme").want(t, cli.OK, "seal", i).has(t, want)
 	}
-	if code, out, errs := invoke(t, "ledger", "sweep", "--config", conf); code != cli.OK || !strings.Contains(out, "6 memories, 6 known, 0 unknown, 0 not read, 0 findings") || !strings.Contains(out, "unbroken") {
-		t.Fatalf("sweep: exit %d %s %s", code, out, errs)
-	}
+	ran(t, "ledger", "sweep", "--config", conf).want(t, cli.OK).has(t, "6 memories, 6 known, 0 unknown, 0 not read, 0 findings", "unbroken")
 	r.run()
 	expect.Text(t, r.audit("--type", "seal"), "the record of the seal").Times(4, `"type":"seal"`).Has("5 sealed").Lacks("cats")
 	history, err := r.car.Ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: ids[0]}, 0, 9)
@@ -67,26 +59,21 @@ func TestSealAdoptsExistingMemories(t *testing.T) {
 	if a := r.do("GET", "/memories?user_id=ann", ""); strings.Count(a.body, "cats.") != 5 || a.header.Get("X-Memproxy-Unverified") != "" {
 		t.Errorf("%v %s", a.header, a.body)
 	}
-	if a := r.do("GET", "/memories?user_id=ann", "", "X-Memproxy-Min-Trust", "0.001"); strings.Contains(a.body, "cats.") || !strings.Contains(a.body, "green tea") {
-		t.Errorf("of a least confidence: %s", a.body)
-	}
+	r.do("GET", "/memories?user_id=ann", "", "X-Memproxy-Min-Trust", "0.001").about("of a least confidence").has(t, "green tea").lacks(t, "cats.")
 
 	r.behind("PUT", "/v1/memories/"+ids[1]+"/", `{"text":"Ann has no cats."}`)
 	r.behind("PUT", "/v1/memories/"+ids[2]+"/", `{"metadata":{"about":"dogs"}}`)
 	r.behind("DELETE", "/v1/memories/"+ids[3]+"/", "")
-	var made struct{ Results []struct{ ID string } }
-	must.Do(t, json.Unmarshal([]byte(r.behind("POST", "/memories", noted("Ann has a dog."))), &made))
+	dog := r.planted("Ann has a dog.")
 	a := r.do("GET", "/memories?user_id=ann", "")
-	for id, want := range map[string]bool{ids[0]: false, ids[1]: true, ids[2]: false, made.Results[0].ID: true, mine: false} {
-		if strings.Contains(a.header.Get("X-Memproxy-Unverified"), id) != want {
-			t.Errorf("%s: want named %v, got %q", id, want, a.header.Get("X-Memproxy-Unverified"))
-		}
+	for id, want := range map[string]bool{ids[0]: false, ids[1]: true, ids[2]: false, dog: true, mine: false} {
+		expect.Equal(t, strings.Contains(a.header.Get("X-Memproxy-Unverified"), id), want, id, "named in", a.header.Get("X-Memproxy-Unverified"))
 	}
-	got := classes(r.sweep())
+	found := classes(r.sweep())
 	for id, want := range map[string]string{
-		ids[0]: "", ids[1]: "tamper integrity.mismatch", ids[2]: "", ids[3]: "delete integrity.missing", made.Results[0].ID: "insert integrity.unknown",
+		ids[0]: "", ids[1]: "tamper integrity.mismatch", ids[2]: "", ids[3]: "delete integrity.missing", dog: "insert integrity.unknown",
 	} {
-		expect.Equal(t, got[id], want, id)
+		expect.Equal(t, found[id], want, id)
 	}
 }
 
@@ -111,25 +98,19 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"},
 		t.Errorf("exit %d %s %s", code, out, errs)
 	}
 	// A reviewer of another tenant learns nothing of it.
-	if code, out, _ := invoke(t, "ledger", "sweep", "--admin", r.admin, "--token-file", bob); code != cli.OK || strings.Contains(out, id) || strings.Contains(out, "acme") {
-		t.Errorf("exit %d %s", code, out)
-	}
+	ran(t, "ledger", "sweep", "--admin", r.admin, "--token-file", bob).want(t, cli.OK).lacks(t, id, "acme")
 	says(t, cli.Failed, "not a tenant that you review", "audit", "seal", "--admin", r.admin, "--token-file", bob, "--backend", "mem0", "--tenant", "acme")
 	expect.Text(t, r.audit("--type", "review"), "who asked is not on record").Has("review.sweep", "review.seal", `"id":"eve"`)
 
 	r.offline()
-	if code, out, _ := invoke(t, "ledger", "sweep", "--config", conf); code != cli.Failed || !strings.Contains(out, "tamper integrity.mismatch "+id) || strings.Contains(out, "Eve") {
-		t.Errorf("exit %d %s", code, out)
-	}
+	ran(t, "ledger", "sweep", "--config", conf).want(t, cli.Failed).has(t, "tamper integrity.mismatch "+id).lacks(t, "Eve")
 	for _, args := range [][]string{{"ledger"}, {"ledger", "mop"}, {"ledger", "sweep", "x"}, {"audit", "seal", "--config", conf}, {"ledger", "sweep", "--scope", "x"}, {"ledger", "sweep", "--config", conf, "--backend", "none"}} {
-		if code, _, _ := invoke(t, args...); code != cli.Usage {
-			t.Errorf("%v: exit %d", args, code)
-		}
+		ran(t, args...).want(t, cli.Usage, args)
 	}
 	t.Setenv(review.TokenEnv, "")
 	for _, args := range [][]string{{"ledger", "sweep"}, {"ledger", "sweep", "--config", filepath.Join(r.dir, "none")}, {"audit", "seal", "--backend", "mem0", "--token-file", filepath.Join(r.dir, "none")}} {
-		if code, _, errs := invoke(t, args...); code != cli.Failed || errs == "" {
-			t.Errorf("%v: exit %d %s", args, code, errs)
+		if a := ran(t, args...).want(t, cli.Failed); a.body == "" {
+			t.Errorf("%v says nothing", args)
 		}
 	}
 }
@@ -156,28 +137,23 @@ func TestLedgerPutBackIsDetected(t *testing.T) {
 			r.versioned(r.written(fmt.Sprintf("Ann has %d dogs.", i), ""))
 		}
 		r.offline()
-		code, out, errs := invoke(t, "ledger", "sweep", "--config", conf)
 		want := "truncate at 2: the chain once reached position 2"
 		if writes > 0 {
 			want = "forge at 2: the chain differs from the one that was anchored"
 		}
-		expect.Equal(t, code, cli.Failed, writes, "writes: exit", errs)
-		expect.Text(t, out, writes, "writes: exit", errs).Has(want)
+		ran(t, "ledger", "sweep", "--config", conf).want(t, cli.Failed, writes, "writes").has(t, want)
 		if log := r.audit("--type", "chain_break"); strings.Count(log, `"type":"chain_break"`) < 1 {
 			t.Errorf("no break on record: %s", log)
 		}
 		// The administrator accepts the restored backup.
 		says(t, cli.Usage, "--reason is required", "ledger", "accept", "--config", conf, "--tenant", "acme")
-		code, out, errs = invoke(t, "ledger", "accept", "--config", conf, "--tenant", "acme", "--reason", "restored from the backup of Monday")
-		expect.Equal(t, code, cli.OK, writes, "writes: exit", errs)
-		expect.Text(t, out, writes, "writes: exit", errs).Has(fmt.Sprintf("1 faults accepted, it continues from %d", 1+writes), want)
+		ran(t, "ledger", "accept", "--config", conf, "--tenant", "acme", "--reason", "restored from the backup of Monday").want(t, cli.OK, writes, "writes").
+			has(t, fmt.Sprintf("1 faults accepted, it continues from %d", 1+writes), want)
 		expect.Text(t, r.audit("--type", "chain_accept"), "on record").Times(1, `"type":"chain_accept"`).Has("restored from the backup of Monday")
 		r.run()
 		r.versioned(r.written("Ann has a horse.", ""))
 		r.offline()
-		if code, out, errs := invoke(t, "ledger", "sweep", "--config", conf); strings.Contains(out, "faults") || !strings.Contains(out, "unbroken") {
-			t.Errorf("%d writes, accepted: exit %d %s %s", writes, code, out, errs)
-		}
+		ran(t, "ledger", "sweep", "--config", conf).about(writes, "writes, accepted").has(t, "unbroken").lacks(t, "faults")
 		says(t, cli.Failed, "that chain has no faults", "ledger", "accept", "--config", conf, "--tenant", "acme", "--reason", "again")
 	}
 }
@@ -308,9 +284,7 @@ func TestSealsTakeNothingOfOtherTenants(t *testing.T) {
 	}
 	r.do("GET", "/memories?user_id=zoe", "", rival...).about("its own").has(t, "there of zoe")
 	r.do("GET", "/memories", "", rival...).about("another's").lacks(t, "there of ann")
-	if code, out, errs := invoke(t, "audit", "seal", "--config", r.offline(), "--backend", "mem0", "--tenant", "globex"); code != cli.Failed || !strings.Contains(out, "does not count as sealed: not everything was read and adopted") {
-		t.Errorf("a partial seal: exit %d %s%s", code, out, errs)
-	}
+	ran(t, "audit", "seal", "--config", r.offline(), "--backend", "mem0", "--tenant", "globex").want(t, cli.Failed, "a partial seal").has(t, "does not count as sealed: not everything was read and adopted")
 }
 
 // Proves MFW-9, EDGE-4: a name that does not exist is an error that lists those that do, and
@@ -341,26 +315,19 @@ func TestMisspeltNamesAreErrors(t *testing.T) {
 		{reviewToken, "sessions list --principal agent:acme", 0, "no session matches"},
 		{reviewToken, "upkeep run anchor", 2, "job not found; jobs: replays, "},
 	} {
-		if out, code := r.as(c.token, strings.Fields(c.line)...); code != c.code || !strings.Contains(out, c.want) || c.token == bobsToken && strings.Contains(out, "acme,") {
-			t.Errorf("%s: exit %d\n%s\nwant %d and %q", c.line, code, out, c.code, c.want)
+		if a := r.ran(c.token, strings.Fields(c.line)...).want(t, c.code).has(t, c.want); c.token == bobsToken {
+			a.lacks(t, "acme,")
 		}
 	}
 	// By the running sidecar, then here.
-	seal := func(tenant string) (string, int) {
+	seal := func(tenant string) error {
 		client := must.Get(review.NewClient(review.ClientOptions{URL: r.admin, Token: reviewToken}))(t)
-		if _, err := review.Call[review.SealReport](t.Context(), client, "seal", nil, review.SealRequest{Backend: "mem0", Tenant: tenant, Reason: "day one"}); err != nil {
-			return err.Error() + "\n", 1
-		}
-		return "", 0
+		return expect.Err(review.Call[review.SealReport](t.Context(), client, "seal", nil, review.SealRequest{Backend: "mem0", Tenant: tenant, Reason: "day one"}))
 	}
 	for _, tenant := range []string{"acmee", ""} {
-		if out, code := seal(tenant); code != 1 || !strings.Contains(out, tenants) {
-			t.Errorf("a seal for %q: exit %d %s", tenant, code, out)
-		}
+		expect.ErrorHas(t, seal(tenant), strings.TrimSpace(tenants), tenant)
 	}
-	if out, code := seal("acme"); code != 0 {
-		t.Errorf("a seal: %s", out)
-	}
+	expect.OK(t, seal("acme"))
 	conf := r.offline()
 	for line, want := range map[string]string{
 		"audit seal --backend mem0 --tenant acmee": tenants, "audit seal --backend mem9 --tenant acme": "it has mem0",
@@ -371,9 +338,7 @@ func TestMisspeltNamesAreErrors(t *testing.T) {
 		if want == "no faults to accept" {
 			misuse = cli.Failed
 		}
-		if code, out, errs := invoke(t, append(strings.Fields(line), "--config", conf)...); code != misuse || !strings.Contains(errs, want) {
-			t.Errorf("%s: exit %d %s%s", line, code, out, errs)
-		}
+		ran(t, append(strings.Fields(line), "--config", conf)...).want(t, misuse, line).has(t, want)
 	}
 }
 

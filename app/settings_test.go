@@ -57,9 +57,7 @@ func TestUnsafeSettingsAreReported(t *testing.T) {
 	for _, rec := range records {
 		expect.Text(t, rec, "a record does not say so").Has(`"unsafe":["enforce","screening.enabled"]`)
 	}
-	if code, _, errs := invoke(t, "audit", "verify", "--dir", filepath.Join(r.dir, "state", "audit")); code != 0 {
-		t.Errorf("audit verify: %s", errs)
-	}
+	ran(t, "audit", "verify", "--dir", filepath.Join(r.dir, "state", "audit")).want(t, 0)
 
 	// Without them nothing is reported.
 	r = start(t, plain)
@@ -206,9 +204,7 @@ func TestCheckPrintsTheProfile(t *testing.T) {
 	policies := policyDir(t, holdingPolicy)
 	writeFile(t, filepath.Join(policies, "bundle.yaml"), "builtin: false")
 	writeFile(t, path, strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:1", "KEY", sha(devToken)).Replace(plain)+"policy: {dir: "+policies+"}\n")
-	if code, _, errs := invoke(t, "check", "--config", path); code != cli.Failed || !strings.Contains(errs, config.UnsafeEnv+"="+config.BuiltinPolicies) {
-		t.Errorf("without the built-in policies, not allowed: exit %d %s", code, errs)
-	}
+	ran(t, "check", "--config", path).want(t, cli.Failed, "without the built-in policies, not allowed").has(t, config.UnsafeEnv+"="+config.BuiltinPolicies)
 	t.Setenv(config.UnsafeEnv, config.BuiltinPolicies)
 	if _, out, errs := invoke(t, "check", "--config", path); !regexp.MustCompile(`policy screen\.hostile +off +- +bundle\.yaml: builtin`).MatchString(out) || strings.Contains(out, "policy access.") {
 		t.Errorf("without the built-in policies:\n%s%s", out, errs)

@@ -25,9 +25,7 @@ forbid (principal, action == Action::"learn", resource) when { context.size + 92
 	r.written("Ann likes green tea.", "") // shadow policies are not enforced
 	expect.Text(t, r.audit("--reason", "policy.error", "--would", "deny"), "recorded").Has(`"own.trial"`, "could not be evaluated")
 	expect.Text(t, r.get("/metrics").body, "no metric tells of it").Has(`policy.error`)
-	if log := r.log.String(); !strings.Contains(log, "a policy that is not enforced could not be evaluated") {
-		t.Errorf("the log: %s", log)
-	}
+	expect.Text(t, r.log.String(), "the log").Has("a policy that is not enforced could not be evaluated")
 }
 
 // With enforce: false unreadable requests are forwarded as well, also under the profile

@@ -25,17 +25,13 @@ func TestMem0TenantsAreIsolated(t *testing.T) {
 	r := start(t, tenantsConf, "RIVAL", sha("rival-key"))
 	rival := []string{"X-API-Key", "rival-key"}
 	add := r.do("POST", "/memories", `{"messages":[{"role":"user","content":"the canary of acme sings"}],"user_id":"ann","agent_id":"bot","run_id":"run-1","infer":false}`)
-	if add.status != 200 {
-		t.Fatalf("%d %s", add.status, add.body)
-	}
+	add.want(t, 200)
 	id := regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(add.body)[1]
 	nobodys := "00000000-0000-4000-8000-00000000beef"
 	before := r.behind("GET", "/memories?user_id=ann", "")
 
 	list := r.do("GET", "/memories?user_id=zoe", "", rival...)
-	if list.status != 200 || !strings.Contains(list.body, "[]") {
-		t.Errorf("a list under a name that nobody used yet: %d %s", list.status, list.body)
-	}
+	list.want(t, 200, "a list under a name that nobody used yet").has(t, "[]")
 	r.do("POST", "/memories", `{"messages":[{"role":"user","content":"the song of globex"}],"user_id":"zoe","infer":false}`, rival...).want(t, 200)
 	r.do("GET", "/memories?user_id=zoe", "", rival...).has(t, "the song of globex")
 	r.do("GET", "/memories?user_id=ann", "").has(t, "canary of acme")
@@ -111,9 +107,7 @@ func TestMem0TenantsAreIsolated(t *testing.T) {
 	r.do("GET", "/v1/stats/?user_id=zoe", "", rival...).want(t, 403)
 	for _, route := range []string{"/memories", "/v1/memories/", "/v3/memories/add/"} {
 		a := r.do("POST", route, `{"messages":[{"role":"user","content":"ann trusts globex"}],"user_id":"ann","infer":false}`, rival...)
-		if a.status != 404 {
-			t.Errorf("an add to another tenant's user: %d %s", a.status, a.body)
-		}
+		a.want(t, 404, "an add to another tenant's user")
 	}
 	expect.Equal(t, r.behind("GET", "/memories?user_id=ann", ""), before, "another tenant's memories were changed")
 }
@@ -196,13 +190,9 @@ func TestBindingNamesIsCharged(t *testing.T) {
 		r.do("POST", "/memories", fmt.Sprintf(`{%s,"user_id":"bob-%d","infer":false}`, tc.body, i), rival...).want(t, tc.want, "write", i, "of nothing")
 	}
 	for _, user := range []string{"ann-1", "ann-3", "bob-0", "bob-4"} { // the backend refused the write for bob-0
-		if a := add(user, ""); a.status != 200 {
-			t.Errorf("%s, for which the backend has nothing of the rival: %d %s", user, a.status, a.body)
-		}
+		add(user, "").want(t, 200, user, "for which the backend has nothing of the rival")
 	}
-	if a := add("bob-2", ""); a.status != 404 {
-		t.Errorf("a name that a write bound: %d %s", a.status, a.body)
-	}
+	add("bob-2", "").want(t, 404, "a name that a write bound")
 }
 
 // Proves EDGE-3: a limited caller may exclude owners from a search of its own, and from
@@ -220,8 +210,6 @@ func TestSearchesMayExcludeOwners(t *testing.T) {
 		`{"user_id":{"in":["ann","bob"]},"NOT":[{"user_id":"bob"}]}`:     403,
 		`{"AND":[{"NOT":[{"user_id":{"ne":"ann"}}]},{"user_id":"ann"}]}`: 200,
 	} {
-		if a := r.do("POST", "/search", `{"query":"tea","agent_id":"dev","filters":`+filters+`}`); a.status != want {
-			t.Errorf("%s: %d %s, want %d", filters, a.status, a.body, want)
-		}
+		r.do("POST", "/search", `{"query":"tea","agent_id":"dev","filters":`+filters+`}`).want(t, want, filters)
 	}
 }

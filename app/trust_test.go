@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,7 +55,7 @@ func TestCorrectionsLowerTheirAuthor(t *testing.T) {
 // Proves TRL-3, EDGE-5: the same in front of Letta, for an author of blocks.
 func TestCorrectionsLowerTheirAuthorInLetta(t *testing.T) {
 	t.Parallel()
-	l := startLettaWith(t, personaAgent, withPeople(lettaConf), func(h http.Handler) http.Handler { return h }, replacements()...)
+	l := startLettaWith(t, personaAgent, withPeople(lettaConf), plainly, replacements()...)
 	var last float64
 	for i := range 25 {
 		a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":"Ann's desk is number %d"}`, i), as("peer")...)
@@ -151,7 +150,7 @@ func TestLaundering(t *testing.T) {
 // Proves TRL-5, EDGE-5: the same in front of Letta, by the block's id.
 func TestLaunderingInLetta(t *testing.T) {
 	t.Parallel()
-	l := startLettaWith(t, personaAgent, withPeople(lettaConf), func(h http.Handler) http.Handler { return h }, replacements()...)
+	l := startLettaWith(t, personaAgent, withPeople(lettaConf), plainly, replacements()...)
 	block := func(confidence float64) (string, float64) {
 		t.Helper()
 		a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":"Ann likes green tea","metadata":{"confidence":%v}}`, confidence), as("")...)
@@ -266,10 +265,9 @@ func TestMinimumTrustLeavesAgentsInLists(t *testing.T) {
 		ID     string
 		Blocks []struct{ Label string }
 	}
-	bearer := []string{"Authorization", "Bearer " + devToken}
-	l.do("PATCH", "/v1/blocks/"+l.letta.BlockID(l.agent, "human"), `{"value":"Bob"}`, bearer...).want(t, 200)
+	l.do("PATCH", "/v1/blocks/"+l.letta.BlockID(l.agent, "human"), `{"value":"Bob"}`).want(t, 200)
 	for least, want := range map[string]int{"0.1": 1, "0.9": 0} {
-		trusted := append([]string{"X-Memproxy-Min-Trust", least}, bearer...)
+		trusted := append([]string{"X-Memproxy-Min-Trust", least})
 		var one agent
 		must.Do(t, json.Unmarshal([]byte(l.do("GET", "/v1/agents/"+l.agent+"?include=agent.blocks", "", trusted...).want(t, 200).body), &one))
 		var list []agent

@@ -38,10 +38,10 @@ func TestObjectsHaveVersions(t *testing.T) {
 	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, fmt.Sprintf(`policy: {dir: %q}
 review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, policyDir(t, `@id("own.system") @reason("field.forbidden") @detail("nobody changes what agents are told")
 forbid (principal, action in Action::"write", resource) when { context.member == "agent.system" };`), sha(reviewToken)), 1)
-	l := startLettaWith(t, writingAgent, conf, func(h http.Handler) http.Handler { return h })
+	l := startLettaWith(t, writingAgent, conf, plainly)
 	change := func(body string) {
 		t.Helper()
-		l.do("PATCH", "/v1/agents/"+l.agent, body, "Authorization", "Bearer "+devToken).want(t, 200)
+		l.do("PATCH", "/v1/agents/"+l.agent, body).want(t, 200)
 	}
 	change(`{"name":"second","tags":["one","two"]}`)
 	change(`{"description":"helps Ann"}`)
@@ -62,10 +62,8 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 		out := l.audit("--memory", l.agent)
 		return strings.Contains(out, all[1].SHA256) && strings.Contains(out, all[0].SHA256)
 	})
-	if out, errs, code := l.command("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", l.agent); code != 0 {
-		t.Fatalf("%d %s %s", code, out, errs)
-	}
-	l.do("GET", "/v1/agents/"+l.agent, "", "Authorization", "Bearer "+devToken).has(t, `"name":"t"`).lacks(t, "helps Ann", `"two"`)
+	l.does("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", l.agent)
+	l.do("GET", "/v1/agents/"+l.agent, "").has(t, `"name":"t"`).lacks(t, "helps Ann", `"two"`)
 	texts, all = l.objectHistory(l.agent)
 	if last := all[len(all)-1]; last.Op != memproxy.OpRollback || last.Actor != "eve" || !strings.Contains(texts[len(texts)-1], `"name":"t"`) {
 		t.Errorf("%q", texts)
@@ -86,7 +84,7 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 	if out, errs, code := l.command("memory", "rollback", "--backend", "mem0", "--version", n, "--reason", "x", l.agent); code == 0 || !strings.Contains(out+errs, "nobody changes what agents are told") {
 		t.Errorf("it was put back: %s %s", out, errs)
 	}
-	l.do("GET", "/v1/agents/"+l.agent, "", "Authorization", "Bearer "+devToken).lacks(t, "evil.example")
+	l.do("GET", "/v1/agents/"+l.agent, "").lacks(t, "evil.example")
 }
 
 // Proves SYN-5, CARD-2: a block's members besides its text, and an agent's attachments,
@@ -95,20 +93,15 @@ func TestBlockMetadataAndAttachmentsHaveVersions(t *testing.T) {
 	t.Parallel()
 	l := lettaReviewed(t, writingAgent)
 	human := l.letta.BlockID(l.agent, "human")
-	dev := []string{"Authorization", "Bearer " + devToken}
-	l.do("PATCH", "/v1/blocks/"+human, `{"description":"about Ann","metadata":{"team":"blue"}}`, dev...).want(t, 200)
+	l.do("PATCH", "/v1/blocks/"+human, `{"description":"about Ann","metadata":{"team":"blue"}}`).want(t, 200)
 	var texts []string
 	ring.Until(l.t, "its versions", func() bool { texts, _ = l.objectHistory(human); return len(texts) == 2 })
 	expect.Equal(t, texts[1], `update {"description":"about Ann","label":"human","metadata":{"team":"blue"}}`)
-	l.do("PATCH", "/v1/blocks/"+human, `{"value":"Ann sails"}`, dev...).want(t, 200)
-	if out, errs, code := l.command("memory", "rollback", "--backend", "mem0", "--kind", "object", "--version", "1", "--reason", "it was right", human); code != 0 {
-		t.Fatalf("%d %s %s", code, out, errs)
-	}
-	l.do("GET", "/v1/blocks/"+human, "", dev...).want(t, 200).lacks(t, "about Ann", "blue").has(t, "Ann sails")
-	if out, _, code := l.command("memory", "history", "--backend", "mem0", human); code != 0 || !strings.Contains(out, "--kind object") {
-		t.Errorf("%d %s", code, out)
-	}
-	l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/detach/"+human, "", dev...).want(t, 200)
+	l.do("PATCH", "/v1/blocks/"+human, `{"value":"Ann sails"}`).want(t, 200)
+	l.does("memory", "rollback", "--backend", "mem0", "--kind", "object", "--version", "1", "--reason", "it was right", human)
+	l.do("GET", "/v1/blocks/"+human, "").want(t, 200).lacks(t, "about Ann", "blue").has(t, "Ann sails")
+	l.does("memory", "history", "--backend", "mem0", human).has(t, "--kind object")
+	l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/detach/"+human, "").want(t, 200)
 	ring.Until(l.t, "the agent's references", func() bool {
 		texts, _ = l.objectHistory(l.agent)
 		return len(texts) == 2 && strings.Contains(texts[0], human) && !strings.Contains(texts[1], human)
@@ -135,10 +128,8 @@ SAY done`, "").want(t, 200)
 		t.Errorf("%q %+v", texts, all)
 	}
 	expect.Len(t, l.history(human), 0, "versions of a text that stayed")
-	if out, errs, code := l.command("memory", "rollback", "--backend", "mem0", "--kind", "object", "--version", "1", "--reason", "it was right", human); code != 0 {
-		t.Fatalf("%d %s %s", code, out, errs)
-	}
-	l.do("GET", "/v1/blocks/"+human, "", "Authorization", "Bearer "+devToken).lacks(t, "about Ann").has(t, `"label":"human"`)
+	l.does("memory", "rollback", "--backend", "mem0", "--kind", "object", "--version", "1", "--reason", "it was right", human)
+	l.do("GET", "/v1/blocks/"+human, "").lacks(t, "about Ann").has(t, `"label":"human"`)
 }
 
 // Proves SYN-5: on Mem0, a metadata change is a version with the previous value, and a
@@ -146,26 +137,24 @@ SAY done`, "").want(t, 200)
 func TestMetadataHasVersions(t *testing.T) {
 	t.Parallel()
 	for _, hosted := range []bool{false, true} {
-		r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, sha(reviewToken)))
-		dev := []string{"Authorization", "Bearer " + devToken}
+		r := start(t, screeningConf, "SCREENING", reviewers())
 		add, one := "/memories", "/memories/"
 		if hosted {
 			add, one = "/v1/memories/", "/v1/memories/"
 		}
-		made := r.do("POST", add, `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"Ann sails."}],"metadata":{"team":"blue"}}`, dev...)
-		_, rest, _ := strings.Cut(made.body, `"id":"`)
-		id, _, _ := strings.Cut(rest, `"`)
+		made := r.do("POST", add, `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"Ann sails."}],"metadata":{"team":"blue"}}`)
+		id := field(made.body, `"id":"`)
 		at := one + id
 		if hosted {
 			at += "/"
 		}
-		r.do("PUT", at, `{"text":"Ann sails.","metadata":{"team":"red"}}`, dev...).want(t, 200)
+		r.do("PUT", at, `{"text":"Ann sails.","metadata":{"team":"red"}}`).want(t, 200)
 		var texts []string
 		ring.Until(r.t, "its versions", func() bool { texts, _ = r.objectHistory(id); return len(texts) == 2 })
 		expect.Text(t, texts[0], texts).Has(`"team":"blue"`)
 		expect.Text(t, texts[1], texts).Has(`"team":"red"`)
 		r.does("memory", "rollback", "--backend", "mem0", "--kind", "object", "--version", "1", "--reason", "it was right", id)
-		r.do("GET", at, "", dev...).want(t, 200).has(t, "blue", "Ann sails.")
+		r.do("GET", at, "").want(t, 200).has(t, "blue", "Ann sails.")
 	}
 }
 
@@ -333,12 +322,11 @@ func (c exchange) run(t *testing.T, id string) {
 			oneMemory(w, r)
 		})
 	}, "kind: letta", "kind: "+kind)
-	auth := []string{"Authorization", "Bearer " + devToken}
 	if strings.HasPrefix(c.want[0], "write") && len(c.want) > 1 { // one memory is swept
-		l.do("POST", "/memories", `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"tea"}]}`, auth...).want(t, 200)
+		l.do("POST", "/memories", `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"tea"}]}`).want(t, 200)
 		l.remembers(c.id, c.want[:1]...)
 	}
-	l.do(c.method, c.path, c.body, auth...).want(t, 200)
+	l.do(c.method, c.path, c.body).want(t, 200)
 	if _, reached := seen.Load(c.method); !reached {
 		t.Fatal("it did not reach the backend")
 	}

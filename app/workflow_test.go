@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -117,8 +118,7 @@ func (r *rig) as(token string, args ...string) (string, int) {
 
 func (r *rig) heldWrite(id string) memproxy.HeldWrite {
 	r.t.Helper()
-	h := must.Get(r.car.Ledger.Holds.Get(context.Background(), id))(r.t)
-	return h
+	return must.Get(r.car.Ledger.Holds.Get(context.Background(), id))(r.t)
 }
 
 // Proves EDGE-11, MFW-7: through API and command line, a group of similar holds is
@@ -143,10 +143,8 @@ func TestTwoReviewers(t *testing.T) {
 		{reviewToken, 0, "1 of 2", memproxy.HoldPending}, // a second vote of one reviewer does not count
 		{secondToken, 0, "is done", memproxy.HoldDone},
 	} {
-		out, code := r.as(step.token, "holds", "approve", "--reason", "harmless", id)
-		if h := r.heldWrite(id); code != step.code || !strings.Contains(out, step.says) || h.State != step.state {
-			t.Errorf("%d %s, %+v", code, out, h)
-		}
+		r.ran(step.token, "holds", "approve", "--reason", "harmless", id).want(t, step.code).has(t, step.says)
+		expect.Equal(t, r.heldWrite(id).State, step.state, step.says)
 	}
 	if h := r.heldWrite(id); h.Reviewer != "max" || h.Reviewed.IsZero() || h.Note != "harmless" {
 		t.Errorf("%+v", h)
@@ -160,12 +158,9 @@ func TestTwoReviewers(t *testing.T) {
 		}
 		group = h.Similarity
 	}
-	if out, code := r.as(reviewToken, "holds", "reject", "--tenant", "acme", "--reason", "spam", "--similarity", group, "--expect", "2"); code == 0 {
-		t.Errorf("another number than was listed: %s", out)
-	}
-	if out, code := r.as(reviewToken, "holds", "reject", "--tenant", "acme", "--reason", "spam", "--similarity", group, "--expect", "3"); code != 0 || strings.Count(out, "is rejected") != 3 {
-		t.Errorf("%d %s", code, out)
-	}
+	reject := []string{"holds", "reject", "--tenant", "acme", "--reason", "spam", "--similarity", group, "--expect"}
+	r.ran(reviewToken, append(reject, "2")...).want(t, cli.Failed, "another number than was listed")
+	expect.Text(t, r.does(append(reject, "3")...).body).Times(3, "is rejected")
 
 	tea := r.written("Ann likes green tea.", "")
 	for _, step := range []struct {
@@ -173,10 +168,8 @@ func TestTwoReviewers(t *testing.T) {
 		code  int
 		shown bool
 	}{{bobsToken, 1, false}, {reviewToken, 0, false}, {reviewToken, 0, false}, {secondToken, 0, true}} {
-		out, code := r.as(step.token, "memory", "promote", "--backend", "mem0", "--reason", "true", tea)
-		if shown := r.statusOf(tea).State != memproxy.StatePending; code != step.code || shown != step.shown {
-			t.Errorf("%d %s, shown %v", code, out, shown)
-		}
+		r.ran(step.token, "memory", "promote", "--backend", "mem0", "--reason", "true", tea).want(t, step.code)
+		expect.Equal(t, r.statusOf(tea).State != memproxy.StatePending, step.shown, "shown")
 	}
 	if st := r.statusOf(tea); st.Attestation != memproxy.HumanConfirmed || !strings.Contains(st.Reason, "max") {
 		t.Errorf("%+v", st)
@@ -213,12 +206,8 @@ func TestOverdueHoldsAndLocksAreReported(t *testing.T) {
 	r.once("webhooks", clock.Now())
 	must.Equal(t, len(w.of(memproxy.NoticeEnded, s1)), 1, "the end of the session is told")
 	text := w.of(memproxy.NoticeEnded, s1)[0].Text
-	for _, want := range []string{"Session " + memproxy.InertSession("s1") + " of agent:dev", "1 operation held for review", "3 operations refused", "locked", "screen.risk"} {
-		expect.Text(t, text, "told").Has(want)
-	}
-	if out, code := r.as(reviewToken, "sessions", "summary", "--tenant", "acme", "s1"); code != 0 || !strings.Contains(out, text) || strings.Contains(out, "invoices") {
-		t.Errorf("the command: %d %s; want %s", code, out, text)
-	}
+	expect.Text(t, text, "told").Has("Session "+memproxy.InertSession("s1")+" of agent:dev", "1 operation held for review", "3 operations refused", "locked", "screen.risk")
+	r.does("sessions", "summary", "--tenant", "acme", "s1").has(t, text).lacks(t, "invoices")
 	expect.Len(t, w.of(memproxy.NoticeEnded, "calm"), 0, "no notice of a session without a refusal")
 
 	for range 3 { // reported once
