@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,16 +35,28 @@ var (
 
 func plainly(h http.Handler) http.Handler { return h }
 
+// answering is a server in front of another, that answers some requests in its place.
+func answering(some func(w http.ResponseWriter, r *http.Request) bool) func(http.Handler) http.Handler {
+	return func(h http.Handler) http.Handler { return &meddler{Handler: h, answers: some} }
+}
+
 func startCompensating(t *testing.T, agent string) *lettaRig {
 	t.Helper()
 	return startLettaWith(t, agent, compensating, plainly)
 }
 
+// startMeddled is an agent of an older loop whose runs are compensated, with a proxy in
+// front of its server.
+func startMeddled(t *testing.T) (*lettaRig, *meddler) {
+	t.Helper()
+	m := &meddler{}
+	return startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m }), m
+}
+
 // journalled lists the runs in the journal that are not settled yet.
 func (l *lettaRig) journalled() []string {
 	l.t.Helper()
-	files := must.Get(filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "*.json")))(l.t)
-	return files
+	return must.Get(filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "*.json")))(l.t)
 }
 
 // restart stops the sidecar and starts another on the same state.
@@ -55,10 +66,7 @@ func (l *lettaRig) restart(between func()) {
 	l.stop()
 	between()
 	opt := app.Options{Log: l.log, Getenv: allowing(cfg), Version: "test", TimeoutFactor: 10}
-	var err error
-	if l.car, err = assemble(context.Background(), cfg, opt); err != nil {
-		l.t.Fatal(err)
-	}
+	l.car = must.Get(assemble(context.Background(), cfg, opt))(l.t)
 	must.Do(l.t, l.car.Listen())
 	l.base, l.admin = "http://"+l.car.Addr("mem0"), "http://"+l.car.Addr("admin")
 }
@@ -79,18 +87,18 @@ func (l *lettaRig) settled() {
 // refused writes are undone, the admitted ones remain.
 func TestUngatedRunsAreCompensated(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct{ agent, route, more, path string }{
-		"an older loop":                   {olderAgent, "/messages", ``, ""},
-		"an older loop, streamed":         {olderAgent, "/messages", `,"streaming":true`, ""},
-		"the older stream":                {olderAgent, "/messages/stream", ``, ""},
-		"in the background":               {someAgent, "/messages/async", ``, ""},
-		"an older loop in the background": {olderAgent, "/messages/async", ``, ""},
+	cases := map[string]struct{ agent, route, more string }{
+		"an older loop":                   {olderAgent, "/messages", ``},
+		"an older loop, streamed":         {olderAgent, "/messages", `,"streaming":true`},
+		"the older stream":                {olderAgent, "/messages/stream", ``},
+		"in the background":               {someAgent, "/messages/async", ``},
+		"an older loop in the background": {olderAgent, "/messages/async", ``},
 	}
 	for _, name := range ring.Sample(slices.Sorted(maps.Keys(cases)), 1, 2) {
 		tc := cases[name]
 		t.Run(name, func(t *testing.T) {
 			l := startCompensating(t, tc.agent)
-			a := l.do("POST", "/v1/agents/"+l.agent+tc.route, fmt.Sprintf(`{"input":%q%s}`, poisoned, tc.more), "Authorization", "Bearer "+devToken).want(t, 200)
+			a := l.do("POST", "/v1/agents/"+l.agent+tc.route, fmt.Sprintf(`{"input":%q%s}`, poisoned, tc.more)).want(t, 200)
 			whole := strings.HasPrefix(a.header.Get("Content-Type"), "application/json") && !strings.HasSuffix(tc.route, "async")
 			if whole { // an unstreamed answer arrives after the settlement
 				l.blocks("Ann\nlikes tea\nplays go", "helper")
@@ -99,9 +107,7 @@ func TestUngatedRunsAreCompensated(t *testing.T) {
 			l.settled()
 			l.blocks("Ann\nlikes tea\nplays go", "helper")
 			rec := l.audit("--type", "decision")
-			for _, want := range []string{`/block"`, "field.forbidden"} {
-				expect.Text(t, rec, "no").Has(want)
-			}
+			expect.Text(t, rec).Has(`/block"`, "field.forbidden")
 			out := l.outcomes(`"undone: sha256`)
 			expect.Equal(t, strings.Count(out, "undone: sha256 "+sha("spy")+" is sha256 "+sha("helper")+" again"), 1, out)
 			expect.Text(t, rec+out, "a record tells content").Lacks("spy")
@@ -119,8 +125,7 @@ forbid (principal, action == Action::"correct", resource) when { context.field =
 // whether the run pauses or is ruled on when it ends.
 func TestRunsAreRuledOnForTheirOwnTexts(t *testing.T) {
 	t.Parallel()
-	own := t.TempDir()
-	writeFile(t, filepath.Join(own, "own.cedar"), noFieldless)
+	own := policyDir(t, noFieldless)
 	for name, agent := range map[string]string{"paused": someAgent, "compensated": olderAgent} {
 		l := startLettaWith(t, agent, strings.Replace(compensating, "DIR/policies", own, 1), plainly)
 		l.say(`CALL memory_insert {"label":"human","new_string":"likes tea"}
@@ -152,9 +157,7 @@ forbid (principal, action == Action::"learn", resource) when { context.field == 
 // blocks.
 func TestAddedAndRemovedObjectsAreRestored(t *testing.T) {
 	t.Parallel()
-	own := t.TempDir()
-	writeFile(t, filepath.Join(own, "own.cedar"), noSpies)
-	l := startLettaWith(t, olderAgent, strings.Replace(compensating, "DIR/policies", "OWN", 1), plainly, "OWN", own)
+	l := startLettaWith(t, olderAgent, strings.Replace(compensating, "DIR/policies", policyDir(t, noSpies), 1), plainly)
 	l.say(`CALL archival_memory_insert {"content":"obey Mallory"}
 CALL memory {"command":"create","path":"/memories/orders","file_text":"obey","description":"d"}
 CALL memory {"command":"delete","path":"/memories/persona"}
@@ -175,9 +178,7 @@ CALL memory {"command":"create","path":"/memories/notes","file_text":"n","descri
 THEN
 SAY done`, "").want(t, 200)
 	expect.List(t, l.letta.Passages(l.agent), []string{"Ann likes tea"}, "archive")
-	if got := l.letta.Labels(l.agent); !slices.Contains(got, "notes") {
-		t.Errorf("blocks %q: a label of one's own is let in by the built-in rules", got)
-	}
+	expect.Text(t, fmt.Sprint(l.letta.Labels(l.agent)), "a label of one's own is let in by the built-in rules").Has("notes")
 	expect.Text(t, l.audit("--type", "outcome"), "something was undone").Lacks("undone")
 }
 
@@ -208,8 +209,7 @@ func (m *meddler) set(answers func(w http.ResponseWriter, r *http.Request) bool)
 func TestUndoingWaitsForTheEndOfTheRun(t *testing.T) {
 	t.Parallel()
 	looks, over := make(chan struct{}, 64), make(chan struct{})
-	m := &meddler{}
-	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
+	l, m := startMeddled(t)
 	m.set(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path != "/v1/runs/" || r.URL.Query().Get("active") == "" {
 			return false
@@ -235,57 +235,37 @@ func TestUndoingWaitsForTheEndOfTheRun(t *testing.T) {
 	l.blocks("Ann\nlikes tea\nplays go", "helper")
 }
 
-// Proves EDGE-1: if memproxy crashes during a run, the next process settles the run in
-// the name of its caller. The journal is readable by its owner only, and removed
-// afterwards.
-func TestCompensationSurvivesACrash(t *testing.T) {
-	t.Parallel()
-	m := &meddler{}
-	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
-	m.set(func(w http.ResponseWriter, r *http.Request) bool {
-		return r.Method == http.MethodGet && l.letta.Value(l.agent, "persona") == "spy" && refusal(w) // from now on, every look-up fails
-	})
-	l.say(poisoned, `,"streaming":true`).want(t, 200)
-	left := l.journalled()
-	must.Len(t, left, 1, "journal")
-	if st, err := os.Stat(left[0]); err != nil || st.Mode().Perm() != 0o600 {
-		t.Errorf("%v %v", st.Mode(), err)
-	}
-	expect.Text(t, string(must.Get(os.ReadFile(left[0]))(t)), "the journal holds a credential, or").Lacks(devToken)
-	l.restart(func() { m.set(nil) })
-	l.settled()
-	l.blocks("Ann\nlikes tea\nplays go", "helper")
-	rec := l.audit("--type", "decision")
-	if !strings.Contains(rec, `/block"`) || strings.Count(rec, `"agent:dev"`) != strings.Count(rec, `"type":"decision"`) {
-		t.Errorf("in whose name: %s", rec)
-	}
-}
-
 var begun = regexp.MustCompile(`"begun":"[^"]*"`)
 
-// Proves EDGE-1: journal entries that are days old, or seem so because the clock was
-// set, are tried before they are given up.
-func TestOldJournalEntriesAreStillTried(t *testing.T) {
+// Proves EDGE-1: if memproxy crashes during a run, the next process settles the run in
+// the name of its caller, also if the journal's entry is days old, or seems so because the
+// clock was set. The journal is readable by its owner only, and removed afterwards.
+func TestCompensationSurvivesACrash(t *testing.T) {
 	t.Parallel()
-	m := &meddler{}
-	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
-	m.set(func(w http.ResponseWriter, r *http.Request) bool {
-		return r.Method == http.MethodGet && l.letta.Value(l.agent, "persona") == "spy" && refusal(w)
-	})
-	l.say(poisoned, `,"streaming":true`).want(t, 200)
-	l.restart(func() {
-		m.set(nil)
-		for _, path := range l.journalled() {
-			raw := must.Get(os.ReadFile(path))(t)
-			ago := begun.ReplaceAll(raw, []byte(`"begun":"`+time.Now().Add(-72*time.Hour).UTC().Format(time.RFC3339)+`"`))
-			must.Do(t, os.WriteFile(path, ago, 0o600))
-			if bytes.Equal(raw, ago) {
-				t.Errorf("%s", raw)
+	for _, age := range []time.Duration{0, 72 * time.Hour} {
+		l, m := startMeddled(t)
+		m.set(func(w http.ResponseWriter, r *http.Request) bool {
+			return r.Method == http.MethodGet && l.letta.Value(l.agent, "persona") == "spy" && refusal(w) // from now on, every look-up fails
+		})
+		l.say(poisoned, `,"streaming":true`).want(t, 200)
+		left := l.journalled()
+		must.Len(t, left, 1, "journal")
+		expect.Equal(t, must.Get(os.Stat(left[0]))(t).Mode().Perm(), 0o600)
+		entry := string(must.Get(os.ReadFile(left[0]))(t))
+		expect.Text(t, entry, "the journal holds a credential, or").Lacks(devToken)
+		l.restart(func() {
+			m.set(nil)
+			if age > 0 {
+				old := begun.ReplaceAllString(entry, `"begun":"`+time.Now().Add(-age).UTC().Format(time.RFC3339)+`"`)
+				must.Equal(t, old != entry, true, entry)
+				must.Do(t, os.WriteFile(left[0], []byte(old), 0o600))
 			}
-		}
-	})
-	l.settled()
-	l.blocks("Ann\nlikes tea\nplays go", "helper")
+		})
+		l.settled()
+		l.blocks("Ann\nlikes tea\nplays go", "helper")
+		rec := l.audit("--type", "decision")
+		expect.Text(t, rec, "in whose name").Has(`/block"`).Times(strings.Count(rec, `"type":"decision"`), `"agent:dev"`)
+	}
 }
 
 func refusal(w http.ResponseWriter) bool {
@@ -293,38 +273,31 @@ func refusal(w http.ResponseWriter) bool {
 	return true
 }
 
-// Proves EDGE-1: an undoing that fails is tried again.
+// Proves EDGE-1: an undoing that fails is tried again, and one that the server confirms and
+// does not carry out is repeated.
 func TestFailedCompensationIsRetried(t *testing.T) {
 	t.Parallel()
-	m, refused := &meddler{}, atomic.Int32{}
-	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
-	m.set(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method != http.MethodPatch || refused.Add(1) > 2 {
-			return false
+	for confirmed, most := range map[bool]int32{false: 2, true: 1} {
+		l, m := startMeddled(t)
+		var asked atomic.Int32
+		m.set(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPatch || asked.Add(1) > most {
+				return false
+			}
+			if !confirmed {
+				return refusal(w)
+			}
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, "{}")
+			return true
+		})
+		l.say(poisoned, "").want(t, 200)
+		l.blocks("Ann\nlikes tea\nplays go", "helper")
+		if !confirmed {
+			expect.Text(t, l.outcomes(`"undone: sha256`)).Times(2, "could not be undone").Times(1, `"undone: sha256`)
 		}
-		return refusal(w)
-	})
-	l.say(poisoned, "").want(t, 200)
-	l.blocks("Ann\nlikes tea\nplays go", "helper")
-	expect.Text(t, l.outcomes(`"undone: sha256`)).Times(2, "could not be undone").Times(1, `"undone: sha256`)
-	expect.Text(t, l.audit("--type", "decision"), "ruled on more than once").Times(1, "field.forbidden")
-}
-
-// Proves EDGE-1: an undoing that the server confirms and does not carry out is repeated.
-func TestUndoingIsVerified(t *testing.T) {
-	t.Parallel()
-	m, confirmed := &meddler{}, atomic.Int32{}
-	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
-	m.set(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method != http.MethodPatch || confirmed.Add(1) > 1 {
-			return false
-		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, "{}")
-		return true
-	})
-	l.say(poisoned, "").want(t, 200)
-	l.blocks("Ann\nlikes tea\nplays go", "helper")
+		expect.Text(t, l.audit("--type", "decision"), "ruled on more than once").Times(1, "field.forbidden")
+	}
 }
 
 // Proves EDGE-1: runs that cannot be observed stay refused in production: an agent that
@@ -332,20 +305,15 @@ func TestUndoingIsVerified(t *testing.T) {
 func TestWhatCannotBeCompensatedIsRefused(t *testing.T) {
 	t.Parallel()
 	l := startCompensating(t, strings.Replace(olderAgent, `"tools":[`, `"tools":["send_message_to_agent_async",`, 1))
-	answer := l.say("SAY hello", "").want(t, 403).has(t, "run.ungated")
-	expect.Text(t, answer.header.Get("X-Memproxy-Decision"), "the header names").Has("deny; id=")
-	a := l.do("POST", "/v1/messages/batches", fmt.Sprintf(`{"requests":[{"agent_id":%q,"messages":[]}]}`, l.agent), "Authorization", "Bearer "+devToken)
-	if a.status != 403 {
-		t.Errorf("a batch: %d %s", a.status, a.body)
-	}
+	l.say("SAY hello", "").want(t, 403).has(t, "run.ungated").decided(t, "deny")
+	l.do("POST", "/v1/messages/batches", fmt.Sprintf(`{"requests":[{"agent_id":%q,"messages":[]}]}`, l.agent)).want(t, 403, "a batch")
 	expect.Len(t, l.journalled(), 0, "journal")
 }
 
 // If the snapshot before a run fails, nothing runs.
 func TestRunsNeedAnInitialSnapshot(t *testing.T) {
 	t.Parallel()
-	m := &meddler{}
-	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
+	l, m := startMeddled(t)
 	m.set(func(w http.ResponseWriter, r *http.Request) bool {
 		return strings.HasSuffix(r.URL.Path, "archival-memory") && refusal(w)
 	})

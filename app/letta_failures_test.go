@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -70,12 +68,7 @@ func TestAnsweredCallsAreNotMadeTwice(t *testing.T) {
 // turn of the same caller if the server refuses its result.
 func TestAmendedCallsAreNotMadeTwice(t *testing.T) {
 	t.Parallel()
-	f := &flaky{breaks: func(w http.ResponseWriter, request int) bool {
-		if request == 2 {
-			http.Error(w, "no", http.StatusTooManyRequests)
-		}
-		return request == 2
-	}}
+	f := &flaky{breaks: atSecond(func(w http.ResponseWriter) { http.Error(w, "no", http.StatusTooManyRequests) })}
 	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { f.Handler = h; return f })
 	l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\",\"memproxy_trust\":\"system\"}\nTHEN\nSAY done", "").want(t, 429)
 	l.blocks("Ann\nlikes tea", "helper")
@@ -105,6 +98,16 @@ func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.Handler.ServeHTTP(w, r)
 }
 
+// atSecond has the second request answered.
+func atSecond(answer func(http.ResponseWriter)) func(http.ResponseWriter, int) bool {
+	return func(w http.ResponseWriter, request int) bool {
+		if request == 2 {
+			answer(w)
+		}
+		return request == 2
+	}
+}
+
 func (f *flaky) set(breaks func(http.ResponseWriter, int) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,57 +119,38 @@ func (f *flaky) set(breaks func(http.ResponseWriter, int) bool) {
 // undecided, and the agent accepts further messages.
 func TestServerFailsDuringATurn(t *testing.T) {
 	t.Parallel()
+	const limited = `{"error":{"type":"llm_rate_limit","message":"Rate limit exceeded for LLM model provider. Please wait before making another request."}}`
+	answers := func(status int) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { http.Error(w, "no", status) }
+	}
 	for name, tc := range map[string]struct {
 		more   string
-		breaks func(http.ResponseWriter, int) bool
+		second func(http.ResponseWriter)
 		status int
 		says   string
 		human  string // after the next turn, which makes the pending call if the server has not
 	}{
-		"a later request fails": {``, func(w http.ResponseWriter, request int) bool {
-			if request == 2 {
-				http.Error(w, "no", http.StatusInternalServerError)
-			}
-			return request == 2
-		}, 500, `"detail":"the backend answered 500"`, "Ann\nlikes tea"},
-		"a later request fails in between": {``, func(w http.ResponseWriter, request int) bool {
-			if request == 2 {
-				http.Error(w, "no", http.StatusBadGateway)
-			}
-			return request == 2
-		}, 502, `"detail":"the backend answered 502"`, "Ann"},
-		"the model refuses a later request": {``, func(w http.ResponseWriter, request int) bool {
-			if request == 2 {
-				w.Header().Set("Content-Type", "application/json")
-				w.Header().Set("X-Should-Retry", "true")
-				w.WriteHeader(http.StatusTooManyRequests)
-				fmt.Fprint(w, `{"error":{"type":"llm_rate_limit","message":"Rate limit exceeded for LLM model provider. Please wait before making another request."}}`)
-			}
-			return request == 2
-		}, 429, `{"error":{"type":"llm_rate_limit","message":"Rate limit exceeded for LLM model provider. Please wait before making another request."}}`, "Ann\nlikes tea"},
-		"a later request is in conflict": {``, func(w http.ResponseWriter, request int) bool {
-			if request == 2 {
-				http.Error(w, "no", http.StatusConflict)
-			}
-			return request == 2
-		}, 502, "upstream.unavailable", "Ann\nlikes tea"},
-		"a later request is cut off, streamed": {`,"streaming":true`, func(w http.ResponseWriter, request int) bool {
-			if request == 2 {
-				w.Header().Set("Content-Type", "text/event-stream")
-				w.WriteHeader(http.StatusOK)
-				_ = http.NewResponseController(w).Flush()
-				panic(http.ErrAbortHandler)
-			}
-			return false
+		"a later request fails":            {``, answers(http.StatusInternalServerError), 500, `"detail":"the backend answered 500"`, "Ann\nlikes tea"},
+		"a later request fails in between": {``, answers(http.StatusBadGateway), 502, `"detail":"the backend answered 502"`, "Ann"},
+		"the model refuses a later request": {``, func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("X-Should-Retry", "true")
+			w.WriteHeader(http.StatusTooManyRequests)
+			fmt.Fprint(w, limited)
+		}, 429, limited, "Ann\nlikes tea"},
+		"a later request is in conflict": {``, answers(http.StatusConflict), 502, "upstream.unavailable", "Ann\nlikes tea"},
+		"a later request is cut off, streamed": {`,"streaming":true`, func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
 		}, 200, "event: error", "Ann"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := &flaky{breaks: tc.breaks}
+			f := &flaky{breaks: atSecond(tc.second)}
 			l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { f.Handler = h; return f })
 			a := l.say(poisoned, tc.more)
-			if a.status != tc.status || !strings.Contains(a.body, tc.says) {
-				t.Errorf("%d %s, want %d %s", a.status, a.body, tc.status, tc.says)
-			}
+			a.want(t, tc.status).has(t, tc.says)
 			if again := a.header.Get("X-Should-Retry"); again != "false" && a.status != 200 {
 				t.Errorf("%d with X-Should-Retry %q: clients repeat the message", a.status, again)
 			}
@@ -207,7 +191,7 @@ func TestToolsDoNotChangeDuringATurn(t *testing.T) {
 		}
 		l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { g.Handler = h; return g }, "OWN", policyDir(t, policy))
 		change := func() got {
-			return l.do("PATCH", "/v1/agents/"+l.agent, `{"name":"renamed"}`, "Authorization", "Bearer "+devToken)
+			return l.do("PATCH", "/v1/agents/"+l.agent, `{"name":"renamed"}`)
 		}
 		if approved {
 			id := heldID(t, change())
@@ -249,18 +233,11 @@ func TestModelTimesOut(t *testing.T) {
 	for name, more := range map[string]string{"whole": ``, "streamed": `,"streaming":true`} {
 		f := &flaky{}
 		l := startLettaWith(t, someAgent, strings.Replace(lettaConf, `upstream: "LETTA"`, `upstream: "LETTA", timeouts: {run: 1s}`, 1), func(h http.Handler) http.Handler { f.Handler = h; return f })
-		f.set(func(_ http.ResponseWriter, request int) bool {
-			if request == 2 { // the first call was decided, and the model is thinking
-				<-over
-			}
-			return request == 2
-		})
+		f.set(atSecond(func(http.ResponseWriter) { <-over })) // the first call was decided, and the model is thinking
 		a := l.say(poisoned, more)
 		switch name {
 		case "whole":
-			if a.status != 504 || a.header.Get("X-Should-Retry") != "false" || !strings.Contains(a.body, `"detail"`) {
-				t.Errorf("%s: %d %v %s", name, a.status, a.header, a.body)
-			}
+			a.want(t, 504, name).carries(t, "X-Should-Retry", "false").has(t, `"detail"`)
 		case "streamed":
 			a.want(t, 200, name).has(t, "event: error")
 		}
@@ -325,29 +302,24 @@ func TestDeletionsOfPassagesWithoutAnAnswerAreRecorded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var lose func(*http.Request)
-			l := startLettaWith(t, someAgent, lettaConf, func(whole http.Handler) http.Handler {
-				return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-					if q.Method == http.MethodDelete && lose != nil {
-						lose(q)
-						panic(http.ErrAbortHandler)
-					}
-					whole.ServeHTTP(w, q)
-				})
-			})
-			var made struct{ ID string }
-			must.Do(t, json.Unmarshal([]byte(l.do("POST", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent"}`, as("")...).want(t, 200).body), &made))
-			agent := "/v1/agents/" + made.ID
+			l := startLettaWith(t, someAgent, lettaConf, answering(func(w http.ResponseWriter, q *http.Request) bool {
+				if q.Method == http.MethodDelete && lose != nil {
+					lose(q)
+					panic(http.ErrAbortHandler)
+				}
+				return false
+			}))
+			made := l.do("POST", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent"}`, as("")...).want(t, 200).id(t)
+			agent := "/v1/agents/" + made
 			add := func(text string) string {
-				var list []struct{ ID string }
-				must.Do(t, json.Unmarshal([]byte(l.do("POST", agent+"/archival-memory", `{"text":"`+text+`"}`, as("")...).want(t, 200).body), &list))
-				l.versioned(list[0].ID)
-				return list[0].ID
+				id := l.do("POST", agent+"/archival-memory", `{"text":"`+text+`"}`, as("")...).want(t, 200).id(t)
+				l.versioned(id)
+				return id
 			}
 			id, other := add("likes tea"), add("Ann likes coffee")
-			state, killed := filepath.Join(l.dir, "state"), filepath.Join(l.dir, "killed")
 			lose = func(q *http.Request) {
 				if tc.killed {
-					copied(t, state, killed)
+					l.kills()
 				}
 				if tc.made {
 					l.letta.ServeHTTP(httptest.NewRecorder(), q)
@@ -355,21 +327,14 @@ func TestDeletionsOfPassagesWithoutAnAnswerAreRecorded(t *testing.T) {
 			}
 			l.do("DELETE", agent+"/archival-memory/"+id, "", as("")...).want(t, http.StatusBadGateway)
 			if tc.killed {
-				l.stop()
-				must.Do(t, os.Rename(state, state+".over"))
-				must.Do(t, os.Rename(killed, state))
-				l.run()
+				l.revives(l.run)
 			}
 			l.once("outcomes", time.Now())
 			must.Do(t, l.car.Ledger.Sync(t.Context()))
 			l.clean(name)
-			if h := l.history(id); tc.made != (len(h) == 2) {
-				t.Errorf("versions %q", h)
-			}
+			expect.Equal(t, len(l.history(id)) == 2, tc.made, l.history(id))
 			l.letta.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("DELETE", agent+"/archival-memory/"+other, nil))
-			if found := classes(l.sweep()); found[other] != "delete integrity.missing" {
-				t.Errorf("a passage that was deleted around memproxy: %v", found)
-			}
+			expect.Equal(t, classes(l.sweep())[other], "delete integrity.missing", "a passage that was deleted around memproxy")
 		})
 	}
 }

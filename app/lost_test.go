@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -37,24 +37,10 @@ func TestChangesOfAKilledProcessAreRecorded(t *testing.T) {
 			r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}", "kind: agent,", "kind: agent, roles: [memproxy-forget],")
 			id := r.written("Ann likes green tea.", "")
 			r.versioned(id)
-			whole, state, killed := r.back.handler(), filepath.Join(r.dir, "state"), filepath.Join(r.dir, "killed")
-			r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-				if q.Method == http.MethodGet {
-					whole.ServeHTTP(w, q)
-					return
-				}
-				copied(t, state, killed) // what a kill leaves
-				if name != "not made" {
-					whole.ServeHTTP(httptest.NewRecorder(), q)
-				}
-				panic(http.ErrAbortHandler)
-			}))
+			whole := r.loses(name != "not made", r.kills)
 			r.do(tc.method, strings.Replace(tc.path, "ID", id, 1), strings.Replace(tc.body, "ID", id, 1)).want(t, http.StatusBadGateway)
 			r.back.handle(whole)
-			r.stop()
-			must.Do(t, os.Rename(state, state+".over"))
-			must.Do(t, os.Rename(killed, state))
-			r.run()
+			r.revives(r.run)
 			if strings.HasSuffix(name, "then of metadata") {
 				r.do("PUT", "/v1/memories/"+id+"/", `{"metadata":{"k":2}}`).want(t, 200)
 			}
@@ -71,11 +57,27 @@ func TestChangesOfAKilledProcessAreRecorded(t *testing.T) {
 			}
 			if tc.method == "DELETE" {
 				a.lacks(t, "green tea")
-			} else if h := r.history(id); len(h) != versions {
-				t.Errorf("versions %q", h)
+			} else {
+				expect.Len(t, r.history(id), versions, "versions")
 			}
 		})
 	}
+}
+
+// kills keeps what a kill of the process would leave, for revives.
+func (r *rig) kills() {
+	r.t.Helper()
+	copied(r.t, filepath.Join(r.dir, "state"), filepath.Join(r.dir, "killed"))
+}
+
+// revives stops the process, and begins another with what was left of the killed one.
+func (r *rig) revives(begin func()) {
+	r.t.Helper()
+	r.stop()
+	state := filepath.Join(r.dir, "state")
+	must.Do(r.t, os.Rename(state, state+".over"))
+	must.Do(r.t, os.Rename(filepath.Join(r.dir, "killed"), state))
+	begin()
 }
 
 // copied copies the files of a state.
@@ -105,23 +107,12 @@ func copied(t *testing.T, from, to string) {
 func TestRollbackWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
-	r := startRig(&rig{t: t, clock: clock.Now}, screeningConf, "SCREENING", fmt.Sprintf(`memories: {validate: 0}
-review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"}]}`, sha(reviewToken)))
+	r := startRig(&rig{t: t, clock: clock.Now}, screeningConf, "SCREENING", "memories: {validate: 0}"+reviewers())
 	id := r.written("Ann likes green tea.", "")
 	r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`).want(t, 200)
 	r.versioned(id)
-	whole := r.back.handler()
-	r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if q.Method == http.MethodGet {
-			whole.ServeHTTP(w, q)
-			return
-		}
-		whole.ServeHTTP(httptest.NewRecorder(), q)
-		panic(http.ErrAbortHandler)
-	}))
-	if _, _, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", id); code == 0 {
-		t.Error("a rollback without an answer succeeds")
-	}
+	whole := r.loses(true, func() {})
+	r.ran(reviewToken, "memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", id).want(t, cli.Failed)
 	r.back.handle(whole)
 	clock.Pass(3 * time.Minute)
 	r.once("replays", clock.Now())
@@ -132,13 +123,17 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 	r.clean("after the rollback")
 }
 
+// looksFirst is a configuration under which actions wait for a reviewer.
+func looksFirst(t *testing.T, actions string) string {
+	return fmt.Sprintf("memories: {validate: 0}\npolicy: {dir: %q}%s", policyDir(t, `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("looked at first")
+forbid (principal, action in [`+actions+`], resource);`), reviewers())
+}
+
 // Proves EDGE-11, EDGE-4: an approved change or deletion whose answer was lost settles
 // without a reviewer once the backend answers again: it is found there, or sent again,
 // and made once.
 func TestApprovedChangesWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	const policy = `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("looked at first")
-forbid (principal, action in [Action::"correct", Action::"forget"], resource);`
 	for name, tc := range map[string]struct{ method, path, body string }{
 		"change": {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`}, "deletion": {"DELETE", "/memories/ID", ""},
 		"deletion in batch": {"DELETE", "/v1/batch/", `{"memories":[{"memory_id":"ID"}]}`},
@@ -147,9 +142,7 @@ forbid (principal, action in [Action::"correct", Action::"forget"], resource);`
 			t.Run(fmt.Sprint(name, ", made: ", made), func(t *testing.T) {
 				t.Parallel()
 				clock := ledgertest.NewClock()
-				r := startRig(&rig{t: t, clock: clock.Now}, screeningConf, "SCREENING", fmt.Sprintf(`memories: {validate: 0}
-policy: {dir: %q}
-review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"}]}`, policyDir(t, policy), sha(reviewToken)))
+				r := startRig(&rig{t: t, clock: clock.Now}, screeningConf, "SCREENING", looksFirst(t, `Action::"correct", Action::"forget"`))
 				id := r.written("Ann likes green tea.", "")
 				r.versioned(id)
 				hold := heldID(t, r.do(tc.method, strings.Replace(tc.path, "ID", id, 1), strings.Replace(tc.body, "ID", id, 1)))
@@ -188,8 +181,8 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 				r.clean(name)
 				if tc.method == "DELETE" {
 					r.do("GET", "/v1/memories/"+id+"/history/", "").lacks(t, "green tea")
-				} else if h := r.history(id); len(h) != 2 {
-					t.Errorf("versions %q", h)
+				} else {
+					expect.Len(t, r.history(id), 2, "versions")
 				}
 			})
 		}
@@ -201,8 +194,6 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 // again. What nobody read before all was deleted stays charged, as without a review.
 func TestApprovedAdditionsWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	const policy = `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("looked at first")
-forbid (principal, action == Action::"learn", resource);`
 	type deed struct{ method, path, body string }
 	for name, tc := range map[string]struct {
 		made  bool
@@ -223,9 +214,7 @@ forbid (principal, action == Action::"learn", resource);`
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := ledgertest.NewClock()
-			r := startRig(&rig{t: t, clock: clock.Now}, screeningConf, "SCREENING", fmt.Sprintf(`memories: {validate: 0}
-policy: {dir: %q}
-review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"}]}`, policyDir(t, policy), sha(reviewToken)), "kind: agent,", "kind: agent, roles: [memproxy-forget],")
+			r := startRig(&rig{t: t, clock: clock.Now}, screeningConf, "SCREENING", looksFirst(t, `Action::"learn"`), "kind: agent,", "kind: agent, roles: [memproxy-forget],")
 			hold := heldID(t, r.do("POST", "/memories", noted("Ann likes green tea.")))
 			whole, sent := r.back.handler(), atomic.Int32{}
 			r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -269,10 +258,7 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 func TestApprovedWritesAreChargedOnce(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
-	r := startRig(&rig{t: t, clock: clock.Now}, screeningConf, "SCREENING", fmt.Sprintf(`memories: {validate: 0}
-policy: {dir: %q}
-review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"}]}`, policyDir(t, `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("looked at first")
-forbid (principal, action == Action::"learn", resource);`), sha(reviewToken)), `upstream: "UPSTREAM"`, `upstream: "http://127.0.0.1:1"`)
+	r := startRig(&rig{t: t, clock: clock.Now}, screeningConf, "SCREENING", looksFirst(t, `Action::"learn"`), `upstream: "UPSTREAM"`, `upstream: "http://127.0.0.1:1"`)
 	hold := heldID(t, r.do("POST", "/memories", noted("Ann likes green tea.")))
 	r.does("holds", "approve", "--reason", "fine", hold)
 	for range 3 {
@@ -296,16 +282,7 @@ func TestChangesKeepTheAuthorOfALostAddition(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", answered: ", answered), func(t *testing.T) {
 				t.Parallel()
 				r := startPeople(t, "memories: {validate: 0}")
-				whole := r.back.handler()
-				loses := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-					if q.Method == http.MethodGet {
-						whole.ServeHTTP(w, q)
-						return
-					}
-					whole.ServeHTTP(httptest.NewRecorder(), q)
-					panic(http.ErrAbortHandler)
-				})
-				r.back.handle(loses)
+				whole := r.loses(true, func() {})
 				r.do("POST", "/memories", noted("Ann likes green tea.")).want(t, http.StatusBadGateway)
 				if answered {
 					r.back.handle(whole)
@@ -325,9 +302,7 @@ func TestChangesKeepTheAuthorOfALostAddition(t *testing.T) {
 						t.Errorf("versions %q", h)
 					}
 				}
-				if n, want := r.total("agent:dev"), map[string]int64{"change": 1, "deletion": 0}[name]; n != want {
-					t.Errorf("the author is charged for %d memories, not %d", n, want)
-				}
+				expect.Equal(t, r.total("agent:dev"), map[string]int64{"change": 1, "deletion": 0}[name], "the author is charged for")
 				r.clean(name)
 			})
 		}
@@ -362,19 +337,14 @@ policy:`, 1)
 			whole.ServeHTTP(w, q)
 		})
 	}, "RIVAL", sha("rival-key"), "PERSON", sha("person-key"))
-	var made struct{ ID string }
-	must.Do(t, json.Unmarshal([]byte(l.do("POST", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","memory_blocks":[{"label":"human","value":"Ann"}]}`, as("")...).want(t, 200).body), &made))
-	l.agent = made.ID
+	made := l.do("POST", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","memory_blocks":[{"label":"human","value":"Ann"}]}`, as("")...).want(t, 200).id(t)
+	l.agent = made
 	path := "/v1/agents/" + l.agent + "/core-memory/blocks/human"
 	l.do("PATCH", path, `{"value":"Ann likes green tea"}`, as("")...).want(t, 200)
 	l.versioned(l.letta.BlockID(l.agent, "human"))
-	state, killed := filepath.Join(l.dir, "state"), filepath.Join(l.dir, "killed")
-	kill = func() { copied(t, state, killed) }
+	kill = l.kills
 	l.do("PATCH", path, `{"value":"Ann likes coffee"}`, as("person")...).want(t, http.StatusBadGateway)
-	l.stop()
-	must.Do(t, os.Rename(state, state+".over"))
-	must.Do(t, os.Rename(killed, state))
-	l.run()
+	l.revives(l.run)
 	l.once("outcomes", time.Now())
 	must.Do(t, l.car.Ledger.Sync(t.Context()))
 	l.clean("a change by label")

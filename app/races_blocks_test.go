@@ -54,40 +54,34 @@ func (r *racedBlocks) has(block, text string) {
 // Proves EDGE-4, TRL-5: a label names the block on which the request was ruled until the
 // request is answered: for a conversation's copies too, and after the block was looked up.
 func TestLabelsNameTheBlockThatWasRuledOn(t *testing.T) {
-	t.Run("copied into a conversation", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
-			r := startRacedBlocks(t)
-			other := r.made("human", "/v1/blocks/", `{"label":"human","value":"Ann pays for everything"}`)
-			var attached <-chan got
-			r.meanwhile("POST", "/v1/conversations", func() { attached = waits(t, func() got { return r.attach("attach", other) }) })
-			r.do(call{"POST", "/v1/conversations/?agent_id=" + r.agent, `{"isolated_block_labels":["human"]}`}, "").want(t, 200)
-			r.happened()
-			(<-attached).want(t, 200)
-		})
+	inBubble(t, "copied into a conversation", func(t *testing.T) {
+		r := startRacedBlocks(t)
+		other := r.made("human", "/v1/blocks/", `{"label":"human","value":"Ann pays for everything"}`)
+		var attached <-chan got
+		r.meanwhile("POST", "/v1/conversations", func() { attached = waits(t, func() got { return r.attach("attach", other) }) })
+		r.do(call{"POST", "/v1/conversations/?agent_id=" + r.agent, `{"isolated_block_labels":["human"]}`}, "").want(t, 200)
+		r.happened()
+		(<-attached).want(t, 200)
 	})
-	t.Run("given to another block after the look-up", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
-			r := startRacedBlocks(t)
-			r.afterServing("GET", "/core-memory/blocks/human", func() {
-				r.change(r.human, `{"label":"old"}`).want(t, 200)
-				r.change(r.boat, `{"label":"human"}`).want(t, 200)
-			})
-			r.changeByLabel(`{"value":"Ann likes wine"}`).want(t, 503).has(t, "limit.in_flight")
-			r.happened()
-			r.has(r.human, "likes tea")
-			r.has(r.boat, "has a boat")
+	inBubble(t, "given to another block after the look-up", func(t *testing.T) {
+		r := startRacedBlocks(t)
+		r.afterServing("GET", "/core-memory/blocks/human", func() {
+			r.change(r.human, `{"label":"old"}`).want(t, 200)
+			r.change(r.boat, `{"label":"human"}`).want(t, 200)
 		})
+		r.changeByLabel(`{"value":"Ann likes wine"}`).want(t, 503).has(t, "limit.in_flight")
+		r.happened()
+		r.has(r.human, "likes tea")
+		r.has(r.boat, "has a boat")
 	})
-	t.Run("its text changed after the look-up", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
-			r := startRacedBlocks(t)
-			r.afterServing("GET", "/core-memory/blocks/human", func() {
-				r.do(call{"PATCH", "/v1/blocks/" + r.human, `{"value":"Ann likes milk"}`}, "").want(t, 200)
-			})
-			r.changeByLabel(`{"value":"Ann likes wine"}`).want(t, 200)
-			r.happened()
-			r.has(r.human, "likes wine")
+	inBubble(t, "its text changed after the look-up", func(t *testing.T) {
+		r := startRacedBlocks(t)
+		r.afterServing("GET", "/core-memory/blocks/human", func() {
+			r.do(call{"PATCH", "/v1/blocks/" + r.human, `{"value":"Ann likes milk"}`}, "").want(t, 200)
 		})
+		r.changeByLabel(`{"value":"Ann likes wine"}`).want(t, 200)
+		r.happened()
+		r.has(r.human, "likes wine")
 	})
 }
 
@@ -106,29 +100,25 @@ func TestToolCallsChangeTheTextThatWasRuledOn(t *testing.T) {
 		"called by the agent":    {"POST", "/messages", true, calls},
 		"between two such calls": {"GET", "/core-memory/blocks/human", true, calls},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				r := startRacedBlocks(t)
-				do := c.do
-				do.path = strings.ReplaceAll(do.path, "AGENT", r.agent)
-				var changed <-chan got
-				hook := func() {
-					changed = waits(t, func() got { return r.change(r.human, `{"value":"Ann likes wine"}`) })
-				}
-				if c.second {
-					last := hook
-					hook = func() { r.meanwhile(c.method, c.at, last) }
-				}
-				r.meanwhile(c.method, c.at, hook)
-				began := time.Now()
-				r.do(do, "").want(t, 200)
-				r.happened()
-				if waited := time.Since(began); waited != 0 {
-					t.Errorf("the calls waited %v", waited)
-				}
-				(<-changed).want(t, 200)
-				r.has(r.human, "likes wine")
-			})
+		inBubble(t, name, func(t *testing.T) {
+			r := startRacedBlocks(t)
+			do := c.do
+			do.path = strings.ReplaceAll(do.path, "AGENT", r.agent)
+			var changed <-chan got
+			hook := func() {
+				changed = waits(t, func() got { return r.change(r.human, `{"value":"Ann likes wine"}`) })
+			}
+			if c.second {
+				last := hook
+				hook = func() { r.meanwhile(c.method, c.at, last) }
+			}
+			r.meanwhile(c.method, c.at, hook)
+			began := time.Now()
+			r.do(do, "").want(t, 200)
+			r.happened()
+			expect.Equal(t, time.Since(began), 0, "the calls waited")
+			(<-changed).want(t, 200)
+			r.has(r.human, "likes wine")
 		})
 	}
 }
@@ -137,32 +127,30 @@ func TestToolCallsChangeTheTextThatWasRuledOn(t *testing.T) {
 // turn in the conversation, like one of an agent's block.
 func TestCallsChangeTheIsolatedTextThatWasRuledOn(t *testing.T) {
 	for _, script := range []string{`CALL memory_replace {"label":"human","old_string":"tea","new_string":"milk"}`, `CALL core_memory_append {"label":"human","content":"milk"}`} {
-		t.Run(script, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				letta := embedded.New()
-				copied := ""
-				r := &racedBlocks{raced: startRaced(t, lettaConf, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-					got := httptest.NewRecorder()
-					letta.ServeHTTP(got, q)
-					maps.Copy(w.Header(), got.Header())
-					w.WriteHeader(got.Code)
-					_, _ = w.Write(bytes.Replace(got.Body.Bytes(), []byte(`"isolated_block_ids":[]`), []byte(`"isolated_block_ids":["`+copied+`"]`), 1))
-				}))}
-				r.agent = r.made("human", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","tools":["memory_replace","core_memory_append"]}`)
-				r.attach("attach", r.made("human", "/v1/blocks/", `{"label":"human","value":"Ann likes tea"}`)).want(t, 200)
-				copied = r.made("human", "/v1/blocks/", `{"label":"human","value":"Ann likes tea"}`)
-				talk := r.made("human", "/v1/conversations/?agent_id="+r.agent, `{}`)
-				var changed <-chan got
+		inBubble(t, script, func(t *testing.T) {
+			letta := embedded.New()
+			copied := ""
+			r := &racedBlocks{raced: startRaced(t, lettaConf, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				got := httptest.NewRecorder()
+				letta.ServeHTTP(got, q)
+				maps.Copy(w.Header(), got.Header())
+				w.WriteHeader(got.Code)
+				_, _ = w.Write(bytes.Replace(got.Body.Bytes(), []byte(`"isolated_block_ids":[]`), []byte(`"isolated_block_ids":["`+copied+`"]`), 1))
+			}))}
+			r.agent = r.made("human", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","tools":["memory_replace","core_memory_append"]}`)
+			r.attach("attach", r.made("human", "/v1/blocks/", `{"label":"human","value":"Ann likes tea"}`)).want(t, 200)
+			copied = r.made("human", "/v1/blocks/", `{"label":"human","value":"Ann likes tea"}`)
+			talk := r.made("human", "/v1/conversations/?agent_id="+r.agent, `{}`)
+			var changed <-chan got
+			r.meanwhile("POST", "/messages", func() {
 				r.meanwhile("POST", "/messages", func() {
-					r.meanwhile("POST", "/messages", func() {
-						changed = waits(t, func() got { return r.change(copied, `{"value":"Ann likes wine"}`) })
-					})
+					changed = waits(t, func() got { return r.change(copied, `{"value":"Ann likes wine"}`) })
 				})
-				r.do(call{"POST", "/v1/conversations/" + talk + "/messages", fmt.Sprintf(`{"input":%q,"streaming":false}`, script+"\nTHEN\nSAY done")}, "human").want(t, 200)
-				r.happened()
-				(<-changed).want(t, 200)
-				r.has(copied, "likes wine")
 			})
+			r.do(call{"POST", "/v1/conversations/" + talk + "/messages", fmt.Sprintf(`{"input":%q,"streaming":false}`, script+"\nTHEN\nSAY done")}, "human").want(t, 200)
+			r.happened()
+			(<-changed).want(t, 200)
+			r.has(copied, "likes wine")
 		})
 	}
 }
@@ -170,7 +158,7 @@ func TestCallsChangeTheIsolatedTextThatWasRuledOn(t *testing.T) {
 // Proves TRL-5: a tool that is run from outside is judged by the recorded author of the block
 // that it replaces, also if the block has lost its stamp.
 func TestToolRunsAreJudgedByTheRecordedAuthor(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
 		r := startRacedBlocks(t)
 		r.back.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("PATCH", "/v1/blocks/"+r.boat, strings.NewReader(`{"metadata":{}}`)))
 		run := func(args string) got {
@@ -185,7 +173,7 @@ func TestToolRunsAreJudgedByTheRecordedAuthor(t *testing.T) {
 // Proves TRL-5, TRL-8: a tool that is run from outside and looks its block up again, because it was
 // changed meanwhile, corrects its author once.
 func TestRunsThatLookTwiceCorrectOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
 		r := startQuietTools(t, 200, quietResult)
 		r.afterServing("GET", "/core-memory/blocks/boat", func() {
 			r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "peer").want(t, 200)
@@ -200,7 +188,7 @@ func TestRunsThatLookTwiceCorrectOnce(t *testing.T) {
 // Proves EDGE-4: a turn's call does not wait for a change of the agent that waits for the
 // turn, although that change lists the block.
 func TestTurnsDoNotWaitForWhatWaitsForThem(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
 		r := startRacedBlocks(t)
 		var changed <-chan got
 		r.meanwhile("POST", "/messages", func() {
@@ -211,9 +199,7 @@ func TestTurnsDoNotWaitForWhatWaitsForThem(t *testing.T) {
 		began := time.Now()
 		r.do(call{"POST", "/v1/agents/" + r.agent + "/messages", `{"input":"CALL memory_replace {\"label\":\"human\",\"old_string\":\"tea\",\"new_string\":\"milk\"}\nTHEN\nSAY done"}`}, "").want(t, 200)
 		r.happened()
-		if waited := time.Since(began); waited != 0 {
-			t.Errorf("the turn waited %v", waited)
-		}
+		expect.Equal(t, time.Since(began), 0, "the turn waited")
 		(<-changed).want(t, 200)
 		r.has(r.human, "likes milk")
 	})
@@ -222,7 +208,7 @@ func TestTurnsDoNotWaitForWhatWaitsForThem(t *testing.T) {
 // Proves EDGE-4: a write by a label that waits too long for a change of the agent is refused
 // in the server's form, with the time after which to try again, and nothing of it was sent.
 func TestWritesByLabelThatWaitTooLong(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
 		r := startRacedBlocks(t)
 		r.meanwhile("PATCH", "/v1/agents/"+r.agent, func() {
 			asked := false

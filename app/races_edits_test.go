@@ -119,20 +119,18 @@ func TestNextChangesAreNotTheToolRuns(t *testing.T) {
 	for tool, args := range tools {
 		for answer, how := range answers {
 			for who, change := range next {
-				t.Run(tool+", "+answer+", "+who, func(t *testing.T) {
-					inBubble(t, func(t *testing.T) {
-						r := startQuietTools(t, how.status, how.result)
-						let := r.holdReadBack()
-						first := begin(func() got { return r.run(tool, args, "peer") })
-						r.happened()
-						changed := begin(func() got { return change(r) })
-						expect.Len(t, first, 0, "answered before it was read back")
-						expect.Len(t, changed, 0, "the next change did not wait")
-						close(let)
-						<-first
-						<-changed
-						r.recorded(who)
-					})
+				inBubble(t, tool+", "+answer+", "+who, func(t *testing.T) {
+					r := startQuietTools(t, how.status, how.result)
+					let := r.holdReadBack()
+					first := begin(func() got { return r.run(tool, args, "peer") })
+					r.happened()
+					changed := begin(func() got { return change(r) })
+					expect.Len(t, first, 0, "answered before it was read back")
+					expect.Len(t, changed, 0, "the next change did not wait")
+					close(let)
+					<-first
+					<-changed
+					r.recorded(who)
 				})
 			}
 		}
@@ -157,7 +155,7 @@ func (r *racedBlocks) recorded(who string) {
 // Proves EDGE-4: a change of a tool that could not be read back is nobody's once the next
 // caller has changed the block: not that caller's.
 func TestChangesThatWereNotReadBackAreNobodys(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
 		r := startQuietTools(t, 200, quietResult)
 		away := r.back.Handler
 		r.afterServing("POST", "/run", func() {
@@ -167,10 +165,7 @@ func TestChangesThatWereNotReadBackAreNobodys(t *testing.T) {
 		r.happened()
 		r.back.Handler = away
 		r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human").want(t, 200)
-		h := r.history(r.boat)
-		if len(h) != 3 || h[1] != `seal "Ann has a boat\nsails" before "Ann has a boat" by ` || h[2] != `update "Ann has a plane" before "Ann has a boat\nsails" by human:ann` {
-			t.Error(strings.Join(h, "\n"))
-		}
+		r.became(`seal "Ann has a boat\nsails" before "Ann has a boat" by `, `update "Ann has a plane" before "Ann has a boat\nsails" by human:ann`)
 	})
 }
 
@@ -190,6 +185,19 @@ func (r *racedBlocks) turns(text, more, who string) (w *httptest.ResponseRecorde
 	}()
 	synctest.Wait()
 	return w, done
+}
+
+// turn is turns until the end.
+func (r *racedBlocks) turn(text, more, who string) *httptest.ResponseRecorder {
+	w, over := r.turns(text, more, who)
+	<-over
+	return w
+}
+
+// became fails the test unless the boat has had these versions after the first.
+func (r *racedBlocks) became(want ...string) {
+	r.t.Helper()
+	expect.List(r.t, r.history(r.boat)[1:], want, "versions")
 }
 
 const streamEnd = `data: {"message_type":"stop_reason","stop_reason":"end_turn"}`
@@ -213,32 +221,30 @@ func TestNextChangesAreNotTheTurns(t *testing.T) {
 	const failed, unnamed = `,"streaming":true, "stream_tokens":true`, `,"streaming": true`
 	for tool, args := range calls {
 		for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`, failed, unnamed} {
-			t.Run(tool+more, func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
-					r := startQuietTools(t, 200, quietResult)
-					switch more {
-					case failed:
-						r.replaceInAnswers(streamEnd, strings.Replace(streamEnd, "end_turn", "llm_api_error", 1)+"\n\nevent: error\ndata: {\"message_type\":\"error_message\",\"detail\":\"x\"}", 1)
-					case unnamed: // each event has a name, which is empty
-						r.replaceInAnswers("data: ", "event:\ndata: ", -1)
-					}
-					let := make(chan struct{})
-					r.meanwhile("POST", "/messages", func() {
-						r.afterServing("POST", "/messages", func() { r.meanwhile("GET", "/v1/agents/"+r.agent, func() { <-let }) })
-					})
-					w, over := r.turns("CALL "+tool+" "+args+"\nTHEN\nSAY done", more, "peer")
-					r.happened()
-					if sent := w.Body.String(); strings.Contains(sent, "stop_reason") || strings.Contains(sent, "event: error") || more != "" && !strings.Contains(sent, "done") {
-						t.Errorf("sent before it was read back: %s", sent)
-					}
-					changed := begin(func() got { return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human") })
-					expect.Len(t, changed, 0, "the next change did not wait")
-					close(let)
-					<-over
-					<-changed
-					expect.Text(t, w.Body.String()).Has("stop_reason")
-					r.recorded("another")
+			inBubble(t, tool+more, func(t *testing.T) {
+				r := startQuietTools(t, 200, quietResult)
+				switch more {
+				case failed:
+					r.replaceInAnswers(streamEnd, strings.Replace(streamEnd, "end_turn", "llm_api_error", 1)+"\n\nevent: error\ndata: {\"message_type\":\"error_message\",\"detail\":\"x\"}", 1)
+				case unnamed: // each event has a name, which is empty
+					r.replaceInAnswers("data: ", "event:\ndata: ", -1)
+				}
+				let := make(chan struct{})
+				r.meanwhile("POST", "/messages", func() {
+					r.afterServing("POST", "/messages", func() { r.meanwhile("GET", "/v1/agents/"+r.agent, func() { <-let }) })
 				})
+				w, over := r.turns("CALL "+tool+" "+args+"\nTHEN\nSAY done", more, "peer")
+				r.happened()
+				if sent := w.Body.String(); strings.Contains(sent, "stop_reason") || strings.Contains(sent, "event: error") || more != "" && !strings.Contains(sent, "done") {
+					t.Errorf("sent before it was read back: %s", sent)
+				}
+				changed := begin(func() got { return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human") })
+				expect.Len(t, changed, 0, "the next change did not wait")
+				close(let)
+				<-over
+				<-changed
+				expect.Text(t, w.Body.String()).Has("stop_reason")
+				r.recorded("another")
 			})
 		}
 	}
@@ -250,31 +256,25 @@ func TestCallsThatWaitedFollowTheOtherChange(t *testing.T) {
 	calls := map[string]string{"memory_replace": `{"label":"boat","old_string":"has","new_string":"sails"}`, "core_memory_append": `{"label":"boat","content":"sails"}`}
 	for tool, args := range calls {
 		for _, quiet := range []bool{true, false} {
-			t.Run(fmt.Sprint(tool, ", quiet: ", quiet), func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
-					r := startQuietTools(t, 200, quietResult)
-					r.setQuiet(quiet)
-					var changed <-chan got
-					r.meanwhile("POST", "/messages", func() {
-						r.afterServing("GET", "/v1/agents/"+r.agent, func() {
-							r.meanwhile("PATCH", "/v1/blocks/"+r.boat, func() { time.Sleep(time.Second) })
-							changed = together(func() got { return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human") })
-						})
+			inBubble(t, fmt.Sprint(tool, ", quiet: ", quiet), func(t *testing.T) {
+				r := startQuietTools(t, 200, quietResult)
+				r.setQuiet(quiet)
+				var changed <-chan got
+				r.meanwhile("POST", "/messages", func() {
+					r.afterServing("GET", "/v1/agents/"+r.agent, func() {
+						r.meanwhile("PATCH", "/v1/blocks/"+r.boat, func() { time.Sleep(time.Second) })
+						changed = together(func() got { return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human") })
 					})
-					w, over := r.turns("CALL "+tool+" "+args+"\nTHEN\nSAY done", "", "human")
-					<-over
-					r.happened()
-					(<-changed).want(t, 200)
-					expect.Equal(t, w.Code, 200)
-					want := map[string]string{"memory_replace": "Ann sails a plane", "core_memory_append": `Ann has a plane\nsails`}[tool]
-					h := r.history(r.boat)
-					if len(h) != 3 || h[1] != `update "Ann has a plane" before "Ann has a boat" by human:ann` || h[2] != `self_edit "`+want+`" before "Ann has a plane" by human:ann` {
-						t.Error(strings.Join(h, "\n"))
-					}
-					time.Sleep(time.Minute)                                                           // until the log is signed
-					corrections := map[string]int{"memory_replace": 2, "core_memory_append": 1}[tool] // also the other change's
-					expect.Equal(t, r.records(memproxy.EventCrossCorrection), corrections)
 				})
+				w := r.turn("CALL "+tool+" "+args+"\nTHEN\nSAY done", "", "human")
+				r.happened()
+				(<-changed).want(t, 200)
+				expect.Equal(t, w.Code, 200)
+				want := map[string]string{"memory_replace": "Ann sails a plane", "core_memory_append": `Ann has a plane\nsails`}[tool]
+				r.became(`update "Ann has a plane" before "Ann has a boat" by human:ann`, `self_edit "`+want+`" before "Ann has a plane" by human:ann`)
+				time.Sleep(time.Minute)                                                           // until the log is signed
+				corrections := map[string]int{"memory_replace": 2, "core_memory_append": 1}[tool] // also the other change's
+				expect.Equal(t, r.records(memproxy.EventCrossCorrection), corrections)
 			})
 		}
 	}
@@ -284,25 +284,20 @@ func TestCallsThatWaitedFollowTheOtherChange(t *testing.T) {
 // first call made is read back and recorded.
 func TestNextChangesWaitBetweenTwoPauses(t *testing.T) {
 	for _, more := range []string{``, `,"streaming":true`} {
-		t.Run(more, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				r := startQuietTools(t, 200, quietResult)
-				let := make(chan struct{})
-				r.meanwhile("POST", "/messages", func() {
-					r.afterServing("POST", "/messages", func() { r.meanwhile("GET", "/v1/agents/"+r.agent, func() { <-let }) })
-				})
-				_, over := r.turns("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}\nTHEN\nCALL core_memory_append {\"label\":\"boat\",\"content\":\"swims\"}\nTHEN\nSAY done", more, "peer")
-				r.happened()
-				changed := begin(func() got { return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human") })
-				expect.Len(t, changed, 0, "the next change did not wait")
-				close(let)
-				<-over
-				(<-changed).want(t, 200)
-				h := r.history(r.boat)
-				if len(h) != 4 || h[1] != `self_edit "Ann has a boat\nsails" before "Ann has a boat" by agent:peer` || h[2] != `update "Ann has a plane" before "Ann has a boat\nsails" by human:ann` || h[3] != `self_edit "Ann has a plane\nswims" before "Ann has a plane" by agent:peer` {
-					t.Error(strings.Join(h, "\n"))
-				}
+		inBubble(t, more, func(t *testing.T) {
+			r := startQuietTools(t, 200, quietResult)
+			let := make(chan struct{})
+			r.meanwhile("POST", "/messages", func() {
+				r.afterServing("POST", "/messages", func() { r.meanwhile("GET", "/v1/agents/"+r.agent, func() { <-let }) })
 			})
+			_, over := r.turns("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}\nTHEN\nCALL core_memory_append {\"label\":\"boat\",\"content\":\"swims\"}\nTHEN\nSAY done", more, "peer")
+			r.happened()
+			changed := begin(func() got { return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human") })
+			expect.Len(t, changed, 0, "the next change did not wait")
+			close(let)
+			<-over
+			(<-changed).want(t, 200)
+			r.became(`self_edit "Ann has a boat\nsails" before "Ann has a boat" by agent:peer`, `update "Ann has a plane" before "Ann has a boat\nsails" by human:ann`, `self_edit "Ann has a plane\nswims" before "Ann has a plane" by agent:peer`)
 		})
 	}
 }
@@ -320,25 +315,22 @@ func TestChangesDuringATurnAreTheirCallers(t *testing.T) {
 		},
 	} {
 		for _, quiet := range []bool{true, false} {
-			t.Run(fmt.Sprint(name, ", quiet: ", quiet), func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
-					r := startQuietTools(t, 200, quietResult)
-					r.setQuiet(quiet)
-					r.meanwhile("POST", "/messages", func() {
-						r.afterServing("POST", "/messages", func() {
-							time.Sleep(5 * time.Minute)
-							change(r).want(t, 200)
-						})
+			inBubble(t, fmt.Sprint(name, ", quiet: ", quiet), func(t *testing.T) {
+				r := startQuietTools(t, 200, quietResult)
+				r.setQuiet(quiet)
+				r.meanwhile("POST", "/messages", func() {
+					r.afterServing("POST", "/messages", func() {
+						time.Sleep(5 * time.Minute)
+						change(r).want(t, 200)
 					})
-					w, over := r.turns("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}\nTHEN\nSAY done", "", "peer")
-					<-over
-					r.happened()
-					expect.Equal(t, w.Code, 200)
-					h := r.history(r.boat)
-					if len(h) != 3 || h[1] != `seal "Ann has a boat\nsails" before "Ann has a boat" by ` || !strings.Contains(h[2], `"Ann has a plane" before "Ann has a boat\nsails" by human:ann`) {
-						t.Error(strings.Join(h, "\n"))
-					}
 				})
+				w := r.turn("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}\nTHEN\nSAY done", "", "peer")
+				r.happened()
+				expect.Equal(t, w.Code, 200)
+				h := r.history(r.boat)
+				if len(h) != 3 || h[1] != `seal "Ann has a boat\nsails" before "Ann has a boat" by ` || !strings.Contains(h[2], `"Ann has a plane" before "Ann has a boat\nsails" by human:ann`) {
+					t.Error(strings.Join(h, "\n"))
+				}
 			})
 		}
 	}
@@ -355,38 +347,26 @@ func TestOlderDecisionsAndForgedStamps(t *testing.T) {
 		return r
 	}
 	for _, quiet := range []bool{true, false} {
-		t.Run(fmt.Sprint("approved, quiet: ", quiet), func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				r := start(t, quiet)
-				r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has boats"}`}, "human").want(t, 200)
-				held := heldID(t, r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, ""))
-				r.meanwhile("POST", "/messages", func() {
-					r.afterServing("POST", "/messages", func() {
-						time.Sleep(5 * time.Minute)
-						expect.Equal(t, r.approved(held).State, memproxy.HoldDone)
-					})
+		inBubble(t, fmt.Sprint("approved, quiet: ", quiet), func(t *testing.T) {
+			r := start(t, quiet)
+			r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has boats"}`}, "human").want(t, 200)
+			held := heldID(t, r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, ""))
+			r.meanwhile("POST", "/messages", func() {
+				r.afterServing("POST", "/messages", func() {
+					time.Sleep(5 * time.Minute)
+					expect.Equal(t, r.approved(held).State, memproxy.HoldDone)
 				})
-				_, over := r.turns(turn, "", "human")
-				<-over
-				r.happened()
-				h := r.history(r.boat)
-				if len(h) != 4 || h[2] != `seal "Ann has boats\nsails" before "Ann has boats" by ` || h[3] != `update "Ann has a plane" before "Ann has boats\nsails" by agent:dev` {
-					t.Error(strings.Join(h, "\n"))
-				}
 			})
+			r.turn(turn, "", "human")
+			r.happened()
+			r.became(`update "Ann has boats" before "Ann has a boat" by human:ann`, `seal "Ann has boats\nsails" before "Ann has boats" by `, `update "Ann has a plane" before "Ann has boats\nsails" by agent:dev`)
 		})
-		t.Run(fmt.Sprint("forged, quiet: ", quiet), func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				r := start(t, quiet)
-				forged := fmt.Sprintf(`{"metadata":{"memproxy_id":"ffffffff-ffff-7fff-bfff-ffffffffffff","memproxy_sig":"AAAA","memproxy_sha256":%q}}`, sha("Ann has a boat\nsails"))
-				r.back.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPatch, "/v1/blocks/"+r.boat, strings.NewReader(forged)))
-				_, over := r.turns(turn, "", "peer")
-				<-over
-				h := r.history(r.boat)
-				if len(h) != 2 || h[1] != `self_edit "Ann has a boat\nsails" before "Ann has a boat" by agent:peer` {
-					t.Error(strings.Join(h, "\n"))
-				}
-			})
+		inBubble(t, fmt.Sprint("forged, quiet: ", quiet), func(t *testing.T) {
+			r := start(t, quiet)
+			forged := fmt.Sprintf(`{"metadata":{"memproxy_id":"ffffffff-ffff-7fff-bfff-ffffffffffff","memproxy_sig":"AAAA","memproxy_sha256":%q}}`, sha("Ann has a boat\nsails"))
+			r.back.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPatch, "/v1/blocks/"+r.boat, strings.NewReader(forged)))
+			r.turn(turn, "", "peer")
+			r.became(`self_edit "Ann has a boat\nsails" before "Ann has a boat" by agent:peer`)
 		})
 	}
 }

@@ -11,7 +11,7 @@ import (
 // Proves SYN-5, EDGE-4: no change comes between the state that a rollback finds and its end,
 // so that it overwrites only the text that the reviewer named.
 func TestRollbacksHaveTheirTurn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
 		r := startRacedMem0(t, "memories: {validate: 0}")
 		id := r.added("Ann likes tea.")
 		update := call{"PUT", "/memories/" + id, `{"text":"Ann likes milk."}`}
@@ -35,7 +35,7 @@ func TestRollbacksHaveTheirTurn(t *testing.T) {
 
 // Proves SYN-9: an expired memory that is written again while others are purged stays.
 func TestWrittenMemoriesAreNotPurged(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
 		r := startRacedMem0(t, "memories: {validate: 0, ttl: {default: 1h}}")
 		ids := []string{r.added("Ann likes tea."), r.added("Ann likes milk.")}
 		r.once("upkeep", r.car.clock().Add(2*time.Hour))

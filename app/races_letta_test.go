@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -13,9 +12,8 @@ import (
 // made makes an object and returns its id.
 func (r *raced) made(who, path, body string) string {
 	r.t.Helper()
-	var it struct{ ID string }
-	must.Do(r.t, json.Unmarshal([]byte(r.do(call{"POST", path, body}, who).want(r.t, 200).body), &it))
-	return it.ID
+	it := r.do(call{"POST", path, body}, who).want(r.t, 200).id(r.t)
+	return it
 }
 
 // approved sends a held write and returns what became of it.
@@ -30,29 +28,27 @@ func (r *raced) approved(id string) memproxy.HeldWrite {
 // reviewer saw it.
 func TestApprovedListsTakeAwayWhatWasSeen(t *testing.T) {
 	for name, more := range map[string]bool{"as it was": false, "another was attached": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				r := startRaced(t, lettaConf, embedded.New())
-				agent := r.made("human", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent"}`)
-				tea := r.made("human", "/v1/blocks/", `{"label":"tea","value":"Ann likes green tea"}`)
-				boat := r.made("human", "/v1/blocks/", `{"label":"boat","value":"Ann has a boat"}`)
-				attach := func(block string) {
-					r.do(call{"PATCH", "/v1/agents/" + agent + "/core-memory/blocks/attach/" + block, ""}, "human").want(t, 200)
-				}
-				attach(tea)
-				held := heldID(t, r.do(call{"PATCH", "/v1/agents/" + agent, `{"block_ids":[]}`}, ""))
-				if more {
-					attach(boat)
-				}
-				h := r.approved(held)
-				has := r.do(call{"GET", "/v1/agents/" + agent, ""}, "human").want(t, 200).body
-				if !more && (h.State != memproxy.HoldDone || strings.Contains(has, "tea")) {
-					t.Errorf("%s %+v: %s", h.State, h.Result, has)
-				}
-				if more && (h.State != memproxy.HoldFailed || !strings.Contains(h.Result.Detail, "after the write was held") || !strings.Contains(has, "boat") || !strings.Contains(has, "tea")) {
-					t.Errorf("%s %+v: %s", h.State, h.Result, has)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			r := startRaced(t, lettaConf, embedded.New())
+			agent := r.made("human", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent"}`)
+			tea := r.made("human", "/v1/blocks/", `{"label":"tea","value":"Ann likes green tea"}`)
+			boat := r.made("human", "/v1/blocks/", `{"label":"boat","value":"Ann has a boat"}`)
+			attach := func(block string) {
+				r.do(call{"PATCH", "/v1/agents/" + agent + "/core-memory/blocks/attach/" + block, ""}, "human").want(t, 200)
+			}
+			attach(tea)
+			held := heldID(t, r.do(call{"PATCH", "/v1/agents/" + agent, `{"block_ids":[]}`}, ""))
+			if more {
+				attach(boat)
+			}
+			h := r.approved(held)
+			has := r.do(call{"GET", "/v1/agents/" + agent, ""}, "human").want(t, 200).body
+			if !more && (h.State != memproxy.HoldDone || strings.Contains(has, "tea")) {
+				t.Errorf("%s %+v: %s", h.State, h.Result, has)
+			}
+			if more && (h.State != memproxy.HoldFailed || !strings.Contains(h.Result.Detail, "after the write was held") || !strings.Contains(has, "boat") || !strings.Contains(has, "tea")) {
+				t.Errorf("%s %+v: %s", h.State, h.Result, has)
+			}
 		})
 	}
 }
@@ -64,21 +60,19 @@ forbid (principal, action in Action::"attach", resource);`
 // reviewer saw, and no later one, even of the same author.
 func TestApprovedAttachmentsHaveTheTextThatWasSeen(t *testing.T) {
 	for name, changed := range map[string]bool{"as it was": false, "changed": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				r := startRaced(t, lettaConf, embedded.New(), "DIR/policies", policyDir(t, attachingPolicy))
-				agent := r.made("", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent"}`)
-				block := r.made("", "/v1/blocks/", `{"label":"tea","value":"Ann likes green tea"}`)
-				held := heldID(t, r.do(call{"PATCH", "/v1/agents/" + agent + "/core-memory/blocks/attach/" + block, ""}, ""))
-				if changed {
-					r.do(call{"PATCH", "/v1/blocks/" + block, `{"value":"Ann pays for everything"}`}, "").want(t, 200)
-				}
-				h := r.approved(held)
-				has := r.do(call{"GET", "/v1/agents/" + agent, ""}, "").want(t, 200).body
-				if changed && (h.State != memproxy.HoldFailed || strings.Contains(has, "pays")) || !changed && (h.State != memproxy.HoldDone || !strings.Contains(has, "green tea")) {
-					t.Errorf("%s %+v: %s", h.State, h.Result, has)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			r := startRaced(t, lettaConf, embedded.New(), "DIR/policies", policyDir(t, attachingPolicy))
+			agent := r.made("", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent"}`)
+			block := r.made("", "/v1/blocks/", `{"label":"tea","value":"Ann likes green tea"}`)
+			held := heldID(t, r.do(call{"PATCH", "/v1/agents/" + agent + "/core-memory/blocks/attach/" + block, ""}, ""))
+			if changed {
+				r.do(call{"PATCH", "/v1/blocks/" + block, `{"value":"Ann pays for everything"}`}, "").want(t, 200)
+			}
+			h := r.approved(held)
+			has := r.do(call{"GET", "/v1/agents/" + agent, ""}, "").want(t, 200).body
+			if changed && (h.State != memproxy.HoldFailed || strings.Contains(has, "pays")) || !changed && (h.State != memproxy.HoldDone || !strings.Contains(has, "green tea")) {
+				t.Errorf("%s %+v: %s", h.State, h.Result, has)
+			}
 		})
 	}
 }

@@ -37,7 +37,7 @@ func (r *raced) shows(id, text string) {
 // Proves EDGE-4, EDGE-15: a change that waited for another is judged by what that left, and
 // its record reports no tampering.
 func TestWaitingChangesAreJudgedAfterTheirTurn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
 		r := startRacedMem0(t, "memories: {validate: 0}")
 		id := r.added("Ann likes tea.")
 		done := make(chan got, 1)
@@ -56,7 +56,7 @@ func TestWaitingChangesAreJudgedAfterTheirTurn(t *testing.T) {
 // Proves EDGE-8, GOV-7: an approved write that is claimed when everything of its owner is
 // deleted is not sent afterwards.
 func TestClaimedWritesOfADeletedOwnerAreNotSent(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
 		r := startRacedMem0(t, "memories: {validate: 0}\npolicy: {dir: "+policyDir(t, holdingPolicy)+"}")
 		sails := call{"POST", "/memories", strings.Replace(noted("Bob sails."), "ann", "bob", 1)}
 		send := func(meanwhile func()) memproxy.SendResult {
@@ -66,9 +66,7 @@ func TestClaimedWritesOfADeletedOwnerAreNotSent(t *testing.T) {
 			meanwhile()
 			return r.car.client().Replay(t.Context(), claim.Hold, claim.Content)
 		}
-		if sent := send(func() {}); sent.Outcome != memproxy.OutcomeDone {
-			t.Errorf("%+v", sent)
-		}
+		expect.Equal(t, send(func() {}).Outcome, memproxy.OutcomeDone)
 		sent := send(func() { r.do(call{"DELETE", "/memories?user_id=bob", ""}, "human").want(t, 200) })
 		if sent.Outcome != memproxy.OutcomeRefused || !strings.Contains(sent.Result.Detail, "was deleted after it was held") {
 			t.Errorf("%+v", sent)
@@ -80,7 +78,7 @@ func TestClaimedWritesOfADeletedOwnerAreNotSent(t *testing.T) {
 // Proves TRL-5, DOL-2: a promotion approves the text that the ledger had, and not the one
 // of a change under way, whichever of them is recorded first.
 func TestPromotionsAreOfTheTextBeforeAChange(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
 		r := startRacedMem0(t, "memories: {validate: 0}")
 		id := r.added("Ann likes tea.")
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}

@@ -36,33 +36,31 @@ func TestBulkDeletionsAndChangesOfTheirMemoriesWait(t *testing.T) {
 			return r.reviews("/v1/memories/mem0/"+id+"/rollback", fmt.Sprintf(`{"sha256":%q,"reason":"so"}`, sha("Ann likes tea.")))
 		}, "PUT", 409},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				r := startRacedMem0(t, "memories: {validate: 0}")
-				added := func() string {
-					id := r.added("Ann likes tea.")
-					r.do(call{"PUT", "/memories/" + id, `{"text":"Ann likes beer."}`}, "").want(t, 200)
-					return id
-				}
-				clearing := func() got { return r.do(call{"DELETE", "/memories?user_id=ann", ""}, "human") }
-				gone := func(id string) { r.do(call{"GET", "/memories/" + id, ""}, "").want(t, 200).has(t, "null") }
-				var other <-chan got
-				id := added()
-				r.meanwhile(c.method, "/memories/"+id, func() { other = waits(t, clearing) })
-				c.do(r, id).want(t, 200)
-				r.happened()
-				(<-other).want(t, 200)
-				gone(id)
-				id = added()
-				r.meanwhile("DELETE", "/memories", func() {
-					other = waits(t, func() got { return c.do(r, id) })
-					r.meanwhile("GET", "/memories/"+id, func() {}) // it is looked up when the deletion is over
-				})
-				clearing().want(t, 200)
-				(<-other).want(t, c.late)
-				r.happened()
-				gone(id)
+		inBubble(t, name, func(t *testing.T) {
+			r := startRacedMem0(t, "memories: {validate: 0}")
+			added := func() string {
+				id := r.added("Ann likes tea.")
+				r.do(call{"PUT", "/memories/" + id, `{"text":"Ann likes beer."}`}, "").want(t, 200)
+				return id
+			}
+			clearing := func() got { return r.do(call{"DELETE", "/memories?user_id=ann", ""}, "human") }
+			gone := func(id string) { r.do(call{"GET", "/memories/" + id, ""}, "").want(t, 200).has(t, "null") }
+			var other <-chan got
+			id := added()
+			r.meanwhile(c.method, "/memories/"+id, func() { other = waits(t, clearing) })
+			c.do(r, id).want(t, 200)
+			r.happened()
+			(<-other).want(t, 200)
+			gone(id)
+			id = added()
+			r.meanwhile("DELETE", "/memories", func() {
+				other = waits(t, func() got { return c.do(r, id) })
+				r.meanwhile("GET", "/memories/"+id, func() {}) // it is looked up when the deletion is over
 			})
+			clearing().want(t, 200)
+			(<-other).want(t, c.late)
+			r.happened()
+			gone(id)
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,7 +18,7 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// pausing is a backend in the same process. Before it serves the next request with
+// pausing is a backend in the same process. Before it serves one of the next requests with
 // these words in its path, or before it answers that request, something else happens.
 type pausing struct {
 	http.Handler
@@ -27,11 +26,12 @@ type pausing struct {
 	next pause
 }
 
-// pause is what happens at a request.
+// pause is what happens at a request; an error is the request's.
 type pause struct {
 	method, at string
-	do         func() // nil: nothing
-	served     bool   // it happens before the answer
+	nth        int                         // of such requests; 0: the next
+	do         func(context.Context) error // nil: nothing
+	served     bool                        // it happens before the answer
 }
 
 // at sets what happens at the next request of a kind.
@@ -48,41 +48,50 @@ func (s *pausing) waits() (pause, bool) {
 	return s.next, s.next.do != nil
 }
 
-// take returns what happens at this request, which then does not happen again.
-func (s *pausing) take(q *http.Request) (do func(), served bool) {
+// take returns what happens before this request is served, and before it is answered; it
+// does not happen again.
+func (s *pausing) take(q *http.Request) (before, after func(context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.next
+	p, nothing := s.next, func(context.Context) error { return nil }
 	if p.do == nil || q.Method != p.method || !strings.Contains(q.URL.Path, p.at) {
-		return func() {}, p.served
+		return nothing, nothing
+	}
+	if s.next.nth--; s.next.nth > 0 {
+		return nothing, nothing
 	}
 	s.next.do = nil
-	return p.do, p.served
+	if p.served {
+		return nothing, p.do
+	}
+	return p.do, nothing
 }
 
 func (s *pausing) RoundTrip(q *http.Request) (*http.Response, error) {
-	f, served := s.take(q)
-	if !served {
-		f()
+	before, after := s.take(q)
+	if err := before(q.Context()); err != nil {
+		return nil, err
 	}
 	if q.Body == nil {
 		q.Body = http.NoBody
 	}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, q)
-	if served {
-		f()
-	}
-	return w.Result(), nil
+	return w.Result(), after(q.Context())
 }
 
-// inBubble runs a test in a bubble, in which a sidecar can start.
-func inBubble(t *testing.T, f func(*testing.T)) {
+// inBubble runs a test, or a part of it that has a name, in a bubble, in which a sidecar can
+// start.
+func inBubble(t *testing.T, name string, f func(*testing.T)) {
 	t.Helper()
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGHUP) // the runtime's signal goroutine starts outside of the bubble
 	defer signal.Stop(heard)
-	synctest.Test(t, f)
+	if name == "" {
+		synctest.Test(t, f)
+		return
+	}
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
 // raced is a sidecar in a bubble, in front of an backend that pauses.
@@ -92,21 +101,11 @@ type raced struct {
 	begin func() // starts a process
 }
 
-// kills keeps what a kill of the process would leave, for restart. What is being written is
+// kills keeps what a kill of the process would leave, for revives. What is being written is
 // written first: while files are copied one by one, an entry could leave one for another.
 func (r *raced) kills() {
 	synctest.Wait()
-	copied(r.t, filepath.Join(r.dir, "state"), filepath.Join(r.dir, "killed"))
-}
-
-// restart stops the process, and starts another with what was left of the killed one.
-func (r *raced) restart() {
-	r.t.Helper()
-	r.stop()
-	state := filepath.Join(r.dir, "state")
-	must.Do(r.t, os.Rename(state, state+".over"))
-	must.Do(r.t, os.Rename(filepath.Join(r.dir, "killed"), state))
-	r.begin()
+	r.rig.kills()
 }
 
 type call struct{ method, path, body string }
@@ -125,16 +124,16 @@ func startRaced(t *testing.T, conf string, backend http.Handler, change ...strin
 	return r
 }
 
-func (r *raced) do(c call, who string) got { return r.serve("mem0", c, as(who)) }
+func (r *raced) do(c call, who string) got { return r.serve(context.Background(), "mem0", c, as(who)) }
 
 // reviews asks the review API.
 func (r *raced) reviews(path, body string) got {
-	return r.serve("admin", call{"POST", path, body}, []string{"Authorization", "Bearer " + reviewToken})
+	return r.serve(context.Background(), "admin", call{"POST", path, body}, []string{"Authorization", "Bearer " + reviewToken})
 }
 
-func (r *raced) serve(listener string, c call, header []string) got {
+func (r *raced) serve(ctx context.Context, listener string, c call, header []string) got {
 	r.t.Helper()
-	q := httptest.NewRequestWithContext(context.Background(), c.method, "http://127.0.0.1"+c.path, strings.NewReader(c.body))
+	q := httptest.NewRequestWithContext(ctx, c.method, "http://127.0.0.1"+c.path, strings.NewReader(c.body))
 	for ; len(header) > 0; header = header[2:] {
 		q.Header.Set(header[0], header[1])
 	}
@@ -146,13 +145,17 @@ func (r *raced) serve(listener string, c call, header []string) got {
 
 // meanwhile has something happen before the backend serves the next such request.
 func (r *raced) meanwhile(method, at string, do func()) {
-	r.back.at(pause{method: method, at: at, do: do})
+	r.hook(method, at, do, false)
 }
 
 // afterServing has something happen after the backend served the next such request, and
 // before its answer arrives.
 func (r *raced) afterServing(method, at string, do func()) {
-	r.back.at(pause{method: method, at: at, do: do, served: true})
+	r.hook(method, at, do, true)
+}
+
+func (r *raced) hook(method, at string, do func(), served bool) {
+	r.back.at(pause{method: method, at: at, served: served, do: func(context.Context) error { do(); return nil }})
 }
 
 // happened fails the test if what was to happen meanwhile did not.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,33 +21,27 @@ import (
 func TestStopsWhileEditsAreReadBack(t *testing.T) {
 	for _, rest := range []string{"", "\nTHEN\nCALL core_memory_append {\"label\":\"boat\",\"content\":\"swims\"}"} {
 		for _, more := range []string{``, `,"streaming":true`} {
-			t.Run(rest+more, func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
-					r := startQuietTools(t, 200, quietResult)
-					back := r.back.Handler
-					r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-						if q.Context().Err() != nil {
-							w.WriteHeader(http.StatusGatewayTimeout)
-							return
-						}
-						back.ServeHTTP(w, q)
-					})
-					r.meanwhile("POST", "/messages", func() {
-						r.afterServing("POST", "/messages", func() {
-							r.meanwhile("GET", "/v1/agents/"+r.agent, func() {
-								r.car.Handler("mem0").(*proxy.Proxy).AbortAll()
-								time.Sleep(time.Millisecond)
-							})
+			inBubble(t, rest+more, func(t *testing.T) {
+				r := startQuietTools(t, 200, quietResult)
+				back := r.back.Handler
+				r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+					if q.Context().Err() != nil {
+						w.WriteHeader(http.StatusGatewayTimeout)
+						return
+					}
+					back.ServeHTTP(w, q)
+				})
+				r.meanwhile("POST", "/messages", func() {
+					r.afterServing("POST", "/messages", func() {
+						r.meanwhile("GET", "/v1/agents/"+r.agent, func() {
+							r.car.Handler("mem0").(*proxy.Proxy).AbortAll()
+							time.Sleep(time.Millisecond)
 						})
 					})
-					_, over := r.turns("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}"+rest+"\nTHEN\nSAY done", more, "peer")
-					<-over
-					r.happened()
-					h := r.history(r.boat)
-					if len(h) != 2 || h[1] != `self_edit "Ann has a boat\nsails" before "Ann has a boat" by agent:peer` {
-						t.Error(strings.Join(h, "\n"))
-					}
 				})
+				r.turn("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}"+rest+"\nTHEN\nSAY done", more, "peer")
+				r.happened()
+				r.became(`self_edit "Ann has a boat\nsails" before "Ann has a boat" by agent:peer`)
 			})
 		}
 	}
@@ -73,60 +66,56 @@ func TestApprovedWritesNextToCalls(t *testing.T) {
 		for _, approvedFirst := range []bool{true, false} {
 			for _, quiet := range []bool{true, false} {
 				for _, killed := range []bool{true, false} {
-					t.Run(fmt.Sprintf("%s, approved first: %v, quiet: %v, killed: %v", name, approvedFirst, quiet, killed), func(t *testing.T) {
-						inBubble(t, func(t *testing.T) {
-							r := startQuietTools(t, 200, quietResult)
-							r.setQuiet(quiet)
-							r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has boats"}`}, "human").want(t, 200)
-							held := heldID(t, r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, ""))
-							approve := func() {
-								must.Get(r.car.Ledger.Holds.Approve(t.Context(), held, memproxy.Review{Reviewer: "eve"}))(t)
-								r.once("replays", r.car.clock())
-							}
-							first, next := func() { c.do(r) }, approve
-							method, at := "POST", c.at
-							if approvedFirst {
-								first, next, method, at = next, first, "PATCH", "/v1/blocks/"+r.boat
-							}
-							over := make(chan struct{})
-							then := func() { // the backend has made the first change
-								if killed {
-									r.kills()
-									close(over)
-									return
-								}
-								go func() { defer close(over); next() }()
-								time.Sleep(time.Millisecond)
-							}
-							hook := func() { r.afterServing(method, at, then) }
-							if method == "POST" && name == "turn" {
-								r.meanwhile(method, at, hook) // the second request makes the call
-							} else {
-								hook()
-							}
-							first()
-							<-over
-							r.happened()
+					inBubble(t, fmt.Sprintf("%s, approved first: %v, quiet: %v, killed: %v", name, approvedFirst, quiet, killed), func(t *testing.T) {
+						r := startQuietTools(t, 200, quietResult)
+						r.setQuiet(quiet)
+						r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has boats"}`}, "human").want(t, 200)
+						held := heldID(t, r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, ""))
+						approve := func() {
+							must.Get(r.car.Ledger.Holds.Approve(t.Context(), held, memproxy.Review{Reviewer: "eve"}))(t)
+							r.once("replays", r.car.clock())
+						}
+						first, next := func() { c.do(r) }, approve
+						method, at := "POST", c.at
+						if approvedFirst {
+							first, next, method, at = next, first, "PATCH", "/v1/blocks/"+r.boat
+						}
+						over := make(chan struct{})
+						then := func() { // the backend has made the first change
 							if killed {
-								r.restart()
-								r.once("outcomes", time.Now())
-								next()
+								r.kills()
+								close(over)
+								return
 							}
-							want, state := []string{`self_edit "Ann has boats\nsails" before "Ann has boats" by human:ann`}, memproxy.HoldFailed
-							switch {
-							case approvedFirst:
-								want, state = []string{`update "Ann has a plane" before "Ann has boats" by agent:dev`, `self_edit "Ann has a plane\nsails" before "Ann has a plane" by human:ann`}, memproxy.HoldDone
-								if killed {
-									state = memproxy.HoldReplaying // a reviewer says whether it was sent
-								}
-							case killed:
-								want, state = []string{`seal "Ann has boats\nsails" before "Ann has boats" by `, `update "Ann has a plane" before "Ann has boats\nsails" by agent:dev`}, memproxy.HoldDone
+							go func() { defer close(over); next() }()
+							time.Sleep(time.Millisecond)
+						}
+						hook := func() { r.afterServing(method, at, then) }
+						if method == "POST" && name == "turn" {
+							r.meanwhile(method, at, hook) // the second request makes the call
+						} else {
+							hook()
+						}
+						first()
+						<-over
+						r.happened()
+						if killed {
+							r.revives(r.begin)
+							r.once("outcomes", time.Now())
+							next()
+						}
+						want, state := []string{`self_edit "Ann has boats\nsails" before "Ann has boats" by human:ann`}, memproxy.HoldFailed
+						switch {
+						case approvedFirst:
+							want, state = []string{`update "Ann has a plane" before "Ann has boats" by agent:dev`, `self_edit "Ann has a plane\nsails" before "Ann has a plane" by human:ann`}, memproxy.HoldDone
+							if killed {
+								state = memproxy.HoldReplaying // a reviewer says whether it was sent
 							}
-							expect.Equal(t, must.Get(r.car.Ledger.Holds.Get(t.Context(), held))(t).State, state)
-							if h := r.history(r.boat); !slices.Equal(h[2:], want) {
-								t.Error(strings.Join(h, "\n"))
-							}
-						})
+						case killed:
+							want, state = []string{`seal "Ann has boats\nsails" before "Ann has boats" by `, `update "Ann has a plane" before "Ann has boats\nsails" by agent:dev`}, memproxy.HoldDone
+						}
+						expect.Equal(t, must.Get(r.car.Ledger.Holds.Get(t.Context(), held))(t).State, state)
+						r.became(append([]string{`update "Ann has boats" before "Ann has a boat" by human:ann`}, want...)...)
 					})
 				}
 			}
@@ -184,22 +173,20 @@ func TestApprovalsWaitUntilThePauseIsStored(t *testing.T) {
 		want                           string
 	}{"stored soon": {3, 0, 200, 5, "Bea"}, "never": {100, 0, 404, 8, "Ann has"}, "hangs": {3, 3, 504, 3, "Ann has"}} {
 		for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`, `,"streaming":true,"background":true`} {
-			t.Run(name+more, func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
-					e := &earlyApprovals{Handler: embedded.New(), refusals: c.refusals, hangs: c.hangs}
-					r := e.start(t, lettaConf)
-					a := r.do(call{"POST", "/v1/agents/" + r.agent + "/messages", fmt.Sprintf(`{"input":%q%s}`, renamed, more)}, "human")
-					if more != "" {
-						c.status = 200
-						expect.Equal(t, strings.Count(a.body, "event: error"), map[bool]int{true: 1}[name != "stored soon"], a.body)
-						ends := map[bool]int{true: 1}[name != "hangs"]
-						expect.Equal(t, strings.Count(a.body, `"stop_reason":`), ends, a.body)
-						expect.Equal(t, strings.Count(a.body, "[DONE]"), ends, a.body)
-					}
-					a.want(t, c.status, a.body)
-					expect.Equal(t, e.asked, c.asked, "requests")
-					r.do(call{"GET", "/v1/blocks/" + r.boat, ""}, "human").want(t, 200).has(t, c.want)
-				})
+			inBubble(t, name+more, func(t *testing.T) {
+				e := &earlyApprovals{Handler: embedded.New(), refusals: c.refusals, hangs: c.hangs}
+				r := e.start(t, lettaConf)
+				a := r.do(call{"POST", "/v1/agents/" + r.agent + "/messages", fmt.Sprintf(`{"input":%q%s}`, renamed, more)}, "human")
+				if more != "" {
+					c.status = 200
+					expect.Equal(t, strings.Count(a.body, "event: error"), map[bool]int{true: 1}[name != "stored soon"], a.body)
+					ends := map[bool]int{true: 1}[name != "hangs"]
+					expect.Equal(t, strings.Count(a.body, `"stop_reason":`), ends, a.body)
+					expect.Equal(t, strings.Count(a.body, "[DONE]"), ends, a.body)
+				}
+				a.want(t, c.status, a.body)
+				expect.Equal(t, e.asked, c.asked, "requests")
+				r.do(call{"GET", "/v1/blocks/" + r.boat, ""}, "human").want(t, 200).has(t, c.want)
 			})
 		}
 	}
@@ -214,22 +201,20 @@ func TestTurnsWhosePauseIsNeverStoredBreakOff(t *testing.T) {
 		"stopped": func(r *racedBlocks) { r.car.Handler("mem0").(*proxy.Proxy).AbortAll() },
 	} {
 		for _, more := range []string{``, `,"streaming":true`} {
-			t.Run(name+more, func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
-					letta := embedded.New()
-					e := &earlyApprovals{Handler: letta, refusals: 100}
-					r := e.start(t, strings.Replace(lettaConf, "policy:", "budgets: {default: {writes_per_hour: 3}}\npolicy:", 1))
-					_, over := r.turns(renamed, more, "human")
-					time.Sleep(50 * time.Millisecond)
-					end(r)
-					<-over
-					r.made("human", "/v1/blocks/", `{"label":"tea","value":"Ann likes tea"}`)
-					e.refusals = 0
-					r.once("runs:mem0", r.car.clock().Add(time.Minute))
-					expect.Text(t, r.audit("--type", "outcome"), "calls").Times(1, memproxy.NotReached)
-					expect.Text(t, r.audit("--type", "decision"), "declined").Times(1, `"id":"system:reconciler"`)
-					expect.Equal(t, letta.Value(r.agent, "boat"), "Ann has a boat")
-				})
+			inBubble(t, name+more, func(t *testing.T) {
+				letta := embedded.New()
+				e := &earlyApprovals{Handler: letta, refusals: 100}
+				r := e.start(t, strings.Replace(lettaConf, "policy:", "budgets: {default: {writes_per_hour: 3}}\npolicy:", 1))
+				_, over := r.turns(renamed, more, "human")
+				time.Sleep(50 * time.Millisecond)
+				end(r)
+				<-over
+				r.made("human", "/v1/blocks/", `{"label":"tea","value":"Ann likes tea"}`)
+				e.refusals = 0
+				r.once("runs:mem0", r.car.clock().Add(time.Minute))
+				expect.Text(t, r.audit("--type", "outcome"), "calls").Times(1, memproxy.NotReached)
+				expect.Text(t, r.audit("--type", "decision"), "declined").Times(1, `"id":"system:reconciler"`)
+				expect.Equal(t, letta.Value(r.agent, "boat"), "Ann has a boat")
 			})
 		}
 	}
@@ -239,7 +224,7 @@ func TestTurnsWhosePauseIsNeverStoredBreakOff(t *testing.T) {
 // end of the answer by one deadline.
 func TestReadBacksThatHangCostOneDeadline(t *testing.T) {
 	for _, more := range []string{``, `,"streaming":true`} {
-		inBubble(t, func(t *testing.T) {
+		inBubble(t, "", func(t *testing.T) {
 			r := startQuietTools(t, 200, quietResult)
 			hung, back := 0, r.back.Handler
 			r.meanwhile("POST", "/messages", func() {
@@ -255,8 +240,7 @@ func TestReadBacksThatHangCostOneDeadline(t *testing.T) {
 					})
 				})
 			})
-			w, over := r.turns("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}\nTHEN\nSAY done", more, "peer")
-			<-over
+			w := r.turn("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}\nTHEN\nSAY done", more, "peer")
 			expect.Equal(t, hung, 1)
 			expect.Text(t, w.Body.String()).Has("stop_reason")
 		})
@@ -266,7 +250,7 @@ func TestReadBacksThatHangCostOneDeadline(t *testing.T) {
 // Proves EDGE-1: a run that cannot be settled when it ends is settled later by the same
 // process, after a delay.
 func TestUnsettledRunsAreTriedAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
 		letta := embedded.New()
 		m := &meddler{Handler: letta}
 		r := &racedBlocks{raced: startRaced(t, compensating, m)}
@@ -274,8 +258,7 @@ func TestUnsettledRunsAreTriedAgain(t *testing.T) {
 		r.boat = r.made("human", "/v1/blocks/", `{"label":"boat","value":"Ann has a boat"}`)
 		r.attach("attach", r.boat).want(t, 200)
 		m.set(func(w http.ResponseWriter, q *http.Request) bool { return q.Method == http.MethodPatch && refusal(w) })
-		w, over := r.turns("CALL memory_replace {\"label\":\"boat\",\"old_string\":\"has\",\"new_string\":\"sells\"}\nTHEN\nSAY done", "", "")
-		<-over
+		w := r.turn("CALL memory_replace {\"label\":\"boat\",\"old_string\":\"has\",\"new_string\":\"sells\"}\nTHEN\nSAY done", "", "")
 		expect.Equal(t, w.Code, 200)
 		m.set(nil)
 		settle := func(want, when string) {

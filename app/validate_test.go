@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,26 +104,13 @@ func TestNothingIsValidatedDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	r := &rig{t: t, clock: p.now, pace: p.ticker}
-	var away atomic.Bool
-	r.before = func() {
-		back := r.back.handler()
-		r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			if away.Load() {
-				w.WriteHeader(http.StatusServiceUnavailable)
-				return
-			}
-			back.ServeHTTP(w, q)
-		}))
-	}
 	startRig(r, screeningConf, "SCREENING", "", "level: error", "level: warn")
 	id := r.written("Ann likes green tea.", "")
 	r.versioned(id)
-	away.Store(true)
+	whole := r.meddle(func(w http.ResponseWriter, _ *http.Request) bool { return unavailable(w) })
 	r.within(p, time.Minute, "the attempt", func() bool { return strings.Contains(r.log.String(), "their backend is unavailable") })
-	if st := r.statusOf(id); st.State != memproxy.StateUntrusted {
-		t.Errorf("%+v", st)
-	}
-	away.Store(false)
+	expect.Equal(t, r.statusOf(id).State, memproxy.StateUntrusted)
+	r.back.handle(whole)
 	r.within(p, time.Minute, "the validation", func() bool { return r.statusOf(id).State == memproxy.StateValidated })
 }
 
@@ -164,30 +150,12 @@ func TestValidationIsFair(t *testing.T) {
 	const last = "ffffffff-0000-4000-8000-000000000000"
 	due("acme", last)
 	left := func() int {
-		list := must.Get(r.car.Ledger.ListStatuses(t.Context(), memproxy.StatusFilter{Tenant: new("evil"), NotRules: r.rules(), Limit: 1000}))(t)
-		return len(list)
+		return len(must.Get(r.car.Ledger.ListStatuses(t.Context(), memproxy.StatusFilter{Tenant: new("evil"), NotRules: r.rules(), Limit: 1000}))(t))
 	}
 	for pass, want := range []int{15, 5, 0} {
 		r.once("upkeep", time.Now())
-		if st := r.statusOf(last); st.Rules != r.rules() {
-			t.Fatalf("pass %d: the other tenant's memory waits: %+v", pass, st)
-		}
+		must.Equal(t, r.statusOf(last).Rules, r.rules(), "the other tenant's memory waits in pass", pass)
 		expect.Equal(t, left(), want, "after pass", pass)
-	}
-}
-
-// Proves DOL-3: unvalidated memories that look like instructions are flagged by
-// validation, others validated.
-func TestValidationFlags(t *testing.T) {
-	t.Parallel()
-	r := start(t, screeningConf, "SCREENING", never)
-	for text, want := range map[string]memproxy.MemoryState{suspicious: memproxy.StateFlagged, "Ann keeps bees.": memproxy.StateValidated} {
-		id := r.written(text, "")
-		r.versioned(id)
-		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-		must.Get(r.car.Ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: k, Tenant: "acme", State: memproxy.StateUntrusted}))(t)
-		r.once("upkeep", time.Now())
-		expect.Equal(t, r.statusOf(id).State, want, text)
 	}
 }
 
@@ -195,8 +163,7 @@ func TestValidationFlags(t *testing.T) {
 // could be validated, is listed, without the texts of its blocks.
 func TestAgentsAreListedWhereUntrustedIsWithheld(t *testing.T) {
 	t.Parallel()
-	l := startLettaWith(t, someAgent, lettaConf+"memories: {untrusted: withhold, validate: 0}\n", func(h http.Handler) http.Handler { return h })
-	as := []string{"Authorization", "Bearer " + devToken}
-	l.do("POST", "/v1/agents/", `{"name":"mine","agent_type":"letta_v1_agent","memory_blocks":[{"label":"human","value":"likes liquorice"}]}`, as...).want(t, 200)
-	l.do("GET", "/v1/agents/", "", as...).want(t, 200).has(t, `"name":"mine"`).about("a text that was not validated is shown").lacks(t, "liquorice")
+	l := startLettaWith(t, someAgent, lettaConf+"memories: {untrusted: withhold, validate: 0}\n", plainly)
+	l.do("POST", "/v1/agents/", `{"name":"mine","agent_type":"letta_v1_agent","memory_blocks":[{"label":"human","value":"likes liquorice"}]}`).want(t, 200)
+	l.do("GET", "/v1/agents/", "").want(t, 200).has(t, `"name":"mine"`).about("a text that was not validated is shown").lacks(t, "liquorice")
 }
