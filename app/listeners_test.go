@@ -23,7 +23,6 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	sumnote "golang.org/x/mod/sumdb/note"
 
 	"github.com/memproxy/memproxy/envoy/xds/xdstest"
@@ -63,9 +62,7 @@ func TestExternalAuditKey(t *testing.T) {
 	dir := t.TempDir()
 	made := must.Get(audit.LoadOrCreateKey(dir))(t)
 	key := filepath.Join(dir, audit.KeyFile)
-	if err := os.Chmod(key, 0o440); err != nil { // as a Secret is mounted
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(key, 0o440)) // as a Secret is mounted
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf("audit: {key_file: %q, origin: memproxy/elsewhere}", key))
 	r.do("POST", "/memories", noted("Ann likes tea.")).want(t, 200)
 	r.stop()
@@ -118,8 +115,7 @@ func TestClusterIssuer(t *testing.T) {
 	token := func(account string) string {
 		claims := must.Get(json.Marshal(map[string]any{"iss": url, "aud": []string{"memproxy"}, "sub": "system:serviceaccount:" + account, "exp": time.Now().Add(time.Hour).Unix()}))(t)
 		jws := must.Get(signer.Sign(claims))(t)
-		s := must.Get(jws.CompactSerialize())(t)
-		return s
+		return must.Get(jws.CompactSerialize())(t)
 	}
 	oidc := fmt.Sprintf(`  oidc:
     issuer: %q
@@ -135,10 +131,8 @@ SCREENING`, url)
 	as(r, "team-a:agent").want(t, 200)
 	expect.Text(t, r.audit(), "recorded").Has(`"id":"system:serviceaccount:team-a:agent"`, `"tenant":"acme"`)
 	// The caller has no other record, so its memory waits for review.
-	var made struct{ Results []struct{ ID string } }
-	must.Do(t, json.Unmarshal([]byte(as(r, "team-a:agent").body), &made), made)
-	must.Len(t, made.Results, 1, made)
-	path := "/memories/" + made.Results[0].ID
+	made := as(r, "team-a:agent").id(t)
+	path := "/memories/" + made
 	r.do("GET", path, "", "X-API-Key", "", "X-Memproxy-Token", token("team-a:agent")).want(t, 200)
 	r.do("GET", path, "").want(t, 404)
 	as(r, "team-b:agent").want(t, 401)
@@ -147,14 +141,11 @@ SCREENING`, url)
 }
 
 // askedAs sends a request to an admin listener with a Host header.
-func askedAs(t *testing.T, addr, path, host string) (int, string) {
+func askedAs(t *testing.T, addr, path, host string) got {
 	t.Helper()
 	q := must.Get(http.NewRequest(http.MethodGet, "http://"+addr+path, nil))(t)
 	q.Host = host
-	resp := must.Get(http.DefaultClient.Do(q))(t)
-	defer resp.Body.Close()
-	b := must.Get(io.ReadAll(resp.Body))(t)
-	return resp.StatusCode, string(b)
+	return (&rig{t: t}).send(http.DefaultClient, q)
 }
 
 // guarded checks that an admin listener answers requests for its own host names only,
@@ -163,20 +154,14 @@ func askedAs(t *testing.T, addr, path, host string) (int, string) {
 func guarded(t *testing.T, admin string, paths, listeners []string) {
 	t.Helper()
 	for _, path := range paths {
-		if code, body := askedAs(t, admin, path, "evil.example"); code != http.StatusMisdirectedRequest {
-			t.Errorf("%s by another's name: %d %.80s", path, code, body)
-		}
-		if code, body := askedAs(t, admin, path, "localhost"); code != http.StatusOK {
-			t.Errorf("%s by its own name: %d %.80s", path, code, body)
-		}
+		askedAs(t, admin, path, "evil.example").want(t, http.StatusMisdirectedRequest, path, "by another's name")
+		askedAs(t, admin, path, "localhost").want(t, http.StatusOK, path, "by its own name")
 	}
-	if code, _ := askedAs(t, admin, "/healthz", "10.1.2.3"); code != http.StatusOK {
-		t.Errorf("a probe: %d", code)
-	}
-	_, text := askedAs(t, admin, "/metrics", "localhost")
+	askedAs(t, admin, "/healthz", "10.1.2.3").want(t, http.StatusOK, "a probe")
+	metrics := askedAs(t, admin, "/metrics", "localhost")
 	for _, name := range listeners {
 		for _, result := range []string{"refused", "evicted"} {
-			expect.Text(t, text, "no metric").Has(fmt.Sprintf(`memproxy_connections_turned_away_total{listener=%q,result=%q} 0`, name, result))
+			metrics.has(t, fmt.Sprintf(`memproxy_connections_turned_away_total{listener=%q,result=%q} 0`, name, result))
 		}
 	}
 }
@@ -230,14 +215,9 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 			defer c.Close()
 		}
 	}
-	show := &http.Server{Handler: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})}
-	shown := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	go show.Serve(shown)
-	t.Cleanup(func() { show.Close() })
-	const want = `memproxy_connections_turned_away_total{listener="fleet",result="refused"} 2`
-	ring.Until(t, want, func() bool {
-		_, text := askedAs(t, shown.Addr().String(), "/metrics", "localhost")
-		return strings.Contains(text, want)
+	ring.Until(t, "two refused, none evicted", func() bool {
+		by := must.Get(metrics.Gather())(t)[0].GetMetric() // in the order of their labels
+		return by[0].GetCounter().GetValue() == 0 && by[1].GetCounter().GetValue() == 2
 	})
 }
 
@@ -345,7 +325,7 @@ review: {max_held: 20, max_held_tenant: 40, reviewers: [{id: eve, sha256: "%s", 
 		return r.send(http.DefaultClient, q)
 	}
 	held := func(g got) bool {
-		return g.header.Get("X-Memproxy-Decision") != "" && strings.HasPrefix(g.header.Get("X-Memproxy-Decision"), "hold")
+		return verdictOf(g) == "hold"
 	}
 	nameless := 0
 	for range 15 {

@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/expect"
-	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -35,45 +33,34 @@ func (r *rig) with(key string) *rig {
 
 func isLocked(a got) bool { return a.status == 403 && strings.Contains(a.body, `"session.locked"`) }
 
+func inRun(body, run string) (string, []string) {
+	return strings.Replace(body, "{", `{"run_id":"`+run+`",`, 1), nil
+}
+
 // Proves SYN-7: a session is identified by header or run on Mem0, by header,
 // conversation or agent on Letta. Three rejections, on any routes, lock its writes, but
 // no other session's, nor one of the same name of another caller.
 func TestSessionsAreKnownByName(t *testing.T) {
 	t.Parallel()
-	add := func(run, text string) string {
-		return fmt.Sprintf(`{"user_id":"ann","run_id":%q,"infer":false,"messages":[{"role":"user","content":%q}]}`, run, text)
-	}
 	for name, tc := range map[string]struct {
-		same, other func(r *rig, text string) got
+		path  string
+		named func(body, session string) (changed string, header []string)
 	}{
-		"header": {
-			func(r *rig, text string) got {
-				return r.do("POST", "/memories", noted(text), "X-Memproxy-Session", "s1")
-			},
-			func(r *rig, text string) got {
-				return r.do("POST", "/memories", noted(text), "X-Memproxy-Session", "s2")
-			},
-		},
-		"run, on the server": {
-			func(r *rig, text string) got { return r.do("POST", "/memories", add("r1", text)) },
-			func(r *rig, text string) got { return r.do("POST", "/memories", add("r2", text)) },
-		},
-		"run, on the platform": {
-			func(r *rig, text string) got { return r.do("POST", "/v3/memories/add/", add("r1", text)) },
-			func(r *rig, text string) got { return r.do("POST", "/v3/memories/add/", add("r2", text)) },
-		},
+		"header":               {"/memories", func(body, session string) (string, []string) { return body, []string{"X-Memproxy-Session", session} }},
+		"run, on the server":   {"/memories", inRun},
+		"run, on the platform": {"/v3/memories/add/", inRun},
 	} {
+		write := func(r *rig, session, text string) got {
+			body, header := tc.named(noted(text), session)
+			return r.do("POST", tc.path, body, header...)
+		}
 		r := start(t, peerConf(), "SCREENING", "", "PEER", sha("peer-key"))
 		for i := range 3 {
-			if a := tc.same(r, poison); a.status != 403 || isLocked(a) {
-				t.Fatalf("%s, rejection %d: %d %s", name, i, a.status, a.body)
-			}
+			write(r, "s1", poison).want(t, 403, name, "rejection", i).lacks(t, `"session.locked"`)
 		}
-		if a := tc.same(r, "Ann likes tea."); !isLocked(a) {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
-		}
-		tc.same(r.with("peer-key"), "Ann likes tea.").want(t, 200, name, "another caller")
-		tc.other(r, "Ann likes tea.").want(t, 200, name, "another")
+		write(r, "s1", "Ann likes tea.").want(t, 403, name).has(t, `"session.locked"`)
+		write(r.with("peer-key"), "s1", "Ann likes tea.").want(t, 200, name, "another caller")
+		write(r, "s2", "Ann likes tea.").want(t, 200, name, "another")
 		r.stop()
 	}
 }
@@ -85,7 +72,7 @@ func TestLettaSessions(t *testing.T) {
 	conf := strings.Replace(lettaConf, "  keys:\n", `  keys:
     - {sha256: "PEER", id: "agent:peer", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
 `, 1)
-	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h }, "PEER", sha(peerToken))
+	l := startLettaWith(t, someAgent, conf, plainly, "PEER", sha(peerToken))
 	other := l.made("/v1/agents/", `{"name":"other","model":"letta/letta-free","embedding":"letta/letta-free","include_base_tools":false}`)
 	passage := func(agent, text string, header ...string) got {
 		return l.do("POST", "/v1/agents/"+agent+"/archival-memory", fmt.Sprintf(`{"text":%q}`, text), header...)
@@ -93,17 +80,11 @@ func TestLettaSessions(t *testing.T) {
 	for range 12 { // rejections on another owner's agent do not count against it
 		passage(l.agent, poison, "X-API-Key", peerToken).want(t, 403)
 	}
-	if a := passage(l.agent, "Ann likes tea.", "X-API-Key", peerToken); !isLocked(a) {
-		t.Errorf("the other caller's: %d %s", a.status, a.body)
-	}
+	passage(l.agent, "Ann likes tea.", "X-API-Key", peerToken).want(t, 403, "the other caller's").has(t, `"session.locked"`)
 	for range 3 {
-		if a := passage(l.agent, poison); a.status != 403 || isLocked(a) {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		passage(l.agent, poison).want(t, 403).lacks(t, `"session.locked"`)
 	}
-	if a := passage(l.agent, "Ann likes tea."); !isLocked(a) {
-		t.Errorf("the agent's: %d %s", a.status, a.body)
-	}
+	passage(l.agent, "Ann likes tea.").want(t, 403, "the agent's").has(t, `"session.locked"`)
 	passage(other, "Ann likes tea.").want(t, 200)
 	passage(l.agent, "Ann likes tea.", "X-Memproxy-Session", "s9").want(t, 200)
 }
@@ -126,19 +107,13 @@ func TestChangingSessionsDoesNotAvoidLocks(t *testing.T) {
 		// removed.
 		closed := strings.NewReplacer("ann", "bob", `"infer":false`, `"infer":false,"metadata":{"confidence":0.99,"memproxy_actor":"me"}`).Replace(noted("Bob sails."))
 		for i := range 20 {
-			if a := r.do("POST", "/memories", closed, header(i)...); a.status != 403 || isLocked(a) {
-				t.Fatalf("%s: %d %s", name, a.status, a.body)
-			}
+			r.do("POST", "/memories", closed, header(i)...).want(t, 403, name).lacks(t, `"session.locked"`)
 		}
 		for i := range 5 {
-			if a := write(i, poison); a.status != 403 || isLocked(a) {
-				t.Fatalf("%s, rejection %d: %d %s", name, i, a.status, a.body)
-			}
+			write(i, poison).want(t, 403, name, "rejection", i).lacks(t, `"session.locked"`)
 		}
 		for i := range 3 {
-			if a := write(100+i, "Ann likes tea."); !isLocked(a) {
-				t.Errorf("%s: %d %s", name, a.status, a.body)
-			}
+			write(100+i, "Ann likes tea.").want(t, 403, name).has(t, `"session.locked"`)
 		}
 		r.do("POST", "/memories", noted("Ann likes tea."), append([]string{"X-API-Key", "peer-key"}, header(1)...)...).want(t, 200, name, "another caller")
 		r.do("GET", "/memories?user_id=ann", "", header(1)...).want(t, http.StatusOK, name, "reads")
@@ -165,20 +140,15 @@ func TestOneUserLocksNoOther(t *testing.T) {
 	}
 	made := map[string]string{}
 	for _, user := range []string{"ann", "mallory", "trudy"} {
-		a := write(user, "likes tea")
-		var body struct{ Results []struct{ ID string } }
-		must.Do(t, json.Unmarshal([]byte(a.body), &body), a.status, a.body)
-		must.Len(t, body.Results, 1, a.status, a.body)
-		made[user] = body.Results[0].ID
+		body := write(user, "likes tea").id(t)
+		made[user] = body
 	}
 	update := func(user, text string) got {
 		return r.do("PUT", "/memories/"+made[user], fmt.Sprintf(`{"text":%q}`, text))
 	}
 	for i := range 10 {
 		clock.Pass(time.Second)
-		if a := write("mallory", poison); a.status != 403 || isLocked(a) {
-			t.Fatalf("rejection %d: %d %s", i, a.status, a.body)
-		}
+		write("mallory", poison).want(t, 403, "rejection", i).lacks(t, `"session.locked"`)
 		if a := update("trudy", poison); a.status != 403 || isLocked(a) { // refused as another owner's, without a lock
 			t.Fatalf("rejection %d by id: %d %s", i, a.status, a.body)
 		}

@@ -32,27 +32,18 @@ func TestSourcesHaveTiers(t *testing.T) {
 		`"user"`: {"trusted", 0.7}, `"dm"`: {"trusted", 0.7}, `null`: {"unstated", 0.7}, `""`: {"unstated", 0.7},
 	} {
 		a := r.do("POST", "/memories", from("The desk of "+strings.Trim(source, `{}[]":7,`)+" stands in Bern.", source))
-		_, id, _ := strings.Cut(a.body, `"id":"`)
-		if a.status != 200 || len(id) < 36 {
-			t.Fatalf("%s: %d %s", source, a.status, a.body)
-		}
-		if _, raw := r.stamped(id[:36]); !strings.Contains(raw, `"memproxy_source":"`+want.tier+`"`) || !strings.Contains(raw, fmt.Sprintf(`"memproxy_confidence":%v`, want.confidence)) {
-			t.Errorf("%s: want %s and %v in %s", source, want.tier, want.confidence, raw)
-		}
+		_, raw := r.stamped(a.want(t, 200, source).id(t))
+		expect.Text(t, raw, source).Has(`"memproxy_source":"`+want.tier+`"`, fmt.Sprintf(`"memproxy_confidence":%v`, want.confidence))
 	}
 	for source, want := range map[string]string{"email:eva@example.org": "verified", "email:bob@example.org": "untrusted"} {
 		a := r.do("POST", "/memories", strings.Replace(from("The desk stands in Bonn.", `"`+source+`"`), `"user_id":"ann"`, `"user_id":"eva@example.org"`, 1))
-		_, id, _ := strings.Cut(a.body, `"id":"`)
-		if _, raw := r.stamped(id[:min(36, len(id))]); !strings.Contains(raw, `"memproxy_source":"`+want+`"`) {
-			t.Errorf("%s of eva@example.org: want %s in %s", source, want, raw)
-		}
+		_, raw := r.stamped(a.id(t))
+		expect.Text(t, raw, source, "of eva@example.org").Has(`"memproxy_source":"` + want + `"`)
 	}
 	dev := start(t, strings.Replace(screeningConf, "profile: production", "profile: development", 1), "SCREENING", "")
 	a := dev.do("POST", "/memories", from("The desk stands in Bern.", `"something"`))
-	_, id, _ := strings.Cut(a.body, `"id":"`)
-	if _, raw := dev.stamped(id[:36]); !strings.Contains(raw, `"memproxy_source":"unstated"`) {
-		t.Errorf("in development: %s", raw)
-	}
+	_, raw := dev.stamped(a.id(t))
+	expect.Text(t, raw, "in development").Has(`"memproxy_source":"unstated"`)
 }
 
 // Proves MFW-2, TRL-9: content of a lower tier is screened more strictly on writes and
@@ -90,18 +81,24 @@ func TestValidationUsesTheSource(t *testing.T) {
 	clock := ledgertest.NewClock()
 	r := startAt(t, clock.Now, screeningConf, "SCREENING", "sources: {pending: []}\nscreening: {enabled: false}")
 	states := map[string]memproxy.MemoryState{
+		r.written(suspicious+" No.", ""):                                                   memproxy.StateFlagged,
 		r.written(suspicious, `,"metadata":{"source":"web_fetch"}`):                        memproxy.StateFlagged,
 		r.written(suspicious+" Yes.", `,"metadata":{"source":"moltbook:x"}`):               memproxy.StateQuarantined,
 		r.written("Ann likes the green tea.", `,"metadata":{"source":"moltbook:user123"}`): memproxy.StateValidated,
 	}
+	r.validates(clock, states)
+}
+
+// validates enables screening, which was off, and checks the states that validation gives.
+func (r *rig) validates(clock *ledgertest.Clock, states map[string]memproxy.MemoryState) {
+	r.t.Helper()
 	r.stop()
 	r.conf = strings.Replace(r.conf, "enabled: false", "enabled: true", 1)
 	r.run()
 	r.once("upkeep", clock.Now())
 	for id, want := range states {
-		if st := r.statusOf(id); st.State != want {
-			t.Errorf("%s: %s (%s), want %s", id, st.State, st.Reason, want)
-		}
+		st := r.statusOf(id)
+		expect.Equal(r.t, st.State, want, id, st.Reason)
 	}
 }
 
@@ -125,13 +122,5 @@ func TestNoClaimedSourceScreensMoreLeniently(t *testing.T) {
 	later := startAt(t, clock.Now, withPeople(screeningConf), replacements("SCREENING", "screening: {enabled: false}")...)
 	agents := later.written(held, `,"metadata":{"source":"user"}`)
 	people := later.note("human", held, `,"metadata":{"source":"user"}`)
-	later.stop()
-	later.conf = strings.Replace(later.conf, "enabled: false", "enabled: true", 1)
-	later.run()
-	later.once("upkeep", clock.Now())
-	for id, want := range map[string]memproxy.MemoryState{agents: memproxy.StateFlagged, people: memproxy.StateValidated} {
-		if st := later.statusOf(id); st.State != want {
-			t.Errorf("%s: %s (%s), want %s", id, st.State, st.Reason, want)
-		}
-	}
+	later.validates(clock, map[string]memproxy.MemoryState{agents: memproxy.StateFlagged, people: memproxy.StateValidated})
 }

@@ -46,9 +46,7 @@ func TestLifetimes(t *testing.T) {
 		{map[string]config.Duration{"default": hours(9), "source:trusted": 0}, "notes", memproxy.SourceTrusted, 0},
 		{map[string]config.Duration{"default": hours(9), "notes": hours(90), "source:trusted": 0}, "notes", memproxy.SourceTrusted, 90},
 	} {
-		if got := (&config.Memories{TTL: tc.ttl}).Lifetime(tc.field, memproxy.Semantic, tc.source); got != time.Duration(tc.want)*time.Hour {
-			t.Errorf("%v of %q from %q: %v, want %d h", tc.ttl, tc.field, tc.source, got, tc.want)
-		}
+		expect.Equal(t, (&config.Memories{TTL: tc.ttl}).Lifetime(tc.field, memproxy.Semantic, tc.source), time.Duration(tc.want)*time.Hour, tc.ttl, "of", tc.field, "from", tc.source)
 	}
 }
 
@@ -59,9 +57,7 @@ func (r *rig) over(clock *ledgertest.Clock, id string) {
 	ring.Until(r.t, "its end", func() bool { return r.statusOf(id).Expires.After(clock.Now()) })
 	clock.Pass(r.statusOf(id).Expires.Sub(clock.Now()) + time.Second)
 	r.once("upkeep", clock.Now())
-	if st := r.statusOf(id); st.State != memproxy.StateExpired {
-		r.t.Fatalf("%+v", st)
-	}
+	must.Equal(r.t, r.statusOf(id).State, memproxy.StateExpired)
 }
 
 // Proves SYN-9: memories of a hostile source live shorter, rewritten ones return, and
@@ -85,15 +81,7 @@ func TestExpiryOnMem0(t *testing.T) {
 	}
 	brief := r.written("The build is slow.", `,"metadata":{"source":"hostile"}`)
 	r.over(clock, brief)
-	at := func() string {
-		resp := must.Get(http.Get(r.up + "/memories?user_id=ann"))(t)
-		defer resp.Body.Close()
-		var b strings.Builder
-		var raw json.RawMessage
-		must.Do(t, json.NewDecoder(resp.Body).Decode(&raw))
-		b.Write(raw)
-		return b.String()
-	}
+	at := func() string { return r.behind("GET", "/memories?user_id=ann", "") }
 	r.once("upkeep", clock.Now().Add(170*24*time.Hour))
 	expect.Text(t, at(), "purged before its time").Has("slow")
 	r.once("upkeep", clock.Now().Add(181*24*time.Hour))
@@ -156,29 +144,6 @@ func TestChangesWithoutASourceKeepTheShorterLifetime(t *testing.T) {
 	}
 }
 
-// Proves SYN-9: the same on Letta, for a block.
-func TestExpiryOnLetta(t *testing.T) {
-	t.Parallel()
-	conf := lettaConf + "memories: {validate: 0, ttl: {\"field:human\": 1h}}\n"
-	clock := ledgertest.NewClock()
-	l := startLettaRig(&rig{t: t, clock: clock.Now}, someAgent, conf, plainly)
-	auth := []string{"Authorization", "Bearer " + devToken}
-	a := l.do("POST", "/v1/blocks/", `{"label":"human","value":"Ann"}`, auth...)
-	var made struct{ ID string }
-	must.Do(t, json.Unmarshal([]byte(a.body), &made))
-	a.want(t, 200)
-	l.over(clock, made.ID)
-	shown := func() int { return l.do("GET", "/v1/blocks/"+made.ID, "", auth...).status }
-	expect.Equal(t, shown(), 404, "an expired block")
-	l.do("PATCH", "/v1/blocks/"+made.ID, `{"value":"Ann"}`, auth...).want(t, 200)
-	ring.Until(l.t, "the block that was written again", func() bool { return shown() == 200 })
-	l.over(clock, made.ID)
-	l.once("upkeep", clock.Now().Add(181*24*time.Hour))
-	resp := must.Get(http.Get(fmt.Sprintf("%s/v1/blocks/%s", l.car.cfg.Backends[0].Upstream, made.ID)))(t)
-	resp.Body.Close()
-	expect.Equal(t, resp.StatusCode, 404, "purged, and in the backend")
-}
-
 // By default, memories of a governed field live thirty days. Writing one again confirms
 // it and restarts the thirty days: it is shown longer than unconfirmed ones, and
 // expires thirty days after the last confirmation.
@@ -204,9 +169,7 @@ func TestConfirmationsRenewGovernedFields(t *testing.T) {
 		r.once("upkeep", clock.Now())
 		list := r.listed()
 		for _, text := range []string{"four minutes", "compiler", "green tea"} {
-			if strings.Contains(list, text) != strings.Contains(strings.Join(want, " "), text) {
-				t.Errorf("day %d: %q in %s", clock.Now().Sub(begun)/day, text, list)
-			}
+			expect.Equal(t, strings.Contains(list, text), strings.Contains(strings.Join(want, " "), text), "day", clock.Now().Sub(begun)/day, text, "in", list)
 		}
 	}
 	lasts(kept, 30*day)
@@ -233,7 +196,7 @@ func TestPinnedMemoriesDoNotExpire(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	clock := ledgertest.NewClock()
-	r := startAt(t, clock.Now, screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", tenants: "*"}]}`, sha(reviewToken)))
+	r := startAt(t, clock.Now, screeningConf, "SCREENING", reviewers())
 	field := `,"metadata":{"field":"learnings"}`
 	older, newest, none := r.written("The tests run in four minutes.", field), r.written("The build needs a compiler.", field), r.written("The cache is warm.", field)
 	r.do("PUT", "/memories/"+older, `{"text":"The tests run in five minutes."}`).want(t, 200)
@@ -322,26 +285,21 @@ func TestExpiryDoesNotDependOnTheJob(t *testing.T) {
 }
 
 // On Letta the governed fields are block labels: by default such a block expires thirty
-// days after its last write, and an ordinary one never.
+// days after its last write, and an ordinary one never. One that is written again returns;
+// what expired is deleted in the server after half a year.
 //
 // Proves SYN-9
 func TestGovernedBlocksExpire(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	clock := ledgertest.NewClock()
-	l := startLettaRig(&rig{t: t, clock: clock.Now}, someAgent, lettaConf, func(h http.Handler) http.Handler { return h })
+	l := startLettaRig(&rig{t: t, clock: clock.Now}, someAgent, lettaConf, plainly)
 	begun := clock.Now()
 	block := func(label, value string) string {
 		t.Helper()
-		a := l.do("POST", "/v1/blocks/", `{"label":"`+label+`","value":"`+value+`"}`)
-		var made struct{ ID string }
-		must.Do(t, json.Unmarshal([]byte(a.body), &made))
-		a.want(t, 200)
-		return made.ID
+		return l.do("POST", "/v1/blocks/", `{"label":"`+label+`","value":"`+value+`"}`).want(t, 200).id(t)
 	}
-	ends := func(id string) time.Time {
-		return l.rig.statusOf(id).Expires
-	}
+	ends := func(id string) time.Time { return l.statusOf(id).Expires }
 	kept, left, free := block("learnings", "The tests run in four minutes."), block("learnings", "The build needs a compiler."), block("human", "Ann likes green tea.")
 	ring.Until(t, "ends on day 30, and none", func() bool {
 		return ends(kept).Sub(begun.Add(30*day)).Abs() < time.Hour && ends(left).Sub(begun.Add(30*day)).Abs() < time.Hour && ends(free).IsZero()
@@ -350,11 +308,18 @@ func TestGovernedBlocksExpire(t *testing.T) {
 	l.do("PATCH", "/v1/blocks/"+kept, `{"value":"The tests run in four minutes."}`).want(t, 200)
 	ring.Until(t, "an end on day 50", func() bool { return ends(kept).Sub(begun.Add(50*day)).Abs() < time.Hour })
 	clock.Pass(11 * day)
-	l.rig.once("upkeep", clock.Now())
+	l.once("upkeep", clock.Now())
 	for id, want := range map[string]int{kept: 200, left: 404, free: 200} {
 		l.do("GET", "/v1/blocks/"+id, "").want(t, want, id)
 	}
 	expect.Text(t, l.do("GET", "/v1/blocks/", "").body, "listed").Lacks("compiler").Has("four minutes", "green tea")
+	l.do("PATCH", "/v1/blocks/"+left, `{"value":"The build needs a compiler."}`).want(t, 200)
+	ring.Until(t, "the block that was written again", func() bool { return l.do("GET", "/v1/blocks/"+left, "").status == 200 })
+	l.over(clock, left)
+	l.once("upkeep", clock.Now().Add(181*day))
+	resp := must.Get(http.Get(l.up + "/v1/blocks/" + left))(t)
+	resp.Body.Close()
+	expect.Equal(t, resp.StatusCode, 404, "purged, and in the backend")
 }
 
 // Proves SYN-9: expired memories that cannot be deleted, of a backend that is no longer
