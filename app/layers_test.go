@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -16,9 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
-	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
-	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -30,16 +27,9 @@ func layered(memories string) string {
 // wrote is an add to Mem0 in one of its API versions.
 type wrote struct{ path, more, role, text string }
 
-func (w wrote) body() string {
-	return fmt.Sprintf(`{"user_id":"ann","agent_id":"dev"%s,"messages":[{"role":%q,"content":%q}]}`, w.more, w.role, w.text)
-}
-
 func (r *rig) add(w wrote) got {
 	r.t.Helper()
-	if strings.HasPrefix(w.path, "/v") {
-		return r.do("POST", w.path, w.body(), "Authorization", "Token "+devToken)
-	}
-	return r.do("POST", w.path, w.body())
+	return r.do("POST", w.path, fmt.Sprintf(`{"user_id":"ann","agent_id":"dev"%s,"messages":[{"role":%q,"content":%q}]}`, w.more, w.role, w.text))
 }
 
 // dialects are Mem0's routes for additions, with the option that makes them
@@ -57,29 +47,32 @@ func TestInferredFacts(t *testing.T) {
 		t.Run(treatment, func(t *testing.T) {
 			r := start(t, layered("{inferred: "+treatment+"}"))
 			for path, more := range dialects {
-				for name, w := range map[string]wrote{
-					"facts of an assistant's words":  {path, more, "assistant", "the user seems wealthy"},
-					"an assistant's raw message":     {path, more + `,"infer":false`, "assistant", "the user seems wealthy"},
-					"what calls itself inferred":     {path, more + `,"infer":false,"metadata":{"inferred":true}`, "user", "seems wealthy"},
-					"what is attributed to a model":  {path, more + `,"infer":false,"metadata":{"attributed_to":"assistant","layer":"episodic"}`, "user", "seems wealthy"},
-					"a task of the agent's own":      {path, more + `,"infer":false,"metadata":{"type":"task"}`, "assistant", "ask about wealth"},
-					"a fact under an allowed key":    {path, more + `,"infer":false,"metadata":{"field":"tone"}`, "assistant", "formal"},
-					"a speaker of the agent's name ": {path, more + `,"infer":false,"metadata":{"actor_id":"dev"}`, "user", "seems wealthy"},
+				for name, w := range map[string]struct {
+					stated           bool
+					more, role, text string
+				}{
+					"facts of an assistant's words":  {false, ``, "assistant", "the user seems wealthy"},
+					"an assistant's raw message":     {false, `,"infer":false`, "assistant", "the user seems wealthy"},
+					"what calls itself inferred":     {false, `,"infer":false,"metadata":{"inferred":true}`, "user", "seems wealthy"},
+					"what is attributed to a model":  {false, `,"infer":false,"metadata":{"attributed_to":"assistant","layer":"episodic"}`, "user", "seems wealthy"},
+					"a task of the agent's own":      {false, `,"infer":false,"metadata":{"type":"task"}`, "assistant", "ask about wealth"},
+					"a fact under an allowed key":    {false, `,"infer":false,"metadata":{"field":"tone"}`, "assistant", "formal"},
+					"a speaker of the agent's name ": {false, `,"infer":false,"metadata":{"actor_id":"dev"}`, "user", "seems wealthy"},
+					"facts of a user's words":        {true, ``, "user", "I like tea"},
+					"a user's raw message":           {true, `,"infer":false`, "user", "I like tea"},
+					"what is attributed to a user":   {true, `,"infer":false,"metadata":{"attributed_to":"user","inferred":false}`, "user", "I like tea"},
+					"a user's task":                  {true, `,"infer":false,"metadata":{"type":"task"}`, "user", "buy tea"},
+					"a speaker of the user's name ":  {true, `,"infer":false,"metadata":{"actor_id":"ann"}`, "user", "I like tea"},
 				} {
-					a := r.add(w)
-					if verdictOf(a) != want || treatment == "refuse" && (a.status != 403 || !strings.Contains(a.body, "layer.inferred")) {
-						t.Errorf("%s, %s: %d %s %s", path, name, a.status, verdictOf(a), a.body)
-					}
-				}
-				for name, w := range map[string]wrote{
-					"facts of a user's words":       {path, more, "user", "I like tea"},
-					"a user's raw message":          {path, more + `,"infer":false`, "user", "I like tea"},
-					"what is attributed to a user":  {path, more + `,"infer":false,"metadata":{"attributed_to":"user","inferred":false}`, "user", "I like tea"},
-					"a user's task":                 {path, more + `,"infer":false,"metadata":{"type":"task"}`, "user", "buy tea"},
-					"a speaker of the user's name ": {path, more + `,"infer":false,"metadata":{"actor_id":"ann"}`, "user", "I like tea"},
-				} {
-					if a := r.add(w); a.status != 200 || verdictOf(a) != "allow" && verdictOf(a) != "amend" || strings.Contains(a.body, "layer.") {
-						t.Errorf("%s, %s: %d %s %s", path, name, a.status, verdictOf(a), a.body)
+					a := r.add(wrote{path, more + w.more, w.role, w.text}).about(path, name)
+					switch {
+					case w.stated:
+						a.want(t, 200).lacks(t, "layer.")
+						expect.Equal(t, verdictOf(a) == "allow" || verdictOf(a) == "amend", true, path, name, verdictOf(a))
+					case treatment == "refuse":
+						a.want(t, 403).decided(t, want).has(t, "layer.inferred")
+					default:
+						a.decided(t, want)
 					}
 				}
 			}
@@ -122,9 +115,7 @@ func TestLayersAreGovernedApart(t *testing.T) {
 		"tasks":                         {wrote{"/memories", `,"infer":false,"metadata":{"field":"todo"}`, "assistant", "buy tea"}, "hold"},
 		"an account of work done":       {wrote{"/memories", `,"memory_type":"procedural_memory"`, "assistant", "built it"}, "hold"},
 	} {
-		if a := r.add(tc.w); verdictOf(a) != tc.want {
-			t.Errorf("%s: %d %s %s", name, a.status, verdictOf(a), a.body)
-		}
+		r.add(tc.w).about(name).decided(t, tc.want)
 	}
 }
 
@@ -148,9 +139,7 @@ func TestNamespaces(t *testing.T) {
 				}
 			}
 			for _, key := range []string{`"field":"tone"`, `"category":"Format"`, `"field":"learnings"`, `"field":"gotchas"`, `"field":"todo"`, `"topic":"billing"`, `"health-check":"ok","page":1`} {
-				if a := filed(key); a.status != 200 || verdictOf(a) != "allow" {
-					t.Errorf("%s, %s on %s: %d %s %s", outside, key, path, a.status, verdictOf(a), a.body)
-				}
+				filed(key).want(t, 200, outside, key, "on", path).decided(t, "allow")
 			}
 			for _, key := range []string{`"field":"religion"`, `"category":"user_mood"`, `"profile":{"Political-Views":"x"}`, `"tags":["health"]`} {
 				filed(key).want(t, 403, outside, key, "on", path).has(t, "field.trait")
@@ -160,9 +149,7 @@ func TestNamespaces(t *testing.T) {
 	}
 	dev := start(t, layered("{}"), "profile: production", "profile: development")
 	for _, key := range []string{"billing", "religion"} {
-		if a := dev.add(wrote{"/memories", `,"infer":false,"metadata":{"field":"` + key + `"}`, "user", "short"}); a.status != 200 || verdictOf(a) != "allow" {
-			t.Errorf("while developing, %s: %d %s", key, a.status, a.body)
-		}
+		dev.add(wrote{"/memories", `,"infer":false,"metadata":{"field":"` + key + `"}`, "user", "short"}).want(t, 200, "while developing", key).decided(t, "allow")
 	}
 }
 
@@ -178,13 +165,7 @@ func TestOrdinaryWritesUnderTheDefaults(t *testing.T) {
 			`"messages":[{"role":"user","content":"I like tea"}],"metadata":{"category":"food","source":"chat"}`,
 			`"infer":false,"messages":[{"role":"user","content":"I like tea"},{"role":"assistant","content":"Noted"}]`,
 		} {
-			header := []string{}
-			if strings.HasPrefix(path, "/v") {
-				header = []string{"Authorization", "Token " + devToken}
-			}
-			if a := r.do("POST", path, `{"user_id":"ann","agent_id":"dev",`+body+more+`}`, header...); a.status != 200 || verdictOf(a) != "allow" || strings.Contains(a.body, "layer.") {
-				t.Errorf("%s %s: %d %s %s", path, body, a.status, verdictOf(a), a.body)
-			}
+			r.do("POST", path, `{"user_id":"ann","agent_id":"dev",`+body+more+`}`).want(t, 200, path, body).decided(t, "allow").lacks(t, "layer.")
 		}
 	}
 }
@@ -237,23 +218,16 @@ func TestModelInferredFacts(t *testing.T) {
 		if a := r.do("GET", "/v1/event/e/", ""); a.status != 200 || strings.Contains(a.body, "wealthy") == want.gone {
 			t.Errorf("%s: the receipt: %d %s", treatment, a.status, a.body)
 		}
-		expect.Len(t, must.Get(r.car.Ledger.Holds.List(t.Context(), memproxy.HoldFilter{State: memproxy.HoldPending}))(t).Holds, want.holds, treatment)
-		key := func(id string) memproxy.MemoryKey {
-			return memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-		}
-		stands := func(id string) memproxy.Status {
-			all := must.Get(ledger.ByID(t.Context(), r.car.Ledger, "mem0", memproxy.TargetMemory, id))(t)
-			return all[id].Status
-		}
-		ring.Until(r.t, "the ledger knows", func() bool { return stands("m-tea").Attestation != "" })
-		if st := stands("m-tea"); st.Attestation != memproxy.SelfReported || st.Reason != "" {
+		r.pending(want.holds)
+		ring.Until(r.t, "the ledger knows", func() bool { return r.statusOf("m-tea").Attestation != "" })
+		if st := r.statusOf("m-tea"); st.Attestation != memproxy.SelfReported || st.Reason != "" {
 			t.Errorf("%s: stated: %+v", treatment, st)
 		}
 		if treatment == "mark" {
-			if st := stands("m-rich"); st.Attestation != memproxy.Inferred || st.Reason != "layer.inferred" {
+			if st := r.statusOf("m-rich"); st.Attestation != memproxy.Inferred || st.Reason != "layer.inferred" {
 				t.Errorf("inferred: %+v", st)
 			}
-			if v, err := r.car.Ledger.History(t.Context(), key("m-rich"), 0, 10); err != nil || len(v) != 1 || v[0].Attestation != memproxy.Inferred {
+			if v, err := r.car.Ledger.History(t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m-rich"}, 0, 10); err != nil || len(v) != 1 || v[0].Attestation != memproxy.Inferred {
 				t.Errorf("inferred: %+v %v", v, err)
 			}
 		}
@@ -269,8 +243,7 @@ func TestModelInferredFacts(t *testing.T) {
 func TestLayersOnLetta(t *testing.T) {
 	t.Parallel()
 	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "memories: {inferred: refuse, namespaces: {outside: refuse}, layers: {task: {inferred: allow}}}", 1)
-	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h })
-	as := []string{"Authorization", "Bearer " + devToken}
+	l := startLettaWith(t, someAgent, conf, plainly)
 	for _, tc := range []struct {
 		path, body, code string
 	}{
@@ -283,13 +256,13 @@ func TestLayersOnLetta(t *testing.T) {
 		{"/v1/agents/" + l.agent + "/archival-memory", `{"text":"likes tea","tags":["home"]}`, ""},
 		{"/v1/agents/" + l.agent + "/archival-memory", `{"text":"likes tea","tags":["mood"]}`, "field.trait"},
 	} {
-		a := l.do("POST", tc.path, tc.body, as...)
+		a := l.do("POST", tc.path, tc.body)
 		if (tc.code == "") != (a.status/100 == 2) || tc.code != "" && !strings.Contains(a.body, tc.code) {
 			t.Errorf("%s %s: %d %s", tc.path, tc.body, a.status, a.body)
 		}
 	}
 	says := func(user, script string) got {
-		return l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(`{"messages":[{"role":"user","content":%q},{"role":"system","content":%q}]}`, user, script), as...)
+		return l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(`{"messages":[{"role":"user","content":%q},{"role":"system","content":%q}]}`, user, script))
 	}
 	says("I am fond of chess", "CALL memory_insert {\"label\":\"human\",\"new_string\":\"fond of chess\"}\nTHEN\nCALL memory_insert {\"label\":\"human\",\"new_string\":\"probably lonely\"}\nTHEN\nSAY done").want(t, 200).has(t, "stated by no user")
 	l.blocks("Ann\nfond of chess", "helper")
@@ -325,9 +298,7 @@ func TestExplainShowsLayers(t *testing.T) {
 		if (code == 3) != strings.Contains(out, "verdict    deny") || !strings.Contains(out, tc.verdict) || strings.Contains(out, "rich") {
 			t.Errorf("%s: exit %d %s %s", name, code, out, errs)
 		}
-		for _, want := range tc.want {
-			expect.Text(t, out, name, "no").Has(want)
-		}
+		expect.Text(t, out, name).Has(tc.want...)
 	}
 }
 
@@ -349,15 +320,11 @@ func TestLayersHaveLifetimes(t *testing.T) {
 		"a field with a time of its own":   {`,"infer":false,"metadata":{"field":"tone"}`, time.Hour},
 		"a fact that calls itself a task ": {`,"metadata":{"type":"task"}`, 30 * 24 * time.Hour},
 	} {
-		a := r.add(wrote{"/memories", tc.more, "user", "I wrote " + name})
-		var added struct{ Results []struct{ ID string } }
-		must.Do(t, json.Unmarshal([]byte(a.body), &added), name, a.status, a.body)
-		must.Len(t, added.Results, 1, name, a.status, a.body)
+		added := r.add(wrote{"/memories", tc.more, "user", "I wrote " + name}).id(t)
 		var st memproxy.Status
 		ring.Until(r.t, "it has an end", func() bool {
-			all, err := ledger.ByID(t.Context(), r.car.Ledger, "mem0", memproxy.TargetMemory, added.Results[0].ID)
-			st = all[added.Results[0].ID].Status
-			return err == nil && !st.Expires.IsZero()
+			st = r.statusOf(added)
+			return !st.Expires.IsZero()
 		})
 		if left := st.Expires.Sub(clock.Now()); left > tc.want || left < tc.want-30*time.Minute {
 			t.Errorf("%s: %v left, want %v", name, left, tc.want)

@@ -92,9 +92,8 @@ func TestBackgroundRunsAreResumed(t *testing.T) {
 	t.Parallel()
 	for _, more := range []string{`,"streaming":true,"background":true`, `,"streaming":true,"background":true,"stream_tokens":true`} {
 		l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { return counting(pinging(h)) })
-		auth := []string{"Authorization", "Bearer " + devToken}
 		body := fmt.Sprintf(`{"messages":[{"role":"user","content":%q,"otid":"mine-1"}]%s}`, poisoned, more)
-		first := l.do("POST", "/v1/agents/"+l.agent+"/messages", body, auth...)
+		first := l.do("POST", "/v1/agents/"+l.agent+"/messages", body)
 		runs, seqs := seen(first.body)
 		if len(runs) != 1 || len(seqs) < 5 {
 			t.Fatalf("runs %v, numbers %v in %s", runs, seqs, first.body)
@@ -106,34 +105,27 @@ func TestBackgroundRunsAreResumed(t *testing.T) {
 		}
 		l.blocks("Ann\nlikes tea\nplays go", "helper")
 
-		again := l.do("POST", "/v1/runs/"+runs[0]+"/stream", `{"starting_after":0}`, auth...)
+		again := l.do("POST", "/v1/runs/"+runs[0]+"/stream", `{"starting_after":0}`)
 		if again.status != 200 || again.body != first.body {
 			t.Errorf("again: %d\n%s\nwant\n%s", again.status, again.body, first.body)
 		}
 		middle := seqs[len(seqs)/2]
-		rest := l.do("POST", "/v1/runs/"+runs[0]+"/stream", fmt.Sprintf(`{"starting_after":%d}`, middle), auth...)
+		rest := l.do("POST", "/v1/runs/"+runs[0]+"/stream", fmt.Sprintf(`{"starting_after":%d}`, middle))
 		if _, got := seen(rest.body); len(got) == 0 || got[0] <= middle || !strings.HasSuffix(first.body, rest.body) {
 			t.Errorf("from %d on: %s", middle, rest.body)
 		}
-		expect.Equal(t, l.do("POST", "/v1/agents/"+l.agent+"/messages", body, auth...).body, first.body, "the same messages again")
+		expect.Equal(t, l.do("POST", "/v1/agents/"+l.agent+"/messages", body).body, first.body, "the same messages again")
 		l.blocks("Ann\nlikes tea\nplays go", "helper")
-		if over := l.do("POST", "/v1/conversations/default/stream", fmt.Sprintf(`{"agent_id":%q}`, l.agent), auth...); over.status != 400 || !strings.Contains(over.body, "No active runs") {
-			t.Errorf("the active run of a conversation whose turn is over: %d %s", over.status, over.body)
-		}
+		l.do("POST", "/v1/conversations/default/stream", fmt.Sprintf(`{"agent_id":%q}`, l.agent)).want(t, 400, "the active run of a conversation whose turn is over").has(t, "No active runs")
 
-		run := l.do("GET", "/v1/runs/"+runs[0], "", auth...)
-		if !strings.Contains(run.body, `"stop_reason":"end_turn"`) || !strings.Contains(run.body, `"id":"`+runs[0]+`"`) {
-			t.Errorf("the run is %s", run.body)
-		}
+		run := l.do("GET", "/v1/runs/"+runs[0], "")
+		run.about("the run is").has(t, `"stop_reason":"end_turn"`, `"id":"`+runs[0]+`"`)
 		var n int
-		if usage := l.do("GET", "/v1/runs/"+runs[0]+"/usage", "", auth...); usage.status != 200 || must.Get(fmt.Sscanf(usage.body, `{"total_tokens":%d}`, &n))(t) != 1 || n < 30 || n%15 != 0 {
+		if usage := l.do("GET", "/v1/runs/"+runs[0]+"/usage", ""); usage.status != 200 || must.Get(fmt.Sscanf(usage.body, `{"total_tokens":%d}`, &n))(t) != 1 || n < 30 || n%15 != 0 {
 			t.Errorf("the usage is the first request's: %s", usage.body)
 		}
-		all := l.do("GET", "/v1/runs/"+runs[0]+"/messages", "", auth...)
-		for _, want := range []string{"likes tea", "plays go", "done"} {
-			all.about("the run's messages lack").has(t, want)
-		}
-		all.about("the run's messages are not of one run").lacks(t, "approval")
+		all := l.do("GET", "/v1/runs/"+runs[0]+"/messages", "")
+		all.about("the run's messages").has(t, "likes tea", "plays go", "done").lacks(t, "approval")
 		expect.Text(t, all.body, "the run's messages are not of one run").Times(strings.Count(all.body, `"run_id"`), runs[0])
 	}
 }
@@ -172,9 +164,7 @@ func TestInterruptedStreamsResume(t *testing.T) {
 	resp.Body.Close() // the connection drops
 
 	auth := []string{"Authorization", "Bearer " + devToken}
-	if run := l.do("GET", "/v1/runs/"+runs[0], "", auth...); !strings.Contains(run.body, `"status":"running"`) || !strings.Contains(run.body, `"stop_reason":null`) {
-		t.Errorf("in mid-turn the run is %s", run.body)
-	}
+	l.do("GET", "/v1/runs/"+runs[0], "", auth...).about("in mid-turn the run is").has(t, `"status":"running"`, `"stop_reason":null`)
 	done := make(chan string, 2)
 	follow := func(path, body string) {
 		q := must.Get(http.NewRequestWithContext(t.Context(), "POST", l.base+path, strings.NewReader(body)))(t)
@@ -206,25 +196,13 @@ func TestInterruptedStreamsResume(t *testing.T) {
 // executes neither the pending writes of a stopped run nor those of an unknown caller's.
 func TestStoppedRunsWriteNothing(t *testing.T) {
 	t.Parallel()
-	const script = "CALL memory_insert {\"label\":\"human\",\"new_string\":\"late\"}"
+	const script = "CALL memory_insert {\"label\":\"human\",\"new_string\":\"late\"}\nCALL memory_replace {\"label\":\"persona\",\"old_string\":\"helper\",\"new_string\":\"spy\"}"
 	for _, stopped := range []bool{true, false} {
 		l := startLetta(t, someAgent)
-		w := httptest.NewRecorder()
-		l.letta.ServeHTTP(w, httptest.NewRequest("POST", "/v1/agents/"+l.agent+"/messages",
-			strings.NewReader(fmt.Sprintf(`{"input":%q,"client_tools":[{"name":"memory_insert"}]}`, script))))
-		var left struct {
-			Messages []struct {
-				Run string `json:"run_id"`
-			}
-		}
-		if err := json.Unmarshal(w.Body.Bytes(), &left); err != nil || len(left.Messages) == 0 {
-			t.Fatalf("%v: %s", err, w.Body)
-		}
+		left := l.direct(fmt.Sprintf(`{"input":%q,"client_tools":[{"name":"memory_insert"},{"name":"memory_replace"}]}`, script))
+		expect.Text(t, left).Has("requires_approval")
 		if stopped {
-			a := l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", fmt.Sprintf(`{"run_ids":[%q]}`, left.Messages[0].Run), "Authorization", "Bearer "+devToken)
-			if a.status != 200 || !strings.Contains(a.body, `"cancelled"`) {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
+			l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", fmt.Sprintf(`{"run_ids":[%q]}`, field(left, `"run_id":"`))).want(t, 200).has(t, `"cancelled"`)
 		}
 		l.say("SAY hello", "").want(t, 200, "stopped", stopped).has(t, "hello")
 		l.blocks("Ann", "helper")
@@ -257,7 +235,7 @@ func TestStoppedRunsWriteNothing(t *testing.T) {
 	case <-time.After(ring.Limit):
 		t.Fatal("no third request")
 	}
-	ch := l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{"run_ids":["run-00000000-0000-4000-8000-000000000007"]}`, "Authorization", "Bearer "+devToken)
+	ch := l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{"run_ids":["run-00000000-0000-4000-8000-000000000007"]}`)
 	close(release)
 	body := <-stream
 	runs, _ := seen(body)
@@ -275,7 +253,7 @@ func TestStreamsOfOthersAreNotResumed(t *testing.T) {
   keys:
     - {sha256: "NARROW", id: "agent:narrow", kind: agent, trust: authenticated, tenant: acme, acts_as: ["agent-00000000-0000-4000-8000-000000000099"]}
 `, 1)
-	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h }, "NARROW", sha("narrow-key"))
+	l := startLettaWith(t, someAgent, conf, plainly, "NARROW", sha("narrow-key"))
 	first := l.say(poisoned, `,"streaming":true,"background":true`)
 	runs, _ := seen(first.body)
 	must.Len(t, runs, 1, first.body)

@@ -69,7 +69,6 @@ func startPaused(t *testing.T, agent string, at func(*http.Request, int32) bool,
 // this turn nor the next makes the pending call.
 func TestTurnsAreCancelledBetweenRequests(t *testing.T) {
 	t.Parallel()
-	auth := []string{"Authorization", "Bearer " + devToken}
 	for _, more := range []string{`,"streaming":false`, `,"streaming":true`, `,"streaming":true,"stream_tokens":true,"background":true`} {
 		for _, by := range []string{"run", "agent", "conversation", "own conversation"} {
 			l, p := startPaused(t, someAgent, lookUpAfter(1), func(_ *pausedServer, h http.Handler) http.HandlerFunc {
@@ -86,16 +85,15 @@ func TestTurnsAreCancelledBetweenRequests(t *testing.T) {
 			case "run":
 				body = `{"run_ids":["run-00000000-0000-4000-8000-000000000007"]}`
 			case "conversation":
-				var conv struct{ ID string }
-				l.into(&conv, "POST", "/v1/conversations/?agent_id="+l.agent, `{}`, auth...)
-				path, cancel = "/v1/conversations/"+conv.ID+"/messages", "/v1/conversations/"+conv.ID+"/cancel"
+				conv := l.do("POST", "/v1/conversations/?agent_id="+l.agent, `{}`).want(t, 200).id(t)
+				path, cancel = "/v1/conversations/"+conv+"/messages", "/v1/conversations/"+conv+"/cancel"
 			case "own conversation":
 				cancel = "/v1/conversations/default/cancel?agent_id=" + l.agent
 			}
 			said, goOn := p.begins(t, func() got {
-				return l.do("POST", path, fmt.Sprintf(`{"input":%q%s}`, poisoned, more), auth...)
+				return l.do("POST", path, fmt.Sprintf(`{"input":%q%s}`, poisoned, more))
 			})
-			if ch := l.do("POST", cancel, body, auth...); ch.status != 200 || !strings.HasPrefix(ch.body, `{"run-`) || !strings.HasSuffix(strings.TrimSpace(ch.body), `":"cancelled"}`) {
+			if ch := l.do("POST", cancel, body); ch.status != 200 || !strings.HasPrefix(ch.body, `{"run-`) || !strings.HasSuffix(strings.TrimSpace(ch.body), `":"cancelled"}`) {
 				t.Errorf("%s, %s: the canceller reads %d %s", more, by, ch.status, ch.body)
 			}
 			goOn()
@@ -103,7 +101,7 @@ func TestTurnsAreCancelledBetweenRequests(t *testing.T) {
 			if a.status != 200 || !strings.Contains(a.body, `"stop_reason":"cancelled"`) || strings.Contains(a.body, "requires_approval") || p.messages.Load() != 1 {
 				t.Errorf("%s, %s: %d requests, the caller reads %d %s", more, by, p.messages.Load(), a.status, a.body)
 			}
-			l.do("POST", path, `{"input":"SAY hello","streaming":false}`, auth...).want(t, 200).has(t, "hello")
+			l.do("POST", path, `{"input":"SAY hello","streaming":false}`).want(t, 200).has(t, "hello")
 			l.blocks("Ann", "helper")
 		}
 	}
@@ -130,7 +128,7 @@ func TestEndedTurnsAreNotCancelled(t *testing.T) {
 		said, goOn := p.begins(t, func() got {
 			return l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"plays go\"}\nTHEN\nSAY done", more)
 		})
-		l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{}`, "Authorization", "Bearer "+devToken).want(t, 409, more).has(t, "No active runs")
+		l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{}`).want(t, 409, more).has(t, "No active runs")
 		goOn()
 		(<-said).want(t, 200, more).has(t, `"stop_reason":"end_turn"`)
 	}
@@ -175,7 +173,7 @@ func TestCancellationsThatFail(t *testing.T) {
 			said, goOn := p.begins(t, func() got {
 				return l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", "")
 			})
-			l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{}`, "Authorization", "Bearer "+devToken).want(t, 200).has(t, tc.canceller)
+			l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{}`).want(t, 200).has(t, tc.canceller)
 			goOn()
 			(<-said).want(t, tc.status).has(t, tc.say)
 			expect.Equal(t, p.messages.Load(), tc.messages, "messages")
@@ -195,7 +193,7 @@ func TestCallsThatACancellationOvertakes(t *testing.T) {
 	said, goOn := p.begins(t, func() got {
 		return l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nCALL archival_memory_search {\"query\":\"tea\"}\nTHEN\nSAY done", "")
 	})
-	l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{}`, "Authorization", "Bearer "+devToken).want(t, 200)
+	l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{}`).want(t, 200)
 	goOn()
 	(<-said).want(t, 200).has(t, `"stop_reason":"cancelled"`)
 	l.outcomes(`the request did not reach the backend`)

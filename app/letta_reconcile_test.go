@@ -71,8 +71,7 @@ func (l *lettaRig) breaks(c *cut, request int32, script string) {
 // open lists the turns in the sidecar's journal.
 func (l *lettaRig) open() []string {
 	l.t.Helper()
-	files := must.Get(filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "turns", "*")))(l.t)
-	return files
+	return must.Get(filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "turns", "*")))(l.t)
 }
 
 // in is the time of the sidecar's clock after d.
@@ -88,6 +87,13 @@ func (l *lettaRig) waits() bool {
 	return strings.Contains(w.Body.String(), "approval_request_message")
 }
 
+// left checks whether the agent waits, and how many turns are in the journal.
+func (l *lettaRig) left(waits bool, open int, about ...any) {
+	l.t.Helper()
+	expect.Equal(l.t, l.waits(), waits, append(about, "the agent waits")...)
+	expect.Len(l.t, l.open(), open, about...)
+}
+
 // Proves EDGE-1: an agent whose turn broke off in a pause is released after the
 // interval without another turn: its calls, and those it tries next, are declined and
 // recorded, and nothing is written.
@@ -96,19 +102,13 @@ func TestAbandonedPausesAreDeclined(t *testing.T) {
 	l, c := startCut(t, someAgent, lettaConf)
 	l.breaks(c, 1, poisoned)
 	l.once("runs:mem0", l.in(proxy.DefaultReconcile-1))
-	if !l.waits() || len(l.open()) != 1 {
-		t.Fatalf("before the interval is over, the agent is free; kept: %v", l.open())
-	}
+	l.left(true, 1, "before the interval is over, the agent is free")
 	l.once("runs:mem0", l.in(proxy.DefaultReconcile))
-	if l.waits() || len(l.open()) != 0 {
-		t.Errorf("the agent waits; kept: %v", l.open())
-	}
+	l.left(false, 0, "the agent waits")
 	l.blocks("Ann", "helper")
 	rec := l.audit("--type", "decision")
 	expect.Equal(t, strings.Count(rec, `"id":"system:reconciler"`), 3, rec)
-	for _, want := range []string{"this call may have been made or not", "letta.send_message/memory_insert", "letta.send_message/memory_replace"} {
-		expect.Text(t, rec, "no").Has(want)
-	}
+	expect.Text(t, rec).Has("this call may have been made or not", "letta.send_message/memory_insert", "letta.send_message/memory_replace")
 	expect.Text(t, l.direct(`{"input":"SAY hello"}`), "past the sidecar").Has("hello")
 	l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", "").want(t, 200).has(t, "done")
 	l.blocks("Ann\nlikes tea", "helper")
@@ -130,16 +130,15 @@ func TestRestartReleasesPausedAgents(t *testing.T) {
 func TestAbandonedPausesOfConversationsAreDeclined(t *testing.T) {
 	t.Parallel()
 	l, c := startCut(t, someAgent, lettaConf)
-	var conv struct{ ID string }
-	l.into(&conv, "POST", "/v1/conversations/?agent_id="+l.agent, `{}`, "Authorization", "Bearer "+devToken)
+	conv := l.do("POST", "/v1/conversations/?agent_id="+l.agent, `{}`).want(t, 200).id(t)
 	c.after.Store(1)
-	path := "/v1/conversations/" + conv.ID + "/messages"
-	l.do("POST", path, fmt.Sprintf(`{"input":%q,"streaming":false}`, poisoned), "Authorization", "Bearer "+devToken).want(t, http.StatusBadGateway)
+	path := "/v1/conversations/" + conv + "/messages"
+	l.do("POST", path, fmt.Sprintf(`{"input":%q,"streaming":false}`, poisoned)).want(t, http.StatusBadGateway)
 	l.once("runs:mem0", l.later())
 	expect.Len(t, l.open(), 0, "kept")
 	expect.Text(t, l.audit("--type", "decision")).Times(3, `"id":"system:reconciler"`)
 	l.blocks("Ann", "helper")
-	l.do("POST", path, `{"input":"SAY hello","streaming":false}`, "Authorization", "Bearer "+devToken).want(t, 200).has(t, "hello")
+	l.do("POST", path, `{"input":"SAY hello","streaming":false}`).want(t, 200).has(t, "hello")
 }
 
 // Proves EDGE-1: pauses that others answer are left alone: of a caller's client tool,
@@ -164,14 +163,10 @@ func TestPausesOfOthersAreLeftAlone(t *testing.T) {
 				kept = 0
 			}
 			l.once("runs:mem0", l.later())
-			if !l.waits() || len(l.open()) != kept {
-				t.Errorf("somebody else's pause was answered; kept: %v", l.open())
-			}
+			l.left(true, kept, "somebody else's pause was answered")
 			l.blocks("Ann", "helper")
 			l.once("runs:mem0", l.in(time.Hour))
-			if !l.waits() || len(l.open()) != 0 {
-				t.Errorf("after an hour, kept: %v", l.open())
-			}
+			l.left(true, 0, "after an hour")
 		})
 	}
 }
@@ -182,19 +177,17 @@ func TestPausesOfCurrentTurnsAreNotDeclined(t *testing.T) {
 	t.Parallel()
 	var l *lettaRig
 	var requests atomic.Int32
-	l = startStill(t, someAgent, lettaConf, func(h http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/messages") {
-				switch requests.Add(1) {
-				case 2:
-					panic(http.ErrAbortHandler)
-				case 4: // the model thinks while the pause ages
-					l.once("runs:mem0", l.later())
-				}
+	l = startStill(t, someAgent, lettaConf, answering(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/messages") {
+			switch requests.Add(1) {
+			case 2:
+				panic(http.ErrAbortHandler)
+			case 4: // the model thinks while the pause ages
+				l.once("runs:mem0", l.later())
 			}
-			h.ServeHTTP(w, r)
-		})
-	})
+		}
+		return false
+	}))
 	const tea = "CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done"
 	l.say(tea, "").want(t, http.StatusBadGateway)
 	l.say(tea, "").want(t, 200).has(t, "done")
@@ -216,16 +209,12 @@ func TestFailedDeclinesAreRetried(t *testing.T) {
 		m.set(func(w http.ResponseWriter, r *http.Request) bool { return r.Method == refused && refusal(w) })
 		at := l.in([]time.Duration{5 * time.Minute, 10 * time.Minute, time.Hour}[i])
 		expect.ErrorHas(t, l.car.Once(context.Background(), "runs:mem0", at), "backend mem0: declining a pending approval request failed", refused, "is refused")
-		if !l.waits() || len(l.open()) != 1 {
-			t.Fatalf("%s is refused; kept: %v", refused, l.open())
-		}
+		l.left(true, 1, "is refused", refused)
 		l.once("runs:mem0", at.Add(time.Second)) // not due
 	}
 	m.set(nil)
 	l.once("runs:mem0", l.in(2*time.Hour))
-	if l.waits() || len(l.open()) != 0 {
-		t.Errorf("kept: %v", l.open())
-	}
+	l.left(false, 0)
 	l.blocks("Ann", "helper")
 }
 
@@ -242,8 +231,7 @@ func TestCompletedTurnsCostNoRequests(t *testing.T) {
 	before := requests.Load()
 	l.once("runs:mem0", l.later())
 	expect.Equal(t, requests.Load()-before, 0)
-	dirs, err := filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "turns"))
-	must.Do(t, err)
+	dirs := must.Get(filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "turns")))(t)
 	must.Len(t, dirs, 1)
 	must.Do(t, os.Remove(dirs[0]))
 	writeFile(t, dirs[0], "no directory")

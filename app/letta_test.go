@@ -35,7 +35,7 @@ type lettaRig struct {
 
 func startLetta(t *testing.T, agent string) *lettaRig {
 	t.Helper()
-	return startLettaBehind(t, agent, func(h http.Handler) http.Handler { return h })
+	return startLettaBehind(t, agent, plainly)
 }
 
 // startLettaBehind puts a handler between the sidecar and the server.
@@ -141,9 +141,7 @@ func TestSelfEditsAreGated(t *testing.T) {
 			a.want(t, 200, types(a.body))
 			expect.Equal(t, strings.Join(types(a.body), " "), tc.types, types(a.body))
 			l.blocks("Ann\nlikes tea\nplays go", "helper")
-			for _, hidden := range []string{"approval", "requires_approval"} {
-				a.about("the caller sees").lacks(t, hidden)
-			}
+			a.about("the caller sees").lacks(t, "approval")
 			a.about("usage is not the whole turn's").has(t, `"step_count":3`)
 			rec := l.audit("--type", "decision")
 			expect.Equal(t, strings.Count(rec, `"type":"decision"`), 4)
@@ -210,7 +208,7 @@ SAY done`
 	}
 	l.blocks("Ann", "helper")
 	for path, asks := range map[string]string{"/messages": `"approval_request_message"`, "?include=agent.pending_approval": `"pending_approval"`} {
-		_, rest, found := strings.Cut(l.do("GET", "/v1/agents/"+l.agent+path, "", "Authorization", "Bearer "+devToken).want(t, 200).body, asks)
+		_, rest, found := strings.Cut(l.do("GET", "/v1/agents/"+l.agent+path, "").want(t, 200).body, asks)
 		waiting, _, _ := strings.Cut(rest, "]")
 		if !found || !strings.Contains(waiting, "my_tool") || strings.Contains(waiting, "memory_") {
 			t.Errorf("%s shows as waiting: %s", path, waiting)
@@ -267,25 +265,6 @@ func TestPausesOfOthersAreDeclined(t *testing.T) {
 	}
 }
 
-// Proves EDGE-1: calls that a turn left of which nobody knows the caller are declined by
-// the next one, which continues.
-func TestAbandonedPausesAreDeclinedByTheNextTurn(t *testing.T) {
-	t.Parallel()
-	l := startLetta(t, someAgent)
-	direct := func(body string) {
-		t.Helper()
-		w := httptest.NewRecorder()
-		l.letta.ServeHTTP(w, httptest.NewRequest("POST", "/v1/agents/"+l.agent+"/messages", strings.NewReader(body)))
-		must.Equal(t, w.Code, 200, w.Body)
-		expect.Text(t, w.Body.String(), w.Body).Has("requires_approval")
-	}
-	// The server's state after a crash during a turn.
-	direct(fmt.Sprintf(`{"input":%q,"client_tools":[{"name":"memory_insert"},{"name":"memory_replace"}]}`,
-		"CALL memory_insert {\"label\":\"human\",\"new_string\":\"late\"}\nCALL memory_replace {\"label\":\"persona\",\"old_string\":\"helper\",\"new_string\":\"spy\"}"))
-	l.say("SAY hello", "").want(t, 200).has(t, `"content":"hello"`)
-	l.blocks("Ann", "helper")
-}
-
 // Proves EDGE-1: runs that cannot be made to pause are refused in production, unless
 // the agent has no gated memory tools.
 func TestUngatedRunsAreRefused(t *testing.T) {
@@ -299,7 +278,7 @@ func TestUngatedRunsAreRefused(t *testing.T) {
 		l.blocks("Ann", "helper")
 	}
 	l := startLetta(t, someAgent)
-	l.do("POST", "/v1/agents/"+l.agent+"/messages/async", `{"input":"hi"}`, "Authorization", "Bearer "+devToken).want(t, 403, "async").has(t, "run.ungated")
+	l.do("POST", "/v1/agents/"+l.agent+"/messages/async", `{"input":"hi"}`).want(t, 403, "async").has(t, "run.ungated")
 	l.say("SAY hello", "").want(t, 200)
 	l.blocks("Ann", "helper")
 }
@@ -353,10 +332,8 @@ SAY done`
 				t.Fatalf("%v: %s", err, a.body)
 			}
 			m := first.Messages[0]
-			a = l.do("POST", "/v1/agents/"+l.agent+"/messages", `{"messages":[`+fmt.Sprintf(tc.answer, m.ID, m.Calls[0].ID)+`]`+tools+`}`, "Authorization", "Bearer "+devToken)
-			if a.status != 200 || !strings.Contains(a.body, tc.says) {
-				t.Errorf("%d %s", a.status, a.body)
-			}
+			a = l.do("POST", "/v1/agents/"+l.agent+"/messages", `{"messages":[`+fmt.Sprintf(tc.answer, m.ID, m.Calls[0].ID)+`]`+tools+`}`)
+			a.want(t, 200).has(t, tc.says)
 			l.blocks("Ann", "helper")
 		})
 	}

@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,9 +20,7 @@ func TestApprovedCallsThatFailAreNotDone(t *testing.T) {
 	l, block := lettaPeople(t, "better", "Ann likes green tea")
 	l.do("POST", "/v1/agents/"+l.agent+"/tools/memory_replace/run", `{"args":{"label":"human","old_string":"green tea","new_string":"coffee"}}`).
 		want(t, 403).has(t, "memproxy_held")
-	page := must.Get(l.car.Ledger.Holds.List(context.Background(), memproxy.HoldFilter{State: memproxy.HoldPending}))(t)
-	must.Len(t, page.Holds, 1, page)
-	id := page.Holds[0].ID
+	id := l.pending(1)[0].ID
 	l.behind("PATCH", "/v1/blocks/"+block, `{"value":"Ann moved"}`) // the tool finds nothing to replace
 	l.review(id, true)
 	ring.Until(t, "the record of the end", func() bool {
@@ -43,16 +40,14 @@ func TestApprovedCallsThatFailAreNotDone(t *testing.T) {
 // that succeeds is.
 func TestCallsThatFailAreNotCharged(t *testing.T) {
 	t.Parallel()
-	l := startLettaWith(t, someAgent, lettaConf+"budgets: {default: {writes_per_hour: 2}, rapid_per_minute: 0}\n", func(h http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasSuffix(r.URL.Path, "/core_memory_append/run") {
-				w.Header().Set("Content-Type", "application/json")
-				_, _ = w.Write([]byte(`{"status":"error","func_return":null,"stdout":null,"stderr":["KeyError"]}`))
-				return
-			}
-			h.ServeHTTP(w, r)
-		})
-	})
+	l := startLettaWith(t, someAgent, lettaConf+"budgets: {default: {writes_per_hour: 2}, rapid_per_minute: 0}\n", answering(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/core_memory_append/run") {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"status":"error","func_return":null,"stdout":null,"stderr":["KeyError"]}`))
+			return true
+		}
+		return false
+	}))
 	run := func(tool, args string) got {
 		return l.do("POST", "/v1/agents/"+l.agent+"/tools/"+tool+"/run", `{"args":`+args+`}`)
 	}
@@ -89,14 +84,11 @@ func TestCallsWithoutAnAnswerAreRecorded(t *testing.T) {
 					h.ServeHTTP(w, r)
 				})
 			}, replacements()...)
-			var made struct{ ID string }
-			l.into(&made, "POST", "/v1/blocks/", `{"label":"human","value":"Ann likes tea"}`, as("")...)
-			l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/attach/"+made.ID, "", as("")...).want(t, 200)
+			made := l.do("POST", "/v1/blocks/", `{"label":"human","value":"Ann likes tea"}`, as("")...).want(t, 200).id(t)
+			l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/attach/"+made, "", as("")...).want(t, 200)
 			a := l.do("POST", "/v1/agents/"+l.agent+"/tools/memory_replace/run", `{"args":{"label":"human","old_string":"tea","new_string":"go"}}`, as("human")...)
-			if a.status/100 != 5 {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
-			ring.Until(t, "the version", func() bool { return len(l.history(made.ID)) == 2 })
+			must.Equal(t, a.status/100, 5, a.status, a.body)
+			ring.Until(t, "the version", func() bool { return len(l.history(made)) == 2 })
 			l.clean(name)
 			ring.Until(t, "the correction", func() bool { return l.records(memproxy.EventCrossCorrection) == 1 })
 		})

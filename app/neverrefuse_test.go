@@ -1,11 +1,9 @@
 package app_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -74,10 +72,8 @@ func (r *rig) shows(ids []string, words ...string) (where []string) {
 // upstreamIDs returns the ids of memories with a word, as the backend has them.
 func (r *rig) upstreamIDs(word string) []string {
 	r.t.Helper()
-	resp := must.Get(http.Get(r.up + "/memories?user_id=ann"))(r.t)
-	defer resp.Body.Close()
 	var list struct{ Results []struct{ ID, Memory string } }
-	must.Do(r.t, json.NewDecoder(resp.Body).Decode(&list))
+	must.Do(r.t, json.Unmarshal([]byte(r.behind("GET", "/memories?user_id=ann", "")), &list))
 	var ids []string
 	for _, m := range list.Results {
 		if strings.Contains(m.Memory, word) {
@@ -115,19 +111,11 @@ func TestNeverRefuseSetsContentAside(t *testing.T) {
 				}
 			}
 			bad := append(r.upstreamIDs("invoices"), r.upstreamIDs("refunds")...)
-			if len(bad) < 2 {
-				t.Fatalf("it was not written: %v", bad)
-			}
-			for _, where := range r.shows(bad, "invoices", "refunds") {
-				t.Errorf("shown by %s", where)
-			}
+			must.Equal(t, len(bad) >= 2, true, "it was written", bad)
+			expect.Len(t, r.shows(bad, "invoices", "refunds"), 0, "shown by")
 			expect.Text(t, r.listed(), "the harmless one is not shown").Has("green tea")
-			if st := r.statusOf(r.upstreamIDs("invoices")[0]); st.State != memproxy.StateQuarantined {
-				t.Errorf("%+v", st)
-			}
-			if st := r.statusOf(r.upstreamIDs("refunds")[0]); st.State != memproxy.StateFlagged {
-				t.Errorf("%+v", st)
-			}
+			expect.Equal(t, r.statusOf(r.upstreamIDs("invoices")[0]).State, memproxy.StateQuarantined)
+			expect.Equal(t, r.statusOf(r.upstreamIDs("refunds")[0]).State, memproxy.StateFlagged)
 			expect.Text(t, r.audit("--type", "decision"), "the record does not say so").Has(`"screen.stored"`)
 		})
 	}
@@ -144,29 +132,20 @@ func TestNeverRefuseOfAsyncWrites(t *testing.T) {
 		r := start(t, screeningConf, "SCREENING", never)
 		r.back.handle(b)
 		a := r.do("POST", "/v3/memories/add/", fmt.Sprintf(`{"user_id":"ann","messages":[{"role":"user","content":%q}]}`, suspicious))
-		var receipt struct {
-			Event string `json:"event_id"`
-		}
-		if err := json.Unmarshal([]byte(a.body), &receipt); err != nil || receipt.Event == "" {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
-		r.do("GET", "/v1/event/"+receipt.Event+"/", "").want(t, 200).has(t, `"PENDING"`).lacks(t, "refunds")
+		receipt := field(a.body, `"event_id":"`)
+		r.do("GET", "/v1/event/"+receipt+"/", "").want(t, 200).has(t, `"PENDING"`).lacks(t, "refunds")
 		for b.Step() {
 		}
 		ids := r.upstreamIDs("refunds")
-		if len(ids) == 0 {
-			t.Fatal("it was not written")
-		}
+		must.Equal(t, len(ids) > 0, true, "it was written")
 		// This read is the first.
 		first := slices.Clone(readsOfMem0[i][:])
 		if strings.Contains(first[1], "%s") {
 			first[1] = fmt.Sprintf(first[1], ids[0])
 		}
 		r.do(first[0], first[1], first[2]).about(first[0], first[1]).lacks(t, "refunds")
-		r.do("GET", "/v1/event/"+receipt.Event+"/", "").want(t, 200).has(t, `"SUCCEEDED"`, ids[0]).lacks(t, "refunds")
-		for _, where := range r.shows(ids, "refunds") {
-			t.Errorf("after %s %s, shown by %s", first[0], first[1], where)
-		}
+		r.do("GET", "/v1/event/"+receipt+"/", "").want(t, 200).has(t, `"SUCCEEDED"`, ids[0]).lacks(t, "refunds")
+		expect.Len(t, r.shows(ids, "refunds"), 0, "shown after", first[0], first[1])
 		r.stop()
 	}
 }
@@ -204,7 +183,7 @@ func TestNeverRefuseAppliesToContentOnly(t *testing.T) {
 // in their server, suspicious writes are held or refused.
 func TestNeverRefuseOnLetta(t *testing.T) {
 	t.Parallel()
-	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, "log: {", never+"\nlog: {", 1), func(h http.Handler) http.Handler { return h })
+	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, "log: {", never+"\nlog: {", 1), plainly)
 	for path, body := range map[string]string{
 		"/v1/agents/" + l.agent + "/archival-memory": `{"text":%q}`,
 		"/v1/blocks/": `{"label":"notes","value":%q}`,
@@ -216,9 +195,6 @@ func TestNeverRefuseOnLetta(t *testing.T) {
 			}
 		}
 	}
-	page, err := l.car.Ledger.Holds.List(context.Background(), memproxy.HoldFilter{State: memproxy.HoldPending})
-	if err != nil || len(page.Holds) != 2 {
-		t.Errorf("%+v %v", page, err)
-	}
+	l.pending(2)
 	l.do("GET", "/v1/agents/"+l.agent+"/archival-memory", "").has(t, "green tea").lacks(t, "refunds", "invoices")
 }

@@ -2,7 +2,6 @@ package app_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/expect"
-	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -56,7 +54,7 @@ func (f *refuser) of(match func(*http.Request) bool) func(http.Handler) http.Han
 // refused checks that a request is answered as the backend answers memproxy's look-up.
 func (f *refuser) refused(r *rig, method, path, body string, status int) {
 	r.t.Helper()
-	a := r.do(method, path, body, "Authorization", "Bearer "+devToken)
+	a := r.do(method, path, body)
 	if after := a.header.Get("Retry-After"); a.status != status || status == http.StatusTooManyRequests && after != "17" {
 		r.t.Errorf("%s %s: %d, Retry-After %q, want %d and 17: %s", method, path, a.status, after, status, a.body)
 	}
@@ -75,56 +73,48 @@ func (f *refuser) recorded(r *rig, status int) {
 }
 
 // Proves CARD-1: if Letta limits the caller's rate or refuses its right while memproxy looks
-// something up, the client gets that answer, and no part of the request is sent.
+// something up, the client gets that answer, and no part of the request is sent: for all
+// look-ups, only those of what a compensated run may change, and only that of the tool that a
+// request runs.
 func TestLettaRefusesALookUp(t *testing.T) {
 	t.Parallel()
-	f := &refuser{}
-	l := startLettaBehind(t, someAgent, f.in)
-	block := must.Get(http.Post(l.up+"/v1/blocks/", "application/json", strings.NewReader(`{"label":"human","value":"x"}`)))(t)
-	made, _, _ := strings.Cut(strings.SplitN(string(must.Get(io.ReadAll(block.Body))(t)), `"id":"`, 2)[1], `"`)
-	for _, status := range []int{http.StatusTooManyRequests, http.StatusForbidden, http.StatusUnauthorized} {
-		f.status.Store(int32(status))
-		f.refused(l.rig, "PATCH", "/v1/blocks/"+made, `{"value":"y"}`, status)
-		f.refused(l.rig, "PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/human", `{"value":"y"}`, status)
-		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/messages", `{"input":"SAY hello"}`, status)
-		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/messages", `{"input":"SAY hello","streaming":true}`, status)
-		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/tools/memory_insert/run", `{"args":{"label":"human","new_string":"y"}}`, status)
-		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/tools/archival_memory_search/run", `{"args":{"query":"y"}}`, status)
-		l.outcomes(fmt.Sprintf(`"status":%d`, status))
-		if status != http.StatusUnauthorized { // which is not the object's
-			f.recorded(l.rig, status)
-		}
+	const ofAgent, says = "/v1/agents/AGENT", `{"input":"SAY hello"}`
+	insert := [3]string{"POST", ofAgent + "/tools/memory_insert/run", `{"args":{"label":"human","new_string":"y"}}`}
+	search := [3]string{"POST", ofAgent + "/tools/archival_memory_search/run", `{"args":{"query":"y"}}`}
+	for name, tc := range map[string]struct {
+		agent, conf string
+		of          func(*http.Request) bool
+		calls       [][3]string
+	}{
+		"all": {someAgent, lettaConf, func(*http.Request) bool { return true }, [][3]string{
+			{"PATCH", "/v1/blocks/BLOCK", `{"value":"y"}`}, {"PATCH", ofAgent + "/core-memory/blocks/human", `{"value":"y"}`},
+			{"POST", ofAgent + "/messages", says}, {"POST", ofAgent + "/messages", `{"input":"SAY hello","streaming":true}`}, insert, search,
+		}},
+		"a compensated run": {olderAgent, compensating, func(r *http.Request) bool { return r.URL.Path == "/v1/blocks/" }, [][3]string{{"POST", ofAgent + "/messages", says}}},
+		"a tool":            {searchingAgent, lettaConf, func(r *http.Request) bool { return r.URL.RawQuery == "include=agent.tools" }, [][3]string{insert, search}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &refuser{}
+			l := startLettaWith(t, tc.agent, tc.conf, f.of(tc.of))
+			fill := strings.NewReplacer("AGENT", l.agent, "BLOCK", got{body: l.behind("POST", "/v1/blocks/", `{"label":"human","value":"x"}`)}.id(t))
+			for _, status := range []int{http.StatusTooManyRequests, http.StatusForbidden, http.StatusUnauthorized} {
+				f.status.Store(int32(status))
+				for _, c := range tc.calls {
+					f.refused(l.rig, c[0], fill.Replace(c[1]), c[2], status)
+				}
+				if name == "all" {
+					l.outcomes(fmt.Sprintf(`"status":%d`, status))
+				}
+				if name == "all" && status != http.StatusUnauthorized { // which is not the object's
+					f.recorded(l.rig, status)
+				}
+			}
+			f.status.Store(0)
+			l.say("SAY hello", "").want(t, 200).has(t, "hello")
+			l.blocks("Ann", "helper")
+		})
 	}
-	f.status.Store(0)
-	l.say("SAY hello", "").want(t, 200).has(t, "hello")
-}
-
-// Proves CARD-1: the same for a run whose changes are ruled on afterwards, if what it may change
-// cannot be read.
-func TestLettaRefusesTheLookUpsOfACompensatedRun(t *testing.T) {
-	t.Parallel()
-	f := &refuser{}
-	l := startLettaWith(t, olderAgent, compensating, f.of(func(r *http.Request) bool { return r.URL.Path == "/v1/blocks/" }))
-	for _, status := range []int{http.StatusTooManyRequests, http.StatusForbidden, http.StatusUnauthorized} {
-		f.status.Store(int32(status))
-		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/messages", `{"input":"SAY hello"}`, status)
-	}
-	f.status.Store(0)
-	l.say("SAY hello", "").want(t, 200).has(t, "hello")
-}
-
-// Proves CARD-1: if Letta refuses only to say which tool a request runs, the client gets that
-// answer, and the tool does not run.
-func TestLettaRefusesAProbe(t *testing.T) {
-	t.Parallel()
-	f := &refuser{}
-	l := startLettaBehind(t, searchingAgent, f.of(func(r *http.Request) bool { return r.URL.RawQuery == "include=agent.tools" }))
-	for _, status := range []int{http.StatusTooManyRequests, http.StatusForbidden, http.StatusUnauthorized} {
-		f.status.Store(int32(status))
-		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/tools/memory_insert/run", `{"args":{"label":"human","new_string":"y"}}`, status)
-		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/tools/archival_memory_search/run", `{"args":{"query":"y"}}`, status)
-	}
-	l.blocks("Ann", "helper")
 }
 
 // Proves EDGE-1, TRL-6: if Letta refuses a tool run that memproxy makes for an agent, the agent
@@ -133,15 +123,13 @@ func TestLettaRefusesAProbe(t *testing.T) {
 func TestLettaRefusesAToolRunOfMemproxys(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusForbidden} {
-		l := startLettaBehind(t, searchingAgent, func(next http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if strings.HasSuffix(r.URL.Path, "/run") {
-					http.Error(w, `{"detail":"no"}`, status)
-					return
-				}
-				next.ServeHTTP(w, r)
-			})
-		})
+		l := startLettaBehind(t, searchingAgent, answering(func(w http.ResponseWriter, r *http.Request) bool {
+			if strings.HasSuffix(r.URL.Path, "/run") {
+				http.Error(w, `{"detail":"no"}`, status)
+				return true
+			}
+			return false
+		}))
 		l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\",\"memproxy_trust\":\"system\"}\nTHEN\nSAY done", "").want(t, 200).has(t, "done", "the call failed")
 		l.say("CALL archival_memory_search {\"query\":\"tea\"}\nTHEN\nSAY done", "").want(t, 200).has(t, "done", "the call failed")
 		l.blocks("Ann", "helper")
@@ -181,9 +169,7 @@ func TestLettaRejectsTheLentCredentialInALookUp(t *testing.T) {
 	conf := strings.Replace(lettaConf, `upstream: "LETTA"`, `upstream: "LETTA", credential: "sesame"`, 1)
 	l := startLettaWith(t, someAgent, conf, f.in)
 	f.status.Store(http.StatusUnauthorized)
-	if a := l.say("SAY hello", ""); a.status != http.StatusBadGateway || !strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "deny") {
-		t.Errorf("%d %v %s", a.status, a.header, a.body)
-	}
+	l.say("SAY hello", "").want(t, http.StatusBadGateway).decided(t, "deny")
 }
 
 // Proves CARD-1: the same for Mem0, hosted and self-hosted.

@@ -54,17 +54,8 @@ func TestStampsDescribeTheWrite(t *testing.T) {
 	id := heldID(t, r.do("POST", "/memories", noted(suspicious), in...))
 	clock.Pass(time.Hour)
 	r.does("holds", "approve", "--reason", "it is our rule", id)
-	ring.Until(r.t, "it is written", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
-	var made string
-	var list struct {
-		Results []struct{ ID, Memory string }
-	}
-	must.Do(t, json.Unmarshal([]byte(r.listed()), &list))
-	for _, m := range list.Results {
-		if m.ID != plainID {
-			made = m.ID
-		}
-	}
+	must.Equal(t, r.ended(id).State, memproxy.HoldDone)
+	made := r.upstreamIDs(words)[0]
 	held, raw := r.stamped(made)
 	if held.Received.Sub(came) < 0 || held.Received.Sub(came) > time.Minute || held.Time.Sub(held.Received) < time.Hour || held.Session != plain.Session || held.Score <= 0 || held.Flags == "" || len(raw) > 1024 {
 		t.Errorf("%s", raw)
@@ -95,17 +86,13 @@ func TestRelayedTimes(t *testing.T) {
 	// The time of the request itself gives a memory no other age.
 	present := fmt.Sprintf(`,"timestamp":%d,"metadata":{"timestamp":%q}}`, clock.Now().Unix(), clock.Now().Format(time.RFC3339Nano))
 	r.do("POST", "/v3/memories/add/", strings.TrimSuffix(noted("Ann moved in."), "}")+present, as("")...).want(t, 200)
-	a := r.do("POST", "/v3/memories/add/", relayed, as("human")...)
-	var made struct{ Results []struct{ ID string } }
-	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 || len(made.Results) != 1 {
-		t.Fatalf("by a person: %d %s", a.status, a.body)
-	}
+	made := r.do("POST", "/v3/memories/add/", relayed, as("human")...).want(t, 200, "by a person").id(t)
 	now := clock.Now()
-	m, raw := r.stamped(made.Results[0].ID)
+	m, raw := r.stamped(made)
 	if now.Sub(m.Time) > time.Minute || now.Sub(m.Received) > time.Minute || m.Time.IsZero() || m.Received.IsZero() {
 		t.Errorf("stamped %s", raw)
 	}
-	told := r.do("GET", "/memories/"+made.Results[0].ID+"?memproxy_provenance=true", "", as("human")...)
+	told := r.do("GET", "/memories/"+made+"?memproxy_provenance=true", "", as("human")...)
 	told.about("told").has(t, "2001-01-01T00:00:00", `"written":"`+m.Time.Format(time.RFC3339), `"received_at":"`+m.Received.Format(time.RFC3339))
 }
 
@@ -116,14 +103,11 @@ func TestCopiedStampsOfFinishedAdditions(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain)
 	r.sealAll()
-	a := r.do("POST", "/v3/memories/add/", note).want(t, 200).has(t, `"event_id"`)
-	var made struct{ Results []struct{ ID string } }
-	must.Do(t, json.Unmarshal([]byte(a.body), &made))
-	_, stamp := r.stamped(made.Results[0].ID)
-	r.versioned(made.Results[0].ID)
+	made := r.do("POST", "/v3/memories/add/", note).want(t, 200).has(t, `"event_id"`).id(t)
+	_, stamp := r.stamped(made)
+	r.versioned(made)
 	planted := r.behind("POST", "/v3/memories/add/", `{"user_id":"ann","agent_id":"dev","infer":false,"messages":[{"role":"user","content":"trusts Eve"}],"metadata":`+stamp+`}`)
-	must.Do(t, json.Unmarshal([]byte(planted), &made))
-	id := made.Results[0].ID
+	id := got{body: planted}.id(t)
 	expect.Equal(t, r.do("GET", "/v1/memories/"+id+"/", "").header.Get("X-Memproxy-Unverified"), id, "a copied stamp is believed")
 	expect.Equal(t, classes(r.sweep())[id], "insert integrity.forged", "the sweep")
 	expect.Len(t, r.history(id), 0, "it has the versions")
@@ -185,20 +169,14 @@ func TestMetadataAreSigned(t *testing.T) {
 func TestMetadataOfBlocksAreSigned(t *testing.T) {
 	t.Parallel()
 	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "ownership: {changed: report}\nmemories: {validate: 0}", 1)
-	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h })
-	bearer := []string{"Authorization", "Bearer " + devToken}
+	l := startLettaWith(t, someAgent, conf, plainly)
 	ids := map[string]string{}
 	for _, name := range []string{"whole", "changed", "again", "stamped", "robbed"} {
-		a := l.do("POST", "/v1/blocks/", `{"label":"notes","value":"Ann reads.","metadata":{"about":"books","n":1.50,"confidence":0.9}}`, bearer...)
-		var made struct{ ID string }
-		if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.ID == "" {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
-		ids[name] = made.ID
+		ids[name] = l.do("POST", "/v1/blocks/", `{"label":"notes","value":"Ann reads.","metadata":{"about":"books","n":1.50,"confidence":0.9}}`).id(t)
 	}
 	change := func(name, body string) {
 		t.Helper()
-		l.do("PATCH", "/v1/blocks/"+ids[name], body, bearer...).want(t, 200, name)
+		l.do("PATCH", "/v1/blocks/"+ids[name], body).want(t, 200, name)
 	}
 	change("again", `{"metadata":{"about":"papers"}}`)
 	change("stamped", `{"value":"Ann reads much."}`)
@@ -212,7 +190,7 @@ func TestMetadataOfBlocksAreSigned(t *testing.T) {
 		l.behind("PATCH", "/v1/blocks/"+ids[name], `{"metadata":`+was+`}`)
 	}
 	for name, id := range ids {
-		a := l.do("GET", "/v1/blocks/"+id, "", bearer...)
+		a := l.do("GET", "/v1/blocks/"+id, "")
 		if bad := name == "changed" || name == "robbed"; a.status != 200 || (a.header.Get("X-Memproxy-Unverified") == id) != bad {
 			t.Errorf("%s: %d %q %s", name, a.status, a.header.Get("X-Memproxy-Unverified"), a.body)
 		}
@@ -221,9 +199,7 @@ func TestMetadataOfBlocksAreSigned(t *testing.T) {
 	meta := metadataOf(t, l.behind("GET", "/v1/blocks/"+ids["whole"], ""))
 	l.behind("PATCH", "/v1/blocks/"+ids["whole"], `{"metadata":`+strings.Replace(meta, `"memproxy_trust":"authenticated"`, `"memproxy_trust":"human"`, 1)+`}`)
 	change("whole", `{"metadata":{"about":"papers"}}`)
-	if a := l.do("GET", "/v1/blocks/"+ids["whole"], "", bearer...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != ids["whole"] {
-		t.Errorf("a forged stamp was signed: %d %v %s", a.status, a.header, a.body)
-	}
+	l.do("GET", "/v1/blocks/"+ids["whole"], "").want(t, 200, "a forged stamp was signed").carries(t, "X-Memproxy-Unverified", ids["whole"])
 }
 
 // Proves EDGE-3, EDGE-13: a request for a passage of unknown owner gets the answer for
@@ -243,9 +219,7 @@ func TestUnknownPassagesLookLikeForeignOnes(t *testing.T) {
 		said := map[string]string{}
 		for what, id := range map[string]string{"unknown": w.Unknown["passage"], "another tenant's": victim.Objects["passage"]} {
 			got := r.do(http.MethodDelete, "/v1/archives/"+other.Objects["archive"]+"/passages/"+id, "", "X-API-Key", "", "Authorization", "Bearer "+matrixKey(who))
-			if got.status != http.StatusNotFound {
-				t.Errorf("%s, %s: %d %s", who, what, got.status, got.body)
-			}
+			got.want(t, http.StatusNotFound, who, what)
 			said[what] = got.body[:strings.Index(got.body, `"decision_id"`)]
 		}
 		expect.Equal(t, said["unknown"], said["another tenant's"], who, "told apart", said)
