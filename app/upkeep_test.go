@@ -79,7 +79,7 @@ const another = "m0-another-key"
 
 var anotherKey = "\n    - {sha256: \"" + sha(another) + "\", id: \"agent:other\", kind: agent, trust: authenticated, tenant: acme, acts_as: \"*\"}\nSCREENING"
 
-// Proves SYN-9, TRL-9: memories of insufficiently trusted callers are pending: visible
+// Proves TRL-9: memories of insufficiently trusted callers are pending: visible
 // to their author by id and in lists, and to others once they have gone uncorrected for
 // long enough.
 func TestMemoriesAgeByTheClock(t *testing.T) {
@@ -101,7 +101,6 @@ func TestMemoriesAgeByTheClock(t *testing.T) {
 		r.once("upkeep", time.Now().Add(tc.after))
 		expect.Equal(t, strings.Contains(r.listed(), "green tea"), tc.want, tc.after, "shown")
 	}
-
 }
 
 // Proves SYN-7: three rejections lock a session's writes.
