@@ -267,7 +267,7 @@ func TestMinimumTrustLeavesAgentsInLists(t *testing.T) {
 	}
 	l.do("PATCH", "/v1/blocks/"+l.letta.BlockID(l.agent, "human"), `{"value":"Bob"}`).want(t, 200)
 	for least, want := range map[string]int{"0.1": 1, "0.9": 0} {
-		trusted := append([]string{"X-Memproxy-Min-Trust", least})
+		trusted := []string{"X-Memproxy-Min-Trust", least}
 		var one agent
 		must.Do(t, json.Unmarshal([]byte(l.do("GET", "/v1/agents/"+l.agent+"?include=agent.blocks", "", trusted...).want(t, 200).body), &one))
 		var list []agent
