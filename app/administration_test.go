@@ -138,14 +138,10 @@ func TestAdministrationIsClosed(t *testing.T) {
 						t.Errorf("%s: %s as %s is sent with %s", kind, at, caller, sent)
 					}
 				}
-				if id := g.header.Get("X-Memproxy-Decision"); (id == "") != route.Public {
-					t.Errorf("%s: %s as %s is decided %q", kind, at, caller, id)
-				}
+				expect.Equal(t, g.header.Get("X-Memproxy-Decision") == "", route.Public, kind, at, "as", caller, "is not decided")
 			}
 		}
-		if counted < 10/ring.Share(1, 3) {
-			t.Errorf("%s: %d routes", kind, counted)
-		}
+		expect.Equal(t, counted >= 10/ring.Share(1, 3), true, kind, "routes", counted)
 	}
 }
 
@@ -178,9 +174,7 @@ policy:`, 1), func(h http.Handler) http.Handler { return h }, "ROOT", sha(adminT
 		if (g.status < 300) != c.plain || !c.plain && (g.status != 403 || !strings.Contains(g.body, "policy.admin")) {
 			t.Errorf("%s %s %s with a plain key: %d %s", c.method, path, c.body, g.status, g.body)
 		}
-		if g = l.do(c.method, path, c.body, "X-API-Key", adminToken, "X-Memproxy-Session", session+"r"); g.status >= 300 {
-			t.Errorf("%s %s %s with the role: %d %s", c.method, path, c.body, g.status, g.body)
-		}
+		l.do(c.method, path, c.body, "X-API-Key", adminToken, "X-Memproxy-Session", session+"r").want(t, 200, c.method, path, c.body, "with the role")
 	}
 }
 

@@ -72,9 +72,8 @@ func TestAnonymousCallersAreSessions(t *testing.T) {
 		}
 	}
 	actor := r.upstream(r.up + "/memories/" + id).Metadata.Actor
-	if !strings.HasPrefix(actor, "anonymous:") || !strings.Contains(r.audit("--principal", actor), id) {
-		t.Errorf("its author is %q", actor)
-	}
+	expect.Text(t, actor, "its author").Has("anonymous:")
+	expect.Text(t, r.audit("--principal", actor), "records of its author").Has(id)
 	expect.Text(t, r.audit()+r.log.String()+actor, "the name of the session stands in a record, the log or the stamp").Lacks(name)
 }
 
@@ -215,9 +214,7 @@ func TestTrustTiersAreEarned(t *testing.T) {
 	expect.Text(t, r.audit("--principal", "agent:dev", "--last", "1"), "recorded").Has(`"trust":"established"`)
 	expect.Equal(t, given("peer"), 0.7, "another gives")
 	r.corrected("", 1)
-	if c := given(""); c >= 0.7 {
-		t.Errorf("corrected once in seven: %v, want less than 0.7", c)
-	}
+	expect.Equal(t, given("") < 0.7, true, "corrected once in seven, another gives less than 0.7")
 }
 
 // looksAt runs the background validation.

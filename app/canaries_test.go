@@ -78,13 +78,9 @@ func TestCanariesAreSeenByTheirOwners(t *testing.T) {
 			}
 		}
 		for id, body := range seen {
-			if why := reasons[id]; (why == "") != (body == "shown") {
-				t.Errorf("%s: %.90q, and the reason is %q", id, body, why)
-			}
+			expect.Equal(t, body == "shown", reasons[id] == "", id, "shows a canary: ", reasons[id], body[:min(len(body), 90)])
 		}
-		if shown < 25/ring.Share(1, 6) { // routes of a sample show fewer
-			t.Errorf("%d answers show a canary", shown)
-		}
+		expect.Equal(t, shown >= 25/ring.Share(1, 6), true, "enough answers show a canary: ", shown) // routes of a sample show fewer
 	}
 	for _, kind := range []string{"letta", "mem0"} {
 		t.Run(kind, func(t *testing.T) {
@@ -192,9 +188,7 @@ func TestBackendErrorTextsAreWithheld(t *testing.T) {
 					expect.Text(t, text, kind, "envoy", envoy, line, "is answered", got).Lacks("canary", "Ignore")
 				}
 			}
-			if kept < tried/3 {
-				t.Errorf("%s, envoy %v: only %d answers of %d have the backend's status: not much was tried", kind, envoy, kept, tried)
-			}
+			expect.Equal(t, kept >= tried/3, true, kind, "envoy", envoy, "enough answers have the backend's status: ", kept, "of", tried)
 		}
 	}
 }

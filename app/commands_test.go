@@ -91,9 +91,9 @@ func TestExplain(t *testing.T) {
 	expect.Equal(t, ex.Status, 403)
 	says(t, cli.Denied, "fields.cedar:", args...)
 	change := writeFile(t, filepath.Join(dir, "change.json"), `{"text":"x"}`) // the target counts as the caller's own
-	if code, out, errs := invoke(t, "explain", "--config", path, "--method", "PUT", "--path", "/memories/m1", "--body", change, "--as", "agent:dev"); code != 0 || strings.Contains(out, "owner.") {
-		t.Errorf("exit %d: %s %s", code, out, errs)
-	}
+	code, out, errs = invoke(t, "explain", "--config", path, "--method", "PUT", "--path", "/memories/m1", "--body", change, "--as", "agent:dev")
+	expect.Equal(t, code, 0, errs)
+	expect.Text(t, out).Lacks("owner.")
 	expect.Error(t, expect.Err(os.Stat(filepath.Join(dir, "state"))), "explain made state")
 }
 
@@ -156,14 +156,10 @@ func TestDemo(t *testing.T) {
 		} `json:"rows"`
 	}
 	must.Do(t, json.Unmarshal([]byte(out), &demo))
-	if len(demo.Rows) < 12 {
-		t.Errorf("%d rows: a threat is missing", len(demo.Rows))
-	}
+	expect.Equal(t, len(demo.Rows) >= 12, true, "no threat is missing of", len(demo.Rows))
 	said := map[string][2]string{}
 	for _, r := range demo.Rows {
-		if r.Threat == "" || !r.AsClaims {
-			t.Errorf("%+v", r)
-		}
+		expect.Equal(t, r.Threat != "" && r.AsClaims, true, r)
 		said[r.Threat] = [2]string{r.Direct.Said, r.Proxied.Said}
 	}
 	readme := must.Get(os.ReadFile("../README.md"))(t)
@@ -176,9 +172,7 @@ func TestDemo(t *testing.T) {
 			t.Errorf("README.md shows %q; the demo prints %q", line, row)
 		}
 	}
-	if len(lines) < 6 {
-		t.Errorf("README.md shows %d lines of the demo", len(lines))
-	}
+	expect.Equal(t, len(lines) >= 6, true, "README.md shows the demo's lines", lines)
 }
 
 // initialised runs "init" with answers and returns the file it wrote.
@@ -192,9 +186,7 @@ func initialised(t *testing.T, answers string, env map[string]string, args ...st
 	}
 	must.Equal(t, a.run(t.Context()), 0, stdout.String(), stderr.String())
 	text := must.Get(os.ReadFile(path))(t)
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v %v", info.Mode(), err)
-	}
+	expect.Equal(t, must.Get(os.Stat(path))(t).Mode().Perm(), 0o600)
 	// Reviewers' commands find the default socket.
 	expect.Text(t, string(text), "the state is not where", review.DefaultSocket, "is looked for").Has("\nstate: ./" + filepath.Dir(review.DefaultSocket) + " ")
 	said, errs := &lockedBuffer{}, &lockedBuffer{}

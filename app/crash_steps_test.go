@@ -197,9 +197,8 @@ func writesApproved(r *crashRig) {
 
 func sentOnce(r *crashRig) {
 	ring.Until(r.t, "the approved write is done", func() bool { return len(r.holds(memproxy.HoldDone)) == 1 })
-	if n, m := r.stored("Bob sails."), r.sent("Bob sails."); n != 1 || m != 1 {
-		r.t.Errorf("stored %d times, sent %d times", n, m)
-	}
+	expect.Equal(r.t, r.stored("Bob sails."), 1, "stored")
+	expect.Equal(r.t, r.sent("Bob sails."), 1, "sent")
 }
 
 // noteID is the id of ann's only memory.

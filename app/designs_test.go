@@ -67,12 +67,9 @@ func TestThreatTextsOfTheDesigns(t *testing.T) {
 		{web, "We're detecting '; DROP TABLE users; -- in user input for security validation", "We're detecting [PATTERN_001] in user input for security validation"},
 	} {
 		for _, source := range []memproxy.Source{c.source, memproxy.SourceUntrusted, memproxy.SourceHostile} {
-			if bad := screeners[source](c.text); !bad.Verdict.Stops() {
-				t.Errorf("%q of source %s passes: %+v", c.text, source, bad)
-			}
-			if good := screeners[source](c.near); good.Verdict.Stops() {
-				t.Errorf("%q of source %s is stopped: %+v", c.near, source, good)
-			}
+			bad, good := screeners[source](c.text), screeners[source](c.near)
+			expect.Equal(t, bad.Verdict.Stops(), true, "source", source, "stops", c.text, bad)
+			expect.Equal(t, good.Verdict.Stops(), false, "source", source, "stops", c.near, good)
 		}
 	}
 }

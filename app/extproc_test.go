@@ -137,9 +137,7 @@ func TestChangesByExtAuthzFollowOneAnother(t *testing.T) {
 	for _, q := range []*authv3.AttributeContext_HttpRequest{add, deletion, deletion, add} {
 		q.Host, q.HeaderMap = "mem.example", &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: "x-api-key", Value: "m0sk_eve"}, {Key: "content-type", Value: "application/json"}}}
 		got := must.Get(client.Check(t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{Request: &authv3.AttributeContext_Request{Http: q}}}))(t)
-		if got.GetStatus().GetCode() != int32(codes.OK) {
-			t.Errorf("%s: %d %s", q.Method, got.GetDeniedResponse().GetStatus().GetCode(), got.GetDeniedResponse().GetBody())
-		}
+		expect.Equal(t, codes.Code(got.GetStatus().GetCode()), codes.OK, q.Method, got.GetDeniedResponse().GetBody())
 	}
 }
 
@@ -203,10 +201,8 @@ func (f *twoListeners) listener(t *testing.T, envoy bool) extproctest.Listener {
 // answer, spans and record.
 func TestBothListenersBehaveAlike(t *testing.T) {
 	t.Parallel()
-	paths, err := filepath.Glob(filepath.Join("..", "envoy", "extproc", "testdata", "*.txtar"))
-	if err != nil || len(paths) == 0 {
-		t.Fatal("no cases", err)
-	}
+	paths := must.Get(filepath.Glob(filepath.Join("..", "envoy", "extproc", "testdata", "*.txtar")))(t)
+	must.Equal(t, len(paths) > 0, true, "there are cases")
 	for i, path := range paths {
 		if i%ring.Share(2, 4) != 0 {
 			continue

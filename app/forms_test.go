@@ -13,6 +13,7 @@ import (
 	"testing"
 	"unicode/utf16"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -257,9 +258,7 @@ func (r *rig) playForms(w *written, names []string, id string, intact func() boo
 				}
 			}
 		}
-		if !intact() {
-			t.Errorf("%s: a memory is changed, last by %s", listener, w.at.Load())
-		}
+		expect.Equal(t, intact(), true, listener, "the memories are as they were, before", w.at.Load())
 		if a, passed := reached(harmless, addr, true); !passed || a.status != http.StatusOK {
 			t.Errorf("%s: a harmless write: %d %s", listener, a.status, a.body)
 		}

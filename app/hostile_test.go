@@ -69,26 +69,20 @@ func servedUnderAttack(t *testing.T, from string) {
 	open.Wait()
 	// bench measures the latency.
 	served := hostile.RunClientTimes(ctx, to, 20*time.Millisecond, 20)
-	if served.Requests < 20 || served.Failed > 0 {
-		t.Errorf("%d of %d requests failed: %s", served.Failed, served.Requests, served.FirstError)
-	}
+	expect.Equal(t, served.Requests >= 20 && served.Failed == 0, true, "all are served", served)
 	text := r.get("/metrics").body
 	stop()
 	all.Wait()
 	// Half of the budget is for held requests; a single request may exceed it for its
 	// answer.
-	if most == 0 || most > inFlight/2+hostile.LargeAnswer*2 {
-		t.Errorf("%d bytes were held at once", most)
-	}
+	expect.Equal(t, most > 0 && most <= inFlight/2+hostile.LargeAnswer*2, true, "bytes within the budget", most)
 	if away := r.observed("memproxy_connections_turned_away_total"); away["mem0 evicted"]+away["mem0 refused"] == 0 {
 		t.Errorf("%d connections were too many for nobody: %v", each*len(hostile.Kinds()), away)
 	}
-	for _, name := range []string{
+	expect.Text(t, text, "the metrics").Has(
 		`memproxy_connections_turned_away_total{listener="mem0",result="evicted"}`, `memproxy_connections_turned_away_total{listener="mem0",result="refused"}`,
 		`memproxy_in_flight_bytes{listener="mem0"}`, `memproxy_in_flight_refused_total{listener="mem0"}`, `memproxy_connections_turned_away_total{listener="admin",result="refused"}`,
-	} {
-		expect.Text(t, text, "no metric").Has(name)
-	}
+	)
 	held := func() int64 { return r.observed("memproxy_in_flight_bytes")["mem0"] }
 	for deadline := time.Now().Add(60 * time.Second); held() != 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {

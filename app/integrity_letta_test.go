@@ -52,9 +52,8 @@ func TestBlocksChangedBehindLettaAreConfirmed(t *testing.T) {
 	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "ownership: {changed: report}\nmemories: {validate: 0}", 1)
 	l := startLettaWith(t, writingAgent, conf, func(h http.Handler) http.Handler { slow.Handler = h; return slow })
 	bearer := []string{"Authorization", "Bearer " + devToken}
-	if got := l.sealAll(); got.Sealed != 2 || !got.Whole {
-		t.Fatalf("%+v", got)
-	}
+	sealed := l.sealAll()
+	must.Equal(t, sealed.Sealed == 2 && sealed.Whole, true, sealed)
 	path := "/v1/agents/" + l.agent + "/core-memory/blocks/human"
 	read := func(wants string) string {
 		t.Helper()
@@ -135,9 +134,8 @@ func TestTamperingBehindLetta(t *testing.T) {
 	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "ownership: {changed: report}\nmemories: {validate: 0}", 1)
 	l := startLettaWith(t, writingAgent, conf, func(h http.Handler) http.Handler { tricks.Handler = h; return tricks })
 	bearer := []string{"Authorization", "Bearer " + devToken}
-	if got := l.sealAll(); got.Sealed != 2 || !got.Whole {
-		t.Fatalf("%+v", got)
-	}
+	sealed := l.sealAll()
+	must.Equal(t, sealed.Sealed == 2 && sealed.Whole, true, sealed)
 	l.clean("sealed")
 	ids := map[string]string{}
 	for name, text := range map[string]string{

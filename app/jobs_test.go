@@ -111,9 +111,7 @@ func TestStopCancelsJobs(t *testing.T) {
 	car.Group.Own(stageSending, func(context.Context) error { car.Runner.AbortAll(); return nil }) // as at the end of the drain
 	car.Group.Own(stageLoops, func(context.Context) error { go func() { <-car.Group.Context().Done(); let() }(); return nil })
 	car.Group.Own(stageProxies, func(context.Context) error {
-		if n := rounds(); n > 0 {
-			t.Errorf("%d rounds are being made once the loops are over", n)
-		}
+		expect.Equal(t, rounds(), 0, "rounds once the loops are over")
 		return nil
 	})
 	r.stopped(func() {})
