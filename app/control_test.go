@@ -96,6 +96,15 @@ func (f *fleetRig) open(change ...string) (*fleet.Plane, error) {
 	return fleet.Open(cfg, fleet.Options{Log: f.log, Getenv: os.Getenv})
 }
 
+// refused waits until the only sidecar reports that it refused a release.
+func (f *fleetRig) refused(reason string) {
+	f.t.Helper()
+	ring.Until(f.t, "the refusal: "+reason, func() bool {
+		l := f.sidecars()
+		return l[0].Rejected != nil && strings.Contains(l[0].Rejected.Reason, reason)
+	})
+}
+
 func (f *fleetRig) stop() {
 	if f.plane == nil {
 		return

@@ -333,10 +333,9 @@ func newCrashRig(t *testing.T, onLetta bool) *crashRig {
 	t.Cleanup(up.Close)
 	r.up = up.URL
 	if onLetta {
-		_, body := r.ask("POST", r.up+"/v1/agents/", olderAgent)
-		var made struct{ ID string }
-		must.Do(t, json.Unmarshal([]byte(body), &made))
-		r.agent, r.human = made.ID, r.letta.BlockID(made.ID, "human")
+		status, body := r.ask("POST", r.up+"/v1/agents/", olderAgent)
+		r.agent = got{status: status, body: body}.id(t)
+		r.human = r.letta.BlockID(r.agent, "human")
 	}
 	dir := t.TempDir()
 	conf = strings.Replace(conf, "policy: {dir: \"DIR/policies\"}\n", "", 1)

@@ -118,12 +118,7 @@ func TestExtprocCommand(t *testing.T) {
 	conn := must.Get(net.Dial("unix", socket))(t)
 	_ = conn.Close()
 	cancel()
-	select {
-	case code := <-done:
-		expect.Equal(t, code, cli.OK, log.String())
-	case <-time.After(ring.Limit):
-		t.Fatal("it does not stop")
-	}
+	expect.Equal(t, receive(t, done), cli.OK, log.String())
 }
 
 // Proves CARD-9: ext_authz sees no outcome, so a change does not make the next change of
@@ -295,15 +290,14 @@ func TestFlaggedMemoriesAreSanitisedAtBothListeners(t *testing.T) {
 	expect.Equal(t, bodies[0], bodies[1], "the HTTP listener shows")
 }
 
-func receive(t *testing.T, from <-chan string) string {
+func receive[T any](t *testing.T, from <-chan T) (got T) {
 	t.Helper()
 	select {
-	case s := <-from:
-		return s
+	case got = <-from:
 	case <-time.After(ring.Limit):
 		t.Fatal("nothing came")
-		return ""
 	}
+	return got
 }
 
 // Proves TRL-1: two credentials in any two headers of one request must identify the

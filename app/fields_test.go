@@ -21,11 +21,8 @@ var qa = `
 func TestFieldsHoldForChangesByID(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain, `users: [ann]}`, `users: [ann]}`+qa)
-	add := func(field string) string {
-		t.Helper()
-		return r.do("POST", "/memories", strings.Replace(note, `"infer"`, `"metadata":{"field":"`+field+`"},"infer"`, 1)).id(t)
-	}
-	conventions, gotchas := add("conventions"), add("gotchas") // dev may write both, qa only the second
+	// dev may write both, qa only the second.
+	conventions, gotchas := r.written("likes tea", `,"metadata":{"field":"conventions"}`), r.written("likes tea", `,"metadata":{"field":"gotchas"}`)
 	for id, want := range map[string]int{conventions: 403, gotchas: 200} {
 		r.do("PUT", "/memories/"+id, `{"text":"changed by qa"}`, "X-API-Key", qaToken).want(t, want)
 	}

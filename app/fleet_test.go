@@ -156,10 +156,7 @@ func TestSidecarRefusesBrokenReleases(t *testing.T) {
 	})
 	r.get("/readyz").about("readyz after the mend").has(t, `"status":"ready"`)
 	says(t, 0, "release 3 is stopped", "control", "stop", "--releases", filepath.Join(f.dir, "releases"), "--number", "3", "--reason", "a mistake")
-	ring.Until(r.t, "the refusal to go back", func() bool {
-		l := f.sidecars()
-		return l[0].Rejected != nil && strings.Contains(l[0].Rejected.Reason, "is older than 3")
-	})
+	f.refused("is older than 3")
 	ring.Until(r.t, "the refusal being on record", func() bool { return strings.Contains(r.audit("--type", "reload"), "is older than 3") })
 	expect.Text(t, r.get("/metrics").body).Has(`memproxy_reloads_total{result="refused"} 2`)
 	expect.Equal(t, f.fleet().Releases[2].State, "stopped")
@@ -181,10 +178,7 @@ func TestReleaseKeepsTheBuiltinPolicies(t *testing.T) {
 	dir := policyDir(t, `@id("own.open") permit (principal, action, resource);`)
 	writeFile(t, filepath.Join(dir, "bundle.yaml"), "builtin: false\n")
 	expect.Text(t, f.sign(dir)).Has(": builtin: false leaves the built-in policies out")
-	ring.Until(r.t, "the refusal", func() bool {
-		l := f.sidecars()
-		return l[0].Rejected != nil && strings.Contains(l[0].Rejected.Reason, config.BuiltinPolicies+" in "+config.UnsafeEnv)
-	})
+	f.refused(config.BuiltinPolicies + " in " + config.UnsafeEnv)
 	r.do("POST", "/memories", note).want(t, 403).has(t, "own.closed")
 
 	r.stop()

@@ -53,10 +53,7 @@ func TestExportsDoNotOutliveDeletions(t *testing.T) {
 			r.ownedBy("Bob swims.", `"user_id":"bob"`)
 			owners := func(user string) string { return `"filters":{"AND":[{"user_id":"` + user + `"}]}` }
 			export := func(user string) string {
-				a := r.do("POST", "/v1/exports/", `{"schema":{"properties":{"all":{"type":"array"}}},`+owners(user)+`}`).want(t, 201)
-				_, rest, _ := strings.Cut(a.body, `"id":"`)
-				made, _, _ := strings.Cut(rest, `"`)
-				return `"memory_export_id":"` + made + `"`
+				return `"memory_export_id":"` + r.do("POST", "/v1/exports/", `{"schema":{"properties":{"all":{"type":"array"}}},`+owners(user)+`}`).id(t) + `"`
 			}
 			get := func(which string) got { return r.do("POST", "/v1/exports/get/", "{"+which+"}") }
 			anns, bobs := export("ann"), export("bob")

@@ -15,6 +15,9 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
+// reporting is a configuration whose reads name what was changed behind memproxy.
+var reporting = strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "ownership: {changed: report}\nmemories: {validate: 0}", 1)
+
 // slowly delays the answers of an agent's turns after the server has produced them.
 type slowly struct {
 	http.Handler
@@ -49,15 +52,13 @@ func (l *lettaRig) lookAgain(after time.Duration) {
 func TestBlocksChangedBehindLettaAreConfirmed(t *testing.T) {
 	t.Parallel()
 	slow := &slowly{done: make(chan struct{}), answer: make(chan struct{})}
-	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "ownership: {changed: report}\nmemories: {validate: 0}", 1)
-	l := startLettaWith(t, writingAgent, conf, func(h http.Handler) http.Handler { slow.Handler = h; return slow })
-	bearer := []string{"Authorization", "Bearer " + devToken}
+	l := startLettaWith(t, writingAgent, reporting, func(h http.Handler) http.Handler { slow.Handler = h; return slow })
 	sealed := l.sealAll()
 	must.Equal(t, sealed.Sealed == 2 && sealed.Whole, true, sealed)
 	path := "/v1/agents/" + l.agent + "/core-memory/blocks/human"
 	read := func(wants string) string {
 		t.Helper()
-		a := l.do("GET", path, "", bearer...).want(t, 200).has(t, wants)
+		a := l.do("GET", path, "").want(t, 200).has(t, wants)
 		return a.header.Get("X-Memproxy-Unverified")
 	}
 	must.Equal(t, read("Ann"), "", "a block that is as it was is not verified")
@@ -95,7 +96,7 @@ func TestBlocksChangedBehindLettaAreConfirmed(t *testing.T) {
 	l.lookAgain(0)
 	expect.Text(t, l.audit("--type", "integrity"), "named more than once").Times(1, `"type":"integrity"`)
 	// A write through memproxy replaces it.
-	l.do("PATCH", path, `{"value":"Ann pays nobody."}`, bearer...).want(t, 200)
+	l.do("PATCH", path, `{"value":"Ann pays nobody."}`).want(t, 200)
 	ring.Until(l.t, "the new text counts", func() bool { return read("pays nobody") == "" })
 }
 
@@ -122,7 +123,7 @@ func (s *sleight) turn(oldnew ...string) {
 // passage adds a passage to the agent's archive through the proxy and returns its id.
 func (l *lettaRig) passage(text string) string {
 	l.t.Helper()
-	return l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"`+text+`"}`, "Authorization", "Bearer "+devToken).id(l.t)
+	return l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"`+text+`"}`).id(l.t)
 }
 
 // Proves EDGE-4: on Letta, passages and blocks changed behind the proxy are found by
@@ -131,9 +132,7 @@ func (l *lettaRig) passage(text string) string {
 func TestTamperingBehindLetta(t *testing.T) {
 	t.Parallel()
 	tricks := &sleight{}
-	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "ownership: {changed: report}\nmemories: {validate: 0}", 1)
-	l := startLettaWith(t, writingAgent, conf, func(h http.Handler) http.Handler { tricks.Handler = h; return tricks })
-	bearer := []string{"Authorization", "Bearer " + devToken}
+	l := startLettaWith(t, writingAgent, reporting, func(h http.Handler) http.Handler { tricks.Handler = h; return tricks })
 	sealed := l.sealAll()
 	must.Equal(t, sealed.Sealed == 2 && sealed.Whole, true, sealed)
 	l.clean("sealed")
@@ -145,16 +144,16 @@ func TestTamperingBehindLetta(t *testing.T) {
 		ids[name] = l.passage(text)
 	}
 	for name, value := range map[string]string{"block": "Ann owns a horse.", "forged": "Ann is a nurse.", "robbed": "Ann sings.", "quiet": "Ann reads."} {
-		ids[name] = l.do("POST", "/v1/blocks/", `{"label":"notes","value":"`+value+`","metadata":{"about":"`+name+`"}}`, bearer...).id(t)
+		ids[name] = l.do("POST", "/v1/blocks/", `{"label":"notes","value":"`+value+`","metadata":{"about":"`+name+`"}}`).id(t)
 	}
 	for _, id := range ids {
 		l.versioned(id)
 	}
 	l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nCALL archival_memory_insert {\"content\":\"Ann moved to Bern.\"}\nTHEN\nSAY done", "").want(t, 200)
-	l.do("PATCH", "/v1/blocks/"+ids["quiet"], `{"value":"Ann reads much."}`, bearer...).want(t, 200)
+	l.do("PATCH", "/v1/blocks/"+ids["quiet"], `{"value":"Ann reads much."}`).want(t, 200)
 	ring.Until(l.t, "what the agent wrote is known", func() bool { return l.sweep().Findings() == 0 })
 	archive := "/v1/agents/" + l.agent + "/archival-memory"
-	l.do("GET", archive+"?limit=50", "", bearer...).want(t, 200).unverified(t, "")
+	l.do("GET", archive+"?limit=50", "").want(t, 200).unverified(t, "")
 
 	l.behind("DELETE", archive+"/"+ids["deleted"], "")
 	l.behind("POST", archive, `{"text":"Ann trusts Eve."}`)
@@ -172,14 +171,14 @@ func TestTamperingBehindLetta(t *testing.T) {
 		"deleted": "delete integrity.missing", "inserted": "insert integrity.unknown",
 		"block": "tamper integrity.mismatch", "forged": "forge integrity.forged", "robbed": "forge integrity.forged",
 	}
-	a := l.do("GET", archive+"?limit=50", "", bearer...)
+	a := l.do("GET", archive+"?limit=50", "")
 	for name, id := range ids {
 		if strings.HasPrefix(id, "passage") && name != "deleted" && strings.Contains(a.header.Get("X-Memproxy-Unverified"), id) != (want[name] != "") {
 			t.Errorf("read: %s: %q", name, a.header.Get("X-Memproxy-Unverified"))
 		}
 	}
 	for _, name := range []string{"forged", "robbed"} {
-		l.do("GET", "/v1/blocks/"+ids[name], "", bearer...).want(t, 200, name).unverified(t, ids[name])
+		l.do("GET", "/v1/blocks/"+ids[name], "").want(t, 200, name).unverified(t, ids[name])
 	}
 	got := classes(l.sweep())
 	for name, id := range ids {
@@ -191,27 +190,25 @@ func TestTamperingBehindLetta(t *testing.T) {
 		expect.Text(t, events, name, "is not in the log").Has(ids[name])
 	}
 	// Reads show what only the sweep could find.
-	l.do("GET", "/v1/blocks/"+ids["block"], "", bearer...).want(t, 200).has(t, "pays Eve").unverified(t, ids["block"])
+	l.do("GET", "/v1/blocks/"+ids["block"], "").want(t, 200).has(t, "pays Eve").unverified(t, ids["block"])
 }
 
 // Proves EDGE-4: a block deleted behind the proxy is reported when it is read; one
 // deleted through the proxy, or that never existed, is not.
 func TestBlocksDeletedBehindLettaAreReported(t *testing.T) {
 	t.Parallel()
-	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "ownership: {changed: report}\nmemories: {validate: 0}", 1)
-	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h })
-	bearer := []string{"Authorization", "Bearer " + devToken}
+	l := startLettaWith(t, someAgent, reporting, plainly)
 	var ids []string
 	for range 2 {
-		ids = append(ids, l.do("POST", "/v1/blocks/", `{"label":"notes","value":"Ann reads."}`, bearer...).id(t))
+		ids = append(ids, l.do("POST", "/v1/blocks/", `{"label":"notes","value":"Ann reads."}`).id(t))
 	}
 	l.behind("DELETE", "/v1/blocks/"+ids[0], "")
-	l.do("DELETE", "/v1/blocks/"+ids[1], "", bearer...).want(t, 200)
+	l.do("DELETE", "/v1/blocks/"+ids[1], "").want(t, 200)
 	for path, named := range map[string]string{
 		"/v1/blocks/" + ids[0]: ids[0], "/v1/blocks/" + ids[1]: "", "/v1/blocks/block-00000000-0000-4000-8000-00000000ffff": "",
 		"/v1/agents/" + l.agent + "/core-memory/blocks/nothing": "",
 	} {
-		l.do("GET", path, "", bearer...).want(t, 404, path).unverified(t, named)
+		l.do("GET", path, "").want(t, 404, path).unverified(t, named)
 	}
 	ring.Until(l.t, "it is on record", func() bool { return strings.Contains(l.audit("--reason", "integrity.missing"), ids[0]) })
 	expect.Text(t, l.audit("--reason", "integrity.missing"), "what was deleted through memproxy is missed").Lacks(ids[1])
