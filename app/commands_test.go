@@ -94,6 +94,7 @@ func TestExplain(t *testing.T) {
 	code, out, errs = invoke(t, "explain", "--config", path, "--method", "PUT", "--path", "/memories/m1", "--body", change, "--as", "agent:dev")
 	expect.Equal(t, code, 0, errs)
 	expect.Text(t, out).Lacks("owner.")
+	says(t, cli.Usage, "agent:dev", "explain", "--config", path, "--as", "agent:nobody")
 	expect.Error(t, expect.Err(os.Stat(filepath.Join(dir, "state"))), "explain made state")
 }
 
