@@ -24,12 +24,12 @@ func (s *Server) advance() bool {
 		var m Mark
 		switch why := s.stopReason(o); {
 		case !p.seen:
-			m = s.stage(0)
+			m = s.opt.Plan.stage(0)
 		case why != "":
 			s.opt.Log.Error("a rollout is stopped and rolled back", "release", o.next.Number, "to", o.base.Number, "reason", why)
 			m = Mark{Kind: MarkStopped, Reason: why}
 		case s.stageDone(o, p):
-			m = s.stage(p.stage + 1)
+			m = s.opt.Plan.stage(p.stage + 1)
 			s.opt.Log.Info("a rollout advances", "release", o.next.Number, "to", string(m.Kind), "stage", m.Stage)
 		default:
 			continue
@@ -41,8 +41,8 @@ func (s *Server) advance() bool {
 
 // stage returns the mark of stage n, or the mark of the rollout's end if there is no such
 // stage.
-func (s *Server) stage(n int) Mark {
-	if n >= len(s.opt.Plan.Stages) {
+func (p *Plan) stage(n int) Mark {
+	if n >= len(p.Stages) {
 		return Mark{Kind: MarkDone}
 	}
 	return Mark{Kind: MarkStage, Stage: n}

@@ -94,7 +94,7 @@ var allowed = []struct {
 	{"app", "the process puts everything together but the commands", []string{"adapters/", "agentrun", "budgets", "budgets/", "config", "envoy/", "frontend", "fleet", "gate", "gate/access", "group", "identity", "integrity", "ledger", "ledger/keys", "policy", "policy/", "proxy", "review", "screen", "screen/", "telemetry", "telemetry/", "upkeep", "upkeep/"}},
 	{"upkeep/", "looks after what the process keeps", []string{"config", "gate", "gate/tamper", "integrity", "ledger", "proxy", "screen", "telemetry/audit", "upkeep"}},
 	{"integrity", "compares backends and ledger with what was recorded, and knows no backend's wire", []string{"config", "gate", "gate/access", "gate/tamper", "ledger", "ledger/keys", "review", "screen/hunt", "telemetry/audit", "telemetry/audit/", "upkeep"}},
-	{"demo", "plays attacks on a process and its backends", []string{"adapters/letta/embedded", "adapters/mem0/embedded", "app", "config", "internal/cli", "proxy", "telemetry/audit/auditcmd"}},
+	{"demo", "plays attacks on a process and its backends", []string{"adapters/letta/embedded", "adapters/mem0/embedded", "app", "config", "frontend", "internal/cli", "proxy", "telemetry/audit/auditcmd"}},
 	{"fleet", "distributes rules and has no process of its own kind", []string{"config", "envoy/xds", "frontend", "group", "policy", "policy/", "proxy", "screen", "telemetry", "upkeep"}},
 	{"inject/server", "serves webhooks as the other listeners are served", []string{"frontend", "group", "inject", "proxy"}},
 	{"e2e", "end-to-end tests may use everything", []string{"*"}},
