@@ -3,7 +3,6 @@ package app_test
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"flag"
 	"os"
 	"runtime"
@@ -15,7 +14,6 @@ import (
 	"github.com/memproxy/memproxy/cmd/memproxy/command"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
-	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/seldomgc"
 )
 
@@ -78,35 +76,9 @@ func says(t *testing.T, code int, text string, args ...string) {
 	expect.Text(t, said, strings.Join(args, " "), out, errs).Has(text)
 }
 
-// decided fails the test unless the answer's decision has the verdict.
-func (a got) decided(t testing.TB, verdict string) got {
-	t.Helper()
-	expect.Equal(t, verdictOf(a), verdict, append(slices.Clip(a.of), a.status, a.body)...)
-	return a
-}
-
 // carries fails the test unless a header of the answer has the value.
 func (a got) carries(t testing.TB, header, value string) got {
 	t.Helper()
 	expect.Equal(t, a.header.Get(header), value, append(slices.Clip(a.of), header, a.status, a.body)...)
 	return a
-}
-
-// id is the id of the object that an answer shows, or of the only one of its list.
-func (a got) id(t testing.TB) string {
-	t.Helper()
-	var one struct {
-		ID      string
-		Results []struct{ ID string }
-	}
-	text := a.body
-	if strings.HasPrefix(text, "[") {
-		text = `{"results":` + text + `}`
-	}
-	must.Do(t, json.Unmarshal([]byte(text), &one), a.status, a.body)
-	if len(one.Results) == 1 {
-		one.ID = one.Results[0].ID
-	}
-	must.Equal(t, one.ID != "", true, "an id in", a.status, a.body)
-	return one.ID
 }

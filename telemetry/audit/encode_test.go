@@ -6,6 +6,7 @@
 package audit
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"maps"
@@ -332,4 +333,20 @@ func FuzzInert(f *testing.F) {
 			t.Errorf("%q, then %q", once, inertPointer(once))
 		}
 	})
+}
+
+// Proves CARD-7: limits and other irrelevant data are not recorded, and only the roles
+// that policies saw.
+func TestEncodeKeepsSecretsOut(t *testing.T) {
+	ev := fullEvent()
+	d := encode(nil, &ev, whole)
+	if bytes.Contains(d.buf, []byte("CANARY")) {
+		t.Errorf("the record holds what it must not: %s", d.buf)
+	}
+	// Neighbouring data that must be recorded.
+	for _, s := range []string{"agent:dev", "acme", "mem0.v3.add", ev.ContentSHA256, `"roles":["dev","lead"]`} {
+		if !bytes.Contains(d.buf, []byte(s)) {
+			t.Errorf("the record lacks %q", s)
+		}
+	}
 }
