@@ -21,6 +21,7 @@ import (
 	"github.com/memproxy/memproxy/budgets/redisstore"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/identity"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/policy/cedar"
@@ -44,7 +45,7 @@ type CheckResult struct {
 // Check validates a configuration, its policies and its files without opening the state.
 // It asks the issuer of tokens for its keys.
 func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) (*CheckResult, error) {
-	identifier, callers := buildIdentifier(cfg, nil, 0)
+	identifier, callers := buildIdentifier(cfg, nil, identity.DefaultOIDCTimeout)
 	unsafe, weakened := allowedUnsafe(cfg, getenv)
 	allowed := unsafe
 	if weakened != nil {

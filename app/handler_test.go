@@ -149,7 +149,10 @@ func TestReadinessNamesTheIssuer(t *testing.T) {
 log: {level: info}`)
 	r.get("/readyz").want(t, 200).has(t, check, "status 404 from "+away.URL)
 	ring.Until(t, "the log names the issuer", func() bool { return strings.Contains(r.log.String(), "the token issuer is unavailable") })
-	says(t, 0, "on this machine: tokens whose keys are not known are answered 503 (identity.oidc.issuer "+away.URL, "check", "--config", writeFile(t, filepath.Join(r.dir, "memproxy.yaml"), r.conf))
+	file := filepath.Join(r.dir, "memproxy.yaml")
+	says(t, 0, "on this machine: tokens whose keys are not known are answered 503 (identity.oidc.issuer "+away.URL+"): identity: the issuer did not answer: status 404 from "+away.URL, "check", "--config", writeFile(t, file, r.conf))
+	there := must.Get(config.Parse(file, []byte(strings.ReplaceAll(r.conf, away.URL, newTokenIssuer(t).URL)), func(string) string { return "" }))(t)
+	expect.Text(t, strings.Join(must.Get(app.Check(t.Context(), there, func(string) string { return "" }))(t).MachineProblems, "\n"), "an issuer that answers").Lacks("issuer")
 }
 
 // A state directory that is removed is not made anew: nothing is served until it is back,
