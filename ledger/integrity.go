@@ -16,8 +16,9 @@ import (
 type Backends struct{ *store }
 
 // Flag sets the integrity flags of memories to the codes of findings, or with an empty code
-// clears them, and returns how many it changed. The memories' states do not change. A memory that is flagged because its tenant's
-// chain is broken stays flagged until Chains.Accept.
+// clears them, and returns how many it changed. The memories' states do not change. A
+// memory that is flagged because its tenant's chain is broken stays flagged until
+// Chains.Accept.
 func (bs Backends) Flag(ctx context.Context, flags ...memproxy.Discrepancy) (int, error) {
 	return countEach(ctx, bs.store, flags, func(d *memproxy.Discrepancy) error {
 		return cmp.Or(validKey(d.MemoryKey), storableParts("integrity flag", d.Tenant, string(d.Code)))
