@@ -224,8 +224,10 @@ func (r *Runner) settle(ctx context.Context, backend Backend, b *memproxy.Rollba
 }
 
 // recordDeletion records that a memory was deleted in the backend out of band, unless its
-// owner changed meanwhile.
+// owner changed meanwhile. It continues when the client disconnects.
 func (r *Runner) recordDeletion(ctx context.Context, k memproxy.MemoryKey) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout)
+	defer cancel()
 	var e memproxy.Entry
 	last, err := r.opt.Memories.History(ctx, k, 0, 1)
 	if len(last) > 0 && last[0].Op != memproxy.OpDelete && last[0].Op != memproxy.OpPurge {

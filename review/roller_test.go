@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,6 +106,36 @@ func (o overtaken) Commit(ctx context.Context, e memproxy.Entry) error {
 		return err
 	}
 	return o.MemoryStore.Commit(ctx, e)
+}
+
+// Proves SYN-5: a client that disconnects does not prevent that a missing memory is recorded.
+func TestMissingMemoriesAreRecordedWithoutTheClient(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	var api *review.API
+	r := newRig(t, func(o *review.Options) {
+		left := *o
+		left.Memories = leaving{o.Memories, leave}
+		api = review.New(left)
+	})
+	remembered(r)
+	r.up.now = memproxy.Memory{ID: "m", Missing: true}
+	req := httptest.NewRequestWithContext(ctx, "POST", "/v1/memories/mem0/m/promote?kind=memory", strings.NewReader(`{"reason": "fine"}`))
+	req.Header.Set("Authorization", "Bearer "+bobToken)
+	req.Header.Set("Content-Type", "application/json")
+	api.ServeHTTP(httptest.NewRecorder(), req)
+	expect.Error(t, ctx.Err())
+	wantOps(t, r, "after the client has gone", `delete ""`)
+}
+
+// leaving reads histories for a client that disconnects then.
+type leaving struct {
+	review.MemoryStore
+	leave func()
+}
+
+func (l leaving) History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error) {
+	defer l.leave()
+	return l.MemoryStore.History(ctx, k, before, limit)
 }
 
 // Proves SYN-5: a rollback that was begun is completed once by the next process: it is
