@@ -18,7 +18,7 @@ import (
 	"github.com/memproxy/memproxy/internal/cache"
 )
 
-// Defaults of OIDCOptions.
+// Bounds of a verifier of tokens.
 const (
 	DefaultOIDCTimeout = 3 * time.Second
 	DefaultOIDCCache   = 4096
