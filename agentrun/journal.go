@@ -148,6 +148,16 @@ func (j *journal) claim(decision string, now time.Time) (left *CompensatedRun, m
 	return at.run, true
 }
 
+// reclaim is claim for an entry that was read before: its run may have been settled since.
+func (j *journal) reclaim(decision string, now time.Time) (left *CompensatedRun, mine bool) {
+	left, mine = j.claim(decision, now)
+	if _, err := os.Stat(j.path(decision)); mine && errors.Is(err, fs.ErrNotExist) {
+		j.forget(decision)
+		return nil, false
+	}
+	return left, mine
+}
+
 // release releases a run. If an attempt to settle it failed, the next one comes after a
 // longer delay; if its agents were busy, in the next round.
 func (j *journal) release(decision string, c *CompensatedRun, tried bool, now time.Time) {

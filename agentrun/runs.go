@@ -91,7 +91,7 @@ func (r *Runs) Resettle(now time.Time) error {
 		if r.life.Err() != nil {
 			return err
 		}
-		left, mine := r.journal.claim(e.Decision, now)
+		left, mine := r.journal.reclaim(e.Decision, now)
 		if !mine {
 			continue
 		}
