@@ -261,3 +261,30 @@ func TestOwnObjectsWithoutALedger(t *testing.T) {
 	wantCodes(t, a.Decision, memproxy.Deny, memproxy.LedgerUnavailable)
 	expect.Equal(t, a.Decision.Status, 503)
 }
+
+// Proves EDGE-3: what belongs to an object whose agent could not be looked up, because the
+// backend did not answer or there are too many, is not shown to a caller limited to some agents.
+func TestUnansweredDescentIsNotShown(t *testing.T) {
+	for name, broken := range map[string]error{"too many": nil, "no answer": errBroken} {
+		r := newRig(t, func(r *rig) {
+			r.rules.OneTenant, r.rules.Unattributed = true, access.Visible
+			r.who.ActsAs = memproxy.Limit{Values: []string{"agent-mine"}}
+			f := &fakeReader{}
+			r.adapter, f.located, r.fetch.status, r.fetch.err = f, map[string]memproxy.Memory{}, 200, broken
+			for i := range maxParentsAsked + 2 {
+				run := fmt.Sprint("run-", i)
+				f.memories = append(f.memories, memproxy.Memory{ID: fmt.Sprint("theirs-", i), Parents: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: run}}})
+				f.located[run] = memproxy.Memory{ID: run, Scope: memproxy.Scope{Agent: "agent-theirs"}}
+			}
+			f.memories = append(f.memories, memproxy.Memory{ID: "mine", Scope: memproxy.Scope{Agent: "agent-mine"}, Parents: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "run-x"}}})
+		})
+		r.fake = &r.adapter.(*fakeReader).fakeAdapter
+		c := r.call(memproxy.Operation{Kind: memproxy.Recall})
+		c.Backend.Tenant, r.fake.op = "acme", memproxy.Operation{Kind: memproxy.Recall}
+		got := string(r.gate.Return(context.Background(), r.gate.Admit(context.Background(), c), memproxy.Reply{Status: 200}).Body)
+		expect.Equal(t, got, "mine", name)
+	}
+}
+
+// maxParentsAsked is how many objects are looked up for one answer.
+const maxParentsAsked = 64

@@ -336,13 +336,18 @@ func (v *viewer) loadParents(ctx context.Context, bare []memproxy.Memory) error 
 		return nil
 	}
 	var ask []string
+	v.Unanswered = map[string]bool{}
 	for i := range bare {
 		if v.Descent(&bare[i]) != access.Unknown {
 			continue
 		}
 		for _, ref := range bare[i].Parents {
-			if ref.Kind == memproxy.TargetMemory && !slices.Contains(ask, ref.ID) && len(ask) < maxParents {
+			switch {
+			case ref.Kind != memproxy.TargetMemory, slices.Contains(ask, ref.ID):
+			case len(ask) < maxParents:
 				ask = append(ask, ref.ID)
+			default:
+				v.Unanswered[ref.ID] = true
 			}
 		}
 	}
@@ -350,7 +355,12 @@ func (v *viewer) loadParents(ctx context.Context, bare []memproxy.Memory) error 
 		return nil
 	}
 	located := slices.DeleteFunc(slices.Clone(ask), func(id string) bool { return c.Backend.Adapter.Locate(c.Route, c.Request, id).EscapedPath == "" })
-	found, _ := fetch(ctx, c, located) // an object that is not returned belongs to nothing
+	found, _ := fetch(ctx, c, located) // an object that does not exist belongs to nothing
+	for _, id := range located {
+		if _, answered := found[id]; !answered {
+			v.Unanswered[id] = true
+		}
+	}
 	maps.DeleteFunc(found, func(_ string, m memproxy.Memory) bool { return m.Missing })
 	var above []memproxy.MemoryKey
 	for _, id := range ask {
