@@ -114,8 +114,8 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	opt := proxy.Options{
 		Backend: backend,
 		Runtime: frontend.Runtime{Clock: s.clock, Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log}, Gate: s.gate,
-		BodyTimeout: b.Timeouts.Body.Std(), RunTimeout: b.Timeouts.Run.Std(),
-		Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Std(),
+		RunTimeout: b.Timeouts.Run.Std(),
+		Journal:    s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Std(),
 		Steps: s.opt.Steps,
 	}
 	for _, via := range [...]*http.RoundTripper{&opt.Transport, &opt.PassTransport, &opt.SideTransport} {

@@ -32,7 +32,6 @@ type Options struct {
 	// own. Each has separate connections, so that none of the three can exhaust
 	// another's. The default is NewTransport(nil, 0).
 	PassTransport, SideTransport http.RoundTripper
-	BodyTimeout                  time.Duration
 	// RunTimeout bounds an agent's turn, with all its requests. The default is 30 min.
 	RunTimeout time.Duration
 
@@ -52,7 +51,6 @@ func (o *Options) complete() error {
 		return err
 	}
 	o.Runtime.Complete()
-	o.BodyTimeout = cmp.Or(max(o.BodyTimeout, 0), DefaultBodyTimeout)
 	o.UpstreamTimeout = cmp.Or(max(o.UpstreamTimeout, 0), DefaultUpstreamTimeout)
 	o.RunTimeout = cmp.Or(max(o.RunTimeout, 0), DefaultRunTimeout)
 	for _, t := range [...]*http.RoundTripper{&o.Transport, &o.PassTransport, &o.SideTransport} {

@@ -88,7 +88,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer span.End()
 	r = r.WithContext(ctx)
 	r.Header = http.Header(req.Header)
-	aw, r := paced(w, r, p.opt.BodyTimeout, frontend.DefaultWriteTimeout)
+	aw, r := paced(w, r, DefaultBodyTimeout, frontend.DefaultWriteTimeout)
 	defer aw.end()
 	if renew {
 		aw.Header()["Connection"] = []string{"close"}
