@@ -159,7 +159,7 @@ func (s *sealing) unknown(entries []entry) (unknown []memproxy.Memory, resumed [
 // stopped before it began the history, which also makes the status.
 func (s *sealing) interrupted(rec *memproxy.Record, m *memproxy.Memory) bool {
 	own := &rec.Owner
-	return own.Actor == "" && own.Scope.Tenant == s.tenant && !own.Deleted && !rec.HasStatus() && own.SHA256 == memproxy.TextSHA256(m.Text)
+	return own.Actor == "" && own.Scope.Tenant == s.tenant && !own.Deleted && !rec.HasStatus() && own.SHA256 == memproxy.Hash(m.Text)
 }
 
 func (s *sealing) version(m *memproxy.Memory) memproxy.Version {

@@ -3,6 +3,7 @@ package integrity_test
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 	"github.com/memproxy/memproxy/screen/hunt"
 )
 
-// textReader is a backend of one page, whose items are their own text. It calls before, once,
+// textReader is a backend of one page, whose items are their own text without spaces around it. It calls before, once,
 // before it reads the first.
 type textReader struct {
 	gate.Locator
@@ -31,7 +32,7 @@ func (r *textReader) ReadLocated(_ memproxy.Route, id string, reply memproxy.Rep
 		r.before = nil
 		before()
 	}
-	return memproxy.Memory{ID: id, Text: string(reply.Body)}, nil
+	return memproxy.Memory{ID: id, Text: strings.TrimSpace(string(reply.Body))}, nil
 }
 
 func (r *textReader) Page(context.Context, string) ([]hunt.Item, string, error) {
@@ -80,16 +81,16 @@ func TestSealsAtTheSameTime(t *testing.T) {
 }
 
 // Proves EDGE-4: a repeated seal begins the histories that one which was stopped did not
-// begin: of its own tenant, of texts that are as they were, and of no memory with an author.
+// begin: of its own tenant, of texts that are as they were, empty ones too, and of no memory with an author.
 func TestSealsResume(t *testing.T) {
 	ctx := context.Background()
 	l := must.Get(ledger.Open(ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: ledgertest.Vault(t)}))(t)
 	t.Cleanup(func() { _ = l.Close() })
-	items := []hunt.Item{{ID: "own", Raw: "likes tea"}, {ID: "changed", Raw: "has two cats"}, {ID: "theirs", Raw: "sails"}, {ID: "written", Raw: "swims"}}
-	for i, was := range []string{"likes tea", "has a cat", "sails", "swims"} {
+	items := []hunt.Item{{ID: "own", Raw: "likes tea"}, {ID: "changed", Raw: "has two cats"}, {ID: "theirs", Raw: "sails"}, {ID: "written", Raw: "swims"}, {ID: "empty", Raw: " "}}
+	for i, was := range []string{"likes tea", "has a cat", "sails", "swims", ""} {
 		row := memproxy.Ownership{
 			Backend: "mem0", Kind: memproxy.TargetMemory, ID: items[i].ID, Scope: memproxy.Scope{Tenant: "acme"}, Trust: memproxy.TrustAnonymous,
-			Source: memproxy.SourceUnstated, Decision: "first", SHA256: memproxy.TextSHA256(was), Written: time.Unix(1e9, 0),
+			Source: memproxy.SourceUnstated, Decision: "first", SHA256: memproxy.Hash(was), Written: time.Unix(1e9, 0),
 		}
 		switch row.ID {
 		case "theirs":
@@ -100,11 +101,11 @@ func TestSealsResume(t *testing.T) {
 		must.Get(l.Bind(ctx, row))(t)
 	}
 	for range 2 {
-		if again := seal(t, l, "acme", "second", &textReader{items: items}); again.Known != 4 || again.Sealed != 0 {
+		if again := seal(t, l, "acme", "second", &textReader{items: items}); again.Known != 5 || again.Sealed != 0 {
 			t.Errorf("%+v", again)
 		}
 	}
-	for i, want := range []int{1, 0, 0, 0} {
+	for i, want := range []int{1, 0, 0, 0, 1} {
 		history := must.Get(l.History(ctx, memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: items[i].ID}, 0, 0))(t)
 		if len(history) != want || want == 1 && (history[0].Op != memproxy.OpSeal || history[0].Tenant != "acme" || history[0].Decision != "second") {
 			t.Errorf("the history of %s: %+v", items[i].ID, history)
