@@ -177,6 +177,7 @@ func TestReleaseKeepsTheBuiltinPolicies(t *testing.T) {
 	f, r, state := following(t)
 	dir := policyDir(t, `@id("own.open") permit (principal, action, resource);`)
 	writeFile(t, filepath.Join(dir, "bundle.yaml"), "builtin: false\n")
+	writeFile(t, filepath.Join(dir, "access.cedar"), "// has the name of a built-in file\n")
 	expect.Text(t, f.sign(dir)).Has(": builtin: false leaves the built-in policies out")
 	f.refused(config.BuiltinPolicies + " in " + config.UnsafeEnv)
 	r.do("POST", "/memories", note).want(t, 403).has(t, "own.closed")

@@ -80,6 +80,8 @@ type Statement struct {
 	Selector Selector `json:"for,omitzero"`
 	// Bundle is the version of the bundle, which is its hash.
 	Bundle string `json:"bundle"`
+	// BuiltinOff says that the bundle leaves the built-in policies out.
+	BuiltinOff bool `json:"builtin_off,omitzero"`
 	// Note is free text for operators.
 	Note string `json:"note,omitzero"`
 }
@@ -123,9 +125,9 @@ func signed(statement []byte) []byte {
 	return append([]byte("memproxy release v1\n"), statement...)
 }
 
-// SignRelease signs a bundle as a release. It sets the statement's Bundle.
+// SignRelease signs a bundle as a release. It sets the statement's Bundle and BuiltinOff.
 func SignRelease(b Bundle, s Statement, key ed25519.PrivateKey) (*Release, error) {
-	s.Bundle = b.Version()
+	s.Bundle, s.BuiltinOff = b.Version(), b.BuiltinOff() != ""
 	statement, err := json.Marshal(s, json.Deterministic(true))
 	if err != nil {
 		return nil, fmt.Errorf("policy: the statement: %w", err)
@@ -175,7 +177,7 @@ func OpenRelease(encoded []byte, keys ...ed25519.PublicKey) (*Release, error) {
 	if b.Version() != r.Bundle {
 		return fail(ErrContent)
 	}
-	if !slices.ContainsFunc(b.Policies, func(s Source) bool { return slices.ContainsFunc(Builtin().Policies, s.sameName) }) {
+	if r.BuiltinOff || !slices.ContainsFunc(b.Policies, func(s Source) bool { return slices.ContainsFunc(Builtin().Policies, s.sameName) }) {
 		b.builtinOff = settingsFile + " of release " + r.Name()
 	}
 	r.Contents = b
