@@ -179,8 +179,8 @@ type Extractor interface {
 	ReceiptID(memproxy.Route) string
 
 	// ReceiptReply returns the state of a held write as an answer to a request for its
-	// receipt.
-	ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply
+	// receipt. A write that was sent failed if the backend's own receipt, if any, says so.
+	ReceiptReply(own memproxy.Reply, h memproxy.HeldWrite) memproxy.Reply
 
 	// Receipt returns the request for the outcome of an asynchronous write.
 	Receipt(route memproxy.Route, req memproxy.Request, id string) memproxy.Request

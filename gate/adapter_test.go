@@ -110,7 +110,7 @@ func (noModel) ReadStampSearch(memproxy.Reply, string) (ids []string, of int, mo
 	return nil, 0, false, errBroken
 }
 func (noModel) ReceiptID(memproxy.Route) string { return "" }
-func (noModel) ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply {
+func (noModel) ReceiptReply(memproxy.Reply, memproxy.HeldWrite) memproxy.Reply {
 	return memproxy.Reply{}
 }
 func (noModel) Receipt(memproxy.Route, memproxy.Request, string) memproxy.Request {

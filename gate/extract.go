@@ -146,16 +146,15 @@ func (g *Gate) FollowUpRequests(a *Admission) []memproxy.Request {
 }
 
 // followReceipt asks the backend for the result of an approved write that it answered with a
-// receipt of its own. Until the result is known, the write counts as being sent.
-func followReceipt(ctx context.Context, r *evaluation, extractor Extractor) {
+// receipt of its own, and returns it. Until the result is known, the write counts as being sent.
+func followReceipt(ctx context.Context, r *evaluation, extractor Extractor) (reply memproxy.Reply) {
 	b, h := &r.call.Backend, r.polledHold
 	ctx, cancel := b.Within(ctx)
 	defer cancel()
 	own, known, err := r.g.opt.Ledger.Decision(ctx, h.Backend, h.ID)
 	if b.Fetch == nil || err == nil && (!known || own.Kind != memproxy.TargetEvent) {
-		return
+		return reply
 	}
-	var reply memproxy.Reply
 	if err == nil {
 		reply, err = b.Fetch.Fetch(ctx, extractor.Receipt(r.call.Route, r.call.Request, own.ID))
 	}
@@ -164,6 +163,7 @@ func followReceipt(ctx context.Context, r *evaluation, extractor Extractor) {
 		h.State = memproxy.HoldReplaying
 	}
 	h.Result.Memories = append(h.Result.Memories, idsOfAll(made)...)
+	return reply
 }
 
 // ReadFollowUp takes the answer to one of FollowUpRequests, and reports whether it is

@@ -99,14 +99,14 @@ func receipts(_ context.Context, ret *answer) (refused bool, err error) {
 			continue
 		}
 		memories, over, err := extractor.ReadExtracted(ret.reply)
-		if err != nil || over && len(memories) == 0 {
-			continue // the backend itself reports that the write failed or made nothing
+		if err != nil {
+			continue
 		}
 		h := memproxy.HeldWrite{ID: it.ID, Created: it.rec.Status.Changed, State: memproxy.HoldPending}
 		if over {
 			h.State, h.Reviewed, h.Result.Memories = memproxy.HoldDone, h.Created, idsOfAll(memories)
 		}
-		ret.reply = extractor.ReceiptReply(ret.call.Route, ret.call.Request, h)
+		ret.reply = extractor.ReceiptReply(ret.reply, h)
 		ret.shown = append(ret.shown, it.ID)
 		return true, nil
 	}
