@@ -58,7 +58,7 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 		}
 		until := toMicros(leaseTime(t).Add(lease))
 		if t.run(`UPDATE hold SET state = 'replaying', token = ?, lease = ? WHERE id = ? AND state = 'approved'`, token, until, id) == 0 {
-			wrongState(t, id, memproxy.HoldApproved)
+			wrongState(t, id, "approved")
 			return 0
 		}
 		return until
@@ -107,9 +107,9 @@ func approvalOf(h *memproxy.HeldWrite) []byte {
 }
 
 // wrongState fails because a hold is not in the wanted state, or does not exist.
-func wrongState(t *transaction, id string, want memproxy.HoldState) {
+func wrongState(t *transaction, id, want string) {
 	h := knownHold(t, id, oneHold)
-	t.fail(fmt.Errorf("%w: hold %s is %s, not %s in this process", ErrState, id, h.State, want))
+	t.fail(fmt.Errorf("%w: hold %s is %s, not %s", ErrState, id, h.State, want))
 }
 
 // EndClaim ends a claim, which only its holder can: as done if the backend accepted the write;
@@ -121,7 +121,7 @@ func (hs Holds) EndClaim(ctx context.Context, id, token string, to memproxy.Hold
 	return hs.change(ctx, require(token != "" && known, "the end of a claim needs its token and a state"), func(t *transaction) {
 		is, left := settleClaim(t, id, to, r, false, `token = ?`, token)
 		if !left && !t.one(`SELECT 1 FROM hold WHERE id = ? AND state = ? AND token = ?`, []any{id, string(is), token}, new(int)) {
-			wrongState(t, id, memproxy.HoldReplaying)
+			wrongState(t, id, "replaying in this process")
 		}
 	})
 }
@@ -193,7 +193,7 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 		now := leaseTime(t)
 		is, left := settleClaim(t, id, to, r, claimed, `(lease < ? OR lease > ?)`, toMicros(now), toMicros(now.Add(longestLease)))
 		if !left {
-			wrongState(t, id, memproxy.HoldReplaying)
+			wrongState(t, id, "replaying for over two minutes, after which it counts as interrupted")
 			return ""
 		}
 		t.run(`UPDATE hold SET token = '' WHERE id = ?`, id)

@@ -160,7 +160,9 @@ func holdStranded(t *testing.T, l Life) {
 		must.Get(l.Holds.Claim(ctx, id, time.Minute))(t)
 	}
 	expect.Len(t, must.Get(l.Holds.ExpiredClaims(ctx))(t), 0, "within the lease nothing is stranded")
-	wantErr(t, "resolve within the lease", errOf(l.Holds.Resolve(ctx, "a", memproxy.HoldApproved, memproxy.HoldResult{})), ledger.ErrState)
+	early := errOf(l.Holds.Resolve(ctx, "a", memproxy.HoldApproved, memproxy.HoldResult{}))
+	wantErr(t, "resolve within the lease", early, ledger.ErrState)
+	expect.Text(t, early.Error(), "says when it can be").Has("hold a is replaying, not replaying for over two minutes")
 	l.Clock.Pass(2 * time.Minute)
 	left, err := l.Other.Holds.ExpiredClaims(ctx)
 	must.Do(t, err, "stranded")
