@@ -71,7 +71,7 @@ type Retention struct {
 type Screening struct {
 	Enabled     *bool             `yaml:"enabled,omitempty" doc:"screen writes and reads" default:"true" loose:"order:true,false;unsafe"`
 	Sensitivity string            `yaml:"sensitivity,omitempty" doc:"how readily content is held" default:"medium" enum:"low,medium,high" loose:"order:high,medium,low"`
-	Sources     map[string]string `yaml:"sources,omitempty" doc:"sensitivity by source of the content: low, medium or high" keys:"trusted,verified,untrusted,hostile,unstated" enum:"low,medium,high" loose:"order:high,medium,low"`
+	Sources     map[string]string `yaml:"sources,omitempty" doc:"sensitivity by tier of the content's source: trusted, verified, untrusted, hostile, unstated" keys:"trusted,verified,untrusted,hostile,unstated" enum:"low,medium,high" loose:"order:high,medium,low"`
 	Pack        string            `yaml:"pack,omitempty" doc:"directory with a pack of rules and weights; absent: the built-in one" loose:"-"`
 	Disable     []string          `yaml:"disable,omitempty" doc:"layers to disable" enum:"lexicon,directive,classify,secrets,assembly,synapse,likeness" loose:"more;unsafe"`
 	Withhold    *float64          `yaml:"withhold,omitempty" doc:"risk from which a memory is left out of responses, and an extraction of the backend's model is undone; 0: never" default:"0.85" min:"0" max:"1" loose:"up0;off:0,1"`

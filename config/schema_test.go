@@ -64,7 +64,7 @@ func schemaOf(f field) object {
 	case reflect.Struct:
 		return mappingOf(t)
 	case reflect.Map:
-		s := object{"type": "object", "additionalProperties": schemaOf(field{Type: t.Elem(), Min: f.Min, Max: f.Max})}
+		s := object{"type": "object", "additionalProperties": schemaOf(field{Type: t.Elem(), Enum: f.Enum, Min: f.Min, Max: f.Max})}
 		if f.Keys != nil {
 			s["propertyNames"] = object{"enum": f.Keys}
 		}

@@ -105,7 +105,7 @@ func (v *reader) entries(n *yaml.Node, f field, path string) {
 			v.unknown(key, f.keys, path)
 			return
 		}
-		v.strict(value, field{typ: f.typ.Elem(), min: f.min, max: f.max}, join(path, key.Value))
+		v.strict(value, field{typ: f.typ.Elem(), enum: f.enum, min: f.min, max: f.max}, join(path, key.Value))
 	})
 }
 
@@ -227,7 +227,7 @@ type field struct {
 	key        string
 	def        string // default value, or a description of it if it contains a space
 	typ        reflect.Type
-	enum, keys []string // allowed values of a scalar or list entry, and allowed keys of a map; nil is any
+	enum, keys []string // allowed values of a scalar or of the entries of a list or map, and allowed keys of a map; nil is any
 	min, max   string   // limits of numbers and durations; "" is none
 	required   bool
 	direction  direction
