@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"time"
+	"weak"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/tamper"
@@ -179,10 +180,18 @@ type screenedText struct {
 	extra  bool
 }
 
-// textsToScreen returns the texts of memories. Raw messages quote a conversation and are not
-// screened, nor is what memproxy itself signed.
-func textsToScreen(e *tamper.Examiner, memories []memproxy.Memory) []screenedText {
-	all := make([]screenedText, 0, 2*len(memories))
+// screening is what the result of screening a memory for a read depends on, besides its bytes.
+// The pointer does not keep rules that were replaced.
+type screening struct {
+	rules  weak.Pointer[Rules]
+	tenant string // whose stamps need no screening
+	trust  memproxy.Trust
+}
+
+// textsToScreen returns the texts of memories, except those known to be harmless. Raw messages
+// quote a conversation and are not screened, nor is what memproxy itself signed.
+func textsToScreen(e *tamper.Examiner, memories []memproxy.Memory, by any) []screenedText {
+	var all []screenedText
 	add := func(i int, extra bool, text string) {
 		if text != "" {
 			all = append(all, screenedText{text, i, extra})
@@ -190,7 +199,7 @@ func textsToScreen(e *tamper.Examiner, memories []memproxy.Memory) []screenedTex
 	}
 	for i := range memories {
 		m := &memories[i]
-		if m.Drop || m.Missing || m.Layer == memproxy.Episodic {
+		if m.Drop || m.Missing || m.Layer == memproxy.Episodic || m.Memo.IsHarmless(by) {
 			continue
 		}
 		add(i, false, m.Text)
@@ -230,7 +239,11 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 	if ret.rules.Screener == nil {
 		return nil, nil
 	}
-	texts := textsToScreen(examinerOf(ret.g, ret.Admission), memories)
+	var by any // nil for a write, whose source counts as well
+	if !ret.op.Kind.Writes() {
+		by = screening{weak.Make(ret.rules), ret.Principal.Tenant, ret.Principal.Trust}
+	}
+	texts := textsToScreen(examinerOf(ret.g, ret.Admission), memories, by)
 	if len(texts) == 0 {
 		return nil, nil
 	}
@@ -248,7 +261,13 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 	if err != nil {
 		return nil, err
 	}
-	return results(texts, findings), nil
+	found := results(texts, findings)
+	for i := range texts {
+		if _, dangerous := found[texts[i].memory]; !dangerous {
+			memories[texts[i].memory].Memo.SetHarmless(by)
+		}
+	}
+	return found, nil
 }
 
 // statusesFromWrites gives the memories of a write that was set aside the status of the write,

@@ -344,3 +344,40 @@ func TestScreenersAreNotifiedOfWrites(t *testing.T) {
 	must.Len(t, told, 1)
 	expect.Equal(t, told[0], memproxy.InertSession("run-1")+" d1 note")
 }
+
+// What screening found to be harmless is not screened again in the same bytes, for the same
+// rules, tenant and tier. What it found something in is.
+func TestHarmlessMemoriesAreScreenedOnce(t *testing.T) {
+	r, x, f, _ := screeningRig(t)
+	r.who.ActsAs = all()
+	screened := 0
+	r.rules.Screener = tally{n: &screened}
+	x.memories = []memproxy.Memory{{Pointer: "/0", ID: "good", Text: "tea", Memo: new(memproxy.Memo)}}
+	read := func(kind memproxy.Kind) string {
+		a := r.admitWith(memproxy.Operation{Kind: kind}, f)
+		screened = 0 // the request itself may have been, too
+		return string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}).Body)
+	}
+	for i, tc := range []struct {
+		kind   memproxy.Kind
+		change func()
+		want   int
+	}{
+		{memproxy.Recall, func() {}, 1},
+		{memproxy.Recall, func() {}, 0},
+		{memproxy.Correct, func() {}, 1},
+		{memproxy.Recall, func() { r.who.Trust = memproxy.TrustAnonymous }, 1},
+		{memproxy.Recall, func() { r.who.Tenant = "other" }, 1},
+		{memproxy.Recall, func() {}, 0},
+		{memproxy.Recall, func() { again := *r.rules; must.Do(t, r.gate.Use(&again)) }, 1},
+	} {
+		tc.change()
+		read(tc.kind)
+		expect.Equal(t, screened, tc.want, "reading", i)
+	}
+	x.memories[0] = memproxy.Memory{Pointer: "/0", ID: "bad", Text: "evil evil", Memo: new(memproxy.Memo)}
+	for range 2 {
+		expect.Equal(t, read(memproxy.Recall), "", "shown")
+		expect.Equal(t, screened, 1, "what is withheld")
+	}
+}
