@@ -125,10 +125,16 @@ func connOf(nc net.Conn) *Conn {
 	return c
 }
 
+// ConnOf returns the connection of a request, by its context; nil if it is unknown.
+func ConnOf(ctx context.Context) *Conn {
+	c, _ := ctx.Value(connKey{}).(*Conn)
+	return c
+}
+
 // MarkAccepted reports that the connection of a request, by its context, has an accepted
 // caller.
 func MarkAccepted(ctx context.Context, caller string) {
-	c, _ := ctx.Value(connKey{}).(*Conn)
+	c := ConnOf(ctx)
 	if c == nil || caller == "" {
 		return
 	}

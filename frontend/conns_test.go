@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -256,4 +258,35 @@ func placesAreMadeAtAPace(t *testing.T) {
 		}
 	}
 	t.Error("the listener is closed")
+}
+
+// An answer that is longer than the server's buffer is one write to the connection, whatever
+// its length, and nothing of it is left unsent.
+func TestAnAnswerIsOneWrite(t *testing.T) {
+	ln := must.Get(net.Listen("unixpacket", t.TempDir()+"/s"))(t) // which keeps the bounds of writes
+	limited := frontend.Limit(ln, frontend.ListenOptions{})
+	length := 0
+	srv := &http.Server{ConnContext: frontend.ConnContext, ConnState: frontend.State, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(length))
+		frontend.ConnOf(r.Context()).Join(func() { must.Get(w.Write(make([]byte, length)))(t) })
+	})}
+	go func() { _ = srv.Serve(limited) }()
+	t.Cleanup(func() { srv.Close() })
+	got := make([]byte, 1<<16)
+	for ; length < 10_000; length += 491 {
+		client := must.Get(net.Dial("unixpacket", ln.Addr().String()))(t)
+		must.Do(t, client.SetDeadline(time.Now().Add(10*time.Second)))
+		must.Get(client.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")))(t)
+		answer, writes := "", 0
+		for n, err := client.Read(got); n > 0 && err == nil; n, err = client.Read(got) {
+			answer += string(got[:n])
+			writes++
+		}
+		_, body, _ := strings.Cut(answer, "\r\n\r\n")
+		expect.Equal(t, len(body), length, "bytes arrive")
+		if length > 8192 {
+			expect.Equal(t, writes, 1, "writes for", length)
+		}
+		client.Close()
+	}
 }

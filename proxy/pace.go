@@ -24,6 +24,9 @@ func paced(w http.ResponseWriter, r *http.Request, timeout, stall time.Duration)
 		return aw, r
 	}
 	aw := &answerWriter{ResponseWriter: w, multiplexed: r.ProtoMajor > 1, stall: stall}
+	if !aw.multiplexed {
+		aw.conn = frontend.ConnOf(r.Context())
+	}
 	if r.Body == nil || r.Body == http.NoBody {
 		return aw, r
 	}
@@ -113,8 +116,9 @@ func (b *pacedBody) shortenDeadline() {
 // one.
 type answerWriter struct {
 	http.ResponseWriter
-	body        *pacedBody // nil if the request has none
-	code        int        // 0 until the answer begins
+	body        *pacedBody     // nil if the request has none
+	conn        *frontend.Conn // nil if other requests share it, or without a listener with limits
+	code        int            // 0 until the answer begins
 	multiplexed bool
 	stall       time.Duration
 	lease       *frontend.Lease
@@ -150,7 +154,7 @@ func (w *answerWriter) writeWhole(reply memproxy.Reply) {
 		w.Header()["Content-Length"] = []string{strconv.Itoa(len(reply.Body))}
 	}
 	w.WriteHeader(reply.Status)
-	_, _ = w.Write(reply.Body) // the caller may have disconnected; the outcome is recorded already
+	w.conn.Join(func() { _, _ = w.Write(reply.Body) }) // the caller may have disconnected; the outcome is recorded already
 }
 
 func (w *answerWriter) Write(b []byte) (written int, err error) {
