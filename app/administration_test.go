@@ -134,9 +134,7 @@ func TestAdministrationIsClosed(t *testing.T) {
 				for _, q := range arrived {
 					sent := fmt.Sprint(q.Header)
 					own := strings.Contains(sent, "the-backends-own")
-					if strings.Contains(sent, "m0-canary") || own != (caller != "nobody") {
-						t.Errorf("%s: %s as %s is sent with %s", kind, at, caller, sent)
-					}
+					expect.Equal(t, !strings.Contains(sent, "m0-canary") && own == (caller != "nobody"), true, kind, at, "as", caller, "is sent with", sent)
 				}
 				expect.Equal(t, g.header.Get("X-Memproxy-Decision") == "", route.Public, kind, at, "as", caller, "is not decided")
 			}

@@ -67,9 +67,7 @@ func TestAnonymousCallersAreSessions(t *testing.T) {
 		"a caller without a name, too": {r.nobody("127.0.0.2", ""), false},
 	} {
 		one, list := tc.caller.ask("GET", "/memories/"+id, ""), tc.caller.ask("GET", "/memories?user_id=ann", "")
-		if (one.status == 200) != tc.sees || list.status != 200 || strings.Contains(list.body, "green tea") != tc.sees {
-			t.Errorf("%s: %d by id, listed %s", who, one.status, list.body)
-		}
+		expect.Equal(t, (one.status == 200) == tc.sees && list.status == 200 && strings.Contains(list.body, "green tea") == tc.sees, true, who, one.status, "by id, listed", list.body)
 	}
 	actor := r.upstream(r.up + "/memories/" + id).Metadata.Actor
 	expect.Text(t, actor, "its author").Has("anonymous:")
@@ -147,9 +145,8 @@ func TestPendingMemoriesAreShownAfterAWeek(t *testing.T) {
 	}{{0, false}, {6 * 24 * time.Hour, false}, {26 * time.Hour, true}} {
 		clock.Pass(tc.after)
 		r.once("upkeep", clock.Now())
-		if list := reader.ask("GET", "/memories?user_id=ann", "").body; strings.Contains(list, "green tea") != tc.shown || strings.Contains(list, "Ann rows") != tc.shown {
-			t.Errorf("after %v more: %s", tc.after, list)
-		}
+		list := reader.ask("GET", "/memories?user_id=ann", "").body
+		expect.Equal(t, strings.Contains(list, "green tea") == tc.shown && strings.Contains(list, "Ann rows") == tc.shown, true, "after", tc.after, "more", list)
 	}
 }
 

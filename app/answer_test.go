@@ -52,6 +52,15 @@ func (a got) lacks(t testing.TB, texts ...string) got {
 	return a
 }
 
+// shows is has or lacks.
+func (a got) shows(t testing.TB, whether bool, texts ...string) got {
+	t.Helper()
+	if whether {
+		return a.has(t, texts...)
+	}
+	return a.lacks(t, texts...)
+}
+
 // id is the id of the one object that the answer is or lists.
 func (a got) id(t testing.TB) string {
 	t.Helper()

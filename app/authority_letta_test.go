@@ -75,9 +75,7 @@ func TestAuthorityInLetta(t *testing.T) {
 					expect.Len(t, got, 0, c.by, "over", c.author, "dissent")
 					continue
 				}
-				if len(got) != 1 || !strings.HasPrefix(got[0], "agent:dev against ") || tc.dissents != strings.HasSuffix(got[0], "coffee") {
-					t.Errorf("%q over %q: dissent %q", c.by, c.author, got)
-				}
+				expect.Equal(t, len(got) == 1 && strings.HasPrefix(got[0], "agent:dev against ") && tc.dissents == strings.HasSuffix(got[0], "coffee"), true, c.by, "over", c.author, "dissent", got)
 				expect.Equal(t, l.do("GET", "/v1/blocks/"+block, "", as("")...).header.Get("X-Memproxy-Contested"), block, "readers see as contested")
 				expect.Text(t, l.audit("--type", "decision"), "whose word it was").Has("trust.authority", "written by ")
 			}
@@ -93,9 +91,7 @@ func TestSelfEditsCountAsCorrections(t *testing.T) {
 	a := l.do("POST", "/v1/agents/"+l.agent+"/messages", `{"input":"CALL memory_rethink {\"label\":\"human\",\"new_memory\":\"Ann likes coffee\"}\nTHEN\nSAY done"}`, as("reviewer")...)
 	must.Equal(t, l.letta.Value(l.agent, "human"), "Ann likes coffee", a.status, a.body)
 	list, err := l.car.Ledger.Corrections(t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: block})
-	if err != nil || len(list) != 1 || list[0].Author != "agent:peer" || list[0].Corrector != "agent:reviewer" || !strings.Contains(list[0].Reason, "memproxy-reviewer") {
-		t.Errorf("%+v %v", list, err)
-	}
+	expect.Equal(t, err == nil && len(list) == 1 && list[0].Author == "agent:peer" && list[0].Corrector == "agent:reviewer" && strings.Contains(list[0].Reason, "memproxy-reviewer"), true, list, err)
 	if track, err := l.car.Ledger.Record(t.Context(), "acme", "agent:peer"); err != nil || track.Corrections != 1 {
 		t.Errorf("%+v %v", track, err)
 	}

@@ -124,9 +124,8 @@ func TestAuthority(t *testing.T) {
 			}
 			for _, tc := range []struct{ author, by string }{{"", ""}, {"human", "human"}, {"", "human"}, {"better", "human"}, {"peer", "reviewer"}} {
 				id := r.note(tc.author, "Ann plays go.", "")
-				if a := change(id, tc.by); a.status/100 != 2 || strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "hold") {
-					t.Errorf("%q changes what %q wrote: %d %s", tc.by, tc.author, a.status, a.body)
-				}
+				a := change(id, tc.by)
+				expect.Equal(t, a.status/100 == 2 && !strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "hold"), true, tc.by, "changes what", tc.author, "wrote", a.status, a.body)
 				expect.Len(t, r.dissent(id), 0, "dissent")
 			}
 		})
@@ -143,9 +142,7 @@ func TestCorrectionsAreRecorded(t *testing.T) {
 	r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`, as("human")...).want(t, 200)
 	key := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
 	list, err := r.car.Ledger.Corrections(t.Context(), key)
-	if err != nil || len(list) != 1 || list[0].Author != "agent:dev" || list[0].Corrector != "human:ann" || list[0].Reason != "the corrector is a person" {
-		t.Errorf("%+v %v", list, err)
-	}
+	expect.Equal(t, err == nil && len(list) == 1 && list[0].Author == "agent:dev" && list[0].Corrector == "human:ann" && list[0].Reason == "the corrector is a person", true, list, err)
 	who, err := ledger.ByID(t.Context(), r.car.Ledger, "mem0", memproxy.TargetMemory, id)
 	must.Do(t, err, who)
 	expect.Equal(t, who[id].Owner.Actor, "agent:dev", who)
@@ -182,9 +179,7 @@ func TestReviewedCorrectionsEndTheContest(t *testing.T) {
 			t.Errorf("approved %v: %q, %s", approve, text, attestation)
 		}
 		list, err := r.car.Ledger.Corrections(t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id})
-		if err != nil || approve != (len(list) == 1 && list[0].Reason == "approved by eve" && list[0].Author == "agent:peer" && list[0].Corrector == "agent:dev") {
-			t.Errorf("approved %v: %+v %v", approve, list, err)
-		}
+		expect.Equal(t, err == nil && approve == (len(list) == 1 && list[0].Reason == "approved by eve" && list[0].Author == "agent:peer" && list[0].Corrector == "agent:dev"), true, "approved", approve, list, err)
 		// What a reviewer put there, its first author changes no more.
 		a = r.do("PUT", "/memories/"+id, `{"text":"Ann likes water."}`, as("peer")...)
 		expect.Equal(t, a.status == 403, approve, "the author is refused", a.status, a.body)
@@ -201,9 +196,8 @@ func TestAFailedCorrectionEndsTheContest(t *testing.T) {
 	r.behind("DELETE", "/v1/memories/"+id+"/", "")
 	r.review(held, true)
 	ring.Until(r.t, "the end of the contest", func() bool { return !r.statusOf(id).Contested })
-	if h := r.heldWrite(held); h.State != memproxy.HoldFailed || h.Result.Status != 404 {
-		t.Errorf("%s, %+v", h.State, h.Result)
-	}
+	h := r.heldWrite(held)
+	expect.Equal(t, h.State == memproxy.HoldFailed && h.Result.Status == 404, true, h.State, h.Result)
 }
 
 // Proves TRL-5: only people may change an anchored memory, even if its author is a
@@ -251,9 +245,8 @@ func TestApprovedCorrectionsReplaceTheReviewedText(t *testing.T) {
 		r.review(held, true)
 		ring.Until(t, name, func() bool { s := r.heldWrite(held).State; return s == memproxy.HoldDone || s == memproxy.HoldFailed })
 		h := r.heldWrite(held)
-		if text, _, _ := r.fact(id); text != tc.want || (h.State == memproxy.HoldFailed) != tc.fails {
-			t.Errorf("%s: %q, %s %s", name, text, h.State, h.Result.Detail)
-		}
+		text, _, _ := r.fact(id)
+		expect.Equal(t, text == tc.want && (h.State == memproxy.HoldFailed) == tc.fails, true, name, text, h.State, h.Result.Detail)
 	}
 }
 

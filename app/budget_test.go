@@ -159,9 +159,8 @@ func TestDeletionsRefundOnce(t *testing.T) {
 	t.Parallel()
 	r := startBudget(t, "writes_total: 100", "writes_total: 3")
 	var list struct{ Results []struct{ ID string } }
-	if a := r.do("POST", "/memories", many(3, false)); json.Unmarshal([]byte(a.body), &list) != nil || len(list.Results) != 3 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	a := r.do("POST", "/memories", many(3, false))
+	must.Equal(t, json.Unmarshal([]byte(a.body), &list) == nil && len(list.Results) == 3, true, a.status, a.body)
 	one := `{"memory_id":"` + list.Results[0].ID + `"}`
 	r.do("DELETE", "/v1/batch/", `{"memories":[`+strings.Repeat(one+",", 4)+one+`]}`).want(t, 200)
 	for i, want := range []int{200, 429} {
@@ -248,9 +247,8 @@ func TestOutagesUseNoBudget(t *testing.T) {
 	f.up = "http://127.0.0.1:1"
 	addr := f.listener(t, true).Addr
 	for range 4 {
-		if status, text := errorOf(t, "POST", "http://"+addr+"/memories"); status != 502 || !strings.Contains(text, "upstream.unavailable") {
-			t.Errorf("through Envoy: %d %s", status, text)
-		}
+		status, text := errorOf(t, "POST", "http://"+addr+"/memories")
+		expect.Equal(t, status == 502 && strings.Contains(text, "upstream.unavailable"), true, "through Envoy", status, text)
 	}
 }
 

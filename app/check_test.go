@@ -53,9 +53,8 @@ func TestCheckReportsTheMachine(t *testing.T) {
 		{"a state that is a file", "127.0.0.1:0", file, "is not a directory"},
 		{"a state under a file", "127.0.0.1:0", filepath.Join(file, "state"), "state cannot be written"},
 	} {
-		if got := check(tc.listen, tc.state); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
-			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
-		}
+		got := check(tc.listen, tc.state)
+		expect.Equal(t, (got == "") == (tc.want == "") && strings.Contains(got, tc.want), true, tc.name, got, "want", tc.want)
 	}
 	expect.Error(t, expect.Err(os.Stat(filepath.Dir(fine))), "a check makes directories")
 	expect.Len(t, must.Get(filepath.Glob(filepath.Join(dir, ".memproxy-check-*")))(t), 0, "left")
@@ -89,9 +88,7 @@ func TestValuesAStartRefuses(t *testing.T) {
 		path := writeFile(t, filepath.Join(dir, "memproxy.yaml"), fmt.Sprintf("state: %q\nadmin: {listen: \"127.0.0.1:0\"}\nbackends:\n  - {name: mem0, kind: mem0, listen: \"127.0.0.1:0\", upstream: \"http://127.0.0.1:1\"}\n%s\n", filepath.Join(dir, "state"), c.text))
 		for _, command := range []string{"check", "serve"} {
 			code, _, errs := invoke(t, command, "--config", path)
-			if code != 1 || !strings.Contains(errs, path+":5: "+c.want) || strings.Contains(errs, "hunter22") {
-				t.Errorf("%s, %s: %d %s", c.name, command, code, errs)
-			}
+			expect.Equal(t, code == 1 && strings.Contains(errs, path+":5: "+c.want) && !strings.Contains(errs, "hunter22"), true, c.name, command, code, errs)
 		}
 		expect.Error(t, expect.Err(os.Stat(filepath.Join(dir, "state"))), c.name, "the state was made")
 	}
@@ -132,9 +129,8 @@ func TestExplainAnswersAsTheListener(t *testing.T) {
 		_, out, errs := invoke(t, args...)
 		var ex struct{ Verdict string }
 		must.Do(t, json.Unmarshal([]byte(out), &ex), out, errs)
-		if verdict, _, _ := strings.Cut(served, ";"); verdict != c.verdict || ex.Verdict != c.verdict {
-			t.Errorf("%s %s: the listener says %q, explain %q, want %s", c.method, c.path, verdict, ex.Verdict, c.verdict)
-		}
+		verdict, _, _ := strings.Cut(served, ";")
+		expect.Equal(t, verdict == c.verdict && ex.Verdict == c.verdict, true, c.method, c.path, "the listener says", verdict, "explain", ex.Verdict, "want", c.verdict)
 	}
 }
 
@@ -172,9 +168,7 @@ func TestExplainShowsLocksAndFilters(t *testing.T) {
 	must.Len(t, ex.Locks, 3)
 	locked := slices.DeleteFunc(ex.Locks, func(l lock) bool { return l.Until == "" })
 	expect.Len(t, locked, 1)
-	if len(ex.Filters) != len(gate.Filters()) || ex.Filters[1].Name != "readable" || ex.Filters[1].What == "" {
-		t.Errorf("%+v", ex.Filters)
-	}
+	expect.Equal(t, len(ex.Filters) == len(gate.Filters()) && ex.Filters[1].Name == "readable" && ex.Filters[1].What != "", true, ex.Filters)
 	writeFile(t, body, noted("x"))
 	ask("--session", "another")
 	for _, l := range ex.Locks {
@@ -233,13 +227,10 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"}]
 	pipe := func(w io.Writer) io.Writer { return w }
 	try := func(l line) {
 		out, piped := show(l, pipe)
-		if strings.Contains(out+piped, "\r") || strings.Contains(piped, l.shows) {
-			t.Errorf("%q shows progress in a pipe: %q", l.words, piped)
-		}
+		expect.Equal(t, !strings.Contains(out+piped, "\r") && !strings.Contains(piped, l.shows), true, l.words, "shows progress in a pipe", piped)
 		_, errs := show(l, terminal)
-		if stands, over := screenOf(errs); !strings.Contains(over, l.shows) || strings.Contains(stands, l.shows) {
-			t.Errorf("%q: of %q stands %q, and stood %q; want %q shown and cleared", l.words, errs, stands, over, l.shows)
-		}
+		stands, over := screenOf(errs)
+		expect.Equal(t, strings.Contains(over, l.shows) && !strings.Contains(stands, l.shows), true, l.words, "of", errs, "stands", stands, "and stood", over, "want", l.shows, "shown and cleared")
 		if l.forms {
 			_, errs = show(l, terminal, "--output", "json")
 			expect.Equal(t, errs, "", "written for a program", l.words)
@@ -262,8 +253,7 @@ func TestProgressDoesNotMixWithOutput(t *testing.T) {
 	a := &invocation{Args: []string{"screen"}, Stdin: strings.NewReader(strings.Repeat("{\"text\":\"tea\"}\n", 300) + "bad\n"), Stdout: both, Stderr: both, Getenv: os.Getenv, Version: "test"}
 	a.run(t.Context())
 	for line := range strings.Lines(written.String()) {
-		if stands, _ := screenOf(line); strings.Contains(stands, "lines ") {
-			t.Errorf("%q stands in a line with others", stands)
-		}
+		stands, _ := screenOf(line)
+		expect.Equal(t, !strings.Contains(stands, "lines "), true, stands, "stands in a line with others")
 	}
 }

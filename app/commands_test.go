@@ -35,9 +35,8 @@ func TestCheck(t *testing.T) {
 	says(t, 0, "is valid", "check", "--config", good)
 	expect.Error(t, expect.Err(os.Stat(filepath.Join(dir, "state"))), "check made state")
 	bad := writeFile(t, filepath.Join(dir, "bad.yaml"), strings.Replace(conf, "upstream:", "upstraem:", 1))
-	if code, _, errs := invoke(t, "check", "--config", bad); code != 1 || !strings.Contains(errs, "bad.yaml:5") || !strings.Contains(errs, "upstraem") {
-		t.Errorf("exit %d, %s: want file and line", code, errs)
-	}
+	code, _, errs := invoke(t, "check", "--config", bad)
+	expect.Equal(t, code == 1 && strings.Contains(errs, "bad.yaml:5") && strings.Contains(errs, "upstraem"), true, "exit", code, errs, "want file and line")
 	bundle := filepath.Join(dir, "policies")
 	writeBundle(t, bundle, broken)
 	worse := writeFile(t, filepath.Join(dir, "worse.yaml"), conf+"policy: {dir: \""+bundle+"\"}\n")
@@ -53,9 +52,7 @@ func TestCheckPrintsNoSecret(t *testing.T) {
 	path := writeFile(t, filepath.Join(dir, "memproxy.yaml"), conf)
 	for _, words := range [][]string{{"check", "--print"}, {"config", "show"}} {
 		code, out, errs := invoke(t, append(words, "--config", path)...)
-		if code != 0 || strings.Contains(out+errs, "canary") || !strings.Contains(out, "agent:dev") {
-			t.Errorf("%q: exit %d\n%s%s", words, code, out, errs)
-		}
+		expect.Equal(t, code == 0 && !strings.Contains(out+errs, "canary") && strings.Contains(out, "agent:dev"), true, words, "exit", code, out, errs)
 	}
 }
 
@@ -117,9 +114,7 @@ func TestExplainKnowsTheReviewers(t *testing.T) {
 		conf := strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k")).Replace(plain) + "\npolicy: {dir: \"" + policies + "\"}\n" + review + "\n"
 		path := writeFile(t, filepath.Join(dir, "memproxy.yaml"), conf)
 		code, out, errs := invoke(t, "explain", "--config", path, "--method", "POST", "--path", "/memories", "--body", body, "--as", "agent:dev")
-		if code != want || strings.Contains(out, "hold.reviewer") != (want != 0) {
-			t.Errorf("%q: exit %d %s %s", review, code, out, errs)
-		}
+		expect.Equal(t, code == want && strings.Contains(out, "hold.reviewer") == (want != 0), true, review, "exit", code, out, errs)
 	}
 }
 
@@ -169,9 +164,8 @@ func TestDemo(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(shown), "\n")
 	for _, line := range lines[min(2, len(lines)):] { // below the header
 		threat, _, _ := strings.Cut(strings.TrimSpace(line), "  ")
-		if row := said[threat]; row[0] == "" || !strings.Contains(line, row[0]+"  ") || !strings.HasSuffix(line, row[1]) {
-			t.Errorf("README.md shows %q; the demo prints %q", line, row)
-		}
+		row := said[threat]
+		expect.Equal(t, row[0] != "" && strings.Contains(line, row[0]+"  ") && strings.HasSuffix(line, row[1]), true, "README.md shows", line, "the demo prints", row)
 	}
 	expect.Equal(t, len(lines) >= 6, true, "README.md shows the demo's lines", lines)
 }
@@ -192,9 +186,8 @@ func initialised(t *testing.T, answers string, env map[string]string, args ...st
 	expect.Text(t, string(text), "the state is not where", review.DefaultSocket, "is looked for").Has("\nstate: ./" + filepath.Dir(review.DefaultSocket) + " ")
 	said, errs := &lockedBuffer{}, &lockedBuffer{}
 	a.Args, a.Stdout, a.Stderr = []string{"check", "--config", path}, said, errs
-	if code := a.run(t.Context()); code != 0 || strings.Contains(errs.String(), "warning") || !strings.Contains(said.String(), "profile production") {
-		t.Errorf("check: exit %d %s%s", code, said.String(), errs.String())
-	}
+	code := a.run(t.Context())
+	expect.Equal(t, code == 0 && !strings.Contains(errs.String(), "warning") && strings.Contains(said.String(), "profile production"), true, "check: exit", code, said.String(), errs.String())
 	return string(text), stdout.String()
 }
 
@@ -224,9 +217,7 @@ func TestInit(t *testing.T) {
 	file, out := initialised(t, "letta\n\n", nil)
 	_, made, _ := strings.Cut(out, "The key, which is shown only once: ")
 	made, _, _ = strings.Cut(made, "\n")
-	if len(made) < 20 || !strings.Contains(file, sha(made)) || strings.Contains(file, made) || !strings.Contains(file, "\n    # credential: ") {
-		t.Errorf("the key that was made: %q\n%s", made, file)
-	}
+	expect.Equal(t, len(made) >= 20 && strings.Contains(file, sha(made)) && !strings.Contains(file, made) && strings.Contains(file, "\n    # credential: "), true, "the key that was made", made, file)
 	_, again := initialised(t, "letta\n\n", nil)
 	expect.Text(t, again, "the same key twice").Lacks(made)
 }

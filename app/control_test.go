@@ -68,9 +68,8 @@ func newFleetRig(t *testing.T) *fleetRig {
 	must.Equal(t, code, 0, errs)
 	f.public = regexp.MustCompile(`public key +(\S+)`).FindStringSubmatch(out)[1]
 	kept := must.Get(os.ReadFile(filepath.Join(f.dir, "fleet.pub")))(t)
-	if b, err := base64.StdEncoding.DecodeString(f.public); err != nil || len(b) != 32 || string(kept) != f.public+"\n" {
-		t.Fatalf("%q is not a key", f.public)
-	}
+	b, err := base64.StdEncoding.DecodeString(f.public)
+	must.Equal(t, err == nil && len(b) == 32 && string(kept) == f.public+"\n", true, f.public, "is not a key")
 	ca := must.Get(xdstest.NewCA())(t)
 	for name, uri := range map[string]string{"control": "spiffe://example.org/control", "web": "spiffe://example.org/ns/acme/sa/web"} {
 		must.Do(t, ca.Write(f.dir, name, uri))
@@ -330,8 +329,7 @@ func TestControlUsageErrors(t *testing.T) {
 		{"an argument too many", []string{"control", "publish"}, cli.Usage, `unknown command "publish"`},
 		{"the status of nobody", []string{"control", "status", "--url", "http://127.0.0.1:1"}, cli.Failed, "127.0.0.1:1"},
 	} {
-		if code, out, errs := invoke(t, tc.args...); code != tc.code || !strings.Contains(out+errs, tc.want) {
-			t.Errorf("%s: %d %s%s, want %d %s", tc.name, code, out, errs, tc.code, tc.want)
-		}
+		code, out, errs := invoke(t, tc.args...)
+		expect.Equal(t, code == tc.code && strings.Contains(out+errs, tc.want), true, tc.name, code, out, errs, "want", tc.code, tc.want)
 	}
 }

@@ -106,9 +106,8 @@ func (r *crashRig) died(step memproxy.Step) {
 		_ = r.cmd.Process.Kill()
 		r.t.Fatalf("the step %s is not reached:\n%s", step, r.log.String())
 	}
-	if ws, ok := r.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || ws.Signal() != syscall.SIGKILL {
-		r.t.Fatalf("%s: %v\n%s", step, r.cmd.ProcessState, r.log.String())
-	}
+	ws, ok := r.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	must.Equal(r.t, ok && ws.Signal() == syscall.SIGKILL, true, step, r.cmd.ProcessState, r.log.String())
 }
 
 // ask makes a request. There is no answer if the sidecar dies.
@@ -223,9 +222,8 @@ func rolledBack(r *crashRig) {
 	id := r.noteID()
 	ring.Until(r.t, "the rollback's version", func() bool { return r.versions(id, memproxy.OpRollback) == 1 })
 	_, body := r.ask("GET", r.up+"/memories/"+id, "")
-	if n := r.sent(`{"text":"likes tea"`); !strings.Contains(body, "likes tea") || n != 1 {
-		r.t.Errorf("sent %d times: %s", n, body)
-	}
+	n := r.sent(`{"text":"likes tea"`)
+	expect.Equal(r.t, strings.Contains(body, "likes tea") && n == 1, true, "sent", n, "times", body)
 }
 
 func runsUngated(r *crashRig) {

@@ -97,9 +97,8 @@ func TestFragmentedAttackIsHeld(t *testing.T) {
 		} {
 			a := r.do("POST", "/memories", fmt.Sprintf(`{"user_id":"ann","infer":false,"metadata":{"source":%q},"messages":[{"role":"user","content":%q}]}`, c.sources[i], text), "X-Memproxy-Session", fmt.Sprint("day", i))
 			verdict, _, _ := strings.Cut(a.header.Get("X-Memproxy-Decision"), ";")
-			if want := i == 2 && c.held; a.status/100 != 2 || (verdict == "hold") != want {
-				t.Errorf("%s, %q: %d %s %s", c.sources[i], text, a.status, verdict, a.body)
-			}
+			want := i == 2 && c.held
+			expect.Equal(t, a.status/100 == 2 && (verdict == "hold") == want, true, c.sources[i], text, a.status, verdict, a.body)
 		}
 	}
 }

@@ -53,13 +53,9 @@ func TestFleetRulesASidecar(t *testing.T) {
 		decided, state string
 	}{{"*", 0, "some", "current"}, {"tenant=acme,env=prod", 1, "some", "current"}, {"tenant=other", 0, "none", "current"}, {"tenant=acme,env=test", 0, "none", "current"}} {
 		got := st.Releases[i]
-		if got.Channel != want.channel || got.Running != want.running || got.State != want.state || (got.Counts.Decisions > 0) != (want.decided == "some") {
-			t.Errorf("release %d is %+v, want %+v", i+1, got, want)
-		}
+		expect.Equal(t, got.Channel == want.channel && got.Running == want.running && got.State == want.state && (got.Counts.Decisions > 0) == (want.decided == "some"), true, "release", i+1, "is", got, "want", want)
 	}
-	if st.Releases[0].Note != "the first" || st.Connected != 1 || st.Behind != 0 {
-		t.Errorf("the fleet is %+v", st)
-	}
+	expect.Equal(t, st.Releases[0].Note == "the first" && st.Connected == 1 && st.Behind == 0, true, "the fleet is", st)
 	var metrics string
 	f.get("/metrics", &metrics)
 	expect.Text(t, metrics, "no").Has(fmt.Sprintf(`memproxy_fleet_release_sidecars{release="%s",state="running"} 1`, st.Releases[1].Name))
@@ -99,9 +95,8 @@ func TestSidecarRunsWithoutItsControlPlane(t *testing.T) {
 	f.release(harmless)
 	f.start()
 	ring.Until(r.t, "the second release", func() bool { return r.do("POST", "/memories", note).status == 200 })
-	if list := f.sidecars(); len(list) != 1 || list[0].ID != "web-1" || list[0].Version != "test" {
-		t.Errorf("the sidecars are %+v", list)
-	}
+	list := f.sidecars()
+	expect.Equal(t, len(list) == 1 && list[0].ID == "web-1" && list[0].Version == "test", true, "the sidecars are", list)
 }
 
 // lastGoodFile is the file of the current release, in the state directory.
@@ -278,7 +273,5 @@ func TestReleasesUnderLoad(t *testing.T) {
 		byVersion[version] = v
 	}
 	expect.Equal(t, decisions, answered.Load())
-	if len(byVersion) < releases-1 { // the load may have begun after the first release was replaced
-		t.Errorf("%d versions ruled of %d", len(byVersion), releases)
-	}
+	expect.Equal(t, len(byVersion) >= releases-1, true, len(byVersion), "versions ruled of", releases) // the load may have begun after the first release was replaced
 }

@@ -246,9 +246,8 @@ func (r *rig) playForms(w *written, names []string, id string, intact func() boo
 	for listener, addr := range map[string]string{"HTTP": r.car.Addr("mem0"), "Envoy": envoy} {
 		for _, q := range writes {
 			for _, chunked := range []bool{false, true} {
-				if a, passed := reached(q, addr, chunked); passed || a.status == 0 || a.status == http.StatusNotFound {
-					t.Errorf("%s: %s %s %s: %d %s", listener, q.method, q.target, q.body, a.status, a.body)
-				}
+				a, passed := reached(q, addr, chunked)
+				expect.Equal(t, !passed && a.status != 0 && a.status != http.StatusNotFound, true, listener, q.method, q.target, q.body, a.status, a.body)
 			}
 			for kind, of := range forms {
 				for _, form := range ring.Sample(of(q, names, id), 41, 97) {
@@ -259,9 +258,8 @@ func (r *rig) playForms(w *written, names []string, id string, intact func() boo
 			}
 		}
 		expect.Equal(t, intact(), true, listener, "the memories are as they were, before", w.at.Load())
-		if a, passed := reached(harmless, addr, true); !passed || a.status != http.StatusOK {
-			t.Errorf("%s: a harmless write: %d %s", listener, a.status, a.body)
-		}
+		a, passed := reached(harmless, addr, true)
+		expect.Equal(t, passed && a.status == http.StatusOK, true, listener, "a harmless write", a.status, a.body)
 	}
 }
 

@@ -121,9 +121,8 @@ func TestApprovedWritesAreTraced(t *testing.T) {
 		!strings.Contains(steps, "gate.record") || !strings.Contains(steps, "proxy.forward") || !strings.Contains(steps, "gate.return") {
 		t.Errorf("%+v", sent)
 	}
-	if records := r.audit("--decision", id, "--type", "decision"); sent.Trace == spans[1].Trace || !strings.Contains(records, sent.Trace) {
-		t.Errorf("trace %s; records %s", sent.Trace, records)
-	}
+	records := r.audit("--decision", id, "--type", "decision")
+	expect.Equal(t, sent.Trace != spans[1].Trace && strings.Contains(records, sent.Trace), true, "trace", sent.Trace, "records", records)
 	logged := fmt.Sprintf(`"msg":"decision","decision":%q,"verdict":`, id)
 	expect.Text(t, r.log.String(), "the log").Has(logged+`"hold"`, logged+`"allow"`)
 }
@@ -220,9 +219,7 @@ func TestRetractedMemoriesWaitAlone(t *testing.T) {
 	ring.Until(t, "the loss being on record", func() bool { return strings.Contains(r.audit("--type", "outcome"), "raise review.max_held") })
 	expect.Text(t, r.get("/metrics").body).Has("memproxy_ledger_errors_total 0\n")
 	page := must.Get(r.car.Ledger.Holds.List(t.Context(), memproxy.HoldFilter{State: memproxy.HoldPending}))(t)
-	if len(page.Holds) != 1 || page.Holds[0].Score < 850 {
-		t.Fatalf("%+v", page.Holds)
-	}
+	must.Equal(t, len(page.Holds) == 1 && page.Holds[0].Score >= 850, true, page.Holds)
 	out, errs, code := r.command("holds", "show", page.Holds[0].ID)
 	expect.Equal(t, code, 0, errs)
 	expect.Text(t, out).Has("PATTERN_001").Lacks("evil.example")
@@ -293,13 +290,9 @@ func TestNothingIsHeldWithoutReviewers(t *testing.T) {
 			startRig(r, screeningConf, "SCREENING", "policy: {dir: \""+policyDir(t, holdingPolicy)+"\"}\n"+c.reviewers)
 			a := r.do("POST", "/memories", sailing(1))
 			refused := a.status == 403 && strings.Contains(a.body, "hold.reviewer")
-			if refused == c.held {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
+			must.Equal(t, refused != c.held, true, a.status, a.body)
 			page, err := r.car.Ledger.Holds.List(t.Context(), memproxy.HoldFilter{})
-			if err != nil || len(page.Holds) > 0 != c.held {
-				t.Errorf("%+v %v", page, err)
-			}
+			expect.Equal(t, err == nil && len(page.Holds) > 0 == c.held, true, page, err)
 			if refused {
 				ring.Until(t, "it being on record", func() bool { return strings.Contains(r.audit("--type", "outcome"), "hold.reviewer") })
 			}

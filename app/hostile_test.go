@@ -52,9 +52,7 @@ func servedUnderAttack(t *testing.T, from string) {
 		open.Add(1)
 		all.Go(func() {
 			did := hostile.Attack(ctx, k, hostile.Target{Addr: to.Addr, From: from, Key: attackerToken}, each, open.Done)
-			if did.Opened < each {
-				t.Errorf("%s: %v", k.Name, did)
-			}
+			expect.Equal(t, did.Opened >= each, true, k.Name, did)
 		})
 	}
 	most := int64(0)
@@ -76,18 +74,15 @@ func servedUnderAttack(t *testing.T, from string) {
 	// Half of the budget is for held requests; a single request may exceed it for its
 	// answer.
 	expect.Equal(t, most > 0 && most <= inFlight/2+hostile.LargeAnswer*2, true, "bytes within the budget", most)
-	if away := r.observed("memproxy_connections_turned_away_total"); away["mem0 evicted"]+away["mem0 refused"] == 0 {
-		t.Errorf("%d connections were too many for nobody: %v", each*len(hostile.Kinds()), away)
-	}
+	away := r.observed("memproxy_connections_turned_away_total")
+	expect.Equal(t, away["mem0 evicted"]+away["mem0 refused"] != 0, true, "connections were too many for nobody", away)
 	expect.Text(t, text, "the metrics").Has(
 		`memproxy_connections_turned_away_total{listener="mem0",result="evicted"}`, `memproxy_connections_turned_away_total{listener="mem0",result="refused"}`,
 		`memproxy_in_flight_bytes{listener="mem0"}`, `memproxy_in_flight_refused_total{listener="mem0"}`, `memproxy_connections_turned_away_total{listener="admin",result="refused"}`,
 	)
 	held := func() int64 { return r.observed("memproxy_in_flight_bytes")["mem0"] }
 	for deadline := time.Now().Add(60 * time.Second); held() != 0; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes are held for nobody", held())
-		}
+		must.Equal(t, time.Now().Before(deadline), true, "bytes are held for nobody: ", held())
 	}
 }
 
@@ -223,9 +218,8 @@ func TestAmbiguousInputIsRefused(t *testing.T) {
 				DecisionID string `json:"decision_id"`
 				Reasons    []struct{ Code string }
 			}
-			if err := json.Unmarshal([]byte(a.body), &said); err != nil || said.Detail == "" || said.DecisionID == "" || len(said.Reasons) == 0 {
-				t.Fatalf("not the dialect's error: %s", a.body)
-			}
+			err := json.Unmarshal([]byte(a.body), &said)
+			must.Equal(t, err == nil && said.Detail != "" && said.DecisionID != "" && len(said.Reasons) != 0, true, "not the dialect's error", a.body)
 			expect.Equal(t, said.Reasons[0].Code, tc.code, "reason")
 			expect.Text(t, a.header.Get("X-Memproxy-Decision"), "header").Has("deny; id=" + said.DecisionID)
 			expect.Text(t, r.audit("--decision", said.DecisionID), "record").Has(`"verdict":"deny"`, tc.code)

@@ -74,9 +74,7 @@ func TestBlocksChangedBehindLettaAreConfirmed(t *testing.T) {
 	expect.Text(t, l.audit("--type", "integrity"), "what the agent is writing is accused while its turn is under way").Lacks("block-")
 	l.car.Checker.Pace.Settle, l.car.Checker.Pace.Patience, l.car.Checker.Pace.Rate = 10*time.Millisecond, 50*time.Millisecond, 1e6
 	report, err := l.car.Checker.Sweep(t.Context(), review.SweepRequest{})
-	if err != nil || report.Findings() != 0 || report.Backends[0].Unsettled != 1 {
-		t.Errorf("%v %+v", err, report)
-	}
+	expect.Equal(t, err == nil && report.Findings() == 0 && report.Backends[0].Unsettled == 1, true, err, report)
 	close(slow.answer)
 	(<-said).want(t, 200)
 	l.lookAgain(time.Minute)

@@ -82,9 +82,8 @@ func (r *rig) sealAll() review.SealReport {
 func metadataOf(t *testing.T, body string) string {
 	t.Helper()
 	var m struct{ Metadata json.RawMessage }
-	if err := json.Unmarshal([]byte(body), &m); err != nil || len(m.Metadata) == 0 {
-		t.Fatalf("no metadata: %s", body)
-	}
+	err := json.Unmarshal([]byte(body), &m)
+	must.Equal(t, err == nil && len(m.Metadata) != 0, true, "no metadata", body)
 	return string(m.Metadata)
 }
 
@@ -182,9 +181,7 @@ func TestTamperingBehindMem0(t *testing.T) {
 			ring.Until(r.t, "the change is a version", func() bool { return r.statusOf(ids["cut"]).Unverified == "" })
 			got := classes(r.sweep())
 			replaced := r.audit("--type", "decision", "--reason", "integrity.mismatch")
-			if strings.Contains(replaced, ids["cut"]) != (setting != "ignore") || strings.Count(replaced, "\n") > 1 {
-				t.Errorf("what was replaced is named in: %s", replaced)
-			}
+			expect.Equal(t, strings.Contains(replaced, ids["cut"]) == (setting != "ignore") && strings.Count(replaced, "\n") <= 1, true, "what was replaced is named in", replaced)
 			expect.Equal(t, got[ids["tampered"]]+got[ids["cut"]]+string(r.statusOf(ids["tampered"]).Unverified), "", "put right", got)
 		})
 	}
@@ -285,9 +282,8 @@ func TestChainBreaksAreReported(t *testing.T) {
 				expect.Equal(t, breaks, "")
 				return
 			}
-			if n := strings.Count(breaks, `"detail":"`+string(c.want)+": "); n < 1 || !strings.Contains(breaks, "integrity.chain") {
-				t.Errorf("%d breaks of this kind on record: %s", n, breaks)
-			}
+			n := strings.Count(breaks, `"detail":"`+string(c.want)+": ")
+			expect.Equal(t, n >= 1 && strings.Contains(breaks, "integrity.chain"), true, n, "breaks of this kind on record", breaks)
 			later := r.written("Ann has a dog.", "")
 			r.versioned(later)
 			list := r.listed()

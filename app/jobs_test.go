@@ -283,9 +283,8 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 			return r.statusOf(bobs).Rules == now && r.statusOf(cat).Rules == now
 		})
 		for _, id := range []string{bobs, cat} {
-			if st := r.statusOf(id); st.State != memproxy.StateValidated || st.Attestation != memproxy.HumanConfirmed || st.CurrentRules != memproxy.StateQuarantined {
-				t.Errorf("%s: %+v", when, st)
-			}
+			st := r.statusOf(id)
+			expect.Equal(t, st.State == memproxy.StateValidated && st.Attestation == memproxy.HumanConfirmed && st.CurrentRules == memproxy.StateQuarantined, true, when, st)
 		}
 		r.do("GET", "/memories?user_id=bob", "").about(when).has(t, "lake number 7")
 		expect.Text(t, r.listed(), when).Has("tabby")

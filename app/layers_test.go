@@ -77,9 +77,7 @@ func TestInferredFacts(t *testing.T) {
 				}
 			}
 			out := r.audit()
-			if strings.Contains(out, "layer.inferred") != (treatment != "allow") || strings.Contains(out, "wealth") {
-				t.Errorf("the record says %s", out)
-			}
+			expect.Equal(t, strings.Contains(out, "layer.inferred") == (treatment != "allow") && !strings.Contains(out, "wealth"), true, "the record says", out)
 		})
 	}
 }
@@ -92,9 +90,7 @@ func TestMarksAreInStampAndLedger(t *testing.T) {
 	r.add(wrote{"/memories", `,"infer":false`, "assistant", "seems to like tea"})
 	r.add(wrote{"/memories", `,"infer":false`, "user", "I like coffee"})
 	a := r.do("GET", "/memories?user_id=ann", "")
-	if a.status != 200 || strings.Count(a.body, `"memproxy_mark":"layer.inferred"`) != 1 || strings.Count(a.body, `"memproxy_attestation":"inferred"`) != 1 || strings.Count(a.body, "memproxy_sig") != 2 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	expect.Equal(t, a.status == 200 && strings.Count(a.body, `"memproxy_mark":"layer.inferred"`) == 1 && strings.Count(a.body, `"memproxy_attestation":"inferred"`) == 1 && strings.Count(a.body, "memproxy_sig") == 2, true, a.status, a.body)
 	r.stop()
 	expect.Text(t, r.audit("--type", "decision"), "the record says").Times(1, `"layer.inferred"`).Lacks("integrity.")
 }
@@ -209,32 +205,23 @@ func TestModelInferredFacts(t *testing.T) {
 		defer up.Close()
 		r := start(t, layered("{inferred: "+treatment+"}"), "UPSTREAM", up.URL)
 		a := r.do("POST", "/memories", `{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"I like green tea"},{"role":"assistant","content":"You are wealthy and lonely"}]}`)
-		if a.status != 200 || !strings.Contains(a.body, "m-tea") || strings.Contains(a.body, "m-rich") == want.gone {
-			t.Errorf("%s: %d %s", treatment, a.status, a.body)
-		}
-		if gone := strings.Join(b.deleted, " "); (gone == "/memories/m-rich") != want.gone {
-			t.Errorf("%s: deleted %q", treatment, gone)
-		}
-		if a := r.do("GET", "/v1/event/e/", ""); a.status != 200 || strings.Contains(a.body, "wealthy") == want.gone {
-			t.Errorf("%s: the receipt: %d %s", treatment, a.status, a.body)
-		}
+		a.want(t, 200, treatment).has(t, "m-tea").shows(t, !want.gone, "m-rich")
+		gone := strings.Join(b.deleted, " ")
+		expect.Equal(t, gone == "/memories/m-rich", want.gone, treatment, "deleted", gone)
+		r.do("GET", "/v1/event/e/", "").want(t, 200, treatment, "the receipt").shows(t, !want.gone, "wealthy")
 		r.pending(want.holds)
 		ring.Until(r.t, "the ledger knows", func() bool { return r.statusOf("m-tea").Attestation != "" })
-		if st := r.statusOf("m-tea"); st.Attestation != memproxy.SelfReported || st.Reason != "" {
-			t.Errorf("%s: stated: %+v", treatment, st)
-		}
+		st := r.statusOf("m-tea")
+		expect.Equal(t, st.Attestation == memproxy.SelfReported && st.Reason == "", true, treatment, "stated", st)
 		if treatment == "mark" {
-			if st := r.statusOf("m-rich"); st.Attestation != memproxy.Inferred || st.Reason != "layer.inferred" {
-				t.Errorf("inferred: %+v", st)
-			}
-			if v, err := r.car.Ledger.History(t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m-rich"}, 0, 10); err != nil || len(v) != 1 || v[0].Attestation != memproxy.Inferred {
-				t.Errorf("inferred: %+v %v", v, err)
-			}
+			st := r.statusOf("m-rich")
+			expect.Equal(t, st.Attestation == memproxy.Inferred && st.Reason == "layer.inferred", true, "inferred", st)
+			v, err := r.car.Ledger.History(t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m-rich"}, 0, 10)
+			expect.Equal(t, err == nil && len(v) == 1 && v[0].Attestation == memproxy.Inferred, true, "inferred", v, err)
 		}
 		r.stop()
-		if out := r.audit(); strings.Contains(out, "layer.inferred") != (treatment != "allow") || strings.Contains(out, "wealthy") {
-			t.Errorf("%s: the record says %s", treatment, out)
-		}
+		out := r.audit()
+		expect.Equal(t, strings.Contains(out, "layer.inferred") == (treatment != "allow") && !strings.Contains(out, "wealthy"), true, treatment, "the record says", out)
 	}
 }
 
@@ -295,9 +282,7 @@ func TestExplainShowsLayers(t *testing.T) {
 		file := writeFile(t, filepath.Join(dir, "memproxy.yaml"), strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k")).Replace(conf))
 		body := writeFile(t, filepath.Join(dir, "body.json"), tc.body)
 		code, out, errs := invoke(t, "explain", "--config", file, "--method", "POST", "--path", "/memories", "--body", body, "--as", "agent:dev")
-		if (code == 3) != strings.Contains(out, "verdict    deny") || !strings.Contains(out, tc.verdict) || strings.Contains(out, "rich") {
-			t.Errorf("%s: exit %d %s %s", name, code, out, errs)
-		}
+		expect.Equal(t, (code == 3) == strings.Contains(out, "verdict    deny") && strings.Contains(out, tc.verdict) && !strings.Contains(out, "rich"), true, name, "exit", code, out, errs)
 		expect.Text(t, out, name).Has(tc.want...)
 	}
 }
@@ -326,8 +311,7 @@ func TestLayersHaveLifetimes(t *testing.T) {
 			st = r.statusOf(added)
 			return !st.Expires.IsZero()
 		})
-		if left := st.Expires.Sub(clock.Now()); left > tc.want || left < tc.want-30*time.Minute {
-			t.Errorf("%s: %v left, want %v", name, left, tc.want)
-		}
+		left := st.Expires.Sub(clock.Now())
+		expect.Equal(t, left <= tc.want && left >= tc.want-30*time.Minute, true, name, left, "left, want", tc.want)
 	}
 }

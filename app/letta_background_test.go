@@ -95,9 +95,7 @@ func TestBackgroundRunsAreResumed(t *testing.T) {
 		body := fmt.Sprintf(`{"messages":[{"role":"user","content":%q,"otid":"mine-1"}]%s}`, poisoned, more)
 		first := l.do("POST", "/v1/agents/"+l.agent+"/messages", body)
 		runs, seqs := seen(first.body)
-		if len(runs) != 1 || len(seqs) < 5 {
-			t.Fatalf("runs %v, numbers %v in %s", runs, seqs, first.body)
-		}
+		must.Equal(t, len(runs) == 1 && len(seqs) >= 5, true, "runs", runs, "numbers", seqs, "in", first.body)
 		for i := range seqs {
 			if i > 0 && seqs[i] <= seqs[i-1] {
 				t.Errorf("numbers do not rise: %v", seqs)
@@ -106,14 +104,11 @@ func TestBackgroundRunsAreResumed(t *testing.T) {
 		l.blocks("Ann\nlikes tea\nplays go", "helper")
 
 		again := l.do("POST", "/v1/runs/"+runs[0]+"/stream", `{"starting_after":0}`)
-		if again.status != 200 || again.body != first.body {
-			t.Errorf("again: %d\n%s\nwant\n%s", again.status, again.body, first.body)
-		}
+		expect.Equal(t, again.status == 200 && again.body == first.body, true, "again", again.status, again.body, "want", first.body)
 		middle := seqs[len(seqs)/2]
 		rest := l.do("POST", "/v1/runs/"+runs[0]+"/stream", fmt.Sprintf(`{"starting_after":%d}`, middle))
-		if _, got := seen(rest.body); len(got) == 0 || got[0] <= middle || !strings.HasSuffix(first.body, rest.body) {
-			t.Errorf("from %d on: %s", middle, rest.body)
-		}
+		_, got := seen(rest.body)
+		expect.Equal(t, len(got) != 0 && got[0] > middle && strings.HasSuffix(first.body, rest.body), true, "from", middle, "on", rest.body)
 		expect.Equal(t, l.do("POST", "/v1/agents/"+l.agent+"/messages", body).body, first.body, "the same messages again")
 		l.blocks("Ann\nlikes tea\nplays go", "helper")
 		l.do("POST", "/v1/conversations/default/stream", fmt.Sprintf(`{"agent_id":%q}`, l.agent)).want(t, 400, "the active run of a conversation whose turn is over").has(t, "No active runs")
@@ -121,9 +116,8 @@ func TestBackgroundRunsAreResumed(t *testing.T) {
 		run := l.do("GET", "/v1/runs/"+runs[0], "")
 		run.about("the run is").has(t, `"stop_reason":"end_turn"`, `"id":"`+runs[0]+`"`)
 		var n int
-		if usage := l.do("GET", "/v1/runs/"+runs[0]+"/usage", ""); usage.status != 200 || must.Get(fmt.Sscanf(usage.body, `{"total_tokens":%d}`, &n))(t) != 1 || n < 30 || n%15 != 0 {
-			t.Errorf("the usage is the first request's: %s", usage.body)
-		}
+		usage := l.do("GET", "/v1/runs/"+runs[0]+"/usage", "")
+		expect.Equal(t, usage.status == 200 && must.Get(fmt.Sscanf(usage.body, `{"total_tokens":%d}`, &n))(t) == 1 && n >= 30 && n%15 == 0, true, "the usage is the first request's", usage.body)
 		all := l.do("GET", "/v1/runs/"+runs[0]+"/messages", "")
 		all.about("the run's messages").has(t, "likes tea", "plays go", "done").lacks(t, "approval")
 		expect.Text(t, all.body, "the run's messages are not of one run").Times(strings.Count(all.body, `"run_id"`), runs[0])
@@ -269,9 +263,7 @@ func TestStreamsOfOthersAreNotResumed(t *testing.T) {
 			method = "GET"
 		}
 		a := l.do(method, path, body, "X-API-Key", "narrow-key")
-		if a.status == 200 || strings.Contains(a.body, "likes tea") {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
+		expect.Equal(t, a.status != 200 && !strings.Contains(a.body, "likes tea"), true, path, a.status, a.body)
 	}
 	if a := l.do("POST", "/v1/runs/"+runs[0]+"/stream", `{}`); a.status != 200 || a.body != first.body {
 		t.Errorf("the nearest that passes: %d %s", a.status, a.body)
@@ -325,9 +317,8 @@ func TestMessageIDsOfAnotherTenant(t *testing.T) {
 		send(devToken, theirs, script, what).want(t, 200, what).has(t, canary)
 		before := strings.Count(r.audit("--principal", "agent:rival"), `"type":"decision"`)
 		send("other-key", mine, script, what).about(what).has(t, "event: error\n", "otid").lacks(t, canary, theirs, "tea")
-		if after := strings.Count(r.audit("--principal", "agent:rival"), `"type":"decision"`); after != before+1 {
-			t.Errorf("%s: %d decisions", what, after-before)
-		}
+		after := strings.Count(r.audit("--principal", "agent:rival"), `"type":"decision"`)
+		expect.Equal(t, after, before+1, what, after-before, "decisions")
 		send("other-key", mine, script, what+" again").want(t, 200, what).has(t, canary)
 	}
 }

@@ -93,14 +93,11 @@ func TestTurnsAreCancelledBetweenRequests(t *testing.T) {
 			said, goOn := p.begins(t, func() got {
 				return l.do("POST", path, fmt.Sprintf(`{"input":%q%s}`, poisoned, more))
 			})
-			if ch := l.do("POST", cancel, body); ch.status != 200 || !strings.HasPrefix(ch.body, `{"run-`) || !strings.HasSuffix(strings.TrimSpace(ch.body), `":"cancelled"}`) {
-				t.Errorf("%s, %s: the canceller reads %d %s", more, by, ch.status, ch.body)
-			}
+			ch := l.do("POST", cancel, body)
+			expect.Equal(t, ch.status == 200 && strings.HasPrefix(ch.body, `{"run-`) && strings.HasSuffix(strings.TrimSpace(ch.body), `":"cancelled"}`), true, more, by, "the canceller reads", ch.status, ch.body)
 			goOn()
 			a := <-said
-			if a.status != 200 || !strings.Contains(a.body, `"stop_reason":"cancelled"`) || strings.Contains(a.body, "requires_approval") || p.messages.Load() != 1 {
-				t.Errorf("%s, %s: %d requests, the caller reads %d %s", more, by, p.messages.Load(), a.status, a.body)
-			}
+			expect.Equal(t, a.status == 200 && strings.Contains(a.body, `"stop_reason":"cancelled"`) && !strings.Contains(a.body, "requires_approval") && p.messages.Load() == 1, true, more, by, p.messages.Load(), "requests, the caller reads", a.status, a.body)
 			l.do("POST", path, `{"input":"SAY hello","streaming":false}`).want(t, 200).has(t, "hello")
 			l.blocks("Ann", "helper")
 		}

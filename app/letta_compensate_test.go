@@ -342,9 +342,8 @@ func TestCompensatedAnswersAreUntouched(t *testing.T) {
 	a := l.say("SAY hello", "")
 	w := httptest.NewRecorder()
 	l.letta.ServeHTTP(w, httptest.NewRequest("POST", "/v1/agents/"+l.agent+"/messages", strings.NewReader(`{"input":"SAY hello"}`)))
-	if _, err := jsondoc.Parse([]byte(a.body), 0); err != nil || len(a.body) != w.Body.Len() {
-		t.Errorf("%v\n%s\n%s", err, a.body, w.Body)
-	}
+	_, err := jsondoc.Parse([]byte(a.body), 0)
+	expect.Equal(t, err == nil && len(a.body) == w.Body.Len(), true, err, a.body, w.Body)
 	var whole struct{ Messages []json.RawMessage }
 	must.Do(t, json.Unmarshal([]byte(a.body), &whole), a.body)
 	expect.Len(t, whole.Messages, 1, a.body)

@@ -69,9 +69,7 @@ func TestRunsDoNotWaitForReview(t *testing.T) {
 		ID: "held-before", Backend: "mem0", Route: "letta.send_message", Method: "POST", EscapedPath: "/v1/agents/" + l.agent + "/messages",
 		Tenant: "acme", Principal: "agent:dev", Trust: memproxy.TrustAuthenticated, Kind: memproxy.Run, State: memproxy.HoldReplaying, Reviewer: "eve",
 	}, memproxy.HoldContent{Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: must.Get(json.Marshal(map[string]string{"input": poisoned}))(t)})
-	if sent.Outcome != memproxy.OutcomeRefused || !strings.Contains(sent.Result.Detail, "run.ungated") {
-		t.Errorf("%+v", sent)
-	}
+	expect.Equal(t, sent.Outcome == memproxy.OutcomeRefused && strings.Contains(sent.Result.Detail, "run.ungated"), true, sent)
 	l.blocks("Ann", "helper")
 	expect.Equal(t, strings.Count(l.audit("--type", "decision"), `"verdict":"deny"`), 2)
 }
@@ -181,9 +179,7 @@ func TestPolicyRefusesBeforeAskingForApproval(t *testing.T) {
 			l := startLetta(t, askedAgent)
 			a := l.say(callSpy+"THEN\nSAY done", more)
 			want := "tool_call_message tool_return_message assistant_message"
-			if a.status != 200 || !strings.HasPrefix(strings.Join(types(a.body), " "), want) || !strings.Contains(a.body, "the persona is not the agent's to change") {
-				t.Errorf("%d %v, want %s\n%s", a.status, types(a.body), want, a.body)
-			}
+			expect.Equal(t, a.status == 200 && strings.HasPrefix(strings.Join(types(a.body), " "), want) && strings.Contains(a.body, "the persona is not the agent's to change"), true, a.status, a.body)
 			a.about("the person is asked").lacks(t, "approval_request_message", "requires_approval")
 			expect.Text(t, l.audit("--type", "decision"), "the refusal is not on record once").Times(1, "field.forbidden")
 			// The history has the call and no answer to it.
@@ -213,9 +209,7 @@ func TestApprovalIsAskedForAdmittedCallsOnly(t *testing.T) {
 				`{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":%q,"approve":true}]}]%s}`, tea, more), "Authorization", "Bearer "+devToken)
 			a.want(t, 200).has(t, "done")
 			rec := l.audit("--type", "decision")
-			if strings.Count(rec, "letta.send_message/memory_insert") != 1 || strings.Count(rec, "letta.send_message/memory_replace") != 1 {
-				t.Errorf("not one ruling on each call: %s", rec)
-			}
+			expect.Equal(t, strings.Count(rec, "letta.send_message/memory_insert") == 1 && strings.Count(rec, "letta.send_message/memory_replace") == 1, true, "not one ruling on each call", rec)
 			l.blocks("Ann\nlikes tea", "helper")
 		})
 	}

@@ -191,9 +191,7 @@ func TestPausesOfCurrentTurnsAreNotDeclined(t *testing.T) {
 	const tea = "CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done"
 	l.say(tea, "").want(t, http.StatusBadGateway)
 	l.say(tea, "").want(t, 200).has(t, "done")
-	if requests.Load() < 4 || len(l.open()) != 0 {
-		t.Errorf("%d requests; kept: %v", requests.Load(), l.open())
-	}
+	expect.Equal(t, requests.Load() >= 4 && len(l.open()) == 0, true, requests.Load(), "requests")
 	expect.Text(t, l.audit("--type", "decision"), "declined").Lacks("system:reconciler")
 }
 

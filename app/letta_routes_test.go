@@ -161,9 +161,7 @@ func TestWhatComesWithAnAgentBelongsToIt(t *testing.T) {
 	for _, c := range [][2]string{{"GET", "/v1/blocks/" + found}, {"GET", "/v1/groups/" + group}, {"PATCH", "/v1/groups/" + group + "/blocks/attach/" + block}} {
 		r.as("narrow-key", c[0], c[1], "").want(t, 404, c[0], c[1]).has(t, "memproxy_denied")
 	}
-	if a := r.as(devToken, "GET", "/v1/groups/"+group, ""); strings.Contains(a.body, "memproxy_denied") { // the small server has no such route
-		t.Error(a.body)
-	}
+	r.as(devToken, "GET", "/v1/groups/"+group, "").lacks(t, "memproxy_denied") // the small server has no such route
 	r.as("narrow-key", "GET", "/v1/blocks/", "").lacks(t, canary)
 }
 
@@ -208,16 +206,14 @@ func TestRequestsOfASelfEdit(t *testing.T) {
 		{`archival_memory_insert {"content":"a"}`, []string{"POST messages", "GET archival-memory"}},
 		{`memory {"command":"create","path":"/memories/notes","description":"d","file_text":"x"}`, []string{"GET", "POST messages", "GET"}},
 	} {
-		if got, want := requests(say("CALL "+c.call+"\nTHEN\nSAY done")), slices.Concat(run, c.want); !slices.Equal(got, want) {
-			t.Errorf("%s:\n got %q\nwant %q", c.call, got, want)
-		}
+		got, want := requests(say("CALL "+c.call+"\nTHEN\nSAY done")), slices.Concat(run, c.want)
+		expect.List(t, got, want, c.call)
 	}
 	got := requests(func() got {
 		return l.do("POST", "/v1/agents/"+l.agent+"/tools/core_memory_append/run", `{"args":{"label":"human","content":"chess"}}`)
 	})
-	if n := len(got); n == 0 || got[n-1] != "POST tools/core_memory_append/run" {
-		t.Errorf("a tool that is run from outside: %q", got)
-	}
+	n := len(got)
+	expect.Equal(t, n != 0 && got[n-1] == "POST tools/core_memory_append/run", true, "a tool that is run from outside", got)
 }
 
 // Proves EDGE-1, TRL-1: an unowned block of the server that is attached to an agent
@@ -296,9 +292,8 @@ func TestAgentsIDsAsConversations(t *testing.T) {
 func TestLastSlashesAreTheServers(t *testing.T) {
 	t.Parallel()
 	l := startLettaBehind(t, someAgent, answering(func(w http.ResponseWriter, q *http.Request) bool {
-		if collection := strings.Trim(q.URL.Path, "/"); strings.HasSuffix(q.URL.Path, "/") != slices.Contains([]string{"v1/agents", "v1/blocks", "v1/runs"}, collection) {
-			t.Errorf("the server redirects %s %s", q.Method, q.URL.Path)
-		}
+		collection := strings.Trim(q.URL.Path, "/")
+		expect.Equal(t, strings.HasSuffix(q.URL.Path, "/"), slices.Contains([]string{"v1/agents", "v1/blocks", "v1/runs"}, collection), "the server redirects", q.Method, q.URL.Path)
 		return false
 	}))
 	do := l.do

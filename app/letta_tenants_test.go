@@ -65,9 +65,7 @@ func (r *tenantsRig) field(method, path, body, name string) string {
 	a.want(r.t, 200, method, path)
 	must.Do(r.t, json.Unmarshal([]byte(a.body), &v), method, path)
 	found := find(v, name)
-	if found == "" {
-		r.t.Fatalf("%s %s: no %s in %s", method, path, name, a.body)
-	}
+	must.Equal(r.t, found != "", true, method, path, "no", name, "in", a.body)
 	return found
 }
 
@@ -167,9 +165,7 @@ func TestNoLettaObjectCrossesTenants(t *testing.T) {
 			"{agent}", r.agent, "{own}", own, "{block}", r.block, "{conv}", r.conv, "{run}", r.run, "{message}", r.message, "{archive}", r.archive,
 			"{passage}", r.passage, "{group}", r.group, "{identity}", r.identity, "{folder}", r.folder)
 		a := r.as("other-key", c[0], name.Replace(c[1]), name.Replace(c[2]))
-		if a.status != http.StatusNotFound || !strings.Contains(a.body, "memproxy_denied") { // a 404 of the server would mean that it was asked
-			t.Errorf("%s %s %s: %d %s", c[0], c[1], c[2], a.status, a.body)
-		}
+		a.want(t, http.StatusNotFound, c[0], c[1], c[2]).has(t, "memproxy_denied") // a 404 of the server would mean that it was asked
 		a.about(c[0], c[1], c[2], "shows").lacks(t, canary)
 		expect.Text(t, fmt.Sprint(a.header), c[0], c[1], c[2], "shows").Lacks(canary)
 	}
@@ -352,8 +348,6 @@ func TestFilesOfOtherTenantsReadAsUnknown(t *testing.T) {
 			_, decision, _ := strings.Cut(a.header.Get("X-Memproxy-Decision"), "; id=")
 			said = append(said, fmt.Sprint(a.status, " ", strings.NewReplacer(id, "ID", decision, "D").Replace(a.body)))
 		}
-		if said[0] != said[1] || said[1] != said[2] || !strings.HasPrefix(said[0], "404 ") {
-			t.Errorf("%s: %q", at, said)
-		}
+		expect.Equal(t, said[0] == said[1] && said[1] == said[2] && strings.HasPrefix(said[0], "404 "), true, at, said)
 	}
 }

@@ -158,9 +158,8 @@ func TestDeniedCallsHaveAResult(t *testing.T) {
 		l := startLetta(t, someAgent)
 		a := l.say("CALL memory_replace {\"label\":\"persona\",\"old_string\":\"helper\",\"new_string\":\"spy\"}\nTHEN\nSAY done", more)
 		want := "tool_call_message tool_return_message assistant_message"
-		if got := strings.Join(types(a.body), " "); !strings.HasPrefix(got, want) || strings.Count(a.body, "request to call tool denied") != 2 {
-			t.Errorf("%s: %s, want %s\n%s", more, got, want, a.body)
-		}
+		got := strings.Join(types(a.body), " ")
+		expect.Equal(t, strings.HasPrefix(got, want) && strings.Count(a.body, "request to call tool denied") == 2, true, more, got, a.body)
 	}
 }
 
@@ -199,20 +198,15 @@ SAY done`
 			Reason string `json:"stop_reason"`
 		} `json:"stop_reason"`
 	}
-	if err := json.Unmarshal([]byte(a.body), &first); err != nil || len(first.Messages) != 2 || first.Stop.Reason != "requires_approval" {
-		t.Fatalf("%v: %s", err, a.body)
-	}
+	err := json.Unmarshal([]byte(a.body), &first)
+	must.Equal(t, err == nil && len(first.Messages) == 2 && first.Stop.Reason == "requires_approval", true, err, a.body)
 	asked := first.Messages[1]
-	if asked.Type != "approval_request_message" || len(asked.Calls) != 1 || asked.Calls[0].Name != "my_tool" {
-		t.Fatalf("the caller is asked %+v, want its own call alone", asked)
-	}
+	must.Equal(t, asked.Type == "approval_request_message" && len(asked.Calls) == 1 && asked.Calls[0].Name == "my_tool", true, "the caller is asked", asked, "want its own call alone")
 	l.blocks("Ann", "helper")
 	for path, asks := range map[string]string{"/messages": `"approval_request_message"`, "?include=agent.pending_approval": `"pending_approval"`} {
 		_, rest, found := strings.Cut(l.do("GET", "/v1/agents/"+l.agent+path, "").want(t, 200).body, asks)
 		waiting, _, _ := strings.Cut(rest, "]")
-		if !found || !strings.Contains(waiting, "my_tool") || strings.Contains(waiting, "memory_") {
-			t.Errorf("%s shows as waiting: %s", path, waiting)
-		}
+		expect.Equal(t, found && strings.Contains(waiting, "my_tool") && !strings.Contains(waiting, "memory_"), true, path, "shows as waiting", waiting)
 	}
 	memory := first.Messages[0].Calls // the caller tries to answer these itself
 	a = l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(
@@ -328,9 +322,8 @@ SAY done`
 					} `json:"tool_calls"`
 				}
 			}
-			if err := json.Unmarshal([]byte(a.body), &first); err != nil || len(first.Messages) != 1 || !strings.Contains(a.body, "requires_approval") {
-				t.Fatalf("%v: %s", err, a.body)
-			}
+			err := json.Unmarshal([]byte(a.body), &first)
+			must.Equal(t, err == nil && len(first.Messages) == 1 && strings.Contains(a.body, "requires_approval"), true, err, a.body)
 			m := first.Messages[0]
 			a = l.do("POST", "/v1/agents/"+l.agent+"/messages", `{"messages":[`+fmt.Sprintf(tc.answer, m.ID, m.Calls[0].ID)+`]`+tools+`}`)
 			a.want(t, 200).has(t, tc.says)

@@ -166,9 +166,8 @@ func TestStopWaitsForWrites(t *testing.T) {
 		(<-answers).want(t, 200)
 	}
 	r.run()
-	if n := strings.Count(r.audit("--type", "outcome"), `"status":200`); n < 4 {
-		t.Errorf("%d outcomes of 4 on record: %s", n, r.audit("--type", "outcome"))
-	}
+	n := strings.Count(r.audit("--type", "outcome"), `"status":200`)
+	expect.Equal(t, n >= 4, true, n, "outcomes of 4 on record")
 	expect.Equal(t, strings.Count(r.listed(), "likes tea number"), 4)
 }
 
@@ -217,9 +216,7 @@ func TestStopWaitsForApprovedWrites(t *testing.T) {
 	r.stopped(func() {})
 	r.run()
 	h, err := r.car.Ledger.Holds.Get(context.Background(), id)
-	if err != nil || h.State != memproxy.HoldDone {
-		t.Errorf("%+v, %v", h, err)
-	}
+	expect.Equal(t, err == nil && h.State == memproxy.HoldDone, true, h, err)
 	expect.Equal(t, strings.Count(r.do("GET", "/memories?user_id=bob", "").body, "Bob sails."), 1, "written")
 }
 
@@ -243,9 +240,7 @@ func TestStopWaitsForSlowStores(t *testing.T) {
 	r.stopped(func() {})
 	r.run()
 	rows, err := ledger.ByID(context.Background(), r.car.Ledger, "mem0", memproxy.TargetMemory, "m0", "m19")
-	if err != nil || len(rows) != 2 || done.Load() != 20 {
-		t.Errorf("%d of 20 stored: %v, %v", done.Load(), rows, err)
-	}
+	expect.Equal(t, err == nil && len(rows) == 2 && done.Load() == 20, true, done.Load(), "of 20 stored", rows, err)
 }
 
 // The log of a start lists version, profile, addresses, reviewers, disabled controls,

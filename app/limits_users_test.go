@@ -9,6 +9,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -36,9 +37,8 @@ func TestEndUserLimitsUseASlidingWindow(t *testing.T) {
 					Limit, Remaining int
 					Reset            time.Time
 				}
-				if err := json.Unmarshal([]byte(a.body), &no); err != nil || no.Limit != 3 || no.Remaining != 0 || !no.Reset.After(clock.Now()) || a.header.Get("Retry-After") == "" {
-					t.Errorf("%v %+v %s", err, no, a.body)
-				}
+				err := json.Unmarshal([]byte(a.body), &no)
+				expect.Equal(t, err == nil && no.Limit == 3 && no.Remaining == 0 && no.Reset.After(clock.Now()) && a.header.Get("Retry-After") != "", true, err, no, a.body)
 			}
 			write("ann", 200)
 			write("ann", 200)
@@ -96,9 +96,7 @@ func TestBatchesAreCharged(t *testing.T) {
 		}
 		return r.do("PUT", "/v1/batch/", `{"memories":[`+strings.Join(all, ",")+`]}`)
 	}
-	if a := batch(ids...); a.status != 200 { // six of eight
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	batch(ids...).want(t, 200) // six of eight
 	batch(ids...).want(t, 429)
 	deduced := func(texts string) got {
 		return r.do("POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"hi"}],"deduced_memories":[`+texts+`]}`)

@@ -255,9 +255,7 @@ func TestObservedMetricsHaveTheirValues(t *testing.T) {
 	r.do("GET", "/memories?user_id=ann", "").want(t, 200)                 // a read has no later records
 	expect.Error(t, r.car.Flush(t.Context()), "a checkpoint was written") // the outcome is durable then
 	lag := r.car.Audit.Lag()
-	if lag.Queued != 0 || lag.Unsigned == 0 {
-		t.Fatalf("the lag is %+v", lag)
-	}
+	must.Equal(t, lag.Queued == 0 && lag.Unsigned != 0, true, "the lag is", lag)
 	expect.Equal(t, r.observed("memproxy_audit_lag_records")["unsigned"], int64(lag.Unsigned))
 	expect.Equal(t, r.observed("memproxy_audit_lag_records")["queued"], 0)
 	expect.Equal(t, len(r.rules()) > 0 && r.observed("memproxy_rules_info")[r.rules()] == 1, true, r.rules())
@@ -341,9 +339,8 @@ review: {max_held: 20, max_held_tenant: 40, reviewers: [{id: eve, sha256: "%s", 
 	put(0).want(t, 429, "the queue is not full").has(t, "hold.queue")
 	put(-1).want(t, 429)
 	for caller := 2; caller < 30; caller++ {
-		if g := put(caller); !held(g) {
-			t.Fatalf("caller %d has nothing waiting and has no room: %d %s", caller, g.status, g.body)
-		}
+		g := put(caller)
+		must.Equal(t, held(g), true, "caller", caller, "has nothing waiting and has no room", g.status, g.body)
 		put(caller).want(t, 429, "the second of caller", caller).has(t, "hold.queue")
 	}
 }

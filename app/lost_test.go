@@ -116,9 +116,8 @@ func TestRollbackWithoutAnAnswer(t *testing.T) {
 	r.back.handle(whole)
 	clock.Pass(3 * time.Minute)
 	r.once("replays", clock.Now())
-	if h := r.history(id); len(h) != 3 || !strings.HasPrefix(h[2], "rollback") {
-		t.Errorf("versions %q", h)
-	}
+	h := r.history(id)
+	expect.Equal(t, len(h) == 3 && strings.HasPrefix(h[2], "rollback"), true, "versions", h)
 	expect.Equal(t, r.do("GET", "/memories?user_id=ann", "").has(t, "green tea").header.Get("X-Memproxy-Unverified"), "")
 	r.clean("after the rollback")
 }
@@ -162,9 +161,8 @@ func TestApprovedChangesWithoutAnAnswer(t *testing.T) {
 				r.does("holds", "approve", "--reason", "fine", hold)
 				clock.Pass(20 * time.Minute)
 				_ = r.car.Once(t.Context(), "replays", clock.Now())
-				if h, err := r.car.Ledger.Holds.Get(t.Context(), hold); err != nil || h.State == memproxy.HoldDone {
-					t.Errorf("while the backend is away: %s %v", h.State, err)
-				}
+				h, err := r.car.Ledger.Holds.Get(t.Context(), hold)
+				expect.Equal(t, err == nil && h.State != memproxy.HoldDone, true, "while the backend is away", h.State, err)
 				r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 					if q.Method != http.MethodGet {
 						times.Add(1)
@@ -174,9 +172,8 @@ func TestApprovedChangesWithoutAnAnswer(t *testing.T) {
 				clock.Pass(20 * time.Minute)
 				r.once("replays", clock.Now())
 				r.once("outcomes", clock.Now())
-				if h, err := r.car.Ledger.Holds.Get(t.Context(), hold); err != nil || h.State != memproxy.HoldDone || times.Load() != 1 {
-					t.Errorf("%s %v, sent %d times", h.State, err, times.Load())
-				}
+				h, err = r.car.Ledger.Holds.Get(t.Context(), hold)
+				expect.Equal(t, err == nil && h.State == memproxy.HoldDone && times.Load() == 1, true, h.State, err, "sent", times.Load(), "times")
 				must.Do(t, r.car.Ledger.Sync(t.Context()))
 				r.clean(name)
 				if tc.method == "DELETE" {
@@ -242,9 +239,8 @@ func TestApprovedAdditionsWithoutAnAnswer(t *testing.T) {
 			for range 2 {
 				r.once("replays", clock.Now())
 			}
-			if h, err := r.car.Ledger.Holds.Get(t.Context(), hold); err != nil || h.State != tc.state || sent.Load() != tc.sent {
-				t.Errorf("%s %+v %v, sent %d times again", h.State, h.Result, err, sent.Load())
-			}
+			h, err := r.car.Ledger.Holds.Get(t.Context(), hold)
+			expect.Equal(t, err == nil && h.State == tc.state && sent.Load() == tc.sent, true, h.State, h.Result, err, "sent", sent.Load(), "times again")
 			r.listed()
 			must.Do(t, r.car.Ledger.Sync(t.Context()))
 			expect.Equal(t, len(r.upstreamIDs("Ann likes")), tc.left)
@@ -264,9 +260,8 @@ func TestApprovedWritesAreChargedOnce(t *testing.T) {
 	for range 3 {
 		_ = r.car.Once(t.Context(), "replays", clock.Now())
 	}
-	if h := must.Get(r.car.Ledger.Holds.Get(t.Context(), hold))(t); h.State != memproxy.HoldApproved {
-		t.Errorf("%s %+v", h.State, h.Result)
-	}
+	h := must.Get(r.car.Ledger.Holds.Get(t.Context(), hold))(t)
+	expect.Equal(t, h.State, memproxy.HoldApproved, h.Result)
 	expect.Equal(t, r.total("agent:dev"), 0, "charged for")
 }
 
@@ -294,13 +289,11 @@ func TestChangesKeepTheAuthorOfALostAddition(t *testing.T) {
 				r.listed()
 				must.Do(t, r.car.Ledger.Sync(t.Context()))
 				k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-				if own := must.Get(r.car.Ledger.Lookup(t.Context(), k))(t).Of(k).Owner; own.Actor != "agent:dev" || own.Deleted != (name == "deletion") {
-					t.Errorf("%+v", own)
-				}
+				own := must.Get(r.car.Ledger.Lookup(t.Context(), k))(t).Of(k).Owner
+				expect.Equal(t, own.Actor == "agent:dev" && own.Deleted == (name == "deletion"), true, own)
 				if name == "change" {
-					if h := r.history(id); len(h) != 2 || !strings.HasPrefix(h[0], "write") || !strings.HasSuffix(h[0], "by agent:dev") {
-						t.Errorf("versions %q", h)
-					}
+					h := r.history(id)
+					expect.Equal(t, len(h) == 2 && strings.HasPrefix(h[0], "write") && strings.HasSuffix(h[0], "by agent:dev"), true, "versions", h)
 				}
 				expect.Equal(t, r.total("agent:dev"), map[string]int64{"change": 1, "deletion": 0}[name], "the author is charged for")
 				r.clean(name)
@@ -349,7 +342,6 @@ policy:`, 1)
 	must.Do(t, l.car.Ledger.Sync(t.Context()))
 	l.clean("a change by label")
 	key := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: l.letta.BlockID(l.agent, "human")}
-	if by := must.Get(l.car.Ledger.Corrections(t.Context(), key))(t); len(by) != 1 || by[0].Corrector != "human:ann" || by[0].Trust != memproxy.TrustHuman {
-		t.Errorf("corrected by %+v", by)
-	}
+	by := must.Get(l.car.Ledger.Corrections(t.Context(), key))(t)
+	expect.Equal(t, len(by) == 1 && by[0].Corrector == "human:ann" && by[0].Trust == memproxy.TrustHuman, true, "corrected by", by)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -76,18 +77,16 @@ func (r *rig) playMembers(own string, names []string, method, path, body string)
 		entry.Read(sent)
 		return r.car.Gate.Explain(r.t.Context(), entry.GateCall(sent, nil)).Decision.Verdict
 	}
-	if v := ask(""); v < memproxy.Hold {
-		r.t.Errorf("%s %s %s: %v", method, path, body, v)
-	}
+	v := ask("")
+	expect.Equal(r.t, v >= memproxy.Hold, true, method, path, body, v)
 	values := []string{`["` + own + `"]`, `"` + own + `"`, `true`, `null`, `{"NAME":"` + own + `"}`}
 	if !ring.IsSlow {
 		values = values[:1]
 	}
 	for _, name := range ring.Sample(names, 1, 6) {
 		for _, value := range values {
-			if v := ask(fmt.Sprintf(",%q:%s", name, strings.ReplaceAll(value, "NAME", name))); v < memproxy.Hold {
-				r.t.Errorf("%s %s %s with %q: %s: %v", method, path, body, name, value, v)
-			}
+			v := ask(fmt.Sprintf(",%q:%s", name, strings.ReplaceAll(value, "NAME", name)))
+			expect.Equal(r.t, v >= memproxy.Hold, true, method, path, body, "with", name, value, v)
 		}
 	}
 }

@@ -47,9 +47,7 @@ func bobIsGlobexs(t *testing.T, r *rig, when string) {
 		r.do(q.method, q.path, q.body).about(when, "acme is shown", q.method, q.path).lacks(t, "canary of globex")
 		a := r.do(q.method, q.path, q.body, rival...)
 		told := strings.Contains(a.body, "canary of globex") || strings.HasSuffix(q.path, "/profile/") // may be empty
-		if a.status != 200 || !told || strings.Contains(a.body, "trusts acme") {
-			t.Errorf("%s: globex asks for its own, %s %s: %d %s", when, q.method, q.path, a.status, a.body)
-		}
+		expect.Equal(t, a.status == 200 && told && !strings.Contains(a.body, "trusts acme"), true, when, "globex asks for its own", q.method, q.path, a.status, a.body)
 	}
 }
 
@@ -109,9 +107,8 @@ func TestListedNamesOfAnotherTenant(t *testing.T) {
 	r.conf = strings.Replace(r.conf, `tenant: globex, acts_as: "*"`, `tenant: globex, acts_as: "*", users: [ann, bob]`, 1)
 	const fault = `memproxy.yaml:9: user "bob" is listed for tenant "globex", and on backend mem0 the ledger assigns it to tenant "acme"`
 	for range 2 { // retried starts change nothing
-		if _, err := r.assembled(); err == nil || !strings.HasPrefix(err.Error(), fault) || strings.Contains(err.Error(), "ann") {
-			t.Fatalf("production starts, or says: %v", err)
-		}
+		_, err := r.assembled()
+		must.Equal(t, err != nil && strings.HasPrefix(err.Error(), fault) && !strings.Contains(err.Error(), "ann"), true, "production starts, or says", err)
 	}
 	r.conf = strings.Replace(r.conf, "profile: production", "profile: development", 1)
 	expect.Text(t, must.Get(r.assembled())(t), "development").Has("belongs to another tenant", "acme")
@@ -146,9 +143,7 @@ func TestCheckFindsNamesOfTwoTenants(t *testing.T) {
 		`tenant: acme, acts_as: "*"`, `tenant: acme, acts_as: "*", users: [bob]`, "LISTED", ", users: [bob]").Replace(namesConf)
 	path := writeFile(t, t.TempDir()+"/memproxy.yaml", conf)
 	code, _, errs := invoke(t, "check", "--config", path)
-	if code != cli.Failed || !strings.Contains(errs, path+`:9: user "bob" is listed for tenant "globex", and on line 8 for tenant "acme"`) {
-		t.Errorf("%d: %s", code, errs)
-	}
+	expect.Equal(t, code == cli.Failed && strings.Contains(errs, path+`:9: user "bob" is listed for tenant "globex", and on line 8 for tenant "acme"`), true, code, errs)
 }
 
 // Proves EDGE-3 and EDGE-13: a name with memories of two tenants belongs to neither:

@@ -170,9 +170,8 @@ func TestNeverRefuseAppliesToContentOnly(t *testing.T) {
 		"a graph":        {"POST", "/v1/memories/", strings.Replace(noted(poison), "{", `{"enable_graph":true,`, 1), "screen.risk"},
 		"a summary":      {"POST", "/v1/summary/", `{"filters":{"AND":[{"user_id":"ann"},{"agent_id":"dev"}]}}`, "state.withheld"},
 	} {
-		if a := r.do(q.method, q.path, q.body); a.status < 400 || a.status > 422 || !strings.Contains(a.body, q.want) {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
-		}
+		a := r.do(q.method, q.path, q.body)
+		expect.Equal(t, a.status >= 400 && a.status <= 422 && strings.Contains(a.body, q.want), true, name, a.status, a.body)
 	}
 	id := r.written(suspicious, "")
 	expect.Text(t, r.listed(), "flagged, and not shown in part").Lacks("refunds").Has("[PATTERN_001]")
@@ -191,9 +190,8 @@ func TestNeverRefuseOnLetta(t *testing.T) {
 	} {
 		for text, want := range map[string]string{poison: "deny", suspicious: "hold", "Ann likes green tea.": "a"} {
 			a := l.do("POST", path, fmt.Sprintf(body, text))
-			if v := verdictOf(a); !strings.HasPrefix(v, want) {
-				t.Errorf("%s, %q: %s, %d %s", path, text, v, a.status, a.body)
-			}
+			v := verdictOf(a)
+			expect.Equal(t, strings.HasPrefix(v, want), true, path, text, v, a.status, a.body)
 		}
 	}
 	l.pending(2)

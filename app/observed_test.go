@@ -172,9 +172,7 @@ func TestSignalsContainNoSecrets(t *testing.T) {
 			"Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Tracestate", "say=canary-tracestate", "Baggage", "say=canary-baggage",
 			"User-Agent", "canary-agent", "X-Memproxy-Session", "canary-session", "X-Forwarded-For", "canary-forwarded", "X-Forwarded-Host", "canary-host", "X-Request-Id", "canary-request")
 		_, id, _ := strings.Cut(a.header.Get("X-Memproxy-Decision"), "id=")
-		if id == "" {
-			t.Errorf("%s %s has no decision: %d %s", q.method, q.path, a.status, a.body)
-		}
+		expect.Equal(t, id != "", true, q.method, q.path, "has no decision", a.status, a.body)
 		ids = append(ids, id)
 	}
 	r.do("POST", "/memories", note, "X-API-Key", "canary-wrong-key")
@@ -189,9 +187,7 @@ func TestSignalsContainNoSecrets(t *testing.T) {
 	}
 	recv.mu.Unlock()
 	for _, want := range []string{"/v1/traces", "/v1/logs", "/v1/metrics"} {
-		if signals[want] == "" {
-			t.Errorf("nothing arrived at %s", want)
-		}
+		expect.Equal(t, signals[want] != "", true, "nothing arrived at", want)
 	}
 	var audit strings.Builder
 	for path, text := range r.files(".") {
@@ -205,9 +201,8 @@ func TestSignalsContainNoSecrets(t *testing.T) {
 	}
 	for name, text := range signals {
 		for _, c := range canaries {
-			if i := strings.Index(text, c); i >= 0 {
-				t.Errorf("%s has %s: …%q…", name, c, text[max(0, i-80):min(len(text), i+80)])
-			}
+			i := strings.Index(text, c)
+			expect.Equal(t, i < 0, true, name, "has", c)
 		}
 	}
 	for _, id := range ids {
@@ -225,16 +220,13 @@ func TestBackendGetsTheConfiguredCredential(t *testing.T) {
 	r := start(t, plain, `upstream: "UPSTREAM"}`, `upstream: "UPSTREAM", credential: "${LENT}", credential_as: x-api-key}`)
 	r.do("POST", "/memories", note, "X-Memproxy-Session", "s1", "X-Other", "kept").want(t, 200)
 	h := r.back.seen[0]
-	if got := h.Values("X-Api-Key"); len(got) != 1 || got[0] != "m0sk-of-the-backend" {
-		t.Errorf("X-API-Key %q", got)
-	}
+	got := h.Values("X-Api-Key")
+	expect.Equal(t, len(got) == 1 && got[0] == "m0sk-of-the-backend", true, "X-API-Key", got)
 	expect.Equal(t, h.Get("X-Other"), "kept", "headers", h)
 	for name, values := range h {
 		expect.Text(t, strings.Join(values, " "), "the client's key went on in", name).Lacks(devToken)
 	}
-	if h.Get("Traceparent") == "" {
-		t.Error("no trace context went on")
-	}
+	expect.Equal(t, h.Get("Traceparent") != "", true, "no trace context went on")
 }
 
 // Proves EDGE-18: docs/operations.md describes each file of the state directory and
@@ -260,7 +252,5 @@ func TestOperationsDocumentsTheState(t *testing.T) {
 	for _, name := range []string{"baseline.json", "runs/", lastGoodFile} { // not in every sidecar's state
 		expect.Text(t, string(text), "docs/operations.md does not say what", name).Has("`" + name + "`")
 	}
-	if seen < 8 {
-		t.Errorf("%d files are seen", seen)
-	}
+	expect.Equal(t, seen >= 8, true, seen, "files are seen")
 }

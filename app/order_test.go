@@ -121,9 +121,7 @@ func (r *atOnce) schedule(t *testing.T, seed uint64) {
 	}
 	w := r.ask("POST", "/memories", add("Ann likes tea."), devToken)
 	_, id, _ := strings.Cut(w.Body.String(), `"id":"`)
-	if w.Code != 200 || len(id) < 36 {
-		t.Fatalf("%d %s", w.Code, w.Body)
-	}
+	must.Equal(t, w.Code == 200 && len(id) >= 36, true, w.Code, w.Body)
 	id = id[:36]
 	ids := []string{id}
 	held := r.ask("PUT", "/memories/"+id, `{"text":"`+suspicious+`"}`, devToken)
@@ -187,9 +185,7 @@ func (r *atOnce) schedule(t *testing.T, seed uint64) {
 				})
 			}
 		}
-		if len(next) == 0 {
-			t.Fatalf("seed %d: nothing goes on: %v", seed, done)
-		}
+		must.Equal(t, len(next) != 0, true, "seed", seed, "nothing goes on", done)
 		next[random.IntN(len(next))]()
 		synctest.Wait()
 	}
@@ -213,7 +209,5 @@ func (r *atOnce) schedule(t *testing.T, seed uint64) {
 	}
 	expect.Equal(t, succeeded, r.back.did, "seed", seed, done)
 	shown := r.ask("GET", "/memories?user_id="+user, "", "eva")
-	if shown.Code != 200 || strings.Count(shown.Body.String(), `"memory":`) != len(texts) || shown.Header().Get("X-Memproxy-Unverified") != "" {
-		t.Errorf("seed %d: %v: the backend has %v, shown is %s %v", seed, done, texts, shown.Body, shown.Header())
-	}
+	expect.Equal(t, shown.Code == 200 && strings.Count(shown.Body.String(), `"memory":`) == len(texts) && shown.Header().Get("X-Memproxy-Unverified") == "", true, "seed", seed, done, "the backend has", texts, "shown is", shown.Body)
 }

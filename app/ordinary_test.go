@@ -97,9 +97,8 @@ func TestOrdinaryApplications(t *testing.T) {
 					return do(method, path, body, tc.header, tc.key)
 				}, func(c ordinaryCall, a got) {
 					var body struct{ Detail string }
-					if err := json.Unmarshal([]byte(a.body), &body); err != nil || a.status != http.StatusForbidden || !strings.Contains(body.Detail, c.opens) {
-						t.Errorf("%s: %d %s; want a refusal that names %s", c.name, a.status, a.body, c.opens)
-					}
+					err := json.Unmarshal([]byte(a.body), &body)
+					expect.Equal(t, err == nil && a.status == http.StatusForbidden && strings.Contains(body.Detail, c.opens), true, c.name, a.status, a.body, "want a refusal that names", c.opens)
 					for other := range seen {
 						if strings.HasPrefix(other, "memproxy-") && other != c.opens && !strings.Contains(body.Detail, other) && strings.Contains(a.body, other) {
 							t.Errorf("%s: beside %s it names %s, which does not open it: %s", c.name, c.opens, other, a.body)
@@ -147,9 +146,7 @@ func TestClientsPageMatchesTheCalls(t *testing.T) {
 		}
 		before, rest, ok := strings.Cut(page, "<!-- calls: "+backend+" -->\n")
 		is, after, end := strings.Cut(rest, "<!-- end -->")
-		if !ok || !end {
-			t.Fatalf("%s has no place for the calls of %s", file, backend)
-		}
+		must.Equal(t, ok && end, true, file, "has no place for the calls of", backend)
 		expect.Equal(t, is, table, file, "lists other calls of", backend, "than the test makes: UPDATE=1 go test ./app -run Clients writes it")
 		page = before + "<!-- calls: " + backend + " -->\n" + table + "<!-- end -->" + after
 	}

@@ -107,9 +107,7 @@ func TestNumberedPages(t *testing.T) {
 					break
 				}
 				expect.Len(t, a.Results, 5, name, "page", page, "of more holds")
-				if page > 10 {
-					t.Fatal("it does not end")
-				}
+				must.Equal(t, page <= 10, true, "it does not end")
 				next = *a.Next
 			}
 			expect.List(t, seen, want, name, "without", len(hidden), "saw")
@@ -130,13 +128,11 @@ func TestSearchesAreFilledUp(t *testing.T) {
 	must.Len(t, first, 4)
 	r.hide("mem0", first...)
 	r.into(&a, "POST", "/v3/memories/search/", search)
-	if again := idsOf(a.Results); len(again) != 4 || len(without(again, first)) != 4 {
-		t.Errorf("got %v after %v are withheld", again, first)
-	}
+	again := idsOf(a.Results)
+	expect.Equal(t, len(again) == 4 && len(without(again, first)) == 4, true, "got", again, "after", first, "are withheld")
 	r.into(&a, "GET", "/memories?user_id=ann&top_k=5", "")
-	if list := idsOf(a.Results); len(list) != 5 || len(without(list, first)) != 5 {
-		t.Errorf("the list is %v", list)
-	}
+	list := idsOf(a.Results)
+	expect.Equal(t, len(list) == 5 && len(without(list, first)) == 5, true, "the list is", list)
 	r.hide("mem0", without(ids, first)[:7]...)
 	r.into(&a, "GET", "/memories?user_id=ann&top_k=5", "")
 	expect.Equal(t, len(idsOf(a.Results)), 1, "one is left, and the list is")
@@ -164,9 +160,7 @@ func TestCursorPages(t *testing.T) {
 		if len(page) == 0 {
 			break
 		}
-		if len(page) > 4 || len(seen) > 40 {
-			t.Fatalf("%d on a page, %d in all", len(page), len(seen))
-		}
+		must.Equal(t, len(page) <= 4 && len(seen) <= 40, true, len(page), "on a page", len(seen), "in all")
 		seen = append(seen, idsOf(page)...)
 	}
 	expect.List(t, seen, want, "saw")
@@ -238,9 +232,7 @@ func TestProvenanceOfOtherTenantsIsHidden(t *testing.T) {
 	list := `[{"id":"` + mine + `","value":"a"},{"id":"` + theirs + `","value":"b"}]`
 	r.answer("GET", "/v1/agents/"+lettaAgent, `{"id":"`+lettaAgent+`","blocks":`+list+`,"memory":{"blocks":`+list+`}}`)
 	a := r.do("GET", "/v1/agents/"+lettaAgent+"?memproxy_provenance=true", "")
-	if a.status != 200 || strings.Count(a.body, `"actor":"agent:writer"`) != 2 || strings.Contains(a.body, "agent:spy") || strings.Contains(a.body, "d-secret") || strings.Contains(a.body, theirs) {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	expect.Equal(t, a.status == 200 && strings.Count(a.body, `"actor":"agent:writer"`) == 2 && !strings.Contains(a.body, "agent:spy") && !strings.Contains(a.body, "d-secret") && !strings.Contains(a.body, theirs), true, a.status, a.body)
 }
 
 // Proves EDGE-13, CARD-1: no request makes the backend fetch a URL that the caller
@@ -265,9 +257,8 @@ func TestBackendsFetchNoCallerURLs(t *testing.T) {
 		r := start(t, administered, "KIND", c.kind, "BACK", up.URL, "ROOT", sha(adminToken))
 		r.do("POST", c.path, c.bad, "X-API-Key", devToken).want(t, 403, c.path, c.bad).has(t, `"payload.unseen"`)
 		expect.Len(t, back.take(c.path), 0, c.path, c.bad)
-		if a := r.do("POST", c.path, c.good, "X-API-Key", devToken); a.status == 403 || len(back.take(c.path)) != 1 {
-			t.Errorf("%s %s: %d %s", c.path, c.good, a.status, a.body)
-		}
+		a := r.do("POST", c.path, c.good, "X-API-Key", devToken)
+		expect.Equal(t, a.status != 403 && len(back.take(c.path)) == 1, true, c.path, c.good, a.status, a.body)
 		up.Close()
 	}
 }
@@ -291,9 +282,8 @@ func TestNamesAreScreened(t *testing.T) {
 				`{"messages":[{"role":"user","content":"tea"}],"user_id":"ann","metadata":{"` + name + `":1}}`,
 			} {
 				body = strings.Replace(body, `"user_id":"ann","user_id"`, `"user_id"`, 1)
-				if a := r.do("POST", "/memories", body); (a.status == 403) != bad || bad != strings.Contains(a.body, `"screen.risk"`) {
-					t.Errorf("%s: %d %s", body, a.status, a.body)
-				}
+				a := r.do("POST", "/memories", body)
+				expect.Equal(t, (a.status == 403) == bad && bad == strings.Contains(a.body, `"screen.risk"`), true, body, a.status, a.body)
 			}
 		}
 	}

@@ -214,9 +214,7 @@ func TestWritesByLabelThatWaitTooLong(t *testing.T) {
 			asked := false
 			r.meanwhile("GET", "/core-memory/", func() { asked = true })
 			a := r.changeByLabel(`{"value":"Ann likes wine"}`).want(t, 503).has(t, `"detail":`).has(t, "limit.in_flight")
-			if a.header.Get("Retry-After") == "" || a.header.Get("Content-Type") != "application/json" || asked {
-				t.Errorf("%v, the server was asked: %v", a.header, asked)
-			}
+			expect.Equal(t, a.header.Get("Retry-After") != "" && a.header.Get("Content-Type") == "application/json" && !asked, true, a.header, "the server was asked", asked)
 			r.back.at(pause{})
 		})
 		r.do(call{"PATCH", "/v1/agents/" + r.agent, `{"description":"sails"}`}, "human").want(t, 200)

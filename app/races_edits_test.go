@@ -147,9 +147,7 @@ func (r *racedBlocks) recorded(who string) {
 	}
 	h := r.history(r.boat)
 	first := slices.IndexFunc(h, func(v string) bool { return strings.HasPrefix(v, "self_edit") && strings.Contains(v, "sails") })
-	if len(h) != 3 || first != 1 || !strings.HasSuffix(h[1], "by agent:peer") || strings.Contains(h[1], "plane") || !strings.Contains(h[2], "plane") || !strings.HasSuffix(h[2], "by "+other) {
-		r.t.Errorf("%s: %s", who, strings.Join(h, "\n"))
-	}
+	expect.Equal(r.t, len(h) == 3 && first == 1 && strings.HasSuffix(h[1], "by agent:peer") && !strings.Contains(h[1], "plane") && strings.Contains(h[2], "plane") && strings.HasSuffix(h[2], "by "+other), true, who, strings.Join(h, "\n"))
 }
 
 // Proves EDGE-4: a change of a tool that could not be read back is nobody's once the next
@@ -328,9 +326,7 @@ func TestChangesDuringATurnAreTheirCallers(t *testing.T) {
 				r.happened()
 				expect.Equal(t, w.Code, 200)
 				h := r.history(r.boat)
-				if len(h) != 3 || h[1] != `seal "Ann has a boat\nsails" before "Ann has a boat" by ` || !strings.Contains(h[2], `"Ann has a plane" before "Ann has a boat\nsails" by human:ann`) {
-					t.Error(strings.Join(h, "\n"))
-				}
+				expect.Equal(t, len(h) == 3 && h[1] == `seal "Ann has a boat\nsails" before "Ann has a boat" by ` && strings.Contains(h[2], `"Ann has a plane" before "Ann has a boat\nsails" by human:ann`), true, strings.Join(h, "\n"))
 			})
 		}
 	}

@@ -68,9 +68,7 @@ func TestClaimedWritesOfADeletedOwnerAreNotSent(t *testing.T) {
 		}
 		expect.Equal(t, send(func() {}).Outcome, memproxy.OutcomeDone)
 		sent := send(func() { r.do(call{"DELETE", "/memories?user_id=bob", ""}, "human").want(t, 200) })
-		if sent.Outcome != memproxy.OutcomeRefused || !strings.Contains(sent.Result.Detail, "was deleted after it was held") {
-			t.Errorf("%+v", sent)
-		}
+		expect.Equal(t, sent.Outcome == memproxy.OutcomeRefused && strings.Contains(sent.Result.Detail, "was deleted after it was held"), true, sent)
 		r.do(call{"GET", "/memories?user_id=bob", ""}, "human").want(t, 200).lacks(t, "sails")
 	})
 }
@@ -84,16 +82,14 @@ func TestPromotionsAreOfTheTextBeforeAChange(t *testing.T) {
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
 		promote := func() {
 			r.reviews("/v1/memories/mem0/"+id+"/promote", `{"reason":"read it"}`).want(t, 200)
-			if st := must.Get(r.car.Ledger.Lookup(t.Context(), k))(t).Of(k).Status; st.State != memproxy.StateValidated || st.Reviewed != sha("Ann likes tea.") {
-				t.Errorf("promoted: %+v", st)
-			}
+			st := must.Get(r.car.Ledger.Lookup(t.Context(), k))(t).Of(k).Status
+			expect.Equal(t, st.State == memproxy.StateValidated && st.Reviewed == sha("Ann likes tea."), true, "promoted", st)
 		}
 		r.meanwhile("PUT", "/memories/"+id, promote)
 		r.do(call{"PUT", "/memories/" + id, `{"text":"Ann likes milk."}`}, "").want(t, 200)
 		r.happened()
-		if st := must.Get(r.car.Ledger.Lookup(t.Context(), k))(t).Of(k).Status; st.State == memproxy.StateValidated || st.Attestation == memproxy.HumanConfirmed || st.Reviewed != "" {
-			t.Errorf("changed: %+v", st)
-		}
+		st := must.Get(r.car.Ledger.Lookup(t.Context(), k))(t).Of(k).Status
+		expect.Equal(t, st.State != memproxy.StateValidated && st.Attestation != memproxy.HumanConfirmed && st.Reviewed == "", true, "changed", st)
 		r.shows(id, "likes milk")
 	})
 }

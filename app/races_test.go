@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -161,7 +162,6 @@ func (r *raced) hook(method, at string, do func(), served bool) {
 // happened fails the test if what was to happen meanwhile did not.
 func (r *raced) happened() {
 	r.t.Helper()
-	if p, waits := r.back.waits(); waits {
-		r.t.Errorf("no %s of %s came", p.method, p.at)
-	}
+	p, waits := r.back.waits()
+	expect.Equal(r.t, !waits, true, "no", p.method, "of", p.at, "came")
 }

@@ -167,9 +167,7 @@ func everyRead(t *testing.T, table iter.Seq2[string, memproxy.Route], rows []rea
 	t.Helper()
 	have := map[string]bool{}
 	for i := range rows {
-		if have[rows[i].id] {
-			t.Errorf("%s is repeated", rows[i].id)
-		}
+		expect.Equal(t, !have[rows[i].id], true, rows[i].id, "is repeated")
 		have[rows[i].id] = true
 		if rows[i].shows == nothing && rows[i].why == "" {
 			t.Errorf("%s shows nothing, and nobody says why", rows[i].id)

@@ -154,9 +154,7 @@ func TestLettaRefusesALookUpOfATurn(t *testing.T) {
 		})
 	})
 	a := l.say(poisoned, "")
-	if a.status != http.StatusBadGateway || a.header.Get("X-Should-Retry") != "false" || a.header.Get("Retry-After") == "17" {
-		t.Errorf("%d %v %s", a.status, a.header, a.body)
-	}
+	expect.Equal(t, a.status == http.StatusBadGateway && a.header.Get("X-Should-Retry") == "false" && a.header.Get("Retry-After") != "17", true, a.status, a.header, a.body)
 	f.status.Store(0)
 	l.say("SAY hello", "").want(t, 200).has(t, "hello")
 }

@@ -199,8 +199,7 @@ func TestRulesVersionCoversAllSettings(t *testing.T) {
 		"screening: {baseline: {learn: 7}}":                             false,
 		"identity: {established: {facts: 7}}":                           false,
 	} {
-		if got := version(more); (got == usual) != same {
-			t.Errorf("%s: the version is the same: %v", more, got == usual)
-		}
+		got := version(more)
+		expect.Equal(t, got == usual, same, more, "the version is the same")
 	}
 }

@@ -97,9 +97,8 @@ func TestApprovedWritesRefusedOnSending(t *testing.T) {
 	}}}))
 	before := r.back.count()
 	r.ran(reviewToken, "holds", "approve", "--reason", "harmless", id).want(t, cli.Failed).has(t, "is failed; memproxy refused the write: owner.unknown")
-	if h := r.heldWrite(id); h.State != memproxy.HoldFailed || !strings.Contains(h.Result.Detail, "owner.unknown") || r.back.count() != before {
-		t.Errorf("%s, %+v; %d requests", h.State, h.Result, r.back.count()-before)
-	}
+	h := r.heldWrite(id)
+	expect.Equal(t, h.State == memproxy.HoldFailed && strings.Contains(h.Result.Detail, "owner.unknown") && r.back.count() == before, true, h.State, h.Result, "requests")
 	expect.Text(t, r.log.String(), "the log").Lacks("broke", "unknown whether")
 }
 
@@ -117,9 +116,8 @@ func TestOperatorCanReviewThroughTheSocket(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	r := start(t, strings.Replace(screeningConf, "level: error", "level: info", 1), "SCREENING", "policy: {dir: "+policyDir(t, holdingPolicy)+"}", "DIR/state", dir)
 	socket := filepath.Join(dir, reviewSocket)
-	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 || info.Mode()&os.ModeSocket == 0 {
-		t.Fatalf("%v, %v", info, err)
-	}
+	info, err := os.Stat(socket)
+	must.Equal(t, err == nil && info.Mode().Perm() == 0o600 && info.Mode()&os.ModeSocket != 0, true, info, err)
 	operator := func(args ...string) got {
 		out, errs, code := invoked(map[string]string{review.SocketEnv: socket}, args...)
 		return got{status: code, body: out + errs, of: []any{args}}
@@ -129,9 +127,8 @@ func TestOperatorCanReviewThroughTheSocket(t *testing.T) {
 	operator("holds", "approve", "--reason", "harmless", id).want(t, cli.OK)
 	operator("upkeep", "list").want(t, cli.OK).has(t, "reconsider")
 	operator("upkeep", "run", "anchors").want(t, cli.OK).has(t, "anchors is done")
-	if h := r.heldWrite(id); h.State != memproxy.HoldDone || !strings.HasPrefix(h.Reviewer, review.OperatorPrefix) || len(h.Reviewer) <= len(review.OperatorPrefix) {
-		t.Errorf("approved by %q", h.Reviewer)
-	}
+	h := r.heldWrite(id)
+	expect.Equal(t, h.State == memproxy.HoldDone && strings.HasPrefix(h.Reviewer, review.OperatorPrefix) && len(h.Reviewer) > len(review.OperatorPrefix), true, "approved by", h.Reviewer)
 	ran(t, "audit", "query", "--dir", filepath.Join(dir, "audit"), "--json", "--type", "review", "--stage", "done").want(t, cli.OK).has(t, `"method":"socket"`, `"id":"os:`)
 	expect.Text(t, r.log.String(), "the log does not say who reviews").Has("held writes are reviewed by the user that memproxy runs as")
 	file := writeFile(t, filepath.Join(dir, "memproxy.yaml"), r.conf)
@@ -187,13 +184,10 @@ func TestSocketOfALongStatePath(t *testing.T) {
 	must.Equal(t, code, 0, errs)
 	_, rest, _ := strings.Cut(out, "the user that memproxy runs as (")
 	socket, _, _ := strings.Cut(rest, ")")
-	if !strings.HasPrefix(socket, short) || len(socket) > 107 || !strings.Contains(r.log.String(), socket) {
-		t.Fatalf("check names %q, of %s\nthe log: %s", socket, out, r.log.String())
-	}
+	must.Equal(t, strings.HasPrefix(socket, short) && len(socket) <= 107 && strings.Contains(r.log.String(), socket), true, "check names", socket, "of", out, "the log", r.log.String())
 	for path, mode := range map[string]os.FileMode{socket: 0o600, filepath.Dir(socket): 0o700} {
-		if info, err := os.Lstat(path); err != nil || info.Mode().Perm() != mode {
-			t.Errorf("%s: %v, %v", path, info, err)
-		}
+		info, err := os.Lstat(path)
+		expect.Equal(t, err == nil && info.Mode().Perm() == mode, true, path, info, err)
 	}
 	ran(t, "holds", "list", "--socket", socket).want(t, 0)
 	r.stop()
@@ -243,9 +237,7 @@ func (r *rig) proven(record ...string) (out string) {
 	})
 	file := writeFile(r.t, filepath.Join(r.t.TempDir(), "proof.json"), out)
 	code, out, errs := invoke(r.t, "audit", "prove", "--check", file, "--key", filepath.Join(log, "log.vkey"))
-	if code != 0 || !strings.HasPrefix(out, "OK ") {
-		r.t.Errorf("%v: %s%s", record, out, errs)
-	}
+	expect.Equal(r.t, code == 0 && strings.HasPrefix(out, "OK "), true, record, out, errs)
 	return out
 }
 
@@ -261,9 +253,8 @@ func TestMemoriesOfAPersonAreTracedDeletedAndProven(t *testing.T) {
 	r.do("GET", "/memories?user_id=ann", "", "X-API-Key", "plain-key").has(t, text)
 
 	wrote := r.recorded("--memory", id, "--type", "version")[0]
-	if v := wrote.Versions[0]; v.Memory != id || v.Op != "write" || v.SHA256 != memproxy.TextSHA256(text) {
-		t.Errorf("the version is %+v", v)
-	}
+	v := wrote.Versions[0]
+	expect.Equal(t, v.Memory == id && v.Op == "write" && v.SHA256 == memproxy.TextSHA256(text), true, "the version is", v)
 
 	a := r.do("DELETE", "/entities/user/ann", "").want(t, 200)
 	_, decision, _ := strings.Cut(a.header.Get("X-Memproxy-Decision"), "id=")
@@ -276,9 +267,7 @@ func TestMemoriesOfAPersonAreTracedDeletedAndProven(t *testing.T) {
 		did = append(did, rec.Principal.ID+" "+rec.Operation.Kind)
 	}
 	for _, want := range []string{"agent:app learn", "agent:plain recall"} {
-		if !slices.Contains(did, want) {
-			t.Errorf("the log does not name %s: %v", want, did)
-		}
+		expect.Equal(t, slices.Contains(did, want), true, "the log does not name", want, did)
 	}
 	expect.Equal(t, len(r.recorded("--user", "ann", "--type", "decision")), 4)
 }

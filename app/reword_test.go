@@ -135,9 +135,8 @@ func TestGovernedFieldsAreNotRewritten(t *testing.T) {
 	off.do("POST", "/memories", body).want(t, 403)
 	r := rewording(t, "soft")
 	id := heldID(t, r.do("POST", "/memories", body))
-	if sent := r.arrived(0); strings.Contains(sent, "tests first") {
-		t.Fatalf("it was sent unasked: %s", sent)
-	}
+	sent := r.arrived(0)
+	must.Equal(t, !strings.Contains(sent, "tests first"), true, "it was sent unasked", sent)
 	out, _, _ := r.command("holds", "show", id)
 	expect.Text(t, out, "shown as").Has("Ann reads the tests first. [PATTERN_001]", "screen.rewritten").Lacks("You are")
 	r.does("holds", "approve", "--reason", "fine without", id)
@@ -157,9 +156,8 @@ func TestChangesAreRewritten(t *testing.T) {
 		t.Helper()
 		a := l.do(method, path, body)
 		var b struct{ ID, Value string }
-		if err := json.Unmarshal([]byte(a.body), &b); err != nil || a.status != 200 || !strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "amend") {
-			t.Fatalf("%d %s %s", a.status, a.header.Get("X-Memproxy-Decision"), a.body)
-		}
+		err := json.Unmarshal([]byte(a.body), &b)
+		must.Equal(t, err == nil && a.status == 200 && strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "amend"), true, a.status, a.body)
 		return b.ID, b.Value
 	}
 	said, _ := json.Marshal("Ann sails. " + poison)

@@ -62,9 +62,7 @@ func (r *rig) audit(flags ...string) string {
 			continue
 		}
 		to := texts[pair[0]]
-		if to == nil || len(pair) != 2 {
-			r.t.Fatalf("audit takes no %q", pair)
-		}
+		must.Equal(r.t, to != nil && len(pair) == 2, true, "audit takes no", pair)
 		*to = pair[1]
 	}
 	must.Do(r.t, f.Check())

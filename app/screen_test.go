@@ -70,29 +70,17 @@ func TestScreenCommand(t *testing.T) {
 	in := textLine("a", poison) + textLine("b", "Ann likes green tea.") + "\n" + `{"id":3,"text":"my key is AKIAIOSFODNN7EXAMPLQ"}` + "\n"
 	code, out, errs := feed(t, strings.NewReader(in), "screen")
 	all := ruledOf(t, out)
-	if code != cli.OK || errs != "" || len(all) != 3 {
-		t.Fatalf("exit %d, %s\n%s", code, errs, out)
-	}
-	if r := all[0]; r.ID != "a" || r.Verdict != "deny" || r.Score < screen.DenyThreshold || len(r.Findings) == 0 {
-		t.Errorf("%+v", r)
-	}
+	must.Equal(t, code == cli.OK && errs == "" && len(all) == 3, true, "exit", code, errs, out)
+	expect.Equal(t, all[0].ID == "a" && all[0].Verdict == "deny" && all[0].Score >= screen.DenyThreshold && len(all[0].Findings) != 0, true, all[0])
 	for _, f := range all[0].Findings {
-		if f.Rule == "" || f.Rule == "screen.risk" || f.Severity == "" || f.Start < 0 || f.End <= f.Start || f.End > len(poison) {
-			t.Errorf("%+v", f)
-		}
+		expect.Equal(t, f.Rule != "" && f.Rule != "screen.risk" && f.Severity != "" && f.Start >= 0 && f.End > f.Start && f.End <= len(poison), true, f)
 	}
-	if r := all[1]; r.ID != "b" || r.Verdict != "allow" || len(r.Findings) != 0 || !strings.Contains(out, `"findings":[]`) {
-		t.Errorf("%+v", r)
-	}
-	if r := all[2]; r.ID != 3.0 || r.Verdict != "allow" || len(r.Findings) != 1 || r.Findings[0].Rule != "secret.aws_access_key" {
-		t.Errorf("a credential is found, and held by no risk: %+v", r)
-	}
+	expect.Equal(t, all[1].ID == "b" && all[1].Verdict == "allow" && len(all[1].Findings) == 0 && strings.Contains(out, `"findings":[]`), true, all[1])
+	expect.Equal(t, all[2].ID == 3.0 && all[2].Verdict == "allow" && len(all[2].Findings) == 1 && all[2].Findings[0].Rule == "secret.aws_access_key", true, "a credential is found, and held by no risk", all[2])
 	expect.Text(t, out, "the output quotes content").Lacks("invoices", "AKIA")
 
 	code, out, errs = feed(t, strings.NewReader(textLine("a", "tea")+"nonsense\n"+textLine("b", "tea")), "screen")
-	if code != cli.Failed || len(ruledOf(t, out)) != 2 || !strings.Contains(errs, "line 2:") || strings.Contains(errs, "nonsense") {
-		t.Errorf("exit %d, %s\n%s", code, errs, out)
-	}
+	expect.Equal(t, code == cli.Failed && len(ruledOf(t, out)) == 2 && strings.Contains(errs, "line 2:") && !strings.Contains(errs, "nonsense"), true, "exit", code, errs, out)
 }
 
 // Proves SYN-10, MFW-3: source, trust and sensitivity change the verdict on the same
@@ -108,9 +96,8 @@ func TestScreenDependsOnSourceAndSensitivity(t *testing.T) {
 	}
 	base := score()
 	for more, less := range map[string]string{"--sensitivity=high": "--sensitivity=low", "--source=hostile": "--source=trusted", "--trust=anonymous": "--trust=human"} {
-		if hi, lo := score(more), score(less); hi < base || lo > base || hi == lo {
-			t.Errorf("%s: %d, nothing: %d, %s: %d", more, hi, base, less, lo)
-		}
+		hi, lo := score(more), score(less)
+		expect.Equal(t, hi >= base && lo <= base && hi != lo, true, more, hi, "nothing", base, less, lo)
 	}
 }
 
@@ -131,9 +118,7 @@ func TestScreenByConfiguration(t *testing.T) {
 		for _, r := range all {
 			got = append(got, r.Verdict)
 		}
-		if strings.Join(got, " ") != want || len(all[0].Findings) != 1 || len(all[1].Findings) != 1 || all[1].Findings[0].Rule != "pii.email" {
-			t.Errorf("%s: %s", profile, out)
-		}
+		expect.Equal(t, strings.Join(got, " ") == want && len(all[0].Findings) == 1 && len(all[1].Findings) == 1 && all[1].Findings[0].Rule == "pii.email", true, profile, out)
 	}
 	expect.Error(t, expect.Err(os.Stat(filepath.Join(dir, "state"))), "screen made state")
 	off := writeFile(t, filepath.Join(dir, "off.yaml"), conf+"screening: {enabled: false}\n")
@@ -150,14 +135,11 @@ func TestScreenRefusesUsage(t *testing.T) {
 		"--backend mem0 --config x --api v9", "--backend mem0 --config x --rate 0", "--backend mem0 --config x --rate NaN", "--backend mem0 --config x --scope app=x",
 	} {
 		code, out, errs := feed(t, unread{t}, append([]string{"screen"}, strings.Fields(args)...)...)
-		if code != cli.Usage || out != "" || errs == "" {
-			t.Errorf("%s: exit %d %s%s", args, code, out, errs)
-		}
+		expect.Equal(t, code == cli.Usage && out == "" && errs != "", true, args, "exit", code, out, errs)
 	}
 	for _, args := range []string{"--config no-such-file.yaml", "--pack no-such-directory", "--backend mem0 --config no-such-file.yaml"} {
-		if code, _, errs := feed(t, unread{t}, append([]string{"screen"}, strings.Fields(args)...)...); code != cli.Failed || !strings.Contains(errs, "no-such") {
-			t.Errorf("%s: exit %d %s", args, code, errs)
-		}
+		code, _, errs := feed(t, unread{t}, append([]string{"screen"}, strings.Fields(args)...)...)
+		expect.Equal(t, code == cli.Failed && strings.Contains(errs, "no-such"), true, args, "exit", code, errs)
 	}
 }
 
@@ -251,12 +233,10 @@ func TestHuntInMem0(t *testing.T) {
 func TestHuntFails(t *testing.T) {
 	t.Parallel()
 	r := newHunt(t, mem0Store(t), "mem0", "bearer") // the platform expects the scheme Token
-	if code, out, errs := r.hunt(); code != cli.Failed || out != "" || !strings.Contains(errs, "401") || strings.Contains(errs, "sesame") {
-		t.Errorf("exit %d %s %s", code, out, errs)
-	}
-	if code, _, errs := feed(t, unread{t}, "screen", "--config", r.conf, "--backend", "other"); code != cli.Usage || !strings.Contains(errs, `no backend "other"`) {
-		t.Errorf("exit %d %s", code, errs)
-	}
+	code, out, errs := r.hunt()
+	expect.Equal(t, code == cli.Failed && out == "" && strings.Contains(errs, "401") && !strings.Contains(errs, "sesame"), true, "exit", code, out, errs)
+	code, _, errs = feed(t, unread{t}, "screen", "--config", r.conf, "--backend", "other")
+	expect.Equal(t, code == cli.Usage && strings.Contains(errs, `no backend "other"`), true, "exit", code, errs)
 }
 
 // Proves SYN-2: an interrupted scan of a Letta resumes at its position: nothing is
@@ -276,9 +256,7 @@ func TestHuntInLettaResumes(t *testing.T) {
 	r.put("/v1/agents/agent-00000000-0000-4000-8000-000000000001/archival-memory", fmt.Sprintf(`{"text":%q}`, poison))
 	report, state := filepath.Join(r.dir, "report.jsonl"), filepath.Join(r.dir, "state.json")
 	code, out, errs := r.hunt("--out", report, "--state", state)
-	if code != cli.Failed || out != "" || !strings.Contains(errs, "repeat the command to continue it") || !strings.Contains(errs, "incomplete") {
-		t.Fatalf("exit %d %s %s", code, out, errs)
-	}
+	must.Equal(t, code == cli.Failed && out == "" && strings.Contains(errs, "repeat the command to continue it") && strings.Contains(errs, "incomplete"), true, "exit", code, out, errs)
 	broken = false
 	if code, out, errs = r.hunt("--out", report, "--state", state); code != cli.OK || out != "" || !strings.Contains(errs, "1 allow, 0 hold, 2 deny") {
 		t.Fatalf("exit %d %s %s", code, out, errs)
@@ -287,9 +265,8 @@ func TestHuntInLettaResumes(t *testing.T) {
 	must.Do(t, err)
 	expect.Text(t, string(b)).Times(2, "\n").Times(1, `"kind":"block"`).Times(1, `"kind":"passage"`)
 	for _, f := range []string{report, state} {
-		if info, err := os.Stat(f); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v %v", f, info.Mode(), err)
-		}
+		info, err := os.Stat(f)
+		expect.Equal(t, err == nil && info.Mode().Perm() == 0o600, true, f, err)
 	}
 	if b, err = os.ReadFile(state); err != nil || strings.Contains(string(b), "invoices") {
 		t.Errorf("the state quotes content: %s", b)

@@ -109,9 +109,8 @@ func TestReadsAndFragmentsAreScreened(t *testing.T) {
 	in := []string{"X-Memproxy-Session", "fragments"}
 	r.do("POST", "/memories", noted(first), in...).want(t, 200)
 	r.do("POST", "/memories", strings.ReplaceAll(noted(second), `"ann"`, `"dora"`), "X-Memproxy-Session", "another").want(t, 200)
-	if a := r.do("POST", "/memories", noted(second), in...); a.header.Get("X-Memproxy-Decision")[:5] == "allow" || a.header.Get("X-Memproxy-Decision")[:5] == "amend" {
-		t.Errorf("the fragment that completes it: %d %s %s", a.status, a.header.Get("X-Memproxy-Decision"), a.body)
-	}
+	a := r.do("POST", "/memories", noted(second), in...)
+	expect.Equal(t, a.header.Get("X-Memproxy-Decision")[:5] != "allow" && a.header.Get("X-Memproxy-Decision")[:5] != "amend", true, "the fragment that completes it", a.status, a.body)
 }
 
 // Proves MFW-8: a memory written behind the proxy is withheld if its metadata at any
@@ -256,9 +255,8 @@ func TestDegradationAndRollback(t *testing.T) {
 	const corrupt = "Ann's service is built by hand."
 	r.do("PUT", "/memories/"+kept, fmt.Sprintf(`{"text":%q}`, corrupt)).want(t, 200)
 	is("corrupted", corrupt)
-	if _, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "9", "--reason", "never was", kept); code == 0 || errs == "" {
-		t.Error("it goes back to what never was")
-	}
+	_, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "9", "--reason", "never was", kept)
+	expect.Equal(t, code != 0 && errs != "", true, "it goes back to what never was")
 	is("after what was refused", corrupt)
 	r.does("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "corrupted", kept)
 	is("put back", said)
@@ -305,9 +303,8 @@ func TestBrokenBaselineIsSetAside(t *testing.T) {
 	expect.Text(t, r.log.String(), "nothing is said", r.log).Has("baseline.json.broken")
 	r.stop()
 	expect.Equal(t, string(must.Get(os.ReadFile(filepath.Join(state, "baseline.json.broken")))(t)), "no snapshot")
-	if b, err := os.ReadFile(filepath.Join(state, "baseline.json")); err != nil || !bytes.HasPrefix(b, []byte(`{"version":1`)) {
-		t.Errorf("%s %v", b, err)
-	}
+	b, err := os.ReadFile(filepath.Join(state, "baseline.json"))
+	expect.Equal(t, err == nil && bytes.HasPrefix(b, []byte(`{"version":1`)), true, b, err)
 }
 
 func TestBaselineIsSavedPeriodically(t *testing.T) {

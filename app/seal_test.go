@@ -40,9 +40,8 @@ func TestSealAdoptsExistingMemories(t *testing.T) {
 	}
 	mine := r.written("Ann likes green tea.", "")
 	r.versioned(mine)
-	if report := r.sweep(); report.Findings() > 0 || report.Backends[0].Unknown != 5 || report.Backends[0].Known != 1 {
-		t.Errorf("before the seal nobody is accused: %+v", report)
-	}
+	report := r.sweep()
+	expect.Equal(t, report.Findings() == 0 && report.Backends[0].Unknown == 5 && report.Backends[0].Known == 1, true, "before the seal nobody is accused", report)
 
 	conf := r.offline()
 	for i, want := range []string{"5 sealed for tenant \"acme\", 1 known before, 0 not adopted", "0 sealed for tenant \"acme\", 6 known before, 0 not adopted"} {
@@ -94,9 +93,8 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"},
 	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
 	code, out, errs := invoke(t, "ledger", "sweep", "--admin", r.admin, "--token-file", token, "--backend", "mem0", "--json")
 	var report review.SweepReport
-	if err := json.Unmarshal([]byte(out), &report); err != nil || code != cli.Failed || classes(report)[id] != "tamper integrity.mismatch" {
-		t.Errorf("exit %d %s %s", code, out, errs)
-	}
+	err := json.Unmarshal([]byte(out), &report)
+	expect.Equal(t, err == nil && code == cli.Failed && classes(report)[id] == "tamper integrity.mismatch", true, "exit", code, out, errs)
 	// A reviewer of another tenant learns nothing of it.
 	ran(t, "ledger", "sweep", "--admin", r.admin, "--token-file", bob).want(t, cli.OK).lacks(t, id, "acme")
 	says(t, cli.Failed, "not a tenant that you review", "audit", "seal", "--admin", r.admin, "--token-file", bob, "--backend", "mem0", "--tenant", "acme")
@@ -109,9 +107,8 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"},
 	}
 	t.Setenv(review.TokenEnv, "")
 	for _, args := range [][]string{{"ledger", "sweep"}, {"ledger", "sweep", "--config", filepath.Join(r.dir, "none")}, {"audit", "seal", "--backend", "mem0", "--token-file", filepath.Join(r.dir, "none")}} {
-		if a := ran(t, args...).want(t, cli.Failed); a.body == "" {
-			t.Errorf("%v says nothing", args)
-		}
+		a := ran(t, args...).want(t, cli.Failed)
+		expect.Equal(t, a.body != "", true, args, "says nothing")
 	}
 }
 
@@ -142,9 +139,8 @@ func TestLedgerPutBackIsDetected(t *testing.T) {
 			want = "forge at 2: the chain differs from the one that was anchored"
 		}
 		ran(t, "ledger", "sweep", "--config", conf).want(t, cli.Failed, writes, "writes").has(t, want)
-		if log := r.audit("--type", "chain_break"); strings.Count(log, `"type":"chain_break"`) < 1 {
-			t.Errorf("no break on record: %s", log)
-		}
+		log := r.audit("--type", "chain_break")
+		expect.Equal(t, strings.Count(log, `"type":"chain_break"`) >= 1, true, "no break on record", log)
 		// The administrator accepts the restored backup.
 		says(t, cli.Usage, "--reason is required", "ledger", "accept", "--config", conf, "--tenant", "acme")
 		ran(t, "ledger", "accept", "--config", conf, "--tenant", "acme", "--reason", "restored from the backup of Monday").want(t, cli.OK, writes, "writes").
@@ -278,9 +274,7 @@ func TestSealsTakeNothingOfOtherTenants(t *testing.T) {
 		sealed, skipped int
 	}{{true, 1, 2}, {false, 1, 1}} {
 		report, err := r.car.Checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "globex", SkipForeign: c.narrow})
-		if err != nil || report.Sealed != c.sealed || report.Skipped != c.skipped || report.Whole {
-			t.Errorf("%+v: %+v, %v", c, report, err)
-		}
+		expect.Equal(t, err == nil && report.Sealed == c.sealed && report.Skipped == c.skipped && !report.Whole, true, c, report, err)
 	}
 	r.do("GET", "/memories?user_id=zoe", "", rival...).about("its own").has(t, "there of zoe")
 	r.do("GET", "/memories", "", rival...).about("another's").lacks(t, "there of ann")

@@ -51,9 +51,7 @@ func TestUnsafeSettingsAreReported(t *testing.T) {
 	expect.Text(t, r.get("/metrics").body, "the metric does not say so").Has(`memproxy_unsafe_setting{setting="enforce"} 1`, `memproxy_unsafe_setting{setting="screening.enabled"} 1`)
 	r.stop()
 	records := strings.Split(strings.TrimSpace(r.audit()), "\n")
-	if len(records) < 3 {
-		t.Fatalf("%d records", len(records))
-	}
+	must.Equal(t, len(records) >= 3, true, len(records), "records")
 	for _, rec := range records {
 		expect.Text(t, rec, "a record does not say so").Has(`"unsafe":["enforce","screening.enabled"]`)
 	}
@@ -62,9 +60,8 @@ func TestUnsafeSettingsAreReported(t *testing.T) {
 	// Without them nothing is reported.
 	r = start(t, plain)
 	r.do("POST", "/memories", note)
-	if a := r.get("/readyz"); strings.Contains(a.body, "unsafe") || strings.Contains(r.get("/metrics").body, "memproxy_unsafe_setting{") || strings.Contains(r.log.String(), "UNSAFE") || strings.Contains(r.audit(), `"unsafe"`) {
-		t.Errorf("nothing is weakened: %s", a.body)
-	}
+	a := r.get("/readyz")
+	expect.Equal(t, !strings.Contains(a.body, "unsafe") && !strings.Contains(r.get("/metrics").body, "memproxy_unsafe_setting{") && !strings.Contains(r.log.String(), "UNSAFE") && !strings.Contains(r.audit(), `"unsafe"`), true, "nothing is weakened", a.body)
 }
 
 // Proves GOV-6: an edit of the rules that loosens a control is reported when it takes
@@ -82,9 +79,7 @@ func TestLooseningEditsAreReported(t *testing.T) {
 	writeFile(t, filepath.Join(bundle, "bundle.yaml"), "shadow: [field.protected]\ndisable: [screen.hostile]\nbudgets: {default: {writes_per_hour: 50}}\n")
 	ring.Until(r.t, "the rule in shadow", loosened("policy field.protected (deny) is in shadow"))
 	for _, want := range []string{"policy screen.hostile (deny) was removed"} {
-		if !loosened(want)() {
-			t.Errorf("not named: %s", want)
-		}
+		expect.Equal(t, loosened(want)(), true, "not named", want)
 	}
 	writeFile(t, filepath.Join(bundle, "bundle.yaml"), "budgets: {default: {writes_per_hour: 60}}\n")
 	ring.Until(r.t, "the budget", loosened("budgets.default.writes_per_hour rises from 50 to 60"))
@@ -102,9 +97,7 @@ func TestLooseningEditsAreReported(t *testing.T) {
 	r.conf = strings.Replace(r.conf, "max_rejections: 9", "max_rejections: 1", 1)
 	r.run()
 	r.do("POST", "/memories", note)
-	if loosened("max_rejections: 9 became")() {
-		t.Error("a tightening edit of the configuration is named")
-	}
+	expect.Equal(t, !loosened("max_rejections: 9 became")(), true, "a tightening edit of the configuration is named")
 }
 
 // settingsFile has the settings of the last start, in the state directory.
@@ -177,9 +170,8 @@ func TestCheckPrintsTheProfile(t *testing.T) {
 	writeFile(t, path, strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:1", "KEY", sha(devToken)).Replace(plain)+"screening: {enabled: false}\n")
 	t.Setenv(config.UnsafeEnv, "screening.enabled")
 	_, short, _ := invoke(t, "check", "--config", path)
-	if n := strings.Count(short, "\n"); n > 24 || !strings.Contains(short, "(UNSAFE)") || strings.Contains(short, "max_rejections") || strings.Contains(short, "screen.hostile") {
-		t.Errorf("%d lines:\n%s", n, short)
-	}
+	n := strings.Count(short, "\n")
+	expect.Equal(t, n <= 24 && strings.Contains(short, "(UNSAFE)") && !strings.Contains(short, "max_rejections") && !strings.Contains(short, "screen.hostile"), true, n, "lines", short)
 	code, out, errs := invoke(t, "check", "--controls", "--config", path)
 	must.Equal(t, code, 0, errs)
 	for _, want := range [][]string{
@@ -196,9 +188,7 @@ func TestCheckPrintsTheProfile(t *testing.T) {
 			}
 			found = found || words
 		}
-		if !found {
-			t.Errorf("no line with %q in\n%s", want, out)
-		}
+		expect.Equal(t, found, true, "no line with", want, "in", out)
 	}
 
 	policies := policyDir(t, holdingPolicy)
@@ -217,9 +207,8 @@ func TestCheckPrintsTheProfile(t *testing.T) {
 	}
 	expect.Text(t, r.audit("--type", "decision"), "clamped").Has(`"given":990`)
 	r = start(t, plain, "log: {level: info}", "budgets: {default: {writes_per_hour: 1}}")
-	if a, b := r.do("POST", "/memories", claim), r.do("POST", "/memories", claim); a.status != 200 || b.status != 429 {
-		t.Errorf("with the switches on: %d, then %d", a.status, b.status)
-	}
+	a, b := r.do("POST", "/memories", claim), r.do("POST", "/memories", claim)
+	expect.Equal(t, a.status == 200 && b.status == 429, true, "with the switches on", a.status, "then", b.status)
 	expect.Text(t, r.audit("--type", "decision"), "not clamped").Has(`"given":700`)
 }
 
@@ -277,9 +266,7 @@ func TestConfigurationReloads(t *testing.T) {
 	}
 	edit := func(text, what string, until func() bool) {
 		t.Helper()
-		if err := os.Rename(writeFile(t, r.file+".new", text), r.file); err != nil { // polls are faster than writes here
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(writeFile(t, r.file+".new", text), r.file)) // polls are faster than writes here
 		r.within(p, time.Second, what, until)
 	}
 	says := func(want string) func() bool {
@@ -344,9 +331,7 @@ func TestBrokenPoliciesRemainReported(t *testing.T) {
 	edited := filepath.Join(t.TempDir(), "edited.yaml")
 	must.Do(t, os.Rename(writeFile(t, edited, r.conf+"budgets: {default: {writes_per_hour: 77}}\n"), r.file))
 	r.within(p, time.Second, "the other configuration", func() bool { return strings.Contains(r.log.String(), "configuration reloaded") })
-	if !isBroken() {
-		t.Error("an edit of the configuration hides that the policies are broken")
-	}
+	expect.Equal(t, isBroken(), true, "an edit of the configuration hides that the policies are broken")
 	writeBundle(t, dir, harmless)
 	r.within(p, time.Second, "the policies mended", func() bool { return !isBroken() })
 }

@@ -41,9 +41,8 @@ func TestShadowModeForwardsUnreadableRequests(t *testing.T) {
 	} {
 		before := r.back.count()
 		a := r.do(c[0], c[1], c[2])
-		if got := a.header.Get("X-Memproxy-Decision"); !strings.HasPrefix(got, "allow; ") || !strings.HasSuffix(got, "; would=deny") || r.back.count() != before+1 {
-			t.Errorf("%s: %d %q, %d requests at the backend", c, a.status, got, r.back.count()-before)
-		}
+		got := a.header.Get("X-Memproxy-Decision")
+		expect.Equal(t, strings.HasPrefix(got, "allow; ") && strings.HasSuffix(got, "; would=deny") && r.back.count() == before+1, true, c, a.status, got, "requests at the backend")
 	}
 }
 
@@ -64,9 +63,8 @@ func TestShadowModeSendsHeldWritesOnce(t *testing.T) {
 	r.run()
 	receipt := func(id string, header ...string) got { return r.do("GET", "/v1/event/"+id+"/", "", header...) }
 	receipt(first).want(t, 200).has(t, `"status":"PENDING"`)
-	if a := receipt(first, "X-API-Key", "unknown"); a.status == 200 {
-		t.Errorf("a caller who is not identified gets the receipt: %s", a.body)
-	}
+	a := receipt(first, "X-API-Key", "unknown")
+	expect.Equal(t, a.status != 200, true, "a caller who is not identified gets the receipt", a.body)
 	r.review(first, true)
 	r.review(third, false)
 	ring.Until(t, "the end of the write", func() bool { return strings.Contains(receipt(first).body, `"status":"SUCCEEDED"`) })
@@ -75,9 +73,8 @@ func TestShadowModeSendsHeldWritesOnce(t *testing.T) {
 	ctx, own := context.Background(), r.car.client()
 	h, content, err := r.car.Ledger.Holds.Content(ctx, second)
 	must.Do(t, err)
-	if sent := own.Replay(ctx, h, content); sent.Outcome != memproxy.OutcomeDone || len(sent.Result.Memories) != 1 {
-		t.Fatalf("%+v", sent)
-	} // and then the process is gone
+	sent := own.Replay(ctx, h, content)
+	must.Equal(t, sent.Outcome == memproxy.OutcomeDone && len(sent.Result.Memories) == 1, true, sent) // and then the process is gone
 	if ids, known, err := own.FindWrite(ctx, h, content); len(ids) != 1 || !known || err != nil {
 		t.Errorf("the backend is asked for the write: %v %v %v", ids, known, err)
 	}

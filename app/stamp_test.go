@@ -47,9 +47,7 @@ func TestStampsDescribeTheWrite(t *testing.T) {
 	in := []string{"X-Memproxy-Session", name}
 	plainID := r.note("", "Ann likes green tea.", "", in...)
 	plain, raw := r.stamped(plainID)
-	if plain.Session != memproxy.InertSession(name) || plain.Trigger != "mem0.server.add" || plain.Score != 0 || plain.Flags != "" || plain.Time.IsZero() || !plain.Received.Equal(plain.Time) || len(raw) > 1024 {
-		t.Errorf("%s", raw)
-	}
+	expect.Equal(t, plain.Session == memproxy.InertSession(name) && plain.Trigger == "mem0.server.add" && plain.Score == 0 && plain.Flags == "" && !plain.Time.IsZero() && plain.Received.Equal(plain.Time) && len(raw) <= 1024, true, raw)
 	came := clock.Now().Truncate(time.Second)
 	id := heldID(t, r.do("POST", "/memories", noted(suspicious), in...))
 	clock.Pass(time.Hour)
@@ -57,16 +55,11 @@ func TestStampsDescribeTheWrite(t *testing.T) {
 	must.Equal(t, r.ended(id).State, memproxy.HoldDone)
 	made := r.upstreamIDs(words)[0]
 	held, raw := r.stamped(made)
-	if held.Received.Sub(came) < 0 || held.Received.Sub(came) > time.Minute || held.Time.Sub(held.Received) < time.Hour || held.Session != plain.Session || held.Score <= 0 || held.Flags == "" || len(raw) > 1024 {
-		t.Errorf("%s", raw)
-	}
-	if all := raw + r.audit(); strings.Contains(all, name) || strings.Contains(raw, words) || strings.Contains(held.Flags, "refund") {
-		t.Errorf("it says what was written, or the session's name: %s", raw)
-	}
+	expect.Equal(t, held.Received.Sub(came) >= 0 && held.Received.Sub(came) <= time.Minute && held.Time.Sub(held.Received) >= time.Hour && held.Session == plain.Session && held.Score > 0 && held.Flags != "" && len(raw) <= 1024, true, raw)
+	all := raw + r.audit()
+	expect.Equal(t, !strings.Contains(all, name) && !strings.Contains(raw, words) && !strings.Contains(held.Flags, "refund"), true, "it says what was written, or the session's name", raw)
 	told := r.do("GET", "/memories/"+made+"?memproxy_provenance=true", "")
-	if !strings.Contains(told.body, `"received_at":"`+held.Received.Format(time.RFC3339)+`"`) || !strings.Contains(told.body, `"written":"`+held.Time.Format(time.RFC3339)) || len(told.header["X-Memproxy-Unverified"]) > 0 {
-		t.Errorf("told %s", told.body)
-	}
+	expect.Equal(t, strings.Contains(told.body, `"received_at":"`+held.Received.Format(time.RFC3339)+`"`) && strings.Contains(told.body, `"written":"`+held.Time.Format(time.RFC3339)) && len(told.header["X-Memproxy-Unverified"]) == 0, true, "told", told.body)
 }
 
 // Proves TRL-2: agents may set no other time for a memory than that of their request. A person who relays a fact may: the
@@ -89,9 +82,7 @@ func TestRelayedTimes(t *testing.T) {
 	made := r.do("POST", "/v3/memories/add/", relayed, as("human")...).want(t, 200, "by a person").id(t)
 	now := clock.Now()
 	m, raw := r.stamped(made)
-	if now.Sub(m.Time) > time.Minute || now.Sub(m.Received) > time.Minute || m.Time.IsZero() || m.Received.IsZero() {
-		t.Errorf("stamped %s", raw)
-	}
+	expect.Equal(t, now.Sub(m.Time) <= time.Minute && now.Sub(m.Received) <= time.Minute && !m.Time.IsZero() && !m.Received.IsZero(), true, "stamped", raw)
 	told := r.do("GET", "/memories/"+made+"?memproxy_provenance=true", "", as("human")...)
 	told.about("told").has(t, "2001-01-01T00:00:00", `"written":"`+m.Time.Format(time.RFC3339), `"received_at":"`+m.Received.Format(time.RFC3339))
 }
@@ -124,9 +115,8 @@ func TestMetadataAreSigned(t *testing.T) {
 			r := start(t, screeningConf, "SCREENING", "ownership: {changed: report}\nmemories: {validate: 0}")
 			add := func(text string) {
 				t.Helper()
-				if a := r.do("POST", path, strings.TrimSuffix(noted(text), "}")+about+"}"); a.status/100 != 2 {
-					t.Fatalf("%d %s", a.status, a.body)
-				}
+				a := r.do("POST", path, strings.TrimSuffix(noted(text), "}")+about+"}")
+				must.Equal(t, a.status/100, 2, a.status, a.body)
 			}
 			add("Ann likes green tea.")
 			add("Ann likes black tea.")
@@ -144,9 +134,8 @@ func TestMetadataAreSigned(t *testing.T) {
 			r.behind("PUT", "/v1/memories/"+ids["black"]+"/", `{"metadata":`+strings.Replace(meta, `"about":"tea"`, `"about":"Eve"`, 1)+`}`)
 			meta = metadataOf(t, r.behind("GET", "/v1/memories/"+ids["white"]+"/", ""))
 			var members map[string]json.RawMessage
-			if err := json.Unmarshal([]byte(meta), &members); err != nil || len(members["memproxy_meta"]) == 0 {
-				t.Fatalf("%v %s", err, meta)
-			}
+			err := json.Unmarshal([]byte(meta), &members)
+			must.Equal(t, err == nil && len(members["memproxy_meta"]) != 0, true, err, meta)
 			delete(members, "memproxy_meta")
 			bare := must.Get(json.Marshal(members))(t)
 			r.behind("PUT", "/v1/memories/"+ids["white"]+"/", `{"metadata":`+string(bare)+`}`)
@@ -184,16 +173,13 @@ func TestMetadataOfBlocksAreSigned(t *testing.T) {
 	for _, name := range []string{"changed", "robbed"} {
 		meta := metadataOf(t, l.behind("GET", "/v1/blocks/"+ids[name], ""))
 		was := strings.NewReplacer(`"about":"books"`, `"about":"Eve"`, `"about":"papers"`, `"about":"Eve"`).Replace(meta)
-		if was == meta {
-			t.Fatal(meta)
-		}
+		must.Equal(t, was != meta, true, meta)
 		l.behind("PATCH", "/v1/blocks/"+ids[name], `{"metadata":`+was+`}`)
 	}
 	for name, id := range ids {
 		a := l.do("GET", "/v1/blocks/"+id, "")
-		if bad := name == "changed" || name == "robbed"; a.status != 200 || (a.header.Get("X-Memproxy-Unverified") == id) != bad {
-			t.Errorf("%s: %d %q %s", name, a.status, a.header.Get("X-Memproxy-Unverified"), a.body)
-		}
+		bad := name == "changed" || name == "robbed"
+		expect.Equal(t, a.status == 200 && (a.header.Get("X-Memproxy-Unverified") == id) == bad, true, name, a.status, a.body)
 	}
 	// A foreign stamp gets no seal.
 	meta := metadataOf(t, l.behind("GET", "/v1/blocks/"+ids["whole"], ""))

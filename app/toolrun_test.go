@@ -92,9 +92,7 @@ func TestStatefulToolsRunFromOutside(t *testing.T) {
 				expect.Equal(t, back.value, "nothing", tool, "the block is")
 				before := len(back.ran)
 				also := must.Get(contract.Send(envoy, "POST", path, `{"args":{"query":"x"}}`, "Authorization", "Bearer "+matrixKey("other")))(t)
-				if also.Status != http.StatusForbidden || len(back.ran) != before {
-					t.Errorf("%s through Envoy: %d %s, ran %v", tool, also.Status, also.Body, back.ran)
-				}
+				expect.Equal(t, also.Status == http.StatusForbidden && len(back.ran) == before, true, tool, "through Envoy", also.Status, also.Body, "ran", back.ran)
 			}
 			if got := r.do("POST", "/v1/agents/"+toolAgent+"/tools/clock/run", `{}`, who...); got.status != http.StatusOK || len(back.ran) == 0 {
 				t.Errorf("a tool without the agent's state: %d %s", got.status, got.body)

@@ -100,9 +100,8 @@ func TestExplainShowsTheTrackRecord(t *testing.T) {
 		}
 		Attestation string
 	}
-	if err := json.Unmarshal([]byte(out), &ex); code != 0 || err != nil || !ex.Track.Known || ex.Track.Factor != 1000 || ex.Attestation != "self-reported" {
-		t.Errorf("%d %v %s", code, err, out)
-	}
+	err := json.Unmarshal([]byte(out), &ex)
+	expect.Equal(t, code == 0 && err == nil && ex.Track.Known && ex.Track.Factor == 1000 && ex.Attestation == "self-reported", true, code, err, out)
 	// An unreadable ledger counts as the worst record, here as well.
 	r.stop()
 	must.Do(t, os.WriteFile(filepath.Join(r.dir, "state", "ledger.db"), []byte("something else than a database, and long enough"), 0o600))
@@ -120,16 +119,14 @@ func TestLaundering(t *testing.T) {
 	id := r.note("", "Ann likes green tea.", `,"metadata":{"confidence":0.2}`)
 	for _, body := range []string{`{"text":"Ann likes coffee.","metadata":{"confidence":0.7}}`, `{"text":"Ann likes cocoa."}`} {
 		r.do("PUT", "/memories/"+id, body).want(t, 200)
-		if text, c, _ := r.fact(id); c != 0.2 || text == "Ann likes green tea." {
-			t.Errorf("%s: %q at %v, want 0.2", body, text, c)
-		}
+		text, c, _ := r.fact(id)
+		expect.Equal(t, c == 0.2 && text != "Ann likes green tea.", true, body, text, "at", c, "want 0.2")
 	}
 	// Confidence may be lowered, and cannot be raised afterwards.
 	r.do("PUT", "/memories/"+id, `{"text":"Ann may like cocoa.","metadata":{"confidence":0.1}}`).want(t, 200)
 	r.do("PUT", "/memories/"+id, `{"text":"Ann likes cocoa.","metadata":{"confidence":0.2}}`).want(t, 200)
-	if _, c, _ := r.fact(id); c != 0.1 {
-		t.Errorf("raised to %v again", c)
-	}
+	_, c, _ := r.fact(id)
+	expect.Equal(t, c, 0.1, "raised again")
 	r.do("DELETE", "/memories/"+id, "").want(t, 200)
 	for text, want := range map[string]float64{
 		"ann LIKES cocoa":      0.1, // the latest text
@@ -137,13 +134,11 @@ func TestLaundering(t *testing.T) {
 		"Ann likes green tea.": 0.2,
 		"Ann likes black tea.": 0.7, // an unrelated text
 	} {
-		if _, c, _ := r.fact(r.note("", text, high)); c != want {
-			t.Errorf("%q anew: %v, want %v", text, c, want)
-		}
+		_, c, _ := r.fact(r.note("", text, high))
+		expect.Equal(t, c, want, text, "anew")
 	}
-	if _, c, _ := r.fact(r.note("peer", "Ann likes cocoa.", high)); c != 0.7 {
-		t.Errorf("another may be as sure as it is: %v", c)
-	}
+	_, c, _ = r.fact(r.note("peer", "Ann likes cocoa.", high))
+	expect.Equal(t, c, 0.7, "another may be as sure as it is")
 	ring.Until(r.t, "the rule in the record", func() bool { return strings.Contains(r.audit(), `"rule":"trust.laundering"`) })
 }
 
@@ -223,9 +218,8 @@ func TestAttestation(t *testing.T) {
 		expect.Equal(t, attested(tc.text, tc.more, header...), tc.want, tc.text, tc.more, tc.session)
 	}
 	// Another caller that names the session was not shown it.
-	if _, _, got := r.fact(r.note("peer", fact, claims, in("s1")...)); got != "self-reported" {
-		t.Errorf("another caller: %s", got)
-	}
+	_, _, got := r.fact(r.note("peer", fact, claims, in("s1")...))
+	expect.Equal(t, got, "self-reported", "another caller")
 	// A better attested fact may exceed the author's earlier confidence.
 	low := r.note("", "Ann skis.", `,"metadata":{"confidence":0.2}`)
 	r.do("PUT", "/memories/"+low, `{"text":"`+fact+`","metadata":{"confidence":0.7}}`, in("s1")...).want(t, 200)
@@ -250,9 +244,8 @@ func TestWithheldMemoriesAreNotObserved(t *testing.T) {
 		r.do("GET", path, "", as("", session...)...).about(path).lacks(t, "Leeds")
 	}
 	for text, want := range map[string]string{hidden: "self-reported", shown: "tool-observed"} {
-		if _, _, got := r.fact(r.note("", text, "", session...)); got != want {
-			t.Errorf("%q: %s, want %s", text, got, want)
-		}
+		_, _, got := r.fact(r.note("", text, "", session...))
+		expect.Equal(t, got, want, text)
 	}
 }
 
@@ -272,8 +265,6 @@ func TestMinimumTrustLeavesAgentsInLists(t *testing.T) {
 		must.Do(t, json.Unmarshal([]byte(l.do("GET", "/v1/agents/"+l.agent+"?include=agent.blocks", "", trusted...).want(t, 200).body), &one))
 		var list []agent
 		must.Do(t, json.Unmarshal([]byte(l.do("GET", "/v1/agents/?include=agent.blocks", "", trusted...).want(t, 200).body), &list))
-		if len(list) != 1 || list[0].ID != l.agent || len(one.Blocks) != want || len(list[0].Blocks) != want {
-			t.Errorf("%s: alone %+v, in a list %+v, want %d blocks", least, one, list, want)
-		}
+		expect.Equal(t, len(list) == 1 && list[0].ID == l.agent && len(one.Blocks) == want && len(list[0].Blocks) == want, true, least, "alone", one, "in a list", list, "want", want, "blocks")
 	}
 }

@@ -71,14 +71,12 @@ func TestExpiryOnMem0(t *testing.T) {
 	r.over(clock, bad)
 	expect.Text(t, r.listed()).Lacks("Rome").Has("green tea")
 	r.do("GET", "/memories/"+bad, "").want(t, 404, "by id")
-	if st := r.statusOf(good); st.Expires.Before(clock.Now().Add(700*time.Hour)) || st.State == memproxy.StateExpired {
-		t.Errorf("%+v", st)
-	}
+	st := r.statusOf(good)
+	expect.Equal(t, !st.Expires.Before(clock.Now().Add(700*time.Hour)) && st.State != memproxy.StateExpired, true, st)
 	r.do("PUT", "/memories/"+bad, `{"text":"Ann moved to Rome.","metadata":{"source":"verified"}}`).want(t, 200)
 	ring.Until(r.t, "what was written again is back", func() bool { return strings.Contains(r.listed(), "Rome") })
-	if st := r.statusOf(bad); st.Expires.Before(clock.Now().Add(700 * time.Hour)) {
-		t.Errorf("confirmed: %+v", st)
-	}
+	st = r.statusOf(bad)
+	expect.Equal(t, !st.Expires.Before(clock.Now().Add(700*time.Hour)), true, "confirmed", st)
 	brief := r.written("The build is slow.", `,"metadata":{"source":"hostile"}`)
 	r.over(clock, brief)
 	at := func() string { return r.behind("GET", "/memories?user_id=ann", "") }
@@ -127,9 +125,8 @@ func TestChangesWithoutASourceKeepTheShorterLifetime(t *testing.T) {
 		must.Do(t, r.car.Ledger.Sync(t.Context()))
 		must.Do(t, l.car.Ledger.Sync(t.Context()))
 		for where, st := range map[string]memproxy.Status{"a memory": r.statusOf(id), "a block": l.statusOf(of)} {
-			if got := st.Expires.Sub(clock.Now()); (got - tc.want*time.Hour).Abs() > time.Minute {
-				t.Errorf("%s, %s: %v, want %d h", name, where, got, tc.want)
-			}
+			got := st.Expires.Sub(clock.Now())
+			expect.Equal(t, (got-tc.want*time.Hour).Abs() <= time.Minute, true, name, where, got, "want", tc.want, "h")
 		}
 	}
 	id := r.written("Ann likes green tea.", hostile)
@@ -139,9 +136,8 @@ func TestChangesWithoutASourceKeepTheShorterLifetime(t *testing.T) {
 	clock.Pass(time.Hour)
 	r.do("POST", "/memories", `{"user_id":"ann","messages":[{"role":"user","content":"Ann likes white tea."}]}`).want(t, 200)
 	must.Do(t, r.car.Ledger.Sync(t.Context()))
-	if got := r.statusOf(id).Expires.Sub(clock.Now()); (got - 2*time.Hour).Abs() > time.Minute {
-		t.Errorf("by the backend's model: %v", got)
-	}
+	got := r.statusOf(id).Expires.Sub(clock.Now())
+	expect.Equal(t, (got-2*time.Hour).Abs() <= time.Minute, true, "by the backend's model", got)
 }
 
 // By default, memories of a governed field live thirty days. Writing one again confirms
@@ -276,9 +272,7 @@ func TestExpiryDoesNotDependOnTheJob(t *testing.T) {
 			{"GET", "/memories/" + id}, {"GET", "/memories?user_id=ann"}, {"GET", "/memories/" + id + "/history"},
 			{"POST", "/search", `{"query":"drill","filters":{"user_id":"ann"}}`}, {"POST", "/v1/summary/", `{"filters":{"user_id":"ann"}}`},
 		} {
-			if a := r.do(q[0], q[1], q[2]); strings.Contains(a.body, "hums") == over {
-				t.Errorf("over: %v, %s: %d %s", over, q[1], a.status, a.body)
-			}
+			r.do(q[0], q[1], q[2]).about("over", over, q[1]).shows(t, !over, "hums")
 		}
 		clock.Pass(time.Hour)
 	}

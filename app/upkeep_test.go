@@ -50,9 +50,8 @@ func TestStatesOfMemories(t *testing.T) {
 	}}}))
 	r.behind("PUT", "/v1/memories/"+bad+"/", `{"text":"`+poison+`"}`) // written behind the proxy
 	r.once("upkeep", time.Now())
-	if a, b := r.statusOf(tea).State, r.statusOf(bad).State; a != memproxy.StateValidated || b != memproxy.StateQuarantined {
-		t.Fatalf("%s and %s", a, b)
-	}
+	a, b := r.statusOf(tea).State, r.statusOf(bad).State
+	must.Equal(t, a == memproxy.StateValidated && b == memproxy.StateQuarantined, true, a, "and", b)
 	expect.Text(t, r.listed(), "listed").Has("green tea").Lacks("has a cat")
 	r.do("GET", "/memories/"+bad, "").want(t, 404)
 
@@ -88,9 +87,8 @@ func TestMemoriesAgeByTheClock(t *testing.T) {
 	author := r
 	tea := r.written("Ann likes green tea.", "")
 	r = r.with(another)
-	if st := r.statusOf(tea); st.State != memproxy.StatePending || strings.Contains(r.listed(), "green tea") {
-		t.Fatalf("%+v, listed %s", st, r.listed())
-	}
+	st := r.statusOf(tea)
+	must.Equal(t, st.State == memproxy.StatePending && !strings.Contains(r.listed(), "green tea"), true, st, "listed")
 	r.do("GET", "/memories/"+tea, "").want(t, 404, "by id, of another")
 	author.do("GET", "/memories/"+tea, "").want(t, 200, "its author does not see it")
 	expect.Text(t, author.listed(), "its author does not see it").Has("green tea")
@@ -151,9 +149,7 @@ func TestClockChangesDestroyNothing(t *testing.T) {
 		expect.Equal(t, r.with(another).do("GET", "/memories/"+tea, "").status == 200, shown, what, "shown without review")
 		marked := must.Get(r.car.Ledger.ListStatuses(t.Context(), memproxy.StatusFilter{State: memproxy.StateExpired, Limit: 10}))(t)
 		is := slices.ContainsFunc(marked, func(st memproxy.Status) bool { return st.ID == short })
-		if is != expired || strings.Contains(there, "slow") == gone {
-			t.Errorf("%s: marked %v, there %v", what, is, strings.Contains(there, "slow"))
-		}
+		expect.Equal(t, is == expired && strings.Contains(there, "slow") != gone, true, what, "marked", is, "there", strings.Contains(there, "slow"))
 	}
 	pass(month, time.Minute)
 	want("set at the start", false, false, false)
@@ -183,9 +179,8 @@ func TestShortIntervalsNeedNoUninterruptedHour(t *testing.T) {
 		clock.Pass(tc.run)
 		up.Add(int64(tc.run))
 		r.once("upkeep", clock.Now())
-		if shown := r.with(another).do("GET", "/memories/"+tea, "").status == 200; shown != tc.shown {
-			t.Errorf("after %v more: shown %v", tc.run, shown)
-		}
+		shown := r.with(another).do("GET", "/memories/"+tea, "").status == 200
+		expect.Equal(t, shown, tc.shown, "after", tc.run, "more: shown")
 	}
 }
 
@@ -225,8 +220,7 @@ func TestShortLivedProcessesDoTheirUpkeep(t *testing.T) {
 		{365 * day, true, false},
 		{-365 * day, true, false},
 	} {
-		if shown, gone := process(tc.after); shown != tc.shown || gone != tc.gone {
-			t.Errorf("process %d: shown %v, gone %v", i, shown, gone)
-		}
+		shown, gone := process(tc.after)
+		expect.Equal(t, shown == tc.shown && gone == tc.gone, true, "process", i, "shown", shown, "gone", gone)
 	}
 }

@@ -37,9 +37,8 @@ func TestValidationReadsTheBackend(t *testing.T) {
 	r.within(p, time.Minute, "the validation", func() bool {
 		return state("whole") == memproxy.StateValidated && state("late") == memproxy.StateValidated && state("early") == memproxy.StateQuarantined
 	})
-	if st := r.statusOf(ids["early"]); st.Unverified != memproxy.IntegrityMismatch || st.Text != memproxy.TextSHA256(poison) {
-		t.Errorf("changed before it was looked at: %+v", st)
-	}
+	st := r.statusOf(ids["early"])
+	expect.Equal(t, st.Unverified == memproxy.IntegrityMismatch && st.Text == memproxy.TextSHA256(poison), true, "changed before it was looked at", st)
 	expect.Text(t, r.audit("--type", "integrity"), "on record").Times(1, `"type":"integrity"`).Has(ids["early"]).Lacks("invoices")
 
 	for name, text := range map[string]string{"decided": "Ann has a cat.", "kept": "Ann has a dog."} {
@@ -80,16 +79,13 @@ func TestPlantedMemoriesAreNotValidated(t *testing.T) {
 	r.within(p, 5*time.Minute, "the validation", func() bool {
 		return r.statusOf(planted).Rules == rules && r.statusOf(adopted).Rules == rules && r.statusOf(mine).State == memproxy.StateValidated
 	})
-	if st := r.statusOf(planted); st.State != memproxy.StateUntrusted || status(planted) != 404 || status(mine) != 200 {
-		t.Errorf("%+v; it is answered with %d, a validated one with %d", st, status(planted), status(mine))
-	}
+	st := r.statusOf(planted)
+	expect.Equal(t, st.State == memproxy.StateUntrusted && status(planted) == 404 && status(mine) == 200, true, st, "it is answered with", "a validated one with")
 	_, err := r.car.Ledger.SetState(t.Context(), memproxy.StateChange{
 		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: planted}, Tenant: "acme", State: memproxy.StateValidated,
 		Person: true, Reason: "it was checked", Text: memproxy.TextSHA256("Ann has a horse."),
 	})
-	if err != nil || status(planted) != 200 {
-		t.Errorf("a person's decision: %v, answered with %d", err, status(planted))
-	}
+	expect.Equal(t, err == nil && status(planted) == 200, true, "a person's decision", err)
 	ring.Until(r.t, "audit seal, once no sweep is under way", func() bool {
 		_, err := r.car.Checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "acme"})
 		return err == nil

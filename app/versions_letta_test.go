@@ -116,9 +116,7 @@ func TestRollbacksKeepToTheirLabel(t *testing.T) {
 		return out + errs, code
 	}
 	said, code := back("preferences")
-	if code == 0 || !strings.Contains(said, "its label was changed") {
-		t.Errorf("%d %s", code, said)
-	}
+	expect.Equal(t, code != 0 && strings.Contains(said, "its label was changed"), true, code, said)
 	expect.Equal(t, l.letta.Value(l.agent, "preferences"), "Ann\nlikes tea")
 	if said, code = back("human"); code != 0 {
 		t.Errorf("%d %s", code, said)
@@ -141,9 +139,7 @@ SAY done`, "").want(t, 200)
 	l.remembers(ids[1], `self_edit "Ann plays go." before "" by agent:dev`)
 	ring.Until(l.t, "their states", func() bool { return l.statusOf(ids[0]).State == memproxy.StateUntrusted })
 	owners := must.Get(ledger.ByID(t.Context(), l.car.Ledger, "mem0", memproxy.TargetMemory, ids...))(t)
-	if len(owners) != 2 || owners[ids[0]].Owner.Actor != "agent:dev" || owners[ids[0]].Owner.SHA256 != sha("The build takes ten minutes.") {
-		t.Errorf("%+v", owners)
-	}
+	expect.Equal(t, len(owners) == 2 && owners[ids[0]].Owner.Actor == "agent:dev" && owners[ids[0]].Owner.SHA256 == sha("The build takes ten minutes."), true, owners)
 }
 
 // Proves SYN-5: a change behind memproxy is recorded when the agent next edits the
@@ -242,9 +238,8 @@ func TestVersionsOfReviewedWritesHaveTheirScore(t *testing.T) {
 		})
 		waited := r.heldWrite(hold)
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-		if v := must.Get(r.car.Ledger.Version(t.Context(), k, 1))(t); v.Score == 0 || v.Score != waited.Score {
-			t.Errorf("%s: the version's score is %d, the held write's %d", path, v.Score, waited.Score)
-		}
+		v := must.Get(r.car.Ledger.Version(t.Context(), k, 1))(t)
+		expect.Equal(t, v.Score != 0 && v.Score == waited.Score, true, path, "the version's score is", v.Score, "the held write's", waited.Score)
 	}
 }
 

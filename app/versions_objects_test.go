@@ -55,9 +55,7 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 		t.Errorf("%q %+v", texts, all)
 	}
 	out, errs, code := l.command("memory", "history", "--backend", "mem0", l.agent)
-	if code != 0 || strings.Count(out, "update") != 2 || !strings.Contains(out, all[1].SHA256) {
-		t.Errorf("%d %s %s", code, out, errs)
-	}
+	expect.Equal(t, code == 0 && strings.Count(out, "update") == 2 && strings.Contains(out, all[1].SHA256), true, code, out, errs)
 	ring.Until(l.t, "both versions on record", func() bool {
 		out := l.audit("--memory", l.agent)
 		return strings.Contains(out, all[1].SHA256) && strings.Contains(out, all[0].SHA256)
@@ -65,9 +63,8 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 	l.does("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", l.agent)
 	l.do("GET", "/v1/agents/"+l.agent, "").has(t, `"name":"t"`).lacks(t, "helps Ann", `"two"`)
 	texts, all = l.objectHistory(l.agent)
-	if last := all[len(all)-1]; last.Op != memproxy.OpRollback || last.Actor != "eve" || !strings.Contains(texts[len(texts)-1], `"name":"t"`) {
-		t.Errorf("%q", texts)
-	}
+	last := all[len(all)-1]
+	expect.Equal(t, last.Op == memproxy.OpRollback && last.Actor == "eve" && strings.Contains(texts[len(texts)-1], `"name":"t"`), true, texts)
 	// A change behind the proxy is kept as a version, and not restored if the rules
 	// refuse it.
 	q := must.Get(http.NewRequest("PATCH", l.up+"/v1/agents/"+l.agent, strings.NewReader(fmt.Sprintf(`{"system":%q}`, poison))))(t)
@@ -124,9 +121,7 @@ SAY done`, "").want(t, 200)
 	var all []memproxy.Version
 	ring.Until(l.t, "its versions", func() bool { texts, all = l.objectHistory(human); return len(texts) == 3 })
 	want := []string{`seal {"description":"","label":"human"}`, `self_edit {"description":"about Ann","label":"human"}`, `self_edit {"description":"about Ann","label":"notes"}`}
-	if !slices.Equal(texts, want) || all[1].Actor != "agent:dev" || all[2].Before != all[1].SHA256 {
-		t.Errorf("%q %+v", texts, all)
-	}
+	expect.Equal(t, slices.Equal(texts, want) && all[1].Actor == "agent:dev" && all[2].Before == all[1].SHA256, true, texts, all)
 	expect.Len(t, l.history(human), 0, "versions of a text that stayed")
 	l.does("memory", "rollback", "--backend", "mem0", "--kind", "object", "--version", "1", "--reason", "it was right", human)
 	l.do("GET", "/v1/blocks/"+human, "").lacks(t, "about Ann").has(t, `"label":"human"`)
@@ -298,14 +293,10 @@ func TestEveryWriteRouteMakesVersions(t *testing.T) {
 		each(at, rt)
 	}
 	for id := range cases {
-		if !known[id] {
-			t.Errorf("%s is no route", id)
-		}
+		expect.Equal(t, known[id], true, id, "is no route")
 	}
 	for id := range unversioned {
-		if !known[id] {
-			t.Errorf("%s is no route", id)
-		}
+		expect.Equal(t, known[id], true, id, "is no route")
 	}
 }
 
@@ -327,8 +318,7 @@ func (c exchange) run(t *testing.T, id string) {
 		l.remembers(c.id, c.want[:1]...)
 	}
 	l.do(c.method, c.path, c.body).want(t, 200)
-	if _, reached := seen.Load(c.method); !reached {
-		t.Fatal("it did not reach the backend")
-	}
+	_, reached := seen.Load(c.method)
+	must.Equal(t, reached, true, "it did not reach the backend")
 	l.remembers(c.id, c.want...)
 }

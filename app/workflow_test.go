@@ -171,9 +171,8 @@ func TestTwoReviewers(t *testing.T) {
 		r.ran(step.token, "memory", "promote", "--backend", "mem0", "--reason", "true", tea).want(t, step.code)
 		expect.Equal(t, r.statusOf(tea).State != memproxy.StatePending, step.shown, "shown")
 	}
-	if st := r.statusOf(tea); st.Attestation != memproxy.HumanConfirmed || !strings.Contains(st.Reason, "max") {
-		t.Errorf("%+v", st)
-	}
+	st := r.statusOf(tea)
+	expect.Equal(t, st.Attestation == memproxy.HumanConfirmed && strings.Contains(st.Reason, "max"), true, st)
 }
 
 // Proves EDGE-11, MFW-10, SYN-7, SYN-8: an overdue hold, a locked session and an ended
@@ -216,12 +215,9 @@ func TestOverdueHoldsAndLocksAreReported(t *testing.T) {
 	}
 	r.once("webhooks", clock.Now())
 	must.Equal(t, len(w.of(memproxy.NoticeAged, id)), 1, "that the hold waits long is told")
-	if n := w.of(memproxy.NoticeAged, id)[0]; !strings.Contains(n.Text, "has waited long") || strings.Contains(string(n.Data), "sails") {
-		t.Errorf("%s: %s", n.Text, n.Data)
-	}
-	if w.wrong() > 0 || len(w.of(memproxy.NoticeEnded, s1)) != 1 {
-		t.Errorf("%d badly signed, told %d times", w.wrong(), len(w.of(memproxy.NoticeEnded, s1)))
-	}
+	n := w.of(memproxy.NoticeAged, id)[0]
+	expect.Equal(t, strings.Contains(n.Text, "has waited long") && !strings.Contains(string(n.Data), "sails"), true, n.Text, n.Data)
+	expect.Equal(t, w.wrong() == 0 && len(w.of(memproxy.NoticeEnded, s1)) == 1, true, "signed well, and told once")
 }
 
 // Proves CARD-10: /metrics says how long the oldest write has waited for review, from the
@@ -287,8 +283,7 @@ func TestExpiredRecordsAreRemoved(t *testing.T) {
 	}{{9 * 24 * time.Hour, 2, 2}, {2 * 24 * time.Hour, 1, 2}, {10 * 24 * time.Hour, 1, 1}, {400 * 24 * time.Hour, 1, 1}} {
 		clock.Pass(tc.after)
 		r.once("retention", clock.Now())
-		if h, s := there(); h != tc.holds || s != tc.sessions {
-			t.Errorf("after %v more: %d holds, %d sessions; want %d, %d", tc.after, h, s, tc.holds, tc.sessions)
-		}
+		h, s := there()
+		expect.Equal(t, h == tc.holds && s == tc.sessions, true, "after", tc.after, "more", h, "holds", s, "sessions; want", tc.holds, tc.sessions)
 	}
 }
