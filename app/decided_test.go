@@ -2,7 +2,6 @@ package app_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,75 +56,9 @@ func TestDeletedMemoriesAreNotShown(t *testing.T) {
 	expect.Equal(t, versions(), 3, "after 29 days")
 	r.once("upkeep", time.Now().Add(31*24*time.Hour))
 	list, err := r.car.Ledger.History(context.Background(), key, 0, 10)
-	if err != nil || len(list) != 4 || list[0].Op != memproxy.OpPurge || !list[2].Compacted || !list[3].Compacted {
-		t.Errorf("after the grace: %+v, %v", list, err)
-	}
+	expect.Equal(t, err == nil && len(list) == 4 && list[0].Op == memproxy.OpPurge && list[2].Compacted && list[3].Compacted, true, "after the grace", list, err)
 	ring.Until(r.t, "the record", func() bool { return strings.Contains(r.audit("--type", "purge", "--memory", id), `"op":"purge"`) })
 	r.do("GET", "/memories/"+kept, "").want(t, 200).has(t, "green tea")
-}
-
-// Approval of a write that Mem0 executes asynchronously is bound to the resulting text,
-// like that of a synchronous one: it survives stricter rules, and ends when the text
-// changes, through memproxy or directly.
-//
-// Proves EDGE-15, DOL-3.
-func TestApprovalsOfAsyncWritesPersist(t *testing.T) {
-	t.Parallel()
-	pack := t.TempDir()
-	must.Do(t, os.CopyFS(pack, screen.Files()))
-	w, dir := newTold(t), policyDir(t, holdingPolicy)
-	r := start(t, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), dir)...)
-	later := func() {
-		for range 3 {
-			r.once("upkeep", time.Now())
-		}
-	}
-	made, texts, holds := map[string]string{}, map[string]string{}, map[string]string{}
-	for _, lake := range []string{"seven", "eight"} {
-		text := "Bob sails on lake " + lake + "."
-		id := heldID(t, r.do("POST", "/v3/memories/add/", fmt.Sprintf(`{"user_id":"bob","messages":[{"role":"user","content":%q}]}`, text)))
-		r.does("holds", "approve", "--reason", "harmless", id)
-		holds[lake] = id
-	}
-	for lake, id := range holds {
-		ring.Until(r.t, "it is sent", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
-		ring.Until(r.t, "it is there", func() bool {
-			var page struct{ Results []struct{ ID, Memory string } }
-			must.Do(t, json.Unmarshal([]byte(r.behind("POST", "/v3/memories/", `{"filters":{"user_id":"bob"}}`)), &page))
-			for _, m := range page.Results {
-				if strings.Contains(m.Memory, lake) { // the backend's model rewords it
-					made[lake], texts[lake] = m.ID, m.Memory
-				}
-			}
-			return made[lake] != ""
-		})
-		ring.Until(r.t, "its state", func() bool {
-			st := r.statusOf(made[lake])
-			return st.State == memproxy.StateValidated && st.Reviewed == memproxy.TextSHA256(texts[lake])
-		})
-	}
-	r.do("POST", "/v3/memories/", `{"filters":{"user_id":"bob"}}`) // a read binds the approval to the memories
-	path := filepath.Join(pack, "lexicon.txt")
-	b := must.Get(os.ReadFile(path))(t)
-	before := r.rules()
-	writeFile(t, path, string(b)+"\n\ntest.lake critical 950 overrides\n  \\blake\\b\n")
-	ring.Until(r.t, "the pack", func() bool { return r.rules() != before })
-	later()
-	for lake, id := range made {
-		if st := r.statusOf(id); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined || st.Attestation != memproxy.HumanConfirmed {
-			t.Errorf("%s, under a new rule: %+v", lake, st)
-		}
-	}
-	r.do("GET", "/memories?user_id=bob", "").has(t, texts["seven"], texts["eight"])
-	r.stop()
-	r.run()
-	r.behind("PUT", "/v1/memories/"+made["eight"]+"/", `{"text":"Bob drowns in lake nine."}`)
-	r.sweep()
-	later()
-	if st := r.statusOf(made["eight"]); st.State != memproxy.StateQuarantined || st.Reviewed != "" {
-		t.Errorf("another text: %+v", st)
-	}
-	expect.Equal(t, r.statusOf(made["seven"]).State, memproxy.StateValidated, "the same text")
 }
 
 // enacts edits a policy or pack file, waits until it is in force, and re-evaluates held
@@ -152,9 +85,8 @@ func TestRuleChangesReevaluateHolds(t *testing.T) {
 	today := func(want string, file, text string) {
 		t.Helper()
 		r.enacts(file, text)
-		if h := r.heldWrite(id); h.CurrentVerdict != want || h.State != memproxy.HoldPending || len(h.Reasons) == 0 {
-			t.Errorf("%+v, want that the current rules say %q", h, want)
-		}
+		h := r.heldWrite(id)
+		expect.Equal(t, h.CurrentVerdict == want && h.State == memproxy.HoldPending && len(h.Reasons) != 0, true, h, "want that the current rules say", want)
 	}
 	own := filepath.Join(dir, "own.cedar")
 	today("allow", own, harmless)
@@ -170,9 +102,8 @@ func TestRuleChangesReevaluateHolds(t *testing.T) {
 	today("deny", filepath.Join(pack, "lexicon.txt"), string(lexicon)+"\n\ntest.lake critical 950 overrides\n  \\blake number\\b\n")
 	r.once("webhooks", time.Now())
 	must.Equal(t, len(w.of(memproxy.NoticeRuled, id)), 5)
-	if n := w.of(memproxy.NoticeRuled, id)[0]; !strings.Contains(n.Text, "current rules say allow") || strings.Contains(string(n.Data), "sails") || w.wrong() > 0 {
-		t.Errorf("told %q of %s, %d badly signed", n.Text, n.Data, w.wrong())
-	}
+	n := w.of(memproxy.NoticeRuled, id)[0]
+	expect.Equal(t, strings.Contains(n.Text, "current rules say allow") && !strings.Contains(string(n.Data), "sails") && w.wrong() == 0, true, "told", n.Text, "of", n.Data)
 	r.does("holds", "approve", "--reason", "harmless", id)
 	expect.Equal(t, r.heldWrite(id).Reviewer, "eve")
 	expect.Equal(t, r.heldWrite(id).State, memproxy.HoldDone)
@@ -202,13 +133,10 @@ func TestRulesSettleHolds(t *testing.T) {
 			r.enacts(filepath.Join(dir, "own.cedar"), tc.policy)
 			r.once("replays", time.Now())
 			r.once("webhooks", time.Now())
-			if event := r.do("GET", "/v1/event/"+id+"/", "").body; len(w.of(memproxy.NoticeRuled, id)) == 0 || r.heldWrite(id).State != tc.want || !strings.Contains(event, tc.event) {
-				t.Errorf("%s, %s: %+v, event %s", tc.how, tc.want, r.heldWrite(id), event)
-			}
+			event := r.do("GET", "/v1/event/"+id+"/", "").body
+			expect.Equal(t, len(w.of(memproxy.NoticeRuled, id)) != 0 && r.heldWrite(id).State == tc.want && strings.Contains(event, tc.event), true, tc.how, tc.want, "event", event)
 			list := r.do("GET", "/memories?user_id=bob", "").body
-			if strings.Contains(list, "sails") != (tc.want == memproxy.HoldDone) || strings.Contains(list, string(memproxy.HumanConfirmed)) {
-				t.Errorf("%s, %s: %s", tc.how, tc.want, list)
-			}
+			expect.Equal(t, strings.Contains(list, "sails") == (tc.want == memproxy.HoldDone) && !strings.Contains(list, string(memproxy.HumanConfirmed)), true, tc.how, tc.want, list)
 			expect.Equal(t, strings.Contains(r.audit("--type", "review"), "rules:"), tc.want != memproxy.HoldPending, tc.how, tc.want, "is recorded as the rules'")
 		})
 	}

@@ -93,62 +93,77 @@ func standsAsAtOnce(t *testing.T, body string, told bool) {
 	}
 }
 
-// Proves EDGE-15: the approval of an asynchronous write whose sender never learnt the
-// outcome applies to the text that its first read shows, across a restart and later
-// rules. A copy of its stamp that appears after every extraction must have ended has no
-// approval.
+// Proves EDGE-15, DOL-3: the approval of an asynchronous write applies to the text that came
+// of it, whether its sender learnt the outcome or a first read shows it, across a restart and
+// later rules, and until the text changes. A copy of its stamp that appears after every
+// extraction must have ended has no approval.
 func TestApprovalsSurviveARestart(t *testing.T) {
 	t.Parallel()
-	clock := ledgertest.NewClock()
-	w := newTold(t)
-	pack := t.TempDir()
-	must.Do(t, os.CopyFS(pack, screen.Files()))
-	r := deaf(t)
-	r.clock = clock.Now
-	startRig(r, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), policyDir(t, holdingPolicy))...)
-	id := heldID(t, r.do("POST", "/v3/memories/add/", `{"user_id":"bob","messages":[{"role":"user","content":"Bob sails on lake seven."}]}`))
-	r.does("holds", "approve", "--reason", "harmless", id)
-	r.stop()
-	r.run()
-	made, text := "", ""
-	const all = `{"filters":{"user_id":"bob"}}`
-	ring.Until(r.t, "it is read", func() bool {
-		var page struct{ Results []struct{ ID, Memory string } }
-		if err := json.Unmarshal([]byte(r.do("POST", "/v3/memories/", all).body), &page); err != nil || len(page.Results) != 1 {
-			return false
+	for _, told := range []bool{true, false} {
+		clock, w, pack := ledgertest.NewClock(), newTold(t), t.TempDir()
+		must.Do(t, os.CopyFS(pack, screen.Files()))
+		r := &rig{t: t}
+		if !told {
+			r = deaf(t)
 		}
-		made, text = page.Results[0].ID, page.Results[0].Memory
-		return true
-	})
-	approved := func() bool {
+		r.clock = clock.Now
+		startRig(r, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), policyDir(t, holdingPolicy))...)
+		later := func() {
+			for range 3 {
+				r.once("upkeep", clock.Now())
+			}
+		}
+		const all = `{"filters":{"user_id":"bob"}}`
+		var page struct {
+			Results []struct {
+				ID, Memory string
+				Metadata   json.RawMessage
+			}
+		}
+		read := func(list string) int {
+			must.Do(t, json.Unmarshal([]byte(list), &page))
+			return len(page.Results)
+		}
+		made, text := "", ""
+		approved := func() bool {
+			made, text = page.Results[0].ID, page.Results[0].Memory // the backend's model rewords it
+			st := r.statusOf(made)
+			return st.State == memproxy.StateValidated && st.Reviewed == memproxy.TextSHA256(text) && st.Attestation == memproxy.HumanConfirmed
+		}
+		id := heldID(t, r.do("POST", "/v3/memories/add/", `{"user_id":"bob","messages":[{"role":"user","content":"Bob sails on lake seven."}]}`))
+		r.does("holds", "approve", "--reason", "harmless", id)
+		if told {
+			ring.Until(t, "it is there", func() bool { return read(r.behind("POST", "/v3/memories/", all)) == 1 })
+			ring.Until(t, "the approval, before any read", approved)
+		}
+		r.stop()
+		r.run()
+		ring.Until(t, "it is read", func() bool { return read(r.do("POST", "/v3/memories/", all).body) == 1 })
+		ring.Until(t, "the approval", approved)
+
+		path := filepath.Join(pack, "lexicon.txt")
+		b := must.Get(os.ReadFile(path))(t)
+		r.enacts(path, string(b)+"\n\ntest.lake critical 950 overrides\n  \\blake\\b\n")
+		later()
+		expect.Equal(t, approved(), true, "under a new rule", r.statusOf(made))
+		expect.Equal(t, r.statusOf(made).CurrentRules, memproxy.StateQuarantined, "under a new rule")
+		r.do("GET", "/memories?user_id=bob", "").has(t, text)
+
+		clock.Pass(48 * time.Hour)
+		must.Equal(t, read(r.behind("POST", "/v3/memories/", all)), 1)
+		r.behind("POST", "/v1/memories/", fmt.Sprintf(`{"user_id":"bob","infer":false,"async_mode":false,"metadata":%s,"messages":[{"role":"user","content":"Bob swims."}]}`, page.Results[0].Metadata))
+		read(r.do("POST", "/v3/memories/", all).body)
+		for _, m := range page.Results {
+			if st := r.statusOf(m.ID); m.ID != made {
+				expect.Equal(t, st.Reviewed == "" && st.Attestation != memproxy.HumanConfirmed, true, "a copied stamp is no approval", st)
+			}
+		}
+
+		r.behind("PUT", "/v1/memories/"+made+"/", `{"text":"Bob drowns in lake nine."}`)
+		r.sweep()
+		later()
 		st := r.statusOf(made)
-		return st.State == memproxy.StateValidated && st.Reviewed == memproxy.TextSHA256(text) && st.Attestation == memproxy.HumanConfirmed
-	}
-	ring.Until(r.t, "the approval", approved)
-
-	path := filepath.Join(pack, "lexicon.txt")
-	b := must.Get(os.ReadFile(path))(t)
-	r.enacts(path, string(b)+"\n\ntest.lake critical 950 overrides\n  \\blake\\b\n")
-	for range 3 {
-		r.once("upkeep", clock.Now())
-	}
-	if st := r.statusOf(made); !approved() || st.CurrentRules != memproxy.StateQuarantined {
-		t.Errorf("under a new rule: %+v", st)
-	}
-
-	clock.Pass(48 * time.Hour)
-	var copied struct {
-		Results []struct{ Metadata json.RawMessage }
-	}
-	must.Do(t, json.Unmarshal([]byte(r.behind("POST", "/v3/memories/", all)), &copied))
-	must.Len(t, copied.Results, 1)
-	r.behind("POST", "/v1/memories/", fmt.Sprintf(`{"user_id":"bob","infer":false,"async_mode":false,"metadata":%s,"messages":[{"role":"user","content":"Bob swims."}]}`, copied.Results[0].Metadata))
-	var page struct{ Results []struct{ ID, Memory string } }
-	must.Do(t, json.Unmarshal([]byte(r.do("POST", "/v3/memories/", all).body), &page))
-	for _, m := range page.Results {
-		if st := r.statusOf(m.ID); m.ID != made && (st.Reviewed != "" || st.Attestation == memproxy.HumanConfirmed) {
-			t.Errorf("a copied stamp is taken for an approval: %+v", st)
-		}
+		expect.Equal(t, st.State == memproxy.StateQuarantined && st.Reviewed == "", true, "another text", st)
 	}
 }
 
