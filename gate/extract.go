@@ -179,7 +179,7 @@ func (g *Gate) ReadFollowUp(ctx context.Context, a *Admission, reply memproxy.Re
 	memories, over, err := extractor.ReadExtracted(reply)
 	ret := &extraction{answer: &answer{Admission: a, g: g, reply: reply, status: reply.Status}, extractor: extractor, memories: memories}
 	if err == nil && over {
-		err = errors.Join(ret.storeStatusLater(ctx), ret.checkExtracted(ctx))
+		err = ret.checkExtracted(ctx)
 	}
 	if err != nil {
 		g.opt.Log.ErrorContext(ctx, "the memories made from a write could not be screened", "decision", a.Decision.ID, "error", err)

@@ -355,19 +355,6 @@ func spansIn(a *Admission, m *memproxy.Memory) []memproxy.Finding {
 	return spans
 }
 
-// storeStatusLater stores the status of a write's memories once their ids are known.
-func (ret *extraction) storeStatusLater(ctx context.Context) error {
-	if ret.flaggedAs == "" {
-		return nil
-	}
-	ret.reading = &memproxy.Reading{Memories: ret.memories}
-	e := memproxy.Entry{States: (&effects{answer: ret.answer}).newStates()}
-	if e.Empty() {
-		return nil
-	}
-	return ret.g.opt.Ledger.Commit(ctx, e)
-}
-
 // recallStates derives the author and the status of targets that have none recorded
 // from the writes that made them: the change may remove the stamp that links a target
 // to its write.
