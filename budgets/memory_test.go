@@ -246,6 +246,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// Proves TRL-6: a refusal says when its minute ends, and the next one begins there.
 func TestSlot(t *testing.T) {
 	at := time.Date(2031, 3, 14, 12, 59, 59, 999_999_999, time.FixedZone("half", 5*3600+1800))
 	_, reset := budgets.WindowIndex(memproxy.WindowMinute, at)
