@@ -64,9 +64,11 @@ func TestChangesOfAKilledProcessAreRecorded(t *testing.T) {
 	}
 }
 
-// kills keeps what a kill of the process would leave, for revives.
+// kills keeps what a kill of the process would leave, for revives. The ledger writes what
+// is queued first: while files are copied one by one, an entry could leave one for another.
 func (r *rig) kills() {
 	r.t.Helper()
+	must.Do(r.t, r.car.Ledger.Sync(r.t.Context()))
 	copied(r.t, filepath.Join(r.dir, "state"), filepath.Join(r.dir, "killed"))
 }
 

@@ -99,7 +99,7 @@ func (w *World) Leaks(c *Caller, text string) []string {
 
 // total is what the backends of a world count of everybody's objects. It stands
 // for nothing else.
-const total = 90715123450
+const total int64 = 90715123450
 
 // Names returns the ids and names of an owner, sorted.
 func (o *Owner) Names() []string { return slices.Sorted(maps.Values(o.Objects)) }

@@ -203,12 +203,12 @@ func readFrame(vault *keys.Vault, text []byte) (n int, number uint64, plain []by
 // Unapplied returns the part of a copied log after an applied entry. The file may have
 // been truncated and rewritten during the copy; a frame torn by that had been applied.
 func Unapplied(text []byte, applied uint64) []byte {
-	for at := 0; at+headSize <= len(text); {
-		n := binary.BigEndian.Uint32(text[at:])
+	for at := int64(0); at+headSize <= int64(len(text)); {
+		n := int64(binary.BigEndian.Uint32(text[at:]))
 		if n > 0 && binary.BigEndian.Uint64(text[at+4:]) > applied {
 			return text[at:]
 		}
-		at += int(max(4, n+3)) &^ 3
+		at += max(4, n+3) &^ 3
 	}
 	return nil
 }

@@ -93,6 +93,7 @@ func TestTornFramesAreApplied(t *testing.T) {
 		{all, 0, all}, {all, 1, two}, {all, 2, nil}, {nil, 0, nil}, {all[:3], 0, nil},
 		{all[:len(one)-5], 1, nil}, {slices.Concat(one[:20], two), 1, nil},
 		{bytes.Repeat([]byte{255}, 64), 7, bytes.Repeat([]byte{255}, 64)},
+		{append([]byte{128}, make([]byte, 63)...), 7, nil},
 	} {
 		expect.Equal(t, string(redo.Unapplied(c.log, c.applied)), string(c.want), c.applied)
 	}

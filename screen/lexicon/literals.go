@@ -19,7 +19,7 @@ const (
 	maxLiteral = 24
 )
 
-const unbounded = 1 << 30 // the least length of a repetition without bound; no text is as long
+const unbounded = 1 << 29 // the least length of a repetition without bound; no text is as long, and two are an int
 
 // extent describes the matches of an expression: all their folded texts (nil if there are
 // too many), the greatest length in bytes, and an anchor, the case-folded literals of which
@@ -138,7 +138,7 @@ func concat(subs []*syntax.Regexp) (out extent) {
 	}
 	for _, sub := range subs {
 		p := measure(sub)
-		out.max += p.max
+		out.max = min(out.max+p.max, unbounded)
 		switch {
 		case p.exact != nil && len(run)*len(p.exact) <= maxExact:
 			run = product(run, p.exact)
