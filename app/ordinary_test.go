@@ -202,7 +202,7 @@ func TestRefusalsStateTheLimit(t *testing.T) {
 		want                []string
 	}{
 		{"an hour's budget", "budgets: {default: {writes_per_hour: 1}}", note, 1, []string{
-			"1 of 1 memories for this end user within an hour, and this request writes 1; there is room at 20", "Z; the limit is writes_per_hour in budgets.default, or in budgets.overrides for agent:app"}},
+			"1 of 1 memories for this end user within an hour, and this request writes 1; there is room at 20", "Z; the limit is writes_per_hour in budgets.default or budgets.overrides for agent:app"}},
 		{"a total", "budgets: {default: {writes_total: 1}}", note, 1, []string{"1 of 1 memories for this end user in all", "deletions make room; the limit is writes_total in budgets.default"}},
 		{"a tenant's budget", "budgets: {tenants: {main: {writes_per_hour: 1}}}", note, 1, []string{"1 of 1 memories of this tenant", "writes_per_hour in budgets.tenants"}},
 		{"a session's lock", "", noted(poison), 3, []string{"this session's writes are locked after 3 rejections, until 20", "the limit is sessions.max_rejections, and a reviewer can unlock earlier with memproxy sessions unlock: session:agent:app/ann/"}},

@@ -200,7 +200,7 @@ func Clip(s string, n int) string {
 // again, the setting, and whether only a share of it applies. For a write of more than
 // the whole budget it does not say when, because there is never room.
 func UsedUp(p *memproxy.Principal, l *memproxy.LineState, cost int, degraded bool) string {
-	whose, table, room := "of this caller", "budgets.default, or in budgets.overrides for "+memproxy.InertID(p.PolicyID()), "deletions make room"
+	whose, table, room := "of this caller", "budgets.default or budgets.overrides for "+memproxy.InertID(p.PolicyID()), "deletions make room"
 	switch kind, name, _ := strings.Cut(l.Key, "/"); {
 	case kind == "tenant":
 		whose, table = "of this tenant", "budgets.tenants"
@@ -216,7 +216,7 @@ func UsedUp(p *memproxy.Principal, l *memproxy.LineState, cost int, degraded boo
 		within, room, setting = "within an hour", "there is room at "+l.Reset.UTC().Format(time.RFC3339), "writes_per_hour"
 	}
 	if degraded {
-		table += ", of which a share applies here while the shared store is unavailable"
+		whose += " (a share, without Redis)"
 	}
 	if int64(cost) > l.Limit {
 		return fmt.Sprintf("the write budget is %d memories %s %s, and this request writes %d: send fewer at once; the limit is %s in %s",

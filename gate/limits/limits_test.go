@@ -96,12 +96,12 @@ func TestWorst(t *testing.T) {
 	}
 }
 
-// A refusal on a share of a limit does not blame the setting alone.
+// A refusal on a share of a limit says so within the length of a detail.
 func TestUsedUpNamesTheShare(t *testing.T) {
-	l := &memproxy.LineState{Line: memproxy.Line{Key: "principal/a", Window: memproxy.WindowTotal, Limit: 1}, Used: 1}
+	l := &memproxy.LineState{Line: memproxy.Line{Key: "user/agent:app/ann", Window: memproxy.WindowHour, Limit: 10}, Used: 10}
 	for _, degraded := range []bool{false, true} {
-		got := limits.UsedUp(&memproxy.Principal{ID: "a", Trust: memproxy.TrustAuthenticated}, l, 1, degraded)
-		if !strings.Contains(got, "1 of 1 memories") || strings.Contains(got, "a share applies here while the shared store is unavailable") != degraded {
+		got := limits.UsedUp(&memproxy.Principal{ID: "agent:app", Trust: memproxy.TrustAuthenticated}, l, 1, degraded)
+		if !strings.Contains(got, "10 of 10 memories") || strings.Contains(got, "(a share, without Redis)") != degraded || limits.Clip(got, 256) != got {
 			t.Errorf("degraded %v: %s", degraded, got)
 		}
 	}
