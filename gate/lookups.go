@@ -57,14 +57,13 @@ func (l *lookups) need(ctx context.Context, keys ...memproxy.MemoryKey) error {
 	case l.err != nil:
 		return l.err
 	}
-	if l.records == nil {
-		l.records = make(memproxy.Records, len(keys))
-	}
 	ask := make([]memproxy.MemoryKey, 0, len(keys))
 	for _, k := range keys {
-		if _, asked := l.records[k]; !asked && k.ID != "" {
-			l.records[k] = nil
-			ask = append(ask, k)
+		if _, asked := l.records[k]; asked || k.ID == "" {
+			continue
+		}
+		if ask = append(ask, k); l.records != nil {
+			l.records[k] = nil // a key may be given twice
 		}
 	}
 	if len(ask) == 0 {
@@ -75,7 +74,16 @@ func (l *lookups) need(ctx context.Context, keys ...memproxy.MemoryKey) error {
 		l.err = err
 		return err
 	}
-	maps.Copy(l.records, found)
+	if l.records == nil && len(found) == len(ask) { // the memories of an answer, usually
+		l.records = found
+		return nil
+	}
+	if l.records == nil {
+		l.records = make(memproxy.Records, len(ask))
+	}
+	for _, k := range ask {
+		l.records[k] = found[k]
+	}
 	return nil
 }
 
