@@ -219,18 +219,20 @@ func TestGovernedFieldsAreValidated(t *testing.T) {
 }
 
 // T2 and T4 of ADR-SYNAPSE-001. T2: a budget stops an agent that keeps writing, in
-// however many sessions; unconfirmed memories are left out of reads after their time,
-// confirmed ones are still shown. T4: a corrupted memory is rolled back by hash; a
+// however many sessions; unconfirmed memories of a governed field are left out of reads
+// after thirty days, confirmed ones are shown for thirty days from then on, and others for
+// ever. T4: a corrupted memory is rolled back by hash; a
 // rollback to an unknown hash is refused and changes nothing.
 //
-// Proves SYN-10
+// Proves SYN-9, SYN-10
 func TestDegradationAndRollback(t *testing.T) {
 	t.Parallel()
 	const day, said = 24 * time.Hour, "Ann's service is built with make."
 	clock := ledgertest.NewClock()
 	r := startAt(t, clock.Now, screeningConf, "SCREENING", reviewers())
 	kept := r.written(said, `,"metadata":{"field":"learnings"}`)
-	stored := 1
+	r.written("Ann likes green tea.", "")
+	stored := 2
 	for n := range 110 {
 		a := r.do("POST", "/memories", fmt.Sprintf(`{"user_id":"ann","infer":false,"metadata":{"field":"learnings"},"messages":[{"role":"user","content":"Build %d took %d minutes."}]}`, n, n%7+2),
 			"X-Memproxy-Session", fmt.Sprint("session ", n/5))
@@ -244,9 +246,13 @@ func TestDegradationAndRollback(t *testing.T) {
 	expect.Equal(t, stored, 100)
 	clock.Pass(20 * day)
 	r.do("PUT", "/memories/"+kept, fmt.Sprintf(`{"text":%q}`, said)).want(t, 200)
-	clock.Pass(11 * day)
-	r.once("upkeep", clock.Now())
-	expect.Text(t, r.listed(), "after 31 days").Has(said).Lacks("took")
+	shown := func(more time.Duration) expect.Content {
+		clock.Pass(more)
+		r.once("upkeep", clock.Now())
+		return expect.Text(t, r.listed(), "after", more, "more").Has("green tea")
+	}
+	shown(9*day).Has(said, "took")
+	shown(2 * day).Has(said).Lacks("took")
 
 	is := func(when, text string) {
 		t.Helper()
@@ -261,6 +267,11 @@ func TestDegradationAndRollback(t *testing.T) {
 	r.does("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "corrupted", kept)
 	is("put back", said)
 	expect.Text(t, r.audit("--type", "review", "--stage", "done", "--memory", kept), "the record does not have the hash of what was put back").Has(`"sha256":"` + sha(said) + `"`)
+
+	r.do("PUT", "/memories/"+kept, fmt.Sprintf(`{"text":%q}`, said)).want(t, 200)
+	must.Do(t, r.car.Ledger.Sync(t.Context()))
+	shown(29 * day).Has(said)
+	shown(2 * day).Lacks(said)
 }
 
 // Proves MFW-6: the baseline is learnt from admitted writes, is kept across a restart

@@ -172,18 +172,6 @@ func TestAnchorsAreRenewed(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: the sidecar sweeps periodically if configured.
-func TestPeriodicSweeps(t *testing.T) {
-	t.Parallel()
-	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0, sweep: 24h}")
-	id := r.written("Ann likes green tea.", "")
-	r.versioned(id)
-	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
-	if r.once("sweeps", time.Now()); r.statusOf(id).Unverified != memproxy.IntegrityMismatch {
-		t.Errorf("%+v", r.statusOf(id))
-	}
-}
-
 // A backend that cannot be read takes nothing from the others' results; the periodic sweep
 // is repeated, and steps back for one that a reviewer runs.
 func TestSweepsWithABackendAway(t *testing.T) {

@@ -140,50 +140,6 @@ func TestChangesWithoutASourceKeepTheShorterLifetime(t *testing.T) {
 	expect.Equal(t, (got-2*time.Hour).Abs() <= time.Minute, true, "by the backend's model", got)
 }
 
-// By default, memories of a governed field live thirty days. Writing one again confirms
-// it and restarts the thirty days: it is shown longer than unconfirmed ones, and
-// expires thirty days after the last confirmation.
-//
-// Proves SYN-9
-func TestConfirmationsRenewGovernedFields(t *testing.T) {
-	t.Parallel()
-	const day = 24 * time.Hour
-	clock := ledgertest.NewClock()
-	r := startAt(t, clock.Now, screeningConf, "SCREENING", "")
-	begun := clock.Now()
-	kept := r.written("The tests run in four minutes.", `,"metadata":{"field":"learnings"}`)
-	left := r.written("The build needs a compiler.", `,"metadata":{"field":"learnings"}`)
-	free := r.written("Ann likes green tea.", "")
-	lasts := func(id string, until time.Duration) {
-		t.Helper()
-		ring.Until(r.t, fmt.Sprintf("an end on day %d", until/day), func() bool {
-			return r.statusOf(id).Expires.Sub(begun.Add(until)).Abs() < time.Hour
-		})
-	}
-	shown := func(want ...string) {
-		t.Helper()
-		r.once("upkeep", clock.Now())
-		list := r.listed()
-		for _, text := range []string{"four minutes", "compiler", "green tea"} {
-			expect.Equal(t, strings.Contains(list, text), strings.Contains(strings.Join(want, " "), text), "day", clock.Now().Sub(begun)/day, text, "in", list)
-		}
-	}
-	lasts(kept, 30*day)
-	lasts(left, 30*day)
-	ring.Until(r.t, "no end", func() bool { st := r.statusOf(free); return st.ID != "" && st.Expires.IsZero() })
-	clock.Pass(20 * day)
-	r.do("PUT", "/memories/"+kept, `{"text":"The tests run in four minutes."}`).want(t, 200)
-	lasts(kept, 50*day)
-	clock.Pass(9 * day)
-	shown("four minutes", "compiler", "green tea")
-	clock.Pass(2 * day)
-	shown("four minutes", "green tea")
-	clock.Pass(18 * day)
-	shown("four minutes", "green tea")
-	clock.Pass(2 * day)
-	shown("green tea")
-}
-
 // A memory with a pinned version does not expire and is not purged, whichever version is
 // pinned, until none is.
 //
