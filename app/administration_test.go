@@ -6,7 +6,6 @@ import (
 	"iter"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -47,8 +46,7 @@ func (s *shower) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.seen = append(s.seen, r)
 	s.mu.Unlock()
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, `{"api_key":"secret-canary"}`)
+	replies(w, http.StatusOK, `{"api_key":"secret-canary"}`)
 }
 
 // take returns the requests for a path since the last call. memproxy makes requests of
@@ -91,8 +89,7 @@ func TestAdministrationIsClosed(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"letta", "mem0"} {
 		back := &shower{}
-		up := httptest.NewServer(back)
-		defer up.Close()
+		up := serving(t, back)
 		r := start(t, administered, "KIND", kind, "BACK", up.URL, "ROOT", sha(adminToken))
 		rows := maps.Collect(routesOf(t, kind))
 		rows["GET /custom/thing"] = memproxy.Route{Kind: memproxy.Other, Pass: true}
@@ -183,11 +180,11 @@ func TestSecretsAreRemovedFromAnswers(t *testing.T) {
 	showing := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			path := r.URL.Path
-			switch w.Header().Set("Content-Type", "application/json"); {
+			switch {
 			case strings.HasSuffix(path, "/secrets"), strings.HasSuffix(path, "/mcp-servers"):
-				fmt.Fprint(w, `{"id":"x","secrets":[{"key":"K","value":"secret-canary"}],"servers":[{"url":"http://secret-canary"}]}`)
+				replies(w, http.StatusOK, `{"id":"x","secrets":[{"key":"K","value":"secret-canary"}],"servers":[{"url":"http://secret-canary"}]}`)
 			case strings.HasPrefix(path, "/v1/tools/tool-"):
-				fmt.Fprintf(w, `{"id":%q,"name":"roll","tool_type":"custom","source_code":"source-canary","metadata_":{},"tags":[]}`, strings.TrimPrefix(path, "/v1/tools/"))
+				replies(w, http.StatusOK, fmt.Sprintf(`{"id":%q,"name":"roll","tool_type":"custom","source_code":"source-canary","metadata_":{},"tags":[]}`, strings.TrimPrefix(path, "/v1/tools/")))
 			default:
 				relay(w, r, h, func(body string) string {
 					if strings.HasPrefix(path, "/v1/agents/agent-") && strings.HasPrefix(body, "{") && strings.Count(path, "/") == 3 {

@@ -2,7 +2,9 @@ package app_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +20,22 @@ type got struct {
 	header http.Header
 	body   string
 	of     []any // what it is an answer to, for messages
+}
+
+// serving serves a handler until the test ends.
+func serving(t *testing.T, h http.Handler) *httptest.Server {
+	t.Helper()
+	up := httptest.NewServer(h)
+	t.Cleanup(up.Close)
+	return up
+}
+
+// replies has a server answer with JSON.
+func replies(w http.ResponseWriter, status int, body string) bool {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body) // the proxy may have disconnected
+	return true
 }
 
 // about names what the answer is about in the messages of later checks.

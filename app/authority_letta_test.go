@@ -3,7 +3,6 @@ package app_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"path"
 	"strings"
 	"sync/atomic"
@@ -118,7 +117,7 @@ func TestFilesAreDeletedByTheirAuthors(t *testing.T) {
 	const folder, other = "source-00000001-1111-4111-8111-111111111111", "source-00000002-1111-4111-8111-111111111111"
 	const file = "file-00000001-1111-4111-8111-111111111111"
 	var deleted atomic.Int64
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	up := serving(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out, status := fmt.Sprintf(`{"id":%q,"source_id":%q,"file_name":"notes.txt"}`, file, folder), 200
 		switch base := path.Base(r.URL.Path); {
 		case r.Method == http.MethodDelete:
@@ -129,11 +128,8 @@ func TestFilesAreDeletedByTheirAuthors(t *testing.T) {
 		case base == folder, base == other:
 			out = fmt.Sprintf(`{"id":%q,"name":"docs"}`, base)
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		_, _ = w.Write([]byte(out))
+		replies(w, status, out)
 	}))
-	t.Cleanup(up.Close)
 	r := start(t, strings.Replace(withPeople(lettaConf), `policy: {dir: "DIR/policies"}`+"\n", "", 1), replacements("LETTA", up.URL)...)
 	form := "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"notes.txt\"\r\nContent-Type: text/plain\r\n\r\nAnn likes tea\r\n--b--\r\n"
 	r.do("POST", "/v1/folders/"+folder+"/upload", form, as("peer", "Content-Type", "multipart/form-data; boundary=b")...).want(t, 200)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -327,8 +326,7 @@ func newCrashRig(t *testing.T, onLetta bool) *crashRig {
 		r.back.handle(r.letta)
 		conf, policy = compensating, noPersona
 	}
-	up := httptest.NewServer(r.back)
-	t.Cleanup(up.Close)
+	up := serving(t, r.back)
 	r.up = up.URL
 	if onLetta {
 		status, body := r.ask("POST", r.up+"/v1/agents/", olderAgent)

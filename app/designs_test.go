@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -153,11 +152,10 @@ func TestBreaksFoundByPruningAreReported(t *testing.T) {
 func TestJudgeBudgetIsPerCaller(t *testing.T) {
 	t.Parallel()
 	var asked lockedBuffer
-	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	model := serving(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		expect.OK(t, expect.Err(io.Copy(&asked, r.Body)))
 		fmt.Fprint(w, `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"SAFE"}}]}`)
 	}))
-	t.Cleanup(model.Close)
 	r := startAt(t, ledgertest.NewClock().Now, strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1),
 		"SCREENING", fmt.Sprintf("screening: {judge: {url: %q, model: m, per_minute: 4}}", model.URL))
 	text := func(n int) string {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -159,8 +158,7 @@ func startListeners(t *testing.T, c *extproctest.Case) *twoListeners {
 func facesBefore(t *testing.T, settings extproctest.Settings, backend http.Handler) *twoListeners {
 	t.Helper()
 	f := &twoListeners{name: settings["kind"], rig: &rig{t: t, dir: stateDir(t), log: &lockedBuffer{}}}
-	up := httptest.NewServer(backend)
-	t.Cleanup(up.Close)
+	up := serving(t, backend)
 	f.up = up.URL
 	r := f.rig
 	text := settings.Config("127.0.0.1:0", "127.0.0.1:0", up.URL, filepath.Join(r.dir, "state"))
@@ -185,8 +183,7 @@ func (f *twoListeners) listener(t *testing.T, envoy bool) extproctest.Listener {
 		Audit: func() ([]byte, error) { return []byte(f.rig.audit()), nil },
 	}
 	if envoy {
-		srv := httptest.NewServer(&extproctest.Envoy{Conn: f.conn, Upstream: f.up, Backend: f.name})
-		t.Cleanup(srv.Close)
+		srv := serving(t, &extproctest.Envoy{Conn: f.conn, Upstream: f.up, Backend: f.name})
 		listener.Addr = srv.Listener.Addr().String()
 	}
 	return listener
@@ -308,8 +305,7 @@ func TestTwoCredentialsMustMatch(t *testing.T) {
 	f := facesBefore(t, extproctest.Settings{"profile": "production", "enforce": "true", "kind": "mem0", "body": "65536", "writes_per_hour": "10000"},
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			arrived.Add(1)
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"results":[]}`)
+			replies(w, http.StatusOK, `{"results":[]}`)
 		}))
 	names := []string{"X-Memproxy-Token", "Proxy-Authorization", "X-API-Key", "Authorization"}
 	ours := func(name string) bool { return name == names[0] || name == names[1] }
@@ -353,8 +349,7 @@ func TestShadowModeKeepsTheCredentialFromUnidentifiedCallers(t *testing.T) {
 				return // a request of memproxy's own
 			}
 			sent <- r.Header.Get("Authorization")
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"results":[]}`)
+			replies(w, http.StatusOK, `{"results":[]}`)
 		}))
 	for _, envoy := range []bool{false, true} {
 		addr := f.listener(t, envoy).Addr

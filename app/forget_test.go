@@ -208,13 +208,7 @@ func TestOneAgentIsCleared(t *testing.T) {
 		if open {
 			conf = strings.Replace(conf, `      # roles: [memproxy-forget]`, `      roles: [memproxy-forget]`, 1)
 		}
-		l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Method != http.MethodDelete {
-					h.ServeHTTP(w, r)
-				}
-			})
-		})
+		l := startLettaWith(t, someAgent, conf, answering(func(_ http.ResponseWriter, r *http.Request) bool { return r.Method == http.MethodDelete }))
 		auth := []string{"Authorization", "Bearer " + devToken}
 		a := l.do("DELETE", "/v1/agents/"+l.agent+"?soft=true", "", auth...)
 		a.want(t, http.StatusForbidden, "with a parameter that nobody knows").has(t, "memproxy-forget")

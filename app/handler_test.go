@@ -140,8 +140,7 @@ func (g *golden) write(t *testing.T, audit string) {
 // Proves CARD-8.
 func TestReadinessNamesTheIssuer(t *testing.T) {
 	t.Parallel()
-	away := httptest.NewServer(http.NotFoundHandler())
-	defer away.Close()
+	away := serving(t, http.NotFoundHandler())
 	const check = `"name":"issuer","ok":true,"degraded":true`
 	without := start(t, plain)
 	expect.Text(t, without.get("/readyz").want(t, 200).body, "no issuer").Lacks("issuer")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -198,7 +197,7 @@ forbid (principal, action in [Action::"learn", Action::"admin"], resource);`)))
 func TestRetractedMemoriesWaitAlone(t *testing.T) {
 	t.Parallel()
 	sent := make(chan string, 8)
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	up := serving(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if q.Method != http.MethodPost {
 			_, _ = io.WriteString(w, `{"message":"Memory deleted successfully!"}`)
@@ -208,7 +207,6 @@ func TestRetractedMemoriesWaitAlone(t *testing.T) {
 		sent <- string(body)
 		fmt.Fprintf(w, `{"results":[{"id":"m-tea","event":"ADD","memory":"Ann drinks tea"},{"id":"m-evil","event":"ADD","memory":%q}]}`, poison)
 	}))
-	t.Cleanup(up.Close)
 	r := start(t, screeningConf, "UPSTREAM", up.URL, "SCREENING", fmt.Sprintf(`review: {max_held: 1, reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"}]}`, sha(reviewToken)))
 	write := func() {
 		r.do("POST", "/memories", `{"user_id":"ann","metadata":{"k":1},"messages":[{"role":"user","content":"We talked about tea and invoices."}]}`).want(t, 200).has(t, "tea").lacks(t, "evil")

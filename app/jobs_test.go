@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -79,8 +78,7 @@ func rounds() int {
 // Proves EDGE-14, EDGE-15.
 func TestStopCancelsJobs(t *testing.T) {
 	hook, backend := make(hanging, 64), make(hanging, 64)
-	receiver := httptest.NewServer(hook)
-	t.Cleanup(receiver.Close)
+	receiver := serving(t, hook)
 	redis := silentServer(t)
 	before := goroutines()
 	r := &rig{t: t, seals: true}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/http/httptest"
 	"os"
 	"os/signal"
 	"regexp"
@@ -49,8 +48,7 @@ func lawSequence(t *testing.T, kind *lawKind, seed uint64, steps []lawStep) (bro
 		w.stop()
 	})
 	if w.t = t; w.broken == "" {
-		up := httptest.NewServer(w.back)
-		defer up.Close()
+		up := serving(t, w.back)
 		w.upstream = up.URL
 		w.checkFiles()
 	}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -201,8 +200,7 @@ func TestModelInferredFacts(t *testing.T) {
 		holds int
 	}{"allow": {}, "mark": {}, "hold": {true, 1}, "refuse": {true, 0}} {
 		b := &guesses{}
-		up := httptest.NewServer(b)
-		defer up.Close()
+		up := serving(t, b)
 		r := start(t, layered("{inferred: "+treatment+"}"), "UPSTREAM", up.URL)
 		a := r.do("POST", "/memories", `{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"I like green tea"},{"role":"assistant","content":"You are wealthy and lonely"}]}`)
 		a.want(t, 200, treatment).has(t, "m-tea").shows(t, !want.gone, "m-rich")

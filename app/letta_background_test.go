@@ -13,11 +13,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
-	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // seen returns the runs and sequence numbers of a stream's events, in order.
@@ -68,22 +66,12 @@ func (p *pings) Write(b []byte) (int, error) {
 func (p *pings) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // counting answers for the usage of each run, and that no conversation has an active one.
-func counting(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/usage") {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"total_tokens":15}`)
-			return
-		}
-		if strings.HasPrefix(r.URL.Path, "/v1/conversations/") {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusBadRequest)
-			_, _ = io.WriteString(w, `{"detail":"INVALID_ARGUMENT: No active runs found for this conversation."}`)
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
-}
+var counting = answering(func(w http.ResponseWriter, r *http.Request) bool {
+	if strings.HasSuffix(r.URL.Path, "/usage") {
+		return replies(w, http.StatusOK, `{"total_tokens":15}`)
+	}
+	return strings.HasPrefix(r.URL.Path, "/v1/conversations/") && replies(w, http.StatusBadRequest, `{"detail":"INVALID_ARGUMENT: No active runs found for this conversation."}`)
+})
 
 // Proves EDGE-1, CARD-1: a background run appears as one run with consecutive sequence
 // numbers, and its stream can be resumed from any position: by run id, by its agent or
@@ -129,18 +117,14 @@ func TestBackgroundRunsAreResumed(t *testing.T) {
 func TestInterruptedStreamsResume(t *testing.T) {
 	t.Parallel()
 	release, reached := make(chan struct{}), make(chan struct{})
-	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
-		var requests atomic.Int32
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasSuffix(r.URL.Path, "/messages") && r.Method == "POST" {
-				if requests.Add(1) == 2 {
-					close(reached)
-					<-release
-				}
-			}
-			h.ServeHTTP(w, r)
-		})
-	})
+	var requests atomic.Int32
+	l := startLettaBehind(t, someAgent, answering(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/messages") && r.Method == "POST" && requests.Add(1) == 2 {
+			close(reached)
+			<-release
+		}
+		return false
+	}))
 	req, err := http.NewRequestWithContext(t.Context(), "POST", l.base+"/v1/agents/"+l.agent+"/messages",
 		strings.NewReader(fmt.Sprintf(`{"input":%q,"streaming":true,"background":true}`, poisoned)))
 	must.Do(t, err)
@@ -150,11 +134,7 @@ func TestInterruptedStreamsResume(t *testing.T) {
 	in := bufio.NewReader(resp.Body)
 	line := must.Get(in.ReadString('\n'))(t)
 	runs, _ := seen(line)
-	select {
-	case <-reached:
-	case <-time.After(ring.Limit):
-		t.Fatal("no second request")
-	}
+	receive(t, reached)
 	resp.Body.Close() // the connection drops
 
 	auth := []string{"Authorization", "Bearer " + devToken}
@@ -175,13 +155,9 @@ func TestInterruptedStreamsResume(t *testing.T) {
 	follow("/v1/conversations/default/stream", fmt.Sprintf(`{"agent_id":%q,"starting_after":1}`, l.agent))
 	close(release)
 	for range 2 {
-		select {
-		case body := <-done:
-			expect.Equal(t, strings.Join(types(body), " "), "tool_call_message tool_return_message tool_call_message tool_return_message assistant_message stop_reason usage_statistics", "read on")
-			expect.Text(t, body, "read on").Has("[DONE]")
-		case <-time.After(ring.Limit):
-			t.Fatal("the resumed stream does not end")
-		}
+		body := receive(t, done)
+		expect.Equal(t, strings.Join(types(body), " "), "tool_call_message tool_return_message tool_call_message tool_return_message assistant_message stop_reason usage_statistics", "read on")
+		expect.Text(t, body, "read on").Has("[DONE]")
 	}
 	l.blocks("Ann\nlikes tea\nplays go", "helper")
 }
@@ -205,30 +181,22 @@ func TestStoppedRunsWriteNothing(t *testing.T) {
 	// A run in its second request has another id upstream.
 	release, reached := make(chan struct{}), make(chan struct{})
 	var cancelled string
-	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
-		var requests atomic.Int32
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			switch {
-			case strings.HasSuffix(r.URL.Path, "/cancel"):
-				b, _ := io.ReadAll(r.Body)
-				cancelled = string(b)
-				r.Body = io.NopCloser(strings.NewReader(cancelled))
-			case strings.HasSuffix(r.URL.Path, "/messages") && r.Method == "POST":
-				if requests.Add(1) == 3 {
-					close(reached)
-					<-release
-				}
-			}
-			h.ServeHTTP(w, r)
-		})
-	})
+	var requests atomic.Int32
+	l := startLettaBehind(t, someAgent, answering(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/cancel") {
+			b, _ := io.ReadAll(r.Body)
+			cancelled = string(b)
+			r.Body = io.NopCloser(strings.NewReader(cancelled))
+		}
+		if strings.HasSuffix(r.URL.Path, "/messages") && r.Method == "POST" && requests.Add(1) == 3 {
+			close(reached)
+			<-release
+		}
+		return false
+	}))
 	stream := make(chan string, 1)
 	go func() { stream <- l.say(poisoned, `,"streaming":true,"background":true`).body }()
-	select {
-	case <-reached:
-	case <-time.After(ring.Limit):
-		t.Fatal("no third request")
-	}
+	receive(t, reached)
 	ch := l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{"run_ids":["run-00000000-0000-4000-8000-000000000007"]}`)
 	close(release)
 	body := <-stream

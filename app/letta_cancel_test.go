@@ -9,10 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/memproxy/memproxy/internal/expect"
-	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // pausedServer is a Letta server whose first look-up that at selects waits for goOn.
@@ -40,11 +38,7 @@ func (p *pausedServer) begins(t *testing.T, send func() got) (said chan got, goO
 	t.Cleanup(goOn)
 	said = make(chan got, 1)
 	go func() { said <- send() }()
-	select {
-	case <-p.reached:
-	case <-time.After(ring.Limit):
-		t.Fatal("the gate looks up nothing")
-	}
+	receive(t, p.reached)
 	return said, goOn
 }
 
@@ -72,13 +66,9 @@ func TestTurnsAreCancelledBetweenRequests(t *testing.T) {
 	for _, more := range []string{`,"streaming":false`, `,"streaming":true`, `,"streaming":true,"stream_tokens":true,"background":true`} {
 		for _, by := range []string{"run", "agent", "conversation", "own conversation"} {
 			l, p := startPaused(t, someAgent, lookUpAfter(1), func(_ *pausedServer, h http.Handler) http.HandlerFunc {
-				return func(w http.ResponseWriter, r *http.Request) {
-					if strings.HasPrefix(r.URL.Path, "/v1/conversations/") && strings.HasSuffix(r.URL.Path, "/cancel") {
-						http.Error(w, `{"detail":"No active runs to cancel"}`, http.StatusConflict)
-						return
-					}
-					h.ServeHTTP(w, r)
-				}
+				return answering(func(w http.ResponseWriter, r *http.Request) bool {
+					return strings.HasPrefix(r.URL.Path, "/v1/conversations/") && strings.HasSuffix(r.URL.Path, "/cancel") && replies(w, http.StatusConflict, `{"detail":"No active runs to cancel"}`)
+				})(h).ServeHTTP
 			})
 			path, cancel, body := "/v1/agents/"+l.agent+"/messages", "/v1/agents/"+l.agent+"/messages/cancel", `{}`
 			switch by {
@@ -136,11 +126,10 @@ func TestEndedTurnsAreNotCancelled(t *testing.T) {
 func TestCancellationsThatFail(t *testing.T) {
 	t.Parallel()
 	failed := func(w http.ResponseWriter) {
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"run-00000000-0000-4000-8000-000000000007":"failed"}`)
+		replies(w, http.StatusOK, `{"run-00000000-0000-4000-8000-000000000007":"failed"}`)
 	}
 	conflict := func(w http.ResponseWriter) {
-		http.Error(w, `{"detail":"No active runs to cancel"}`, http.StatusConflict)
+		replies(w, http.StatusConflict, `{"detail":"No active runs to cancel"}`)
 	}
 	for name, tc := range map[string]struct {
 		callers, own   func(http.ResponseWriter)

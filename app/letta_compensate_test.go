@@ -287,9 +287,7 @@ func TestFailedCompensationIsRetried(t *testing.T) {
 			if !confirmed {
 				return refusal(w)
 			}
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, "{}")
-			return true
+			return replies(w, http.StatusOK, "{}")
 		})
 		l.say(poisoned, "").want(t, 200)
 		l.blocks("Ann\nlikes tea\nplays go", "helper")

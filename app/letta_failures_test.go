@@ -133,10 +133,8 @@ func TestServerFailsDuringATurn(t *testing.T) {
 		"a later request fails":            {``, answers(http.StatusInternalServerError), 500, `"detail":"the backend answered 500"`, "Ann\nlikes tea"},
 		"a later request fails in between": {``, answers(http.StatusBadGateway), 502, `"detail":"the backend answered 502"`, "Ann"},
 		"the model refuses a later request": {``, func(w http.ResponseWriter) {
-			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("X-Should-Retry", "true")
-			w.WriteHeader(http.StatusTooManyRequests)
-			fmt.Fprint(w, limited)
+			replies(w, http.StatusTooManyRequests, limited)
 		}, 429, limited, "Ann\nlikes tea"},
 		"a later request is in conflict": {``, answers(http.StatusConflict), 502, "upstream.unavailable", "Ann\nlikes tea"},
 		"a later request is cut off, streamed": {`,"streaming":true`, func(w http.ResponseWriter) {

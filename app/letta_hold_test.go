@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -80,8 +79,7 @@ func TestRunsDoNotWaitForReview(t *testing.T) {
 func TestApprovedToolRunsAreProbed(t *testing.T) {
 	t.Parallel()
 	back := &toolServer{value: "nothing"}
-	up := httptest.NewServer(back)
-	t.Cleanup(up.Close)
+	up := serving(t, back)
 	r := start(t, strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, `policy: {dir: "OWN"}`, 1), "LETTA", up.URL, "OWN", policyDir(t, holdingRuns))
 	for name, want := range map[string]memproxy.HoldState{"notes": memproxy.HoldFailed, "clock": memproxy.HoldDone} {
 		id := heldID(t, r.do("POST", "/v1/agents/"+toolAgent+"/tools/"+name+"/run", `{"args":{}}`))
@@ -221,24 +219,16 @@ func TestDocumentsAreChargedByPassages(t *testing.T) {
 	t.Parallel()
 	var parsed atomic.Bool
 	const folder, file = "source-00000000-0000-4000-8000-0000000000aa", "file-00000000-0000-4000-8000-0000000000bb"
-	between := func(h http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			status, chunks := "parsing", "null"
-			if parsed.Load() {
-				status, chunks = "completed", "1"
-			}
-			document := fmt.Sprintf(`{"id":%q,"source_id":%q,"file_name":"a.txt","processing_status":%q,"total_chunks":%s}`, file, folder, status, chunks)
-			w.Header().Set("Content-Type", "application/json")
-			switch {
-			case strings.HasSuffix(r.URL.Path, "/upload"), strings.HasSuffix(r.URL.Path, "/files/"+file):
-				fmt.Fprint(w, document)
-			case r.URL.Path == "/v1/folders/"+folder:
-				fmt.Fprintf(w, `{"id":%q,"name":"f"}`, folder)
-			default:
-				h.ServeHTTP(w, r)
-			}
-		})
-	}
+	between := answering(func(w http.ResponseWriter, r *http.Request) bool {
+		status, chunks := "parsing", "null"
+		if parsed.Load() {
+			status, chunks = "completed", "1"
+		}
+		if strings.HasSuffix(r.URL.Path, "/upload") || strings.HasSuffix(r.URL.Path, "/files/"+file) {
+			return replies(w, http.StatusOK, fmt.Sprintf(`{"id":%q,"source_id":%q,"file_name":"a.txt","processing_status":%q,"total_chunks":%s}`, file, folder, status, chunks))
+		}
+		return r.URL.Path == "/v1/folders/"+folder && replies(w, http.StatusOK, fmt.Sprintf(`{"id":%q,"name":"f"}`, folder))
+	})
 	conf := strings.Replace(lettaConf, "policy:", "budgets: {default: {writes_per_hour: 30, writes_total: 30}}\npolicy:", 1)
 	conf = strings.Replace(conf, `tenant: acme, acts_as: "*"}`, `tenant: acme, acts_as: "*", users: "*", apps: "*", runs: "*"}`, 1)
 	conf = strings.Replace(conf, `upstream: "LETTA"}`, `upstream: "LETTA", tenant: acme}`, 1)

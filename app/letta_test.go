@@ -55,8 +55,7 @@ func startLettaRig(r *rig, agent, conf string, between func(http.Handler) http.H
 	t := r.t
 	t.Helper()
 	l := &lettaRig{letta: lettaback.New()}
-	up := httptest.NewServer(between(l.letta))
-	t.Cleanup(up.Close)
+	up := serving(t, between(l.letta))
 	resp := must.Get(http.Post(up.URL+"/v1/agents/", "application/json", strings.NewReader(agent)))(t)
 	defer resp.Body.Close()
 	var made struct{ ID string }

@@ -41,12 +41,7 @@ func TestApprovedCallsThatFailAreNotDone(t *testing.T) {
 func TestCallsThatFailAreNotCharged(t *testing.T) {
 	t.Parallel()
 	l := startLettaWith(t, someAgent, lettaConf+"budgets: {default: {writes_per_hour: 2}, rapid_per_minute: 0}\n", answering(func(w http.ResponseWriter, r *http.Request) bool {
-		if strings.HasSuffix(r.URL.Path, "/core_memory_append/run") {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte(`{"status":"error","func_return":null,"stdout":null,"stderr":["KeyError"]}`))
-			return true
-		}
-		return false
+		return strings.HasSuffix(r.URL.Path, "/core_memory_append/run") && replies(w, http.StatusOK, `{"status":"error","func_return":null,"stdout":null,"stderr":["KeyError"]}`)
 	}))
 	run := func(tool, args string) got {
 		return l.do("POST", "/v1/agents/"+l.agent+"/tools/"+tool+"/run", `{"args":`+args+`}`)
@@ -67,10 +62,7 @@ func TestCallsWithoutAnAnswerAreRecorded(t *testing.T) {
 	for name, lose := range map[string]func(http.ResponseWriter){
 		"broken off": func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
 		"an error":   func(w http.ResponseWriter) { http.Error(w, `{"detail":"away"}`, http.StatusInternalServerError) },
-		"unreadable": func(w http.ResponseWriter) {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte(`{"status":`))
-		},
+		"unreadable": func(w http.ResponseWriter) { replies(w, http.StatusOK, `{"status":`) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

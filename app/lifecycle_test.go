@@ -71,11 +71,9 @@ func nothingLeft(t *testing.T, before []string) {
 //
 // Proves EDGE-14, CARD-8.
 func TestNothingRunsAfterAStop(t *testing.T) {
-	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	t.Cleanup(hook.Close)
+	hook := serving(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	up := must.Get(embedded.New(embedded.Options{}))(t)
-	back := httptest.NewServer(up)
-	t.Cleanup(back.Close)
+	back := serving(t, up)
 	before := goroutines()
 	r := &rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}}
 	r.conf = strings.NewReplacer("DIR", r.dir, "UPSTREAM", back.URL, "KEY", sha(devToken), "REVIEWER", sha(reviewToken), "HOOK", hook.URL, "POLICIES", policyDir(t, holdingPolicy)).Replace(plain + `
@@ -249,10 +247,8 @@ func TestStopWaitsForSlowStores(t *testing.T) {
 // Proves EDGE-18.
 func TestStartIsLogged(t *testing.T) {
 	t.Parallel()
-	up := httptest.NewServer(http.NotFoundHandler())
-	defer up.Close()
-	other := httptest.NewServer(http.NotFoundHandler())
-	defer other.Close()
+	up := serving(t, http.NotFoundHandler())
+	other := serving(t, http.NotFoundHandler())
 	encrypted := httptest.NewTLSServer(http.NotFoundHandler())
 	defer encrypted.Close()
 	roots := filepath.Join(t.TempDir(), "roots.pem")

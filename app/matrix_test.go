@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strconv"
 	"strings"
@@ -247,7 +246,6 @@ func (r *rig) throughEnvoy() string {
 	r.t.Helper()
 	conn := must.Get(grpc.NewClient(r.car.Addr("extproc"), grpc.WithTransportCredentials(insecure.NewCredentials())))(r.t)
 	r.t.Cleanup(func() { _ = conn.Close() })
-	srv := httptest.NewServer(&extproctest.Envoy{Conn: conn, Upstream: r.up, Backend: "mem0", Attributes: map[string]any{"source.address": "127.0.0.1:999"}})
-	r.t.Cleanup(srv.Close)
+	srv := serving(r.t, &extproctest.Envoy{Conn: conn, Upstream: r.up, Backend: "mem0", Attributes: map[string]any{"source.address": "127.0.0.1:999"}})
 	return srv.URL
 }

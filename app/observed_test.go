@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,21 +91,14 @@ func TestToolResultsAreObserved(t *testing.T) {
 func TestFilesAreObserved(t *testing.T) {
 	t.Parallel()
 	const folder, file = "/v1/folders/source-44444444-4444-4444-8444-444444444444", "file-55555555-5555-4555-8555-555555555555"
-	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			answer, there := map[string]string{
-				folder:                    `{"id":"source-44444444-4444-4444-8444-444444444444","name":"f"}`,
-				folder + "/files/" + file: `{"id":"` + file + `","source_id":"source-44444444-4444-4444-8444-444444444444","file_name":"ferry.txt","content":"The ferry to Leeds leaves at noon. It takes an hour."}`,
-				folder + "/passages":      `[{"id":"passage-66666666-6666-4666-8666-666666666666","source_id":"source-44444444-4444-4444-8444-444444444444","file_id":"` + file + `","text":"The mill opens at ten."}]`,
-			}[q.URL.Path]
-			if !there {
-				h.ServeHTTP(w, q)
-				return
-			}
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, answer)
-		})
-	})
+	l := startLettaBehind(t, someAgent, answering(func(w http.ResponseWriter, q *http.Request) bool {
+		answer, there := map[string]string{
+			folder:                    `{"id":"source-44444444-4444-4444-8444-444444444444","name":"f"}`,
+			folder + "/files/" + file: `{"id":"` + file + `","source_id":"source-44444444-4444-4444-8444-444444444444","file_name":"ferry.txt","content":"The ferry to Leeds leaves at noon. It takes an hour."}`,
+			folder + "/passages":      `[{"id":"passage-66666666-6666-4666-8666-666666666666","source_id":"source-44444444-4444-4444-8444-444444444444","file_id":"` + file + `","text":"The mill opens at ten."}]`,
+		}[q.URL.Path]
+		return there && replies(w, http.StatusOK, answer)
+	}))
 	in := func(session string) []string { return []string{"X-Memproxy-Session", session} }
 	for session, path := range map[string]string{"file": folder + "/files/" + file + "?include_content=true", "passages": folder + "/passages"} {
 		l.do("GET", path, "", in(session)...).want(t, 200, path)
@@ -144,8 +136,7 @@ func (r *receiver) ServeHTTP(_ http.ResponseWriter, q *http.Request) {
 // signal about a single decision has its id.
 func TestSignalsContainNoSecrets(t *testing.T) {
 	recv := &receiver{sent: map[string]*bytes.Buffer{}}
-	otlp := httptest.NewServer(recv)
-	defer otlp.Close()
+	otlp := serving(t, recv)
 	t.Setenv("LENT", "m0sk-canary-upstream-77aa")
 	t.Setenv("OTLP_TOKEN", "canary-otlp-token-31bc")
 	r := start(t, plain,

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -163,8 +162,7 @@ func bareBackend(t *testing.T, backend string) string {
 		b := must.Get(embedded.New(embedded.Options{}))(t)
 		h = b
 	}
-	up := httptest.NewServer(h)
-	t.Cleanup(up.Close)
+	up := serving(t, h)
 	return up.URL
 }
 

@@ -20,8 +20,7 @@ func TestProfilesDoNotOutliveDeletions(t *testing.T) {
 		to := r.back.handler()
 		defer r.back.handle(to)
 		r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintf(w, `{"profile":%s,"status":"succeeded","entity_type":"user","entity_id":%q,"updated_at":%s,"generation_count":1,"error":null}`, texts, user, updated)
+			replies(w, http.StatusOK, fmt.Sprintf(`{"profile":%s,"status":"succeeded","entity_type":"user","entity_id":%q,"updated_at":%s,"generation_count":1,"error":null}`, texts, user, updated))
 		}))
 		return r.do("GET", cmp.Or(path, "/v2/entities/user/"+user+"/profile/"), "")
 	}

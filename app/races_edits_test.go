@@ -39,9 +39,7 @@ func (q *quietTools) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q.Handler.ServeHTTP(httptest.NewRecorder(), r)
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(q.status)
-	_, _ = w.Write([]byte(q.result))
+	replies(w, q.status, q.result)
 }
 
 const quietResult = `{"status":"success","func_return":"None","stdout":null,"stderr":null}`

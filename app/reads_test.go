@@ -5,7 +5,6 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -75,7 +74,7 @@ const eveToken = "m0-reviewer-key-77aa"
 func startReads(t *testing.T, kind, untrusted string) *readRig {
 	t.Helper()
 	r := &readRig{answers: map[string]string{}}
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	up := serving(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		_, _ = io.Copy(io.Discard, q.Body)
 		r.mu.Lock()
 		answer, ok := r.answers[q.Method+" "+q.URL.Path]
@@ -87,7 +86,6 @@ func startReads(t *testing.T, kind, untrusted string) *readRig {
 		}
 		_, _ = io.WriteString(w, answer)
 	}))
-	t.Cleanup(up.Close)
 	r.rig = start(t, readsConf, "KIND", kind, "BACK", up.URL, "REVIEWER", sha(eveToken), "UNTRUSTED", untrusted)
 	r.base = "http://" + r.car.Addr("back")
 	return r

@@ -3,7 +3,6 @@ package app_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,10 +24,8 @@ func (f *refuser) in(next http.Handler) http.Handler {
 		switch {
 		case status == 0:
 		case r.Method == http.MethodGet:
-			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Retry-After", "17")
-			w.WriteHeader(status)
-			fmt.Fprint(w, `{"detail":"Unauthorized"}`)
+			replies(w, status, `{"detail":"Unauthorized"}`)
 			return
 		default:
 			f.arrived.Add(1)
@@ -124,11 +121,7 @@ func TestLettaRefusesAToolRunOfMemproxys(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusForbidden} {
 		l := startLettaBehind(t, searchingAgent, answering(func(w http.ResponseWriter, r *http.Request) bool {
-			if strings.HasSuffix(r.URL.Path, "/run") {
-				http.Error(w, `{"detail":"no"}`, status)
-				return true
-			}
-			return false
+			return strings.HasSuffix(r.URL.Path, "/run") && replies(w, status, `{"detail":"no"}`)
 		}))
 		l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\",\"memproxy_trust\":\"system\"}\nTHEN\nSAY done", "").want(t, 200).has(t, "done", "the call failed")
 		l.say("CALL archival_memory_search {\"query\":\"tea\"}\nTHEN\nSAY done", "").want(t, 200).has(t, "done", "the call failed")
@@ -174,8 +167,7 @@ func TestLettaRejectsTheLentCredentialInALookUp(t *testing.T) {
 func TestMem0RefusesALookUp(t *testing.T) {
 	t.Parallel()
 	f := &refuser{}
-	up := httptest.NewServer(f.in(http.NotFoundHandler()))
-	t.Cleanup(up.Close)
+	up := serving(t, f.in(http.NotFoundHandler()))
 	r := start(t, withMem0+`    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
 `, "UPSTREAM", up.URL)
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusForbidden} {

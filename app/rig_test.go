@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -208,8 +207,7 @@ func startRig(r *rig, conf string, change ...string) *rig {
 	t.Helper()
 	b := must.Get(embedded.New(embedded.Options{}))(t)
 	r.dir, r.log, r.back = stateDir(t), &lockedBuffer{}, &recordingBackend{to: b}
-	up := httptest.NewServer(r.back)
-	t.Cleanup(up.Close)
+	up := serving(t, r.back)
 	r.up = up.URL
 	text := strings.NewReplacer(change...).Replace(conf)
 	if !strings.Contains(text, "sessions:") { // most tests cause more rejections than lock a caller

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -179,8 +178,7 @@ type huntRig struct {
 
 func newHunt(t *testing.T, h http.Handler, kind, as string) *huntRig {
 	t.Helper()
-	up := httptest.NewServer(h)
-	t.Cleanup(up.Close)
+	up := serving(t, h)
 	r := &huntRig{t: t, dir: ring.Dir(t), up: up.URL}
 	r.conf = writeFile(t, filepath.Join(r.dir, "memproxy.yaml"), strings.NewReplacer("DIR", r.dir, "KIND", kind, "UPSTREAM", up.URL, "AS", as).Replace(huntConf))
 	return r

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -176,8 +175,7 @@ func TestAnchorsAreRenewed(t *testing.T) {
 // is repeated, and steps back for one that a reviewer runs.
 func TestSweepsWithABackendAway(t *testing.T) {
 	t.Parallel()
-	away := httptest.NewServer(http.NotFoundHandler())
-	defer away.Close()
+	away := serving(t, http.NotFoundHandler())
 	r := start(t, strings.Replace(screeningConf, "identity:", "  - {name: away, kind: mem0, listen: \"127.0.0.1:0\", upstream: \""+away.URL+"\"}\nidentity:", 1), "SCREENING", "memories: {validate: 0, sweep: 24h}")
 	id := r.written("Ann likes green tea.", "")
 	r.versioned(id)
@@ -214,8 +212,7 @@ func TestOneSweepAtATime(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	var r *rig
-	second := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.back.ServeHTTP(w, q) }))
-	defer second.Close()
+	second := serving(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.back.ServeHTTP(w, q) }))
 	r = startRig(&rig{t: t, clock: p.now, noWait: true}, strings.Replace(screeningConf, "identity:", "  - {name: more, kind: mem0, listen: \"127.0.0.1:0\", upstream: \""+second.URL+"\"}\nidentity:", 1), "SCREENING", "memories: {validate: 0, sweep: 1h}")
 	r.versioned(r.written("Ann likes green tea.", ""))
 	back, pages, seen := r.back.handler(), 0, map[string]bool{}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -195,8 +194,7 @@ func TestUnknownPassagesLookLikeForeignOnes(t *testing.T) {
 	t.Parallel()
 	w := matrixWorld(contract.LettaOwner, contract.LettaUnknown())
 	back := contract.NewLettaBackend(w)
-	up := httptest.NewServer(back)
-	t.Cleanup(up.Close)
+	up := serving(t, back)
 	r := startMatrix(t, "letta", up.URL)
 	seedLetta(t, r, w)
 	back.TakeChanges()

@@ -3,7 +3,6 @@ package app_test
 import (
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -68,8 +67,7 @@ func TestStatefulToolsRunFromOutside(t *testing.T) {
 	for _, mode := range []string{"", "deny", "compensate"} {
 		t.Run("ungated "+mode, func(t *testing.T) {
 			back := &toolServer{value: "nothing"}
-			up := httptest.NewServer(back)
-			t.Cleanup(up.Close)
+			up := serving(t, back)
 			r := startMatrixWith(t, "letta", up.URL, func(conf string) string {
 				if mode == "" {
 					return conf

@@ -307,12 +307,11 @@ func (c exchange) run(t *testing.T, id string) {
 	if strings.HasPrefix(id, "mem0.") {
 		kind = "mem0"
 	}
-	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			seen.Store(r.Method, true)
-			oneMemory(w, r)
-		})
-	}, "kind: letta", "kind: "+kind)
+	l := startLettaWith(t, someAgent, conf, answering(func(w http.ResponseWriter, r *http.Request) bool {
+		seen.Store(r.Method, true)
+		oneMemory(w, r)
+		return true
+	}), "kind: letta", "kind: "+kind)
 	if strings.HasPrefix(c.want[0], "write") && len(c.want) > 1 { // one memory is swept
 		l.do("POST", "/memories", `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"tea"}]}`).want(t, 200)
 		l.remembers(c.id, c.want[:1]...)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +34,7 @@ type told struct {
 
 func newTold(t *testing.T) *told {
 	w := &told{}
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
+	server := serving(t, http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		b, err := io.ReadAll(q.Body)
@@ -55,7 +54,6 @@ func newTold(t *testing.T) *told {
 		}
 		rw.WriteHeader(http.StatusNoContent)
 	}))
-	t.Cleanup(server.Close)
 	w.url = server.URL
 	return w
 }
