@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,16 +90,43 @@ func find(v any, name string) string {
 	return ""
 }
 
-// Proves EDGE-3, TRL-1, EDGE-13: a caller of another tenant without limits on names
-// neither reads nor changes objects of this tenant by naming them anywhere, and gets
-// the answer for objects that do not exist.
+// Proves EDGE-3, TRL-1, EDGE-13: a caller of another tenant without limits on names, and one
+// of the tenant who is limited to some agents, neither read nor change objects of an agent
+// that is not theirs by naming them anywhere, nor attach them to an agent, group or identity
+// of their own or something to them, and get the answer for objects that do not exist. What a
+// permitted caller shares with the limited one's agent is available.
 func TestNoLettaObjectCrossesTenants(t *testing.T) {
 	t.Parallel()
 	r := startTenants(t)
 	before := r.state()
-	own := r.agentOf("other-key")
 	says := `{"input":"SAY hello","streaming":false}`
-	for _, c := range [][3]string{
+	of := [][3]string{ // an agent of the tenant
+		{"GET", "/v1/blocks/{block}"},
+		{"GET", "/v1/blocks/{block}/agents"},
+		{"PATCH", "/v1/blocks/{block}", `{"value":"mine"}`},
+		{"PATCH", "/v1/blocks/{block}", `{"label":"renamed"}`},
+		{"DELETE", "/v1/blocks/{block}"},
+		{"PATCH", "/v1/agents/{own}/core-memory/blocks/attach/{block}"},
+		{"PATCH", "/v1/agents/{own}", `{"block_ids":["{block}"]}`},
+		{"POST", "/v1/agents/", `{"name":"x","block_ids":["{block}"]}`},
+		{"POST", "/v1/_internal_templates/agents", `{"name":"x","block_ids":["{block}"]}`},
+		{"POST", "/v1/agents/import", `{"agents":[{"name":"x","block_ids":["{block}"]}]}`},
+		{"PATCH", "/v1/blocks/{block}/identities/attach/{identity}"},
+		{"POST", "/v1/identities/", `{"identifier_key":"k","name":"x","identity_type":"user","block_ids":["{block}"]}`},
+		{"GET", "/v1/groups/{group}"},
+		{"GET", "/v1/groups/{group}/messages"},
+		{"PATCH", "/v1/groups/{group}", `{"description":"mine"}`},
+		{"PATCH", "/v1/groups/{group}/blocks/attach/{mine}"},
+		{"PATCH", "/v1/groups/{ours}/blocks/attach/{block}"},
+		{"PATCH", "/v1/groups/{ours}", `{"shared_block_ids":["{block}"]}`},
+		{"POST", "/v1/groups/", `{"agent_ids":["{own}"],"description":"x","shared_block_ids":["{block}"]}`},
+		{"PATCH", "/v1/agents/{own}/archives/attach/{archive}"},
+		{"POST", "/v1/archives/{archive}/passages", `{"text":"mine"}`},
+		{"DELETE", "/v1/agents/{own}/archival-memory/{passage}"},
+		{"POST", "/v1/conversations/{conv}/fork?agent_id={own}", `{}`},
+		{"PATCH", "/v1/conversations/{conv}", `{"summary":"mine"}`},
+	}
+	for key, rows := range map[string][][3]string{"narrow-key": of, "other-key": slices.Concat(of, [][3]string{
 		{"GET", "/v1/agents/{agent}"},
 		{"GET", "/v1/agents/{agent}?include_relationships=memory"},
 		{"GET", "/v1/agents/{agent}/context"},
@@ -124,8 +151,6 @@ func TestNoLettaObjectCrossesTenants(t *testing.T) {
 		{"POST", "/v1/agents/{agent}/archival-memory", `{"text":"mine"}`},
 		{"POST", "/v1/agents/{own}/messages/cancel", `{"run_ids":["{run}"]}`},
 		{"POST", "/v1/agents/{own}/tools/mine/run", `{"args":{"of":"{agent}"}}`},
-		{"PATCH", "/v1/agents/{own}/core-memory/blocks/attach/{block}"},
-		{"POST", "/v1/agents/", `{"name":"x","block_ids":["{block}"]}`},
 		{"POST", "/v1/agents/", `{"name":"x","identity_ids":["{identity}"]}`},
 		{"POST", "/v1/conversations/default/messages", `{"agent_id":"{agent}","input":"SAY hello","streaming":false}`},
 		{"POST", "/v1/conversations/{agent}/messages", says},
@@ -146,11 +171,6 @@ func TestNoLettaObjectCrossesTenants(t *testing.T) {
 		{"GET", "/v1/messages/{message}"},
 		{"GET", "/v1/archives/{archive}"},
 		{"DELETE", "/v1/archives/{archive}"},
-		{"POST", "/v1/archives/{archive}/passages", `{"text":"mine"}`},
-		{"DELETE", "/v1/agents/{own}/archival-memory/{passage}"},
-		{"GET", "/v1/groups/{group}"},
-		{"PATCH", "/v1/groups/{group}", `{"description":"mine"}`},
-		{"GET", "/v1/groups/{group}/messages"},
 		{"POST", "/v1/groups/", `{"agent_ids":["{agent}"],"description":"x"}`},
 		{"POST", "/v1/groups/", `{"agent_ids":["{own}"],"manager_config":{"manager_type":"supervisor","manager_agent_id":"{agent}"},"description":"x"}`},
 		{"GET", "/v1/identities/{identity}"},
@@ -159,22 +179,30 @@ func TestNoLettaObjectCrossesTenants(t *testing.T) {
 		{"POST", "/v1/agents/import", `{"agents":[{"name":"x","identifier_keys":["` + canary + `"]}]}`},
 		{"GET", "/v1/folders/{folder}"},
 		{"PATCH", "/v1/agents/{own}/folders/attach/{folder}"},
-		{"GET", "/v1/blocks/{block}"},
-	} {
+	})} {
+		own := r.agentOf(key)
+		group := r.as(key, "POST", "/v1/groups/", `{"agent_ids":["`+own+`"],"description":"x"}`).want(t, 200).id(t)
 		name := strings.NewReplacer(
-			"{agent}", r.agent, "{own}", own, "{block}", r.block, "{conv}", r.conv, "{run}", r.run, "{message}", r.message, "{archive}", r.archive,
-			"{passage}", r.passage, "{group}", r.group, "{identity}", r.identity, "{folder}", r.folder)
-		a := r.as("other-key", c[0], name.Replace(c[1]), name.Replace(c[2]))
-		a.want(t, http.StatusNotFound, c[0], c[1], c[2]).has(t, "memproxy_denied") // a 404 of the server would mean that it was asked
-		a.about(c[0], c[1], c[2], "shows").lacks(t, canary)
-		expect.Text(t, fmt.Sprint(a.header), c[0], c[1], c[2], "shows").Lacks(canary)
+			"{agent}", r.agent, "{own}", own, "{block}", r.block, "{mine}", r.letta.BlockID(own, "human"), "{conv}", r.conv, "{run}", r.run, "{message}", r.message,
+			"{archive}", r.archive, "{passage}", r.passage, "{group}", r.group, "{ours}", group, "{identity}", r.identity, "{folder}", r.folder)
+		for _, c := range rows {
+			a := r.as(key, c[0], name.Replace(c[1]), name.Replace(c[2])).about(key, c[0], c[1], c[2])
+			a.want(t, http.StatusNotFound).has(t, "memproxy_denied").lacks(t, canary) // a 404 of the server would mean that it was asked
+			expect.Text(t, fmt.Sprint(a.header), key, c[0], c[1], c[2], "shows").Lacks(canary)
+		}
+		lists := []string{"/v1/agents/", "/v1/blocks/", "/v1/conversations/", "/v1/messages/", "/v1/archives/", "/v1/groups/"}
+		if key == "other-key" { // identities, folders and runs are the tenant's
+			lists = append(lists, "/v1/runs/", "/v1/identities/", "/v1/folders/")
+		}
+		for _, path := range lists {
+			r.as(key, "GET", path, "").want(t, 200, key, path).lacks(t, canary, r.agent)
+		}
+		expect.Equal(t, r.state(), before, key, "changed the victim")
+		if key == "narrow-key" {
+			r.as(devToken, "PATCH", "/v1/agents/"+own+"/core-memory/blocks/attach/"+r.block, "").want(t, 200)
+			r.as(key, "GET", "/v1/agents/"+own, "").want(t, 200).has(t, canary)
+		}
 	}
-	for _, path := range []string{
-		"/v1/agents/", "/v1/blocks/", "/v1/conversations/", "/v1/runs/", "/v1/messages/", "/v1/archives/", "/v1/groups/", "/v1/identities/", "/v1/folders/",
-	} {
-		r.as("other-key", "GET", path, "").want(t, 200, path).lacks(t, canary, r.agent)
-	}
-	expect.Equal(t, r.state(), before, "the victim was changed")
 }
 
 // state is the victim's state in the server.
@@ -286,14 +314,12 @@ func TestForeignRelationsAreLeftOut(t *testing.T) {
 	var extra string
 	attach := func(h http.Handler) http.Handler { // attached directly in the server
 		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			if extra == "" || q.Method != http.MethodGet || !strings.HasPrefix(q.URL.Path, "/v1/agents/agent-") {
-				h.ServeHTTP(w, q)
-				return
-			}
-			rec := httptest.NewRecorder()
-			h.ServeHTTP(rec, q)
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, strings.Replace(rec.Body.String(), `{"id":`, extra+`"id":`, 1))
+			relay(w, q, h, func(body string) string {
+				if extra == "" || q.Method != http.MethodGet || !strings.HasPrefix(q.URL.Path, "/v1/agents/agent-") {
+					return body
+				}
+				return strings.Replace(body, `{"id":`, extra+`"id":`, 1)
+			})
 		})
 	}
 	r := &tenantsRig{lettaRig: startLettaWith(t, someAgent, conf, attach, "OTHER", sha("other-key"), "NARROW", sha("narrow-key"))}
@@ -324,21 +350,15 @@ func TestToolsByNameAreTheServersOwn(t *testing.T) {
 func TestFilesOfOtherTenantsReadAsUnknown(t *testing.T) {
 	t.Parallel()
 	const foreign, owned, unknown = "file-00000000-0000-4000-8000-0000000000f1", "file-00000000-0000-4000-8000-0000000000f2", "file-00000000-0000-4000-8000-0000000000f3"
-	l := startLettaWith(t, someAgent, twoTenants, func(h http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			switch id := path.Base(r.URL.Path); id {
-			case unknown:
-				w.WriteHeader(500)
-				fmt.Fprint(w, `{"detail":"An unknown error occurred"}`)
-			case foreign, owned:
-				w.WriteHeader(404)
-				fmt.Fprintf(w, `{"detail":"File with id=%s not found in folder %s"}`, id, lettaFolder)
-			default:
-				h.ServeHTTP(w, r)
-			}
-		})
-	}, "OTHER", sha("rival-key"), "NARROW", sha("narrow-key"))
+	l := startLettaWith(t, someAgent, twoTenants, answering(func(w http.ResponseWriter, r *http.Request) bool {
+		switch id := path.Base(r.URL.Path); id {
+		case unknown:
+			return replies(w, 500, `{"detail":"An unknown error occurred"}`)
+		case foreign, owned:
+			return replies(w, 404, fmt.Sprintf(`{"detail":"File with id=%s not found in folder %s"}`, id, lettaFolder))
+		}
+		return false
+	}), "OTHER", sha("rival-key"), "NARROW", sha("narrow-key"))
 	l.own(lettaFolder, "acme")
 	l.own(owned, "rival")
 	for _, at := range []string{"/v1/folders/", "/v1/sources/"} {
