@@ -262,27 +262,50 @@ func TestOwnObjectsWithoutALedger(t *testing.T) {
 	expect.Equal(t, a.Decision.Status, 503)
 }
 
-// Proves EDGE-3: what belongs to an object whose agent could not be looked up, because the
-// backend did not answer or there are too many, is not shown to a caller limited to some agents.
-func TestUnansweredDescentIsNotShown(t *testing.T) {
-	for name, broken := range map[string]error{"too many": nil, "no answer": errBroken} {
+// Proves EDGE-3: a message whose agent is unknown, because the backend did not answer for its
+// run, there are too many of them, or it names none, is not shown to a caller limited to some
+// agents. Of a page of messages, the nearest objects are asked for first.
+func TestMessagesOfUnknownAgentsAreNotShown(t *testing.T) {
+	within := func(ids ...string) (refs []memproxy.Ref) {
+		for _, id := range ids {
+			refs = append(refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: id})
+		}
+		return refs
+	}
+	for name, tc := range map[string]struct {
+		agent, want string
+		n           int
+		broken      error
+	}{
+		"too many":      {"agent-theirs", "mine,folder", maxParentsAsked + 2, nil},
+		"no answer":     {"agent-theirs", "mine,folder", 2, errBroken},
+		"two parents":   {"agent-mine", strings.Repeat("message,", maxParentsAsked*3/4) + "mine,folder", maxParentsAsked * 3 / 4, nil},
+		"ledger failed": {"agent-theirs", "mine,folder", 2, nil},
+	} {
 		r := newRig(t, func(r *rig) {
 			r.rules.OneTenant, r.rules.Unattributed = true, access.Visible
 			r.who.ActsAs = memproxy.Limit{Values: []string{"agent-mine"}}
 			f := &fakeReader{}
-			r.adapter, f.located, r.fetch.status, r.fetch.err = f, map[string]memproxy.Memory{}, 200, broken
-			for i := range maxParentsAsked + 2 {
-				run := fmt.Sprint("run-", i)
-				f.memories = append(f.memories, memproxy.Memory{ID: fmt.Sprint("theirs-", i), Parents: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: run}}})
-				f.located[run] = memproxy.Memory{ID: run, Scope: memproxy.Scope{Agent: "agent-theirs"}}
+			r.adapter, f.located, r.fetch.status, r.fetch.err = f, map[string]memproxy.Memory{}, 200, tc.broken
+			for i := range tc.n {
+				run, step := fmt.Sprint("run-", i), fmt.Sprint("step-", i)
+				f.memories = append(f.memories, memproxy.Memory{ID: "message", Layer: memproxy.Episodic, Parents: within(run, step)})
+				f.located[run] = memproxy.Memory{ID: run, Scope: memproxy.Scope{Agent: tc.agent}}
+				f.located[step] = memproxy.Memory{ID: step, Scope: memproxy.Scope{Agent: tc.agent}}
 			}
-			f.memories = append(f.memories, memproxy.Memory{ID: "mine", Scope: memproxy.Scope{Agent: "agent-mine"}, Parents: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "run-x"}}})
+			f.memories = append(f.memories, memproxy.Memory{ID: "prompt", Layer: memproxy.Episodic},
+				memproxy.Memory{ID: "mine", Layer: memproxy.Episodic, Scope: memproxy.Scope{Agent: "agent-mine"}, Parents: within("run-x")},
+				memproxy.Memory{ID: "folder"})
 		})
 		r.fake = &r.adapter.(*fakeReader).fakeAdapter
 		c := r.call(memproxy.Operation{Kind: memproxy.Recall})
 		c.Backend.Tenant, r.fake.op = "acme", memproxy.Operation{Kind: memproxy.Recall}
-		got := string(r.gate.Return(context.Background(), r.gate.Admit(context.Background(), c), memproxy.Reply{Status: 200}).Body)
-		expect.Equal(t, got, "mine", name)
+		a := r.gate.Admit(context.Background(), c)
+		if name == "ledger failed" {
+			r.ledger.err = errBroken
+		}
+		got := string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200}).Body)
+		expect.Equal(t, got, tc.want, name)
 	}
 }
 

@@ -336,31 +336,24 @@ func (v *viewer) loadParents(ctx context.Context, bare []memproxy.Memory) error 
 		return nil
 	}
 	var ask []string
-	v.Unanswered = map[string]bool{}
-	for i := range bare {
-		if v.Descent(&bare[i]) != access.Unknown {
-			continue
-		}
-		for _, ref := range bare[i].Parents {
-			switch {
-			case ref.Kind != memproxy.TargetMemory, slices.Contains(ask, ref.ID):
-			case len(ask) < maxParents:
+	for back, more := 1, true; more; back++ { // the last parents first: they are the nearest
+		more = false
+		for i := range bare {
+			at := len(bare[i].Parents) - back
+			if at < 0 || v.Descent(&bare[i]) != access.Unknown {
+				continue
+			}
+			more = true
+			if ref := bare[i].Parents[at]; ref.Kind == memproxy.TargetMemory && len(ask) < maxParents && !slices.Contains(ask, ref.ID) &&
+				c.Backend.Adapter.Locate(c.Route, c.Request, ref.ID).EscapedPath != "" {
 				ask = append(ask, ref.ID)
-			default:
-				v.Unanswered[ref.ID] = true
 			}
 		}
 	}
 	if len(ask) == 0 {
 		return nil
 	}
-	located := slices.DeleteFunc(slices.Clone(ask), func(id string) bool { return c.Backend.Adapter.Locate(c.Route, c.Request, id).EscapedPath == "" })
-	found, _ := fetch(ctx, c, located) // an object that does not exist belongs to nothing
-	for _, id := range located {
-		if _, answered := found[id]; !answered {
-			v.Unanswered[id] = true
-		}
-	}
+	found, _ := fetch(ctx, c, ask) // an object that is not returned belongs to nothing
 	maps.DeleteFunc(found, func(_ string, m memproxy.Memory) bool { return m.Missing })
 	var above []memproxy.MemoryKey
 	for _, id := range ask {

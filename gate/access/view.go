@@ -29,12 +29,10 @@ type View struct {
 	Unattributed Unattributed
 	// Rows has the owners and objects that the memories name. Derived has the owners of
 	// objects, by id, that follow from the objects' parents. Agents has the agents, by
-	// object id, of objects that were fetched from the backend, and Unanswered those that
-	// should have been fetched and were not.
-	Rows       Rows
-	Derived    map[string]memproxy.Ownership
-	Agents     map[string]string
-	Unanswered map[string]bool
+	// object id, of objects that were fetched from the backend.
+	Rows    Rows
+	Derived map[string]memproxy.Ownership
+	Agents  map[string]string
 	// Signed reports whether a stamp was signed for the principal's tenant.
 	Signed func(memproxy.Stamp) bool
 	// Blind is set if the ledger is unavailable: a memory that seems unattributed
@@ -138,15 +136,17 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 			named = named || !limit.All
 		}
 	}
+	placed := owned || row != nil
 	for _, ref := range m.Parents { // a message names its run, and the run its agent
-		switch agent := v.Agent(ref); {
-		case agent != "" && !v.allows(memproxy.DimAgent, agent):
+		agent := v.Agent(ref)
+		if agent != "" && !v.allows(memproxy.DimAgent, agent) {
 			return false
-		case agent == "" && m.Scope.Agent == "" && v.Unanswered[ref.ID] && !v.Principal.ActsAs.All:
-			return false // it may be any agent's
 		}
+		placed = placed || agent != ""
 	}
 	switch {
+	case !placed && m.Layer == memproxy.Episodic && !v.Principal.ActsAs.All: // a message may be any agent's
+		return false
 	case stamped && !owned && len(m.Parents) == 0 && Limited(v.Principal):
 		return false
 	case attributed:
