@@ -29,7 +29,7 @@ type Line struct {
 	Window Window     `json:"window"`
 	// Limit is in memories. A line with a negative limit is counted and never refuses.
 	Limit int64 `json:"limit"`
-	// Soft marks a line that never refuses. Exceeding its limit raises an event.
+	// Soft marks a line that never refuses.
 	Soft bool `json:"soft,omitempty"`
 }
 
@@ -60,8 +60,7 @@ type LineState struct {
 	// if there is room already, when the oldest write leaves the window. It is the zero
 	// time for WindowTotal.
 	Reset time.Time
-	// Warn is set by the one charge that crosses 80 % of the limit (for a soft line: the
-	// limit).
+	// Warn is set by the one charge that crosses 80 % of the limit (in a minute: the limit).
 	Warn bool
 }
 

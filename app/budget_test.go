@@ -261,3 +261,24 @@ func TestSharedStoreAwayAtTheStartIsReportedOnce(t *testing.T) {
 	r.do("POST", "/memories", note).want(t, 200)
 	expect.Text(t, r.log.String()).Times(1, away)
 }
+
+// Proves TRL-6, TRL-8, TRL-10: limits that are not enforced are counted like those that are: with a
+// warning at 80 %, and room where nothing was written or a memory is deleted.
+func TestWatchedBudgetsAreCounted(t *testing.T) {
+	t.Parallel()
+	r := startBudget(t, "writes_total: 100}", "writes_total: 5}, enforce: false")
+	var made got
+	for range 7 {
+		made = r.do("POST", "/memories", many(1, false)).want(t, 200)
+		r.do("DELETE", "/memories/"+field(made.body, `"id":"`), "").want(t, 200)
+	}
+	used := `"account":"user/agent:dev/ann","limit":5,"reason":"budget.total","soft":true,"used":%d`
+	_, last := decisionOf(made)
+	expect.Text(t, r.audit("--decision", last, "--type", "decision"), "the last of seven").Has(fmt.Sprintf(used, 1))
+	expect.Equal(t, r.audit("--type", "budget_warning")+r.audit("--type", "rapid_writes"), "", "events")
+	for range 6 {
+		r.do("POST", "/memories", many(1, false)).want(t, 200)
+	}
+	expect.Text(t, r.audit("--type", "budget_warning"), "at 80 %").Has(fmt.Sprintf(used, 4)).Times(1, `"budget_warning"`)
+	expect.Equal(t, r.audit("--type", "rapid_writes"), "", "events of the minute, which has no limit")
+}

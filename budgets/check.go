@@ -113,10 +113,10 @@ func AllowanceOf(c memproxy.Charge, counts []Count, granted, fresh bool) memprox
 		}
 		if granted && fresh && c.Cost > 0 && l.Limit > 0 {
 			at := l.Limit
-			if !l.Soft {
+			if l.Window != memproxy.WindowMinute {
 				at = l.Limit - l.Limit/5 // 80 %, rounded up, without overflow
 			} else {
-				at++ // a soft line warns when it is exceeded, a hard line at 80 %
+				at++ // a minute warns when it is exceeded, other lines at 80 %
 			}
 			st.Warn = st.Used >= at && st.Used-c.Cost < at
 		}
@@ -136,10 +136,10 @@ func Exceeds(c memproxy.Charge, l memproxy.Line, used int64) bool {
 	return !c.Written && !l.Soft && l.Limit >= 0 && used+c.Cost > l.Limit
 }
 
-// Returned is a charge with the lines to which a release returns its cost: not the soft ones,
+// Returned is a charge with the lines to which a release returns its cost: not the minutes,
 // because the writes that they count happened all the same.
 func Returned(c memproxy.Charge) memproxy.Charge {
-	c.Lines = slices.DeleteFunc(slices.Clone(c.Lines), func(l memproxy.Line) bool { return l.Soft })
+	c.Lines = slices.DeleteFunc(slices.Clone(c.Lines), func(l memproxy.Line) bool { return l.Window == memproxy.WindowMinute })
 	return c
 }
 

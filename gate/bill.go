@@ -334,7 +334,7 @@ func CreditTotals(ctx context.Context, b Budget, rules *Rules, id string, at tim
 // recordWarnings records each line that the charge took past its warning mark.
 func (acc *accounts) recordWarnings(ctx context.Context, a *Admission, al *memproxy.Allowance) {
 	for _, l := range al.Lines {
-		if l.Warn && l.Soft {
+		if l.Warn && l.Window == memproxy.WindowMinute {
 			acc.recordBudget(ctx, a, memproxy.EventRapidWrites, al)
 		} else if l.Warn {
 			acc.recordBudget(ctx, a, memproxy.EventBudgetWarning, al)

@@ -173,6 +173,16 @@ func releaseLeavesSoftLines(t *testing.T, b *bench) {
 	b.release(c)
 	// The writes of the last minute happened all the same.
 	b.grant(b.ask(1, total("principal/a", 10), rapid("principal/a", 5)), 1, 3)
+	// A limit that is not enforced counts like one that is.
+	c = b.ask(2, watched(total("principal/b", 1)))
+	b.grant(c, 2)
+	b.release(c)
+	b.grant(b.ask(1, watched(total("principal/b", 1))), 1)
+}
+
+func watched(l memproxy.Line) memproxy.Line {
+	l.Soft = true
+	return l
 }
 
 func warnsOnce(t *testing.T, b *bench) {
@@ -187,6 +197,7 @@ func warnsOnce(t *testing.T, b *bench) {
 		{total("one", 1), []int64{1}, 0},
 		{rapid("rush", 2), []int64{1, 1, 1, 1}, 2}, // exceeded, not reached
 		{hour("never", -1), []int64{100}, -1},
+		{watched(hour("watched", 10)), []int64{7, 1, 9}, 1},
 	} {
 		for i, cost := range c.costs {
 			a := b.grant(b.ask(cost, c.line))
