@@ -69,6 +69,13 @@ func Parse(name string, text []byte, getenv func(string) string) (*Config, error
 	return c, nil
 }
 
+// Strict parses another file, without references, into a struct with the tags of a Config.
+// line returns the line of the value at a path. name is used in errors.
+func Strict(name string, text []byte, into any) (line func(path ...any) int, err error) {
+	root, err := parse(name, text, func(string) string { return "" }, into, func(*reader, func(...any) int) {})
+	return func(path ...any) int { return lineOf(root, path...) }, err
+}
+
 // parse decodes text into a configuration, which check then completes and checks. It
 // stops after the first step with faults.
 func parse(name string, text []byte, getenv func(string) string, into any, check func(v *reader, at func(...any) int)) (root *yaml.Node, err error) {

@@ -3,9 +3,7 @@ package policy
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,8 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"go.yaml.in/yaml/v3"
-
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
@@ -36,44 +33,10 @@ const (
 type settings struct {
 	// Builtin keeps the built-in policies in addition to the directory's. The default is
 	// true.
-	Builtin *boolean `yaml:"builtin"`
-	Disable []id     `yaml:"disable"`
-	Shadow  []id     `yaml:"shadow"`
-	tables  `yaml:",inline"`
-}
-
-// boolean accepts only true and false. The YAML library would also accept the texts "no"
-// and "off".
-type boolean bool
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (b *boolean) UnmarshalYAML(n *yaml.Node) error {
-	if n.ShortTag() != "!!bool" {
-		return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: builtin must be true or false", n.Line)}}
-	}
-	return n.Decode((*bool)(b))
-}
-
-// id is a policy id with its line in the file.
-type id struct {
-	name string
-	line int
-}
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (d *id) UnmarshalYAML(n *yaml.Node) error {
-	d.line = n.Line
-	return n.Decode(&d.name)
-}
-
-// idsOf returns the ids of a file, and records where each was read.
-func (b *Bundle) idsOf(file string, ids []id) []string {
-	var out []string
-	for _, d := range ids {
-		out = append(out, d.name)
-		b.places[d.name] = fmt.Sprintf("%s:%d", file, d.line)
-	}
-	return out
+	Builtin *bool    `yaml:"builtin"`
+	Disable []string `yaml:"disable"`
+	Shadow  []string `yaml:"shadow"`
+	Tables  tables   `yaml:",inline"`
 }
 
 // Position returns where an id of Disabled or Shadowed was read, "file:line", or else the
@@ -134,7 +97,7 @@ func Load(dir string) (Bundle, error) {
 		case ext == ".cedarschema":
 			own.Schema = Source{path, string(text)}
 		default:
-			if set, err = parseSettings(path, text); err != nil {
+			if set, err = own.parseSettings(path, text); err != nil {
 				return Bundle{}, err
 			}
 		}
@@ -152,57 +115,33 @@ func Load(dir string) (Bundle, error) {
 	} else {
 		own.builtinOff = file
 	}
-	own.places = map[string]string{}
-	own.Disabled, own.Shadowed = own.idsOf(file, set.Disable), own.idsOf(file, set.Shadow)
-	if err := set.applyTo(&own); err != nil {
+	if err := set.Tables.applyTo(&own); err != nil {
 		return Bundle{}, fmt.Errorf("policy: %s:1: %w", file, err)
 	}
 	slices.SortFunc(own.Policies, func(a, b Source) int { return strings.Compare(a.Name, b.Name) })
 	return own, nil
 }
 
-var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
-
-// unknownKey matches the YAML library's error for an unknown key, which Load rephrases.
-var unknownKey = regexp.MustCompile(`field (\S+) not found in type \w+\.(\w+)`)
-
-// keysOf has the allowed keys by the name of the type in the library's error.
-var keysOf = map[string]string{
-	"settings":    "budgets, builtin, confidence, disable and shadow",
-	"BudgetTable": "default, anonymous, overrides, tenants, namespaces, together and rapid_per_minute",
-	"WriteLimit":  "writes_per_hour and writes_total", "CeilingTable": "principal, source and unclaimed",
+// parseSettings parses a bundle.yaml as the configuration is parsed, and records where each
+// id was read.
+func (b *Bundle) parseSettings(path string, text []byte) (set settings, err error) {
+	if len(bytes.TrimSpace(comment.ReplaceAll(text, nil))) == 0 {
+		return set, nil
+	}
+	line, err := config.Strict(path, text, &set)
+	if err != nil {
+		return set, fmt.Errorf("policy: %w", err)
+	}
+	b.Disabled, b.Shadowed, b.places = set.Disable, set.Shadow, map[string]string{}
+	for key, ids := range map[string][]string{"disable": set.Disable, "shadow": set.Shadow} {
+		for i, id := range ids {
+			b.places[id] = fmt.Sprintf("%s:%d", path, line(key, i))
+		}
+	}
+	return set, nil
 }
 
-func parseSettings(path string, text []byte) (settings, error) {
-	var set settings
-	dec := yaml.NewDecoder(bytes.NewReader(text))
-	dec.KnownFields(true)
-	err := dec.Decode(&set)
-	if err == nil {
-		if err = dec.Decode(&yaml.Node{}); err == nil {
-			err = errors.New("a second document: only one is allowed")
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		return set, nil // the file has one document, or only comments
-	}
-	lines := []string{err.Error()}
-	if te, ok := errors.AsType[*yaml.TypeError](err); ok {
-		lines = te.Errors
-	}
-	var faults []error
-	for _, l := range lines {
-		line := "1"
-		if m := yamlLine.FindStringSubmatch(l); m != nil {
-			line, l = m[1], m[2]
-		}
-		if m := unknownKey.FindStringSubmatch(l); m != nil {
-			l = "unknown key " + m[1] + "; there are " + keysOf[m[2]]
-		}
-		faults = append(faults, fmt.Errorf("policy: %s:%s: %s", path, line, l))
-	}
-	return set, errors.Join(faults...)
-}
+var comment = regexp.MustCompile(`(?m)^\s*#.*$`)
 
 func read(path string) ([]byte, error) {
 	b, err := readFile(path, maxFile)

@@ -131,6 +131,7 @@ var allowed = []struct {
 	{"screen/likeness", "shares exemplars and thresholds with the other measure of likeness", []string{"screen/similar"}},
 	{"screen/panel", "puts the layers of screening together", []string{"screen", "screen/"}},
 	{"policy/cedar", "compiles its parent's bundle", []string{"policy"}},
+	{"policy", "reads its settings as strictly as the configuration is read", []string{"config"}},
 	{"budgets/budgettest", "the contract that every store is tested against", []string{"budgets", "internal/expect", "internal/must"}},
 	{"budgets/", "stores know their parent", []string{"budgets"}},
 	{"ledger/keys", "what an installation signs and encrypts with", nil},
