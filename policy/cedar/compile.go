@@ -168,7 +168,8 @@ func (r *rule) annotate(ann cedar.Annotations) error {
 	}
 	r.why.Detail = string(ann["detail"])
 	if opens, ok := ann["opens"]; ok {
-		r.why.Detail += "; " + cmp.Or(string(opens), "disable: ["+r.ID+"] in the bundle.yaml of policy.dir") + " allows it"
+		opened := cmp.Or(string(opens), "disable: ["+r.ID+"] in the bundle.yaml of policy.dir") + " allows it"
+		r.why.Detail = strings.TrimPrefix(r.why.Detail+"; "+opened, "; ")
 	}
 	if code, ok := ann["reason"]; ok {
 		r.why.Code = memproxy.ReasonCode(code)

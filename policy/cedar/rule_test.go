@@ -255,6 +255,18 @@ func TestHoldShadowAndErrors(t *testing.T) {
 	}
 }
 
+// What opens a rule is a sentence of its own where the rule has no detail.
+func TestOpensWithoutDetail(t *testing.T) {
+	for opens, want := range map[string]string{
+		`@opens("the role tea")`: "the role tea allows it",
+		`@opens`:                 "disable: [o] in the bundle.yaml of policy.dir allows it",
+		`@detail("no tea") @opens("the role tea")`: "no tea; the role tea allows it",
+	} {
+		got := must.Get(compile(t, own(`@id("o") `+opens+` `+onLearn+`;`)).Rule(context.Background(), ask{}.question()))(t)
+		expect.Equal(t, got.Reasons[0].Detail, want)
+	}
+}
+
 func TestQuestionsOutsideTheSchemaAreErrors(t *testing.T) {
 	q := ask{}.question()
 	q.Operation.Kind = "conquer"
