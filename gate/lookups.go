@@ -57,13 +57,14 @@ func (l *lookups) need(ctx context.Context, keys ...memproxy.MemoryKey) error {
 	case l.err != nil:
 		return l.err
 	}
+	if l.records == nil {
+		l.records = make(memproxy.Records, len(keys))
+	}
 	ask := make([]memproxy.MemoryKey, 0, len(keys))
 	for _, k := range keys {
-		if _, asked := l.records[k]; asked || k.ID == "" {
-			continue
-		}
-		if ask = append(ask, k); l.records != nil {
-			l.records[k] = nil // a key may be given twice
+		if _, asked := l.records[k]; !asked && k.ID != "" {
+			l.records[k] = nil
+			ask = append(ask, k)
 		}
 	}
 	if len(ask) == 0 {
@@ -74,16 +75,7 @@ func (l *lookups) need(ctx context.Context, keys ...memproxy.MemoryKey) error {
 		l.err = err
 		return err
 	}
-	if l.records == nil && len(found) == len(ask) { // the memories of an answer, usually
-		l.records = found
-		return nil
-	}
-	if l.records == nil {
-		l.records = make(memproxy.Records, len(ask))
-	}
-	for _, k := range ask {
-		l.records[k] = found[k]
-	}
+	maps.Copy(l.records, found)
 	return nil
 }
 
