@@ -23,6 +23,8 @@ import (
 
 const adminToken = "m0-canary-key-of-an-administrator"
 
+const rootCaller = `id: "human:root", kind: human, trust: human, tenant: acme, roles: [memproxy-admin], acts_as: "*"`
+
 const administered = `profile: production
 state: DIR/state
 admin: {listen: "127.0.0.1:0"}
@@ -31,7 +33,7 @@ backends:
 identity:
   keys:
     - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
-    - {sha256: "ROOT", id: "human:root", kind: human, trust: human, tenant: acme, roles: [memproxy-admin], acts_as: "*"}
+    - {sha256: "ROOT", ` + rootCaller + `}
 log: {level: error}
 `
 
@@ -144,8 +146,7 @@ func TestAdministrationIsClosed(t *testing.T) {
 // give them an endpoint, a key or an environment; the role can.
 func TestModelsEndpointsAreAdministration(t *testing.T) {
 	t.Parallel()
-	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, "policy:", `    - {sha256: "ROOT", id: "human:root", kind: human, trust: human, tenant: acme, roles: [memproxy-admin], acts_as: "*"}
-policy:`, 1), func(h http.Handler) http.Handler { return h }, "ROOT", sha(adminToken))
+	l := startLettaWith(t, someAgent, withKey(lettaConf, adminToken, rootCaller), plainly)
 	evil := "http://evil.example/v1"
 	for i, c := range []struct {
 		method, path, body string
@@ -195,9 +196,8 @@ func TestSecretsAreRemovedFromAnswers(t *testing.T) {
 			}
 		})
 	}
-	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, "policy:", `    - {sha256: "ROOT", id: "human:root", kind: human, trust: human, tenant: acme, roles: [memproxy-admin], acts_as: "*"}
-    - {sha256: "OWNER", id: "agent:code", kind: agent, trust: authenticated, tenant: acme, roles: [memproxy-owner], acts_as: "*"}
-policy:`, 1), showing, "ROOT", sha(adminToken), "OWNER", sha("owner-token"))
+	const owner = `id: "agent:code", kind: agent, trust: authenticated, tenant: acme, roles: [memproxy-owner], acts_as: "*"`
+	l := startLettaWith(t, someAgent, withKey(withKey(lettaConf, adminToken, rootCaller), "owner-token", owner), showing)
 	path := "/v1/agents/" + l.agent
 	for _, q := range [][2]string{{"GET", ""}, {"PATCH", `{"name":"other"}`}} {
 		l.do(q[0], path, q[1]).want(t, 200, q[0]).lacks(t, "canary").has(t, l.agent)

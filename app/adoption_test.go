@@ -2,7 +2,6 @@ package app_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -240,8 +239,7 @@ func TestMemoriesPlantedInLettaAreFound(t *testing.T) {
 	l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nCALL archival_memory_insert {\"content\":\"Ann moved to Bern.\"}\nTHEN\nSAY done", "").want(t, 200)
 	archive := "/v1/agents/" + l.agent + "/archival-memory"
 	l.behind("POST", archive, `{"text":"Ann trusts Eve."}`)
-	var list []struct{ ID, Text string }
-	must.Do(t, json.Unmarshal([]byte(l.behind("GET", archive+"?limit=50&ascending=true", "")), &list))
+	list := decoded[[]struct{ ID, Text string }](t, l.behind("GET", archive+"?limit=50&ascending=true", ""))
 	must.Len(t, list, 2)
 	block := l.made("/v1/blocks/", `{"label":"notes","value":"Ann obeys Eve."}`)
 	expect.Equal(t, l.do("GET", archive+"?limit=50", "", "Authorization", "Bearer "+devToken).header.Get("X-Memproxy-Unverified"), list[1].ID, "a read names")

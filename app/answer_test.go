@@ -38,6 +38,13 @@ func replies(w http.ResponseWriter, status int, body string) bool {
 	return true
 }
 
+// decoded is the value that a JSON text has.
+func decoded[T any](t testing.TB, text string) (v T) {
+	t.Helper()
+	must.Do(t, json.Unmarshal([]byte(text), &v), text)
+	return v
+}
+
 // about names what the answer is about in the messages of later checks.
 func (a got) about(what ...any) got {
 	a.of = what

@@ -36,8 +36,7 @@ func startBudget(t *testing.T, change ...string) *rig {
 func remaining(t *testing.T, r *rig) int {
 	t.Helper()
 	a := r.do("POST", "/memories", many(101, false))
-	var body struct{ Remaining int }
-	must.Do(t, json.Unmarshal([]byte(a.body), &body))
+	body := decoded[struct{ Remaining int }](t, a.body)
 	a.want(t, 429)
 	return body.Remaining
 }

@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -121,8 +120,7 @@ func TestWritesOfALeakedKeyAreReverted(t *testing.T) {
 	r.within(p, time.Second, "four writes on record", func() bool {
 		wrote = nil
 		for line := range strings.Lines(r.audit("--principal", "agent:dev", "--type", "version")) {
-			var rec struct{ Versions []change }
-			must.Do(t, json.Unmarshal([]byte(line), &rec))
+			rec := decoded[struct{ Versions []change }](t, line)
 			wrote = append(wrote, rec.Versions...)
 		}
 		return len(wrote) == 4

@@ -126,9 +126,8 @@ func TestExplainAnswersAsTheListener(t *testing.T) {
 		if c.body != "" {
 			args = append(args, "--body", writeFile(t, filepath.Join(t.TempDir(), "body.json"), c.body))
 		}
-		_, out, errs := invoke(t, args...)
-		var ex struct{ Verdict string }
-		must.Do(t, json.Unmarshal([]byte(out), &ex), out, errs)
+		_, out, _ := invoke(t, args...)
+		ex := decoded[struct{ Verdict string }](t, out)
 		verdict, _, _ := strings.Cut(served, ";")
 		expect.Equal(t, verdict == c.verdict && ex.Verdict == c.verdict, true, c.method, c.path, "the listener says", verdict, "explain", ex.Verdict, "want", c.verdict)
 	}

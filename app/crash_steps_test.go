@@ -3,7 +3,6 @@ package app_test
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -143,8 +142,7 @@ func (r *crashRig) reviewerAsks(method, path, body string) (int, string) {
 func (r *crashRig) holds(state memproxy.HoldState) []string {
 	r.t.Helper()
 	status, body := r.reviewerAsks("GET", "/v1/holds?state="+string(state), "")
-	var page memproxy.HoldPage
-	must.Do(r.t, json.Unmarshal([]byte(body), &page), body)
+	page := decoded[memproxy.HoldPage](r.t, body)
 	must.Equal(r.t, status, 200, body)
 	var ids []string
 	for _, h := range page.Holds {

@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"sync"
@@ -155,8 +154,7 @@ func TestTamperingBehindLetta(t *testing.T) {
 
 	l.behind("DELETE", archive+"/"+ids["deleted"], "")
 	l.behind("POST", archive, `{"text":"Ann trusts Eve."}`)
-	var list []struct{ ID, Text string }
-	must.Do(t, json.Unmarshal([]byte(l.behind("GET", archive+"?limit=50&ascending=true", "")), &list))
+	list := decoded[[]struct{ ID, Text string }](t, l.behind("GET", archive+"?limit=50&ascending=true", ""))
 	ids["inserted"] = list[len(list)-1].ID
 	l.behind("PATCH", "/v1/blocks/"+ids["block"], `{"value":"Ann pays Eve."}`)
 	forged := metadataOf(t, l.behind("GET", "/v1/blocks/"+ids["forged"], ""))

@@ -318,8 +318,7 @@ func TestWhatIsDeletedBeforeItsReceiptStaysDeleted(t *testing.T) {
 			receipt := field(r.do("POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"Ann keeps bees."},{"role":"user","content":"Ann sails."}]}`).want(t, 200).body, `"event_id":"`)
 			ids := map[string]string{}
 			ring.Until(t, "the memories", func() bool {
-				var page struct{ Results []struct{ ID, Memory string } }
-				must.Do(t, json.Unmarshal([]byte(r.behind("GET", "/memories?user_id=ann", "")), &page))
+				page := decoded[struct{ Results []struct{ ID, Memory string } }](t, r.behind("GET", "/memories?user_id=ann", ""))
 				for _, m := range page.Results {
 					ids[m.Memory] = m.ID
 				}

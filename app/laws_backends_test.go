@@ -29,9 +29,7 @@ var lettaLaws = &lawKind{
 				word, text := w.says(p, name, kindHarmless)
 				before := w.kind.stored(w)
 				a := w.ask(p, "POST", "/v1/agents/", fmt.Sprintf(`{"name":%q,"agent_type":"letta_v1_agent","tools":["memory_rethink","archival_memory_insert"],"memory_blocks":[{"label":"human","value":%q}]}`, name, text))
-				var made struct{ ID string }
-				must.Do(w.t, json.Unmarshal([]byte(a.body), &made))
-				w.agents[name] = made.ID
+				w.agents[name] = a.id(w.t)
 				w.obey(before, permit{by: p, words: []string{word}, user: name, answer: a})
 			}
 		}

@@ -2,7 +2,6 @@ package app_test
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 // recover ends a sequence: the backend is back, half an hour passes, and what was
@@ -78,8 +76,7 @@ func (w *lawWorld) checkFiles() {
 	command("audit", "verify", "--dir", dir)
 	recorded := map[string]string{}
 	for line := range strings.Lines(command("audit", "query", "--dir", dir, "--json")) {
-		var rec struct{ Type, Decision, Verdict string }
-		must.Do(w.t, json.Unmarshal([]byte(line), &rec))
+		rec := decoded[struct{ Type, Decision, Verdict string }](w.t, line)
 		if rec.Type != "decision" {
 			continue
 		}

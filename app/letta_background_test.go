@@ -211,11 +211,7 @@ func TestStoppedRunsWriteNothing(t *testing.T) {
 // the body of a request to their own conversation.
 func TestStreamsOfOthersAreNotResumed(t *testing.T) {
 	t.Parallel()
-	conf := strings.Replace(lettaConf, "identity:\n  keys:\n", `identity:
-  keys:
-    - {sha256: "NARROW", id: "agent:narrow", kind: agent, trust: authenticated, tenant: acme, acts_as: ["agent-00000000-0000-4000-8000-000000000099"]}
-`, 1)
-	l := startLettaWith(t, someAgent, conf, plainly, "NARROW", sha("narrow-key"))
+	l := startLettaWith(t, someAgent, withKey(lettaConf, "narrow-key", `id: "agent:narrow", kind: agent, trust: authenticated, tenant: acme, acts_as: ["agent-00000000-0000-4000-8000-000000000099"]`), plainly)
 	first := l.say(poisoned, `,"streaming":true,"background":true`)
 	runs, _ := seen(first.body)
 	must.Len(t, runs, 1, first.body)

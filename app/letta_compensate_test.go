@@ -342,7 +342,6 @@ func TestCompensatedAnswersAreUntouched(t *testing.T) {
 	l.letta.ServeHTTP(w, httptest.NewRequest("POST", "/v1/agents/"+l.agent+"/messages", strings.NewReader(`{"input":"SAY hello"}`)))
 	_, err := jsondoc.Parse([]byte(a.body), 0)
 	expect.Equal(t, err == nil && len(a.body) == w.Body.Len(), true, err, a.body, w.Body)
-	var whole struct{ Messages []json.RawMessage }
-	must.Do(t, json.Unmarshal([]byte(a.body), &whole), a.body)
+	whole := decoded[struct{ Messages []json.RawMessage }](t, a.body)
 	expect.Len(t, whole.Messages, 1, a.body)
 }

@@ -23,12 +23,9 @@ const searchingAgent = `{"name":"t","agent_type":"letta_v1_agent","tools":["arch
 // and the caller sees an ordinary call and its result.
 func TestAgentSearchesAreFiltered(t *testing.T) {
 	t.Parallel()
-	conf := strings.Replace(lettaConf, "identity:\n  keys:\n", `identity:
-  keys:
-    - {sha256: "RIVAL", id: "agent:rival", kind: agent, trust: authenticated, tenant: rival, acts_as: "*"}
-`, 1)
+	conf := withKey(lettaConf, "rival-key", `id: "agent:rival", kind: agent, trust: authenticated, tenant: rival, acts_as: "*"`)
 	for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`} {
-		l := startLettaWith(t, searchingAgent, conf, plainly, "RIVAL", sha("rival-key"))
+		l := startLettaWith(t, searchingAgent, conf, plainly)
 		put := func(key, text string) {
 			t.Helper()
 			l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", fmt.Sprintf(`{"text":%q}`, text), "X-API-Key", key).want(t, 200)
@@ -69,8 +66,7 @@ func TestFailedAndForbiddenSearches(t *testing.T) {
 // an owner.
 func (l *lettaRig) disown(text, tenant string) {
 	l.t.Helper()
-	var all []struct{ ID, Text string }
-	must.Do(l.t, json.Unmarshal([]byte(l.behind("GET", "/v1/agents/"+l.agent+"/archival-memory", "")), &all))
+	all := decoded[[]struct{ ID, Text string }](l.t, l.behind("GET", "/v1/agents/"+l.agent+"/archival-memory", ""))
 	for _, p := range all {
 		if p.Text != text {
 			continue
@@ -180,8 +176,7 @@ func TestUnownedBlocksAttachedDuringARun(t *testing.T) {
 			h.ServeHTTP(w, r)
 		})
 	}
-	other := strings.Replace(compensating, "identity:\n  keys:\n", "identity:\n  keys:\n    - {sha256: \"OTHER\", id: \"agent:other\", kind: agent, trust: authenticated, tenant: other, acts_as: \"*\"}\n", 1)
-	l := startLettaWith(t, someAgent, other, between, "OTHER", sha("another token"))
+	l := startLettaWith(t, someAgent, withKey(compensating, "another token", `id: "agent:other", kind: agent, trust: authenticated, tenant: other, acts_as: "*"`), between)
 	block := l.made("/v1/blocks/", `{"label":"human","value":"what another tenant keeps"}`)
 	create := func() string {
 		t.Helper()

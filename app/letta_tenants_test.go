@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -60,11 +59,8 @@ func (r *tenantsRig) made(path, body, name string) string {
 // has it.
 func (r *tenantsRig) field(method, path, body, name string) string {
 	r.t.Helper()
-	a := r.as(devToken, method, path, body)
-	var v any
-	a.want(r.t, 200, method, path)
-	must.Do(r.t, json.Unmarshal([]byte(a.body), &v), method, path)
-	found := find(v, name)
+	a := r.as(devToken, method, path, body).want(r.t, 200, method, path)
+	found := find(decoded[any](r.t, a.body), name)
 	must.Equal(r.t, found != "", true, method, path, "no", name, "in", a.body)
 	return found
 }
@@ -224,11 +220,7 @@ func (r *tenantsRig) state() string {
 // agentOf creates an agent for a caller.
 func (r *tenantsRig) agentOf(key string) string {
 	r.t.Helper()
-	a := r.as(key, "POST", "/v1/agents/", `{"name":"own","memory_blocks":[{"label":"human","value":"v"}]}`)
-	var made struct{ ID string }
-	a.want(r.t, 200, "create")
-	must.Do(r.t, json.Unmarshal([]byte(a.body), &made), "create")
-	return made.ID
+	return r.as(key, "POST", "/v1/agents/", `{"name":"own","memory_blocks":[{"label":"human","value":"v"}]}`).want(r.t, 200, "create").id(r.t)
 }
 
 // Proves EDGE-3, CARD-1: with several tenants, an agent's caller gets all of its

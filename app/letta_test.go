@@ -3,6 +3,7 @@ package app_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -58,9 +59,7 @@ func startLettaRig(r *rig, agent, conf string, between func(http.Handler) http.H
 	up := serving(t, between(l.letta))
 	resp := must.Get(http.Post(up.URL+"/v1/agents/", "application/json", strings.NewReader(agent)))(t)
 	defer resp.Body.Close()
-	var made struct{ ID string }
-	must.Do(t, json.NewDecoder(resp.Body).Decode(&made))
-	l.agent = made.ID
+	l.agent = got{status: resp.StatusCode, body: string(must.Get(io.ReadAll(resp.Body))(t))}.id(t)
 	dir := t.TempDir()
 	must.Do(t, os.MkdirAll(filepath.Join(dir, "policies"), 0o755))
 	writeFile(t, filepath.Join(dir, "policies", "own.cedar"), noPersona)
@@ -240,11 +239,9 @@ func TestPausesOfOthersAreDeclined(t *testing.T) {
 					whole.ServeHTTP(w, q)
 				})
 			}, replacements()...)
-			var made struct{ ID string }
-			a := l.do("POST", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","tools":["memory_rethink"],"memory_blocks":[{"label":"human","value":"Ann likes green tea"}]}`, as("human")...)
-			must.Do(t, json.Unmarshal([]byte(a.want(t, 200).body), &made))
+			made := l.do("POST", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","tools":["memory_rethink"],"memory_blocks":[{"label":"human","value":"Ann likes green tea"}]}`, as("human")...).id(t)
 			say := func(who, script string) got {
-				return l.do("POST", "/v1/agents/"+made.ID+"/messages", fmt.Sprintf(`{"input":%q}`, script), as(who)...)
+				return l.do("POST", "/v1/agents/"+made+"/messages", fmt.Sprintf(`{"input":%q}`, script), as(who)...)
 			}
 			lose.Store(true)
 			say(tc.first, "CALL memory_rethink {\"label\":\"human\",\"new_memory\":\"Ann likes coffee\"}\nTHEN\nSAY done").want(t, http.StatusBadGateway)
@@ -253,7 +250,7 @@ func TestPausesOfOthersAreDeclined(t *testing.T) {
 				l.run()
 			}
 			say(tc.next, "SAY hello").want(t, 200).has(t, "hello")
-			expect.Equal(t, l.letta.Value(made.ID, "human"), tc.want, "the block is")
+			expect.Equal(t, l.letta.Value(made, "human"), tc.want, "the block is")
 		})
 	}
 }

@@ -319,19 +319,17 @@ func (r *rig) total(id string) int64 {
 func TestChangesByLabelOfAKilledProcessAreRecorded(t *testing.T) {
 	t.Parallel()
 	var kill func()
-	conf := strings.Replace(lettaConf, "policy:", `    - {sha256: "RIVAL", id: "agent:rival", kind: agent, trust: authenticated, tenant: globex, acts_as: "*"}
-    - {sha256: "PERSON", id: "human:ann", kind: human, trust: human, tenant: acme, acts_as: "*"}
-policy:`, 1)
-	l := startLettaWith(t, someAgent, conf, func(whole http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			if q.Method == http.MethodPatch && kill != nil {
-				kill()
-				whole.ServeHTTP(httptest.NewRecorder(), q)
-				panic(http.ErrAbortHandler)
-			}
-			whole.ServeHTTP(w, q)
-		})
-	}, "RIVAL", sha("rival-key"), "PERSON", sha("person-key"))
+	conf := withKey(lettaConf, "rival-key", `id: "agent:rival", kind: agent, trust: authenticated, tenant: globex, acts_as: "*"`)
+	conf = withKey(conf, "person-key", `id: "human:ann", kind: human, trust: human, tenant: acme, acts_as: "*"`)
+	var l *lettaRig
+	l = startLettaWith(t, someAgent, conf, answering(func(_ http.ResponseWriter, q *http.Request) bool {
+		if q.Method == http.MethodPatch && kill != nil {
+			kill()
+			l.letta.ServeHTTP(httptest.NewRecorder(), q)
+			panic(http.ErrAbortHandler)
+		}
+		return false
+	}))
 	made := l.do("POST", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","memory_blocks":[{"label":"human","value":"Ann"}]}`, as("")...).want(t, 200).id(t)
 	l.agent = made
 	path := "/v1/agents/" + l.agent + "/core-memory/blocks/human"

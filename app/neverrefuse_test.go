@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -73,8 +72,7 @@ func (r *rig) shows(ids []string, words ...string) (where []string) {
 // upstreamIDs returns the ids of memories with a word, as the backend has them.
 func (r *rig) upstreamIDs(word string) []string {
 	r.t.Helper()
-	var list struct{ Results []struct{ ID, Memory string } }
-	must.Do(r.t, json.Unmarshal([]byte(r.behind("GET", "/memories?user_id=ann", "")), &list))
+	list := decoded[struct{ Results []struct{ ID, Memory string } }](r.t, r.behind("GET", "/memories?user_id=ann", ""))
 	var ids []string
 	for _, m := range list.Results {
 		if strings.Contains(m.Memory, word) {

@@ -2,7 +2,6 @@ package app_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -193,8 +192,7 @@ func (r *atOnce) schedule(t *testing.T, seed uint64) {
 	must.Do(t, r.car.Ledger.Sync(context.Background()))
 	there := httptest.NewRecorder()
 	r.back.ServeHTTP(there, httptest.NewRequest("GET", "/memories?user_id="+user, nil))
-	var has struct{ Results []struct{ ID, Memory string } }
-	must.Do(t, json.Unmarshal(there.Body.Bytes(), &has))
+	has := decoded[struct{ Results []struct{ ID, Memory string } }](t, there.Body.String())
 	texts := map[string]string{}
 	for _, m := range has.Results {
 		texts[m.ID] = m.Memory

@@ -53,11 +53,33 @@ func startQuietTools(t *testing.T, status int, result string) *racedBlocks {
 	return r
 }
 
-// setQuiet sets whether the results of tools say only quietResult, or what the tools return.
-func (r *racedBlocks) setQuiet(quiet bool) {
+// afterCalls has something happen after the backend served the second request of a turn, in
+// which its calls ran.
+func (r *racedBlocks) afterCalls(do func()) {
+	r.meanwhile("POST", "/messages", func() { r.afterServing("POST", "/messages", do) })
+}
+
+// atReadBack has something happen when the agent is read back after that.
+func (r *racedBlocks) atReadBack(do func()) {
+	r.afterCalls(func() { r.meanwhile("GET", "/v1/agents/"+r.agent, do) })
+}
+
+// plane changes the boat as a caller.
+func (r *racedBlocks) plane(who string) got {
+	return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, who)
+}
+
+// sailingCalls are calls of tools that change the boat.
+var sailingCalls = map[string]string{"memory_replace": `{"label":"boat","old_string":"has","new_string":"sails"}`, "core_memory_append": `{"label":"boat","content":"sails"}`}
+
+// startTools is startQuietTools, or a server whose tools say what they return.
+func startTools(t *testing.T, quiet bool) *racedBlocks {
+	t.Helper()
+	r := startQuietTools(t, 200, quietResult)
 	if !quiet {
 		r.back.Handler = r.back.Handler.(*quietTools).Handler
 	}
+	return r
 }
 
 func (r *racedBlocks) run(tool, args, who string) got {
@@ -93,19 +115,14 @@ func together(do func() got) <-chan got {
 // caller's, with its own text, in whichever way the next one comes and the answer goes.
 func TestNextChangesAreNotTheToolRuns(t *testing.T) {
 	const replaces = `{"label":"boat","old_string":"boat","new_string":"plane"}`
-	tools := map[string]string{"memory_replace": `{"label":"boat","old_string":"has","new_string":"sails"}`, "core_memory_append": `{"label":"boat","content":"sails"}`}
 	answers := map[string]*quietTools{
 		"answered":   {nil, 200, quietResult},
 		"lost":       {nil, 500, `{"detail":"away"}`},
 		"unreadable": {nil, 200, `{"status":`},
 	}
 	next := map[string]func(r *racedBlocks) got{
-		"the same caller": func(r *racedBlocks) got {
-			return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "peer")
-		},
-		"another": func(r *racedBlocks) got {
-			return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human")
-		},
+		"the same caller": func(r *racedBlocks) got { return r.plane("peer") },
+		"another":         func(r *racedBlocks) got { return r.plane("human") },
 		"by label": func(r *racedBlocks) got {
 			return r.do(call{"PATCH", "/v1/agents/" + r.agent + "/core-memory/blocks/boat", `{"value":"Ann has a plane"}`}, "human")
 		},
@@ -114,7 +131,7 @@ func TestNextChangesAreNotTheToolRuns(t *testing.T) {
 			return r.do(call{"POST", "/v1/agents/" + r.agent + "/messages", fmt.Sprintf(`{"input":%q}`, "CALL memory_replace "+replaces+"\nTHEN\nSAY done")}, "human")
 		},
 	}
-	for tool, args := range tools {
+	for tool, args := range sailingCalls {
 		for answer, how := range answers {
 			for who, change := range next {
 				inBubble(t, tool+", "+answer+", "+who, func(t *testing.T) {
@@ -160,7 +177,7 @@ func TestChangesThatWereNotReadBackAreNobodys(t *testing.T) {
 		r.run("core_memory_append", `{"label":"boat","content":"sails"}`, "peer").want(t, 200)
 		r.happened()
 		r.back.Handler = away
-		r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human").want(t, 200)
+		r.plane("human").want(t, 200)
 		r.became(`seal "Ann has a boat\nsails" before "Ann has a boat" by `, `update "Ann has a plane" before "Ann has a boat\nsails" by human:ann`)
 	})
 }
@@ -213,9 +230,8 @@ func (r *racedBlocks) replaceInAnswers(text, by string, most int) {
 // Proves EDGE-4, TRL-5: what an agent's call changed is read back before the end of its turn's
 // answer, and the next change of the block waits for that; the rest of a stream does not.
 func TestNextChangesAreNotTheTurns(t *testing.T) {
-	calls := map[string]string{"memory_replace": `{"label":"boat","old_string":"has","new_string":"sails"}`, "core_memory_append": `{"label":"boat","content":"sails"}`}
 	const failed, unnamed = `,"streaming":true, "stream_tokens":true`, `,"streaming": true`
-	for tool, args := range calls {
+	for tool, args := range sailingCalls {
 		for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`, failed, unnamed} {
 			inBubble(t, tool+more, func(t *testing.T) {
 				r := startQuietTools(t, 200, quietResult)
@@ -226,15 +242,13 @@ func TestNextChangesAreNotTheTurns(t *testing.T) {
 					r.replaceInAnswers("data: ", "event:\ndata: ", -1)
 				}
 				let := make(chan struct{})
-				r.meanwhile("POST", "/messages", func() {
-					r.afterServing("POST", "/messages", func() { r.meanwhile("GET", "/v1/agents/"+r.agent, func() { <-let }) })
-				})
+				r.atReadBack(func() { <-let })
 				w, over := r.turns("CALL "+tool+" "+args+"\nTHEN\nSAY done", more, "peer")
 				r.happened()
 				if sent := w.Body.String(); strings.Contains(sent, "stop_reason") || strings.Contains(sent, "event: error") || more != "" && !strings.Contains(sent, "done") {
 					t.Errorf("sent before it was read back: %s", sent)
 				}
-				changed := begin(func() got { return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human") })
+				changed := begin(func() got { return r.plane("human") })
 				expect.Len(t, changed, 0, "the next change did not wait")
 				close(let)
 				<-over
@@ -249,17 +263,15 @@ func TestNextChangesAreNotTheTurns(t *testing.T) {
 // Proves EDGE-4, TRL-5: a call of a turn that waited for another change of its block is
 // recorded with the text that this change left before it.
 func TestCallsThatWaitedFollowTheOtherChange(t *testing.T) {
-	calls := map[string]string{"memory_replace": `{"label":"boat","old_string":"has","new_string":"sails"}`, "core_memory_append": `{"label":"boat","content":"sails"}`}
-	for tool, args := range calls {
+	for tool, args := range sailingCalls {
 		for _, quiet := range []bool{true, false} {
 			inBubble(t, fmt.Sprint(tool, ", quiet: ", quiet), func(t *testing.T) {
-				r := startQuietTools(t, 200, quietResult)
-				r.setQuiet(quiet)
+				r := startTools(t, quiet)
 				var changed <-chan got
 				r.meanwhile("POST", "/messages", func() {
 					r.afterServing("GET", "/v1/agents/"+r.agent, func() {
 						r.meanwhile("PATCH", "/v1/blocks/"+r.boat, func() { time.Sleep(time.Second) })
-						changed = together(func() got { return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human") })
+						changed = together(func() got { return r.plane("human") })
 					})
 				})
 				w := r.turn("CALL "+tool+" "+args+"\nTHEN\nSAY done", "", "human")
@@ -283,12 +295,10 @@ func TestNextChangesWaitBetweenTwoPauses(t *testing.T) {
 		inBubble(t, more, func(t *testing.T) {
 			r := startQuietTools(t, 200, quietResult)
 			let := make(chan struct{})
-			r.meanwhile("POST", "/messages", func() {
-				r.afterServing("POST", "/messages", func() { r.meanwhile("GET", "/v1/agents/"+r.agent, func() { <-let }) })
-			})
+			r.atReadBack(func() { <-let })
 			_, over := r.turns("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}\nTHEN\nCALL core_memory_append {\"label\":\"boat\",\"content\":\"swims\"}\nTHEN\nSAY done", more, "peer")
 			r.happened()
-			changed := begin(func() got { return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human") })
+			changed := begin(func() got { return r.plane("human") })
 			expect.Len(t, changed, 0, "the next change did not wait")
 			close(let)
 			<-over
@@ -303,22 +313,17 @@ func TestNextChangesWaitBetweenTwoPauses(t *testing.T) {
 // wrote before is nobody's.
 func TestChangesDuringATurnAreTheirCallers(t *testing.T) {
 	for name, change := range map[string]func(r *racedBlocks) got{
-		"by id": func(r *racedBlocks) got {
-			return r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, "human")
-		},
+		"by id": func(r *racedBlocks) got { return r.plane("human") },
 		"by a tool": func(r *racedBlocks) got {
 			return r.run("memory_rethink", `{"label":"boat","new_memory":"Ann has a plane"}`, "human")
 		},
 	} {
 		for _, quiet := range []bool{true, false} {
 			inBubble(t, fmt.Sprint(name, ", quiet: ", quiet), func(t *testing.T) {
-				r := startQuietTools(t, 200, quietResult)
-				r.setQuiet(quiet)
-				r.meanwhile("POST", "/messages", func() {
-					r.afterServing("POST", "/messages", func() {
-						time.Sleep(5 * time.Minute)
-						change(r).want(t, 200)
-					})
+				r := startTools(t, quiet)
+				r.afterCalls(func() {
+					time.Sleep(5 * time.Minute)
+					change(r).want(t, 200)
 				})
 				w := r.turn("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}\nTHEN\nSAY done", "", "peer")
 				r.happened()
@@ -335,28 +340,21 @@ func TestChangesDuringATurnAreTheirCallers(t *testing.T) {
 // of the record.
 func TestOlderDecisionsAndForgedStamps(t *testing.T) {
 	const turn = "CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}\nTHEN\nSAY done"
-	start := func(t *testing.T, quiet bool) *racedBlocks {
-		r := startQuietTools(t, 200, quietResult)
-		r.setQuiet(quiet)
-		return r
-	}
 	for _, quiet := range []bool{true, false} {
 		inBubble(t, fmt.Sprint("approved, quiet: ", quiet), func(t *testing.T) {
-			r := start(t, quiet)
+			r := startTools(t, quiet)
 			r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has boats"}`}, "human").want(t, 200)
-			held := heldID(t, r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, ""))
-			r.meanwhile("POST", "/messages", func() {
-				r.afterServing("POST", "/messages", func() {
-					time.Sleep(5 * time.Minute)
-					expect.Equal(t, r.approved(held).State, memproxy.HoldDone)
-				})
+			held := heldID(t, r.plane(""))
+			r.afterCalls(func() {
+				time.Sleep(5 * time.Minute)
+				expect.Equal(t, r.approved(held).State, memproxy.HoldDone)
 			})
 			r.turn(turn, "", "human")
 			r.happened()
 			r.became(`update "Ann has boats" before "Ann has a boat" by human:ann`, `seal "Ann has boats\nsails" before "Ann has boats" by `, `update "Ann has a plane" before "Ann has boats\nsails" by agent:dev`)
 		})
 		inBubble(t, fmt.Sprint("forged, quiet: ", quiet), func(t *testing.T) {
-			r := start(t, quiet)
+			r := startTools(t, quiet)
 			forged := fmt.Sprintf(`{"metadata":{"memproxy_id":"ffffffff-ffff-7fff-bfff-ffffffffffff","memproxy_sig":"AAAA","memproxy_sha256":%q}}`, sha("Ann has a boat\nsails"))
 			r.back.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPatch, "/v1/blocks/"+r.boat, strings.NewReader(forged)))
 			r.turn(turn, "", "peer")

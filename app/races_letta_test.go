@@ -12,8 +12,7 @@ import (
 // made makes an object and returns its id.
 func (r *raced) made(who, path, body string) string {
 	r.t.Helper()
-	it := r.do(call{"POST", path, body}, who).want(r.t, 200).id(r.t)
-	return it
+	return r.do(call{"POST", path, body}, who).want(r.t, 200).id(r.t)
 }
 
 // approved sends a held write and returns what became of it.

@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,9 +21,7 @@ func startRacedMem0(t *testing.T, more string) *raced {
 // added adds a memory and returns its id.
 func (r *raced) added(text string) string {
 	r.t.Helper()
-	var made struct{ Results []struct{ ID string } }
-	must.Do(r.t, json.Unmarshal([]byte(r.do(call{"POST", "/memories", noted(text)}, "").want(r.t, 200).body), &made))
-	return made.Results[0].ID
+	return r.do(call{"POST", "/memories", noted(text)}, "").id(r.t)
 }
 
 // shows fails the test unless a memory is shown with a text, without a warning.

@@ -23,21 +23,12 @@ func TestStopsWhileEditsAreReadBack(t *testing.T) {
 		for _, more := range []string{``, `,"streaming":true`} {
 			inBubble(t, rest+more, func(t *testing.T) {
 				r := startQuietTools(t, 200, quietResult)
-				back := r.back.Handler
-				r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-					if q.Context().Err() != nil {
-						w.WriteHeader(http.StatusGatewayTimeout)
-						return
-					}
-					back.ServeHTTP(w, q)
-				})
-				r.meanwhile("POST", "/messages", func() {
-					r.afterServing("POST", "/messages", func() {
-						r.meanwhile("GET", "/v1/agents/"+r.agent, func() {
-							r.car.Handler("mem0").(*proxy.Proxy).AbortAll()
-							time.Sleep(time.Millisecond)
-						})
-					})
+				r.back.Handler = answering(func(w http.ResponseWriter, q *http.Request) bool {
+					return q.Context().Err() != nil && replies(w, http.StatusGatewayTimeout, "")
+				})(r.back.Handler)
+				r.atReadBack(func() {
+					r.car.Handler("mem0").(*proxy.Proxy).AbortAll()
+					time.Sleep(time.Millisecond)
 				})
 				r.turn("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}"+rest+"\nTHEN\nSAY done", more, "peer")
 				r.happened()
@@ -67,10 +58,9 @@ func TestApprovedWritesNextToCalls(t *testing.T) {
 			for _, quiet := range []bool{true, false} {
 				for _, killed := range []bool{true, false} {
 					inBubble(t, fmt.Sprintf("%s, approved first: %v, quiet: %v, killed: %v", name, approvedFirst, quiet, killed), func(t *testing.T) {
-						r := startQuietTools(t, 200, quietResult)
-						r.setQuiet(quiet)
+						r := startTools(t, quiet)
 						r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has boats"}`}, "human").want(t, 200)
-						held := heldID(t, r.do(call{"PATCH", "/v1/blocks/" + r.boat, `{"value":"Ann has a plane"}`}, ""))
+						held := heldID(t, r.plane(""))
 						approve := func() {
 							must.Get(r.car.Ledger.Holds.Approve(t.Context(), held, memproxy.Review{Reviewer: "eve"}))(t)
 							r.once("replays", r.car.clock())
@@ -227,18 +217,15 @@ func TestReadBacksThatHangCostOneDeadline(t *testing.T) {
 		inBubble(t, "", func(t *testing.T) {
 			r := startQuietTools(t, 200, quietResult)
 			hung, back := 0, r.back.Handler
-			r.meanwhile("POST", "/messages", func() {
-				r.afterServing("POST", "/messages", func() {
-					r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-						if strings.HasSuffix(q.URL.Path, r.agent) {
-							hung++
-							<-q.Context().Done()
-							w.WriteHeader(http.StatusGatewayTimeout)
-							return
-						}
-						back.ServeHTTP(w, q)
-					})
-				})
+			r.afterCalls(func() {
+				r.back.Handler = answering(func(w http.ResponseWriter, q *http.Request) bool {
+					if !strings.HasSuffix(q.URL.Path, r.agent) {
+						return false
+					}
+					hung++
+					<-q.Context().Done()
+					return replies(w, http.StatusGatewayTimeout, "")
+				})(back)
 			})
 			w := r.turn("CALL core_memory_append {\"label\":\"boat\",\"content\":\"sails\"}\nTHEN\nSAY done", more, "peer")
 			expect.Equal(t, hung, 1)

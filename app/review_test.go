@@ -3,7 +3,6 @@ package app_test
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -218,8 +217,7 @@ func (r *rig) recorded(args ...string) (records []verify.Record) {
 	ring.Until(r.t, "a record", func() bool {
 		records = nil
 		for line := range strings.Lines(r.audit(args...)) {
-			var rec verify.Record
-			must.Do(r.t, json.Unmarshal([]byte(line), &rec))
+			rec := decoded[verify.Record](r.t, line)
 			records = append(records, rec)
 		}
 		return len(records) > 0

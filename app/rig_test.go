@@ -172,6 +172,11 @@ const plain = withMem0 + `    - {sha256: "KEY", id: "agent:dev", kind: agent, tr
 log: {level: info}
 `
 
+// withKey adds a caller to a configuration, before the others.
+func withKey(conf, key, caller string) string {
+	return strings.Replace(conf, "  keys:\n", "  keys:\n    - {sha256: \""+sha(key)+"\", "+caller+"}\n", 1)
+}
+
 const devToken = "m0-canary-key-5f1d"
 
 // allowing is an environment that permits settings which weaken production, as most

@@ -17,12 +17,9 @@ func reviewers() string {
 	return fmt.Sprintf("\nreview: {reviewers: [{id: eve, sha256: %q, roles: [view, review, content], tenants: \"*\"}]}", sha(reviewToken))
 }
 
-// peerConf is a configuration with a second caller.
-func peerConf() string {
-	return strings.Replace(screeningConf, "identity:\n  keys:\n", `identity:
-  keys:
-    - {sha256: "PEER", id: "agent:peer", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
-`, 1)
+// withPeer adds a second caller to a configuration.
+func withPeer(conf string) string {
+	return withKey(conf, "peer-key", `id: "agent:peer", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"`)
 }
 
 // with is the rig with another caller's key.
@@ -55,7 +52,7 @@ func TestSessionsAreKnownByName(t *testing.T) {
 			body, header := tc.named(noted(text), session)
 			return r.do("POST", tc.path, body, header...)
 		}
-		r := start(t, peerConf(), "SCREENING", "", "PEER", sha("peer-key"))
+		r := start(t, withPeer(screeningConf), "SCREENING", "")
 		for i := range 3 {
 			write(r, "s1", poison).want(t, 403, name, "rejection", i).lacks(t, `"session.locked"`)
 		}
@@ -75,10 +72,7 @@ func TestSessionsAreKnownByName(t *testing.T) {
 func TestLettaSessions(t *testing.T) {
 	t.Parallel()
 	const peerToken = "peer-key"
-	conf := strings.Replace(lettaConf, "  keys:\n", `  keys:
-    - {sha256: "PEER", id: "agent:peer", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
-`, 1)
-	l := startLettaWith(t, someAgent, conf, plainly, "PEER", sha(peerToken))
+	l := startLettaWith(t, someAgent, withPeer(lettaConf), plainly)
 	other := l.made("/v1/agents/", `{"name":"other","model":"letta/letta-free","embedding":"letta/letta-free","include_base_tools":false}`)
 	passage := func(agent, text string, header ...string) got {
 		return l.do("POST", "/v1/agents/"+agent+"/archival-memory", fmt.Sprintf(`{"text":%q}`, text), header...)
@@ -101,13 +95,12 @@ func TestLettaSessions(t *testing.T) {
 // operator's own rules only.
 func TestChangingSessionsDoesNotAvoidLocks(t *testing.T) {
 	t.Parallel()
-	conf := peerConf()
 	for name, header := range map[string]func(i int) []string{
 		"another each time": func(i int) []string { return []string{"X-Memproxy-Session", fmt.Sprint("s", i)} },
 		"none":              func(int) []string { return nil },
 		"memproxy's own":    func(int) []string { return []string{"X-Memproxy-Session", "caller:agent:peer"} },
 	} {
-		r := start(t, conf, "SCREENING", fmt.Sprintf("sessions: {principal_strikes: 5}\npolicy: {dir: %q}", policyDir(t, closedFor("bob")))+reviewers(), "PEER", sha("peer-key"))
+		r := start(t, withPeer(screeningConf), "SCREENING", fmt.Sprintf("sessions: {principal_strikes: 5}\npolicy: {dir: %q}", policyDir(t, closedFor("bob")))+reviewers())
 		write := func(i int, text string) got { return r.do("POST", "/memories", noted(text), header(i)...) }
 		// Refused by the operator's rule, not for members that would be lowered or
 		// removed.
@@ -140,7 +133,7 @@ func closedFor(user string) string {
 func TestOneUserLocksNoOther(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
-	r := startAt(t, clock.Now, peerConf(), "SCREENING", "sessions: {lock_for: 30m}"+reviewers(), "PEER", sha("peer-key"))
+	r := startAt(t, clock.Now, withPeer(screeningConf), "SCREENING", "sessions: {lock_for: 30m}"+reviewers())
 	write := func(user, text string) got {
 		return r.do("POST", "/memories", strings.ReplaceAll(noted(text), `"ann"`, `"`+user+`"`))
 	}

@@ -29,8 +29,7 @@ func (r *rig) stamped(id string) (m struct {
 	r.t.Helper()
 	q := must.Get(http.NewRequest(http.MethodGet, r.up+"/memories/"+id, nil))(r.t)
 	a := r.send(http.DefaultClient, q)
-	var whole struct{ Metadata json.RawMessage }
-	must.Do(r.t, json.Unmarshal([]byte(a.body), &whole), a.body)
+	whole := decoded[struct{ Metadata json.RawMessage }](r.t, a.body)
 	must.Do(r.t, json.Unmarshal(whole.Metadata, &m), a.body)
 	return m, string(whole.Metadata)
 }
@@ -122,8 +121,7 @@ func TestMetadataAreSigned(t *testing.T) {
 			add("Ann likes white tea.")
 			ids := map[string]string{}
 			ring.Until(r.t, "all are there", func() bool {
-				var got struct{ Results []struct{ ID, Memory string } }
-				must.Do(t, json.Unmarshal([]byte(r.behind("GET", "/memories?user_id=ann", "")), &got))
+				got := decoded[struct{ Results []struct{ ID, Memory string } }](t, r.behind("GET", "/memories?user_id=ann", ""))
 				for _, m := range got.Results {
 					ids[strings.Fields(m.Memory)[2]] = m.ID
 				}

@@ -52,25 +52,24 @@ func TestCorrectionsLowerTheirAuthor(t *testing.T) {
 	ring.Until(r.t, "the rule in the record", func() bool { return a.status == 200 && strings.Contains(r.audit(), `"rule":"trust.track"`) })
 }
 
+// confident is a block and how sure its author is.
+type confident struct {
+	ID       string
+	Metadata struct {
+		Confidence float64 `json:"memproxy_confidence"`
+	}
+}
+
 // Proves TRL-3, EDGE-5: the same in front of Letta, for an author of blocks.
 func TestCorrectionsLowerTheirAuthorInLetta(t *testing.T) {
 	t.Parallel()
 	l := startLettaWith(t, personaAgent, withPeople(lettaConf), plainly, replacements()...)
 	var last float64
 	for i := range 25 {
-		a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":"Ann's desk is number %d"}`, i), as("peer")...)
-		var made struct {
-			ID       string
-			Metadata struct {
-				Confidence float64 `json:"memproxy_confidence"`
-			}
+		made := decoded[confident](t, l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":"Ann's desk is number %d"}`, i), as("peer")...).want(t, 200).body)
+		if last = made.Metadata.Confidence; i == 0 {
+			expect.Equal(t, last, 0.7, "a newcomer gives")
 		}
-		must.Do(t, json.Unmarshal([]byte(a.body), &made))
-		a.want(t, 200)
-		if i == 0 && made.Metadata.Confidence != 0.7 {
-			t.Errorf("a newcomer gives %v", made.Metadata.Confidence)
-		}
-		last = made.Metadata.Confidence
 		l.do("PATCH", "/v1/blocks/"+made.ID, `{"value":"Ann has no desk"}`, as("human")...).want(t, 200)
 	}
 	expect.Equal(t, last, 0.35, "after 24 corrections of 25 blocks")
@@ -148,15 +147,7 @@ func TestLaunderingInLetta(t *testing.T) {
 	l := startLettaWith(t, personaAgent, withPeople(lettaConf), plainly, replacements()...)
 	block := func(confidence float64) (string, float64) {
 		t.Helper()
-		a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":"Ann likes green tea","metadata":{"confidence":%v}}`, confidence), as("")...)
-		var made struct {
-			ID       string
-			Metadata struct {
-				Confidence float64 `json:"memproxy_confidence"`
-			}
-		}
-		must.Do(t, json.Unmarshal([]byte(a.body), &made))
-		a.want(t, 200)
+		made := decoded[confident](t, l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":"Ann likes green tea","metadata":{"confidence":%v}}`, confidence), as("")...).want(t, 200).body)
 		return made.ID, made.Metadata.Confidence
 	}
 	id, c := block(0.2)
@@ -261,10 +252,8 @@ func TestMinimumTrustLeavesAgentsInLists(t *testing.T) {
 	l.do("PATCH", "/v1/blocks/"+l.letta.BlockID(l.agent, "human"), `{"value":"Bob"}`).want(t, 200)
 	for least, want := range map[string]int{"0.1": 1, "0.9": 0} {
 		trusted := []string{"X-Memproxy-Min-Trust", least}
-		var one agent
-		must.Do(t, json.Unmarshal([]byte(l.do("GET", "/v1/agents/"+l.agent+"?include=agent.blocks", "", trusted...).want(t, 200).body), &one))
-		var list []agent
-		must.Do(t, json.Unmarshal([]byte(l.do("GET", "/v1/agents/?include=agent.blocks", "", trusted...).want(t, 200).body), &list))
+		one := decoded[agent](t, l.do("GET", "/v1/agents/"+l.agent+"?include=agent.blocks", "", trusted...).want(t, 200).body)
+		list := decoded[[]agent](t, l.do("GET", "/v1/agents/?include=agent.blocks", "", trusted...).want(t, 200).body)
 		expect.Equal(t, len(list) == 1 && list[0].ID == l.agent && len(one.Blocks) == want && len(list[0].Blocks) == want, true, least, "alone", one, "in a list", list, "want", want, "blocks")
 	}
 }

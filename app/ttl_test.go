@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -96,11 +95,7 @@ func TestChangesWithoutASourceKeepTheShorterLifetime(t *testing.T) {
 	r := startRig(&rig{t: t, clock: clock.Now}, screeningConf, "SCREENING", conf)
 	l := startLettaRig(&rig{t: t, clock: clock.Now}, someAgent, lettaConf+conf, plainly)
 	block := func(source string) string {
-		var made struct{ ID string }
-		a := l.do("POST", "/v1/blocks/", `{"label":"human","value":"Ann"`+source+`}`)
-		must.Do(t, json.Unmarshal([]byte(a.body), &made))
-		a.want(t, 200)
-		return made.ID
+		return l.do("POST", "/v1/blocks/", `{"label":"human","value":"Ann"`+source+`}`).id(t)
 	}
 	const hostile, verified = `,"metadata":{"source":"hostile"}`, `,"metadata":{"source":"verified"}`
 	for name, tc := range map[string]struct {
