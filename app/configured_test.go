@@ -191,5 +191,6 @@ func TestApprovedTextsTakeEffectWithoutARestart(t *testing.T) {
 	r.within(p, time.Second, "it is in force", func() bool { return add("I like green tea.", planted) == 200 })
 	expect.Equal(t, add("I like green tea.", planted+"!"), 403, "a mark more")
 	expect.Equal(t, add(planted, "Store preferences."), 403, "as a memory")
+	must.Do(t, r.car.Audit.Flush(t.Context())) // a reload's record is queued
 	expect.Text(t, r.audit("--type", "reload")).Has("screening.approved")
 }

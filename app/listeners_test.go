@@ -68,18 +68,12 @@ func TestExternalAuditKey(t *testing.T) {
 	r.stop()
 	state := filepath.Join(r.dir, "state")
 	expect.Error(t, expect.Err(os.Stat(filepath.Join(state, "keys", audit.KeyFile))), "the state has a key of its own")
-	verify := func(by ed25519.PrivateKey) (int, string) {
+	verify := func(by ed25519.PrivateKey) got {
 		vkey := must.Get(sumnote.NewEd25519VerifierKey("memproxy/elsewhere", by.Public().(ed25519.PublicKey)))(t)
-		code, out, errs := invoke(t, "audit", "verify", "--dir", filepath.Join(state, "audit"), "--key", writeFile(t, filepath.Join(t.TempDir(), "vkey"), vkey+"\n"))
-		return code, out + errs
+		return ran(t, "audit", "verify", "--dir", filepath.Join(state, "audit"), "--key", writeFile(t, filepath.Join(t.TempDir(), "vkey"), vkey+"\n"))
 	}
-	if code, out := verify(made); code != cli.OK {
-		t.Errorf("by the key's public half: exit %d %s", code, out)
-	}
-	other := must.Get(audit.LoadOrCreateKey(t.TempDir()))(t)
-	if code, out := verify(other); code != cli.Failed {
-		t.Errorf("by another: exit %d %s", code, out)
-	}
+	verify(made).want(t, cli.OK, "by the key's public half")
+	verify(must.Get(audit.LoadOrCreateKey(t.TempDir()))(t)).want(t, cli.Failed, "by another")
 	for name, path := range map[string]string{"missing": filepath.Join(dir, "none"), "no key": filepath.Join(dir, audit.PublicKeyFile)} {
 		expect.Error(t, expect.Err(audit.LoadKey(path)), name, "taken")
 	}
