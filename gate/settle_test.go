@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -247,4 +248,29 @@ func TestDisconnectedCallersGetTheirChargeBack(t *testing.T) {
 		r.gate.AbandonUnsent(ctx, a, memproxy.StreamGone)
 		expect.Equal(t, len(r.budget.released), 1, name)
 	}
+}
+
+// echoing is a fakeExtractor whose memories show which write made them.
+type echoing struct{ fakeExtractor }
+
+func (*echoing) Echoes(memproxy.Route, *memproxy.Operation) bool { return true }
+
+// Proves DOL-2: the status of memories that are made after the answer is stored once; until
+// then the one that was stored in advance applies.
+func TestStatusOfLateMemoriesIsStoredOnce(t *testing.T) {
+	x := &echoing{}
+	r := newRig(t, func(r *rig) {
+		r.adapter, r.fake = x, &x.fakeAdapter
+		r.rules.NeverRefuse, r.rules.Policy = true, says(memproxy.Hold, memproxy.ScreenRisk)
+	})
+	x.events = []string{"e1"}
+	a := r.admitWith(learn("a note"), &sender{status: 200})
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
+	x.over, x.became = true, []memproxy.Memory{{ID: "m2", Text: "a note", Event: "ADD"}}
+	expect.Equal(t, r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}), true, "over")
+	var states []string
+	for _, c := range r.ledger.changes {
+		states = append(states, c.ID+" "+string(c.State))
+	}
+	expect.Equal(t, strings.Join(states, ", "), "d1 flagged, m2 flagged")
 }
