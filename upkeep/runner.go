@@ -62,6 +62,10 @@ func (r *runner) run(ctx context.Context) {
 		case <-r.Wake:
 		case by = <-r.requests:
 		}
+		select {
+		case <-r.Wake: // this round is for it
+		default:
+		}
 		if by.done == nil {
 			by.now = r.opt.Clock()
 		}

@@ -190,3 +190,29 @@ func TestFailuresAreLoggedOnce(t *testing.T) {
 		expect.Text(t, p.log.String()).Times(1, "error=first").Times(2, "error=second").Has("level=ERROR", "job=j")
 	})
 }
+
+// A round answers every signal that was sent before it began: after a requested round a job
+// is idle.
+//
+// Proves EDGE-14.
+func TestARoundAnswersTheSignalsBeforeIt(t *testing.T) {
+	for range 32 { // the order in which a job sees a signal and a request is random
+		synctest.Test(t, func(t *testing.T) {
+			wake, over := upkeep.NewPendingSignal(), make(chan struct{})
+			var requested bool // whether the last round was requested
+			p := start(t, upkeep.Job{Name: "a job", Wake: wake, Once: func(_ context.Context, now time.Time) error {
+				requested = now.IsZero()
+				<-over
+				return nil
+			}})
+			defer p.stop()
+			synctest.Wait() // the first round has begun
+			wake.Send()
+			go func() { expect.OK(t, p.Once(t.Context(), "a job", time.Time{})) }()
+			synctest.Wait()
+			close(over)
+			synctest.Wait()
+			expect.Equal(t, requested, true)
+		})
+	}
+}
