@@ -234,8 +234,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	must.Do(t, os.CopyFS(pack, screen.Files()))
 	p := newPaces()
 	w, dir := newTold(t), policyDir(t, holdingPolicy)
-	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker}, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}\n%s", pack, store), dir)...)
-	must.Equal(t, r.car.cfg.Memories.Validate.Std(), 5*time.Minute, "the default is")
+	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker}, screeningConf, workflow(w, fmt.Sprintf("memories: {validate: 5m}\nscreening: {pack: %q}\n%s", pack, store), dir)...)
 	const pass = 5 * time.Minute
 	enacts := func(file, text string) {
 		t.Helper()

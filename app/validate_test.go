@@ -100,7 +100,7 @@ func TestNothingIsValidatedDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	r := &rig{t: t, clock: p.now, pace: p.ticker}
-	startRig(r, screeningConf, "SCREENING", "", "level: error", "level: warn")
+	startRig(r, screeningConf, "SCREENING", "memories: {validate: 5m}", "level: error", "level: warn")
 	id := r.written("Ann likes green tea.", "")
 	r.versioned(id)
 	whole := r.meddle(func(w http.ResponseWriter, _ *http.Request) bool { return unavailable(w) })
