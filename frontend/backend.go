@@ -52,12 +52,12 @@ type Backend struct {
 	patterns Patterns // compiled from Passthrough
 }
 
-// Complete sets the defaults, and Lends.
+// Complete sets the defaults, and ReplacesCredential.
 func (b *Backend) Complete() (err error) {
 	if b.Adapter == nil || b.Name == "" {
 		return errors.New("frontend: a backend requires a name and an adapter")
 	}
-	b.Lends = b.Credential != nil
+	b.ReplacesCredential = b.Credential != nil
 	b.MaxBody = cmp.Or(max(b.MaxBody, 0), DefaultMaxBody)
 	b.MaxAnswer = cmp.Or(max(b.MaxAnswer, 0), DefaultMaxAnswer)
 	if b.Observe == nil {

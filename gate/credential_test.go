@@ -27,7 +27,7 @@ func TestARefusedCredentialIsMemproxys(t *testing.T) {
 		r.adapter = guarded{noRuns{}, r.fake, tc.about}
 		r.fake.op = learn("likes tea")
 		call := r.call(r.fake.op)
-		call.Backend.Lends = tc.lends
+		call.Backend.ReplacesCredential = tc.lends
 		a := r.gate.Admit(context.Background(), call)
 		if !tc.known {
 			a.Principal.ID = ""
@@ -75,7 +75,7 @@ func TestARefusedLookUpIsTheBackends(t *testing.T) {
 			r := newRig(t, func(r *rig) { r.fetch.status, r.fetch.header, r.rejections = tc.answer, tc.header, 5 })
 			r.fake.op = byID(kind, "m1")
 			call := r.call(r.fake.op)
-			call.Backend.Lends = tc.lends
+			call.Backend.ReplacesCredential = tc.lends
 			for range 10 {
 				a := r.gate.Admit(context.Background(), call)
 				wantCodes(t, a.Decision, memproxy.Deny, memproxy.UpstreamUnavailable)

@@ -164,11 +164,11 @@ func (noMeter) LedgerFailed(context.Context)                {}
 
 // Backend is one configured backend as the gate sees it.
 type Backend struct {
-	Name    string
-	Adapter Adapter
-	Fetch   Fetcher // sends side requests; if nil, unknown owners stay unknown
-	Ungated Ungated // how runs that cannot be gated are treated
-	Lends   bool    // memproxy sends its own credential instead of the caller's
+	Name               string
+	Adapter            Adapter
+	Fetch              Fetcher // sends side requests; if nil, unknown owners stay unknown
+	Ungated            Ungated // how runs that cannot be gated are treated
+	ReplacesCredential bool    // memproxy sends its own credential instead of the caller's
 	// Tenant is the only tenant with memories in the backend; "" if several share
 	// it. Callers of other tenants are refused.
 	Tenant string

@@ -289,7 +289,7 @@ func misconfigured(ret *answer) string {
 	case !ret.enforced():
 	case LeadsAway(ret.status, ret.reply.Header.Get("Location")) && ret.rules.Headers != UnclaimedPass:
 		return RedirectsAway
-	case ret.status == memproxy.StatusUnauthorized && b.Lends && ret.Principal.ID != "" && (!ok || refuser.RefusesCredential(ret.reply)):
+	case ret.status == memproxy.StatusUnauthorized && b.ReplacesCredential && ret.Principal.ID != "" && (!ok || refuser.RefusesCredential(ret.reply)):
 		return ownRefused
 	}
 	return ""
@@ -364,7 +364,7 @@ func incomplete(r *evaluation, err error) (status int, detail string) {
 	case refused.Reply.Status != memproxy.StatusUnauthorized:
 		r.refused = refused
 		return refused.Reply.Status, refused.Error()
-	case r.call.Backend.Lends:
+	case r.call.Backend.ReplacesCredential:
 		return memproxy.StatusBadGateway, ownRefused
 	}
 	return memproxy.StatusUnauthorized, "the backend does not accept this credential"
