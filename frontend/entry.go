@@ -66,7 +66,7 @@ func (e *Entry) GateCall(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	call.Request, call.Body, call.Flaw, call.ReadOptions = req, body, cmp.Or(flaw, wrong), options
 	call.Route, call.Known, call.NoMemoryAccess = e.Class.Route, e.Class.Known, e.Class.Handling == Passed
 	if e.Class.Flaw != nil {
-		call.Flaw, call.Barred = e.Class.Flaw, true
+		call.Flaw, call.RefuseInShadow = e.Class.Flaw, true
 	}
 	return &call
 }

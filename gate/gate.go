@@ -207,9 +207,9 @@ type Call struct {
 	// Flaw says why the listener could not receive the body (too large, too slow), or is
 	// nil. The call is then refused and recorded with it.
 	Flaw *memproxy.Malformed
-	// Barred is set if Flaw is a protocol error, or the limit of concurrent
+	// RefuseInShadow is set if Flaw is a protocol error, or the limit of concurrent
 	// requests is reached. The call is then refused in shadow mode as well.
-	Barred bool
+	RefuseInShadow bool
 	// ReadOptions are the caller's options for memproxy itself.
 	ReadOptions ReadOptions
 	// ObserveOnly is set if the listener sees only a copy of the request. The call is then
@@ -358,5 +358,5 @@ func (a *Admission) Shadow() bool { return !a.enforced() }
 // enforced reports whether the decision applies. A request that a reviewer causes is
 // memproxy's own and carries its stamp, so it is refused in shadow mode as well.
 func (a *Admission) enforced() bool {
-	return (a.rules.Enforce || a.call.Barred || a.heldWrite != nil || a.call.restores) && !a.call.ObserveOnly
+	return (a.rules.Enforce || a.call.RefuseInShadow || a.heldWrite != nil || a.call.restores) && !a.call.ObserveOnly
 }
