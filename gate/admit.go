@@ -196,7 +196,7 @@ func lockTargets(ctx context.Context, r *evaluation) error {
 }
 
 // lockTimeout is how long a change waits for a lock. The calls of an agent's turn keep theirs
-// for up to half of it (Sending).
+// for up to half of it (BeginSend).
 func lockTimeout(r *evaluation) time.Duration {
 	if _, runs := r.call.Backend.Adapter.(AgentRunner); runs {
 		return 2 * r.call.Backend.timeout()
@@ -239,7 +239,7 @@ func lockAgents(ctx context.Context, r *evaluation) bool {
 	return !changed || runner.ChangesToolsOf(r.call.Route) != "" || lockOrRefuse(ctx, r, true, turns)
 }
 
-// lockForCall is lockTargets for a call of a turn: until it is sent (Sending), changes of the
+// lockForCall is lockTargets for a call of a turn: until it is sent (BeginSend), changes of the
 // agent, and of the blocks that the call changes, wait.
 func lockForCall(ctx context.Context, r *evaluation) error {
 	r.unlock = r.run.unlock

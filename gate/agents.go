@@ -163,11 +163,11 @@ func (g Agents) RuleOnCall(ctx context.Context, a *Admission, tc memproxy.ToolCa
 	return ruleOnToolCall(ctx, g.toolCallEvaluation(call, a, tc))
 }
 
-// Sending says that the calls that were ruled on are sent. Changes of the agent wait until
+// BeginSend says that the calls that were ruled on are sent. Changes of the agent wait until
 // the answer, and for no longer than the backend may take to begin: a tool that the run
 // calls next may make such a change. A second request means that the backend accepted the
 // first, so the run keeps its names and its charge whatever the later ones are answered.
-func (g Agents) Sending(a *Admission) (answered func()) {
+func (g Agents) BeginSend(a *Admission) (answered func()) {
 	if a.sent {
 		a.boundNames, a.bill = nil, nil
 	}

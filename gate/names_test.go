@@ -134,7 +134,7 @@ func TestNamesOfRefusedWritesAreReleased(t *testing.T) {
 			r.gate.RecordUnfiltered(context.Background(), a, 422, memproxy.StreamWhole)
 		}},
 		"of a run that was refused at once": {end: func(r *rig, a *gate.Admission) {
-			r.gate.Agents().Sending(a)()
+			r.gate.Agents().BeginSend(a)()
 			r.gate.RecordUnfiltered(context.Background(), a, 429, memproxy.StreamWhole)
 		}},
 		"that was not sent": {end: func(r *rig, a *gate.Admission) { r.gate.AbandonUnsent(context.Background(), a, memproxy.StreamWhole) }},
@@ -148,7 +148,7 @@ func TestNamesOfRefusedWritesAreReleased(t *testing.T) {
 		"with an error": {end: answered(500), stays: true},
 		"whose run had begun": {end: func(r *rig, a *gate.Admission) {
 			for range 2 {
-				r.gate.Agents().Sending(a)()
+				r.gate.Agents().BeginSend(a)()
 			}
 			r.gate.RecordUnfiltered(context.Background(), a, 429, memproxy.StreamWhole)
 		}, stays: true},

@@ -96,7 +96,7 @@ func TestALaterRequestOfARunIsNotCredited(t *testing.T) {
 		r, _ := settlingRig(t, 20)
 		a := r.admit(memproxy.Operation{Kind: memproxy.Run, Cost: 3})
 		for range requests {
-			r.gate.Agents().Sending(a)()
+			r.gate.Agents().BeginSend(a)()
 		}
 		r.gate.RecordUnfiltered(context.Background(), a, 429, memproxy.StreamWhole)
 		wantCharged(t, r, want, want, requests, "requests")

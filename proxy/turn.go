@@ -132,7 +132,7 @@ func (t *agentTurn) sendRequests(ctx context.Context) error {
 		if err := t.ruleOnPending(ctx); err != nil {
 			return err
 		}
-		answered := t.p.opt.Gate.Agents().Sending(t.a)
+		answered := t.p.opt.Gate.Agents().BeginSend(t.a)
 		over, err := t.sendRequest(ctx)
 		t.spent = t.spent && err != nil
 		looked := t.recordEdits(ctx) // also after an interrupted request, because its calls may have run
