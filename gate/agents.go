@@ -210,9 +210,9 @@ func (g Agents) PreviewCall(ctx context.Context, a *Admission, tc memproxy.ToolC
 	return &PreviewedRefusal{Decision: r.Decision, r: r}
 }
 
-// Refused records that a call was refused as previewed, and counts it like any
+// RecordRefusal records that a call was refused as previewed, and counts it like any
 // refused call of the run.
-func (g Agents) Refused(ctx context.Context, p *PreviewedRefusal) {
+func (g Agents) RecordRefusal(ctx context.Context, p *PreviewedRefusal) {
 	p.r.mode = call // only the final steps are left
 	p.r.walk(ctx)
 }

@@ -47,7 +47,7 @@ func (t *agentTurn) previewApprovalCalls(ctx context.Context) (over bool, err er
 		return true, err // a refused call is sent together with the caller's answer to the others
 	}
 	for _, f := range refused {
-		t.p.opt.Gate.Agents().Refused(ctx, f)
+		t.p.opt.Gate.Agents().RecordRefusal(ctx, f)
 	}
 	return false, nil
 }
