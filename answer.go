@@ -33,8 +33,8 @@ type Memory struct {
 	Scope Scope
 	// Field is the governed field that holds the memory (a Letta block's label), or "".
 	Field string
-	// Filed are the governed fields of the memory other than Field.
-	Filed []string
+	// OtherFields are the governed fields of the memory other than Field.
+	OtherFields []string
 	// Limit is the maximum length of the memory in characters; 0 if unknown.
 	Limit int
 	// Parents are the parents of the memory, if the answer names them: the agent of

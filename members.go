@@ -190,9 +190,9 @@ type Item struct {
 	// Field is the governed field (a Letta block label, a Mem0 metadata field
 	// or category) that the item is written to, or "".
 	Field string
-	// Filed are further governed fields that it is written to. The rules of each of them
+	// OtherFields are further governed fields that it is written to. The rules of each of them
 	// apply.
-	Filed []string
+	OtherFields []string
 	// Member is the member of the backend's object that has the text, as policies and
 	// budgets name it: "agent.system", "tool.source_code". It is "" if the adapter does
 	// not name members. It is not a field, so rules of fields do not apply to it.
@@ -229,15 +229,15 @@ type ConfidenceClaim struct {
 	Effective PerMille
 }
 
-// Written returns the governed fields that the item is written to: Field and Filed
+// Written returns the governed fields that the item is written to: Field and OtherFields
 // without repetition, or one "" if there are none.
 func (it *Item) Written() []string {
-	if len(it.Filed) == 0 {
+	if len(it.OtherFields) == 0 {
 		return []string{it.Field}
 	}
-	out := make([]string, 0, 1+len(it.Filed))
+	out := make([]string, 0, 1+len(it.OtherFields))
 	seen := map[string]bool{"": true}
-	for _, f := range append([]string{it.Field}, it.Filed...) {
+	for _, f := range append([]string{it.Field}, it.OtherFields...) {
 		if !seen[Key(f)] {
 			seen[Key(f)] = true
 			out = append(out, f)

@@ -308,7 +308,7 @@ func (ret *extraction) inferredFact(m *memproxy.Memory, j judged) memproxy.Quest
 	q := ret.asking(&memproxy.Operation{
 		Kind: memproxy.Learn, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope, SourceClaim: ret.op.SourceClaim, LayerClaims: ret.op.LayerClaims,
 		Items: []memproxy.Item{{
-			Kind: memproxy.ItemContent, Pointer: m.Pointer, Text: m.Text, Field: fields[0], Filed: fields[1:], Layer: layerOf(ret.Admission, ""), Role: "assistant", Inferred: true,
+			Kind: memproxy.ItemContent, Pointer: m.Pointer, Text: m.Text, Field: fields[0], OtherFields: fields[1:], Layer: layerOf(ret.Admission, ""), Role: "assistant", Inferred: true,
 		}},
 	})
 	q.Confidence = max(0, ret.event.Confidence)

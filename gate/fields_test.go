@@ -61,7 +61,7 @@ func TestMovesCountInEveryField(t *testing.T) {
 		item memproxy.Item
 		want []asked
 	}{
-		"to another": {memproxy.Item{Field: "notes", Filed: []string{"tone"}}, []asked{{"notes", 300}, {"tone", 300}, {"learnings", 0}, {"food", 0}}},
+		"to another": {memproxy.Item{Field: "notes", OtherFields: []string{"tone"}}, []asked{{"notes", 300}, {"tone", 300}, {"learnings", 0}, {"food", 0}}},
 		"nowhere":    {memproxy.Item{}, []asked{{"learnings", 0}, {"food", 0}}},
 		"half":       {memproxy.Item{Field: "Food"}, []asked{{"Food", 0}, {"learnings", 0}}},
 	} {
@@ -85,7 +85,7 @@ func TestMovesCountInEveryField(t *testing.T) {
 			})
 			r.ledger.rows["m1"] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: "m1", Scope: memproxy.Scope{Tenant: "acme"}}
 			r.fake.merges = true
-			r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: text, Field: "learnings", Filed: []string{"food"}}}
+			r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: text, Field: "learnings", OtherFields: []string{"food"}}}
 			op := byID(memproxy.Correct, "m1")
 			op.Cost = 1
 			tc.item.Kind, tc.item.Target, tc.item.Moved = memproxy.ItemContent, "m1", true

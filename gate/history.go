@@ -114,7 +114,7 @@ func (ret *effects) renewals() (all []memproxy.Renewal) {
 				id, before := ret.stateBefore(it.Target)
 				fields := it.Written()
 				if fields[0] == "" {
-					fields = (&memproxy.Item{Field: before.Field, Filed: before.Filed}).Written()
+					fields = (&memproxy.Item{Field: before.Field, OtherFields: before.OtherFields}).Written()
 				}
 				note(ret.op.TargetKind, id, fields, it.Text == "")
 			}

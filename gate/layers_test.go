@@ -109,7 +109,7 @@ func TestFactsHaveTheFieldsOfTheirWrite(t *testing.T) {
 	x.memories = []memproxy.Memory{{ID: "guess", Text: "User is wealthy", Event: "ADD"}}
 	op := talk("I like green tea.", "noted")
 	for i := range op.Items {
-		op.Items[i].Field, op.Items[i].Filed = "tone", []string{"learnings"}
+		op.Items[i].Field, op.Items[i].OtherFields = "tone", []string{"learnings"}
 	}
 	r.gate.Return(context.Background(), r.admitWith(op, f), memproxy.Reply{Status: 200, Body: []byte("[]")})
 	expect.Equal(t, fields, "tone learnings")

@@ -127,15 +127,15 @@ func nameFields(r *evaluation) {
 		if slices.Contains(brings, target) {
 			continue
 		}
-		was := (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written()
+		was := (&memproxy.Item{Field: m.Field, OtherFields: m.OtherFields}).Written()
 		left := map[string]bool{}
 		for i := range r.op.Items {
 			it := &r.op.Items[i]
 			if it.Kind != memproxy.ItemContent || it.Target != "" && it.Target != target {
 				continue
 			}
-			if it.Field == "" && len(it.Filed) == 0 {
-				it.Field, it.Filed = was[0], was[1:]
+			if it.Field == "" && len(it.OtherFields) == 0 {
+				it.Field, it.OtherFields = was[0], was[1:]
 			}
 			now := it.Written()
 			if it.Moved && slices.ContainsFunc(now, func(f string) bool { return !containsField(was, f) }) {

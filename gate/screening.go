@@ -86,7 +86,7 @@ func splitConfiguration(r *evaluation, screened []memproxy.Item, findings []memp
 func keepsApprovedText(r *evaluation, it *memproxy.Item) bool {
 	m := r.op.Current[it.Target]
 	st := r.known.of(r.op.TargetKind, cmp.Or(m.ID, it.Target)).Status
-	was := (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written()
+	was := (&memproxy.Item{Field: m.Field, OtherFields: m.OtherFields}).Written()
 	return r.op.Kind == memproxy.Correct && it.Text != "" && it.Text == m.Text && !slices.Contains(attachedTargets(r.call, r.op), it.Target) &&
 		st.State == memproxy.StateValidated && st.Reviewed == memproxy.TextSHA256(it.Text) &&
 		!slices.ContainsFunc(it.Written(), func(f string) bool { return !containsField(was, f) })

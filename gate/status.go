@@ -131,10 +131,10 @@ func lifetime(a *Admission, fields []string, source memproxy.Source) (ttl time.D
 // fieldsOf returns all governed fields of a new memory, its own one first: those in the
 // answer, else those in the write.
 func fieldsOf(op *memproxy.Operation, m *memproxy.Memory) []string {
-	it := memproxy.Item{Field: m.Field, Filed: m.Filed}
+	it := memproxy.Item{Field: m.Field, OtherFields: m.OtherFields}
 	for i := range op.Items {
-		if in := &op.Items[i]; m.Field == "" && (in.Field != "" || len(in.Filed) > 0) {
-			it.Filed = append(it.Filed, in.Written()...)
+		if in := &op.Items[i]; m.Field == "" && (in.Field != "" || len(in.OtherFields) > 0) {
+			it.OtherFields = append(it.OtherFields, in.Written()...)
 		}
 	}
 	return it.Written()
@@ -147,7 +147,7 @@ func lateExpiry(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) (memproxy.St
 		return memproxy.StateChange{}, false
 	}
 	var ttl time.Duration
-	for _, field := range (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written() {
+	for _, field := range (&memproxy.Item{Field: m.Field, OtherFields: m.OtherFields}).Written() {
 		layer := ret.rules.Governance.LayerOf(&memproxy.Item{Kind: memproxy.ItemContent, Field: field})
 		ttl = memproxy.Shorter(ttl, ret.rules.TTL(field, layer, s.Source))
 	}

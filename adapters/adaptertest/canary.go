@@ -72,7 +72,7 @@ func tells(op *memproxy.Operation) bool {
 	var all []string
 	for i := range op.Items {
 		all = append(all, op.Items[i].Text, op.Items[i].Field, op.Items[i].Target)
-		all = append(all, op.Items[i].Filed...)
+		all = append(all, op.Items[i].OtherFields...)
 	}
 	for i := range op.Claims {
 		all = append(all, op.Claims[i].Values...)

@@ -68,7 +68,7 @@ func renderOperation(op *memproxy.Operation) string {
 		l.add("target", string(op.TargetKind), strconv.Quote(id), when(slices.Contains(op.Kept, id), "kept"))
 	}
 	for _, it := range op.Items {
-		l.add("item", string(it.Kind), it.Pointer, named("role", it.Role), named("field", it.Field), named("filed", strings.Join(it.Filed, ",")), when(it.Moved, "moved"), named("layer", string(it.Layer)), when(it.Inferred, "inferred"), named("target", it.Target), strconv.Quote(it.Text))
+		l.add("item", string(it.Kind), it.Pointer, named("role", it.Role), named("field", it.Field), named("filed", strings.Join(it.OtherFields, ",")), when(it.Moved, "moved"), named("layer", string(it.Layer)), when(it.Inferred, "inferred"), named("target", it.Target), strconv.Quote(it.Text))
 	}
 	for _, claimed := range op.LayerClaims {
 		l.add("claims", string(claimed))

@@ -20,7 +20,7 @@ func TestOptions(t *testing.T) {
 	}
 	a := must.Get(mem0.New(mem0.Options{FieldKey: "label", ConfidenceKeys: []string{"sure"}, MaxDepth: 4}))(t)
 	op := decode(t, a, "POST /memories", `{"messages":[{"role":"user","content":"b"}],"metadata":{"label":"gotchas","sure":0.9,"importance":0.9,"field":"x"}}`)
-	if op.Items[0].Field != "gotchas" || len(op.Items[0].Filed) > 0 || len(op.ConfidenceClaims) != 1 || op.ConfidenceClaims[0].Pointer != "/metadata/sure" {
+	if op.Items[0].Field != "gotchas" || len(op.Items[0].OtherFields) > 0 || len(op.ConfidenceClaims) != 1 || op.ConfidenceClaims[0].Pointer != "/metadata/sure" {
 		t.Errorf("%+v", op)
 	}
 	rt, req := routed(t, a, "POST /memories")
@@ -63,7 +63,7 @@ func TestEntriesOfABatchAreReadAsUpdates(t *testing.T) {
 		op := decode(t, a, "PUT "+path, body)
 		var items []string
 		for _, it := range op.Items {
-			items = append(items, fmt.Sprint(it.Kind, it.Pointer, it.Text, it.Field, it.Filed, it.Moved))
+			items = append(items, fmt.Sprint(it.Kind, it.Pointer, it.Text, it.Field, it.OtherFields, it.Moved))
 		}
 		slices.Sort(items)
 		all := fmt.Sprint(items, op.Backdated, op.ConfidenceClaims, op.Attributions, op.Reserved, op.Unclaimed, op.Steering, op.SourceClaim, op.LayerClaims, op.Keys, op.Scope, op.Targets)

@@ -117,8 +117,8 @@ func addFields(it *memproxy.Item, fields []string) {
 		switch {
 		case it.Field == "":
 			it.Field = f
-		case it.Field != f && !slices.Contains(it.Filed, f):
-			it.Filed = append(it.Filed, f)
+		case it.Field != f && !slices.Contains(it.OtherFields, f):
+			it.OtherFields = append(it.OtherFields, f)
 		}
 	}
 }
@@ -133,5 +133,5 @@ func fieldsOf(own string, doc *jsondoc.Doc, meta *jsondoc.Value) (field string, 
 			addFields(&it, names)
 		}
 	}
-	return it.Field, it.Filed
+	return it.Field, it.OtherFields
 }

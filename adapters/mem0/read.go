@@ -213,7 +213,7 @@ func (f *answerReader) element(v *jsondoc.Value, ptr string) error {
 	}
 	if meta != nil && meta.Kind == jsondoc.Object {
 		m.Metadata = f.doc.Raw(meta)
-		m.Field, m.Filed = fieldsOf(f.a.opt.FieldKey, f.doc, meta)
+		m.Field, m.OtherFields = fieldsOf(f.a.opt.FieldKey, f.doc, meta)
 		m.Stamp, m.Altered = stamps.Parse(meta, f.doc)
 		m.ClaimsProvenance = meta.Get(memproxy.ProvenanceKey) != nil
 		m.Unstamped = m.Unstamped && m.Stamp == nil

@@ -62,7 +62,7 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 // names of the field are set to null, because the server would keep them otherwise.
 func filedAs(own, field string, now memproxy.Memory, merges bool) [][]byte {
 	kept, members := stamps.Filter(now.Metadata, false)
-	if memproxy.Key(field) == memproxy.Key(now.Field) && len(now.Filed) == 0 {
+	if memproxy.Key(field) == memproxy.Key(now.Field) && len(now.OtherFields) == 0 {
 		return kept
 	}
 	var out [][]byte

@@ -21,7 +21,7 @@ func TestRestorePutsTheFieldBack(t *testing.T) {
 		now   memproxy.Memory
 		want  string
 	}{
-		"moved":       {"gotchas", memproxy.Memory{Field: "learnings", Filed: []string{"food"}, Metadata: []byte(`{"note":"x","field":"learnings","category":"food"}`)}, `{"field":"gotchas","note":"x","category":null,`},
+		"moved":       {"gotchas", memproxy.Memory{Field: "learnings", OtherFields: []string{"food"}, Metadata: []byte(`{"note":"x","field":"learnings","category":"food"}`)}, `{"field":"gotchas","note":"x","category":null,`},
 		"there":       {"gotchas", memproxy.Memory{Field: "Gotchas", Metadata: []byte(`{"category":"Gotchas","note":"x"}`)}, `{"category":"Gotchas","note":"x",`},
 		"filed since": {"", memproxy.Memory{Field: "learnings", Metadata: []byte(`{"category":"learnings","note":"x"}`)}, `{"category":null,"note":"x",`},
 		"never filed": {"", memproxy.Memory{Metadata: []byte(`{"note":"x"}`)}, `{"note":"x",`},

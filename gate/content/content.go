@@ -22,7 +22,7 @@ func Governed(op *memproxy.Operation) []string {
 	for i := range op.Items {
 		it := &op.Items[i]
 		add(it.Field)
-		for _, f := range it.Filed {
+		for _, f := range it.OtherFields {
 			add(f)
 		}
 		if it.Member != "" && it.Field == "" {

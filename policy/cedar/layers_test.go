@@ -224,7 +224,7 @@ func TestPartsAreCollectedOnce(t *testing.T) {
 			fields = append(fields, fmt.Sprint("field", i))
 		}
 		for range 2000 {
-			op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: "x", Field: "field", Filed: fields})
+			op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: "x", Field: "field", OtherFields: fields})
 		}
 		for range 2 {
 			var before, after runtime.MemStats

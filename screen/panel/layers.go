@@ -202,7 +202,7 @@ func (p *Panel) governed(s memproxy.Screening, it *memproxy.Item) bool {
 // governs reports whether an item writes a governed field.
 func governs(it *memproxy.Item) bool {
 	is := func(field string) bool { return slices.Contains(memproxy.GovernedFields(), memproxy.Key(field)) }
-	return is(it.Field) || slices.ContainsFunc(it.Filed, is)
+	return is(it.Field) || slices.ContainsFunc(it.OtherFields, is)
 }
 
 // validated adds the mandatory patterns where they count, and the heuristics of the style
