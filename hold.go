@@ -191,8 +191,8 @@ func (h *HeldWrite) AuthorInvalidNoted() bool {
 	return slices.ContainsFunc(h.Reasons, func(r Reason) bool { return r.Code == IdentityInvalid })
 }
 
-// Tallied is the result of a review.
-type Tallied struct {
+// VoteResult is the result of a review.
+type VoteResult struct {
 	// Settled is set once enough reviewers have agreed.
 	Settled bool `json:"settled"`
 	// Have is how many reviewers agreed, Need how many must.
@@ -204,7 +204,7 @@ type Tallied struct {
 // tallies.
 type ReviewedGroup struct {
 	Holds []HeldWrite `json:"holds"`
-	Tallied
+	VoteResult
 }
 
 // Replay is the exclusive claim to send one approved write upstream.

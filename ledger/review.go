@@ -66,8 +66,8 @@ func scanVote(of *store) func(scanner) (vote, error) {
 
 // vote stores a reviewer's approval and returns the tally, without the author's own
 // vote. It fails with ErrOwnReview for the author.
-func (t *transaction) vote(subject, author string, r memproxy.Review) memproxy.Tallied {
-	tally := memproxy.Tallied{Need: max(1, r.Need)}
+func (t *transaction) vote(subject, author string, r memproxy.Review) memproxy.VoteResult {
+	tally := memproxy.VoteResult{Need: max(1, r.Need)}
 	if r.Reviewer == author {
 		t.fail(ErrOwnReview)
 		return tally
@@ -113,21 +113,21 @@ func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.
 // distinct reviewers other than its author have approved it. Approving an approved hold
 // adds a vote and changes nothing else. ErrState means that it was already sent or settled, ErrOwnReview that
 // the reviewer is the author, ErrShredded that its content was destroyed.
-func (hs Holds) Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error) {
-	return changeResult(ctx, hs.store, checkReview(r), func(t *transaction) memproxy.Tallied {
+func (hs Holds) Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.VoteResult, error) {
+	return changeResult(ctx, hs.store, checkReview(r), func(t *transaction) memproxy.VoteResult {
 		return approveHold(t, id, r)
 	})
 }
 
-func approveHold(t *transaction, id string, r memproxy.Review) memproxy.Tallied {
+func approveHold(t *transaction, id string, r memproxy.Review) memproxy.VoteResult {
 	h := lockHold(t, id)
 	if !unsent(&h) {
 		failState(t, &h)
-		return memproxy.Tallied{}
+		return memproxy.VoteResult{}
 	}
 	if !t.one(`SELECT 1 FROM content WHERE ref = ? AND length(envelope) > 0`, []any{ref(refHold, id)}, new(int)) {
 		t.fail(ErrShredded)
-		return memproxy.Tallied{}
+		return memproxy.VoteResult{}
 	}
 	tally := t.vote(ref(refHold, id), h.Principal, r)
 	if !tally.Settled || h.State == memproxy.HoldApproved {
@@ -180,12 +180,12 @@ func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity stri
 			t.fail(fmt.Errorf("%w: %d holds wait in the group, not %d", ErrState, len(found), expect))
 			return group
 		}
-		group.Tallied = memproxy.Tallied{Settled: true, Have: 1, Need: 1} // one reviewer rejects
+		group.VoteResult = memproxy.VoteResult{Settled: true, Have: 1, Need: 1} // one reviewer rejects
 		for _, h := range found {
 			if !approve {
 				rejectHold(t, h.ID, r)
 			} else if tally := approveHold(t, h.ID, r); len(group.Holds) == 0 || tally.Have < group.Have {
-				group.Tallied = tally
+				group.VoteResult = tally
 			}
 			if t.err != nil {
 				t.err = fmt.Errorf("hold %s: %w", h.ID, t.err)

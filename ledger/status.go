@@ -263,8 +263,8 @@ const refMemory = "memory/"
 // quarantined. Once Need distinct reviewers other than its author have approved its
 // text, the memory is validated and attested as human-confirmed. ErrState means that
 // the memory is in another state, ErrOwnReview that the reviewer is the author.
-func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.Review) (memproxy.Tallied, error) {
-	return changeResult(ctx, l.store, cmp.Or(validKey(k), checkReview(by)), func(t *transaction) memproxy.Tallied {
+func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.Review) (memproxy.VoteResult, error) {
+	return changeResult(ctx, l.store, cmp.Or(validKey(k), checkReview(by)), func(t *transaction) memproxy.VoteResult {
 		r, st := t.status(k)
 		reviewable := []memproxy.MemoryState{
 			memproxy.StatePending, memproxy.StateUntrusted, memproxy.StateFlagged, memproxy.StateQuarantined,
@@ -272,13 +272,13 @@ func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.
 		switch {
 		case r.edited:
 			t.fail(fmt.Errorf("%w: %s", ErrState, editedRow))
-			return memproxy.Tallied{}
+			return memproxy.VoteResult{}
 		case r.Owner.Deleted:
 			t.fail(fmt.Errorf("%w: the memory is deleted", ErrState))
-			return memproxy.Tallied{}
+			return memproxy.VoteResult{}
 		case !slices.Contains(reviewable, st.State):
 			t.fail(fmt.Errorf("%w: the memory is %s", ErrState, st.State))
-			return memproxy.Tallied{}
+			return memproxy.VoteResult{}
 		}
 		subject := votesOn(k, textOf(t, r, &memproxy.StateChange{MemoryKey: k}))
 		tally := t.vote(subject, r.Owner.Actor, by)

@@ -27,9 +27,9 @@ func (o *only) Get(_ context.Context, id string) (memproxy.HeldWrite, error) {
 	return memproxy.HeldWrite{ID: "h", State: memproxy.HoldPending}, nil
 }
 
-func (o *only) Approve(context.Context, string, memproxy.Review) (memproxy.Tallied, error) {
+func (o *only) Approve(context.Context, string, memproxy.Review) (memproxy.VoteResult, error) {
 	o.approved++
-	return memproxy.Tallied{}, nil
+	return memproxy.VoteResult{}, nil
 }
 
 func (o *only) Content(context.Context, string) (memproxy.HeldWrite, memproxy.HoldContent, error) {

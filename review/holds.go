@@ -30,7 +30,7 @@ type ApproveRequest struct {
 // Settled is the answer to an approval or a rejection.
 type Settled struct {
 	Hold memproxy.HeldWrite `json:"hold"`
-	memproxy.Tallied
+	memproxy.VoteResult
 }
 
 // BatchRequest settles the holds of one similarity group.
@@ -183,13 +183,13 @@ func (c *call) wantsFull(subject string, record func() error) (bool, error) {
 }
 
 // oneReviewer is the tally of an action for which one reviewer suffices.
-var oneReviewer = memproxy.Tallied{Settled: true, Have: 1, Need: 1}
+var oneReviewer = memproxy.VoteResult{Settled: true, Have: 1, Need: 1}
 
 // decide returns the handler of a reviewer's decision on the hold in the path, which
 // answers with the hold's new state. The decision is recorded before it takes effect.
 // Authors may not decide on their own holds. do returns the tally, and whether the write
 // is to be sent now.
-func decide[In any](do func(*call, *memproxy.HeldWrite, In) (memproxy.Tallied, bool, error)) func(*call, In) (Settled, error) {
+func decide[In any](do func(*call, *memproxy.HeldWrite, In) (memproxy.VoteResult, bool, error)) func(*call, In) (Settled, error) {
 	return func(c *call, in In) (Settled, error) {
 		h, err := c.hold()
 		if err == nil {
@@ -210,7 +210,7 @@ func decide[In any](do func(*call, *memproxy.HeldWrite, In) (memproxy.Tallied, b
 	}
 }
 
-func approveHold(c *call, h *memproxy.HeldWrite, in ApproveRequest) (tally memproxy.Tallied, send bool, err error) {
+func approveHold(c *call, h *memproxy.HeldWrite, in ApproveRequest) (tally memproxy.VoteResult, send bool, err error) {
 	review := c.review(in.Reason)
 	if review.AuthorInvalid, err = c.authorInvalid(h.ID); err != nil {
 		return tally, false, err
@@ -222,20 +222,20 @@ func approveHold(c *call, h *memproxy.HeldWrite, in ApproveRequest) (tally mempr
 	return tally, tally.Settled, err
 }
 
-func rejectHold(c *call, h *memproxy.HeldWrite, in Reason) (memproxy.Tallied, bool, error) {
+func rejectHold(c *call, h *memproxy.HeldWrite, in Reason) (memproxy.VoteResult, bool, error) {
 	return oneReviewer, false, c.api.opt.Holds.Reject(c.ctx(), h.ID, c.review(in.Reason))
 }
 
-func shredHold(c *call, h *memproxy.HeldWrite, in Reason) (memproxy.Tallied, bool, error) {
+func shredHold(c *call, h *memproxy.HeldWrite, in Reason) (memproxy.VoteResult, bool, error) {
 	return oneReviewer, false, c.api.opt.Holds.Shred(c.ctx(), h.ID, c.review(in.Reason))
 }
 
-func resolveHold(c *call, h *memproxy.HeldWrite, in ResolveRequest) (memproxy.Tallied, bool, error) {
+func resolveHold(c *call, h *memproxy.HeldWrite, in ResolveRequest) (memproxy.VoteResult, bool, error) {
 	to, err := c.api.opt.Holds.Resolve(c.ctx(), h.ID, in.Outcome, memproxy.HoldResult{Detail: "resolved by " + c.who.ID})
 	return oneReviewer, to == memproxy.HoldApproved, err
 }
 
-func (c *call) send(id string, tally memproxy.Tallied) (Settled, error) {
+func (c *call) send(id string, tally memproxy.VoteResult) (Settled, error) {
 	h, err := c.api.Runner.Replay(c.ctx(), id)
 	if err == nil && h.State == memproxy.HoldRejected { // rejected by another reviewer before it was sent
 		return Settled{}, fmt.Errorf("%w: hold %s is rejected", memproxy.ErrState, id)

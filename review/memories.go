@@ -190,7 +190,7 @@ func pinMemory(c *call, in PinRequest) (PinRequest, error) {
 	return in, c.api.opt.Memories.Pin(c.ctx(), k, in.Version, in.Pinned)
 }
 
-func promoteMemory(c *call, in Reason) (out memproxy.Tallied, err error) {
+func promoteMemory(c *call, in Reason) (out memproxy.VoteResult, err error) {
 	k, err := c.memoryForAction()
 	if err != nil {
 		return out, err

@@ -138,7 +138,7 @@ func TestTraceOfAFoundMemory(t *testing.T) {
 		t.Errorf("trace %+v, %v", trace, err)
 	}
 	refused[review.TraceAnswer](t, "another tenant", 404, r.client(otherToken), "memoryTrace", of(found), nil)
-	refused[memproxy.Tallied](t, "promoted", 404, r.client(bobToken), "promoteMemory", of(found), review.Reason{Reason: "fine"})
+	refused[memproxy.VoteResult](t, "promoted", 404, r.client(bobToken), "promoteMemory", of(found), review.Reason{Reason: "fine"})
 	mark(memproxy.IntegrityLedger)
 	refused[review.TraceAnswer](t, "an edited row", 404, r.client(bobToken), "memoryTrace", of(found), nil)
 }
@@ -206,19 +206,19 @@ func TestPinAndPromote(t *testing.T) {
 	r := newRig(t, func(o *review.Options) { o.Need = 2 })
 	remembered(r)
 	must.Get(r.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: memory, Tenant: "acme", State: memproxy.StatePending}))(t)
-	refused[memproxy.Tallied](t, "the author", 403, r.client(agentToken), "promoteMemory", of(memory), review.Reason{Reason: "mine"})
-	out, err := review.Call[memproxy.Tallied](t.Context(), r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"})
+	refused[memproxy.VoteResult](t, "the author", 403, r.client(agentToken), "promoteMemory", of(memory), review.Reason{Reason: "mine"})
+	out, err := review.Call[memproxy.VoteResult](t.Context(), r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"})
 	must.Do(t, err, out)
 	must.Equal(t, out.Settled, false, out)
 	must.Do(t, r.ledger.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version("m", "text 3")}}))
 	r.up.now.Text = "text 3"
-	if out, err = review.Call[memproxy.Tallied](t.Context(), r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}); err != nil || out.Have != 1 {
+	if out, err = review.Call[memproxy.VoteResult](t.Context(), r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}); err != nil || out.Have != 1 {
 		t.Fatalf("a vote for another text counts: %+v, %v", out, err)
 	}
-	if out, err = review.Call[memproxy.Tallied](t.Context(), r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}); err != nil || !out.Settled {
+	if out, err = review.Call[memproxy.VoteResult](t.Context(), r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}); err != nil || !out.Settled {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	refused[memproxy.Tallied](t, "a validated one", 409, r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "again"})
+	refused[memproxy.VoteResult](t, "a validated one", 409, r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "again"})
 	refused[review.PinRequest](t, "no version", 400, r.client(bobToken), "pinMemory", of(memory), review.PinRequest{Version: -1, Pinned: true, Reason: "x"})
 	for _, in := range []review.PinRequest{{Pinned: true, Reason: "x"}, {Version: 1, Pinned: true, Reason: "x"}} {
 		expect.OK(t, expect.Err(review.Call[review.PinRequest](t.Context(), r.client(bobToken), "pinMemory", of(memory), in)), in)
@@ -238,7 +238,7 @@ func TestPromotionsDoNotWaitForTheBackend(t *testing.T) {
 	remembered(r)
 	must.Get(r.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: memory, Tenant: "acme", State: memproxy.StatePending}))(t)
 	r.up.nowErr = context.DeadlineExceeded
-	expect.Equal(t, must.Get(review.Call[memproxy.Tallied](t.Context(), r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}))(t).Settled, true)
+	expect.Equal(t, must.Get(review.Call[memproxy.VoteResult](t.Context(), r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}))(t).Settled, true)
 	if !r.up.until.Before(store.until) || r.up.until.IsZero() {
 		t.Errorf("the backend may take until %v, the store until %v", r.up.until, store.until)
 	}
@@ -250,7 +250,7 @@ type promotions struct {
 	until time.Time
 }
 
-func (p *promotions) Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.Review) (memproxy.Tallied, error) {
+func (p *promotions) Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.Review) (memproxy.VoteResult, error) {
 	p.until, _ = ctx.Deadline()
 	return p.MemoryStore.Promote(ctx, k, r)
 }

@@ -223,7 +223,7 @@ func (p *printer) pinned(out PinRequest) {
 	p.line("%s is %spinned", cmp.Or(when(out.Version > 0, "the version"), "the memory"), when(!out.Pinned, "un"))
 }
 
-func (p *printer) promoted(out memproxy.Tallied) {
+func (p *printer) promoted(out memproxy.VoteResult) {
 	if out.Settled {
 		p.line("validated")
 		return

@@ -93,7 +93,7 @@ func addDetails(ev *memproxy.Event, answer any) {
 	switch got := answer.(type) {
 	case Settled:
 		ev.Act.Have, ev.Act.Need = got.Have, got.Need
-	case memproxy.Tallied:
+	case memproxy.VoteResult:
 		ev.Act.Have, ev.Act.Need = got.Have, got.Need
 	case BatchAnswer:
 		ev.Act.Have, ev.Act.Need = got.Have, got.Need

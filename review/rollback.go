@@ -25,17 +25,17 @@ type RollbackRequest struct {
 
 // RollbackAnswer is the result of a rollback.
 type RollbackAnswer struct {
-	Result  memproxy.HoldResult `json:"result"`
-	Version *memproxy.Version   `json:"version,omitempty"` // the version that the rollback made
-	Votes   *memproxy.Tallied   `json:"votes,omitempty"`   // set while further reviewers must agree
-	votes   memproxy.Tallied
+	Result  memproxy.HoldResult  `json:"result"`
+	Version *memproxy.Version    `json:"version,omitempty"` // the version that the rollback made
+	Votes   *memproxy.VoteResult `json:"votes,omitempty"`   // set while further reviewers must agree
+	votes   memproxy.VoteResult
 	outcome memproxy.Outcome
 }
 
 // RollbackStore stores the rollbacks in progress.
 type RollbackStore interface {
 	AppendFound(context.Context, ...memproxy.Version) error
-	Approve(ctx context.Context, to memproxy.Version, r memproxy.Review) (memproxy.Tallied, error)
+	Approve(ctx context.Context, to memproxy.Version, r memproxy.Review) (memproxy.VoteResult, error)
 	Begin(ctx context.Context, r memproxy.Rollback, lease time.Duration) error
 	Unfinished(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error)
 	End(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error)

@@ -74,7 +74,7 @@ func TestRollbackChecksTheBackend(t *testing.T) {
 func TestMissingMemoriesAreRecorded(t *testing.T) {
 	for name, find := range map[string]func(*rig, []memproxy.Version){
 		"a promotion": func(r *rig, _ []memproxy.Version) {
-			refused[memproxy.Tallied](t, "deleted", 409, r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"})
+			refused[memproxy.VoteResult](t, "deleted", 409, r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"})
 		},
 		"a rollback": func(r *rig, vs []memproxy.Version) {
 			refused[review.RollbackAnswer](t, "deleted", 409, r.client(bobToken), "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})

@@ -16,7 +16,7 @@ type HoldStore interface {
 	List(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error)
 	Each(context.Context, memproxy.HoldFilter, func(memproxy.HeldWrite) error) error
 	Content(ctx context.Context, id string) (memproxy.HeldWrite, memproxy.HoldContent, error)
-	Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error)
+	Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.VoteResult, error)
 	Reject(ctx context.Context, id string, r memproxy.Review) error
 	ReviewGroup(ctx context.Context, tenant *string, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) (memproxy.ReviewedGroup, error)
 	Shred(ctx context.Context, id string, r memproxy.Review) error
@@ -36,7 +36,7 @@ type MemoryStore interface {
 	Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) ([]memproxy.Dissent, error)
 	VerifyMemory(context.Context, memproxy.MemoryKey) (memproxy.ChainReport, error)
 	Pin(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool) error
-	Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.Review) (memproxy.Tallied, error)
+	Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.Review) (memproxy.VoteResult, error)
 }
 
 // SessionStore stores the records of sessions.

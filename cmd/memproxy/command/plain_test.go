@@ -60,7 +60,7 @@ func vileAdmin(t *testing.T) string {
 	}{
 		{"/v1/holds", &memproxy.HoldPage{}}, {"/v1/holds/x", &review.HoldView{}}, {"/approve", &review.Settled{}}, {"/reject", &review.Settled{}}, {"/resolve", &review.Settled{}},
 		{"/patterns/x", &review.PatternView{}}, {"/history", &review.HistoryAnswer{}}, {"/trace", &review.TraceAnswer{}}, {"/pin", &review.PinRequest{}},
-		{"/rollback", &review.RollbackAnswer{}}, {"/promote", &memproxy.Tallied{}}, {"/v1/sessions", &memproxy.SessionPage{}}, {"/summary", &review.SessionSummary{}},
+		{"/rollback", &review.RollbackAnswer{}}, {"/promote", &memproxy.VoteResult{}}, {"/v1/sessions", &memproxy.SessionPage{}}, {"/summary", &review.SessionSummary{}},
 		{"/unlock", &review.SessionSummary{}}, {"/v1/jobs", &review.JobPage{}}, {"/run", &review.JobRun{}}, {"/v1/sweep", &review.SweepReport{}}, {"/v1/seal", &review.SealReport{}},
 		{"/v1/chains/accept", &review.AcceptReport{}}, {"/fleet", &xds.Status{}}, {"/fleet/sidecars", &[]xds.SidecarStatus{}},
 		{"/readyz", &struct{ Status, Detail string }{}},
