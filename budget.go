@@ -104,9 +104,9 @@ type Limits struct {
 	// Namespaces are the limits by governed field. A field without an entry is not
 	// limited.
 	Namespaces map[string]WriteLimit
-	// Together is the factor by which a principal's limit is multiplied to limit its writes
+	// PrincipalFactor is the factor by which a principal's limit is multiplied to limit its writes
 	// for all end users in total. Zero counts as 1.
-	Together int64
+	PrincipalFactor int64
 	// RapidPerMinute is the number of writes per minute that raises the rapid_writes
 	// event; 0 disables it.
 	RapidPerMinute int64
@@ -135,23 +135,23 @@ func (w WriteLimit) Or(other WriteLimit) WriteLimit {
 // DefaultLimits returns the limits of the built-in bundle.
 func DefaultLimits() Limits {
 	return Limits{
-		Default:        WriteLimit{PerHour: 100, Total: 10000},
-		Anonymous:      WriteLimit{PerHour: 10, Total: 100},
-		Together:       10,
-		RapidPerMinute: 30,
+		Default:         WriteLimit{PerHour: 100, Total: 10000},
+		Anonymous:       WriteLimit{PerHour: 10, Total: 100},
+		PrincipalFactor: 10,
+		RapidPerMinute:  30,
 	}
 }
 
 // BudgetTable is the write budgets as written in memproxy.yaml, in the bundle.yaml of a
 // policy directory, and in a release. The struct tags are those of package config.
 type BudgetTable struct {
-	Default        WriteLimit            `json:"default,omitzero" yaml:"default,omitempty" doc:"limits of a principal on behalf of one end user, or of no named user" default:"100 an hour, 10000 in all"`
-	Anonymous      WriteLimit            `json:"anonymous,omitzero" yaml:"anonymous,omitempty" doc:"limits of principals of the anonymous tier, whatever users they name; callers without a credential share the limit per address, whatever sessions they name, and all of them together have 'together' times as much" default:"10 an hour, 100 in all"`
-	Overrides      map[string]WriteLimit `json:"overrides,omitempty" yaml:"overrides,omitempty" doc:"by principal id; absent values are inherited"`
-	Tenants        map[string]WriteLimit `json:"tenants,omitempty" yaml:"tenants,omitempty" doc:"by tenant, \"*\" for each; absent: no limit"`
-	Namespaces     map[string]WriteLimit `json:"namespaces,omitempty" yaml:"namespaces,omitempty" doc:"by governed field; absent: no limit"`
-	Together       *int64                `json:"together,omitzero" yaml:"together,omitempty" doc:"a principal's limit for all of its end users together, as a multiple of the limit for one" default:"10" min:"1" loose:"up"`
-	RapidPerMinute *int64                `json:"rapid_per_minute,omitzero" yaml:"rapid_per_minute,omitempty" doc:"writes a minute that raise the event rapid_writes; 0: off" default:"30" min:"0" loose:"up0;off:0"`
+	Default         WriteLimit            `json:"default,omitzero" yaml:"default,omitempty" doc:"limits of a principal on behalf of one end user, or of no named user" default:"100 an hour, 10000 in all"`
+	Anonymous       WriteLimit            `json:"anonymous,omitzero" yaml:"anonymous,omitempty" doc:"limits of principals of the anonymous tier, whatever users they name; callers without a credential share the limit per address, whatever sessions they name, and all of them together have 'together' times as much" default:"10 an hour, 100 in all"`
+	Overrides       map[string]WriteLimit `json:"overrides,omitempty" yaml:"overrides,omitempty" doc:"by principal id; absent values are inherited"`
+	Tenants         map[string]WriteLimit `json:"tenants,omitempty" yaml:"tenants,omitempty" doc:"by tenant, \"*\" for each; absent: no limit"`
+	Namespaces      map[string]WriteLimit `json:"namespaces,omitempty" yaml:"namespaces,omitempty" doc:"by governed field; absent: no limit"`
+	PrincipalFactor *int64                `json:"together,omitzero" yaml:"together,omitempty" doc:"a principal's limit for all of its end users together, as a multiple of the limit for one" default:"10" min:"1" loose:"up"`
+	RapidPerMinute  *int64                `json:"rapid_per_minute,omitzero" yaml:"rapid_per_minute,omitempty" doc:"writes a minute that raise the event rapid_writes; 0: off" default:"30" min:"0" loose:"up0;off:0"`
 }
 
 // Limits checks and converts the table. Absent values are those of the built-in bundle.
@@ -179,18 +179,18 @@ func (t BudgetTable) Limits() (Limits, error) {
 	row("anonymous", t.Anonymous)
 	l.Default, l.Anonymous = t.Default.Or(l.Default), t.Anonymous.Or(l.Anonymous)
 	l.Overrides, l.Tenants, l.Namespaces = rows("overrides", t.Overrides, exact), rows("tenants", t.Tenants, exact), rows("namespaces", t.Namespaces, Key)
-	if t.Together != nil {
-		l.Together = *t.Together
+	if t.PrincipalFactor != nil {
+		l.PrincipalFactor = *t.PrincipalFactor
 	}
 	if t.RapidPerMinute != nil {
 		l.RapidPerMinute = *t.RapidPerMinute
 	}
-	fault(l.Together < 1, "together is less than 1")
+	fault(l.PrincipalFactor < 1, "together is less than 1")
 	fault(l.RapidPerMinute < 0, "rapid_per_minute is negative")
 	return l, errors.Join(faults...)
 }
 
 // Table returns the limits as a table, with all values filled in.
 func (l Limits) Table() *BudgetTable {
-	return &BudgetTable{l.Default, l.Anonymous, l.Overrides, l.Tenants, l.Namespaces, new(max(1, l.Together)), &l.RapidPerMinute}
+	return &BudgetTable{l.Default, l.Anonymous, l.Overrides, l.Tenants, l.Namespaces, new(max(1, l.PrincipalFactor)), &l.RapidPerMinute}
 }

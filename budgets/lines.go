@@ -27,13 +27,13 @@ func Lines(l memproxy.Limits, p memproxy.Principal, kind memproxy.Kind, user str
 	who, once := p.Account(), own
 	account := shortenKey("principal/" + who)
 	out := make([]memproxy.Line, 0, 8)
-	if p.Trust != memproxy.TrustAnonymous && l.Together > 1 {
+	if p.Trust != memproxy.TrustAnonymous && l.PrincipalFactor > 1 {
 		out = appendLines(out, kind, userKey(who, user), own, memproxy.BudgetHour, memproxy.BudgetTotal)
-		own.PerHour, own.Total = multiply(own.PerHour, l.Together), multiply(own.Total, l.Together)
+		own.PerHour, own.Total = multiply(own.PerHour, l.PrincipalFactor), multiply(own.Total, l.PrincipalFactor)
 	}
 	out = appendLines(out, kind, account, own, memproxy.BudgetHour, memproxy.BudgetTotal)
 	if strings.HasPrefix(p.ID, memproxy.AnonymousPrefix) {
-		all := memproxy.WriteLimit{PerHour: multiply(once.PerHour, max(1, l.Together)), Total: multiply(once.Total, max(1, l.Together))}
+		all := memproxy.WriteLimit{PerHour: multiply(once.PerHour, max(1, l.PrincipalFactor)), Total: multiply(once.Total, max(1, l.PrincipalFactor))}
 		out = appendLines(out, kind, "principal/"+memproxy.Anonymous, all, memproxy.BudgetHour, memproxy.BudgetTotal)
 	}
 	if p.Tenant != "" {

@@ -222,7 +222,7 @@ func TestLinesOfEndUsers(t *testing.T) {
 			t.Errorf("anonymous, write %d: %v", i, got)
 		}
 	}
-	limits.Together = 1
+	limits.PrincipalFactor = 1
 	one := budgets.Lines(limits, app, memproxy.Learn, "u", nil)
 	if len(one) != 2 || one[0].Limit != 100 || one[0].Key != "principal/app" {
 		t.Errorf("together once: %v", one)

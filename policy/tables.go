@@ -67,7 +67,7 @@ func RaisedLimits(from, to Bundle) []string {
 			rise(name+".writes_per_hour", a.PerHour, b.PerHour)
 			rise(name+".writes_total", a.Total, b.Total)
 		}
-		rise("together", max(1, a.Together), max(1, b.Together))
+		rise("together", max(1, a.PrincipalFactor), max(1, b.PrincipalFactor))
 		rise("rapid_per_minute", a.RapidPerMinute, b.RapidPerMinute)
 		row("default", a.Default, b.Default)
 		row("anonymous", a.Anonymous, b.Anonymous)
