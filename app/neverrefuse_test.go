@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -149,6 +150,33 @@ func TestNeverRefuseOfAsyncWrites(t *testing.T) {
 	}
 }
 
+// Proves DOL-2, MFW-7: the receipt of a write that was set aside, or sent after its approval,
+// says how it ended also if the backend made nothing of it.
+func TestReceiptsOfWritesThatMakeNothing(t *testing.T) {
+	t.Parallel()
+	aside, approved := start(t, screeningConf, "SCREENING", never), holding(t)
+	a := aside.do("POST", "/v3/memories/add/", fmt.Sprintf(`{"user_id":"ann","messages":[{"role":"user","content":%q}]}`, suspicious))
+	held := heldID(t, approved.do("POST", "/v3/memories/add/", `{"user_id":"bob","messages":[{"role":"user","content":"Bob sails."}]}`))
+	approved.review(held, true)
+	ring.Until(t, "it is sent", func() bool { return approved.heldWrite(held).State == memproxy.HoldDone })
+	for _, ended := range []string{"SUCCEEDED", "FAILED"} {
+		for r, id := range map[*rig]string{aside: field(a.body, `"event_id":"`), approved: held} {
+			next := r.back.handler()
+			r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				if !strings.HasPrefix(q.URL.Path, "/v1/event/") {
+					next.ServeHTTP(w, q)
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprintf(w, `{"id":%q,"event_type":"ADD","status":%q,"payload":{"messages":[{"role":"user","content":%q}]},"results":[]}`,
+					path.Base(q.URL.Path), ended, suspicious)
+			}))
+			r.do("GET", "/v1/event/"+id+"/", "").about(ended, r == aside).want(t, 200).has(t, fmt.Sprintf(`"status":%q`, ended), `"results":[]`).lacks(t, "refunds")
+			r.back.handle(next)
+		}
+	}
+}
+
 // Proves DOL-2: never_refuse applies to content only: permissions, malformed requests,
 // credentials, changes of existing memories, and writes visible on routes that cannot
 // be filtered are refused or held as before. Set-aside memories remain withheld until
@@ -194,36 +222,4 @@ func TestNeverRefuseOnLetta(t *testing.T) {
 	}
 	l.pending(2)
 	l.do("GET", "/v1/agents/"+l.agent+"/archival-memory", "").has(t, "green tea").lacks(t, "refunds", "invoices")
-}
-
-// Proves DOL-2, MFW-7: the receipt of a write that was set aside, or approved, reports what
-// the backend says when it made nothing of it, or failed.
-func TestReceiptsOfWritesThatMadeNothing(t *testing.T) {
-	t.Parallel()
-	for _, status := range []string{"SUCCEEDED", "FAILED"} {
-		ends := func(r *rig) {
-			b := r.back.handler()
-			r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-				id, asked := strings.CutPrefix(q.URL.Path, "/v1/event/")
-				if !asked {
-					b.ServeHTTP(w, q)
-					return
-				}
-				w.Header().Set("Content-Type", "application/json")
-				fmt.Fprintf(w, `{"id":%q,"status":%q,"payload":{"messages":[{"content":%q}]},"results":[]}`, strings.Trim(id, "/"), status, suspicious)
-			}))
-		}
-		r := start(t, screeningConf, "SCREENING", never)
-		ends(r)
-		a := r.do("POST", "/v3/memories/add/", fmt.Sprintf(`{"user_id":"ann","messages":[{"role":"user","content":%q}]}`, suspicious)).want(t, 200)
-		r.do("GET", "/v1/event/"+field(a.body, `"event_id":"`)+"/", "").want(t, 200).has(t, `"status":"`+status+`"`, `"results":[]`).lacks(t, "refunds")
-
-		r = holding(t)
-		ends(r)
-		id := heldID(t, r.do("POST", "/v3/memories/add/", `{"user_id":"bob","messages":[{"role":"user","content":"Bob sails."}]}`))
-		r.review(id, true)
-		event := "/v1/event/" + id + "/"
-		ring.Until(t, "the end of the review", func() bool { return !strings.Contains(r.do("GET", event, "").body, "PENDING") })
-		r.do("GET", event, "").want(t, 200).has(t, `"status":"`+status+`"`, `"results":[]`).lacks(t, "sails")
-	}
 }

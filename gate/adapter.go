@@ -179,16 +179,16 @@ type Extractor interface {
 	ReceiptID(memproxy.Route) string
 
 	// ReceiptReply returns the state of a held write as an answer to a request for its
-	// receipt. A write that was sent failed if the backend's own receipt, if any, says so.
-	ReceiptReply(own memproxy.Reply, h memproxy.HeldWrite) memproxy.Reply
+	// receipt.
+	ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply
 
 	// Receipt returns the request for the outcome of an asynchronous write.
 	Receipt(route memproxy.Route, req memproxy.Request, id string) memproxy.Request
 
-	// ReadExtracted reads the answer: the memories, and whether the list is complete.
-	// Nil memories mean that the answer does not report any; an empty list means
-	// that there are none.
-	ReadExtracted(memproxy.Reply) (memories []memproxy.Memory, over bool, err error)
+	// ReadExtracted reads the answer: the memories, and whether the write is done, failed
+	// or pending. Nil memories mean that the answer does not report any; an empty list
+	// means that there are none.
+	ReadExtracted(memproxy.Reply) (memories []memproxy.Memory, state memproxy.HoldState, err error)
 
 	// Undo returns the requests that retract what was made of a memory, and false
 	// if the answer does not contain enough for that.

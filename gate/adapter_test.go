@@ -110,13 +110,15 @@ func (noModel) ReadStampSearch(memproxy.Reply, string) (ids []string, of int, mo
 	return nil, 0, false, errBroken
 }
 func (noModel) ReceiptID(memproxy.Route) string { return "" }
-func (noModel) ReceiptReply(memproxy.Reply, memproxy.HeldWrite) memproxy.Reply {
+func (noModel) ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply {
 	return memproxy.Reply{}
 }
 func (noModel) Receipt(memproxy.Route, memproxy.Request, string) memproxy.Request {
 	return memproxy.Request{}
 }
-func (noModel) ReadExtracted(memproxy.Reply) ([]memproxy.Memory, bool, error) { return nil, true, nil }
+func (noModel) ReadExtracted(memproxy.Reply) ([]memproxy.Memory, memproxy.HoldState, error) {
+	return nil, memproxy.HoldDone, nil
+}
 func (noModel) Undo(memproxy.Route, memproxy.Request, memproxy.Memory) ([]memproxy.SideRequest, bool) {
 	return nil, false
 }

@@ -146,24 +146,28 @@ func (g *Gate) FollowUpRequests(a *Admission) []memproxy.Request {
 }
 
 // followReceipt asks the backend for the result of an approved write that it answered with a
-// receipt of its own, and returns it. Until the result is known, the write counts as being sent.
-func followReceipt(ctx context.Context, r *evaluation, extractor Extractor) (reply memproxy.Reply) {
+// receipt of its own. Until the result is known, the write counts as being sent.
+func followReceipt(ctx context.Context, r *evaluation, extractor Extractor) {
 	b, h := &r.call.Backend, r.polledHold
 	ctx, cancel := b.Within(ctx)
 	defer cancel()
 	own, known, err := r.g.opt.Ledger.Decision(ctx, h.Backend, h.ID)
 	if b.Fetch == nil || err == nil && (!known || own.Kind != memproxy.TargetEvent) {
-		return reply
+		return
 	}
+	var reply memproxy.Reply
 	if err == nil {
 		reply, err = b.Fetch.Fetch(ctx, extractor.Receipt(r.call.Route, r.call.Request, own.ID))
 	}
-	made, over, unread := extractor.ReadExtracted(reply)
-	if reply.Status != memproxy.StatusNotFound && (err != nil || unread != nil || !over) {
+	made, state, unread := extractor.ReadExtracted(reply)
+	switch {
+	case reply.Status == memproxy.StatusNotFound:
+	case err != nil || unread != nil || state == memproxy.HoldPending:
 		h.State = memproxy.HoldReplaying
+	default:
+		h.State = state
 	}
 	h.Result.Memories = append(h.Result.Memories, idsOfAll(made)...)
-	return reply
 }
 
 // ReadFollowUp takes the answer to one of FollowUpRequests, and reports whether it is
@@ -176,7 +180,8 @@ func (g *Gate) ReadFollowUp(ctx context.Context, a *Admission, reply memproxy.Re
 	if !ok || !memproxy.IsSuccess(reply.Status) {
 		return !ok || reply.Status == memproxy.StatusNotFound
 	}
-	memories, over, err := extractor.ReadExtracted(reply)
+	memories, state, err := extractor.ReadExtracted(reply)
+	over = state != memproxy.HoldPending
 	ret := &extraction{answer: &answer{Admission: a, g: g, reply: reply, status: reply.Status}, extractor: extractor, memories: memories}
 	if err == nil && over {
 		err = ret.checkExtracted(ctx)

@@ -98,15 +98,15 @@ func receipts(_ context.Context, ret *answer) (refused bool, err error) {
 		if !withheld || it.Memory.TargetKind() != memproxy.TargetEvent || it.Pointer != "" {
 			continue
 		}
-		memories, over, err := extractor.ReadExtracted(ret.reply)
+		memories, state, err := extractor.ReadExtracted(ret.reply)
 		if err != nil {
 			continue
 		}
-		h := memproxy.HeldWrite{ID: it.ID, Created: it.rec.Status.Changed, State: memproxy.HoldPending}
-		if over {
-			h.State, h.Reviewed, h.Result.Memories = memproxy.HoldDone, h.Created, idsOfAll(memories)
+		h := memproxy.HeldWrite{ID: it.ID, Created: it.rec.Status.Changed, State: state}
+		if state != memproxy.HoldPending {
+			h.Reviewed, h.Result.Memories = h.Created, idsOfAll(memories)
 		}
-		ret.reply = extractor.ReceiptReply(ret.reply, h)
+		ret.reply = extractor.ReceiptReply(ret.call.Route, ret.call.Request, h)
 		ret.shown = append(ret.shown, it.ID)
 		return true, nil
 	}

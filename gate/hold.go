@@ -250,11 +250,10 @@ func answersPoll(r *evaluation) bool {
 
 func answerPoll(ctx context.Context, r *evaluation) error {
 	extractor := r.call.Backend.Adapter.(Extractor) // asksForReceipt was true
-	var own memproxy.Reply
 	if r.polledHold.State == memproxy.HoldDone && len(r.polledHold.Result.Memories) == 0 {
-		own = followReceipt(ctx, r, extractor)
+		followReceipt(ctx, r, extractor)
 	}
-	reply := extractor.ReceiptReply(own, *r.polledHold)
+	reply := extractor.ReceiptReply(r.call.Route, r.call.Request, *r.polledHold)
 	r.Reply = &reply
 	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, status: reply.Status, shown: r.polledHold.Result.Memories})
 	return nil

@@ -25,7 +25,7 @@ func (f *fakeHoldReplier) HeldReply(memproxy.Route, memproxy.Request, *memproxy.
 	return memproxy.Reply{Status: 200, Body: []byte("pending")}, !f.mute
 }
 func (f *fakeHoldReplier) ReceiptID(memproxy.Route) string { return f.polls }
-func (f *fakeHoldReplier) ReceiptReply(_ memproxy.Reply, h memproxy.HeldWrite) memproxy.Reply {
+func (f *fakeHoldReplier) ReceiptReply(_ memproxy.Route, _ memproxy.Request, h memproxy.HeldWrite) memproxy.Reply {
 	return memproxy.Reply{Status: 200, Body: []byte(h.ID + " is " + string(h.State))}
 }
 

@@ -50,8 +50,11 @@ type fakeExtractor struct {
 func (f *fakeExtractor) Receipt(_ memproxy.Route, _ memproxy.Request, id string) memproxy.Request {
 	return memproxy.Request{Method: "GET", EscapedPath: "/receipt/" + id}
 }
-func (f *fakeExtractor) ReadExtracted(memproxy.Reply) ([]memproxy.Memory, bool, error) {
-	return f.became, f.over, nil
+func (f *fakeExtractor) ReadExtracted(memproxy.Reply) ([]memproxy.Memory, memproxy.HoldState, error) {
+	if f.over {
+		return f.became, memproxy.HoldDone, nil
+	}
+	return f.became, memproxy.HoldPending, nil
 }
 func (f *fakeExtractor) Undo(_ memproxy.Route, _ memproxy.Request, m memproxy.Memory) ([]memproxy.SideRequest, bool) {
 	return []memproxy.SideRequest{{Request: memproxy.Request{Method: "DELETE", EscapedPath: "/" + m.ID}}}, !f.cannot

@@ -15,32 +15,32 @@ func (a *Adapter) Receipt(_ memproxy.Route, req memproxy.Request, id string) mem
 
 // ReadExtracted implements the gate's Extractor: an event has the result of a write
 // once it is finished.
-func (a *Adapter) ReadExtracted(reply memproxy.Reply) ([]memproxy.Memory, bool, error) {
+func (a *Adapter) ReadExtracted(reply memproxy.Reply) ([]memproxy.Memory, memproxy.HoldState, error) {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
-		return nil, false, err
+		return nil, memproxy.HoldPending, err
 	}
 	switch doc.Root.Get("status").Text() {
 	case "SUCCEEDED":
 	case "FAILED":
-		return []memproxy.Memory{}, true, nil
+		return []memproxy.Memory{}, memproxy.HoldFailed, nil
 	default:
-		return nil, false, nil
+		return nil, memproxy.HoldPending, nil
 	}
 	f := answerReader{a: a, rd: &memproxy.Reading{Memories: []memproxy.Memory{}}, doc: doc, rt: memproxy.Route{Kind: memproxy.Recall}}
 	list := doc.Root.Get("results")
 	if list == nil || list.Kind != jsondoc.Array {
-		return nil, true, nil
+		return nil, memproxy.HoldDone, nil
 	}
 	for i, e := range list.Elems {
 		if e.Kind != jsondoc.Object {
-			return nil, true, errShape // the result of a write must be known
+			return nil, memproxy.HoldDone, errShape // the result of a write must be known
 		}
 		if err := f.element(e, jsondoc.Index("/results", i)); err != nil {
-			return nil, true, err
+			return nil, memproxy.HoldDone, err
 		}
 	}
-	return f.rd.Memories, true, nil
+	return f.rd.Memories, memproxy.HoldDone, nil
 }
 
 // Undo implements the gate's Extractor: added memories are deleted, and replaced

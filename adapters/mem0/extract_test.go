@@ -37,20 +37,20 @@ func TestExtraction(t *testing.T) {
 		t.Errorf("%+v", q)
 	}
 	for body, want := range map[string]struct {
-		n    int
-		over bool
-		bad  bool
+		n     int
+		state memproxy.HoldState
+		bad   bool
 	}{
-		`{"id":"e1","status":"PENDING","results":[]}`: {},
-		`{"id":"e1","status":"RUNNING"}`:              {},
-		`{"id":"e1","status":"FAILED"}`:               {over: true},
-		`{"id":"e1","status":"SUCCEEDED","results":[{"id":"m1","data":{"memory":"likes tea"},"event":"ADD"},{"id":"m2","memory":"x","event":"UPDATE"}]}`: {n: 2, over: true},
-		`{"id":"e1","status":"SUCCEEDED","results":["x"]}`: {over: true, bad: true},
-		`{`: {bad: true},
+		`{"id":"e1","status":"PENDING","results":[]}`: {state: memproxy.HoldPending},
+		`{"id":"e1","status":"RUNNING"}`:              {state: memproxy.HoldPending},
+		`{"id":"e1","status":"FAILED"}`:               {state: memproxy.HoldFailed},
+		`{"id":"e1","status":"SUCCEEDED","results":[{"id":"m1","data":{"memory":"likes tea"},"event":"ADD"},{"id":"m2","memory":"x","event":"UPDATE"}]}`: {n: 2, state: memproxy.HoldDone},
+		`{"id":"e1","status":"SUCCEEDED","results":["x"]}`: {state: memproxy.HoldDone, bad: true},
+		`{`: {state: memproxy.HoldPending, bad: true},
 	} {
-		ms, over, err := a.ReadExtracted(memproxy.Reply{Status: 200, Body: []byte(body)})
-		if len(ms) != want.n || over != want.over || (err != nil) != want.bad {
-			t.Errorf("%s: %+v %v %v", body, ms, over, err)
+		ms, state, err := a.ReadExtracted(memproxy.Reply{Status: 200, Body: []byte(body)})
+		if len(ms) != want.n || state != want.state || (err != nil) != want.bad {
+			t.Errorf("%s: %+v %v %v", body, ms, state, err)
 		}
 		if want.n == 2 && (ms[0].Text != "likes tea" || ms[0].Event != "ADD" || ms[1].ID != "m2") {
 			t.Errorf("%+v", ms)

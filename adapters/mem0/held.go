@@ -47,10 +47,7 @@ func (h holdReplier) ReceiptID(rt memproxy.Route) string {
 }
 
 // ReceiptReply implements the gate's Extractor.
-func (holdReplier) ReceiptReply(own memproxy.Reply, h memproxy.HeldWrite) memproxy.Reply {
-	if doc, err := jsondoc.Parse(own.Body, 0); err == nil && doc.Root.Get("status").Text() == "FAILED" {
-		h.State = memproxy.HoldFailed
-	}
+func (holdReplier) ReceiptReply(_ memproxy.Route, _ memproxy.Request, h memproxy.HeldWrite) memproxy.Reply {
 	at := h.Created.UTC().Format(stampTime)
 	out := map[string]any{
 		"id": h.ID, "event_type": "ADD", "status": "PENDING", "payload": map[string]any{}, "metadata": map[string]any{},

@@ -36,7 +36,7 @@ func TestHeld(t *testing.T) {
 // The receipt of a held write reports its state in the platform's terms.
 func TestPolled(t *testing.T) {
 	a := adapter(t)
-	rt, _ := routed(t, a, "GET /v1/event/d1/")
+	rt, req := routed(t, a, "GET /v1/event/d1/")
 	must.Equal(t, a.ReceiptID(rt), "d1", "polls")
 	if rt, _ := routed(t, a, "GET /v1/memories/m1/"); a.ReceiptID(rt) != "" {
 		t.Errorf("a memory is taken for a receipt")
@@ -48,7 +48,7 @@ func TestPolled(t *testing.T) {
 		memproxy.HoldFailed: `"status":"FAILED"`,
 	} {
 		h := memproxy.HeldWrite{ID: "d1", State: state, Created: at, Reviewed: at.Add(time.Minute), Result: memproxy.HoldResult{Memories: []string{"m1"}}}
-		body := string(a.ReceiptReply(memproxy.Reply{}, h).Body)
+		body := string(a.ReceiptReply(rt, req, h).Body)
 		expect.Text(t, body, state).Has(want, `"id":"d1"`, `"created_at":"2026-09-01T12:00:00.000000Z"`)
 		if strings.Contains(body, `"PENDING"`) != strings.Contains(body, `"completed_at":null`) {
 			t.Errorf("%s: %s", state, body)
