@@ -160,11 +160,10 @@ func followReceipt(ctx context.Context, r *evaluation, extractor Extractor) {
 		reply, err = b.Fetch.Fetch(ctx, extractor.Receipt(r.call.Route, r.call.Request, own.ID))
 	}
 	made, state, unread := extractor.ReadExtracted(reply)
-	switch {
-	case reply.Status == memproxy.StatusNotFound:
-	case err != nil || unread != nil || state == memproxy.HoldPending:
-		h.State = memproxy.HoldReplaying
-	default:
+	if err != nil || unread != nil || state == memproxy.HoldPending {
+		state = memproxy.HoldReplaying
+	}
+	if reply.Status != memproxy.StatusNotFound {
 		h.State = state
 	}
 	h.Result.Memories = append(h.Result.Memories, idsOfAll(made)...)

@@ -94,21 +94,17 @@ func receipts(_ context.Context, ret *answer) (refused bool, err error) {
 	}
 	for i := range ret.items {
 		it := &ret.items[i]
-		withheld := it.display == withhold && it.statusUnknown == "" && !it.Drop
-		if !withheld || it.Memory.TargetKind() != memproxy.TargetEvent || it.Pointer != "" {
+		if it.display != withhold || it.statusUnknown != "" || it.Drop || it.Memory.TargetKind() != memproxy.TargetEvent || it.Pointer != "" {
 			continue
 		}
 		memories, state, err := extractor.ReadExtracted(ret.reply)
-		if err != nil {
-			continue
-		}
 		h := memproxy.HeldWrite{ID: it.ID, Created: it.rec.Status.Changed, State: state}
 		if state != memproxy.HoldPending {
 			h.Reviewed, h.Result.Memories = h.Created, idsOfAll(memories)
 		}
 		ret.reply = extractor.ReceiptReply(ret.call.Route, ret.call.Request, h)
 		ret.shown = append(ret.shown, it.ID)
-		return true, nil
+		return true, err
 	}
 	return false, nil
 }
