@@ -281,3 +281,14 @@ func TestWatchedBudgetsAreCounted(t *testing.T) {
 	expect.Text(t, r.audit("--type", "budget_warning"), "at 80 %").Has(fmt.Sprintf(used, 4)).Times(1, `"budget_warning"`)
 	expect.Equal(t, r.audit("--type", "rapid_writes"), "", "events of the minute, which has no limit")
 }
+
+// Proves TRL-6, TRL-10: what the backend refuses is refunded in shadow mode, too.
+func TestRefusedWritesAreRefundedInShadowMode(t *testing.T) {
+	t.Parallel()
+	r := startBudget(t, "profile: production", "profile: production\nenforce: false")
+	b := r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(400) }))
+	r.do("POST", "/memories", many(9, false)).want(t, 400)
+	r.back.handle(b)
+	_, last := decisionOf(r.do("POST", "/memories", many(1, false)).want(t, 200))
+	expect.Text(t, r.audit("--decision", last, "--type", "decision")).Has(`"reason":"budget.total","used":1,`)
+}

@@ -89,9 +89,7 @@ func (g *Gate) Abandon(ctx context.Context, a *Admission, end memproxy.StreamEnd
 // Like a call that the backend refused, it is not charged.
 func (g *Gate) AbandonUnsent(ctx context.Context, a *Admission, end memproxy.StreamEnd) memproxy.Reply {
 	g.accounts.unbind(ctx, a)
-	if a.enforced() {
-		g.accounts.release(ctx, a)
-	}
+	g.accounts.release(ctx, a)
 	return g.unanswered(ctx, &answer{Admission: a, g: g, ended: end}, &notSent)
 }
 
@@ -119,14 +117,13 @@ func (g *Gate) unanswered(ctx context.Context, ret *answer, why *memproxy.Malfor
 func (g *Gate) RecordUnfiltered(ctx context.Context, a *Admission, status int, end memproxy.StreamEnd) {
 	ret := &answer{Admission: a, g: g, ended: end, status: status, reply: memproxy.Reply{Status: status}}
 	switch {
-	case !a.enforced() && wroteNothing(status):
+	case wroteNothing(status):
 		g.accounts.unbind(ctx, a)
+		g.accounts.release(ctx, a) // a call that the backend refused is not charged
 	case !a.enforced(): // a request in shadow mode may have deleted memories
 		if a.DeletesOwner() && memproxy.IsSuccess(status) {
 			(&effects{answer: ret}).recordScopeDeletion(ctx)
 		}
-	case wroteNothing(status):
-		g.accounts.release(ctx, a) // a call that the backend refused is not charged
 	}
 	g.outcome(ctx, ret)
 }
