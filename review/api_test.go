@@ -227,7 +227,7 @@ func TestListAndBatch(t *testing.T) {
 		{"GET", "/v1/holds?state=splendid"}:                                                         "want one of open, all, pending, approved, ",
 		{"GET", "/v1/holds?cursor=zzz"}:                                                             "not a cursor",
 		{"GET", "/v1/sessions?all=yes"}:                                                             "all is true or false",
-		{"POST", "/v1/holds/batch", `{"action":"reject","similarity":"s","expect":3,"reason":"x"}`}: "a batch needs a similarity, a time and how many are expected",
+		{"POST", "/v1/holds/batch", `{"action":"reject","similarity":"s","expect":3,"reason":"x"}`}: "a batch needs a similarity, a time and how many are expected (at most 500; an earlier time leaves out newer ones)",
 	} {
 		if status, body := r.do(annToken, request[0], request[1], request[2]); status != 400 || !strings.Contains(body, want) {
 			t.Errorf("%v: %d %s, want %s", request, status, body, want)

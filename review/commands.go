@@ -39,7 +39,7 @@ func nouns() []noun {
 			{"memoryPattern", "pattern", "ID PATTERN", "the content of a placeholder in sanitised text", "memproxy memory pattern --backend mem0 MEMORY PATTERN_001", showAnswer((*printer).pattern), ""},
 			{"rollbackMemory", "rollback", "ID", "restore an older version", `memproxy memory rollback --backend mem0 --version 3 --reason "poisoned since" MEMORY`, showAnswer((*printer).rolledBack, notRolledBack), ""},
 			{"pinMemory", "pin", "ID", "keep a version's text, and its memory from expiring", `memproxy memory pin --backend mem0 --version 3 --reason "the last good one" MEMORY`, showAnswer((*printer).pinned), ""},
-			{"promoteMemory", "promote", "ID", "show a memory that is pending or quarantined", `memproxy memory promote --backend mem0 --reason "read it" MEMORY`, showAnswer((*printer).promoted), ""},
+			{"promoteMemory", "promote", "ID", "show a memory that is pending, flagged or quarantined", `memproxy memory promote --backend mem0 --reason "read it" MEMORY`, showAnswer((*printer).promoted), ""},
 		}},
 		{"sessions", "what was refused in a session, and why", "memproxy sessions list", []verb{
 			{"listSessions", "list", "", "locked sessions", "memproxy sessions list --all", showAnswer((*printer).sessions), ""},

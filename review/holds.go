@@ -270,7 +270,7 @@ func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 	}
 	c.act = "batch." + in.Action
 	if in.Similarity == "" || in.Before.IsZero() || in.Expect < 1 || in.Expect > 500 {
-		return BatchAnswer{}, badRequest("a batch needs a similarity, a time and how many are expected (at most 500)")
+		return BatchAnswer{}, badRequest("a batch needs a similarity, a time and how many are expected (at most 500; an earlier time leaves out newer ones)")
 	}
 	tenant, err := c.tenant(in.Tenant)
 	if err != nil {
