@@ -20,9 +20,9 @@ const (
 
 // read appends the readings derived from v. Those of the pieces of a long text are
 // followed to the end.
-func (r *reader) read(found []View, v *View, m marks, depth int, plausible bool) []View {
+func (r *reader) read(found []View, v *View, m marks, depth int) []View {
 	if len(v.Text) <= maxWhole {
-		return r.derive(found, v, m, plausible)
+		return r.derive(found, v, m)
 	}
 	before := len(found)
 	found, all := r.code(found, v, m)
@@ -32,7 +32,7 @@ func (r *reader) read(found []View, v *View, m marks, depth int, plausible bool)
 	piece := func(p *View) {
 		whole := r.extra
 		r.extra = allowed(p.Text)
-		r.follow(r.derive(nil, p, scan(p.Text), plausible), depth+1)
+		r.follow(r.derive(nil, p, scan(p.Text)), depth+1)
 		r.extra = whole
 	}
 	from, kept := 0, before

@@ -68,10 +68,8 @@ func (r *Readings) IsEncoded() bool {
 		case v.Depth != 1:
 		case v.Name == Encoded:
 			encoded.add(v.from, v.to)
-		case v.Name == Unescaped:
-			if from, to := v.Span(0, len(v.Text)); len(v.Text)*escapedLength <= to-from {
-				escaped.add(from, to)
-			}
+		case v.wasEscapes():
+			escaped.add(v.Span(0, len(v.Text)))
 		}
 	}
 	return max(encoded.sum, escaped.sum)*100 >= len(r.Views[0].orig)*codePercent
@@ -89,6 +87,12 @@ func (s *spanSum) add(from, to int) {
 // escapedLength is the ratio of a text's length to its unescaped length from which it is
 // mostly escapes: the shortest escape has three bytes.
 const escapedLength = 2
+
+// wasEscapes reports whether v was mostly escapes.
+func (v *View) wasEscapes() bool {
+	from, to := v.Span(0, len(v.Text))
+	return v.Name == Unescaped && len(v.Text)*escapedLength <= to-from
+}
 
 const codePercent = 95 // the percentage of a text that is encoded if all but punctuation around it is
 
@@ -138,7 +142,7 @@ func Read(text string) Readings {
 	}
 	plain.Overt = odd.alike < manyAlike
 	r.out.Views = append(make([]View, 0, 2), plain)
-	if found = r.read(found, &plain, marks, 0, true); len(found) > 0 {
+	if found = r.read(found, &plain, marks, 0); len(found) > 0 {
 		r.seen(&plain)
 	}
 	r.follow(found, 1)
@@ -179,8 +183,7 @@ func (r *reader) level(found []View, depth int) []View {
 	for i := range found {
 		v := &found[i]
 		v.Depth = depth
-		plausible := v.sense >= meant || v.decoded() || v.Name == Joined && !v.pieced
-		kept, cost := plausible || !v.guessed(), len(v.Text)+viewCost
+		kept, cost := v.plausible() || !v.guessed(), len(v.Text)+viewCost
 		if !kept {
 			cost /= attempt
 		}
@@ -193,13 +196,19 @@ func (r *reader) level(found []View, depth int) []View {
 		if kept {
 			r.out.Views = append(r.out.Views, *v)
 		}
-		next = r.read(next, v, scan(v.Text), depth, plausible)
+		next = r.read(next, v, scan(v.Text), depth)
 	}
 	return next
 }
 
 // meant is the score of sense from which a guess is plausible: less than that of prose.
 const meant = 2
+
+// plausible reports whether v may be what was meant: it resembles language, or what does not
+// arise by chance. Digits of a code resemble escapes.
+func (v *View) plausible() bool {
+	return v.sense >= meant || v.Name == Plain || v.decoded() && (v.Name != Unescaped || v.wasEscapes()) || v.Name == Joined && !v.pieced
+}
 
 // maxGuessed bounds consecutive guesses: a model that is to follow a payload does not
 // understand more transformations on top of each other.
@@ -242,7 +251,8 @@ func (r *reader) cut() {
 
 // derive appends the readings derived from v, only the decoded ones if it is not plausible
 // language. If all of v is encoded, it has no words to transform.
-func (r *reader) derive(found []View, v *View, m marks, plausible bool) []View {
+func (r *reader) derive(found []View, v *View, m marks) []View {
+	plausible := v.plausible()
 	if plausible && v.Name == Backward {
 		return found
 	}
@@ -271,7 +281,7 @@ func (r *reader) code(found []View, v *View, m marks) ([]View, bool) {
 	if len(opaque) > 0 {
 		found = moved(found, v)
 	}
-	if v.piece || v.Name == Backward || strange < minOpaque || strange*4 < len(v.Text) && m&(markRun|markGroups|markToken) == 0 {
+	if !v.plausible() || v.piece || v.Name == Backward || strange < minOpaque || strange*4 < len(v.Text) && m&(markRun|markGroups|markToken) == 0 {
 		return found, false
 	}
 	for _, o := range opaque {

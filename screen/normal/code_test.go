@@ -1,0 +1,31 @@
+package normal_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/internal/evasion"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/screen/normal"
+)
+
+// A code has backslashes, percent signs and words by chance. What they resolve to is no
+// language, so it is neither read in every way nor tried under ciphers, and the whole of a
+// long code is read.
+//
+// Proves SYN-3
+func TestCodesAreReadToTheirEnd(t *testing.T) {
+	by := map[string]func(string) string{}
+	for _, t := range evasion.Transforms() {
+		by[t.Name] = t.Apply
+	}
+	prose := strings.Repeat(strings.Join(evasion.Benign(), " ")+" ", 16)[:8<<10]
+	for _, c := range []struct{ inner, outer string }{
+		{"rot47", "reversed"}, {"reversed", "rot47"}, {"hex in capitals", "rot47"}, {"base85", "without vowels"}, {"base64 in reverse", "leetspeak"},
+		{"base64", "ascii85 without marks"},
+	} {
+		text := by[c.outer](by[c.inner](prose))[:8<<10]
+		r := normal.Read(text)
+		expect.Equal(t, r.Truncated, false, c.inner, "then", c.outer, "in", len(r.Views), "readings, cut is")
+	}
+}
