@@ -10,6 +10,7 @@ package synapse
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -138,9 +139,13 @@ func Heuristics(text string, own []string) []memproxy.Finding {
 // in mostly non-Latin scripts: those with many letters exceed any threshold by nature.
 func entropy(text string) float64 {
 	n, other := 0, 0
-	counts := map[rune]int{}
+	var ascii [utf8.RuneSelf]int
+	counts := map[rune]int{} // of the others
 	for _, r := range text {
-		n++
+		if n++; r < utf8.RuneSelf {
+			ascii[r]++
+			continue
+		}
 		counts[r]++
 		if unicode.IsLetter(r) && !unicode.Is(unicode.Latin, r) {
 			other++
@@ -150,9 +155,10 @@ func entropy(text string) float64 {
 		return 0
 	}
 	h := 0.0
-	for _, c := range counts {
-		p := float64(c) / float64(n)
-		h -= p * math.Log2(p)
+	for _, c := range slices.AppendSeq(ascii[:], maps.Values(counts)) {
+		if p := float64(c) / float64(n); p > 0 {
+			h -= p * math.Log2(p)
+		}
 	}
 	return h
 }
@@ -226,16 +232,20 @@ var commonWords = terms.Set(`the a an any each every this that our your its anot
 
 // sentences returns the number of sentences of a text, and of those that are imperatives.
 func sentences(text string) (all, orders int) {
-	for s := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(".!?;\n。！？", r) }) {
-		words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' })
-		if len(words) == 0 {
-			continue
+	ends := func(r rune) bool {
+		return r == '.' || r == '!' || r == '?' || r == ';' || r == '\n' || r == '。' || r == '！' || r == '？'
+	}
+	for s := range strings.FieldsFuncSeq(text, ends) {
+		word := ""
+		for word = range strings.FieldsFuncSeq(s, func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' }) {
+			if word = strings.ToLower(word); !courtesies[word] {
+				break
+			}
 		}
-		all++
-		for len(words) > 1 && courtesies[words[0]] {
-			words = words[1:]
+		if word != "" {
+			all++
 		}
-		if imperatives[words[0]] {
+		if imperatives[word] {
 			orders++
 		}
 	}
