@@ -129,7 +129,7 @@ func (s *Scope) Owner(d Dimension) *string {
 }
 
 // In returns the owner's name in dimension d, or "".
-func (s Scope) In(d Dimension) string {
+func (s *Scope) In(d Dimension) string {
 	if at := s.Owner(d); at != nil {
 		return *at
 	}

@@ -304,7 +304,7 @@ type CallerNames struct {
 
 // LimitIn returns the principal's limit in dimension d. The actor dimension is never limited:
 // it is recorded and carries no authority.
-func (p Principal) LimitIn(d Dimension) Limit { return *p.limit(d) }
+func (p *Principal) LimitIn(d Dimension) Limit { return *p.limit(d) }
 
 func (p *Principal) limit(d Dimension) *Limit {
 	switch d {

@@ -261,6 +261,7 @@ func (ret *answer) noteShown(ctx context.Context) {
 	ret.contested()
 	var sources []trust.ShownText
 	session := ret.enforced() && ret.namedSession() != ""
+	ret.shown = slices.Grow(ret.shown, len(ret.items))
 	for i := range ret.items {
 		it := &ret.items[i]
 		if it.ID == "" || it.Missing || it.Drop {

@@ -322,6 +322,9 @@ func applyPlannedStatus(ctx context.Context, ret *answer) error {
 	var changes []memproxy.StateChange
 	for i := range ret.items {
 		it := &ret.items[i]
+		if it.write == "" {
+			continue
+		}
 		st, inherits := inheritedStatus(ret, it, known.of(memproxy.TargetDecision, it.write))
 		if inherits {
 			known.setStatus(st)
