@@ -85,7 +85,8 @@ type Conn struct {
 }
 
 // Join calls write, and sends its first two writes to the connection as one: the server's
-// buffer, which begins with the header of an answer, and the rest of the answer.
+// buffer, which begins with the header of an answer, and the rest of the answer. Nothing else
+// may write to the connection meanwhile.
 func (c *Conn) Join(write func()) {
 	if c == nil {
 		write()

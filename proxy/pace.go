@@ -24,7 +24,7 @@ func paced(w http.ResponseWriter, r *http.Request, timeout, stall time.Duration)
 		return aw, r
 	}
 	aw := &answerWriter{ResponseWriter: w, multiplexed: r.ProtoMajor > 1, stall: stall}
-	if !aw.multiplexed {
+	if !aw.multiplexed && r.TLS == nil {
 		aw.conn = frontend.ConnOf(r.Context())
 	}
 	if r.Body == nil || r.Body == http.NoBody {
@@ -117,7 +117,7 @@ func (b *pacedBody) shortenDeadline() {
 type answerWriter struct {
 	http.ResponseWriter
 	body        *pacedBody     // nil if the request has none
-	conn        *frontend.Conn // nil if other requests share it, or without a listener with limits
+	conn        *frontend.Conn // nil unless only the handler writes to it: with TLS a reader does, too
 	code        int            // 0 until the answer begins
 	multiplexed bool
 	stall       time.Duration
@@ -154,7 +154,11 @@ func (w *answerWriter) writeWhole(reply memproxy.Reply) {
 		w.Header()["Content-Length"] = []string{strconv.Itoa(len(reply.Body))}
 	}
 	w.WriteHeader(reply.Status)
-	w.conn.Join(func() { _, _ = w.Write(reply.Body) }) // the caller may have disconnected; the outcome is recorded already
+	conn := w.conn
+	if w.body != nil && !w.body.whole() {
+		conn = nil // its reader may write that the client is to continue
+	}
+	conn.Join(func() { _, _ = w.Write(reply.Body) }) // the caller may have disconnected; the outcome is recorded already
 }
 
 func (w *answerWriter) Write(b []byte) (written int, err error) {
