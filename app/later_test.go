@@ -233,17 +233,23 @@ func TestDeletedBeforeItWasRead(t *testing.T) {
 }
 
 // Proves EDGE-4, GOV-7: a change or deletion that the backend made and did not confirm is
-// in the ledger, at the latest when the backend answers again: what was deleted is read by
-// nobody, and a sweep reports nothing.
+// in the ledger, at the latest when the backend answers again, or the next process asks it
+// because the one that sent it was killed: what was deleted is read by nobody, and a sweep
+// reports nothing.
 func TestChangesWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct{ method, path, body string }{
-		"deletion, no answer": {"DELETE", "/memories/ID", ""}, "deletion, 500": {"DELETE", "/memories/ID", ""},
-		"deletion, away": {"DELETE", "/memories/ID", ""}, "deletion, later": {"DELETE", "/memories/ID", ""},
-		"deletion in batch, no answer": {"DELETE", "/v1/batch/", `{"memories":[{"memory_id":"ID"}]}`},
-		"deletion of all, no answer":   {"DELETE", "/memories?user_id=ann", ""},
-		"change, no answer":            {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`}, "change, 500": {"PUT", "/v1/memories/ID/", `{"text":"Ann likes coffee."}`},
-		"change, away": {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`},
+	type lost struct {
+		method, path, body string
+		versions           int // of what is not deleted
+	}
+	one, batch, all := lost{"DELETE", "/memories/ID", "", 0}, lost{"DELETE", "/v1/batch/", `{"memories":[{"memory_id":"ID"}]}`, 0}, lost{"DELETE", "/memories?user_id=ann", "", 0}
+	change := func(versions int) lost { return lost{"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`, versions} }
+	for name, tc := range map[string]lost{
+		"deletion, no answer": one, "deletion, 500": one, "deletion, away": one, "deletion, later": one, "deletion, killed": one,
+		"deletion in batch, no answer": batch, "deletion in batch, killed": batch, "deletion of all, no answer": all, "deletion of all, killed": all,
+		"change, no answer": change(2), "change, 500": {"PUT", "/v1/memories/ID/", `{"text":"Ann likes coffee."}`, 2}, "change, away": change(2), "change, killed": change(2),
+		"change of metadata, killed": {"PUT", "/v1/memories/ID/", `{"metadata":{"k":2}}`, 1}, "change not made, killed": change(1),
+		"change and one of metadata, killed": change(3), // the text without its change, and the change of metadata
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -258,10 +264,14 @@ func TestChangesWithoutAnAnswer(t *testing.T) {
 					q = q.Clone(context.WithoutCancel(q.Context()))
 					q.Body = io.NopCloser(bytes.NewReader(body))
 					sent.Store(true)
-					if do := func() { whole.ServeHTTP(httptest.NewRecorder(), q) }; how != "later" {
-						do()
-					} else {
+					if how == "killed" {
+						r.kills()
+					}
+					switch do := func() { whole.ServeHTTP(httptest.NewRecorder(), q) }; {
+					case how == "later":
 						later <- do
+					case !strings.Contains(name, "not made"):
+						do()
 					}
 				case how != "away" || !sent.Load():
 					whole.ServeHTTP(w, q)
@@ -277,19 +287,25 @@ func TestChangesWithoutAnAnswer(t *testing.T) {
 			must.Equal(t, a.status/100 == 2, false, a.status, a.body)
 			if how == "later" {
 				(<-later)()
+			} else if how == "killed" {
+				r.back.handle(whole)
+				r.revives(r.run)
 			} else if err := r.car.Once(t.Context(), "outcomes", time.Now()); (err != nil) != (how == "away") {
 				t.Errorf("outcomes: %v", err)
 			}
 			r.back.handle(whole)
+			if strings.Contains(name, "and one of metadata") {
+				r.do("PUT", "/v1/memories/"+id+"/", `{"metadata":{"k":2}}`).want(t, 200)
+			}
 			r.once("outcomes", time.Now())
 			must.Do(t, r.car.Ledger.Sync(t.Context()))
 			r.clean(name)
 			a = r.do("GET", "/v1/memories/"+id+"/history/", "")
-			expect.Equal(t, r.do("GET", "/memories?user_id=ann", "").header.Get("X-Memproxy-Unverified"), "")
+			r.do("GET", "/memories?user_id=ann", "").unverified(t, "")
 			if tc.method == "DELETE" {
 				a.lacks(t, "green tea")
 			} else {
-				expect.Len(t, r.history(id), 2, "versions")
+				expect.Len(t, r.history(id), tc.versions, "versions")
 			}
 		})
 	}

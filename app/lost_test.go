@@ -19,51 +19,6 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// Proves EDGE-4, GOV-7: a process that is killed between the backend's change and its
-// record leaves no deleted text that can be read, and no change that a sweep reports as
-// one that bypassed memproxy: the next process asks the backend.
-func TestChangesOfAKilledProcessAreRecorded(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct{ method, path, body string }{
-		"deletion": {"DELETE", "/memories/ID", ""}, "deletion in batch": {"DELETE", "/v1/batch/", `{"memories":[{"memory_id":"ID"}]}`},
-		"deletion of all":          {"DELETE", "/memories?user_id=ann", ""},
-		"change":                   {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`},
-		"of metadata":              {"PUT", "/v1/memories/ID/", `{"metadata":{"k":2}}`},
-		"not made":                 {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`},
-		"change, then of metadata": {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}", "kind: agent,", "kind: agent, roles: [memproxy-forget],")
-			id := r.written("Ann likes green tea.", "")
-			r.versioned(id)
-			whole := r.loses(name != "not made", r.kills)
-			r.do(tc.method, strings.Replace(tc.path, "ID", id, 1), strings.Replace(tc.body, "ID", id, 1)).want(t, http.StatusBadGateway)
-			r.back.handle(whole)
-			r.revives(r.run)
-			if strings.HasSuffix(name, "then of metadata") {
-				r.do("PUT", "/v1/memories/"+id+"/", `{"metadata":{"k":2}}`).want(t, 200)
-			}
-			r.once("outcomes", time.Now())
-			must.Do(t, r.car.Ledger.Sync(t.Context()))
-			r.clean(name)
-			a := r.do("GET", "/v1/memories/"+id+"/history/", "")
-			expect.Equal(t, r.do("GET", "/memories?user_id=ann", "").header.Get("X-Memproxy-Unverified"), "")
-			versions := 1
-			if name == "change" {
-				versions = 2
-			} else if strings.HasPrefix(name, "change, ") {
-				versions = 3 // the text without its change, and the change of metadata
-			}
-			if tc.method == "DELETE" {
-				a.lacks(t, "green tea")
-			} else {
-				expect.Len(t, r.history(id), versions, "versions")
-			}
-		})
-	}
-}
-
 // kills keeps what a kill of the process would leave, for revives. The ledger writes what
 // is queued first: while files are copied one by one, an entry could leave one for another.
 func (r *rig) kills() {
