@@ -79,7 +79,7 @@ type Entry struct {
 	Queued bool
 }
 
-// Renewal is a new time of expiry. Sooner is for a memory that was moved and not
+// Renewal is a new time of expiry, zero for never. Sooner is for a memory that was moved and not
 // rewritten: an earlier time of expiry remains.
 type Renewal struct {
 	MemoryKey

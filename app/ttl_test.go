@@ -85,6 +85,39 @@ func TestExpiryOnMem0(t *testing.T) {
 	expect.Text(t, at(), "in the backend").Lacks("slow").Has("green tea")
 }
 
+// Proves SYN-9: a text that is written into another field lives as long as that field's
+// memories, also for ever and also if it had expired; one that is only moved there lives no
+// longer than before.
+func TestTextsInAnotherFieldLiveByIt(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, screeningConf, "SCREENING", `memories: {validate: 0, ttl: {learnings: 1h, notes: 3h}}`)
+	for _, tc := range []struct {
+		change  string
+		expired bool
+		want    time.Duration
+	}{
+		{`{"metadata":{"field":"notes"}}`, false, time.Hour},
+		{`{"metadata":{"field":"other"}}`, false, time.Hour},
+		{`{"text":"The build is fast.","metadata":{"field":"notes"}}`, false, 3 * time.Hour},
+		{`{"text":"The build is fast.","metadata":{"field":"other"}}`, false, 0},
+		{`{"text":"The build is fast.","metadata":{"field":"other"}}`, true, 0},
+	} {
+		id := r.written("The build is slow.", `,"metadata":{"field":"learnings"}`)
+		if tc.expired {
+			r.over(clock, id)
+		}
+		r.do("PUT", "/memories/"+id, tc.change).want(t, 200)
+		st := r.statusOf(id)
+		got := st.Expires.Sub(clock.Now())
+		if st.Expires.IsZero() {
+			got = 0
+		}
+		expect.Equal(t, got.Round(time.Minute), tc.want, tc.change, tc.expired)
+		expect.Equal(t, st.State == memproxy.StateExpired, false, tc.change, tc.expired)
+	}
+}
+
 // Proves SYN-9: a change that states no source confirms a memory for the shorter of the
 // times of its first source and of no source, each time; one that states a source has that
 // source's.

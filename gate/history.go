@@ -88,15 +88,19 @@ func (ret *effects) renewals() (all []memproxy.Renewal) {
 	if ret.rules.TTL == nil {
 		return nil
 	}
-	note := func(kind memproxy.TargetKind, id string, fields []string, moved bool) {
+	note := func(kind memproxy.TargetKind, id string, fields []string, moved, stated bool) {
 		ttl := lifetime(ret.Admission, fields, ret.op.SourceClaim)
 		if ret.op.SourceClaim == "" {
 			if i, found := slices.BinarySearchFunc(ret.rows, memproxy.Ownership{Kind: kind, ID: id}, byObject); found {
 				ttl = memproxy.Shorter(ttl, lifetime(ret.Admission, fields, ret.rows[i].Source))
 			}
 		}
-		if ttl > 0 && id != "" {
-			all = append(all, memproxy.Renewal{MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Expires: ret.begun.Add(ttl), Sooner: moved})
+		next := memproxy.Renewal{MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Sooner: moved}
+		if ttl > 0 {
+			next.Expires = ret.begun.Add(ttl)
+		}
+		if id != "" && (ttl > 0 || stated && !moved) { // for ever, only by a field that the change names
+			all = append(all, next)
 		}
 	}
 	switch {
@@ -105,18 +109,25 @@ func (ret *effects) renewals() (all []memproxy.Renewal) {
 	case ret.op.Kind == memproxy.Learn && ret.reading != nil:
 		for i := range ret.reading.Memories {
 			if m := &ret.reading.Memories[i]; !m.Drop && m.Event != "" && m.Event != memproxy.MemoryAdded && m.Event != memproxy.MemoryDeleted && m.Layer != memproxy.Episodic {
-				note(m.TargetKind(), m.ID, fieldsOf(ret.op, m), false)
+				note(m.TargetKind(), m.ID, fieldsOf(ret.op, m), false, false)
 			}
 		}
 	case ret.op.Kind == memproxy.Correct:
+		rewritten := map[string]bool{} // the field that such a text leaves does not count
 		for i := range ret.op.Items {
-			if it := &ret.op.Items[i]; it.Kind == memproxy.ItemContent && it.Target != "" && (it.Text != "" || it.Moved) {
+			if it := &ret.op.Items[i]; it.Kind == memproxy.ItemContent && it.Text != "" {
+				rewritten[it.Target] = true
+			}
+		}
+		for i := range ret.op.Items {
+			if it := &ret.op.Items[i]; it.Kind == memproxy.ItemContent && it.Target != "" && (it.Text != "" || it.Moved && !rewritten[it.Target]) {
 				id, before := ret.stateBefore(it.Target)
 				fields := it.Written()
-				if fields[0] == "" {
+				stated := fields[0] != ""
+				if !stated {
 					fields = (&memproxy.Item{Field: before.Field, OtherFields: before.OtherFields}).Written()
 				}
-				note(ret.op.TargetKind, id, fields, it.Text == "")
+				note(ret.op.TargetKind, id, fields, it.Text == "", stated)
 			}
 		}
 	}

@@ -48,8 +48,11 @@ func renew(t *transaction, r *memproxy.Renewal) {
 func changeLifetime(t *transaction, k memproxy.MemoryKey, change func(*memproxy.Status)) {
 	now := t.store.opt.Clock()
 	r, st := t.status(k)
-	prior := r.prior
+	prior, was := r.prior, st
 	change(&st)
+	if st.Expires.Equal(was.Expires) && st.Pinned == was.Pinned {
+		return
+	}
 	alive := st.Pinned || st.Expires.IsZero() || st.Expires.After(now)
 	if st.State == memproxy.StateExpired && alive {
 		st.State, st.Reason, st.Changed = prior, "confirmed", fromMicros(t.now())
