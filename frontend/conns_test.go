@@ -3,6 +3,7 @@ package frontend_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -277,17 +278,17 @@ func (w *writes) Write(b []byte) (int, error) {
 func TestAnAnswerIsOneWrite(t *testing.T) {
 	ln := must.Get(net.Listen("unixpacket", t.TempDir()+"/s"))(t) // which keeps the bounds of writes
 	limited := frontend.Limit(ln, frontend.ListenOptions{})
-	length := 0
 	srv := &http.Server{ConnContext: frontend.ConnContext, ConnState: frontend.State, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		length := must.Get(strconv.Atoi(r.URL.Path[1:]))(t)
 		w.Header().Set("Content-Length", strconv.Itoa(length))
 		frontend.ConnOf(r.Context()).Join(func() { must.Get(w.Write(make([]byte, length)))(t) })
 	})}
 	go func() { _ = srv.Serve(limited) }()
 	t.Cleanup(func() { srv.Close() })
-	for ; length < 10_000; length += 491 {
+	for length := 0; length < 10_000; length += 491 {
 		client := must.Get(net.Dial("unixpacket", ln.Addr().String()))(t)
 		must.Do(t, client.SetDeadline(time.Now().Add(10*time.Second)))
-		must.Get(client.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")))(t)
+		must.Get(fmt.Fprintf(client, "GET /%d HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", length))(t)
 		var got writes
 		_, err := io.Copy(&got, client)
 		must.Do(t, err)
