@@ -125,16 +125,10 @@ func connOf(nc net.Conn) *Conn {
 	return c
 }
 
-// ConnOf returns the connection of a request, by its context; nil if it is unknown.
-func ConnOf(ctx context.Context) *Conn {
-	c, _ := ctx.Value(connKey{}).(*Conn)
-	return c
-}
-
 // MarkAccepted reports that the connection of a request, by its context, has an accepted
 // caller.
 func MarkAccepted(ctx context.Context, caller string) {
-	c := ConnOf(ctx)
+	c, _ := ctx.Value(connKey{}).(*Conn)
 	if c == nil || caller == "" {
 		return
 	}

@@ -3,13 +3,9 @@ package frontend_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -260,43 +256,4 @@ func placesAreMadeAtAPace(t *testing.T) {
 		}
 	}
 	t.Error("the listener is closed")
-}
-
-// writes counts what is written to it.
-type writes struct {
-	n    int
-	text string
-}
-
-func (w *writes) Write(b []byte) (int, error) {
-	w.n, w.text = w.n+1, w.text+string(b)
-	return len(b), nil
-}
-
-// An answer that is longer than the server's buffer is one write to the connection, whatever
-// its length, and nothing of it is left unsent.
-func TestAnAnswerIsOneWrite(t *testing.T) {
-	ln := must.Get(net.Listen("unixpacket", t.TempDir()+"/s"))(t) // which keeps the bounds of writes
-	limited := frontend.Limit(ln, frontend.ListenOptions{})
-	srv := &http.Server{ConnContext: frontend.ConnContext, ConnState: frontend.State, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		length := must.Get(strconv.Atoi(r.URL.Path[1:]))(t)
-		w.Header().Set("Content-Length", strconv.Itoa(length))
-		frontend.ConnOf(r.Context()).Join(func() { must.Get(w.Write(make([]byte, length)))(t) })
-	})}
-	go func() { _ = srv.Serve(limited) }()
-	t.Cleanup(func() { srv.Close() })
-	for length := 0; length < 10_000; length += 491 {
-		client := must.Get(net.Dial("unixpacket", ln.Addr().String()))(t)
-		must.Do(t, client.SetDeadline(time.Now().Add(10*time.Second)))
-		must.Get(fmt.Fprintf(client, "GET /%d HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", length))(t)
-		var got writes
-		_, err := io.Copy(&got, client)
-		must.Do(t, err)
-		_, body, _ := strings.Cut(got.text, "\r\n\r\n")
-		expect.Equal(t, len(body), length, "bytes arrive")
-		if length > 8192 {
-			expect.Equal(t, got.n, 1, "writes for", length)
-		}
-		client.Close()
-	}
 }

@@ -72,8 +72,6 @@ func Limit(ln net.Listener, o ListenOptions) *Listener {
 type Conn struct {
 	net.Conn
 	stall time.Duration
-	join  bool   // the next write is kept in held, to be sent with the one after it
-	held  []byte // written, and not sent yet
 
 	conns   *conns
 	peer    string // the client's address
@@ -84,27 +82,8 @@ type Conn struct {
 	place   [2]*list.Element
 }
 
-// Join calls write, and sends its first two writes to the connection as one: the server's
-// buffer, which begins with the header of an answer, and the rest of the answer. Nothing else
-// may write to the connection meanwhile.
-func (c *Conn) Join(write func()) {
-	if c == nil {
-		write()
-		return
-	}
-	c.join = true
-	write()
-	if c.join = false; len(c.held) > 0 {
-		_, _ = c.Write(nil) // an error is that of the next write, too
-	}
-}
-
 // Write writes b in pieces, each with a deadline, at a minimum rate.
 func (c *Conn) Write(b []byte) (written int, err error) {
-	if c.join {
-		c.join, c.held = false, append(c.held, b...)
-		return len(b), nil
-	}
 	now := time.Now()
 	last := now.Add(c.stall + time.Duration(len(b))*time.Second/MinRate)
 	for {
@@ -116,25 +95,13 @@ func (c *Conn) Write(b []byte) (written int, err error) {
 		if err := c.SetWriteDeadline(deadline); err != nil {
 			return written, err
 		}
-		n, err := c.send(piece)
+		n, err := c.Conn.Write(piece)
 		written += n
 		if b = b[n:]; err != nil || len(b) == 0 {
 			return written, err
 		}
 		now = time.Now()
 	}
-}
-
-// send writes what is held, and piece after it. It returns how much of piece was written.
-func (c *Conn) send(piece []byte) (int, error) {
-	if len(c.held) == 0 {
-		return c.Conn.Write(piece)
-	}
-	first := len(c.held)
-	both := net.Buffers{c.held, piece}
-	c.held = nil
-	n, err := both.WriteTo(c.Conn)
-	return max(0, int(n)-first), err
 }
 
 // CloseWrite lets the server close in two steps, so that a client that is still

@@ -50,9 +50,6 @@ func changeLifetime(t *transaction, k memproxy.MemoryKey, change func(*memproxy.
 	r, st := t.status(k)
 	prior, was := r.prior, st
 	change(&st)
-	if st.Expires.Equal(was.Expires) && st.Pinned == was.Pinned {
-		return
-	}
 	alive := st.Pinned || st.Expires.IsZero() || st.Expires.After(now)
 	if st.State == memproxy.StateExpired && alive {
 		st.State, st.Reason, st.Changed = prior, "confirmed", fromMicros(t.now())
@@ -60,6 +57,9 @@ func changeLifetime(t *transaction, k memproxy.MemoryKey, change func(*memproxy.
 			st.State = memproxy.StateUntrusted
 		}
 		prior = ""
+	}
+	if st.Expires.Equal(was.Expires) && st.Pinned == was.Pinned && st.State == was.State {
+		return
 	}
 	t.putStatus(r, st, prior)
 }

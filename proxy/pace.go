@@ -24,9 +24,6 @@ func paced(w http.ResponseWriter, r *http.Request, timeout, stall time.Duration)
 		return aw, r
 	}
 	aw := &answerWriter{ResponseWriter: w, multiplexed: r.ProtoMajor > 1, stall: stall}
-	if !aw.multiplexed && r.TLS == nil {
-		aw.conn = frontend.ConnOf(r.Context())
-	}
 	if r.Body == nil || r.Body == http.NoBody {
 		return aw, r
 	}
@@ -116,9 +113,8 @@ func (b *pacedBody) shortenDeadline() {
 // one.
 type answerWriter struct {
 	http.ResponseWriter
-	body        *pacedBody     // nil if the request has none
-	conn        *frontend.Conn // nil unless only the handler writes to it: with TLS a reader does, too
-	code        int            // 0 until the answer begins
+	body        *pacedBody // nil if the request has none
+	code        int        // 0 until the answer begins
 	multiplexed bool
 	stall       time.Duration
 	lease       *frontend.Lease
@@ -154,11 +150,7 @@ func (w *answerWriter) writeWhole(reply memproxy.Reply) {
 		w.Header()["Content-Length"] = []string{strconv.Itoa(len(reply.Body))}
 	}
 	w.WriteHeader(reply.Status)
-	conn := w.conn
-	if w.body != nil && !w.body.whole() {
-		conn = nil // its reader may write that the client is to continue
-	}
-	conn.Join(func() { _, _ = w.Write(reply.Body) }) // the caller may have disconnected; the outcome is recorded already
+	_, _ = w.Write(reply.Body) // the caller may have disconnected; the outcome is recorded already
 }
 
 func (w *answerWriter) Write(b []byte) (written int, err error) {
