@@ -103,20 +103,23 @@ func (p *Panel) note(ctx context.Context, layer string, item int, err error, fin
 }
 
 // similar compares items with known attacks by embedding. The threshold depends on the
-// source. After a call that took too long, or calls that failed slowly, the other items are
-// not compared, so that the write does not wait for each.
+// source. After a call that took too long, or calls that failed slowly, it fails for the other
+// items at once, so that the write does not wait for each.
 func (p *Panel) similar(ctx context.Context, op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
 	var lost time.Duration // by failures
+	var away error         // for the other items
 	for i := range op.Items {
 		if !judged(&op.Items[i]) {
 			continue
 		}
-		begun := p.opt.Clock()
-		m, err := p.opt.Similar.Match(ctx, op.Items[i].Text, op.SourceClaim)
+		begun, m, err := p.opt.Clock(), similar.Match{}, away
+		if away == nil {
+			m, err = p.opt.Similar.Match(ctx, op.Items[i].Text, op.SourceClaim)
+		}
 		if findings = p.note(ctx, "similar", i, err, findings); err == nil {
 			findings = resembles(findings, "similar", m, i)
 		} else if lost += p.opt.Clock().Sub(begun); lost >= 5*time.Second || errors.Is(err, context.DeadlineExceeded) {
-			break
+			away = err
 		}
 	}
 	return findings
