@@ -86,8 +86,8 @@ func TestExpiryOnMem0(t *testing.T) {
 }
 
 // Proves SYN-9: a text that is written into another field lives as long as that field's
-// memories, also for ever and also if it had expired; one that is only moved there lives no
-// longer than before.
+// memories, also for ever and also if it had expired; one that is only moved there, also with a
+// new text later, lives no longer than before.
 func TestTextsInAnotherFieldLiveByIt(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
@@ -99,6 +99,7 @@ func TestTextsInAnotherFieldLiveByIt(t *testing.T) {
 	}{
 		{`{"metadata":{"field":"notes"}}`, false, time.Hour},
 		{`{"metadata":{"field":"other"}}`, false, time.Hour},
+		{`{"metadata":{"field":"other"}}` + "\n" + `{"text":"The build is fast."}`, false, time.Hour},
 		{`{"text":"The build is fast.","metadata":{"field":"notes"}}`, false, 3 * time.Hour},
 		{`{"text":"The build is fast.","metadata":{"field":"other"}}`, false, 0},
 		{`{"text":"The build is fast.","metadata":{"field":"other"}}`, true, 0},
@@ -107,7 +108,9 @@ func TestTextsInAnotherFieldLiveByIt(t *testing.T) {
 		if tc.expired {
 			r.over(clock, id)
 		}
-		r.do("PUT", "/memories/"+id, tc.change).want(t, 200)
+		for change := range strings.Lines(tc.change) {
+			r.do("PUT", "/memories/"+id, change).want(t, 200)
+		}
 		st := r.statusOf(id)
 		got := st.Expires.Sub(clock.Now())
 		if st.Expires.IsZero() {

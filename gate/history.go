@@ -88,7 +88,7 @@ func (ret *effects) renewals() (all []memproxy.Renewal) {
 	if ret.rules.TTL == nil {
 		return nil
 	}
-	note := func(kind memproxy.TargetKind, id string, fields []string, moved, stated bool) {
+	note := func(kind memproxy.TargetKind, id string, fields []string, moved, enters bool) {
 		ttl := lifetime(ret.Admission, fields, ret.op.SourceClaim)
 		if ret.op.SourceClaim == "" {
 			if i, found := slices.BinarySearchFunc(ret.rows, memproxy.Ownership{Kind: kind, ID: id}, byObject); found {
@@ -99,7 +99,7 @@ func (ret *effects) renewals() (all []memproxy.Renewal) {
 		if ttl > 0 {
 			next.Expires = ret.begun.Add(ttl)
 		}
-		if id != "" && (ttl > 0 || stated && !moved) { // for ever, only by a field that the change names
+		if id != "" && (ttl > 0 || enters && !moved) { // for ever, only in a field that the text was not in
 			all = append(all, next)
 		}
 	}
@@ -122,12 +122,11 @@ func (ret *effects) renewals() (all []memproxy.Renewal) {
 		for i := range ret.op.Items {
 			if it := &ret.op.Items[i]; it.Kind == memproxy.ItemContent && it.Target != "" && (it.Text != "" || it.Moved && !rewritten[it.Target]) {
 				id, before := ret.stateBefore(it.Target)
-				fields := it.Written()
-				stated := fields[0] != ""
-				if !stated {
-					fields = (&memproxy.Item{Field: before.Field, OtherFields: before.OtherFields}).Written()
+				was, fields := (&memproxy.Item{Field: before.Field, OtherFields: before.OtherFields}).Written(), it.Written()
+				if fields[0] == "" {
+					fields = was
 				}
-				note(ret.op.TargetKind, id, fields, it.Text == "", stated)
+				note(ret.op.TargetKind, id, fields, it.Text == "", slices.ContainsFunc(fields, func(f string) bool { return !containsField(was, f) }))
 			}
 		}
 	}
