@@ -335,16 +335,17 @@ func (v *viewer) loadParents(ctx context.Context, bare []memproxy.Memory) error 
 	if c.Backend.Fetch == nil || v.call.singleTenant() && v.Principal.ActsAs.All {
 		return nil
 	}
+	var unknown []*memproxy.Memory
+	for i := range bare {
+		if v.Descent(&bare[i]) == access.Unknown {
+			unknown = append(unknown, &bare[i])
+		}
+	}
 	var ask []string
-	for back, more := 1, true; more; back++ { // the last parents first: they are the nearest
-		more = false
-		for i := range bare {
-			at := len(bare[i].Parents) - back
-			if at < 0 || v.Descent(&bare[i]) != access.Unknown {
-				continue
-			}
-			more = true
-			if ref := bare[i].Parents[at]; ref.Kind == memproxy.TargetMemory && len(ask) < maxParents && !slices.Contains(ask, ref.ID) &&
+	for back := 1; len(unknown) > 0; back++ { // the last parents first: they are the nearest
+		unknown = slices.DeleteFunc(unknown, func(m *memproxy.Memory) bool { return len(m.Parents) < back })
+		for _, m := range unknown {
+			if ref := m.Parents[len(m.Parents)-back]; ref.Kind == memproxy.TargetMemory && len(ask) < maxParents && !slices.Contains(ask, ref.ID) &&
 				c.Backend.Adapter.Locate(c.Route, c.Request, ref.ID).EscapedPath != "" {
 				ask = append(ask, ref.ID)
 			}
