@@ -1,6 +1,8 @@
 package normal_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,5 +29,26 @@ func TestCodesAreReadToTheirEnd(t *testing.T) {
 		text := by[c.outer](by[c.inner](prose))[:8<<10]
 		r := normal.Read(text)
 		expect.Equal(t, r.Truncated, false, c.inner, "then", c.outer, "in", len(r.Views), "readings, cut is")
+	}
+}
+
+// A text that is hidden in another way, too, is read where only some of its letters are escaped.
+//
+// Proves SYN-3
+func TestFewEscapesHideNothing(t *testing.T) {
+	for _, tr := range evasion.Transforms() {
+		if tr.Name != "every letter twice" && tr.Name != "base64 in reverse" {
+			continue
+		}
+		for _, escape := range []string{"%%%02x", `\u%04x`, "&#%d;"} {
+			poison, text := evasion.Poisons()[1], ""
+			for i, r := range tr.Apply(poison) {
+				if text += string(r); i%7 == 0 {
+					text = text[:len(text)-1] + fmt.Sprintf(escape, r)
+				}
+			}
+			found := slices.ContainsFunc(normal.Read(text).Views, func(v normal.View) bool { return v.Text == poison })
+			expect.Equal(t, found, true, tr.Name, "with", escape)
+		}
 	}
 }

@@ -10,6 +10,7 @@ package normal
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -205,9 +206,10 @@ func (r *reader) level(found []View, depth int) []View {
 const meant = 2
 
 // plausible reports whether v may be what was meant: it resembles language, or what does not
-// arise by chance. Digits of a code resemble escapes.
+// arise by chance. Digits among the signs of a code resemble escapes.
 func (v *View) plausible() bool {
-	return v.sense >= meant || v.Name == Plain || v.decoded() && (v.Name != Unescaped || v.wasEscapes()) || v.Name == Joined && !v.pieced
+	escapes := v.Name == Unescaped && !v.wasEscapes() && !legible(v.Text, 70, math.MinInt)
+	return v.sense >= meant || v.Name == Plain || v.decoded() && !escapes || v.Name == Joined && !v.pieced
 }
 
 // maxGuessed bounds consecutive guesses: a model that is to follow a payload does not
