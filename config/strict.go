@@ -105,6 +105,8 @@ func (v *reader) entries(n *yaml.Node, f field, path string) {
 			v.unknown(key, f.keys, path)
 			return
 		}
+		// A tier left open would be none, and a duration would be 0, for ever.
+		faultIf(v, isNull(value) && (f.enum != nil || f.typ.Elem() == durationType), value.Line, "%s is empty", join(path, key.Value))
 		v.strict(value, field{typ: f.typ.Elem(), enum: f.enum, min: f.min, max: f.max}, join(path, key.Value))
 	})
 }
