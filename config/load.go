@@ -69,10 +69,10 @@ func Parse(name string, text []byte, getenv func(string) string) (*Config, error
 	return c, nil
 }
 
-// Strict parses another file, without references, into a struct with the tags of a Config.
+// Strict parses another file, in which a reference is a fault, into a struct with the tags of a Config.
 // line returns the line of the value at a path. name is used in errors.
 func Strict(name string, text []byte, into any) (line func(path ...any) int, err error) {
-	root, err := parse(name, text, func(string) string { return "" }, into, func(*reader, func(...any) int) {})
+	root, err := parse(name, text, nil, into, func(*reader, func(...any) int) {})
 	return func(path ...any) int { return lineOf(root, path...) }, err
 }
 
@@ -243,6 +243,10 @@ func (v *reader) resolve(n *yaml.Node, depth int) {
 // scalar replaces each ${ENV} in a value, or a whole value of the form file:/path. It
 // does not expand the result again.
 func (v *reader) scalar(n *yaml.Node) {
+	if v.getenv == nil {
+		faultIf(v, strings.HasPrefix(n.Value, "file:") || strings.Contains(n.Value, "${"), n.Line, "references are not supported: write the value out")
+		return
+	}
 	if path, ok := strings.CutPrefix(n.Value, "file:"); ok {
 		text, err := fromFile(path)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {

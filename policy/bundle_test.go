@@ -98,6 +98,8 @@ func TestLoadErrors(t *testing.T) {
 		{"two spellings of a field", map[string]string{"bundle.yaml": "budgets: {namespaces: {gotchas: {writes_total: 5}, \" Gotchas\": {writes_total: 500}}}\n"}, "/bundle.yaml:1: key \" Gotchas\" occurs twice; the first is on line 1"},
 		{"a ceiling over 1", map[string]string{"bundle.yaml": "confidence: {principal: {human: 1.1}}\n"}, "/bundle.yaml:1: confidence.principal.human is at most 1, not 1.1"},
 		{"a tier that is none", map[string]string{"bundle.yaml": "confidence: {source: {friends: 1}}\n"}, "/bundle.yaml:1: unknown key \"friends\" in confidence.source"},
+		{"a reference to a file", map[string]string{"bundle.yaml": "shadow:\n- file:/etc/hostname\n"}, "/bundle.yaml:2: references are not supported: write the value out"},
+		{"a reference to a variable", map[string]string{"bundle.yaml": "disable: [\"${HOME}\"]\n"}, "/bundle.yaml:1: references are not supported: write the value out"},
 		{"an empty pack", map[string]string{"screening.pack": ""}, "/screening.pack:1: the file is empty"},
 		{"not YAML", map[string]string{"bundle.yaml": "disable: [\n"}, "/bundle.yaml:"},
 	} {
