@@ -231,3 +231,14 @@ func TestRowsOfTenantsAreCompared(t *testing.T) {
 		expect.List(t, policy.RaisedLimits(c.from, c.to), c.want, "from", c.from.Limits, "to", c.to.Limits)
 	}
 }
+
+// An id in both lists has one position, whenever the file is read.
+//
+// Proves CARD-3
+func TestPositionOfAnIDInBothLists(t *testing.T) {
+	d := dir(t, map[string]string{"bundle.yaml": "shadow:\n- a\ndisable: [b, a]\n"})
+	for range 20 {
+		b := load(t, d)
+		expect.Equal(t, b.Position("a")+" "+b.Position("b"), d+"/bundle.yaml:2 "+d+"/bundle.yaml:3")
+	}
+}

@@ -133,10 +133,11 @@ func (b *Bundle) parseSettings(path string, text []byte) (set settings, err erro
 		return set, fmt.Errorf("policy: %w", err)
 	}
 	b.Disabled, b.Shadowed, b.places = set.Disable, set.Shadow, map[string]string{}
-	for key, ids := range map[string][]string{"disable": set.Disable, "shadow": set.Shadow} {
-		for i, id := range ids {
-			b.places[id] = fmt.Sprintf("%s:%d", path, line(key, i))
-		}
+	for i, id := range set.Disable {
+		b.places[id] = fmt.Sprintf("%s:%d", path, line("disable", i))
+	}
+	for i, id := range set.Shadow {
+		b.places[id] = fmt.Sprintf("%s:%d", path, line("shadow", i))
 	}
 	return set, nil
 }
