@@ -205,21 +205,26 @@ func TestIDsOfOthersAreSentAsUnknown(t *testing.T) {
 }
 
 // Proves EDGE-3: what the ledger does not know is of the tenant of what it
-// belongs to.
+// belongs to, in an answer, as a target and where a request refers to it.
 func TestDescent(t *testing.T) {
 	for parent, sees := range map[string]bool{"agent-own": true, "agent-theirs": false, "agent-nobodys": false} {
 		t.Run(parent, func(t *testing.T) {
-			r := tenants(t, nil, object("agent-own", "acme", "agent:author"), object("agent-theirs", "globex", "agent:other"))
-			r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "message-1", Parents: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: parent}}}}
-			a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
-			got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("all")})
-			if (string(got.Body) == "message-1") != sees {
-				t.Errorf("%q", got.Body)
+			in := func(id string) []memproxy.Ref { return []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: id}} }
+			ask := func(m memproxy.Memory, op memproxy.Operation) bool {
+				r := tenants(t, nil, object("agent-own", "acme", "agent:author"), object("agent-theirs", "globex", "agent:other"))
+				m.Pointer, m.ID = "/0", "message-1"
+				r.fake.memories = []memproxy.Memory{m}
+				r.fake.located = map[string]memproxy.Memory{"message-1": m, "run-1": {ID: "run-1", Parents: in(parent)}}
+				a := r.admit(op)
+				if op.Kind != memproxy.Recall {
+					return !a.Decision.Verdict.Stops()
+				}
+				return string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("all")}).Body) == "message-1"
 			}
-			r.fake.memories[0].Parents, r.fake.memories[0].Scope.Agent = nil, parent
-			got = r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("all")})
-			if (string(got.Body) == "message-1") != sees {
-				t.Errorf("by its scope: %q", got.Body)
+			for name, m := range map[string]memproxy.Memory{"in it": {Parents: in(parent)}, "in its run": {Parents: in("run-1")}, "by its scope": {Scope: memproxy.Scope{Agent: parent}}} {
+				expect.Equal(t, ask(m, memproxy.Operation{Kind: memproxy.Recall}), sees, name)
+				expect.Equal(t, ask(m, byID(memproxy.Correct, "message-1")), sees, name, "a target")
+				expect.Equal(t, ask(m, memproxy.Operation{Kind: memproxy.Learn, Cost: 1, Refs: in("message-1")}), sees, name, "a reference")
 			}
 		})
 	}
