@@ -343,16 +343,15 @@ func TestAdditionsSayNothingOfOthersMemories(t *testing.T) {
 		t.Run(event, func(t *testing.T) {
 			e := &fakeExtractor{}
 			r := tenants(t, func(r *rig) { r.adapter, r.fake = e, &e.fakeAdapter },
-				object("own", "acme", "agent:author"), object("theirs", "globex", "agent:other"))
+				object("own", "acme", "agent:author"), object("theirs", "globex", "agent:other"), object("agent-theirs", "globex", "agent:other"))
 			f := &sender{status: 200}
 			r.fake.memories = []memproxy.Memory{
 				{Pointer: "/0", ID: "own", Event: event, Text: "a", Before: "b"}, {Pointer: "/1", ID: "theirs", Event: event, Text: "secret", Before: "older secret"},
+				{Pointer: "/2", ID: "unrecorded", Event: event, Text: "secret", Scope: memproxy.Scope{Agent: "agent-theirs"}},
 			}
 			op := learn("x")
 			expect.Equal(t, string(r.gate.Return(context.Background(), r.admitWith(op, f), memproxy.Reply{Status: 200, Body: []byte("all")}).Body), "own")
-			if (len(f.sent) == 1) != (event == "UPDATE") {
-				t.Errorf("sent %v", f.sent)
-			}
+			expect.Len(t, f.sent, map[string]int{"UPDATE": 2}[event], "sent")
 			if row := r.ledger.rows["theirs"]; row.Scope.Tenant != "globex" || row.Deleted {
 				t.Errorf("the ledger has %+v", row)
 			}
