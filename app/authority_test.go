@@ -287,14 +287,26 @@ func TestHiddenMemoriesCannotBeChanged(t *testing.T) {
 		r.do("GET", "/memories/"+id, "", as(who)...).want(t, 200, who).has(t, "black tea")
 		state(memproxy.StatePending, "changed by "+who)
 	}
-	must.Get(r.car.Ledger.SetState(context.Background(), memproxy.StateChange{
-		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: memproxy.StateQuarantined,
-	}))(t)
-	for _, who := range []string{"peer", "human", "reviewer"} {
-		hidden(who)
+	for _, withheld := range []memproxy.MemoryState{memproxy.StateExpired, memproxy.StateSuperseded, memproxy.StateQuarantined} {
+		must.Get(r.car.Ledger.SetState(context.Background(), memproxy.StateChange{
+			MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: withheld,
+		}))(t)
+		for _, who := range []string{"peer", "human", "reviewer"} {
+			hidden(who)
+		}
+		state(withheld, "after the attempts")
 	}
 	r.do("PUT", "/memories/"+id, `{"text":"Ann likes white tea."}`, as("")...).want(t, 200)
 	r.do("GET", "/memories/"+id, "", as("")...).want(t, 404)
 	state(memproxy.StateQuarantined, "changed by its author")
 	r.do("DELETE", "/memories/"+id, "", as("")...).want(t, 200)
+
+	r = startPeople(t, "memories: {validate: 0, untrusted: withhold}")
+	id = r.note("", "Ann likes green tea.", "")
+	state(memproxy.StateUntrusted, "new")
+	for _, who := range []string{"peer", "human", "reviewer"} {
+		hidden(who)
+	}
+	state(memproxy.StateUntrusted, "after the attempts")
+	r.do("PUT", "/memories/"+id, `{"text":"Ann likes white tea."}`, as("")...).want(t, 200)
 }

@@ -283,7 +283,7 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 	for _, id := range r.op.Targets {
 		row, known := r.owners[id]
 		m, asked := r.op.Current[id]
-		if !slices.Contains(brings, id) && hiddenByStatus(r, cmp.Or(row.ID, m.ID, id), &row) {
+		if !slices.Contains(brings, id) && hiddenByStatus(r, id, cmp.Or(row.ID, m.ID, id), &row) {
 			r.verdict.Missing("")
 			return
 		}
@@ -309,12 +309,19 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 
 // hiddenByStatus reports whether the caller would change or delete another's memory that it does
 // not see because of its state. What is carried out after a review was seen.
-func hiddenByStatus(r *evaluation, id string, row *memproxy.Ownership) bool {
+func hiddenByStatus(r *evaluation, target, id string, row *memproxy.Ownership) bool {
 	if r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget || r.mode == replay || r.mode == restore || access.MadeBy(&r.Principal, row) {
 		return false
 	}
-	state := r.known.of(r.op.TargetKind, id).Status.State
-	return state == memproxy.StateQuarantined || state == memproxy.StatePending && !slices.Contains(r.Principal.Roles, RoleReviewer)
+	switch state := r.known.of(r.op.TargetKind, id).Status.State; state {
+	case memproxy.StatePending:
+		return !slices.Contains(r.Principal.Roles, RoleReviewer)
+	case memproxy.StateUntrusted, "": // an object without a text is shown; of more than maxImages, none was fetched
+		m := r.op.Current[target]
+		return r.rules.WithholdUntrusted && r.known.err == nil && (m.Text != "" || len(m.OtherTexts) > 0 || len(r.op.Targets) > maxImages)
+	default:
+		return r.rules.display(state) == withhold
+	}
 }
 
 // unlimited reports whether the principal may see everything there is.

@@ -294,7 +294,7 @@ func TestWhatAReaderIsShown(t *testing.T) {
 		"that, without a place for its text":       {placeless(at("", wrote(quarantined))), refused(memproxy.StateWithheld)},
 		"an attack, the whole answer":              {at("", func(r *reading) { r.memory.Text = "evil evil" }), refused(memproxy.ScreenWithheld)},
 		"the text of a change, of which nothing is known": {untrusted(func(r *reading) {
-			r.ours()
+			r.row(func(row *memproxy.Ownership) { row.Actor = "agent:dev" })
 			r.fake.op, r.call.Route.Kind = correct("likes tea", "m"), memproxy.Correct
 			r.fake.located = map[string]memproxy.Memory{"m": {ID: "m", Text: "likes rum"}}
 		}), show},
