@@ -298,6 +298,34 @@ func TestLimitedCallersUseTheAgentsTheyMade(t *testing.T) {
 	}
 }
 
+// Proves TRL-1, EDGE-3: a caller limited to the agent that leads a group reads the messages of
+// that agent there, and not those of the other members or of runs that nobody tells.
+func TestGroupMessagesBelongToTheirAgents(t *testing.T) {
+	t.Parallel()
+	var messages string
+	inGroup := func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if strings.HasPrefix(q.URL.Path, "/v1/groups/") && strings.HasSuffix(q.URL.Path, "/messages") {
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, "["+messages+"]")
+				return
+			}
+			h.ServeHTTP(w, q)
+		})
+	}
+	r := &tenantsRig{lettaRig: startLettaWith(t, someAgent, twoTenants, inGroup, "OTHER", sha("other-key"), "NARROW", sha("narrow-key"))}
+	own, others := r.agentOf("narrow-key"), r.agentOf(devToken)
+	said := func(key, agent, n string) string {
+		a := r.as(key, "POST", "/v1/agents/"+agent+"/messages", `{"input":"SAY hello","streaming":false}`).want(t, 200)
+		return `{"id":"message-0000000` + n + `-0000-4000-8000-000000000000","message_type":"assistant_message","content":"said by ` + n + `","run_id":"` + find(decoded[any](t, a.body), "run_id") + `"},`
+	}
+	messages = said("narrow-key", own, "1") + said(devToken, others, "2") +
+		`{"id":"message-00000003-0000-4000-8000-000000000000","message_type":"assistant_message","content":"said by 3"}`
+	group := r.made("/v1/groups/", `{"agent_ids":["`+own+`","`+others+`"],"description":"g"}`, "id")
+	r.as("narrow-key", "GET", "/v1/groups/"+group+"/messages", "").want(t, 200).has(t, "said by 1").lacks(t, "said by 2", "said by 3")
+	r.as(devToken, "GET", "/v1/groups/"+group+"/messages", "").want(t, 200).has(t, "said by 1", "said by 2", "said by 3")
+}
+
 // Proves EDGE-3, EDGE-13: objects of another tenant that were attached to one's agent
 // behind memproxy appear in no answer.
 func TestForeignRelationsAreLeftOut(t *testing.T) {

@@ -284,7 +284,8 @@ func appendParent(out []memproxy.Ref, id, self string) []memproxy.Ref {
 
 // requestParents returns the objects that every element of an answer is part of, according
 // to the request: those in the path, unless its ids only select elements, and those in a
-// query parameter by which the server is known to select.
+// query parameter by which the server is known to select. A group is none: its messages are
+// those of several agents.
 func requestParents(r *row, rt memproxy.Route, req memproxy.Request) []memproxy.Ref {
 	var out []memproxy.Ref
 	if !r.is(lists) {
@@ -295,7 +296,7 @@ func requestParents(r *row, rt memproxy.Route, req memproxy.Request) []memproxy.
 					continue // the server shows a file under any folder; its answer names the right folder
 				}
 				fallthrough
-			case TargetAgent, TargetConversation, TargetGroup, TargetRun, TargetStep, TargetArchive, TargetFile, TargetJob:
+			case TargetAgent, TargetConversation, TargetRun, TargetStep, TargetArchive, TargetFile, TargetJob:
 				out = appendParent(out, rt.Params[name], "")
 			}
 		}

@@ -81,7 +81,21 @@ func (v *View) Denies(m *memproxy.Memory, made []string) bool {
 			return true
 		}
 	}
-	return !m.BuiltIn && v.Descent(m) == Foreign
+	return v.excluded(m, m.Scope.HasOwner() || v.Rows(m.TargetKind(), m.ID) != nil) || !m.BuiltIn && v.Descent(m) == Foreign
+}
+
+// excluded reports whether a memory is within an object of an agent that the principal may
+// not act for: a message names its run, and the run its agent. A message of which no agent
+// is known may be any agent's, unless it is placed by its owner or record.
+func (v *View) excluded(m *memproxy.Memory, placed bool) bool {
+	for _, ref := range m.Parents {
+		agent := v.Agent(ref)
+		if agent != "" && !v.allows(memproxy.DimAgent, agent) {
+			return true
+		}
+		placed = placed || agent != ""
+	}
+	return !placed && m.Layer == memproxy.Episodic && !v.Principal.ActsAs.All
 }
 
 // allows reports whether the principal may see an owner's memories: it may name the
@@ -136,16 +150,8 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 			named = named || !limit.All
 		}
 	}
-	placed := owned || row != nil
-	for _, ref := range m.Parents { // a message names its run, and the run its agent
-		agent := v.Agent(ref)
-		if agent != "" && !v.allows(memproxy.DimAgent, agent) {
-			return false
-		}
-		placed = placed || agent != ""
-	}
 	switch {
-	case !placed && m.Layer == memproxy.Episodic && !v.Principal.ActsAs.All: // a message may be any agent's
+	case v.excluded(m, owned || row != nil):
 		return false
 	case stamped && !owned && len(m.Parents) == 0 && Limited(v.Principal):
 		return false
