@@ -242,3 +242,64 @@ func TestDocumentsAreChargedByPassages(t *testing.T) {
 	parsed.Store(true)
 	ring.Until(l.t, "the settlement", func() bool { return upload().status == 200 })
 }
+
+// Proves MFW-7, EDGE-11: whether an approved change arrived, of a memory that was not made
+// through the proxy as well, is told by what its target is at present: its new text, or the
+// stamp of the change, says that it did, and the text that it replaces that it did not. With
+// another text it is unknown.
+func TestInterruptedChangesAreToldByTheirTargets(t *testing.T) {
+	t.Parallel()
+	const holdsChanges = `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("changes are looked at first")
+forbid (principal, action in [Action::"correct", Action::"forget"], resource);`
+	for name, c := range map[string][3]string{
+		"a block by its label":  {"PATCH", "/v1/agents/AGENT/core-memory/blocks/human", `{"value":"Bea"}`},
+		"a block by its id":     {"PATCH", "/v1/blocks/BLOCK", `{"value":"Bea"}`},
+		"a block's description": {"PATCH", "/v1/blocks/BLOCK", `{"value":"Bea","description":"whom it talks to"}`},
+		"a tool that rewrites":  {"POST", "/v1/agents/AGENT/tools/memory_rethink/run", `{"args":{"label":"human","new_memory":"Bea"}}`},
+		"a deletion":            {"DELETE", "/v1/blocks/BLOCK", ""},
+		"a deletion of a fact":  {"DELETE", "/v1/agents/AGENT/archival-memory/PASSAGE", ""},
+		"a fact on Mem0":        {"PUT", "/memories/MEMORY", `{"text":"Bea"}`},
+		"a deletion on Mem0":    {"DELETE", "/memories/MEMORY", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var r *rig
+			var set func(text string) // changes the target without the proxy
+			ids := []string{}
+			if strings.HasPrefix(c[1], "/memories") {
+				r = start(t, screeningConf, "SCREENING", fmt.Sprintf("policy: {dir: %q}", policyDir(t, holdsChanges)))
+				id := r.note("", "Ann", "")
+				ids = append(ids, "MEMORY", id)
+				set = func(text string) { r.behind("PUT", "/memories/"+id, fmt.Sprintf(`{"text":%q}`, text)) }
+			} else {
+				l := startLettaWith(t, someAgent, strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, `policy: {dir: "OWN"}`, 1), plainly, "OWN", policyDir(t, holdsChanges))
+				r = l.rig
+				block := l.letta.BlockID(l.agent, "human")
+				passage := l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"Ann"}`).id(t)
+				ids = append(ids, "AGENT", l.agent, "BLOCK", block, "PASSAGE", passage)
+				set = func(text string) { l.behind("PATCH", "/v1/blocks/"+block, fmt.Sprintf(`{"value":%q}`, text)) }
+			}
+			r.do(c[0], strings.NewReplacer(ids...).Replace(c[1]), c[2])
+			ctx, own := t.Context(), r.car.client()
+			h, content, err := r.car.Ledger.Holds.Content(ctx, r.pending(1)[0].ID)
+			must.Do(t, err)
+			asked := func(ids int, known bool, when string) {
+				t.Helper()
+				got, is, err := own.FindWrite(ctx, h, content)
+				expect.Equal(t, fmt.Sprint(len(got), is, err), fmt.Sprint(ids, known, nil), when, got)
+			}
+			asked(0, true, "before")
+			set("Cy")
+			asked(0, c[0] == "DELETE", "with another text")
+			set("Ann")
+			asked(0, true, "as before")
+			sent := own.Replay(ctx, h, content)
+			must.Equal(t, sent.Outcome, memproxy.OutcomeDone, sent)
+			if strings.Contains(c[1], "PASSAGE") { // a passage outside of the newest is not listed either
+				asked(0, false, "after")
+				return
+			}
+			asked(1, true, "after")
+		})
+	}
+}

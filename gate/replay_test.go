@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -128,5 +129,39 @@ func TestSeekReadsEveryPage(t *testing.T) {
 		if known != tc.known || (err == nil) != tc.known || (len(ids) == 1) != tc.there {
 			t.Errorf("%s: %v, %v, %v", name, ids, known, err)
 		}
+	}
+}
+
+// Proves MFW-7: the text of a change's target tells whether it arrived only if it is the text
+// that the change replaces, of the object for which it was held.
+func TestTextsThatDoNotTell(t *testing.T) {
+	was, is := memproxy.Hash("tea"), memproxy.Hash("gin")
+	keeps := correct("gin", "human")
+	keeps.Items[0].Target = "" // a name or a description
+	for name, tc := range map[string]struct {
+		op     memproxy.Operation
+		now    memproxy.Memory
+		before string
+		want   string // the ids, and whether it is known
+	}{
+		"as before":              {correct("gin", "human"), memproxy.Memory{ID: "block-1", Text: "tea"}, was, "[] true"},
+		"as it was to be":        {correct("gin", "human"), memproxy.Memory{ID: "block-1", Text: "gin"}, was, "[block-1] true"},
+		"as neither":             {correct("gin", "human"), memproxy.Memory{ID: "block-1", Text: "ale"}, was, "[] false"},
+		"the same text":          {correct("gin", "human"), memproxy.Memory{ID: "block-1", Text: "gin"}, is, "[] false"},
+		"not known before":       {correct("gin", "human"), memproxy.Memory{ID: "block-1", Text: "gin"}, "", "[] false"},
+		"another object":         {correct("gin", "human"), memproxy.Memory{ID: "block-2", Text: "tea"}, was, "[] false"},
+		"another text of it":     {keeps, memproxy.Memory{ID: "block-1", Text: "tea"}, was, "[] false"},
+		"an agent":               {correct("gin", "human"), memproxy.Memory{ID: "block-1", Text: "tea", IsContainer: true}, was, "[] false"},
+		"gone":                   {correct("gin", "human"), memproxy.Memory{ID: "block-1", Missing: true}, was, "[] false"},
+		"to be deleted, there":   {byID(memproxy.Forget, "human"), memproxy.Memory{ID: "block-1", Text: "tea"}, was, "[] true"},
+		"to be deleted, gone":    {byID(memproxy.Forget, "human"), memproxy.Memory{ID: "block-1", Missing: true}, was, "[block-1] true"},
+		"to be deleted, unknown": {byID(memproxy.Forget, "human"), memproxy.Memory{ID: "block-1"}, was, "[] false"},
+	} {
+		r, _, _ := holdRig(t, nil)
+		r.fake.op, r.fake.knows, r.fetch.status = tc.op, true, 200
+		r.fake.located = map[string]memproxy.Memory{"human": tc.now}
+		ids, known, err := r.gate.Reviewed().FindWrite(t.Context(), gate.Backend{Name: "mem", Adapter: r.adapter, Fetch: r.fetch}, approved("fake.route"),
+			memproxy.HoldContent{Body: []byte("body"), Objects: map[string]string{"human": "block-1"}, Before: map[string]string{"block-1": tc.before}})
+		expect.Equal(t, fmt.Sprint(ids, known, err), tc.want+" <nil>", name)
 	}
 }

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -178,8 +179,7 @@ func (g Reviewed) AdmitRestore(ctx context.Context, b Backend, q memproxy.SideRe
 // returns the ids of its memories. If known is false, or after an error, the outcome
 // stays unknown.
 func (g Reviewed) FindWrite(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
-	seeker, ok := b.Adapter.(Extractor)
-	if !ok || b.Fetch == nil {
+	if b.Fetch == nil {
 		return nil, false, nil
 	}
 	c, err := callOf(b, &h, &content)
@@ -191,7 +191,11 @@ func (g Reviewed) FindWrite(ctx context.Context, b Backend, h memproxy.HeldWrite
 		return nil, false, err
 	}
 	if op.Kind == memproxy.Correct || op.Kind == memproxy.Forget {
-		return changeArrived(ctx, g.Gate, c, op, &h, content.Before)
+		return changeArrived(ctx, g.Gate, c, op, &h, content)
+	}
+	seeker, ok := b.Adapter.(Extractor)
+	if !ok {
+		return nil, false, nil
 	}
 	all := 0
 	for page := 1; page <= maxSought; page++ {
@@ -218,28 +222,42 @@ func (g Reviewed) FindWrite(ctx context.Context, b Backend, h memproxy.HeldWrite
 }
 
 // changeArrived fetches the targets of an approved change or deletion. The change arrived
-// if all targets are deleted or have its stamp. It did not arrive if all of them still
-// have the texts that it replaces. Otherwise the outcome is unknown.
-func changeArrived(ctx context.Context, g *Gate, c *Call, op *memproxy.Operation, h *memproxy.HeldWrite, before map[string]string) (ids []string, known bool, err error) {
-	if len(op.Targets) == 0 || len(op.Targets) > maxImages {
+// if all targets are deleted, or have its stamp or its text. It did not arrive if all of them
+// still have the texts that it replaces, or that it deletes. Otherwise the outcome is unknown.
+func changeArrived(ctx context.Context, g *Gate, c *Call, op *memproxy.Operation, h *memproxy.HeldWrite, held memproxy.HoldContent) (ids []string, known bool, err error) {
+	targets := slices.Clone(op.Targets)
+	if len(targets) == 0 {
+		targets = content.Replaced(op)
+	}
+	targets = slices.DeleteFunc(targets, func(id string) bool { return slices.Contains(op.Kept, id) })
+	cannotFetch := func(id string) bool { return c.Backend.Adapter.Locate(c.Route, c.Request, id).EscapedPath == "" }
+	if len(targets) == 0 || len(targets) > maxImages || slices.ContainsFunc(targets, cannotFetch) {
 		return nil, false, nil
 	}
-	found, err := fetch(ctx, c, op.Targets)
+	found, err := fetch(ctx, c, targets)
 	if err != nil {
 		return nil, false, err
 	}
 	untouched := 0
-	for _, id := range op.Targets {
-		m, replaced, text := found[id], before[id], content.NewText(op, id)
+	for _, name := range targets {
+		m, id := found[name], cmp.Or(held.Objects[name], name)
+		before, now := held.Before[id], memproxy.Hash(m.Text)
+		text, _ := content.TargetItems(op, name)
 		switch {
+		case !m.Missing && m.ID != id: // the name refers to another object by now
 		case tamper.IsAsLeftBy(g.opt.Signer, h.Tenant, h.ID, op.Kind, &m):
 			ids = append(ids, id)
-		case m.Missing, m.Unproven:
-		case op.Kind == memproxy.Forget, replaced != "" && replaced == memproxy.Hash(m.Text) && text != "" && text != m.Text:
+		case m.Missing, m.Unproven, m.Text == "" && m.Members == nil:
+		case op.Kind == memproxy.Forget:
+			untouched++
+		case text == nil || text.Target != name || m.IsContainer || before == "" || memproxy.Hash(text.Text) == before: // its text does not tell
+		case memproxy.Hash(text.Text) == now:
+			ids = append(ids, id)
+		case before == now:
 			untouched++
 		}
 	}
-	return ids, len(ids) == len(op.Targets) || untouched == len(op.Targets), nil
+	return ids, len(ids) == len(targets) || untouched == len(targets), nil
 }
 
 // maxSought bounds the pages that are read in search of a write.
