@@ -220,6 +220,7 @@ func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 const drainMost = 256 << 10
 
 // drain reads an unwanted body, unless the client waits for 100 Continue: the first read sends it.
+// Over HTTP/2 the server hides whether the client waits.
 func drain(r *http.Request, waits bool) {
 	b, ok := r.Body.(*pacedBody)
 	if !ok || waits || r.ContentLength > drainMost {
