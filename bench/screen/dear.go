@@ -60,13 +60,14 @@ func dearTexts() []dearText {
 	transforms := evasion.Transforms()
 	plain := document(evasion.Benign())
 	add("prose", is(plain))
-	for kind, text := range map[string]string{"harmless": plain, "poison": document(evasion.Poisons())} {
+	for _, in := range [...][2]string{{"harmless", plain}, {"poison", document(evasion.Poisons())}} {
 		for _, t := range transforms {
-			add(kind+", "+t.Name, func() string { return t.Apply(text) })
+			add(in[0]+", "+t.Name, func() string { return t.Apply(in[1]) })
 		}
 	}
-	for lang, texts := range evasion.PoisonsByLanguage() {
-		add("poison in "+lang, is(document(texts)))
+	poisons := evasion.PoisonsByLanguage()
+	for _, lang := range slices.Sorted(maps.Keys(poisons)) { // in order: each list takes from rng
+		add("poison in "+lang, is(document(poisons[lang])))
 	}
 	out = append(out, ruleTexts(rng)...)
 	all := shapes()

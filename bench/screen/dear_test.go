@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen/normal"
 )
@@ -34,6 +35,18 @@ func TestEveryFormIsBounded(t *testing.T) {
 		made := after.TotalAlloc - before.TotalAlloc
 		if sum > most || made > memory {
 			t.Errorf("%s: readings of %d bytes, %d allowed; made in %d, %d allowed", strings.ToValidUTF8(texts[i].name, ""), sum, most, made, memory)
+		}
+	}
+}
+
+// Each run measures the same texts in the same order.
+func TestExpensiveTextsAreTheSame(t *testing.T) {
+	first, second := dearTexts(), dearTexts()
+	must.Len(t, second, len(first))
+	for i := range first {
+		must.Equal(t, second[i].name, first[i].name)
+		if i%16 == 0 || strings.HasPrefix(first[i].name, "poison in") {
+			must.Equal(t, second[i].text() == first[i].text(), true, first[i].name)
 		}
 	}
 }
