@@ -135,6 +135,39 @@ func TestChangesByExtAuthzFollowOneAnother(t *testing.T) {
 	}
 }
 
+// Proves CARD-9, TRL-1, EDGE-3: a read that ext_authz admits unfiltered is narrowed to what its
+// caller may see, like an export, or names a memory that its caller may see.
+func TestUnfilteredReadsAreNarrowed(t *testing.T) {
+	t.Parallel()
+	const anns, bobs = "/memories/00000000-0000-4000-8000-000000001601", "/memories/00000000-0000-4000-8000-000000001602"
+	answer := "-- GET %s --\n200\nContent-Type: application/json\n\n{\"id\":%q,\"memory\":\"likes tea\",\"user_id\":%q,\"agent_id\":\"dev\"}\n"
+	c := must.Get(extproctest.ParseCase(fmt.Appendf(nil, "-- settings --\ntenants: two\n-- request --\nGET /\n"+answer+answer,
+		anns, filepath.Base(anns), "ann", bobs, filepath.Base(bobs), "bob")))(t)
+	p := must.Get(startListeners(t, c).rig.car.Processor(true))(t)
+	for _, tc := range []struct {
+		key, path, body string
+		status          int // 0: admitted
+	}{
+		{"m0sk_dev", "/memories?user_id=ann&agent_id=dev", "", 0},
+		{"m0sk_dev", "/search", `{"query":"tea","filters":{"user_id":"ann","agent_id":"dev"}}`, 0},
+		{"m0sk_dev", anns, "", 0},
+		{"m0sk_dev", "/memories", "", 403},
+		{"m0sk_dev", "/memories?user_id=ann", "", 403}, // other agents' as well
+		{"m0sk_dev", "/entities", "", 403},
+		{"m0sk_dev", bobs, "", 404},
+		{"m0sk_eve", "/memories?user_id=ann", "", 0},
+		{"m0sk_eve", "/memories", "", 403}, // the other tenant's as well
+		{"m0sk_mal", "/memories?user_id=ann", "", 404},
+		{"m0sk_mal", anns, "", 404},
+	} {
+		method := map[bool]string{true: "GET", false: "POST"}[tc.body == ""]
+		q := &authv3.AttributeContext_HttpRequest{Method: method, Path: tc.path, Host: "mem.example", RawBody: []byte(tc.body),
+			HeaderMap: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: "x-api-key", Value: tc.key}, {Key: "content-type", Value: "application/json"}}}}
+		got := must.Get(p.Check(t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{Request: &authv3.AttributeContext_Request{Http: q}}}))(t)
+		expect.Equal(t, int(got.GetDeniedResponse().GetStatus().GetCode()), tc.status, tc.key, tc.path, got.GetDeniedResponse().GetBody())
+	}
+}
+
 var updateCases = flag.Bool("update-cases", false, "write what the HTTP listener does into the cases of envoy/extproc/testdata; read the diff")
 
 // twoListeners is one sidecar with both listeners, in front of a case's backend.

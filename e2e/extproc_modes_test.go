@@ -146,7 +146,8 @@ func TestEnvoyAuthorization(t *testing.T) {
 	b.memproxy.kill()
 	devCall(t, "GET", "http://"+b.mem0+"/v1/stats/", "").want(t, 503, "without memproxy")
 	b.restart(settings(t), "--authz", "--authz-unfiltered-reads")
-	devCall(t, "GET", "http://"+b.mem0+"/memories?user_id=ann", "").want(t, 200, "a read that may stay unfiltered")
+	devCall(t, "GET", "http://"+b.mem0+"/memories?user_id=ann&agent_id=dev", "").want(t, 200, "a read that may stay unfiltered")
+	devCall(t, "GET", "http://"+b.mem0+"/memories?user_id=ann", "").want(t, 403, "a read of other agents' too")
 	devCall(t, "GET", "http://"+b.mem0+"/memories?user_id=bob", "").want(t, 403, "a read of another's")
 	if got := rec.arrived(); slices.Contains(got, "GET /memories?user_id=bob") {
 		t.Errorf("arrived %q", got)

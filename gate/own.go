@@ -210,7 +210,7 @@ func needsImage(r *evaluation) bool {
 // isLocateRequest reports whether the call is itself the request that locates its
 // target: its own answer is then judged in Return, instead of fetching twice.
 func isLocateRequest(a *Admission, ask []string) bool {
-	if len(ask) != 1 || !safe(a.call.Request.Method) {
+	if len(ask) != 1 || a.op.Derived || !safe(a.call.Request.Method) {
 		return false
 	}
 	q := a.call.Backend.Adapter.Locate(a.call.Route, a.call.Request, ask[0])

@@ -56,6 +56,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	r := authRequest(at)
 	x.start(ctx, r, len(body) > 0 || r.announced())
 	defer x.end()
+	x.entry.Class.Route.Derived = x.entry.Class.Route.Derived || x.entry.Class.Route.Kind == memproxy.Recall // no answer is filtered
 	switch x.entry.Class.Handling {
 	case frontend.Public:
 		return p.allow(x, x.open().headers), nil

@@ -173,8 +173,7 @@ type Options struct {
 	// be ruled on afterwards (Ungated) is refused here, because that requires the HTTP
 	// listener.
 	Backends []frontend.Backend
-	// UnfilteredReads lets Check admit reads, whose answers it cannot filter. Without it
-	// Check refuses them.
+	// UnfilteredReads lets Check admit reads that are narrowed to what the caller may see.
 	UnfilteredReads bool
 
 	// Exchanges is the maximum number of concurrent requests. The default is
