@@ -103,12 +103,7 @@ func TestHeldRunsAreRefused(t *testing.T) {
 	for _, held := range []memproxy.Kind{memproxy.Run, memproxy.Admin} {
 		r := newRig(t, func(r *rig) {
 			r.adapter = driver{streamer: streamer{fakeReader: r.adapter.(*fakeReader)}, err: memproxy.ErrUngated}
-			r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
-				if q.Operation.Kind == held {
-					return says(memproxy.Hold, memproxy.PolicyForbid)(q)
-				}
-				return memproxy.Ruling{Verdict: memproxy.Allow}, nil
-			})
+			r.rules.Policy = holdsOnly(held)
 		})
 		r.fake.op = memproxy.Operation{Kind: memproxy.Run, Administers: true}
 		d := r.gate.Admit(t.Context(), r.call(r.fake.op)).Decision

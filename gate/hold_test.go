@@ -135,18 +135,23 @@ func TestOnlyWhatCanBeSentLaterWaits(t *testing.T) {
 		method   string
 		streamed bool
 		want     memproxy.Verdict
+		held     policy // nil: everything
 	}{
-		"a write":                   {memproxy.Forget, "DELETE", false, memproxy.Hold},
-		"administration":            {memproxy.Admin, "POST", false, memproxy.Hold},
-		"a read of administration":  {memproxy.Admin, "GET", false, memproxy.Deny},
-		"streamed administration":   {memproxy.Admin, "POST", true, memproxy.Deny},
-		"a read":                    {memproxy.Recall, "GET", false, memproxy.Deny},
-		"a search":                  {memproxy.Recall, "POST", false, memproxy.Deny},
-		"what touches no memory":    {memproxy.Other, "POST", false, memproxy.Deny},
-		"streamed past the adapter": {memproxy.Other, "POST", true, memproxy.Deny},
+		"a write":                   {memproxy.Forget, "DELETE", false, memproxy.Hold, nil},
+		"administration":            {memproxy.Admin, "POST", false, memproxy.Hold, nil},
+		"a read of administration":  {memproxy.Admin, "GET", false, memproxy.Deny, nil},
+		"streamed administration":   {memproxy.Admin, "POST", true, memproxy.Deny, nil},
+		"a read":                    {memproxy.Recall, "GET", false, memproxy.Deny, nil},
+		"a search":                  {memproxy.Recall, "POST", false, memproxy.Deny, nil},
+		"what touches no memory":    {memproxy.Other, "POST", false, memproxy.Deny, nil},
+		"streamed past the adapter": {memproxy.Other, "POST", true, memproxy.Deny, nil},
+		"a read that administers":   {memproxy.Recall, "GET", false, memproxy.Deny, holdsOnly(memproxy.Admin)},
 	} {
 		r, _, k := holdRig(t, nil)
 		r.fake.op = memproxy.Operation{Kind: tc.kind}
+		if tc.held != nil {
+			r.rules.Policy, r.fake.op.Administers = tc.held, true
+		}
 		c := r.call(r.fake.op)
 		c.Request.Method, c.NoMemoryAccess = tc.method, tc.streamed
 		a := r.gate.Admit(t.Context(), c)
@@ -158,20 +163,14 @@ func TestOnlyWhatCanBeSentLaterWaits(t *testing.T) {
 	}
 }
 
-// Neither does a read wait that needs the permission to administer. Proves MFW-7.
-func TestReadsThatAdministerDoNotWait(t *testing.T) {
-	r, _, k := holdRig(t, func(r *rig, _ *fakeHoldReplier, _ *fakeHoldStore) {
-		r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
-			if q.Operation.Kind == memproxy.Admin {
-				return says(memproxy.Hold, memproxy.PolicyForbid)(q)
-			}
-			return memproxy.Ruling{Verdict: memproxy.Allow}, nil
-		})
-	})
-	r.fake.op = memproxy.Operation{Kind: memproxy.Recall, Administers: true}
-	a := r.gate.Admit(t.Context(), r.call(r.fake.op))
-	wantCodes(t, a.Decision, memproxy.Deny, memproxy.PolicyForbid)
-	expect.Len(t, k.kept, 0)
+// holdsOnly is a policy that holds one kind of operation.
+func holdsOnly(kind memproxy.Kind) policy {
+	return func(q memproxy.Question) (memproxy.Ruling, error) {
+		if q.Operation.Kind == kind {
+			return says(memproxy.Hold, memproxy.PolicyForbid)(q)
+		}
+		return memproxy.Ruling{}, nil
+	}
 }
 
 // Proves MFW-7: a tool call that cannot be made later does not wait.

@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -80,19 +81,29 @@ func TestExtractedFactsWithoutAStatement(t *testing.T) {
 	}
 }
 
-// Proves GOV-3: what is made later is asked for where inferred facts are ruled
-// on, also without any screening, and ruled on alike.
-func TestFactsWithoutAStatementAreFollowed(t *testing.T) {
-	r, x, f, _ := screeningRig(t)
-	r.rules.Screener, r.rules.Policy = nil, inference(memproxy.TreatRefuse)
-	r.rules.Governance.Inferred = map[memproxy.Layer]memproxy.Treatment{memproxy.Semantic: memproxy.TreatRefuse}
-	x.events = []string{"e1"}
-	a := r.admitWith(talk("I like green tea.", "noted"), f)
-	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
-	must.Len(t, r.gate.FollowUpRequests(a), 1)
-	x.over, x.became = true, []memproxy.Memory{{ID: "m1", Text: "User likes green tea", Event: "ADD"}, {ID: "m2", Text: "User is wealthy", Event: "ADD"}}
-	if !r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) != 1 || f.sent[0] != "DELETE /m2" {
-		t.Errorf("sent %v", f.sent)
+// Proves GOV-3: what is made later is asked for where inferred facts are ruled on, also
+// without any screening, and ruled on alike: it is taken back, or marked in the ledger. What
+// was stated stays as it is.
+func TestFactsThatAreMadeLater(t *testing.T) {
+	for treatment, want := range map[memproxy.Treatment]struct{ sent, marks string }{
+		memproxy.TreatRefuse: {"[DELETE /m2]", "[m1 self-reported ]"},
+		memproxy.TreatMark:   {"[]", "[m1 self-reported  m2 inferred layer.inferred]"},
+	} {
+		r, x, f, _ := screeningRig(t)
+		r.rules.Screener, r.rules.Policy = nil, inference(treatment)
+		r.rules.Governance.Inferred = map[memproxy.Layer]memproxy.Treatment{memproxy.Semantic: treatment}
+		x.events = []string{"e1"}
+		a := r.admitWith(talk("I like green tea.", "noted"), f)
+		r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
+		must.Len(t, r.gate.FollowUpRequests(a), 1)
+		x.over, x.became = true, []memproxy.Memory{{ID: "m1", Text: "User likes green tea", Event: "ADD"}, {ID: "m2", Text: "User is wealthy", Event: "ADD"}}
+		expect.Equal(t, r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}), true, treatment, "over")
+		expect.Equal(t, fmt.Sprint(f.sent), want.sent, treatment)
+		var marks []string
+		for _, c := range r.ledger.changes {
+			marks = append(marks, fmt.Sprintf("%s %s %s", c.ID, c.Attestation, c.Reason))
+		}
+		expect.Equal(t, fmt.Sprint(marks), want.marks, treatment)
 	}
 }
 
@@ -159,24 +170,3 @@ func TestSelfEditsThatQuoteTheUser(t *testing.T) {
 }
 
 var _ gate.Extractor = (*fakeExtractor)(nil)
-
-// Proves GOV-3: what is made later and only marked is so in the ledger, and
-// what was stated is left as it is.
-func TestFactsThatAreMadeLaterAreMarked(t *testing.T) {
-	x, f := &fakeExtractor{}, &sender{status: 200}
-	r, l := anyAgent(t, func(r *rig) { r.adapter, r.fake = x, &x.fakeAdapter })
-	r.rules.Policy = inference(memproxy.TreatMark)
-	r.rules.Governance.Inferred = map[memproxy.Layer]memproxy.Treatment{memproxy.Semantic: memproxy.TreatMark}
-	x.events = []string{"e1"}
-	a := r.admitWith(talk("I like green tea.", "noted"), f)
-	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
-	x.over, x.became = true, []memproxy.Memory{{ID: "m1", Text: "User likes green tea", Event: "ADD"}, {ID: "m2", Text: "User is wealthy", Event: "ADD"}}
-	r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200})
-	must.Len(t, l.changes, 2)
-	if c := l.changes[0]; c.ID != "m1" || c.Attestation != memproxy.SelfReported || c.Reason != "" {
-		t.Errorf("stated: %+v", c)
-	}
-	if c := l.changes[1]; c.ID != "m2" || c.Attestation != memproxy.Inferred || c.Reason != "layer.inferred" {
-		t.Errorf("deduced: %+v", c)
-	}
-}

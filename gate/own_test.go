@@ -1,7 +1,6 @@
 package gate_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -83,30 +82,5 @@ func TestOperationsByIDNeedTheOwner(t *testing.T) {
 				expect.Len(t, r.fetch.asked, asked, "asked the backend")
 			})
 		}
-	}
-}
-
-// A GET of one memory is its own question: it is forwarded once and judged on
-// the answer.
-func TestReadByIDIsJudgedOnItsOwnAnswer(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		agent  string
-		status int
-	}{
-		{"its own", "dev", 200},
-		{"another's", "ceo", 404},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t, nil)
-			r.fake.op = byID(memproxy.Recall, "m1")
-			r.fake.memories = []memproxy.Memory{{ID: "m1", Scope: memproxy.Scope{Agent: tc.agent}}}
-			c := r.call(r.fake.op)
-			c.Request = memproxy.Request{Method: "GET", EscapedPath: "/m1"}
-			a := r.gate.Admit(context.Background(), c)
-			wantCodes(t, a.Decision, memproxy.Allow)
-			expect.Len(t, r.fetch.asked, 0, "asked")
-			expect.Equal(t, r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("secret of ceo")}).Status, tc.status)
-		})
 	}
 }

@@ -273,3 +273,18 @@ func TestCountsAreOfMoreThanALimitedCallerSees(t *testing.T) {
 		}
 	}
 }
+
+// shown says in a word what a reader is shown of a memory.
+func shown(m memproxy.Memory) string {
+	switch {
+	case m.Drop:
+		return "left out"
+	case m.Show != nil && *m.Show == "":
+		return "without its text"
+	case m.Show != nil:
+		return "in part"
+	case m.OmitBefore:
+		return "without what it was"
+	}
+	return "shown"
+}

@@ -22,21 +22,6 @@ func (s *showing) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply
 	return nil, nil
 }
 
-// shown says in a word what a reader is shown of a memory.
-func shown(m memproxy.Memory) string {
-	switch {
-	case m.Drop:
-		return "left out"
-	case m.Show != nil && *m.Show == "":
-		return "without its text"
-	case m.Show != nil:
-		return "in part"
-	case m.OmitBefore:
-		return "without what it was"
-	}
-	return "shown"
-}
-
 // reading is a read of one memory, of the caller's tenant unless a row says otherwise.
 type reading struct {
 	*rig
@@ -94,6 +79,14 @@ func TestWhatAReaderIsShown(t *testing.T) {
 			r.ours()
 			r.fake.op.Targets, r.who.Users, r.memory.Scope.User = []string{"m"}, only("ann"), user
 			r.fake.located = map[string]memproxy.Memory{"m": {ID: "m", Scope: memproxy.Scope{User: "ann"}}}
+		}
+	}
+	// itself is a read of the memory, whose answer is what says whose it is.
+	itself := func(change func(*reading)) func(*reading) {
+		return func(r *reading) {
+			change(r)
+			r.fake.op.Targets, r.memory.Pointer = []string{"m"}, ""
+			r.call.Request = memproxy.Request{Method: "GET", EscapedPath: "/m"}
 		}
 	}
 	// writes is the answer to a write that changed the memory.
@@ -203,16 +196,15 @@ func TestWhatAReaderIsShown(t *testing.T) {
 		"next to what was asked for, another user's":  {func(r *reading) { asked("bob")(r); r.memory.ID = "m2" }, leave},
 		"next to what was asked for, its own user's":  {func(r *reading) { asked("ann")(r); r.memory.ID = "m2" }, show},
 
-		"asked for itself, and nobody knows whose": {func(r *reading) {
-			r.fake.op.Targets, r.rules.OneTenant, r.rules.Unattributed = []string{"m"}, false, access.Hidden
-			r.call.Request = memproxy.Request{Method: "GET", EscapedPath: "/m"} // its answer is what says whose it is
-		}, refused(memproxy.OwnerForeign)},
-		"another tenant's":                        {(*reading).foreign, leave},
-		"another tenant's, a member":              {at("/memory", (*reading).foreign), leave},
-		"another tenant's, the whole answer":      {at("", (*reading).foreign), refused(memproxy.OwnerForeign)},
-		"a write's answer with another tenant's":  {changes((*reading).foreign), leave},
-		"a write's answer, another's as a member": {at("/memory", changes((*reading).foreign)), refused(memproxy.OwnerUnknown)},
-		"a write's answer that is all another's":  {at("", changes((*reading).foreign)), refused(memproxy.OwnerUnknown)},
+		"asked for itself, and nobody knows whose": {itself(func(r *reading) { r.rules.OneTenant, r.rules.Unattributed = false, access.Hidden }), refused(memproxy.OwnerForeign)},
+		"asked for itself, and another agent's":    {itself(func(r *reading) { r.who.ActsAs, r.memory.Scope.Agent = only("dev"), "ceo" }), refused(memproxy.OwnerForeign)},
+		"asked for itself, and its agent's":        {itself(func(r *reading) { r.who.ActsAs, r.memory.Scope.Agent = only("dev"), "dev" }), show},
+		"another tenant's":                         {(*reading).foreign, leave},
+		"another tenant's, a member":               {at("/memory", (*reading).foreign), leave},
+		"another tenant's, the whole answer":       {at("", (*reading).foreign), refused(memproxy.OwnerForeign)},
+		"a write's answer with another tenant's":   {changes((*reading).foreign), leave},
+		"a write's answer, another's as a member":  {at("/memory", changes((*reading).foreign)), refused(memproxy.OwnerUnknown)},
+		"a write's answer that is all another's":   {at("", changes((*reading).foreign)), refused(memproxy.OwnerUnknown)},
 		"the target of a write, another's by then": {func(r *reading) {
 			r.ours()
 			r.fake.op, r.call.Route.Kind, r.late = correct("likes tea", "m"), memproxy.Correct, r.foreign
@@ -314,6 +306,8 @@ func TestWhatAReaderIsShown(t *testing.T) {
 		"untrusted ones, and the ledger is away": {untrusted(away(func(*reading) {})), leave},
 		"the ledger is away":                     {away(func(*reading) {}), show},
 		"of nobody, and the ledger is away":      {func(r *reading) { r.late = func() { r.ledger.err = errBroken } }, leave},
+		"its user's by name, the ledger is away": {func(r *reading) { r.who.Users, r.memory.Scope.User, r.ledger.err = only("ann"), "ann", errBroken }, show},
+		"anybody's user's, the ledger is away":   {func(r *reading) { r.memory.Scope.User, r.ledger.err = "ann", errBroken }, leave},
 		"untrusted ones, and a message":          {untrusted(func(r *reading) { r.memory.Layer = memproxy.Episodic }), show},
 		"untrusted ones, and it is validated":    {untrusted(func(r *reading) { r.ours(); r.ledger.statuses["m"] = status(memproxy.StateValidated) }), show},
 		"untrusted ones, and it was another text": {untrusted(func(r *reading) {
@@ -331,6 +325,9 @@ func TestWhatAReaderIsShown(t *testing.T) {
 			r.ledger.statuses["m"] = status(memproxy.StatePending)
 		}, show},
 
+		"put there, an attack":                                    {func(r *reading) { r.memory.Text = "evil evil" }, leave},
+		"put there, an attack in a message":                       {func(r *reading) { r.memory.Text, r.memory.Layer = "evil evil", memproxy.Episodic }, show},
+		"put there, with danger, and no spans are hidden":         {func(r *reading) { r.rules.Sanitise, r.memory.Text = 0, "some evil" }, show},
 		"put there, with danger":                                  {func(r *reading) { r.memory.Text = "some evil" }, part},
 		"put there, with danger, and nothing but spans is hidden": {func(r *reading) { r.rules.Withhold, r.memory.Text = 0, "some evil" }, part},
 		"put there, with danger that has no place":                {func(r *reading) { r.memory.Text, r.memory.TextAt = "some evil", "" }, leave},
@@ -374,6 +371,9 @@ func TestWhatAReaderIsShown(t *testing.T) {
 			r.fake.memories = []memproxy.Memory{m}
 			a := r.gate.Admit(t.Context(), r.call)
 			must.Equal(t, a.Reply == nil, true, a.Decision)
+			if r.call.Request.EscapedPath == "/m" {
+				expect.Len(t, r.fetch.asked, 0, "the backend was asked twice")
+			}
 			if r.late != nil {
 				r.late()
 			}

@@ -140,68 +140,38 @@ func TestARuleDoesNotCrowdOutOthers(t *testing.T) {
 	expect.Equal(t, found[63].Rule, "synapse.pattern", "of an admitted write")
 }
 
-// Proves MFW-8: what looks like an attack is left out of answers; raw messages
-// and what merely scores are not. An answer that is one such memory is refused,
-// and a screener that fails shows nothing.
-func TestAttacksAreWithheldFromReaders(t *testing.T) {
-	r, x, f, _ := screeningRig(t)
-	r.who.ActsAs = all()
-	x.memories = []memproxy.Memory{
-		{Pointer: "/0", ID: "good", Text: "tea"}, {Pointer: "/1", ID: "bad", Text: "evil evil"},
-		{Pointer: "/2", ID: "odd", Text: "evil"}, {Pointer: "/3", ID: "said", Text: "evil evil", Layer: memproxy.Episodic},
-	}
-	a := r.admitWith(memproxy.Operation{Kind: memproxy.Recall}, f)
-	expect.Equal(t, string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}).Body), "good,odd,said", "shown")
-	last := r.recorder.last()
-	if last.Filtered != 1 || len(last.Memories) != 3 || last.Reasons[0].Code != memproxy.ScreenWithheld {
-		t.Errorf("%+v", last)
-	}
-
-	x.memories = []memproxy.Memory{{Pointer: "", ID: "bad", Text: "evil evil"}}
-	a = r.admitWith(memproxy.Operation{Kind: memproxy.Recall}, f)
-	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("evil evil")}); got.Status != 403 || strings.Contains(string(got.Body), "evil") {
-		t.Errorf("%d %s", got.Status, got.Body)
-	}
-	a = r.admitWith(memproxy.Operation{Kind: memproxy.Recall}, f)
-	r.rules.Screener = screener{err: errBroken}
-	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("evil evil")}); got.Status != 502 {
-		t.Errorf("%d %s", got.Status, got.Body)
-	}
-}
-
-// Proves EDGE-14: an answer that is not screened in time is not shown. A read may be sent
-// again and is told so; a write that happened and a run are not. The same holds for an
-// answer for which there is no room.
+// Proves EDGE-14, MFW-8: an answer that is not screened in time is not shown. A read may be
+// sent again and is told so; a write that happened and a run are not. The same holds for an
+// answer for which there is no room. A screener that fails shows nothing. Of a caller who hung
+// up before, the record does not say that the backend's answer could not be read.
 func TestWhatIsNotScreenedInTimeIsNotShown(t *testing.T) {
-	for kind, want := range map[memproxy.Kind]int{memproxy.Recall: 503, memproxy.Correct: 502, memproxy.Run: 502} {
+	late := &memproxy.Malformed{Code: memproxy.LimitInFlight, Status: 503}
+	for _, tc := range []struct {
+		kind   memproxy.Kind
+		err    error
+		want   int
+		reason memproxy.ReasonCode
+	}{
+		{memproxy.Recall, late, 503, memproxy.LimitInFlight}, {memproxy.Correct, late, 502, memproxy.UpstreamMalformed}, {memproxy.Run, late, 502, memproxy.UpstreamMalformed},
+		{memproxy.Recall, errBroken, 502, memproxy.UpstreamMalformed},
+		{memproxy.Recall, &memproxy.Malformed{Code: memproxy.PayloadIncomplete, Status: 400}, 400, memproxy.PayloadIncomplete},
+	} {
 		r, x, f, _ := screeningRig(t)
 		r.who.ActsAs = all()
 		x.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "canary"}}
-		a := r.admitWith(memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}}, f)
-		r.rules.Screener = screener{err: &memproxy.Malformed{Code: memproxy.LimitInFlight, Status: 503}}
+		a := r.admitWith(memproxy.Operation{Kind: tc.kind, Scope: memproxy.Scope{User: "ann"}}, f)
+		r.rules.Screener = screener{err: tc.err}
 		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("canary")})
-		if got.Status != want || strings.Contains(string(got.Body), "canary") {
-			t.Errorf("%s: %d %s", kind, got.Status, got.Body)
+		expect.Equal(t, got.Status, tc.want, tc.kind, tc.err)
+		expect.Text(t, string(got.Body), tc.kind, tc.err).Lacks("canary")
+		why := r.recorder.last().Reasons
+		expect.Len(t, why, 1, tc.kind, tc.err, why)
+		expect.Equal(t, why[0].Code, tc.reason, tc.kind, tc.err)
+		if tc.err == late {
+			a = r.admitWith(memproxy.Operation{Kind: tc.kind, Scope: memproxy.Scope{User: "ann"}}, f)
+			expect.Equal(t, r.gate.AbandonUnreadable(context.Background(), a, late).Status, tc.want, tc.kind)
 		}
-		a = r.admitWith(memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}}, f)
-		got = r.gate.AbandonUnreadable(context.Background(), a, &memproxy.Malformed{Code: memproxy.LimitInFlight, Status: 503})
-		expect.Equal(t, got.Status, want, kind)
 	}
-}
-
-// A record of a read whose caller hung up before it was screened says so, and does not say that
-// the backend's answer could not be read.
-func TestCallersWhoHungUpAreOnRecord(t *testing.T) {
-	r, x, f, _ := screeningRig(t)
-	r.who.ActsAs = all()
-	x.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "canary"}}
-	a := r.admitWith(memproxy.Operation{Kind: memproxy.Recall, Scope: memproxy.Scope{User: "ann"}}, f)
-	r.rules.Screener = screener{err: &memproxy.Malformed{Code: memproxy.PayloadIncomplete, Status: 400, Detail: "gone"}}
-	got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("canary")})
-	expect.Equal(t, got.Status, 400)
-	why := r.recorder.last().Reasons
-	expect.Len(t, why, 1, why)
-	expect.Equal(t, why[0].Code, memproxy.PayloadIncomplete)
 }
 
 // Proves EDGE-2: what a backend's model made of a write is screened; what is
