@@ -24,6 +24,7 @@ import (
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
 type fakeAdapter struct {
+	gate.Restorer
 	op        memproxy.Operation
 	decodeErr error
 	encodeErr error
