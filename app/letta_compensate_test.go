@@ -180,6 +180,8 @@ SAY done`, "").want(t, 200)
 	expect.List(t, l.letta.Passages(l.agent), []string{"Ann likes tea"}, "archive")
 	expect.Text(t, fmt.Sprint(l.letta.Labels(l.agent)), "a label of one's own is let in by the built-in rules").Has("notes")
 	expect.Text(t, l.audit("--type", "outcome"), "something was undone").Lacks("undone")
+	// Both are charged to the hour; the change of a block makes no memory in all.
+	expect.Text(t, l.audit("--type", "decision"), "charged").Has(`"used":2,"window":"hour"`, `"used":1,"window":"total"`)
 }
 
 // meddler is a proxy in front of the server that may answer in its place.
