@@ -95,6 +95,9 @@ func TestNoLettaObjectCrossesTenants(t *testing.T) {
 	t.Parallel()
 	r := startTenants(t)
 	before := r.state()
+	for _, path := range []string{"/v1/blocks/" + r.block, "/v1/groups/" + r.group} { // what the callers below are not shown
+		r.as(devToken, "GET", path, "").want(t, 200, path).has(t, canary)
+	}
 	says := `{"input":"SAY hello","streaming":false}`
 	of := [][3]string{ // an agent of the tenant
 		{"GET", "/v1/blocks/{block}"},

@@ -97,7 +97,7 @@ func TestApprovedWritesRefusedOnSending(t *testing.T) {
 	before := r.back.count()
 	r.ran(reviewToken, "holds", "approve", "--reason", "harmless", id).want(t, cli.Failed).has(t, "is failed; memproxy refused the write: owner.unknown")
 	h := r.heldWrite(id)
-	expect.Equal(t, h.State == memproxy.HoldFailed && strings.Contains(h.Result.Detail, "owner.unknown") && r.back.count() == before, true, h.State, h.Result, "requests")
+	expect.Equal(t, h.State == memproxy.HoldFailed && strings.Contains(h.Result.Detail, "owner.unknown") && r.back.count() == before, true, h.State, h.Result, r.back.count()-before, "requests")
 	expect.Text(t, r.log.String(), "the log").Lacks("broke", "unknown whether")
 }
 

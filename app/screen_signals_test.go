@@ -197,7 +197,7 @@ func TestSensitivitiesShareNoVerdicts(t *testing.T) {
 	high := start(t, strings.ReplaceAll(screeningConf, "UPSTREAM", low.up), "SCREENING", "screening: {sensitivity: high}")
 	for range 2 {
 		a, b := low.do("POST", "/memories", noted(text)), high.do("POST", "/memories", noted(text))
-		expect.Equal(t, verdictOf(a) != "hold" && verdictOf(b) == "hold", true, "low", "high")
+		expect.Equal(t, verdictOf(a) != "hold" && verdictOf(b) == "hold", true, "low", verdictOf(a), "high", verdictOf(b))
 	}
 }
 

@@ -42,7 +42,7 @@ func TestShadowModeForwardsUnreadableRequests(t *testing.T) {
 		before := r.back.count()
 		a := r.do(c[0], c[1], c[2])
 		got := a.header.Get("X-Memproxy-Decision")
-		expect.Equal(t, strings.HasPrefix(got, "allow; ") && strings.HasSuffix(got, "; would=deny") && r.back.count() == before+1, true, c, a.status, got, "requests at the backend")
+		expect.Equal(t, strings.HasPrefix(got, "allow; ") && strings.HasSuffix(got, "; would=deny") && r.back.count() == before+1, true, c, a.status, got, r.back.count()-before, "requests at the backend")
 	}
 }
 

@@ -62,7 +62,7 @@ func TestLowTierSourcesAreScreenedStrictly(t *testing.T) {
 		text := "Ann sails on lake " + source + "."
 		id := r.written(text, `,"metadata":{"source":"`+source+`"}`)
 		a := other.do("GET", "/memories/"+id, "")
-		expect.Equal(t, (a.status == 200) == seen && strings.Contains(other.listed(), text) == seen, true, source, "another reads", a.status, "listed")
+		expect.Equal(t, (a.status == 200) == seen && strings.Contains(other.listed(), text) == seen, true, source, "another reads", a.status, "listed", other.listed())
 		r.do("GET", "/memories/"+id, "").want(t, 200, source, "its author reads")
 		// What does not wait for review may be validated by now, by a job that the test does not wait for.
 		expect.Equal(t, r.statusOf(id).State == memproxy.StatePending, !seen, source)

@@ -80,7 +80,7 @@ func TestPlantedMemoriesAreNotValidated(t *testing.T) {
 		return r.statusOf(planted).Rules == rules && r.statusOf(adopted).Rules == rules && r.statusOf(mine).State == memproxy.StateValidated
 	})
 	st := r.statusOf(planted)
-	expect.Equal(t, st.State == memproxy.StateUntrusted && status(planted) == 404 && status(mine) == 200, true, st, "it is answered with", "a validated one with")
+	expect.Equal(t, st.State == memproxy.StateUntrusted && status(planted) == 404 && status(mine) == 200, true, st)
 	_, err := r.car.Ledger.SetState(t.Context(), memproxy.StateChange{
 		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: planted}, Tenant: "acme", State: memproxy.StateValidated,
 		Person: true, Reason: "it was checked", Text: memproxy.TextSHA256("Ann has a horse."),
