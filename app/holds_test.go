@@ -88,6 +88,11 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 		shows(id, text, false)
 	}
 	shows(bobs, "dives", true)
+	bobs = add("carl", "Carl rows.")
+	r.do("DELETE", "/v2/entities/user/carl/", "", as("human")...).want(t, 404) // the backend has nothing of his
+	shows(bobs, "rows", false)
+	_, _, code := r.command("holds", "approve", "--reason", "read", bobs)
+	expect.Equal(t, code != 0, true, "what ended was approved")
 	for _, id := range []string{waits, change} {
 		expect.Equal(t, must.Get(r.car.Ledger.Holds.Get(t.Context(), id))(t).State, memproxy.HoldFailed)
 	}

@@ -344,13 +344,16 @@ func reportMissing(ctx context.Context, ret *answer) {
 }
 
 // recordScopeDeletion records that everything within the scope was deleted, and cancels the held
-// writes within it, so that none of them restores deleted content.
+// writes within it, so that none of them restores deleted content. A backend that has nothing
+// of the owner answers 404, which confirms no deletion: only the held writes are cancelled.
 func (ret *effects) recordScopeDeletion(ctx context.Context) {
 	now := ret.g.opt.Clock()
 	ret.g.scopeDeleted.Store(&now)
-	var v memproxy.Version
-	if ret.enforced() {
-		v = ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)
+	var v *memproxy.Version
+	if ret.status != memproxy.StatusNotFound {
+		if v = new(memproxy.Version); ret.enforced() {
+			*v = ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)
+		}
 	}
 	// There is no deadline, because the ledger bounds each of its steps.
 	swept, err := ret.g.opt.Ledger.DeleteScope(context.WithoutCancel(ctx), ret.op.Backend, ret.op.Scope, v)

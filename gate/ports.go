@@ -98,10 +98,10 @@ type Ledger interface {
 	Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
 
 	// DeleteScope records tombstones for the backend's memories within the scope, of
-	// any tenant, and cancels the held writes within it. It returns both, also along
-	// with an error. An empty field of the scope matches everything. If v has an
-	// operation, the history of each memory ends with a version like v.
-	DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (memproxy.ScopeDeletion, error)
+	// any tenant, and cancels the held writes within it; only the latter if v is nil.
+	// It returns both, also along with an error. An empty field of the scope matches
+	// everything. If v has an operation, the history of each memory ends with a version like v.
+	DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v *memproxy.Version) (memproxy.ScopeDeletion, error)
 
 	// ListStatuses returns a page of statuses, in the order of their keys.
 	ListStatuses(context.Context, memproxy.StatusFilter) ([]memproxy.Status, error)
@@ -163,7 +163,7 @@ func (m metered) Bind(ctx context.Context, all ...memproxy.Ownership) ([]memprox
 	return got, m.note(ctx, err)
 }
 
-func (m metered) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (memproxy.ScopeDeletion, error) {
+func (m metered) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v *memproxy.Version) (memproxy.ScopeDeletion, error) {
 	got, err := m.of.DeleteScope(ctx, backend, scope, v)
 	return got, m.note(ctx, err)
 }

@@ -34,6 +34,9 @@ func (ret *effects) recordEffects(ctx context.Context) {
 		ret.g.accounts.release(ctx, ret.Admission) // the backend refused: nothing was written
 	}
 	if !memproxy.IsSuccess(ret.status) {
+		if ret.status == memproxy.StatusNotFound && ret.DeletesOwner() {
+			ret.recordScopeDeletion(ctx)
+		}
 		ret.recordUnconfirmed(ctx)
 		return
 	}

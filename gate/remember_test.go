@@ -51,11 +51,16 @@ func TestAnAddDoesNotChangeOwners(t *testing.T) {
 type sweeping struct {
 	*fakeLedger
 	scopes []memproxy.Scope
+	held   int // the calls that cancel held writes only
 	gone   memproxy.ScopeDeletion
 	err    error
 }
 
-func (s *sweeping) DeleteScope(_ context.Context, _ string, scope memproxy.Scope, _ memproxy.Version) (memproxy.ScopeDeletion, error) {
+func (s *sweeping) DeleteScope(_ context.Context, _ string, scope memproxy.Scope, v *memproxy.Version) (memproxy.ScopeDeletion, error) {
+	if v == nil {
+		s.held++
+		return memproxy.ScopeDeletion{}, s.err
+	}
 	s.scopes = append(s.scopes, scope)
 	return s.gone, s.err
 }
@@ -101,6 +106,12 @@ func TestBulkDeletionsLowerTotals(t *testing.T) {
 	a = r.admit(op)
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 500})
 	expect.Len(t, led.scopes, 1, "a deletion that failed upstream swept the ledger")
+	expect.Equal(t, led.held, 0, "a deletion that failed upstream cancelled held writes")
+
+	a = r.admit(op)
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 404})
+	expect.Len(t, led.scopes, 1, "a deletion of what the backend does not know swept the ledger")
+	expect.Equal(t, led.held, 1, "held writes were cancelled")
 }
 
 // Proves EDGE-3, SYN-5: an addition that only brings existing memories along, such as an

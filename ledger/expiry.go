@@ -213,8 +213,9 @@ func (u Upkeep) Maintain(ctx context.Context, now time.Time, r Retention) (Remov
 // returned.
 //
 // Histories in the scope that have not ended get a version like v, which has the actor
-// and decision of the deletion. If v has no operation, they get none.
-func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (memproxy.ScopeDeletion, error) {
+// and decision of the deletion. If v has no operation, they get none. If v is nil, no memory
+// is marked.
+func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v *memproxy.Version) (memproxy.ScopeDeletion, error) {
 	if err := storableParts("scope", backend, scope.User, scope.Agent, scope.App, scope.Run); err != nil {
 		return memproxy.ScopeDeletion{}, err
 	}
@@ -222,7 +223,7 @@ func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy
 		return memproxy.ScopeDeletion{}, invalidArgument("a backend and an owner are required")
 	}
 	holds, err := clearHolds(ctx, l.store, backend, scope)
-	if err != nil {
+	if err != nil || v == nil {
 		return memproxy.ScopeDeletion{Holds: holds}, err
 	}
 	tallies, err := deleteInScope(ctx, l.store, backend, scope)
@@ -230,7 +231,7 @@ func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy
 	if err != nil || v.Op == "" {
 		return swept, err
 	}
-	return swept, endHistories(ctx, l.store, backend, scope, v)
+	return swept, endHistories(ctx, l.store, backend, scope, *v)
 }
 
 // inScope is the condition that a record is within the scope of ?3 to ?6. An empty name

@@ -56,7 +56,7 @@ func TestSweepIsInOrderWithPuts(t *testing.T) {
 	before, after := ledgertest.Row("before"), ledgertest.Row("after")
 	ctx := context.Background()
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{before}}))
-	got, err := l.DeleteScope(ctx, before.Backend, memproxy.Scope{User: before.Scope.User}, memproxy.Version{})
+	got, err := l.DeleteScope(ctx, before.Backend, memproxy.Scope{User: before.Scope.User}, new(memproxy.Version))
 	if err != nil || len(got.Tallies) != 1 || got.Tallies[0].Memories != 1 {
 		t.Fatalf("%+v, %v: want one memory", got, err)
 	}

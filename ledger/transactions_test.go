@@ -92,7 +92,7 @@ func TestDeletionsPassEndedHistories(t *testing.T) {
 	k := key{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
 	deletion := memproxy.Version{Op: memproxy.OpDelete, Actor: "agent:ann", Decision: "d"}
 	deleted := func() uint64 {
-		return commits(l, func() { must.Get(l.DeleteScope(t.Context(), k.Backend, memproxy.Scope{User: "ann"}, deletion))(t) })
+		return commits(l, func() { must.Get(l.DeleteScope(t.Context(), k.Backend, memproxy.Scope{User: "ann"}, &deletion))(t) })
 	}
 	nothing := deleted()
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{

@@ -22,7 +22,7 @@ func (NoLedger) Commit(context.Context, memproxy.Entry) error { return nil }
 func (NoLedger) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
 	return rows, nil
 }
-func (NoLedger) DeleteScope(context.Context, string, memproxy.Scope, memproxy.Version) (memproxy.ScopeDeletion, error) {
+func (NoLedger) DeleteScope(context.Context, string, memproxy.Scope, *memproxy.Version) (memproxy.ScopeDeletion, error) {
 	return memproxy.ScopeDeletion{}, nil
 }
 func (NoLedger) ListStatuses(context.Context, memproxy.StatusFilter) ([]memproxy.Status, error) {

@@ -85,7 +85,7 @@ func sweeps(t *testing.T, l Life) {
 	end := Version("", "")
 	end.Op, end.Decision, end.Text = memproxy.OpDelete, "the-deletion", ""
 	for round, want := range []int64{2, 0} {
-		gone := must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, end))(t)
+		gone := must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, &end))(t)
 		var n int64
 		for _, by := range gone.Tallies {
 			n += by.Memories

@@ -226,7 +226,7 @@ func holdCleared(t *testing.T, l Life) {
 			v.Backend, v.Tenant, v.Decision = h.Backend, h.Tenant, id
 			must.Do(t, l.Commit(ctx, memproxy.Entry{Versions: []memproxy.Version{v}}))
 		}
-		must.Get(l.DeleteScope(ctx, "mem0", tc.clears, memproxy.Version{}))(t)
+		must.Get(l.DeleteScope(ctx, "mem0", tc.clears, new(memproxy.Version)))(t)
 		l.Clock.Pass(2 * time.Minute)
 		expect.Equal(t, must.Get(l.Holds.Resolve(ctx, id, memproxy.HoldApproved, memproxy.HoldResult{}))(t), tc.want, id)
 		wantState(t, l, id, tc.want)
@@ -248,7 +248,7 @@ func holdCleared(t *testing.T, l Life) {
 		}[:steps] {
 			must.Do(t, step())
 		}
-		swept := must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, memproxy.Version{}))(t)
+		swept := must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, new(memproxy.Version)))(t)
 		sent := steps == 2 || steps == 4 // it ends later, with its attempt
 		if ended := slices.ContainsFunc(swept.Holds, func(h memproxy.HeldWrite) bool { return h.ID == name && h.State == memproxy.HoldFailed }); ended == sent {
 			t.Errorf("%s: the deletion ended %+v", name, swept.Holds)

@@ -130,7 +130,7 @@ func heldOfDeleted(t *testing.T, l Life) {
 	gone.Op, gone.Decision = memproxy.OpDelete, "d-gone"
 	appendAll(t, l, missing, gone)
 	readable("one deleted", "other", "rejected", "waits", "elsewhere", "resent")
-	swept := must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, memproxy.Version{}))(t)
+	swept := must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, new(memproxy.Version)))(t)
 	must.Len(t, swept.Holds, 1, "the deletion ended")
 	expect.Equal(t, swept.Holds[0].ID, "waits", "the deletion ended")
 	readable("all deleted", "elsewhere", "resent")
@@ -150,7 +150,7 @@ func clearedAtOnce(t *testing.T, l Life) {
 	ended := map[string]bool{}
 	var all sync.WaitGroup
 	all.Go(func() {
-		swept, err := l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, memproxy.Version{})
+		swept, err := l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, new(memproxy.Version))
 		expect.OK(t, err)
 		for _, h := range swept.Holds {
 			ended[h.ID] = true

@@ -27,7 +27,7 @@ func swept(t *testing.T, s *ledger.Ledger) {
 	gone.Deleted = true
 	put(t, s, row("1", "ann", "a1", "x"), row("2", "ann", "a2", "x"), row("3", "ann", "", "y"), row("4", "bob", "a1", "x"), other, receipt, gone)
 
-	got := must.Get(s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{User: "ann"}, memproxy.Version{}))(t).Tallies
+	got := must.Get(s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{User: "ann"}, new(memproxy.Version)))(t).Tallies
 	slices.SortFunc(got, func(a, b memproxy.AuthorCount) int { return int(b.Memories - a.Memories) })
 	if len(got) != 2 || got[0].Actor != "x" || got[0].Memories != 2 || got[0].Tenant != Row("").Scope.Tenant || got[1].Actor != "y" || got[1].Memories != 1 {
 		t.Errorf("tallies %+v: want two of x and one of y", got)
@@ -36,8 +36,8 @@ func swept(t *testing.T, s *ledger.Ledger) {
 	for id, deleted := range map[string]bool{"1": true, "2": true, "3": true, "4": false} {
 		expect.Equal(t, left[id].Deleted, deleted, id, "deleted")
 	}
-	expect.Len(t, must.Get(s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{User: "ann"}, memproxy.Version{}))(t).Tallies, 0, "a second sweep", "nothing left")
-	expect.Is(t, expect.Err(s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{}, memproxy.Version{})), ledger.ErrRow, "a sweep of everything")
+	expect.Len(t, must.Get(s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{User: "ann"}, new(memproxy.Version)))(t).Tallies, 0, "a second sweep", "nothing left")
+	expect.Is(t, expect.Err(s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{}, new(memproxy.Version))), ledger.ErrRow, "a sweep of everything")
 }
 
 // deletedSince: memories that were deleted since a time, with or without a status, are
@@ -48,14 +48,14 @@ func deletedSince(t *testing.T, l Life) {
 		put(t, l.Ledger, memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme", User: id}})
 	}
 	must.Get(l.SetState(ctx, memproxy.StateChange{MemoryKey: mem("stated"), Tenant: "acme", State: memproxy.StateFlagged}))(t)
-	must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "before"}, memproxy.Version{}))(t)
+	must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "before"}, new(memproxy.Version)))(t)
 	queued := Row("queued")
 	queued.Scope, queued.Deleted = memproxy.Scope{Tenant: "acme", User: "queued"}, true
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{queued}}))
 	l.Clock.Pass(time.Minute) // it was deleted when it was committed, whenever it is written
 	since := l.Clock.Now()
 	for _, user := range []string{"since", "stated"} {
-		must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: user}, memproxy.Version{}))(t)
+		must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: user}, new(memproxy.Version)))(t)
 	}
 	for _, tc := range []struct {
 		tenant, user string
