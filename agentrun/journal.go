@@ -66,9 +66,13 @@ func (j *journal) write(e *journalEntry) (err error) {
 	return durable.Write(j.path(e.Decision), raw)
 }
 
-// remove deletes the entry of a settled run.
+// remove deletes the entry of a settled run, durably: settled again after a power cut, the run
+// would be taken for the author of later changes.
 func (j *journal) remove(decision string) error {
 	if err := removeFile(j.path(decision)); err != nil {
+		return err
+	}
+	if err := durable.SyncDir(j.dir); err != nil {
 		return err
 	}
 	j.forget(decision)

@@ -6,6 +6,7 @@
 package agentrun
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -52,6 +53,8 @@ func TestJournalKeepsRuns(t *testing.T) {
 	if got, err := j.unsettled(); len(got) != 1 || err != nil {
 		t.Errorf("%v %v", got, err)
 	}
+	must.Do(t, os.RemoveAll(j.dir))
+	expect.Is(t, j.remove("02-b"), fs.ErrNotExist, "a directory that cannot be synced")
 }
 
 // An unreadable file is reported and does not affect other runs; an incomplete write is
