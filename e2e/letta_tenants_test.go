@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 const apart = `profile: production
@@ -156,5 +158,58 @@ func TestLettaTenants(t *testing.T) {
 	}
 	if after := lettaBlocks(t, direct, agent); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("the other's blocks were %v and are %v", before, after)
+	}
+}
+
+// Agents that were there before memproxy: callers whose limits name one have its messages on every
+// route, with one tenant and with two whose backend is not declared, and no message of another
+// agent.
+//
+// Proves EDGE-3, TRL-1.
+func TestLettaAgentsFromBefore(t *testing.T) {
+	t.Parallel()
+	direct := startLetta(t) // lists everything
+	made := map[string]string{}
+	for _, name := range []string{"mine", "theirs", "nobodys"} {
+		agent := firstOf(call(t, "POST", direct+"/v1/agents/", "", fmt.Sprintf(lettaAgent, name), sdk...).body, "id")
+		if a := call(t, "POST", direct+"/v1/agents/"+agent+"/messages", "", `{"input":"SAY CANARY-`+name+`"}`, sdk...); a.status != 200 {
+			t.Fatalf("%s: %d %s", name, a.status, tail(a.body, 1000))
+		}
+		made[name] = agent
+	}
+	limited := strings.NewReplacer(`"agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"`, `"agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: [`+made["mine"]+`]`,
+		`tenant: rival, acts_as: "*"`, `tenant: rival, acts_as: [`+made["theirs"]+`]`).Replace(fmt.Sprintf(apart, direct, sha("dev"), sha("rival")))
+	for tenants, config := range map[string]string{"one": strings.ReplaceAll(limited, "tenant: rival", "tenant: acme"), "two": limited} {
+		car := serve(t, t.TempDir(), config)
+		for key, own := range map[string]string{"dev": "mine", "rival": "theirs"} {
+			messages := call(t, "GET", car.base+"/v1/agents/"+made[own]+"/messages", key, "", sdk...).body
+			run, step := firstOf(messages, "run_id"), firstOf(messages, "step_id")
+			message := firstOf(call(t, "GET", direct+"/v1/runs/"+run+"/messages", "", "", sdk...).body, "id")
+			for path, want := range map[string]string{
+				"/v1/messages/": "CANARY-" + own,
+				"/v1/conversations/default/messages?agent_id=" + made[own]: "CANARY-" + own,
+				"/v1/messages/" + message:                                  message,
+				"/v1/runs/" + run + "/messages":                            "CANARY-" + own,
+				"/v1/steps/" + step + "/messages":                          step,
+			} {
+				a := call(t, "GET", car.base+path, key, "", sdk...)
+				expect.Equal(t, a.status == 200 && strings.Contains(a.body, want), true, tenants, key, path, a.status, tail(a.body, 600))
+				for name, agent := range made {
+					if name != own {
+						expect.Text(t, a.body, tenants, key, path).Lacks("CANARY-"+name, agent)
+					}
+				}
+			}
+			for name, agent := range made {
+				if name == own {
+					continue
+				}
+				of := call(t, "GET", direct+"/v1/agents/"+agent+"/messages", "", "", sdk...).body
+				for _, path := range []string{"/v1/conversations/default/messages?agent_id=" + agent, "/v1/messages/" + firstOf(of, "id"), "/v1/runs/" + firstOf(of, "run_id") + "/messages"} {
+					a := call(t, "GET", car.base+path, key, "", sdk...)
+					expect.Text(t, a.body, tenants, key, path, a.status).Lacks("CANARY-"+name, "Ann")
+				}
+			}
+		}
 	}
 }

@@ -309,5 +309,70 @@ func TestMessagesOfUnknownAgentsAreNotShown(t *testing.T) {
 	}
 }
 
+// Proves EDGE-3, CARD-1: messages of an agent that was not made through the proxy are shown to the
+// callers of whose limits the agent's name is one, and whose tenant has the name: the
+// run, the step or the request names the agent. Those of other agents stay hidden, also where
+// nothing names the agent, where no limit does, and where the nearest object is not known.
+func TestMessagesOfExistingAgents(t *testing.T) {
+	in := func(ids ...string) (refs []memproxy.Ref) {
+		for _, id := range ids {
+			refs = append(refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: id})
+		}
+		return refs
+	}
+	name := func(agent, tenant string) memproxy.Ownership {
+		return memproxy.Ownership{Kind: memproxy.TargetEntity, ID: memproxy.OwnerID(memproxy.DimAgent, agent), Scope: memproxy.Scope{Tenant: tenant}}
+	}
+	for what, tc := range map[string]struct {
+		one  bool // tenant
+		acts memproxy.Limit
+		uses memproxy.Limit
+		want string
+	}{
+		"one tenant":                 {true, only("mine"), all(), "of-mine,in-mine,in-mixed"}, // a group is its leader's
+		"one tenant, limited users":  {true, all(), only("ann"), ""},
+		"two tenants":                {false, only("mine"), all(), "of-mine,in-mine,in-group"},
+		"two tenants, every agent":   {false, all(), all(), "of-mine,in-mine,in-group"},
+		"two tenants, another's too": {false, only("mine", "theirs", "nobodys"), all(), "of-mine,in-mine,in-group"},
+		"two tenants, limited users": {false, all(), only("ann"), "of-mine,in-mine,in-group"},
+	} {
+		r := tenants(t, func(r *rig) {
+			f := &fakeReader{}
+			r.adapter, r.fetch.status, r.who.ActsAs, r.who.Users = f, 200, tc.acts, tc.uses
+			if tc.one {
+				r.rules.OneTenant, r.rules.Unattributed = true, access.Visible
+			}
+			f.located = map[string]memproxy.Memory{"silent": {ID: "silent"}}
+			for _, agent := range []string{"mine", "theirs", "nobodys"} {
+				run, step := "run-"+agent, "step-"+agent
+				f.memories = append(f.memories, memproxy.Memory{ID: "of-" + agent, Layer: memproxy.Episodic, Parents: in(run, step)},
+					memproxy.Memory{ID: "in-" + agent, Layer: memproxy.Episodic, Parents: in(agent, "silent")})
+				for _, id := range []string{run, step, agent} {
+					f.located[id] = memproxy.Memory{ID: id, Scope: memproxy.Scope{Agent: agent}, Parents: in(agent)}
+				}
+			}
+			f.memories = append(f.memories, memproxy.Memory{ID: "in-group", Layer: memproxy.Episodic, Parents: in("group-mine", "silent")},
+				memproxy.Memory{ID: "in-mixed", Layer: memproxy.Episodic, Parents: in("group-mixed")},
+				memproxy.Memory{ID: "of-both", Layer: memproxy.Episodic, Parents: in("run-theirs", "step-mine")},
+				memproxy.Memory{ID: "prompt", Layer: memproxy.Episodic}, memproxy.Memory{ID: "of-silent", Layer: memproxy.Episodic, Parents: in("silent")})
+			f.located["group-mine"] = memproxy.Memory{ID: "group-mine", Scope: memproxy.Scope{Agent: "mine"}, Parents: in("mine")}
+			f.located["group-mixed"] = memproxy.Memory{ID: "group-mixed", Scope: memproxy.Scope{Agent: "mine"}, Parents: in("mine", "theirs")}
+		})
+		r.fake = &r.adapter.(*fakeReader).fakeAdapter
+		for _, row := range []memproxy.Ownership{name("mine", "acme"), name("theirs", "globex")} {
+			if !tc.one {
+				r.ledger.rows[row.ID] = row
+			}
+		}
+		read := func() string {
+			a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+			return string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200}).Body)
+		}
+		expect.Equal(t, read(), tc.want, what)
+		r.fetch.err = errBroken
+		expect.Equal(t, read(), "", what, "while the backend does not say")
+	}
+}
+
 // maxParentsAsked is how many objects are looked up for one answer.
 const maxParentsAsked = 64

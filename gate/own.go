@@ -334,8 +334,8 @@ func (a *Admission) unlimited() bool {
 const maxParents = 64
 
 // loadParents fetches the parents of objects that memories are within and that have no
-// record: of a message the run, and of the run the agent, which has an owner. What
-// is found counts as if it had been recorded. If one tenant has the backend alone,
+// record: of a message the run, and of the run the agent, which has an owner, or whose name
+// has one. What is found counts as if it had been recorded. If one tenant has the backend alone,
 // only callers who may not act for every agent need it.
 func (v *viewer) loadParents(ctx context.Context, bare []memproxy.Memory) error {
 	c := v.call.call
@@ -365,8 +365,9 @@ func (v *viewer) loadParents(ctx context.Context, bare []memproxy.Memory) error 
 	maps.DeleteFunc(found, func(_ string, m memproxy.Memory) bool { return m.Missing })
 	var above []memproxy.MemoryKey
 	for _, id := range ask {
+		above = append(above, v.known.key(memproxy.TargetEntity, memproxy.OwnerID(memproxy.DimAgent, found[id].Scope.Agent)))
 		for _, ref := range found[id].Parents {
-			above = append(above, v.known.key(ref.Kind, ref.ID))
+			above = append(above, v.known.key(ref.Kind, ref.ID), v.known.key(memproxy.TargetEntity, memproxy.OwnerID(memproxy.DimAgent, ref.ID)))
 		}
 	}
 	if err := v.known.need(ctx, above...); err != nil {
@@ -378,7 +379,11 @@ func (v *viewer) loadParents(ctx context.Context, bare []memproxy.Memory) error 
 	for _, id := range ask {
 		v.Agents[id] = found[id].Scope.Agent
 		tenant := v.Principal.Tenant
-		switch over.Descent(&memproxy.Memory{Parents: found[id].Parents}) {
+		relation := over.Descent(&memproxy.Memory{Scope: memproxy.Scope{Agent: v.Agents[id]}, Parents: found[id].Parents})
+		for _, ref := range found[id].Parents { // of a group all agents
+			relation = relation.With(over.Rows(memproxy.TargetEntity, memproxy.OwnerID(memproxy.DimAgent, ref.ID)), tenant)
+		}
+		switch relation {
 		case access.Unknown:
 			continue
 		case access.Foreign:

@@ -150,6 +150,11 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 			named = named || !limit.All
 		}
 	}
+	for i, ref := range m.Parents {
+		// The agent itself, or the nearest object, names the owner to a caller who may act for that agent.
+		agent := v.Agent(ref)
+		owned = owned || agent != "" && !v.Principal.ActsAs.All && (agent == ref.ID || i == len(m.Parents)-1)
+	}
 	switch {
 	case v.excluded(m, owned || row != nil):
 		return false
