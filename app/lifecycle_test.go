@@ -241,6 +241,19 @@ func TestStopWaitsForSlowStores(t *testing.T) {
 	expect.Equal(t, err == nil && len(rows) == 2 && done.Load() == 20, true, done.Load(), "of 20 stored", rows, err)
 }
 
+// What a collector that never answers was not sent is lost, and the stop succeeds.
+//
+// Proves CARD-6.
+func TestStopDoesNotNeedTheCollector(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	defer close(over)
+	otlp := serving(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))
+	r := startRig(&rig{t: t, hasty: true}, plain, "log: {level: info}", `telemetry: {otlp: "`+otlp.URL+`"}`)
+	r.do("GET", "/memories?user_id=ann", "", "X-API-Key", devToken).want(t, 200)
+	r.stop() // it checks the error
+}
+
 // The log of a start lists version, profile, addresses, reviewers, disabled controls,
 // and whether each backend is reachable.
 //

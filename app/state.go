@@ -108,7 +108,7 @@ func (s *state) openTelemetry(ctx context.Context) error {
 		return err
 	}
 	s.telemetry = t
-	s.group.Own(stageTelemetry, t.Shutdown)
+	s.group.Own(stageTelemetry, func(ctx context.Context) error { _ = t.Shutdown(ctx); return nil }) // telemetry may be lost
 	return nil
 }
 
