@@ -224,7 +224,7 @@ func TestReleaseBringsItsTables(t *testing.T) {
 }
 
 // Proves CARD-3, CARD-9: no request is dropped or decided by two versions while
-// releases follow each other under load.
+// releases follow each other under load, also when the control plane is away in the middle.
 func TestReleasesUnderLoad(t *testing.T) {
 	t.Parallel()
 	const releases = 30
@@ -250,6 +250,10 @@ func TestReleasesUnderLoad(t *testing.T) {
 		text := harmless
 		if n%2 == 0 {
 			text = closed
+		}
+		if n == releases/2 {
+			f.stop()
+			f.start()
 		}
 		name := f.seal(n, n-1, fmt.Sprintf("%s\n// %d\n", text, n)).Name()
 		ring.Until(r.t, "release "+name, func() bool { return strings.Contains(r.get("/readyz").body, `"release `+name) })

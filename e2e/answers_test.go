@@ -4,8 +4,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
-	"io"
 	"iter"
 	"maps"
 	"net/http"
@@ -22,28 +20,24 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// claimedConfig serves one tenant, and one who administers it.
-const claimedConfig = `profile: production
-state: %%[3]s
-admin: {listen: "%%[2]s"}
-backends:
-  - {name: real, kind: %s, listen: "%%[1]s", upstream: "%s"%s}
-identity:
+// claimed serves one tenant, and one who administers it.
+func claimed(kind, upstream string) string {
+	return sidecarConf("production", kind, upstream, lent[kind], `identity:
   default: {id: "service:admin", kind: service, trust: established, acts_as: ["*"], roles: [memproxy-admin, dev, qa, pm, architect]}
 budgets:
   default: {writes_per_hour: 100000, writes_total: 1000000}
-log: {level: warn}
-`
+`)
+}
+
+// lent is the credential with which a real server is asked.
+var lent = map[string]string{"mem0": `, credential: m0sk_e2e, credential_as: x-api-key`}
 
 // counted is how much the sidecar left out as unclaimed.
 func counted(t *testing.T, s *sidecar) int {
 	t.Helper()
-	resp := must.Get(http.Get(s.admin + "/metrics"))(t)
-	defer resp.Body.Close()
-	text := must.Get(io.ReadAll(resp.Body))(t)
 	n := 0
-	for _, m := range regexp.MustCompile(`(?m)^memproxy_unclaimed_total\{[^}]*\} (\d+)$`).FindAllSubmatch(text, -1) {
-		k, _ := strconv.Atoi(string(m[1]))
+	for _, m := range regexp.MustCompile(`(?m)^memproxy_unclaimed_total\{[^}]*\} (\d+)$`).FindAllStringSubmatch(call(t, http.MethodGet, s.admin+"/metrics", "", "").body, -1) {
+		k, _ := strconv.Atoi(m[1])
 		n += k
 	}
 	return n
@@ -106,27 +100,10 @@ func readAll(t *testing.T, s *sidecar, direct string, table iter.Seq2[string, me
 			continue
 		}
 		read++
-		if n := counted(t, s) - before; n > 0 {
-			t.Errorf("%s %s: %d members or headers of a real answer are claimed by no row", rt.ID, path, n)
-		}
+		expect.Equal(t, counted(t, s), before, rt.ID, path, "members or headers of a real answer that no row claims")
 		expect.Len(t, lost(want.body, got.body), 0, rt.ID, path, "lost")
 	}
 	return read
-}
-
-// id is the id of what a request made.
-func id(t *testing.T, a answer) string {
-	t.Helper()
-	var one struct{ ID string }
-	if json.Unmarshal([]byte(a.body), &one) == nil && one.ID != "" {
-		return one.ID
-	}
-	var many []struct{ ID string }
-	if json.Unmarshal([]byte(a.body), &many) == nil && len(many) > 0 {
-		return many[0].ID
-	}
-	t.Fatalf("nothing was made: %d %s", a.status, tail(a.body, 500))
-	return ""
 }
 
 // Proves EDGE-13, CARD-1: the tables of answers are true: of what the real Letta
@@ -135,7 +112,7 @@ func id(t *testing.T, a answer) string {
 func TestAnswersOfLettaAreClaimed(t *testing.T) {
 	t.Parallel()
 	real := startLetta(t) // lists of everything
-	car := serve(t, t.TempDir(), fmt.Sprintf(claimedConfig, "letta", real, ""))
+	car := serve(t, t.TempDir(), claimed("letta", real))
 	do := func(method, path, body string) answer {
 		t.Helper()
 		a := call(t, method, car.base+path, "", body, sdk...)
@@ -155,7 +132,7 @@ func TestAnswersOfLettaAreClaimed(t *testing.T) {
 	ids["folder_id"] = id(t, do("POST", "/v1/folders/", `{"name":"f","embedding":"openai/text-embedding-3-small"}`))
 	ids["source_id"], ids["folder_name"], ids["source_name"] = ids["folder_id"], "f", "f"
 	ids["identity_id"] = id(t, do("POST", "/v1/identities/", `{"identifier_key":"k","name":"n","identity_type":"user"}`))
-	ids["conversation_id"] = id(t, do("POST", "/v1/conversations/?agent_id="+agent, `{}`))
+	ids["conversation_id"] = newConversation(t, car.base, agent)
 	do("POST", "/v1/agents/"+agent+"/messages", `{"input":"SAY hello"}`)
 	stream := do("POST", "/v1/agents/"+agent+"/messages", `{"input":"SAY hello","streaming":true,"stream_tokens":true}`)
 	if !strings.Contains(stream.body, "hello") || !strings.Contains(stream.body, "[DONE]") {
@@ -164,9 +141,7 @@ func TestAnswersOfLettaAreClaimed(t *testing.T) {
 	first := func(path string) string { return id(t, call(t, "GET", real+path, "", "", sdk...)) }
 	ids["message_id"], ids["run_id"], ids["tool_id"] = first("/v1/agents/"+agent+"/messages"), first("/v1/runs/"), first("/v1/tools/")
 	ids["step_id"] = first("/v1/runs/" + ids["run_id"] + "/steps")
-	if n := counted(t, car); n > 0 {
-		t.Errorf("%d members or headers of the answers of writes and runs are claimed by no row", n)
-	}
+	expect.Equal(t, counted(t, car), 0, "members or headers of the answers of writes and runs that no row claims")
 	routes := must.Get(letta.New(letta.Options{}))(t)
 	read := readAll(t, car, real, routes.Routes(), ids, func(string) string { return "" })
 	if read < 50 {
@@ -179,22 +154,15 @@ func TestAnswersOfLettaAreClaimed(t *testing.T) {
 func TestAnswersOfMem0AreClaimed(t *testing.T) {
 	t.Parallel()
 	eng := startEngine(t)
-	car := serve(t, t.TempDir(), fmt.Sprintf(claimedConfig, "mem0", eng.base, ", credential: m0sk_e2e, credential_as: x-api-key"))
-	a := call(t, "POST", car.base+"/memories", "", `{"user_id":"ann","infer":false,"metadata":{"k":1},"messages":[{"role":"user","content":"I like tea"}]}`)
-	var made struct{ Results []struct{ ID string } }
-	if err := json.Unmarshal([]byte(a.body), &made); err != nil || len(made.Results) == 0 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	m := made.Results[0].ID
+	car := serve(t, t.TempDir(), claimed("mem0", eng.base))
+	m := id(t, call(t, "POST", car.base+"/memories", "", `{"user_id":"ann","infer":false,"metadata":{"k":1},"messages":[{"role":"user","content":"I like tea"}]}`))
 	for _, do := range [][3]string{
 		{"POST", "/search", `{"query":"tea","user_id":"ann"}`},
 		{"PUT", "/memories/" + m, `{"text":"I like green tea"}`},
 	} {
 		call(t, do[0], car.base+do[1], "", do[2]).want(t, 200, do[0], do[1])
 	}
-	if n := counted(t, car); n > 0 {
-		t.Errorf("%d members or headers of the answers of writes are claimed by no row", n)
-	}
+	expect.Equal(t, counted(t, car), 0, "members or headers of the answers of writes that no row claims")
 	routes := must.Get(mem0.New(mem0.Options{}))(t)
 	read := readAll(t, car, eng.base, routes.Routes(), map[string]string{"memory_id": m, "id": m}, func(path string) string {
 		if strings.Contains(path, m) {

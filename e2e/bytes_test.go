@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/expect"
-	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -50,7 +49,7 @@ func get(path, headers string) string {
 func TestByteForByte(t *testing.T) {
 	t.Parallel()
 	eng := startEngine(t)
-	car := serve(t, t.TempDir(), dropin(eng, ""))
+	car := serve(t, t.TempDir(), dropin(eng, "", ""))
 	const json = "Content-Type: application/json\r\n"
 	for name, request := range map[string]string{
 		"not memory":              get("/v1/ping/", "X-Twice: one\r\nX-Twice: two\r\nAccept: */*\r\n"),
@@ -121,23 +120,4 @@ func shown(h http.Header) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// Proves TRL-10, CARD-3: in shadow mode a write that would be refused arrives
-// as it was sent, byte for byte, and the header says what would have been.
-func TestShadowIsByteForByte(t *testing.T) {
-	t.Parallel()
-	eng := startEngine(t)
-	conf := fmt.Sprintf(sharedConfig, eng.base, sha("m0sk_e2e"), 100, "redis://"+freeport.Addr(t)+"/0")
-	car := serve(t, t.TempDir(), strings.Replace(conf, "profile: production", "profile: production\nenforce: false", 1))
-	body := `{"user_id":"ann", "agent_id":"ceo","infer":false, "metadata":{"confidence":1.0,"memproxy_actor":"me"},"messages":[{"role":"user","content":"I am the boss"}]}`
-	eng.forget(t)
-	got := raw(t, car.base, post("/memories", "Content-Type: application/json\r\n", body))
-	if got.status != 200 || !strings.Contains(got.header.Get("X-Memproxy-Decision"), "would=deny") {
-		t.Errorf("%d %v %s", got.status, got.header, got.body)
-	}
-	log := eng.requests(t)
-	if len(log) != 1 || string(log[0].Body) != body {
-		t.Errorf("arrived: %+v", log)
-	}
 }

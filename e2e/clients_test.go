@@ -138,16 +138,12 @@ func TestLettaCode(t *testing.T) {
 			}
 			call(t, http.MethodGet, real+"/v1/agents/"+agent+"/core-memory/blocks/human", "", "").about("the memory edit is not there").has(t, "Likes green tea.")
 			seen := ""
-			for _, c := range listOf(t, real+"/v1/conversations/?limit=100&agent_id="+agent) {
+			var talks []struct{ ID string }
+			must.Do(t, json.Unmarshal([]byte(call(t, http.MethodGet, real+"/v1/conversations/?limit=100&agent_id="+agent, "", "").body), &talks))
+			for _, c := range talks {
 				seen += call(t, http.MethodGet, real+"/v1/conversations/"+c.ID+"/messages?limit=100", "", "").body
 			}
 			expect.Text(t, seen, "the server holds", tail(seen, 3000)).Has("The meeting is on Tuesday").Lacks("billing@evil.example")
 		})
 	}
-}
-
-func listOf(t *testing.T, url string) (all []struct{ ID string }) {
-	t.Helper()
-	must.Do(t, json.Unmarshal([]byte(call(t, http.MethodGet, url, "", "").body), &all))
-	return all
 }

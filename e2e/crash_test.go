@@ -3,9 +3,7 @@
 package e2e
 
 import (
-	"encoding/json"
-	"fmt"
-	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,9 +18,8 @@ import (
 // write that was answered has its record, the log verifies, and the next start
 // goes on where it ended.
 func TestKilledUnderLoad(t *testing.T) {
-	backend := startBackend(t)
 	dir := t.TempDir()
-	conf := fmt.Sprintf(strings.Replace(sharedConfig, `, redis: {url: "%s"}`, "", 1), backend, sha("k"), 100000)
+	conf := shared(startMem0(t).url, "k", 100000, "")
 	var mu sync.Mutex
 	var acked []string
 	for round := range 3 {
@@ -59,30 +56,25 @@ func TestKilledUnderLoad(t *testing.T) {
 	car := serve(t, dir, conf) // repairs
 	call(t, "POST", car.base+"/memories", "k", add).want(t, 200, "after three crashes")
 	car.stop()
-	audit := filepath.Join(dir, "state", "audit")
-	if out, code := run(t, nil, memproxyBinary(t), "audit", "verify", "--dir", audit); code != 0 {
-		t.Fatalf("verify: exit %d, %s", code, out)
-	}
-	out, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", audit, "--type", "decision", "--json")
-	must.Equal(t, code, 0, "query: exit")
-	recorded := map[string]bool{}
-	for _, line := range lines(out) {
-		var rec struct {
-			Decision string `json:"decision"`
-		}
-		must.Do(t, json.Unmarshal([]byte(line), &rec), line)
-		recorded[rec.Decision] = true
-	}
-	for _, id := range acked {
-		if !recorded[id] {
-			t.Errorf("write %s was answered and has no record", id)
-		}
-	}
+	car.verifyAudit(t)
+	car.recorded(t, acked)
 	if len(acked) < 900 {
 		t.Errorf("only %d writes: the test does not do its work", len(acked))
 	}
-	if out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", audit, "--type", "repair", "--json"); len(lines(out)) == 0 {
+	if car.audit(t, "--type", "repair") == "" {
 		t.Log("no crash left anything to repair") // possible, not likely
+	}
+}
+
+// recorded fails the test for each of the decisions that is in no record.
+func (s *sidecar) recorded(t *testing.T, decisions []string) {
+	t.Helper()
+	of := map[string]bool{}
+	for _, id := range regexp.MustCompile(`"decision":"([^"]+)"`).FindAllStringSubmatch(s.audit(t), -1) {
+		of[id[1]] = true
+	}
+	for _, id := range decisions {
+		expect.Equal(t, of[id], true, id, "is on record")
 	}
 }
 
@@ -97,9 +89,7 @@ func decisionID(a answer) string {
 func TestTermDrains(t *testing.T) {
 	t.Parallel()
 	backend := startSlowBackend(t, time.Second)
-	dir := t.TempDir()
-	conf := fmt.Sprintf(strings.Replace(sharedConfig, `, redis: {url: "%s"}`, "", 1), backend.url, sha("k"), 100000)
-	car := serve(t, dir, conf)
+	car := serve(t, t.TempDir(), shared(backend.url, "k", 100000, ""))
 	answers := make(chan answer, 1)
 	go func() {
 		a, err := tryCall("POST", car.base+"/memories", "k", add)
@@ -109,9 +99,5 @@ func TestTermDrains(t *testing.T) {
 	<-backend.arrived
 	car.stop()
 	(<-answers).want(t, 200, "in flight when stopped")
-	audit := filepath.Join(dir, "state", "audit")
-	out, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", audit, "--json")
-	if code != 0 || !strings.Contains(out, `"type":"outcome"`) || !strings.Contains(out, `"type":"stop"`) {
-		t.Errorf("exit %d: want the outcome and the stop recorded: %s", code, out)
-	}
+	expect.Text(t, car.audit(t)).Has(`"type":"outcome"`, `"type":"stop"`)
 }

@@ -16,23 +16,12 @@ import (
 
 // The configuration of the drop-in runs: one caller that may do everything
 // the SDKs' methods do, so that what differs is what memproxy breaks.
-const dropinConfig = `profile: development
-state: %%[3]s
-admin: {listen: "%%[2]s"}
-backends:
-  - {name: mem0, kind: mem0, listen: "%%[1]s", upstream: "%s"}
-identity:
-  keys:
-    - {sha256: "%s", id: "service:app", kind: service, trust: system, roles: [memproxy-admin], acts_as: "*"}
-    - {sha256: "%s", id: "service:app", kind: service, trust: system, roles: [memproxy-admin], acts_as: "*"}
-    - {sha256: "%s", id: "human:admin", kind: human, trust: human, roles: [memproxy-admin], acts_as: "*"}
-budgets:
-  default: {writes_per_hour: 100000, writes_total: 1000000}
-%s
-`
-
-func dropin(eng engine, extra string) string {
-	return fmt.Sprintf(dropinConfig, eng.base, sha("m0-e2e"), sha("m0sk_e2e"), sha("e2e-admin-key"), extra)
+func dropin(eng engine, backend, more string) string {
+	const admin = ", trust: system, roles: [memproxy-admin]"
+	return sidecarConf("development", "mem0", eng.base, backend, "identity:\n  keys:\n"+
+		keyed("m0-e2e", "service:app", admin)+keyed("m0sk_e2e", "service:app", admin)+
+		keyed("e2e-admin-key", "human:admin", ", trust: human, roles: [memproxy-admin]")+
+		"budgets: {default: {writes_per_hour: 100000, writes_total: 1000000}}\n"+more)
 }
 
 // ownAnswer are the steps that memproxy answers itself, in words of its own
@@ -56,7 +45,7 @@ func nothingShown(line string) bool {
 func TestUnmodifiedClients(t *testing.T) {
 	t.Parallel()
 	eng := startEngine(t)
-	car := serve(t, t.TempDir(), dropin(eng, ""))
+	car := serve(t, t.TempDir(), dropin(eng, "", ""))
 	for i, scenario := range []string{"v3", "v2", "py", "py1", "selfhosted"} {
 		t.Run(scenario, func(t *testing.T) {
 			args := func(base, suffix string) []string {
@@ -141,18 +130,7 @@ func TestMilestone(t *testing.T) {
 	eng := startEngine(t)
 	redis := startRedis(t)
 	otlp := startCollector(t)
-	dir := t.TempDir()
-	car := serve(t, dir, fmt.Sprintf(`profile: production
-state: %%[3]s
-admin: {listen: "%%[2]s"}
-backends:
-  - {name: mem0, kind: mem0, listen: "%%[1]s", upstream: "%s"}
-identity:
-  keys:
-    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev]}
-budgets: {redis: {url: "%s", timeout: 10s}}
-telemetry: {otlp: "%s"}
-`, eng.base, sha("m0-e2e"), redis.url, otlp.url))
+	car := serve(t, t.TempDir(), shared(eng.base, "m0-e2e", 1000, `url: "`+redis.url+`", timeout: 10s`)+`telemetry: {otlp: "`+otlp.url+`"}`)
 	out, code := run(t, []string{"MEM0_TELEMETRY=false"}, "node", "milestone.mjs", car.base, "m0-e2e")
 	must.Equal(t, code, 0)
 	expect.Text(t, out).Has("oat milk")
@@ -168,12 +146,8 @@ telemetry: {otlp: "%s"}
 		t.Fatalf("metadata %v: want the provenance stamp", found.Metadata)
 	}
 	car.stop()
-	if out, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(dir, "state", "audit"), "--decision", id); code != 0 || !strings.Contains(out, "trust.clamped") {
-		t.Errorf("audit query for %s: exit %d, %s", id, code, out)
-	}
-	if out, code := run(t, nil, memproxyBinary(t), "audit", "verify", "--dir", filepath.Join(dir, "state", "audit")); code != 0 {
-		t.Errorf("audit verify: %s", out)
-	}
+	expect.Text(t, car.audit(t, "--decision", id), id).Has("trust.clamped")
+	car.verifyAudit(t)
 	otlp.wantDecision(t, id)
 	if n := redis.keys(t); n == 0 {
 		t.Error("nothing was charged in Redis")

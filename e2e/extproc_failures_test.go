@@ -176,10 +176,7 @@ func TestEnvoyMisconfigured(t *testing.T) {
 		"no backend":            {"initial_metadata: [{key: x-memproxy-backend, value: mem0}]", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := startEnvoy(t, edits...)
-			rec := &recorder{}
-			b.answers(rec)
-			b.start(settings(t))
+			b, rec := recording(t, edits...)
 			want := 503
 			if name == "no backend" {
 				want = 200 // there is only one, so none needs a name
@@ -191,10 +188,7 @@ func TestEnvoyMisconfigured(t *testing.T) {
 		})
 	}
 	t.Run("no mode override", func(t *testing.T) { // costs time and lets nothing through
-		b := startEnvoy(t, "allow_mode_override: true", "allow_mode_override: false")
-		rec := &recorder{}
-		b.answers(rec)
-		b.start(settings(t))
+		b, _ := recording(t, "allow_mode_override: true", "allow_mode_override: false")
 		for path, want := range map[string]int{"/memories?user_id=ann": 200, "/memories?user_id=bob": 403} {
 			devCall(t, "GET", "http://"+b.mem0+path, "").want(t, want, path)
 		}
@@ -274,14 +268,12 @@ func TestEnvoyAnswerOverTheBuffer(t *testing.T) {
 // Proves CARD-9: a route may name the backend in the filter's stead.
 func TestEnvoyRouteNamesTheBackend(t *testing.T) {
 	t.Parallel()
-	b := startEnvoy(t, "initial_metadata: [{key: x-memproxy-backend, value: mem0}]", "initial_metadata: [{key: x-memproxy-backend, value: elsewhere}]",
+	b, _ := recording(t, "initial_metadata: [{key: x-memproxy-backend, value: mem0}]", "initial_metadata: [{key: x-memproxy-backend, value: elsewhere}]",
 		"route: {cluster: mem0, timeout: 300s}\n", `route: {cluster: mem0, timeout: 300s}
                 typed_per_filter_config:
                   envoy.filters.http.ext_proc:
                     "@type": type.googleapis.com/envoy.extensions.filters.http.ext_proc.v3.ExtProcPerRoute
                     overrides: {grpc_initial_metadata: [{key: x-memproxy-backend, value: mem0}]}
 `)
-	b.answers(&recorder{})
-	b.start(settings(t))
 	devCall(t, "POST", "http://"+b.mem0+"/memories", addBody).want(t, 200)
 }

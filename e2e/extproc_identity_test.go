@@ -3,131 +3,57 @@
 package e2e
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/memproxy/memproxy/envoy/xds/xdstest"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
-
-// authority issues certificates for one test.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	dir  string
-	n    int64
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{t: t, dir: t.TempDir()}
-	a.cert, a.key = a.issue("ca", nil, func(c *x509.Certificate) {
-		c.IsCA, c.BasicConstraintsValid, c.KeyUsage = true, true, x509.KeyUsageCertSign
-	})
-	return a
-}
-
-// issue writes name.pem and name-key.pem.
-func (a *authority) issue(name string, uri *url.URL, change func(*x509.Certificate)) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)
-	a.n++
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(a.n), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	if uri != nil {
-		c.URIs, c.IPAddresses = []*url.URL{uri}, nil
-	}
-	if change != nil {
-		change(c)
-	}
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		parent, signer = c, key
-	}
-	der := must.Get(x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer))(a.t)
-	raw := must.Get(x509.MarshalPKCS8PrivateKey(key))(a.t)
-	for path, block := range map[string]*pem.Block{
-		a.path(name): {Type: "CERTIFICATE", Bytes: der}, a.path(name + "-key"): {Type: "PRIVATE KEY", Bytes: raw},
-	} {
-		must.Do(a.t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
-	}
-	made := must.Get(x509.ParseCertificate(der))(a.t)
-	return made, key
-}
-
-func (a *authority) path(name string) string { return filepath.Join(a.dir, name+".pem") }
-
-// client is an HTTPS client with a certificate, or without one.
-func (a *authority) client(name string) *http.Client {
-	a.t.Helper()
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	conf := &tls.Config{RootCAs: pool}
-	if name != "" {
-		pair := must.Get(tls.LoadX509KeyPair(a.path(name), a.path(name+"-key")))(a.t)
-		conf.Certificates = []tls.Certificate{pair}
-	}
-	return &http.Client{Timeout: soon, Transport: &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}}
-}
 
 // Proves CARD-9: the caller is who its certificate says that it is, as Envoy
 // verified it; a header that says so is nothing.
 func TestEnvoyPeerCertificate(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
-	ca.issue("envoy", nil, nil)
-	ca.issue("dev", &url.URL{Scheme: "spiffe", Host: "example.org", Path: "/agent/dev"}, nil)
-	ca.issue("other", &url.URL{Scheme: "spiffe", Host: "elsewhere.org", Path: "/agent/dev"}, nil)
-	b := startEnvoy(t, "    filter_chains:\n    - filters:\n", fmt.Sprintf(`    filter_chains:
+	ca, dir := must.Get(xdstest.NewCA())(t), t.TempDir()
+	must.Do(t, ca.Write(dir, "envoy"))
+	b, rec := recording(t, "    filter_chains:\n    - filters:\n", fmt.Sprintf(`    filter_chains:
     - transport_socket:
         name: envoy.transport_sockets.tls
         typed_config:
           "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
           common_tls_context:
-            tls_certificates: [{certificate_chain: {filename: %s}, private_key: {filename: %s}}]
-            validation_context: {trusted_ca: {filename: %s}}
+            tls_certificates: [{certificate_chain: {filename: %[1]s/envoy.crt}, private_key: {filename: %[1]s/envoy.key}}]
+            validation_context: {trusted_ca: {filename: %[1]s/ca.crt}}
       filters:
-`, ca.path("envoy"), ca.path("envoy-key"), ca.path("ca")))
-	rec := &recorder{}
-	b.answers(rec)
-	b.start(settings(t))
+`, dir))
 	for _, c := range []struct {
 		cert   string
 		header []string
 		status int
 		log    string
 	}{
-		{"dev", nil, 200, `"id":"workload:dev"`},
-		{"other", nil, 401, `identity.invalid`},
+		{"spiffe://example.org/agent/dev", nil, 200, `"id":"workload:dev"`},
+		{"spiffe://elsewhere.org/agent/dev", nil, 401, `identity.invalid`},
 		{"", nil, 401, `identity.missing`},
 		{"", []string{"X-Forwarded-Client-Cert", "URI=spiffe://example.org/agent/dev"}, 401, `identity.missing`},
 	} {
+		conf := &tls.Config{RootCAs: ca.Pool}
+		if c.cert != "" {
+			conf = must.Get(ca.Client("caller", c.cert))(t)
+		}
+		client := &http.Client{Timeout: soon, Transport: &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}}
 		req := must.Get(http.NewRequest("POST", "https://"+b.mem0+"/memories", strings.NewReader(addBody)))(t)
 		req.Header.Set("Content-Type", "application/json")
 		for i := 0; i+1 < len(c.header); i += 2 {
 			req.Header.Set(c.header[i], c.header[i+1])
 		}
-		resp := must.Get(ca.client(c.cert).Do(req))(t)
+		resp := must.Get(client.Do(req))(t)
 		body, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		expect.Equal(t, resp.StatusCode, c.status, c, body)
@@ -153,10 +79,7 @@ func TestEnvoyPaths(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := startEnvoy(t, edits...)
-			rec := &recorder{}
-			b.answers(rec)
-			b.start(settings(t))
+			b, rec := recording(t, edits...)
 			devCall(t, "GET", "http://"+b.mem0+"/v1/memories/?user_id=ann", "").want(t, 200, "the plain path")
 			expect.Len(t, rec.arrived(), 1, "the plain path")
 			for _, path := range []string{
@@ -191,10 +114,7 @@ func TestEnvoyPaths(t *testing.T) {
 // puts the two together.
 func TestEnvoyDuplicateCredentials(t *testing.T) {
 	t.Parallel()
-	b := startEnvoy(t)
-	rec := &recorder{}
-	b.answers(rec)
-	b.start(settings(t))
+	b, rec := recording(t)
 	for _, header := range []string{
 		"X-API-Key: m0sk_dev\r\nX-API-Key: m0sk_eve\r\n",
 		"Authorization: Token m0sk_dev\r\nAuthorization: Token m0sk_eve\r\n",
@@ -205,8 +125,5 @@ func TestEnvoyDuplicateCredentials(t *testing.T) {
 		expect.Len(t, rec.arrived(), 0, header)
 	}
 	// The same one twice is one.
-	got := raw(t, "http://"+b.mem0, "GET /v1/memories/?user_id=ann HTTP/1.1\r\nHost: mem.example\r\nConnection: close\r\nX-API-Key: m0sk_dev\r\nX-API-Key: m0sk_dev\r\n\r\n")
-	if got.status != 200 {
-		t.Errorf("%d %s", got.status, got.body)
-	}
+	raw(t, "http://"+b.mem0, "GET /v1/memories/?user_id=ann HTTP/1.1\r\nHost: mem.example\r\nConnection: close\r\nX-API-Key: m0sk_dev\r\nX-API-Key: m0sk_dev\r\n\r\n").want(t, 200)
 }

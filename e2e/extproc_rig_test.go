@@ -177,6 +177,15 @@ func (b *behindEnvoy) audit() string {
 	return string(out)
 }
 
+// recording is Envoy before a backend that keeps what arrives, with the settings of a case.
+func recording(t *testing.T, edits ...string) (*behindEnvoy, *recorder) {
+	t.Helper()
+	b, rec := startEnvoy(t, edits...), &recorder{}
+	b.answers(rec)
+	b.start(settings(t))
+	return b, rec
+}
+
 // recorder is a backend that keeps what arrives and answers by a function.
 type recorder struct {
 	mu   sync.Mutex

@@ -207,10 +207,7 @@ func TestEnvoyHTTP2(t *testing.T) {
 // by: Envoy has no body to ask about.
 func TestEnvoyTrailersWithoutBody(t *testing.T) {
 	t.Parallel()
-	b := startEnvoy(t)
-	rec := &recorder{}
-	b.answers(rec)
-	b.start(settings(t))
+	b, rec := recording(t)
 	for _, path := range []string{"/memories?user_id=ann", "/memories/00000000-0000-4000-8000-00000000bbbb"} {
 		status := trailersOnly(t, b.mem0, "DELETE", path)
 		if status < 400 {

@@ -3,11 +3,11 @@
 package e2e
 
 import (
-	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves EDGE-2: what the real engine's model makes of a harmless write is
@@ -16,14 +16,10 @@ import (
 func TestExtractionsAreRetracted(t *testing.T) {
 	t.Parallel()
 	eng := startEngine(t)
-	dir := t.TempDir()
-	car := serve(t, dir, fmt.Sprintf(strings.Replace(sharedConfig, `, redis: {url: "%s"}`, "", 1), eng.base, sha("m0sk_e2e"), 1000))
+	car := serve(t, t.TempDir(), shared(eng.base, "m0sk_e2e", 1000, ""))
 	const said = `{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"I like green tea."},{"role":"user","content":"Note number seven."}]}`
 	call(t, http.MethodPost, eng.base+"/memories", "m0sk_e2e", strings.ReplaceAll(said, "ann", "direct")).about("without memproxy").has(t, "invoices")
 	a := call(t, http.MethodPost, car.base+"/memories", "m0sk_e2e", said).want(t, 200).lacks(t, "invoices").has(t, "green tea")
 	call(t, http.MethodGet, eng.base+"/memories?user_id=ann", "m0sk_e2e", "").about("the engine holds").lacks(t, "invoices").has(t, "green tea")
-	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(dir, "state", "audit"), "--decision", decisionID(a), "--json")
-	if !strings.Contains(out, "screen.extracted") || !strings.Contains(out, "undone") || strings.Contains(out, "invoices") {
-		t.Errorf("the record says %s", out)
-	}
+	expect.Text(t, car.audit(t, "--decision", decisionID(a))).Has("screen.extracted", "undone").Lacks("invoices")
 }

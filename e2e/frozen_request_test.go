@@ -4,9 +4,9 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,7 +31,7 @@ func TestPostgresFrozenInMidRequest(t *testing.T) {
 	srv := httptest.NewServer(back)
 	t.Cleanup(srv.Close)
 	home := t.TempDir()
-	writeIn(t, home, "policies/own.cedar", holdsBob)
+	writeFile(t, filepath.Join(home, "policies/own.cedar"), []byte(holdsBob))
 	car := serve(t, home, onPostgres(srv.URL, postgresURL(addr)))
 	changed, deleted := writtenAt(t, car, "Ann likes tea."), writtenAt(t, car, "Ann likes milk.")
 	t.Cleanup(func() { signalPostgres(t, dir, syscall.SIGCONT) }) // or it cannot be stopped
@@ -84,9 +84,7 @@ func TestPostgresFrozenInMidRequest(t *testing.T) {
 func TestBackendFrozenInMidRequest(t *testing.T) {
 	t.Parallel()
 	eng := startEngine(t)
-	conf := strings.Replace(sharedConfig, `upstream: "%s"}`, `upstream: "%s", timeouts: {upstream: 3s}}`, 1)
-	conf = fmt.Sprintf(strings.Replace(conf, `, redis: {url: "%s"}`, "", 1), eng.base, sha("m0sk_e2e"), 100)
-	car := serve(t, t.TempDir(), conf)
+	car := serve(t, t.TempDir(), strings.Replace(shared(eng.base, "m0sk_e2e", 100, ""), eng.base+`"`, eng.base+`", timeouts: {upstream: 3s}`, 1))
 	call(t, http.MethodPost, car.base+"/memories", "m0sk_e2e", add).want(t, 200)
 	all := family(t, eng.cmd.Process.Pid)
 	signal := func(sig syscall.Signal) {

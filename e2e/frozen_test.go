@@ -63,7 +63,7 @@ func TestFrozenPostgresCostsOneDeadline(t *testing.T) {
 	startPostgres(t, dir, addr)
 	back := startMem0(t)
 	home := t.TempDir()
-	writeIn(t, home, "policies/own.cedar", holdsBob)
+	writeFile(t, filepath.Join(home, "policies/own.cedar"), []byte(holdsBob))
 	car := serve(t, home, onPostgres(back.url, postgresURL(addr)))
 	for i := range 5 {
 		writtenAt(t, car, fmt.Sprintf("Ann likes tea number %d.", i))

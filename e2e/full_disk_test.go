@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -75,7 +74,7 @@ func TestFullDisks(t *testing.T) {
 			t.Parallel()
 			back := startMem0(t)
 			home := t.TempDir()
-			writeIn(t, home, "policies/own.cedar", holdsBob)
+			writeFile(t, filepath.Join(home, "policies/own.cedar"), []byte(holdsBob))
 			disks := map[string]volume{".": mount(t, filepath.Join(home, "state"))}
 			if disks[""] = disks["."]; tc.disk != "" {
 				disks["audit"] = mount(t, filepath.Join(home, "state", "audit"))
@@ -145,15 +144,8 @@ func TestFullDisks(t *testing.T) {
 				}
 			}
 			car.stop()
-			audit := filepath.Join(home, "state", "audit")
-			if out, code := run(t, nil, memproxyBinary(t), "audit", "verify", "--dir", audit); code != 0 {
-				t.Errorf("verify: exit %d, %s", code, out)
-			}
-			out, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", audit, "--type", "decision", "--json")
-			must.Equal(t, code, 0, "query: exit")
-			for _, id := range records {
-				expect.Text(t, out).Has(id)
-			}
+			car.verifyAudit(t)
+			car.recorded(t, records)
 		})
 	}
 }

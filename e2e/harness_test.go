@@ -373,3 +373,79 @@ func lines(s string) []string {
 	}
 	return out
 }
+
+// member is the first string with one of the names in an object, in its messages or
+// results, or in the first element of a list that has one.
+func member(v any, names ...string) string {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			if s := member(e, names...); s != "" {
+				return s
+			}
+		}
+	case map[string]any:
+		for _, name := range names {
+			if s, ok := v[name].(string); ok {
+				return s
+			}
+		}
+		return cmp.Or(member(v["messages"], names...), member(v["results"], names...))
+	}
+	return ""
+}
+
+// firstOf is a member of a body, "" if it has none.
+func firstOf(body, name string) string {
+	var v any
+	_ = json.Unmarshal([]byte(body), &v) // what is no JSON has no members
+	return member(v, name)
+}
+
+// id is the id of what a request made.
+func id(t *testing.T, a answer) string {
+	t.Helper()
+	made := firstOf(a.body, "id")
+	if a.status/100 != 2 || made == "" {
+		t.Fatalf("nothing was made: %v %d %s", a.of, a.status, tail(a.body, 1000))
+	}
+	return made
+}
+
+// audit is what the sidecar's audit log has, one JSON object a line.
+func (s *sidecar) audit(t *testing.T, args ...string) string {
+	t.Helper()
+	out, code := run(t, nil, memproxyBinary(t), append([]string{"audit", "query", "--dir", filepath.Join(s.dir, "state", "audit"), "--json"}, args...)...)
+	must.Equal(t, code, 0, "audit query", tail(out, 1000))
+	return out
+}
+
+// verifyAudit checks the signatures and chains of the log of a sidecar that has stopped.
+func (s *sidecar) verifyAudit(t *testing.T) {
+	t.Helper()
+	out, code := run(t, nil, memproxyBinary(t), "audit", "verify", "--dir", filepath.Join(s.dir, "state", "audit"))
+	must.Equal(t, code, 0, "audit verify", out)
+}
+
+// sidecarConf is a configuration for serve: a backend, named as its kind, and more.
+func sidecarConf(profile, kind, upstream, backend, more string) string {
+	return `profile: ` + profile + `
+state: %[3]s
+admin: {listen: "%[2]s"}
+backends:
+  - {name: ` + kind + `, kind: ` + kind + `, listen: "%[1]s", upstream: "` + upstream + `"` + backend + `}
+log: {level: warn}
+` + more
+}
+
+// keyed is the caller with a key, who may act for every agent unless more says otherwise.
+func keyed(secret, id, more string) string {
+	if !strings.Contains(more, "acts_as") {
+		more += `, acts_as: "*"`
+	}
+	kind, _, _ := strings.Cut(id, ":")
+	return fmt.Sprintf("    - {sha256: %q, id: %q, kind: %s%s}\n", sha(secret), id, kind, more)
+}
+
+// agentOf is what most agents have of a tenant.
+func agentOf(tenant string) string { return ", trust: authenticated, tenant: " + tenant }

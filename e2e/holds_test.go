@@ -14,24 +14,21 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-const (
-	holdsToken  = "a-token-of-a-reviewer-long-enough"
-	holdsPolicy = `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("this is looked at first")
+const holdsPolicy = `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("this is looked at first")
 forbid (principal, action == Action::"learn", resource) when { context.user == "bob" || resource == Memory::"letta" };`
-)
 
 // holdsPart is the configuration of a sidecar that holds, and of who reviews.
 func holdsPart(t *testing.T, answer string) string {
 	t.Helper()
 	dir := t.TempDir()
 	must.Do(t, os.WriteFile(filepath.Join(dir, "own.cedar"), []byte(holdsPolicy), 0o644))
-	return fmt.Sprintf("policy: {dir: %q}\nreview: {answer: %s, reviewers: [{id: eve, sha256: %q, tenants: \"*\"}]}\n", dir, answer, sha(holdsToken))
+	return fmt.Sprintf("policy: {dir: %q}\nreview: {answer: %s, reviewers: [{id: eve, sha256: %q, tenants: \"*\"}]}\n", dir, answer, sha(reviewToken))
 }
 
 // settle is the reviewer's command.
 func (s *sidecar) settle(t *testing.T, verb, id string) {
 	t.Helper()
-	out, code := run(t, []string{"MEMPROXY_REVIEW_TOKEN=" + holdsToken}, memproxyBinary(t), "holds", verb, "--admin", s.admin, "--reason", "seen", id)
+	out, code := run(t, []string{"MEMPROXY_REVIEW_TOKEN=" + reviewToken}, memproxyBinary(t), "holds", verb, "--admin", s.admin, "--reason", "seen", id)
 	if code != 0 {
 		t.Fatalf("holds %s: %s", verb, out)
 	}
@@ -48,25 +45,6 @@ func script(t *testing.T, env []string, name string, args ...string) (text strin
 	text = all[len(all)-1]
 	must.Do(t, json.Unmarshal([]byte(text), &answer), text)
 	return text, answer
-}
-
-// member looks a name up in an object, or in the first of a list or of results,
-// in either spelling.
-func member(v any, names ...string) string {
-	switch v := v.(type) {
-	case []any:
-		if len(v) > 0 {
-			return member(v[0], names...)
-		}
-	case map[string]any:
-		for _, name := range names {
-			if s, ok := v[name].(string); ok {
-				return s
-			}
-		}
-		return member(v["results"], names...)
-	}
-	return ""
 }
 
 // mem0Clients are the clients of the hosted dialect, by the call of each.
@@ -98,11 +76,8 @@ func TestHeldWritesInMem0Clients(t *testing.T) {
 	t.Parallel()
 	eng := startEngine(t)
 	// What is approved is sent with the sidecar's own credential.
-	lent := func(credential string) string {
-		return strings.Replace(dropin(eng, holdsPart(t, "accept")), "listen: \"%[1]s\"", "listen: \"%[1]s\", credential: "+credential, 1)
-	}
-	car := serve(t, t.TempDir(), lent("m0-e2e"))
-	strict := serve(t, t.TempDir(), dropin(eng, holdsPart(t, "refuse")))
+	car := serve(t, t.TempDir(), dropin(eng, ", credential: m0-e2e", holdsPart(t, "accept")))
+	strict := serve(t, t.TempDir(), dropin(eng, "", holdsPart(t, "refuse")))
 	for name, client := range mem0Clients(t) {
 		t.Run(name, func(t *testing.T) {
 			for i, verb := range []string{"approve", "reject"} {
@@ -148,10 +123,10 @@ func TestHeldWritesInMem0Clients(t *testing.T) {
 			}
 		})
 	}
-	car = serve(t, t.TempDir(), lent("m0sk_e2e, credential_as: x-api-key"))
+	car = serve(t, t.TempDir(), dropin(eng, lent["mem0"], holdsPart(t, "accept")))
 	body := `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob climbs."}]}`
 	a := call(t, "POST", car.base+"/memories", "m0sk_e2e", body)
-	_, id, _ := strings.Cut(a.header.Get("X-Memproxy-Decision"), "id=")
+	id := decisionID(a)
 	if a.status != 200 || strings.TrimSpace(a.body) != `{"results":[]}` || id == "" {
 		t.Fatalf("the server's form: %d %s", a.status, a.body)
 	}
@@ -176,12 +151,12 @@ func TestHeldPassagesInLettaClients(t *testing.T) {
 	}
 	_, made := write(real, "-", "The sky over Bern is blue.")
 	agent, _ := made["agent"].(string)
-	car := serve(t, t.TempDir(), fmt.Sprintf(lettaDropin, real)+holdsPart(t, "accept"))
+	car := serve(t, t.TempDir(), lettaDropin(real)+holdsPart(t, "accept"))
 	line, told := write(car.base, agent, "Grass in Uri is green.")
 	if answer, ok := told["answer"].([]any); !ok || len(answer) > 0 || strings.Contains(line, "Grass") || !strings.Contains(line, "Bern") {
 		t.Fatalf("told %s", line)
 	}
-	out, code := run(t, []string{"MEMPROXY_REVIEW_TOKEN=" + holdsToken}, memproxyBinary(t), "holds", "list", "--admin", car.admin, "--json")
+	out, code := run(t, []string{"MEMPROXY_REVIEW_TOKEN=" + reviewToken}, memproxyBinary(t), "holds", "list", "--admin", car.admin, "--json")
 	var page struct{ Holds []struct{ ID string } }
 	if err := json.Unmarshal([]byte(out), &page); code != 0 || err != nil || len(page.Holds) != 1 {
 		t.Fatalf("%d %v: %s", code, err, out)
@@ -191,7 +166,7 @@ func TestHeldPassagesInLettaClients(t *testing.T) {
 		line, _ := write(car.base, agent, "")
 		return strings.Contains(line, "Grass in Uri is green.")
 	})
-	strict := serve(t, t.TempDir(), fmt.Sprintf(lettaDropin, real)+holdsPart(t, "refuse"))
+	strict := serve(t, t.TempDir(), lettaDropin(real)+holdsPart(t, "refuse"))
 	if line, told := write(strict.base, agent, "Coal is black."); told["raised"] != "PermissionDeniedError" || strings.Contains(fmt.Sprint(told["reads"]), "Coal") {
 		t.Errorf("refused: %s", line)
 	}

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -16,17 +15,6 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
-
-const integrityLetta = `profile: production
-state: %%[3]s
-admin: {listen: "%%[2]s"}
-backends:
-  - {name: letta, kind: letta, listen: "%%[1]s", upstream: "%s"}
-identity:
-  default: {id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
-memories: {validate: 0}
-log: {level: warn}
-`
 
 // lettaDatabase is the database that a server keeps in a directory.
 func lettaDatabase(t *testing.T, data string) *sql.DB {
@@ -47,7 +35,10 @@ func TestIntegrityOnLetta(t *testing.T) {
 	data := t.TempDir()
 	base := lettaWithData(t, data)
 	agent := newLettaAgent(t, base, "kept")
-	s := serve(t, t.TempDir(), fmt.Sprintf(integrityLetta, base))
+	s := serve(t, t.TempDir(), sidecarConf("production", "letta", base, "", `identity:
+  default: {id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+memories: {validate: 0}
+`))
 	s.stop()
 	var sealed review.SealReport
 	if code := integrity(t, s.dir, &sealed, "audit", "seal", "--backend", "letta", "--tenant", "acme"); code != 0 || sealed.Sealed < 2 || !sealed.Whole {
@@ -56,16 +47,7 @@ func TestIntegrityOnLetta(t *testing.T) {
 	s = s.resume(t)
 	made := func(path, body string) string {
 		t.Helper()
-		a := call(t, http.MethodPost, s.base+path, "", body, sdk...)
-		var one struct{ ID string }
-		var many []struct{ ID string }
-		if json.Unmarshal([]byte(a.body), &one) != nil && json.Unmarshal([]byte(a.body), &many) == nil && len(many) == 1 {
-			one = many[0]
-		}
-		if a.status/100 != 2 || one.ID == "" {
-			t.Fatalf("%s: %d %s", path, a.status, tail(a.body, 500))
-		}
-		return one.ID
+		return id(t, call(t, http.MethodPost, s.base+path, "", body, sdk...).about(path))
 	}
 	ids := map[string]string{}
 	archive := "/v1/agents/" + agent + "/archival-memory"
@@ -79,8 +61,7 @@ func TestIntegrityOnLetta(t *testing.T) {
 		ids[name] = made("/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":%q,"metadata":{"about":%q}}`, value, name))
 	}
 	call(t, http.MethodPatch, s.base+"/v1/blocks/"+ids["quiet"], "", `{"value":"Ann reads much."}`, sdk...).want(t, 200)
-	script := must.Get(json.Marshal("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done"))(t)
-	call(t, http.MethodPost, s.base+"/v1/agents/"+agent+"/messages", "", fmt.Sprintf(`{"input":%s}`, script), sdk...).want(t, 200)
+	call(t, http.MethodPost, s.base+"/v1/agents/"+agent+"/messages", "", said(t, insertTea+"\nTHEN\nSAY done", ""), sdk...).want(t, 200)
 	expect.Text(t, lettaBlocks(t, base, agent)["human"], "the agent did not write").Has("likes tea")
 	s.stop()
 	must.Len(t, swept(t, s.dir), 0, "before anything was done")
@@ -108,11 +89,7 @@ func TestIntegrityOnLetta(t *testing.T) {
 	edit(`UPDATE block SET metadata_ = replace(metadata_::text, '"authenticated"', '"human"')::json WHERE id = $1`, ids["forged"])
 	edit(`UPDATE block SET metadata_ = replace(metadata_::text, '"metadata"', '"Eve"')::json WHERE id = $1`, ids["metadata"])
 	edit(`UPDATE block SET metadata_ = replace(metadata_::text, '"paint"', '"Eve"')::json WHERE id = $1`, ids["fresh"])
-	var list []struct{ ID string }
-	a := call(t, http.MethodPost, base+archive, "", `{"text":"Ann trusts Eve."}`, sdk...)
-	must.Do(t, json.Unmarshal([]byte(a.body), &list), a.status, tail(a.body, 500))
-	must.Len(t, list, 1, a.status, tail(a.body, 500))
-	ids["inserted"] = list[0].ID
+	ids["inserted"] = id(t, call(t, http.MethodPost, base+archive, "", `{"text":"Ann trusts Eve."}`, sdk...))
 
 	want := map[string]string{
 		"tampered": "tamper integrity.mismatch", "cut": "truncate integrity.mismatch", "one": "reorder integrity.mismatch", "other": "reorder integrity.mismatch",
@@ -150,6 +127,4 @@ func TestIntegrityOnLetta(t *testing.T) {
 	if a := call(t, http.MethodGet, s.base+"/v1/blocks/"+ids["block"], "", "", sdk...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != ids["block"] {
 		t.Errorf("what was found is not shown: %d %v", a.status, a.header)
 	}
-	s.stop()
-	breakChains(t, s.dir)
 }

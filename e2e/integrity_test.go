@@ -3,11 +3,9 @@
 package e2e
 
 import (
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,17 +14,6 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
-
-const integrityMem0 = `profile: production
-state: %%[3]s
-admin: {listen: "%%[2]s"}
-backends:
-  - {name: store, kind: mem0, listen: "%%[1]s", upstream: "%s", credential: "%s", credential_as: %s}
-identity:
-  keys: [{sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}]
-memories: {validate: 0}
-log: {level: warn}
-`
 
 // integrity runs `ledger sweep` or `audit seal` on the state of a sidecar that
 // does not run.
@@ -50,43 +37,12 @@ func swept(t *testing.T, dir string, args ...string) map[string]string {
 		}
 	}
 	for _, c := range report.Chains {
-		for _, f := range c.Faults {
-			out["chain"] += string(f.Class) + " "
-		}
+		expect.Len(t, c.Faults, 0, "faults of the chain")
 	}
 	if (code == 1) != (len(out) > 0) || code > 1 {
 		t.Errorf("exit %d with findings %v", code, out)
 	}
 	return out
-}
-
-// breakChains does each thing that can be done to a chain to a copy of the
-// ledger, and wants the sweep to name it.
-func breakChains(t *testing.T, dir string, args ...string) {
-	t.Helper()
-	file := filepath.Join(dir, "state", "ledger.db")
-	whole := must.Get(os.ReadFile(file))(t)
-	for class, do := range map[string][]string{
-		"tamper":   {`UPDATE version SET actor = 'human:boss' WHERE place = 3`},
-		"truncate": {`DELETE FROM version WHERE place > 3`},
-		"delete":   {`DELETE FROM version WHERE place = 3`},
-		"reorder":  {`UPDATE version SET place = -1 WHERE place = 3`, `UPDATE version SET place = 3 WHERE place = 4`, `UPDATE version SET place = 4 WHERE place = -1`},
-		"forge":    {`UPDATE version SET mac = (SELECT mac FROM version WHERE place = 1) WHERE place = 3`},
-	} {
-		db := must.Get(sql.Open("sqlite", file))(t)
-		for _, q := range do {
-			if _, err := db.Exec(q); err != nil {
-				t.Fatal(q, err)
-			}
-		}
-		must.Do(t, db.Close())
-		expect.Text(t, swept(t, dir, args...)["chain"], "chain").Has(class)
-		must.Do(t, os.WriteFile(file, whole, 0o600))
-	}
-	breaks, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(dir, "state", "audit"), "--type", "chain_break", "--json")
-	for _, class := range []string{"tamper", "truncate", "delete", "reorder", "forge"} {
-		expect.Text(t, breaks, "no break of the kind", class, "is in the log").Has(`"detail":"` + class + ": ")
-	}
 }
 
 // resume starts a sidecar where one was.
@@ -145,24 +101,17 @@ func TestIntegrityOnMem0(t *testing.T) {
 			add := func(do func(string, string, string) string, text, more string) string {
 				t.Helper()
 				body := do(http.MethodPost, d.add, fmt.Sprintf(`{"user_id":"ann","infer":false,"messages":[{"role":"user","content":%q}]%s}`, text, more))
-				type made struct{ ID string }
-				var page struct{ Results []made }
-				if json.Unmarshal([]byte(body), &page) != nil || len(page.Results) == 0 {
-					_ = json.Unmarshal([]byte(body), &page.Results)
-				}
-				if len(page.Results) != 1 || page.Results[0].ID == "" {
-					t.Fatalf("added: %s", body)
-				}
-				return page.Results[0].ID
+				return id(t, answer{status: 200, body: body})
 			}
 			one := func(id string) string { return fmt.Sprintf(d.one, id) }
 
 			old := add(behind, "Ann was here before.", `,"metadata":{"about":"past"}`)
 			gone := add(behind, "Ann forgot this.", "")
-			s = serve(t, t.TempDir(), fmt.Sprintf(integrityMem0, e.base, d.key, d.as, sha("dev-key-of-the-test")))
+			s = serve(t, t.TempDir(), sidecarConf("production", "mem0", e.base, fmt.Sprintf(", credential: %q, credential_as: %s", d.key, d.as),
+				"identity:\n  keys:\n"+keyed("dev-key-of-the-test", "agent:dev", agentOf("acme"))+"memories: {validate: 0}\n"))
 			s.stop()
 			var sealed review.SealReport
-			must.Equal(t, integrity(t, s.dir, &sealed, append([]string{"audit", "seal", "--backend", "store", "--tenant", "acme"}, d.args...)...), 0, sealed)
+			must.Equal(t, integrity(t, s.dir, &sealed, append([]string{"audit", "seal", "--backend", "mem0", "--tenant", "acme"}, d.args...)...), 0, sealed)
 			must.Equal(t, sealed.Sealed, 2, sealed)
 			s = s.resume(t)
 			ids := map[string]string{"old": old, "gone": gone}
@@ -231,12 +180,11 @@ func TestIntegrityOnMem0(t *testing.T) {
 			for name, id := range ids {
 				expect.Equal(t, got[id], want[name], "sweep", name)
 			}
-			events, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(s.dir, "state", "audit"), "--type", "integrity", "--json")
+			events := s.audit(t, "--type", "integrity")
 			for name := range want {
 				expect.Text(t, events, name, "is not in the log").Has(ids[name])
 			}
 			expect.Text(t, events, "the log quotes content").Lacks("Eve")
-			breakChains(t, s.dir, d.args...)
 		})
 	}
 }

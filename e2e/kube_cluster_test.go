@@ -4,17 +4,10 @@ package e2e
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -23,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/envoy/xds/xdstest"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
@@ -30,42 +24,24 @@ import (
 
 // clusterCA is a CA of the test's, for the API server and the webhook.
 type clusterCA struct {
-	dir  string
-	pem  []byte
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	*xdstest.CA
+	dir string
+	pem []byte
 }
 
 func newClusterCA(t *testing.T) *clusterCA {
 	t.Helper()
-	a := &clusterCA{dir: t.TempDir()}
-	a.key = must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der := must.Get(x509.CreateCertificate(rand.Reader, tmpl, tmpl, a.key.Public(), a.key))(t)
-	a.cert = must.Get(x509.ParseCertificate(der))(t)
-	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	a := &clusterCA{CA: must.Get(xdstest.NewCA())(t), dir: t.TempDir()}
+	cert, _ := a.issue(t, "first")
+	a.pem = must.Get(os.ReadFile(filepath.Join(filepath.Dir(cert), "ca.crt")))(t)
 	return a
 }
 
 // issue writes a server's certificate for the loopback address, and its key.
 func (a *clusterCA) issue(t *testing.T, name string) (cert, key string) {
 	t.Helper()
-	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der := must.Get(x509.CreateCertificate(rand.Reader, tmpl, a.cert, private.Public(), a.key))(t)
-	text := must.Get(x509.MarshalPKCS8PrivateKey(private))(t)
-	cert, key = filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
-	writeFile(t, cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	writeFile(t, key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}))
-	return cert, key
+	must.Do(t, a.Write(a.dir, name))
+	return filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
 }
 
 // cluster is a real API server with its etcd, and nothing else: no kubelet, no
@@ -106,10 +82,8 @@ func startCluster(t *testing.T) *cluster {
 		"--service-account-issuer", "https://"+addr, "--service-account-signing-key-file", accounts,
 		"--service-account-key-file", accountsCert, "--service-cluster-ip-range", "10.0.0.0/24",
 		"--authorization-mode", "RBAC", "--token-auth-file", tokens)
-	pool := x509.NewCertPool()
-	pool.AddCert(ca.cert)
 	c := &cluster{t: t, url: "https://" + addr, ca: ca, client: &http.Client{
-		Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}},
+		Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool}},
 	}}
 	waitFor(t, "the API server is ready", func() bool {
 		q := must.Get(http.NewRequest(http.MethodGet, c.url+"/readyz", nil))(t)

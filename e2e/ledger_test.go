@@ -8,13 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
-	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -53,40 +49,6 @@ func TestLedgerOnPostgres(t *testing.T) {
 	addr := freeport.Addr(t)
 	startPostgres(t, t.TempDir(), addr)
 	ledgertest.RunPostgres(t, postgresURL(addr))
-}
-
-// While Postgres is slow or away every call ends with an error; when it is
-// back the ledger goes on by itself, and what it had taken is there.
-func TestLedgerSurvivesPostgres(t *testing.T) {
-	t.Parallel()
-	addr, dir := freeport.Addr(t), t.TempDir()
-	server := startPostgres(t, dir, addr)
-	line := startRelay(t, addr)
-	l := ledgertest.OpenPostgres(t, ledger.Options{URL: postgresURL(line.addr), Timeout: 2 * time.Second, Vault: ledgertest.Vault(t)})
-
-	works := func(id string) error {
-		h, c := ledgertest.Held(id, "text of "+id)
-		if _, err := l.Holds.Put(t.Context(), h, c); err != nil {
-			return err
-		}
-		_, _, err := l.Holds.Content(t.Context(), id)
-		return err
-	}
-	must.Do(t, works("before"))
-	for name, away := range map[string]struct{ begin, end func() }{
-		"slow":      {line.stall, line.flow},
-		"restarted": {server.stop, func() { startPostgres(t, dir, addr) }},
-	} {
-		away.begin()
-		expect.Error(t, works("during-"+name), name, "a hold was taken")
-		expect.Error(t, expect.Err(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m")), name, "owners were known")
-		expect.Error(t, expect.Err(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m")), name, "statuses were known")
-		away.end()
-		waitFor(t, "the ledger's recovery from "+name, func() bool { return works("after-"+name) == nil })
-	}
-	if _, c, err := l.Holds.Content(t.Context(), "before"); err != nil || c.Texts[0].Text != "text of before" {
-		t.Errorf("what was taken before: %+v, %v", c, err)
-	}
 }
 
 // relay passes bytes on to an address until it is told to stand still.

@@ -45,14 +45,7 @@ func TestLettaBackground(t *testing.T) {
 	direct := lettaServer(t)
 	car := serveLetta(t, direct)
 	agent := newLettaAgent(t, direct, "background")
-	conversation := func() string {
-		a := call(t, http.MethodPost, direct+"/v1/conversations/?agent_id="+agent, "", `{}`)
-		var made struct{ ID string }
-		if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.ID == "" {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
-		return made.ID
-	}()
+	conversation := newConversation(t, direct, agent)
 	for name, path := range map[string]string{
 		"agent": "/v1/agents/" + agent + "/messages", "conversation": "/v1/conversations/" + conversation + "/messages",
 	} {

@@ -14,17 +14,13 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-const lettaDropin = `profile: development
-state: %%[3]s
-admin: {listen: "%%[2]s"}
-backends:
-  - {name: letta, kind: letta, listen: "%%[1]s", upstream: "%s"}
-identity:
+// lettaDropin is dropin for Letta.
+func lettaDropin(upstream string) string {
+	return sidecarConf("development", "letta", upstream, "", `identity:
   default: {id: "service:app", kind: service, trust: system, roles: [memproxy-admin], acts_as: "*"}
-budgets:
-  default: {writes_per_hour: 100000, writes_total: 1000000}
-log: {level: warn}
-`
+budgets: {default: {writes_per_hour: 100000, writes_total: 1000000}}
+`)
+}
 
 // lettaOwn are the steps that answer otherwise through the proxy, and why.
 var lettaOwn = map[string]string{
@@ -65,7 +61,7 @@ func lettaPlain(line string) string {
 func TestLettaClients(t *testing.T) {
 	t.Parallel()
 	real := startLetta(t) // lists are compared
-	car := serve(t, t.TempDir(), fmt.Sprintf(lettaDropin, real))
+	car := serve(t, t.TempDir(), lettaDropin(real))
 	for i, client := range []string{"ts", "py"} {
 		t.Run(client, func(t *testing.T) {
 			script := filepath.Join("letta", "sdk", "run.sh")

@@ -3,10 +3,8 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,33 +13,6 @@ import (
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
-
-// serveLettaWith starts memproxy in front of a server, with more to say of the
-// backend. The state stays where it is, so that another can follow.
-func serveLettaWith(t *testing.T, upstream, dir, backend string) *sidecar {
-	t.Helper()
-	policies := filepath.Join(dir, "policies")
-	must.Do(t, os.MkdirAll(policies, 0o755))
-	must.Do(t, os.WriteFile(filepath.Join(policies, "own.cedar"), []byte(noPersona), 0o600))
-	conf := fmt.Sprintf(lettaConfig, upstream, policies)
-	return serve(t, dir, strings.Replace(conf, `kind: letta,`, `kind: letta, `+backend+`,`, 1))
-}
-
-func makeAgent(t *testing.T, base, spec string) (id string) {
-	t.Helper()
-	a := call(t, http.MethodPost, base+"/v1/agents/", "", spec, sdk...)
-	var made struct{ ID string }
-	if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.ID == "" {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	return made.ID
-}
-
-func said(t *testing.T, text, more string) string {
-	t.Helper()
-	b := must.Get(json.Marshal(text))(t)
-	return `{"input":` + string(b) + more + `}`
-}
 
 // journalled reports whether runs wait to be settled.
 func (s *sidecar) journalled(t *testing.T) bool {
@@ -63,7 +34,7 @@ const (
 func TestLettaCompensation(t *testing.T) {
 	t.Parallel()
 	real := lettaServer(t)
-	car := serveLettaWith(t, real, t.TempDir(), "ungated: compensate")
+	car := serve(t, t.TempDir(), lettaConf(t, real, ", ungated: compensate"))
 	const serially = `CALL memory_insert {"label":"human","new_string":"likes tea"}
 THEN
 CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
@@ -96,7 +67,7 @@ ASIDE CALL memory_finish_edits {}`, ``, 0},
 			}
 			list := call(t, http.MethodGet, real+"/v1/agents/"+agent+"/archival-memory", "", "", sdk...)
 			expect.Equal(t, strings.Count(list.body, `"text":"Ann likes tea"`), tc.archived, tail(list.body, 500))
-			out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(car.dir, "state", "audit"), "--json", "--type", "outcome")
+			out := car.audit(t, "--type", "outcome")
 			if !slices.ContainsFunc(lines(out), func(l string) bool {
 				return strings.Contains(l, agent) && strings.Contains(l, "undone: sha256 "+sha("spy")+" is sha256 "+sha("helper")+" again")
 			}) {
@@ -111,24 +82,18 @@ ASIDE CALL memory_finish_edits {}`, ``, 0},
 func TestLettaCompensatesConversations(t *testing.T) {
 	t.Parallel()
 	real := lettaServer(t)
-	car := serveLettaWith(t, real, t.TempDir(), "ungated: compensate")
+	car := serve(t, t.TempDir(), lettaConf(t, real, ", ungated: compensate"))
 	agent := makeAgent(t, real, fmt.Sprintf(olderSpec, "talker"))
-	made := call(t, http.MethodPost, real+"/v1/conversations/?agent_id="+agent, "", `{}`, sdk...)
-	var conv struct{ ID string }
-	if err := json.Unmarshal([]byte(made.body), &conv); err != nil || conv.ID == "" {
-		t.Fatalf("%d %s", made.status, made.body)
-	}
+	conversation := newConversation(t, real, agent)
 	for more, status := range map[string]int{`,"streaming":false`: 500, ``: 200} {
-		got := call(t, http.MethodPost, car.base+"/v1/conversations/"+conv.ID+"/messages", "", said(t, `CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
-THEN
-CALL send_message {"message":"done"}`, more), sdk...)
+		got := call(t, http.MethodPost, car.base+"/v1/conversations/"+conversation+"/messages", "", said(t, spy+"\nTHEN\nCALL send_message {\"message\":\"done\"}", more), sdk...)
 		got.want(t, status)
 		waitFor(t, "the settling", func() bool { return !car.journalled(t) })
 		if b := lettaBlocks(t, real, agent); b["persona"] != "helper" {
 			t.Errorf("blocks %q\n%s", b, tail(got.body, 1500))
 		}
 	}
-	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(car.dir, "state", "audit"), "--json", "--type", "outcome")
+	out := car.audit(t, "--type", "outcome")
 	expect.Equal(t, strings.Count(out, "undone: sha256 "+sha("spy")), 1, tail(out, 1500))
 }
 
@@ -137,10 +102,9 @@ CALL send_message {"message":"done"}`, more), sdk...)
 func TestLettaCompensatesChatCompletions(t *testing.T) {
 	t.Parallel()
 	real := lettaServer(t)
-	car := serveLettaWith(t, real, t.TempDir(), "ungated: compensate")
+	car := serve(t, t.TempDir(), lettaConf(t, real, ", ungated: compensate"))
 	agent := newLettaAgent(t, real, "chat")
-	b := must.Get(json.Marshal(selfEdits))(t)
-	got := call(t, http.MethodPost, car.base+"/v1/chat/completions", "", `{"model":"`+agent+`","stream":true,"messages":[{"role":"user","content":`+string(b)+`}]}`, sdk...).want(t, 200)
+	got := call(t, http.MethodPost, car.base+"/v1/chat/completions", "", fmt.Sprintf(`{"model":%q,"stream":true,"messages":[{"role":"user","content":%q}]}`, agent, selfEdits), sdk...).want(t, 200)
 	waitFor(t, "the settling", func() bool { return !car.journalled(t) })
 	if b := lettaBlocks(t, real, agent); !strings.HasPrefix(b["human"], "Ann\nlikes tea") || b["persona"] != "helper" {
 		t.Errorf("blocks %q\n%s", b, tail(got.body, 1500))
@@ -152,12 +116,12 @@ func TestLettaCompensatesChatCompletions(t *testing.T) {
 func TestLettaCompensationSurvivesKill(t *testing.T) {
 	t.Parallel()
 	real, dir := lettaServer(t), t.TempDir()
-	car := serveLettaWith(t, real, dir, "ungated: compensate")
+	car := serve(t, dir, lettaConf(t, real, ", ungated: compensate"))
 	agent := newLettaAgent(t, real, "killed")
 	call(t, http.MethodPost, car.base+"/v1/agents/"+agent+"/messages/async", "", said(t, "SLEEP 2\n"+selfEdits, ""), sdk...).want(t, 200)
 	car.kill()
 	waitFor(t, "the write that nobody ruled on", func() bool { return lettaBlocks(t, real, agent)["persona"] == "spy" })
-	car = serveLettaWith(t, real, dir, "ungated: compensate")
+	car = serve(t, dir, lettaConf(t, real, ", ungated: compensate"))
 	waitFor(t, "the settling", func() bool { return !car.journalled(t) })
 	if b := lettaBlocks(t, real, agent); !strings.HasPrefix(b["human"], "Ann\nlikes tea") || b["persona"] != "helper" {
 		t.Errorf("blocks %q", b)

@@ -45,14 +45,14 @@ func TestLettaToolsAreGatedByWhatTheServerReads(t *testing.T) {
 	t.Parallel()
 	direct := lettaServer(t)
 	car := serveLetta(t, direct) // nobody changes a persona
-	bare := id(t, call(t, http.MethodPost, direct+"/v1/agents/", "", strings.Replace(fmt.Sprintf(lettaAgent, "bare"), "{", `{"include_base_tools":false,`, 1)))
+	bare := makeAgent(t, direct, strings.Replace(fmt.Sprintf(lettaAgent, "bare"), "{", `{"include_base_tools":false,`, 1))
 	for name, more := range map[string]string{
 		"another agent":       `"agent_id":"` + bare + `",`,
 		"another client tool": `"client_tools":[{"name":"mine","NAME":"memory_replace"}],`,
 	} {
 		agent := newLettaAgent(t, direct, "gated by what is read")
-		talk := id(t, call(t, http.MethodPost, direct+"/v1/conversations/?agent_id="+agent, "", `{}`))
-		body := strings.Replace(said(t, "CALL memory_replace {\"label\":\"persona\",\"old_string\":\"helper\",\"new_string\":\"spy\"}\nTHEN\nSAY done", `,"streaming":false`), "{", "{"+more, 1)
+		talk := newConversation(t, direct, agent)
+		body := strings.Replace(said(t, spy+"\nTHEN\nSAY done", `,"streaming":false`), "{", "{"+more, 1)
 		a := call(t, http.MethodPost, car.base+"/v1/conversations/"+talk+"/messages", "", body, sdk...)
 		if b := lettaBlocks(t, car.base, agent); a.status != 200 || b["persona"] != "helper" {
 			t.Errorf("%s: %d %q %s", name, a.status, b, tail(a.body, 600))
@@ -63,7 +63,7 @@ func TestLettaToolsAreGatedByWhatTheServerReads(t *testing.T) {
 	script := must.Get(json.Marshal(`{"steps":[{"say":"I see","calls":[{"name":"memory_replace","arguments":{"label":"persona","old_string":"helper","new_string":"spy"}}]},{"say":"done"}]}`))(t)
 	for _, answers := range []string{"call", "message"} {
 		agent := newLettaAgent(t, direct, "gated in a pause")
-		messages := car.base + "/v1/conversations/" + id(t, call(t, http.MethodPost, direct+"/v1/conversations/?agent_id="+agent, "", `{}`)) + "/messages"
+		messages := car.base + "/v1/conversations/" + newConversation(t, direct, agent) + "/messages"
 		var asked struct {
 			Messages []struct {
 				ID    string

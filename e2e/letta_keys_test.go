@@ -20,15 +20,10 @@ import (
 func TestLettaKeysOfOthers(t *testing.T) {
 	t.Parallel()
 	direct := lettaServer(t)
-	car := serve(t, t.TempDir(), fmt.Sprintf(apart, direct, sha("dev"), sha("rival")))
+	car := serve(t, t.TempDir(), apart(direct))
 	make := func(base, path, body string) string {
 		t.Helper()
-		a := call(t, http.MethodPost, base+path, "dev", body, sdk...)
-		id := firstOf(a.body, "id")
-		if id == "" {
-			t.Fatalf("%s: %d %s", path, a.status, tail(a.body, 1000))
-		}
-		return id
+		return id(t, call(t, http.MethodPost, base+path, "dev", body, sdk...).about(path))
 	}
 	const secret, key, around = "CANARY-7f3a", "key-of-the-victim", "key-around-memproxy"
 	person := func(key, name string) string {

@@ -3,10 +3,7 @@
 package e2e
 
 import (
-	"encoding/json"
-	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,18 +17,13 @@ func TestLettaReconciler(t *testing.T) {
 	t.Parallel()
 	real, dir := startLetta(t), t.TempDir() // runs are left that are not over
 	agent, other, ruled := newLettaAgent(t, real, "abandoned"), newLettaAgent(t, real, "talker"), newLettaAgent(t, real, "ruled")
-	car := serveLettaWith(t, real, dir, "reconcile: 1s")
-	const spy = `CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}`
-	made := call(t, http.MethodPost, car.base+"/v1/conversations/?agent_id="+other, "", `{}`, sdk...)
-	var conv struct{ ID string }
-	if err := json.Unmarshal([]byte(made.body), &conv); err != nil || conv.ID == "" {
-		t.Fatalf("%d %s", made.status, made.body)
-	}
+	car := serve(t, dir, lettaConf(t, real, ", reconcile: 1s"))
+	conversation := newConversation(t, car.base, other)
 	call(t, http.MethodPatch, real+"/v1/agents/"+ruled+"/tools/approval/memory_replace", "", `{"requires_approval":true}`, sdk...)
 	for at, body := range map[string]string{
-		"/v1/agents/" + agent + "/messages":          said(t, "SLEEP 10\n"+selfEdits, ""),
-		"/v1/conversations/" + conv.ID + "/messages": said(t, "SLEEP 10\n"+selfEdits, `,"streaming":false`),
-		"/v1/agents/" + ruled + "/messages":          said(t, "SLEEP 10\n"+spy, ""),
+		"/v1/agents/" + agent + "/messages":               said(t, "SLEEP 10\n"+selfEdits, ""),
+		"/v1/conversations/" + conversation + "/messages": said(t, "SLEEP 10\n"+selfEdits, `,"streaming":false`),
+		"/v1/agents/" + ruled + "/messages":               said(t, "SLEEP 10\n"+spy, ""),
 	} {
 		go func() { _, _ = tryCall(http.MethodPost, car.base+at, "", body, sdk...) }() // cut off
 		waitFor(t, "a turn at the server", func() bool {
@@ -45,10 +37,10 @@ func TestLettaReconciler(t *testing.T) {
 	}
 	waitFor(t, "the pauses", func() bool { return pending(agent) && pending(ruled) })
 
-	car = serveLettaWith(t, real, dir, "reconcile: 1s")
+	car = serve(t, dir, lettaConf(t, real, ", reconcile: 1s"))
 	waitFor(t, "the agent to be free", func() bool { return !pending(agent) })
 	waitFor(t, "the conversation to be free", func() bool {
-		body := call(t, http.MethodGet, real+"/v1/conversations/"+conv.ID+"/messages?order=desc&limit=20", "", "", sdk...).body
+		body := call(t, http.MethodGet, real+"/v1/conversations/"+conversation+"/messages?order=desc&limit=20", "", "", sdk...).body
 		return strings.Contains(body, "may have been made or not")
 	})
 	if !pending(ruled) {
@@ -59,15 +51,11 @@ func TestLettaReconciler(t *testing.T) {
 			t.Errorf("written unruled: %q", b)
 		}
 	}
-	if a := call(t, http.MethodPost, real+"/v1/agents/"+agent+"/messages", "", `{"input":"SAY hello"}`, sdk...); a.status != 200 || !strings.Contains(a.body, "hello") {
-		t.Errorf("past memproxy: %d %s", a.status, tail(a.body, 1000))
-	}
-	if a := call(t, http.MethodPost, car.base+"/v1/conversations/"+conv.ID+"/messages", "", said(t, "SAY hello", `,"streaming":false`), sdk...); a.status != 200 || !strings.Contains(a.body, "hello") {
-		t.Errorf("in the conversation: %d %s", a.status, tail(a.body, 1000))
-	}
-	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(dir, "state", "audit"), "--json", "--type", "decision")
+	call(t, http.MethodPost, real+"/v1/agents/"+agent+"/messages", "", `{"input":"SAY hello"}`, sdk...).want(t, 200, "past memproxy").has(t, "hello")
+	call(t, http.MethodPost, car.base+"/v1/conversations/"+conversation+"/messages", "", said(t, "SAY hello", `,"streaming":false`), sdk...).want(t, 200, "in the conversation").has(t, "hello")
+	out := car.audit(t, "--type", "decision")
 	if n := strings.Count(out, `"id":"system:reconciler"`); n < 6 {
-		t.Errorf("%s", fmt.Sprint(n, " denials recorded: ", tail(out, 2000)))
+		t.Errorf("%d denials recorded: %s", n, tail(out, 2000))
 	}
 }
 
@@ -77,7 +65,7 @@ func TestLettaReconciler(t *testing.T) {
 func TestLettaReconcilerInTime(t *testing.T) {
 	t.Parallel()
 	real, dir := startLetta(t), t.TempDir() // runs are left that are not over
-	car := serveLettaWith(t, real, dir, "ungated: deny")
+	car := serve(t, dir, lettaConf(t, real, ", ungated: deny"))
 	pending := func(at string) bool {
 		body := call(t, http.MethodGet, real+at, "", "", sdk...).body
 		return strings.Contains(body, "approval_request_message") && !strings.Contains(body, "approval_response_message")
@@ -91,12 +79,7 @@ func TestLettaReconcilerInTime(t *testing.T) {
 		agent := newLettaAgent(t, real, strings.ReplaceAll(name, " ", "-"))
 		at, look := "/v1/agents/"+agent+"/messages", "/v1/agents/"+agent+"/messages?limit=20"
 		if strings.HasPrefix(name, "conversation") {
-			var conv struct{ ID string }
-			made := call(t, http.MethodPost, car.base+"/v1/conversations/?agent_id="+agent, "", `{}`, sdk...)
-			if err := json.Unmarshal([]byte(made.body), &conv); err != nil || conv.ID == "" {
-				t.Fatalf("%d %s", made.status, made.body)
-			}
-			at = "/v1/conversations/" + conv.ID + "/messages"
+			at = "/v1/conversations/" + newConversation(t, car.base, agent) + "/messages"
 			look = at + "?limit=20"
 		}
 		waiting[name] = look
@@ -129,7 +112,7 @@ func TestLettaReconcilerInTime(t *testing.T) {
 	if waiting["whole"] == "" || waiting["conversation"] == "" || waiting["background"] == "" {
 		t.Fatalf("no pause to be found: %v", waiting)
 	}
-	serveLettaWith(t, real, dir, "ungated: deny")
+	serve(t, dir, lettaConf(t, real, ", ungated: deny"))
 	start := time.Now()
 	for name, look := range waiting { // one after the other; on a busy machine each takes seconds
 		waitFor(t, name+" being free", func() bool { return !pending(look) })

@@ -17,13 +17,7 @@ import (
 // server has it with rules.
 func ruledAgent(t *testing.T, base, name, rules string) string {
 	t.Helper()
-	spec := strings.Replace(fmt.Sprintf(lettaAgent, name), `"parallel_tool_calls":true`, `"parallel_tool_calls":false,"tool_rules":[`+rules+`]`, 1)
-	a := call(t, http.MethodPost, base+"/v1/agents/", "", spec)
-	var made struct{ ID string }
-	if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.ID == "" {
-		t.Fatalf("%d %s", a.status, tail(a.body, 500))
-	}
-	return made.ID
+	return makeAgent(t, base, strings.Replace(fmt.Sprintf(lettaAgent, name), `"parallel_tool_calls":true`, `"parallel_tool_calls":false,"tool_rules":[`+rules+`]`, 1))
 }
 
 // Proves EDGE-16: on the real server an agent's tool rules bind through

@@ -3,41 +3,24 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 )
 
-// heldRival has two callers of one tenant; what the second writes waits for review.
-const heldRival = `profile: production
-state: %%[3]s
-admin: {listen: "%%[2]s"}
-backends:
-  - {name: letta, kind: letta, listen: "%%[1]s", upstream: "%s"}
-identity:
-  keys:
-    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
-    - {sha256: "%s", id: "agent:rival", kind: agent, trust: anonymous, tenant: acme, acts_as: "*"}
-log: {level: warn}
-`
-
 // Proves EDGE-1, EDGE-3: on the real server, what an agent's search tools find
 // passes the read path; the agent reads the rest.
 func TestLettaSearches(t *testing.T) {
 	t.Parallel()
 	direct := lettaServer(t)
-	car := serve(t, t.TempDir(), fmt.Sprintf(heldRival, direct, sha("dev"), sha("rival")))
-	a := call(t, http.MethodPost, direct+"/v1/agents/", "", strings.Replace(fmt.Sprintf(lettaAgent, "search"), "{", `{"tools":["archival_memory_search","conversation_search"],`, 1))
-	var made struct{ ID string }
-	if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.ID == "" {
-		t.Fatalf("%d %s", a.status, tail(a.body, 500))
-	}
+	car := serve(t, t.TempDir(), sidecarConf("production", "letta", direct, "", "identity:\n  keys:\n"+keyed("dev", "agent:dev", agentOf("acme"))+
+		keyed("rival", "agent:rival", ", trust: anonymous, tenant: acme"))) // what the second writes waits for review
+	agent := makeAgent(t, direct, strings.Replace(fmt.Sprintf(lettaAgent, "search"), "{", `{"tools":["archival_memory_search","conversation_search"],`, 1))
 	for key, text := range map[string]string{"rival": "tea is for rivals", "dev": "tea is at five"} {
-		call(t, http.MethodPost, car.base+"/v1/agents/"+made.ID+"/archival-memory", key, fmt.Sprintf(`{"text":%q}`, text), sdk...).want(t, 200)
+		call(t, http.MethodPost, car.base+"/v1/agents/"+agent+"/archival-memory", key, fmt.Sprintf(`{"text":%q}`, text), sdk...).want(t, 200)
 	}
-	path := "/v1/agents/" + made.ID + "/messages"
+	path := "/v1/agents/" + agent + "/messages"
 	script := `CALL archival_memory_search {"query":"tea"}
 CALL memory_insert {"label":"human","new_string":"likes tea"}
 THEN
@@ -61,7 +44,7 @@ SAY done`
 		if a.status != 200 || returns < 2 || !strings.Contains(a.body, "at five") || strings.Contains(a.body, "for rivals") || strings.Contains(a.body, "approval") {
 			t.Errorf("%s: %d\n%s", more, a.status, strings.Join(outline(a.body), "\n"))
 		}
-		if b := lettaBlocks(t, direct, made.ID); !strings.Contains(b["human"], "likes tea") {
+		if b := lettaBlocks(t, direct, agent); !strings.Contains(b["human"], "likes tea") {
 			t.Errorf("%s: %v", more, b)
 		}
 	}

@@ -3,13 +3,10 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3, EDGE-13, TRL-1: on the real server, which finds a stream by
@@ -18,21 +15,18 @@ import (
 func TestLettaStreamsByMessagesOwnIDs(t *testing.T) {
 	t.Parallel()
 	direct, dir := lettaServer(t), t.TempDir()
-	conf := fmt.Sprintf(apart, direct, sha("dev"), sha("rival"))
+	conf := apart(direct)
 	car := serve(t, dir, conf)
 	const secret = "CANARY-5b1e"
 	as := func(key, path, body string) answer {
 		t.Helper()
 		return call(t, http.MethodPost, car.base+path, key, body, sdk...)
 	}
-	mine := firstOf(as("dev", "/v1/agents/", fmt.Sprintf(lettaAgent, "mine")).body, "id")
-	other := firstOf(as("rival", "/v1/agents/", fmt.Sprintf(lettaAgent, "other")).body, "id")
-	conv := firstOf(as("rival", "/v1/conversations/?agent_id="+other, `{}`).body, "id")
-	asks := firstOf(as("rival", "/v1/conversations/?agent_id="+other, `{}`).body, "id") // sends nothing
-	words := firstOf(as("rival", "/v1/conversations/?agent_id="+other, `{}`).body, "id")
-	if mine == "" || other == "" || conv == "" || asks == "" || words == "" {
-		t.Fatal("the agents are not there")
-	}
+	mine := id(t, as("dev", "/v1/agents/", fmt.Sprintf(lettaAgent, "mine")))
+	other := id(t, as("rival", "/v1/agents/", fmt.Sprintf(lettaAgent, "other")))
+	conv := id(t, as("rival", "/v1/conversations/?agent_id="+other, `{}`))
+	asks := id(t, as("rival", "/v1/conversations/?agent_id="+other, `{}`)) // sends nothing
+	words := id(t, as("rival", "/v1/conversations/?agent_id="+other, `{}`))
 	const message = `{"messages":[{"role":"user","content":"SAY %s","otid":"otid-1"}],"streaming":true,"background":true}`
 	first := as("dev", "/v1/agents/"+mine+"/messages", fmt.Sprintf(message, secret))
 	if first.status != 200 || !strings.Contains(first.body, secret) {
@@ -74,14 +68,9 @@ func TestLettaStreamsByMessagesOwnIDs(t *testing.T) {
 func TestLettaToolsRunFromOutside(t *testing.T) {
 	t.Parallel()
 	direct := lettaServer(t)
-	tool := func(source string) (id string) {
+	tool := func(source string) string {
 		t.Helper()
-		body := must.Get(json.Marshal(map[string]any{"source_code": source, "source_type": "python"}))(t)
-		a := call(t, http.MethodPost, direct+"/v1/tools/", "", string(body), sdk...)
-		if id = firstOf(a.body, "id"); id == "" {
-			t.Fatalf("%d %s", a.status, tail(a.body, 800))
-		}
-		return id
+		return id(t, call(t, http.MethodPost, direct+"/v1/tools/", "", fmt.Sprintf(`{"source_code":%q,"source_type":"python"}`, source), sdk...))
 	}
 	const doc = "    \"\"\"\n    Does something.\n    \"\"\"\n"
 	ids := []string{
@@ -96,7 +85,7 @@ func TestLettaToolsRunFromOutside(t *testing.T) {
 		}
 		return id
 	}
-	strict, lenient := serveLetta(t, direct), serveLettaWith(t, direct, t.TempDir(), "ungated: compensate")
+	strict, lenient := serveLetta(t, direct), serve(t, t.TempDir(), lettaConf(t, direct, ", ungated: compensate"))
 	bare := agent("bare")
 	if a := call(t, http.MethodPost, direct+"/v1/agents/"+bare+"/tools/spy/run", "", `{}`, sdk...); lettaBlocks(t, direct, bare)["persona"] != "spy" {
 		t.Fatalf("the server runs it otherwise by now: %d %s", a.status, tail(a.body, 800))

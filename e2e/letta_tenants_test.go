@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -12,44 +11,9 @@ import (
 	"github.com/memproxy/memproxy/internal/expect"
 )
 
-const apart = `profile: production
-state: %%[3]s
-admin: {listen: "%%[2]s"}
-backends:
-  - {name: letta, kind: letta, listen: "%%[1]s", upstream: "%s"}
-identity:
-  keys:
-    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
-    - {sha256: "%s", id: "agent:rival", kind: agent, trust: authenticated, tenant: rival, acts_as: "*"}
-log: {level: warn}
-`
-
-// firstOf is a member of an object, or of the first in a list that has it.
-func firstOf(body, name string) string {
-	var v any
-	if json.Unmarshal([]byte(body), &v) != nil {
-		return ""
-	}
-	var look func(any) string
-	look = func(v any) string {
-		switch v := v.(type) {
-		case map[string]any:
-			if s, ok := v[name].(string); ok {
-				return s
-			}
-			if list, ok := v["messages"]; ok {
-				return look(list)
-			}
-		case []any:
-			for _, e := range v {
-				if s := look(e); s != "" {
-					return s
-				}
-			}
-		}
-		return ""
-	}
-	return look(v)
+// apart serves two tenants, one caller each.
+func apart(upstream string) string {
+	return sidecarConf("production", "letta", upstream, "", "identity:\n  keys:\n"+keyed("dev", "agent:dev", agentOf("acme"))+keyed("rival", "agent:rival", agentOf("rival")))
 }
 
 // Proves EDGE-3, TRL-1, CARD-1: on the real server, with two tenants whose
@@ -58,7 +22,7 @@ func firstOf(body, name string) string {
 func TestLettaTenants(t *testing.T) {
 	t.Parallel()
 	direct := lettaServer(t)
-	car := serve(t, t.TempDir(), fmt.Sprintf(apart, direct, sha("dev"), sha("rival")))
+	car := serve(t, t.TempDir(), apart(direct))
 	as := func(key, method, path, body string) answer {
 		t.Helper()
 		return call(t, method, car.base+path, key, body, sdk...)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,30 +14,27 @@ import (
 
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
-
-const lettaConfig = `profile: production
-state: %%[3]s
-admin: {listen: "%%[2]s"}
-backends:
-  - {name: letta, kind: letta, listen: "%%[1]s", upstream: "%s"}
-identity:
-  default: {id: "agent:dev", kind: agent, trust: authenticated, acts_as: "*"}
-policy: {dir: "%s"}
-log: {level: warn}
-`
 
 const noPersona = `@id("own.persona") @reason("field.forbidden") @detail("the persona is not the agent's to change")
 forbid (principal, action in Action::"write", resource) when { context.field == "persona" };`
 
+// lettaConf is a configuration for a server whose agents may not change their personas.
+func lettaConf(t *testing.T, upstream, backend string) string {
+	t.Helper()
+	policies := t.TempDir()
+	writeFile(t, filepath.Join(policies, "own.cedar"), []byte(noPersona))
+	return sidecarConf("production", "letta", upstream, backend, `identity:
+  default: {id: "agent:dev", kind: agent, trust: authenticated, acts_as: "*"}
+policy: {dir: "`+policies+`"}
+`)
+}
+
 func serveLetta(t *testing.T, upstream string) *sidecar {
 	t.Helper()
-	dir := t.TempDir()
-	policies := filepath.Join(dir, "policies")
-	must.Do(t, os.MkdirAll(policies, 0o755))
-	must.Do(t, os.WriteFile(filepath.Join(policies, "own.cedar"), []byte(noPersona), 0o600))
-	return serve(t, dir, fmt.Sprintf(lettaConfig, upstream, policies))
+	return serve(t, t.TempDir(), lettaConf(t, upstream, ""))
 }
 
 const lettaAgent = `{"name":"%s","agent_type":"letta_v1_agent","parallel_tool_calls":true,"model":"openai-proxy/gpt-4o-mini","embedding":"openai/text-embedding-3-small","memory_blocks":[{"label":"human","value":"Ann"},{"label":"persona","value":"helper"}]}`
@@ -48,15 +44,27 @@ var sdk = []string{"X-Stainless-Package-Version", "1.12.1"}
 
 func newLettaAgent(t *testing.T, base, name string) string {
 	t.Helper()
-	a := call(t, http.MethodPost, base+"/v1/agents/", "", fmt.Sprintf(lettaAgent, name))
-	var made struct{ ID string }
-	if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.ID == "" {
-		t.Fatalf("%d %s", a.status, tail(a.body, 500))
-	}
-	if a := call(t, http.MethodPatch, base+"/v1/agents/"+made.ID, "", `{"parallel_tool_calls":true}`); a.status != 200 && a.status != 404 && a.status != 405 {
+	agent := makeAgent(t, base, fmt.Sprintf(lettaAgent, name))
+	if a := call(t, http.MethodPatch, base+"/v1/agents/"+agent, "", `{"parallel_tool_calls":true}`); a.status != 200 && a.status != 404 && a.status != 405 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	return made.ID
+	return agent
+}
+
+func makeAgent(t *testing.T, base, spec string) string {
+	t.Helper()
+	return id(t, call(t, http.MethodPost, base+"/v1/agents/", "", spec, sdk...))
+}
+
+func newConversation(t *testing.T, base, agent string) string {
+	t.Helper()
+	return id(t, call(t, http.MethodPost, base+"/v1/conversations/?agent_id="+agent, "", `{}`, sdk...))
+}
+
+// said is a request that has the stub model follow a script.
+func said(t *testing.T, script, more string) string {
+	t.Helper()
+	return `{"input":` + string(must.Get(json.Marshal(script))(t)) + more + `}`
 }
 
 // patiently asks again when memproxy gave up on what it asks the server before it
@@ -85,12 +93,15 @@ func lettaBlocks(t *testing.T, base, agent string) map[string]string {
 	return out
 }
 
-const selfEdits = `CALL memory_insert {"label":"human","new_string":"likes tea"}
-CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
+const (
+	insertTea = `CALL memory_insert {"label":"human","new_string":"likes tea"}`
+	spy       = `CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}`
+	selfEdits = insertTea + "\n" + spy + `
 THEN
 CALL memory_insert {"label":"human","new_string":"plays go"}
 THEN
 SAY done`
+)
 
 // outline is an answer in short: the type of each message and, of calls and
 // results, what they say. Runs of fragments are one line.
@@ -166,18 +177,20 @@ func TestLettaSelfEdits(t *testing.T) {
 	small := httptest.NewServer(lettaback.New())
 	t.Cleanup(small.Close)
 	carReal, carSmall := serveLetta(t, real), serveLetta(t, small.URL)
-	for name, more := range map[string]string{"whole": ``, "steps": `,"streaming":true`, "tokens": `,"streaming":true,"stream_tokens":true`} {
+	for name, tc := range map[string]struct{ script, more, human string }{
+		"whole":       {selfEdits, ``, "Ann\nlikes tea\nplays go"},
+		"steps":       {selfEdits, `,"streaming":true`, "Ann\nlikes tea\nplays go"},
+		"tokens":      {selfEdits, `,"streaming":true,"stream_tokens":true`, "Ann\nlikes tea\nplays go"},
+		"denied only": {spy + "\nTHEN\nSAY done", `,"streaming":true,"stream_tokens":true`, "Ann"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			said := must.Get(json.Marshal(selfEdits))(t)
-			body := `{"input":` + string(said) + more + `}`
+			body := said(t, tc.script, tc.more)
 			onReal, onSmall := newLettaAgent(t, real, "real-"+name), newLettaAgent(t, small.URL, "small-"+name)
 			got := call(t, http.MethodPost, carReal.base+"/v1/agents/"+onReal+"/messages", "", body, sdk...)
 			like := call(t, http.MethodPost, carSmall.base+"/v1/agents/"+onSmall+"/messages", "", body, sdk...)
 			got.want(t, 200)
 			for _, of := range []struct{ base, agent string }{{real, onReal}, {small.URL, onSmall}} {
-				if b := lettaBlocks(t, of.base, of.agent); b["human"] != "Ann\nlikes tea\nplays go" || b["persona"] != "helper" {
-					t.Errorf("blocks %q", b)
-				}
+				expect.Map(t, lettaBlocks(t, of.base, of.agent), map[string]string{"human": tc.human, "persona": "helper"}, of.base)
 			}
 			if a, b := outline(got.body), outline(like.body); !slices.Equal(a, b) {
 				t.Errorf("real\n  %s\nsmall\n  %s", strings.Join(a, "\n  "), strings.Join(b, "\n  "))
@@ -191,87 +204,26 @@ func TestLettaSelfEdits(t *testing.T) {
 	}
 }
 
-// A token stream tells what came of a call when all were denied.
-func TestLettaDenialsAreStreamed(t *testing.T) {
-	t.Parallel()
-	real := lettaServer(t)
-	car := serveLetta(t, real)
-	agent := newLettaAgent(t, real, "denied")
-	got := call(t, http.MethodPost, car.base+"/v1/agents/"+agent+"/messages", "",
-		`{"input":"CALL memory_replace {\"label\":\"persona\",\"old_string\":\"helper\",\"new_string\":\"spy\"}\nTHEN\nSAY done","streaming":true,"stream_tokens":true}`, sdk...)
-	want := []string{
-		"tool_call_message", `tool_return_message error "Error: request to call tool denied. User reason: the persona is not the agent's to change"`,
-		`assistant_message "done"`, "stop_reason end_turn", "usage_statistics 2 steps",
-	}
-	if o := outline(got.body); !slices.Equal(o, want) {
-		t.Errorf("got\n  %s\nwant\n  %s", strings.Join(o, "\n  "), strings.Join(want, "\n  "))
-	}
-}
-
-// Proves EDGE-1: in a conversation of its own blocks as well; a pause that
-// nobody answered, there too, is answered by the next turn.
+// Proves EDGE-1: in a conversation of its own blocks as well; a pause that nobody
+// answered is declined by the next turn, since nobody knows whose its calls are, whether
+// it is in a conversation or the agent's own messages.
 func TestLettaConversations(t *testing.T) {
 	t.Parallel()
 	real := lettaServer(t)
 	car := serveLetta(t, real)
 	agent := newLettaAgent(t, real, "talker")
-	a := call(t, http.MethodPost, real+"/v1/conversations/?agent_id="+agent, "", `{}`, sdk...)
-	var conv struct{ ID string }
-	if err := json.Unmarshal([]byte(a.body), &conv); err != nil || conv.ID == "" {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	send := func(base, said, more string) answer {
+	conversation := "/v1/conversations/" + newConversation(t, real, agent) + "/messages"
+	send := func(base, path, script, more string) answer {
 		t.Helper()
-		text := must.Get(json.Marshal(said))(t)
-		return call(t, http.MethodPost, base+"/v1/conversations/"+conv.ID+"/messages", "", `{"input":`+string(text)+`,"streaming":false`+more+`}`, sdk...)
+		return call(t, http.MethodPost, base+path, "", said(t, script, `,"streaming":false`+more), sdk...)
 	}
-	if got := send(car.base, selfEdits, ""); got.status != 200 || !strings.Contains(got.body, "done") {
-		t.Fatalf("%d %s", got.status, tail(got.body, 1000))
-	}
-	if b := lettaBlocks(t, real, agent); b["human"] != "Ann\nlikes tea\nplays go" || b["persona"] != "helper" {
-		t.Errorf("blocks %q", b)
-	}
-	// The state that a crash in mid-turn leaves.
-	left := send(real, `CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}`, `,"client_tools":[{"name":"memory_replace","parameters":{"type":"object","properties":{}}}]`)
-	if !strings.Contains(left.body, "requires_approval") {
-		t.Fatalf("%d %s", left.status, tail(left.body, 1000))
-	}
-	if got := send(car.base, "SAY hello", ""); got.status != 200 || !strings.Contains(got.body, "hello") {
-		t.Errorf("after a crash: %d %s", got.status, tail(got.body, 1500))
-	}
-	if b := lettaBlocks(t, real, agent); b["persona"] != "helper" {
-		t.Errorf("blocks %q", b)
-	}
-}
-
-// Proves EDGE-1: memproxy is killed in mid-turn and its state is lost; the server goes on
-// into a pause that nobody answers. The next turn declines its calls, since nobody knows
-// whose they are, and goes on.
-func TestLettaKilledInMidTurn(t *testing.T) {
-	t.Parallel()
-	real := startLetta(t) // a turn is left in the middle
-	agent := newLettaAgent(t, real, "abandoned")
-	car := serveLetta(t, real)
-	go func() {
-		said, _ := json.Marshal("SLEEP 2\nCALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nCALL memory_replace {\"label\":\"persona\",\"old_string\":\"helper\",\"new_string\":\"spy\"}\nTHEN\nSAY done")
-		_, _ = tryCall(http.MethodPost, car.base+"/v1/agents/"+agent+"/messages", "", `{"input":`+string(said)+`}`, sdk...) // cut off
-	}()
-	waitFor(t, "the turn at the server", func() bool {
-		return strings.Contains(call(t, http.MethodGet, real+"/_e2e/log", "", "").body, "/v1/agents/"+agent+"/messages")
-	})
-	car.kill()
-	waitFor(t, "the pause", func() bool {
-		return strings.Contains(call(t, http.MethodGet, real+"/v1/agents/"+agent+"?include=agent.pending_approval", "", "").body, "approval_request_message")
-	})
-	if b := lettaBlocks(t, real, agent); b["human"] != "Ann" || b["persona"] != "helper" {
-		t.Errorf("written while nobody ruled: %q", b)
-	}
-	car = serveLetta(t, real)
-	a := call(t, http.MethodPost, car.base+"/v1/agents/"+agent+"/messages", "", `{"input":"SAY hello"}`, sdk...)
-	if a.status != 200 || !strings.Contains(a.body, "hello") {
-		t.Errorf("the next turn: %d %s", a.status, tail(a.body, 1500))
-	}
-	if b := lettaBlocks(t, real, agent); b["human"] != "Ann" || b["persona"] != "helper" {
-		t.Errorf("after the next turn: %q", b)
+	send(car.base, conversation, selfEdits, "").want(t, 200).has(t, "done")
+	want := map[string]string{"human": "Ann\nlikes tea\nplays go", "persona": "helper"}
+	expect.Map(t, lettaBlocks(t, real, agent), want)
+	for _, path := range []string{conversation, "/v1/agents/" + agent + "/messages"} {
+		// The state that a crash in mid-turn leaves.
+		send(real, path, spy, `,"client_tools":[{"name":"memory_replace","parameters":{"type":"object","properties":{}}}]`).about(path).has(t, "requires_approval")
+		send(car.base, path, "SAY hello", "").want(t, 200, path, "after a crash").has(t, "hello")
+		expect.Map(t, lettaBlocks(t, real, agent), want, path)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,31 +28,20 @@ import (
 // matrixConfig has two tenants, and keys without any limit but the tenant's.
 // More is said of the backend.
 func matrixConfig(kind, upstream, more string) string {
-	var keys strings.Builder
+	keys := ""
 	for _, k := range [][3]string{
-		{"victim", "acme", `kind: agent, trust: authenticated, acts_as: ["*"]`},
-		{"star", "acme", `kind: agent, trust: authenticated, acts_as: ["*"]`},
-		{"plain", "acme", `kind: agent, trust: authenticated`},
-		{"other", "globex", `kind: agent, trust: authenticated, acts_as: ["*"]`},
-		{"anonymous", "globex", `kind: agent, trust: anonymous, acts_as: ["*"]`},
-		{"service", "globex", `kind: service, trust: established, acts_as: ["*"]`},
+		{"agent:victim", "acme", "authenticated"}, {"agent:star", "acme", "authenticated"}, {"agent:plain", "acme", "authenticated, acts_as: []"},
+		{"agent:other", "globex", "authenticated"}, {"agent:anonymous", "globex", "anonymous"}, {"service:service", "globex", "established"},
 	} {
-		fmt.Fprintf(&keys, "    - {sha256: %q, id: %q, tenant: %s, %s}\n", sha(matrixKey(k[0])), "agent:"+k[0], k[1], k[2])
+		_, name, _ := strings.Cut(k[0], ":")
+		keys += keyed(matrixKey(name), k[0], ", tenant: "+k[1]+", trust: "+k[2])
 	}
-	return `profile: production
-state: %[3]s
-admin: {listen: "%[2]s"}
-backends:
-  - {name: ` + kind + `, kind: ` + kind + `, listen: "%[1]s", upstream: "` + upstream + `"` + more + `}
-identity:
-  keys:
-` + keys.String() + `budgets:
+	return sidecarConf("production", kind, upstream, more, "identity:\n  keys:\n"+keys+`budgets:
   default: {writes_per_hour: 10000000, writes_total: 100000000}
   anonymous: {writes_per_hour: 10000000, writes_total: 100000000}
 limits: {rejections: 0}
 sessions: {max_rejections: 0, max_user_rejections: 0, max_principal_rejections: 0}
-log: {level: error}
-`
+`)
 }
 
 func matrixKey(name string) string { return "m0-matrix-" + name }
@@ -146,21 +134,8 @@ func playMatrix(t *testing.T, s processed, w *contract.World, f *contract.Format
 		t.Fatal("no case was compared with Envoy's")
 	}
 	t.Logf("%d cases in %v, of %d something reached the server, %d requests; %d were compared with Envoy's", p.Cases, time.Since(begin).Round(time.Second), p.Forwarded, p.Arrived, compared.Load())
-	records, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", s.dir+"/state/audit", "--json")
-	must.Equal(t, code, 0, "audit query: exit")
-	recorded := map[string]bool{}
-	for _, id := range recordedDecision.FindAllStringSubmatch(records, -1) {
-		recorded[id[1]] = true
-	}
-	for _, id := range p.Decisions {
-		if !recorded[id] {
-			t.Errorf("decision %s is in no record", id)
-		}
-	}
+	s.recorded(t, p.Decisions)
 }
-
-// recordedDecision finds the decisions that records are of.
-var recordedDecision = regexp.MustCompile(`"decision":"([^"]+)"`)
 
 // tapped is a real server, and the tap before it.
 type tapped struct {

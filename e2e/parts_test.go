@@ -12,19 +12,7 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/memproxy/memproxy/adapters/mem0/embedded"
-	"github.com/memproxy/memproxy/internal/must"
 )
-
-// startBackend is the embedded backend, for tests of what happens around it.
-func startBackend(t *testing.T) string {
-	t.Helper()
-	b := must.Get(embedded.New(embedded.Options{}))(t)
-	srv := httptest.NewServer(b)
-	t.Cleanup(srv.Close)
-	return srv.URL
-}
 
 // collector keeps what is sent to it over OTLP/HTTP, undecoded: the tests look
 // for strings, which protobuf leaves readable.

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -44,7 +43,7 @@ func sameSet(a, b []string) bool {
 func TestMem0PagesThroughTheSDK(t *testing.T) {
 	t.Parallel()
 	eng := startEngine(t)
-	car := serve(t, t.TempDir(), dropin(eng, ""))
+	car := serve(t, t.TempDir(), dropin(eng, "", ""))
 	w := walk(t, filepath.Join("mem0", "sdk", "run.sh"), "pages", "--base", car.base, "--direct", eng.base, "--key", "m0-e2e", "--suffix", "reads")
 	must.Len(t, w.Through, 8, w)
 	for _, got := range w.Walks {
@@ -65,7 +64,7 @@ func TestMem0PagesThroughTheSDK(t *testing.T) {
 func TestLettaPagesThroughTheSDK(t *testing.T) {
 	t.Parallel()
 	real := startLetta(t) // lists are walked to their ends
-	car := serve(t, t.TempDir(), fmt.Sprintf(lettaDropin, real))
+	car := serve(t, t.TempDir(), lettaDropin(real))
 	w := walk(t, filepath.Join("letta", "sdk", "run.sh"), "pages", "--base", car.base, "--direct", real, "--suffix", "reads")
 	if len(w.Through) == 0 || len(w.Kept) != 3 {
 		t.Fatal(w)

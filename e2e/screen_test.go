@@ -63,12 +63,7 @@ func TestHuntInMem0(t *testing.T) {
 		if i == 3 || i == 6 {
 			text = attack
 		}
-		body := must.Get(json.Marshal(map[string]any{"user_id": fmt.Sprintf("u%d", i%2), "infer": false, "messages": []map[string]string{{"role": "user", "content": text}}}))(t)
-		a := call(t, http.MethodPost, e.base+"/memories", "m0sk_hunt", string(body))
-		var made struct{ Results []struct{ ID string } }
-		must.Do(t, json.Unmarshal([]byte(a.body), &made), a.status, a.body)
-		must.Len(t, made.Results, 1, a.status, a.body)
-		ids[made.Results[0].ID] = text == attack
+		ids[id(t, call(t, http.MethodPost, e.base+"/memories", "m0sk_hunt", writtenText(text, fmt.Sprint("u", i%2))))] = text == attack
 	}
 	for name, args := range map[string][]string{
 		"platform": {"m0-hunt", "token"},
@@ -93,17 +88,7 @@ func TestHuntInLetta(t *testing.T) {
 	want := map[string]bool{}
 	make := func(path, body string) {
 		t.Helper()
-		a := call(t, http.MethodPost, base+path, "", body, sdk...)
-		var one struct{ ID string }
-		var many []struct{ ID string }
-		if json.Unmarshal([]byte(a.body), &one) != nil && (json.Unmarshal([]byte(a.body), &many) != nil || len(many) != 1) || a.status/100 != 2 {
-			t.Fatalf("%s: %d %s", path, a.status, tail(a.body, 500))
-		}
-		id := one.ID
-		if len(many) == 1 {
-			id = many[0].ID
-		}
-		want[id] = strings.Contains(body, "invoices")
+		want[id(t, call(t, http.MethodPost, base+path, "", body, sdk...).about(path))] = strings.Contains(body, "invoices")
 	}
 	make("/v1/blocks/", fmt.Sprintf(`{"label":"shared","value":%s}`, quoted))
 	make("/v1/blocks/", `{"label":"city","value":"Ann lives in Lyon."}`)

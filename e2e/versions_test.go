@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,11 +21,18 @@ func reviewedBy(conf string) string {
 	return conf + fmt.Sprintf("review: {reviewers: [{id: eve, sha256: %q, roles: [view, review, content], tenants: \"*\"}]}\n", sha(reviewToken))
 }
 
-// rollback goes back to a text by its hash, from the command line.
-func (s *sidecar) rollback(t *testing.T, backend, id, text string) (string, int) {
+// rollback goes back to a version of a memory, from the command line.
+func (s *sidecar) rollback(t *testing.T, backend, id string, version ...string) (string, int) {
 	t.Helper()
-	return run(t, []string{review.TokenEnv + "=" + reviewToken}, memproxyBinary(t),
-		"memory", "rollback", "--admin", s.admin, "--backend", backend, "--sha256", sha(text), "--reason", "it was right", id)
+	args := append([]string{"memory", "rollback", "--admin", s.admin, "--backend", backend, "--reason", "it was right"}, version...)
+	return run(t, []string{review.TokenEnv + "=" + reviewToken}, memproxyBinary(t), append(args, id)...)
+}
+
+// rolledBack is rollback, which has to succeed.
+func (s *sidecar) rolledBack(t *testing.T, backend, id string, version ...string) {
+	t.Helper()
+	out, code := s.rollback(t, backend, id, version...)
+	must.Equal(t, code, 0, "rollback", out)
 }
 
 // history are the operations of a memory's versions, the oldest first.
@@ -51,28 +56,14 @@ func (s *sidecar) history(t *testing.T, backend, id string) string {
 func TestLettaSelfEditsAreVersions(t *testing.T) {
 	t.Parallel()
 	letta := lettaServer(t)
-	dir := t.TempDir()
-	policies := filepath.Join(dir, "policies")
-	must.Do(t, os.MkdirAll(policies, 0o755))
-	must.Do(t, os.WriteFile(filepath.Join(policies, "own.cedar"), []byte(noPersona), 0o600))
-	car := serve(t, dir, reviewedBy(fmt.Sprintf(lettaConfig, letta, policies)))
+	car := serve(t, t.TempDir(), reviewedBy(lettaConf(t, letta, "")))
 	agent := newLettaAgent(t, letta, "versions")
-	var blocks []struct{ ID, Label string }
-	a := call(t, "GET", letta+"/v1/agents/"+agent+"/core-memory/blocks", "", "", sdk...)
-	must.Do(t, json.Unmarshal([]byte(a.body), &blocks), a.body)
-	human := ""
-	for _, b := range blocks {
-		if b.Label == "human" {
-			human = b.ID
-		}
-	}
+	human := id(t, call(t, "GET", letta+"/v1/agents/"+agent+"/core-memory/blocks/human", "", "", sdk...))
 	call(t, "POST", car.base+"/v1/agents/"+agent+"/messages", "", said(t, selfEdits, ""), sdk...).want(t, 200)
 	waitFor(t, "the versions", func() bool { return car.history(t, "letta", human) == "seal self_edit self_edit" })
 	must.Equal(t, lettaBlocks(t, letta, agent)["human"], "Ann\nlikes tea\nplays go")
 	for _, text := range []string{"Ann\nlikes tea", "Ann"} {
-		if out, code := car.rollback(t, "letta", human, text); code != 0 {
-			t.Fatalf("exit %d: %s", code, out)
-		}
+		car.rolledBack(t, "letta", human, "--sha256", sha(text))
 		if got := lettaBlocks(t, letta, agent); got["human"] != text || got["persona"] != "helper" {
 			t.Errorf("after the rollback: %q", got)
 		}
@@ -90,21 +81,8 @@ func TestLettaSelfEditsAreVersions(t *testing.T) {
 func TestMem0Rollback(t *testing.T) {
 	t.Parallel()
 	eng := startEngine(t)
-	car := serve(t, t.TempDir(), reviewedBy(fmt.Sprintf(`profile: production
-state: %%[3]s
-admin: {listen: "%%[2]s"}
-backends:
-  - {name: mem0, kind: mem0, listen: "%%[1]s", upstream: "%s", credential: m0sk_e2e, credential_as: x-api-key}
-identity:
-  keys:
-    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, acts_as: "*"}
-log: {level: warn}
-`, eng.base, sha("m0sk_e2e"))))
-	a := call(t, "POST", car.base+"/memories", "m0sk_e2e", `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"Ann likes green tea."}]}`)
-	var made struct{ Results []struct{ ID string } }
-	must.Do(t, json.Unmarshal([]byte(a.body), &made), a.status, a.body)
-	must.Len(t, made.Results, 1, a.status, a.body)
-	id := made.Results[0].ID
+	car := serve(t, t.TempDir(), reviewedBy(sidecarConf("production", "mem0", eng.base, lent["mem0"], "identity:\n  keys:\n"+keyed("m0sk_e2e", "agent:dev", ", trust: authenticated"))))
+	id := id(t, call(t, "POST", car.base+"/memories", "m0sk_e2e", writtenText("Ann likes green tea.", "ann")))
 	put := func(base, text string) {
 		t.Helper()
 		call(t, "PUT", base+"/memories/"+id, "m0sk_e2e", fmt.Sprintf(`{"text":%q}`, text)).want(t, http.StatusOK)
@@ -112,15 +90,13 @@ log: {level: warn}
 	put(car.base, "Ann likes coffee.")
 	waitFor(t, "the versions", func() bool { return car.history(t, "mem0", id) == "write update" })
 	put(eng.base, "Ann likes water.") // round memproxy
-	if out, code := car.rollback(t, "mem0", id, "Ann likes green tea."); code != 0 {
-		t.Fatalf("exit %d: %s", code, out)
-	}
+	car.rolledBack(t, "mem0", id, "--sha256", sha("Ann likes green tea."))
 	call(t, "GET", eng.base+"/memories/"+id, "m0sk_e2e", "").about("after the rollback").has(t, "Ann likes green tea.").lacks(t, "water")
 	expect.Equal(t, car.history(t, "mem0", id), "write update seal rollback")
 	call(t, "GET", car.base+"/memories/"+id, "m0sk_e2e", "").want(t, 200, "read").has(t, "Ann likes green tea.")
 	call(t, "DELETE", car.base+"/memories/"+id, "m0sk_e2e", "").want(t, 200)
 	waitFor(t, "the deletion", func() bool { return strings.HasSuffix(car.history(t, "mem0", id), "delete") })
-	if out, code := car.rollback(t, "mem0", id, "Ann likes coffee."); code == 0 {
+	if out, code := car.rollback(t, "mem0", id, "--sha256", sha("Ann likes coffee.")); code == 0 {
 		t.Errorf("a deleted memory was rolled back: %s", out)
 	}
 	if a := call(t, "GET", car.base+"/memories/"+id, "m0sk_e2e", ""); a.status == 200 && strings.Contains(a.body, "Ann likes") {
@@ -134,11 +110,7 @@ log: {level: warn}
 func TestLettaObjectsAreVersions(t *testing.T) {
 	t.Parallel()
 	letta := lettaServer(t)
-	dir := t.TempDir()
-	policies := filepath.Join(dir, "policies")
-	must.Do(t, os.MkdirAll(policies, 0o755))
-	must.Do(t, os.WriteFile(filepath.Join(policies, "own.cedar"), []byte(noPersona), 0o600))
-	car := serve(t, dir, reviewedBy(fmt.Sprintf(lettaConfig, letta, policies)))
+	car := serve(t, t.TempDir(), reviewedBy(lettaConf(t, letta, "")))
 	agent := newLettaAgent(t, letta, "objects")
 	patch := func(path, body string) {
 		t.Helper()
@@ -147,27 +119,12 @@ func TestLettaObjectsAreVersions(t *testing.T) {
 	patch("/v1/agents/"+agent, `{"description":"first","tags":["one"]}`)
 	patch("/v1/agents/"+agent, `{"name":"second","description":"second","tags":["two","three","alpha"]}`)
 	waitFor(t, "the versions", func() bool { return car.history(t, "letta", agent) == "seal update update" })
-	out, code := run(t, []string{review.TokenEnv + "=" + reviewToken}, memproxyBinary(t),
-		"memory", "rollback", "--admin", car.admin, "--backend", "letta", "--version", "2", "--reason", "it was right", agent)
-	if code != 0 {
-		t.Fatalf("%d %s", code, out)
-	}
+	car.rolledBack(t, "letta", agent, "--version", "2")
 	call(t, "GET", letta+"/v1/agents/"+agent+"?include=agent.tags", "", "", sdk...).has(t, `"description":"first"`).lacks(t, `"second"`).has(t, `"tags":["one"]`)
 	waitFor(t, "the rollback's version", func() bool { return car.history(t, "letta", agent) == "seal update update rollback" })
-	var blocks []struct{ ID, Label string }
-	b := call(t, "GET", letta+"/v1/agents/"+agent+"/core-memory/blocks", "", "", sdk...)
-	must.Do(t, json.Unmarshal([]byte(b.body), &blocks), b.body)
-	for _, one := range blocks {
-		if one.Label != "human" {
-			continue
-		}
-		patch("/v1/blocks/"+one.ID, `{"description":"about somebody else","metadata":{"team":"blue"}}`)
-		out, code := run(t, []string{review.TokenEnv + "=" + reviewToken}, memproxyBinary(t),
-			"memory", "rollback", "--admin", car.admin, "--backend", "letta", "--kind", "object", "--version", "1", "--reason", "it was right", one.ID)
-		if code != 0 {
-			t.Fatalf("%d %s", code, out)
-		}
-		call(t, "GET", letta+"/v1/blocks/"+one.ID, "", "", sdk...).lacks(t, "somebody else", "blue")
-		call(t, "GET", car.base+"/v1/blocks/"+one.ID, "", "", sdk...).want(t, 200, "it is withheld")
-	}
+	human := id(t, call(t, "GET", letta+"/v1/agents/"+agent+"/core-memory/blocks/human", "", "", sdk...))
+	patch("/v1/blocks/"+human, `{"description":"about somebody else","metadata":{"team":"blue"}}`)
+	car.rolledBack(t, "letta", human, "--kind", "object", "--version", "1")
+	call(t, "GET", letta+"/v1/blocks/"+human, "", "", sdk...).lacks(t, "somebody else", "blue")
+	call(t, "GET", car.base+"/v1/blocks/"+human, "", "", sdk...).want(t, 200, "it is withheld")
 }
