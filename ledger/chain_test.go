@@ -56,8 +56,7 @@ func TestChainFaults(t *testing.T) {
 		{"newest text given up", []string{`UPDATE version SET compacted = 1 WHERE place = 10`}, memproxy.FaultText, 10, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			path := filepath.Join(ring.Dir(t), "ledger.db")
-			l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
+			l, path := onFile(t)
 			for i := range 10 {
 				must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version(fmt.Sprint("m", i%3), fmt.Sprint("text ", i))}}))
 			}
@@ -92,8 +91,7 @@ func TestChainForgery(t *testing.T) {
 
 // Records appended to a broken chain are intact, and the chain stays broken.
 func TestBrokenChainIsNotRepaired(t *testing.T) {
-	path := filepath.Join(ring.Dir(t), "ledger.db")
-	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
+	l, path := onFile(t)
 	add := func(text string) {
 		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version("m", text)}}))
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,13 +33,17 @@ func dirOf(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-func namesOf(files map[string]string) []string {
-	var names []string
-	for name := range files {
-		names = append(names, name)
+func namesOf(t *testing.T, dir string) []string {
+	t.Helper()
+	return slices.Sorted(maps.Keys(dirOf(t, dir)))
+}
+
+// put writes the files of a ledger, by what follows its path in their names.
+func put[B string | []byte](t *testing.T, path string, files map[string]B) {
+	t.Helper()
+	for suffix, b := range files {
+		must.Do(t, os.WriteFile(path+suffix, []byte(b), 0o600))
 	}
-	slices.Sort(names)
-	return names
 }
 
 // Proves EDGE-3, SYN-5: a backup of an open ledger, whose writer waits in a
@@ -55,44 +60,32 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 		expect.ErrorHas(t, ledger.Restore(t.Context(), ledger.Options{Path: path, Vault: testVault(t)}, file, true), "in use", "in the place of a ledger that is open")
 	})
 	files := dirOf(t, dir)
-	must.List(t, namesOf(files), []string{"backup.db"}, "the backup is")
+	must.List(t, namesOf(t, dir), []string{"backup.db"}, "the backup is")
 	expect.Equal(t, must.Get(os.Stat(file))(t).Mode().Perm(), 0o600, "its mode is")
-	if whole, lost := revived(t, map[string][]byte{"": []byte(files["backup.db"])}, 3); whole != 3 || lost != 0 {
-		t.Errorf("%d of 3 entries, %d lost", whole, lost)
-	}
+	wantRevived(t, map[string][]byte{"": []byte(files["backup.db"])}, 3, 3, 0)
 
 	// The redo log of the replaced ledger is not applied.
 	left := killed(t, 2)
 	state := filepath.Join(ring.Dir(t), "ledger.db")
-	for suffix, b := range left {
-		must.Do(t, os.WriteFile(state+suffix, b, 0o600))
-	}
+	put(t, state, left)
 	expect.Is(t, ledger.Restore(t.Context(), ledger.Options{Path: state, Vault: testVault(t)}, file, false), fs.ErrExist, "over a ledger without force")
 	must.Do(t, ledger.Restore(t.Context(), ledger.Options{Path: state, Vault: testVault(t)}, file, true))
 	files = dirOf(t, filepath.Dir(state))
-	expect.List(t, namesOf(files), []string{"ledger.db", "ledger.db.replaced", "ledger.db.replaced.redo"})
-	if whole, lost := revived(t, map[string][]byte{"": []byte(files["ledger.db"])}, 3); whole != 3 || lost != 0 {
-		t.Errorf("restored: %d of 3 entries, %d lost", whole, lost)
-	}
+	expect.List(t, namesOf(t, filepath.Dir(state)), []string{"ledger.db", "ledger.db.replaced", "ledger.db.replaced.redo"})
+	wantRevived(t, map[string][]byte{"": []byte(files["ledger.db"])}, 3, 3, 0, "restored")
 	// The files of a killed process are restored as one, whose name is its last step.
 	left = killed(t, 3)
 	into := filepath.Join(ring.Dir(t), "ledger.db")
 	copied := filepath.Join(ring.Dir(t), "copied.db")
-	for suffix, b := range left {
-		must.Do(t, os.WriteFile(copied+suffix, b, 0o600))
-	}
+	put(t, copied, left)
 	must.Do(t, ledger.Restore(t.Context(), ledger.Options{Path: into, Vault: testVault(t)}, copied, false))
 	alone := dirOf(t, filepath.Dir(into))
-	expect.List(t, namesOf(alone), []string{"ledger.db"}, "the files of a killed process are restored as")
-	if whole, lost := revived(t, map[string][]byte{"": []byte(alone["ledger.db"])}, 3); whole != 3 || lost != 0 {
-		t.Errorf("of a killed process: %d of 3 entries, %d lost", whole, lost)
-	}
+	expect.List(t, namesOf(t, filepath.Dir(into)), []string{"ledger.db"}, "the files of a killed process are restored as")
+	wantRevived(t, map[string][]byte{"": []byte(alone["ledger.db"])}, 3, 3, 0, "of a killed process")
 
 	// The replaced ledger is kept with its redo log.
 	before := map[string][]byte{"": []byte(files["ledger.db.replaced"]), redo.Suffix: []byte(files["ledger.db.replaced.redo"])}
-	if whole, _ := revived(t, before, 2); whole != 2 {
-		t.Errorf("what was replaced has %d of 2 entries", whole)
-	}
+	wantRevived(t, before, 2, 2, 0, "what was replaced")
 	expect.Is(t, ledger.Restore(t.Context(), ledger.Options{Path: state, Vault: testVault(t)}, file, true), fs.ErrExist, "over what an earlier restore left")
 }
 
@@ -170,7 +163,7 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 			}
 			after := dirOf(t, filepath.Dir(state))
 			if after["ledger.db"] != string(whole) || len(after) != 1 {
-				t.Errorf("the ledger was touched: %q", namesOf(after))
+				t.Errorf("the ledger was touched: %q", namesOf(t, filepath.Dir(state)))
 			}
 		})
 	}
@@ -183,11 +176,11 @@ func TestRestoreTakesAnotherFile(t *testing.T) {
 	must.Do(t, must.Get(ledger.Open(ledger.Options{Timeout: ring.Limit, Path: state, Vault: testVault(t)}))(t).Close())
 	same := filepath.Join(dir, "same.db")
 	must.Do(t, os.Link(state, same))
-	before := namesOf(dirOf(t, dir))
+	before := namesOf(t, dir)
 	for from, want := range map[string]string{state: "the ledger itself", same: "the ledger itself", dir: "not a file"} {
 		expect.ErrorHas(t, ledger.Restore(t.Context(), ledger.Options{Path: state, Vault: testVault(t)}, from, true), want)
 	}
-	expect.List(t, namesOf(dirOf(t, dir)), before)
+	expect.List(t, namesOf(t, dir), before)
 }
 
 // Proves EDGE-3: redo logs of a damaged or lost file are not applied to the restored
@@ -202,26 +195,19 @@ func TestRestoreIgnoresOldRedoLogs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			state := filepath.Join(ring.Dir(t), "ledger.db")
 			left := killed(t, 2)
-			left[""] = file
-			for suffix, b := range left {
-				if b == nil {
-					continue
-				}
-				must.Do(t, os.WriteFile(state+suffix, b, 0o600))
+			if left[""] = file; file == nil {
+				delete(left, "")
 			}
+			put(t, state, left)
 			must.Do(t, ledger.Restore(t.Context(), ledger.Options{Path: state, Vault: testVault(t)}, copied, true))
 			files := dirOf(t, filepath.Dir(state))
 			want := []string{"ledger.db", "ledger.db.replaced-wal", "ledger.db.replaced.redo"}
 			if file != nil { // the log has every page and repairs the file
 				want = []string{"ledger.db", "ledger.db.replaced", "ledger.db.replaced.redo"}
-				if whole, lost := revived(t, map[string][]byte{"": []byte(files["ledger.db.replaced"]), redo.Suffix: []byte(files["ledger.db.replaced.redo"])}, 2); whole != 2 || lost != 0 {
-					t.Errorf("what was replaced has %d entries, %d lost", whole, lost)
-				}
+				wantRevived(t, map[string][]byte{"": []byte(files["ledger.db.replaced"]), redo.Suffix: []byte(files["ledger.db.replaced.redo"])}, 2, 2, 0, "what was replaced")
 			}
-			expect.List(t, namesOf(files), want)
-			if whole, lost := revived(t, map[string][]byte{"": []byte(files["ledger.db"])}, 2); whole != 1 || lost != 0 {
-				t.Errorf("the copy has %d entries, %d lost, want 1", whole, lost)
-			}
+			expect.List(t, namesOf(t, filepath.Dir(state)), want)
+			wantRevived(t, map[string][]byte{"": []byte(files["ledger.db"])}, 2, 1, 0, "the copy")
 		})
 	}
 }

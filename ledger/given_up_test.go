@@ -56,8 +56,7 @@ func TestCancelledCallsShareNothingWithTheWriter(t *testing.T) {
 // Proves MFW-7: nothing is acknowledged while the ledger's file is removed, or another has
 // its name: what is written to it would be lost. When it is back all goes on.
 func TestRemovedFilesAreNotWritten(t *testing.T) {
-	path := filepath.Join(ring.Dir(t), "ledger.db")
-	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
+	l, path := onFile(t)
 	put := func(id string) error {
 		hold, content := ledgertest.Held(id, "text of "+id)
 		return expect.Err(l.Holds.Put(t.Context(), hold, content))

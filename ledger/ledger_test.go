@@ -40,6 +40,13 @@ func open(t testing.TB, opt ledger.Options) *ledger.Ledger {
 	return l
 }
 
+// onFile opens a new ledger and returns it with the path of its file.
+func onFile(t testing.TB) (l *ledger.Ledger, path string) {
+	t.Helper()
+	path = filepath.Join(ring.Dir(t), "ledger.db")
+	return open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)}), path
+}
+
 // Proves EDGE-3.
 func TestContract(t *testing.T) {
 	for name, opt := range map[string]ledger.Options{

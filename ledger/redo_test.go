@@ -100,11 +100,8 @@ func stalled(t *testing.T, opt ledger.Options) (*ledger.Ledger, *writer) {
 // were reported lost. No entry may be partial.
 func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 	t.Helper()
-	dir := must.Get(os.MkdirTemp(ring.Dir(t), ""))(t)
-	path := filepath.Join(dir, "ledger.db")
-	for suffix, text := range files {
-		must.Do(t, os.WriteFile(path+suffix, text, 0o600))
-	}
+	path := filepath.Join(must.Get(os.MkdirTemp(ring.Dir(t), ""))(t), "ledger.db")
+	put(t, path, files)
 	for round := range 2 { // the second time nothing is left to apply
 		l := must.Get(ledger.Open(ledger.Options{Timeout: ring.Limit, Path: path, Vault: testVault(t), OnLost: func(int, error) { lost++ }}))(t)
 		whole = 0
@@ -132,6 +129,14 @@ func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 	return whole, lost
 }
 
+// wantRevived is revived with what has to come of it.
+func wantRevived(t *testing.T, files map[string][]byte, n, whole, lost int, about ...any) {
+	t.Helper()
+	is, gone := revived(t, files, n)
+	expect.Equal(t, is, whole, append(about, "entries")...)
+	expect.Equal(t, gone, lost, append(about, "lost")...)
+}
+
 // Proves EDGE-3, SYN-5: queued entries survive kill -9 complete, once, and in the
 // chain, though the database had none of them.
 func TestQueuedEntriesOutliveTheProcess(t *testing.T) {
@@ -139,13 +144,9 @@ func TestQueuedEntriesOutliveTheProcess(t *testing.T) {
 	for _, text := range []string{"the text of m0", "agent:dev", "acme"} {
 		expect.Equal(t, bytes.Contains(files[redo.Suffix], []byte(text)), false, "the log shows", text)
 	}
-	if whole, lost := revived(t, files, 3); whole != 3 || lost != 0 {
-		t.Errorf("%d of 3, %d lost", whole, lost)
-	}
+	wantRevived(t, files, 3, 3, 0)
 	delete(files, redo.Suffix)
-	if whole, _ := revived(t, files, 3); whole != 0 {
-		t.Error("the database had them without the log")
-	}
+	wantRevived(t, files, 3, 0, 0, "without the log")
 }
 
 // redoHead is the size of a frame without its key and entry, in bytes.
@@ -159,26 +160,20 @@ func TestDamagedRedoLogs(t *testing.T) {
 	first := len(log) / 2
 	for _, size := range []int{0, 3, redoHead, first - 4, first, first + 5, len(log) - 4} {
 		files[redo.Suffix] = log[:size]
-		if whole, lost := revived(t, files, 2); whole != size/first || lost != 0 {
-			t.Errorf("cut to %d of %d: %d entries, %d lost", size, len(log), whole, lost)
-		}
+		wantRevived(t, files, 2, size/first, 0, "cut to", size, "of", len(log))
 	}
 	for _, at := range []int{5, 11, 12, redoHead, redoHead + 20, first - 8} {
 		bad := bytes.Clone(log)
 		bad[at] ^= 1
 		files[redo.Suffix] = bad
-		if whole, lost := revived(t, files, 2); whole != 1 || lost != 1 {
-			t.Errorf("changed at %d: %d entries, %d lost", at, whole, lost)
-		}
+		wantRevived(t, files, 2, 1, 1, "changed at", at)
 	}
 	files[redo.Suffix] = append(bytes.Clone(log[first:]), log[:first]...)
 	if whole, _ := revived(t, files, 2); whole != 1 {
 		t.Errorf("in another order: %d entries", whole)
 	}
 	files[redo.Suffix] = append(bytes.Clone(log), log...)
-	if whole, lost := revived(t, files, 2); whole != 2 || lost != 0 {
-		t.Errorf("twice: %d entries, %d lost", whole, lost)
-	}
+	wantRevived(t, files, 2, 2, 0, "twice")
 }
 
 // Proves EDGE-3: an entry that comes from the redo log writes the same rows as one that need

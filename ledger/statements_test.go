@@ -18,7 +18,6 @@ import (
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
-	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 // Statuses by state, and memories changed out-of-band, are listed by an index: reads
@@ -26,8 +25,7 @@ import (
 //
 // Proves EDGE-4, EDGE-17.
 func TestStatusesAreListedFromAnIndex(t *testing.T) {
-	l := must.Get(Open(Options{Timeout: ring.Limit, Path: filepath.Join(ring.Dir(t), "ledger.db"), Clock: time.Now}))(t)
-	defer l.Close()
+	l := opened(t, filepath.Join(ring.Dir(t), "ledger.db"))
 	indexes := map[*memproxy.StatusFilter]string{
 		{Unverified: true}:         "record_unverified",
 		{Overdue: true}:            "record_expires",
@@ -66,9 +64,7 @@ func planOf(t *testing.T, l *Ledger, query string, args ...any) string {
 //
 // Proves EDGE-17.
 func TestAcceptReadsFlaggedMemoriesOnly(t *testing.T) {
-	vault := must.Get(keys.NewVault(keys.Set{Signing: must.Get(keys.New([]byte("0123456789abcdef0123456789abcdef")))(t)}, zeros{}))(t)
-	l := must.Get(Open(Options{Vault: vault, Timeout: ring.Limit, Path: filepath.Join(ring.Dir(t), "ledger.db"), Clock: time.Now}))(t)
-	defer l.Close()
+	l := opened(t, filepath.Join(ring.Dir(t), "ledger.db"))
 	_, _, err := l.Chains.Accept(t.Context(), "acme", nil)
 	must.Do(t, err)
 	var asked []string
@@ -88,8 +84,7 @@ func TestAcceptReadsFlaggedMemoriesOnly(t *testing.T) {
 //
 // Proves EDGE-17.
 func TestAHoldReadsNoRowsOfTheQueue(t *testing.T) {
-	l := must.Get(Open(Options{Timeout: ring.Limit, Path: filepath.Join(ring.Dir(t), "ledger.db"), Clock: time.Now}))(t)
-	defer l.Close()
+	l := opened(t, filepath.Join(ring.Dir(t), "ledger.db"))
 	var asked []string
 	must.Do(t, l.change(t.Context(), nil, func(t *transaction) {
 		for _, h := range []memproxy.HeldWrite{

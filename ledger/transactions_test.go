@@ -17,6 +17,15 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
+// opened returns a new ledger, in memory if it has no path.
+func opened(t *testing.T, path string) *Ledger {
+	t.Helper()
+	vault := must.Get(keys.NewVault(keys.Set{Signing: must.Get(keys.New([]byte("0123456789abcdef0123456789abcdef")))(t)}, zeros{}))(t)
+	l := must.Get(Open(Options{Path: path, Vault: vault, Timeout: ring.Limit}))(t)
+	t.Cleanup(func() { must.Do(t, l.Close()) })
+	return l
+}
+
 // commits returns how many transactions a call commits.
 func commits(l *Ledger, call func()) uint64 {
 	before := l.recent.clock
@@ -29,9 +38,7 @@ func commits(l *Ledger, call func()) uint64 {
 //
 // Proves EDGE-15.
 func TestAcceptanceTakesSeveralTransactions(t *testing.T) {
-	vault := must.Get(keys.NewVault(keys.Set{Signing: must.Get(keys.New([]byte("0123456789abcdef0123456789abcdef")))(t)}, zeros{}))(t)
-	l := must.Get(Open(Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: vault, Timeout: ring.Limit}))(t)
-	defer func() { must.Do(t, l.Close()) }()
+	l := opened(t, filepath.Join(ring.Dir(t), "ledger.db"))
 	const flagged, edited = 3*200 + 1, 2*200 + 1
 	var all memproxy.Entry
 	for i := range flagged {
@@ -63,9 +70,7 @@ func TestAcceptanceTakesSeveralTransactions(t *testing.T) {
 //
 // Proves EDGE-15.
 func TestTrimmingTakesSeveralTransactions(t *testing.T) {
-	vault := must.Get(keys.NewVault(keys.Set{Signing: must.Get(keys.New([]byte("0123456789abcdef0123456789abcdef")))(t)}, zeros{}))(t)
-	l := must.Get(Open(Options{Vault: vault, Timeout: ring.Limit}))(t)
-	defer func() { must.Do(t, l.Close()) }()
+	l := opened(t, "")
 	var all memproxy.Entry
 	for i := range 2*pruneStep + 7 {
 		all.Versions = append(all.Versions, memproxy.Version{MemoryKey: key{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint("m", i)}, Tenant: "acme", Op: memproxy.OpWrite, Text: "text"})
@@ -86,9 +91,7 @@ func TestTrimmingTakesSeveralTransactions(t *testing.T) {
 // A deletion of everything in a scope reads the memories that were deleted before, however many
 // there are, outside of the writer, for which other requests would wait.
 func TestDeletionsPassEndedHistories(t *testing.T) {
-	vault := must.Get(keys.NewVault(keys.Set{Signing: must.Get(keys.New([]byte("0123456789abcdef0123456789abcdef")))(t)}, zeros{}))(t)
-	l := must.Get(Open(Options{Vault: vault, Timeout: ring.Limit}))(t)
-	defer func() { must.Do(t, l.Close()) }()
+	l := opened(t, "")
 	k := key{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
 	deletion := memproxy.Version{Op: memproxy.OpDelete, Actor: "agent:ann", Decision: "d"}
 	deleted := func() uint64 {

@@ -147,8 +147,7 @@ func TestEnvelopesAreBound(t *testing.T) {
 		"body of another's": `UPDATE content SET envelope = CAST(substr(envelope, 1, 64) || (SELECT substr(envelope, 65) FROM content WHERE ref = 'hold/2:h2/') AS BLOB) WHERE ref = 'hold/2:h1/'`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(ring.Dir(t), "ledger.db")
-			l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
+			l, path := onFile(t)
 			held(t, l, "h1")
 			held(t, l, "h2")
 			vandalise(t, path, change)
@@ -190,8 +189,7 @@ func TestWithoutVault(t *testing.T) {
 // A held write whose row was edited, to be approved or after approval, is not sent: it
 // waits for review again, without votes.
 func TestEditedHoldsAreNotSent(t *testing.T) {
-	path := filepath.Join(ring.Dir(t), "ledger.db")
-	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
+	l, path := onFile(t)
 	approve := func(id string) {
 		must.Get(l.Holds.Approve(t.Context(), id, memproxy.Review{Reviewer: "human:ann", Need: 1}))(t)
 	}
