@@ -271,7 +271,7 @@ func probe(found []View, v *View, m marks) []View {
 			continue
 		}
 		before := len(found)
-		if n := len(t.Text); (strings.Count(t.Text, "%")+strings.Count(t.Text, "&")+strings.Count(t.Text, `\`))*manyEscapes >= n {
+		if n := len(t.Text); (strings.Count(t.Text, "%")+strings.Count(t.Text, "&")+strings.Count(t.Text, `\`)+strings.Count(t.Text, "="))*manyEscapes >= n {
 			found = encodings(found, t, m)
 		} else {
 			found = codes(found, t, m, lettered)

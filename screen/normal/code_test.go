@@ -52,3 +52,19 @@ func TestFewEscapesHideNothing(t *testing.T) {
 		}
 	}
 }
+
+// Quoted-printable that was enciphered is read: its signs are escapes, too.
+//
+// Proves SYN-3
+func TestQuotedPrintableUnderCiphers(t *testing.T) {
+	by := map[string]func(string) string{}
+	for _, t := range evasion.Transforms() {
+		by[t.Name] = t.Apply
+	}
+	for _, cipher := range []string{"rot47", "atbash"} {
+		for _, poison := range evasion.Poisons() {
+			r := normal.Read(by[cipher](by["quoted-printable"](poison)))
+			expect.Equal(t, slices.ContainsFunc(r.Views, func(v normal.View) bool { return v.Text == poison }), true, cipher, poison)
+		}
+	}
+}
