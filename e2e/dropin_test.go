@@ -123,7 +123,7 @@ func sameStatus(a, b string) bool {
 	return status(a) == status(b) && status(a) >= 400
 }
 
-// Proves CARD-1, CARD-3 to CARD-7: one add and one search of the npm client
+// Proves CARD-1, CARD-3 to CARD-7, TRL-3: one add and one search of the npm client
 // through serve, with Cedar, Redis, clamp, span and audit record in the path.
 func TestMilestone(t *testing.T) {
 	t.Parallel()
