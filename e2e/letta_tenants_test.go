@@ -142,7 +142,7 @@ func TestLettaAgentsFromBefore(t *testing.T) {
 		made[name] = agent
 	}
 	limited := strings.NewReplacer(`"agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"`, `"agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: [`+made["mine"]+`]`,
-		`tenant: rival, acts_as: "*"`, `tenant: rival, acts_as: [`+made["theirs"]+`]`).Replace(fmt.Sprintf(apart, direct, sha("dev"), sha("rival")))
+		`tenant: rival, acts_as: "*"`, `tenant: rival, acts_as: [`+made["theirs"]+`]`).Replace(apart(direct))
 	for tenants, config := range map[string]string{"one": strings.ReplaceAll(limited, "tenant: rival", "tenant: acme"), "two": limited} {
 		car := serve(t, t.TempDir(), config)
 		for key, own := range map[string]string{"dev": "mine", "rival": "theirs"} {
