@@ -225,20 +225,23 @@ func TestInit(t *testing.T) {
 func TestInitRefuses(t *testing.T) {
 	t.Parallel()
 	taken := writeFile(t, filepath.Join(t.TempDir(), "memproxy.yaml"), "mine")
-	for _, tc := range []struct{ want, args string }{
-		{"exists already", "--out " + taken + " --backend mem0 --upstream http://h"},
-		{"want one of", "--backend redis --upstream http://h"},
-		{"want http://", "--backend mem0 --upstream ftp://h"},
-		{"want http://", "--backend mem0 --upstream nowhere"},
-		{"want http://", `--backend mem0 --upstream http://h/"x`},
-		{"set --backend", ""},
-		{"want one of", "--backend mem0-cloud --upstream http://h"},
+	for _, tc := range []struct {
+		code       int
+		want, args string
+	}{
+		{1, "exists already", "--out " + taken + " --backend mem0 --upstream http://h"},
+		{2, "want one of", "--backend redis --upstream http://h"},
+		{2, "want http://", "--backend mem0 --upstream ftp://h"},
+		{2, "want http://", "--backend mem0 --upstream nowhere"},
+		{2, "want http://", `--backend mem0 --upstream http://h/"x`},
+		{1, "set --backend", ""},
+		{2, "want one of", "--backend mem0-cloud --upstream http://h"},
 	} {
 		args := strings.Fields(tc.args)
 		if !strings.Contains(tc.args, "--out") {
 			args = append(args, "--out", filepath.Join(t.TempDir(), "m.yaml"))
 		}
-		says(t, 1, tc.want, append([]string{"init"}, args...)...)
+		says(t, tc.code, tc.want, append([]string{"init"}, args...)...)
 	}
 	says(t, 2, "", "init", "--mem0", "--letta")
 	expect.Equal(t, string(must.Get(os.ReadFile(taken))(t)), "mine")

@@ -269,9 +269,9 @@ type Envoy struct {
 	Grace time.Duration
 }
 
-// check refuses a listener that unauthenticated peers could reach, because the processor
+// Check refuses a listener that unauthenticated peers could reach, because the processor
 // trusts what its peer says about callers.
-func (f *Envoy) check() error {
+func (f *Envoy) Check() error {
 	if (f.Cert == "") != (f.Key == "") || f.ClientCA != "" && f.Cert == "" {
 		return errors.New("extproc: --cert, --key and --client-ca must be given together")
 	}

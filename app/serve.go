@@ -20,7 +20,7 @@ import (
 // the configuration and, unless envoy is nil, the processor for Envoy as well.
 func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) error {
 	if envoy != nil {
-		if err := envoy.check(); err != nil {
+		if err := envoy.Check(); err != nil {
 			return err
 		}
 		cfg.BehindEnvoy(envoy.isOpen())

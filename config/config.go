@@ -285,7 +285,7 @@ func (p Principal) ToPrincipal() memproxy.Principal {
 // Std converts to time.Duration.
 func (d Duration) Std() time.Duration { return time.Duration(d) }
 
-// NameError is the error of a name on the command line that the configuration does not have.
+// NameError is the error of a value on the command line, such as a name that the configuration does not have.
 type NameError string
 
 func (e NameError) Error() string { return string(e) }

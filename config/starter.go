@@ -56,7 +56,7 @@ func Starters() []Starter {
 func (s *Starter) Write(path string, stdout io.Writer, force bool, getenv func(string) string) error {
 	u, err := url.Parse(s.Upstream)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(s.Upstream, "\"\\\n") {
-		return fmt.Errorf("--upstream %q: want http:// or https:// and a host", s.Upstream)
+		return NameError(fmt.Sprintf("--upstream %q: want http:// or https:// and a host", s.Upstream))
 	}
 	s.Listen = freeFrom(s.Listen, u.Port())
 	s.Admin = freeFrom("127.0.0.1:9901", u.Port())

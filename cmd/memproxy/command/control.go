@@ -49,6 +49,9 @@ func controlSign(in *Invocation) *cobra.Command {
 	c = in.leaf("sign", "sign a release of rules for the sidecars of a fleet",
 		"memproxy control sign --key keys/fleet.key --releases releases --fleet example --policies policies",
 		func(context.Context) error {
+			if c.Flags().Changed("number") && s.Number == 0 {
+				return cli.UsageError("--number is 0: releases are numbered from 1")
+			}
 			r, err := fleet.Sign(key, dir, pack, dirs(), s, c.Flags().Changed("floor"))
 			if err == nil {
 				fmt.Fprintf(in.Stdout, "release %s for %s, floor %d, bundle %s\n", r.Name(), r.Selector, r.Floor, r.Bundle)

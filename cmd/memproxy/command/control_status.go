@@ -86,7 +86,7 @@ func printStatus(to io.Writer, st *fleet.Status) {
 func controlDiff(in *Invocation) *cobra.Command {
 	var from, to, public string
 	var q config.Replay
-	c := answerCommand(in, "diff", "compare what two versions of the rules allow", "memproxy control diff --to policies --decisions decisions.jsonl",
+	c := answerCommand(in, "diff", "compare what two versions of the rules allow; exit status 1 if the newer allows more", "memproxy control diff --to policies --decisions decisions.jsonl",
 		func(ctx context.Context) (fleet.Diff, error) {
 			return fleet.Compare(ctx, from, to, public, q, in.Getenv)
 		},

@@ -20,7 +20,7 @@ func (in *Invocation) explain() *cobra.Command {
 	var q app.ExplainRequest
 	var bodyFile string
 	var output *cli.Output
-	c := configCommand(in, required(), "explain", "show each step's decision on a request, without sending it",
+	c := configCommand(in, required(), "explain", "show each step's decision on a request, without sending it; exit status 3 if it would be denied",
 		`memproxy explain --config memproxy.yaml --backend mem0 --method POST --path /memories --body add.json --as agent:dev`,
 		func(ctx context.Context, _ string, cfg *config.Config) (err error) {
 			if bodyFile != "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/cli"
 )
 
 func (in *Invocation) initialise() *cobra.Command {
@@ -55,7 +56,7 @@ func (in *Invocation) initialising(backend, upstream, out string, force bool) er
 	}
 	i := slices.Index(names, backend)
 	if i < 0 {
-		return fmt.Errorf("--backend %q: want one of %s", backend, strings.Join(names, ", "))
+		return cli.UsageError(fmt.Sprintf("--backend %q: want one of %s", backend, strings.Join(names, ", ")))
 	}
 	s := all[i]
 	if s.Upstream, err = in.answer(lines, upstream, "Where is it?", s.Upstream, ""); err != nil {

@@ -81,7 +81,7 @@ func (in *Invocation) extproc() *cobra.Command {
 		if f.Grace < 0 {
 			return errors.New("--grace is negative")
 		}
-		return nil
+		return f.Check()
 	}
 	return c
 }
