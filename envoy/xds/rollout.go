@@ -15,7 +15,7 @@ import (
 // Plan describes how releases are rolled out.
 type Plan struct {
 	// Stages are the stages in order. After the last one every sidecar has the release.
-	// Without stages there is one, of all sidecars, which ends once they run it.
+	// Without stages every sidecar gets it at once.
 	Stages []Stage
 	// Refused and Errors are how much higher the share of refused or failed decisions may
 	// be than under the previous release, from 0 to 1. A larger increase stops the
@@ -102,7 +102,9 @@ func offerOf(list []*release, plan Plan) offer {
 		o.base = oldest
 	}
 	if o.next != nil {
-		o.percent = plan.Stages[min(o.next.progress.stage, len(plan.Stages)-1)].Percent
+		if o.percent = 100; len(plan.Stages) > 0 {
+			o.percent = plan.Stages[min(o.next.progress.stage, len(plan.Stages)-1)].Percent
+		}
 	}
 	return o
 }

@@ -74,9 +74,6 @@ func New(opt Options) (*Server, error) {
 	if opt.Fleet == "" || opt.Store == nil || len(opt.Rules) == 0 || opt.Clock == nil || opt.Log == nil || opt.Report <= 0 {
 		return nil, errors.New("xds: fleet, store, rules, clock, log and the report interval are required")
 	}
-	if len(opt.Plan.Stages) == 0 {
-		opt.Plan.Stages = []Stage{{Percent: 100}}
-	}
 	return &Server{
 		opt: opt, wake: make(chan struct{}, 1),
 		nodes: map[sidecarKey]*node{}, claimed: map[identity]int{}, refusals: map[identity]refusalCount{},

@@ -178,22 +178,6 @@ func TestRolloutPassesARefusal(t *testing.T) {
 	expect.Equal(t, f.state(2).State, "current")
 }
 
-// Without stages a release goes to all sidecars at once, and one that a sidecar refuses is
-// stopped like any other: a sidecar that comes without rules gets the release before it.
-func TestRolloutWithoutStages(t *testing.T) {
-	f := newFleet(t, func(o *xds.Options) { o.Plan = xds.Plan{} })
-	one := f.publish(1, 1, everyone)
-	refuses := func(_ *follow.Options, s *sidecar) { s.refuse[2] = fmt.Errorf("no") }
-	a := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme, refuses)
-	f.runs(a, one)
-	f.publish(2, 1, everyone)
-	ring.Until(t, "the refusal", func() bool { f.refresh(); return f.state(2).State == "stopped" })
-	f.runs(f.sidecar(fleetpb.Node{ID: "b", Tenant: "acme"}, acme, refuses), one)
-	three := f.publish(3, 1, everyone)
-	f.runs(a, three)
-	ring.Until(t, "its end", func() bool { f.refresh(); return f.state(3).State == "current" })
-}
-
 // Proves CARD-9, EDGE-9: a rollout is stopped and rolled back if sidecars refuse the
 // release, or refuse or fail more requests than before; each case is next to one that
 // must not stop it.
