@@ -95,8 +95,8 @@ func (s *Server) stageDone(o offer, p progress) bool {
 			return false
 		}
 	}
-	stage := s.opt.Plan.Stages[min(p.stage, len(s.opt.Plan.Stages)-1)]
-	return members > 0 && s.opt.Clock().Sub(p.since) >= stage.Hold
+	n := len(s.opt.Plan.Stages) // 0 if the plan lost its stages since the rollout began
+	return n == 0 || members > 0 && s.opt.Clock().Sub(p.since) >= s.opt.Plan.Stages[min(p.stage, n-1)].Hold
 }
 
 // warn computes what a release newly allows, in the background, because it may take

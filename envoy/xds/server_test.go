@@ -178,6 +178,18 @@ func TestRolloutPassesARefusal(t *testing.T) {
 	expect.Equal(t, f.state(2).State, "current")
 }
 
+// A plan that lost its stages ends the rollout that is under way.
+func TestPlanLosesItsStages(t *testing.T) {
+	f := newFleet(t, func(o *xds.Options) { o.Plan = xds.Plan{Stages: []xds.Stage{{Percent: 100, Hold: time.Minute}}} })
+	f.runs(f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme), f.publish(1, 1, everyone))
+	f.publish(2, 1, everyone)
+	expect.Equal(t, f.state(2).State, "rolling")
+	f.stop()
+	f.opt.Plan = xds.Plan{}
+	f.start()
+	expect.Equal(t, f.state(2).State, "current")
+}
+
 // Proves CARD-9, EDGE-9: a rollout is stopped and rolled back if sidecars refuse the
 // release, or refuse or fail more requests than before; each case is next to one that
 // must not stop it.
