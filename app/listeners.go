@@ -273,22 +273,22 @@ type Envoy struct {
 // trusts what its peer says about callers.
 func (f *Envoy) Check() error {
 	if (f.Cert == "") != (f.Key == "") || f.ClientCA != "" && f.Cert == "" {
-		return errors.New("extproc: --cert, --key and --client-ca must be given together")
+		return errors.New("--cert, --key and --client-ca must be given together")
 	}
 	if f.UnfilteredReads && !f.Authorize {
-		return errors.New("extproc: --authz-unfiltered-reads needs --authz")
+		return errors.New("--authz-unfiltered-reads needs --authz")
 	}
 	if !f.isOpen() {
 		return nil
 	}
 	host, _, err := net.SplitHostPort(f.Listen)
 	if err != nil {
-		return fmt.Errorf("extproc: --listen: %w", err)
+		return fmt.Errorf("--listen: %w", err)
 	}
 	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
 		return nil
 	}
-	return errors.New("extproc: --listen is not a loopback address or a unix socket, so it needs --cert, --key and --client-ca: every process that can connect could claim to be any caller")
+	return errors.New("--listen is not a loopback address or a unix socket, so it needs --cert, --key and --client-ca: every process that can connect could claim to be any caller")
 }
 
 // isOpen reports whether any process on the machine can connect to the processor.
