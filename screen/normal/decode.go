@@ -177,7 +177,10 @@ var visible = terms.BytesOf(terms.Alnum + "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 // one word.
 func base85(found []View, v *View) []View {
 	s := v.Text
-	last := strings.LastIndex(s, "~>")
+	last := 0
+	if strings.Contains(s, "<~") {
+		last = strings.LastIndex(s, "~>")
+	}
 	for i := visible.Find(s, 0); i < len(s); i = visible.Find(s, i) {
 		j := visible.End(s, i)
 		text := s[i:j]

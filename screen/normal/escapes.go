@@ -16,15 +16,13 @@ func unescape(found []View, v *View) []View {
 	defer func() { b.free() }()
 	printed := quoted(s)
 	for i := 0; i < len(s); {
-		ch, n := rune(0), 0
-		if mayEscape[s[i]] {
-			ch, n = escapeAt(s, i, printed)
-		}
+		ch, n := escapeAt(s, i, printed)
 		if n == 0 {
+			end := mayEscape.Find(s, i+1)
 			if b != nil {
-				b.byte(s[i], int32(i))
+				b.copy(s, i, end)
 			}
-			i++
+			i = end
 			continue
 		}
 		if b == nil {

@@ -180,7 +180,7 @@ func Identifier(text string) int {
 const uuidBytes = 36
 
 func isUUID(text string) bool {
-	return len(text) >= uuidBytes && uuid.Validate(text[:uuidBytes]) == nil && (len(text) == uuidBytes || !isLetter(text[uuidBytes]) && text[uuidBytes] < utf8.RuneSelf)
+	return len(text) >= uuidBytes && text[8] == '-' && uuid.Validate(text[:uuidBytes]) == nil && (len(text) == uuidBytes || !isLetter(text[uuidBytes]) && text[uuidBytes] < utf8.RuneSelf)
 }
 
 // hexRun returns the number of hexadecimal digits at the beginning of a text, and how

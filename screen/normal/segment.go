@@ -45,10 +45,8 @@ func parting(b *builder, s string, at []int32, bare bool) (taken int) {
 		for j > i && contracted(s[j:]) > 0 {
 			j = letter.End(s, j+1)
 		}
-		from := len(b.text)
-		for k := i; k < max(j, i+1); k++ {
-			b.byte(s[k], at[k])
-		}
+		from, end := len(b.text), max(j, i+1)
+		b.text, b.at = append(b.text, s[i:end]...), append(b.at, at[i:end]...)
 		if j-i >= least && segment(b, from) {
 			taken += j - i
 			if j < len(s) && isDigit(s[j]) {
@@ -58,7 +56,7 @@ func parting(b *builder, s string, at []int32, bare bool) (taken int) {
 		if j == i && s[i] == '"' {
 			quote = !quote
 		}
-		if i = max(j, i+1); bare && i < len(s) && sentenceGap(s, i, quote) {
+		if i = end; bare && i < len(s) && sentenceGap(s, i, quote) {
 			b.byte(' ', at[i])
 		}
 	}

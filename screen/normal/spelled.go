@@ -34,11 +34,7 @@ func spelledOut(found []View, v *View, by *spelling) []View {
 	s := v.Text
 	var letters []byte
 	var gaps []string // before each
-	for i := 0; i < len(s); {
-		if !by.first[s[i]] {
-			i++
-			continue
-		}
+	for i := by.first.Find(s, 0); i < len(s); i = by.first.Find(s, i) {
 		letters, gaps = letters[:0], gaps[:0]
 		end := i
 		for at := i; at < len(s); {

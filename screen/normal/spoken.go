@@ -54,7 +54,7 @@ func spoken(found []View, v *View) []View {
 			return
 		}
 		strange++
-		if j-i >= 4 && signature(s[i:j]).of() != "" {
+		if j-i >= 4 && scrambled < minScrambled && signature(s[i:j]).of() != "" {
 			scrambled++
 		}
 		if !mayErr {

@@ -30,8 +30,11 @@ func stretches(s string, in []*codec, ciphered bool) (text []byte, all bool) {
 			if c.in <= 2 {
 				digits = digits[:len(digits)&^1]
 			}
-			head := c.decode(buf, digits[:min(len(digits), sample)])
-			if !ciphered || packer(head) != nil || language(string(textIn(head))) {
+			begins := func() bool {
+				head := c.decode(buf, digits[:min(len(digits), sample)])
+				return packer(head) != nil || language(string(textIn(head)))
+			}
+			if !ciphered || begins() {
 				b, whole := inflate(c.decode(buf, digits), maxLayers)
 				text, all = append(text, textIn(b)...), all && whole
 			}
