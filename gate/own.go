@@ -316,9 +316,9 @@ func hiddenByStatus(r *evaluation, target, id string, row *memproxy.Ownership) b
 	switch state := r.known.of(r.op.TargetKind, id).Status.State; state {
 	case memproxy.StatePending:
 		return !slices.Contains(r.Principal.Roles, RoleReviewer)
-	case memproxy.StateUntrusted, "": // an object without a text is shown; of more than maxImages, none was fetched
+	case memproxy.StateUntrusted, "": // a message without a status, and an object without a text, is shown; of more than maxImages, none was fetched
 		m := r.op.Current[target]
-		return r.rules.WithholdUntrusted && r.known.err == nil && (m.Text != "" || len(m.OtherTexts) > 0 || len(r.op.Targets) > maxImages)
+		return r.rules.WithholdUntrusted && r.known.err == nil && (state != "" || m.Layer != memproxy.Episodic) && (m.Text != "" || len(m.OtherTexts) > 0 || len(r.op.Targets) > maxImages)
 	default:
 		return r.rules.display(state) == withhold
 	}

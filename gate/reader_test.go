@@ -290,6 +290,11 @@ func TestWhatAReaderIsShown(t *testing.T) {
 			r.fake.op, r.call.Route.Kind = correct("likes tea", "m"), memproxy.Correct
 			r.fake.located = map[string]memproxy.Memory{"m": {ID: "m", Text: "likes rum"}}
 		}), show},
+		"the change of a message, of which nothing is known": {untrusted(func(r *reading) {
+			r.ours()
+			r.fake.op, r.call.Route.Kind = correct("likes tea", "m"), memproxy.Correct
+			r.fake.located = map[string]memproxy.Memory{"m": {ID: "m", Text: "likes rum", Layer: memproxy.Episodic}}
+		}), show},
 		"the text of a change, an attack": {func(r *reading) {
 			r.ours()
 			r.fake.op, r.call.Route.Kind, r.memory.Text = correct("evil evil", "m"), memproxy.Correct, "evil evil"
