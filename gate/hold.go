@@ -166,12 +166,12 @@ func heldWriteOf(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldCo
 		said.Reserved = a.bill.charge.Cost
 	}
 	for i := range a.changedMemories {
-		w := &a.changedMemories[i]
-		m := a.op.Current[w.target]
-		if sum := w.row.SHA256; sum != "" {
-			said.Before[w.row.ID] = sum
+		changed := &a.changedMemories[i]
+		m := a.op.Current[changed.target]
+		if sum := changed.row.SHA256; sum != "" {
+			said.Before[changed.row.ID] = sum
 		} else if m.TextAt != "" { // it was not made through memproxy
-			said.Before[w.row.ID] = memproxy.Hash(m.Text)
+			said.Before[changed.row.ID] = memproxy.Hash(m.Text)
 		}
 	}
 	if w == nil {
