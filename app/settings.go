@@ -123,13 +123,19 @@ func (s *edits) apply(ctx context.Context, next *config.Config) error {
 		return fmt.Errorf("profile: restart to change from %s to %s", s.cfg.Profile, next.Profile)
 	}
 	was := s.rules.now.Load().cfg
-	cfg, restart := was.Adopt(next)
+	cfg, restart, early := was.Adopt(next)
 	unsafe, err := allowedUnsafe(next, s.opt.Getenv) // the whole file: the next start reads all of it
 	if err = errors.Join(err, checkValues(next)); err != nil {
 		return err
 	}
 	if !slices.Equal(unsafe, s.unsafe) { // every audit record names them, from the start of the process
 		return fmt.Errorf("exceptions that weaken production apply at start only: restart to change from [%s] to [%s]", strings.Join(s.unsafe, ", "), strings.Join(unsafe, ", "))
+	}
+	if early == nil {
+		_, early = cfg.AllowedUnsafe(s.opt.Getenv(config.UnsafeEnv))
+	}
+	if early != nil {
+		return fmt.Errorf("restart to put this edit in force: until then other settings of it keep their former values, with which it is invalid: %w", early)
 	}
 	identifier := s.callers.now.Load()
 	if !reflect.DeepEqual(cfg.Identity, was.Identity) {

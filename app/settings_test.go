@@ -256,7 +256,7 @@ log: {level: info}`
 func TestConfigurationReloads(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
-	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, file: filepath.Join(t.TempDir(), "memproxy.yaml")}, plain)
+	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, file: filepath.Join(t.TempDir(), "memproxy.yaml")}, plain, `listen: "127.0.0.1:0", upstream`, `listen: ":0", upstream`)
 	const second = "second-key-77aa"
 	row := func(secret, tenant string) string {
 		return `    - {sha256: "` + sha(secret) + `", id: "agent:` + tenant + `", kind: agent, trust: authenticated, tenant: ` + tenant + `, roles: [dev], acts_as: [` + tenant + `], users: [bob]}` + "\n"
@@ -295,6 +295,7 @@ func TestConfigurationReloads(t *testing.T) {
 		"weaker after a restart":   {keys + "screening: {enabled: false}\n", "screening.enabled weakens production"},
 		"unusable after a restart": {keys + "audit: {origin: \"two words\"}\n", "audit.origin: a log's name"},
 		"another profile":          {strings.Replace(keys, "profile: production", "profile: development", 1), "profile: restart"},
+		"open before a restart":    {strings.NewReplacer(`listen: ":0"`, `listen: "127.0.0.1:0"`, "identity:\n", "identity:\n  default: {id: demo}\n").Replace(keys), "restart to put this edit in force"},
 		"another tenant's own bob": {strings.Replace(keys, row(second, "globex"), row(second, "initech"), 1), "bob"},
 	} {
 		edit(c.text, name, says("the newest edit is not in force"))

@@ -15,8 +15,10 @@ import (
 
 // Adopt returns the configuration of a running process after its file changed. It has
 // next's identities and next's numbers and switches of the rules, and otherwise c's
-// settings. restart lists the paths of those that differ and need a restart.
-func (c *Config) Adopt(next *Config) (adopted *Config, restart []string) {
+// settings. restart lists the paths of those that differ and need a restart. An error means
+// that next is valid only with its own values of those.
+func (c *Config) Adopt(next *Config) (adopted *Config, restart []string, err error) {
+	next.behindEnvoy, next.anyEnvoy = c.behindEnvoy, c.anyEnvoy // of the process, not of its file
 	a := *c
 	a.file = next.file
 	a.Enforce, a.Identity, a.Ownership, a.Answers, a.Confidence = next.Enforce, next.Identity, next.Ownership, next.Answers, next.Confidence
@@ -26,7 +28,11 @@ func (c *Config) Adopt(next *Config) (adopted *Config, restart []string) {
 	a.Memories = next.Memories
 	m, was := &a.Memories, &c.Memories // the intervals of jobs need a restart
 	m.UncorrectedFor, m.Archive, m.Deleted, m.Seal, m.Sweep, m.Validate = was.UncorrectedFor, was.Archive, was.Deleted, was.Seal, was.Sweep, was.Validate
-	return &a, differences(reflect.ValueOf(a), reflect.ValueOf(*next), "")
+	v := &reader{name: next.file.name}
+	if v.check(&a, func(path ...any) int { return lineOf(next.file.root, path...) }); len(v.faults) > 0 {
+		err = errors.New(next.file.hide(sorted(v).Error()))
+	}
+	return &a, differences(reflect.ValueOf(a), reflect.ValueOf(*next), ""), err
 }
 
 // differences returns the paths of the settings that differ, sorted. Lists and maps whose

@@ -365,7 +365,8 @@ func TestSettingsThatNeedARestartAreNamed(t *testing.T) {
 		strings.Replace(fmt.Sprintf(conf, "one"), "name: a", "name: b", 1):     {"backends"},
 		fmt.Sprintf(conf, "one") + "log: {level: warn}\n":                      {"log.level"},
 	} {
-		_, restart := was.Adopt(parsed(text))
+		_, restart, err := was.Adopt(parsed(text))
+		must.Do(t, err, text)
 		expect.List(t, restart, want, text)
 	}
 }

@@ -212,6 +212,40 @@ func TestAnonymousWritesStayOnTheMachine(t *testing.T) {
 	}
 }
 
+// An edit that is valid as a whole is checked with the settings that stay as they are until
+// a restart, and with what the process does besides its file.
+func TestEditsAreCheckedWithWhatStaysInForce(t *testing.T) {
+	parsed := func(listen, rest string) *config.Config {
+		t.Helper()
+		return must.Get(config.Parse("f.yaml", []byte("profile: production\nbackends: [{name: a, kind: mem0, listen: '"+listen+"', upstream: 'https://a.example'}]\n"+rest), func(string) string { return "" }))(t)
+	}
+	const open, sum = "identity: {default: {id: demo}}\n", "aa5ad5b0b1b1f4d5c0d1a1e9b7b1f4d5c0d1a1e9b7b1f4d5c0d1a1e9b7b1f4d5"
+	weakened := func(was, next *config.Config) string {
+		t.Helper()
+		adopted, _, err := was.Adopt(next)
+		must.Do(t, err)
+		if _, err = adopted.AllowedUnsafe(""); err == nil {
+			return ""
+		}
+		return err.Error()
+	}
+	expect.Equal(t, weakened(parsed("127.0.0.1:1", ""), parsed("127.0.0.1:1", open)), "")
+	expect.Text(t, weakened(parsed(":1", ""), parsed("127.0.0.1:1", open))).Has("listens on :1, which other hosts reach")
+
+	envoy, edited := parsed("127.0.0.1:1", ""), parsed("127.0.0.1:1", open)
+	envoy.BehindEnvoy(false)
+	expect.Text(t, weakened(envoy, edited)).Has("every client of Envoy is served")
+	_, err := edited.AllowedUnsafe("")
+	expect.Error(t, err, "the same edit for a sidecar behind Envoy")
+	_, restart, err := envoy.Adopt(parsed("127.0.0.1:1", ""))
+	expect.OK(t, err)
+	expect.Len(t, restart, 0, "settings that need a restart after no edit")
+
+	reviewer := parsed(":1", "review: {reviewers: [{id: ann, sha256: "+sum+"}]}\n")
+	_, _, err = reviewer.Adopt(parsed(":1", "identity: {keys: [{sha256: "+sum+", id: dev}]}\n"))
+	expect.Text(t, fmt.Sprint(err)).Has(`the token is the key of caller "dev"`)
+}
+
 // Proves TRL-10: the effective profile has each control with its status, value and
 // origin.
 func TestEffectiveProfile(t *testing.T) {
