@@ -115,6 +115,9 @@ func TestWhatIsSeen(t *testing.T) {
 	anns := memproxy.Ownership{Kind: "memory", ID: "m", Scope: memproxy.Scope{Tenant: "acme", User: "ann"}}
 	agents := memproxy.Ownership{Kind: "memory", ID: "m", Scope: memproxy.Scope{Tenant: "acme", Agent: "other"}}
 	mine := memproxy.Ownership{Kind: memproxy.TargetMemory, ID: "made", Actor: "agent:dev", Scope: memproxy.Scope{Tenant: "acme"}}
+	export := func(actor, user string) *memproxy.Ownership {
+		return &memproxy.Ownership{Kind: memproxy.TargetExport, ID: "x", Actor: actor, Scope: memproxy.Scope{Tenant: "acme", User: user}}
+	}
 	bobOnly := func(p *memproxy.Principal) { p.Users = only("bob") }
 	devOnly := func(p *memproxy.Principal) { p.ActsAs = only("dev") }
 	of := func(name string) memproxy.Memory { return memproxy.Memory{Scope: memproxy.Scope{User: name}} }
@@ -163,6 +166,10 @@ func TestWhatIsSeen(t *testing.T) {
 		"a block, shown in the caller's agent": {row: &agents, m: memproxy.Memory{Mutable: true, Scope: memproxy.Scope{Agent: "dev"}}, limit: devOnly, setting: access.Visible, want: true},
 		"a block of another agent":             {row: &agents, m: memproxy.Memory{Mutable: true}, limit: devOnly, setting: access.Visible},
 		"a memory of another agent":            {row: &agents, m: memproxy.Memory{Scope: memproxy.Scope{Agent: "dev"}}, limit: devOnly, setting: access.Visible},
+		"an export of the caller's user":       {row: export("agent:ops", "bob"), limit: bobOnly, setting: access.Visible, want: true},
+		"an export of several users":           {row: export("agent:ops", ""), limit: bobOnly, setting: access.Visible},
+		"an export of several agents":          {row: export("agent:ops", "bob"), limit: devOnly, setting: access.Visible},
+		"an export that the caller made":       {row: export("agent:dev", ""), limit: bobOnly, setting: access.Visible, want: true},
 		"the backend is declared ours":         {m: of("ann"), setting: access.Hidden, change: func(v *access.View) { v.Declared = true }, want: true},
 		"declared ours, another's user":        {m: of("ann"), rows: []memproxy.Ownership{user("ann", "globex")}, setting: access.Visible, change: func(v *access.View) { v.Declared = true }},
 		"unattributed, everybody's":            {m: of("ann"), setting: access.Visible, want: true},

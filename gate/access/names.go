@@ -189,9 +189,8 @@ func Narrowing(op *memproxy.Operation) (narrow []*memproxy.Claim) {
 	return narrow
 }
 
-// AnyOwner is the owner of an export in a dimension in which its filter names owners and
-// does not restrict it to one of them, such as in an OR. Callers see such an export if they
-// may name every owner.
+// AnyOwner is the owner of an export in a dimension in which its filter does not restrict
+// it to one owner. Callers see such an export if they may name every owner, or made it.
 const AnyOwner = "*"
 
 // RestrictedTo returns the owners that an operation is restricted to.

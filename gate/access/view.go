@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -138,6 +139,9 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 		values := [2]string{m.Scope.In(d)}
 		if row != nil && (d != memproxy.DimAgent || values[0] == "" || !m.Mutable) { // a block is shown in every agent that it is attached to
 			values[1] = row.Scope.In(d)
+		}
+		if row != nil && row.Kind == memproxy.TargetExport && !MadeBy(v.Principal, row) {
+			values[1] = cmp.Or(values[1], AnyOwner) // it has the memories of every owner to which it was not restricted
 		}
 		for _, value := range values {
 			if value == "" {
