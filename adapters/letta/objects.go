@@ -85,10 +85,10 @@ func objectKind(id string) string {
 // recordMemberChanges records the request's changes to an object's members.
 func (d *decoding) recordMemberChanges() error {
 	switch {
-	case d.op.Kind == memproxy.Attach, d.op.Kind == memproxy.Correct && d.row.verb() != "":
+	case d.row.kind == memproxy.Attach, d.row.kind == memproxy.Correct && d.row.verb() != "":
 		d.recordReferenceChanges()
 		return nil
-	case d.op.Kind != memproxy.Correct && (d.op.Kind != memproxy.Admin || d.req.Method != "PATCH" && d.req.Method != "PUT"):
+	case d.row.kind != memproxy.Correct && (d.row.kind != memproxy.Admin || d.req.Method != "PATCH" && d.req.Method != "PUT"):
 		return nil
 	case d.doc == nil || d.doc.Root == nil:
 		return nil

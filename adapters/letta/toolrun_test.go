@@ -24,6 +24,9 @@ func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 		if !op.Kind.Writes() || op.Kind == memproxy.Run || len(op.Items) == 0 {
 			t.Errorf("%s: %s with %d items, want a write", name, op.Kind, len(op.Items))
 		}
+		if len(op.Changes) > 0 {
+			t.Errorf("%s changes members of %q: its arguments are no object's, and no version of one keeps them", name, op.Changes[0].Object)
+		}
 	}
 	for name, want := range map[string]string{
 		"send_message_to_agent_async":          "agent is [agent-00000000-0000-4000-8000-000000000002]",
