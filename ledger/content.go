@@ -118,12 +118,15 @@ func (rs Rollbacks) AppendFound(ctx context.Context, found ...memproxy.Version) 
 
 // Approve adds a reviewer's approval of a rollback to a version. Once Need distinct
 // reviewers other than the version's author have approved it for the same present text,
-// it may begin. The author gets ErrOwnReview.
+// it may begin. The author, and whoever wrote its text, gets ErrOwnReview.
 func (rs Rollbacks) Approve(ctx context.Context, to memproxy.Version, by memproxy.Review) (memproxy.VoteResult, error) {
 	bad := cmp.Or(validKey(to.MemoryKey), checkReview(by))
 	return changeResult(ctx, rs.store, bad, func(t *transaction) memproxy.VoteResult {
 		over, _ := t.lastVersion(to.MemoryKey)
 		subject := votesOn(to.MemoryKey, over.SHA256, "version", strconv.FormatInt(to.Number, 10))
+		if refuseOwnText(t, to.MemoryKey, to.SHA256, by); to.Op == memproxy.OpRollback { // the text is another's
+			to.Actor = ""
+		}
 		return t.vote(subject, to.Actor, by)
 	})
 }

@@ -82,6 +82,16 @@ func (t *transaction) vote(subject, author string, r memproxy.Review) memproxy.V
 	return tally
 }
 
+// refuseOwnText fails with ErrOwnReview if a text of a memory is the reviewer's own, as its
+// author or by a later change. A rollback restores another's text, and a change of the
+// metadata keeps the text.
+func refuseOwnText(t *transaction, k memproxy.MemoryKey, sha256 string, r memproxy.Review) {
+	if t.one(`SELECT 1 FROM version`+ofKey+` AND sha256 = ? AND actor = ? AND preimage <> sha256 AND op <> ? LIMIT 1`,
+		[]any{k, sha256, r.Reviewer, string(memproxy.OpRollback)}, new(int)) {
+		t.fail(ErrOwnReview)
+	}
+}
+
 // votesOn returns the subject of votes about a memory. about includes the text that the
 // reviewers saw, so that the votes do not count for a changed text.
 func votesOn(k memproxy.MemoryKey, about ...string) string {

@@ -262,7 +262,8 @@ const refMemory = "memory/"
 // Promote adds a reviewer's approval to a memory that is pending, untrusted, flagged or
 // quarantined. Once Need distinct reviewers other than its author have approved its
 // text, the memory is validated and attested as human-confirmed. ErrState means that
-// the memory is in another state, ErrOwnReview that the reviewer is the author.
+// the memory is in another state, ErrOwnReview that the reviewer is the author or wrote the
+// text.
 func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.Review) (memproxy.VoteResult, error) {
 	return changeResult(ctx, l.store, cmp.Or(validKey(k), checkReview(by)), func(t *transaction) memproxy.VoteResult {
 		r, st := t.status(k)
@@ -280,8 +281,9 @@ func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.
 			t.fail(fmt.Errorf("%w: the memory is %s", ErrState, st.State))
 			return memproxy.VoteResult{}
 		}
-		subject := votesOn(k, textOf(t, r, &memproxy.StateChange{MemoryKey: k}))
-		tally := t.vote(subject, r.Owner.Actor, by)
+		text := textOf(t, r, &memproxy.StateChange{MemoryKey: k})
+		refuseOwnText(t, k, text, by)
+		tally := t.vote(votesOn(k, text), r.Owner.Actor, by)
 		if !tally.Settled {
 			return tally
 		}

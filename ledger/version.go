@@ -229,9 +229,9 @@ func readText(ctx context.Context, s *store, r *versionRow) error {
 // Pin exempts a version's text from compaction, and its memory from expiry and purging, or
 // ends the exemption. Number 0 stands for the newest version, and when it ends for all.
 // ErrShredded means that the text is already destroyed, ErrFull that too many versions are
-// pinned.
-func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool) error {
-	return l.do(ctx, &job{bad: validKey(k), run: func(t *transaction) {
+// pinned, ErrOwnReview that the reviewer wrote the version's text.
+func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool, by memproxy.Review) error {
+	return l.do(ctx, &job{bad: cmp.Or(validKey(k), checkReview(by)), run: func(t *transaction) {
 		v, known := row(t, scanVersionRow, `SELECT `+versionColumns+` FROM version`+ofKey+` AND CAST(? AS BIGINT) IN (0, number) ORDER BY number DESC LIMIT 1`, k, number)
 		switch {
 		case !known:
@@ -241,6 +241,7 @@ func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, number int64, pi
 		case pinned:
 			number = v.Number
 		}
+		refuseOwnText(t, k, v.SHA256, by)
 		t.run(`UPDATE version SET pinned = ?`+ofKey+` AND CAST(? AS BIGINT) IN (0, number)`, count(pinned), k, number)
 		var n int
 		t.one(`SELECT count(*) FROM version`+ofKey+` AND pinned = 1`, []any{k}, &n)

@@ -187,7 +187,7 @@ func pinMemory(c *call, in PinRequest) (PinRequest, error) {
 	if err != nil {
 		return PinRequest{}, err
 	}
-	return in, c.api.opt.Memories.Pin(c.ctx(), k, in.Version, in.Pinned)
+	return in, c.api.opt.Memories.Pin(c.ctx(), k, in.Version, in.Pinned, c.review(in.Reason))
 }
 
 func promoteMemory(c *call, in Reason) (out memproxy.VoteResult, err error) {

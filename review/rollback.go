@@ -55,11 +55,7 @@ func rollbackMemory(c *call, in RollbackRequest) (RollbackAnswer, error) {
 	if err := c.record(m.tenant, m.Backend, decision, m.ID); err != nil {
 		return RollbackAnswer{}, err
 	}
-	restored := to
-	if to.Op == memproxy.OpRollback { // the text of a rollback is not the reviewer's own
-		restored.Actor = ""
-	}
-	votes, err := c.api.opt.Rollbacks.Approve(c.ctx(), restored, c.review(in.Reason))
+	votes, err := c.api.opt.Rollbacks.Approve(c.ctx(), to, c.review(in.Reason))
 	if err != nil || !votes.Settled {
 		return RollbackAnswer{Votes: &votes, votes: votes}, err
 	}

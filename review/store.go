@@ -35,7 +35,7 @@ type MemoryStore interface {
 	Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error)
 	Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) ([]memproxy.Dissent, error)
 	VerifyMemory(context.Context, memproxy.MemoryKey) (memproxy.ChainReport, error)
-	Pin(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool) error
+	Pin(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool, r memproxy.Review) error
 	Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.Review) (memproxy.VoteResult, error)
 }
 

@@ -54,6 +54,11 @@ func rollbacks(t *testing.T, l Life) {
 	for name, bad := range map[string]memproxy.Rollback{"no key": {Decision: "d", Number: 1}, "no decision": {MemoryKey: v.MemoryKey, Number: 1}, "no version": {MemoryKey: v.MemoryKey, Decision: "d"}} {
 		expect.Is(t, l.Rollbacks.Begin(ctx, bad, time.Minute), memproxy.ErrRefused, name)
 	}
+	restored := v
+	restored.Op, restored.Actor, restored.Decision = memproxy.OpRollback, "human:bob", "d3"
+	restored = must.Get(l.Rollbacks.End(ctx, "d3", &restored))(t)
+	expect.OK(t, expect.Err(l.Rollbacks.Approve(ctx, restored, by("human:bob"))), "who restored it, but did not write it")
+	expect.Is(t, expect.Err(l.Rollbacks.Approve(ctx, restored, by(v.Actor))), memproxy.ErrOwnReview, "one's own text, which another restored")
 }
 
 // foundTexts: a text that is in the backend and in no version is recorded; a text that

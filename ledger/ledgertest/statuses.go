@@ -117,10 +117,10 @@ func expiry(t *testing.T, l Life) {
 		must.Get(l.SetState(ctx, c))(t)
 	}
 	appendAll(t, l, Version("pinned", "old"), Version("pinned", "new"))
-	wantErr(t, "no version", l.Pin(ctx, mem("stays"), 0, true), ledger.ErrUnknown)
-	must.Do(t, l.Pin(ctx, mem("pinned"), 1, true))
-	must.Do(t, l.Pin(ctx, mem("pinned"), 0, true))
-	must.Do(t, l.Pin(ctx, mem("pinned"), 2, false))
+	wantErr(t, "no version", l.Pin(ctx, mem("stays"), 0, true, by("human:ann")), ledger.ErrUnknown)
+	must.Do(t, l.Pin(ctx, mem("pinned"), 1, true, by("human:ann")))
+	must.Do(t, l.Pin(ctx, mem("pinned"), 0, true, by("human:ann")))
+	must.Do(t, l.Pin(ctx, mem("pinned"), 2, false, by("human:ann")))
 	expect.Len(t, must.Get(l.Upkeep.Expire(ctx, l.Clock.Now()))(t), 0, "before their time")
 	later := memproxy.Renewal{MemoryKey: mem("goes"), Expires: soon.Add(time.Hour), Sooner: true}
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{later}}))
@@ -153,11 +153,11 @@ func expiry(t *testing.T, l Life) {
 	expect.Len(t, due, 2, "to be purged")
 	due = must.Get(l.Upkeep.Purgeable(ctx, due[0].MemoryKey, l.Clock.Now().Add(-180*24*time.Hour), 100))(t)
 	expect.Len(t, due, 1, "to be purged after the first")
-	must.Do(t, l.Pin(ctx, mem("pinned"), 0, false))
+	must.Do(t, l.Pin(ctx, mem("pinned"), 0, false, by("human:ann")))
 	if gone, err = l.Upkeep.Expire(ctx, l.Clock.Now()); err != nil || len(gone) != 1 || gone[0].ID != "pinned" {
 		t.Errorf("unpinned: %v, %v", gone, err)
 	}
-	must.Do(t, l.Pin(ctx, mem("pinned"), 1, true))
+	must.Do(t, l.Pin(ctx, mem("pinned"), 1, true, by("human:ann")))
 	expect.Equal(t, status(t, l, "pinned").State, memproxy.StateValidated, "pinned after its time, it is")
 }
 
@@ -165,7 +165,7 @@ func purged(t *testing.T, l Life) {
 	ctx := t.Context()
 	put(t, l.Ledger, Row("m"))
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Versions: []memproxy.Version{Version("m", "first"), Version("m", "second")}}))
-	must.Do(t, l.Pin(ctx, mem("m"), 1, true))
+	must.Do(t, l.Pin(ctx, mem("m"), 1, true, by("human:ann")))
 	set(t, l, "m", memproxy.StateExpired)
 	must.Do(t, l.Upkeep.Purge(ctx, mem("m"), "system:ttl", "d-purge"))
 	must.Do(t, l.Upkeep.Purge(ctx, mem("m"), "system:ttl", "d-purge"))
@@ -174,11 +174,11 @@ func purged(t *testing.T, l Life) {
 		t.Fatalf("what happened stays known: %+v, %v", history, err)
 	}
 	wantErr(t, "what it said", errOf(l.Version(ctx, mem("m"), 1)), ledger.ErrShredded)
-	must.Do(t, l.Pin(ctx, mem("m"), 0, false))
+	must.Do(t, l.Pin(ctx, mem("m"), 0, false, by("human:ann")))
 	gone := Version("gone", "")
 	gone.Op = memproxy.OpDelete
 	appendAll(t, l, Version("gone", "text"), gone)
-	wantErr(t, "pin a deletion", l.Pin(ctx, mem("gone"), 0, true), ledger.ErrShredded)
+	wantErr(t, "pin a deletion", l.Pin(ctx, mem("gone"), 0, true, by("human:ann")), ledger.ErrShredded)
 	expect.Equal(t, status(t, l, "m").State, "")
 	expect.Equal(t, owners(t, l.Ledger, "m")["m"].Deleted, true, "no tombstone")
 	sound(t, l)
@@ -256,6 +256,13 @@ func promoted(t *testing.T, l Life) {
 	set(t, l, "m", memproxy.StatePending)
 	two := func(who string) memproxy.Review { return memproxy.Review{Reviewer: who, Need: 2} }
 	wantErr(t, "the author", errOf(l.Promote(ctx, mem("m"), two("agent:dev"))), ledger.ErrOwnReview)
+	corrected := Version("m", "corrected")
+	corrected.Actor = "human:eve"
+	moved := corrected
+	moved.Actor, moved.Decision, moved.Before, moved.Metadata = "human:bob", "d-moved", hash("corrected"), []byte(`{"n":2}`)
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Versions: []memproxy.Version{corrected, moved}}))
+	wantErr(t, "who wrote the text", errOf(l.Promote(ctx, mem("m"), two("human:eve"))), ledger.ErrOwnReview)
+	wantErr(t, "and pins it", l.Pin(ctx, mem("m"), 0, true, by("human:eve")), ledger.ErrOwnReview)
 	tally, err := l.Promote(ctx, mem("m"), two("human:ann"))
 	must.Do(t, err, tally)
 	must.Equal(t, tally.Settled, false, tally)

@@ -111,7 +111,7 @@ func versionsCompacted(t *testing.T, l Life) {
 	for i := range 3 {
 		appendAll(t, l, Version("m", fmt.Sprint("text ", i)))
 	}
-	must.Do(t, l.Pin(ctx, mem("m"), 2, true))
+	must.Do(t, l.Pin(ctx, mem("m"), 2, true, by("human:ann")))
 	for i := 3; i < 15; i++ {
 		appendAll(t, l, Version("m", fmt.Sprint("text ", i)))
 	}
@@ -129,9 +129,9 @@ func versionsCompacted(t *testing.T, l Life) {
 	}
 	expect.Equal(t, strings.Join(kept, " "), "15 14 13 12 11 10 9 8 7 6 2", "kept")
 	expect.Len(t, history, 15, "kept")
-	wantErr(t, "pin a compacted one", l.Pin(ctx, mem("m"), 1, true), ledger.ErrShredded)
-	wantErr(t, "pin none", l.Pin(ctx, mem("m"), 99, true), ledger.ErrUnknown)
-	must.Do(t, l.Pin(ctx, mem("m"), 2, false))
+	wantErr(t, "pin a compacted one", l.Pin(ctx, mem("m"), 1, true, by("human:ann")), ledger.ErrShredded)
+	wantErr(t, "pin none", l.Pin(ctx, mem("m"), 99, true, by("human:ann")), ledger.ErrUnknown)
+	must.Do(t, l.Pin(ctx, mem("m"), 2, false, by("human:ann")))
 	appendAll(t, l, Version("m", "text 15"))
 	wantErr(t, "the unpinned one", errOf(l.Version(ctx, mem("m"), 2)), ledger.ErrShredded)
 	sound(t, l)
