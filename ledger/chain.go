@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -222,9 +224,7 @@ func rebase(t *transaction, tenant string) *head {
 // base yet, so any fault that is found there later is new.
 func acceptBreaches(t *transaction, h *head, faults []memproxy.ChainFault) {
 	clear(t.breached)
-	now := t.now()
-	t.run(`DELETE FROM breach WHERE tenant = ? AND place > ?`, h.tenant, h.base)
-	t.run(`UPDATE breach SET accepted = ? WHERE tenant = ? AND accepted = 0`, now, h.tenant)
+	all := acceptedIn(t.opened(ref(refAccepted, h.tenant), h.tenant))
 	for i := range faults {
 		f := &faults[i]
 		if f.Class == memproxy.FaultText || f.Class == memproxy.FaultRow || f.Position > h.base {
@@ -234,9 +234,22 @@ func acceptBreaches(t *transaction, h *head, faults []memproxy.ChainFault) {
 			t.fail(invalidArgument("a part of the fault cannot be stored"))
 			return
 		}
-		t.run(`INSERT INTO breach (tenant, place, class, detail, at, accepted) VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT DO NOTHING`,
-			h.tenant, f.Position, string(f.Class), f.Detail, now)
+		all[fault{f.Position, f.Class}] = true
+		t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			h.tenant, f.Position, string(f.Class), f.Detail, t.now())
 	}
+	for _, b := range rows(t, scanBreach, breachesOf, h.tenant) {
+		f := fault{b.Position, b.Class}
+		if f.Place > h.base || b.Accepted && !all[f] { // what an edit accepted is not known
+			delete(all, f)
+			t.run(`DELETE FROM breach WHERE tenant = ? AND place = ? AND class = ?`, h.tenant, f.Place, string(f.Class))
+			continue
+		}
+		all[f] = true
+	}
+	t.run(`UPDATE breach SET accepted = ? WHERE tenant = ? AND accepted = 0`, t.now(), h.tenant)
+	t.run(`DELETE FROM content WHERE ref = ?`, ref(refAccepted, h.tenant))
+	t.encrypt(ref(refAccepted, h.tenant), h.tenant, inJSON(slices.Collect(maps.Keys(all))))
 }
 
 // clearFlags calls clearFlag for the memories of a tenant that are flagged because of a broken
@@ -332,12 +345,32 @@ func inChunks[T any](ctx context.Context, s *store, all []T, f func(*transaction
 	return n, nil
 }
 
+const breachesOf = `SELECT tenant, place, class, detail, at, accepted > 0 FROM breach WHERE tenant = ? ORDER BY place, class`
+
+func scanBreach(s scanner) (b memproxy.Breach, err error) {
+	err = s.Scan(&b.Tenant, &b.Position, &b.Class, &b.Detail, (*sqlTime)(&b.Noted), &b.Accepted)
+	return b, err
+}
+
 // Breaches returns the stored faults of a tenant's chain, by position.
 func (cs Chains) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach, error) {
-	return queryRows(ctx, cs.store, "list breaches", func(s scanner) (b memproxy.Breach, err error) {
-		err = s.Scan(&b.Tenant, &b.Position, &b.Class, &b.Detail, (*sqlTime)(&b.Noted), &b.Accepted)
-		return b, err
-	}, `SELECT tenant, place, class, detail, at, accepted > 0 FROM breach WHERE tenant = ? ORDER BY place, class LIMIT 1000`, tenant)
+	found, err := queryRows(ctx, cs.store, "list breaches", scanBreach, breachesOf+` LIMIT 1000`, tenant)
+	if err != nil || len(found) == 0 {
+		return found, err
+	}
+	content, err := cs.decrypt(ctx, ref(refAccepted, tenant), tenant)
+	if err != nil && !errors.Is(err, ErrShredded) && !errors.Is(err, ErrSealed) {
+		return nil, err
+	}
+	accepted := acceptedIn(content)
+	for i := range found {
+		b := &found[i]
+		if b.Accepted && !accepted[fault{b.Position, b.Class}] {
+			b.Accepted = false
+			cs.edits.note(memproxy.MemoryKey{Kind: "breach", ID: fmt.Sprint(b.Position)}, tenant, editedRow)
+		}
+	}
+	return found, nil
 }
 
 // isBreached reports whether a tenant's chain has an unaccepted fault. It caches the
@@ -345,7 +378,10 @@ func (cs Chains) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach
 func isBreached(t *transaction, tenant string) bool {
 	broken, known := t.breached[tenant]
 	if !known {
-		broken = t.one(`SELECT 1 FROM breach WHERE tenant = ? AND accepted = 0 LIMIT 1`, []any{tenant}, new(int64))
+		if noted := rows(t, scanBreach, breachesOf, tenant); len(noted) > 0 {
+			accepted := acceptedIn(t.opened(ref(refAccepted, tenant), tenant))
+			broken = slices.ContainsFunc(noted, func(b memproxy.Breach) bool { return !accepted[fault{b.Position, b.Class}] })
+		}
 		t.breached[tenant] = broken
 	}
 	return broken

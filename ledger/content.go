@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 const (
 	refHold     = "hold/"
 	refApproval = "approval/"
+	refRollback = "rollback/"
+	refAccepted = "accepted/"
 	refVersion  = "version/"
 	refDissent  = "dissent/"
 	refSimilar  = "similar"
@@ -45,6 +48,13 @@ func (t *transaction) seal(ref, tenant string, plain []byte) []byte {
 	envelope, err := t.store.opt.Vault.Seal(ref, tenant, plain)
 	t.fail(err)
 	return envelope
+}
+
+// opened returns the plain text of a content, or nil if this installation wrote none.
+func (t *transaction) opened(ref, tenant string) []byte {
+	envelope, _ := row(t, scanOne[[]byte], envelopeOf, ref)
+	plain, _ := t.store.opt.Vault.Open(ref, tenant, envelope) // fails if it was edited
+	return plain
 }
 
 const envelopeOf = `SELECT envelope FROM content WHERE ref = ?`
@@ -144,10 +154,19 @@ func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.D
 		if n == 0 || t.dropVotes(r.MemoryKey) == 0 {
 			t.fail(fmt.Errorf("%w: another rollback of the memory is not over, or used up the votes", ErrState))
 		}
+		t.encrypt(ref(refRollback, r.Decision), r.Tenant, begunOf(r))
 	})
 }
 
-// Unfinished claims and returns the rollbacks whose lease has expired, oldest first.
+// begunOf returns the content that confirms a rollback, so that an edit of the ledger cannot
+// begin or change one.
+func begunOf(r memproxy.Rollback) []byte {
+	r.Begun = time.Time{}
+	return inJSON(r)
+}
+
+// Unfinished claims and returns the rollbacks whose lease has expired, oldest first. It
+// deletes rows that Begin did not write.
 func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error) {
 	return changeResult(ctx, rs.store, nil, func(t *transaction) []memproxy.Rollback {
 		now := leaseTime(t)
@@ -155,7 +174,13 @@ func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memp
 			(SELECT decision FROM rollback WHERE lease <= ?2 OR lease > ?3 ORDER BY begun LIMIT 100) RETURNING `+rollbackColumns,
 			toMicros(now.Add(lease)), toMicros(now), toMicros(now.Add(longestLease)))
 		slices.SortFunc(mine, func(a, b memproxy.Rollback) int { return a.Begun.Compare(b.Begun) })
-		return mine
+		return slices.DeleteFunc(mine, func(r memproxy.Rollback) bool {
+			if bytes.Equal(t.opened(ref(refRollback, r.Decision), r.Tenant), begunOf(r)) || t.err != nil {
+				return false
+			}
+			t.store.edits.note(memproxy.MemoryKey{Backend: r.Backend, Kind: "rollback", ID: memproxy.InertID(r.ID)}, r.Tenant, editedRow)
+			return t.run(`DELETE FROM rollback WHERE decision = ?`, r.Decision) > 0
+		})
 	})
 }
 
@@ -171,6 +196,7 @@ func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Ver
 	}
 	return changeResult(ctx, rs.store, bad, func(t *transaction) memproxy.Version {
 		open := t.run(`DELETE FROM rollback WHERE decision = ?`, decision) > 0
+		t.run(`DELETE FROM content WHERE ref = ?`, ref(refRollback, decision))
 		if made == nil {
 			return memproxy.Version{}
 		}

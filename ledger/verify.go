@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,8 +44,20 @@ type verifier struct {
 
 // fault identifies a fault of a chain.
 type fault struct {
-	place int64
-	class memproxy.FaultClass
+	Place int64
+	Class memproxy.FaultClass
+}
+
+// acceptedIn returns the faults of a chain that persons accepted, from the tenant's content
+// that lists them. It is encrypted, so that an edit of the ledger cannot accept one.
+func acceptedIn(content []byte) map[fault]bool {
+	var list []fault
+	_ = json.Unmarshal(content, &list) // nil if nothing was accepted
+	all := map[fault]bool{}
+	for _, f := range list {
+		all[f] = true
+	}
+	return all
 }
 
 // Verify walks the chain of a tenant's versions and reports records that were changed,

@@ -133,9 +133,7 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 		t.Errorf("breaches %+v, %v", b, err)
 	}
 	expect.Equal(t, must.Get(l.Backends.Sealed(ctx, "letta"))(t), true, "sealed")
-	if begun, err := l.Rollbacks.Unfinished(ctx, time.Minute); err != nil || len(begun) != 1 || begun[0].Decision != "d-roll" {
-		t.Errorf("rollbacks %+v, %v", begun, err)
-	}
+	expect.Len(t, must.Get(l.Rollbacks.Unfinished(ctx, time.Minute))(t), 0, "a rollback that nothing confirms")
 	if notices, _, err := l.Notices.Due(ctx, 100, time.Minute); err != nil || len(notices) != 15 {
 		t.Errorf("%d notices, %v", len(notices), err)
 	}
