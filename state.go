@@ -111,8 +111,8 @@ type StatusFilter struct {
 	// Overdue selects only memories that are past their time of expiry and not yet marked
 	// as expired or quarantined.
 	Overdue bool
-	// QuietSince excludes memories that were changed or corrected at this time or later, and
-	// those that are contested.
+	// QuietSince excludes memories whose status changed or that have a version of this time
+	// or later, and those that are contested.
 	QuietSince time.Time
 	// Deleted, if set, selects memories that were deleted at this time or later, with or
 	// without a status; only their keys are complete.

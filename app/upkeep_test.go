@@ -121,7 +121,8 @@ func TestClockChangesDestroyNothing(t *testing.T) {
 	want("it stayed", true, false, true)
 }
 
-// Proves TRL-9: intervals shorter than an hour need no steady hour.
+// Proves TRL-9: intervals shorter than an hour need no steady hour. A change by the author
+// begins the interval again.
 func TestShortIntervalsNeedNoUninterruptedHour(t *testing.T) {
 	t.Parallel()
 	clock, up := ledgertest.NewClock(), new(atomic.Int64)
@@ -129,9 +130,19 @@ func TestShortIntervalsNeedNoUninterruptedHour(t *testing.T) {
 		strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1), "SCREENING", "memories: {validate: 0, pending: [authenticated], quiet: 10s}")
 	tea := r.written("Ann likes green tea.", "")
 	for _, tc := range []struct {
-		run   time.Duration
-		shown bool
-	}{{9 * time.Second, false}, {2 * time.Second, true}} {
+		change string
+		run    time.Duration
+		shown  bool
+	}{
+		{"", 9 * time.Second, false},
+		{`{"text":"Ann likes black tea."}`, 2 * time.Second, false},
+		{"", 7 * time.Second, false},
+		{"", 2 * time.Second, true},
+	} {
+		if tc.change != "" {
+			r.do("PUT", "/memories/"+tea, tc.change).want(t, 200)
+			ring.Until(t, "its version", func() bool { return len(r.history(tea)) == 2 })
+		}
 		clock.Pass(tc.run)
 		up.Add(int64(tc.run))
 		r.once("upkeep", clock.Now())

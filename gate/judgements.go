@@ -116,7 +116,7 @@ func byStatus(ret *answer, it *item) outcome {
 		detail := "the memory is " + string(state) + " and withheld"
 		if state == memproxy.StatePending {
 			detail += " from all callers but its author until a reviewer promotes it, " +
-				"or it stays uncorrected for memories.quiet"
+				"or it stays unchanged for memories.quiet"
 		}
 		return outcome{action: drop, code: memproxy.StateWithheld, detail: detail}
 	}

@@ -92,8 +92,8 @@ func statusQuery(f *memproxy.StatusFilter, now time.Time) (query string, args []
 		c.add(overdue, toMicros(now))
 	}
 	if !f.QuietSince.IsZero() {
-		c.add(`changed < ? AND contested = 0 AND NOT EXISTS (SELECT 1 FROM correction c
-			WHERE c.backend = record.backend AND c.id = record.id AND c.kind = record.kind AND c.at >= ?)`, toMicros(f.QuietSince), toMicros(f.QuietSince))
+		c.add(`changed < ? AND contested = 0 AND NOT EXISTS (SELECT 1 FROM version v
+			WHERE v.backend = record.backend AND v.id = record.id AND v.kind = record.kind AND v.at >= ?)`, toMicros(f.QuietSince), toMicros(f.QuietSince))
 	}
 	n := min(cmp.Or(max(0, f.Limit), 10), 1000)
 	return `SELECT ` + recordColumns + ` FROM ` + from + c.where() + ` ORDER BY backend, kind, id LIMIT ?`, append(c.args, n), c.bad

@@ -84,12 +84,14 @@ func quiet(t *testing.T, l Life) {
 	ctx := t.Context()
 	for _, id := range []string{"calm", "corrected", "disputed"} {
 		set(t, l, id, memproxy.StatePending)
+		appendAll(t, l, Version(id, "tea"))
 	}
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{{Text: "not so", SHA256: "ab", Correction: memproxy.Correction{
 		MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: "disputed"}, Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Trust: memproxy.TrustAuthenticated, Decision: "d1", Reason: "r"}}}}))
 	l.Clock.Pass(5 * 24 * time.Hour)
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Corrections: []memproxy.Correction{{
 		MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: "corrected"}, Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Trust: memproxy.TrustHuman, Decision: "d2", Reason: "wrong"}}}))
+	appendAll(t, l, Version("corrected", "cocoa")) // an author's own change counts as well
 	set(t, l, "fresh", memproxy.StatePending)
 	l.Clock.Pass(3 * 24 * time.Hour)
 	got, err := l.ListStatuses(ctx, memproxy.StatusFilter{State: memproxy.StatePending, QuietSince: l.Clock.Now().Add(-7 * 24 * time.Hour)})

@@ -1,6 +1,6 @@
 // Package memories runs the time-based work on memories. It judges memories that the
 // rules in force have not judged, expires memories, promotes pending ones that were not
-// corrected for long enough, and purges what is past its retention.
+// changed for long enough, and purges what is past its retention.
 package memories
 
 import (
@@ -76,7 +76,7 @@ func (k *Maintainer) Jobs() []upkeep.Job {
 	}
 }
 
-// upkeep expires memories, promotes pending ones that were not corrected for long
+// upkeep expires memories, promotes pending ones that were not changed for long
 // enough, and judges those that the present rules have not judged. Whatever depends on
 // elapsed time uses a time that has certainly passed (ClockGuard.SafeTime); reads use the
 // clock in any case.
@@ -127,7 +127,7 @@ func (k *Maintainer) expire(ctx context.Context, now time.Time) error {
 	}
 }
 
-// promote makes pending memories readable that were not corrected for memories.uncorrected_for.
+// promote makes pending memories readable that nobody changed for memories.quiet.
 func (k *Maintainer) promote(ctx context.Context, now time.Time) error {
 	list, err := k.Ledger.ListStatuses(ctx, memproxy.StatusFilter{State: memproxy.StatePending, QuietSince: now.Add(-k.Config.Memories.UncorrectedFor.Std()), Limit: 100})
 	if err != nil {
@@ -137,7 +137,7 @@ func (k *Maintainer) promote(ctx context.Context, now time.Time) error {
 	for i := range list {
 		changes = append(changes, memproxy.StateChange{
 			MemoryKey: list[i].MemoryKey, Tenant: list[i].Tenant, State: memproxy.StateUntrusted,
-			From: []memproxy.MemoryState{memproxy.StatePending}, Reason: "it was not corrected for long enough", Decision: list[i].Decision,
+			From: []memproxy.MemoryState{memproxy.StatePending}, Reason: "it was not changed for long enough", Decision: list[i].Decision,
 		})
 	}
 	_, err = k.Ledger.SetState(ctx, changes...)
