@@ -64,7 +64,7 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 		return until
 	})
 	if err == nil && until == 0 {
-		err = fmt.Errorf("%w: hold %s was restored from a backup, so the backend must be queried first", ErrState, id)
+		err = fmt.Errorf("%w: the hold was restored from a backup, so the backend must be queried first", ErrState)
 	}
 	if err != nil {
 		return memproxy.Replay{}, err
@@ -109,7 +109,7 @@ func approvalOf(h *memproxy.HeldWrite) []byte {
 // wrongState fails because a hold is not in the wanted state, or does not exist.
 func wrongState(t *transaction, id, want string) {
 	h := knownHold(t, id, oneHold)
-	t.fail(fmt.Errorf("%w: hold %s is %s, not %s", ErrState, id, h.State, want))
+	t.fail(fmt.Errorf("%w: the hold is %s, not %s", ErrState, h.State, want))
 }
 
 // EndClaim ends a claim, which only its holder can: as done if the backend accepted the write;

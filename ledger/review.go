@@ -30,7 +30,7 @@ func lockHold(t *transaction, id string) memproxy.HeldWrite {
 
 // failState fails with ErrState because of the state that a hold is in.
 func failState(t *transaction, h *memproxy.HeldWrite) {
-	t.fail(fmt.Errorf("%w: hold %s is %s", ErrState, h.ID, h.State))
+	t.fail(fmt.Errorf("%w: the hold is %s", ErrState, h.State))
 }
 
 // unsent reports whether a hold waits, or is approved and not claimed yet.

@@ -3,6 +3,7 @@ package review_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http/httptest"
 	"os"
@@ -89,7 +90,7 @@ func TestCommands(t *testing.T) {
 		{bobToken, "holds approve --reason fine", 2, "give ids"},
 		{bobToken, "holds approve --reason fine h1 none gone", 1, "memproxy holds list; gone: held write not found"},
 		{bobToken, "holds show h1", 0, "done"},
-		{bobToken, "holds reject --reason late h1", 1, "hold h1 is done"},
+		{bobToken, "holds reject --reason late h1", 1, "memproxy holds reject: h1: the hold is done\n"},
 		{bobToken, "holds approve --reason fine h2", 0, "h2 is done, the backend answered 200"},
 		{bobToken, "holds reject --reason bad h3", 0, "h3 is rejected"},
 		{bobToken, "holds reject --reason bad --similarity " + group + " --expect 2", 1, "1 holds wait in the group"},
@@ -100,7 +101,7 @@ func TestCommands(t *testing.T) {
 		{bobToken, "holds list --session s-none", 0, "no held write matches"},
 		{bobToken, "holds reject --reason bad --similarity " + group + " --expect 1", 0, "h4 is rejected"},
 		{bobToken, "holds pattern h1 PATTERN_001", 0, "PATTERN_001"},
-		{bobToken, "holds resolve --reason x --outcome done h1", 1, "hold h1 is done"},
+		{bobToken, "holds resolve --reason x --outcome done h1", 1, "the hold is done, not replaying"},
 		{viewToken, "memory history --backend mem0 m", 0, "update"},
 		{viewToken, "memory history m", 2, "--backend is required"},
 		{viewToken, "memory history --backend mem0 none", 1, "no record of this memory"},
@@ -160,15 +161,35 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// Proves EDGE-15: the command fails if an approved write is not written.
+// Proves EDGE-15: the command fails if an approved write is not known to be written.
 func TestApproveFailsIfNothingIsWritten(t *testing.T) {
-	for status, want := range map[int]string{422: "h is failed, the backend answered 422\n", 401: "h is pending, the backend answered 401; the backend rejects memproxy's credential: check backends[].credential\n"} {
+	for _, c := range []struct {
+		status    int
+		err       error
+		out, errs string
+	}{
+		{422, nil, "h is failed, the backend answered 422\n", "h: it was not written\n"},
+		{401, nil, "h is pending, the backend answered 401; the backend rejects memproxy's credential: check backends[].credential\n", "h: it was not written\n"},
+		{0, memproxy.ErrNoConnection, "h is approved and not sent yet; it will be retried, see the log\n", "h: it was not written\n"},
+		{0, errors.New("connection reset"), "h is replaying; it is being sent, or it is unknown whether it arrived\n", "h: it is not known whether it was written\n"},
+	} {
 		r := newRig(t)
 		r.hold("h", "text")
-		r.up.status = status
-		if code, out, errs := r.run(bobToken, "holds approve --reason fine h"); code != 1 || out != want || !strings.Contains(errs, "h: it was not written") {
-			t.Errorf("exit %d: %s%s", code, out, errs)
+		r.up.status, r.up.err = c.status, c.err
+		code, out, errs := r.run(bobToken, "holds approve --reason fine h")
+		expect.Equal(t, code, 1, c.out)
+		expect.Equal(t, out, c.out)
+		expect.Equal(t, errs, "memproxy holds approve: "+c.errs)
+		if r.up.err == nil || c.err == memproxy.ErrNoConnection {
+			continue
 		}
+		r.clock.Pass(leaseOver)
+		code, out, errs = r.run(bobToken, "holds resolve --reason fine --outcome approved h") // which sends it again
+		expect.Equal(t, code, 1, out, errs)
+		expect.Equal(t, errs, "memproxy holds resolve: it is not known whether it was written\n")
+		r.clock.Pass(leaseOver)
+		code, out, errs = r.run(bobToken, "holds resolve --reason fine --outcome failed h")
+		expect.Equal(t, code, 0, out, errs)
 	}
 }
 
@@ -186,8 +207,9 @@ func TestResultsShowWhatThereIs(t *testing.T) {
 func TestOutputHasNoControlSequences(t *testing.T) {
 	r := newRig(t)
 	h, c := ledgertest.Held("h", "x")
-	h.Findings, c.Texts[0].Text = nil, "a\x1b[2Jb\u202ec\rd\te\x00f\u200bg ü"
+	c.Texts = append([]memproxy.HeldText{{Pointer: "/path"}}, c.Texts...) // the findings count it, and it shows nothing
+	h.Findings, c.Texts[1].Text = nil, "a\x1b[2Jb\u202ec\rd\te\x00f\u200bg ü"
 	must.Get(r.ledger.Holds.Put(t.Context(), h, c))(t)
 	_, out, _ := r.run(bobToken, "holds show h")
-	expect.Text(t, out).Has(`a\u001b[2Jb\u202ec\u000dd\u0009e\u0000f\u200bg ü`)
+	expect.Text(t, out).Lacks("/path").Has(`a\u001b[2Jb\u202ec\u000dd\u0009e\u0000f\u200bg ü`)
 }

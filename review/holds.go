@@ -238,7 +238,7 @@ func resolveHold(c *call, h *memproxy.HeldWrite, in ResolveRequest) (memproxy.Vo
 func (c *call) send(id string, tally memproxy.VoteResult) (Settled, error) {
 	h, err := c.api.Runner.Replay(c.ctx(), id)
 	if err == nil && h.State == memproxy.HoldRejected { // rejected by another reviewer before it was sent
-		return Settled{}, fmt.Errorf("%w: hold %s is rejected", memproxy.ErrState, id)
+		return Settled{}, fmt.Errorf("%w: the hold is rejected", memproxy.ErrState)
 	}
 	if err != nil || h.State == memproxy.HoldApproved {
 		c.api.Runner.Wake() // the runner retries until the write is sent

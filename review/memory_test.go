@@ -360,7 +360,7 @@ func TestRejectionBetweenApprovalAndSending(t *testing.T) {
 		o.Holds = rejectedFirst{o.Holds.(ledger.Holds)}
 	})
 	r.hold("h", "text")
-	if _, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"}); err == nil || err.Error() != "hold h is rejected" {
+	if _, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"}); err == nil || err.Error() != "the hold is rejected" {
 		t.Errorf("approved and rejected at once: %v", err)
 	}
 	if h, err := r.ledger.Holds.Get(t.Context(), "h"); err != nil || h.State != memproxy.HoldRejected || h.Reviewer != "ann" {

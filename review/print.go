@@ -138,7 +138,7 @@ func (p *printer) settled(s Settled) {
 	p.line("%s is %s%s%s%s%s", h.ID, h.State,
 		when(h.Result.Status != 0, ", the backend answered %d", h.Result.Status),
 		when(h.State == memproxy.HoldApproved, " and not sent yet; it will be retried, see the log"),
-		when(h.State == memproxy.HoldReplaying, "; it is unknown whether it was sent"),
+		when(h.State == memproxy.HoldReplaying, "; it is being sent, or it is unknown whether it arrived"),
 		when((h.State == memproxy.HoldFailed || h.State == memproxy.HoldPending) && h.Result.Detail != "", "; %s", h.Result.Detail))
 }
 

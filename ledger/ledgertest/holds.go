@@ -162,7 +162,7 @@ func holdStranded(t *testing.T, l Life) {
 	expect.Len(t, must.Get(l.Holds.ExpiredClaims(ctx))(t), 0, "within the lease nothing is stranded")
 	early := errOf(l.Holds.Resolve(ctx, "a", memproxy.HoldApproved, memproxy.HoldResult{}))
 	wantErr(t, "resolve within the lease", early, ledger.ErrState)
-	expect.Text(t, early.Error(), "says when it can be").Has("hold a is replaying, not replaying for over two minutes")
+	expect.Text(t, early.Error(), "says when it can be").Has("the hold is replaying, not replaying for over two minutes")
 	l.Clock.Pass(2 * time.Minute)
 	left, err := l.Other.Holds.ExpiredClaims(ctx)
 	must.Do(t, err, "stranded")
