@@ -45,7 +45,7 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 		result   = `{"id":"message-11","name":null,"message_type":"tool_return_message","tool_call_id":"c5","tool_returns":[{"tool_call_id":"c5"}]}`
 		own      = `{"id":"message-12","name":null,"message_type":"tool_return_message","tool_call_id":"c2","tool_returns":[{"tool_call_id":"c2"}]}`
 		first    = `{"id":"message-14","date":"2026-01-01T00:00:01+00:00","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","tool_call_id":"c0"}]}`
-		firstYes = `{"id":"message-15","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c0","approve":true,"reason":"(memproxy decision d4)"}]}`
+		firstYes = `{"id":"message-15","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c0","approve":true,"reason":"(memproxy)"}]}`
 		again    = `{"id":"message-16","date":"2026-01-01T00:00:02+00:00","message_type":"approval_request_message","tool_calls":[{"name":"my_tool","tool_call_id":"c0"}]}`
 		againYes = `{"id":"message-17","message_type":"approval_response_message","approvals":[{"type":"tool","tool_call_id":"c0","tool_return":"42"}]}`
 		shown    = `{"id":"message-18","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","tool_call_id":"c6"}]}`

@@ -198,13 +198,21 @@ func (by *caller) answerTo(c *call) (any, bool) {
 	}
 	yes := map[string]any{"type": "approval", "tool_call_id": c.id, "approve": true}
 	if c.byGate && own == nil {
-		yes["reason"] = Mark + c.decision.ID + ")" // stored by the server: histories leave it out, and show what a person approved
+		yes["reason"] = mark(c.decision) // stored by the server: histories leave it out, and show what a person approved
 	}
 	return yes, true
 }
 
 // Mark is part of the reason in every approval or denial by memproxy.
-const Mark = "(memproxy decision "
+const Mark = "(memproxy"
+
+// mark names the decision, unless the answer follows from the agent's own rules or a cancellation.
+func mark(d memproxy.Decision) string {
+	if d.ID == "" {
+		return Mark + ")"
+	}
+	return Mark + " decision " + d.ID + ")"
+}
 
 // reasonOf returns the text that the agent reads instead of the tool's result.
 func reasonOf(d memproxy.Decision) string {
@@ -212,7 +220,7 @@ func reasonOf(d memproxy.Decision) string {
 	if i := slices.IndexFunc(d.Reasons, func(r memproxy.Reason) bool { return r.Detail != "" }); i >= 0 {
 		reason = d.Reasons[i].Detail
 	}
-	return reason + " " + Mark + d.ID + ")"
+	return reason + " " + mark(d)
 }
 
 // paused records the calls of a request that ended in a pause. They wait for rulings if the
@@ -253,7 +261,7 @@ func (t *Turn) awaitRulings(calls []*call, request string) {
 		switch {
 		case !c.byGate && !c.needsPerson:
 		case t.tools.forRules[c.name] && !t.opt.RecoveryOnly:
-			c.ruled, c.decision = true, memproxy.Decision{ID: "none", Verdict: memproxy.Allow}
+			c.ruled, c.decision = true, memproxy.Decision{Verdict: memproxy.Allow}
 		case selfedit.Tools[c.name].Uses == selfedit.Blocks && !t.view.requested && !t.opt.RecoveryOnly:
 			requestBlocks(t)
 		}

@@ -29,7 +29,7 @@ func (by *caller) missingReturns(calls []*call) (missing []toolReturn, runs bool
 		switch {
 		case c.denied():
 			missing = append(missing, toolReturn{
-				Type: "tool", Status: "error", ID: c.id, name: c.name, message: "message-" + c.decision.ID,
+				Type: "tool", Status: "error", ID: c.id, name: c.name, message: "message-" + cmp.Or(c.decision.ID, c.id),
 				Return: "Error: request to call tool denied. User reason: " + reasonOf(c.decision),
 			})
 		case c.byGate && c.result != nil:
@@ -64,7 +64,7 @@ func (s *stitched) missingReturnEvent(kind string, doc *jsondoc.Doc) [][]byte {
 	}
 	raw := marshal(map[string]any{
 		"id": first.message, "date": doc.Root.Get("date").Text(), "name": first.name, "message_type": "tool_return_message",
-		"otid": first.message, "sender_id": nil, "step_id": nil, "is_err": nil, "seq_id": seq, "run_id": s.run(doc.Root.Get("run_id").Text()),
+		"otid": strings.TrimPrefix(first.message, "message-"), "sender_id": nil, "step_id": nil, "is_err": nil, "seq_id": seq, "run_id": s.run(doc.Root.Get("run_id").Text()),
 		"tool_return": first.Return, "status": first.Status, "tool_call_id": first.ID, "stdout": nil, "stderr": nil, "tool_returns": missing,
 	})
 	return streamEvents(s.wanted("tool_return_message", raw))

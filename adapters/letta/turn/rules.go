@@ -144,7 +144,7 @@ func (s *toolset) constrain(calls []*call) {
 	for _, c := range calls {
 		if !slices.Contains(valid, c.name) {
 			c.ruled = true
-			c.decision = memproxy.Decision{ID: "none", Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{
+			c.decision = memproxy.Decision{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{
 				Detail: "[ToolConstraintError] Cannot call " + c.name + ", valid tools include: " + strings.Join(valid, ", ") + ".",
 			}}}
 		}

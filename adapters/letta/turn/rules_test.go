@@ -38,7 +38,7 @@ func call(tb testing.TB, t *turn.Turn, name, id string) string {
 	switch {
 	case strings.Contains(body, `"approve":true,"reason"`):
 		return "ran"
-	case strings.Contains(body, "[ToolConstraintError] Cannot call "+name):
+	case strings.Contains(body, "[ToolConstraintError] Cannot call "+name) && strings.Contains(body, `. (memproxy)"`):
 		return "violates"
 	}
 	return body

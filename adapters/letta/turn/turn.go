@@ -272,7 +272,7 @@ func (p *pause) readRunStatus(r memproxy.Reply) error {
 			continue // a person or the policy decides
 		}
 		c.ruled = true
-		c.decision = memproxy.Decision{ID: "none", Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Detail: "the run was cancelled"}}}
+		c.decision = memproxy.Decision{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Detail: "the run was cancelled"}}}
 	}
 	return nil
 }
