@@ -112,14 +112,14 @@ func onlyUnknown(a Adapter, req memproxy.Request) bool {
 func unknownHint(a Adapter, req memproxy.Request) string {
 	other := req
 	for _, other.Method = range [...]string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
-		if route, ok := a.Route(other); ok {
-			return "with the method " + other.Method + " the path matches " + route.ID + ": check the method"
+		if _, ok := a.Route(other); ok {
+			return "it knows the path with the method " + other.Method + ": check the method"
 		}
 	}
-	return paths.Hint(req.EscapedPath, func(path string) (string, bool) {
+	return paths.Hint(req.EscapedPath, func(path string) bool {
 		req.EscapedPath = path
-		route, ok := NormalizedRoute(a, req)
-		return route.ID, ok
+		_, ok := NormalizedRoute(a, req)
+		return ok
 	})
 }
 

@@ -197,11 +197,11 @@ func TestUnknownRoutes(t *testing.T) {
 func TestMisspeltPathsAreNamed(t *testing.T) {
 	r := newRig(t, nil)
 	for request, want := range map[string]string{
-		"PUT /memory":       "with the method GET the path matches toy.add:",
-		"POST /memory/":     "with different slashes the path matches toy.add:",
-		"POST //memory":     "with different slashes the path matches toy.add:",
-		"POST /v1/memory":   "without its first segment the path matches toy.add:",
-		"POST /v1//memory/": "without its first segment the path matches toy.add:",
+		"PUT /memory":       "it knows the path with the method GET:",
+		"POST /memory/":     "it knows the path with different slashes:",
+		"POST //memory":     "it knows the path with different slashes:",
+		"POST /v1/memory":   "it knows the path without its first segment:",
+		"POST /v1//memory/": "it knows the path without its first segment:",
 		"POST /memories":    "list it as passthrough",
 		"POST /a/b/memory":  "list it as passthrough",
 		"POST /memory/x":    "list it as passthrough",

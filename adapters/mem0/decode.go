@@ -31,7 +31,7 @@ type decoding struct {
 func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (*memproxy.Operation, error) {
 	r := a.Row(rt.ID)
 	if r.shape == opaque {
-		return nil, malformed(memproxy.RouteUnknown, 403, "", "memproxy does not support the payload of this route yet")
+		return nil, malformed(memproxy.RouteUnknown, 403, "", "memproxy cannot decode this route, so it refuses it")
 	}
 	d := &decoding{a: a, row: r, req: req, params: rt.Params, op: &memproxy.Operation{
 		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID, Administers: r.flags&shared != 0,

@@ -47,17 +47,17 @@ func Segmented(escaped string) bool {
 	return true
 }
 
-// Hint says how to repeat a request to a path without a route. match returns the route of a
-// path whose slashes do not matter. The hint names routes and no paths, because records
-// have no paths.
-func Hint(escaped string, match func(path string) (route string, ok bool)) string {
-	if route, ok := match(escaped); ok {
-		return "with different slashes the path matches " + route + ": check for missing or extra slashes in the path and the base URL"
+// Hint says how to repeat a request to a path without a route. match reports whether a path has
+// one if its slashes do not matter. The hint does not quote the path, because records have no
+// paths.
+func Hint(escaped string, match func(path string) bool) string {
+	if match(escaped) {
+		return "it knows the path with different slashes: check for missing or extra slashes in the path and the base URL"
 	}
 	flaw := Flaw(escaped)
 	if _, rest, _ := strings.Cut(strings.TrimLeft(escaped, "/"), "/"); rest != "" && (flaw == "" || flaw == slashes) {
-		if route, ok := match(rest); ok {
-			return "without its first segment the path matches " + route + ": the base URL must have no path"
+		if match(rest) {
+			return "it knows the path without its first segment: the base URL must have no path"
 		}
 	}
 	if flaw != "" {
