@@ -59,7 +59,9 @@ func (s *App) startJobs(held *holds.Maintainer) {
 		s.jobs.Start(job)
 	}
 	for i, p := range s.proxies {
-		s.jobs.Start(runsJob(&s.cfg.Backends[i], p.Runs()))
+		if b := &s.cfg.Backends[i]; b.Kind == "letta" { // only its agents run
+			s.jobs.Start(runsJob(b, p.Runs()))
+		}
 	}
 	s.keepBaseline()
 }

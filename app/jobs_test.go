@@ -94,6 +94,7 @@ func TestStopCancelsJobs(t *testing.T) {
 	asked := map[string]chan error{}
 	car := r.car // the rig drops it when it stops
 	for name := range car.Jobs.All() {
+		expect.Equal(t, strings.HasPrefix(name, "runs:"), false, name, "of a backend without agents")
 		over := make(chan error, 1)
 		asked[name] = over
 		go func() { over <- car.Once(context.Background(), name, time.Now()) }()
