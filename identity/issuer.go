@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"crypto/rsa"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -173,6 +174,9 @@ func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) (err e
 	return nil
 }
 
+// minRSA is the least size of an RSA key in bits (RFC 7518, sections 3.3 and 3.5).
+const minRSA = 2048
+
 // fetch returns the keys and their URL; jwks is the last known URL.
 func (s *issuer) fetch(ctx context.Context, jwks string) ([]jose.JSONWebKey, string, error) {
 	if jwks == "" {
@@ -207,10 +211,13 @@ func (s *issuer) fetch(ctx context.Context, jwks string) ([]jose.JSONWebKey, str
 		if json.Unmarshal(raw, &k) != nil || !k.IsPublic() || k.Use != "" && k.Use != "sig" {
 			continue
 		}
+		if key, is := k.Key.(*rsa.PublicKey); is && key.N.BitLen() < minRSA {
+			continue
+		}
 		keys = append(keys, k)
 	}
 	if len(keys) == 0 {
-		return nil, "", errors.New("the issuer has no keys")
+		return nil, "", errors.New("the issuer has no keys that are accepted")
 	}
 	return keys, jwks, nil
 }

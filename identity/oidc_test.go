@@ -144,9 +144,11 @@ func TestAlgorithmConfusion(t *testing.T) {
 	d := newDesk(t, nil)
 	k := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	rs := jose.JSONWebKey{Key: k, KeyID: "rsa", Algorithm: "RS256"}
-	d.publish(d.key, rs)
+	weak := jose.JSONWebKey{Key: must.Get(rsa.GenerateKey(rand.Reader, 1024))(t), KeyID: "weak"}
+	d.publish(d.key, rs, weak)
 	d.raw = []any{map[string]any{"kty": "oct", "kid": "shared", "k": base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("s", 32)))}}
 	d.accept(sign(t, jose.RS256, rs, d.claims()))
+	d.refuse(sign(t, jose.RS256, weak, d.claims()))
 
 	body, _ := json.Marshal(d.claims())
 	for _, head := range []string{`{"alg":"none"}`, `{"alg":"None","kid":"rsa"}`, `{"alg":"","kid":"rsa"}`, `{"kid":"rsa"}`} {
