@@ -222,10 +222,10 @@ func TestControlDiff(t *testing.T) {
 	// reproduce them, so nothing is reported.
 	says(t, cli.OK, "2 decided by something else", "control", "diff", "--from", open, "--decisions", decisions, "--config", conf)
 	says(t, cli.OK, `"changes": []`, "control", "diff", "--decisions", decisions, "--json")
-	says(t, cli.Failed, "absent", "control", "diff", "--decisions", filepath.Join(open, "absent"))
+	says(t, cli.Usage, "absent", "control", "diff", "--decisions", filepath.Join(open, "absent"))
 	for _, none := range []string{"", `{"type":"start"}` + "\n", `{"type":"decision","verdict":"deny"}` + "\n"} {
 		file := writeFile(t, filepath.Join(t.TempDir(), "none.jsonl"), none)
-		says(t, cli.Failed, "none of 0 decision(s) could be replayed", "control", "diff", "--to", open, "--decisions", file)
+		says(t, cli.Usage, "none of 0 decision(s) could be replayed", "control", "diff", "--to", open, "--decisions", file)
 	}
 	says(t, cli.Usage, "", "control", "diff")
 }

@@ -81,14 +81,17 @@ func printStatus(to io.Writer, st *fleet.Status) {
 	}
 }
 
-// controlDiff shows compare what two versions of the rules allow, by
-// recorded decisions. It exits with 1 if there is such a difference.
+// controlDiff compares what two versions of the rules allow, by recorded decisions. It exits with 1 if the newer version allows more.
 func controlDiff(in *Invocation) *cobra.Command {
 	var from, to, public string
 	var q config.Replay
-	c := answerCommand(in, "diff", "compare what two versions of the rules allow; exit status 1 if the newer allows more", "memproxy control diff --to policies --decisions decisions.jsonl",
+	c := answerCommand(in, "diff", "compare what two versions of the rules allow; exit status 1 if the newer allows more, 2 if they could not be compared", "memproxy control diff --to policies --decisions decisions.jsonl",
 		func(ctx context.Context) (fleet.Diff, error) {
-			return fleet.Compare(ctx, from, to, public, q, in.Getenv)
+			d, err := fleet.Compare(ctx, from, to, public, q, in.Getenv)
+			if err != nil {
+				err = cli.UsageError(err.Error()) // as diff does: 1 is a difference, 2 that nothing was compared
+			}
+			return d, err
 		},
 		func(d *fleet.Diff) bool { return !d.NewlyAllows() }, printDiff)
 	fs := c.Flags()
