@@ -48,7 +48,7 @@ modules: ## the nested modules, each with its own dependencies
 	cd envoy/xds/fleetpb/gen && $(GO) vet ./...
 	cd charts/test && $(GO) vet ./... && $(GO) test ./...
 
-e2e-install: ## install the real parts (Mem0 engine, SDKs, redis-server) under .e2e
+e2e-install: ## install the real parts (Mem0 engine, Letta, their SDKs, Envoy, redis-server) under .e2e
 	e2e/install.sh
 
 # How many tests against the real parts run in parallel: each starts servers of its
