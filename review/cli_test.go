@@ -54,7 +54,7 @@ func TestCommandsWithoutASidecar(t *testing.T) {
 	}
 	gone := httptest.NewServer(nil)
 	gone.Close()
-	if code, _, errs := ran(t, r.clock.Now, bobToken, gone.URL, "holds list"); code != 1 || !strings.HasPrefix(errs, "memproxy holds list: no sidecar answers: dial tcp") {
+	if code, _, errs := ran(t, r.clock.Now, bobToken, gone.URL, "holds list"); code != 1 || !strings.HasPrefix(errs, "memproxy holds list: no sidecar answers; --admin is its admin.listen: dial tcp") {
 		t.Errorf("%d %s", code, errs)
 	}
 }

@@ -150,7 +150,10 @@ func (c *Client) fetch(ctx context.Context, most time.Duration, method, address 
 	req.Header = header
 	resp, err := c.http.Do(req)
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-		return nil, 0, fmt.Errorf("no sidecar answers: %w", dial)
+		if dial.Net == "unix" {
+			return nil, 0, fmt.Errorf("no sidecar answers: %w", dial)
+		}
+		return nil, 0, fmt.Errorf("no sidecar answers; --admin is its admin.listen: %w", dial)
 	}
 	if err != nil {
 		return nil, 0, err

@@ -27,11 +27,11 @@ func nouns() []noun {
 	return []noun{
 		{"holds", "held writes, and decisions of reviewers on them", "memproxy holds list", []verb{
 			{"listHolds", "list", "", "held writes that are not settled", "memproxy holds list --since 24h", showAnswer((*printer).holds), ""},
-			{"showHold", "show", "ID", "one hold, with what was found in it", "memproxy holds show 0f2a", showAnswer((*printer).hold), ""},
-			{"approveHold batchHolds", "approve", "ID...", "approve held writes, which sends them", `memproxy holds approve 0f2a --reason "asked Ann"`, settle("approve"), ""},
+			{"showHold", "show", "ID", "one hold, with what was found in it", "memproxy holds show ID", showAnswer((*printer).hold), ""},
+			{"approveHold batchHolds", "approve", "ID...", "approve held writes, which sends them", `memproxy holds approve ID --reason "asked Ann"`, settle("approve"), ""},
 			{"rejectHold batchHolds", "reject", "ID...", "reject held writes", `memproxy holds reject --similarity 9c41e0d27b53a6f8 --expect 12 --reason "the same attack"`, settle("reject"), ""},
-			{"resolveHold", "resolve", "ID", "settle a hold whose outcome is unknown", `memproxy holds resolve 0f2a --outcome done --reason "it is in the backend"`, resolve, ""},
-			{"showHoldPattern", "pattern", "ID PATTERN", "the content of a placeholder in sanitised text", "memproxy holds pattern 0f2a PATTERN_001 --full", showAnswer((*printer).pattern), ""},
+			{"resolveHold", "resolve", "ID", "settle a hold whose outcome is unknown", `memproxy holds resolve ID --outcome done --reason "it is in the backend"`, resolve, ""},
+			{"showHoldPattern", "pattern", "ID PATTERN", "the content of a placeholder in sanitised text", "memproxy holds pattern ID PATTERN_001 --full", showAnswer((*printer).pattern), ""},
 		}},
 		{"memory", "the versions of a memory, and their authors", "memproxy memory history --backend mem0 MEMORY", []verb{
 			{"memoryHistory", "history", "ID", "its versions", "memproxy memory history --backend mem0 MEMORY", history, ""},
