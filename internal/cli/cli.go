@@ -46,6 +46,14 @@ func (e UsageError) Error() string { return string(e) }
 // Misuse implements Misuse.
 func (UsageError) Misuse() bool { return true }
 
+// AsMisuse turns an error into a UsageError, for commands whose exit code 1 is an answer.
+func AsMisuse[A any](a A, err error) (A, error) {
+	if err != nil {
+		err = UsageError(err.Error())
+	}
+	return a, err
+}
+
 // Code is the exit code of a command that ended with an error, or without.
 func Code(err error) int {
 	code, known := errors.AsType[ExitError](err)
