@@ -30,7 +30,7 @@ func nouns() []noun {
 			{"showHold", "show", "ID", "one hold, with what was found in it", "memproxy holds show ID", showAnswer((*printer).hold), ""},
 			{"approveHold batchHolds", "approve", "ID...", "approve held writes, which sends them", `memproxy holds approve ID --reason "asked Ann"`, settle("approve"), ""},
 			{"rejectHold batchHolds", "reject", "ID...", "reject held writes", `memproxy holds reject --similarity 9c41e0d27b53a6f8 --expect 12 --reason "the same attack"`, settle("reject"), ""},
-			{"resolveHold", "resolve", "ID", "settle a hold whose outcome is unknown", `memproxy holds resolve ID --outcome done --reason "it is in the backend"`, resolve, ""},
+			{"resolveHold", "resolve", "ID", "settle a hold whose outcome is unknown", `memproxy holds resolve ID --outcome done --reason "it is in the backend"`, showAnswer((*printer).settled), ""},
 			{"showHoldPattern", "pattern", "ID PATTERN", "the content of a placeholder in sanitised text", "memproxy holds pattern ID PATTERN_001 --full", showAnswer((*printer).pattern), ""},
 		}},
 		{"memory", "the versions of a memory, and their authors", "memproxy memory history --backend mem0 MEMORY", []verb{
@@ -119,8 +119,8 @@ func settle(action string) func(context.Context, *invocation) error {
 				continue
 			}
 			all = append(all, s)
-			if err := unwritten(s); err != nil {
-				failed = append(failed, id+": "+err.Error())
+			if s.Hold.State == memproxy.HoldFailed || s.Settled && s.Hold.State == memproxy.HoldPending {
+				failed = append(failed, id+": it was not written")
 			}
 		}
 		err := in.print(all, func(p *printer) {
@@ -133,29 +133,6 @@ func settle(action string) func(context.Context, *invocation) error {
 		}
 		return err
 	}
-}
-
-// unwritten is the error of an approval after which the backend may not have the write.
-func unwritten(s Settled) error {
-	switch state := s.Hold.State; {
-	case !s.Settled, state == memproxy.HoldDone, state == memproxy.HoldRejected:
-		return nil
-	case state == memproxy.HoldReplaying:
-		return errors.New("it is not known whether it was written")
-	}
-	return errors.New("it was not written")
-}
-
-// resolve settles a hold, which may send it.
-func resolve(ctx context.Context, in *invocation) error {
-	s, err := callCommand[Settled](ctx, in)
-	if err == nil {
-		err = in.print(s, func(p *printer) { p.settled(s) })
-	}
-	if err == nil && in.text("outcome") != string(memproxy.HoldFailed) {
-		err = unwritten(s)
-	}
-	return err
 }
 
 func settleGroup(ctx context.Context, in *invocation, action string) error {
