@@ -134,11 +134,11 @@ type Reading struct {
 	Relations []string
 	Unrelated bool
 	// CountsOthers is set if the backend counted, or may have counted, memories of other
-	// owners. Rewrite then removes its totals, and the count of a list becomes the number
-	// of elements shown.
+	// tenants, or of owners that the caller may not name. Rewrite then removes its totals, and
+	// the count of a list becomes the number of elements shown.
 	CountsOthers bool
-	// Limited is set if the caller may see only some of an owner's memories. Rewrite then
-	// removes the number of memories that the backend reports for the owner.
+	// Limited is set if the backend may have counted memories of owners that the caller may
+	// not name. Rewrite then removes also the number of memories of each owner.
 	Limited bool
 	// Links are JSON pointers of absolute URLs that would lead the client around the
 	// proxy.

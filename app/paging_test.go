@@ -68,17 +68,27 @@ func without(ids []string, hidden []string) []string {
 
 // Proves MFW-8: numbered pages are full where possible, and the count covers visible
 // memories only: a client that follows page numbers or next links sees each memory
-// once, in order, and terminates, also if the first or whole pages are withheld.
+// once, in order, and terminates, also if the first or whole pages are withheld, or all that
+// follows a full page.
 func TestNumberedPages(t *testing.T) {
 	t.Parallel()
-	r := start(t, plain)
+	for name, conf := range map[string]string{
+		"a caller who may not name every agent": plain,
+		"one of two tenants":                    strings.Replace(tenantsConf, `tenant: acme, acts_as: "*"`, `tenant: acme, acts_as: "*", users: [ann]`, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			walkPages(t, start(t, conf, "RIVAL", sha("rival-key")))
+		})
+	}
+}
+
+func walkPages(t *testing.T, r *rig) {
 	ids := r.remember(23)
 	must.Len(t, ids, 23)
 	var hidden []string
-	for _, places := range [][2]int{{0, 0}, {4, 5}, {10, 15}, {15, 20}, {0, 2}, {22, 23}, {0, 23}} {
-		r.hide("mem0", ids[places[0]:places[1]]...)
-		hidden = append(hidden, ids[places[0]:places[1]]...)
-		want := without(ids, hidden)
+	check := func(want []string) {
+		t.Helper()
 		for name, walk := range map[string]func(page int, next string) (path string){
 			"by number": func(page int, _ string) string {
 				return fmt.Sprintf("/v3/memories/?page=%d&page_size=5", page)
@@ -113,6 +123,12 @@ func TestNumberedPages(t *testing.T) {
 			expect.List(t, seen, want, name, "without", len(hidden), "saw")
 		}
 	}
+	for _, places := range [][2]int{{0, 0}, {4, 5}, {10, 15}, {15, 20}, {0, 2}, {22, 23}, {0, 23}} {
+		r.hide("mem0", ids[places[0]:places[1]]...)
+		hidden = append(hidden, ids[places[0]:places[1]]...)
+		check(without(ids, hidden))
+	}
+	check(r.remember(5)) // newer than those that are hidden
 }
 
 // Proves MFW-8: a search returns as many memories as requested, if there are enough,

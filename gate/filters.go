@@ -110,10 +110,11 @@ func receipts(_ context.Context, ret *answer) (refused bool, err error) {
 }
 
 // related rules on totals and relations, which are derived from memories without
-// naming them. They are shown if all those memories are the tenant's and no relation
-// looks like an attack.
+// naming them. They are shown if all those memories are of owners of the tenant that the
+// caller may name, and no relation looks like an attack.
 func related(ctx context.Context, ret *answer) (refused bool, err error) {
-	ret.reading.CountsOthers, ret.reading.Limited = !oneOwner(ret), access.Limited(&ret.Principal)
+	ret.reading.Limited = !access.Confined(&ret.Principal, ret.op)
+	ret.reading.CountsOthers = ret.reading.Limited || !oneOwner(ret)
 	if len(ret.reading.Relations) == 0 {
 		return false, nil
 	}
@@ -166,7 +167,7 @@ func oneOwner(ret *answer) bool {
 	if ret.singleTenant() {
 		return true
 	}
-	if ret.ownersUnknown || len(ret.op.Masked) > 0 || ret.leftovers.unreadable > 0 || slices.ContainsFunc(ret.reading.Memories, func(m memproxy.Memory) bool { return m.Drop }) {
+	if ret.ownersUnknown || len(ret.op.Masked) > 0 || ret.leftovers.unreadable > 0 || slices.ContainsFunc(ret.reasons, func(why memproxy.Reason) bool { return why.Code == memproxy.OwnerFiltered }) {
 		return false
 	}
 	pinned := false

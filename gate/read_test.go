@@ -163,22 +163,30 @@ func TestRelationsAreShownOfAnOwner(t *testing.T) {
 	for name, tc := range map[string]struct {
 		one      bool
 		pins     string // whom the operation names
+		limit    memproxy.Dimension
 		relation string
 		want     string
 	}{
-		"of an owner":            {false, "ann", "ann likes tea", "ann likes tea"},
-		"of nobody":              {false, "", "ann likes tea", ""},
-		"of a name nobody used":  {false, "new", "ann likes tea", ""},
-		"of the only tenant":     {true, "", "ann likes tea", "ann likes tea"},
-		"an attack":              {false, "ann", "evil evil", ""},
-		"an attack, one tenant":  {true, "ann", "evil evil", ""},
-		"an attack among others": {true, "ann", "ann likes tea|evil evil", ""},
+		"of an owner":            {false, "ann", "", "ann likes tea", "ann likes tea"},
+		"of nobody":              {false, "", "", "ann likes tea", ""},
+		"of a name nobody used":  {false, "new", "", "ann likes tea", ""},
+		"of the only tenant":     {true, "", "", "ann likes tea", "ann likes tea"},
+		"of the caller's user":   {true, "ann", memproxy.DimUser, "ann likes tea", "ann likes tea"},
+		"of all users":           {true, "", memproxy.DimUser, "ann likes tea", ""},
+		"of all agents":          {true, "ann", memproxy.DimAgent, "ann likes tea", ""},
+		"an attack":              {false, "ann", "", "evil evil", ""},
+		"an attack, one tenant":  {true, "ann", "", "evil evil", ""},
+		"an attack among others": {true, "ann", "", "ann likes tea|evil evil", ""},
 	} {
 		for _, kind := range []memproxy.Kind{memproxy.Recall, memproxy.Learn} {
 			r := newRig(t, func(r *rig) {
 				r.rules.OneTenant, r.rules.Withhold, r.rules.Screener = tc.one, 500, screener{}
 				r.adapter = teller{noRuns{}, r.adapter.(*fakeReader), strings.Split(tc.relation, "|")}
 				r.ledger.rows = map[string]memproxy.Ownership{"user:ann": {Kind: memproxy.TargetEntity, ID: "user:ann", Scope: memproxy.Scope{Tenant: "acme"}}}
+				limit := func(d memproxy.Dimension) memproxy.Limit {
+					return memproxy.Limit{All: d != tc.limit, Values: []string{"ann"}}
+				}
+				r.who.ActsAs, r.who.Users, r.who.Apps, r.who.Runs = limit(memproxy.DimAgent), limit(memproxy.DimUser), limit(memproxy.DimApp), limit(memproxy.DimRun)
 			})
 			op := memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: tc.pins}}
 			if tc.pins != "" {
@@ -258,17 +266,21 @@ func TestUnreadableElements(t *testing.T) {
 // more than the caller may see, on a backend of one tenant too.
 func TestCountsAreOfMoreThanALimitedCallerSees(t *testing.T) {
 	everybody := memproxy.Limit{All: true}
-	for _, limited := range []bool{false, true} {
+	for _, tc := range []struct {
+		limited bool
+		claims  []memproxy.Claim
+		want    bool
+	}{{false, nil, false}, {true, nil, true}, {true, []memproxy.Claim{pinned(memproxy.DimUser, "ann")}, false}} {
 		for _, alone := range []bool{false, true} {
 			k := &keeping{}
 			r := newRig(t, func(r *rig) {
 				r.adapter, r.fake, r.rules.OneTenant = k, &k.fakeAdapter, alone
-				r.who.ActsAs, r.who.Users, r.who.Apps, r.who.Runs = everybody, memproxy.Limit{All: !limited, Values: []string{"ann"}}, everybody, everybody
+				r.who.ActsAs, r.who.Users, r.who.Apps, r.who.Runs = everybody, memproxy.Limit{All: !tc.limited, Values: []string{"ann"}}, everybody, everybody
 			})
 			r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Scope: memproxy.Scope{User: "ann"}}}
-			r.gate.Return(context.Background(), r.admit(memproxy.Operation{Kind: memproxy.Recall}), memproxy.Reply{Status: 200, Body: []byte("x")})
-			if k.rd == nil || k.rd.Limited != limited {
-				t.Errorf("limited %v, alone %v: %+v", limited, alone, k.rd)
+			r.gate.Return(context.Background(), r.admit(memproxy.Operation{Kind: memproxy.Recall, Claims: tc.claims}), memproxy.Reply{Status: 200, Body: []byte("x")})
+			if k.rd == nil || k.rd.Limited != tc.want {
+				t.Errorf("%+v, alone %v: %+v", tc, alone, k.rd)
 			}
 		}
 	}

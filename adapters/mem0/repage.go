@@ -30,7 +30,7 @@ type repaged struct {
 
 // repage returns the refill that recounts a page. It returns nil if that is not needed (the
 // list has one page, or this is the first page, nothing is dropped and the list has no
-// memories of other owners) or not possible (the list is too long).
+// memories of owners that the caller may not see) or not possible (the list is too long).
 func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	doc, _, _, err := pages.List(reply.Body, "results")
 	if err != nil {
@@ -112,8 +112,9 @@ func (p *repaged) Select(reply memproxy.Reply, rd *memproxy.Reading) error {
 }
 
 // Answer implements memproxy.Refill. A page behind the end is answered like the platform
-// answers one behind its own end. If the list could not be read to its end, the backend's
-// page is kept.
+// answers one behind its own end, or is empty if the first page may not have been recounted,
+// which then has a link to it. If the list could not be read to its end, the backend's page
+// is kept.
 func (p *repaged) Answer(reply memproxy.Reply, rewritten [][]byte) (memproxy.Reply, error) {
 	raws, err := pages.Elements(rewritten, "results")
 	if err != nil {
@@ -137,7 +138,7 @@ func (p *repaged) Answer(reply memproxy.Reply, rewritten [][]byte) (memproxy.Rep
 		p.first.Memories[i].Drop = true // the elements to show were read again
 	}
 	reply.Body = e.Apply()
-	if p.from > 0 && p.from >= p.shown {
+	if p.from > 0 && p.from >= p.shown && p.first.CountsOthers {
 		reply.Status, reply.Body = 404, []byte(`{"detail":"Invalid page."}`)
 	}
 	return reply, nil

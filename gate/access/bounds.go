@@ -41,6 +41,12 @@ func Bounds(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.R
 	return refused
 }
 
+// Confined reports whether an operation is narrowed, in every dimension in which the
+// principal is limited, to what the principal may name.
+func Confined(p *memproxy.Principal, op *memproxy.Operation) bool {
+	return !slices.ContainsFunc(memproxy.Dimensions[:], func(d memproxy.Dimension) bool { return !p.LimitIn(d).All && !pins(op.Claims, d) })
+}
+
 // pinned refuses an operation whose effect cannot be filtered memory by memory (a
 // bulk delete, a summary, an export) unless it is narrowed, in every dimension in
 // which the principal is limited, to what the principal may name.
