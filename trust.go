@@ -63,6 +63,14 @@ const (
 // SourceTiers lists the tiers that have a ceiling, highest first.
 var SourceTiers = [...]Source{SourceTrusted, SourceVerified, SourceUntrusted, SourceHostile}
 
+// Lower returns the lower tier. One without a ceiling counts as the highest.
+func (s Source) Lower(other Source) Source {
+	if rank := SourceTiers[:]; slices.Index(rank, other) > slices.Index(rank, s) {
+		return other
+	}
+	return s
+}
+
 // Attestation is how well a memory's source is known.
 type Attestation string
 

@@ -127,6 +127,11 @@ func TestLaundering(t *testing.T) {
 	_, c, _ := r.fact(id)
 	expect.Equal(t, c, 0.1, "raised again")
 	r.do("DELETE", "/memories/"+id, "").want(t, 200)
+	// The lowest claim is one, too.
+	none := r.note("", "Ann likes mint.", `,"metadata":{"confidence":0}`)
+	r.do("PUT", "/memories/"+none, `{"text":"Ann likes mint!","metadata":{"confidence":0.7}}`).want(t, 200)
+	_, c, _ = r.fact(none)
+	expect.Equal(t, c, 0.001, "raised from 0")
 	for text, want := range map[string]float64{
 		"ann LIKES cocoa":      0.1, // the latest text
 		"Ann likes coffee!":    0.2, // the text before
@@ -139,6 +144,26 @@ func TestLaundering(t *testing.T) {
 	_, c, _ = r.fact(r.note("peer", "Ann likes cocoa.", high))
 	expect.Equal(t, c, 0.7, "another may be as sure as it is")
 	ring.Until(r.t, "the rule in the record", func() bool { return strings.Contains(r.audit(), `"rule":"trust.laundering"`) })
+}
+
+// Proves TRL-3, MFW-8: readers are told the lowest claims about a memory, of changes that leave
+// its text as it is too, and its minimum trust is compared with them.
+func TestChangesLowerWhatReadersAreTold(t *testing.T) {
+	t.Parallel()
+	r := startPeople(t, "")
+	id := r.note("", "Ann likes green tea.", "")
+	for _, tc := range []struct{ change, told string }{
+		{`"metadata":{"note":"hot"}`, `"confidence":0.7,"attestation"`},
+		{`"metadata":{"source":"web"}`, `"confidence":0.6,"source":"untrusted"`},
+		{`"metadata":{"confidence":0.4}`, `"confidence":0.4,"source":"untrusted"`},
+		{`"metadata":{"confidence":0.7,"source":"user"}`, `"confidence":0.4,"source":"untrusted"`},
+		{`"text":"Ann likes black tea.","metadata":{"source":"moltbook"}`, `"confidence":0.3,"source":"hostile"`},
+		{`"text":"Ann likes tea.","metadata":{"source":"user"}`, `"confidence":0.3,"source":"hostile"`},
+	} {
+		r.do("PUT", "/memories/"+id, "{"+tc.change+"}").want(t, 200)
+		r.do("GET", "/memories/"+id+"?memproxy_provenance=true", "").want(t, 200).has(t, tc.told)
+	}
+	r.do("GET", "/memories/"+id+"?memproxy_min_trust=0.5", "").want(t, 404)
 }
 
 // Proves TRL-5, EDGE-5: the same in front of Letta, by the block's id.

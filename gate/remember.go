@@ -188,7 +188,10 @@ func (ret *effects) recordChanged() {
 			row.Confidence = max(0, ret.event.Confidence) // the confidence of the new text
 		case m.Stamp != nil && m.Stamp.ID > row.Decision && ret.signed(&m): // a later change that the ledger lacks
 			row.SHA256 = memproxy.Hash(m.Text)
+		case len(ret.op.ConfidenceClaims) > 0 || ret.op.SourceClaim != "": // about the text that stays, which gets no more than it had
+			row.Confidence = min(row.Confidence, max(0, ret.event.Confidence))
 		}
+		row.Source = row.Source.Lower(ret.op.SourceClaim)
 		row.Decision = ret.Decision.ID
 		ret.setOwner(row)
 	}

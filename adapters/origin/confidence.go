@@ -10,8 +10,8 @@ import (
 )
 
 // ReadConfidence reads a claimed confidence. The value is rounded up to the per mille, so that a value above
-// a ceiling never becomes equal to it. Anything but a number from 0 to 1 counts as full
-// confidence.
+// a ceiling never becomes equal to it, and zero to one per mille, because a recorded confidence
+// of zero is an unknown one. Anything but a number from 0 to 1 counts as full confidence.
 func ReadConfidence(doc *jsondoc.Doc, v *jsondoc.Value, ptr string) memproxy.ConfidenceClaim {
 	h := memproxy.ConfidenceClaim{Pointer: ptr, Raw: string(doc.Raw(v)), Claimed: memproxy.Full}
 	if v.Kind == jsondoc.Number {
@@ -22,8 +22,8 @@ func ReadConfidence(doc *jsondoc.Doc, v *jsondoc.Value, ptr string) memproxy.Con
 	return h
 }
 
-// minExact is the smallest number that is read exactly. Smaller ones are only distinguished
-// from zero, because an exact value of 1e-300 needs 300 digits.
+// minExact is the smallest number that is read exactly, because an exact value of 1e-300 needs
+// 300 digits.
 const minExact = 1e-6
 
 // perMille parses a number from 0 to 1, exactly and not as a double, and rounds it up
@@ -35,10 +35,7 @@ func perMille(text string) (memproxy.PerMille, bool) {
 	}
 	if f < minExact {
 		mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
-		if !strings.ContainsAny(mantissa, "123456789") {
-			return 0, true
-		}
-		return 1, !strings.HasPrefix(text, "-")
+		return 1, !strings.HasPrefix(text, "-") || !strings.ContainsAny(mantissa, "123456789")
 	}
 	if digits, ok := strings.CutPrefix(text, "0."); ok && len(digits) <= 3 { // fast path for the usual form
 		n, err := strconv.ParseUint((digits + "000")[:3], 10, 16)

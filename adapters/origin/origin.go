@@ -159,8 +159,5 @@ func LowestTier(table memproxy.SourceNames, before memproxy.Source, v *jsondoc.V
 	default:
 		tier = table["*"]
 	}
-	if rank := memproxy.SourceTiers[:]; slices.Index(rank, tier) > slices.Index(rank, before) {
-		return tier
-	}
-	return before
+	return before.Lower(tier)
 }
