@@ -82,7 +82,7 @@ func TestAuthorityOfReplacedTexts(t *testing.T) {
 }
 
 // Proves TRL-5, EDGE-5: an object that a change only refers to is not changed, and a memory
-// that was deleted has no author's say, also where the backend cannot say that it is gone.
+// that was deleted has no author's say. One that the backend still shows is to others missing.
 func TestWhatIsLeftHasNoAuthorsSay(t *testing.T) {
 	own, another := by("agent:dev", memproxy.TrustAuthenticated, 700), by("agent:ci", memproxy.TrustEstablished, 800)
 	gone := another
@@ -97,13 +97,14 @@ func TestWhatIsLeftHasNoAuthorsSay(t *testing.T) {
 	for name, tc := range map[string]struct {
 		op     memproxy.Operation
 		others bool
+		status int
 	}{
-		"referred to":                   {refers, false},
-		"changed":                       {correct("coffee", "m1", "m2"), true},
-		"referred to, and given a text": {rewrites, true},
-		"emptied":                       {emptied, true},
-		"deleted":                       {byID(memproxy.Forget, "m3"), false},
-		"deleted, and shown":            {byID(memproxy.Forget, "m4"), true},
+		"referred to":                   {refers, false, 0},
+		"changed":                       {correct("coffee", "m1", "m2"), true, 0},
+		"referred to, and given a text": {rewrites, true, 0},
+		"emptied":                       {emptied, true, 0},
+		"deleted":                       {byID(memproxy.Forget, "m3"), false, 0},
+		"deleted, and shown":            {byID(memproxy.Forget, "m4"), false, 404},
 	} {
 		var asked memproxy.Question
 		r, j := anyAgent(t, func(r *rig) {
@@ -114,7 +115,7 @@ func TestWhatIsLeftHasNoAuthorsSay(t *testing.T) {
 		shown := gone
 		shown.ID = "m4"
 		j.rows["m1"], j.rows["m2"], j.rows["m3"], j.rows["m4"] = own, another, gone, shown
-		if a := r.admit(tc.op); a.Reply != nil || asked.Others != tc.others {
+		if a := r.admit(tc.op); a.Decision.Status != tc.status || asked.Others != tc.others {
 			t.Errorf("%s: others %v, want %v; %+v", name, asked.Others, tc.others, a.Decision)
 		}
 	}

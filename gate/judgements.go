@@ -24,9 +24,10 @@ func readable(_ *answer, it *item) outcome {
 }
 
 // deleted removes memories that their author deleted but of which the backend still
-// has a copy. An event that only reports the deletion is shown.
+// has a copy, unless it reports them as what a write made or changed. An event that only reports
+// the deletion is shown.
 func deleted(ret *answer, it *item) outcome {
-	if ret.toWrite || it.row == nil || !it.row.Deleted || it.Missing {
+	if it.row == nil || !it.row.Deleted || it.Missing || ret.toWrite && (it.Event != "" || slices.Contains(ret.op.Targets, it.ID)) {
 		return outcome{}
 	}
 	if it.Event == memproxy.MemoryDeleted && it.Text == "" && it.Before == "" && len(it.OtherTexts) == 0 && len(it.Metadata) == 0 {
@@ -242,7 +243,7 @@ func displayed(ret *answer, it *item) display {
 		return show // an agent, for example: it has no text to validate, so it would be withheld for good
 	case st.State == memproxy.StatePending && (slices.Contains(ret.Principal.Roles, RoleReviewer) || access.MadeBy(&ret.Principal, it.row)):
 		return show
-	case d == show && changedSinceValidated(ret, it):
+	case d == show && it.TextAt != "" && changedSinceValidated(ret.rules, it.rec, it.Text):
 		return withhold
 	case d == sanitise && (it.TextAt == "" || it.Text == "" || len(it.OtherTexts) > 0):
 		return withhold // no span of it can be redacted
@@ -253,13 +254,13 @@ func displayed(ret *answer, it *item) display {
 // changedSinceValidated reports whether untrusted memories are withheld and the text of
 // a validated memory is not the one that was validated: the new text was written
 // out-of-band, or the ledger does not have it yet.
-func changedSinceValidated(ret *answer, it *item) bool {
-	st := &it.rec.Status
-	if !ret.rules.WithholdUntrusted || ret.rules.Changed == ChangedIgnore || st.State != memproxy.StateValidated || it.Text == "" || it.TextAt == "" {
+func changedSinceValidated(rules *Rules, rec *memproxy.Record, text string) bool {
+	st := &rec.Status
+	if !rules.WithholdUntrusted || rules.Changed == ChangedIgnore || st.State != memproxy.StateValidated || text == "" {
 		return false
 	}
-	validated := cmp.Or(st.Text, it.rec.Owner.SHA256)
-	return validated != "" && validated != memproxy.Hash(it.Text)
+	validated := cmp.Or(st.Text, rec.Owner.SHA256)
+	return validated != "" && validated != memproxy.Hash(text)
 }
 
 // approvedAsIs reports whether a reviewer confirmed the memory with its present text, so

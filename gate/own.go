@@ -278,12 +278,12 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 			bare = append(bare, m)
 		}
 	}
-	_ = v.lookUp(ctx, scopes, bare)         // the view is then blind
-	brings := attachedTargets(r.call, r.op) // refuseWithheld rules on them
+	_ = v.lookUp(ctx, scopes, bare) // the view is then blind
+	brings := attachedTargets(r.call, r.op)
 	for _, id := range r.op.Targets {
 		row, known := r.owners[id]
 		m, asked := r.op.Current[id]
-		if !slices.Contains(brings, id) && hiddenByStatus(r, id, cmp.Or(row.ID, m.ID, id), &row) {
+		if hiddenByStatus(r, id, &row, slices.Contains(brings, id)) {
 			r.verdict.Missing("")
 			return
 		}
@@ -307,21 +307,25 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 	}
 }
 
-// hiddenByStatus reports whether the caller would change or delete another's memory that it does
-// not see because of its state. What is carried out after a review was seen.
-func hiddenByStatus(r *evaluation, target, id string, row *memproxy.Ownership) bool {
-	if r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget || r.mode == replay || r.mode == restore || access.MadeBy(&r.Principal, row) {
+// hiddenByStatus reports whether the caller would change, delete or attach another's memory that it
+// does not see because it was deleted or because of its state. What is carried out after a review
+// was seen.
+func hiddenByStatus(r *evaluation, target string, row *memproxy.Ownership, attached bool) bool {
+	changed := r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget
+	if !attached && !changed || r.mode == replay || r.mode == restore || access.MadeBy(&r.Principal, row) {
 		return false
 	}
-	switch state := r.known.of(r.op.TargetKind, id).Status.State; state {
-	case memproxy.StatePending:
+	m := r.op.Current[target]
+	rec := r.known.of(r.op.TargetKind, cmp.Or(row.ID, m.ID, target))
+	switch state := rec.Status.State; {
+	case row.Deleted:
+		return m.Text != "" || m.Members != nil // the backend still has it, or again
+	case state == memproxy.StatePending:
 		return !slices.Contains(r.Principal.Roles, RoleReviewer)
-	case memproxy.StateUntrusted, "": // a message without a status, and an object without a text, is shown; of more than maxImages, none was fetched
-		m := r.op.Current[target]
+	case state == memproxy.StateUntrusted, state == "": // a message without a status, and an object without a text, is shown; of more than maxImages, none was fetched
 		return r.rules.WithholdUntrusted && r.known.err == nil && (state != "" || m.Layer != memproxy.Episodic) && (m.Text != "" || len(m.OtherTexts) > 0 || len(r.op.Targets) > maxImages)
-	default:
-		return r.rules.display(state) == withhold
 	}
+	return r.rules.display(rec.Status.State) == withhold || changedSinceValidated(r.rules, rec, m.Text)
 }
 
 // unlimited reports whether the principal may see everything there is.

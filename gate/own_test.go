@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/internal/expect"
 )
@@ -81,6 +82,62 @@ func TestOperationsByIDNeedTheOwner(t *testing.T) {
 				}
 				expect.Len(t, r.fetch.asked, asked, "asked the backend")
 			})
+		}
+	}
+}
+
+// attaching is an adapter that puts every target in front of an agent.
+type attaching struct {
+	*fakeAdapter
+	noRuns
+}
+
+func (attaching) Attaches(_ memproxy.Route, op *memproxy.Operation) []string { return op.Targets }
+
+// Proves DOL-5, EDGE-4: an agent gets no memory that its caller would not be shown: one that was
+// deleted and that the backend has again, or one that was changed out-of-band where the rules
+// withhold such a memory. One that does not exist is left to the backend.
+func TestWithheldMemoriesAreNotAttached(t *testing.T) {
+	tea := memproxy.Memory{ID: "m1", Text: "tea"}
+	deleted := func(row *memproxy.Ownership) { row.Deleted = true }
+	validated := memproxy.Status{State: memproxy.StateValidated, Text: memproxy.TextSHA256("coffee")}
+	marked := memproxy.Status{State: memproxy.StateValidated, Unverified: memproxy.IntegrityMismatch}
+	strict := func(r *rig) { r.rules.WithholdUntrusted = true }
+	withhold := func(r *rig) { r.rules.Changed = gate.ChangedWithhold }
+	for name, tc := range map[string]struct {
+		m           memproxy.Memory
+		row         func(*memproxy.Ownership)
+		st          memproxy.Status
+		rules       func(*rig)
+		own, others int // status; 0: attached
+	}{
+		"as it was written":              {m: tea},
+		"deleted":                        {tea, deleted, memproxy.Status{}, nil, 403, 404},
+		"deleted, and gone":              {memproxy.Memory{ID: "m1"}, deleted, memproxy.Status{}, nil, 0, 0},
+		"changed since it was validated": {tea, nil, validated, strict, 403, 404},
+		"the same where it is shown":     {m: tea, st: validated},
+		"found to be changed":            {tea, nil, marked, withhold, 403, 403},
+		"the same where it is reported":  {m: tea, st: marked},
+		"missing":                        {memproxy.Memory{Missing: true}, func(row *memproxy.Ownership) { row.ID = "another" }, memproxy.Status{}, strict, 0, 0},
+	} {
+		for actor, want := range map[string]int{"agent:dev": tc.own, "agent:ci": tc.others} {
+			r, l := anyAgent(t, func(r *rig) {
+				r.fake.located = map[string]memproxy.Memory{"m1": tc.m}
+				r.adapter = attaching{r.fake, noRuns{}}
+				if tc.rules != nil {
+					tc.rules(r)
+				}
+			})
+			row := by(actor, memproxy.TrustAuthenticated, 700)
+			if tc.row != nil {
+				tc.row(&row)
+			}
+			l.rows[row.ID] = row
+			if tc.st.State != "" {
+				l.statuses["m1"] = tc.st
+			}
+			a := r.admit(byID(memproxy.Attach, "m1"))
+			expect.Equal(t, a.Decision.Status, want, name, actor, a.Decision.Reasons)
 		}
 	}
 }

@@ -343,23 +343,30 @@ func attachedTargets(c *Call, op *memproxy.Operation) []string {
 	return nil
 }
 
-// refuseWithheld refuses to attach a memory to an agent if its status withholds it
-// from readers: the agent would read it inside the backend. Reviewers are refused
-// too, because the reader is the agent.
+// refuseWithheld refuses to attach a memory to an agent if readers do not see it, or not all of it:
+// the agent would read it inside the backend. Reviewers are refused too, because the reader is the
+// agent. A memory that does not exist is left to the backend to report.
 func refuseWithheld(ctx context.Context, r *evaluation) {
-	ids := idsOf(r.op, attachedTargets(r.call, r.op))
-	if len(ids) == 0 {
-		return
-	}
-	known := r.known
-	if err := known.need(ctx, known.keys(r.op.TargetKind, ids...)...); err != nil {
+	names := attachedTargets(r.call, r.op)
+	ids := idsOf(r.op, names)
+	if err := r.known.need(ctx, r.known.keys(r.op.TargetKind, ids...)...); err != nil {
 		ledgerFailed(ctx, r, err, "the memory's status cannot be looked up")
 		return
 	}
-	for _, id := range ids {
-		if state := known.of(r.op.TargetKind, id).Status.State; r.rules.display(state) != show {
-			r.verdict.Forbid(memproxy.StateWithheld, "target:"+id, "the memory is "+string(cmp.Or(state, memproxy.StateUntrusted))+" and may not be attached to an agent")
-			return
+	for i, name := range names {
+		rec, m := r.known.of(r.op.TargetKind, ids[i]), r.op.Current[name]
+		what := string(cmp.Or(rec.Status.State, memproxy.StateUntrusted))
+		switch {
+		case absent(r, name):
+			continue
+		case rec.Owner.Deleted:
+			what = "deleted"
+		case r.rules.Changed == ChangedWithhold && rec.Status.Unverified != "", changedSinceValidated(r.rules, rec, m.Text):
+			what = "changed out-of-band"
+		case r.rules.display(rec.Status.State) == show:
+			continue
 		}
+		r.verdict.Forbid(memproxy.StateWithheld, "target:"+ids[i], "the memory is "+what+" and may not be attached to an agent")
+		return
 	}
 }
