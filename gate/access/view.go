@@ -89,6 +89,9 @@ func (v *View) Denies(m *memproxy.Memory, made []string) bool {
 // not act for: a message names its run, and the run its agent. A message of which no agent
 // is known may be any agent's, unless it is placed by its owner or record.
 func (v *View) excluded(m *memproxy.Memory, placed bool) bool {
+	if v.Principal.ActsAs.All {
+		return false
+	}
 	for _, ref := range m.Parents {
 		agent := v.Agent(ref)
 		if agent != "" && !v.allows(memproxy.DimAgent, agent) {
@@ -96,7 +99,7 @@ func (v *View) excluded(m *memproxy.Memory, placed bool) bool {
 		}
 		placed = placed || agent != ""
 	}
-	return !placed && m.Layer == memproxy.Episodic && !v.Principal.ActsAs.All
+	return !placed && m.Layer == memproxy.Episodic
 }
 
 // allows reports whether the principal may see an owner's memories: it may name the
@@ -154,10 +157,10 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 			named = named || !limit.All
 		}
 	}
-	for i, ref := range m.Parents {
+	for i := 0; i < len(m.Parents) && !owned && !v.Principal.ActsAs.All; i++ {
 		// The agent itself, or the nearest object, names the owner to a caller who may act for that agent.
-		agent := v.Agent(ref)
-		owned = owned || agent != "" && !v.Principal.ActsAs.All && (agent == ref.ID || i == len(m.Parents)-1)
+		agent := v.Agent(m.Parents[i])
+		owned = agent != "" && (agent == m.Parents[i].ID || i == len(m.Parents)-1)
 	}
 	switch {
 	case v.excluded(m, owned || row != nil):
