@@ -156,7 +156,10 @@ func TestTurnsWithoutASlotAreUnsent(t *testing.T) {
 
 // running is pruning whose agents run: each turn is one request, and answers are
 // unchanged.
-type running struct{ frontendtest.Pruning }
+type running struct {
+	frontendtest.Pruning
+	gate.AgentRunner
+}
 
 func (running) Turn(rt memproxy.Route, _ memproxy.Request, _ []byte) (memproxy.Turn, error) {
 	if rt.Kind != memproxy.Run {
@@ -165,58 +168,28 @@ func (running) Turn(rt memproxy.Route, _ memproxy.Request, _ []byte) (memproxy.T
 	return &oneRequest{}, nil
 }
 
-func (running) RefusesCredential(memproxy.Reply) bool                        { return true }
-func (running) Names(memproxy.Route, memproxy.Reply) ([]memproxy.Ref, error) { return nil, nil }
-func (running) RemovePointers(reply memproxy.Reply, _ []string) ([]byte, error) {
-	return reply.Body, nil
-}
-func (running) Withhold(_ memproxy.Route, body []byte, _ bool) ([]byte, error)       { return body, nil }
-func (running) Counts(memproxy.Route, memproxy.Request, []string) []memproxy.Request { return nil }
-func (running) ReadCount(memproxy.Reply) (int64, bool, error)                        { return 0, true, nil }
-func (running) ObjectRequests(memproxy.Route, memproxy.Request, *memproxy.Operation, *memproxy.Reading) ([]memproxy.Request, bool) {
-	return nil, true
-}
+func (running) Names(memproxy.Route, memproxy.Reply) ([]memproxy.Ref, error)   { return nil, nil }
+func (running) Withhold(_ memproxy.Route, body []byte, _ bool) ([]byte, error) { return body, nil }
 
-func (running) ReadObject(memproxy.Reply) (*memproxy.Reading, error) {
-	return &memproxy.Reading{}, nil
-}
-
-func (running) Recover(string) (memproxy.Request, memproxy.Turn, error) {
-	return memproxy.Request{}, nil, memproxy.ErrUngated
-}
-func (running) ObserveTools(memproxy.Route) memproxy.ToolObserver                 { return silent{} }
 func (running) ChangesToolsOf(memproxy.Route) string                              { return "" }
 func (running) Attaches(memproxy.Route, *memproxy.Operation) []string             { return nil }
 func (running) ToolRun(memproxy.Route, memproxy.Request, []byte) memproxy.ToolRun { return nil }
 func (running) Probe(memproxy.Route, memproxy.Request) (string, memproxy.Request, bool) {
 	return "", memproxy.Request{}, false
 }
-func (running) ReadProbe(memproxy.Route, memproxy.Reply) error { return nil }
 func (running) Resume(memproxy.Route, memproxy.Request, []byte) (memproxy.Resumption, bool) {
 	return memproxy.Resumption{}, false
 }
-func (running) RunOf([]byte) (string, bool) { return "", false }
 func (running) RequestedRuns(memproxy.Route, memproxy.Request, []byte) ([]string, bool) {
 	return nil, false
-}
-
-func (running) Stopped(memproxy.Reply, []string) bool { return true }
-
-func (running) Merge(memproxy.Route, memproxy.Request, string, bool, [][]byte) ([]byte, error) {
-	return nil, nil
 }
 
 func (running) DiffRun(memproxy.Route, memproxy.Request, []byte) (memproxy.RunDiff, error) {
 	return still{}, nil
 }
-func (running) RestoreRunDiff([]byte) (memproxy.RunDiff, error) { return still{}, nil }
-
-// silent observes a run without tools.
-type silent struct{}
-
-func (silent) Observe([]byte) (calls, results []memproxy.ToolTexts) { return nil, nil }
 
 type oneRequest struct {
+	memproxy.Turn
 	body []byte
 	key  string
 	asks bool // side requests without end
@@ -225,22 +198,17 @@ type oneRequest struct {
 func (l *oneRequest) Key() string                               { return "turn" + l.key }
 func (*oneRequest) Agent() string                               { return "agent" }
 func (l *oneRequest) NextSideRequest() (memproxy.Request, bool) { return memproxy.Request{}, l.asks }
-func (*oneRequest) ReadSideReply(memproxy.Reply) error          { return nil }
 func (*oneRequest) TakeEdits() []memproxy.Edit                  { return nil }
 func (*oneRequest) Next() []byte                                { return []byte("run") }
 func (l *oneRequest) ReadAnswer(body []byte) error              { l.body = body; return nil }
 func (*oneRequest) Event(event []byte) ([][]byte, error)        { return [][]byte{event}, nil }
 func (*oneRequest) Paused() bool                                { return false }
 func (*oneRequest) ApprovalCalls() []memproxy.ToolCall          { return nil }
-func (*oneRequest) ReleasePause() ([][]byte, bool)              { return nil, false }
 func (*oneRequest) PendingCalls() []memproxy.ToolCall           { return nil }
-func (*oneRequest) Rule(string, memproxy.Decision)              {}
-func (*oneRequest) Result(string, memproxy.Reply)               {}
 func (l *oneRequest) Answer() []byte                            { return l.body }
 func (*oneRequest) Runs() []string                              { return nil }
 func (*oneRequest) Names() []string                             { return nil }
 func (*oneRequest) Seq() (n int64, said bool)                   { return 0, false }
-func (*oneRequest) Cancel() memproxy.SideRequest                { return memproxy.SideRequest{} }
 func (*oneRequest) Tail() [][]byte {
 	return [][]byte{[]byte("data: canary tail\n\n"), []byte("data: end\n\n")}
 }
