@@ -143,8 +143,7 @@ func (m *fleetClient) applyRelease(r *policy.Release, keep func() error) error {
 		return m.gate.Use(rules)
 	})
 	if err != nil {
-		m.rules.fail(fromPolicies, fmt.Errorf("release %d: %w", r.Number, err))
-		return err
+		return err // ready reports it for as long as the release is assigned
 	}
 	version := m.rules.current().Version
 	m.log.Info("release in force", "release", r.Name(), "version", version)

@@ -122,8 +122,8 @@ func TestSidecarSaysWhyItHasNoRelease(t *testing.T) {
 }
 
 // Proves CARD-9: a release that does not compile, or that is older than the floor, is
-// refused and reported with file and line everywhere; the last good release stays in
-// force.
+// refused and reported with file and line everywhere, until it is withdrawn; the last good
+// release stays in force.
 func TestSidecarRefusesBrokenReleases(t *testing.T) {
 	t.Parallel()
 	f := newFleetRig(t)
@@ -143,6 +143,8 @@ func TestSidecarRefusesBrokenReleases(t *testing.T) {
 	expect.Equal(t, denied(), true, "the last good release rules")
 	r.get("/readyz").want(t, 200).has(t, "own.cedar:2", `"status":"degraded"`)
 	expect.Text(t, r.audit("--type", "reload"), "the refusal is not in the audit log").Has("was not put in force: ", "own.cedar:2")
+	says(t, 0, "release 2 is stopped", "control", "stop", "--releases", filepath.Join(f.dir, "releases"), "--number", "2")
+	ring.Until(r.t, "the refused release withdrawn", func() bool { return strings.Contains(r.get("/readyz").body, `"status":"ready"`) })
 	f.seal(3, 3, harmless) // older than the floor
 	ring.Until(r.t, "the third release", func() bool { return r.do("POST", "/memories", note).status == 200 })
 	ring.Until(r.t, "the sidecar to say so", func() bool {
