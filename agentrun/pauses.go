@@ -217,7 +217,7 @@ func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key 
 		}
 		defer unlock()
 	}
-	if len(turn.PendingCalls()) == 0 {
+	if !turn.Paused() {
 		return false, nil
 	}
 	route, known := r.opt.Adapter.Route(memproxy.Request{Method: req.Method, EscapedPath: req.EscapedPath})

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/proxy"
 )
 
 // pausedServer is a Letta server whose first look-up that at selects waits for goOn.
@@ -51,7 +52,7 @@ func lookUpAfter(n int32) func(*http.Request, int32) bool {
 func startPaused(t *testing.T, agent string, at func(*http.Request, int32) bool, next func(p *pausedServer, h http.Handler) http.HandlerFunc) (*lettaRig, *pausedServer) {
 	t.Helper()
 	p := &pausedServer{at: at, reached: make(chan struct{}), goOn: make(chan struct{})}
-	return startLettaBehind(t, agent, func(h http.Handler) http.Handler {
+	return startStill(t, agent, lettaConf, func(h http.Handler) http.Handler {
 		p.Handler = next(p, h)
 		return p
 	}), p
@@ -88,6 +89,12 @@ func TestTurnsAreCancelledBetweenRequests(t *testing.T) {
 			goOn()
 			a := <-said
 			expect.Equal(t, a.status == 200 && strings.Contains(a.body, `"stop_reason":"cancelled"`) && !strings.Contains(a.body, "requires_approval") && p.messages.Load() == 1, true, more, by, p.messages.Load(), "requests, the caller reads", a.status, a.body)
+			if by != "conversation" { // the embedded server keeps a conversation's pause with the agent
+				l.left(true, 1, more, by)
+				l.once("runs:mem0", l.in(proxy.DefaultReconcile))
+				l.left(false, 0, more, by)
+				expect.Equal(t, p.messages.Load(), 2, more, by, "requests")
+			}
 			l.do("POST", path, `{"input":"SAY hello","streaming":false}`).want(t, 200).has(t, "hello")
 			l.blocks("Ann", "helper")
 		}

@@ -89,7 +89,8 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 		t.fail(ctx, err)
 		return
 	}
-	whole = !a.IsForeignStream() && !t.refused
+	cancelled := t.cancelled(ctx) // the model may have called while the run was being cancelled, and its calls wait
+	whole, t.spent = !cancelled && !a.IsForeignStream() && !t.refused, t.spent || cancelled
 	complete = true
 	end := memproxy.StreamWhole
 	if t.gone {

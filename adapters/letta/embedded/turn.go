@@ -60,6 +60,7 @@ type request struct {
 	ClientTools []named  `json:"client_tools"`
 	Types       []string `json:"include_return_message_types"`
 	Streaming   *bool    `json:"streaming"`
+	Steps       int      `json:"max_steps"`
 	Tokens      bool     `json:"stream_tokens"`
 	Back        bool     `json:"background"`
 }
@@ -199,7 +200,10 @@ func (l *answer) process() (status int, detail string) {
 		}
 		calls := append(l.a.Pending.ToolCalls, l.a.held...)
 		l.a.Pending, l.a.held = nil, nil
-		l.returned(calls, answered)
+		if l.returned(calls, answered); l.q.Steps == 1 {
+			l.stop = "max_steps"
+			return 0, ""
+		}
 	}
 	if said != "" {
 		if l.a.Pending != nil {

@@ -97,6 +97,9 @@ func (t *Turn) Next() []byte {
 	if limit > 0 && (n == 0 || limit < n) {
 		n = limit
 	}
+	if t.opt.RecoveryOnly && t.pause.cancelled {
+		n = 1 // the calls are denied, and the model of a cancelled run is not asked again
+	}
 	if n > 0 {
 		drop = append(drop, "max_steps")
 		added = append(added, strconv.AppendInt([]byte(`"max_steps":`), n, 10))

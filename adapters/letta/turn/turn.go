@@ -80,6 +80,7 @@ type toolset struct {
 type pause struct {
 	calls     []*call
 	messageID string // id of the approval request
+	cancelled bool   // its run was
 }
 
 // call is one tool call of a pause.
@@ -267,6 +268,7 @@ func (p *pause) readRunStatus(r memproxy.Reply) error {
 	if r.Status != 200 || err != nil || doc.Root.Get("status").Text() != "cancelled" {
 		return nil
 	}
+	p.cancelled = true
 	for _, c := range p.calls {
 		if c.needsPerson {
 			continue // a person or the policy decides
