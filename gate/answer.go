@@ -116,14 +116,12 @@ func (g *Gate) unanswered(ctx context.Context, ret *answer, why *memproxy.Malfor
 // unread.
 func (g *Gate) RecordUnfiltered(ctx context.Context, a *Admission, status int, end memproxy.StreamEnd) {
 	ret := &answer{Admission: a, g: g, ended: end, status: status, reply: memproxy.Reply{Status: status}}
-	switch {
-	case wroteNothing(status):
+	if wroteNothing(status) {
 		g.accounts.unbind(ctx, a)
 		g.accounts.release(ctx, a) // a call that the backend refused is not charged
-	case !a.enforced(): // a request in shadow mode may have deleted memories
-		if a.DeletesOwner() && memproxy.IsSuccess(status) {
-			(&effects{answer: ret}).recordScopeDeletion(ctx)
-		}
+	}
+	if !a.enforced() && a.DeletesOwner() && (memproxy.IsSuccess(status) || status == memproxy.StatusNotFound) { // in shadow mode
+		(&effects{answer: ret}).recordScopeDeletion(ctx)
 	}
 	g.outcome(ctx, ret)
 }

@@ -112,6 +112,13 @@ func TestBulkDeletionsLowerTotals(t *testing.T) {
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 404})
 	expect.Len(t, led.scopes, 1, "a deletion of what the backend does not know swept the ledger")
 	expect.Equal(t, led.held, 1, "held writes were cancelled")
+
+	r.rules.Enforce = false
+	for status, want := range map[int][2]int{200: {2, 1}, 404: {1, 2}, 403: {1, 1}} {
+		led.scopes, led.held = led.scopes[:1], 1
+		r.gate.RecordUnfiltered(context.Background(), r.admit(op), status, memproxy.StreamWhole)
+		expect.Equal(t, [2]int{len(led.scopes), led.held}, want, "in shadow mode, swept and cancelled", status)
+	}
 }
 
 // Proves EDGE-3, SYN-5: an addition that only brings existing memories along, such as an
