@@ -69,18 +69,22 @@ func TestStreamsFoundAnywhere(t *testing.T) {
 // none before it is known whose they are. Another's stream is replaced by an error.
 func TestEventsOfOthersRuns(t *testing.T) {
 	ctx := context.Background()
+	its := object("its", "acme", "agent:another")
+	its.Scope.Agent = "made"
 	for what, tc := range map[string]struct {
-		again  memproxy.Resumption
-		events string
-		want   string
+		again   memproxy.Resumption
+		events  string
+		want    string
+		limited bool // to another agent than those that the caller made
 	}{
-		"another tenant's":                 {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:theirs d: d:theirs end", "error end"},
-		"the caller's run":                 {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "comment d:mine d: d:mine end", "comment d:mine d: d:mine end"},
-		"located by the backend":           {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:near d:far", "d:near"},
-		"run without an owner":             {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:unheard d:", "error"},
-		"first event without a run":        {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d: d:mine", "d:mine"},
-		"the caller's run, then another's": {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:mine d:theirs d: d:mine", "d:mine d:mine"},
-		"found by its place":               {memproxy.Resumption{Names: []string{"x"}}, "d:mine d:anything", "d:mine d:anything"},
+		"another tenant's":                 {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:theirs d: d:theirs end", "error end", false},
+		"the caller's run":                 {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "comment d:mine d: d:mine end", "comment d:mine d: d:mine end", false},
+		"located by the backend":           {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:near d:far", "d:near", false},
+		"run without an owner":             {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:unheard d:", "error", false},
+		"first event without a run":        {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d: d:mine", "d:mine", false},
+		"the caller's run, then another's": {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:mine d:theirs d: d:mine", "d:mine d:mine", false},
+		"found by its place":               {memproxy.Resumption{Names: []string{"x"}}, "d:mine d:anything", "d:mine d:anything", false},
+		"an agent that the caller made":    {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:its end", "d:its end", true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := tenants(t, func(r *rig) {
@@ -89,7 +93,10 @@ func TestEventsOfOthersRuns(t *testing.T) {
 					"unheard": {ID: "unheard", Missing: true},
 				}
 				r.adapter = streamer{noRuns{}, r.adapter.(*fakeReader), tc.again}
-			}, object("mine", "acme", "agent:dev"), object("theirs", "globex", "agent:x"),
+				if tc.limited {
+					r.who.ActsAs = only("dev")
+				}
+			}, its, object("made", "acme", "agent:dev"), object("mine", "acme", "agent:dev"), object("theirs", "globex", "agent:x"),
 				name(memproxy.DimAgent, "ours", "acme"), name(memproxy.DimAgent, "notours", "globex"))
 			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
 			var got []string
