@@ -13,9 +13,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/memproxy/memproxy/internal/wait"
@@ -134,8 +136,10 @@ func (g *Group) Serve(stage int, name string, stop func(context.Context) error, 
 	})
 }
 
-// Run waits until ctx ends or a server fails, then closes the group.
+// Run waits until ctx ends or a server fails, then closes the group. From now on a log that
+// nobody reads any more does not end the process.
 func (g *Group) Run(ctx context.Context) (err error) {
+	signal.Ignore(syscall.SIGPIPE)
 	select {
 	case <-ctx.Done():
 	case err = <-g.failed:

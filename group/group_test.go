@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Stages of the tests.
@@ -105,4 +108,25 @@ func TestRunEndsWithItsContextOrAServer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A process whose log nobody reads any more still stops in order: the test's own process, run
+// once more, logs to a pipe without a reader.
+//
+// Proves EDGE-15.
+func TestProcessesOutliveTheReaderOfTheirLog(t *testing.T) {
+	const logged = "GROUP_TEST_LOGS"
+	if os.Getenv(logged) != "" {
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		g := group.New(ctx, group.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Stages: []group.Stage{servers: {Name: "servers", Drain: true}}})
+		expect.OK(t, g.Run(ctx))
+		return
+	}
+	reader, writer, err := os.Pipe()
+	must.Do(t, errors.Join(err, reader.Close()))
+	again := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	again.Stderr, again.Env = writer, append(os.Environ(), logged+"=1")
+	expect.OK(t, again.Run())
+	must.Do(t, writer.Close())
 }
