@@ -1,18 +1,17 @@
 package ring
 
 import (
-	"syscall"
 	"time"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // threadTime is the processor time that the calling thread has used, which does not
 // grow while the thread waits for a processor. getrusage rounds it to ticks.
 func threadTime() time.Duration {
-	const threadCPUTime = 3 // CLOCK_THREAD_CPUTIME_ID
-	var ts syscall.Timespec
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, threadCPUTime, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
-		panic(errno)
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		panic(err)
 	}
 	return time.Duration(ts.Nano())
 }
