@@ -111,15 +111,17 @@ func receipts(_ context.Context, ret *answer) (refused bool, err error) {
 
 // related rules on totals and relations, which are derived from memories without
 // naming them. They are shown if all those memories are of owners of the tenant that the
-// caller may name, and no relation looks like an attack.
+// caller may name. Relations are not shown if one of them looks like an attack, or if a
+// memory of the answer is withheld, from which they may be drawn.
 func related(ctx context.Context, ret *answer) (refused bool, err error) {
 	ret.reading.Limited = !access.Confined(&ret.Principal, ret.op)
 	ret.reading.CountsOthers = ret.reading.Limited || !oneOwner(ret)
 	if len(ret.reading.Relations) == 0 {
 		return false, nil
 	}
-	if ret.reading.Unrelated = ret.reading.CountsOthers; ret.reading.Unrelated {
-		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "relations that may belong to other owners were removed from the response"})
+	ret.reading.Unrelated = ret.reading.CountsOthers || slices.ContainsFunc(ret.reading.Memories, func(m memproxy.Memory) bool { return m.Drop })
+	if ret.reading.Unrelated {
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "relations that may be of other owners' or withheld memories were removed from the response"})
 		return false, nil
 	}
 	ret.reading.Unrelated, err = attacks(ctx, ret, ret.reading.Relations)

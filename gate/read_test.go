@@ -158,7 +158,7 @@ func TestEveryAnswerGoesThroughOneListOfFilters(t *testing.T) {
 // Proves EDGE-13, CARD-1: relations do not say from which memories they are
 // drawn: they are shown to whoever names owners that are known to be its
 // tenant's, or serves one tenant alone, and not where one of them looks like an
-// attack.
+// attack or a memory of the answer is withheld.
 func TestRelationsAreShownOfAnOwner(t *testing.T) {
 	for name, tc := range map[string]struct {
 		one      bool
@@ -177,12 +177,17 @@ func TestRelationsAreShownOfAnOwner(t *testing.T) {
 		"an attack":              {false, "ann", "", "evil evil", ""},
 		"an attack, one tenant":  {true, "ann", "", "evil evil", ""},
 		"an attack among others": {true, "ann", "", "ann likes tea|evil evil", ""},
+		"next to a withheld one": {true, "ann", "", "ann likes tea", ""},
 	} {
 		for _, kind := range []memproxy.Kind{memproxy.Recall, memproxy.Learn} {
 			r := newRig(t, func(r *rig) {
+				if name == "next to a withheld one" {
+					r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "bad", Scope: memproxy.Scope{User: "ann"}}}
+				}
 				r.rules.OneTenant, r.rules.Withhold, r.rules.Screener = tc.one, 500, screener{}
 				r.adapter = teller{noRuns{}, r.adapter.(*fakeReader), strings.Split(tc.relation, "|")}
 				r.ledger.rows = map[string]memproxy.Ownership{"user:ann": {Kind: memproxy.TargetEntity, ID: "user:ann", Scope: memproxy.Scope{Tenant: "acme"}}}
+				r.ledger.rows["bad"], r.ledger.statuses = owned("bad", "acme", "dev"), map[string]memproxy.Status{"bad": {State: memproxy.StateQuarantined}}
 				limit := func(d memproxy.Dimension) memproxy.Limit {
 					return memproxy.Limit{All: d != tc.limit, Values: []string{"ann"}}
 				}
