@@ -3,6 +3,7 @@ package app_test
 import (
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,29 @@ func TestSessionsAreKnownByName(t *testing.T) {
 		}
 		expect.Equal(t, isLocked(r.do("POST", "/memories", noted("Ann likes tea."), "X-Memproxy-Session", "s3")), true, name, "locked by a mandatory pattern")
 		r.stop()
+	}
+}
+
+// Proves SYN-7, EDGE-18: a refusal and the record name a lock by the id with which a reviewer
+// ends it, also of callers and end users with names of many words.
+func TestLocksAreNamedAsTheyAreUnlocked(t *testing.T) {
+	t.Parallel()
+	conf := withKey(screeningConf, "long-key", `id: "spiffe://example.org/ns/billing/sa/export-worker", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"`)
+	r := start(t, conf, "SCREENING", "sessions: {max_user_rejections: 4}"+reviewers()).with("long-key")
+	named := func(text string) string {
+		return strings.Replace(noted(text), `"ann"`, `"ann_of_the_night_shift_in_the_warehouse"`, 1)
+	}
+	for name, header := range map[string][]string{"of a session": {"X-Memproxy-Session", "the night shift of ann"}, "of an end user": nil} {
+		for range 4 {
+			r.do("POST", "/memories", named(poison), header...)
+		}
+		said := r.do("POST", "/memories", named("likes tea"), header...).want(t, 403, name).body
+		_, id, _ := strings.Cut(said, "memproxy sessions unlock: ")
+		id, _, _ = strings.Cut(id, `"`)
+		_, record, _ := invoke(t, "audit", "query", "--dir", filepath.Join(r.dir, "state", "audit"), "--type", "session_lock")
+		expect.Text(t, record).Has(id)
+		r.does("sessions", "unlock", "--tenant", "acme", "--reason", "mended", id)
+		r.do("POST", "/memories", named("likes tea"), header...).want(t, 200, name, "unlocked")
 	}
 }
 

@@ -122,7 +122,7 @@ func checkSessionLock(ctx context.Context, r *evaluation) error {
 	}
 	r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: memproxy.SessionLocked, Detail: fmt.Sprintf(
 		"%s are locked after %d rejections%s, until %s; the limit is sessions.%s, and a reviewer can unlock earlier with memproxy sessions unlock: %s",
-		whose, lock.Limit, scope, lock.Until.UTC().Format(time.RFC3339), setting, memproxy.InertID(lock.ID))})
+		whose, lock.Limit, scope, lock.Until.UTC().Format(time.RFC3339), setting, lock.ID)})
 	return nil
 }
 
@@ -155,10 +155,9 @@ func countRejection(ctx context.Context, r *evaluation) error {
 		g.opt.Log.ErrorContext(ctx, "a rejection was not counted", "decision", d.ID, "error", err)
 	}
 	for _, s := range locked {
-		id := memproxy.InertID(s.ID)
-		g.opt.Log.WarnContext(ctx, "writes are locked after too many rejections", "session", id, "principal", a.Principal.ID, "until", s.Until)
+		g.opt.Log.WarnContext(ctx, "writes are locked after too many rejections", "session", s.ID, "principal", a.Principal.ID, "until", s.Until)
 		ev := followUpEvent(&a.event, memproxy.EventLock, g.opt.Clock())
-		ev.Detail = id + " is locked until " + s.Until.UTC().Format(time.RFC3339)
+		ev.Detail = s.ID + " is locked until " + s.Until.UTC().Format(time.RFC3339)
 		ev.Reasons = []memproxy.Reason{{Code: memproxy.SessionLocked, Rule: string(s.Kind), Detail: "too many rejections"}}
 		g.accounts.recordAsync(ctx, ev)
 	}

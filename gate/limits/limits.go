@@ -33,7 +33,7 @@ const (
 const (
 	maxReasons     = 32
 	maxAlike       = 8   // reasons of one code
-	maxDetail      = 256 // bytes of a reason's detail, as encoded
+	maxDetail      = 512 // bytes of a reason's detail, as encoded; the id of a lock has up to 300
 	maxPointer     = 160
 	maxRule        = 128
 	MaxShownName   = 256 // bytes of a name in the record of a refusal
@@ -200,7 +200,7 @@ func Clip(s string, n int) string {
 // again, the setting, and whether only a share of it applies. For a write of more than
 // the whole budget it does not say when, because there is never room.
 func UsedUp(p *memproxy.Principal, l *memproxy.LineState, cost int, degraded bool) string {
-	whose, table, room := "of this caller", "budgets.default or budgets.overrides for "+memproxy.InertID(p.PolicyID()), "deletions make room"
+	whose, table, room := "of this caller", "budgets.default or budgets.overrides for "+p.PolicyID(), "deletions make room"
 	switch kind, name, _ := strings.Cut(l.Key, "/"); {
 	case kind == "tenant":
 		whose, table = "of this tenant", "budgets.tenants"

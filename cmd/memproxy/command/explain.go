@@ -96,7 +96,7 @@ func printExplained(w io.Writer, e *app.ExplainResult) {
 		if !k.Until.IsZero() {
 			is = "locked until " + k.Until.UTC().Format(time.RFC3339)
 		}
-		print("%-14s %s: %s", "lock", memproxy.Inert(k.ID), is)
+		print("%-14s %s: %s", "lock", k.ID, is)
 	}
 	for _, f := range e.Filters {
 		print("%-14s %-10s %-8s %s", "answer", f.Name, f.Effect, f.What)
