@@ -41,14 +41,19 @@ func (r *rig) ownedBy(text, owner string, as ...string) {
 
 // Proves GOV-7: what was deleted is in no export that was made before, asked for by its id or
 // by its owners, as the backend keeps it; the export of another user, and one that is made
-// afterwards, are answered.
+// afterwards, are answered. Nor is it in its history, also if it bypassed memproxy.
 func TestExportsDoNotOutliveDeletions(t *testing.T) {
 	t.Parallel()
-	for name, all := range map[string]bool{"one memory": false, "all that the user has": true} {
+	for name, tc := range map[string]struct{ all, bypassed bool }{"one memory": {}, "all that the user has": {all: true}, "one that bypassed memproxy": {bypassed: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}", "kind: agent,", "kind: agent, roles: [memproxy-owner, memproxy-forget],")
-			id := r.written("Ann keeps bees.", "")
+			var id string
+			if tc.bypassed {
+				id = got{body: r.behind("POST", "/memories", noted("Ann keeps bees."))}.id(t)
+			} else {
+				id = r.written("Ann keeps bees.", "")
+			}
 			r.ownedBy("Ann sails.", `"user_id":"ann"`)
 			r.ownedBy("Bob swims.", `"user_id":"bob"`)
 			owners := func(user string) string { return `"filters":{"AND":[{"user_id":"` + user + `"}]}` }
@@ -60,7 +65,7 @@ func TestExportsDoNotOutliveDeletions(t *testing.T) {
 			for _, which := range []string{anns, owners("ann")} {
 				get(which).want(t, 200).has(t, "bees")
 			}
-			if all {
+			if tc.all {
 				r.do("DELETE", "/v1/memories/?user_id=ann", "").want(t, 200)
 			} else {
 				r.do("DELETE", "/v1/memories/"+id+"/", "").want(t, 200)
@@ -71,6 +76,9 @@ func TestExportsDoNotOutliveDeletions(t *testing.T) {
 			get(bobs).want(t, 200).has(t, "swims")
 			get(owners("bob")).want(t, 200).has(t, "swims")
 			get(export("ann")).want(t, 200).lacks(t, "bees")
+			for _, history := range []string{"/memories/" + id + "/history", "/v1/memories/" + id + "/history/", "/v1/events/", "/v1/memories/events/"} {
+				r.do("GET", history, "").want(t, 200).lacks(t, "bees")
+			}
 		})
 	}
 }

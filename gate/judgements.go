@@ -23,11 +23,13 @@ func readable(_ *answer, it *item) outcome {
 	return outcome{action: refuse, status: memproxy.StatusBadGateway, code: memproxy.UpstreamMalformed, detail: notFiltered}
 }
 
-// deleted removes memories that their author deleted but of which the backend still
-// has a copy, unless it reports them as what a write made or changed. An event that only reports
-// the deletion is shown.
+// deleted removes memories that were deleted but of which the backend still has a copy:
+// according to the ledger or, if it does not know the memory, to the backend that was asked
+// for the request's target. What the answer reports as made or changed by a write is shown,
+// and an event that only reports the deletion.
 func deleted(ret *answer, it *item) outcome {
-	if it.row == nil || !it.row.Deleted || it.Missing || ret.toWrite && (it.Event != "" || slices.Contains(ret.op.Targets, it.ID)) {
+	gone := it.row != nil && it.row.Deleted || it.row == nil && ret.op.Current[it.ID].Missing
+	if !gone || it.Missing || ret.toWrite && (it.Event != "" || slices.Contains(ret.op.Targets, it.ID)) {
 		return outcome{}
 	}
 	if it.Event == memproxy.MemoryDeleted && it.Text == "" && it.Before == "" && len(it.OtherTexts) == 0 && len(it.Metadata) == 0 {

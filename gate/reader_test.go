@@ -182,6 +182,10 @@ func TestWhatAReaderIsShown(t *testing.T) {
 		"deleted, and an event says it was added": {gone(func(m *memproxy.Memory) { m.Event, m.Text = "ADD", "likes tea" }), leave},
 		"deleted, and nothing is shown of it":     {gone(func(m *memproxy.Memory) { m.Event = "" }), leave},
 		"deleted, in the answer to a write":       {func(r *reading) { writes("")(r); r.row(func(row *memproxy.Ownership) { row.Deleted = true }) }, show},
+		"unknown, and the backend lacks it": {func(r *reading) {
+			r.rules.OneTenant, r.fake.op.Targets = true, []string{"m"}
+			r.fake.located = map[string]memproxy.Memory{"m": {ID: "m", Missing: true}}
+		}, leave},
 		"deleted, the whole answer":               {at("", gone(func(m *memproxy.Memory) { m.Event = "" })), refused(memproxy.OwnerForeign)},
 		"its agent's, within a run":               {within("dev"), show},
 		"its agent's, within another agent's run": {within("other"), leave},

@@ -198,19 +198,28 @@ func (ret *effects) recordChanged() {
 	ret.shown = ret.op.Targets
 }
 
-// recordDeleted records tombstones, ends recorded histories, and lowers the authors'
-// totals.
+// recordDeleted records tombstones, also of memories without a known author, ends recorded
+// histories, and lowers the authors' totals.
 func (ret *effects) recordDeleted(ctx context.Context) {
 	if ret.op.DeletesScope {
 		ret.recordScopeDeletion(ctx)
 	}
 	var gone []memproxy.Ownership
 	for _, id := range ret.op.Targets {
-		row, known := ret.owners[id]
-		if !known || slices.Contains(ret.op.Kept, id) {
+		if slices.Contains(ret.op.Kept, id) {
 			continue
 		}
-		gone = append(gone, row)
+		row, known := ret.owners[id]
+		if known {
+			gone = append(gone, row)
+		} else { // it bypassed memproxy or existed before; the backend may keep its history
+			m := ret.op.Current[id]
+			if m.ID == "" || m.Missing {
+				continue
+			}
+			row = memproxy.Ownership{Backend: ret.op.Backend, Kind: m.TargetKind(), ID: m.ID, Scope: m.Scope, Written: ret.begun}
+			row.Scope.Tenant = ret.Principal.Tenant
+		}
 		row.Deleted = true
 		ret.setOwner(row)
 	}

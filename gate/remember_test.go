@@ -48,6 +48,23 @@ func TestAnAddDoesNotChangeOwners(t *testing.T) {
 	}
 }
 
+// Proves GOV-7: a memory that bypassed memproxy is recorded as deleted too, so that nothing
+// shows what the backend keeps of it.
+func TestDeletionsOfUnknownMemoriesAreRecorded(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.rules.OneTenant = true })
+	r.fake.located = map[string]memproxy.Memory{"old": {ID: "old", Text: "likes tea", Scope: memproxy.Scope{User: "ann"}}, "none": {ID: "none", Missing: true}}
+	for _, id := range []string{"old", "none"} {
+		a := r.admit(memproxy.Operation{Kind: memproxy.Forget, Targets: []string{id}, TargetKind: memproxy.TargetMemory})
+		r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
+	}
+	row, there := r.ledger.rows["none"]
+	expect.Equal(t, there, false, row)
+	row = r.ledger.rows["old"]
+	expect.Equal(t, row.Deleted, true)
+	expect.Equal(t, row.Actor, "", "its author is unknown")
+	expect.Equal(t, row.Scope, memproxy.Scope{Tenant: "acme", User: "ann"})
+}
+
 type sweeping struct {
 	*fakeLedger
 	scopes []memproxy.Scope
