@@ -134,11 +134,11 @@ type Reading struct {
 	Relations []string
 	Unrelated bool
 	// CountsOthers is set if the backend counted, or may have counted, memories of other
-	// tenants, or of owners that the caller may not name. Rewrite then removes its totals, and
-	// the count of a list becomes the number of elements shown.
+	// tenants. Rewrite then removes its totals, and the count of a list becomes the number of
+	// elements shown.
 	CountsOthers bool
 	// Limited is set if the backend may have counted memories of owners that the caller may
-	// not name. Rewrite then removes also the number of memories of each owner.
+	// not name. Rewrite then removes its totals and the number of memories of each owner.
 	Limited bool
 	// Links are JSON pointers of absolute URLs that would lead the client around the
 	// proxy.

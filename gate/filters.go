@@ -114,13 +114,12 @@ func receipts(_ context.Context, ret *answer) (refused bool, err error) {
 // caller may name. Relations are not shown if one of them looks like an attack, or if a
 // memory of the answer is withheld, from which they may be drawn.
 func related(ctx context.Context, ret *answer) (refused bool, err error) {
-	ret.reading.Limited = !access.Confined(&ret.Principal, ret.op)
-	ret.reading.CountsOthers = ret.reading.Limited || !oneOwner(ret)
+	ret.reading.CountsOthers, ret.reading.Limited = !oneOwner(ret), !access.Confined(&ret.Principal, ret.op)
 	if len(ret.reading.Relations) == 0 {
 		return false, nil
 	}
-	ret.reading.Unrelated = ret.reading.CountsOthers || slices.ContainsFunc(ret.reading.Memories, func(m memproxy.Memory) bool { return m.Drop })
-	if ret.reading.Unrelated {
+	withheld := slices.ContainsFunc(ret.reading.Memories, func(m memproxy.Memory) bool { return m.Drop })
+	if ret.reading.Unrelated = ret.reading.CountsOthers || ret.reading.Limited || withheld; ret.reading.Unrelated {
 		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "relations that may be of other owners' or withheld memories were removed from the response"})
 		return false, nil
 	}

@@ -48,7 +48,7 @@ func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 	}
 	page, size := number(sent.Query, asked, "page", 1), number(sent.Query, asked, "page_size", number(sent.Query, asked, "limit", defaultPage))
 	left := slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return m.Drop })
-	if page < 1 || size < 1 || count > maxRepaged || count <= size || page == 1 && !left && !rd.CountsOthers {
+	if page < 1 || size < 1 || count > maxRepaged || count <= size || page == 1 && !left && !rd.CountsOthers && !rd.Limited {
 		return nil
 	}
 	return &repaged{sent: sent, body: body, from: (page - 1) * size, to: page * size, first: rd, count: count, page: 1}
@@ -138,7 +138,7 @@ func (p *repaged) Answer(reply memproxy.Reply, rewritten [][]byte) (memproxy.Rep
 		p.first.Memories[i].Drop = true // the elements to show were read again
 	}
 	reply.Body = e.Apply()
-	if p.from > 0 && p.from >= p.shown && p.first.CountsOthers {
+	if p.from > 0 && p.from >= p.shown && (p.first.CountsOthers || p.first.Limited) {
 		reply.Status, reply.Body = 404, []byte(`{"detail":"Invalid page."}`)
 	}
 	return reply, nil
