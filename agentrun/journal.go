@@ -72,11 +72,8 @@ func (j *journal) remove(decision string) error {
 	if err := removeFile(j.path(decision)); err != nil {
 		return err
 	}
-	if err := durable.SyncDir(j.dir); err != nil {
-		return err
-	}
 	j.forget(decision)
-	return nil
+	return durable.SyncDir(j.dir)
 }
 
 // removeFile deletes a file, if it exists.
