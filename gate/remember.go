@@ -26,12 +26,10 @@ type effects struct {
 func (ret *effects) recordEffects(ctx context.Context) {
 	if wroteNothing(ret.status) {
 		ret.g.accounts.unbind(ctx, ret.Admission)
+		ret.g.accounts.release(ctx, ret.Admission)
 	}
 	if ret.op == nil || !ret.enforced() && ret.reading == nil {
 		return
-	}
-	if wroteNothing(ret.status) {
-		ret.g.accounts.release(ctx, ret.Admission) // the backend refused: nothing was written
 	}
 	if !memproxy.IsSuccess(ret.status) {
 		if ret.status == memproxy.StatusNotFound && ret.DeletesOwner() {
