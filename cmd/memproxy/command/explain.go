@@ -55,6 +55,9 @@ func printExplained(w io.Writer, e *app.ExplainResult) {
 	op := e.Operation
 	if op != nil {
 		print("operation  %s on route %s: %d item(s), %d named identities, %d target(s)", op.Kind, op.Route, len(op.Items), len(op.Claims), len(op.Targets))
+		if len(op.Targets) > 0 {
+			print("targets    as if the caller had written them and were shown them: owners and states are not looked up")
+		}
 		for _, line := range e.Content {
 			print("content    %s", line)
 		}
