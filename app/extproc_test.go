@@ -92,7 +92,7 @@ func TestEnvoyPeersMustBeTrusted(t *testing.T) {
 func TestExtprocCommand(t *testing.T) {
 	t.Parallel()
 	says(t, cli.Usage, "memproxy extproc: --listen is not a loopback address", "extproc", "--listen", "0.0.0.0:9902")
-	says(t, cli.Failed, "memproxy: ", "extproc", "--config", filepath.Join(t.TempDir(), "none.yaml"))
+	says(t, cli.Failed, "memproxy extproc: ", "extproc", "--config", filepath.Join(t.TempDir(), "none.yaml"))
 	says(t, cli.Usage, "", "extproc", "stray")
 	c := must.Get(extproctest.ParseCase([]byte("-- request --\nGET /\n")))(t)
 	dir := ring.Dir(t)

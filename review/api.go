@@ -242,7 +242,7 @@ type Problem struct {
 }
 
 // Error returns the detail, in one line.
-func (p Problem) Error() string { return p.Detail }
+func (p Problem) Error() string { return cli.Line(p.Detail) }
 
 // Misuse makes a request that is wrong one of a wrong command line.
 func (p Problem) Misuse() bool { return p.Status == http.StatusBadRequest }

@@ -55,17 +55,12 @@ func (c CLI) Commands() []*cobra.Command {
 // command returns the command of a verb.
 func (c CLI) command(v verb) *cobra.Command {
 	in := &invocation{CLI: c, given: map[string]*pflag.Flag{}}
-	var out *cobra.Command
-	out = cli.LeafArgs(strings.TrimSpace(v.name+" "+v.args), v.short, v.example, func(ctx context.Context, ids []string) int {
+	out := cli.LeafArgs(strings.TrimSpace(v.name+" "+v.args), v.short, v.example, func(ctx context.Context, ids []string) error {
 		in.ids = ids
-		err := in.connect()
-		if err == nil {
-			err = v.run(ctx, in)
+		if err := in.connect(); err != nil {
+			return err
 		}
-		if err != nil {
-			fmt.Fprintf(c.Stderr, "%s: %s\n", out.CommandPath(), cli.Line(err.Error()))
-		}
-		return cli.Code(err)
+		return v.run(ctx, in)
 	})
 	words := strings.Fields(v.args)
 	out.Args = func(_ *cobra.Command, ids []string) error {

@@ -194,7 +194,7 @@ func notRolledBack(r RollbackAnswer) error {
 	case r.Version != nil, r.Votes != nil:
 		return nil
 	case r.Result.Detail != "":
-		return errors.New("the rollback was refused: " + r.Result.Detail)
+		return errors.New("the rollback was refused: " + cli.Line(r.Result.Detail))
 	}
 	return errors.New("the backend refused the rollback")
 }
@@ -203,5 +203,5 @@ func failed(out JobRun) error {
 	if out.Failed == "" {
 		return nil
 	}
-	return errors.New(out.Failed)
+	return errors.New(cli.Line(out.Failed))
 }

@@ -54,24 +54,24 @@ func AsMisuse[A any](a A, err error) (A, error) {
 	return a, err
 }
 
-// Code is the exit code of a command that ended with an error, or without.
-func Code(err error) int {
-	code, known := errors.AsType[ExitError](err)
-	wrong, is := errors.AsType[Misuse](err)
-	switch {
-	case err == nil || known:
-		return int(code)
-	case is && wrong.Misuse():
+// failure is the error of a command that ran. Others are of the command line.
+type failure struct{ error }
+
+func (f failure) Unwrap() error { return f.error }
+
+// code is the exit code of a command that ran.
+func (f failure) code() int {
+	if wrong, is := errors.AsType[Misuse](f.error); is && wrong.Misuse() {
 		return Usage
 	}
 	return Failed
 }
 
-// Leaf returns a command that takes no arguments and runs run, which returns an
-// exit code and has said on its own what went wrong. Example is a command line
-// that help shows. Options are added to the command's Flags.
-func Leaf(use, short, example string, run func(context.Context) int) *cobra.Command {
-	c := LeafArgs(use, short, example, func(ctx context.Context, _ []string) int { return run(ctx) })
+// Leaf returns a command that takes no arguments and runs run. Main prints its error,
+// unless it is an ExitError. Example is a command line that help shows. Options are added
+// to the command's Flags.
+func Leaf(use, short, example string, run func(context.Context) error) *cobra.Command {
+	c := LeafArgs(use, short, example, func(ctx context.Context, _ []string) error { return run(ctx) })
 	c.Args = func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) > 0 && c.HasSubCommands():
@@ -86,18 +86,16 @@ func Leaf(use, short, example string, run func(context.Context) int) *cobra.Comm
 
 // LeafArgs is Leaf for a command that takes arguments, among which options may
 // stand.
-func LeafArgs(use, short, example string, run func(context.Context, []string) int) *cobra.Command {
+func LeafArgs(use, short, example string, run func(context.Context, []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Example: "  " + example,
-		RunE: func(c *cobra.Command, args []string) error { return failed(run(c.Context(), args)) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := run(c.Context(), args); err != nil {
+				return failure{err}
+			}
+			return nil
+		},
 	}
-}
-
-func failed(code int) error {
-	if code != OK {
-		return ExitError(code)
-	}
-	return nil
 }
 
 // RequireFlags has a command refuse to run without a value for each of these options.
@@ -209,6 +207,7 @@ func Main(ctx context.Context, commands func(stdout, stderr io.Writer) *cobra.Co
 	c, err := root.ExecuteContextC(ctx)
 	err = cmp.Or(err, wrong)
 	var code ExitError
+	var ran failure
 	switch {
 	case errors.As(err, &code):
 		return int(code)
@@ -218,7 +217,10 @@ func Main(ctx context.Context, commands func(stdout, stderr io.Writer) *cobra.Co
 	case err == nil:
 		return OK
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", c.CommandPath(), err)
+	fmt.Fprintf(stderr, "%s: %s\n", c.CommandPath(), strings.ReplaceAll(err.Error(), "\n\t", " ")) // errors of pgx contain indented lines
+	if errors.As(err, &ran) {
+		return ran.code()
+	}
 	if !strings.Contains(err.Error(), "\n") {
 		fmt.Fprintf(stderr, "Run '%s --help' for its options.\n", c.CommandPath())
 	}

@@ -26,7 +26,7 @@ import (
 func run(t testing.TB, to, errorsTo io.Writer, work func(stdout, stderr io.Writer)) {
 	t.Helper()
 	code := cli.Main(t.Context(), func(stdout, stderr io.Writer) *cobra.Command {
-		return cli.Group("x", "", "", cli.Leaf("work", "", "", func(context.Context) int { work(stdout, stderr); return cli.OK }))
+		return cli.Group("x", "", "", cli.Leaf("work", "", "", func(context.Context) error { work(stdout, stderr); return nil }))
 	}, []string{"work"}, nil, to, errorsTo)
 	must.Equal(t, code, cli.OK)
 }

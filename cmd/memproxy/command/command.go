@@ -4,10 +4,8 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,17 +52,6 @@ func (in *Invocation) Run(ctx context.Context) int {
 		plain.Stdout, plain.Stderr = stdout, stderr
 		return plain.Commands()
 	}, in.Args, in.Stdin, in.Stdout, in.Stderr)
-}
-
-// leaf returns a command without arguments. It prints run's error, except a mere exit code.
-func (in *Invocation) leaf(use, short, example string, run func(context.Context) error) *cobra.Command {
-	return cli.Leaf(use, short, example, func(ctx context.Context) int {
-		err := run(ctx)
-		if _, printed := errors.AsType[cli.ExitError](err); err != nil && !printed {
-			fmt.Fprintln(in.Stderr, "memproxy:", strings.ReplaceAll(err.Error(), "\n\t", " ")) // errors of pgx contain indented lines
-		}
-		return cli.Code(err)
-	})
 }
 
 // exitUnless returns the error of a command that printed an answer: none if the answer is

@@ -46,7 +46,7 @@ func controlSign(in *Invocation) *cobra.Command {
 	var s policy.Statement
 	var c *cobra.Command
 	var dirs func() [2]string
-	c = in.leaf("sign", "sign a release of rules for the sidecars of a fleet",
+	c = cli.Leaf("sign", "sign a release of rules for the sidecars of a fleet",
 		"memproxy control sign --key keys/fleet.key --releases releases --fleet example --policies policies",
 		func(context.Context) error {
 			if c.Flags().Changed("number") && s.Number == 0 {
@@ -97,7 +97,7 @@ func controlStop(in *Invocation) *cobra.Command {
 	var reason string
 	var number uint64
 	var dirs func() [2]string
-	c := in.leaf("stop", "withdraw a release from all sidecars", "memproxy control stop --releases releases --number 7", func(context.Context) error {
+	c := cli.Leaf("stop", "withdraw a release from all sidecars", "memproxy control stop --releases releases --number 7", func(context.Context) error {
 		err := fleet.WithdrawRelease(dirs(), number, reason)
 		if err == nil {
 			fmt.Fprintf(in.Stdout, "release %d is stopped; sidecars return to the one before it, unless its floor forbids that\n", number)

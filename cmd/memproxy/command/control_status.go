@@ -20,7 +20,7 @@ import (
 // if the answer is not well.
 func answerCommand[A any](in *Invocation, use, short, example string, ask func(context.Context) (A, error), well func(*A) bool, table func(io.Writer, *A)) *cobra.Command {
 	var output *cli.Output
-	c := in.leaf(use, short, example, func(ctx context.Context) error {
+	c := cli.Leaf(use, short, example, func(ctx context.Context) error {
 		a, err := ask(ctx)
 		if err != nil {
 			return err

@@ -19,7 +19,7 @@ import (
 func (in *Invocation) initialise() *cobra.Command {
 	var backend, upstream, out string
 	var mem0, letta, force bool
-	c := in.leaf("init", "write a first memproxy.yaml, from options or from answers to two questions", "memproxy init --backend letta --upstream http://127.0.0.1:8283",
+	c := cli.Leaf("init", "write a first memproxy.yaml, from options or from answers to two questions", "memproxy init --backend letta --upstream http://127.0.0.1:8283",
 		func(context.Context) error {
 			if mem0 {
 				backend = "mem0"

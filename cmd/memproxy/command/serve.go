@@ -42,7 +42,7 @@ func optional(about string) source[*config.Config] {
 // configCommand returns a leaf that first reads a configuration from a file.
 func configCommand[C any](in *Invocation, from source[C], use, short, example string, run func(ctx context.Context, file string, cfg C) error) *cobra.Command {
 	var path *string
-	c := in.leaf(use, short, example, func(ctx context.Context) error {
+	c := cli.Leaf(use, short, example, func(ctx context.Context) error {
 		cfg, err := from.load(*path, in.Getenv)
 		if err != nil {
 			return err
@@ -96,7 +96,7 @@ func (in *Invocation) options(file string) app.Options {
 func (in *Invocation) demo() *cobra.Command {
 	var output *cli.Output
 	o := demo.Options{Stdout: in.Stdout, Stderr: in.Stderr, Getenv: in.Getenv, Version: in.Version}
-	c := in.leaf("demo", "run each attack against a backend, without and with memproxy", "memproxy demo --stay", func(ctx context.Context) error {
+	c := cli.Leaf("demo", "run each attack against a backend, without and with memproxy", "memproxy demo --stay", func(ctx context.Context) error {
 		o.Output = *output
 		return demo.Run(ctx, o)
 	})

@@ -59,7 +59,7 @@ func (in *Invocation) check(use, short, example string, print bool) *cobra.Comma
 // dirCommand returns a leaf that writes into a directory.
 func (in *Invocation) dirCommand(use, short, example, about string, run func(dir string) error) *cobra.Command {
 	var out string
-	c := in.leaf(use, short, example, func(context.Context) error { return run(out) })
+	c := cli.Leaf(use, short, example, func(context.Context) error { return run(out) })
 	c.Flags().StringVar(&out, "out", "", about)
 	return cli.RequireFlags(c, "out")
 }

@@ -70,15 +70,11 @@ const errProblems = cli.ExitError(cli.Failed)
 
 // leaf returns a subcommand that reads a log.
 func (a *app) leaf(dir *string, name, short, example string, run func(context.Context) error) *cobra.Command {
-	c := cli.Leaf(name, short, "memproxy audit "+name+" --dir state/audit"+example, func(ctx context.Context) int {
-		err := missing(*dir)
-		if err == nil {
-			err = run(ctx)
+	c := cli.Leaf(name, short, "memproxy audit "+name+" --dir state/audit"+example, func(ctx context.Context) error {
+		if err := missing(*dir); err != nil {
+			return err
 		}
-		if err != nil && err != errProblems {
-			fmt.Fprintf(a.stderr, "memproxy audit %s: %v\n", name, err)
-		}
-		return cli.Code(err)
+		return run(ctx)
 	})
 	c.Flags().StringVar(dir, "dir", "state/audit", "the log's `directory`")
 	return c
