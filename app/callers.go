@@ -106,9 +106,9 @@ func buildIdentifier(cfg *config.Config, key []byte, issuer time.Duration) (*ide
 	return found, cfg.Fault(err, "identity")
 }
 
-// Fingerprint returns the 16 hex digits that identify a key in the log's origin.
-func Fingerprint(key ed25519.PrivateKey) string {
-	return memproxy.TextSHA256(string(key.Public().(ed25519.PublicKey)))[:16]
+// defaultOrigin returns the log's name if the configuration gives it none.
+func defaultOrigin(key ed25519.PrivateKey) string {
+	return "memproxy/" + memproxy.TextSHA256(string(key.Public().(ed25519.PublicKey)))[:16]
 }
 
 // issuerClient returns a client for requests to an issuer that trusts the configured roots.

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -218,23 +219,25 @@ func writable(dir string) error {
 }
 
 // MakeKeys makes the keys that Serve would make at its first start, in a directory that
-// is empty or absent. It returns the file of the log's public key and the log's origin.
-func MakeKeys(dir string) (public, origin string, err error) {
+// is empty or absent. It returns the log's public key, as verifiers read it.
+func MakeKeys(dir string) (public string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", "", err
+		return "", err
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		return "", "", fmt.Errorf("%s is not empty; keys are never overwritten", dir)
+		return "", fmt.Errorf("%s is not empty; keys are never overwritten", dir)
 	}
 	key, err := audit.LoadOrCreateKey(dir)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	if _, err := keys.LoadOrCreate(dir, rand.Reader); err != nil {
-		return "", "", err
+		return "", err
 	}
-	_, err = keys.LoadOrCreateVault(dir, rand.Reader)
-	return filepath.Join(dir, audit.PublicKeyFile), "memproxy/" + Fingerprint(key), err
+	if _, err := keys.LoadOrCreateVault(dir, rand.Reader); err != nil {
+		return "", err
+	}
+	return audit.VerifierKey(defaultOrigin(key), key.Public().(ed25519.PublicKey))
 }
 
 // unmatched lists, in sentences, the passthrough entries that match no route, and the

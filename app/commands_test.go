@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
+	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
 // writeFile replaces a file atomically, because a watcher could read a partial file,
@@ -119,11 +120,15 @@ func TestExplainKnowsTheReviewers(t *testing.T) {
 }
 
 // Proves CARD-7: keys are created once, readable by their owner only, and never
-// overwritten.
+// overwritten. The public key is printed as verifiers read it.
 func TestKeygen(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "keys")
-	says(t, 0, "origin memproxy/", "keygen", "--out", dir)
+	code, out, errs := invoke(t, "keygen", "--out", dir)
+	must.Equal(t, code, 0, errs)
+	_, public, _ := strings.Cut(out, "public key of the log  ")
+	public, _, _ = strings.Cut(public, " ")
+	must.Get(verify.ParseKey(public))(t)
 	list := must.Get(os.ReadDir(dir))(t)
 	must.Equal(t, len(list) >= 2, true, list)
 	for _, e := range list {

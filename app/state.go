@@ -122,7 +122,7 @@ func (s *state) openAudit() error {
 	}
 	opt := audit.Options{Dir: s.path("audit"), Key: key, Origin: s.cfg.Audit.Origin, Unsafe: s.unsafe, OnRecord: s.telemetry.OnRecord, Reserve: journalReserve}
 	if opt.Origin == "" {
-		opt.Origin = "memproxy/" + Fingerprint(key)
+		opt.Origin = defaultOrigin(key)
 	}
 	exists := func(parts ...string) bool { _, err := os.Stat(s.path(parts...)); return err == nil }
 	if exists(settingsFile) && !exists("audit", "checkpoint") { // each start leaves both

@@ -68,9 +68,9 @@ func (in *Invocation) dirCommand(use, short, example, about string, run func(dir
 // start, so that they can be stored elsewhere before that.
 func (in *Invocation) keygen() *cobra.Command {
 	return in.dirCommand("keygen", "make the installation's keys", "memproxy keygen --out keys", "`directory` for the keys", func(dir string) error {
-		public, origin, err := app.MakeKeys(dir)
+		public, err := app.MakeKeys(dir)
 		if err == nil {
-			fmt.Fprintf(in.Stdout, "keys are in %s; give %s to those who verify the log (origin %s)\n", dir, public, origin)
+			fmt.Fprintf(in.Stdout, "keys are in %s\npublic key of the log  %s (for a file that memproxy audit verify --key reads; another if audit.origin is set)\n", dir, public)
 		}
 		return err
 	})
