@@ -82,8 +82,8 @@ type Ruling struct {
 	// would have led to ShadowVerdict.
 	Shadow        []Reason
 	ShadowVerdict Verdict
-	// Marks are the reasons for which the written memories are marked. They refuse
-	// nothing, and are empty if the verdict refuses.
+	// Marks are the reasons for which the written memories are marked if the write is made.
+	// They refuse nothing.
 	Marks []Reason
 }
 

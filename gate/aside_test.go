@@ -73,6 +73,16 @@ func TestOnlyContentIsSetAside(t *testing.T) {
 	}
 }
 
+// Proves DOL-2, GOV-3: what looks dangerous is no better attested for it than what does not.
+func TestWhatIsSetAsideIsMarked(t *testing.T) {
+	r, _, c := echoerRig(t, func(memproxy.Question) (memproxy.Ruling, error) {
+		return memproxy.Ruling{Verdict: memproxy.Hold, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}, Marks: []memproxy.Reason{{Code: memproxy.LayerInferred}}}, nil
+	})
+	r.admit(learn("x"))
+	expect.Equal(t, c.stamp.Mark, "layer.inferred", c.stamp)
+	expect.Equal(t, c.stamp.Attestation, memproxy.Inferred, c.stamp)
+}
+
 // Proves DOL-2: while the ledger is away, nobody knows what was set aside, and
 // nothing is shown; where it answers, what came of other writes is.
 func TestUnknownElementsAreNotShown(t *testing.T) {

@@ -324,7 +324,7 @@ func plannedStatus(a *Admission, k memproxy.MemoryKey, marks []string) (c mempro
 	case a.confirmed:
 		c.State, c.Reason, c.Person = memproxy.StateValidated, reasonApproved, true
 	case a.flaggedAs != "": // a memory that is quarantined already stays quarantined
-		c.State, c.Attestation, c.Rules, c.Reason = a.flaggedAs, memproxy.SelfReported, a.rules.Version, "it looked dangerous when it was written"
+		c.State, c.Rules, c.Reason = a.flaggedAs, a.rules.Version, "it looked dangerous when it was written"
 		c.From = slices.DeleteFunc(slices.Clone(memproxy.MemoryStates[:]), func(s memproxy.MemoryState) bool { return s == memproxy.StateQuarantined })
 	case a.needsReview():
 		c.State, c.Reason = memproxy.StatePending, reasonWaits

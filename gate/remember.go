@@ -151,6 +151,10 @@ func (ret *effects) recordAdded(ctx context.Context) {
 			row.Deleted = true
 		default:
 			row.Decision = ret.Decision.ID
+			if m.Event != "" && (!ret.byAgent || row.Actor == ret.Principal.ID) { // what an agent adds leaves the authority of another author
+				row.Confidence = min(row.Confidence, max(0, ret.event.Confidence))
+				row.Source = row.Source.Lower(ret.op.SourceClaim)
+			}
 		}
 		if m.Event != memproxy.MemoryDeleted {
 			row.SHA256 = memproxy.Hash(m.Text)

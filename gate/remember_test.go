@@ -16,7 +16,7 @@ func TestAnAddDoesNotChangeOwners(t *testing.T) {
 	r := newRig(t, nil)
 	bob := memproxy.Scope{Tenant: "acme", User: "bob"}
 	for _, id := range []string{"upd", "del"} {
-		r.ledger.rows[id] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: id, Scope: bob, Actor: "agent:bob", Trust: memproxy.TrustHuman}
+		r.ledger.rows[id] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: id, Scope: bob, Actor: "agent:bob", Trust: memproxy.TrustHuman, Confidence: 900}
 	}
 	r.budget.used = 5
 	r.fake.memories = []memproxy.Memory{
@@ -32,8 +32,8 @@ func TestAnAddDoesNotChangeOwners(t *testing.T) {
 	if upd.Actor != "agent:bob" || upd.Scope != bob || upd.Trust != memproxy.TrustHuman {
 		t.Errorf("upd: %+v, want it to stay bob's", upd)
 	}
-	if upd.SHA256 == "" || upd.Decision != a.Decision.ID {
-		t.Errorf("upd: %+v, want the new text's hash and the decision that changed it", upd)
+	if upd.SHA256 == "" || upd.Decision != a.Decision.ID || upd.Confidence != r.ledger.rows["new"].Confidence {
+		t.Errorf("upd: %+v, want the new text's hash and confidence, and the decision that changed it", upd)
 	}
 	if del := r.ledger.rows["del"]; !del.Deleted || del.Actor != "agent:bob" {
 		t.Errorf("del: %+v, want bob's tombstone", del)

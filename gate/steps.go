@@ -204,8 +204,10 @@ func rule(ctx context.Context, r *evaluation) error {
 	addPointers(r.op, ruling.Reasons)
 	refuseHeldRun(r, &ruling)
 	r.verdict.Ruled(&ruling)
-	r.marks = codesOf(ruling.Marks) // the write is not refused for them
-	r.verdict.Note(ruling.Marks...)
+	if !ruling.Verdict.Stops() {
+		r.marks = codesOf(ruling.Marks)
+		r.verdict.Note(ruling.Marks...)
+	}
 	explainFindings(r, ruling.Reasons)
 	if has(ruling.Shadow, memproxy.PolicyError) {
 		r.g.opt.Log.WarnContext(ctx, "a policy that is not enforced could not be evaluated; enforced it would deny", "decision", r.Decision.ID)

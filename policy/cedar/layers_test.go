@@ -85,7 +85,7 @@ func TestLayers(t *testing.T) {
 		{"a name that holds one", ask{field: "health-check", change: func(op *memproxy.Operation) {
 			op.Keys = []string{"page", "users", "moodboard", "healthCheck", "iPhone"}
 		}}, governed(memproxy.TreatAllow), memproxy.Allow, ""},
-		{"a refusal bears no marks", ask{field: "religion", change: inferredItem(memproxy.Semantic)}, governed(memproxy.TreatMark), memproxy.Deny, "field.trait"},
+		{"a refusal says which marks there would be", ask{field: "religion", change: inferredItem(memproxy.Semantic)}, governed(memproxy.TreatMark), memproxy.Deny, "field.trait layer.inferred.mark layer.namespace.mark"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			q := tc.ask.question()

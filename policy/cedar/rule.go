@@ -44,9 +44,6 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 	}
 	out.Reasons, out.Led = out.inOrder()
 	out.Shadow, out.Marks = sorted(out.Shadow), sorted(out.Marks)
-	if out.Verdict.Stops() {
-		out.Marks = nil
-	}
 	return out.Ruling, nil
 }
 
@@ -115,7 +112,7 @@ func (p *Policy) evaluate(q *memproxy.Question, about *policyContext) (*ruling, 
 			out.add(r.verdict, r.why)
 		}
 	}
-	if len(part.marking) > 0 && !out.Verdict.Stops() {
+	if len(part.marking) > 0 {
 		_, found, faults = p.authorize(part.marking, entities, req, "the policy could not be evaluated")
 		if len(faults) > 0 {
 			out.add(memproxy.Deny, faults...)
