@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -242,10 +243,15 @@ func TestOneSweepAtATime(t *testing.T) {
 }
 
 // A seal does not adopt memories under another tenant's name; requested by a reviewer
-// of some tenants, it adopts none under an unowned name either.
+// of some tenants, it adopts none under an unowned name either. A tenant counts from the edit
+// of the configuration that brings it.
 func TestSealsTakeNothingOfOtherTenants(t *testing.T) {
 	t.Parallel()
-	r := start(t, tenantsConf, "RIVAL", sha("rival-key"))
+	r := startRig(&rig{t: t, file: filepath.Join(t.TempDir(), "memproxy.yaml")}, tenantsConf, "RIVAL", sha("rival-key"), "tenant: globex", "tenant: acme", "level: error", "level: info")
+	both := strings.Replace(r.conf, `"agent:globex", kind: agent, trust: authenticated, tenant: acme`, `"agent:globex", kind: agent, trust: authenticated, tenant: globex`, 1)
+	must.Do(t, os.Rename(writeFile(t, r.file+".new", both), r.file))
+	ring.Until(t, "the second tenant", func() bool { return strings.Contains(r.log.String(), "configuration reloaded") })
+	r.conf = both
 	rival := []string{"X-API-Key", "rival-key"}
 	add := func(user string, header ...string) string {
 		return r.do("POST", "/memories", `{"messages":[{"role":"user","content":"a note of theirs"}],"user_id":"`+user+`","infer":false}`, header...).body

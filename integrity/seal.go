@@ -34,7 +34,9 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 		return report, fmt.Errorf("%w: backend %s holds the memories of another tenant only", memproxy.ErrRefused, q.Backend)
 	}
 	s := &sealing{c: c, backend: backends[0].Name, tenant: q.Tenant, decision: c.NewID(), report: &report}
-	s.onlyNamed = q.SkipForeign && !c.Config.SingleTenant() && backends[0].Tenant != q.Tenant
+	callers := c.Callers()
+	several := callers.OpenTenants || len(callers.Tenants) > 1
+	s.onlyNamed = q.SkipForeign && several && backends[0].Tenant != q.Tenant
 	if err := recordSeal(ctx, c, q.Tenant, s.backend, s.decision, 0, "begun"); err != nil {
 		return report, err
 	}
