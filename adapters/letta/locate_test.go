@@ -95,7 +95,7 @@ func TestLocated(t *testing.T) {
 		{"a passage further back is nobody's", "DELETE", "/v1/agents/agent-1/archival-memory/passage-1", "passage-1", 200, `[{"id":"passage-2"}]`, memproxy.Memory{ID: "passage-1"}, false},
 		{"a passage of an archive is nobody's", "DELETE", "/v1/archives/archive-1/passages/passage-1", "passage-1", 200, `{"id":"archive-1"}`, memproxy.Memory{ID: "passage-1"}, false},
 		{"a conversation says whose it is", "GET", "/v1/conversations/conv-1/messages", "conv-1", 200, `{"id":"conv-1","agent_id":"agent-1","summary":"s"}`,
-			memproxy.Memory{ID: "conv-1", Text: "s", Scope: memproxy.Scope{Agent: "agent-1"}}, false},
+			memproxy.Memory{ID: "conv-1", Text: "s", Scope: memproxy.Scope{Agent: "agent-1", Run: "conv-1"}}, false},
 		{"an identity is a user", "PATCH", "/v1/identities/identity-1", "identity-1", 200, `{"id":"identity-1","identifier_key":"alice"}`,
 			memproxy.Memory{ID: "identity-1", Scope: memproxy.Scope{User: "identity-1"}}, false},
 		{"an agent is an agent", "PATCH", "/v1/agents/agent-1", "agent-1", 200, `{"id":"agent-1","name":"a"}`,

@@ -170,6 +170,8 @@ func (f *answerReader) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 		m.BuiltIn = isBuiltInTool(v)
 	case TargetIdentity:
 		m.Scope.User = m.ID
+	case TargetConversation:
+		m.Scope.Run = m.ID
 	case TargetMessage:
 		m.Layer = memproxy.Episodic
 		// The system message is the compiled prompt, which contains the agent's blocks.
