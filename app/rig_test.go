@@ -96,23 +96,7 @@ func (p *process) client() *proxy.BackendClient {
 	return p.Handler("mem0").(*proxy.Proxy).BackendClient()
 }
 
-// lockedBuffer is a buffer for concurrent writes.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
+type lockedBuffer = ring.Buffer
 
 // recordingBackend is the embedded backend with a record of its requests.
 type recordingBackend struct {

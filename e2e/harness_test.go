@@ -74,24 +74,7 @@ func TestMain(m *testing.M) {
 // process is one started program.
 type process struct {
 	cmd *exec.Cmd
-	log *syncBuffer
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
+	log *ring.Buffer
 }
 
 // start starts a program that ends with the test.
@@ -105,7 +88,7 @@ func start(t *testing.T, name string, args ...string) *process {
 // launch starts a program that somebody else ends.
 func launch(t *testing.T, name string, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(name, args...), log: &syncBuffer{}}
+	p := &process{cmd: exec.Command(name, args...), log: &ring.Buffer{}}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.Env = append(os.Environ(), allowing(args)...)
 	must.Do(t, p.cmd.Start())

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // kubelet does for one container of one pod what a kubelet would: volumes from
@@ -71,7 +72,7 @@ func (k *kubelet) run(t *testing.T, container map[string]any, binary string) *pr
 	cmd.Env = k.env(t, container)
 	uid, gid := fieldOf(container, "securityContext", "runAsUser").(float64), fieldOf(container, "securityContext", "runAsGroup").(float64)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: k.root, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid), NoSetGroups: false}}
-	p := &process{cmd: cmd, log: &syncBuffer{}}
+	p := &process{cmd: cmd, log: &ring.Buffer{}}
 	cmd.Stdout, cmd.Stderr = p.log, p.log
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() {

@@ -1,7 +1,6 @@
 package telemetry_test
 
 import (
-	"bytes"
 	"context"
 	"maps"
 	"net/http"
@@ -21,24 +20,6 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 	"go.opentelemetry.io/otel/trace"
 )
-
-// syncBuffer is a buffer for concurrent writers.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
 
 func scrape(t *testing.T, tel *telemetry.Telemetry, accept string) string {
 	t.Helper()

@@ -183,7 +183,7 @@ func TestFailingCollector(t *testing.T) {
 				r.Close()
 			}
 			opt.OTLP.Queue, opt.OTLP.Timeout, opt.OTLP.BatchDelay = 16, 100*time.Millisecond, time.Millisecond
-			var log syncBuffer
+			var log ring.Buffer
 			now := time.Unix(1000, 0)
 			opt.Log, opt.Clock = slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now }
 			tel := start(t, opt)
