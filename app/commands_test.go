@@ -91,7 +91,7 @@ func TestExplain(t *testing.T) {
 	change := writeFile(t, filepath.Join(dir, "change.json"), `{"text":"x"}`) // the target counts as the caller's own
 	code, out, errs = invoke(t, "explain", "--config", path, "--method", "PUT", "--path", "/memories/m1", "--body", change, "--as", "agent:dev")
 	expect.Equal(t, code, 0, errs)
-	expect.Text(t, out).Lacks("owner.").Has("as if the caller had written them")
+	expect.Text(t, out).Lacks("owner.").Has("as if they were the caller's own")
 	says(t, cli.Usage, "agent:dev", "explain", "--config", path, "--as", "agent:nobody")
 	expect.Error(t, expect.Err(os.Stat(filepath.Join(dir, "state"))), "explain made state")
 }

@@ -54,10 +54,7 @@ func printExplained(w io.Writer, e *app.ExplainResult) {
 	print("principal  %s (%s, %s, tenant %q)", e.Principal.ID, e.Principal.Kind, e.Principal.Trust, e.Principal.Tenant)
 	op := e.Operation
 	if op != nil {
-		print("operation  %s on route %s: %d item(s), %d named identities, %d target(s)", op.Kind, op.Route, len(op.Items), len(op.Claims), len(op.Targets))
-		if len(op.Targets) > 0 {
-			print("targets    as if the caller had written them and were shown them: owners and states are not looked up")
-		}
+		print("operation  %s on route %s: %d item(s), %d named identities, %d target(s), as if they were the caller's own", op.Kind, op.Route, len(op.Items), len(op.Claims), len(op.Targets))
 		for _, line := range e.Content {
 			print("content    %s", line)
 		}
