@@ -54,6 +54,21 @@ func (in *Invocation) Run(ctx context.Context) int {
 	}, in.Args, in.Stdin, in.Stdout, in.Stderr)
 }
 
+// answerCommand returns a leaf that prints an answer in the requested format. It exits with 1
+// if the answer is not well.
+func answerCommand[A any](in *Invocation, use, short, example string, ask func(context.Context) (A, error), well func(*A) bool, table func(io.Writer, *A)) *cobra.Command {
+	var output *cli.Output
+	c := cli.Leaf(use, short, example, func(ctx context.Context) error {
+		a, err := ask(ctx)
+		if err != nil {
+			return err
+		}
+		return exitUnless(well(&a), output.Print(in.Stdout, a, func(w io.Writer) { table(w, &a) }))
+	})
+	output = cli.OutputFlag(c.Flags())
+	return c
+}
+
 // exitUnless returns the error of a command that printed an answer: none if the answer is
 // yes, else an exit code.
 func exitUnless(answer bool, err error) error {

@@ -16,21 +16,6 @@ import (
 	"github.com/memproxy/memproxy/policy/replay"
 )
 
-// answerCommand returns a leaf that prints an answer in the requested format. It exits with 1
-// if the answer is not well.
-func answerCommand[A any](in *Invocation, use, short, example string, ask func(context.Context) (A, error), well func(*A) bool, table func(io.Writer, *A)) *cobra.Command {
-	var output *cli.Output
-	c := cli.Leaf(use, short, example, func(ctx context.Context) error {
-		a, err := ask(ctx)
-		if err != nil {
-			return err
-		}
-		return exitUnless(well(&a), output.Print(in.Stdout, a, func(w io.Writer) { table(w, &a) }))
-	})
-	output = cli.OutputFlag(c.Flags())
-	return c
-}
-
 // controlStatus shows the state of a fleet as its control plane sees it. It exits with 1
 // if a release cannot be offered, or if a sidecar refuses its assigned release.
 func controlStatus(in *Invocation) *cobra.Command {
