@@ -281,3 +281,16 @@ func TestFoldersAreNotDetachedWithABlock(t *testing.T) {
 	r.do("PATCH", "/v1/agents/"+toolAgent+"/folders/detach/"+folder, "").want(t, 200)
 	expect.Equal(t, detached.Load(), 1)
 }
+
+// Proves TRL-1, EDGE-3: a caller limited in runs finds in a list only the conversations that it
+// may name, or made itself, as by their ids.
+func TestConversationsAreLimitedAsRuns(t *testing.T) {
+	t.Parallel()
+	l := startLettaWith(t, someAgent, withKey(lettaConf, "narrow-key", `id: "agent:narrow", kind: agent, trust: authenticated, tenant: acme, acts_as: "*", runs: []`), plainly)
+	path := "/v1/conversations/?agent_id=" + l.agent
+	theirs := l.do("POST", path, `{"summary":"`+canary+`"}`, "X-API-Key", devToken).want(t, 200).id(t)
+	own := l.do("POST", path, `{"summary":"s"}`, "X-API-Key", "narrow-key").want(t, 200).id(t)
+	l.do("GET", "/v1/conversations/"+theirs, "", "X-API-Key", "narrow-key").want(t, 403)
+	l.do("GET", path, "", "X-API-Key", "narrow-key").want(t, 200).has(t, own).lacks(t, theirs, canary)
+	l.do("GET", path, "", "X-API-Key", devToken).want(t, 200).has(t, own, theirs)
+}

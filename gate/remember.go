@@ -208,17 +208,14 @@ func (ret *effects) recordDeleted(ctx context.Context) {
 	}
 	var gone []memproxy.Ownership
 	for _, id := range ret.op.Targets {
-		if slices.Contains(ret.op.Kept, id) {
-			continue
-		}
 		row, known := ret.owners[id]
-		if known {
+		m := ret.op.Current[id]
+		switch {
+		case slices.Contains(ret.op.Kept, id), !known && (m.ID == "" || m.Missing):
+			continue
+		case known:
 			gone = append(gone, row)
-		} else { // it bypassed memproxy or existed before; the backend may keep its history
-			m := ret.op.Current[id]
-			if m.ID == "" || m.Missing {
-				continue
-			}
+		default: // it bypassed memproxy or existed before; the backend may keep its history
 			row = memproxy.Ownership{Backend: ret.op.Backend, Kind: m.TargetKind(), ID: m.ID, Scope: m.Scope, Written: ret.begun}
 			row.Scope.Tenant = ret.Principal.Tenant
 		}
