@@ -24,6 +24,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/prometheus/client_golang/prometheus"
 	sumnote "golang.org/x/mod/sumdb/note"
+	"golang.org/x/net/http2"
 
 	"github.com/memproxy/memproxy/envoy/xds/xdstest"
 	"github.com/memproxy/memproxy/frontend"
@@ -224,15 +225,17 @@ func TestEveryListenerCountsRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		most        int
 		want, other string
-	}{"mem0": {1, "evicted", "refused"}, "admin": {1, "evicted", "refused"}, "extproc": {768, "refused", "evicted"}} { // of one address
+		hello       string // a connection without one is closed after a while
+	}{"mem0": {1, "evicted", "refused", ""}, "admin": {1, "evicted", "refused", ""}, "extproc": {768, "refused", "evicted", http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"}} { // of one address
 		turnedAway := func(result string) int64 {
 			return r.observed("memproxy_connections_turned_away_total")[name+" "+result]
 		}
 		expect.Equal(t, turnedAway(c.want)+turnedAway(c.other), 0, name)
-		ring.Until(t, name, func() bool { // on a busy machine, connections time out before they are as many
+		ring.Until(t, name, func() bool {
 			for range c.most + 1 {
 				if conn, err := net.Dial("tcp", r.car.Addr(name)); err == nil { // else it was turned away at once
 					defer conn.Close()
+					_, _ = io.WriteString(conn, c.hello)
 				}
 			}
 			return turnedAway(c.want)+turnedAway(c.other) > 0
