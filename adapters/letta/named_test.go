@@ -88,7 +88,6 @@ func TestWithin(t *testing.T) {
 		{"GET", "/v1/runs/run-1/messages", `[{"id":"message-1"}]`, []string{"run-1"}},
 		{"GET", "/v1/groups/", `[{"id":"group-1","agent_ids":["agent-1","agent-2"],"manager_agent_id":"agent-3"}]`, []string{"agent-3", "agent-1", "agent-2"}},
 		{"GET", "/v1/groups/group-1/messages", `[{"id":"message-1","group_id":"group-1"}]`, nil}, // of any of its agents
-		{"GET", "/v1/groups/group-1/messages", `[{"id":"message-1","group_id":"group-1"}]`, nil}, // of any of its agents
 		{"GET", "/v1/archives/?agent_id=agent-1", `[{"id":"archive-1"}]`, []string{"agent-1"}},
 		{"GET", "/v1/blocks/?agent_id=agent-1", `[{"id":"block-1"}]`, nil}, // the server has no such filter
 		{"GET", "/v1/identities/identity-1/agents", `[{"id":"agent-1","memory":{"blocks":[]}}]`, nil},
