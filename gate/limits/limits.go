@@ -33,7 +33,7 @@ const (
 const (
 	maxReasons     = 32
 	maxAlike       = 8   // reasons of one code
-	maxDetail      = 512 // bytes of a reason's detail, as encoded; the id of a lock has up to 300
+	maxDetail      = 512 // bytes of a reason's detail, as encoded; that of a lock fits, with its id, unless both caller and user have long names
 	maxPointer     = 160
 	maxRule        = 128
 	MaxShownName   = 256 // bytes of a name in the record of a refusal
