@@ -229,7 +229,7 @@ func readText(ctx context.Context, s *store, r *versionRow) error {
 // Pin exempts a version's text from compaction, and its memory from expiry and purging, or
 // ends the exemption. Number 0 stands for the newest version, and when it ends for all.
 // ErrShredded means that the text is already destroyed, ErrFull that too many versions are
-// pinned, ErrOwnReview that the reviewer wrote the version's text.
+// pinned, ErrOwnReview that the reviewer wrote a text that would be pinned or no longer be.
 func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool, by memproxy.Review) error {
 	return l.do(ctx, &job{bad: cmp.Or(validKey(k), checkReview(by)), run: func(t *transaction) {
 		v, known := row(t, scanVersionRow, `SELECT `+versionColumns+` FROM version`+ofKey+` AND CAST(? AS BIGINT) IN (0, number) ORDER BY number DESC LIMIT 1`, k, number)
@@ -241,8 +241,9 @@ func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, number int64, pi
 		case pinned:
 			number = v.Number
 		}
-		refuseOwnText(t, k, v.SHA256, by)
-		t.run(`UPDATE version SET pinned = ?`+ofKey+` AND CAST(? AS BIGINT) IN (0, number)`, count(pinned), k, number)
+		for _, v := range rows(t, scanVersionRow, `UPDATE version SET pinned = ?`+ofKey+` AND CAST(? AS BIGINT) IN (0, number) AND pinned <> ? RETURNING `+versionColumns, count(pinned), k, number, count(pinned)) {
+			refuseOwnText(t, k, v.SHA256, by)
+		}
 		var n int
 		t.one(`SELECT count(*) FROM version`+ofKey+` AND pinned = 1`, []any{k}, &n)
 		switch {
