@@ -208,12 +208,12 @@ func Main(ctx context.Context, commands func(stdout, stderr io.Writer) *cobra.Co
 	err = cmp.Or(err, wrong)
 	var code ExitError
 	var ran failure
+	if stdout.lost != nil && !errors.As(err, &ran) { // what prints lines one by one does not look at each error
+		err = failure{stdout.lost}
+	}
 	switch {
 	case errors.As(err, &code):
 		return int(code)
-	case stdout.lost != nil: // what prints lines one by one does not look at each error
-		fmt.Fprintf(stderr, "%s: %v\n", c.CommandPath(), stdout.lost)
-		return Failed
 	case err == nil:
 		return OK
 	}

@@ -107,6 +107,23 @@ func TestWhatIsNoTextIsEscaped(t *testing.T) {
 	expect.Equal(t, cli.Line("a\xffb\ufffd é"), `a\ufffdb\ufffd é`)
 }
 
+// A command that fails says why, also when its output is lost.
+func TestErrorsOfCommandsWhoseOutputIsLost(t *testing.T) {
+	var errs bytes.Buffer
+	code := cli.Main(t.Context(), func(stdout, _ io.Writer) *cobra.Command {
+		return cli.Group("x", "", "", cli.Leaf("work", "", "", func(context.Context) error {
+			_, _ = io.WriteString(stdout, "half done")
+			return cli.UsageError("the other half is missing")
+		}))
+	}, []string{"work"}, nil, lost{}, &errs)
+	expect.Equal(t, code, cli.Usage)
+	expect.Equal(t, errs.String(), "x work: the other half is missing\n")
+}
+
+type lost struct{}
+
+func (lost) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
 // What is printed can neither steer a terminal nor hide letters, in whatever
 // pieces it is written, and as JSON or YAML it is still the same text.
 func FuzzPlain(f *testing.F) {
