@@ -130,7 +130,7 @@ func outline(body string) []string {
 			}
 		}
 		for _, r := range m.Returns {
-			text, _, _ := strings.Cut(r.Return, " (memproxy decision")
+			text, _, _ := strings.Cut(r.Return, " (memproxy")
 			line += fmt.Sprintf(" %s %q", r.Status, text)
 		}
 		if m.Content != nil {

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -141,8 +140,8 @@ func (h *history) read(list *jsondoc.Value) {
 		for _, a := range inMessage(m, "approval_response_message", "approvals") {
 			id := a.Get("tool_call_id").Text()
 			of.answered[id] = true
-			// A result that memproxy supplied has no reason with turn.Mark.
-			of.byProxy[id] = of.byProxy[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && selfedit.Tools[of.names[id]].Gated() && !of.byCaller[id]
+			// A result that memproxy supplied has no reason.
+			of.byProxy[id] = of.byProxy[id] || turn.Marked(a.Get("reason").Text()) || a.Get("type").Text() == "tool" && selfedit.Tools[of.names[id]].Gated() && !of.byCaller[id]
 		}
 		for _, r := range inMessage(m, "tool_return_message", "tool_returns") {
 			of.hasResult[r.Get("tool_call_id").Text()] = true

@@ -30,7 +30,7 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 		asked    = `{"id":"message-1","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c1"}]}`
 		called   = `{"id":"message-1","message_type":"tool_call_message","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c1"}]}`
 		yes      = `{"id":"message-2","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c1","approve":true,"reason":"(memproxy decision d0)"}]}`
-		person   = `{"id":"message-2","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c1","approve":true}]}`
+		person   = `{"id":"message-2","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c1","approve":true,"reason":"fine (memproxy held it before)"}]}`
 		later    = `{"id":"message-8","date":"2026-01-01T00:00:09+00:00","message_type":"assistant_message","content":"done"}`
 		no       = `{"id":"message-3","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c9","approve":false,"reason":"no (memproxy decision d1)"}]}`
 		theirs   = `{"id":"message-4","message_type":"approval_request_message","tool_calls":[{"name":"my_tool","arguments":"{}","tool_call_id":"c2"}]}`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -206,15 +207,17 @@ func (by *caller) answerTo(c *call) (any, bool) {
 	return yes, true
 }
 
-// Mark is part of the reason in every approval or denial by memproxy.
-const Mark = "(memproxy"
-
 // mark names the decision, unless the answer follows from the agent's own rules or a cancellation.
 func mark(d memproxy.Decision) string {
 	if d.ID == "" {
-		return Mark + ")"
+		return "(memproxy)"
 	}
-	return Mark + " decision " + d.ID + ")"
+	return "(memproxy decision " + d.ID + ")"
+}
+
+// Marked reports whether a reason is that of an approval or denial by memproxy.
+func Marked(reason string) bool {
+	return strings.Contains(reason, "(memproxy)") || strings.Contains(reason, "(memproxy decision ")
 }
 
 // reasonOf returns the text that the agent reads instead of the tool's result.
