@@ -318,8 +318,8 @@ func hiddenByStatus(r *evaluation, target string, row *memproxy.Ownership, attac
 	m := r.op.Current[target]
 	rec := r.known.of(r.op.TargetKind, cmp.Or(row.ID, m.ID, target))
 	switch state := rec.Status.State; {
-	case row.Deleted: // the backend still has it, or again; one without an author can be deleted once more
-		return row.Actor != "" && (m.Text != "" || m.Members != nil)
+	case row.Deleted: // the backend still has it, or again; one without an author can be deleted once more, and not changed
+		return (row.Actor != "" || r.op.Kind != memproxy.Forget) && (m.Text != "" || m.Members != nil)
 	case state == memproxy.StatePending:
 		return !slices.Contains(r.Principal.Roles, RoleReviewer)
 	case state == memproxy.StateUntrusted, state == "": // a message without a status, and an object without a text, is shown; of more than maxImages, none was fetched

@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -49,13 +50,14 @@ func TestAnAddDoesNotChangeOwners(t *testing.T) {
 }
 
 // Proves GOV-7: a memory that bypassed memproxy is recorded as deleted too, so that nothing
-// shows what the backend keeps of it.
+// shows what the backend keeps of it. It can be deleted again, and not changed.
 func TestDeletionsOfUnknownMemoriesAreRecorded(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.rules.OneTenant = true })
 	r.fake.located = map[string]memproxy.Memory{"old": {ID: "old", Text: "likes tea", Scope: memproxy.Scope{User: "ann"}}, "none": {ID: "none", Missing: true}}
 	for _, id := range []string{"old", "none"} {
 		a := r.admit(memproxy.Operation{Kind: memproxy.Forget, Targets: []string{id}, TargetKind: memproxy.TargetMemory})
 		r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
+		a.ReleaseLocks()
 	}
 	row, there := r.ledger.rows["none"]
 	expect.Equal(t, there, false, row)
@@ -63,6 +65,13 @@ func TestDeletionsOfUnknownMemoriesAreRecorded(t *testing.T) {
 	expect.Equal(t, row.Deleted, true)
 	expect.Equal(t, row.Actor, "", "its author is unknown")
 	expect.Equal(t, row.Scope, memproxy.Scope{Tenant: "acme", User: "ann"})
+
+	for kind, want := range map[memproxy.Kind]int{memproxy.Correct: http.StatusNotFound, memproxy.Forget: 0} { // the backend has it again
+		op := memproxy.Operation{Kind: kind, Targets: []string{"old"}, TargetKind: memproxy.TargetMemory}
+		a := r.admit(op)
+		expect.Equal(t, a.Decision.Status, want, kind)
+		a.ReleaseLocks()
+	}
 }
 
 type sweeping struct {
