@@ -219,11 +219,16 @@ const (
 	withhold
 )
 
-// display returns how memories of a state are shown to callers without the reviewer
-// role (DOL-5). A memory without a state is untrusted.
-func (r *Rules) display(state memproxy.MemoryState) display {
+// display returns how memories of a state are shown to callers with roles (DOL-5). A memory
+// without a state is untrusted.
+func (r *Rules) display(state memproxy.MemoryState, roles []string) display {
 	switch state {
-	case memproxy.StateQuarantined, memproxy.StatePending, memproxy.StateExpired, memproxy.StateSuperseded:
+	case memproxy.StatePending:
+		if slices.Contains(roles, RoleReviewer) {
+			return show
+		}
+		return withhold
+	case memproxy.StateQuarantined, memproxy.StateExpired, memproxy.StateSuperseded:
 		return withhold
 	case memproxy.StateFlagged:
 		return sanitise
@@ -235,22 +240,26 @@ func (r *Rules) display(state memproxy.MemoryState) display {
 	return show
 }
 
-// displayed returns how a memory is shown to the principal. Authorship comes from
-// the ledger, not from a signature.
-func displayed(ret *answer, it *item) display {
-	st := &it.rec.Status
-	d := ret.rules.display(st.State)
-	switch {
-	case st.State == memproxy.StateUntrusted && it.Text == "" && len(it.OtherTexts) == 0:
-		return show // an agent, for example: it has no text to validate, so it would be withheld for good
-	case st.State == memproxy.StatePending && (slices.Contains(ret.Principal.Roles, RoleReviewer) || access.MadeBy(&ret.Principal, it.row)):
-		return show
-	case d == show && it.TextAt != "" && changedSinceValidated(ret.rules, it.rec, it.Text):
-		return withhold
-	case d == sanitise && (it.TextAt == "" || it.Text == "" || len(it.OtherTexts) > 0):
-		return withhold // no span of it can be redacted
+// displayTo returns how a memory with its present text is shown to a reader, and its state in
+// words. A nil reader is an agent, which reads inside the backend. Authorship comes from the
+// ledger, not from a signature. Deletion is judged by the callers.
+func (r *Rules) displayTo(reader *memproxy.Principal, rec *memproxy.Record, m *memproxy.Memory) (display, string) {
+	st := &rec.Status
+	reader = cmp.Or(reader, &memproxy.Principal{})
+	switch d := r.display(st.State, reader.Roles); {
+	case r.Changed == ChangedWithhold && st.Unverified != "", m.TextAt != "" && changedSinceValidated(r, rec, m.Text):
+		return withhold, "changed out-of-band"
+	case st.State == memproxy.StatePending && access.MadeBy(reader, &rec.Owner):
+		return show, ""
+	case st.State == "" && m.Layer == memproxy.Episodic: // a message
+		return show, ""
+	case (st.State == memproxy.StateUntrusted || st.State == "") && m.Text == "" && len(m.OtherTexts) == 0:
+		return show, "" // an agent, for example: it has no text to validate, so it would be withheld for good
+	case d == sanitise && (m.TextAt == "" || m.Text == "" || len(m.OtherTexts) > 0):
+		return withhold, string(st.State) // no span of it can be redacted
+	default:
+		return d, string(cmp.Or(st.State, memproxy.StateUntrusted))
 	}
-	return d
 }
 
 // changedSinceValidated reports whether untrusted memories are withheld and the text of

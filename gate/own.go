@@ -48,7 +48,6 @@ func loadTargets(ctx context.Context, r *evaluation) error {
 	}
 	nameFields(r)
 	judgeTargets(ctx, r)
-	refuseWithheld(ctx, r)
 	loadAuthors(ctx, r, op.Targets)
 	refuseUnseen(r)
 	return nil
@@ -280,12 +279,17 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 	}
 	_ = v.lookUp(ctx, scopes, bare) // the view is then blind
 	brings := attachedTargets(r.call, r.op)
+	var attached *memproxy.Reason // why a target may not be attached to an agent
 	for _, id := range r.op.Targets {
 		row, known := r.owners[id]
 		m, asked := r.op.Current[id]
-		if hiddenByStatus(r, id, &row, slices.Contains(brings, id)) {
+		rec := r.known.of(r.op.TargetKind, cmp.Or(row.ID, m.ID, id))
+		if hiddenByStatus(r, id, rec, slices.Contains(brings, id)) {
 			r.verdict.Missing("")
 			return
+		}
+		if attached == nil && slices.Contains(brings, id) && !absent(r, id) {
+			attached = agentsMayNotRead(r, rec, &m)
 		}
 		switch {
 		case known && v.Sees(&row, &m), !known && asked && !m.Missing && !m.Unproven && v.Sees(nil, &m):
@@ -305,27 +309,9 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 			return
 		}
 	}
-}
-
-// hiddenByStatus reports whether the caller would change, delete or attach another's memory that it
-// does not see because it was deleted or because of its state. What is carried out after a review
-// was seen.
-func hiddenByStatus(r *evaluation, target string, row *memproxy.Ownership, attached bool) bool {
-	changed := r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget
-	if !attached && !changed || r.mode == replay || r.mode == restore || access.MadeBy(&r.Principal, row) {
-		return false
+	if attached != nil {
+		r.verdict.Forbid(attached.Code, attached.Pointer, attached.Detail)
 	}
-	m := r.op.Current[target]
-	rec := r.known.of(r.op.TargetKind, cmp.Or(row.ID, m.ID, target))
-	switch state := rec.Status.State; {
-	case row.Deleted: // the backend still has it, or again; one without an author can be deleted once more, and not changed
-		return (row.Actor != "" || r.op.Kind != memproxy.Forget) && (m.Text != "" || m.Members != nil)
-	case state == memproxy.StatePending:
-		return !slices.Contains(r.Principal.Roles, RoleReviewer)
-	case state == memproxy.StateUntrusted, state == "": // a message without a status, and an object without a text, is shown; of more than maxImages, none was fetched
-		return r.rules.WithholdUntrusted && r.known.err == nil && (state != "" || m.Layer != memproxy.Episodic) && (m.Text != "" || len(m.OtherTexts) > 0 || len(r.op.Targets) > maxImages)
-	}
-	return r.rules.display(rec.Status.State) == withhold || changedSinceValidated(r.rules, rec, m.Text)
 }
 
 // unlimited reports whether the principal may see everything there is.

@@ -86,41 +86,71 @@ func TestOperationsByIDNeedTheOwner(t *testing.T) {
 	}
 }
 
-// attaching is an adapter that puts every target in front of an agent.
+// attaching is an adapter that puts every target of an attachment in front of an agent.
 type attaching struct {
 	*fakeAdapter
 	noRuns
 }
 
-func (attaching) Attaches(_ memproxy.Route, op *memproxy.Operation) []string { return op.Targets }
+func (attaching) Attaches(_ memproxy.Route, op *memproxy.Operation) []string {
+	if op.Kind != memproxy.Attach {
+		return nil
+	}
+	return op.Targets
+}
 
-// Proves DOL-5, EDGE-4: an agent gets no memory that its caller would not be shown: one that was
-// deleted and that the backend has again, or one that was changed out-of-band where the rules
-// withhold such a memory. One that does not exist is left to the backend.
-func TestWithheldMemoriesAreNotAttached(t *testing.T) {
-	tea := memproxy.Memory{ID: "m1", Text: "tea"}
+// Proves DOL-5, EDGE-4: a memory of another's that the caller is not shown is missing to its changes,
+// deletions and attachments, and no agent gets one that is withheld from readers or shown only in
+// part. One that does not exist is left to the backend.
+func TestWithheldMemoriesAreNotChangedNorAttached(t *testing.T) {
+	tea := memproxy.Memory{ID: "m1", Text: "tea", TextAt: "/memory"}
+	bare := memproxy.Memory{ID: "m1", Members: []byte(`{"name":"helper"}`)}
+	in := func(s memproxy.MemoryState) memproxy.Status { return memproxy.Status{State: s} }
 	deleted := func(row *memproxy.Ownership) { row.Deleted = true }
 	validated := memproxy.Status{State: memproxy.StateValidated, Text: memproxy.TextSHA256("coffee")}
 	marked := memproxy.Status{State: memproxy.StateValidated, Unverified: memproxy.IntegrityMismatch}
 	strict := func(r *rig) { r.rules.WithholdUntrusted = true }
 	withhold := func(r *rig) { r.rules.Changed = gate.ChangedWithhold }
+	reviewer := func(r *rig) { r.who.Roles = append(r.who.Roles, gate.RoleReviewer) }
 	for name, tc := range map[string]struct {
-		m           memproxy.Memory
-		row         func(*memproxy.Ownership)
-		st          memproxy.Status
-		rules       func(*rig)
-		own, others int // status; 0: attached
+		m                     memproxy.Memory
+		row                   func(*memproxy.Ownership)
+		st                    memproxy.Status
+		rules                 func(*rig)
+		own, others           int // the status of attaching it; 0: forwarded
+		corrected, othersGone int // the status of another's correction and deletion
 	}{
 		"as it was written":              {m: tea},
-		"deleted":                        {tea, deleted, memproxy.Status{}, nil, 403, 404},
-		"deleted, and gone":              {memproxy.Memory{ID: "m1"}, deleted, memproxy.Status{}, nil, 0, 0},
-		"changed since it was validated": {tea, nil, validated, strict, 403, 404},
+		"deleted":                        {tea, deleted, memproxy.Status{}, nil, 403, 404, 404, 404},
+		"deleted, and gone":              {m: memproxy.Memory{ID: "m1"}, row: deleted},
+		"validated":                      {m: tea, st: in(memproxy.StateValidated), rules: strict},
+		"flagged":                        {tea, nil, in(memproxy.StateFlagged), nil, 403, 403, 0, 0},
+		"flagged, and has no text":       {bare, nil, in(memproxy.StateFlagged), nil, 403, 404, 404, 404},
+		"quarantined":                    {tea, nil, in(memproxy.StateQuarantined), nil, 403, 404, 404, 404},
+		"quarantined, to a reviewer":     {tea, nil, in(memproxy.StateQuarantined), reviewer, 403, 404, 404, 404},
+		"superseded":                     {tea, nil, in(memproxy.StateSuperseded), nil, 403, 404, 404, 404},
+		"expired":                        {tea, nil, in(memproxy.StateExpired), nil, 403, 404, 404, 404},
+		"pending":                        {tea, nil, in(memproxy.StatePending), nil, 403, 404, 404, 404},
+		"pending, to a reviewer":         {tea, nil, in(memproxy.StatePending), reviewer, 403, 403, 0, 0},
+		"untrusted":                      {m: tea, st: in(memproxy.StateUntrusted)},
+		"untrusted, which is withheld":   {tea, nil, in(memproxy.StateUntrusted), strict, 403, 404, 404, 404},
+		"without a status, withheld":     {m: tea, rules: strict, own: 403, others: 404, corrected: 404, othersGone: 404},
+		"untrusted without a text":       {m: bare, st: in(memproxy.StateUntrusted), rules: strict},
+		"changed since it was validated": {tea, nil, validated, strict, 403, 404, 404, 404},
 		"the same where it is shown":     {m: tea, st: validated},
-		"found to be changed":            {tea, nil, marked, withhold, 403, 403},
+		"found to be changed":            {tea, nil, marked, withhold, 403, 404, 404, 404},
 		"the same where it is reported":  {m: tea, st: marked},
-		"missing":                        {memproxy.Memory{Missing: true}, func(row *memproxy.Ownership) { row.ID = "another" }, memproxy.Status{}, strict, 0, 0},
+		"missing":                        {m: memproxy.Memory{Missing: true}, row: func(row *memproxy.Ownership) { row.ID = "another" }, rules: strict},
 	} {
-		for actor, want := range map[string]int{"agent:dev": tc.own, "agent:ci": tc.others} {
+		for _, act := range []struct {
+			actor string
+			kind  memproxy.Kind
+			want  int
+		}{
+			{"agent:dev", memproxy.Attach, tc.own}, {"agent:ci", memproxy.Attach, tc.others},
+			{"agent:dev", memproxy.Correct, 0}, {"agent:dev", memproxy.Forget, 0},
+			{"agent:ci", memproxy.Correct, tc.corrected}, {"agent:ci", memproxy.Forget, tc.othersGone},
+		} {
 			r, l := anyAgent(t, func(r *rig) {
 				r.fake.located = map[string]memproxy.Memory{"m1": tc.m}
 				r.adapter = attaching{r.fake, noRuns{}}
@@ -128,7 +158,7 @@ func TestWithheldMemoriesAreNotAttached(t *testing.T) {
 					tc.rules(r)
 				}
 			})
-			row := by(actor, memproxy.TrustAuthenticated, 700)
+			row := by(act.actor, memproxy.TrustAuthenticated, 700)
 			if tc.row != nil {
 				tc.row(&row)
 			}
@@ -136,8 +166,8 @@ func TestWithheldMemoriesAreNotAttached(t *testing.T) {
 			if tc.st.State != "" {
 				l.statuses["m1"] = tc.st
 			}
-			a := r.admit(byID(memproxy.Attach, "m1"))
-			expect.Equal(t, a.Decision.Status, want, name, actor, a.Decision.Reasons)
+			a := r.admit(byID(act.kind, "m1"))
+			expect.Equal(t, a.Decision.Status, act.want, name, act.actor, act.kind, a.Decision.Reasons)
 		}
 	}
 }

@@ -265,7 +265,7 @@ func deletedSince(ctx context.Context, g *Gate, a *Admission, since time.Time, s
 func mayReadWithheld(ctx context.Context, g *Gate, a *Admission) bool {
 	filters := []memproxy.StatusFilter{{Overdue: true}}
 	for _, state := range memproxy.MemoryStates {
-		if a.rules.display(state) != show && (state != memproxy.StatePending || !slices.Contains(a.Principal.Roles, RoleReviewer)) {
+		if a.rules.display(state, a.Principal.Roles) != show {
 			filters = append(filters, memproxy.StatusFilter{State: state})
 		}
 	}
@@ -343,30 +343,38 @@ func attachedTargets(c *Call, op *memproxy.Operation) []string {
 	return nil
 }
 
-// refuseWithheld refuses to attach a memory to an agent if readers do not see it, or not all of it:
-// the agent would read it inside the backend. Reviewers are refused too, because the reader is the
-// agent. A memory that does not exist is left to the backend to report.
-func refuseWithheld(ctx context.Context, r *evaluation) {
-	names := attachedTargets(r.call, r.op)
-	ids := idsOf(r.op, names)
-	if err := r.known.need(ctx, r.known.keys(r.op.TargetKind, ids...)...); err != nil {
-		ledgerFailed(ctx, r, err, "the memory's status cannot be looked up")
-		return
+// agentsMayNotRead returns why a memory may not be attached to an agent: readers do not see it, or not
+// all of it, and the agent would read it inside the backend. Reviewers and authors are refused too,
+// because the reader is the agent.
+func agentsMayNotRead(r *evaluation, rec *memproxy.Record, m *memproxy.Memory) *memproxy.Reason {
+	shown, state := r.rules.displayTo(nil, rec, m)
+	if rec.Owner.Deleted {
+		shown, state = withhold, "deleted"
 	}
-	for i, name := range names {
-		rec, m := r.known.of(r.op.TargetKind, ids[i]), r.op.Current[name]
-		what := string(cmp.Or(rec.Status.State, memproxy.StateUntrusted))
-		switch {
-		case absent(r, name):
-			continue
-		case rec.Owner.Deleted:
-			what = "deleted"
-		case r.rules.Changed == ChangedWithhold && rec.Status.Unverified != "", changedSinceValidated(r.rules, rec, m.Text):
-			what = "changed out-of-band"
-		case r.rules.display(rec.Status.State) == show:
-			continue
+	if shown == show {
+		return nil
+	}
+	return &memproxy.Reason{Code: memproxy.StateWithheld, Pointer: "target:" + cmp.Or(m.ID, rec.Owner.ID), Detail: "the memory is " + state + " and may not be attached to an agent"}
+}
+
+// hiddenByStatus reports whether the caller would change, delete or attach another's memory that it
+// does not see because it was deleted or because of its state. What is carried out after a review
+// was seen.
+func hiddenByStatus(r *evaluation, target string, rec *memproxy.Record, attached bool) bool {
+	changed := r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget
+	if !attached && !changed || r.mode == replay || r.mode == restore || r.known.err != nil || access.MadeBy(&r.Principal, &rec.Owner) {
+		return false
+	}
+	m, fetched := r.op.Current[target]
+	if rec.Owner.Deleted { // the backend still has it, or again; one without an author can be deleted once more, and not changed
+		return (rec.Owner.Actor != "" || r.op.Kind != memproxy.Forget) && (m.Text != "" || m.Members != nil)
+	}
+	shown, _ := r.rules.displayTo(&r.Principal, rec, &m)
+	if state := rec.Status.State; !fetched { // in a dry run, or one of too many
+		shown = r.rules.display(state, r.Principal.Roles)
+		if untrusted := state == memproxy.StateUntrusted || state == ""; untrusted && len(r.op.Targets) <= maxImages {
+			return false // it may be an object without a text
 		}
-		r.verdict.Forbid(memproxy.StateWithheld, "target:"+ids[i], "the memory is "+what+" and may not be attached to an agent")
-		return
 	}
+	return shown == withhold
 }
