@@ -28,9 +28,13 @@ const (
 	maxAttributes = 64
 )
 
-// exportBatch limits the spans or records of one export. A request has about ten spans,
-// so the usual 512 would be only fifty requests.
-const exportBatch = 2048
+// spanBatch limits the spans of one export. A request has about ten, so the usual 512 would be only
+// fifty requests.
+const spanBatch = 2048
+
+// spansPerRecord is how many spans may wait for each record that may: a request has ten spans and
+// two or three records. The SDK allocates room for all waiting records, 640 bytes each, in advance.
+const spansPerRecord = 4
 
 // client returns the HTTP client of the exporters. It follows no redirects, because the
 // headers contain secrets for the endpoint alone.
@@ -84,7 +88,7 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 	out := t.newExportCounter("traces")
 	batch := sdktrace.NewBatchSpanProcessor(spanExporter{exporter, out, allowed},
 		sdktrace.WithMaxQueueSize(o.Queue),
-		sdktrace.WithMaxExportBatchSize(exportBatch),
+		sdktrace.WithMaxExportBatchSize(spanBatch),
 		sdktrace.WithBatchTimeout(o.BatchDelay),
 		sdktrace.WithExportTimeout(o.Timeout),
 	)
@@ -160,8 +164,8 @@ func (t *Telemetry) startLogs(ctx context.Context, res *resource.Resource) error
 	}
 	t.logs = t.newExportCounter("logs")
 	processor := sdklog.NewBatchProcessor(logExporter{exporter, t.logs},
-		sdklog.WithMaxQueueSize(o.Queue),
-		sdklog.WithExportMaxBatchSize(exportBatch),
+		sdklog.WithMaxQueueSize(max(1, o.Queue/spansPerRecord)),
+		sdklog.WithExportMaxBatchSize(spanBatch/spansPerRecord),
 		sdklog.WithExportInterval(o.BatchDelay),
 		sdklog.WithExportTimeout(o.Timeout),
 	)

@@ -20,7 +20,7 @@ const (
 	DefaultMetricInterval = 30 * time.Second
 	// DefaultBatchDelay is how long spans and records wait to be batched.
 	DefaultBatchDelay = 2 * time.Second
-	// DefaultQueue bounds the spans, and the records, that wait for export.
+	// DefaultQueue bounds the spans that wait for export, and a quarter of it the records.
 	DefaultQueue = 8192
 )
 
