@@ -130,8 +130,9 @@ type SealProgress struct {
 // Breach is a recorded break of a hash chain. Records from Position on remain unverified
 // until a person accepts the breach. memproxy never repairs it.
 type Breach struct {
-	ChainFault
-	Noted time.Time `json:"noted"`
+	Position int64
+	Class    FaultClass
+	Accepted bool `json:",omitempty"`
 }
 
 // TargetKind returns the kind under which the ledger stores the memory: Kind, or

@@ -297,6 +297,11 @@ func TestChainBreaksAreReported(t *testing.T) {
 			must.Do(t, r.car.Checker.Anchor(context.Background()))
 			expect.Equal(t, r.audit("--type", "chain_anchor"), before, "a broken chain is anchored")
 			expect.Equal(t, len(r.sweep().Chains[0].Faults) > 0, true, "the break is there")
+			breaks = r.audit("--type", "chain_break")
+			r.versioned(r.written("Ann has a bird.", ""))
+			must.Do(t, r.car.Checker.Anchor(context.Background()))
+			r.sweep()
+			expect.Equal(t, r.audit("--type", "chain_break"), breaks, "a break is named again when the chain grows")
 		})
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -223,33 +223,17 @@ func rebase(t *transaction, tenant string) *head {
 // acceptBreaches stores all faults up to the new base as accepted. Nothing follows the
 // base yet, so any fault that is found there later is new.
 func acceptBreaches(t *transaction, h *head, faults []memproxy.ChainFault) {
-	clear(t.breached)
-	all := acceptedIn(t.opened(ref(refAccepted, h.tenant), h.tenant))
+	all := breachesIn(t.opened(ref(refBreaches, h.tenant), h.tenant))
 	for i := range faults {
-		f := &faults[i]
-		if f.Class == memproxy.FaultText || f.Class == memproxy.FaultRow || f.Position > h.base {
-			continue
+		if f := &faults[i]; f.Class != memproxy.FaultText && f.Class != memproxy.FaultRow && !isNoted(all, f) {
+			all = append(all, memproxy.Breach{Position: f.Position, Class: f.Class})
 		}
-		if storable(f.Detail) != nil {
-			t.fail(invalidArgument("a part of the fault cannot be stored"))
-			return
-		}
-		all[fault{f.Position, f.Class}] = true
-		t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-			h.tenant, f.Position, string(f.Class), f.Detail, t.now())
 	}
-	for _, b := range rows(t, scanBreach, breachesOf, h.tenant) {
-		f := fault{b.Position, b.Class}
-		if f.Place > h.base || b.Accepted && !all[f] { // what an edit accepted is not known
-			delete(all, f)
-			t.run(`DELETE FROM breach WHERE tenant = ? AND place = ? AND class = ?`, h.tenant, f.Place, string(f.Class))
-			continue
-		}
-		all[f] = true
+	all = slices.DeleteFunc(all, func(b memproxy.Breach) bool { return b.Position > h.base })
+	for i := range all {
+		all[i].Accepted = true
 	}
-	t.run(`UPDATE breach SET accepted = ? WHERE tenant = ? AND accepted = 0`, t.now(), h.tenant)
-	t.run(`DELETE FROM content WHERE ref = ?`, ref(refAccepted, h.tenant))
-	t.encrypt(ref(refAccepted, h.tenant), h.tenant, inJSON(slices.Collect(maps.Keys(all))))
+	putBreaches(t, h.tenant, all)
 }
 
 // clearFlags calls clearFlag for the memories of a tenant that are flagged because of a broken
@@ -281,12 +265,11 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 		return false, err
 	}
 	return changeResult(ctx, cs.store, nil, func(t *transaction) (fresh bool) {
-		clear(t.breached)
-		n := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-			f.Tenant, f.Position, string(f.Class), f.Detail, t.now())
-		if n == 0 {
+		all := breachesIn(t.opened(ref(refBreaches, f.Tenant), f.Tenant))
+		if isNoted(all, &f) {
 			return false
 		}
+		putBreaches(t, f.Tenant, append(all, memproxy.Breach{Position: f.Position, Class: f.Class}))
 		t.save()
 		for _, k := range rows(t, scanKey, `SELECT DISTINCT backend, kind, id FROM version WHERE tenant = ? AND place > ?`, f.Tenant, last) {
 			t.flag(&memproxy.Discrepancy{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
@@ -345,32 +328,34 @@ func inChunks[T any](ctx context.Context, s *store, all []T, f func(*transaction
 	return n, nil
 }
 
-const breachesOf = `SELECT tenant, place, class, detail, at, accepted > 0 FROM breach WHERE tenant = ? ORDER BY place, class`
-
-func scanBreach(s scanner) (b memproxy.Breach, err error) {
-	err = s.Scan(&b.Tenant, &b.Position, &b.Class, &b.Detail, (*sqlTime)(&b.Noted), &b.Accepted)
-	return b, err
+// breachesIn returns the breaches of a tenant's chain from the content that lists them. It is
+// encrypted, so that an edit of the ledger neither accepts a fault nor keeps one from being
+// reported. Where the content is missing or was edited, every fault is reported again.
+func breachesIn(content []byte) (all []memproxy.Breach) {
+	_ = json.Unmarshal(content, &all) // nil if there is none
+	return all
 }
 
-// Breaches returns the stored faults of a tenant's chain, by position.
+func putBreaches(t *transaction, tenant string, all []memproxy.Breach) {
+	clear(t.breached)
+	t.run(`DELETE FROM content WHERE ref = ?`, ref(refBreaches, tenant))
+	t.encrypt(ref(refBreaches, tenant), tenant, inJSON(all))
+}
+
+func isNoted(all []memproxy.Breach, f *memproxy.ChainFault) bool {
+	return slices.ContainsFunc(all, func(b memproxy.Breach) bool { return b.Position == f.Position && b.Class == f.Class })
+}
+
+// Breaches returns the stored faults of a tenant's chain.
 func (cs Chains) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach, error) {
-	found, err := queryRows(ctx, cs.store, "list breaches", scanBreach, breachesOf+` LIMIT 1000`, tenant)
-	if err != nil || len(found) == 0 {
-		return found, err
-	}
-	content, err := cs.decrypt(ctx, ref(refAccepted, tenant), tenant)
-	if err != nil && !errors.Is(err, ErrShredded) && !errors.Is(err, ErrSealed) {
+	content, err := cs.decrypt(ctx, ref(refBreaches, tenant), tenant)
+	switch {
+	case errors.Is(err, ErrSealed):
+		cs.edits.note(memproxy.MemoryKey{Kind: "breach"}, tenant, editedRow)
+	case err != nil && !errors.Is(err, ErrShredded):
 		return nil, err
 	}
-	accepted := acceptedIn(content)
-	for i := range found {
-		b := &found[i]
-		if b.Accepted && !accepted[fault{b.Position, b.Class}] {
-			b.Accepted = false
-			cs.edits.note(memproxy.MemoryKey{Kind: "breach", ID: fmt.Sprint(b.Position)}, tenant, editedRow)
-		}
-	}
-	return found, nil
+	return breachesIn(content), nil
 }
 
 // isBreached reports whether a tenant's chain has an unaccepted fault. It caches the
@@ -378,10 +363,7 @@ func (cs Chains) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach
 func isBreached(t *transaction, tenant string) bool {
 	broken, known := t.breached[tenant]
 	if !known {
-		if noted := rows(t, scanBreach, breachesOf, tenant); len(noted) > 0 {
-			accepted := acceptedIn(t.opened(ref(refAccepted, tenant), tenant))
-			broken = slices.ContainsFunc(noted, func(b memproxy.Breach) bool { return !accepted[fault{b.Position, b.Class}] })
-		}
+		broken = slices.ContainsFunc(breachesIn(t.opened(ref(refBreaches, tenant), tenant)), func(b memproxy.Breach) bool { return !b.Accepted })
 		t.breached[tenant] = broken
 	}
 	return broken

@@ -133,3 +133,49 @@ func TestAnchorsDetectRollback(t *testing.T) {
 	add("two, in other words")
 	expect.List(t, verify(anchor), []memproxy.FaultClass{memproxy.FaultForge}, "put back and written on")
 }
+
+// An edit does not accept a break of a chain, and what it removes or puts back of the list of
+// breaks makes them be reported again.
+//
+// Proves EDGE-4.
+func TestEditedBreachesDoNotCount(t *testing.T) {
+	l, path := onFile(t)
+	for i := range 3 {
+		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version(fmt.Sprint("m", i), "text")}}))
+	}
+	verify := func(want int, about string) []memproxy.ChainFault {
+		t.Helper()
+		report := must.Get(l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{}))(t)
+		expect.Equal(t, report.Open(), want, about, report.Faults)
+		return report.Faults
+	}
+	accept := func() {
+		t.Helper()
+		_, _, err := l.Chains.Accept(t.Context(), "acme", verify(1, "before it is accepted"))
+		must.Do(t, err)
+		verify(0, "accepted by a person")
+	}
+	vandalise(t, path, `UPDATE version SET actor = 'agent:low' WHERE id = 'm2'`)
+	accept()
+	vandalise(t, path, `CREATE TABLE saved AS SELECT * FROM content WHERE ref LIKE 'breaches/%'`)
+	for _, edit := range []string{`DELETE FROM content WHERE ref LIKE 'breaches/%'`, `UPDATE content SET envelope = x'00' WHERE ref LIKE 'breaches/%'`} {
+		vandalise(t, path, edit)
+		f := verify(1, edit)[0]
+		for _, fresh := range []bool{true, false} {
+			expect.Equal(t, must.Get(l.Chains.NoteBreach(t.Context(), f))(t), fresh, "noted after", edit)
+		}
+		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version("later", edit)}}))
+		expect.Equal(t, must.Get(l.Lookup(t.Context(), key("later")))(t).Of(key("later")).Status.Unverified, memproxy.IntegrityChain, "written behind the break")
+		accept()
+	}
+	expect.List(t, edits(t, l), []string{"breach "}, "told of")
+	// The ledger is restored, which a person accepts, and then written on. The list from before
+	// accepts nothing of what was written since.
+	vandalise(t, path, `DELETE FROM version WHERE place > 1`, `UPDATE chain SET place = 1, link = (SELECT link FROM version)`)
+	accept()
+	for i := range 3 {
+		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{ledgertest.Version(fmt.Sprint("n", i), "text")}}))
+	}
+	vandalise(t, path, `UPDATE version SET actor = 'agent:low' WHERE place = 3`, `DELETE FROM content WHERE ref LIKE 'breaches/%'`, `INSERT INTO content SELECT * FROM saved`)
+	verify(1, "an earlier list was put back")
+}

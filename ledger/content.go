@@ -17,7 +17,7 @@ const (
 	refHold     = "hold/"
 	refApproval = "approval/"
 	refRollback = "rollback/"
-	refAccepted = "accepted/"
+	refBreaches = "breaches/"
 	refVersion  = "version/"
 	refDissent  = "dissent/"
 	refSimilar  = "similar"
@@ -166,7 +166,7 @@ func begunOf(r memproxy.Rollback) []byte {
 }
 
 // Unfinished claims and returns the rollbacks whose lease has expired, oldest first. It
-// deletes rows that Begin did not write.
+// deletes rows that Begin did not write, and those of rollbacks that made their version.
 func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error) {
 	return changeResult(ctx, rs.store, nil, func(t *transaction) []memproxy.Rollback {
 		now := leaseTime(t)
@@ -175,11 +175,13 @@ func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memp
 			toMicros(now.Add(lease)), toMicros(now), toMicros(now.Add(longestLease)))
 		slices.SortFunc(mine, func(a, b memproxy.Rollback) int { return a.Begun.Compare(b.Begun) })
 		return slices.DeleteFunc(mine, func(r memproxy.Rollback) bool {
-			if bytes.Equal(t.opened(ref(refRollback, r.Decision), r.Tenant), begunOf(r)) || t.err != nil {
+			begun := bytes.Equal(t.opened(ref(refRollback, r.Decision), r.Tenant), begunOf(r))
+			ended := t.one(`SELECT 1 FROM version`+ofKey+` AND decision = ? AND op = ? LIMIT 1`, []any{r.MemoryKey, r.Decision, string(memproxy.OpRollback)}, new(int))
+			if begun && !ended || t.err != nil {
 				return false
 			}
 			t.store.edits.note(memproxy.MemoryKey{Backend: r.Backend, Kind: "rollback", ID: memproxy.InertID(r.ID)}, r.Tenant, editedRow)
-			return t.run(`DELETE FROM rollback WHERE decision = ?`, r.Decision) > 0
+			return dropRollback(t, r.Decision)
 		})
 	})
 }
@@ -195,8 +197,7 @@ func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Ver
 		bad = validVersion(made)
 	}
 	return changeResult(ctx, rs.store, bad, func(t *transaction) memproxy.Version {
-		open := t.run(`DELETE FROM rollback WHERE decision = ?`, decision) > 0
-		t.run(`DELETE FROM content WHERE ref = ?`, ref(refRollback, decision))
+		open := dropRollback(t, decision)
 		if made == nil {
 			return memproxy.Version{}
 		}
@@ -212,4 +213,10 @@ func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Ver
 		}
 		return v
 	})
+}
+
+// dropRollback deletes a rollback with what confirms it, and reports whether there was one.
+func dropRollback(t *transaction, decision string) bool {
+	t.run(`DELETE FROM content WHERE ref = ?`, ref(refRollback, decision))
+	return t.run(`DELETE FROM rollback WHERE decision = ?`, decision) > 0
 }

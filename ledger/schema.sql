@@ -92,16 +92,6 @@ CREATE TABLE chain ( -- the two ends of each tenant's chain
 	mac       BLOB    NOT NULL
 ) WITHOUT ROWID;
 
-CREATE TABLE breach ( -- faults of chains; records after one are unverified until it is accepted
-	tenant   TEXT    NOT NULL,
-	place    INTEGER NOT NULL,
-	class    TEXT    NOT NULL,
-	detail   TEXT    NOT NULL,
-	at       INTEGER NOT NULL,
-	accepted INTEGER NOT NULL DEFAULT 0, -- when a person accepted it
-	PRIMARY KEY (tenant, place, class)
-) WITHOUT ROWID;
-
 CREATE TABLE correction ( -- one row per correction, so that each counts once
 	backend   TEXT    NOT NULL,
 	id        TEXT    NOT NULL,

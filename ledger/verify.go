@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -38,26 +37,7 @@ type verifier struct {
 	last   versionRow // the preceding record; its place is 0 at the start
 	sound  bool       // whether the preceding record was sound
 	open   int        // number of unaccepted faults
-
-	accepted map[fault]bool // faults that a person accepted
-}
-
-// fault identifies a fault of a chain.
-type fault struct {
-	Place int64
-	Class memproxy.FaultClass
-}
-
-// acceptedIn returns the faults of a chain that persons accepted, from the tenant's content
-// that lists them. It is encrypted, so that an edit of the ledger cannot accept one.
-func acceptedIn(content []byte) map[fault]bool {
-	var list []fault
-	_ = json.Unmarshal(content, &list) // nil if nothing was accepted
-	all := map[fault]bool{}
-	for _, f := range list {
-		all[f] = true
-	}
-	return all
+	noted  []memproxy.Breach
 }
 
 // Verify walks the chain of a tenant's versions and reports records that were changed,
@@ -68,15 +48,10 @@ func acceptedIn(content []byte) map[fault]bool {
 // A rollback of the end of the chain, head included, to an earlier state can be
 // detected only with an Anchor.
 func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (memproxy.ChainReport, error) {
-	v := &verifier{store: cs.store, opt: opt, sound: true, report: memproxy.ChainReport{Tenant: tenant}, accepted: map[fault]bool{}}
-	known, err := cs.Breaches(ctx, tenant)
+	noted, err := cs.Breaches(ctx, tenant)
+	v := &verifier{store: cs.store, opt: opt, sound: true, report: memproxy.ChainReport{Tenant: tenant}, noted: noted}
 	if err != nil {
 		return v.report, err
-	}
-	for i := range known {
-		if b := &known[i]; b.Accepted {
-			v.accepted[fault{b.Position, b.Class}] = true
-		}
 	}
 	h, headed, err := headOf(ctx, cs.store, tenant)
 	if err != nil {
@@ -86,7 +61,7 @@ func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 		v.head = h
 		v.report.Head = memproxy.ChainHead{Tenant: tenant, Position: v.head.place, Link: v.head.link}
 		if v.head.broken {
-			v.fault(memproxy.FaultForge, v.head.place, nil, unsigned)
+			v.add(*endFault(memproxy.FaultForge, tenant, h.place, unsigned, noted))
 		}
 		v.last = versionRow{place: v.head.base}
 		v.last.Link = v.head.baseLink
@@ -129,7 +104,8 @@ func (v *verifier) records(ctx context.Context, where string, of []any, after in
 }
 
 func (v *verifier) fault(class memproxy.FaultClass, place int64, r *versionRow, detail string) {
-	f := memproxy.ChainFault{Class: class, Tenant: v.report.Tenant, Position: place, Detail: detail, Accepted: v.accepted[fault{place, class}]}
+	f := memproxy.ChainFault{Class: class, Tenant: v.report.Tenant, Position: place, Detail: detail}
+	f.Accepted = place <= v.head.base && slices.Contains(v.noted, memproxy.Breach{Position: place, Class: class, Accepted: true}) // a later one is in an earlier list that was put back
 	if r != nil {
 		f.MemoryKey, f.Version = r.MemoryKey, r.Number
 	}
@@ -255,7 +231,7 @@ func (v *verifier) end(ctx context.Context, headed bool) error {
 	if v.opt.Anchor == nil {
 		return nil
 	}
-	found, err := reaches(ctx, v.store, v.head, *v.opt.Anchor)
+	found, err := reaches(ctx, v.store, v.head, *v.opt.Anchor, v.noted)
 	if err == nil && found != nil && (found.Class != memproxy.FaultDelete || v.open == 0) { // otherwise the missing record is reported already
 		v.add(*found)
 	}
@@ -270,21 +246,33 @@ func (cs Chains) Reaches(ctx context.Context, anchor memproxy.ChainHead) (*mempr
 	if err != nil {
 		return nil, err
 	}
-	if h.broken {
-		return &memproxy.ChainFault{Class: memproxy.FaultForge, Tenant: anchor.Tenant, Position: h.place, Detail: unsigned}, nil
+	noted, err := cs.Breaches(ctx, anchor.Tenant)
+	if err == nil && h.broken {
+		return endFault(memproxy.FaultForge, h.tenant, h.place, unsigned, noted), nil
 	}
-	return reaches(ctx, cs.store, h, anchor)
+	return reaches(ctx, cs.store, h, anchor, noted)
 }
 
 // unsigned is the detail of the fault of a head with an invalid signature.
 const unsigned = "the end of the chain is not signed by this installation"
+
+// endFault returns a fault of the end of a chain. The chain grows, and the fault stays where it
+// was noted, so that it is not reported again.
+func endFault(class memproxy.FaultClass, tenant string, place int64, detail string, noted []memproxy.Breach) *memproxy.ChainFault {
+	for _, b := range noted {
+		if b.Class == class && !b.Accepted {
+			place = min(place, b.Position)
+		}
+	}
+	return &memproxy.ChainFault{Class: class, Tenant: tenant, Position: place, Detail: detail}
+}
 
 // headOf returns the head of a tenant's chain, if there is one.
 func headOf(ctx context.Context, s *store, tenant string) (head, bool, error) {
 	return first(querySettled(ctx, s, "look up a chain", scanHead(s.opt.Vault, markedHead), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, tenant))
 }
 
-func reaches(ctx context.Context, s *store, h head, a memproxy.ChainHead) (*memproxy.ChainFault, error) {
+func reaches(ctx context.Context, s *store, h head, a memproxy.ChainHead, noted []memproxy.Breach) (*memproxy.ChainFault, error) {
 	fault := func(class memproxy.FaultClass, place int64, detail string) (*memproxy.ChainFault, error) {
 		return &memproxy.ChainFault{Class: class, Tenant: a.Tenant, Position: place, Detail: detail}, nil
 	}
@@ -292,7 +280,7 @@ func reaches(ctx context.Context, s *store, h head, a memproxy.ChainHead) (*memp
 	case a.Position == 0, a.Position < h.base: // the anchored record has been trimmed
 		return nil, nil
 	case a.Position > h.place:
-		return fault(memproxy.FaultTruncate, h.place+1, fmt.Sprintf("the chain once reached position %d", a.Position))
+		return endFault(memproxy.FaultTruncate, a.Tenant, h.place+1, fmt.Sprintf("the chain once reached position %d", a.Position), noted), nil
 	}
 	link := h.baseLink
 	if a.Position > h.base {

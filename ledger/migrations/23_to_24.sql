@@ -1,9 +1,8 @@
 -- The texts of versions and dissents move from a table of their own, whose key repeated theirs,
 -- into their rows. Marks and envelopes begin with the id of their key. Nothing confirms the
--- rollbacks in progress and the accepted breaks: reviewers decide again.
+-- rollbacks in progress: reviewers decide again.
 
 DELETE FROM rollback;
-UPDATE breach SET accepted = 0;
 
 -- SQLite only
 DROP INDEX version_deleted;
