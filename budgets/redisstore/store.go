@@ -90,16 +90,18 @@ func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowan
 	if err := budgets.Check(c); err != nil {
 		return memproxy.Allowance{}, err
 	}
-	args := make([]any, 0, 4+4*len(c.Lines))
+	args := make([]any, 0, 4+3*len(c.Lines))
 	remember := remembered.Milliseconds()
 	if c.Peek {
 		remember = 0
 	}
 	args = append(args, c.Cost, remember, budgets.Minute(c.Time), budgets.FirstMinute(c.Time))
 	for _, l := range c.Lines {
-		soft := l.Soft || c.Written // such a line never refuses
+		if l.Soft || c.Written {
+			l.Limit = -1 // such a line never refuses
+		}
 		// Windows are kept for twice their length, for replicas whose clocks are behind.
-		args = append(args, l.Limit, soft, 2*budgets.WindowLength(l.Window).Milliseconds(), l.Window == memproxy.WindowHour)
+		args = append(args, l.Limit, 2*budgets.WindowLength(l.Window).Milliseconds(), l.Window == memproxy.WindowHour)
 	}
 	reply, err := s.charging.Run(ctx, s.client, s.keys(c, "charge"), args...).Int64Slice()
 	if err != nil {

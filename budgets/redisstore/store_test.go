@@ -152,6 +152,16 @@ func TestKeysExpire(t *testing.T) {
 		expect.Len(t, redis.Keys(t.Context(), "*").Val(), len(want), "keys")
 	}
 	check()
+	// Each minute's first charge renews the hour's expiry.
+	hour := fmt.Sprintf("mp:{acme}:hour:%d:principal/a", slot(memproxy.WindowHour))
+	must.Do(t, redis.PExpire(t.Context(), hour, time.Minute).Err())
+	later := charge("later", "acme", 1, memproxy.Line{Key: "principal/a", Window: memproxy.WindowHour, Limit: 10})
+	later.Time = later.Time.Add(time.Minute)
+	charges(t, s, later, 4)
+	if d := redis.PTTL(t.Context(), hour).Val(); d <= time.Hour {
+		t.Errorf("%s lives %v after a later charge", hour, d)
+	}
+	must.Do(t, redis.Del(t.Context(), "mp:{acme}:charge:later").Err())
 	// A release keeps the expiry of what it lowers and deletes what becomes zero.
 	must.Do(t, s.Release(t.Context(), charge("d2", "acme", 1)))
 	want["mp:{acme}:release:d2"] = 10 * time.Minute
@@ -172,6 +182,16 @@ func TestReplicasShare(t *testing.T) {
 		t.Errorf("above the shared limit: %+v, %v", got, err)
 	}
 	charges(t, b, charge("1", "acme", 6), 10) // one decision, charged by two replicas
+	// One whose clock is behind: the oldest minute leaves the hour first, whichever was charged first.
+	line := memproxy.Line{Key: "principal/b", Window: memproxy.WindowHour, Limit: 10}
+	charges(t, a, charge("4", "acme", 1, line), 1)
+	behind := charge("5", "acme", 1, line)
+	behind.Time = behind.Time.Add(-2 * time.Minute)
+	charges(t, b, behind, 2)
+	got, err = a.Charge(t.Context(), charge("6", "acme", 1, line))
+	if want := behind.Time.Truncate(time.Minute).Add(61 * time.Minute); err != nil || !got.Lines[0].Reset.Equal(want) {
+		t.Errorf("reset %v, %v; want %v", got.Lines, err, want)
+	}
 }
 
 // crc16 is the checksum of Redis Cluster (CRC-16/XMODEM; Redis Cluster specification,
@@ -259,6 +279,15 @@ func TestForeignValuesAreErrors(t *testing.T) {
 	}
 	expect.Error(t, s.Release(t.Context(), charge("1", "acme", 1)), "released on a hash")
 	must.Do(t, redis.Del(t.Context(), key).Err())
+	hour, now := "memproxy:{acme}:hour:0:principal/a", strconv.FormatInt(budgets.Minute(budgettest.NewClock().Now()), 10)
+	for _, foreign := range [][2]string{{now, "1e3"}, {now, ""}, {now, "many"}, {"1", "many"}, {"1", "-1"}, {"1", "nan"}, {"minute", "1"}} {
+		must.Do(t, redis.HSet(t.Context(), hour, foreign[0], foreign[1]).Err())
+		if a, err := s.Charge(t.Context(), charge("1", "acme", 1)); err == nil || a.Granted {
+			t.Errorf("charged on an hour with %q: %+v", foreign, a)
+		}
+		must.Do(t, redis.Del(t.Context(), hour).Err())
+	}
+	expect.Equal(t, redis.Exists(t.Context(), "memproxy:{acme}:charge:1").Val(), 0, "a charge on a foreign hour failed and is remembered")
 	// Nothing was half done: both ids are unused, and the hour counts from one.
 	charges(t, s, charge("1", "acme", 1), 1)
 	must.Do(t, s.Release(t.Context(), charge("1", "acme", 1)))
