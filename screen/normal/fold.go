@@ -1,12 +1,15 @@
 package normal
 
 import (
+	_ "embed"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/memproxy/memproxy/screen/rulefile"
 )
 
 // odd counts what fold found that is rarely written in good faith.
@@ -261,29 +264,22 @@ var plainSymbols = func() map[rune]string {
 
 const braille = "⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵" // the letters from a to z
 
-// alikes maps homoglyphs to ASCII letters (the rows of Unicode TR39 whose skeleton is one
-// ASCII letter): Greek, Cyrillic, Armenian, Cherokee, Lisu and syllabics.
-var alikes = func() map[rune]byte {
-	all := map[rune]byte{}
-	pairs := []rune("" +
-		"αaΑaβbΒbγyεeΕeζzΖzηnΗhιiΙiκkΚkΜmνvΝnοoΟoρpΡpσoΣeτtΤtυuΥyχxΧxωwϲcϳjςcϵeϱp" +
-		"аaАaВbвbгrГrеeЕeкkКkМmмmНhнhОoоoпnПnиuИnІiЅsЈjРpСcТtУyХxЬbЯr" +
-		"рpсcтtуyхxіiјjѕsһhԁdԛqԝwѵvѴvӏlӀlьbүyҮyҽeөoӨoңhҡkґrқkяr" +
-		"աwեtզqհhոnսuցgքpօoղnռnյjՕoՏsՍuԼlᎠdᎡrᎢtᎥiᎪaᎫjᎬeᎳwᎷmᎻhᏀgᏂhᏃzᏎsᏏbᏒrᏔwᏙvᏚsᏞlᏟcᏢpᏦkᏴbꭰdꭱrꭲtꭵiꭺaꭻjꭼeꮃwꮇmꮋhꮐgꮓzꮟbꮢrꮪsꮮlꮯcꮲpꮶkꓐbꓑpꓓdꓔtꓖgꓗkꓙjꓚcꓜzꓝfꓟmꓠnꓡlꓢsꓣrꓦvꓧhꓪwꓫxꓬyꓮaꓰeꓲiꓳoꓴuᗩaᗷbᑕcᗪdᕮeᖴfᘜgᕼhᒍjᒪlᗰmᑎnᑭpᖇrᔕsᑌuᐯvᗯwᘔz")
-	for pair := range slices.Chunk(pairs, 2) {
-		all[pair[0]] = byte(pair[1])
-	}
-	return all
-}()
+//go:embed letters.txt
+var lookalikes string
 
-// smallForms maps Latin letters without a decomposition: small capitals, phonetic letters
-// and upside-down ones.
-var smallForms = map[rune]string{
-	'ᴀ': "a", 'ʙ': "b", 'ᴄ': "c", 'ᴅ': "d", 'ᴇ': "e", 'ꜰ': "f", 'ɢ': "g", 'ʜ': "h", 'ɪ': "i", 'ᴊ': "j", 'ᴋ': "k", 'ʟ': "l",
-	'ᴍ': "m", 'ɴ': "n", 'ᴏ': "o", 'ᴘ': "p", 'ǫ': "q", 'ʀ': "r", 'ꜱ': "s", 'ᴛ': "t", 'ᴜ': "u", 'ᴠ': "v", 'ᴡ': "w", 'ʏ': "y", 'ᴢ': "z",
-	'ɑ': "a", 'ɐ': "a", 'ɓ': "b", 'ƈ': "c", 'ɔ': "c", 'ɗ': "d", 'ɖ': "d", 'ǝ': "e", 'ə': "e", 'ɛ': "e", 'ɟ': "f", 'ƒ': "f", 'ɡ': "g",
-	'ɠ': "g", 'ƃ': "g", 'ɥ': "h", 'ɦ': "h", 'ı': "i", 'ɩ': "i", 'ɨ': "i", 'ᴉ': "i", 'ɾ': "j", 'ʝ': "j", 'ƙ': "k", 'ʞ': "k", 'ł': "l", 'ɭ': "l", 'ɫ': "l",
-	'ɯ': "m", 'ɱ': "m", 'ɲ': "n", 'ŋ': "n", 'ɳ': "n", 'ø': "o", 'ɵ': "o", 'ƥ': "p", 'ʠ': "q", 'ɹ': "r", 'ɼ': "r", 'ʂ': "s", 'ʇ': "t", 'ƭ': "t", 'ŧ': "t", 'ʈ': "t",
-	'ʉ': "u", 'ʋ': "v", 'ʌ': "v", 'ʍ': "w", 'ʎ': "y", 'ƴ': "y", 'ʐ': "z", 'ƶ': "z", 'đ': "d", 'ħ': "h", 'ß': "ss", 'æ': "ae", 'œ': "oe", 'þ': "th", 'ð': "d",
-	'Ł': "l", 'Ø': "o", 'Đ': "d", 'Ħ': "h", 'Æ': "ae", 'Œ': "oe", 'Þ': "th", 'Ð': "d", 'Ŋ': "n", 'Ŧ': "t", 'ẞ': "ss", 'ſ': "s",
-}
+// alikes maps homoglyphs to ASCII letters, and smallForms Latin letters without a
+// decomposition.
+var alikes, smallForms = func() (map[rune]byte, map[rune]string) {
+	alike, form := map[rune]byte{}, map[rune]string{}
+	for _, line := range rulefile.Lines(lookalikes) {
+		f := strings.Fields(line)
+		for _, ch := range f[2] {
+			if f[0] == "alike" {
+				alike[ch] = f[1][0]
+			} else {
+				form[ch] = f[1]
+			}
+		}
+	}
+	return alike, form
+}()

@@ -1,6 +1,7 @@
 package panel
 
 import (
+	_ "embed"
 	"strings"
 	"sync"
 
@@ -12,13 +13,10 @@ import (
 // whether it may be kept is for the policy to decide.
 const RuleTrait = "trait.person"
 
-// traits are the patterns of statements about personality: temper, mind, weaknesses,
-// convictions. What people do, own, like or suffer from is none.
-const traits = RuleTrait + ` low 0 traits
-  \b(is|am|are|was|seems?|appears?|sounds|feels|tends to be|comes across as)\s+DEGREES(anxious|neurotic|narcissistic|introvert|introverted|extrovert|extroverted|insecure|gullible|naive|impulsive|paranoid|depressed|lonely|unstable|manipulable|manipulated|persuaded|influenced|submissive|dominant|agreeable|conscientious|disagreeable|short-tempered|temperamental|hostile|passive-aggressive|perfectionist|pessimistic|optimistic|intelligent|unintelligent|stupid|lazy|dishonest|untrustworthy|vulnerable|suggestible|conservative|liberal|left-wing|right-wing|atheist|homosexual|heterosexual|bisexual)\b
-  \b(has|have|shows?|suffers from|struggles with|exhibits?)\s+(?:\w+\s+(?:\w+\s+)?)?(low self-esteem|self-esteem issues|trust issues|abandonment issues|anger issues|narcissistic traits|an? (?:anxious|avoidant) attachment|high neuroticism|low (?:intelligence|iq)|a high iq)\b
-  \b(personality type|personality trait|psychological profile|attachment style|political leaning|sexual orientation)\b
-`
+// traits are the patterns of statements about personality.
+//
+//go:embed traits.txt
+var traits string
 
 // degrees are words that may precede a trait, up to maxDegrees of them.
 const (
@@ -32,7 +30,7 @@ var lexiconOfTraits = sync.OnceValue(func() *lexicon.Lexicon {
 	for range maxDegrees {
 		optional = `(?:(?:` + degrees + `)\s+` + optional + `)?`
 	}
-	l, err := lexicon.Parse("traits", strings.ReplaceAll(traits, "DEGREES", optional))
+	l, err := lexicon.Parse("traits.txt", strings.ReplaceAll(traits, "DEGREES", optional))
 	if err != nil {
 		panic(err) // cannot happen: a test parses them
 	}

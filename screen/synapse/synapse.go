@@ -10,6 +10,7 @@ package synapse
 
 import (
 	"cmp"
+	_ "embed"
 	"maps"
 	"math"
 	"slices"
@@ -28,26 +29,12 @@ import (
 const Prefix = "synapse."
 
 // patterns are the mandatory patterns, except for tags (see tags).
-const patterns = Prefix + `directive high 0 synapse
-  <system[-_]?
-  \[system\b
-` + Prefix + `importance high 0 synapse
-  \bIMPORTANT[*_]*\s*:
-` + Prefix + `role high 0 synapse
-  \b(?:you\s+are|act\s+as|pretend\s+to\s+be|ignore\s+(?:all\s+)?previous)\b
-` + Prefix + `authority high 0 synapse
-  @(?:devops|pm|architect)(?:[-_\s]agent)?[\s:,]+(?:(?:has|have|had|already|just|also)\s|\s)*(?:confirmed|approved|authori[sz]ed)
-` + Prefix + `markup high 0 synapse
-  <(?:!--|!\[|[!?][a-z])
-` + Prefix + `encoded high 0 synapse
-  \\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|u\{[0-9a-f])
-  &#(?:x0*(?:[46][1-9a-f]|[57][0-9a])|0*(?:6[5-9]|[78]\d|90|9[7-9]|1[01]\d|12[0-2]));
-` + Prefix + `line high 0 synapse
-  (?m)^[ \t>*#_.\d)-]*(?:rule|instruction|directive|command|system\s+prompt|(?-i:SYSTEM|CRITICAL|URGENT|(?:HIGHEST|TOP)\s+PRIORITY))[*_]*\s*:
-`
+//
+//go:embed patterns.txt
+var patterns string
 
 var lexiconOfPatterns = sync.OnceValue(func() *lexicon.Lexicon {
-	l, err := lexicon.Parse("patterns", patterns)
+	l, err := lexicon.Parse("patterns.txt", patterns)
 	if err != nil {
 		panic(err) // cannot happen: a test parses them
 	}
