@@ -152,8 +152,8 @@ func ingredients(texts []string) (all [kinds]bool, which []int) {
 }
 
 func ingredientsOf(text string) (found [kinds]bool) {
-	for _, s := range sentences(text) {
-		t, named := text[s.from:s.to], byte(0)
+	for from, to := range terms.Sentences(text, terms.EndMarks, " \n", len(text)) {
+		t, named := text[from:to], byte(0)
 		for at := range stretches(t, &noRole) {
 			named |= roles.Get(hash(bare(t, at)))
 		}

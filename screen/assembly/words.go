@@ -94,7 +94,6 @@ func split(words []word, s string) []word {
 var (
 	digits, joints = terms.BytesOf(terms.Digits), terms.BytesOf("_-")
 	inWord         = terms.BytesOf(terms.Alnum + "'_") // of ASCII
-	mayEnd         = terms.BytesOf(".!?\n")            // bytes that may end a sentence
 )
 
 // stretches yields the maximal spans of s without any byte of part.
@@ -132,31 +131,13 @@ func trim(s string, p span) span {
 	return p
 }
 
-func ends(r rune) bool { return strings.ContainsRune(".!?…。！？؟।\n", r) }
+func ends(r rune) bool { return strings.ContainsRune(terms.EndMarks, r) }
 
-// sentences returns the spans of the sentences of s, including their end marks.
-// Punctuation inside a word (3.14, example.com, ?q=) ends no sentence.
+// sentences returns the spans of the sentences of s.
 func sentences(s string) []span {
 	out := make([]span, 0, 8)
-	from := 0
-	for next := 0; next < len(s); {
-		r, n := rune(s[next]), 1
-		if r >= utf8.RuneSelf {
-			r, n = utf8.DecodeRuneInString(s[next:])
-		}
-		if next += n; r < utf8.RuneSelf && !mayEnd[r] {
-			continue // most bytes
-		}
-		if !ends(r) || r < utf8.RuneSelf && r != '\n' && next < len(s) && s[next] != ' ' && s[next] != '\n' {
-			continue
-		}
-		if p := trim(s, span{from, next}); p.len() > 0 {
-			out = append(out, p)
-		}
-		from = next
-	}
-	if p := trim(s, span{from, len(s)}); p.len() > 0 {
-		out = append(out, p)
+	for from, to := range terms.Sentences(s, terms.EndMarks, " \n", len(s)) {
+		out = append(out, span{from, to})
 	}
 	return out
 }

@@ -120,24 +120,27 @@ func (x *Index) match(text string, source memproxy.Source) (best similar.Match, 
 		with = &scratch{counts: make([]uint8, len(x.exemplars)), sums: make([]float32, len(x.exemplars))}
 	}
 	with.pair = with.pair[:0]
-	from, lower, plain := 0, text, terms.ASCII(text)
+	before, lower, plain := 0, text, terms.ASCII(text) // before: where the previous sentence begins
 	if plain {
 		lower = strings.ToLower(text) // once for all sentences: lower case keeps the offsets of ASCII
 	}
-	for _, s := range sentences(text) {
-		sentence := lower[s.from:s.to]
+	for from, to := range terms.Sentences(text, terms.ClauseMarks, " \n\t\"')", maxSentence) {
+		sentence := lower[from:to]
+		if !strings.ContainsFunc(sentence, unicode.IsLetter) {
+			continue
+		}
 		if !plain {
 			sentence = strings.ToLower(sentence)
 		}
 		with.words = tokens(with.words[:0], sentence)
-		x.compare(&best, with.words, s, with)
+		x.compare(&best, with.words, span{from, to}, with)
 		work += len(with.words)
 		if n := len(with.pair); n > 0 && n+len(with.words) <= maxPair {
 			with.pair = append(with.pair, with.words...)
-			x.compare(&best, with.pair, span{from, s.to}, with)
+			x.compare(&best, with.pair, span{before, to}, with)
 			work += len(with.pair)
 		}
-		with.words, with.pair, from = with.pair, with.words, s.from
+		with.words, with.pair, before = with.pair, with.words, from
 	}
 	x.scratch.Put(with)
 	return best, work
@@ -205,40 +208,9 @@ type span struct{ from, to int }
 
 const maxSentence = 400 // the longest sentence in bytes: text without full stops is cut
 
-func sentences(text string) []span {
-	out := make([]span, 0, 8)
-	from := 0
-	cut := func(to int) {
-		if strings.ContainsFunc(text[from:to], unicode.IsLetter) {
-			out = append(out, span{from, to})
-		}
-		from = to
-	}
-	for i, n := 0, 0; i < len(text); i += n {
-		r := rune(text[i])
-		if n = 1; r >= utf8.RuneSelf {
-			r, n = utf8.DecodeRuneInString(text[i:])
-		} else if !stops[r] && i-from <= maxSentence {
-			continue // most bytes end no sentence
-		}
-		end := false
-		switch r {
-		case '!', '?', '\n', '。', '！', '？', ';':
-			end = true
-		case '.':
-			end = i+1 == len(text) || strings.IndexByte(" \n\t\"')", text[i+1]) >= 0
-		}
-		if end || i-from > maxSentence && unicode.IsSpace(r) {
-			cut(i)
-		}
-	}
-	cut(len(text))
-	return out
-}
-
-// stops are the ASCII characters that may end a sentence, between those that separate
-// words, and edges those that are trimmed from the ends of a word.
-var stops, between, edges = terms.BytesOf("!?\n;."), terms.BytesOf("\t\n\v\f\r ,;:!?()[]{}\""), terms.BytesOf(".'`*_<>-")
+// between are the ASCII characters that separate words, and edges those that are trimmed
+// from the ends of a word.
+var between, edges = terms.BytesOf("\t\n\v\f\r ,;:!?()[]{}\""), terms.BytesOf(".'`*_<>-")
 
 // token is a word of a sentence, or a pair of words.
 type token struct {

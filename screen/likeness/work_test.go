@@ -30,8 +30,8 @@ func TestWorkIsLinear(t *testing.T) {
 	for _, piece := range []string{attack, "a. ", "word ", ".", "wo. rd; ", "\u3002字", strings.Repeat("x", 3000) + " "} {
 		text := strings.Repeat(piece, 1<<16/len(piece))
 		words := 0
-		for _, s := range sentences(text) {
-			words += len(tokens(nil, text[s.from:s.to]))
+		for from, to := range terms.Sentences(text, terms.ClauseMarks, " \n\t\"')", maxSentence) {
+			words += len(tokens(nil, text[from:to]))
 		}
 		if _, work := x.match(text, ""); work > 3*words {
 			t.Errorf("%.20q: %d words are looked at %d times", piece, words, work)
@@ -40,11 +40,11 @@ func TestWorkIsLinear(t *testing.T) {
 		for w := range strings.FieldsSeq(text) {
 			longest = max(longest, len(w))
 		}
-		for _, s := range sentences(text) {
-			if s.from < end || s.to-s.from > maxSentence+longest+4 {
-				t.Fatalf("%.20q: a sentence from %d to %d after %d", piece, s.from, s.to, end)
+		for from, to := range terms.Sentences(text, terms.ClauseMarks, " \n\t\"')", maxSentence) {
+			if from < end || to-from > maxSentence+longest+4 {
+				t.Fatalf("%.20q: a sentence from %d to %d after %d", piece, from, to, end)
 			}
-			end = s.to
+			end = to
 		}
 	}
 }

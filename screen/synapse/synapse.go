@@ -116,7 +116,18 @@ func Heuristics(text string, own []string) []memproxy.Finding {
 	if len(mentions(text, own)) > maxAgents {
 		add("agents")
 	}
-	if all, orders := sentences(text); all >= minSentences && orders*100 > all*orderPercent {
+	all, orders := 0, 0
+	for from, to := range terms.Sentences(text, terms.ClauseMarks, " \n\t\"')", len(text)) {
+		for word := range strings.FieldsFuncSeq(text[from:to], func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' }) {
+			if word = strings.ToLower(word); !courtesies[word] {
+				if all++; imperatives[word] {
+					orders++
+				}
+				break
+			}
+		}
+	}
+	if all >= minSentences && orders*100 > all*orderPercent {
 		add("imperative")
 	}
 	return out
@@ -216,28 +227,6 @@ func common(w string) bool { return commonWords[strings.ToLower(w)] }
 
 var commonWords = terms.Set(`the a an any each every this that our your its another other no of to and or is was has can may must should will does that's which who
 	in on for by with as at from if when user ai support memory code config name id run runs then not writes reads uses needs`)
-
-// sentences returns the number of sentences of a text, and of those that are imperatives.
-func sentences(text string) (all, orders int) {
-	ends := func(r rune) bool {
-		return r == '.' || r == '!' || r == '?' || r == ';' || r == '\n' || r == '。' || r == '！' || r == '？'
-	}
-	for s := range strings.FieldsFuncSeq(text, ends) {
-		word := ""
-		for word = range strings.FieldsFuncSeq(s, func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' }) {
-			if word = strings.ToLower(word); !courtesies[word] {
-				break
-			}
-		}
-		if word != "" {
-			all++
-		}
-		if imperatives[word] {
-			orders++
-		}
-	}
-	return all, orders
-}
 
 var courtesies = terms.Set("please then also now next first finally and but so just kindly immediately instead")
 
