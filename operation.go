@@ -206,8 +206,8 @@ type Operation struct {
 	Derived  bool
 	// DeletesScope is set for a bulk deletion of exactly the memories within Scope.
 	DeletesScope bool
-	// SingleOwner is set if a sweep is known to delete all memories of exactly one named
-	// owner.
+	// SingleOwner is set if a bulk deletion is known to be of exactly one named owner: of all its
+	// memories, or of the owner itself.
 	SingleOwner bool
 	Backend     string // the configured backend's name
 	Route       string // Route.ID

@@ -207,8 +207,8 @@ func TestTwoOwnersAreNotOne(t *testing.T) {
 	r.do("DELETE", "/memories?user_id=ann", "").want(t, http.StatusOK, "one of them, with the starter file's line")
 }
 
-// Proves EDGE-18: on Letta, where deleting an agent deletes its memories, the role lets
-// a key delete an agent of its tenant; without the role the refusal names it.
+// Proves EDGE-18, GOV-7: on Letta the role lets a key delete an agent of its tenant, and what
+// waits for the agent is not sent any more; without the role the refusal names it.
 func TestOneAgentIsCleared(t *testing.T) {
 	t.Parallel()
 	conf := rigged(t, "letta", "LETTA")
@@ -218,12 +218,14 @@ func TestOneAgentIsCleared(t *testing.T) {
 		}
 		l := startLettaWith(t, someAgent, conf, answering(func(_ http.ResponseWriter, r *http.Request) bool { return r.Method == http.MethodDelete }))
 		auth := []string{"Authorization", "Bearer " + devToken}
+		waits := heldID(t, l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", fmt.Sprintf(`{"text":%q}`, suspicious), auth...))
 		a := l.do("DELETE", "/v1/agents/"+l.agent+"?soft=true", "", auth...)
 		a.want(t, http.StatusForbidden, "with a parameter that nobody knows").has(t, "memproxy-forget")
 		a = l.do("DELETE", "/v1/agents/"+l.agent, "", auth...)
 		if (a.status == http.StatusOK) != open || !open && !strings.Contains(a.body, "memproxy-forget") {
 			t.Errorf("open %v: %d %s", open, a.status, a.body)
 		}
+		expect.Equal(t, l.heldWrite(waits).State, map[bool]memproxy.HoldState{true: memproxy.HoldFailed, false: memproxy.HoldPending}[open], "what waits for the agent")
 	}
 }
 

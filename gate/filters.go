@@ -346,13 +346,14 @@ func reportMissing(ctx context.Context, ret *answer) {
 }
 
 // recordScopeDeletion records that everything within the scope was deleted, and cancels the held
-// writes within it, so that none of them restores deleted content. A backend that has nothing
-// of the owner answers 404, which confirms no deletion: only the held writes are cancelled.
+// writes within it, so that none of them restores deleted content. Only these are cancelled where
+// a backend that has nothing of the owner answers 404, which confirms no deletion, and where the
+// owner itself is deleted (an agent of Letta, whose blocks and archive the server keeps).
 func (ret *effects) recordScopeDeletion(ctx context.Context) {
 	now := ret.g.opt.Clock()
 	ret.g.scopeDeleted.Store(&now)
 	var v *memproxy.Version
-	if ret.status != memproxy.StatusNotFound {
+	if ret.op.DeletesScope && ret.status != memproxy.StatusNotFound {
 		if v = new(memproxy.Version); ret.enforced() {
 			*v = ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)
 		}

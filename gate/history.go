@@ -381,8 +381,8 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 	return e
 }
 
-// DeletesOwner reports whether the operation deletes everything of an owner. The end of the
-// answer must then wait until the deletion is recorded.
+// DeletesOwner reports whether the operation deletes everything of an owner, or an owner
+// itself. The end of the answer must then wait until the deletion is recorded.
 func (a *Admission) DeletesOwner() bool {
-	return a.op != nil && a.op.Kind == memproxy.Forget && a.op.DeletesScope
+	return a.op != nil && a.op.Kind == memproxy.Forget && (a.op.DeletesScope || a.op.SingleOwner)
 }

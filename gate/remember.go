@@ -203,7 +203,7 @@ func (ret *effects) recordChanged() {
 // recordDeleted records tombstones, also of memories without a known author, ends recorded
 // histories, and lowers the authors' totals.
 func (ret *effects) recordDeleted(ctx context.Context) {
-	if ret.op.DeletesScope {
+	if ret.DeletesOwner() {
 		ret.recordScopeDeletion(ctx)
 	}
 	var gone []memproxy.Ownership

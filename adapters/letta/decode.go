@@ -172,7 +172,7 @@ func (d *decoding) finish() error {
 	case memproxy.Learn, memproxy.Correct:
 		op.Cost = max(1, d.cost, estimate(op, d.row.shape))
 	case memproxy.Forget:
-		// Deleting an agent deletes its memory; claims in the request do not change that.
+		// Deleting an agent deletes its messages; claims in the request do not change that.
 		op.SingleOwner = d.row.id == "letta.delete_agent" && len(op.Claims) == 1 && len(op.Targets) == 1 && d.req.Query == "" &&
 			(d.doc == nil || d.doc.Root.Kind == jsondoc.Object && len(d.doc.Root.Members) == 0)
 	}
