@@ -205,6 +205,7 @@ func TestOverdueHoldsAndLocksAreReported(t *testing.T) {
 	text := w.of(memproxy.NoticeEnded, s1)[0].Text
 	expect.Text(t, text, "told").Has("Session "+memproxy.InertSession("s1")+" of agent:dev", "1 operation held for review", "3 operations refused", "locked", "screen.risk")
 	r.does("sessions", "summary", "--tenant", "acme", "s1").has(t, text).lacks(t, "invoices")
+	r.does("sessions", "summary", "--tenant", "acme", "caller:agent:dev/bob").has(t, "All writes of agent:dev for the end user bob", "refusals that count: 3.").lacks(t, "held")
 	expect.Len(t, w.of(memproxy.NoticeEnded, "calm"), 0, "no notice of a session without a refusal")
 
 	for range 3 { // reported once

@@ -79,8 +79,11 @@ func Describe(s memproxy.Session) string {
 	for _, r := range s.Reasons {
 		why = append(why, fmt.Sprintf("%s%s (%d)", r.Code, when(r.Rule != "", " by rule %s", r.Rule), r.Count))
 	}
-	locked := !s.Locked.IsZero()
-	return fmt.Sprintf("%s, begun %s: %s held for review, %s refused.", whose(s), formatTime(s.Begun), writes(s.Held), writes(s.Rejections)) +
+	locked, counted := !s.Locked.IsZero(), fmt.Sprintf("%s held for review, %s refused.", writes(s.Held), writes(s.Rejections))
+	if s.Kind != memproxy.SessionNamed { // held writes, and refusals that lock nobody, are listed with their session only
+		counted = fmt.Sprintf("refusals that count: %d.", s.Rejections)
+	}
+	return fmt.Sprintf("%s, begun %s: %s", whose(s), formatTime(s.Begun), counted) +
 		when(locked, " Its writes are locked since %s, until %s or until a reviewer unlocks it.", formatTime(s.Locked), formatTime(s.Until)) +
 		when(!locked && !s.Unlocked.IsZero(), " It was locked, and unlocked by %s.", s.UnlockedBy) +
 		when(len(why) > 0, " Why: %s.", strings.Join(why, ", "))
