@@ -112,7 +112,8 @@ func checkValues(cfg *config.Config) error {
 func (c *CheckResult) Print(to io.Writer, all bool) {
 	w := &strings.Builder{}
 	settings, policies := 0, 0
-	for _, s := range c.cfg.Settings() {
+	inForce := c.rules.now.Load()
+	for _, s := range inForce.settings() {
 		caller := strings.HasPrefix(s.Path, "identity.") && strings.Contains(s.Path, "[")
 		if !all && s.Unsafe == "" && (s.Line == 0 || caller) {
 			settings++
@@ -124,7 +125,6 @@ func (c *CheckResult) Print(to io.Writer, all bool) {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\n", s.Path, s.Status, cmp.Or(s.Value, "-"), s.From, mark)
 	}
-	inForce := c.rules.now.Load()
 	for _, r := range inForce.cedar.Rules() {
 		if !all && !r.Shadow && strings.HasPrefix(r.File, "builtin/") {
 			policies++

@@ -105,6 +105,8 @@ func TestExplainAnswersAsTheListener(t *testing.T) {
 		{"POST", "/memories", good, "allow"},
 		{"X-HTTP-Method-Override: DELETE\nPOST", "/memories", good, "deny"},
 		{"Content-Encoding: gzip\nPOST", "/memories", good, "deny"},
+		{"X-Envoy-Max-Retries: 3\nPOST", "/memories", good, "deny"},
+		{"Upgrade: websocket\nGET", "/memories?user_id=ann", "", "deny"},
 		{"X-Memproxy-Min-Trust: nonsense\nGET", "/memories?user_id=ann", "", "deny"},
 		{"X-Other: x\nPOST", "/memories", good, "allow"},
 		{"POST", "/memories", strings.Replace(good, "x", strings.Repeat("x ", 800), 1), "deny"},

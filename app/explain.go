@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/textproto"
 	"net/url"
 	"path/filepath"
@@ -169,15 +170,14 @@ func (q *ExplainRequest) call(cfg *config.Config) (*gate.Call, error) {
 	if err != nil {
 		return nil, fmt.Errorf("path: %w", err)
 	}
-	req := memproxy.Request{Method: strings.ToUpper(q.Method), EscapedPath: u.EscapedPath(), Query: u.RawQuery, Header: q.Header}
-	if req.Header == nil {
-		req.Header = memproxy.Header{}
+	req := memproxy.Request{
+		Method: strings.ToUpper(q.Method), EscapedPath: u.EscapedPath(), Query: u.RawQuery, Header: memproxy.Header(frontend.Forwardable(http.Header(q.Header))),
 	}
 	if q.Session != "" {
 		req.Header.Set(frontend.SessionHeader, q.Session)
 	}
 	entry := frontend.Entry{
-		Class: backend.Classify(frontend.Head{Request: req, Body: len(q.Body) > 0}),
+		Class: backend.Classify(frontend.Head{Request: req, Sent: q.Header, Body: len(q.Body) > 0}),
 		Call:  gate.Call{Backend: backend.Backend, Request: req, Credentials: memproxy.Credentials{Session: frontend.Session(req.Header)}},
 	}
 	if entry.Class.Handling == frontend.Public {

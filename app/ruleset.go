@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -217,6 +218,27 @@ func (r *compiledRules) relaxed() (out []cedar.RuleInfo) {
 		}
 	}
 	return out
+}
+
+// settings returns the settings in force. The limits and ceilings of a bundle that has any
+// replace those of the configuration.
+func (r *compiledRules) settings() []config.Setting {
+	cfg, limits, ceilings := *r.cfg, r.bundle.Limits, r.bundle.Ceilings
+	if limits != nil {
+		cfg.Budgets.BudgetTable = *limits.Table()
+	}
+	if ceilings != nil {
+		cfg.Confidence.CeilingTable = *ceilings.Table()
+	}
+	list := cfg.Settings()
+	for i := range list {
+		switch section, key, _ := strings.Cut(list[i].Name, "."); {
+		case limits != nil && section == "budgets" && key != "enforce" && !strings.HasPrefix(key, "redis"),
+			ceilings != nil && section == "confidence" && key != "clamp":
+			list[i].From, list[i].Line = "bundle.yaml: "+section, 1
+		}
+	}
+	return list
 }
 
 // position returns the position of a policy, "file:line", or "".

@@ -43,7 +43,7 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 		return err
 	}
 	s.record(memproxy.EventStart, detail)
-	s.log.Info("started", "version", s.opt.Version, "profile", cfg.Profile, "switched_off", switchedOff(cfg, s.rules.now.Load()))
+	s.log.Info("started", "version", s.opt.Version, "profile", cfg.Profile, "switched_off", switchedOff(s.rules.now.Load()))
 	for _, l := range s.listeners {
 		s.log.Info("listening", "name", l.name, "address", l.ln.Addr().String())
 		warnExpired(s.log, l, time.Now())
@@ -60,8 +60,8 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 
 // switchedOff lists the settings of the controls that are off, except settings that are
 // strictest when off, and the built-in policies that do not decide.
-func switchedOff(cfg *config.Config, now *compiledRules) (off []string) {
-	for _, set := range cfg.Settings() {
+func switchedOff(now *compiledRules) (off []string) {
+	for _, set := range now.settings() {
 		if set.Status == config.StatusOff && !set.Strictest() {
 			off = append(off, set.Path)
 		}

@@ -200,6 +200,12 @@ func TestCheckPrintsTheProfile(t *testing.T) {
 		t.Errorf("without the built-in policies:\n%s%s", out, errs)
 	}
 
+	writeFile(t, filepath.Join(policies, "bundle.yaml"), "budgets: {default: {writes_per_hour: 7}, rapid_per_minute: 0}\nconfidence: {principal: {anonymous: 0.1}}")
+	_, out, _ = invoke(t, "check", "--config", path)
+	for _, want := range [...]string{`budgets.default.writes_per_hour +on +7 +bundle`, `budgets.rapid_per_minute +off +0 +bundle`, `confidence.principal\[anonymous\] +on +0.1 +bundle`} {
+		expect.Equal(t, regexp.MustCompile(want).MatchString(out), true, "the directory's own limits and ceilings", want, out)
+	}
+
 	r := start(t, plain, "log: {level: info}", "budgets: {enforce: false, default: {writes_per_hour: 1}}\nconfidence: {clamp: false}")
 	claim := `{"messages":[{"role":"user","content":"the office is in Bern"}],"user_id":"ann","agent_id":"dev","infer":false,"metadata":{"confidence":0.99}}`
 	for range 3 {
