@@ -123,8 +123,8 @@ func (l *Limits) Tenant(name string) WriteLimit {
 // WriteLimit is one row of limits, in memories. Zero means not limited in Tenants and
 // Namespaces, and inherited in Overrides.
 type WriteLimit struct {
-	PerHour int64 `json:"writes_per_hour,omitzero" yaml:"writes_per_hour,omitempty" doc:"memories per hour" min:"1" loose:"up"`
-	Total   int64 `json:"writes_total,omitzero" yaml:"writes_total,omitempty" doc:"memories in total, minus deleted ones" min:"1" loose:"up"`
+	PerHour int64 `json:"writes_per_hour,omitzero" yaml:"writes_per_hour,omitempty" doc:"memories per hour" min:"1" loose:"up0"`
+	Total   int64 `json:"writes_total,omitzero" yaml:"writes_total,omitempty" doc:"memories in total, minus deleted ones" min:"1" loose:"up0"`
 }
 
 // Or returns the row with its zero fields replaced by those of other.

@@ -85,7 +85,7 @@ func (d direction) looser(before string, was bool, after string, is bool) bool {
 	case up, up0, down, down0:
 		if !is || !was {
 			// Without an entry there is no limit.
-			return !is && was && (d.kind == up || d.kind == up0)
+			return !is && was && (d.kind == up || d.kind == up0 && before != "0")
 		}
 		b, _ := amount(before)
 		a, _ := amount(after)

@@ -197,6 +197,7 @@ func (w *walk) field(v reflect.Value, f field, path, name string, at []any) {
 			in.typ = entry.Type()
 			w.field(entry, in, path+"["+k.String()+"]", name, append(slices.Clip(at), k.String()))
 		}
+	case d.kind == up0 && f.min == "1" && v.Int() == 0: // absent, and without a default
 	case d.kind != neutral && d.kind != present:
 		w.add(v, d, path, name, at)
 	}

@@ -30,7 +30,7 @@ screening:
 sources: {names: {crm: verified}}
 memories: {ttl: {default: 30d}, layers: {semantic: {ttl: 30d}}}
 confidence: {principal: {anonymous: 0.2}, source: {hostile: 0.1}}
-budgets: {overrides: {"agent:dev": {writes_per_hour: 5}}, tenants: {"*": {writes_per_hour: 5}}, namespaces: {n: {writes_per_hour: 5}}, redis: {url: "redis://127.0.0.1:1"}}
+budgets: {overrides: {"agent:dev": {writes_per_hour: 5, writes_total: 50}}, tenants: {"*": {writes_per_hour: 5}, acme: {writes_per_hour: 5, writes_total: 9}}, namespaces: {n: {writes_per_hour: 5, writes_total: 9}}, redis: {url: "redis://127.0.0.1:1"}}
 sessions: {strikes: 3, principal_strikes: 10}
 review: {reviewers: [{id: r, sha256: "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a", tenants: [acme]}], webhook: {url: "http://127.0.0.1:1", key: 0123456789abcdef}}
 `
@@ -307,8 +307,12 @@ func TestLooserEdits(t *testing.T) {
 		{"users: [ann]", "users: [ann, bob]", "identity.keys[agent:dev].users"},
 		{"users: [ann], ", "", "identity.keys[agent:dev].users"},
 		{"acts_as: [dev]", "acts_as: \"*\"", "identity.keys[agent:dev].acts_as"},
-		{"{writes_per_hour: 5}}, tenants", "{writes_per_hour: 6}}, tenants", "budgets.overrides[agent:dev].writes_per_hour"},
-		{"tenants: {\"*\": {writes_per_hour: 5}}, ", "", "budgets.tenants[*].writes_per_hour"},
+		{"{writes_per_hour: 5, writes_total: 50}", "{writes_per_hour: 6, writes_total: 50}", "budgets.overrides[agent:dev].writes_per_hour"},
+		{"\"*\": {writes_per_hour: 5}, acme", "acme", "budgets.tenants[*].writes_per_hour"},
+		{", writes_total: 9}}, namespaces", "}}, namespaces", "budgets.tenants[acme].writes_total"},
+		{", writes_total: 50}", "}", "budgets.overrides[agent:dev].writes_total"},
+		{"{writes_per_hour: 5, writes_total: 50}", "{writes_total: 50}", "budgets.overrides[agent:dev].writes_per_hour"},
+		{"{writes_per_hour: 5, writes_total: 9}", "{writes_total: 9}", "budgets.tenants[acme].writes_per_hour"},
 		{"anonymous: 0.2", "anonymous: 0.3", "confidence.principal[anonymous]"},
 		{"hostile: high", "hostile: low", "screening.sources[hostile]"},
 		{"ttl: {default: 30d}", "ttl: {default: 31d}", "memories.ttl[default]"},
