@@ -160,6 +160,9 @@ type Review struct {
 	Note     string
 	// Need is how many distinct reviewers must agree; values below 1 count as 1.
 	Need int
+	// Eligible reports whether a reviewer may decide on objects of a tenant, so that the
+	// earlier votes of those who no longer may do not count. If it is nil, all count.
+	Eligible func(reviewer, tenant string) bool
 	// AuthorInvalid is the reason, as shown to the reviewer, why the author could no longer
 	// write; "" if it still could.
 	AuthorInvalid string

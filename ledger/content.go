@@ -137,7 +137,7 @@ func (rs Rollbacks) Approve(ctx context.Context, to memproxy.Version, by memprox
 		if refuseOwnText(t, to.MemoryKey, to.SHA256, by); to.Op == memproxy.OpRollback { // the text is another's
 			to.Actor = ""
 		}
-		return t.vote(subject, to.Actor, by)
+		return t.vote(subject, to.Tenant, to.Actor, by)
 	})
 }
 

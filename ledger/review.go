@@ -65,8 +65,9 @@ func scanVote(of *store) func(scanner) (vote, error) {
 }
 
 // vote stores a reviewer's approval and returns the tally, without the author's own
-// vote. It fails with ErrOwnReview for the author.
-func (t *transaction) vote(subject, author string, r memproxy.Review) memproxy.VoteResult {
+// vote and those of reviewers that are no longer eligible. It fails with ErrOwnReview for
+// the author.
+func (t *transaction) vote(subject, tenant, author string, r memproxy.Review) memproxy.VoteResult {
 	tally := memproxy.VoteResult{Need: max(1, r.Need)}
 	if r.Reviewer == author {
 		t.fail(ErrOwnReview)
@@ -76,7 +77,7 @@ func (t *transaction) vote(subject, author string, r memproxy.Review) memproxy.V
 	t.run(`INSERT INTO vote (`+voteColumns+`) VALUES (?, ?, ?, ?, ?) ON CONFLICT (subject, reviewer) DO UPDATE SET at = excluded.at, note = excluded.note, mac = excluded.mac`,
 		yes.subject, yes.reviewer, yes.at, yes.note, t.store.opt.Vault.MarkRow(yes.row))
 	for _, v := range rows(t, scanVote(t.store), `SELECT `+voteColumns+` FROM vote WHERE subject = ? AND reviewer <> ?`, subject, author) {
-		tally.Have += int(count(!v.edited))
+		tally.Have += int(count(!v.edited && (r.Eligible == nil || r.Eligible(v.reviewer, tenant))))
 	}
 	tally.Settled = tally.Have >= tally.Need
 	return tally
@@ -139,7 +140,7 @@ func approveHold(t *transaction, id string, r memproxy.Review) memproxy.VoteResu
 		t.fail(ErrShredded)
 		return memproxy.VoteResult{}
 	}
-	tally := t.vote(ref(refHold, id), h.Principal, r)
+	tally := t.vote(ref(refHold, id), h.Tenant, h.Principal, r)
 	if !tally.Settled || h.State == memproxy.HoldApproved {
 		return tally
 	}

@@ -283,7 +283,11 @@ func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.
 		}
 		text := textOf(t, r, &memproxy.StateChange{MemoryKey: k})
 		refuseOwnText(t, k, text, by)
-		tally := t.vote(votesOn(k, text), r.Owner.Actor, by)
+		of := r.Owner.Scope
+		if last, _ := t.lastVersion(k); !r.HasOwner() {
+			of.Tenant = last.Tenant
+		}
+		tally := t.vote(votesOn(k, text), of.Tenant, r.Owner.Actor, by)
 		if !tally.Settled {
 			return tally
 		}

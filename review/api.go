@@ -225,7 +225,7 @@ func (c *call) has(role Role) bool { return slices.Contains(c.who.Roles, role) }
 func (c *call) ctx() context.Context { return c.req.Context() }
 
 func (c *call) review(reason string) memproxy.Review {
-	return memproxy.Review{Reviewer: c.who.ID, Note: reason, Need: c.api.opt.Need}
+	return memproxy.Review{Reviewer: c.who.ID, Note: reason, Need: c.api.opt.Need, Eligible: c.api.eligible}
 }
 
 // errAudit means that the audit log could not be written.

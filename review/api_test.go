@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -121,6 +122,57 @@ func TestFourEyes(t *testing.T) {
 	}
 	if s, err = review.Call[review.Settled](t.Context(), r.client(annToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"}); err != nil || s.Hold.State != memproxy.HoldDone {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// A vote counts while its reviewer may decide: those of reviewers who were removed, or
+// lost the role or the tenant, help neither an approval nor a promotion nor a rollback.
+//
+// Proves EDGE-11.
+func TestVotesOfFormerReviewersDoNotCount(t *testing.T) {
+	bob := func(tenant string, role review.Role) []review.Reviewer {
+		return []review.Reviewer{reviewer("human:bob", bobToken, memproxy.Limit{Values: []string{tenant}}, role)}
+	}
+	for name, now := range map[string]struct {
+		bob  []review.Reviewer
+		have int
+	}{
+		"a reviewer":          {bob("acme", review.RoleReview), 2},
+		"removed":             {nil, 1},
+		"without the role":    {bob("acme", review.RoleView), 1},
+		"of another tenant":   {bob("other", review.RoleReview), 1},
+		"with another's name": {[]review.Reviewer{reviewer("human:bo", bobToken, memproxy.Limit{All: true}, review.RoleReview)}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(o *review.Options) { o.Need = 2 })
+			r.hold("h", "text")
+			remembered(r)
+			must.Do(t, r.ledger.Commit(t.Context(), memproxy.Entry{
+				Owners:   []memproxy.Ownership{ledgertest.Row("owned")},
+				Versions: []memproxy.Version{ledgertest.Version("owned", "text 2"), ledgertest.Version("ownerless", "text 2")},
+			}))
+			agree := func(token string) (have []int) {
+				c := r.client(token)
+				have = append(have, must.Get(review.Call[review.Settled](t.Context(), c, "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"}))(t).Have)
+				for _, id := range []string{"owned", "ownerless"} {
+					k := memproxy.MemoryKey{Backend: memory.Backend, Kind: memory.Kind, ID: id}
+					have = append(have, must.Get(review.Call[memproxy.VoteResult](t.Context(), c, "promoteMemory", of(k), review.Reason{Reason: "fine"}))(t).Have)
+				}
+				back := must.Get(review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), review.RollbackRequest{Version: 1, Reason: "worse now"}))(t)
+				if back.Votes == nil {
+					return append(have, 2)
+				}
+				return append(have, back.Votes.Have)
+			}
+			expect.List(t, agree(bobToken), []int{1, 1, 1, 1}, "the first")
+			r.start(func(o *review.Options) { o.Reviewers = append(now.bob, o.Reviewers[0]) })
+			var votes []string
+			if now.have == 2 {
+				votes = []string{"human:bob"}
+			}
+			expect.List(t, must.Get(review.Call[review.HoldView](t.Context(), r.client(annToken), "showHold", v("id", "h"), nil))(t).Votes, votes, "who agreed")
+			expect.List(t, agree(annToken), []int{now.have, now.have, now.have, now.have}, "both")
+		})
 	}
 }
 

@@ -40,12 +40,24 @@ func (r *Reviewer) refuseOwn(author string) error {
 	return nil
 }
 
+// decides reports whether a reviewer may decide on objects of a tenant.
+func (r *Reviewer) decides(tenant string) bool {
+	return slices.Contains(r.Roles, RoleReview) && r.Tenants.Allows(tenant)
+}
+
+// eligible reports whether the reviewer with an id may decide on objects of a tenant. No
+// configuration lists the operators of the machines that share a ledger.
+func (a *API) eligible(id, tenant string) bool {
+	return strings.HasPrefix(id, OperatorPrefix) ||
+		slices.ContainsFunc(a.opt.Reviewers, func(r Reviewer) bool { return r.ID == id && r.decides(tenant) })
+}
+
 // EligibleReviewers returns how many reviewers may decide on a held write: those of its
 // tenant without its author, each counted once.
 func EligibleReviewers(reviewers []Reviewer, h *memproxy.HeldWrite) int {
 	ids := map[string]bool{}
 	for _, r := range reviewers {
-		if slices.Contains(r.Roles, RoleReview) && r.Tenants.Allows(h.Tenant) && r.ID != h.Principal {
+		if r.decides(h.Tenant) && r.ID != h.Principal {
 			ids[r.ID] = true
 		}
 	}

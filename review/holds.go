@@ -138,6 +138,7 @@ func (c *call) hold() (memproxy.HeldWrite, error) {
 	if err == nil && !c.allowed(h.Tenant) {
 		err = notFound()
 	}
+	h.Votes = slices.DeleteFunc(h.Votes, func(id string) bool { return !c.api.eligible(id, h.Tenant) })
 	return h, err
 }
 

@@ -166,6 +166,7 @@ type rig struct {
 	up     *upstream
 	audit  *recorder
 	runner *review.Runner
+	opt    review.Options
 	url    string
 }
 
@@ -194,7 +195,7 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	t.Cleanup(func() { _ = r.ledger.Close() })
 	acme, all := memproxy.Limit{Values: []string{"acme"}}, memproxy.Limit{All: true}
 	ids := 0
-	opt := review.Options{
+	r.opt = review.Options{
 		RunnerOptions: r.options(r.up), Sessions: r.ledger.Sessions, Integrity: &checker{}, Jobs: &jobs{},
 		Backends: []review.BackendName{{Name: "mem0"}, {Name: "letta"}},
 		Names:    anyNames,
@@ -207,15 +208,20 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 			reviewer("agent:dev", agentToken, acme, review.RoleView, review.RoleReview),
 		},
 	}
+	r.start(change...)
+	return r
+}
+
+// start starts the API with other options, as after a restart.
+func (r *rig) start(change ...func(*review.Options)) {
 	for _, f := range change {
-		f(&opt)
+		f(&r.opt)
 	}
-	api := review.New(opt)
+	api := review.New(r.opt)
 	r.runner = api.Runner
 	server := httptest.NewServer(api)
-	t.Cleanup(server.Close)
+	r.t.Cleanup(server.Close)
 	r.url = server.URL
-	return r
 }
 
 func (r *rig) hold(id, text string) memproxy.HeldWrite {
