@@ -236,8 +236,9 @@ func countReasons(s *memproxy.Session, reasons []memproxy.Reason) {
 // Ledger.SessionLocked before and Ledger.NoteSession after a write.
 type Sessions struct{ *store }
 
-// Get returns a record by its id, or by the caller's name for a session if that is
-// unique, with its reasons and newest refusals. A nil tenant matches all tenants.
+// Get returns a record by its id, as stored or as notices and records of the audit log
+// show it, or by the caller's name for a session if that is unique, with its reasons and
+// newest refusals. A nil tenant matches all tenants.
 // ErrUnknown means that there is none, ErrState that several have the name.
 func (ss Sessions) Get(ctx context.Context, tenant *string, id string) (memproxy.Session, error) {
 	const named = `id LIKE 'session:%' AND substr(id, length(id) - length(CAST(? AS TEXT)) + 1) = ?`
@@ -261,7 +262,13 @@ func (ss Sessions) Get(ctx context.Context, tenant *string, id string) (memproxy
 			return memproxy.Session{}, fmt.Errorf("%w: several sessions have that name: give the id of one, and its tenant", ErrState)
 		}
 	}
-	return memproxy.Session{}, fmt.Errorf("%w: session", ErrUnknown)
+	c := conditions{}
+	c.tenant("tenant", tenant)
+	ids, err := queryRows(ctx, ss.store, "look up a session", scanOne[string], `SELECT id FROM session`+c.where(), c.args...)
+	if i := slices.IndexFunc(ids, func(stored string) bool { return stored != id && memproxy.InertID(stored) == id }); i >= 0 {
+		return ss.Get(ctx, tenant, ids[i])
+	}
+	return memproxy.Session{}, cmp.Or(err, fmt.Errorf("%w: session", ErrUnknown))
 }
 
 // List returns a page of records with their reasons: the locked ones, or all.

@@ -168,6 +168,12 @@ func sessionLists(t *testing.T, l Life) {
 	kept.Name, said.Name = memproxy.InertSession("mine"), "mine"
 	note("third", kept.ID(), "spiffe://a/b", 1)
 	expect.Equal(t, must.Get(l.Sessions.Get(t.Context(), new("third"), said.ID()))(t).ID, kept.ID(), "by its id with the caller's name")
+	for _, named := range []string{"agent-0190f3c2-deaf-4bad-beef-facade456789", memproxy.InertSession("yours")} {
+		worker := memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: "spiffe://example.org/ns/billing/sa/export-worker", User: "ann", Name: named}
+		note("fourth", worker.ID(), worker.Principal, 1)
+		expect.Equal(t, must.Get(l.Sessions.Get(t.Context(), new("fourth"), memproxy.InertID(worker.ID())))(t).ID, worker.ID(), "as a notice names it")
+		wantErr(t, "another tenant's, as a notice names it", errOf(l.Sessions.Get(t.Context(), new("third"), memproxy.InertID(worker.ID()))), ledger.ErrUnknown)
+	}
 	twin := odd
 	twin.User = "bob"
 	note("acme", twin.ID(), "spiffe://a/b", 1)
