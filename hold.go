@@ -111,6 +111,9 @@ type HoldContent struct {
 type HeldText struct {
 	Pointer string `json:"pointer"`
 	Text    string `json:"text"`
+	// Empty is set if the write leaves no text there. Any other item without a text only
+	// names a place: of a block that the write deletes or renames.
+	Empty bool `json:"empty,omitempty"`
 }
 
 // HoldLimitError is the error of a store of holds if the caller, or one of its end users, has

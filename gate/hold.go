@@ -216,7 +216,8 @@ func (ret *extraction) holdExtracted(ctx context.Context, m memproxy.Memory, j j
 
 func heldTexts(a *Admission) (all []memproxy.HeldText) {
 	for _, it := range content.Screened(a.op, attachedTargets(a.call, a.op)) {
-		all = append(all, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text})
+		empty := it.Text == "" && !it.Moved && a.op.Kind != memproxy.Forget
+		all = append(all, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text, Empty: empty})
 	}
 	return all
 }

@@ -99,6 +99,29 @@ func TestHeldWritesAreKept(t *testing.T) {
 	}
 }
 
+// Proves MFW-7: reviewers see which texts a write empties, as they see those that it writes.
+// An item of a deletion, or of a text that stays, only names a place.
+func TestHeldWritesSayWhatTheyEmpty(t *testing.T) {
+	for name, tc := range map[string]struct {
+		kind memproxy.Kind
+		item memproxy.Item
+		want bool
+	}{
+		"a change to no text": {memproxy.Correct, memproxy.Item{}, true},
+		"an addition of none": {memproxy.Learn, memproxy.Item{}, true},
+		"a change of a text":  {memproxy.Correct, memproxy.Item{Text: "x"}, false},
+		"a text that stays":   {memproxy.Correct, memproxy.Item{Moved: true}, false},
+		"a deletion":          {memproxy.Forget, memproxy.Item{}, false},
+	} {
+		r, _, k := holdRig(t, nil)
+		tc.item.Kind, tc.item.Pointer = memproxy.ItemContent, "/value"
+		a := r.admit(memproxy.Operation{Kind: tc.kind, Items: []memproxy.Item{tc.item}})
+		texts := k.content[a.Decision.ID].Texts
+		must.Len(t, texts, 1, name)
+		expect.Equal(t, texts[0].Empty, tc.want, name)
+	}
+}
+
 // Proves CARD-7, MFW-7: a hold that cannot be kept or recorded, that has no honest answer, or that callers shall
 // know of is a refusal; one in shadow mode is neither kept nor refused.
 func TestHoldsThatAreRefusals(t *testing.T) {

@@ -202,8 +202,9 @@ func TestOutputHasNoControlSequences(t *testing.T) {
 	r := newRig(t)
 	h, c := ledgertest.Held("h", "x")
 	c.Texts = append([]memproxy.HeldText{{Pointer: "/path"}}, c.Texts...) // the findings count it, and it shows nothing
+	c.Texts = append(c.Texts, memproxy.HeldText{Pointer: "/value", Empty: true})
 	h.Findings, c.Texts[1].Text = nil, "a\x1b[2Jb\u202ec\rd\te\x00f\u200bg ü"
 	must.Get(r.ledger.Holds.Put(t.Context(), h, c))(t)
 	_, out, _ := r.run(bobToken, "holds show h")
-	expect.Text(t, out).Lacks("/path").Has(`a\u001b[2Jb\u202ec\u000dd\u0009e\u0000f\u200bg ü`)
+	expect.Text(t, out).Lacks("/path").Has(`a\u001b[2Jb\u202ec\u000dd\u0009e\u0000f\u200bg ü`, "text at /value: empty\n")
 }

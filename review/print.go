@@ -110,6 +110,10 @@ func (p *printer) hold(h HoldView) {
 		p.line("the content was destroyed")
 	}
 	for _, t := range h.Texts {
+		if t.Text == "" {
+			p.line("text at %s: empty", t.Pointer)
+			continue
+		}
 		p.line("text at %s", t.Pointer)
 		p.block(t.Text)
 		for _, hole := range t.Placeholders {

@@ -58,7 +58,7 @@ func sanitised(h memproxy.HeldWrite, c memproxy.HoldContent) []TextView {
 		instead[text.Pointer] = text.Text
 	}
 	for i, text := range c.Texts {
-		if text.Text != "" { // else the write only names the place: of a block that it deletes or renames
+		if text.Text != "" || text.Empty {
 			view := TextView{Pointer: text.Pointer, Rewritten: instead[text.Pointer]}
 			view.Text, view.Placeholders = redaction.Redact(text.Text, findingsIn(h, i))
 			views = append(views, view)
