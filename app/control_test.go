@@ -19,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy/fleet"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/policy"
@@ -62,7 +63,7 @@ const memberConfig = `policy:
 
 func newFleetRig(t *testing.T) *fleetRig {
 	t.Helper()
-	f := &fleetRig{t: t, dir: ring.Dir(t), addr: "127.0.0.1:0", log: &lockedBuffer{}}
+	f := &fleetRig{t: t, dir: ring.Dir(t), addr: freeport.Addr(t), log: &lockedBuffer{}}
 	must.Do(t, os.Mkdir(filepath.Join(f.dir, "releases"), 0o755))
 	code, out, errs := invoke(t, "control", "keygen", "--out", f.dir)
 	must.Equal(t, code, 0, errs)
@@ -83,7 +84,6 @@ func (f *fleetRig) start(change ...string) {
 	f.t.Helper()
 	f.plane = must.Get(f.open(change...))(f.t)
 	must.Do(f.t, f.plane.Start(context.Background()))
-	f.addr = f.plane.FleetAddr
 }
 
 // open builds the control plane.

@@ -5,7 +5,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -24,6 +23,7 @@ import (
 	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -266,8 +266,7 @@ func TestStartIsLogged(t *testing.T) {
 	defer encrypted.Close()
 	roots := filepath.Join(t.TempDir(), "roots.pem")
 	writeFile(t, roots, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: encrypted.Certificate().Raw})))
-	closed := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	_ = closed.Close()
+	closed := freeport.Addr(t)
 	policies := policyDir(t, holdingPolicy)
 	writeFile(t, filepath.Join(policies, "bundle.yaml"), "{disable: [field.name], shadow: [screen.hostile]}")
 	text := fmt.Sprintf(`profile: production
@@ -282,7 +281,7 @@ identity:
   keys: [{sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: [dev], users: [ann]}]
 memories: {sweep: 0s, seal: false}
 policy: {dir: "%s"}
-`, ring.Dir(t), up.URL, closed.Addr(), other.Listener.Addr(), encrypted.URL, roots, sha("k"), policies)
+`, ring.Dir(t), up.URL, closed, other.Listener.Addr(), encrypted.URL, roots, sha("k"), policies)
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
 	log := &lockedBuffer{}
 	ctx, cancel := context.WithCancel(t.Context())
