@@ -90,7 +90,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*App, error) {
 		o.up = func() time.Duration { return time.Since(start) }
 	}
 	level := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[cfg.Log.Level]
-	st, err := openState(ctx, cfg, o, unsafe, level)
+	st, err := openState(ctx, cfg, o, unsafe, level, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -87,6 +87,10 @@ type Installation struct {
 	Options
 }
 
+// patience multiplies the timeouts of the ledger and of records for a command, for which no
+// caller waits: a slow disk must not end it halfway.
+const patience = 30
+
 // RunReviewOp runs an operation of the review API: in this process if no sidecar has the
 // state open, else through the API of the running sidecar, because the log and the ledger
 // allow one writer only.
@@ -94,7 +98,7 @@ func RunReviewOp[In, Out any](ctx context.Context, a Installation, op string, q 
 	opt := review.ClientOptions{URL: cmp.Or(a.Admin, review.DefaultAdmin), Token: a.Token, Progress: a.Progress}
 	switch {
 	case a.Config != nil && a.Admin == "":
-		s, err := openState(ctx, a.Config, a.Options, nil, slog.LevelWarn)
+		s, err := openState(ctx, a.Config, a.Options, nil, slog.LevelWarn, patience)
 		if err == nil {
 			defer func() {
 				if err := s.closeSoon(ctx); err != nil {

@@ -9,13 +9,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/app"
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -74,6 +78,27 @@ func TestSealAdoptsExistingMemories(t *testing.T) {
 	} {
 		expect.Equal(t, found[id], want, id)
 	}
+}
+
+// Proves EDGE-4: a command on the state of a stopped sidecar, for which no caller waits, is
+// not ended by a disk that takes longer than a request would wait.
+func TestCommandsWaitForASlowDisk(t *testing.T) {
+	t.Parallel()
+	up := serving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close") // no goroutine of a connection is left in the bubble
+		_, _ = w.Write([]byte(`{"results":[]}`))
+	}))
+	text := fmt.Sprintf("profile: development\nstate: %q\nbackends: [{name: mem0, kind: mem0, listen: \"127.0.0.1:0\", upstream: %q}]\n", ring.Dir(t), up.URL)
+	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
+	synctest.Test(t, func(t *testing.T) {
+		slow := func() time.Time { time.Sleep(2 * ledger.DefaultTimeout); return time.Now() } // within transactions
+		here := app.Installation{Config: cfg, Options: app.Options{Log: &lockedBuffer{}, Getenv: allowing(cfg), Version: "test", Clock: slow}}
+		report, err := app.RunReviewOp(t.Context(), here, "seal", review.SealRequest{Backend: "mem0"}, func(c review.Integrity, ctx context.Context, q review.SealRequest) (review.SealReport, error) {
+			return c.Seal(ctx, q)
+		})
+		expect.OK(t, err)
+		expect.Equal(t, report.Whole, true, report)
+	})
 }
 
 // Proves EDGE-4: the commands work on the state of a stopped sidecar, or through the

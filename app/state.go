@@ -46,12 +46,13 @@ type state struct {
 }
 
 // openState opens the log, telemetry and the stores. On an error it closes everything
-// that it opened.
-func openState(ctx context.Context, cfg *config.Config, o Options, unsafe []string, level slog.Level) (*state, error) {
+// that it opened. factor multiplies the timeouts of the ledger, like TimeoutFactor.
+func openState(ctx context.Context, cfg *config.Config, o Options, unsafe []string, level slog.Level, factor time.Duration) (*state, error) {
 	s, err := openRecords(ctx, cfg, o, unsafe, level)
 	if err != nil {
 		return nil, err
 	}
+	s.opt.TimeoutFactor = max(factor, o.TimeoutFactor)
 	if err := s.openLedger(); err != nil {
 		s.abort()
 		return nil, err
