@@ -14,17 +14,24 @@ func Linear(t testing.TB, name string, few int, prepare func(n int) (work func()
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	took := func(n int) time.Duration {
+	a, b := growth(few, func(n int) time.Duration {
 		work := prepare(n)
 		begin := threadTime()
 		work()
 		return threadTime() - begin
-	}
-	a, b := time.Hour, time.Hour
-	for n := 0; n < 50 && (n < 3 || b > 30*a); n++ {
-		a, b = min(a, took(few)), min(b, took(8*few))
-	}
-	if b > 30*a {
+	})
+	if b > tooMuch*a {
 		t.Errorf("%s: %v for %d, %v for %d", name, a, few, b, 8*few)
 	}
+}
+
+const tooMuch = 30
+
+// growth returns the least times that few and eight times as much took.
+func growth(few int, took func(n int) time.Duration) (a, b time.Duration) {
+	a, b = time.Hour, time.Hour
+	for n := 0; n < 50 && (n < 3 || b > tooMuch*a); n++ {
+		a, b = min(a, took(few)), min(b, took(8*few))
+	}
+	return a, b
 }
