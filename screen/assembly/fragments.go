@@ -76,7 +76,10 @@ type stretch struct {
 	s span
 }
 
-const maxCuts = 3 // bounds the unfinished earlier texts, latest first, that a continuing text is joined with
+const (
+	maxCuts  = 3   // bounds the unfinished earlier texts, latest first, that a continuing text is joined with
+	maxChain = 512 // bounds the earlier texts in a chain, in bytes: only findings in the new write count
+)
 
 // fragments joins the incomplete sentences of the session in the order of the writes.
 // Whole sentences between them are skipped: an author who splits a payload puts harmless
@@ -86,22 +89,25 @@ func (j *joiner) fragments() {
 	if len(chain) >= 2 {
 		j.continued(chain, " ")
 	}
-	j.cuts(chain)
 	// Joined without a space, for a cut inside a word.
 	if len(chain) >= 2 && len(chain) <= 3 {
 		j.continued(chain, "")
 	}
+	j.cuts(chain)
 }
 
-// chain returns the sentences that are incomplete by themselves, oldest first, up to
-// maxLength bytes.
+// chain returns the sentences that are incomplete by themselves, oldest first: those of the
+// new write up to maxLength bytes, and before them the latest up to one that passes maxChain.
 func (j *joiner) chain() []stretch {
 	var out []stretch
-	size := 0
+	size, earlier := 0, 0
 	for _, p := range slices.Backward(j.all) {
 		for _, f := range slices.Backward(p.frags) {
-			if size += f.len() + 1; size <= maxLength {
+			if size += f.len() + 1; size <= maxLength && earlier <= maxChain {
 				out = append(out, stretch{p, f})
+			}
+			if !j.isNew(p) {
+				earlier += f.len() + 1
 			}
 		}
 	}
@@ -111,9 +117,10 @@ func (j *joiner) chain() []stretch {
 
 // cuts joins sentences that are incomplete only in pairs: a text that begins in the
 // middle of a sentence with the latest texts that have no end mark, and a whole sentence
-// with the latest texts whose last word cannot end a sentence.
+// with the latest texts whose last word cannot end a sentence. Earlier texts that are
+// incomplete by themselves are joined in the chain.
 func (j *joiner) cuts(chain []stretch) {
-	for i := len(j.all) - 1; i >= 0; i-- {
+	for i := len(j.all) - 1; i >= 0 && !j.full(Continued); i-- {
 		p := j.all[i]
 		from := slices.IndexFunc(chain, func(s stretch) bool { return s.p == p })
 		rest := []stretch{{p, p.edges.head}}

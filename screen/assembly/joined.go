@@ -105,10 +105,21 @@ func (d *draft) decoded(p *piece, s span, text string) {
 // glue appends text that no write contains.
 func (d *draft) glue(s string) { d.text = append(d.text, s...) }
 
+// full reports whether there are as many joined texts of a kind as are returned.
+func (j *joiner) full(kind Kind) bool {
+	n := 0
+	for i := range j.out {
+		if j.out[i].Kind == kind {
+			n++
+		}
+	}
+	return n >= maxJoined
+}
+
 // emit appends a draft to j.out if it joins two different texts, one of them of the new
 // write, is within the bounds, and is not in j.out yet.
 func (j *joiner) emit(kind Kind, d *draft) {
-	if len(j.out) >= maxJoined || len(d.text) > maxLength || len(d.segs) < 2 {
+	if j.full(kind) || len(d.text) > maxLength || len(d.segs) < 2 {
 		return
 	}
 	made := JoinedText{Kind: kind, Text: string(d.text), Segments: d.segs}

@@ -29,7 +29,7 @@ type bounds struct {
 
 const (
 	ttl       = time.Hour // how long a write is remembered
-	maxJoined = 8         // texts returned
+	maxJoined = 6         // texts returned of each kind, so that no kind displaces another
 	maxLength = 4096      // of one joined text in bytes
 )
 
