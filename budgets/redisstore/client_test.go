@@ -58,7 +58,7 @@ func TestEveryClientHeedsDeadlines(t *testing.T) {
 		c := target.client(limit)
 		var o *redis.Options
 		switch c := c.(type) {
-		case *redis.Client:
+		case *pipelined:
 			o = c.Options()
 		case *redis.ClusterClient:
 			co := c.Options()

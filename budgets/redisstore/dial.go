@@ -115,6 +115,7 @@ func (t target) client(timeout time.Duration) redis.UniversalClient {
 	logging.Disable() // go-redis prints as plain text the errors that it also returns
 	o := t.one
 	o.MaxRetries, o.ContextTimeoutEnabled, o.DialerRetries = -1, true, 1
+	o.PipelinePoolSize = -1 // pipelines use the same connections
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, timeout
 	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet()
 	if o.TLSConfig != nil && (t.cluster || t.master != "") {
@@ -130,7 +131,7 @@ func (t target) client(timeout time.Duration) redis.UniversalClient {
 	}
 	hosts := &redis.UniversalOptions{
 		Addrs: t.hosts, MasterName: t.master, DB: o.DB, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, Dialer: o.Dialer,
-		MaxRedirects: 3, MaxRetries: -1, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: o.PoolSize,
+		MaxRedirects: 3, MaxRetries: -1, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: o.PoolSize, PipelinePoolSize: -1,
 		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 		DisableIdentity: true, MaintNotificationsConfig: quiet(),
 	}
@@ -140,9 +141,9 @@ func (t target) client(timeout time.Duration) redis.UniversalClient {
 		return redis.NewClusterClient(cluster)
 	}
 	if t.master != "" {
-		return redis.NewFailoverClient(hosts.Failover())
+		return &pipelined{Client: redis.NewFailoverClient(hosts.Failover())}
 	}
-	return redis.NewClient(o)
+	return &pipelined{Client: redis.NewClient(o)}
 }
 
 // quiet disables go-redis's support for hand-over notices of hosted Redis: a broken

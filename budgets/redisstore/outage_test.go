@@ -56,13 +56,16 @@ func recovered(t *testing.T, d *budgets.Degrading, clock *budgettest.Clock) {
 	}
 }
 
-// uses waits until the shared count is n: debts are replayed in the background.
-func uses(t *testing.T, d *budgets.Degrading, n int64) {
+// uses waits until the shared count is n: debts are replayed in the background, and later if
+// the shared store is late once more.
+func uses(t *testing.T, d *budgets.Degrading, clock *budgettest.Clock, n int64) {
 	t.Helper()
 	var last memproxy.Allowance
 	for i := range 100_000 {
 		a := must.Get(d.Charge(t.Context(), hourly(fmt.Sprintf("look-%d-%d", n, i), 0, 1000)))(t)
-		if last = a; !a.Degraded && a.Lines[0].Used == n {
+		if last = a; a.Degraded {
+			clock.Advance(time.Second)
+		} else if a.Lines[0].Used == n {
 			return
 		}
 	}
@@ -83,7 +86,7 @@ func TestNoRedisAtTheStart(t *testing.T) {
 	degraded(t, d, hourly("2", 1, 8), false)
 	launch(t, "--port", "0", "--unixsocket", path, "--dir", dir)
 	recovered(t, d, clock)
-	uses(t, d, 2)
+	uses(t, d, clock, 2)
 }
 
 // Proves TRL-6: a Redis killed under load causes no errors and grants at most one share
@@ -120,23 +123,32 @@ func TestRedisKilledMidLoad(t *testing.T) {
 	// It persisted nothing, so it restarts empty and receives the share.
 	server.start()
 	recovered(t, d, clock)
-	uses(t, d, share)
+	uses(t, d, clock, share)
 }
 
 // A Redis that is stopped in the middle, and then executes what it had received: a
 // charge that was counted both there and locally counts once in the end.
 func TestRedisHangsAndGoesOn(t *testing.T) {
 	server, url := socket(t)
-	d, clock := guarded(t, url, 100*time.Millisecond)
+	d, clock := guarded(t, url, 300*time.Millisecond)
 	recovered(t, d, clock)
 	must.Do(t, server.cmd.Process.Signal(syscall.SIGSTOP))
 	defer func() { _ = server.cmd.Process.Signal(syscall.SIGCONT) }()
-	degraded(t, d, hourly("1", 3, 40), true)
-	degraded(t, d, hourly("2", 4, 40), true)
-	degraded(t, d, hourly("3", 4, 40), false)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			if a, err := d.Charge(t.Context(), hourly(fmt.Sprintf("0-%d", i), 1, 60)); err != nil || !a.Granted || !a.Degraded {
+				t.Errorf("%+v, %v", a, err)
+			}
+		})
+	}
+	wg.Wait()
+	degraded(t, d, hourly("1", 3, 60), true)
+	degraded(t, d, hourly("2", 4, 60), true)
+	degraded(t, d, hourly("3", 4, 60), false)
 	must.Do(t, server.cmd.Process.Signal(syscall.SIGCONT))
 	recovered(t, d, clock)
-	uses(t, d, 7)
+	uses(t, d, clock, 15)
 }
 
 // A listener that accepts and never answers, and one that answers garbage.

@@ -125,6 +125,42 @@ func TestOneRoundTrip(t *testing.T) {
 	expect.List(t, n.take(), []string{"EVALSHA"}, "a release sent")
 }
 
+// Concurrent calls share two connections, and each is charged once, also by a server that
+// lost the script.
+func TestConcurrentChargesShareConnections(t *testing.T) {
+	url := fresh(t)
+	s, admin := connect(t, redisstore.Options{URL: url}), client(t, url)
+	opened := func() int {
+		_, rest, _ := strings.Cut(admin.Info(t.Context(), "stats").Val(), "total_connections_received:")
+		n, _ := strconv.Atoi(strings.Fields(rest)[0])
+		return n
+	}
+	line := memproxy.Line{Key: "principal/a", Window: memproxy.WindowHour, Limit: 10_000}
+	burst := func(name string) {
+		t.Helper()
+		var wg sync.WaitGroup
+		for i := range 32 {
+			wg.Go(func() {
+				for j := range 10 {
+					if a, err := s.Charge(t.Context(), charge(fmt.Sprintf("%s-%d-%d", name, i, j), "acme", 1, line)); err != nil || !a.Granted {
+						t.Errorf("%+v, %v", a, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	charges(t, s, charge("first", "acme", 1, line), 1)
+	before := opened()
+	burst("loaded")
+	if n := opened() - before; n > 1 {
+		t.Errorf("%d more connections were opened", n)
+	}
+	must.Do(t, admin.ScriptFlush(t.Context()).Err())
+	burst("flushed")
+	charges(t, s, charge("last", "acme", 1, line), 642)
+}
+
 // All keys but totals expire.
 func TestKeysExpire(t *testing.T) {
 	url := fresh(t)
@@ -304,4 +340,29 @@ func TestContextEndsACall(t *testing.T) {
 	defer cancel()
 	expect.Error(t, expect.Err(s.Charge(ctx, charge("1", "acme", 1))), "charged by a listener that says nothing")
 	expect.Error(t, s.Release(ctx, charge("1", "acme", 1)), "released by a listener that says nothing")
+}
+
+// A call that waits for others to end is over at its own deadline.
+func TestContextEndsAWait(t *testing.T) {
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer l.Close()
+	s := connect(t, redisstore.Options{URL: "redis://" + l.Addr().String()})
+	var silent []net.Conn
+	results := make(chan error, 2)
+	for range 2 {
+		go func() { results <- expect.Err(s.Charge(context.Background(), charge("1", "acme", 1))) }()
+		silent = append(silent, must.Get(l.Accept())(t))
+	}
+	for _, cost := range []int64{1, 2} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		expect.Is(t, expect.Err(s.Charge(ctx, charge("2", "acme", cost))), context.DeadlineExceeded)
+		cancel()
+	}
+	expect.Len(t, results, 0)
+	for _, c := range silent {
+		_ = c.Close()
+	}
+	for range 2 {
+		expect.Error(t, <-results)
+	}
 }
