@@ -38,8 +38,8 @@ for i = 2, #KEYS do
   if ARGV[a + 2] == '1' then
     hour, sum = call('HGETALL', KEYS[i]), 0
     for j = 1, #hour, 2 do
-      local minute, n = tonumber(hour[j]), tonumber(hour[j + 1])
-      if not (minute and n and n >= 0 and n < 1e15) or hour[j] == ARGV[3] and not count(hour[j + 1]) then
+      local minute, n = hour[j] + 0, hour[j + 1] + 0 -- an error if one is not a number
+      if not (n >= 0 and n < 1e15) or minute == now and not count(hour[j + 1]) then
         sum = nil
         break
       elseif minute >= from and minute <= to then
