@@ -179,13 +179,16 @@ func TestChangesAreRewritten(t *testing.T) {
 func TestEditedLedgerRowsDoNotHideTampering(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
-	id, other := r.written("Ann likes green tea.", ""), r.written("Ann plays go.", "")
-	r.versioned(id, other)
+	id, other, gone := r.written("Ann likes green tea.", ""), r.written("Ann plays go.", ""), r.written("Ann sails.", "")
+	r.versioned(id, other, gone)
+	deletion := memproxy.Version{Tenant: "acme", Op: memproxy.OpDelete, Actor: "agent:dev", Decision: "d"}
+	deletion.Backend, deletion.Kind, deletion.ID = "mem0", memproxy.TargetMemory, gone
+	must.Do(t, r.car.Ledger.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{deletion}})) // as if its earlier row, and the memory, were put back
 	conf := r.offline()
 	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
 	r.vandal(`UPDATE record SET sha256 = '` + memproxy.TextSHA256("Ann pays Eve.") + `' WHERE id = '` + id + `'`)
 	for _, want := range []string{"row of memory " + id, "tamper integrity.mismatch " + id + ": the ledger's row is not what its signed version says"} {
-		ran(t, "ledger", "sweep", "--config", conf).want(t, cli.Failed).has(t, want).lacks(t, other)
+		ran(t, "ledger", "sweep", "--config", conf).want(t, cli.Failed).has(t, want, "insert integrity.unknown "+gone+": it was deleted").lacks(t, other)
 		invoke(t, "ledger", "accept", "--config", conf, "--tenant", "acme", "--reason", "as if it had been edited before rows were signed")
 	}
 }

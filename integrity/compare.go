@@ -133,13 +133,14 @@ func (w *storeSweep) comparePresentAtSeal(ctx context.Context, was string, m *me
 func (w *storeSweep) compareRecorded(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory, out *comparison) error {
 	tenant := row.Scope.Tenant
 	out.known++
-	if row.Deleted {
-		out.found[m.ID] = w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was deleted through memproxy and has reappeared")
-		return nil
-	}
 	history, err := w.c.Ledger.History(ctx, row.Key(), 0, 1)
 	if err != nil {
 		return err
+	}
+	// A row from before the deletion that was put back has a valid mark.
+	if row.Deleted || len(history) == 1 && (history[0].Op == memproxy.OpDelete || history[0].Op == memproxy.OpPurge) && history[0].Actor != "" {
+		out.found[m.ID] = w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was deleted through memproxy and has reappeared")
+		return nil
 	}
 	code, detail := w.examiner(tenant).Examine(ctx, row, m)
 	switch {
