@@ -34,7 +34,7 @@ backends:
 	must.Do(t, os.WriteFile(filepath.Join(cfg.State, "ledger.db"), ledgertest.OldFile(t), 0o600))
 	must.Do(t, os.WriteFile(filepath.Join(cfg.State, "keys", "vault.key"), ledgertest.OldKey, 0o600))
 	st := must.Get(app.New(t.Context(), cfg, o))(t)
-	expect.Text(t, log.String(), "the log").Has("a copy is made", "schema 24 of 24")
+	expect.Text(t, log.String(), "the log").Has("a copy is made", "schema 25 of 25")
 	file := filepath.Join(t.TempDir(), "backup.db")
 	must.Do(t, app.BackupLedger(t.Context(), cfg, file))
 	expect.ErrorHas(t, app.RestoreLedger(t.Context(), cfg, o, file, "testing", true), "a sidecar is running with this state directory", "under a process")

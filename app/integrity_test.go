@@ -262,6 +262,7 @@ func TestChainBreaksAreReported(t *testing.T) {
 		{"delete-middle", memproxy.FaultDelete, "0"},
 		{"reorder", memproxy.FaultReorder, "0"},
 		{"forge", memproxy.FaultForge, "0"},
+		{"forged end", memproxy.FaultForge, "01"},
 	}, 1, 3) {
 		t.Run(c.name, func(t *testing.T) {
 			r := start(t, screeningConf, "SCREENING", "ownership: {changed: withhold}\nmemories: {validate: 0}")

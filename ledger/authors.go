@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 // maxDissent limits the dissents that are kept of one memory; the oldest are dropped.
@@ -189,8 +190,8 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 // Record returns the track record of an actor of a tenant, zero for an unknown actor. Queued
 // entries count once they are in the file. Corrections are never queued.
 func (l *Ledger) Record(ctx context.Context, tenant, actor string) (memproxy.Track, error) {
-	t, _, err := first(queryRows(ctx, l.store, "look up an actor", scanTrack, trackQuery, tenant, actor))
-	return t, err
+	t, _, err := first(queryRows(ctx, l.store, "look up an actor", scanTrack(l.store), `SELECT `+trackColumns+` FROM actor WHERE tenant = ? AND actor = ?`, tenant, actor))
+	return t.Track, err
 }
 
 func validCorrection(c *memproxy.Correction) error {
@@ -209,16 +210,44 @@ func addCorrection(t *transaction, c *memproxy.Correction) {
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, c.Backend, c.ID, c.Decision, t.store.opt.Clock().UnixMicro(),
 		string(c.Kind), c.Tenant, c.Author, c.Corrector, string(c.Trust), c.Reason)
 	if n > 0 {
-		t.run(`INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 0, 1, ?)
-			ON CONFLICT (tenant, actor) DO UPDATE SET corrections = actor.corrections + 1`, c.Tenant, memproxy.Account(c.Author), t.now())
+		changeTrack(t, account{c.Tenant, memproxy.Account(c.Author)}, func(of *memproxy.Track) { of.Corrections++ })
 	}
 }
 
-const trackQuery = `SELECT facts, corrections, accepted, validated, since FROM actor WHERE tenant = ? AND actor = ?`
+const trackColumns = `tenant, actor, facts, corrections, accepted, validated, since, mac`
 
-func scanTrack(s scanner) (t memproxy.Track, err error) {
-	err = s.Scan(&t.Facts, &t.Corrections, &t.Accepted, &t.Validated, (*sqlTime)(&t.Since))
-	return t, err
+// trackRow is an author's record as it is stored. An edited one counts as that of a new author.
+type trackRow struct {
+	account
+	memproxy.Track
+}
+
+func (r *trackRow) row(b []byte) []byte {
+	return keys.AppendFields(b, []string{"actor", r.tenant, r.actor}, r.Facts, r.Corrections, r.Accepted, r.Validated, toMicros(r.Since))
+}
+
+func scanTrack(of *store) func(scanner) (trackRow, error) {
+	return func(s scanner) (r trackRow, err error) {
+		var mark []byte
+		err = s.Scan(&r.tenant, &r.actor, &r.Facts, &r.Corrections, &r.Accepted, &r.Validated, (*sqlTime)(&r.Since), &mark)
+		if blank := r.Track == (memproxy.Track{}); err == nil && !blank && !of.opt.Vault.MarkedRow(r.row, mark) {
+			of.edits.note(memproxy.MemoryKey{Kind: "actor", ID: memproxy.InertID(r.actor)}, r.tenant, editedRow)
+			r.Track = memproxy.Track{}
+		}
+		return r, err
+	}
+}
+
+// changeTrack changes an author's record, which begins with the first change.
+func changeTrack(t *transaction, who account, change func(*memproxy.Track)) {
+	r, _ := row(t, scanTrack(t.store), `INSERT INTO actor (tenant, actor, facts, corrections, mac) VALUES (?, ?, 0, 0, '')
+		ON CONFLICT (tenant, actor) DO UPDATE SET facts = actor.facts RETURNING `+trackColumns, who.tenant, who.actor) // locks it
+	if (r.Track == memproxy.Track{}) {
+		r.Since = fromMicros(t.now())
+	}
+	change(&r.Track)
+	t.run(`UPDATE actor SET facts = ?, corrections = ?, accepted = ?, validated = ?, since = ?, mac = ? WHERE tenant = ? AND actor = ?`,
+		r.Facts, r.Corrections, r.Accepted, r.Validated, toMicros(r.Since), t.store.opt.Vault.MarkRow(r.row), r.tenant, r.actor)
 }
 
 // countAccepted credits the author of a memory that was released from review or
@@ -226,7 +255,7 @@ func scanTrack(s scanner) (t memproxy.Track, err error) {
 func countAccepted(t *transaction, r *recordRow, was, is memproxy.MemoryState, person bool) {
 	out := was == memproxy.StatePending && (is == memproxy.StateUntrusted || is == memproxy.StateValidated)
 	if (out || person && is == memproxy.StateValidated) && r.Owner.Actor != "" {
-		t.run(`UPDATE actor SET accepted = accepted + 1 WHERE tenant = ? AND actor = ?`, r.Owner.Scope.Tenant, memproxy.Account(r.Owner.Actor))
+		changeTrack(t, account{r.Owner.Scope.Tenant, memproxy.Account(r.Owner.Actor)}, func(of *memproxy.Track) { of.Accepted++ })
 	}
 }
 
@@ -247,6 +276,6 @@ func countValidated(t *transaction, r *recordRow, is memproxy.MemoryState) {
 		return
 	}
 	if r.validated, r.dirty = by > 0, true; r.Kind == memproxy.TargetMemory && r.Owner.Actor != "" {
-		t.run(`UPDATE actor SET validated = validated + ? WHERE tenant = ? AND actor = ?`, by, r.Owner.Scope.Tenant, memproxy.Account(r.Owner.Actor))
+		changeTrack(t, account{r.Owner.Scope.Tenant, memproxy.Account(r.Owner.Actor)}, func(of *memproxy.Track) { of.Validated += by })
 	}
 }

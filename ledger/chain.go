@@ -265,11 +265,9 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 		return false, err
 	}
 	return changeResult(ctx, cs.store, nil, func(t *transaction) (fresh bool) {
-		all := breachesIn(t.opened(ref(refBreaches, f.Tenant), f.Tenant))
-		if isNoted(all, &f) {
+		if !noteBreach(t, &f) {
 			return false
 		}
-		putBreaches(t, f.Tenant, append(all, memproxy.Breach{Position: f.Position, Class: f.Class}))
 		t.save()
 		for _, k := range rows(t, scanKey, `SELECT DISTINCT backend, kind, id FROM version WHERE tenant = ? AND place > ?`, f.Tenant, last) {
 			t.flag(&memproxy.Discrepancy{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
@@ -340,6 +338,16 @@ func putBreaches(t *transaction, tenant string, all []memproxy.Breach) {
 	clear(t.breached)
 	t.run(`DELETE FROM content WHERE ref = ?`, ref(refBreaches, tenant))
 	t.encrypt(ref(refBreaches, tenant), tenant, inJSON(all))
+}
+
+// noteBreach adds a fault to the breaches, and reports whether it is new.
+func noteBreach(t *transaction, f *memproxy.ChainFault) bool {
+	all := breachesIn(t.opened(ref(refBreaches, f.Tenant), f.Tenant))
+	if isNoted(all, f) {
+		return false
+	}
+	putBreaches(t, f.Tenant, append(all, memproxy.Breach{Position: f.Position, Class: f.Class}))
+	return true
 }
 
 func isNoted(all []memproxy.Breach, f *memproxy.ChainFault) bool {

@@ -130,6 +130,7 @@ func putHold(t *transaction, h memproxy.HeldWrite, sk sketch, plain []byte) memp
 		asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.ContentSHA256, toMicros(h.Created), string(h.State),
 		"", 0, "", h.Similarity, 0, asJSON(h.Result), sk.String())
 	t.encrypt(ref(refHold, h.ID), h.Tenant, plain)
+	confirm(t, &h, confirmation{Shown: shownOf(&h)})
 	if waits {
 		t.notify(memproxy.NoticeHold, h.Tenant, h.ID, h)
 	}
@@ -192,7 +193,12 @@ func (hs Holds) Content(ctx context.Context, id string) (memproxy.HeldWrite, mem
 		return h, memproxy.HoldContent{}, fmt.Errorf("%w: hold %s", ErrSealed, h.ID)
 	}
 	if c.Request != nil && !bytes.Equal(c.Request, requestSum(&h)) {
-		return h, memproxy.HoldContent{}, fmt.Errorf("ledger: hold %s: %w", h.ID, memproxy.ErrForged)
+		return h, memproxy.HoldContent{}, forged(hs.store, &h)
+	}
+	if over := h.State == memproxy.HoldRejected || h.State == memproxy.HoldDone || h.State == memproxy.HoldFailed; !over {
+		if said, err := hs.confirmed(ctx, &h); err != nil || !bytes.Equal(said.Shown, shownOf(&h)) {
+			return h, memproxy.HoldContent{}, cmp.Or(err, forged(hs.store, &h))
+		}
 	}
 	return h, c.HoldContent, nil
 }
@@ -367,7 +373,7 @@ func clearHold(t *transaction, h *memproxy.HeldWrite) bool {
 		h.Result.Cleared = true
 	case memproxy.HoldPending, memproxy.HoldApproved:
 		h.State, h.Result = memproxy.HoldFailed, clearedResult()
-		closeDissents(t, h.ID)
+		endReview(t, h.ID)
 		destroyHeld(t, h.ID)
 	default:
 		destroyHeld(t, h.ID)

@@ -33,14 +33,17 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	if lease <= 0 {
 		return memproxy.Replay{}, invalidArgument("a claim needs a lease")
 	}
-	h, c, err := hs.Content(ctx, id) // before the claim, because a claimed hold whose content cannot be opened would be stranded
-	if err == nil {
-		err = hs.approved(ctx, &h)
+	h, c, err := hs.Content(ctx, id)                    // before the claim, because a claimed hold whose content cannot be opened would be stranded
+	if err == nil && h.State == memproxy.HoldApproved { // otherwise the update below reports it
+		var said confirmation
+		if said, err = hs.confirmed(ctx, &h); err == nil && !bytes.Equal(said.Approval, approvalOf(&h)) {
+			err = forged(hs.store, &h)
+		}
 	}
 	if errors.Is(err, memproxy.ErrForged) {
 		err = errors.Join(err, hs.change(ctx, nil, func(t *transaction) {
 			if t.run(`UPDATE hold SET state = 'pending' WHERE id = ? AND state = 'approved'`, h.ID) == 1 {
-				withdrawApproval(t, h.ID)
+				withdrawApproval(t, &h)
 			}
 		}))
 	}
@@ -71,39 +74,6 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	}
 	h.State, h.Lease = memproxy.HoldReplaying, fromMicros(until)
 	return memproxy.Replay{Hold: h, Content: c, Token: token}, nil
-}
-
-// approved checks that a hold is unchanged since its approval, else the error is ErrForged.
-func (hs Holds) approved(ctx context.Context, h *memproxy.HeldWrite) error {
-	if h.State != memproxy.HoldApproved {
-		return nil // Claim reports it
-	}
-	said, err := hs.decrypt(ctx, ref(refApproval, h.ID), h.Tenant)
-	switch {
-	case err == nil && bytes.Equal(said, approvalOf(h)):
-		return nil
-	case err != nil && !errors.Is(err, ErrShredded) && !errors.Is(err, ErrSealed):
-		return err
-	}
-	return fmt.Errorf("ledger: hold %s: %w", h.ID, memproxy.ErrForged)
-}
-
-func withdrawApproval(t *transaction, id string) {
-	t.run(`DELETE FROM content WHERE ref = ?`, ref(refApproval, id))
-	t.run(`UPDATE hold SET reviewer = '', reviewed = 0, note = '' WHERE id = ?`, id)
-	t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, id))
-}
-
-// approvalOf hashes everything that an approval covers: what is sent or recorded of the
-// hold, and who approved it. The hash is stored encrypted under the installation's key,
-// so that an edit of the hold's row can neither make nor change an approval.
-func approvalOf(h *memproxy.HeldWrite) []byte {
-	text := asJSON([...]any{
-		h.ID, h.Backend, h.Route, h.Method, h.EscapedPath, h.Tenant, h.Principal, h.Trust, h.Session, h.Scope, h.Kind, h.Reasons, h.ContentSHA256,
-		h.Reviewer, h.Note, toMicros(h.Reviewed),
-	})
-	sum := sha256.Sum256([]byte(text))
-	return sum[:]
 }
 
 // wrongState fails because a hold is not in the wanted state, or does not exist.
@@ -143,9 +113,9 @@ func settleClaim(t *transaction, id string, to memproxy.HoldState, r memproxy.Ho
 	switch {
 	case n == 0:
 	case to == memproxy.HoldPending:
-		withdrawApproval(t, id)
+		withdrawApproval(t, &h)
 	case to != memproxy.HoldApproved: // it was written or has failed for good
-		closeDissents(t, id)
+		endReview(t, id)
 		if h.Result.Cleared {
 			destroyHeld(t, id)
 		}

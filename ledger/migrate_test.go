@@ -91,6 +91,25 @@ func TestMigration(t *testing.T) {
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{memproxy.Version{MemoryKey: k, Tenant: "acme", Op: memproxy.OpWrite, Text: "text"}}}))
 }
 
+// A ledger of schema 24 keeps its authors' records, and what waits in it can be approved and sent,
+// whether or not it has a table of the breaks of chains.
+func TestUnconfirmedLedgerIsMigrated(t *testing.T) {
+	for _, breaks := range []string{``, `CREATE TABLE breach (tenant TEXT, place INTEGER, class TEXT, accepted INTEGER); INSERT INTO breach VALUES ('acme', 1, 'tamper', 1)`} {
+		opt := ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t)}
+		l := open(t, opt)
+		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m")}}))
+		held(t, l, "h")
+		must.Do(t, l.Close())
+		vandalise(t, opt.Path, `DELETE FROM schema_version`, `INSERT INTO schema_version VALUES (24, 1)`, `ALTER TABLE actor DROP COLUMN mac`, `DELETE FROM content WHERE ref LIKE 'approval/%'`, breaks)
+		l = open(t, opt)
+		expect.Equal(t, must.Get(l.Record(t.Context(), "acme", ledgertest.Row("m").Actor))(t).Facts, 1, breaks)
+		must.Get(l.Holds.Approve(t.Context(), "h", memproxy.Review{Reviewer: "human:ann"}))(t)
+		must.Get(l.Holds.Claim(t.Context(), "h", time.Minute))(t)
+		expect.Equal(t, len(must.Get(l.Chains.Breaches(t.Context(), "acme"))(t)) == 1, breaks != "", breaks)
+		expect.Len(t, edits(t, l), 0, breaks)
+	}
+}
+
 // A memory with a pinned version that had expired in a ledger of schema 11 is not purged.
 func TestPinnedMemoriesOfOldLedgersAreNotPurged(t *testing.T) {
 	l := migrated(t, ledger.Options{Vault: testVault(t)}, `INSERT INTO standing (backend, kind, id, tenant, state, prior, reason, decision, changed, contested, pinned, expires, attestation, rules, findings)

@@ -1,8 +1,12 @@
 package ledger
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -104,20 +108,88 @@ func (t *transaction) dropVotes(k memproxy.MemoryKey) int64 {
 	return t.run(`DELETE FROM vote WHERE substr(subject, 1, ?) = ?`, utf8.RuneCountInString(of), of)
 }
 
-// settleHold ends the review of a hold, closes the dissents if it is rejected, and
-// returns the hold.
+// settleHold ends the review of a hold, which is approved or rejected, and returns the hold.
 func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.Review) *memproxy.HeldWrite {
 	h, _ := row(t, scanHold,
 		`UPDATE hold SET state = ?, reviewer = ?, reviewed = ?, note = ? WHERE id = ? RETURNING `+holdColumns,
 		string(state), r.Reviewer, toMicros(t.store.opt.Clock()), r.Note, id)
 	switch state {
 	case memproxy.HoldRejected:
-		closeDissents(t, id)
+		endReview(t, id)
 	case memproxy.HoldApproved:
-		t.run(`DELETE FROM content WHERE ref = ?`, ref(refApproval, id))
-		t.encrypt(ref(refApproval, id), h.Tenant, approvalOf(&h))
+		confirm(t, &h, confirmation{shownOf(&h), approvalOf(&h)})
 	}
 	return &h
+}
+
+// confirmation is what confirms the members of a waiting hold's row that may change. It is
+// stored encrypted under the installation's key, so that an edit of the row can neither make nor
+// change an approval, nor what a reviewer approves. It ends with the hold.
+type confirmation struct {
+	Shown    []byte // shownOf
+	Approval []byte // approvalOf, once it is approved
+}
+
+// shownOf hashes what reviewers are shown of a hold in addition to its request.
+func shownOf(h *memproxy.HeldWrite) []byte {
+	return hashOf(h.State == memproxy.HoldRewritten, h.Reasons, h.Findings, h.Score, h.Policy, h.CurrentVerdict, h.Similarity, toMicros(h.Created))
+}
+
+// approvalOf hashes everything that an approval covers: what is sent or recorded of the
+// hold, and who approved it.
+func approvalOf(h *memproxy.HeldWrite) []byte {
+	return hashOf(
+		h.ID, h.Backend, h.Route, h.Method, h.EscapedPath, h.Tenant, h.Principal, h.Trust, h.Session, h.Scope, h.Kind, h.Reasons, h.ContentSHA256,
+		h.Reviewer, h.Note, toMicros(h.Reviewed),
+	)
+}
+
+func hashOf(members ...any) []byte {
+	sum := sha256.Sum256(inJSON(members))
+	return sum[:]
+}
+
+func confirmationIn(content []byte) (c confirmation) {
+	_ = json.Unmarshal(content, &c) // zero if there is none
+	return c
+}
+
+// confirm replaces the confirmation of a hold.
+func confirm(t *transaction, h *memproxy.HeldWrite, c confirmation) {
+	t.run(`DELETE FROM content WHERE ref = ?`, ref(refApproval, h.ID))
+	t.encrypt(ref(refApproval, h.ID), h.Tenant, inJSON(c))
+}
+
+// isShown reports whether a locked hold is as its confirmation says.
+func isShown(t *transaction, h *memproxy.HeldWrite) bool {
+	return bytes.Equal(confirmationIn(t.opened(ref(refApproval, h.ID), h.Tenant)).Shown, shownOf(h))
+}
+
+// endReview ends what only a waiting hold has: its confirmation, so that it cannot be sent
+// again, and its open dissents.
+func endReview(t *transaction, id string) {
+	t.run(`DELETE FROM content WHERE ref = ?`, ref(refApproval, id))
+	closeDissents(t, id)
+}
+
+func forged(s *store, h *memproxy.HeldWrite) error {
+	s.edits.note(memproxy.MemoryKey{Backend: h.Backend, Kind: "hold", ID: h.ID}, h.Tenant, editedRow)
+	return fmt.Errorf("ledger: hold %s: %w", h.ID, memproxy.ErrForged)
+}
+
+func (hs Holds) confirmed(ctx context.Context, h *memproxy.HeldWrite) (confirmation, error) {
+	content, err := hs.decrypt(ctx, ref(refApproval, h.ID), h.Tenant)
+	if errors.Is(err, ErrShredded) || errors.Is(err, ErrSealed) {
+		err = nil
+	}
+	return confirmationIn(content), err
+}
+
+// withdrawApproval deletes the approval and the votes of a hold.
+func withdrawApproval(t *transaction, h *memproxy.HeldWrite) {
+	confirm(t, h, confirmation{Shown: confirmationIn(t.opened(ref(refApproval, h.ID), h.Tenant)).Shown})
+	t.run(`UPDATE hold SET reviewer = '', reviewed = 0, note = '' WHERE id = ?`, h.ID)
+	t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, h.ID))
 }
 
 // Approve adds a reviewer's approval. The hold is approved, and ready for Claim, once Need
@@ -138,6 +210,10 @@ func approveHold(t *transaction, id string, r memproxy.Review) memproxy.VoteResu
 	}
 	if !t.one(`SELECT 1 FROM content WHERE ref = ? AND length(envelope) > 0`, []any{ref(refHold, id)}, new(int)) {
 		t.fail(ErrShredded)
+		return memproxy.VoteResult{}
+	}
+	if !isShown(t, &h) {
+		t.fail(forged(t.store, &h))
 		return memproxy.VoteResult{}
 	}
 	tally := t.vote(ref(refHold, id), h.Tenant, h.Principal, r)
@@ -214,7 +290,7 @@ func (hs Holds) Reevaluate(ctx context.Context, id string, v memproxy.Reevaluati
 	bad := require(v.Policy != "" && storable(v.Policy) == nil, "a verdict needs the version of the rules")
 	return changeResult(ctx, hs.store, bad, func(t *transaction) (settled *memproxy.HeldWrite) {
 		h := lockHold(t, id)
-		if h.State != memproxy.HoldPending { // it was settled meanwhile
+		if h.State != memproxy.HoldPending || !isShown(t, &h) { // it was settled, or edited, meanwhile
 			return nil
 		}
 		was := h.CurrentVerdict
@@ -226,6 +302,7 @@ func (hs Holds) Reevaluate(ctx context.Context, id string, v memproxy.Reevaluati
 		}
 		t.run(`UPDATE hold SET reasons = ?, findings = ?, score = ?, policy = ?, today = ? WHERE id = ?`,
 			asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.CurrentVerdict, id)
+		confirm(t, &h, confirmation{Shown: shownOf(&h)})
 		if v.Settles != "" {
 			r := memproxy.Review{Reviewer: memproxy.RulesReviewer(v.Policy), Note: "settled by a change of the rules"}
 			settled, h.State = settleHold(t, id, v.Settles, r), v.Settles

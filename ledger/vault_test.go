@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -200,7 +201,7 @@ func TestEditedHoldsAreNotSent(t *testing.T) {
 		late     bool // the edit is approved with the rest
 	}{
 		"never approved":         {false, []string{edited}, false},
-		"another's approval":     {false, []string{edited, `INSERT INTO content SELECT 'approval/1:h/', envelope FROM content WHERE ref = 'approval/5:other/'`}, false},
+		"another's approval":     {false, []string{edited, `INSERT OR REPLACE INTO content SELECT 'approval/1:h/', envelope FROM content WHERE ref = 'approval/5:other/'`}, false},
 		"another path":           {true, []string{`UPDATE hold SET path = '/v1/elsewhere/' WHERE id = 'h'`}, false},
 		"another author":         {true, []string{`UPDATE hold SET principal = 'human:boss' WHERE id = 'h'`}, false},
 		"another reviewer":       {true, []string{`UPDATE hold SET reviewer = 'human:boss' WHERE id = 'h'`}, false},
@@ -208,6 +209,7 @@ func TestEditedHoldsAreNotSent(t *testing.T) {
 		"another author, unseen": {false, []string{`UPDATE hold SET principal = 'human:boss' WHERE id = 'h'`}, true},
 		"another trust, unseen":  {false, []string{`UPDATE hold SET trust = 'human' WHERE id = 'h'`}, true},
 		"the approval was taken": {true, []string{`DELETE FROM content WHERE ref = 'approval/1:h/'`}, false},
+		"other reasons":          {true, []string{`UPDATE hold SET reasons = '[]' WHERE id = 'h'`}, false},
 		"as it was approved":     {true, nil, false},
 	} {
 		vandalise(t, path, `DELETE FROM hold`, `DELETE FROM content WHERE ref LIKE 'hold/%' OR ref LIKE 'approval/%'`, `DELETE FROM vote`)
@@ -230,6 +232,97 @@ func TestEditedHoldsAreNotSent(t *testing.T) {
 		if h, err := l.Holds.Get(t.Context(), "h"); c.edit != nil && (err != nil || h.State != memproxy.HoldPending) {
 			t.Errorf("%s: it is %s, %v", name, h.State, err)
 		}
+	}
+}
+
+// What reviewers are shown of a waiting write is as it was stored. An edited one is not shown
+// and not approved, alone or in a group, and neither is one that was over; it can be rejected.
+func TestEditedHoldsAreNotShown(t *testing.T) {
+	l, path := onFile(t)
+	ann := memproxy.Review{Reviewer: "human:ann", Need: 1}
+	sent := func() {
+		must.Get(l.Holds.Approve(t.Context(), "h", ann))(t)
+		claim := must.Get(l.Holds.Claim(t.Context(), "h", time.Minute))(t)
+		must.Do(t, l.Holds.EndClaim(t.Context(), "h", claim.Token, memproxy.HoldDone, memproxy.HoldResult{Status: 200}))
+	}
+	reevaluated := func() {
+		v := memproxy.Reevaluation{Verdict: memproxy.Hold, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}, Score: 900, Policy: "next"}
+		must.Get(l.Holds.Reevaluate(t.Context(), "h", v))(t)
+	}
+	for name, c := range map[string]struct {
+		first func()
+		edit  string
+	}{
+		"as it was stored":       {nil, ``},
+		"as it was reevaluated":  {reevaluated, ``},
+		"another reason":         {nil, `UPDATE hold SET reasons = '[{"code":"trust.correction"}]'`},
+		"no findings":            {nil, `UPDATE hold SET findings = '[]'`},
+		"a lower risk":           {nil, `UPDATE hold SET score = score - 1`},
+		"the reasons of before":  {reevaluated, `UPDATE hold SET reasons = '[]', score = 0`},
+		"ruled on by the newest": {nil, `UPDATE hold SET policy = 'next'`},
+		"the rules allow it":     {nil, `UPDATE hold SET today = 'allow'`},
+		"in another group":       {nil, `UPDATE hold SET similarity = '0000000000000000'`},
+		"older":                  {nil, `UPDATE hold SET created = created - 1`},
+		"nothing confirms it":    {nil, `DELETE FROM content WHERE ref LIKE 'approval/%'`},
+		"sent, to be approved":   {sent, `UPDATE hold SET state = 'pending'`},
+		"sent, to be sent":       {sent, `UPDATE hold SET state = 'approved'`},
+		"rejected":               {func() { must.Do(t, l.Holds.Reject(t.Context(), "h", ann)) }, `UPDATE hold SET state = 'approved'`},
+	} {
+		vandalise(t, path, `DELETE FROM hold`, `DELETE FROM content WHERE ref LIKE 'hold/%' OR ref LIKE 'approval/%'`, `DELETE FROM vote`)
+		h, content := ledgertest.Held("h", "text")
+		h.Findings, h.Score = []memproxy.Finding{{Rule: "r"}}, 700
+		must.Get(l.Holds.Put(t.Context(), h, content))(t)
+		if c.first != nil {
+			c.first()
+		}
+		vandalise(t, path, c.edit)
+		_, _, err := l.Holds.Content(t.Context(), "h")
+		expect.Equal(t, errors.Is(err, memproxy.ErrForged), c.edit != "", name, "shown", err)
+		_, err = l.Holds.Claim(t.Context(), "h", time.Minute)
+		expect.Equal(t, err == nil, false, name, "sent")
+		if c.edit == "" {
+			expect.OK(t, expect.Err(l.Holds.Approve(t.Context(), "h", ann)), name)
+			expect.OK(t, expect.Err(l.Holds.Claim(t.Context(), "h", time.Minute)), name)
+			continue
+		}
+		if _, err := l.Holds.Reevaluate(t.Context(), "h", memproxy.Reevaluation{Verdict: memproxy.Allow, Settles: memproxy.HoldApproved, Policy: "p"}); err == nil {
+			_, err = l.Holds.Claim(t.Context(), "h", time.Minute)
+			expect.Equal(t, err == nil, false, name, "released by rules and sent", err)
+		}
+		expect.OK(t, l.Holds.Reject(t.Context(), "h", ann), name)
+	}
+	expect.List(t, edits(t, l), []string{"hold h"}, "told of")
+}
+
+// An edited record of an author counts as that of a new one, and begins anew.
+func TestEditedTrackRecordsDoNotCount(t *testing.T) {
+	for name, edit := range map[string]string{
+		"more memories":  `UPDATE actor SET facts = 1000, validated = 1000`,
+		"longer known":   `UPDATE actor SET since = 1`,
+		"no corrections": `UPDATE actor SET corrections = 0`,
+		"another's":      `UPDATE actor SET (facts, corrections, accepted, validated, since, mac) = (SELECT facts, corrections, accepted, validated, since, mac FROM actor WHERE actor = 'human:ann')`,
+		"inserted":       `INSERT OR REPLACE INTO actor (tenant, actor, facts, corrections) SELECT tenant, actor, 1000, 0 FROM actor`,
+	} {
+		l, path := onFile(t)
+		written(t, l, "m", memproxy.StateValidated)
+		by := ledgertest.Row("n")
+		by.Actor = "human:ann"
+		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{by}, Corrections: []memproxy.Correction{
+			{MemoryKey: key("m"), Tenant: "acme", Author: ledgertest.Row("m").Actor, Corrector: "human:ann", Decision: "d"},
+		}}))
+		of := func() memproxy.Track {
+			t.Helper()
+			return must.Get(l.Record(t.Context(), "acme", ledgertest.Row("m").Actor))(t)
+		}
+		was := of()
+		must.Equal(t, was.Facts == 1 && was.Corrections == 1, true, was)
+		vandalise(t, path, edit)
+		expect.Equal(t, of(), memproxy.Track{}, name)
+		expect.Equal(t, slices.Contains(edits(t, l), "actor "+ledgertest.Row("m").Actor), true, name, "told of")
+		written(t, l, "later", memproxy.StateUntrusted)
+		must.Do(t, l.Sync(t.Context()))
+		now := of()
+		expect.Equal(t, now.Facts == 1 && now.Corrections == 0 && now.Since.After(was.Since), true, name, now)
 	}
 }
 

@@ -53,8 +53,8 @@ type transaction struct {
 	steps   []Step               // changes of histories, for OnSteps
 	sealed  []string             // backends that the transaction seals
 
-	// counted is the number of memories that each author added and whose counting was put
-	// off: an author's row is written once for the whole group.
+	// counted is the number of memories that each author added: an author's row is written
+	// once for the whole group.
 	counted  map[account]int64
 	breached map[string]bool // cached result of isBreached, by tenant
 
@@ -71,26 +71,13 @@ func (t *transaction) now() int64 { return max(1, toMicros(t.store.opt.Clock()))
 // account identifies an author whose memories are counted.
 type account struct{ tenant, actor string }
 
-// countFact counts a memory for its author. The author's row exists when it returns.
-func countFact(t *transaction, who account) {
-	if n, began := t.counted[who]; began {
-		t.counted[who] = n + 1
-		return
-	}
-	t.counted[who] = 0
-	t.run(`INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 1, 0, ?)
-		ON CONFLICT (tenant, actor) DO UPDATE SET facts = actor.facts + 1`, who.tenant, who.actor, t.now())
-}
-
-// putCounts writes the counts that countFact put off.
+// putCounts writes the numbers of memories that authors added.
 func putCounts(t *transaction) {
 	// All processes use the same order: two that wait for each other's rows would deadlock.
 	for _, who := range slices.SortedFunc(maps.Keys(t.counted), func(a, b account) int {
 		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.actor, b.actor))
 	}) {
-		if n := t.counted[who]; n > 0 {
-			t.run(`UPDATE actor SET facts = facts + ? WHERE tenant = ? AND actor = ?`, n, who.tenant, who.actor)
-		}
+		changeTrack(t, who, func(of *memproxy.Track) { of.Facts += t.counted[who] })
 	}
 }
 
@@ -282,7 +269,7 @@ func (s *store) answer(j *job, err error) {
 func putOwner(t *transaction, owner *memproxy.Ownership, at int64) {
 	r := t.record(owner.Key())
 	if !r.HasOwner() && owner.Kind == memproxy.TargetMemory && owner.Actor != "" && !owner.Deleted {
-		countFact(t, account{owner.Scope.Tenant, memproxy.Account(owner.Actor)})
+		t.counted[account{owner.Scope.Tenant, memproxy.Account(owner.Actor)}]++
 	}
 	r.setOwner(owner, max(1, at))
 }
