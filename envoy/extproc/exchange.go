@@ -35,6 +35,7 @@ type exchange struct {
 	settled   bool // the outcome is recorded, or there is none to record
 	status    int
 	over      bool // the exchange is complete: the stream is closed
+	unread    bool // the request was admitted by its head; its body is forwarded without being read
 
 	answer      answer
 	observation observation // state in observability mode
@@ -150,14 +151,17 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	case flaw == nil && reads:
 		c.next = wholeExchange()
 	case flaw == nil && x.admission.Inspect:
-		c.next = answerOnly()
+		c.next, x.unread = answerOnly(), true
 	default:
-		c.next = headersOnly() // also in shadow mode, for a body that is too large and is not read
+		c.next, x.unread = headersOnly(), true // also in shadow mode, for a body that is too large and is not read
 	}
 	return c, nil
 }
 
 func (x *exchange) requestBody(b *procv3.HttpBody) (*change, error) {
+	if x.unread { // Envoy did not accept the mode override
+		return &change{}, nil
+	}
 	if x.span == nil || !x.entry.Class.ReadsBody() || x.admission != nil {
 		return nil, errProtocol
 	}

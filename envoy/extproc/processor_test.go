@@ -78,8 +78,12 @@ func TestProcessor(t *testing.T) {
 		"a part of the body is sent":    {mode(func(m *modev3.ProcessingMode) { m.RequestBodyMode = modev3.ProcessingMode_BUFFERED_PARTIAL }), "POST", "/memory", "tea", nil, 500, "", nil},
 		"no answer is sent":             {mode(func(m *modev3.ProcessingMode) { m.ResponseBodyMode = modev3.ProcessingMode_NONE }), "GET", "/memory", "", nil, 500, "", nil},
 		"no override is allowed":        {func(r *rig) { r.envoy.NoOverride = true }, "POST", "/memory", "tea", nil, 200, "m1 ann\n", []string{"POST /memory agent:dev says: tea"}},
-		"a panic":                       {nil, "POST", "/memory", "panic", nil, 500, "", nil},
-		"shadow":                        {func(r *rig) { r.rules.Enforce = false }, "POST", "/memory", "malformed", nil, 200, "m1 ann\n", []string{"POST /memory malformed"}},
+		"a pass, no override":           {func(r *rig) { r.envoy.NoOverride = true }, "POST", "/ping", "anything", []string{"Content-Type", "application/octet-stream"}, 200, "m1 ann\n", []string{"POST /ping anything"}},
+		"over the limit, shadow, no override": {func(r *rig) {
+			r.envoy.NoOverride, r.opt.Backends[0].MaxBody, r.rules.Enforce = true, 3, false
+		}, "POST", "/memory", "milk", nil, 200, "m1 ann\n", []string{"POST /memory milk"}},
+		"a panic": {nil, "POST", "/memory", "panic", nil, 500, "", nil},
+		"shadow":  {func(r *rig) { r.rules.Enforce = false }, "POST", "/memory", "malformed", nil, 200, "m1 ann\n", []string{"POST /memory malformed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, c.change)
