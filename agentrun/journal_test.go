@@ -53,8 +53,12 @@ func TestJournalKeepsRuns(t *testing.T) {
 	if got, err := j.unsettled(); len(got) != 1 || err != nil {
 		t.Errorf("%v %v", got, err)
 	}
+	j.runs = map[string]*attempt{}
+	_, mine := j.claim("02-b", time.Time{})
+	must.Equal(t, mine, true)
 	must.Do(t, os.RemoveAll(j.dir))
 	expect.Is(t, j.remove("02-b"), fs.ErrNotExist, "a directory that cannot be synced")
+	expect.Equal(t, len(j.runs), 0, "attempts to settle a run whose entry is gone")
 }
 
 // An unreadable file is reported and does not affect other runs; an incomplete write is

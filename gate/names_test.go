@@ -8,6 +8,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves EDGE-3: whatever write is sent has a row for each name that it claims,
@@ -102,8 +103,9 @@ func TestOneForeignRecordIsEnough(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: a name whose only write made nothing is nobody's again, and one that
-// another operation relied on, or whose write may have arrived, stays its tenant's.
+// Proves EDGE-3, TRL-6: a name whose only write made nothing is nobody's again, and one that
+// another operation relied on, or whose write may have arrived, stays its tenant's. The charge
+// of such a write is refunded, in shadow mode too.
 func TestNamesOfRefusedWritesAreReleased(t *testing.T) {
 	write := learn("x")
 	write.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
@@ -169,6 +171,9 @@ func TestNamesOfRefusedWritesAreReleased(t *testing.T) {
 			tc.end(r, a)
 			if row, bound := r.ledger.rows["user:ann"]; bound != tc.stays || bound && row.Scope.Tenant != "acme" {
 				t.Errorf("bound %v: %+v", bound, row)
+			}
+			if tc.meantime == nil {
+				expect.Equal(t, r.budget.used > 0, tc.stays, "charged")
 			}
 			r.recorder.err = nil
 			r.who.Tenant = "globex"
