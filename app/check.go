@@ -176,11 +176,11 @@ func machineProblems(cfg *config.Config, getenv func(string) string) []string {
 		ln, err := net.Listen("tcp", addr)
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE):
-			out = append(out, fmt.Sprintf("%s is in use by another program, or by a running memproxy", addr))
+			out = append(out, fmt.Sprintf("%s is in use by another program, by a running memproxy, or by another address of this configuration", addr))
 		case err != nil:
 			out = append(out, fmt.Sprintf("cannot listen on %s: %v", addr, err))
 		default:
-			_ = ln.Close() // the listener was opened to test the address only
+			defer ln.Close() // once all are open, so that two for the same port are found
 		}
 	}
 	return out

@@ -14,6 +14,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -30,10 +31,11 @@ func TestCheckReportsTheMachine(t *testing.T) {
 	defer taken.Close()
 	file := filepath.Join(dir, "file")
 	must.Do(t, os.WriteFile(file, nil, 0o600))
+	admin := "127.0.0.1:0"
 	check := func(listen, state string) string {
 		t.Helper()
 		path := filepath.Join(dir, "memproxy.yaml")
-		text := fmt.Sprintf("profile: production\nstate: %q\nidentity: {keys: [{sha256: %q, id: \"agent:a\", tenant: t}]}\nadmin: {listen: \"127.0.0.1:0\"}\nbackends:\n  - {name: mem0, kind: mem0, listen: %q, upstream: \"http://127.0.0.1:1\"}\n", state, sha("key"), listen)
+		text := fmt.Sprintf("profile: production\nstate: %q\nidentity: {keys: [{sha256: %q, id: \"agent:a\", tenant: t}]}\nadmin: {listen: %q}\nbackends:\n  - {name: mem0, kind: mem0, listen: %q, upstream: \"http://127.0.0.1:1\"}\n", state, sha("key"), admin, listen)
 		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		code, out, errs := invoke(t, "check", "--config", path)
 		must.Equal(t, code, 0, out, errs)
@@ -56,6 +58,11 @@ func TestCheckReportsTheMachine(t *testing.T) {
 		got := check(tc.listen, tc.state)
 		expect.Equal(t, (got == "") == (tc.want == "") && strings.Contains(got, tc.want), true, tc.name, got, "want", tc.want)
 	}
+	admin = freeport.Addr(t)
+	for _, spelled := range []string{strings.Replace(admin, "127.0.0.1", "localhost", 1), strings.Replace(admin, "127.0.0.1", "", 1)} {
+		expect.Text(t, check(spelled, fine), spelled).Has("another address of this configuration")
+	}
+	admin = "127.0.0.1:0"
 	expect.Error(t, expect.Err(os.Stat(filepath.Dir(fine))), "a check makes directories")
 	expect.Len(t, must.Get(filepath.Glob(filepath.Join(dir, ".memproxy-check-*")))(t), 0, "left")
 	r := start(t, screeningConf, "SCREENING", "")

@@ -112,6 +112,11 @@ func TestExtprocCommand(t *testing.T) {
 	expect.Equal(t, must.Get(os.Stat(socket))(t).Mode().Perm(), 0o600, "the socket's mode, so that no other user can play Envoy")
 	conn := must.Get(net.Dial("unix", socket))(t)
 	_ = conn.Close()
+	// That of a running one stays, also once another has failed to start there.
+	second := writeFile(t, filepath.Join(dir, "second.yaml"), c.Settings.Config("127.0.0.1:0", "127.0.0.1:0", "http://127.0.0.1:1", filepath.Join(dir, "second")))
+	says(t, cli.Failed, "another process listens on "+socket, "extproc", "--config", second, "--listen", "unix:"+socket, "--grace", "0s")
+	conn = must.Get(net.Dial("unix", socket))(t)
+	_ = conn.Close()
 	cancel()
 	expect.Equal(t, receive(t, done), cli.OK, log.String())
 }

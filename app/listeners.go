@@ -341,6 +341,9 @@ func removeSocket(path string) error {
 	if info.Mode()&os.ModeSocket == 0 {
 		return fmt.Errorf("%s exists and is not a socket", path)
 	}
+	if isListening(path) {
+		return fmt.Errorf("another process listens on %s", path)
+	}
 	return os.Remove(path)
 }
 
