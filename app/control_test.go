@@ -315,6 +315,7 @@ func TestControlUsageErrors(t *testing.T) {
 		{"sign a label that is none", sign("--label", "prod"), cli.Usage, "name=value"},
 		{"sign a label of two", sign("--label", "a=1,b=2"), cli.Failed, "not a plain name"},
 		{"sign", sign("--label", "a=1", "--number", "7"), cli.OK, "release 000007-"},
+		{"sign a number without successors", sign("--number", "18446744073709551615"), cli.Usage, "--number is over 9007199254740992"},
 		{"sign a number again", sign("--number", "7"), cli.Failed, "numbers must increase"},
 		{"sign the next", sign("--label", "a=1"), cli.OK, "floor 7"},
 		{"sign another channel", sign(), cli.OK, "floor 9"},

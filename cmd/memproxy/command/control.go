@@ -40,6 +40,10 @@ func controlKeygen(in *Invocation) *cobra.Command {
 	})
 }
 
+// mostReleases is the highest number that a release is given: a typing error must not leave
+// none for its successors, and readers of JSON know numbers up to it exactly.
+const mostReleases = 1 << 53
+
 // controlSign makes a release of a policy directory, which must compile.
 func controlSign(in *Invocation) *cobra.Command {
 	var key, dir, pack string
@@ -51,6 +55,9 @@ func controlSign(in *Invocation) *cobra.Command {
 		func(context.Context) error {
 			if c.Flags().Changed("number") && s.Number == 0 {
 				return cli.UsageError("--number is 0: releases are numbered from 1")
+			}
+			if s.Number > mostReleases {
+				return cli.UsageError(fmt.Sprintf("--number is over %d: every later release needs a higher one", mostReleases))
 			}
 			r, err := fleet.Sign(key, dir, pack, dirs(), s, c.Flags().Changed("floor"))
 			if err == nil {
