@@ -14,9 +14,8 @@ type floor struct {
 	ratio      float64
 }
 
-// writeFloors are some three quarters of what a slow machine measures (0.13 and
-// 0.11, since texts are judged whole as well): noise passes, a change that costs a
-// third does not.
+// writeFloors are three fifths of the least ratios in docs/performance.md (0.16 and
+// 0.14): noise passes, a change that costs half does not.
 var writeFloors = []floor{{"memproxy", 0.10}, {"memproxy + Redis", 0.08}}
 
 // errSlow says that a ratio is below its floor.

@@ -46,14 +46,6 @@ func (e UsageError) Error() string { return string(e) }
 // Misuse implements Misuse.
 func (UsageError) Misuse() bool { return true }
 
-// AsMisuse turns an error into a UsageError, for commands whose exit code 1 is an answer.
-func AsMisuse[A any](a A, err error) (A, error) {
-	if err != nil {
-		err = UsageError(err.Error())
-	}
-	return a, err
-}
-
 // failure is the error of a command that ran. Others are of the command line.
 type failure struct{ error }
 

@@ -72,7 +72,11 @@ func controlDiff(in *Invocation) *cobra.Command {
 	var q config.Replay
 	c := answerCommand(in, "diff", "compare what two versions of the rules allow; exit status 1 if the newer allows more, 2 if they could not be compared", "memproxy control diff --to policies --decisions decisions.jsonl",
 		func(ctx context.Context) (fleet.Diff, error) {
-			return cli.AsMisuse(fleet.Compare(ctx, from, to, public, q, in.Getenv)) // as diff does: 1 is a difference, 2 that nothing was compared
+			d, err := fleet.Compare(ctx, from, to, public, q, in.Getenv)
+			if err != nil {
+				err = cli.UsageError(err.Error()) // as diff does: 1 is a difference, 2 that nothing was compared
+			}
+			return d, err
 		},
 		func(d *fleet.Diff) bool { return !d.NewlyAllows() }, printDiff)
 	fs := c.Flags()
