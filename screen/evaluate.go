@@ -15,11 +15,10 @@ func (s *Screener) Margin(text string) float64 {
 	sc := begin(text)
 	defer pool.Put(sc)
 	reading := normal.Read(text)
-	code := reading.IsEncoded()
 	worst := math.Inf(-1)
 	for i := range reading.Views {
 		v := &reading.Views[i]
-		if v.Noisy || i == 0 && code {
+		if v.Noisy {
 			continue
 		}
 		if s.pack.read(v, sc, nil); len(sc.words) == 0 {

@@ -73,7 +73,6 @@ func (s *Screener) FindingsIn(reading *normal.Readings, text string) []memproxy.
 func (s *Screener) scan(reading *normal.Readings, text string, classify bool) (out []memproxy.Finding) {
 	sc := begin(text)
 	defer pool.Put(sc)
-	code := reading.IsEncoded()
 	sc.code = codeSpans(text)
 	var taken []bool // bytes of the text that a restraint negates in its plain reading
 	for i := range reading.Views {
@@ -99,7 +98,7 @@ func (s *Screener) scan(reading *normal.Readings, text string, classify bool) (o
 				out = appendDirectives(out, v, s.pack.tongues, sc)
 			}
 		}
-		if classify && !v.Noisy && (i > 0 || !code) && worded(v.Text) {
+		if classify && !v.Noisy && worded(v.Text) {
 			out = s.classifier(out, v, sc)
 		}
 	}

@@ -60,31 +60,6 @@ type Readings struct {
 	Truncated bool
 }
 
-// IsEncoded reports whether almost all of the text is encoded, or most of it is escapes,
-// and a decoded reading exists. Such a text says nothing as language.
-func (r *Readings) IsEncoded() bool {
-	var encoded, escaped spanSum
-	for i := range r.Views {
-		switch v := &r.Views[i]; {
-		case v.Depth != 1:
-		case v.Name == Encoded:
-			encoded.add(v.from, v.to)
-		case v.wasEscapes():
-			escaped.add(v.Span(0, len(v.Text)))
-		}
-	}
-	return max(encoded.sum, escaped.sum)*100 >= len(r.Views[0].orig)*codePercent
-}
-
-// spanSum sums the lengths of spans that are added in order, and counts overlaps once.
-type spanSum struct{ sum, end int }
-
-func (s *spanSum) add(from, to int) {
-	if to > s.end {
-		s.sum, s.end = s.sum+to-max(from, s.end), to
-	}
-}
-
 // escapedLength is the ratio of a text's length to its unescaped length from which it is
 // mostly escapes: the shortest escape has three bytes.
 const escapedLength = 2
@@ -299,13 +274,13 @@ func (r *reader) code(found []View, v *View, m marks) ([]View, bool) {
 // covers reports whether all of v was decoded to text, or to more code. No cipher text
 // decodes by chance.
 func covers(decoded []View, v *View) bool {
-	var code spanSum
+	sum, end := 0, 0
 	for i := range decoded {
-		if d := &decoded[i]; d.start >= code.end && d.clear() {
-			code.add(d.start, d.end)
+		if d := &decoded[i]; d.start >= end && d.clear() {
+			sum, end = sum+d.end-d.start, d.end
 		}
 	}
-	return code.sum > 0 && code.sum*100 >= len(v.Text)*codePercent
+	return sum > 0 && sum*100 >= len(v.Text)*codePercent
 }
 
 // clear reports whether v was decoded to text, or to more code.
