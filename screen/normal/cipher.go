@@ -25,21 +25,12 @@ type key struct {
 	back int // 1: reversed
 }
 
-// underKey has the parts of a text that become language under a key, and their number of
-// letters.
-type underKey struct {
-	letters int
-	parts   []span
-}
-
 // cipher finds stretches of v with the bigram score of non-language, and appends their
-// readings under the keys that turn them into language (frequency analysis): the usual
-// keys (reversal alone, ROT13, Atbash), and otherwise those that decipher the most
-// letters. It also returns how much of the text is not language, and where.
+// readings under the keys that turn them into language (frequency analysis). It also returns how much of the text is not language, and where.
 func cipher(found []View, v *View) (_ []View, strange int, opaque []span) {
 	s, p := v.Text, pairs()
-	var under [mirror + 1][2]underKey
-	all, marked := 0, 0 // letters; punctuation and digits
+	var under [mirror + 1][2][]span // the parts that become language under each key
+	all, marked := 0, 0             // letters; punctuation and digits
 	from, sum, n, near, signs, last := 0, 0, 0, 0, 0, byte(apart)
 	judge := func(to int) {
 		if sum < fluent*n || signs*manySigns > n {
@@ -52,7 +43,7 @@ func cipher(found []View, v *View) (_ []View, strange int, opaque []span) {
 				if near*9 >= n*5 { // words of two or three letters have no reliable score
 					if k := crack(s[from:to], sum/n, n); k != (key{}) {
 						u := &under[k.by][k.back]
-						u.letters, u.parts = u.letters+n, widen(u.parts, s, from, to)
+						*u = widen(*u, s, from, to)
 					}
 				}
 			}
@@ -86,17 +77,9 @@ func cipher(found []View, v *View) (_ []View, strange int, opaque []span) {
 	if strange == 0 {
 		return found, 0, opaque
 	}
-	most := 0
-	for by := range under {
-		most = max(most, under[by][0].letters, under[by][1].letters)
-	}
 	for by := range under {
 		for back := range under[by] {
-			u := &under[by][back]
-			if usual := by == 13 || by == mirror || by == 0; u.letters < most && !usual {
-				continue
-			}
-			for _, in := range u.parts {
+			for _, in := range under[by][back] {
 				p := v.part(in.start, in.end)
 				found = append(found, deciphered(&p, key{by, back}))
 				if by == 0 {

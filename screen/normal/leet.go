@@ -46,13 +46,6 @@ func leet(found []View, v *View) []View {
 	passed := 0 // signs from which no word began, since the last letter or space
 	var word []glyph
 	for i := 0; i < len(s); {
-		if (i == 0 || !isAlnum(s[i-1])) && isAlnum(s[i]) {
-			if n := numeral(s, i); n > 0 {
-				b.copy(s, i, i+n)
-				i += n
-				continue
-			}
-		}
 		j, letters, digits := letter.End(s, i), 0, 0
 		sign := leads[s[i]]
 		if passed == maxPassed && sign {
@@ -134,22 +127,6 @@ func leet(found []View, v *View) []View {
 var leads = terms.BytesOf("(<#+|[") // signs that may precede a word
 
 const maxPassed = 3 // the most signs at each of which a word may begin
-
-// numeral returns the length of the UUID at s[i], or of the number at s[i] if it is part
-// of a date, a time or an address, or 0. None of them is leetspeak.
-func numeral(s string, i int) int {
-	if isUUID(s[i:]) {
-		return uuidBytes
-	}
-	n := digit.End(s, i) - i
-	parts := func(sign, other int) bool {
-		return sign >= 0 && other >= 0 && other < len(s) && sign < len(s) && strings.IndexByte(":-/.", s[sign]) >= 0 && isDigit(s[other])
-	}
-	if n > 0 && (parts(i-1, i-2) || parts(i+n, i+n+1)) && (i+n == len(s) || !isAlnum(s[i+n])) {
-		return n
-	}
-	return 0
-}
 
 const (
 	maxLeet    = 24  // the longest word of leetspeak

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	minLinked = 3 // the fewest words of a link, besides those of any address, for it to be read
+	minLinked = 3 // the fewest words of links, besides those of any address, for them to be read
 	seldom    = 3 // a character that occurs in a word this much less often than separators is no separator
 )
 
@@ -26,7 +26,7 @@ func links(found []View, v *View) []View {
 	b := newBuilder(len(s))
 	defer b.free()
 	var names []span // of parameters, in b
-	sum, opened, known, words := 0, 0, 0, 0
+	known, words := 0, 0
 	innocent := !glued // only web addresses
 	chained := false   // only white space since the last link
 	fields(s, func(i, j int, _ bool) {
@@ -49,11 +49,8 @@ func links(found []View, v *View) []View {
 			if words += n; foreign || in >= minLinked && in*3 >= all || !web && sense(s[i:j]) >= legibleLink {
 				known += n
 			}
-			if sum += n; !chained && web {
-				sum = n
-			}
-			innocent = innocent && web && !(chained && sum > n)
-			chained, opened = true, max(opened, sum)
+			innocent = innocent && web && !chained
+			chained = true
 		}
 		within := ""
 		for k := i; k < j; k++ {
@@ -70,7 +67,7 @@ func links(found []View, v *View) []View {
 			}
 		}
 	})
-	if !glued && opened < minLinked {
+	if !glued && words < minLinked {
 		return found
 	}
 	rough := known*2 < words && !(glued && language(string(b.text)))

@@ -39,7 +39,6 @@ func parting(b *builder, s string, at []int32, bare bool) (taken int) {
 	if bare {
 		least = crowdedText
 	}
-	quote := false
 	for i := 0; i < len(s); {
 		j := letter.End(s, i)
 		for j > i && contracted(s[j:]) > 0 {
@@ -53,35 +52,11 @@ func parting(b *builder, s string, at []int32, bare bool) (taken int) {
 				b.byte(' ', at[j])
 			}
 		}
-		if j == i && s[i] == '"' {
-			quote = !quote
-		}
-		if i = end; bare && i < len(s) && sentenceGap(s, i, quote) {
-			b.byte(' ', at[i])
+		if i = end; bare && i < len(s) && (strings.IndexByte(",;!?)", s[i-1]) >= 0 && isAlnum(s[i]) || strings.IndexByte(".:", s[i-1]) >= 0 && classes[s[i]] == cUpper) {
+			b.byte(' ', at[i]) // after punctuation, except in an address or a number
 		}
 	}
 	return taken
-}
-
-// sentenceGap reports whether a sentence should have a space before s[i]: after
-// punctuation that ends a clause, and outside of brackets and quotes.
-func sentenceGap(s string, i int, quote bool) bool {
-	before, c := s[i-1], s[i]
-	switch {
-	case c <= ' ' || before <= ' ':
-		return false
-	case strings.IndexByte(",;!?)", before) >= 0:
-		return isAlnum(c)
-	case before == '.' || before == ':':
-		return classes[c] == cUpper
-	case c == '(':
-		return isLetter(before)
-	case before == '"':
-		return !quote && isLetter(c)
-	case c == '"':
-		return !quote && isLetter(before)
-	}
-	return false
 }
 
 // regrouped joins letters in groups of one length, which ignore word boundaries, and finds
@@ -141,9 +116,9 @@ const (
 const (
 	maxWord = 16 // the longest word of the vocabulary
 	// Costs in sixteenths of a bit: of a word that is in no list, besides its letters; of
-	// an inflected form of a known word; of a word with a capital after a lower-case
-	// letter; of the words "a" and "I"; and of a letter, less its bigram score.
-	strangeWord, formOf, overHump, article, letterCost = 16 * 12, 16 * 2, 16 * 16, 16 * 5, 76
+	// an inflected form of a known word; of the words "a" and "I"; and of a letter, less its
+	// bigram score.
+	strangeWord, formOf, article, letterCost = 16 * 12, 16 * 2, 16 * 5, 76
 )
 
 // cut is the best segmentation of a prefix: its cost, the number of letters in known
@@ -209,7 +184,6 @@ func cuts(w string) (best []cut, humps int) {
 		}
 		if i > 0 && hump(w, i) {
 			humps++
-			sum += overHump
 		}
 		if begun := best[i].cost + strangeWord + letterCost - int32(p[apart][c]) - sum; begun < through {
 			through, start = begun, i
@@ -217,7 +191,7 @@ func cuts(w string) (best []cut, humps int) {
 		if c == 0 || c == 'i'-'a' { // "a" and "i" are words
 			put(i, 1, article)
 		}
-		h, over := terms.HashSeed, int32(0)
+		h := terms.HashSeed
 		for n := 1; n <= maxWord && i+n <= len(w); n++ {
 			h = terms.HashByte(h, terms.Lower(w[i+n-1]))
 			if n == 1 {
@@ -226,14 +200,11 @@ func cuts(w string) (best []cut, humps int) {
 			if n == beginning && vocab.begins[three(w[i:])/64]>>(three(w[i:])%64)&1 == 0 {
 				break
 			}
-			if hump(w, i+n-1) {
-				over += overHump
-			}
 			known := vocab.words.Get(h)
 			if known.cost == 0 {
 				continue
 			}
-			cost := int32(known.cost) + over
+			cost := int32(known.cost)
 			put(i, n, cost)
 			if n == 2 || i+n == len(w) || strings.IndexByte("sdeil", terms.Lower(w[i+n])) < 0 {
 				continue

@@ -162,9 +162,6 @@ queen roger sugar tare uncle william yoke zebra`
 
 // spellingWord parses a word of a spelling alphabet.
 func spellingWord(s string, i int) (c byte, n int) {
-	if i > 0 && isLetter(s[i-1]) {
-		return 0, 0
-	}
 	n = letter.End(s, i) - i
 	w := s[i : i+n]
 	if x := min(len(s), i+len("x-ray")); n == 1 && strings.EqualFold(w, "x") && strings.HasSuffix(strings.ToLower(s[i+n:x]), "ray") {

@@ -60,13 +60,8 @@ func (v *View) Span(start, end int) (int, int) {
 		return int(v.base) + start, int(v.base) + end
 	}
 	lo, hi := v.at[start], v.at[start]
-	if n := end - start; n > 64 && v.Name != Backward {
-		// The offsets are monotonic, so the ends are the extremes.
-		lo, hi = min(v.at[start], v.at[end-1]), max(v.at[start], v.at[end-1])
-	} else {
-		for _, o := range v.at[start:end] {
-			lo, hi = min(lo, o), max(hi, o)
-		}
+	for _, o := range v.at[start:end] {
+		lo, hi = min(lo, o), max(hi, o)
 	}
 	_, n := utf8.DecodeRuneInString(v.orig[hi:])
 	return int(lo), int(hi) + max(n, 1)
