@@ -86,6 +86,17 @@ func Parse(file, src string) (*Lexicon, error) {
 	return l, nil
 }
 
+// Embedded returns the lexicon of a file of this program, which is parsed on first use.
+func Embedded(file, src string) func() *Lexicon {
+	return sync.OnceValue(func() *Lexicon {
+		l, err := Parse(file, src)
+		if err != nil {
+			panic(err) // cannot happen: a test parses it
+		}
+		return l
+	})
+}
+
 func (l *Lexicon) index() {
 	rarest, nearby := map[string][]ending{}, map[string][]ending{}
 	for ri := range l.Rules {

@@ -137,9 +137,9 @@ func coded(found []View, v *View, i, end int, run string, in []*codec) []View {
 	return clean(found, whole(Encoded, t, v, i, end))
 }
 
-var inRun = terms.BytesOf(terms.Alnum + "+/_-")
+const runBytes = terms.Alnum + "+/_-"
 
-func isRun(c byte) bool { return inRun[c] }
+var inRun = terms.BytesOf(runBytes)
 
 // runs decodes unbroken runs of encoded characters.
 func runs(found []View, v *View) []View {
@@ -147,12 +147,12 @@ func runs(found []View, v *View) []View {
 	for i := inRun.Find(s, 0); i < len(s); i = inRun.Find(s, i) {
 		j := i
 		var kinds uint8
-		for j < len(s) && isRun(s[j]) {
+		for j < len(s) && inRun[s[j]] {
 			kinds |= classes[s[j]]
 			j++
 		}
 		// Lines of a wrapped encoding are one run.
-		for j-i >= 32 && j+1 < len(s) && s[j] == '\n' && isRun(s[j+1]) {
+		for j-i >= 32 && j+1 < len(s) && s[j] == '\n' && inRun[s[j+1]] {
 			k := inRun.End(s, j+1)
 			if k-j < 17 && k < len(s) && s[k] != '=' && s[k] != '\n' {
 				break

@@ -259,24 +259,18 @@ func regroup(found []View, v *View, from, to int) []View {
 }
 
 // inGroups are the bytes of groups, and betweenGroups those that separate them.
-var inGroups, betweenGroups = func() (in, between terms.Bytes) {
-	for c := range in {
-		sign := strings.IndexByte("=:,", byte(c)) >= 0
-		in[c], between[c] = sign || isRun(byte(c)), sign || c <= ' ' || c == '.'
-	}
-	return in, between
-}()
+const betweenGroups = "=:,. \t\r\n"
+
+var inGroups = terms.BytesOf(runBytes + "=:,")
 
 // ungrouped returns s without the separators of groups.
 func ungrouped(s string) string {
-	var out strings.Builder
-	out.Grow(len(s))
-	for i := 0; i < len(s); i++ {
-		end := betweenGroups.Find(s, i)
-		out.WriteString(s[i:end])
-		i = end
-	}
-	return out.String()
+	return strings.Map(func(c rune) rune {
+		if strings.ContainsRune(betweenGroups, c) {
+			return -1
+		}
+		return c
+	}, s)
 }
 
 // decodeGroup returns the text that groups encode together, or nil.

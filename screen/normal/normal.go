@@ -285,10 +285,8 @@ func covers(decoded []View, v *View) bool {
 
 // clear reports whether v was decoded to text, or to more code.
 func (v *View) clear() bool {
-	return v.Name == Encoded && v.whole && (language(v.Text) || foreign(v.Text) || len(v.Text) >= opening && strings.IndexFunc(v.Text, noRun) < 0)
+	return v.Name == Encoded && v.whole && (language(v.Text) || foreign(v.Text) || len(v.Text) >= opening && strings.Trim(v.Text, runBytes+"=") == "")
 }
-
-func noRun(c rune) bool { return c >= utf8.RuneSelf || !isRun(byte(c)) && c != '=' }
 
 // encodings appends the unescaped and decoded readings of v.
 func encodings(found []View, v *View, m marks) []View {

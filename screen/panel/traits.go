@@ -3,7 +3,6 @@ package panel
 import (
 	_ "embed"
 	"strings"
-	"sync"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen/lexicon"
@@ -25,17 +24,13 @@ const (
 )
 
 // lexiconOfTraits has the patterns as one rule.
-var lexiconOfTraits = sync.OnceValue(func() *lexicon.Lexicon {
+var lexiconOfTraits = lexicon.Embedded("traits.txt", func() string {
 	optional := ""
 	for range maxDegrees {
 		optional = `(?:(?:` + degrees + `)\s+` + optional + `)?`
 	}
-	l, err := lexicon.Parse("traits.txt", strings.ReplaceAll(traits, "DEGREES", optional))
-	if err != nil {
-		panic(err) // cannot happen: a test parses them
-	}
-	return l
-})
+	return strings.ReplaceAll(traits, "DEGREES", optional)
+}())
 
 func (p *Panel) persons(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
 	for i := range op.Items {

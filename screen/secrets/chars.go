@@ -6,33 +6,12 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// The kinds of bytes at which a finder may start.
-const (
-	letter = iota + 1
-	digit
-	sign
-)
-
-var kinds = func() (of [256]uint8) {
-	for c := range 256 {
-		switch c := byte(c); {
-		case isUpper(c), 'a' <= c && c <= 'z':
-			of[c] = letter
-		case isDigit(c):
-			of[c] = digit
-		case strings.IndexByte("@-:=+(", c) >= 0:
-			of[c] = sign
-		}
-	}
-	return of
-}()
-
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
 
 // Alphabets of the formats. Most tokens use base64url, word64.
 var (
-	alnum, digits                           = terms.BytesOf(terms.Alnum), terms.BytesOf(terms.Digits)
+	alnum, digits, letters                  = terms.BytesOf(terms.Alnum), terms.BytesOf(terms.Digits), terms.BytesOf(terms.Smalls + terms.Capitals)
 	upperDigit, hex                         = terms.BytesOf(terms.Capitals + terms.Digits), terms.BytesOf(terms.Digits + "abcdef")
 	alnumUnder, alnumHyphen, alnumDotHyphen = terms.BytesOf(terms.Alnum + "_"), terms.BytesOf(terms.Alnum + "-"), terms.BytesOf(terms.Alnum + ".-")
 	word64, word64Dot                       = terms.BytesOf(terms.Alnum + "_-"), terms.BytesOf(terms.Alnum + "_-.")
@@ -57,4 +36,4 @@ func variety(s string, n int) int {
 }
 
 func hasDigit(s string) bool  { return digits.AnyIn(s) }
-func hasLetter(s string) bool { return strings.ContainsAny(s, terms.Smalls+terms.Capitals) }
+func hasLetter(s string) bool { return letters.AnyIn(s) }

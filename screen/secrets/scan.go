@@ -29,21 +29,19 @@ func Scan(text string) []Hit {
 
 // at looks for a hit at i, and returns where to continue.
 func (s *scanner) at(i int) int {
-	switch kinds[s.text[i]] {
-	case letter:
+	switch c := s.text[i]; {
+	case letters[c]:
 		if i > 0 && alnum[s.text[i-1]] {
 			return alnum.End(s.text, i) // no hit begins inside of a word
 		}
 		return s.word(i)
-	case digit:
+	case digits[c]:
 		if i > 0 && (alnum[s.text[i-1]] || s.text[i-1] == '_') {
 			return i + 1
 		}
 		return s.number(i)
-	case sign:
-		return s.mark(i)
 	}
-	return i + 1
+	return s.mark(i)
 }
 
 func (s *scanner) word(i int) int {

@@ -123,7 +123,7 @@ func address(text string, i int) (int, int, Class) {
 	}
 	first := max(0, i-maxScheme)
 	start := first + inScheme.Begin(text[first:i], i-first)
-	if start == i || kinds[text[start]] != letter {
+	if start == i || !letters[text[start]] {
 		return 0, 0, ""
 	}
 	rest := text[i+3 : min(len(text), i+3+maxUserInfo)]

@@ -15,7 +15,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -33,13 +32,7 @@ const Prefix = "synapse."
 //go:embed patterns.txt
 var patterns string
 
-var lexiconOfPatterns = sync.OnceValue(func() *lexicon.Lexicon {
-	l, err := lexicon.Parse("patterns.txt", patterns)
-	if err != nil {
-		panic(err) // cannot happen: a test parses them
-	}
-	return l
-})
+var lexiconOfPatterns = lexicon.Embedded("patterns.txt", patterns)
 
 const maxTags = 32 // the most tags that are reported of a reading; the last extends to the end
 
