@@ -309,17 +309,17 @@ func moved(found []View, v *View) []View {
 func reversed(v *View) View {
 	b := newBuilder(len(v.Text))
 	defer b.free()
-	for i := len(v.Text); i > 0; {
-		if c := v.Text[i-1]; c < utf8.RuneSelf {
-			i--
-			b.byte(c, int32(i))
-			continue
-		}
-		c, n := utf8.DecodeLastRuneInString(v.Text[:i])
-		i -= n
-		b.rune(c, int32(i))
-	}
+	b.reverse(v.Text, 0, len(v.Text))
 	return mapped(Reversed, b, v)
+}
+
+// reverse writes the characters of s[i:j] in reverse order.
+func (b *builder) reverse(s string, i, j int) {
+	for j > i {
+		c, n := utf8.DecodeLastRuneInString(s[i:j])
+		j -= n
+		b.rune(c, int32(j))
+	}
 }
 
 // turned reverses every word of v, including the characters inside of it.
@@ -332,11 +332,8 @@ func turned(v *View) View {
 		i = letter.Find(s[:j], i)
 		j = i + noLetter.Begin(s[i:j], j-i)
 		b.copy(s, last, i)
-		for last = j; j > i; {
-			c, n := utf8.DecodeLastRuneInString(s[i:j])
-			j -= n
-			b.rune(c, int32(j))
-		}
+		b.reverse(s, i, j)
+		last = j
 	})
 	b.copy(s, last, len(s))
 	return mapped(Reversed, b, v)

@@ -1,6 +1,7 @@
 package normal
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -101,13 +102,8 @@ func decodeGroups(list []string) (sure []byte, guesses [][]byte) {
 
 // number parses a character in a base.
 func number(s string, base int) (n rune, ok bool) {
-	for i := range len(s) {
-		d := unhex(s[i])
-		if n = n*rune(base) + rune(d); d < 0 || d >= base || n > utf8.MaxRune {
-			return 0, false
-		}
-	}
-	return n, s != ""
+	c, err := strconv.ParseUint(s, base, 21)
+	return rune(c), err == nil && c <= utf8.MaxRune
 }
 
 const maxCall = 32 // the most bytes between the arguments of two calls, as in chr(73)+chr(103)

@@ -61,13 +61,10 @@ func spelledOut(found []View, v *View, by *spelling) []View {
 // spaced writes letters, with a space where the separator is not the usual one, and
 // segments long words.
 func spaced(letters []byte, gaps []string) *builder {
-	count, usual, most := map[string]int{}, "", 0 // count: of the others
+	count, usual := map[string]int{}, ""
 	for _, gap := range gaps[1:] {
-		if gap == usual {
-			most++
-		} else if count[gap]++; count[gap] > most {
-			count[usual] = most
-			usual, most = gap, count[gap]
+		if count[gap]++; count[gap] > count[usual] {
+			usual = gap
 		}
 	}
 	b := newBuilder(len(letters) + len(letters)/4)
