@@ -26,7 +26,8 @@ type key struct {
 }
 
 // cipher finds stretches of v with the bigram score of non-language, and appends their
-// readings under the keys that turn them into language (frequency analysis). It also returns how much of the text is not language, and where.
+// readings under the keys that turn them into language (frequency analysis). It also
+// returns how much of the text is not language, and where.
 func cipher(found []View, v *View) (_ []View, strange int, opaque []span) {
 	s, p := v.Text, pairs()
 	var under [mirror + 1][2][]span // the parts that become language under each key
