@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -61,24 +62,36 @@ func (p *pipelined) EvalSha(ctx context.Context, sha string, keys []string, args
 	return cmd
 }
 
-// sendNext follows each call and each pipeline. It sends the calls that wait.
+// sendNext follows each call that was sent at once. It sends those that wait.
 func (p *pipelined) sendNext() {
 	p.mu.Lock()
-	b := p.next
-	p.next = nil
-	if b == nil {
+	waiting := p.next != nil
+	if !waiting {
 		p.sending--
 	}
 	p.mu.Unlock()
-	if b != nil {
-		go p.send(b)
+	if waiting {
+		go p.send()
 	}
 }
 
-func (p *pipelined) send(b *batch) {
-	defer p.sendNext()
-	defer close(b.done)
-	ctx, cancel := context.WithDeadline(context.Background(), b.until)
-	defer cancel()
-	_, _ = b.pipe.Exec(ctx) // each call has its own error
+// send sends the calls that wait until none does.
+func (p *pipelined) send() {
+	for {
+		runtime.Gosched() // callers that are ready to run join the batch
+		p.mu.Lock()
+		b := p.next
+		p.next = nil
+		if b == nil {
+			p.sending--
+		}
+		p.mu.Unlock()
+		if b == nil {
+			return
+		}
+		ctx, cancel := context.WithDeadline(context.Background(), b.until)
+		_, _ = b.pipe.Exec(ctx) // each call has its own error
+		cancel()
+		close(b.done)
+	}
 }
