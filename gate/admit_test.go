@@ -108,6 +108,10 @@ func TestEveryBreakageFailsClosed(t *testing.T) {
 		{"audit, on a read", func(r *rig) { r.recorder.err = errBroken }, memproxy.Operation{Kind: memproxy.Recall}, memproxy.AuditUnavailable},
 		{"ledger, on an update by id", func(r *rig) { r.ledger.err = errBroken },
 			memproxy.Operation{Kind: memproxy.Correct, Cost: 1, TargetKind: memproxy.TargetMemory, Targets: []string{"m1"}}, memproxy.LedgerUnavailable},
+		{"ledger, when asked what a name stands for", func(r *rig) {
+			r.who.Tenant, r.who.ActsAs, r.fake.located = "", all(), map[string]memproxy.Memory{"a1/human": {ID: "m1", Text: "tea"}}
+			r.adapter = losing{attaching{r.fake, noRuns{}}, r.ledger}
+		}, byID(memproxy.Attach, "a1/human"), memproxy.LedgerUnavailable},
 		{"backend, when asked for an owner", func(r *rig) { r.fetch.err = errBroken },
 			memproxy.Operation{Kind: memproxy.Correct, Cost: 1, TargetKind: memproxy.TargetMemory, Targets: []string{"m1"}}, memproxy.UpstreamUnavailable},
 		{"screener", func(r *rig) { r.rules.Screener = screener{err: errBroken} }, learn("x"), memproxy.InternalError},

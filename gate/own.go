@@ -42,8 +42,8 @@ func loadTargets(ctx context.Context, r *evaluation) error {
 		return loadTargets(ctx, r)
 	}
 	resolveTargets(ctx, r)
-	if err := recallStates(ctx, r); err != nil && op.Kind != memproxy.Recall { // a read is judged by its answer
-		ledgerFailed(ctx, r, err, "the status of the memory cannot be recorded")
+	if err := cmp.Or(recallStates(ctx, r), r.known.err); err != nil && op.Kind != memproxy.Recall { // a read is judged by its answer
+		ledgerFailed(ctx, r, err, "the status of the memory is unknown or cannot be recorded")
 		return nil
 	}
 	nameFields(r)

@@ -99,6 +99,17 @@ func (attaching) Attaches(_ memproxy.Route, op *memproxy.Operation) []string {
 	return op.Targets
 }
 
+// losing is an adapter whose ledger fails once a target was fetched.
+type losing struct {
+	attaching
+	ledger *fakeLedger
+}
+
+func (l losing) ReadLocated(rt memproxy.Route, id string, reply memproxy.Reply) (memproxy.Memory, error) {
+	l.ledger.err = errBroken
+	return l.attaching.ReadLocated(rt, id, reply)
+}
+
 // Proves DOL-5, EDGE-4: a memory of another's that the caller is not shown is missing to its changes,
 // deletions and attachments, and no agent gets one that is withheld from readers or shown only in
 // part. One that does not exist is left to the backend.

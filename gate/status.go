@@ -362,7 +362,7 @@ func agentsMayNotRead(r *evaluation, rec *memproxy.Record, m *memproxy.Memory) *
 // was seen.
 func hiddenByStatus(r *evaluation, target string, rec *memproxy.Record, attached bool) bool {
 	changed := r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget
-	if !attached && !changed || r.mode == replay || r.mode == restore || r.known.err != nil || access.MadeBy(&r.Principal, &rec.Owner) {
+	if !attached && !changed || r.mode == replay || r.mode == restore || access.MadeBy(&r.Principal, &rec.Owner) {
 		return false
 	}
 	m, fetched := r.op.Current[target]
