@@ -124,8 +124,8 @@ func putHold(t *transaction, h memproxy.HeldWrite, sk sketch, plain []byte) memp
 		}
 	}
 	h.Similarity = similarityOf(t, h.Tenant, sk)
-	t.run(`INSERT INTO hold (`+holdColumns+`, sketch, token, aged)
-		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'',?,'',0)`,
+	h, _ = row(t, scanHold, `INSERT INTO hold (`+holdColumns+`, sketch, token, aged)
+		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'',?,'',0) RETURNING `+holdColumns, // what is confirmed is as it will be read
 		h.ID, h.Backend, h.Route, h.Method, h.EscapedPath, h.Tenant, h.Principal, string(h.Trust), h.Session, asJSON(h.Scope), string(h.Kind),
 		asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.ContentSHA256, toMicros(h.Created), string(h.State),
 		"", 0, "", h.Similarity, 0, asJSON(h.Result), sk.String())

@@ -300,7 +300,7 @@ func (hs Holds) Reevaluate(ctx context.Context, id string, v memproxy.Reevaluati
 		} else { // why it still waits, or no longer waits
 			h.Reasons, h.Findings, h.Score = v.Reasons, v.Findings, v.Score
 		}
-		t.run(`UPDATE hold SET reasons = ?, findings = ?, score = ?, policy = ?, today = ? WHERE id = ?`,
+		h, _ = row(t, scanHold, `UPDATE hold SET reasons = ?, findings = ?, score = ?, policy = ?, today = ? WHERE id = ? RETURNING `+holdColumns,
 			asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.CurrentVerdict, id)
 		confirm(t, &h, confirmation{Shown: shownOf(&h)})
 		if v.Settles != "" {

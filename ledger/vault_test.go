@@ -271,6 +271,7 @@ func TestEditedHoldsAreNotShown(t *testing.T) {
 		vandalise(t, path, `DELETE FROM hold`, `DELETE FROM content WHERE ref LIKE 'hold/%' OR ref LIKE 'approval/%'`, `DELETE FROM vote`)
 		h, content := ledgertest.Held("h", "text")
 		h.Findings, h.Score = []memproxy.Finding{{Rule: "r"}}, 700
+		h.Reasons = append(h.Reasons, memproxy.Reason{Pointer: "/\xff"}) // JSON stores other bytes
 		must.Get(l.Holds.Put(t.Context(), h, content))(t)
 		if c.first != nil {
 			c.first()
