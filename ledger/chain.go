@@ -50,12 +50,12 @@ func (h *head) data() []byte {
 
 const headColumns = `tenant, place, link, base, base_link, mac`
 
-// The purposes under which heads are signed. A ledger whose rows have marks signs its
-// heads under a purpose of its own. This detects a ledger that was made to look as old
-// as one without marks, whose rows are trusted when it is migrated.
+// The purposes under which heads are signed: one for each kind of ledger whose rows are signed
+// when it is migrated. This detects a ledger that was made to look as old as such a one.
 const (
-	unmarkedHead = "chain"
-	markedHead   = "chain of a ledger with marks"
+	unmarkedHead  = "chain"
+	markedHead    = "chain of a ledger with marks"
+	confirmedHead = "chain of a ledger with confirmations"
 )
 
 // scanHead reads heads and checks their signatures.
@@ -83,7 +83,7 @@ func (t *transaction) head(tenant string) *head {
 		return h
 	}
 	for try := 0; ; try++ {
-		found, there := row(t, scanHead(t.store.opt.Vault, markedHead), `UPDATE chain SET place = place WHERE tenant = ? RETURNING `+headColumns, tenant)
+		found, there := row(t, scanHead(t.store.opt.Vault, confirmedHead), `UPDATE chain SET place = place WHERE tenant = ? RETURNING `+headColumns, tenant)
 		if !there && try > 0 {
 			t.fail(fmt.Errorf("%w: the chain has no head", ErrUnknown))
 		}
@@ -95,7 +95,7 @@ func (t *transaction) head(tenant string) *head {
 		if last, there := row(t, scanVersionRow, lastRecord, tenant); there { // the head was removed: the chain continues, unsigned
 			h.place, h.link = last.place, last.Link
 		} else {
-			h.mac = t.store.opt.Vault.Sign(markedHead, h.data())
+			h.mac = t.store.opt.Vault.Sign(confirmedHead, h.data())
 		}
 		t.run(`INSERT INTO chain (`+headColumns+`) VALUES (?,?,?,0,'',?) ON CONFLICT DO NOTHING`, tenant, h.place, h.link, h.mac)
 	}
@@ -108,7 +108,7 @@ func (t *transaction) putHeads() {
 		}
 		h.mac = []byte{}
 		if !h.broken {
-			h.mac = t.store.opt.Vault.Sign(markedHead, h.data())
+			h.mac = t.store.opt.Vault.Sign(confirmedHead, h.data())
 		}
 		t.run(`UPDATE chain SET place = ?, link = ?, base = ?, base_link = ?, mac = ? WHERE tenant = ?`,
 			h.place, h.link, h.base, h.baseLink, h.mac, h.tenant)
@@ -122,7 +122,7 @@ type Chains struct{ *store }
 // this store cannot reach, as in the audit log, they let Verify detect a chain whose
 // end was cut off.
 func (cs Chains) Heads(ctx context.Context) ([]memproxy.ChainHead, error) {
-	found, err := querySettled(ctx, cs.store, "list chains", scanHead(cs.opt.Vault, markedHead), `SELECT `+headColumns+` FROM chain ORDER BY tenant`)
+	found, err := querySettled(ctx, cs.store, "list chains", scanHead(cs.opt.Vault, confirmedHead), `SELECT `+headColumns+` FROM chain ORDER BY tenant`)
 	out := make([]memproxy.ChainHead, len(found))
 	for i, h := range found {
 		out[i] = memproxy.ChainHead{Tenant: h.tenant, Position: h.place, Link: h.link}

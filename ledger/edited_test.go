@@ -347,6 +347,17 @@ func TestSignatureMarksCannotBeRemoved(t *testing.T) {
 	if rec := found.Of(key("m1")); err != nil || rec.Status.State != memproxy.StateQuarantined || rec.Status.Unverified != memproxy.IntegrityLedger {
 		t.Errorf("%+v, %v", rec, err)
 	}
+	// One edited to look like one from before authors' records and held writes were signed.
+	edited = ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t)}
+	l := open(t, edited)
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m")}, Versions: []memproxy.Version{ledgertest.Version("m", "text")}}))
+	held(t, l, "h")
+	must.Do(t, l.Close())
+	vandalise(t, edited.Path, `UPDATE schema_version SET version = 24`, `ALTER TABLE actor DROP COLUMN mac`, `UPDATE actor SET facts = 1000`, `UPDATE hold SET score = 1`)
+	l = open(t, edited)
+	expect.Equal(t, must.Get(l.Record(t.Context(), "acme", ledgertest.Row("m").Actor))(t), memproxy.Track{}, "an author's record")
+	_, _, err = l.Holds.Content(t.Context(), "h")
+	expect.Is(t, err, memproxy.ErrForged, "a held write")
 }
 
 // An edited row is reported by one of several concurrent calls, and again after an

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 
 	"github.com/memproxy/memproxy"
@@ -97,15 +98,19 @@ func TestUnconfirmedLedgerIsMigrated(t *testing.T) {
 	for _, breaks := range []string{``, `CREATE TABLE breach (tenant TEXT, place INTEGER, class TEXT, accepted INTEGER); INSERT INTO breach VALUES ('acme', 1, 'tamper', 1)`} {
 		opt := ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t)}
 		l := open(t, opt)
-		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m")}}))
+		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m")}, Versions: []memproxy.Version{ledgertest.Version("m", "text")}}))
 		held(t, l, "h")
+		head := must.Get(l.Chains.Heads(t.Context()))(t)[0]
 		must.Do(t, l.Close())
+		mark := opt.Vault.Sign("chain of a ledger with marks", keys.AppendFields(nil, []string{"acme", head.Link, ""}, head.Position, 0))
+		vandalise(t, opt.Path, fmt.Sprintf(`UPDATE chain SET mac = x'%x'`, mark))
 		vandalise(t, opt.Path, `DELETE FROM schema_version`, `INSERT INTO schema_version VALUES (24, 1)`, `ALTER TABLE actor DROP COLUMN mac`, `DELETE FROM content WHERE ref LIKE 'approval/%'`, breaks)
 		l = open(t, opt)
 		expect.Equal(t, must.Get(l.Record(t.Context(), "acme", ledgertest.Row("m").Actor))(t).Facts, 1, breaks)
 		must.Get(l.Holds.Approve(t.Context(), "h", memproxy.Review{Reviewer: "human:ann"}))(t)
 		must.Get(l.Holds.Claim(t.Context(), "h", time.Minute))(t)
 		expect.Equal(t, len(must.Get(l.Chains.Breaches(t.Context(), "acme"))(t)) == 1, breaks != "", breaks)
+		expect.Len(t, must.Get(l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{}))(t).Faults, 0, breaks)
 		expect.Len(t, edits(t, l), 0, breaks)
 	}
 }

@@ -142,34 +142,69 @@ func apply(ctx context.Context, tx *sql.Tx, d dialect, opt Options) error {
 		n = u.to
 	}
 	t := &transaction{store: &store{dialect: d, opt: Options{Vault: opt.Vault}}, ctx: ctx, tx: tx, ready: map[string]*sql.Stmt{}}
+	if from == schema { // another process has migrated it
+		return nil
+	}
+	trusted := signHeads(t, from)
 	if from < firstMarked {
 		renameSessions(t)
+	}
+	if trusted && from < firstMarked {
 		t.fail(markAll(t))
 	}
-	if from < schema { // otherwise another process has migrated it
+	if trusted {
 		confirmAll(t)
 	}
+	t.run(`DROP TABLE breach`)
 	return t.err
+}
+
+// signHeads signs the ends of the chains of an older ledger as those of the present schema, and
+// reports whether its rows are trusted as they are. They are not if an end is signed as in a later
+// schema: the ledger was made to look older. A ledger whose ends all have keys that are missing is
+// refused.
+func signHeads(t *transaction, from int) bool {
+	vault := t.store.opt.Vault
+	if vault == nil {
+		return false
+	}
+	was, later := markedHead, []string{confirmedHead}
+	if from < firstMarked {
+		was, later = unmarkedHead, []string{markedHead, confirmedHead}
+	}
+	const heads = `SELECT ` + headColumns + ` FROM chain`
+	ends := rows(t, scanHead(vault, was), heads)
+	if len(ends) > 0 && !slices.ContainsFunc(ends, func(h head) bool { return vault.MarkKnown(h.mac) }) {
+		t.fail(errOtherKey)
+	}
+	for _, as := range later {
+		if slices.ContainsFunc(rows(t, scanHead(vault, as), heads), func(h head) bool { return !h.broken }) {
+			return false
+		}
+	}
+	for _, h := range ends {
+		if !h.broken {
+			t.run(`UPDATE chain SET mac = ? WHERE tenant = ?`, vault.Sign(confirmedHead, h.data()), h.tenant)
+		}
+	}
+	return true
 }
 
 // confirmAll signs and encrypts what was written before schema 25, which is trusted as it is,
 // except that reviewers decide again on the breaks of chains that were accepted.
 func confirmAll(t *transaction) {
-	if t.store.opt.Vault != nil {
-		for _, f := range rows(t, scanTrack(&store{}), `SELECT `+trackColumns+` FROM actor`) {
-			t.run(`UPDATE actor SET mac = ? WHERE tenant = ? AND actor = ?`, t.store.opt.Vault.MarkRow(f.row), f.tenant, f.actor)
-		}
-		for _, h := range rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE state NOT IN ('rejected', 'done', 'failed')`) {
-			confirm(t, &h, confirmation{shownOf(&h), t.opened(ref(refApproval, h.ID), h.Tenant)})
-		}
-		for _, f := range rows(t, func(s scanner) (f memproxy.ChainFault, err error) {
-			err = s.Scan(&f.Tenant, &f.Position, &f.Class)
-			return f, err
-		}, `SELECT tenant, place, class FROM breach ORDER BY tenant, place, class LIMIT 10000`) {
-			noteBreach(t, &f)
-		}
+	for _, f := range rows(t, scanTrack(&store{}), `SELECT `+trackColumns+` FROM actor`) {
+		t.run(`UPDATE actor SET mac = ? WHERE tenant = ? AND actor = ?`, t.store.opt.Vault.MarkRow(f.row), f.tenant, f.actor)
 	}
-	t.run(`DROP TABLE breach`)
+	for _, h := range rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE state NOT IN ('rejected', 'done', 'failed')`) {
+		confirm(t, &h, confirmation{shownOf(&h), t.opened(ref(refApproval, h.ID), h.Tenant)})
+	}
+	for _, f := range rows(t, func(s scanner) (f memproxy.ChainFault, err error) {
+		err = s.Scan(&f.Tenant, &f.Position, &f.Class)
+		return f, err
+	}, `SELECT tenant, place, class FROM breach ORDER BY tenant, place, class LIMIT 10000`) {
+		noteBreach(t, &f)
+	}
 }
 
 //go:embed schema.sql
@@ -218,26 +253,9 @@ func renameSessions(t *transaction) {
 }
 
 // markAll marks the rows that were written before marks existed, which are trusted as
-// they are. If the head of a chain shows that the ledger had marks, the marks were
-// removed, and no row is marked. A ledger whose chains all have keys that are missing is refused.
+// they are.
 func markAll(t *transaction) error {
 	vault := t.store.opt.Vault
-	if vault == nil {
-		return nil
-	}
-	const heads = `SELECT ` + headColumns + ` FROM chain`
-	ends := rows(t, scanHead(vault, markedHead), heads)
-	if len(ends) > 0 && !slices.ContainsFunc(ends, func(h head) bool { return vault.MarkKnown(h.mac) }) {
-		return errOtherKey
-	}
-	if slices.ContainsFunc(ends, func(h head) bool { return !h.broken }) {
-		return nil
-	}
-	for _, h := range rows(t, scanHead(vault, unmarkedHead), heads) {
-		if !h.broken {
-			t.run(`UPDATE chain SET mac = ? WHERE tenant = ?`, vault.Sign(markedHead, h.data()), h.tenant)
-		}
-	}
 	err := eachPage(verifyStep, func(after fields) ([]fields, error) {
 		return rows(t, scanFields, nextRecords, after.key(), verifyStep), t.err
 	}, func(found []fields) error {

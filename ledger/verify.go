@@ -269,7 +269,7 @@ func endFault(class memproxy.FaultClass, tenant string, place int64, detail stri
 
 // headOf returns the head of a tenant's chain, if there is one.
 func headOf(ctx context.Context, s *store, tenant string) (head, bool, error) {
-	return first(querySettled(ctx, s, "look up a chain", scanHead(s.opt.Vault, markedHead), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, tenant))
+	return first(querySettled(ctx, s, "look up a chain", scanHead(s.opt.Vault, confirmedHead), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, tenant))
 }
 
 func reaches(ctx context.Context, s *store, h head, a memproxy.ChainHead, noted []memproxy.Breach) (*memproxy.ChainFault, error) {
