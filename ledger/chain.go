@@ -342,6 +342,7 @@ func putBreaches(t *transaction, tenant string, all []memproxy.Breach) {
 
 // noteBreach adds a fault to the breaches, and reports whether it is new.
 func noteBreach(t *transaction, f *memproxy.ChainFault) bool {
+	t.run(`UPDATE chain SET place = place WHERE tenant = ?`, f.Tenant) // locks the list, like Accept
 	all := breachesIn(t.opened(ref(refBreaches, f.Tenant), f.Tenant))
 	if isNoted(all, f) {
 		return false

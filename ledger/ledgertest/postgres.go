@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,6 +136,26 @@ func postgresOpens(t *testing.T, address string) {
 		expect.OK(t, err, "a record is locked by a transaction that waits for the chain")
 		must.Do(t, tx.Rollback())
 		expect.OK(t, <-changed)
+	})
+	t.Run("breaks that two proxies note at once are all stored, each new once", func(t *testing.T) {
+		opt := ledger.Options{URL: Schema(t, address), Timeout: time.Minute, Vault: Vault(t)}
+		both := []*ledger.Ledger{OpenPostgres(t, opt), OpenPostgres(t, opt)}
+		must.Do(t, both[0].Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{Version("m", "text")}}))
+		var all sync.WaitGroup
+		var fresh atomic.Int64
+		const breaks = 20
+		for _, l := range both {
+			all.Go(func() {
+				for i := range int64(breaks) {
+					is, err := l.Chains.NoteBreach(t.Context(), memproxy.ChainFault{Class: memproxy.FaultTamper, Tenant: "acme", Position: 100 + i})
+					expect.OK(t, err, "note")
+					fresh.Add(int64(map[bool]int{true: 1}[is]))
+				}
+			})
+		}
+		all.Wait()
+		expect.Equal(t, fresh.Load(), breaks, "new")
+		expect.Len(t, must.Get(both[0].Chains.Breaches(t.Context(), "acme"))(t), breaks, "stored")
 	})
 	t.Run("a frozen proxy's transaction ends", func(t *testing.T) {
 		url := Schema(t, address)
