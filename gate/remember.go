@@ -214,7 +214,9 @@ func (ret *effects) recordDeleted(ctx context.Context) {
 		case slices.Contains(ret.op.Kept, id), !known && (m.ID == "" || m.Missing):
 			continue
 		case known:
-			gone = append(gone, row)
+			if !m.IsContainer { // of an agent the blocks were charged, and they stay
+				gone = append(gone, row)
+			}
 		default: // it bypassed memproxy or existed before; the backend may keep its history
 			row = memproxy.Ownership{Backend: ret.op.Backend, Kind: m.TargetKind(), ID: m.ID, Scope: m.Scope, Written: ret.begun}
 			row.Scope.Tenant = ret.Principal.Tenant
