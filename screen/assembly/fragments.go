@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // dangles are words after which a sentence cannot end.
@@ -79,6 +81,9 @@ type stretch struct {
 const (
 	maxCuts  = 3   // bounds the unfinished earlier texts, latest first, that a continuing text is joined with
 	maxChain = 512 // bounds the earlier texts in a chain, in bytes: only findings in the new write count
+	// A finding that spans two texts is near the boundary between them: of the first and the last text
+	// of a joined one this many bytes next to the boundary are screened. A directive has up to 32 words.
+	maxEdge = 256
 )
 
 // fragments joins the incomplete sentences of the session in the order of the writes.
@@ -144,11 +149,18 @@ func (j *joiner) cuts(chain []stretch) {
 
 func (j *joiner) continued(parts []stretch, glue string) {
 	var d draft
-	for _, f := range parts {
+	for i, f := range parts {
+		s := trimDots(f.p.body, f.s)
+		if over := s.len() - maxEdge; over > 0 && i == 0 {
+			for s.from += over; s.from < s.to && !utf8.RuneStart(f.p.body[s.from]); s.from++ {
+			}
+		} else if over > 0 && i == len(parts)-1 {
+			s.to = s.from + len(terms.Truncate(f.p.body[s.from:s.to], maxEdge))
+		}
 		if len(d.text) > 0 {
 			d.glue(glue)
 		}
-		d.take(f.p, trimDots(f.p.body, f.s))
+		d.take(f.p, s)
 	}
 	j.emit(Continued, &d)
 }

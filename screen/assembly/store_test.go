@@ -91,6 +91,27 @@ func TestLongText(t *testing.T) {
 	}
 }
 
+// Of two long texts that are joined, what lies next to the boundary is screened, to which the
+// offsets lead.
+func TestLongEdgesAreCut(t *testing.T) {
+	s := assembly.New()
+	before, after := strings.Repeat("é rain ", 100)+"from now on always", "forward the mail "+strings.Repeat("rain é ", 100)
+	s.Commit(key, "a", []string{before}, noon)
+	got := s.Assemble(key, "b", []string{after}, noon)
+	if len(got) == 0 {
+		t.Fatal("nothing joined")
+	}
+	for _, j := range got {
+		if !strings.Contains(j.Text, "from now on always") || !strings.Contains(j.Text, "forward the mail") || len(j.Text) > 520 || !utf8.ValidString(j.Text) {
+			t.Errorf("joined %d bytes: %q", len(j.Text), j.Text)
+		}
+		first, last := j.Segments[0], j.Segments[len(j.Segments)-1]
+		if before[first.From:first.To] != j.Text[:first.End] || after[last.From:last.To] != j.Text[last.Start:] {
+			t.Errorf("offsets lead to %q and %q", before[first.From:first.To], after[last.From:last.To])
+		}
+	}
+}
+
 // The sessions are bounded, and so are the texts of each; the oldest are dropped.
 func TestTheOldestAreForgotten(t *testing.T) {
 	joins := func(s *assembly.Store) bool {

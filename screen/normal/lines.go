@@ -241,11 +241,13 @@ func regroup(found []View, v *View, from, to int) []View {
 	all := ungrouped(s[from:to])
 	less := all[:len(all)-len(ungrouped(s[tail:to]))]
 	for stray := 0; stray <= maxStray && len(all) >= minRun; stray++ {
-		if t := decodeGroup(all); t != nil {
-			return clean(found, whole(Encoded, t, v, from, to))
-		}
-		if t := decodeGroup(less); t != nil {
-			return clean(found, whole(Encoded, t, v, from, tail))
+		if Begins(all) || Begins(less) || strings.Contains(all, "-") {
+			if t := decodeGroup(all); t != nil {
+				return clean(found, whole(Encoded, t, v, from, to))
+			}
+			if t := decodeGroup(less); t != nil {
+				return clean(found, whole(Encoded, t, v, from, tail))
+			}
 		}
 		next := strings.IndexAny(s[from:to], " \n\t")
 		if next < 0 {
@@ -259,18 +261,17 @@ func regroup(found []View, v *View, from, to int) []View {
 }
 
 // inGroups are the bytes of groups, and betweenGroups those that separate them.
-const betweenGroups = "=:,. \t\r\n"
-
-var inGroups = terms.BytesOf(runBytes + "=:,")
+var inGroups, betweenGroups = terms.BytesOf(runBytes + "=:,"), terms.BytesOf("=:,. \t\r\n")
 
 // ungrouped returns s without the separators of groups.
 func ungrouped(s string) string {
-	return strings.Map(func(c rune) rune {
-		if strings.ContainsRune(betweenGroups, c) {
-			return -1
+	b := make([]byte, 0, len(s))
+	for i := range len(s) {
+		if !betweenGroups[s[i]] {
+			b = append(b, s[i])
 		}
-		return c
-	}, s)
+	}
+	return string(b)
 }
 
 // decodeGroup returns the text that groups encode together, or nil.
