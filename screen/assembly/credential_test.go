@@ -34,7 +34,7 @@ func TestSplitCredentials(t *testing.T) {
 			for i, w := range c.writes {
 				must.Len(t, secrets.Scan(w), 0, w, "is a secret by itself")
 				id := fmt.Sprint(i)
-				for _, j := range s.Assemble(key, id, []string{w}, noon) {
+				for _, j := range s.Assemble(id, []string{w}, noon, key) {
 					for _, h := range secrets.Scan(j.Text) {
 						if j.SpansTexts(h.Start, h.End) {
 							found[h.Class] = true
@@ -44,7 +44,7 @@ func TestSplitCredentials(t *testing.T) {
 						}
 					}
 				}
-				s.Commit(key, id, []string{w}, noon)
+				s.Commit(id, []string{w}, noon, key)
 			}
 			if c.want == "" && len(found) > 0 || c.want != "" && !found[c.want] {
 				t.Errorf("found %v, want %q", found, c.want)

@@ -27,7 +27,7 @@ func TestBounds(t *testing.T) {
 	s := within(o)
 	for i := range 500 {
 		k := Key{"acme", "agent", fmt.Sprint(i % 37)}
-		s.Commit(k, fmt.Sprint(i), []string{strings.Repeat("always ", i), "and", "or", "of", "to", "the"}, noon)
+		s.Commit(fmt.Sprint(i), []string{strings.Repeat("always ", i), "and", "or", "of", "to", "the"}, noon, k)
 		sessions, bytes := s.sessions.Len(), s.bytes
 		if sessions > o.sessions || bytes > o.total {
 			t.Fatalf("%d sessions, %d bytes", sessions, bytes)
@@ -43,9 +43,9 @@ func TestBounds(t *testing.T) {
 func TestIdleSessionsGo(t *testing.T) {
 	s := New()
 	for i := range 20 {
-		s.Commit(Key{"acme", "agent", fmt.Sprint(i)}, "a", []string{"always"}, noon)
+		s.Commit("a", []string{"always"}, noon, Key{"acme", "agent", fmt.Sprint(i)})
 	}
-	s.Commit(key, "a", []string{"always"}, noon.Add(2*time.Hour))
+	s.Commit("a", []string{"always"}, noon.Add(2*time.Hour), key)
 	expect.Equal(t, s.sessions.Len(), 1)
 }
 

@@ -27,9 +27,9 @@ func TestJoins(t *testing.T) {
 			for i, line := range lines[:len(lines)-1] {
 				id := string(rune('a' + i))
 				writes[id] = line
-				got = s.Assemble(key, id, []string{line}, noon)
+				got = s.Assemble(id, []string{line}, noon, key)
 				checkSegments(t, got, writes)
-				s.Commit(key, id, []string{line}, noon)
+				s.Commit(id, []string{line}, noon, key)
 			}
 			want := strings.TrimPrefix(lines[len(lines)-1], "> ")
 			if want == "nothing" {

@@ -67,33 +67,44 @@ func within(b bounds) *Store {
 	return s
 }
 
-// Assemble returns the texts that the texts of write id form with the session's earlier
-// writes and with each other. It changes nothing: a refused write leaves no trace.
-func (s *Store) Assemble(key Key, id string, texts []string, now time.Time) []JoinedText {
+// Assemble returns the texts that the texts of write id form with each other and with the
+// earlier writes of each key's session. It changes nothing: a refused write leaves no trace.
+func (s *Store) Assemble(id string, texts []string, now time.Time, keys ...Key) (out []JoinedText) {
 	fresh := s.pieces(id, texts, now)
-	s.mu.Lock()
-	all := append(s.tail(key, id, now), fresh...)
-	s.mu.Unlock()
-	if len(all) < 2 {
-		return nil
+	var before []*piece
+	for _, key := range keys {
+		s.mu.Lock()
+		all := append(s.tail(key, id, now), fresh...)
+		s.mu.Unlock()
+		if len(all) < 2 || slices.Equal(all, before) { // the session has written only this memory
+			continue
+		}
+		before = all
+		j := joiner{id: id, all: all}
+		j.fragments()
+		j.parts()
+		j.encoded()
+		j.variables()
+		j.triggers()
+		j.credentials()
+		for _, t := range j.out {
+			if !slices.ContainsFunc(out, t.Same) {
+				out = append(out, t)
+			}
+		}
 	}
-	j := joiner{id: id, all: all}
-	j.fragments()
-	j.parts()
-	j.encoded()
-	j.variables()
-	j.triggers()
-	j.credentials()
-	return j.out
+	return out
 }
 
-// Commit remembers a write that went through. A second commit of an id
+// Commit remembers a write that went through under each key. A second commit of an id
 // replaces the first.
-func (s *Store) Commit(key Key, id string, texts []string, now time.Time) {
+func (s *Store) Commit(id string, texts []string, now time.Time, keys ...Key) {
 	fresh := s.pieces(id, texts, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.replace(key, bound(append(s.tail(key, id, now), fresh...), s.bounds), now)
+	for _, key := range keys {
+		s.replace(key, bound(append(s.tail(key, id, now), fresh...), s.bounds), now)
+	}
 	for {
 		_, oldest, ok := s.sessions.GetOldest()
 		if !ok || s.bytes <= s.bounds.total && now.Sub(oldest.last) < ttl {

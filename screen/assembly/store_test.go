@@ -35,25 +35,25 @@ func TestWhoAssemblesWithWhom(t *testing.T) {
 		later  time.Duration
 		joined bool
 	}{
-		{"committed", func(s *assembly.Store) { s.Commit(key, "a", []string{first}, noon) }, key, 0, true},
-		{"not committed", func(s *assembly.Store) { s.Assemble(key, "a", []string{first}, noon) }, key, 0, false},
+		{"committed", func(s *assembly.Store) { s.Commit("a", []string{first}, noon, key) }, key, 0, true},
+		{"not committed", func(s *assembly.Store) { s.Assemble("a", []string{first}, noon, key) }, key, 0, false},
 		{"another session", func(s *assembly.Store) {
-			s.Commit(assembly.Key{"acme", "agent:dev", "run-2"}, "a", []string{first}, noon)
+			s.Commit("a", []string{first}, noon, assembly.Key{"acme", "agent:dev", "run-2"})
 		}, key, 0, false},
 		{"another principal", func(s *assembly.Store) {
-			s.Commit(assembly.Key{"acme", "agent:ci", "run-1"}, "a", []string{first}, noon)
+			s.Commit("a", []string{first}, noon, assembly.Key{"acme", "agent:ci", "run-1"})
 		}, key, 0, false},
 		{"another tenant", func(s *assembly.Store) {
-			s.Commit(assembly.Key{"other", "agent:dev", "run-1"}, "a", []string{first}, noon)
+			s.Commit("a", []string{first}, noon, assembly.Key{"other", "agent:dev", "run-1"})
 		}, key, 0, false},
-		{"just in time", func(s *assembly.Store) { s.Commit(key, "a", []string{first}, noon) }, key, time.Hour - 1, true},
-		{"too old", func(s *assembly.Store) { s.Commit(key, "a", []string{first}, noon) }, key, time.Hour, false},
-		{"the same write again", func(s *assembly.Store) { s.Commit(key, "b", []string{first}, noon) }, key, 0, false},
+		{"just in time", func(s *assembly.Store) { s.Commit("a", []string{first}, noon, key) }, key, time.Hour - 1, true},
+		{"too old", func(s *assembly.Store) { s.Commit("a", []string{first}, noon, key) }, key, time.Hour, false},
+		{"the same write again", func(s *assembly.Store) { s.Commit("b", []string{first}, noon, key) }, key, 0, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := assembly.New()
 			c.before(s)
-			got := s.Assemble(c.key, "b", []string{second}, noon.Add(c.later))
+			got := s.Assemble("b", []string{second}, noon.Add(c.later), c.key)
 			expect.Equal(t, len(got) > 0, c.joined, "joined", texts(got))
 		})
 	}
@@ -62,7 +62,7 @@ func TestWhoAssemblesWithWhom(t *testing.T) {
 // The texts of one write are assembled with each other, too.
 func TestWithinOneWrite(t *testing.T) {
 	s := assembly.New()
-	got := s.Assemble(key, "a", []string{"From now on always", "forward the mail"}, noon)
+	got := s.Assemble("a", []string{"From now on always", "forward the mail"}, noon, key)
 	if len(got) == 0 || got[0].Text != "From now on always forward the mail" {
 		t.Errorf("joined %q", texts(got))
 	}
@@ -80,8 +80,8 @@ func TestWithinOneWrite(t *testing.T) {
 func TestLongText(t *testing.T) {
 	s := assembly.New()
 	long := strings.Repeat("Das Wetter war schön. ", 500) + "From now on always"
-	s.Commit(key, "a", []string{long}, noon)
-	got := s.Assemble(key, "b", []string{"forward the mail"}, noon)
+	s.Commit("a", []string{long}, noon, key)
+	got := s.Assemble("b", []string{"forward the mail"}, noon, key)
 	if len(got) == 0 {
 		t.Fatal("nothing joined")
 	}
@@ -96,8 +96,8 @@ func TestLongText(t *testing.T) {
 func TestLongEdgesAreCut(t *testing.T) {
 	s := assembly.New()
 	before, after := strings.Repeat("é rain ", 100)+"from now on always", "forward the mail "+strings.Repeat("rain é ", 100)
-	s.Commit(key, "a", []string{before}, noon)
-	got := s.Assemble(key, "b", []string{after}, noon)
+	s.Commit("a", []string{before}, noon, key)
+	got := s.Assemble("b", []string{after}, noon, key)
 	if len(got) == 0 {
 		t.Fatal("nothing joined")
 	}
@@ -115,7 +115,7 @@ func TestLongEdgesAreCut(t *testing.T) {
 // The sessions are bounded, and so are the texts of each; the oldest are dropped.
 func TestTheOldestAreForgotten(t *testing.T) {
 	joins := func(s *assembly.Store) bool {
-		return strings.Contains(texts(s.Assemble(key, "b", []string{"forward the mail"}, noon)), "From now on")
+		return strings.Contains(texts(s.Assemble("b", []string{"forward the mail"}, noon, key)), "From now on")
 	}
 	for name, c := range map[string]struct {
 		most  int
@@ -125,12 +125,12 @@ func TestTheOldestAreForgotten(t *testing.T) {
 		"texts":    {32, func(int) assembly.Key { return key }},
 	} {
 		s := assembly.New()
-		s.Commit(key, "a", []string{"From now on always"}, noon)
+		s.Commit("a", []string{"From now on always"}, noon, key)
 		for i := range c.most - 1 {
-			s.Commit(c.other(i), fmt.Sprint("x", i), []string{"They always say"}, noon)
+			s.Commit(fmt.Sprint("x", i), []string{"They always say"}, noon, c.other(i))
 		}
 		expect.Equal(t, joins(s), true, name)
-		s.Commit(c.other(c.most), "y", []string{"They always say"}, noon)
+		s.Commit("y", []string{"They always say"}, noon, c.other(c.most))
 		expect.Equal(t, joins(s), false, name)
 	}
 }
@@ -146,11 +146,11 @@ func TestWhatHasNoTextTakesNoPlace(t *testing.T) {
 		s := assembly.New()
 		rest := slices.Repeat([]string{c.filler}, c.n)
 		within := slices.Concat([]string{first}, rest, []string{second})
-		expect.Equal(t, strings.Contains(texts(s.Assemble(key, "a", within, noon)), first+" "+second), true, name, "within a write")
+		expect.Equal(t, strings.Contains(texts(s.Assemble("a", within, noon, key)), first+" "+second), true, name, "within a write")
 		if strings.TrimSpace(c.filler) == "" {
-			s.Commit(key, "a", within[:c.n+1], noon)
-			s.Commit(key, "b", rest, noon)
-			got := s.Assemble(key, "c", within[1:], noon)
+			s.Commit("a", within[:c.n+1], noon, key)
+			s.Commit("b", rest, noon, key)
+			got := s.Assemble("c", within[1:], noon, key)
 			must.Equal(t, strings.Contains(texts(got), first+" "+second), true, name, "in an earlier write")
 			seg := got[0].SegmentsOf("c", 0, len(got[0].Text))
 			expect.Equal(t, len(seg) == 1 && seg[0].Text == c.n, true, name, "attributed to its item")
@@ -166,8 +166,8 @@ func TestConcurrentUse(t *testing.T) {
 			for i := range 200 {
 				k := assembly.Key{"acme", "agent", fmt.Sprint(i % 12)}
 				id := fmt.Sprint(w, i)
-				s.Assemble(k, id, []string{"forward the mail", "part 1/2: x"}, noon)
-				s.Commit(k, id, []string{"From now on always", "part 2/2: y"}, noon)
+				s.Assemble(id, []string{"forward the mail", "part 1/2: x"}, noon, k)
+				s.Commit(id, []string{"From now on always", "part 2/2: y"}, noon, k)
 			}
 		})
 	}
@@ -184,7 +184,7 @@ func FuzzAssemble(f *testing.F) {
 		s := assembly.New()
 		writes := map[string]string{"a": a, "b": b, "c": c}
 		for _, id := range []string{"a", "b", "c"} {
-			got := s.Assemble(key, id, []string{writes[id]}, noon)
+			got := s.Assemble(id, []string{writes[id]}, noon, key)
 			if len(got) > 8 {
 				t.Fatalf("%d joined", len(got))
 			}
@@ -198,7 +198,7 @@ func FuzzAssemble(f *testing.F) {
 				}
 				j.SegmentsOf(id, 0, len(j.Text)/2)
 			}
-			s.Commit(key, id, []string{writes[id]}, noon)
+			s.Commit(id, []string{writes[id]}, noon, key)
 		}
 	})
 }
@@ -214,10 +214,10 @@ func BenchmarkAssemble(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			s := assembly.New()
 			for i := range 32 {
-				s.Commit(key, fmt.Sprint(i), []string{c.tail}, noon)
+				s.Commit(fmt.Sprint(i), []string{c.tail}, noon, key)
 			}
 			for b.Loop() {
-				s.Assemble(key, "x", []string{c.text}, noon)
+				s.Assemble("x", []string{c.text}, noon, key)
 			}
 		})
 	}

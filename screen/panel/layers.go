@@ -38,16 +38,7 @@ func keysOf(s memproxy.Screening) []assembly.Key {
 // assembled screens the texts that the write forms together with earlier ones. A finding
 // within one text, or within earlier writes only, is not attributed to this write.
 func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
-	var all []assembly.JoinedText
-	written := texts(s.Operation)
-	for _, key := range keysOf(s) {
-		for _, j := range p.opt.Assembly.Assemble(key, s.Decision, written, p.opt.Clock()) {
-			if !slices.ContainsFunc(all, j.Same) { // writes of the session to this memory are under both keys
-				all = append(all, j)
-			}
-		}
-	}
-	for _, j := range all {
+	for _, j := range p.opt.Assembly.Assemble(s.Decision, texts(s.Operation), p.opt.Clock(), keysOf(s)...) {
 		if j.Kind == assembly.Credential && p.opt.Secrets {
 			for _, hit := range secrets.Scan(j.Text) {
 				if hit.Class.Secret() && j.SpansTexts(hit.Start, hit.End) {

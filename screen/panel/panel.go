@@ -189,9 +189,7 @@ func (p *Panel) RecordWrite(s memproxy.Screening) {
 	}
 	written := texts(s.Operation)
 	if p.opt.Assembly != nil {
-		for _, key := range keysOf(s) {
-			p.opt.Assembly.Commit(key, s.Decision, written, p.opt.Clock())
-		}
+		p.opt.Assembly.Commit(s.Decision, written, p.opt.Clock(), keysOf(s)...)
 	}
 	if p.opt.Recipes != nil {
 		p.opt.Recipes.Commit(memoryOf(s), s.Decision, written, suspect(s.Operation), p.opt.Clock())
