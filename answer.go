@@ -101,8 +101,8 @@ type Memory struct {
 	// BuiltIn is set for what the backend provides to every caller, such as its built-in
 	// tools. It has no owner, and every caller may see it.
 	BuiltIn bool
-	// IsContainer is set for an object that contains memories, such as an agent with its
-	// blocks. Each of these memories is judged separately.
+	// IsContainer is set for an object that contains memories, such as an agent or a group
+	// with its blocks. Each of these memories is judged separately.
 	IsContainer bool
 	// Uncounted is set for objects that budgets do not count as a memory, such as an
 	// agent or a folder.

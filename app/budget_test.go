@@ -168,16 +168,27 @@ func TestDeletionsRefundOnce(t *testing.T) {
 }
 
 // Proves TRL-6: of an agent of Letta the blocks are charged. The server keeps them when the
-// agent is deleted, so that its deletion makes no room for others.
+// agent is deleted, or the group that it made with the agent, so that a deletion makes no room for others.
 func TestDeletedAgentsLeaveTheirBlocksCharged(t *testing.T) {
 	t.Parallel()
 	l := startLettaWith(t, someAgent, withLetta+`    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [memproxy-forget], acts_as: "*"}
 budgets: {default: {writes_per_hour: 100, writes_total: 6}, together: 1, rapid_per_minute: 0}
-`, answering(func(_ http.ResponseWriter, r *http.Request) bool { return r.Method == http.MethodDelete }))
+`, answering(func(w http.ResponseWriter, r *http.Request) bool {
+		id, group := strings.CutPrefix(r.URL.Path, "/v1/groups/")
+		if group && r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, `{"id":"`+id+`","manager_type":"sleeptime","agent_ids":[]}`)
+		}
+		return group || r.Method == http.MethodDelete
+	}))
 	auth := []string{"Authorization", "Bearer " + devToken}
-	agent := `{"name":"t","memory_blocks":[{"label":"human","value":"Ann"},{"label":"persona","value":"helper"}],"agent_type":"letta_v1_agent"}`
-	id := l.do("POST", "/v1/agents/", agent, auth...).want(t, 200).id(t)
-	l.do("DELETE", "/v1/agents/"+id, "", auth...).want(t, 200)
+	agent := `{"name":"t","enable_sleeptime":true,"memory_blocks":[{"label":"human","value":"Ann"},{"label":"persona","value":"helper"}],"agent_type":"letta_v1_agent"}`
+	made := l.do("POST", "/v1/agents/", agent, auth...).want(t, 200)
+	var of struct {
+		Group struct{ ID string } `json:"managed_group"`
+	}
+	must.Do(t, json.Unmarshal([]byte(made.body), &of))
+	l.do("DELETE", "/v1/groups/"+of.Group.ID, "", auth...).want(t, 200)
+	l.do("DELETE", "/v1/agents/"+made.id(t), "", auth...).want(t, 200)
 	passage := func(want int) {
 		t.Helper()
 		l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"Ann rows."}`, auth...).want(t, want)

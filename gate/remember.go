@@ -214,7 +214,7 @@ func (ret *effects) recordDeleted(ctx context.Context) {
 		case slices.Contains(ret.op.Kept, id), !known && (m.ID == "" || m.Missing):
 			continue
 		case known:
-			if !m.IsContainer { // of an agent the blocks were charged, and they stay
+			if !m.IsContainer { // the blocks of an agent or a group were charged, and they stay
 				gone = append(gone, row)
 			}
 		default: // it bypassed memproxy or existed before; the backend may keep its history

@@ -165,7 +165,7 @@ func (f *answerReader) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	case TargetAgent:
 		m.Scope.Agent, m.IsContainer = m.ID, true
 	case TargetGroup:
-		m.Scope.Agent = leader(v)
+		m.Scope.Agent, m.IsContainer = leader(v), true
 	case TargetTool:
 		m.BuiltIn = isBuiltInTool(v)
 	case TargetIdentity:
