@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// bench measures adds through memproxy and its peers.
-func bench(ctx context.Context, rounds int, length time.Duration, conns int, report string) (*results, error) {
+// bench measures adds of a text through memproxy and its peers.
+func bench(ctx context.Context, text string, rounds int, length time.Duration, conns int, report string) (*results, error) {
 	l, err := openLab(ctx)
 	defer l.close()
 	if err == nil {
@@ -20,7 +20,7 @@ func bench(ctx context.Context, rounds int, length time.Duration, conns int, rep
 		return nil, err
 	}
 	res := newResults(l, conns, runtime.NumCPU())
-	if err := res.measure(l.contestants, rounds, length, request()); err != nil {
+	if err := res.measure(l.contestants, rounds, length, request(text)); err != nil {
 		return nil, err
 	}
 	return res, publish(res.markdown(), report)

@@ -55,7 +55,7 @@ func admitting(tb testing.TB) (*gate.Gate, *gate.Call) {
 			return budgets.Lines(limits, p, kind, user, fields)
 		},
 	}))(tb)
-	_, body, _ := strings.Cut(string(request()), "\r\n\r\n")
+	_, body, _ := strings.Cut(string(request(fact)), "\r\n\r\n")
 	req := memproxy.Request{
 		Method: "POST", EscapedPath: "/memories",
 		Header: memproxy.Header{"Content-Type": {"application/json"}, "X-Api-Key": {"m0sk_bench"}},

@@ -118,7 +118,7 @@ func benchEnvoy(ctx context.Context, rounds int, length time.Duration, conns int
 		return err
 	}
 	res := newResults(l, conns, 0)
-	if err := res.measure(l.contestants, rounds, length, request()); err != nil {
+	if err := res.measure(l.contestants, rounds, length, request(fact)); err != nil {
 		return err
 	}
 	fmt.Print(res.envoyMarkdown())

@@ -312,7 +312,7 @@ type asker struct {
 }
 
 func newAsker(conn net.Conn) *asker {
-	return &asker{conn: conn, in: bufio.NewReader(conn), req: request()}
+	return &asker{conn: conn, in: bufio.NewReader(conn), req: request(fact)}
 }
 
 // ask sends one add and returns the answer's status.

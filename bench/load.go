@@ -22,11 +22,15 @@ const fact = "I moved to flat " + numberless + " in Lisbon in March, and I prefe
 	"For work I travel to Madrid twice each year, usually by the night train. I do not eat fish, I like green tea after lunch, " +
 	"and I read novels on the way. The office that I work in is on the third floor, next to the library, and I leave it at five on most Fridays."
 
+// chat is text as people type it: memproxy screens it together with those before it, because
+// it may be the middle of a sentence.
+const chat = "moved to flat " + numberless + " in lisbon last week, remind me to send ann the new address"
+
 const numberless = "000000"
 
-// request is an add with a body of 600 bytes.
-func request() []byte {
-	body := `{"messages":[{"role":"user","content":"` + fact + `"}],"user_id":"ann","agent_id":"dev","infer":false,"metadata":{"confidence":0.95,"category":"travel","source":"chat"}}`
+// request is an add of a text, with a body of 600 bytes for fact.
+func request(text string) []byte {
+	body := `{"messages":[{"role":"user","content":"` + text + `"}],"user_id":"ann","agent_id":"dev","infer":false,"metadata":{"confidence":0.95,"category":"travel","source":"chat"}}`
 	return fmt.Appendf(nil, "POST /memories HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nX-API-Key: m0sk_bench\r\n"+
 		"User-Agent: bench\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }

@@ -52,6 +52,7 @@ func main() {
 		report  = flag.String("report", "", "write the report to this file as well")
 		rounds  = flag.Int("rounds", 5, "rounds; each contestant runs once in each")
 		length  = flag.Duration("length", 4*time.Second, "length of one measurement")
+		chats   = flag.Bool("chat", false, "write short texts without an end mark, as in a chat, in place of whole sentences")
 		conns   = flag.Int("conns", 32, "connections of the throughput measurement")
 	)
 	check := flag.Bool("floors", false, "fail where a ratio to the bare proxy is below its floor")
@@ -88,7 +89,11 @@ func main() {
 		}
 		exit(benchLetta(ctx, streams))
 	default:
-		res, err := bench(ctx, *rounds, *length, *conns, *report)
+		text := fact
+		if *chats {
+			text = chat
+		}
+		res, err := bench(ctx, text, *rounds, *length, *conns, *report)
 		exit(err)
 		if *check {
 			exit(res.hold(os.Stdout, writeFloors))

@@ -97,7 +97,7 @@ func BenchmarkWrite(b *testing.B) {
 	b.ReportAllocs()
 	b.SetParallelism(16)
 	b.RunParallel(func(p *testing.PB) {
-		next := numbered(request())
+		next := numbered(request(fact))
 		for p.Next() {
 			_, body, _ := strings.Cut(string(next()), "\r\n\r\n")
 			ask(b, h, "POST", "/memories", body)

@@ -23,6 +23,7 @@ func TestMeasurementsRun(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"-quick -rounds 1":                     "| memproxy |",
+		"-quick -rounds 1 -chat":               "| memproxy |",
 		"-quick -letta":                        "| memproxy |",
 		"-fleet -sidecars 5":                   "one real sidecar",
 		"-ledger -memories 1000 -length 100ms": "a read of one memory through the gate",
