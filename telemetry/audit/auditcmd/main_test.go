@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -75,7 +76,9 @@ func says(t *testing.T, code int, part string, args ...string) (stdout string) {
 }
 
 // Proves CARD-7, EDGE-10: verify exits 1 and names the first bad record.
-func TestVerify(t *testing.T) {
+func TestVerify(t *testing.T) { synctest.Test(t, verifies) }
+
+func verifies(t *testing.T) {
 	dir := newLog(t, 300)
 	key := filepath.Join(dir, "log.vkey")
 	says(t, 1, "contains no audit log", "verify", "--dir", filepath.Dir(dir))

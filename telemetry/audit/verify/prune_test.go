@@ -1,11 +1,13 @@
 package verify_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy/internal/expect"
@@ -80,6 +82,32 @@ func TestVerifyWhileWritten(t *testing.T) {
 	}
 	must.Do(t, l.Close(context.Background()))
 	mustBeGood(t, dir)
+}
+
+// Two journals that were read while the writer went from one to the other have a gap. The
+// next checkpoint, which says that the log is being written, follows up to a second later.
+func TestVerifyBetweenCheckpoints(t *testing.T) {
+	dir := ring.Dir(t)
+	l := must.Get(audit.Open(options(dir)))(t)
+	add(t, l, 500)
+	for range 20 {
+		must.Do(t, l.Record(context.Background(), event()))
+	}
+	between := copyDir(t, dir)
+	name := "journal/000000000001"
+	b := read(t, between, name)
+	write(t, between, name, b[:bytes.LastIndex(b, []byte("mpj1"))])
+	must.Equal(t, first(check(t, verify.Options{Dir: between})).Kind, verify.RecordMissing)
+	must.Do(t, l.Close(context.Background()))
+	synctest.Test(t, func(t *testing.T) {
+		go func() {
+			time.Sleep(audit.DefaultCheckpointEvery)
+			must.Do(t, os.RemoveAll(between))
+			must.Do(t, os.CopyFS(between, os.DirFS(dir)))
+		}()
+		r := must.Get(verify.Verify(t.Context(), verify.Options{Dir: between}))(t)
+		expect.Equal(t, r.OK(), true, r.Problems)
+	})
 }
 
 // Records after the last checkpoint are counted, and checked as far as possible without

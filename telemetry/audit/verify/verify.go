@@ -25,13 +25,14 @@ type Options struct {
 	// log was cut off.
 	Trusted [][]byte
 	// Settle is how long to wait, after a problem was found, for signs of a concurrent
-	// writer; if there are any, the log is read again. Zero is 300 ms, negative no time.
+	// writer; if there are any, the log is read again. Zero is 2 s, negative no time.
 	Settle   time.Duration
 	Progress memproxy.Progress // in records
 }
 
 const (
-	defaultSettle = 300 * time.Millisecond
+	// defaultSettle is longer than a record waits for the checkpoint by which a writer shows.
+	defaultSettle = 2 * time.Second
 	// attempts is how often a log that is being written is read at most.
 	attempts = 3
 )
