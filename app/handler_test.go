@@ -23,6 +23,7 @@ import (
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
 // inProcess is a transport to a backend in this process.
@@ -203,6 +204,12 @@ func TestAnAuditLogThatIsGoneIsReported(t *testing.T) {
 	_, out, _ := invoke(t, "audit", "query", "--dir", filepath.Join(r.dir, "state", "audit"), "--json")
 	expect.Text(t, r.log.String()+r.get("/readyz").body).Lacks(said)
 	expect.Text(t, out).Times(1, said)
+	r.stop()
+	must.Do(t, os.Remove(filepath.Join(r.dir, "state", "audit", "checkpoint")))
+	cfg := unwatched(must.Get(config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv))(t))
+	_, err := assemble(t.Context(), cfg, app.Options{Log: r.log, Getenv: allowing(cfg)})
+	must.Is(t, err, audit.ErrCorrupt, "a log without its checkpoint")
+	expect.Text(t, r.log.String()).Lacks(said)
 }
 
 // A real sidecar lists its stores in readiness; liveness probes none.

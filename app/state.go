@@ -127,12 +127,13 @@ func (s *state) openAudit() error {
 	}
 	exists := func(parts ...string) bool { _, err := os.Stat(s.path(parts...)); return err == nil }
 	if exists(settingsFile) && !exists("audit", "checkpoint") { // each start leaves both
-		s.logGone = "a new audit log begins: this state was in use before, and its log is not there; unless it was archived, restore it"
-		s.log.Warn(s.logGone, "dir", opt.Dir)
-		opt.Earlier = s.logGone
+		opt.Earlier = "a new audit log begins: this state was in use before, and its log is not there; unless it was archived, restore it"
 	}
 	if s.audit, err = audit.Open(opt); err != nil {
 		return err
+	}
+	if s.logGone = opt.Earlier; s.logGone != "" {
+		s.log.Warn(s.logGone, "dir", opt.Dir)
 	}
 	s.group.Own(stageStores, s.audit.Close)
 	return nil

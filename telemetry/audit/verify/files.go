@@ -127,9 +127,10 @@ func (r *run) reference(level int, n int64) ([]tlog.Hash, error) {
 }
 
 // walk checks every file. It reports files that do not belong to the log, and compares
-// partial files, and those of records that are not signed yet, with the tree.
+// partial files, and those of records that are not signed yet, with the tree. The directory
+// itself may be a symbolic link.
 func (r *run) walk(ctx context.Context) error {
-	return filepath.WalkDir(r.opt.Dir, func(path string, e fs.DirEntry, err error) error {
+	return filepath.WalkDir(r.opt.Dir+"/", func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // removed meanwhile
 		}
