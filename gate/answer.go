@@ -108,6 +108,9 @@ func (g *Gate) AbandonUnreadable(ctx context.Context, a *Admission, why *memprox
 func (g *Gate) unanswered(ctx context.Context, ret *answer, why *memproxy.Malformed) memproxy.Reply {
 	ret.refuse(why.Status, why.Code, why.Detail)
 	ret.AnswerRefusal = nil // the decision is unchanged; there is no answer to rule on
+	if ret.ended == memproxy.StreamGone {
+		ret.reasons = nil // the backend may well have answered later
+	}
 	g.outcome(ctx, ret)
 	return ret.reply
 }

@@ -185,15 +185,18 @@ func TestStampBindsWhatCameLater(t *testing.T) {
 	}
 }
 
+// A caller that disconnects first is no fault of the backend's.
 func TestOutcomeIsNotedWhenTheBackendIsGone(t *testing.T) {
-	r := newRig(t, nil)
-	a := r.admit(learn("x"))
-	expect.Equal(t, r.gate.Abandon(context.Background(), a, memproxy.StreamGone).Status, 502)
-	out := r.recorder.events[1]
-	if out.Type != memproxy.EventOutcome || !out.Cancelled || out.Status != 0 {
-		t.Errorf("outcome %+v", out)
+	for end, why := range map[memproxy.StreamEnd]int{memproxy.StreamWhole: 1, memproxy.StreamReset: 1, memproxy.StreamGone: 0} {
+		r := newRig(t, nil)
+		a := r.admit(learn("x"))
+		expect.Equal(t, r.gate.Abandon(context.Background(), a, end).Status, 502)
+		out := r.recorder.events[1]
+		if out.Type != memproxy.EventOutcome || out.Ended != end || out.Cancelled != end.Cancelled() || out.Status != 0 || len(out.Reasons) != why {
+			t.Errorf("outcome %+v", out)
+		}
+		expect.Equal(t, r.budget.used, 1)
 	}
-	expect.Equal(t, r.budget.used, 1)
 }
 
 func TestExplainHasNoEffect(t *testing.T) {

@@ -133,6 +133,7 @@ func TestReplaysAreBounded(t *testing.T) {
 	if got := p.BackendClient().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeUnsent || !errors.Is(got.Err, frontend.ErrBusy) || r.count() != before {
 		t.Errorf("without room: %+v, %d requests", got, r.count()-before)
 	}
+	expect.Equal(t, r.parts.Recorded()[len(r.parts.Recorded())-1].Ended, memproxy.StreamNoRoom, "no client hung up")
 	free()
 	if got := p.BackendClient().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeDone || got.Result.Status != 200 || r.count() != before+1 {
 		t.Errorf("with room: %+v", got)

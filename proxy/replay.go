@@ -63,7 +63,7 @@ func (o *BackendClient) send(ctx context.Context, a *gate.Admission, req memprox
 	lease := o.opt.InFlight.Lease(frontend.OwnPeer)
 	defer lease.Release()
 	if err := lease.Grow(ctx, int64(len(a.Body))); err != nil {
-		o.opt.Gate.AbandonUnsent(context.WithoutCancel(ctx), a, memproxy.StreamGone)
+		o.opt.Gate.AbandonUnsent(context.WithoutCancel(ctx), a, memproxy.StreamNoRoom)
 		return memproxy.UnsentResult(err)
 	}
 	out := &http.Request{Method: req.Method, URL: frontend.Join(o.opt.Upstream, req.EscapedPath, a.Query, false), Header: o.opt.RequestHeaders(http.Header(req.Header), true, true)}
