@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -231,10 +230,10 @@ func MakeKeys(dir string) (public string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := keys.LoadOrCreate(dir, rand.Reader); err != nil {
+	if _, err := keys.LoadOrCreate(dir); err != nil {
 		return "", err
 	}
-	if _, err := keys.LoadOrCreateVault(dir, rand.Reader); err != nil {
+	if _, err := keys.LoadOrCreateVault(dir); err != nil {
 		return "", err
 	}
 	return audit.VerifierKey(defaultOrigin(key), key.Public().(ed25519.PublicKey))

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -148,7 +147,7 @@ func (s *state) openLedger() error {
 		return err
 	}
 	s.group.Own(stageStores, func(context.Context) error { return s.ledger.Close() })
-	if s.keys, err = keys.LoadOrCreate(s.path("keys"), rand.Reader); err != nil {
+	if s.keys, err = keys.LoadOrCreate(s.path("keys")); err != nil {
 		return err
 	}
 	s.signer, err = keys.NewSigner(s.keys)
@@ -156,11 +155,11 @@ func (s *state) openLedger() error {
 }
 
 func (s *state) vault() (*keys.Vault, error) {
-	set, err := keys.LoadOrCreateVault(s.path("keys"), rand.Reader)
+	set, err := keys.LoadOrCreateVault(s.path("keys"))
 	if err != nil {
 		return nil, err
 	}
-	return keys.NewVault(set, rand.Reader)
+	return keys.NewVault(set)
 }
 
 // auditKey returns the log's signing key: a configured one, or the state's own.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +41,7 @@ func admitting(tb testing.TB) (*gate.Gate, *gate.Call) {
 	mem := must.Get(budgets.NewMemory(""))(tb)
 	led := must.Get(ledger.Open(ledger.Options{}))(tb)
 	tb.Cleanup(func() { _ = led.Close() })
-	stamps := must.Get(keys.LoadOrCreate(tb.TempDir(), rand.Reader))(tb)
+	stamps := must.Get(keys.LoadOrCreate(tb.TempDir()))(tb)
 	signer := must.Get(keys.NewSigner(stamps))(tb)
 	limits := memproxy.Limits{Default: memproxy.WriteLimit{PerHour: 1e12, Total: 1e12}, RapidPerMinute: 30}
 	g := must.Get(gate.New(gate.Options{

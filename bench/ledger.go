@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -272,7 +271,7 @@ func reading(l *ledger.Ledger) (answer func(context.Context, []string) ([]byte, 
 		return nil, nil, err
 	}
 	defer os.RemoveAll(dir)
-	stamps, err := keys.LoadOrCreate(dir, rand.Reader)
+	stamps, err := keys.LoadOrCreate(dir)
 	if err != nil {
 		return nil, nil, err
 	}

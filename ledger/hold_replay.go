@@ -5,9 +5,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -50,11 +50,7 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	if err != nil {
 		return memproxy.Replay{Hold: h}, err
 	}
-	random, err := hs.opt.Vault.Random(16)
-	if err != nil {
-		return memproxy.Replay{}, err
-	}
-	token := hex.EncodeToString(random)
+	token := rand.Text()
 	until, err := changeResult(ctx, hs.store, nil, func(t *transaction) int64 {
 		if t.run(`UPDATE hold SET state = 'replaying', token = '' WHERE id = ? AND state = 'approved' AND lease > 0`, id) == 1 {
 			return 0 // Restore set a lease that has expired
@@ -332,14 +328,13 @@ func (s *store) sketchKey(ctx context.Context) ([]byte, error) {
 	if key := s.similar.Load(); key != nil {
 		return *key, nil
 	}
-	key, err := s.opt.Vault.Random(keys.Size)
+	key := make([]byte, keys.Size)
+	_, _ = rand.Read(key) // never fails
+	err := s.change(ctx, nil, func(t *transaction) { t.encrypt(refSimilar, "", key) })
+	if err == nil {
+		key, err = s.decrypt(ctx, refSimilar, "") // if two processes create a key, the first one's is stored
+	}
 	if err != nil {
-		return nil, err
-	}
-	if err := s.change(ctx, nil, func(t *transaction) { t.encrypt(refSimilar, "", key) }); err != nil {
-		return nil, err
-	}
-	if key, err = s.decrypt(ctx, refSimilar, ""); err != nil { // if two processes create a key, the first one's is stored
 		return nil, err
 	}
 	s.similar.Store(&key)

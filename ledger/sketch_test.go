@@ -2,12 +2,11 @@ package ledger_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
+	"testing/cryptotest"
 	"time"
 
 	"github.com/memproxy/memproxy/ledger"
-	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 
 	"github.com/memproxy/memproxy"
@@ -24,9 +23,8 @@ func TestSimilarityIsTheSameUnderEveryKey(t *testing.T) {
 	const other = "the customer told us what an old letter says about an entirely different matter of which nobody here has heard since then " +
 		"or wants to hear before the board has met and said who is to look after it when the season is over"
 	for i := range uint64(200 / ring.Share(4, 10)) {
-		random := rand.NewChaCha8([32]byte{byte(i)}) // from which the ledger makes its key
-		vault := must.Get(keys.NewVault(keys.Set{Signing: ledgertest.Key(t)}, random))(t)
-		l := must.Get(ledger.Open(ledger.Options{Vault: vault, Timeout: ring.Limit}))(t)
+		cryptotest.SetGlobalRandom(t, i) // from which the ledger makes its key
+		l := must.Get(ledger.Open(ledger.Options{Vault: ledgertest.Vault(t), Timeout: ring.Limit}))(t)
 		for n, tc := range []struct {
 			a, b          string
 			sketch, again bool

@@ -20,7 +20,7 @@ import (
 // opened returns a new ledger, in memory if it has no path.
 func opened(t *testing.T, path string) *Ledger {
 	t.Helper()
-	vault := must.Get(keys.NewVault(keys.Set{Signing: must.Get(keys.New([]byte("0123456789abcdef0123456789abcdef")))(t)}, zeros{}))(t)
+	vault := must.Get(keys.NewVault(keys.Set{Signing: must.Get(keys.New([]byte("0123456789abcdef0123456789abcdef")))(t)}))(t)
 	l := must.Get(Open(Options{Path: path, Vault: vault, Timeout: ring.Limit}))(t)
 	t.Cleanup(func() { must.Do(t, l.Close()) })
 	return l
@@ -107,8 +107,3 @@ func TestDeletionsPassEndedHistories(t *testing.T) {
 	expect.Equal(t, last[0].Op, memproxy.OpDelete)
 	expect.Equal(t, deleted(), nothing, "the transactions of the next")
 }
-
-// zeros is a source of randomness for keys of which nothing is kept.
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }

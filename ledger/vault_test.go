@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"bytes"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -337,7 +336,7 @@ func TestOnlyRegularFilesAreUsed(t *testing.T) {
 		for _, file := range []string{"ledger.db", "ledger.db.redo", "vault.key"} {
 			dir := ring.Dir(t)
 			must.Do(t, put(filepath.Join(dir, file)))
-			_, err := keys.LoadOrCreateVault(dir, rand.Reader)
+			_, err := keys.LoadOrCreateVault(dir)
 			if file == "vault.key" == (err == nil) {
 				t.Errorf("a %s as %s: keys: %v", name, file, err)
 			}

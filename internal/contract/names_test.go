@@ -3,7 +3,6 @@ package contract_test
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -239,7 +238,7 @@ func TestNamesStayWhoseTheyAre(t *testing.T) {
 func namesStay(t *testing.T) {
 	const sequences, length = 4800, 24
 	key := must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(t)
-	vault := must.Get(keys.NewVault(keys.Set{Signing: key}, rand.Reader))(t)
+	vault := must.Get(keys.NewVault(keys.Set{Signing: key}))(t)
 	l := must.Get(ledger.Open(ledger.Options{Vault: vault, Clock: time.Now, Timeout: time.Minute}))(t)
 	defer l.Close()
 	adapter := must.Get(mem0.New(mem0.Options{}))(t)

@@ -8,6 +8,7 @@ package keys
 
 import (
 	"crypto/hkdf"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -106,16 +107,14 @@ const (
 // restart, which creates a new stamp.key. The files contain base64 and have mode 0600;
 // one that others may read is an error. If two processes start in an empty directory at
 // once, both get the same key.
-func LoadOrCreate(dir string, random io.Reader) (Set, error) {
-	return stampKeys.loadOrCreate(dir, random)
-}
+func LoadOrCreate(dir string) (Set, error) { return stampKeys.loadOrCreate(dir) }
 
-func (kind keyKind) loadOrCreate(dir string, random io.Reader) (Set, error) {
+func (kind keyKind) loadOrCreate(dir string) (Set, error) {
 	var keys Set
 	path := filepath.Join(dir, string(kind)+".key")
 	key, err := kind.read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = kind.create(dir, path, random); err == nil {
+		if err = kind.create(dir, path); err == nil {
 			key, err = kind.read(path)
 		}
 	}
@@ -165,12 +164,10 @@ func readSecret(path string) ([]byte, error) {
 }
 
 // create makes a file with a new key, unless it exists.
-func (kind keyKind) create(dir, path string, random io.Reader) error {
+func (kind keyKind) create(dir, path string) error {
 	secret := make([]byte, Size)
-	_, err := io.ReadFull(random, secret)
-	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
-	}
+	_, _ = rand.Read(secret) // never fails
+	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
 		err = durable.Create(path, []byte(base64.StdEncoding.EncodeToString(secret)+"\n"))
 	}

@@ -4,14 +4,12 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/memproxy/memproxy"
 )
@@ -43,9 +41,6 @@ const vaultDomain = "memproxy vault 1"
 type Vault struct {
 	current [idSize]byte // id of the key that encrypts
 	keys    map[[idSize]byte]vaultKey
-
-	mu     sync.Mutex // random need not be safe for concurrent use
-	random io.Reader
 }
 
 type vaultKey struct {
@@ -56,21 +51,19 @@ type vaultKey struct {
 // LoadOrCreateVault reads the vault keys of a directory, vault.key and vault-NAME.key,
 // as LoadOrCreate reads the stamp keys. Without them held writes and texts of versions
 // cannot be read: back them up, in another place than the ledger.
-func LoadOrCreateVault(dir string, random io.Reader) (Set, error) {
-	return vaultKeys.loadOrCreate(dir, random)
-}
+func LoadOrCreateVault(dir string) (Set, error) { return vaultKeys.loadOrCreate(dir) }
 
 // NewVault returns a vault that encrypts under keys.Signing and opens what any of the
-// keys encrypted. random supplies keys and nonces; use crypto/rand.Reader.
-func NewVault(keys Set, random io.Reader) (*Vault, error) {
-	if keys.Signing == (Key{}) || random == nil {
-		return nil, errors.New("keys: a vault needs a key and a source of randomness")
+// keys encrypted.
+func NewVault(keys Set) (*Vault, error) {
+	if keys.Signing == (Key{}) {
+		return nil, errors.New("keys: a vault needs a key")
 	}
 	byID, err := keys.byID(vaultKeys)
 	if err != nil {
 		return nil, err
 	}
-	v := &Vault{current: keys.Signing.id(), keys: map[[idSize]byte]vaultKey{}, random: random}
+	v := &Vault{current: keys.Signing.id(), keys: map[[idSize]byte]vaultKey{}}
 	for _, k := range byID {
 		derive := func(use string) []byte { return k.derive("memproxy vault " + use) }
 		v.keys[k.id()] = vaultKey{newGCM(derive("wrap")), newGCM(derive("redo")), [...]*macPool{newMACPool(derive("chain")), newMACPool(derive("row"))}}
@@ -78,7 +71,10 @@ func NewVault(keys Set, random io.Reader) (*Vault, error) {
 	return v, nil
 }
 
-func newGCM(key []byte) cipher.AEAD { return must(cipher.NewGCM(must(aes.NewCipher(key)))) }
+// newGCM returns AES-GCM with a random nonce, which precedes what it encrypts.
+func newGCM(key []byte) cipher.AEAD {
+	return must(cipher.NewGCMWithRandomNonce(must(aes.NewCipher(key))))
+}
 
 // must returns a value whose error is possible only for keys of another length.
 func must[T any](v T, err error) T {
@@ -96,17 +92,15 @@ func associatedData(use, ref, tenant string) []byte {
 // Seal encrypts a content for its item and tenant. The envelope is the id of the key that
 // the item's key is encrypted under, then that key and the content, each after its nonce.
 func (v *Vault) Seal(ref, tenant string, plain []byte) ([]byte, error) {
-	item, err := v.Random(Size)
-	if err != nil {
-		return nil, err
+	if v == nil {
+		return nil, ErrNoVault
 	}
+	item := make([]byte, Size)
 	defer clear(item)
-	wrapped, err := v.encrypt(v.keys[v.current].wrap, item, associatedData("key", ref, tenant))
-	if err != nil {
-		return nil, err
-	}
-	body, err := v.encrypt(newGCM(item), plain, associatedData("content", ref, tenant))
-	return slices.Concat(v.current[:], wrapped, body), err
+	_, _ = rand.Read(item) // never fails
+	envelope := append(make([]byte, 0, idSize+wrappedSize+len(plain)+overhead), v.current[:]...)
+	envelope = v.keys[v.current].wrap.Seal(envelope, nil, item, associatedData("key", ref, tenant))
+	return newGCM(item).Seal(envelope, nil, plain, associatedData("content", ref, tenant)), nil
 }
 
 // Open decrypts what Seal encrypted for the same item and tenant. ErrShredded means
@@ -125,59 +119,21 @@ func (v *Vault) Open(ref, tenant string, envelope []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %s is encrypted with key %x, which is missing", ErrSealed, ref, envelope[:idSize])
 	}
 	wrapped, body := envelope[idSize:idSize+wrappedSize], envelope[idSize+wrappedSize:]
-	item, err := decrypt(key.wrap, wrapped, associatedData("key", ref, tenant))
+	item, err := key.wrap.Open(nil, nil, wrapped, associatedData("key", ref, tenant))
 	if err != nil {
 		return nil, fmt.Errorf("%w: the key of %s was changed", ErrSealed, ref)
 	}
 	defer clear(item)
-	plain, err := decrypt(newGCM(item), body, associatedData("content", ref, tenant))
+	plain, err := newGCM(item).Open(nil, nil, body, associatedData("content", ref, tenant))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s was changed", ErrSealed, ref)
 	}
 	return plain, nil
 }
 
-func (v *Vault) encrypt(aead cipher.AEAD, plain, bound []byte) ([]byte, error) {
-	n := aead.NonceSize()
-	nonce := make([]byte, n, n+len(plain)+aead.Overhead())
-	if err := v.fill(nonce); err != nil {
-		return nil, err
-	}
-	return aead.Seal(nonce, nonce, plain, bound), nil
-}
-
-func decrypt(aead cipher.AEAD, sealed, bound []byte) ([]byte, error) {
-	n := aead.NonceSize()
-	if len(sealed) < n {
-		return nil, ErrSealed
-	}
-	return aead.Open(nil, sealed[:n], sealed[n:], bound)
-}
-
-// Random returns n random bytes.
-func (v *Vault) Random(n int) ([]byte, error) {
-	if v == nil {
-		return nil, ErrNoVault
-	}
-	b := make([]byte, n)
-	if err := v.fill(b); err != nil {
-		return nil, err
-	}
-	return b, nil
-}
-
-func (v *Vault) fill(b []byte) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if _, err := io.ReadFull(v.random, b); err != nil {
-		return fmt.Errorf("keys: randomness: %w", err)
-	}
-	return nil
-}
-
 // idSize is the size in bytes of the id of a key at the beginning of a mark or envelope,
-// and wrappedSize that of an item's key with its nonce and tag.
-const idSize, wrappedSize = 4, 12 + Size + 16
+// overhead that of a nonce and a tag, and wrappedSize that of an item's key with both.
+const idSize, overhead, wrappedSize = 4, 12 + 16, Size + overhead
 
 // keyOf returns the key that a mark or envelope names.
 func (v *Vault) keyOf(named []byte) (vaultKey, bool) {
@@ -254,8 +210,8 @@ func (v *Vault) MarkKnown(mark []byte) bool {
 func (v *Vault) Current() string { return hex.EncodeToString(v.current[:]) }
 
 // SealEntry encrypts a numbered entry of a log under the current key.
-func (v *Vault) SealEntry(number uint64, entry []byte) ([]byte, error) {
-	return v.encrypt(v.keys[v.current].redo, entry, associatedData("redo", strconv.FormatUint(number, 10), ""))
+func (v *Vault) SealEntry(number uint64, entry []byte) []byte {
+	return v.keys[v.current].redo.Seal(nil, nil, entry, associatedData("redo", strconv.FormatUint(number, 10), ""))
 }
 
 // OpenEntry decrypts what SealEntry encrypted under the key with this id.
@@ -265,7 +221,7 @@ func (v *Vault) OpenEntry(id string, number uint64, sealed []byte) ([]byte, erro
 	if !known || id != hex.EncodeToString(named[:idSize]) {
 		return nil, fmt.Errorf("%w: it is encrypted with key %.16q, which is missing", ErrSealed, id)
 	}
-	entry, err := decrypt(key.redo, sealed, associatedData("redo", strconv.FormatUint(number, 10), ""))
+	entry, err := key.redo.Open(nil, nil, sealed, associatedData("redo", strconv.FormatUint(number, 10), ""))
 	if err != nil {
 		return nil, fmt.Errorf("%w: it was changed", ErrSealed)
 	}

@@ -2,7 +2,6 @@ package keys_test
 
 import (
 	"bytes"
-	"crypto/rand"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +16,7 @@ func FuzzEnvelope(f *testing.F) {
 	f.Add("hold/1", "acme", []byte("text"), []byte{}, []byte{}, "k")
 	f.Add("a", "", []byte{}, bytes.Repeat([]byte{1}, 60), bytes.Repeat([]byte{2}, 40), "")
 	k := must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(f)
-	v := must.Get(keys.NewVault(keys.Set{Signing: k}, rand.Reader))(f)
+	v := must.Get(keys.NewVault(keys.Set{Signing: k}))(f)
 	f.Fuzz(func(t *testing.T, ref, tenant string, plain, wrapped, body []byte, key string) {
 		e := must.Get(v.Seal(ref, tenant, plain))(t)
 		must.Equal(t, string(must.Get(v.Open(ref, tenant, e))(t)), string(plain))
@@ -38,8 +37,8 @@ func FuzzEnvelope(f *testing.F) {
 
 // An entry of a log opens under the id of its key, its number and its text, and under no other.
 func TestLogEntriesAreBound(t *testing.T) {
-	v := must.Get(keys.NewVault(keys.Set{Signing: must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(t)}, rand.Reader))(t)
-	id, sealed := v.Current(), must.Get(v.SealEntry(1, []byte("text")))(t)
+	v := must.Get(keys.NewVault(keys.Set{Signing: must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(t)}))(t)
+	id, sealed := v.Current(), v.SealEntry(1, []byte("text"))
 	must.Equal(t, string(must.Get(v.OpenEntry(id, 1, sealed))(t)), "text")
 	must.Error(t, expect.Err(v.OpenEntry(id, 2, sealed)), "it opens under another number")
 	must.Error(t, expect.Err(v.OpenEntry(id, 1, sealed[1:])), "another text opens")

@@ -53,7 +53,7 @@ func Vault(t testing.TB, under ...keys.Key) *keys.Vault {
 	if len(under) == 0 {
 		under = []keys.Key{Key(t)}
 	}
-	v := must.Get(keys.NewVault(keys.Set{Signing: under[0], Verifying: under[1:]}, rand.Reader))(t)
+	v := must.Get(keys.NewVault(keys.Set{Signing: under[0], Verifying: under[1:]}))(t)
 	return v
 }
 

@@ -2,7 +2,6 @@ package redo_test
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/binary"
 	"os"
 	"path/filepath"
@@ -20,7 +19,7 @@ import (
 func testVault(t testing.TB) *keys.Vault {
 	t.Helper()
 	k := must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(t)
-	v := must.Get(keys.NewVault(keys.Set{Signing: k}, rand.Reader))(t)
+	v := must.Get(keys.NewVault(keys.Set{Signing: k}))(t)
 	return v
 }
 
