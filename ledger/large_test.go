@@ -21,7 +21,7 @@ func TestLargeEntriesAreCommittedInParts(t *testing.T) {
 	var mu sync.Mutex
 	var sizes []int // of the transactions, by versions
 	opt := crashOptions(t, filepath.Join(ring.Dir(t), "ledger.db"))
-	opt.OnSteps = func(steps []ledger.Step) {
+	opt.OnSteps = func(steps []memproxy.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		sizes = append(sizes, len(steps))
@@ -66,7 +66,7 @@ func TestDecisionsOfLargeEntriesAreKnownAsAWhole(t *testing.T) {
 	begun := make(chan struct{})
 	transactions := 0
 	opt := crashOptions(t, filepath.Join(ring.Dir(t), "ledger.db"))
-	opt.OnSteps = func([]ledger.Step) {
+	opt.OnSteps = func([]memproxy.Event) {
 		if transactions++; transactions == 2 { // the first part is committed
 			close(begun)
 		}

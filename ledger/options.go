@@ -73,9 +73,10 @@ type Options struct {
 	// tenant with the most are dropped, so that one tenant cannot crowd out the others.
 	// Zero is 10,000.
 	MaxNotices int
-	// OnSteps is called with the committed steps of memories' histories: new versions,
-	// compacted texts, and purges. The writer calls it, so it must not block. It may be nil.
-	OnSteps func([]Step)
+	// OnSteps is called with the audit events, without a time, of committed changes of
+	// histories: new versions, compacted texts, and purges. The writer calls it, so it must
+	// not block. It may be nil.
+	OnSteps func([]memproxy.Event)
 	// OnBroken is called when a version or row differs from what was written. A changed
 	// version is found before its text is compacted, and Chains.Verify reports the place.
 	// OnBroken is called after the memory's flag was committed and must not block. It may be
@@ -120,7 +121,7 @@ func (o *Options) complete() error {
 	o.MaxNotices = cmp.Or(o.MaxNotices, 10_000)
 	o.KeepVersions = cmp.Or(o.KeepVersions, DefaultKeepVersions)
 	if o.OnSteps == nil {
-		o.OnSteps = func([]Step) {}
+		o.OnSteps = func([]memproxy.Event) {}
 	}
 	if o.OnBroken == nil {
 		o.OnBroken = func() {}
@@ -134,18 +135,33 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// Step is one step in the history of a memory.
-type Step struct {
-	memproxy.VersionChange
-	Backend, Tenant, Actor, Decision string
-	Trust                            memproxy.Trust
-}
-
-// step notes a change of a history for OnSteps. What was found when a backend was
-// sealed is not noted, because the audit log records the seal as a whole.
+// step notes a change of a history for OnSteps. Consecutive changes of one decision are one
+// event. What was found when a backend was sealed is not noted, because the audit log records
+// the seal as a whole.
 func (t *transaction) step(r *versionRow, change memproxy.VersionChange) {
 	if r.Op == memproxy.OpSeal && r.Decision == "" {
 		return
 	}
-	t.steps = append(t.steps, Step{VersionChange: change, Backend: r.Backend, Tenant: r.Tenant, Actor: r.Actor, Decision: r.Decision, Trust: r.Trust})
+	ev := memproxy.Event{
+		Type: memproxy.EventVersion, Decision: r.Decision, Backend: r.Backend, Claimed: -1, Confidence: -1,
+		Principal: memproxy.Principal{ID: r.Actor, Tenant: r.Tenant, Trust: r.Trust},
+	}
+	switch r.Op {
+	case memproxy.OpCompact:
+		ev.Type = memproxy.EventCompaction
+	case memproxy.OpPurge:
+		ev.Type = memproxy.EventPurge
+	}
+	if r.Actor == memproxy.SystemActor {
+		ev.Principal.Kind, ev.Principal.Trust = memproxy.KindService, memproxy.TrustSystem
+	}
+	last := len(t.steps) - 1
+	if last < 0 || !sameEvent(&t.steps[last], &ev) {
+		t.steps, last = append(t.steps, ev), last+1
+	}
+	t.steps[last].Versions = append(t.steps[last].Versions, change)
+}
+
+func sameEvent(a, b *memproxy.Event) bool {
+	return a.Type == b.Type && a.Decision == b.Decision && a.Backend == b.Backend && a.Principal.ID == b.Principal.ID && a.Principal.Tenant == b.Principal.Tenant
 }

@@ -50,7 +50,7 @@ type transaction struct {
 	records map[key]*recordRow   // records that were read or changed; nil: changed, and to be read anew
 	ready   map[string]*sql.Stmt // statements used in this transaction, by text
 	heads   map[string]*head     // heads of chains, by tenant
-	steps   []Step               // changes of histories, for OnSteps
+	steps   []memproxy.Event     // changes of histories, for OnSteps
 	sealed  []string             // backends that the transaction seals
 
 	// counted is the number of memories that each author added: an author's row is written
