@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/memproxy/memproxy/agentrun"
-	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/telemetry/audit"
@@ -60,7 +58,13 @@ func (s *App) startJobs(held *holds.Maintainer) {
 	}
 	for i, p := range s.proxies {
 		if b := &s.cfg.Backends[i]; b.Kind == "letta" { // only its agents run
-			s.jobs.Start(runsJob(b, p.Runs()))
+			// Each backend has its own job, because an agent that is released runs as long as
+			// its model takes.
+			every := b.Reconcile.Std()
+			if every <= 0 {
+				every = proxy.DefaultReconcile
+			}
+			s.jobs.Start(upkeep.Job{Name: "runs:" + b.Name, Every: every, Wake: upkeep.NewPendingSignal(), Once: p.Runs().Once})
 		}
 	}
 	s.keepBaseline()
@@ -86,24 +90,6 @@ func pruning(log *audit.Log, steady *upkeep.ClockGuard, keep time.Duration, maxB
 		}
 		_, err := log.Prune(ctx, before, maxBytes)
 		return cmp.Or(err, wait)
-	}
-}
-
-// runsJob returns a job that settles the interrupted runs of a backend's agents. Each
-// backend has its own job, because an agent that is released runs as long as its model
-// takes.
-func runsJob(b *config.Backend, runs *agentrun.Runs) upkeep.Job {
-	every := b.Reconcile.Std()
-	if every <= 0 {
-		every = proxy.DefaultReconcile
-	}
-	return upkeep.Job{Name: "runs:" + b.Name, Every: every, Wake: upkeep.NewPendingSignal(), Once: runs.Once}
-}
-
-func (s *App) holdMaintainer() *holds.Maintainer {
-	return &holds.Maintainer{
-		Config: s.cfg, Holds: s.ledger.Holds, Sessions: s.ledger.Sessions, Audit: s.audit, Log: s.log, Clock: s.clock, Rules: s.rules.current, Changed: s.rules.changed,
-		Backend: clientsOf(s), Settled: s.review.Runner.Wake,
 	}
 }
 

@@ -54,8 +54,7 @@ type ruleset struct {
 	swap sync.Mutex
 	now  atomic.Pointer[compiledRules] // in force
 
-	mu     sync.Mutex
-	broken map[string]error // by source: why the newest edit is not in force
+	broken sync.Map // error by source: why the newest edit is not in force
 }
 
 // compiledRules is a set of rules and the sources that it was compiled from.
@@ -73,7 +72,7 @@ func newRuleset(cfg *config.Config, allowed []string, connect func(*follow.Optio
 	if err != nil {
 		return nil, cfg.Fault(err, "screening")
 	}
-	r := &ruleset{screeners: d, allowed: allowed, changed: upkeep.NewSignal(), broken: map[string]error{}}
+	r := &ruleset{screeners: d, allowed: allowed, changed: upkeep.NewSignal()}
 	pack, err := d.pack()
 	if err != nil {
 		return nil, cfg.Fault(err, "screening", "pack")
@@ -145,7 +144,10 @@ func (r *ruleset) edit(what string, change func(*ruleSources), use func(*gate.Ru
 		Promotion: cfg.Identity.Established.PromotionRule(), TTL: cfg.Memories.Lifetime,
 		Governance: cfg.Memories.Governance(),
 		Screener:   screener, Approved: approved.Texts(cfg.Screening.Approved),
-		Withhold: memproxy.FromFraction(*cfg.Screening.Withhold), Sanitise: sanitiseFrom(cfg.Screening),
+		Withhold: memproxy.FromFraction(*cfg.Screening.Withhold),
+	}
+	if *cfg.Screening.Withhold > 0 { // otherwise reads are not screened
+		rules.Sanitise = screen.HoldThreshold // the risk from which a write would have been held
 	}
 	if err := use(rules); err != nil {
 		return err
@@ -158,15 +160,6 @@ func (r *ruleset) edit(what string, change func(*ruleSources), use func(*gate.Ru
 	r.changed.Send()
 	r.fail(what, nil)
 	return nil
-}
-
-// sanitiseFrom returns the risk from which dangerous spans of a text that was written out
-// of band are hidden. It is the risk from which a write would have been held.
-func sanitiseFrom(c config.Screening) memproxy.PerMille {
-	if *c.Withhold == 0 {
-		return 0 // reads are not screened
-	}
-	return screen.HoldThreshold
 }
 
 // versionOf hashes everything that decisions depend on: sidecars with the same version
@@ -188,17 +181,13 @@ func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 func (r *ruleset) current() *gate.Rules { return r.now.Load().rules }
 
 // fail records why an edit of a source is not in force; nil records that it is.
-func (r *ruleset) fail(what string, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.broken[what] = err
-}
+func (r *ruleset) fail(what string, err error) { r.broken.Store(what, err) }
 
 // failure returns why the newest edit of a source is not in force, or nil.
 func (r *ruleset) failure(what string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.broken[what]
+	err, _ := r.broken.Load(what)
+	why, _ := err.(error)
+	return why
 }
 
 // relaxed lists the built-in policies that refuse, hold or mark but do not decide here,

@@ -22,6 +22,7 @@ import (
 	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/telemetry/signal"
 	"github.com/memproxy/memproxy/upkeep"
+	"github.com/memproxy/memproxy/upkeep/holds"
 )
 
 // settingsFile stores the settings of the last start.
@@ -148,7 +149,10 @@ func (s *edits) apply(ctx context.Context, next *config.Config) error {
 	}
 	err = s.rules.edit(fromConfiguration, func(in *ruleSources) { in.cfg, in.restart = cfg, restart }, func(rules *gate.Rules) error {
 		if err := bindNames(ctx, cfg, s.ledger, s.clock(), s.log); err != nil {
-			return oneOutage(err)
+			if contradictions, ok := errors.AsType[config.Faults](err); ok {
+				return contradictions
+			}
+			return errOutage
 		}
 		err := s.gate.Use(rules)
 		if err == nil {
@@ -175,15 +179,6 @@ func (s *edits) apply(ctx context.Context, next *config.Config) error {
 // and times, so each attempt would look like a new failure and be reported again.
 var errOutage = errors.New("the ledger is unavailable, so the names in the configuration are not bound to their tenants yet; retrying")
 
-// oneOutage returns the contradictions that bindNames found, or errOutage for any other
-// error.
-func oneOutage(err error) error {
-	if faults, ok := errors.AsType[config.Faults](err); ok {
-		return faults
-	}
-	return errOutage
-}
-
 // warn logs valid settings that are probably not intended.
 func (s *edits) warn(cfg *config.Config) {
 	for _, w := range append(cfg.Warnings(), unmatched(cfg, s.rules.now.Load().cedar)...) {
@@ -209,7 +204,10 @@ func (s *edits) check() proxy.Check {
 
 // watch exports metrics, watches files for edits, and starts the jobs.
 func (s *App) watch() {
-	held := s.holdMaintainer()
+	held := &holds.Maintainer{
+		Config: s.cfg, Holds: s.ledger.Holds, Sessions: s.ledger.Sessions, Audit: s.audit, Log: s.log, Clock: s.clock, Rules: s.rules.current, Changed: s.rules.changed,
+		Backend: clientsOf(s), Settled: s.review.Runner.Wake,
+	}
 	stop, err := s.telemetry.Instruments().ObserveSource(func(observe signal.Observe) {
 		lag := s.audit.Lag()
 		observe(signal.MetricAuditLag, int64(lag.Queued), signal.StateQueued)
