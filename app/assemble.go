@@ -181,5 +181,4 @@ func (s *App) record(t memproxy.EventType, detail string) {
 	}
 }
 
-// namesAtOnce is how many names are bound to tenants in one transaction.
-const namesAtOnce = 256
+const namesAtOnce = 256 // how many names are bound to tenants in one transaction

@@ -130,8 +130,7 @@ func sameIssuer(a, b *config.OIDC) bool {
 	return a != nil && b != nil && a.Issuer == b.Issuer && a.CA == b.CA && a.TokenFile == b.TokenFile
 }
 
-// maxBearer is the maximum size of a token's file in bytes.
-const maxBearer = 64 << 10
+const maxBearer = 64 << 10 // maximum size of a token's file in bytes
 
 // bearerIn returns a function that reads a token from its file each time, because
 // projected tokens are replaced before they expire. It returns nil if path is "".

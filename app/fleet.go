@@ -23,8 +23,7 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 )
 
-// lastGoodFile is the file of the current release, in the state directory.
-const lastGoodFile = "rules.last-good"
+const lastGoodFile = "rules.last-good" // file of the current release, in the state directory
 
 // firstBundle returns the bundle with which a sidecar starts: the stored release, else
 // the policy directory. In a fleet only the fleet's own rules count: without a stored
@@ -208,8 +207,7 @@ func (t *releaseMeter) name(version, release string) {
 	t.names[version] = release
 }
 
-// maxNames is how many versions are remembered.
-const maxNames = 100
+const maxNames = 100 // how many versions are remembered
 
 // breakage lists the reasons of decisions that were caused by a failure and not by the
 // caller.

@@ -218,8 +218,7 @@ func OpenPager(ctx context.Context, b config.Backend, api string, scopes []mempr
 	return p, "mem0-platform", err
 }
 
-// probeTime is the timeout of the detection of a Mem0's API.
-const probeTime = time.Minute
+const probeTime = time.Minute // timeout of the detection of a Mem0's API
 
 // credentialOf returns how the backend's own credential is sent, or nil.
 func credentialOf(b config.Backend) *frontend.Credential {

@@ -17,10 +17,8 @@ import (
 
 // The intervals of work that nothing wakes up.
 const (
-	// summariseEvery is how often rejections that were only counted are recorded.
-	summariseEvery = 10 * time.Second
-	// pruneEvery is how often old records of the audit log are looked for.
-	pruneEvery = time.Hour
+	summariseEvery = 10 * time.Second // how often rejections that were only counted are recorded
+	pruneEvery     = time.Hour        // how often old records of the audit log are looked for
 	// replayPoll finds claims of a killed process, whose leases expire without a
 	// notification, and approvals made by another process on the same ledger.
 	replayPoll = 5 * time.Second

@@ -79,8 +79,7 @@ func newScreeners(cfg config.Screening, log *slog.Logger, clock func() time.Time
 	return d, nil
 }
 
-// maxExemplars is the maximum size of a file of known attacks, in bytes.
-const maxExemplars = 4 << 20
+const maxExemplars = 4 << 20 // maximum size of a file of known attacks, in bytes
 
 // exemplarsOf reads the operator's own known attacks.
 func exemplarsOf(file string) ([]similar.Exemplar, error) {
@@ -195,8 +194,7 @@ func matcherOf(c *config.Similar, known []similar.Exemplar, log *slog.Logger, be
 // lazyMatcher matches only after the model has embedded the known attacks.
 type lazyMatcher struct{ index atomic.Pointer[similar.Index] }
 
-// retry is the delay between attempts to reach an unavailable model.
-const retry = time.Minute
+const retry = time.Minute // delay between attempts to reach an unavailable model
 
 var errNotYet = errors.New("the embedding model has not been reached yet")
 

@@ -86,8 +86,7 @@ func warnExpired(log *slog.Logger, l *listener, now time.Time) {
 		"from", c.Leaf.NotBefore.UTC().Format(time.RFC3339), "until", c.Leaf.NotAfter.UTC().Format(time.RFC3339))
 }
 
-// reachTime is the timeout of the test connection to a backend.
-const reachTime = 3 * time.Second
+const reachTime = 3 * time.Second // timeout of the test connection to a backend
 
 // logReachability logs whether a backend can be connected to. An unreachable backend
 // does not prevent the start.

@@ -19,8 +19,7 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// reviewSocket is the name of the operator's socket in the state directory.
-const reviewSocket = "review.sock"
+const reviewSocket = "review.sock" // name of the operator's socket in the state directory
 
 // maxSocket is the maximum length of a socket's path in bytes, without the terminating
 // zero byte.

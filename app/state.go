@@ -112,8 +112,7 @@ func (s *state) openTelemetry(ctx context.Context) error {
 	return nil
 }
 
-// journalReserve is room for a batch of records of ordinary size.
-const journalReserve = 256 << 10
+const journalReserve = 256 << 10 // room for a batch of records of ordinary size
 
 func (s *state) openAudit() error {
 	key, err := s.auditKey()
@@ -310,8 +309,7 @@ func unmanaged(ctx context.Context) begin {
 // process runs any more, or the error names what does.
 func (s *state) Close(ctx context.Context) error { return s.group.Close(ctx) }
 
-// closeTime is the timeout of closing a state that was opened for one operation.
-const closeTime = 20 * time.Second
+const closeTime = 20 * time.Second // timeout of closing a state that was opened for one operation
 
 // closeSoon closes a state that was opened for one operation, even if ctx is cancelled.
 func (s *state) closeSoon(ctx context.Context) error {

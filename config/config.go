@@ -47,8 +47,7 @@ type Config struct {
 	// behindEnvoy is set if Envoy's clients are served, wherever Envoy listens. anyEnvoy
 	// is set if any process on the machine can claim to be Envoy.
 	behindEnvoy, anyEnvoy bool
-	// builtinOff is the file that leaves the built-in policies out; "" if they are in force.
-	builtinOff string
+	builtinOff            string // file that leaves the built-in policies out; "" if they are in force
 }
 
 // Admin is the admin listener.
@@ -200,8 +199,7 @@ type Sources struct {
 	Pending []memproxy.Source          `yaml:"pending,omitempty" doc:"tiers of sources whose new memories await review before callers other than their author can read them; []: none" default:"hostile in production, else none" enum:"untrusted,hostile" loose:"fewer;unsafe"`
 }
 
-// everyOther is the entry for names of sources that have no entry of their own.
-const everyOther = "*"
+const everyOther = "*" // entry for names of sources that have no entry of their own
 
 // production sets absent keys to the defaults of the production profile.
 func (s *Sources) production() {

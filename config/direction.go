@@ -33,9 +33,8 @@ type direction struct {
 	values []string // the values of order
 	// unsafe is set if values that are looser than production's default weaken
 	// production.
-	unsafe bool
-	// switches is set if the loosest value of order switches the control off.
-	switches bool
+	unsafe   bool
+	switches bool     // set if the loosest value of order switches the control off
 	off      []string // values that switch the control off and so weaken production
 }
 

@@ -21,8 +21,7 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// maxConfig is the maximum size of a configuration file in bytes.
-const maxConfig = 4 << 20
+const maxConfig = 4 << 20 // maximum size of a configuration file in bytes
 
 // Load reads a file and resolves references with getenv. Invalid content is returned as
 // Faults; another error means that the file cannot be read.
@@ -108,8 +107,7 @@ type fault struct {
 	what string
 }
 
-// maxFaults is the maximum number of reported faults.
-const maxFaults = 100
+const maxFaults = 100 // maximum number of reported faults
 
 func (v *reader) fault(line int, format string, args ...any) {
 	if len(v.faults) >= maxFaults {
@@ -204,8 +202,7 @@ func (v *reader) fromYAML(err error) {
 	v.fault(line, "%s", strings.Replace(m[2], "found character that cannot start any token", "a value cannot begin with this character; indent with spaces, not tabs", 1))
 }
 
-// maxSecret is the maximum size in bytes of a file that contains a value.
-const maxSecret = 64 << 10
+const maxSecret = 64 << 10 // maximum size in bytes of a file that contains a value
 
 // maxDepth is the maximum nesting depth of the file. The deepest key is at level 6.
 const maxDepth = 20

@@ -90,8 +90,7 @@ func (s *Starter) Write(path string, stdout io.Writer, force bool, getenv func(s
 	return durable.Create(path, []byte(text))
 }
 
-// portsTried is how many ports are tried to find a free one.
-const portsTried = 100
+const portsTried = 100 // how many ports are tried to find a free one
 
 // freeFrom returns the address with the first free port from its own port on that is not
 // the backend's. If there is none, it returns the address itself.

@@ -18,18 +18,15 @@ type target struct {
 	client *http.Client
 	// letta is the base URL of the agent server, agent the id of its agent.
 	letta, agent string
-	// victim is the id of another tenant's memory.
-	victim string
+	victim       string // id of another tenant's memory
 	// auditDir is the directory of the target's audit log; "" if it has none. flush writes
 	// the log to it.
 	auditDir string
 	flush    func(context.Context) error
-	// verified is what the verifier says about the log.
-	verified string
+	verified string // what the verifier says about the log
 }
 
-// maxAnswer is how many bytes of a response the demo reads.
-const maxAnswer = 1 << 20
+const maxAnswer = 1 << 20 // how many bytes of a response the demo reads
 
 // agentsPath begins the paths of the agent server.
 const agentsPath = "/v1/agents/"

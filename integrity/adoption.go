@@ -18,8 +18,7 @@ import (
 // The pace of sealing backends at their first start. Each page is read within the
 // client's own deadlines (screen/hunt), at Pace.Slow.
 const (
-	// sealPoll is how often unsealed backends are tried.
-	sealPoll = time.Minute
+	sealPoll = time.Minute // how often unsealed backends are tried
 	// sealPatience is the longest pause between attempts to read a backend. The pauses
 	// begin with sealPoll and double.
 	sealPatience = time.Hour

@@ -24,10 +24,8 @@ type keyFilter struct {
 }
 
 const (
-	// firstFilter is the number of keys that the first filter takes, in 160 KiB.
-	firstFilter = 1 << 17
-	// falsePositiveRate is the false positive rate of the filters.
-	falsePositiveRate = 0.01
+	firstFilter       = 1 << 17 // number of keys that the first filter takes, in 160 KiB
+	falsePositiveRate = 0.01    // false positive rate of the filters
 )
 
 // filterKey returns the bytes that the filters hash for a key.

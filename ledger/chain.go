@@ -15,8 +15,7 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// chainDomain is the version of the encoding that links are hashes of.
-const chainDomain = "memproxy version 1"
+const chainDomain = "memproxy version 1" // version of the encoding that links are hashes of
 
 // link hashes all fields of a version together with the links of the memory's previous
 // version and of the tenant's previous record. It excludes fields that may change later
@@ -31,11 +30,10 @@ func (r *versionRow) link() []byte {
 
 // head describes both ends of a tenant's chain: its last record, and the base.
 type head struct {
-	tenant string
-	place  int64
-	link   string
-	// base is the place of the last record that was trimmed.
-	base     int64
+	tenant   string
+	place    int64
+	link     string
+	base     int64 // place of the last record that was trimmed
 	baseLink string
 	mac      []byte
 	changed  bool // putHeads has to write it

@@ -9,8 +9,7 @@ import (
 	"slices"
 )
 
-// maxTries is how often a transaction that conflicts with that of another proxy is tried.
-const maxTries = 5
+const maxTries = 5 // how often a transaction that conflicts with that of another proxy is tried
 
 // persist commits a group. It retries after a conflict with the transaction of another
 // proxy.

@@ -105,8 +105,7 @@ func commitParts(ctx context.Context, s *store, all []*memproxy.Entry, at int64)
 	return kept
 }
 
-// maxPart is the maximum number of objects of one entry in one transaction.
-const maxPart = 128
+const maxPart = 128 // maximum number of objects of one entry in one transaction
 
 // parts divides an entry so that all changes of an object are in one part. It does not
 // divide an entry that applies only if nothing else was changed, or corrections of

@@ -10,8 +10,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// expireStep is the maximum number of memories that one transaction marks as expired.
-const expireStep = 500
+const expireStep = 500 // maximum number of memories that one transaction marks as expired
 
 // Upkeep expires and purges memories, and deletes items past their retention.
 type Upkeep struct{ *store }

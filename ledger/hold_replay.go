@@ -236,9 +236,8 @@ const (
 	// sketchLike is the largest Hamming distance of similar texts. Sketches of unrelated
 	// texts differ in 32 bits on average, with a standard deviation of 4: of a thousand
 	// groups, two are similar by chance about once in ten million.
-	sketchLike = 10
-	// sketchShort is the number of words from which on SimHash is used.
-	sketchShort = 12
+	sketchLike  = 10
+	sketchShort = 12 // number of words from which on SimHash is used
 	// sketchWords limits the words that are sketched.
 	sketchWords = 4096
 	// sketchRecent limits the waiting holds whose groups a new hold is compared with.

@@ -65,8 +65,7 @@ func (bs Backends) Inventory(ctx context.Context, backend string, f func(page []
 	}, f)
 }
 
-// inventoryPage is the maximum number of memories of one page of Inventory.
-const inventoryPage = 500
+const inventoryPage = 500 // maximum number of memories of one page of Inventory
 
 // Sealed reports whether all content of a backend was recorded once, so that an object
 // without a record was written out-of-band.

@@ -51,8 +51,7 @@ import (
 	"github.com/memproxy/memproxy/ledger/redo"
 )
 
-// chunk is the maximum number of ids in one query.
-const chunk = 1000
+const chunk = 1000 // maximum number of ids in one query
 
 // Ledger is the store of owners, statuses and histories. Its fields are views of the
 // same store for more specialised callers. All are safe for concurrent use.

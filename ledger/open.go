@@ -275,8 +275,7 @@ func (s *store) closeDBs() error {
 }
 
 const (
-	// postgresReaders is the number of queries that a proxy runs concurrently.
-	postgresReaders = 8
+	postgresReaders = 8 // number of queries that a proxy runs concurrently
 	// postgresLifetime limits the age of a connection, so that the proxies of a fleet
 	// reconnect to a new primary by themselves.
 	postgresLifetime = 5 * time.Minute

@@ -233,5 +233,4 @@ func withOwner(rec memproxy.Record, owner *memproxy.Ownership) memproxy.Record {
 	return rec
 }
 
-// allRecords is a key that stands for all objects in the set that a commit changes.
-var allRecords key
+var allRecords key // a key that stands for all objects in the set that a commit changes

@@ -248,8 +248,7 @@ func rejectHold(t *transaction, id string, r memproxy.Review) {
 	settleHold(t, id, memproxy.HoldRejected, r)
 }
 
-// maxBatch is the maximum number of holds that one batch settles.
-const maxBatch = 500
+const maxBatch = 500 // maximum number of holds that one batch settles
 
 // ReviewGroup approves or rejects, all or none, the waiting holds of one similarity
 // group of a tenant that were created before a time. There must be exactly expect of

@@ -29,8 +29,7 @@ const recordColumns = `backend, kind, id, tenant, "user", agent, app, run, actor
 
 const recordTexts, recordNumbers, recordValues = 25, 10, 36
 
-// bulkRows is the number of rows in one statement for Postgres.
-const bulkRows = 50
+const bulkRows = 50 // number of rows in one statement for Postgres
 
 // upserts are the statements that write one record, and bulkRows of them: the first for records
 // whose decision is the stored one, which do not touch its index.

@@ -211,10 +211,8 @@ func confirmAll(t *transaction) {
 var newTables string
 
 const (
-	// schema is the version of the tables in schema.sql.
-	schema = 25
-	// firstMarked is the first version of the schema whose rows have marks.
-	firstMarked = 22
+	schema      = 25 // version of the tables in schema.sql
+	firstMarked = 22 // first version of the schema whose rows have marks
 )
 
 // upgrade migrates the schema of one released program to that of the next, in the SQL

@@ -12,10 +12,8 @@ import (
 )
 
 const (
-	// verifyStep is the number of records that one query reads.
-	verifyStep = 1000
-	// maxFaults is the number of unaccepted faults at which a verification ends.
-	maxFaults = 100
+	verifyStep = 1000 // number of records that one query reads
+	maxFaults  = 100  // number of unaccepted faults at which a verification ends
 )
 
 // VerifyOptions select what is checked.

@@ -24,11 +24,10 @@ const linger = 500 * time.Millisecond
 
 // job is one write for the writer.
 type job struct {
-	bad  error           // an error about the arguments of the call: nothing is done
-	ctx  context.Context // the job is skipped if its caller gave up before its turn
-	size int             // estimated number of rows that it writes
-	// number is the number of its entry in the redo log, or 0.
-	number uint64
+	bad    error              // an error about the arguments of the call: nothing is done
+	ctx    context.Context    // the job is skipped if its caller gave up before its turn
+	size   int                // estimated number of rows that it writes
+	number uint64             // number of its entry in the redo log, or 0
 	entry  *memproxy.Entry    // that run applies, if any
 	run    func(*transaction) // nil: the job does nothing but wait for its turn
 	done   chan error         // nil: no caller waits

@@ -24,8 +24,7 @@ import (
 const (
 	// DefaultTimeout limits the time that one request may take in the store.
 	DefaultTimeout = 10 * time.Second
-	// maxBody is the maximum size of a request's body in bytes.
-	maxBody = 64 << 10
+	maxBody        = 64 << 10 // maximum size of a request's body in bytes
 )
 
 // Options configure the API.

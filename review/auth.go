@@ -64,8 +64,7 @@ func EligibleReviewers(reviewers []Reviewer, h *memproxy.HeldWrite) int {
 	return len(ids)
 }
 
-// minToken is the minimum length of a token in characters: 16 bytes in base64.
-const minToken = 22
+const minToken = 22 // minimum length of a token in characters: 16 bytes in base64
 
 // bearer returns the reviewer whose token a request has. It compares every hash in constant
 // time, so that the time reveals nothing about a partial match.

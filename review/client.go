@@ -22,14 +22,12 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// maxAnswer is the maximum size of an answer in bytes.
-const maxAnswer = 64 << 20
+const maxAnswer = 64 << 20 // maximum size of an answer in bytes
 
 // requestTimeout is the timeout of an ordinary request. A replay takes less time.
 const requestTimeout = 2 * time.Minute
 
-// pageTimeout is the timeout of a request for a page.
-const pageTimeout = 10 * time.Second
+const pageTimeout = 10 * time.Second // timeout of a request for a page
 
 // ClientOptions configure a Client.
 type ClientOptions struct {

@@ -128,8 +128,7 @@ type SealReport struct {
 	Whole bool `json:"whole"`
 }
 
-// longestOperation is the timeout of a sweep or a seal.
-const longestOperation = 6 * time.Hour
+const longestOperation = 6 * time.Hour // timeout of a sweep or a seal
 
 // longOperation records a long operation and then runs it. The operation ends when the
 // client disconnects.

@@ -272,8 +272,7 @@ func (u *inFlight) AbortAll() {
 	u.cut()
 }
 
-// recordGrace is how long recording the results of cancelled requests may take.
-const recordGrace = time.Second
+const recordGrace = time.Second // how long recording the results of cancelled requests may take
 
 // Close waits for the requests in progress until recordGrace before ctx ends, cancels those
 // that remain, and waits until their results are recorded. Nothing is sent afterwards.

@@ -39,11 +39,9 @@ type paging struct {
 	join   any    // func(all *Out, page Out) (next string)
 }
 
-// limitParam is the parameter for the size of a page.
-const limitParam = "limit"
+const limitParam = "limit" // parameter for the size of a page
 
-// maxPage is the maximum size of a page.
-const maxPage = 500
+const maxPage = 500 // maximum size of a page
 
 // paged makes a route answer in pages. join appends a page and returns the cursor of the
 // next one; "" after the last.

@@ -34,11 +34,9 @@ type Status struct {
 	Problems  []string            `json:"problems"`  // what could not be queried
 }
 
-// maxWaiting is the maximum number of held writes that are counted.
-const maxWaiting = 500
+const maxWaiting = 500 // maximum number of held writes that are counted
 
-// shownReasons is the number of reasons that a status shows, the most frequent first.
-const shownReasons = 8
+const shownReasons = 8 // number of reasons that a status shows, the most frequent first
 
 func status(ctx context.Context, in *invocation) error {
 	var st Status

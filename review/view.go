@@ -71,8 +71,7 @@ func findingsIn(h memproxy.HeldWrite, item int) []memproxy.Finding {
 	return slices.DeleteFunc(slices.Clone(h.Findings), func(f memproxy.Finding) bool { return f.Item != item })
 }
 
-// confirmFor is how long a confirmation is valid.
-const confirmFor = 5 * time.Minute
+const confirmFor = 5 * time.Minute // how long a confirmation is valid
 
 // confirm checks for a recent confirmation of this reviewer for this subject. If there is
 // none, the error contains a new one.

@@ -29,8 +29,7 @@ const (
 	// mostAttempts is the number of attempts, about eight hours in total, after which a
 	// notice is dropped.
 	mostAttempts = 18
-	// webhookBatch is the number of notices that are leased together.
-	webhookBatch = 20
+	webhookBatch = 20 // number of notices that are leased together
 )
 
 // The headers of a delivery.

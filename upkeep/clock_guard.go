@@ -10,9 +10,8 @@ import (
 const (
 	// steadyFor is how long a clock has to run without a step before it is trusted with
 	// any duration: NTP corrects a clock that is wrong at the start within minutes.
-	steadyFor = time.Hour
-	// steadyStep is the smallest jump of the clock that counts as a step.
-	steadyStep = time.Minute
+	steadyFor  = time.Hour
+	steadyStep = time.Minute // smallest jump of the clock that counts as a step
 )
 
 // ClockGuard decides whether a clock can be trusted for what cannot be undone: deleting,

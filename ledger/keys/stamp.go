@@ -18,14 +18,12 @@ import (
 const (
 	// stampDomain separates these signatures from everything else that is signed with the
 	// same key. It is also the version of the format.
-	stampDomain = "memproxy stamp 1"
-	// originDomain is the domain of stamps that describe how the write came about.
-	originDomain = "memproxy stamp 2"
+	stampDomain  = "memproxy stamp 1"
+	originDomain = "memproxy stamp 2" // domain of stamps that describe how the write came about
 	// sigPrefix begins a signature: version, then key id, then MAC.
-	sigPrefix = "1."
-	sigSize   = len(sigPrefix) + 8 + 1 + 43
-	// tenantKeys is the minimum number of derived keys that are cached.
-	tenantKeys = 1024
+	sigPrefix  = "1."
+	sigSize    = len(sigPrefix) + 8 + 1 + 43
+	tenantKeys = 1024 // minimum number of derived keys that are cached
 )
 
 // Signer signs and verifies provenance stamps with HMAC-SHA-256 over every field. The

@@ -24,11 +24,9 @@ const (
 	// Suffix is appended to a ledger's path.
 	Suffix = ".redo"
 	// maxSize limits the file. Above it, entries wait until the database has caught up.
-	maxSize = 16 << 20
-	// headSize is the size of a frame without the key's name and the encrypted entry.
-	headSize = 4 + 8 + 1
-	// keepFrame is the size of the largest buffer that is reused for the next frame.
-	keepFrame = 64 << 10
+	maxSize   = 16 << 20
+	headSize  = 4 + 8 + 1 // size of a frame without the key's name and the encrypted entry
+	keepFrame = 64 << 10  // size of the largest buffer that is reused for the next frame
 )
 
 // Log is an open log. A nil Log logs nothing. It is safe for concurrent use.

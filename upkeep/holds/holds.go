@@ -41,8 +41,7 @@ type Maintainer struct {
 	oldest atomic.Pointer[time.Time]
 }
 
-// agePoll is how often the age of waiting writes is checked.
-const agePoll = time.Minute
+const agePoll = time.Minute // how often the age of waiting writes is checked
 
 // Jobs returns the background jobs of the Maintainer.
 func (k *Maintainer) Jobs() []upkeep.Job {

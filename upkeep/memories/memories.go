@@ -48,8 +48,7 @@ type Maintainer struct {
 	auditSearched bool   // the changes of earlier processes were added to Unconfirmed
 	// stopped is the memory at which the last pass over each state stopped.
 	stopped map[memproxy.MemoryState]memproxy.MemoryKey
-	// purged is the memory at which the last round of purging stopped: some cannot be deleted.
-	purged memproxy.MemoryKey
+	purged  memproxy.MemoryKey // memory at which the last round of purging stopped: some cannot be deleted
 }
 
 // New returns a Maintainer. It does nothing until its jobs run.

@@ -16,9 +16,8 @@ const (
 	// and validateTotal the number for all tenants together.
 	validateBatch = 10
 	validateTotal = 1000
-	// validateScan is how many due memories a pass reads in search of tenants not served yet.
-	validateScan = 20_000
-	validatePage = 1000
+	validateScan  = 20_000 // how many due memories a pass reads in search of tenants not served yet
+	validatePage  = 1000
 	// lastKind sorts after every kind of memory.
 	lastKind memproxy.TargetKind = "~"
 )
