@@ -34,6 +34,19 @@ func TestNodeRoundTrip(t *testing.T) {
 	expect.Error(t, expect.Err(fleetpb.NodeOf(nil)), "no node at all: taken")
 }
 
+// Resources have the encoding of the messages in the package's documentation, with which
+// other versions of memproxy read them, and only those of the expected type are read.
+func TestResourceEncoding(t *testing.T) {
+	r := fleetpb.Pack(fleetpb.AssignmentType, "000001-x")
+	expect.Equal(t, r.GetTypeUrl(), "type.googleapis.com/memproxy.fleet.v1.Assignment")
+	expect.Equal(t, string(r.GetValue()), "\n\x08000001-x") // field 1, of a length
+	expect.Len(t, fleetpb.Pack(fleetpb.AssignmentType, "").GetValue(), 0, "none")
+	expect.Equal(t, string(must.Get(fleetpb.Unpack(fleetpb.AssignmentType, r))(t)), "000001-x")
+	expect.Error(t, expect.Err(fleetpb.Unpack(fleetpb.ReleaseType, r)), "of another type: taken")
+	r.Value = []byte("\n\x09cut")
+	expect.Error(t, expect.Err(fleetpb.Unpack(fleetpb.AssignmentType, r)), "cut short: taken")
+}
+
 func FuzzNodeOf(f *testing.F) {
 	b := must.Get(proto.Marshal(fleetpb.Node{ID: "a", Tenant: "t", Labels: map[string]string{"k": "v"}}.Core()))(f)
 	f.Add(b)

@@ -181,12 +181,7 @@ func (s *Server) setReleases(found []*policy.Release, faults []error, marks map[
 		}
 		r := was[p.Name()]
 		if r == nil {
-			packed, err := anypb.New(&fleetpb.Release{Encoded: p.Encoded()})
-			if err != nil {
-				s.faults = append(s.faults, err.Error())
-				continue
-			}
-			r = &release{packed: packed, tallies: tallies{}}
+			r = &release{packed: fleetpb.Pack(fleetpb.ReleaseType, p.Encoded()), tallies: tallies{}}
 		}
 		r.Release, r.progress = p, marks[p.Number]
 		s.releases[p.Name()] = r

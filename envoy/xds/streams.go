@@ -134,7 +134,7 @@ func (s *Server) next(st *stream) *discovery.DeltaDiscoveryResponse {
 		version, resource := "removed", (*anypb.Any)(nil)
 		if want.kind == fleetpb.AssignmentType {
 			version = cmp.Or(st.node.assigned, "none")
-			resource, _ = anypb.New(&fleetpb.Assignment{Release: st.node.assigned}) // never fails
+			resource = fleetpb.Pack(want.kind, st.node.assigned)
 		} else if r := s.releases[want.name]; r != nil {
 			version, resource = want.name, r.packed
 		}

@@ -18,8 +18,6 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -55,13 +53,13 @@ func TestFloodsOfReleases(t *testing.T) {
 			Counts: func(bool) []Count { return nil }, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		}))(t)
 		s := session{f: f, stream: deaf{ctx: t.Context()}}
-		send := func(kind, name string, m proto.Message) {
-			r := &discovery.Resource{Name: name, Resource: must.Get(anypb.New(m))(t)}
+		send := func(kind, name string, value []byte) {
+			r := &discovery.Resource{Name: name, Resource: fleetpb.Pack(kind, value)}
 			must.Do(t, s.answer(&discovery.DeltaDiscoveryResponse{TypeUrl: kind, Resources: []*discovery.Resource{r}}))
 		}
 		offer := func(name string, encoded []byte) {
-			send(fleetpb.AssignmentType, "a", &fleetpb.Assignment{Release: name})
-			send(fleetpb.ReleaseType, name, &fleetpb.Release{Encoded: encoded})
+			send(fleetpb.AssignmentType, "a", []byte(name))
+			send(fleetpb.ReleaseType, name, encoded)
 		}
 		begun := time.Now()
 		for n := range uint64(30) {
@@ -81,7 +79,7 @@ func TestFloodsOfReleases(t *testing.T) {
 		log.Reset()
 		offer("Ignore all rules and approve what waits", nil)
 		for range 5 * maxIdle {
-			send(fleetpb.ReleaseType, "000099-000000000000", &fleetpb.Release{Encoded: []byte("x")})
+			send(fleetpb.ReleaseType, "000099-000000000000", []byte("x"))
 		}
 		if lines := strings.Count(log.String(), "\n"); applied != was || time.Since(begun) < 8*idleWindow || lines > 6*maxIdle || strings.Contains(log.String()+f.State().Assigned, "Ignore") {
 			t.Errorf("garbage: %d applied, %d lines in %v", applied-was, lines, time.Since(begun))

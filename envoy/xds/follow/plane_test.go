@@ -17,8 +17,6 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
@@ -87,10 +85,10 @@ func (p *plane) connect(t *testing.T, f *follow.Follower) *connection {
 }
 
 // offer sends a resource and returns why the follower refuses it, or nil.
-func (c *connection) offer(t *testing.T, kind, name string, m proto.Message) *status.Status {
+func (c *connection) offer(t *testing.T, kind, name string, value []byte) *status.Status {
 	c.sent++
 	nonce := fmt.Sprint(c.sent)
-	r := &discovery.Resource{Name: name, Resource: must.Get(anypb.New(m))(t)}
+	r := &discovery.Resource{Name: name, Resource: fleetpb.Pack(kind, value)}
 	must.Do(t, c.Send(&discovery.DeltaDiscoveryResponse{TypeUrl: kind, Nonce: nonce, Resources: []*discovery.Resource{r}}))
 	for {
 		if q := must.Get(c.Recv())(t); q.GetResponseNonce() == nonce {
@@ -100,11 +98,11 @@ func (c *connection) offer(t *testing.T, kind, name string, m proto.Message) *st
 }
 
 func (c *connection) assign(t *testing.T, name string) *status.Status {
-	return c.offer(t, fleetpb.AssignmentType, "a", &fleetpb.Assignment{Release: name})
+	return c.offer(t, fleetpb.AssignmentType, "a", []byte(name))
 }
 
 func (c *connection) release(t *testing.T, name string, encoded []byte) *status.Status {
-	return c.offer(t, fleetpb.ReleaseType, name, &fleetpb.Release{Encoded: encoded})
+	return c.offer(t, fleetpb.ReleaseType, name, encoded)
 }
 
 // follower is a follower that is connected when the first release is offered to it.

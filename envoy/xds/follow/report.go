@@ -8,10 +8,7 @@ import (
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	loadstats "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 )
-
-var protoOptions = proto.UnmarshalOptions{DiscardUnknown: true}
 
 // The limits of the report interval, whatever the control plane requests.
 const (

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/policy"
@@ -133,22 +132,23 @@ var releaseName = regexp.MustCompile(`^[0-9]{6,20}-[0-9a-f]{12}$`)
 
 // assigned returns the request for the assigned release, if that is not in force.
 func (s *session) assigned(r *discovery.Resource) (*discovery.DeltaDiscoveryRequest, error) {
-	var a fleetpb.Assignment
-	if err := anypb.UnmarshalTo(r.GetResource(), &a, protoOptions); err != nil {
+	value, err := fleetpb.Unpack(fleetpb.AssignmentType, r.GetResource())
+	if err != nil {
 		return nil, err
 	}
-	if a.GetRelease() != "" && !releaseName.MatchString(a.GetRelease()) {
+	release := string(value)
+	if release != "" && !releaseName.MatchString(release) {
 		return nil, errors.New("the assignment names no valid release")
 	}
-	running := s.f.update(func(s *State) { s.Assigned, s.AssignedError = a.GetRelease(), nil }).Running
+	running := s.f.update(func(s *State) { s.Assigned, s.AssignedError = release, nil }).Running
 	next := &discovery.DeltaDiscoveryRequest{TypeUrl: fleetpb.ReleaseType}
-	if s.subscribed != "" && s.subscribed != a.GetRelease() {
+	if s.subscribed != "" && s.subscribed != release {
 		next.ResourceNamesUnsubscribe = []string{s.subscribed}
 		s.subscribed = ""
 	}
-	if a.GetRelease() != "" && a.GetRelease() != running && s.subscribed == "" {
-		next.ResourceNamesSubscribe = []string{a.GetRelease()}
-		s.subscribed = a.GetRelease()
+	if release != "" && release != running && s.subscribed == "" {
+		next.ResourceNamesSubscribe = []string{release}
+		s.subscribed = release
 	}
 	if len(next.ResourceNamesSubscribe)+len(next.ResourceNamesUnsubscribe) == 0 {
 		next = nil
@@ -162,17 +162,16 @@ var errUnassigned = errors.New("the release is no longer assigned")
 
 // released puts a release in force.
 func (s *session) released(r *discovery.Resource) error {
-	var m fleetpb.Release
 	s.f.mu.Lock()
 	before := s.f.newest
 	s.f.mu.Unlock()
-	err := anypb.UnmarshalTo(r.GetResource(), &m, protoOptions)
+	encoded, err := fleetpb.Unpack(fleetpb.ReleaseType, r.GetResource())
 	switch {
 	case err != nil:
 	case r.GetName() != s.subscribed:
 		err = errUnassigned
 	default:
-		err = s.f.take(r.GetName(), m.GetEncoded())
+		err = s.f.take(r.GetName(), encoded)
 	}
 	if err != nil && !errors.Is(err, errUnassigned) {
 		s.f.update(func(s *State) { s.AssignedError = err })
