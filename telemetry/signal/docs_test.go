@@ -95,6 +95,7 @@ func TestCatalogueIsComplete(t *testing.T) {
 	listed := signal.Attributes()
 	for _, m := range signal.Metrics() {
 		listed = append(listed, m.Name)
+		expect.Equal(t, slices.IsSorted(append([]float64{0}, m.Buckets...)) && (len(m.Buckets) > 0) == (m.Kind == signal.Histogram), true, m.Name, "has the buckets", m.Buckets)
 	}
 	found := 0
 	for _, m := range constant.FindAllStringSubmatch(string(src), -1) {
