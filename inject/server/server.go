@@ -3,7 +3,9 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/inject"
+	"github.com/memproxy/memproxy/internal/tlsfile"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -25,10 +28,11 @@ func Run(ctx context.Context, cfg *inject.Config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	cert, err := inject.LoadCertificate(cfg.TLS.Cert, cfg.TLS.Key, time.Now, log)
+	cert, err := tlsfile.Open(cfg.TLS.Cert, cfg.TLS.Key, log)
 	if err != nil {
-		return err
+		return fmt.Errorf("tls.cert or tls.key: %w", err)
 	}
+	conf := &tls.Config{GetCertificate: cert.Server, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	hooks, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return err
@@ -40,9 +44,9 @@ func Run(ctx context.Context, cfg *inject.Config, log *slog.Logger) error {
 	log.Info("listening", "name", "webhooks", "address", hooks.Addr().String())
 	log.Info("listening", "name", "admin", "address", admin.Addr().String())
 	g := group.New(ctx, group.Options{Stages: []group.Stage{{Name: "listeners", Drain: true}, {Name: "loops", Time: time.Second}}, Loops: 1, Drain: inject.ReviewTime, Log: log})
-	stop, failed := proxy.Serve(frontend.CountTurnedAway(metrics, "webhooks", frontend.Limit(hooks, frontend.ListenOptions{})), proxy.ServerOptions{Handler: injector.Handler(log), TLS: cert.TLS(), BodyTimeout: inject.ReviewTime, Log: log})
+	stop, failed := proxy.Serve(frontend.CountTurnedAway(metrics, "webhooks", frontend.Limit(hooks, frontend.ListenOptions{})), proxy.ServerOptions{Handler: injector.Handler(log), TLS: conf, BodyTimeout: inject.ReviewTime, Log: log})
 	g.Serve(0, "webhooks", stop, failed)
-	stop, failed = proxy.Serve(frontend.CountTurnedAway(metrics, "admin", frontend.Limit(admin, frontend.ListenOptions{})), proxy.ServerOptions{Handler: adminHandler(cert.Ready, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})), Log: log})
+	stop, failed = proxy.Serve(frontend.CountTurnedAway(metrics, "admin", frontend.Limit(admin, frontend.ListenOptions{})), proxy.ServerOptions{Handler: adminHandler(func() error { return cert.Check(time.Now()) }, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})), Log: log})
 	g.Serve(0, "admin", stop, failed)
 	return g.Run(ctx)
 }

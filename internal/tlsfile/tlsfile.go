@@ -73,11 +73,16 @@ func read(cert, key string) (pair tls.Certificate, err error) {
 	return tls.X509KeyPair(public, private)
 }
 
-// LoadError returns why Get gave a certificate that is not that of the files, or nil.
-func (c *Certificate) LoadError() error {
+// Check returns an error if the certificate has expired: why its renewal cannot be read, if
+// there is one.
+func (c *Certificate) Check(now time.Time) error {
+	pair, err := c.Get()
+	if err != nil || !now.After(pair.Leaf.NotAfter) {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.failed
+	return cmp.Or(c.failed, fmt.Errorf("the certificate expired on %s", pair.Leaf.NotAfter.UTC().Format(time.RFC3339)))
 }
 
 // Server gives the certificate to who connects.
