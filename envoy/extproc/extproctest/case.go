@@ -3,6 +3,7 @@ package extproctest
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -100,10 +101,7 @@ const (
 
 // ParseCase reads a case.
 func ParseCase(data []byte) (*Case, error) {
-	c := &Case{Settings: Settings{}, Answers: map[string]Answer{}, archive: txtar.Parse(data)}
-	for k, v := range defaults {
-		c.Settings[k] = v
-	}
+	c := &Case{Settings: maps.Clone(defaults), Answers: map[string]Answer{}, archive: txtar.Parse(data)}
 	for _, f := range c.archive.Files {
 		switch {
 		case f.Name == "settings":
@@ -149,15 +147,8 @@ func message(data []byte) (first string, headers []string, body string) {
 
 // Updated returns the case's file with a new want section.
 func (c *Case) Updated(want string) []byte {
-	a := *c.archive
-	a.Files = nil
-	for _, f := range c.archive.Files {
-		if f.Name != "want" {
-			a.Files = append(a.Files, f)
-		}
-	}
-	a.Files = append(a.Files, txtar.File{Name: "want", Data: []byte(want)})
-	return txtar.Format(&a)
+	others := slices.DeleteFunc(slices.Clone(c.archive.Files), func(f txtar.File) bool { return f.Name == "want" })
+	return txtar.Format(&txtar.Archive{Comment: c.archive.Comment, Files: append(others, txtar.File{Name: "want", Data: []byte(want)})})
 }
 
 // after returns the request with {decision} replaced by an id.

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rogpeppe/go-internal/diff"
+
 	"github.com/memproxy/memproxy"
 )
 
@@ -314,24 +316,7 @@ func Normalize(s string) string {
 	return s
 }
 
-// Diff returns the lines that differ between two listeners.
+// Diff returns the differences between what two listeners do.
 func Diff(want, got string) string {
-	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
-	var b strings.Builder
-	for i, j := 0, 0; i < len(w) || j < len(g); {
-		switch {
-		case i < len(w) && j < len(g) && w[i] == g[j]:
-			i, j = i+1, j+1
-		case i < len(w) && !slices.Contains(g[j:], w[i]):
-			fmt.Fprintf(&b, "- %s\n", w[i])
-			i++
-		case j < len(g):
-			fmt.Fprintf(&b, "+ %s\n", g[j])
-			j++
-		default:
-			fmt.Fprintf(&b, "- %s\n", w[i])
-			i++
-		}
-	}
-	return b.String()
+	return string(diff.Diff("want", []byte(want), "got", []byte(got)))
 }
