@@ -241,7 +241,7 @@ func regroup(found []View, v *View, from, to int) []View {
 	all := ungrouped(s[from:to])
 	less := all[:len(all)-len(ungrouped(s[tail:to]))]
 	for stray := 0; stray <= maxStray && len(all) >= minRun; stray++ {
-		if Begins(all) || Begins(less) || strings.Contains(all, "-") {
+		if Begins(all[:minRun]) || strings.Contains(all, "-") { // the beginning of both
 			if t := decodeGroup(all); t != nil {
 				return clean(found, whole(Encoded, t, v, from, to))
 			}
