@@ -50,18 +50,14 @@ func setContested(t *transaction, k memproxy.MemoryKey, tenant string, contested
 	t.putStatus(r, st, r.prior)
 }
 
-// closeDissents closes the dissents of a decision once the decision is final.
+// closeDissents closes the dissents of a decision once the decision is final, and clears the
+// Contested mark of memories without another open one.
 func closeDissents(t *transaction, decision string) {
 	for _, k := range rows(t, scanKey, `UPDATE dissent SET closed = ? WHERE decision = ? AND closed = 0 RETURNING backend, kind, id`,
 		t.now(), decision) {
-		clearContested(t, k)
-	}
-}
-
-// clearContested clears a memory's Contested mark once no open dissent is left.
-func clearContested(t *transaction, k memproxy.MemoryKey) {
-	if open := t.one(`SELECT 1 FROM dissent`+ofKey+` AND closed = 0 LIMIT 1`, []any{k}, new(int)); !open {
-		setContested(t, k, "", false)
+		if open := t.one(`SELECT 1 FROM dissent`+ofKey+` AND closed = 0 LIMIT 1`, []any{k}, new(int)); !open {
+			setContested(t, k, "", false)
+		}
 	}
 }
 

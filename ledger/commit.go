@@ -64,7 +64,9 @@ func (s *store) commit(group []*job) (err error) {
 	}
 	t.save()
 	t.putHeads()
-	putNumber(t, group)
+	if last := lastNumber(group); last > 0 {
+		t.run(`UPDATE redo SET applied = ?1 WHERE applied < ?1`, int64(last))
+	}
 	if putCounts(t); t.err != nil {
 		return t.err
 	}
@@ -105,15 +107,12 @@ func lockChains(t *transaction, group []*job) {
 	}
 }
 
-// putNumber stores the number of the last redo log entry that is applied.
-func putNumber(t *transaction, group []*job) {
-	var last uint64
+// lastNumber returns the number of a group's last entry in the redo log, or 0.
+func lastNumber(group []*job) (last uint64) {
 	for _, j := range group {
 		last = max(last, j.number)
 	}
-	if last > 0 {
-		t.run(`UPDATE redo SET applied = ?1 WHERE applied < ?1`, int64(last))
-	}
+	return last
 }
 
 // writing returns the context of one transaction. SQLite's needs no deadline, because

@@ -83,7 +83,8 @@ func compact(t *transaction, r *versionRow) {
 	old := rows(t, scanVersionRow, `SELECT `+versionColumns+` FROM version`+ofKey+` AND field = ? AND pinned = 0 AND compacted = 0
 		ORDER BY number DESC LIMIT 100 OFFSET ?`, r.MemoryKey, r.Field, t.store.opt.KeepVersions)
 	for i := range old {
-		if !isSound(t, &old[i]) {
+		next, there := row(t, scanVersionRow, oneVersion, r.MemoryKey, old[i].Number+1)
+		if sound := there && next.previous == old[i].Link && old[i].fault(t.store.opt.Vault) == ""; !sound {
 			t.broken = true
 			t.flag(&memproxy.Discrepancy{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
 			return
@@ -97,12 +98,6 @@ func compact(t *transaction, r *versionRow) {
 		change.Before, change.After, change.BeforeSHA256, change.SHA256 = gone.Number, 0, gone.SHA256, ""
 		t.step(gone, change)
 	}
-}
-
-// isSound reports whether a version is unchanged and is followed by its successor.
-func isSound(t *transaction, r *versionRow) bool {
-	next, there := row(t, scanVersionRow, oneVersion, r.MemoryKey, r.Number+1)
-	return there && next.previous == r.Link && r.fault(t.store.opt.Vault) == ""
 }
 
 // destroyTexts destroys the texts of a memory's versions.

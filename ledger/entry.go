@@ -190,7 +190,7 @@ func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction)) (queued, lo
 	if s.kept.Load() > int64(s.opt.Queue) {
 		return false, false, nil // too many entries are kept: Commit waits for the database instead
 	}
-	j := &job{ctx: context.Background(), size: size(e), entry: e, run: apply, after: func() { s.recent.removeWaiting(e) }}
+	j := &job{ctx: context.Background(), size: size(e), entry: e, run: apply}
 	queue := func(number uint64) bool {
 		j.number = number
 		return s.recent.addWaiting(e, func() bool {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -342,19 +343,12 @@ func (u Upkeep) AddRunTime(ctx context.Context, more time.Duration) (time.Time, 
 			p.Start, p.Last, p.Ran = now, now, 0
 		}
 		p.Ran += max(0, min(more, now.Sub(p.Last))) // concurrent processes must not count the same time twice
-		p.Last = later(p.Last, now)
+		p.Last = slices.MaxFunc([]time.Time{p.Last, now}, time.Time.Compare)
 		if p.Ran >= time.Hour {
-			p.Passed, p.Start, p.Ran = later(p.Passed, p.Start), now, 0
+			p.Passed, p.Start, p.Ran = slices.MaxFunc([]time.Time{p.Passed, p.Start}, time.Time.Compare), now, 0
 		}
 		t.run(`DELETE FROM content WHERE ref = ?`, refClock)
 		t.encrypt(refClock, "", inJSON(p))
 		return p.Passed
 	})
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -229,7 +229,8 @@ func (hs Holds) Prune(ctx context.Context, before time.Time) (int, error) {
 // database cannot recover texts by sketching guesses. SimHash is unreliable for few
 // words: of texts with five features, three of them in common, one pair in seventy
 // would be within sketchLike, depending on the key. So the sketch of a short text is a
-// hash of all its words, and only a text with the same words is similar.
+// hash of all its words, and only a text with the same words is similar. It is stored as 16 hex
+// digits.
 type sketch uint64
 
 const (
@@ -246,18 +247,12 @@ const (
 
 func (s sketch) String() string { return fmt.Sprintf("%016x", uint64(s)) }
 
-func parseSketch(text string) (sketch, bool) {
-	n, err := strconv.ParseUint(text, 16, 64)
-	return sketch(n), err == nil && len(text) == 16
-}
-
-func (s sketch) like(o sketch) bool { return bits.OnesCount64(uint64(s^o)) <= sketchLike }
-
 // sketchOf sketches normalised texts: letters in lower case, all numbers alike, all
 // else separators. A text without words has the sketch 0.
 func sketchOf(secret []byte, texts []memproxy.HeldText) sketch {
+	mac := hmac.New(sha256.New, secret)
 	hash := func(feature string) uint64 {
-		mac := hmac.New(sha256.New, secret)
+		mac.Reset()
 		mac.Write([]byte(feature))
 		return binary.BigEndian.Uint64(mac.Sum(nil))
 	}
@@ -310,7 +305,7 @@ func similarityOf(t *transaction, tenant string, s sketch) string {
 	groups := rows(t, scanOne[string], `SELECT similarity FROM hold WHERE tenant = ? AND state = 'pending'
 		ORDER BY created DESC, similarity DESC LIMIT ?`, tenant, sketchRecent)
 	for _, g := range groups {
-		if o, ok := parseSketch(g); ok && o.like(s) {
+		if o, err := strconv.ParseUint(g, 16, 64); err == nil && bits.OnesCount64(uint64(s)^o) <= sketchLike {
 			return g
 		}
 	}

@@ -81,7 +81,12 @@ func (r *recent) get(found memproxy.Records, keys []key) (rest []key, moment uin
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, k := range keys {
-		if rec, ok := r.cached(k); !ok {
+		var rec *memproxy.Record
+		known := false
+		if r.rows != nil {
+			rec, known = r.of(k).Get(k)
+		}
+		if !known {
 			rest = append(slices.Grow(rest, len(keys)-i), k)
 		} else if rec != nil {
 			found[k] = rec
@@ -92,14 +97,6 @@ func (r *recent) get(found memproxy.Records, keys []key) (rest []key, moment uin
 		}
 	}
 	return rest, r.clock
-}
-
-// cached returns what is cached of an object: a record, or nil if there is nothing about it.
-func (r *recent) cached(k key) (rec *memproxy.Record, ok bool) {
-	if r.rows == nil {
-		return nil, false
-	}
-	return r.of(k).Get(k)
 }
 
 // fill caches what the store had for the asked keys, unless a commit was in progress

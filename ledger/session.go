@@ -84,16 +84,6 @@ func (o *Options) setLock(s *memproxy.Session) {
 	}
 }
 
-// lastLock returns the lock of some records that ends last, or the zero Lock.
-func lastLock(found []sessionRow) (lock memproxy.Lock) {
-	for i := range found {
-		if s := &found[i]; s.Until.After(lock.Until) {
-			lock = memproxy.Lock{ID: s.ID, Limit: s.Limit, Until: s.Until}
-		}
-	}
-	return lock
-}
-
 // inForce is the condition that a record is locked under the present limits.
 const inForce = `(struck > ? AND struck < ? AND strikes >= CASE WHEN id LIKE 'caller:%/%' THEN CAST(? AS BIGINT) WHEN id LIKE 'caller:%' THEN ? ELSE ? END)`
 
@@ -122,7 +112,12 @@ func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string
 	if slices.ContainsFunc(found, func(r sessionRow) bool { return r.edited }) {
 		found, err = changeResult(ctx, l.store, nil, func(t *transaction) []sessionRow { return lockEdited(t, tenant, ids) })
 	}
-	lock := lastLock(found)
+	var lock memproxy.Lock
+	for i := range found {
+		if s := &found[i]; s.Until.After(lock.Until) {
+			lock = memproxy.Lock{ID: s.ID, Limit: s.Limit, Until: s.Until}
+		}
+	}
 	if err == nil && !slices.ContainsFunc(found, func(r sessionRow) bool { return r.CountedRejections >= max(1, r.Limit) }) {
 		// The absence can be cached: only a rejection locks such a record, whatever the clock is set to, and it ends the absence.
 		l.recent.fill(moment, ask, nil)

@@ -28,11 +28,9 @@ type job struct {
 	ctx    context.Context    // the job is skipped if its caller gave up before its turn
 	size   int                // estimated number of rows that it writes
 	number uint64             // number of its entry in the redo log, or 0
-	entry  *memproxy.Entry    // that run applies, if any
+	entry  *memproxy.Entry    // that run applies, if any; without done it was queued
 	run    func(*transaction) // nil: the job does nothing but wait for its turn
 	done   chan error         // nil: no caller waits
-	// after, if set, is called when the job is done or lost.
-	after func()
 	// durable jobs are on disk when they are done. erase jobs also overwrite what they
 	// remove.
 	durable, erase bool
@@ -195,12 +193,8 @@ func commitOrKeep(s *store, group []*job) (kept []*job) {
 
 // finish answers the callers of jobs that are done or have failed.
 func finish(s *store, group []*job, err error) {
-	var last uint64
-	erase := false
-	for _, j := range group {
-		last, erase = max(last, j.number), erase || j.erase && err == nil
-	}
-	left := s.redo.Applied(last, erase)
+	erase := err == nil && slices.ContainsFunc(group, func(j *job) bool { return j.erase })
+	left := s.redo.Applied(lastNumber(group), erase)
 	for _, j := range group {
 		if err == nil && j.erase {
 			s.answer(j, left)
@@ -248,8 +242,8 @@ func (s *store) gather(group []*job) []*job {
 }
 
 func (s *store) answer(j *job, err error) {
-	if j.after != nil {
-		j.after()
+	if j.done == nil && j.entry != nil {
+		s.recent.removeWaiting(j.entry)
 	}
 	if err == nil {
 		err = j.ctx.Err() // the job was skipped, or its caller is gone

@@ -111,7 +111,7 @@ func (s *Signer) mac(key Key, id string, st *memproxy.Stamp, sum *[sha256.Size]b
 	pool := s.macs(key, id, st.Tenant)
 	h := pool.pool.Get().(*mac)
 	domain := stampDomain
-	if describesOrigin(st) {
+	if !st.Received.IsZero() || st.Session != "" || st.Trigger != "" || st.Score != 0 || st.Flags != "" {
 		domain = originDomain
 	}
 	b := AppendFields(h.buf[:0], []string{domain, st.ID, st.Actor, st.Tenant, string(st.Trust)}, int64(st.Confidence))
@@ -151,11 +151,6 @@ func newMACPool(key []byte) *macPool {
 	p := &macPool{}
 	p.pool.New = func() any { return &mac{Hash: hmac.New(sha256.New, key)} }
 	return p
-}
-
-// describesOrigin reports whether a stamp describes how the write came about.
-func describesOrigin(st *memproxy.Stamp) bool {
-	return !st.Received.IsZero() || st.Session != "" || st.Trigger != "" || st.Score != 0 || st.Flags != ""
 }
 
 // AppendField appends a string after its length, so that no two different stamps have

@@ -108,7 +108,10 @@ func (l *Log) Append(plain []byte, queue func(number uint64) bool) (queued, logg
 
 // append logs an entry and returns its number, or zero if the log is full.
 func (l *Log) append(plain []byte) (uint64, error) {
-	from := l.end()
+	from := l.done
+	if n := len(l.ends); n > 0 {
+		from = l.ends[n-1].at
+	}
 	if from+int64(len(plain)) > maxSize {
 		return 0, nil
 	}
@@ -129,13 +132,6 @@ func (l *Log) append(plain []byte) (uint64, error) {
 	l.last = number
 	l.ends = append(l.ends, end{number, from + int64(len(frame))})
 	return number, nil
-}
-
-func (l *Log) end() int64 {
-	if n := len(l.ends); n > 0 {
-		return l.ends[n-1].at
-	}
-	return l.done
 }
 
 // Applied records that the entries up to a number are in the database or lost. When all
