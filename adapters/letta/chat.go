@@ -14,7 +14,7 @@ import (
 
 // chat reads a request that runs an agent.
 func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
-	if d.row.id == "letta.create_chat_completion" { // its model must be the id of an agent
+	if d.row.ID == "letta.create_chat_completion" { // its model must be the id of an agent
 		if err := checkID(v.Get("model").Text(), TargetAgent, jsondoc.Child(ptr, "model")); err != nil {
 			return err
 		}
@@ -33,7 +33,7 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 			wire.AddStrings(d.op, m.Value, p, d.newItem(memproxy.ItemSteering))
 		case "model", "user":
 			switch { // a chat completion names its agent and its user here
-			case d.row.id != "letta.create_chat_completion":
+			case d.row.ID != "letta.create_chat_completion":
 				wire.AddStrings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 			case m.Name == "model":
 				d.readClaim(memproxy.DimAgent, m.Value, p, true)
@@ -43,7 +43,7 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 		default:
 			n := len(d.op.Claims)
 			err := d.member(m, p)
-			for i := n; i < len(d.op.Claims) && d.row.shape == batch; i++ {
+			for i := n; i < len(d.op.Claims) && d.row.Shape == batch; i++ {
 				d.op.Claims[i].Pins = false // each request of a batch has its own agent
 			}
 			return err
@@ -66,13 +66,13 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 			} else {
 				wire.AddName(d.op, m.Value.Text(), p, d.newItem(memproxy.ItemMetadata))
 			}
-			if m.Name == "role" && role.Text() == "system" && d.row.systemReachesModel() {
+			if m.Name == "role" && role.Text() == "system" && systemReachesModel(d.row) {
 				d.op.Attributions = append(d.op.Attributions, memproxy.Attribution{Pointer: p, Kind: memproxy.AttributesInstruction, Values: []string{"system"}, Legible: true, Instead: "user"})
 			}
 		case "content", "text":
 			n := len(d.op.Items)
 			d.content(m.Value, p, role.Text())
-			if d.row.isPrompt(role.Text()) {
+			if isPrompt(d.row, role.Text()) {
 				for i := n; i < len(d.op.Items); i++ {
 					if it := &d.op.Items[i]; it.Kind == memproxy.ItemContent {
 						it.Kind, d.op.Steering = memproxy.ItemSteering, true
@@ -95,7 +95,7 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 		case "created_at", "date":
 			d.backdated(m.Value, p)
 		case "agent_id", "conversation_id": // a file contains its own; hasIDForm finds the ids of objects
-			if d.row.shape != file {
+			if d.row.Shape != file {
 				return d.member(m, p)
 			}
 			wire.AddStrings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
@@ -109,14 +109,14 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 // isPrompt reports whether a message with this role acts as an agent's system prompt. The
 // first such message of an agent file is the prompt itself, whatever the file's member
 // system contains; one in a new agent's initial messages is read together with the prompt.
-func (r *row) isPrompt(role string) bool {
-	return (r.shape == file || r.shape == agent) && (role == "system" || role == "developer")
+func isPrompt(r *row, role string) bool {
+	return (r.Shape == file || r.Shape == agent) && (role == "system" || role == "developer")
 }
 
 // systemReachesModel reports whether a message with the role system reaches the model with
 // that role. Of a chat completion only the user's last message reaches the model.
-func (r *row) systemReachesModel() bool {
-	return (r.shape == chat || r.shape == batch) && !strings.HasSuffix(r.path, "/chat/completions")
+func systemReachesModel(r *row) bool {
+	return (r.Shape == chat || r.Shape == batch) && !strings.HasSuffix(r.Path, "/chat/completions")
 }
 
 // content reads a content value at any depth. Strings are content; data and addresses of

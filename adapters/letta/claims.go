@@ -20,7 +20,7 @@ func (d *decoding) path() error {
 				return err
 			}
 			d.addClaim(memproxy.DimAgent, []string{value}, "path:agent_id", true)
-			if d.row.is(self) {
+			if d.row.Is(self) {
 				d.addTarget(value)
 			}
 		case "label":
@@ -45,11 +45,11 @@ func (d *decoding) path() error {
 			if kind == TargetIdentity {
 				d.addClaim(memproxy.DimUser, []string{value}, "path:"+name, true)
 			}
-			if !d.row.is(lists) {
+			if !d.row.Is(lists) {
 				d.addTarget(value)
 				// A deletion deletes only the object in the last segment.
-				deleted := d.row.method == "DELETE" && strings.HasSuffix(d.row.path, "/{"+name+"}")
-				if d.row.kind == memproxy.Forget && !deleted {
+				deleted := d.row.Method == "DELETE" && strings.HasSuffix(d.row.Path, "/{"+name+"}")
+				if d.row.Kind == memproxy.Forget && !deleted {
 					d.op.Kept = append(d.op.Kept, value)
 				}
 			}
@@ -178,7 +178,7 @@ func (d *decoding) headers() error {
 		if len(values) > 1 {
 			return malformed(memproxy.PayloadDuplicate, 400, ptr, "the header is repeated")
 		}
-		d.addClaim(dim, values, ptr, dim == memproxy.DimAgent && d.row.shape == gateway)
+		d.addClaim(dim, values, ptr, dim == memproxy.DimAgent && d.row.Shape == gateway)
 	}
 	return nil
 }
@@ -186,14 +186,14 @@ func (d *decoding) headers() error {
 // narrows reports whether a query parameter narrows the request. The server ignores
 // parameters that a route does not define. An aggregate cannot be filtered afterwards, so
 // it is narrowed only by parameters that its route is known to define (0.16.8).
-func (r *row) narrows(param string) bool {
+func narrows(r *row, param string) bool {
 	switch {
-	case r.shape == search: // the body narrows a search
+	case r.Shape == search: // the body narrows a search
 		return false
-	case !r.is(derived) && !r.is(bulk):
+	case !r.Derived && !r.Bulk:
 		return true
 	}
-	return r.id == "letta.count_agents" && (param == "identity_id" || param == "identifier_keys")
+	return r.ID == "letta.count_agents" && (param == "identity_id" || param == "identifier_keys")
 }
 
 // query reads the identities and search texts in the query string.
@@ -210,7 +210,7 @@ func (d *decoding) query() error {
 			return malformed(memproxy.PayloadDuplicate, 400, ptr, "a known key is spelled with different letter case")
 		}
 		if dim, ok := dims[base]; ok && !(dim == memproxy.DimRun && list[0] == ownConversation) {
-			d.addClaim(dim, list, ptr, d.row.narrows(base))
+			d.addClaim(dim, list, ptr, narrows(d.row, base))
 		}
 		switch base {
 		case "query", "query_text", "search", "value_search", "label_search", "description_search":
@@ -229,9 +229,9 @@ func (d *decoding) query() error {
 				}
 			}
 		case "duplicate_handling": // replace deletes a file that cannot be determined beforehand
-			d.op.Administers = d.op.Administers || d.row.shape == upload && slices.Contains(list, "replace")
+			d.op.Administers = d.op.Administers || d.row.Shape == upload && slices.Contains(list, "replace")
 		case "name":
-			if d.row.shape == upload {
+			if d.row.Shape == upload {
 				wire.AddItem(d.op, ptr, strings.Join(list, "\n"), d.newItem(memproxy.ItemMetadata))
 			}
 		}

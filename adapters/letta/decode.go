@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/origin"
+	"github.com/memproxy/memproxy/adapters/routetable"
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
@@ -28,13 +29,13 @@ type decoding struct {
 // Decode implements the gate's adapter.
 func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (*memproxy.Operation, error) {
 	r := a.Row(rt.ID)
-	if r.shape == opaque {
+	if r.Shape == routetable.Opaque {
 		return nil, malformed(memproxy.RouteUnknown, 403, "", "memproxy does not support the payload of this route and so refuses it")
 	}
 	d := &decoding{a: a, row: r, req: req, params: rt.Params, raw: body, draft: draft{opt: &a.opt, layer: memproxy.Semantic, op: &memproxy.Operation{
 		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID,
 	}}}
-	if r.shape == chat || r.shape == batch || r.shape == gateway || r.shape == capture {
+	if r.Shape == chat || r.Shape == batch || r.Shape == gateway || r.Shape == capture {
 		d.layer = memproxy.Episodic
 	}
 	for _, read := range [...]func() error{d.path, d.headers, d.query, d.body, d.finish, d.refs, d.recordMemberChanges} {
@@ -42,7 +43,7 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 			return nil, err
 		}
 	}
-	if r.shape == search && rt.Params != nil && d.doc != nil { // without an agent the server searches all agents
+	if r.Shape == search && rt.Params != nil && d.doc != nil { // without an agent the server searches all agents
 		rt.Params[searchedAgent] = d.doc.Root.Get("agent_id").Text()
 	}
 	return d.op, nil
@@ -59,7 +60,7 @@ func (d *decoding) body() error {
 		return err
 	}
 	if p == nil {
-		return r.checkMissingBody()
+		return checkMissingBody(r)
 	}
 	d.payload, d.doc, d.op.Parsed = p, p.doc, p
 	for _, f := range p.fields {
@@ -67,28 +68,28 @@ func (d *decoding) body() error {
 			return err
 		}
 	}
-	if r.shape == upload {
+	if r.Shape == upload {
 		d.readUpload(p.document)
 		return nil
 	}
 	root := d.doc.Root
 	switch {
 	case root.Kind == jsondoc.Null:
-		return r.checkMissingBody()
-	case root.Kind == jsondoc.Array && r.shape == blocks:
+		return checkMissingBody(r)
+	case root.Kind == jsondoc.Array && r.Shape == blocks:
 		return each(root, "", d.block)
-	case root.Kind == jsondoc.Array && strings.HasSuffix(r.path, "/properties"):
+	case root.Kind == jsondoc.Array && strings.HasSuffix(r.Path, "/properties"):
 		return each(root, "", d.form)
 	case root.Kind != jsondoc.Object:
 		return malformed(memproxy.PayloadMalformed, 422, "", "the body must be a JSON object")
-	case r.shape == blocks:
+	case r.Shape == blocks:
 		return d.wrapped(root, "blocks", d.block)
-	case r.shape == passages:
+	case r.Shape == passages:
 		return d.wrapped(root, "passages", d.passage)
-	case r.shape == batch:
+	case r.Shape == batch:
 		return d.wrapped(root, "requests", d.chat)
 	}
-	if read := bodies[r.shape]; read != nil {
+	if read := bodies[r.Shape]; read != nil {
 		return read(d, root, "")
 	}
 	return d.form(root, "")
@@ -101,8 +102,8 @@ var bodies = map[shape]func(d *decoding, v *jsondoc.Value, ptr string) error{
 }
 
 // checkMissingBody accepts a missing body for the shapes that need none.
-func (r *row) checkMissingBody() error {
-	switch r.shape {
+func checkMissingBody(r *row) error {
+	switch r.Shape {
 	case bare, form, config, search:
 		return nil
 	}
@@ -141,7 +142,7 @@ func each(v *jsondoc.Value, ptr string, one func(*jsondoc.Value, string) error) 
 func (d *decoding) finish() error {
 	op := d.op
 	// A run that names no agent claims every agent, because the backend then chooses one.
-	runs := op.Kind == memproxy.Run && (d.row.shape == chat || d.row.shape == batch || d.row.shape == gateway)
+	runs := op.Kind == memproxy.Run && (d.row.Shape == chat || d.row.Shape == batch || d.row.Shape == gateway)
 	ofAgent := func(c memproxy.Claim) bool { return c.Dim == memproxy.DimAgent }
 	if runs && len(op.Targets) == 0 && !slices.ContainsFunc(op.Claims, ofAgent) {
 		op.Claims = append(op.Claims, memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimAny, Values: []string{"*"}})
@@ -165,15 +166,15 @@ func (d *decoding) finish() error {
 		for i := range op.Items {
 			it := &op.Items[i]
 			it.Member = d.a.bodies.member(root, it.Pointer)
-			it.Configures = it.Kind == memproxy.ItemSteering && d.row.configures(it.Member)
+			it.Configures = it.Kind == memproxy.ItemSteering && configures(d.row, it.Member)
 		}
 	}
 	switch op.Kind {
 	case memproxy.Learn, memproxy.Correct:
-		op.Cost = max(1, d.cost, estimate(op, d.row.shape))
+		op.Cost = max(1, d.cost, estimate(op, d.row.Shape))
 	case memproxy.Forget:
 		// Deleting an agent deletes its messages; claims in the request do not change that.
-		op.SingleOwner = d.row.id == "letta.delete_agent" && len(op.Claims) == 1 && len(op.Targets) == 1 && d.req.Query == "" &&
+		op.SingleOwner = d.row.ID == "letta.delete_agent" && len(op.Claims) == 1 && len(op.Targets) == 1 && d.req.Query == "" &&
 			(d.doc == nil || d.doc.Root.Kind == jsondoc.Object && len(d.doc.Root.Members) == 0)
 	}
 	return nil

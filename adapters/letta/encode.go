@@ -11,8 +11,8 @@ import (
 // Encode implements the gate's adapter.
 func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, op *memproxy.Operation) ([]byte, string, error) {
 	r := a.Row(rt.ID)
-	_, query := r.onlyTypes(req.Query)
-	if len(body) == 0 || r.shape == upload || !stamps.Needed(op) {
+	_, query := onlyTypes(r, req.Query)
+	if len(body) == 0 || r.Shape == upload || !stamps.Needed(op) {
 		return body, query, nil
 	}
 	p, ok := op.Parsed.(*payload)
@@ -64,19 +64,19 @@ func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	list := root
 	switch {
 	case op.Kind == memproxy.Correct:
-		if r.is(stamped) && len(op.Targets) > 0 {
+		if r.Is(stamped) && len(op.Targets) > 0 {
 			p.update(root, op, op.Current[op.Targets[0]].Metadata)
 		}
 		return
-	case r.is(stamped):
+	case r.Is(stamped):
 		p.write(root, op, nil)
 		return
-	case r.shape == blocks && root.Kind == jsondoc.Object, r.shape == file:
+	case r.Shape == blocks && root.Kind == jsondoc.Object, r.Shape == file:
 		list = root.Get("blocks")
-	case r.shape == blocks:
-	case r.shape == passages:
+	case r.Shape == blocks:
+	case r.Shape == passages:
 		list = root.Get("passages")
-	case r.shape == agent:
+	case r.Shape == agent:
 		p.write(root, op, nil)
 		list = root.Get("memory_blocks")
 	default:

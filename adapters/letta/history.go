@@ -22,13 +22,13 @@ import (
 // it, and stores memory calls as approval requests. So memproxy requests the page without
 // the limit, turns approval requests back into calls, and then applies the limit itself.
 // If the query has an unknown type, it is unchanged, because the server refuses it.
-func (r *row) onlyTypes(query string) (types []string, rest string) {
+func onlyTypes(r *row, query string) (types []string, rest string) {
 	const name = "include_return_message_types"
 	q, err := url.ParseQuery(query)
 	if err != nil || slices.ContainsFunc(q[name], func(t string) bool { return !slices.Contains(turn.MessageTypes[:], t) }) {
 		return nil, query
 	}
-	switch r.id {
+	switch r.ID {
 	case "letta.list_messages", "letta.list_conversation_messages", "letta.list_group_messages", "letta.list_all_messages":
 		return q[name], pages.DropParam(query, name)
 	}

@@ -22,7 +22,7 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 	r := a.Row(rt.ID)
 	kind := KindOf(target)
 	named := (inPath(rt, target) || kind == TargetLabel) && (rt.Params["file_id"] == "" || kind == TargetFile)
-	if r.is(itself) && named && (req.Method == "GET" || req.Method == "HEAD") {
+	if r.Is(itself) && named && (req.Method == "GET" || req.Method == "HEAD") {
 		out.EscapedPath = req.EscapedPath
 		return out
 	}
@@ -31,7 +31,7 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 		return out
 	}
 	out.EscapedPath, out.Query = locationOf(rt, target)
-	switch r.kind {
+	switch r.Kind {
 	case memproxy.Correct, memproxy.Attach, memproxy.Forget, memproxy.Admin:
 		out.EscapedPath, out.Query = fullLocationOf(rt, target)
 	}
@@ -208,11 +208,11 @@ func (f *answerReader) single(id, target string) (memproxy.Memory, error) {
 func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	r := a.Row(rt.ID)
 	p, ok := op.Parsed.(*payload)
-	if r.kind != memproxy.Correct || !r.is(stamped) || !ok || p.doc == nil {
+	if r.Kind != memproxy.Correct || !r.Is(stamped) || !ok || p.doc == nil {
 		return false
 	}
 	root := p.doc.Root
-	if r.shape == block && (rt.Params["label"] == "" || nonNull(root.Get("label")) != nil || nonNull(root.Get("value")) != nil) {
+	if r.Shape == block && (rt.Params["label"] == "" || nonNull(root.Get("label")) != nil || nonNull(root.Get("value")) != nil) {
 		return true
 	}
 	return nonNull(root.Get("metadata")) != nil
@@ -221,7 +221,7 @@ func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 // checkCurrentLimit checks a new text against the block's current limit, unless the change
 // sets another limit.
 func checkCurrentLimit(r *row, root *jsondoc.Value, op *memproxy.Operation) error {
-	if r.shape != block || op.Kind != memproxy.Correct || len(op.Targets) == 0 {
+	if r.Shape != block || op.Kind != memproxy.Correct || len(op.Targets) == 0 {
 		return nil
 	}
 	value, limit := nonNull(root.Get("value")), op.Current[op.Targets[0]].Limit
@@ -288,7 +288,7 @@ func appendParent(out []memproxy.Ref, id, self string) []memproxy.Ref {
 // those of several agents.
 func requestParents(r *row, rt memproxy.Route, req memproxy.Request) []memproxy.Ref {
 	var out []memproxy.Ref
-	if !r.is(lists) {
+	if !r.Is(lists) {
 		for _, name := range slices.Sorted(maps.Keys(rt.Params)) {
 			switch paramKind(name) {
 			case TargetFolder:
@@ -302,7 +302,7 @@ func requestParents(r *row, rt memproxy.Route, req memproxy.Request) []memproxy.
 		}
 	}
 	by := ""
-	switch r.id {
+	switch r.ID {
 	case "letta.list_archives":
 		by = "agent_id"
 	case "letta.list_all_messages":

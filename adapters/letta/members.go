@@ -31,7 +31,7 @@ var parsedMembers = sync.OnceValue(func() members {
 		kind, inside := strings.CutPrefix(name, "@")
 		if !inside {
 			r := indexed().Row(name)
-			if r.id == "" {
+			if r.ID == "" {
 				continue
 			}
 			kind = objectOf(r)
@@ -50,11 +50,11 @@ var parsedMembers = sync.OnceValue(func() members {
 
 // objectOf returns the kind of object that a row's body is or changes.
 func objectOf(r *row) string {
-	if kind := shapeKinds[r.shape]; kind != "" {
+	if kind := shapeKinds[r.Shape]; kind != "" {
 		return kind
 	}
 	kind := "server" // unless the path has a collection, of which the last counts
-	for word := range strings.SplitSeq(r.path, "/") {
+	for word := range strings.SplitSeq(r.Path, "/") {
 		if name, ok := collections[word]; ok {
 			kind = name
 		}
@@ -102,8 +102,8 @@ func index(word string) bool {
 // configures reports whether a steering member is an agent's configuration. Agent files do
 // not count, because an attacker may have planted text in them. Neither do names of skills,
 // which are files that an agent reads.
-func (r *row) configures(member string) bool {
-	switch r.shape {
+func configures(r *row, member string) bool {
+	switch r.Shape {
 	case agent:
 		return member == "agent.system" || member == "agent.tool_rules"
 	case chat:

@@ -85,18 +85,18 @@ func objectKind(id string) string {
 // recordMemberChanges records the request's changes to an object's members.
 func (d *decoding) recordMemberChanges() error {
 	switch {
-	case d.row.kind == memproxy.Attach, d.row.kind == memproxy.Correct && d.row.verb() != "":
+	case d.row.Kind == memproxy.Attach, d.row.Kind == memproxy.Correct && verb(d.row) != "":
 		d.recordReferenceChanges()
 		return nil
-	case d.row.kind != memproxy.Correct && (d.row.kind != memproxy.Admin || d.req.Method != "PATCH" && d.req.Method != "PUT"):
+	case d.row.Kind != memproxy.Correct && (d.row.Kind != memproxy.Admin || d.req.Method != "PATCH" && d.req.Method != "PUT"):
 		return nil
 	case d.doc == nil || d.doc.Root == nil:
 		return nil
 	}
-	kind, c := objectOf(d.row), memproxy.MemberChange{Object: d.row.object(d.req, d.params), Set: map[string][]byte{}, Unordered: nameLists["unordered"]}
+	kind, c := objectOf(d.row), memproxy.MemberChange{Object: object(d.row, d.req, d.params), Set: map[string][]byte{}, Unordered: nameLists["unordered"]}
 	doc := withheld.StripDoc(d.doc, keptMembers(true))
 	if doc.Root.Kind == jsondoc.Array { // the body is the value of one list member
-		c.Set[d.row.path[strings.LastIndexByte(d.row.path, '/')+1:]] = doc.Raw(doc.Root)
+		c.Set[d.row.Path[strings.LastIndexByte(d.row.Path, '/')+1:]] = doc.Raw(doc.Root)
 	}
 	for _, m := range doc.Root.Members {
 		if m.Value.Kind != jsondoc.Null { // the server ignores null
@@ -111,9 +111,9 @@ func (d *decoding) recordMemberChanges() error {
 
 // object returns the location of the object that a row changes: its id, or the request's
 // path if it has none. It returns "" if only the body names the object.
-func (r *row) object(req memproxy.Request, params map[string]string) string {
-	segments := strings.Split(r.path, "/")
-	if r.shape == block && params["label"] != "" {
+func object(r *row, req memproxy.Request, params map[string]string) string {
+	segments := strings.Split(r.Path, "/")
+	if r.Shape == block && params["label"] != "" {
 		return params["agent_id"] + "/" + params["label"]
 	}
 	last := ""
@@ -125,7 +125,7 @@ func (r *row) object(req memproxy.Request, params map[string]string) string {
 	switch id := params[last]; {
 	case KindOf(id) != "":
 		return id
-	case strings.Contains(r.path, "{"):
+	case strings.Contains(r.Path, "{"):
 		return req.EscapedPath
 	}
 	return ""
@@ -133,8 +133,8 @@ func (r *row) object(req memproxy.Request, params map[string]string) string {
 
 // verb returns what a row does with the reference in its path, such as "attach", "detach",
 // "close-all" or "approval"; "" if it does nothing with one.
-func (r *row) verb() string {
-	for word := range strings.SplitSeq(r.path, "/") {
+func verb(r *row) string {
+	for word := range strings.SplitSeq(r.Path, "/") {
 		switch word {
 		case "attach", "detach", "open", "close", "close-all", "approval", "repositories":
 			return word
@@ -147,7 +147,7 @@ func (r *row) verb() string {
 // refers to the path's last one.
 func (d *decoding) recordReferenceChanges() {
 	var named []string // the path's parameters
-	for word := range strings.SplitSeq(d.row.path, "/") {
+	for word := range strings.SplitSeq(d.row.Path, "/") {
 		if name, param := strings.CutPrefix(word, "{"); param {
 			named = append(named, strings.TrimSuffix(strings.TrimSuffix(name, "}"), "..."))
 		}
@@ -163,7 +163,7 @@ func (d *decoding) recordReferenceChanges() {
 	}
 	one := map[string][]byte{list: jsondoc.Quote(element)}
 	c.View = list == "file_ids"
-	switch verb := d.row.verb(); {
+	switch verb := verb(d.row); {
 	case verb == "approval":
 		recordApprovalRule(&c, d, element)
 	case verb == "close-all":
@@ -209,16 +209,17 @@ func (m members) restore(to memproxy.Version, now memproxy.Memory) []memproxy.Si
 		return nil
 	}
 	kind := objectKind(to.ID)
-	route := slices.IndexFunc(table, func(r row) bool { // that changes objects of the kind
-		byID := strings.Count(r.path, "{") == 1 && strings.HasSuffix(r.path, "_id}")
-		return r.method == "PATCH" && byID && m[r.id] != nil && objectOf(&r) == kind
+	rows := indexed().Rows
+	route := slices.IndexFunc(rows, func(r row) bool { // that changes objects of the kind
+		byID := strings.Count(r.Path, "{") == 1 && strings.HasSuffix(r.Path, "_id}")
+		return r.Method == "PATCH" && byID && m[r.ID] != nil && objectOf(&r) == kind
 	})
 	if route < 0 {
 		return nil
 	}
-	path, _, _ := strings.Cut(table[route].path, "{")
+	path, _, _ := strings.Cut(rows[route].Path, "{")
 	c := map[string]any{}
-	for name, takes := range m[table[route].id] {
+	for name, takes := range m[rows[route].ID] {
 		v, had := want[name]
 		switch {
 		case !takes, name == "message_ids", changesByItself(name), slices.Contains(textual[kind], name), reflect.DeepEqual(v, there[name]):

@@ -34,7 +34,7 @@ const (
 // the results of calls that the server ran. Results of the caller's own tools are in the
 // caller's requests, which the gate reads.
 func (a *Adapter) ObserveTools(rt memproxy.Route) memproxy.ToolObserver {
-	return &toolObserver{rt: rt, shape: a.Row(rt.ID).shape, names: map[string]string{}, fragments: map[string]string{}}
+	return &toolObserver{rt: rt, shape: a.Row(rt.ID).Shape, names: map[string]string{}, fragments: map[string]string{}}
 }
 
 // Observe implements memproxy.ToolObserver.

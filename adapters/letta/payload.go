@@ -39,11 +39,11 @@ func newPayload(r *row, req memproxy.Request, body []byte, depth int) (*payload,
 			return nil, err
 		}
 	}
-	if r.shape == upload {
+	if r.Shape == upload {
 		return p, nil
 	}
 	read := jsondoc.ParseRequest
-	if r.kind == memproxy.Recall {
+	if r.Kind == memproxy.Recall {
 		read = jsondoc.Parse // a read stores nothing
 	}
 	if p.doc, err = read(body[p.start:p.end], depth); err != nil {
@@ -52,7 +52,7 @@ func newPayload(r *row, req memproxy.Request, body []byte, depth int) (*payload,
 		}
 		return nil, err
 	}
-	if r.shape == file && p.doc.Root.Kind == jsondoc.String {
+	if r.Shape == file && p.doc.Root.Kind == jsondoc.String {
 		p.quoted = true // old clients encode the file as a JSON string
 		p.doc, err = jsondoc.ParseRequest([]byte(p.doc.Root.Text()), depth)
 	}
@@ -76,16 +76,16 @@ func media(r *row, req memproxy.Request, body []byte) (boundary string, err erro
 	switch {
 	case err != nil || len(body) == 0:
 		return "", err
-	case kind == "" && r.shape == upload:
+	case kind == "" && r.Shape == upload:
 		return "", malformed(memproxy.PayloadContentType, 415, "", "this route requires Content-Type multipart/form-data")
 	case kind == "":
 		return "", nil
-	case kind == "multipart/form-data" && (r.shape == file || r.shape == upload):
+	case kind == "multipart/form-data" && (r.Shape == file || r.Shape == upload):
 		if s := params["boundary"]; s == "" || len(s) > 70 || !spelling.IsWord(s, "-_.=+'") {
 			return "", malformed(memproxy.PayloadContentType, 415, "", "the form's boundary is ambiguous")
 		}
 		return params["boundary"], spelling.CheckCharset(params) // the charset also applies to field names
-	case !spelling.IsJSON(kind) || r.shape == upload:
+	case !spelling.IsJSON(kind) || r.Shape == upload:
 		return "", malformed(memproxy.PayloadContentType, 415, "", "this route does not accept this Content-Type")
 	}
 	return "", spelling.CheckCharset(params)

@@ -30,9 +30,9 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	switch {
 	case !reads && len(bytes.TrimSpace(reply.Body)) == 0:
 		return rd, nil
-	case r.shape == toolRun:
+	case r.Shape == toolRun:
 		return rd, readToolResult(rd, rt, reply.Body)
-	case r.id == "", rt.Derived, !reads && !creates && !changes && !r.is(makes):
+	case r.ID == "", rt.Derived, !reads && !creates && !changes && !r.Is(makes):
 		return rd, nil
 	}
 	doc, err := jsondoc.ParseReply(reply)
@@ -42,14 +42,14 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	rd.ShowsOwnActions = reads && pausedHistory(reply.Body)
 	f := answerReader{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: requestParents(r, rt, req)}
 	root := doc.Root
-	if r.is(makes) {
+	if r.Is(makes) {
 		f.createdObjects(root)
 	}
 	if creates {
 		defer markCounted(rd, r)
 		f.bodies = a.bodies
 	}
-	if r.shape == search {
+	if r.Shape == search {
 		f.agent = rt.Params[searchedAgent]
 	}
 	switch {
@@ -62,7 +62,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	case root.Kind == jsondoc.Null:
 		rd.Memories = append(rd.Memories, memproxy.Memory{Missing: true})
 	case root.Kind == jsondoc.Array:
-		if err := root.Each("", f.element); err != nil || r.id != "letta.create_passage" {
+		if err := root.Each("", f.element); err != nil || r.ID != "letta.create_passage" {
 			return rd, err
 		}
 		for _, e := range root.Elems {
@@ -71,7 +71,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		return rd, nil
 	case root.Kind != jsondoc.Object:
 		return nil, errShape
-	case r.is(inside) && reads:
+	case r.Is(inside) && reads:
 		f.inside(root)
 	case creates:
 		return rd, f.created(root, r)
@@ -266,12 +266,12 @@ func (f *answerReader) created(root *jsondoc.Value, r *row) error {
 		m.Members = f.bodies.versioned(objectKind(m.ID), root, f.doc)
 		f.rd.Memories = append(f.rd.Memories, m)
 	}
-	if r.is(inside) {
+	if r.Is(inside) {
 		f.inside(root)
 		f.group(root)
 	}
 	for _, key := range [...]string{"agent_ids", "isolated_block_ids"} {
-		if key == "agent_ids" && r.shape != file && r.shape != agent {
+		if key == "agent_ids" && r.Shape != file && r.Shape != agent {
 			continue // groups and identities refer to existing agents
 		}
 		for i, e := range root.Get(key).List() {
@@ -291,7 +291,7 @@ func (f *answerReader) created(root *jsondoc.Value, r *row) error {
 // markCounted marks the new objects that no budget counts, and whether the answer lists all
 // new objects.
 func markCounted(rd *memproxy.Reading, r *row) {
-	switch r.shape {
+	switch r.Shape {
 	case block, blocks, passage, passages:
 		rd.Settles = true
 	}

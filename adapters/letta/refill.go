@@ -25,7 +25,7 @@ const (
 // because the server returns the start of the range before the cursor, not its end.
 func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	r := a.Row(rt.ID)
-	if rt.Kind != memproxy.Recall || rt.Derived || r.is(inside) {
+	if rt.Kind != memproxy.Recall || rt.Derived || r.Is(inside) {
 		return nil
 	}
 	o := pages.Options{
@@ -34,11 +34,11 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 	}
 	ok := false
 	switch {
-	case r.id == "letta.search_archival_memory":
+	case r.ID == "letta.search_archival_memory":
 		ok = o.LimitInQuery(sent, "top_k")
-	case r.shape == search:
+	case r.Shape == search:
 		ok = o.LimitInBody(sent, body, "limit")
-	case r.shape == bare && sent.Method == "GET":
+	case r.Shape == bare && sent.Method == "GET":
 		_, backwards := pages.Param(sent.Query, "before")
 		o.Ranked, o.Max, o.Whole = false, maxList, defaultList
 		ok = o.LimitInQuery(sent, "limit") && !backwards
@@ -52,7 +52,7 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 // Counts implements the gate's AgentRunner: the server reports the number of passages of an
 // uploaded document.
 func (a *Adapter) Counts(rt memproxy.Route, req memproxy.Request, ids []string) []memproxy.Request {
-	if a.Row(rt.ID).shape != upload {
+	if a.Row(rt.ID).Shape != upload {
 		return nil
 	}
 	folder := cmp.Or(rt.Params["folder_id"], rt.Params["source_id"])
@@ -100,7 +100,7 @@ const maxWholes = 64
 // of its agents, so each agent is requested. all is false if there are too many agents, or
 // if the file has documents, because no answer reports the number of their passages.
 func (a *Adapter) ObjectRequests(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, rd *memproxy.Reading) (asks []memproxy.Request, all bool) {
-	if a.Row(rt.ID).shape != file {
+	if a.Row(rt.ID).Shape != file {
 		return nil, false
 	}
 	for i := range rd.Memories {

@@ -24,7 +24,7 @@ func (d *decoding) refs() error {
 	for _, name := range slices.Sorted(maps.Keys(d.params)) {
 		r.path(name, d.params[name])
 	}
-	if strings.HasSuffix(d.row.path, "...}") && d.row.kind != memproxy.Admin {
+	if strings.HasSuffix(d.row.Path, "...}") && d.row.Kind != memproxy.Admin {
 		r.add(targetName, d.req.EscapedPath, "path:rest")
 	}
 	for segment := range strings.SplitSeq(d.req.EscapedPath, "/") { // also segments that no parameter captures
@@ -54,7 +54,7 @@ func (d *decoding) refs() error {
 		r.value("", d.doc.Root, "")
 	}
 	r.owners()
-	if key := d.doc; key != nil && d.row.id == "letta.upsert_identity" {
+	if key := d.doc; key != nil && d.row.ID == "letta.upsert_identity" {
 		if v := nonNull(key.Root.Get("identifier_key")); v != nil && v.Kind == jsondoc.String {
 			d.op.Upserts = byKey + url.QueryEscape(v.Text())
 			d.addTarget(d.op.Upserts)
@@ -97,7 +97,7 @@ func (r *referring) path(name, value string) {
 	switch {
 	case paramKind(name) != "" && KindOf(value) != "":
 		r.add(memproxy.TargetMemory, value, "path:"+name)
-	case ownerless[name] && r.row.kind != memproxy.Admin:
+	case ownerless[name] && r.row.Kind != memproxy.Admin:
 		r.add(targetName, name+":"+value, "path:"+name)
 		fallthrough
 	default:
@@ -138,7 +138,7 @@ func (r *referring) value(name string, v *jsondoc.Value, ptr string) {
 		r.value(name, e, jsondoc.Index(ptr, i))
 	}
 	for _, m := range v.Members {
-		if r.row.shape == file && (m.Name == "id" || strings.HasSuffix(m.Name, "_by_id") && strings.HasPrefix(m.Value.Text(), "user-")) {
+		if r.row.Shape == file && (m.Name == "id" || strings.HasSuffix(m.Name, "_by_id") && strings.HasPrefix(m.Value.Text(), "user-")) {
 			continue // the id of an object inside the file, or an account of the server that exported it
 		}
 		p := jsondoc.Child(ptr, m.Name)

@@ -197,14 +197,14 @@ func (r runs) Probe(rt memproxy.Route, req memproxy.Request) (agent string, q me
 		return "", q, false
 	case detachesFolder(row):
 		include = "include=agent.blocks&include=agent.sources"
-	case row.shape != toolRun:
+	case row.Shape != toolRun:
 		return "", q, false
 	}
 	return agent, sideRequest(req, "GET", prefixOf(req)+"/agents/"+url.PathEscape(agent), include), true
 }
 
 func detachesFolder(r *row) bool {
-	return r.id == "letta.detach_folder_from_agent" || r.id == "letta.detach_source_from_agent"
+	return r.ID == "letta.detach_folder_from_agent" || r.ID == "letta.detach_source_from_agent"
 }
 
 // ReadProbe implements the gate's AgentRunner. The decoder identifies tools by name only, but the

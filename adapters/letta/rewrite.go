@@ -13,7 +13,7 @@ import (
 // Rewrite implements the gate's Adapter.
 func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
 	r := a.Row(rt.ID)
-	types, query := r.onlyTypes(req.Query)
+	types, query := onlyTypes(r, req.Query)
 	history := rd.ShowsOwnActions || types != nil
 	if !history && !slices.ContainsFunc(rd.Memories, changes) {
 		return reply.Body, nil

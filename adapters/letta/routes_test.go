@@ -124,7 +124,7 @@ func TestEveryRouteOfTheSDK(t *testing.T) {
 			continue
 		}
 		n++
-		if r, ok := a.Route(memproxy.Request{Method: method, EscapedPath: ids(path)}); !ok || *a.Row(r.ID) == *a.Row("") {
+		if r, ok := a.Route(memproxy.Request{Method: method, EscapedPath: ids(path)}); !ok || a.Row(r.ID).ID == "" {
 			t.Errorf("%s %s is unknown", method, path)
 		}
 	}

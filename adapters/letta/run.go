@@ -25,9 +25,9 @@ type runs struct {
 func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.Turn, error) {
 	row := r.routes.Row(rt.ID)
 	switch {
-	case row.is(pauses):
-	case row.kind != memproxy.Run, row.id == "letta.generate_completion",
-		row.shape != chat && row.shape != batch && row.shape != gateway:
+	case row.Is(pauses):
+	case row.Kind != memproxy.Run, row.ID == "letta.generate_completion",
+		row.Shape != chat && row.Shape != batch && row.Shape != gateway:
 		return nil, nil // a completion calls the agent's model without the agent's memory and tools
 	default:
 		return nil, memproxy.ErrUngated
@@ -42,7 +42,7 @@ func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (mempro
 
 // ToolRun implements the gate's AgentRunner for requests that run an agent's tool.
 func (r runs) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) memproxy.ToolRun {
-	if r.routes.Row(rt.ID).shape != toolRun {
+	if r.routes.Row(rt.ID).Shape != toolRun {
 		return nil
 	}
 	doc, err := jsondoc.Parse(body, 0)
@@ -85,7 +85,7 @@ func agentAndConversation(rt memproxy.Route, body []byte) (agent, conversation s
 
 // ChangesToolsOf implements the gate's AgentRunner.
 func (r runs) ChangesToolsOf(rt memproxy.Route) string {
-	if r.routes.Row(rt.ID).is(changesTools) {
+	if r.routes.Row(rt.ID).Is(changesTools) {
 		return rt.Params["agent_id"]
 	}
 	return ""

@@ -28,22 +28,22 @@ func entityDim(typ string) (memproxy.Dimension, bool) {
 // owners in places that a route does not support. The result of a bulk or derived request
 // cannot be filtered afterwards, and neither can counts and relations in the answer to a
 // read, so these are narrowed only by places that their route is known to support.
-func (r *row) narrows(c *memproxy.Claim) bool {
-	if r.flags&(derived|bulk) == 0 && r.kind != memproxy.Recall {
+func narrows(r *row, c *memproxy.Claim) bool {
+	if !r.Derived && !r.Bulk && r.Kind != memproxy.Recall {
 		return true
 	}
 	own := string(c.Dim) + "_id"
-	known := c.Dim != memproxy.DimApp || r.dialect == hosted // the server has no apps
-	switch r.shape {
+	known := c.Dim != memproxy.DimApp || !r.Is(server) // the server has no apps
+	switch r.Shape {
 	case search:
-		older := r.id == "mem0.v1.search" // does not support owners in filters
-		return known && ((older || r.dialect == server) && c.Pointer == "/"+own || !older && inFilters(c.Pointer))
+		older := r.ID == "mem0.v1.search" // does not support owners in filters
+		return known && ((older || r.Is(server)) && c.Pointer == "/"+own || !older && inFilters(c.Pointer))
 	case list:
 		return inFilters(c.Pointer)
 	case entity:
 		return known && c.Pointer == "path:entity_id"
 	case query:
-		return known && slices.Contains(narrowedByQuery[:], r.id) && c.Pointer == queryPrefix+own
+		return known && slices.Contains(narrowedByQuery[:], r.ID) && c.Pointer == queryPrefix+own
 	}
 	return false
 }

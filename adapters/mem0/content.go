@@ -13,7 +13,7 @@ import (
 // messages reads a conversation. Content of an unknown shape is refused, because it would
 // reach the backend unscreened.
 func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
-	if v.Kind == jsondoc.String && d.row.dialect == hosted {
+	if v.Kind == jsondoc.String && !d.row.Is(server) {
 		return d.content(v, ptr, "user", "") // old clients send one string
 	}
 	if v.Kind != jsondoc.Array {
@@ -43,7 +43,7 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 					return malformed(memproxy.PayloadMalformed, 422, p, "role must be a string")
 				}
 				wire.AddName(d.op, role, p, newItem(memproxy.ItemMetadata, ""))
-				if !isSpeaker(role) { // readers of the memory would take the role for the speaker
+				if key := memproxy.Key(role); key != "" && !speakers[key] { // readers of the memory would take the role for the speaker
 					origin.RecordSpeaker(d.op, d.doc, f.Value, p, "user")
 				}
 			case "content":
@@ -63,19 +63,6 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 		}
 	}
 	return nil
-}
-
-// speakers are the ordinary roles in a conversation, which claim nothing else about the
-// speaker.
-var speakers = []string{
-	"", "user", "human", "assistant", "ai", "agent", "bot", "model", "llm", "system", "developer", "tool", "function",
-}
-
-func isSpeaker(role string) bool { return slices.Contains(speakers, memproxy.Key(role)) }
-
-// urlType reports whether the backend fetches the content of parts of this type.
-func urlType(typ string) bool {
-	return slices.Contains([]string{"image_url", "pdf_url", "mdx_url", "txt_url", "audio_url", "file_url"}, typ)
 }
 
 // content reads one content position: a string, a part, or a list of them.
@@ -114,7 +101,7 @@ func (d *decoding) readPart(v *jsondoc.Value, ptr, role, target string) error {
 			return malformed(memproxy.PayloadMalformed, 422, jsondoc.Child(ptr, "text"), "content must be text")
 		}
 		return d.content(text, jsondoc.Child(ptr, "text"), role, target)
-	case urlType(typ):
+	case fetchedTypes[typ]:
 		for _, m := range v.Members {
 			if m.Name != "type" {
 				wire.AddName(d.op, m.Name, jsondoc.Child(ptr, m.Name), newItem(memproxy.ItemMetadata, target))
@@ -163,7 +150,7 @@ func (d *decoding) readTexts(v *jsondoc.Value, ptr string) error {
 // stores the messages unchanged.
 func (d *decoding) layer(role string) memproxy.Layer {
 	switch {
-	case d.doc == nil || d.row.shape != addBody:
+	case d.doc == nil || d.row.Shape != addBody:
 	case role == "": // a fact, not a message
 	case strings.HasPrefix(memproxy.Key(d.doc.Root.Get("memory_type").Text()), "procedural"):
 		return memproxy.Task
@@ -181,7 +168,7 @@ func (d *decoding) inferred(role string) bool {
 
 // extracts reports whether the backend's model extracts facts from the messages.
 func (d *decoding) extracts() bool {
-	return d.doc != nil && d.row.shape == addBody && d.doc.Root.Get("messages") != nil && !d.doc.False(d.doc.Root.Get("infer"))
+	return d.doc != nil && d.row.Shape == addBody && d.doc.Root.Get("messages") != nil && !d.doc.False(d.doc.Root.Get("infer"))
 }
 
 // metadata reads one metadata object: field, identities, and what every format has.

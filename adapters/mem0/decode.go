@@ -30,14 +30,14 @@ type decoding struct {
 // Decode implements the gate's adapter.
 func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (*memproxy.Operation, error) {
 	r := a.Row(rt.ID)
-	if r.shape == opaque {
+	if r.Shape == routetable.Opaque {
 		return nil, malformed(memproxy.RouteUnknown, 403, "", "memproxy cannot decode this route, so it refuses it")
 	}
 	d := &decoding{a: a, row: r, req: req, params: rt.Params, op: &memproxy.Operation{
-		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID, Administers: r.flags&shared != 0,
+		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID, Administers: r.Is(shared),
 	}}
-	if err := r.media(req.Header, body); err != nil {
-		return nil, r.withStatus(err)
+	if err := media(r, req.Header, body); err != nil {
+		return nil, withStatus(r, err)
 	}
 	if len(body) > 0 {
 		read := jsondoc.ParseRequest
@@ -46,7 +46,7 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 		}
 		doc, err := read(body, a.opt.MaxDepth)
 		if err != nil {
-			return nil, r.withStatus(err)
+			return nil, withStatus(r, err)
 		}
 		d.doc, d.op.Parsed = doc, doc
 	}
@@ -69,20 +69,20 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 }
 
 // withStatus returns the error with the status that the route's server would use.
-func (r *row) withStatus(err error) error {
-	if r.dialect == hosted {
+func withStatus(r *row, err error) error {
+	if !r.Is(server) {
 		return err
 	}
 	return refusal.Unprocessable(err)
 }
 
 // media refuses bodies whose content type the backend might interpret differently.
-func (r *row) media(h memproxy.Header, body []byte) error {
+func media(r *row, h memproxy.Header, body []byte) error {
 	kind, params, err := spelling.ContentType(h)
 	if err != nil || len(body) == 0 || kind == "" {
 		return err
 	}
-	if kind != "application/json" && (r.dialect == hosted || !spelling.IsJSON(kind)) {
+	if kind != "application/json" && (!r.Is(server) || !spelling.IsJSON(kind)) {
 		return malformed(memproxy.PayloadContentType, 415, "", "this route requires Content-Type application/json")
 	}
 	return spelling.CheckCharset(params)
@@ -138,11 +138,11 @@ func (d *decoding) path() error {
 			return malformed(memproxy.PayloadPath, 422, "path:id", "this cannot be an id")
 		}
 		op.Targets, op.TargetKind = []string{id}, memproxy.TargetMemory
-		if d.row.shape == event {
+		if d.row.Shape == event {
 			op.TargetKind = memproxy.TargetEvent
 		}
 	}
-	if d.row.id == "mem0.v1.export.get" { // also where the export is named by its owners
+	if d.row.ID == "mem0.v1.export.get" { // also where the export is named by its owners
 		op.TargetKind = memproxy.TargetExport
 	}
 	if job, ok := params["job"]; ok { // the platform shows a job to every caller with its id
@@ -164,15 +164,15 @@ func (d *decoding) path() error {
 // body reads the payload by the route's shape.
 func (d *decoding) body() error {
 	if d.doc == nil {
-		switch d.row.shape {
+		switch d.row.Shape {
 		case addBody, search, update, batch:
-			return d.row.withStatus(malformed(memproxy.PayloadMalformed, 400, "", "this route requires a JSON body"))
+			return withStatus(d.row, malformed(memproxy.PayloadMalformed, 400, "", "this route requires a JSON body"))
 		}
 		return nil
 	}
 	root := d.doc.Root
 	if root.Kind != jsondoc.Object {
-		return d.row.withStatus(malformed(memproxy.PayloadMalformed, 400, "", "the body must be a JSON object"))
+		return withStatus(d.row, malformed(memproxy.PayloadMalformed, 400, "", "the body must be a JSON object"))
 	}
 	if err := d.a.names.CheckMembers(root, "", topKey); err != nil {
 		return err
@@ -194,7 +194,7 @@ func (d *decoding) finish() error {
 	d.assignFields()
 	for i := range op.Claims {
 		c := &op.Claims[i]
-		c.Pins = c.Pins && d.row.narrows(c)
+		c.Pins = c.Pins && narrows(d.row, c)
 	}
 	setWithin(d)
 	// An identity in metadata is the owner only if no other place of the payload
@@ -218,8 +218,8 @@ func (d *decoding) finish() error {
 	case memproxy.Correct:
 		op.Cost = max(1, len(op.Targets))
 	case memproxy.Forget:
-		op.DeletesScope = op.Bulk && len(op.Targets) == 0 && op.Scope.HasOwner() && onlyOwners(op, d.doc, d.req.Query) && d.row.id != "mem0.v1.entity.delete" // the owner behind its number is unknown
-		op.SingleOwner = op.DeletesScope && d.row.single(op)
+		op.DeletesScope = op.Bulk && len(op.Targets) == 0 && op.Scope.HasOwner() && onlyOwners(op, d.doc, d.req.Query) && d.row.ID != "mem0.v1.entity.delete" // the owner behind its number is unknown
+		op.SingleOwner = op.DeletesScope && single(d.row, op)
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func setWithin(d *decoding) {
 	filters := d.doc.Root.Get("filters")
 	for _, dim := range memproxy.Dimensions {
 		at := memproxy.Claim{Dim: dim, Pointer: "/filters/" + string(dim) + "_id"}
-		if !d.row.narrows(&at) || !slices.ContainsFunc(d.op.Claims, func(c memproxy.Claim) bool { return c.Dim == dim && c.Op != memproxy.ClaimIs }) {
+		if !narrows(d.row, &at) || !slices.ContainsFunc(d.op.Claims, func(c memproxy.Claim) bool { return c.Dim == dim && c.Op != memproxy.ClaimIs }) {
 			continue
 		}
 		if b := within(filters, dim, false); !b.all {
@@ -249,18 +249,14 @@ func setWithin(d *decoding) {
 // single reports whether a sweep deletes the memories of one owner, named in a parameter
 // that the route's server supports. The server ignores unknown parameters, and would delete
 // everything that the other parameters select.
-func (r *row) single(op *memproxy.Operation) bool {
+func single(r *row, op *memproxy.Operation) bool {
 	if len(op.Claims) != 1 {
 		return false
 	}
 	c := &op.Claims[0]
 	name := c.Values[0]
-	return strings.TrimSpace(name) == name && !strings.Contains(name, "*") && r.narrows(c)
+	return strings.TrimSpace(name) == name && !strings.Contains(name, "*") && narrows(r, c)
 }
-
-// labels are parameters that select no memories: the organisation and project of the
-// credential, by id or (TypeScript SDK 2) by name, and the client's name.
-var labels = [...]string{"org_id", "project_id", "org_name", "project_name", "source"}
 
 // onlyOwners reports whether the request selects memories by owners only, each a single
 // name. Besides owners the query may have labels.
@@ -275,7 +271,7 @@ func onlyOwners(op *memproxy.Operation, doc *jsondoc.Doc, query string) bool {
 	}
 	values, err := url.ParseQuery(query)
 	for key := range values {
-		if _, identity := dimOf(key); !identity && !slices.Contains(labels[:], key) {
+		if _, identity := dimOf(key); !identity && !labels[key] {
 			return false
 		}
 	}

@@ -2,7 +2,7 @@
 // platform, and the self-hosted server's. The routes of OpenMemory and of the MCP endpoints
 // are only classified, and refused.
 //
-// Guarantees: every route of the formats is in one table (routes.go); every place of a
+// Guarantees: every route of the formats is in one table (routes.txt); every place of a
 // payload that can hold content, an identity, a confidence or a time is in the Operation;
 // ambiguous payloads are refused; a patched payload differs from the client's in the
 // patched bytes only.

@@ -67,7 +67,7 @@ func parsed(body []byte, op *memproxy.Operation) (*jsondoc.Doc, error) {
 // the entries of a batch.
 func stamp(p *stamps.Patch, r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	holders, target := []*jsondoc.Value{root}, ""
-	if r.shape == batch {
+	if r.Shape == batch {
 		holders = root.Get("memories").List()
 	} else if len(op.Targets) > 0 {
 		target = op.Targets[0]
@@ -76,26 +76,26 @@ func stamp(p *stamps.Patch, r *row, root *jsondoc.Value, op *memproxy.Operation)
 		if !takesStamp(r, holder) {
 			continue
 		}
-		if r.shape == batch {
+		if r.Shape == batch {
 			target = holder.Get("memory_id").Text()
 		}
 		meta := holder.Get("metadata")
 		var current []byte
-		if (meta == nil || meta.Kind == jsondoc.Null) && r.dialect == hosted && r.kind == memproxy.Correct {
+		if (meta == nil || meta.Kind == jsondoc.Null) && !r.Is(server) && r.Kind == memproxy.Correct {
 			// The platform replaces metadata on update, so the current metadata is included; null
 			// changes nothing.
 			current = op.Current[target].Metadata
 		}
-		p.Stamp(op, holder, meta, current, r.kind == memproxy.Correct && r.dialect != hosted) // the server merges metadata
+		p.Stamp(op, holder, meta, current, r.Kind == memproxy.Correct && r.Is(server)) // the server merges metadata
 	}
 }
 
 // takesStamp reports whether the holder writes a text or metadata, which a stamp covers.
 func takesStamp(r *row, holder *jsondoc.Value) bool {
 	switch {
-	case r.shape == addBody:
+	case r.Shape == addBody:
 		return true
-	case !r.changes():
+	case !changes(r):
 		return false
 	}
 	return slices.ContainsFunc([]string{"text", "metadata"}, func(key string) bool {
@@ -128,11 +128,4 @@ func (a *Adapter) OmitsStamps(rt memproxy.Route) bool {
 
 // IsBackendField implements the gate's Extractor: a server's list of its whole store shows a
 // memory's own fields among its metadata; other answers show them outside of it.
-func (a *Adapter) IsBackendField(name string) bool {
-	switch name {
-	case "id", "data", "memory", "hash", "created_at", "updated_at", "user_id", "agent_id", "run_id", "actor_id", "role",
-		"attributed_to", "text_lemmatized", "expiration_date":
-		return true
-	}
-	return false
-}
+func (a *Adapter) IsBackendField(name string) bool { return backendFields[name] }

@@ -49,7 +49,7 @@ func (a *Adapter) Undo(rt memproxy.Route, _ memproxy.Request, m memproxy.Memory)
 	if m.ID == "" {
 		return nil, false
 	}
-	path := pathOf(a.Row(rt.ID).dialect, m.ID)
+	path := pathOf(a.Row(rt.ID).Is(server), m.ID)
 	if m.Event != memproxy.MemoryUpdated {
 		return []memproxy.SideRequest{{Request: memproxy.Request{Method: "DELETE", EscapedPath: path}}}, true
 	}

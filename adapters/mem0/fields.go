@@ -16,7 +16,7 @@ var needed = append([]string{"id", "metadata"}, owners[:]...)
 // projects reports whether a body can select fields. Only the hosted platform supports
 // that; other servers answer with all fields.
 func projects(r *row, op *memproxy.Operation) bool {
-	return r.dialect == hosted && op.Kind == memproxy.Recall && !op.Derived && (r.shape == search || r.shape == list)
+	return !r.Is(server) && op.Kind == memproxy.Recall && !op.Derived && (r.Shape == search || r.Shape == list)
 }
 
 // projection returns the fields that the client requests in a body, or nil. A member
@@ -75,10 +75,10 @@ func widenQuery(r *row, query string) string {
 // queryFields returns the fields that the client requests in a query, or nil. single
 // reports whether one value of the parameter has them all.
 func queryFields(r *row, raw string) (have []string, single bool) {
-	if r.dialect != hosted || r.kind != memproxy.Recall || r.flags&derived != 0 {
+	if r.Is(server) || r.Kind != memproxy.Recall || r.Derived {
 		return nil, false
 	}
-	switch r.shape {
+	switch r.Shape {
 	case query, list, search:
 	default:
 		return nil, false

@@ -85,13 +85,13 @@ func (d *decoding) assignFields() {
 			d.op.Items = append(d.op.Items, it)
 		}
 	}
-	if !d.row.changes() {
+	if !changes(d.row) {
 		return
 	}
 	for i, target := range d.op.Targets {
 		if !slices.ContainsFunc(d.op.Items, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent && it.Target == target }) {
 			ptr := ""
-			if d.row.shape == batch {
+			if d.row.Shape == batch {
 				ptr = jsondoc.Index("/memories", i)
 			}
 			d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Layer: memproxy.Semantic, Target: target, Moved: true})
@@ -104,7 +104,7 @@ func (d *decoding) movedItem(ptr, prefix string) memproxy.Item {
 	it := memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Layer: memproxy.Semantic, Moved: true}
 	switch {
 	case d.op.Kind != memproxy.Correct:
-	case d.row.shape == batch:
+	case d.row.Shape == batch:
 		it.Target = d.doc.At(strings.TrimSuffix(prefix, "/")).Get("memory_id").Text()
 	case len(d.op.Targets) > 0:
 		it.Target = d.op.Targets[0]

@@ -40,7 +40,7 @@ func wantsObject(op *memproxy.Operation) bool {
 
 // ReceiptID implements the gate's Extractor.
 func (h holdReplier) ReceiptID(rt memproxy.Route) string {
-	if row := h.routes.Row(rt.ID); row.shape == event && row.kind == memproxy.Recall {
+	if row := h.routes.Row(rt.ID); row.Shape == event && row.Kind == memproxy.Recall {
 		return rt.Params["id"]
 	}
 	return ""

@@ -23,7 +23,7 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 	case isEvent(r, rt, target):
 		out.EscapedPath = "/v1/event/" + url.PathEscape(target) + "/"
 	default:
-		out.EscapedPath = pathOf(r.dialect, target)
+		out.EscapedPath = pathOf(r.Is(server), target)
 	}
 	return out
 }
@@ -31,7 +31,7 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 // isEvent reports whether a target is the event that a request names, and not a memory among
 // its results.
 func isEvent(r *row, rt memproxy.Route, target string) bool {
-	return r.shape == event && rt.Params["id"] == target
+	return r.Shape == event && rt.Params["id"] == target
 }
 
 // ReadLocated implements the gate's locator. The server answers null for a missing memory.
@@ -69,7 +69,7 @@ func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.R
 // current metadata. In both dialects the memory and not the payload determines the field
 // that an update writes to.
 func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
-	return a.Row(rt.ID).changes()
+	return changes(a.Row(rt.ID))
 }
 
 // smallList is the shortest limit of an unpaged list, and wideList the limit that

@@ -11,53 +11,14 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// topKey reports whether a member name has a meaning at the top level. Another letter case
-// of such a name is refused, because some parsers would accept it.
-func topKey(name string) bool {
-	switch name {
-	case "messages", "deduced_memories", "text", "data", "memory_content", "content", "query", "filters", "metadata",
-		"memories", "user_id", "agent_id", "app_id", "run_id", "session_id", "infer", "timestamp", "observation_date",
-		"observation_datetime", "memory_id", "memory_export_id", "fields", "categories", "expiration_date", "page",
-		"page_size", "use_case":
-		return true
-	}
-	return steeringKey(name)
-}
-
-func messageKey(name string) bool { return name == "role" || name == "content" || name == "name" }
-
-func metadataKey(name string) bool {
-	switch name {
-	case "user_id", "agent_id", "app_id", "run_id", "session_id", "source", "category", "created_at", "updated_at", "timestamp":
-		return true
-	}
-	return false
-}
-
-// steeringKey reports whether a member instructs the backend's own model.
-func steeringKey(name string) bool {
-	switch name {
-	case "custom_instructions", "agent_custom_instructions", "includes", "excludes", "custom_categories",
-		"structured_data_schema", "prompt", "schema", "export_instructions":
-		return true
-	}
-	return false
-}
-
 // steers reports whether a member may instruct the backend's own model: a known steering
 // key, or a name with the words of one, which some version of a server may read. Names of
 // token counts (prompt_tokens) are excepted. A member such as prompt_version is not,
 // because it can select a prompt.
 func steers(name string) bool {
 	bare := jsondoc.Squash(name)
-	return steeringKey(name) || strings.HasSuffix(bare, "schema") || !strings.HasSuffix(bare, "tokens") &&
+	return steeringKeys[name] || strings.HasSuffix(bare, "schema") || !strings.HasSuffix(bare, "tokens") &&
 		slices.ContainsFunc([]string{"prompt", "instruction", "customcategor"}, func(word string) bool { return strings.Contains(bare, word) })
-}
-
-// configures reports whether a member tells the extractor what to remember or to
-// ignore.
-func configures(name string) bool {
-	return name == "custom_instructions" || name == "includes" || name == "excludes"
 }
 
 // noClaims checks the spelling of members in messages and metadata, where no member names
@@ -82,7 +43,7 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 		d.op.Reserved = append(d.op.Reserved, ptr)
 	case owner:
 		d.claim(dim, m.Value, ptr, whole, false)
-	case steers(m.Name) || d.row.shape == config:
+	case steers(m.Name) || d.row.Shape == config:
 		return readInstruction(d, m, ptr, of, whole)
 	default:
 		if done, err := readKnownMember(d, m, ptr, at, id); done || err != nil {
@@ -100,7 +61,7 @@ func readInstruction(d *decoding, m jsondoc.Member, ptr, of string, whole bool) 
 	if m.Value.Kind != jsondoc.Null {
 		d.op.Steering = d.op.Steering || steers(m.Name)
 		like := newItem(memproxy.ItemSteering, of)
-		like.Configures = configures(m.Name)
+		like.Configures = configures[m.Name]
 		wire.AddMember(d.op, m, ptr, like)
 	}
 	if m.Name == "filters" {
@@ -137,17 +98,17 @@ func readKnownMember(d *decoding, m jsondoc.Member, ptr, at, id string) (done bo
 	case "metadata":
 		return true, d.metadata(v, ptr)
 	case "memories":
-		if d.row.shape == batch && whole {
+		if d.row.Shape == batch && whole {
 			return true, d.entries(v, ptr)
 		}
 	case "memory_id":
-		if d.row.shape == update || !whole {
+		if d.row.Shape == update || !whole {
 			return true, addTarget(d.op, v, memproxy.TargetMemory, ptr)
 		}
 	case "memory_export_id":
 		switch {
 		case v.Kind == jsondoc.Null:
-		case d.row.id == "mem0.v1.export.get":
+		case d.row.ID == "mem0.v1.export.get":
 			err = addTarget(d.op, v, memproxy.TargetExport, ptr)
 		default: // no other route has it, and an export that is not looked up is not forwarded
 			d.op.Unclaimed = append(d.op.Unclaimed, ptr)

@@ -10,33 +10,6 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// knownIDNames has the members of a payload's root and the parameters of a query that
-// identify an object or an owner, with the treatment of each (an allow list; loose
-// references: see addLooseRefs). Any other name that looks like one, such as "x_id", is
-// removed: known servers ignore it, but a later version may use it as a reference. Its owner is not looked up, because that would reveal which
-// names other tenants use. A value in the form of an id is kept, and looked up as an id.
-var knownIDNames = map[string]string{
-	"user_id":           "an owner: claimed",
-	"agent_id":          "an owner: claimed",
-	"app_id":            "an owner: claimed",
-	"run_id":            "an owner: claimed",
-	"session_id":        "an owner: claimed",
-	"entity_id":         "an owner, by entity_type: claimed",
-	"actor_id":          "the speaker: removed unless it is the caller",
-	"memory_id":         "a memory: the target, or a loose reference",
-	"memory_ids":        "memories: loose references",
-	"memory_export_id":  "an export: the target",
-	"event_id":          "an event: a loose reference",
-	"source_id":         "the origin: a loose reference",
-	"id":                "an object of the route's kind: a loose reference",
-	"ids":               "loose references",
-	"org_id":            "the credential's organisation, which belongs to no tenant",
-	"project_id":        "the credential's project, which belongs to no tenant",
-	"prompt_profile_id": "a setting of the credential's project",
-	"webhook_id":        "a setting of the credential's project",
-	"request_id":        "the client's name for the request",
-}
-
 // looksLikeIDName reports whether the name of a member or a parameter has the form of one
 // that identifies an object: it ends in "id" or "ids" as a word of its own.
 func looksLikeIDName(name string) bool {
@@ -55,7 +28,7 @@ func looksLikeIDName(name string) bool {
 // isUnknownIDName reports whether a member or a parameter looks like one that identifies an
 // object, but is not in knownIDNames. It is removed unless its value consists of ids.
 func (d *decoding) isUnknownIDName(name string) bool {
-	if _, known := knownIDNames[jsondoc.Fold(name)]; known || !looksLikeIDName(name) || d.row.kind == memproxy.Admin || d.row.kind == memproxy.Other {
+	if knownIDNames[jsondoc.Fold(name)] || !looksLikeIDName(name) || d.row.Kind == memproxy.Admin || d.row.Kind == memproxy.Other {
 		return false
 	}
 	// Other spellings of an owner's name are claims or are refused; see spelling.Names.

@@ -14,16 +14,6 @@ import (
 // This file reads settings and members of memories other than the text, and the changes
 // that requests make to them.
 
-// isUnversioned reports whether a member of a memory is not versioned as a member: its text, a
-// value that the backend maintains, a secret, or part of a stamp.
-func isUnversioned(name string) bool {
-	switch name {
-	case "id", "memory_id", "memory", "text", "data", "memory_content", "content", "hash", "created_at", "updated_at", "score", "score_details", "structured_attributes":
-		return true
-	}
-	return withheld.IsSecretName(name) || memproxy.Reserved(name)
-}
-
 // versionedMembers returns the members of a memory or of settings that are versioned,
 // without secrets, as memproxy.MemberChange encodes them.
 func versionedMembers(body []byte) []byte {
@@ -43,7 +33,7 @@ func otherMembers(doc *jsondoc.Doc, merges bool) memproxy.MemberChange {
 	c := memproxy.MemberChange{Set: map[string][]byte{}}
 	for _, m := range doc.Root.Members {
 		switch {
-		case isUnversioned(m.Name), m.Value.Kind == jsondoc.Null:
+		case unversioned[m.Name], withheld.IsSecretName(m.Name), memproxy.Reserved(m.Name), m.Value.Kind == jsondoc.Null:
 		case m.Name == "metadata" && m.Value.Kind == jsondoc.Object:
 			kept := stamps.Object(stamps.FilterMembers(doc.Raw(m.Value), false)...)
 			if merges {
@@ -67,7 +57,7 @@ func (d *decoding) recordChanges() {
 	case d.op.Kind == memproxy.Admin && d.changesSettings():
 		d.recordChange(d.req.EscapedPath, d.doc.Root)
 	case d.op.Kind != memproxy.Correct:
-	case d.row.shape == batch:
+	case d.row.Shape == batch:
 		for _, entry := range d.doc.Root.Get("memories").List() {
 			d.recordChange(entry.Get("memory_id").Text(), entry)
 		}
@@ -83,11 +73,11 @@ func (d *decoding) changesSettings() bool {
 	case "PATCH", "PUT":
 		return true
 	case "POST":
-		if d.row.method == "*" {
+		if d.row.Method == "*" {
 			return false // the request creates an object
 		}
 		r, _ := d.a.routes.Match("GET", d.req.EscapedPath)
-		return r != nil && r.path == d.row.path
+		return r != nil && r.Path == d.row.Path
 	}
 	return false
 }
@@ -97,7 +87,7 @@ func (d *decoding) recordChange(object string, holder *jsondoc.Value) {
 	if object == "" || holder.Kind != jsondoc.Object {
 		return
 	}
-	c := otherMembers(d.doc.Part(holder), d.row.dialect == server)
+	c := otherMembers(d.doc.Part(holder), d.row.Is(server))
 	if len(c.Set)+len(c.Merge) > 0 {
 		c.Object = object
 		d.op.Changes = append(d.op.Changes, c)

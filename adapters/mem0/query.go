@@ -54,7 +54,7 @@ func (d *decoding) query() error {
 func addSteering(op *memproxy.Operation, base string, list []string) {
 	for _, text := range list {
 		it := newItem(memproxy.ItemSteering, "")
-		it.Pointer, it.Text, it.Configures = queryPrefix+base, text, configures(base)
+		it.Pointer, it.Text, it.Configures = queryPrefix+base, text, configures[base]
 		op.Items, op.Steering = append(op.Items, it), true
 	}
 }

@@ -127,7 +127,7 @@ type answerReader struct {
 }
 
 func newReader(a *Adapter, rt memproxy.Route, reply memproxy.Reply) *answerReader {
-	return &answerReader{a: a, rd: &memproxy.Reading{}, rt: rt, doc: &jsondoc.Doc{Src: reply.Body}, whole: a.Row(rt.ID).shape == event}
+	return &answerReader{a: a, rd: &memproxy.Reading{}, rt: rt, doc: &jsondoc.Doc{Src: reply.Body}, whole: a.Row(rt.ID).Shape == event}
 }
 
 // Prune implements the gate's Adapter. An answer with memories in which everything is claimed
@@ -241,7 +241,7 @@ func annotations(v *jsondoc.Value) (texts []string) {
 			texts = append(texts, annotations(m.Value)...)
 		case object && name == "payload":
 			for _, p := range m.Value.Members {
-				if !steeringKey(p.Name) {
+				if !steeringKeys[p.Name] {
 					texts = wire.AppendSentences(texts, p.Value)
 				}
 			}

@@ -28,15 +28,15 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 	o := pages.Options{Keys: listKeys[:], Ranked: true, Max: maxSearch, Whole: defaultSearch}
 	ok := false
 	switch {
-	case r.shape == search:
+	case r.Shape == search:
 		ok = o.LimitInBody(sent, body, "limit", "top_k") // if both are present, the server uses top_k
-	case r.id == "mem0.server.list":
+	case r.ID == "mem0.server.list":
 		o.Whole = defaultList
 		ok = o.LimitInQuery(sent, "top_k")
-	case r.id == "mem0.v1.list" && !strings.Contains(sent.Query, "page"):
+	case r.ID == "mem0.v1.list" && !strings.Contains(sent.Query, "page"):
 		o.Max, o.Whole = maxPage, defaultPage
 		ok = o.LimitInQuery(sent, "limit")
-	case r.dialect == hosted:
+	case !r.Is(server):
 		return repage(sent, body, reply, rd)
 	}
 	if !ok {

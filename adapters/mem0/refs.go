@@ -27,17 +27,10 @@ func addLooseRefs(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
 	}
 }
 
-// mayRefer reports whether an id in a member with this name may be a reference. Other
-// members have text that the backend stores or searches for, names of owners, or names of
-// objects of the credential; no backend finds an object by them.
+// mayRefer reports whether an id in a member with this name may be a reference.
 func mayRefer(name string) bool {
-	switch name {
-	case "content", "text", "memory", "data", "query", "custom_instructions", "prompt", "metadata", "categories", "category", "tags",
-		"source", "messages", "deduced_memories", "org_id", "project_id", "prompt_profile_id", "webhook_id", "request_id":
-		return false
-	}
 	_, owner := dimOf(name)
-	return !owner
+	return !owner && !noReferences[name]
 }
 
 // addLooseIDs records the ids in a text with one id, or several separated by commas. The

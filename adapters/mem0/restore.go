@@ -9,8 +9,9 @@ import (
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
-func pathOf(d dialect, id string) string {
-	if d == server {
+// pathOf returns the path of a memory on the self-hosted server, else on the platform.
+func pathOf(selfHosted bool, id string) string {
+	if selfHosted {
 		return "/memories/" + url.PathEscape(id)
 	}
 	return "/v1/memories/" + url.PathEscape(id) + "/"
@@ -23,10 +24,10 @@ func bothDialects(method, id string, body func(merges bool) any) []memproxy.Side
 		return nil
 	}
 	var out []memproxy.SideRequest
-	for _, d := range [...]dialect{server, hosted} {
-		s := memproxy.SideRequest{Request: memproxy.Request{Method: method, EscapedPath: pathOf(d, id)}}
+	for _, selfHosted := range [...]bool{true, false} {
+		s := memproxy.SideRequest{Request: memproxy.Request{Method: method, EscapedPath: pathOf(selfHosted, id)}}
 		if body != nil {
-			s.Body, _ = json.Marshal(body(d == server)) // texts and JSON always marshal
+			s.Body, _ = json.Marshal(body(selfHosted)) // texts and JSON always marshal
 			s.Request.Header = memproxy.Header{"Content-Type": {"application/json"}}
 		}
 		out = append(out, s)

@@ -1,4 +1,4 @@
-// Package routetable finds the row of a route table for a request's path.
+// Package routetable reads the table of a backend's routes, and finds the row of a request.
 //
 // An ambiguous path, which a server might route differently, matches no row. It has an
 // encoded slash that leads to another route once it is decoded, dot segments, characters at
@@ -19,24 +19,50 @@ import (
 // MaxSegments bounds a path. A longer one matches no row.
 const MaxSegments = 16
 
-// Options describe how the server spells its paths.
+// Row is one line of a table: a method ("*" for all), a path, an id, the kind of operation, the
+// shape of the body, and flags. In a path, {name} matches one segment that is not empty,
+// {name...} the rest.
+type Row struct {
+	Method, Path   string
+	memproxy.Route // of its requests, without parameters
+	Shape          Shape
+	flags          []string
+}
+
+// Shape is the layout of a route's payload, which only the adapter knows.
+type Shape string
+
+// Opaque is the shape of payloads that are not decoded, and of unknown routes.
+const Opaque Shape = "opaque"
+
+// Flag is a word about a route that only the adapter knows.
+type Flag string
+
+// Is reports whether the row has a flag.
+func (r *Row) Is(f Flag) bool { return slices.Contains(r.flags, string(f)) }
+
+// Options describe a table, and how the server spells its paths.
 type Options struct {
+	// Prefix precedes the ids of the table.
+	Prefix string
+	// Shapes and Flags are the adapter's words, besides those that set a member of a
+	// memproxy.Route: bulk, steering, derived, pass and public.
+	Shapes []Shape
+	Flags  []Flag
 	// LastSlash distinguishes "/a" and "/a/". Otherwise they are the same.
 	LastSlash bool
 	// Alias maps other names of first segments to those in the table.
 	Alias map[string]string
 }
 
-// Table finds rows of type R. It is safe for concurrent use.
-type Table[R any] struct {
+// Table finds rows. It is safe for concurrent use.
+type Table struct {
+	Rows []Row
 	opt  Options
-	at   func(*R) (method, path string, route memproxy.Route)
-	rows []R
-	byID map[string]*R
-	none R // the row of an unknown route
+	byID map[string]*Row
 	// byMethod has the candidate rows by method and number of segments, those with the most
 	// literal segments first. "*" is for all other methods.
-	byMethod map[string]*[MaxSegments + 1][]*pattern[R]
+	byMethod map[string]*[MaxSegments + 1][]*pattern
 	literals map[string]bool
 }
 
@@ -47,9 +73,8 @@ type segments struct {
 }
 
 // pattern is a row's parsed path.
-type pattern[R any] struct {
-	row      *R
-	method   string
+type pattern struct {
+	row      *Row
 	words    []word
 	literals int  // number of literal words
 	open     bool // the last word matches the rest
@@ -58,29 +83,59 @@ type pattern[R any] struct {
 // word is a segment of a pattern: a literal or, with a name, a parameter.
 type word struct{ literal, name string }
 
-// New indexes rows. at returns a row's method ("*" for all), its path and its route. In a
-// path, {name} matches one segment that is not empty, {name...} the rest. If several rows
-// match, the one with the most literal segments wins, then one that names the method, then
-// the earlier one.
-func New[R any](rows []R, at func(*R) (method, path string, route memproxy.Route), opt Options) *Table[R] {
-	t := &Table[R]{
-		opt: opt, at: at, rows: rows, byID: make(map[string]*R, len(rows)),
-		byMethod: map[string]*[MaxSegments + 1][]*pattern[R]{"*": {}}, literals: map[string]bool{},
+// Parse reads a table that is embedded at build time.
+func Parse(text string, opt Options) *Table {
+	t := &Table{opt: opt}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) == 0 || f[0] == "#" {
+			continue
+		}
+		r := Row{Method: f[0], Path: f[1], Route: memproxy.Route{ID: opt.Prefix + f[2], Kind: memproxy.Kind(f[3])}, Shape: Shape(f[4]), flags: f[5:]}
+		known := r.Shape == Opaque || slices.Contains(opt.Shapes, r.Shape)
+		for _, name := range r.flags {
+			switch name {
+			case "bulk":
+				r.Bulk = true
+			case "steering":
+				r.Steering = true
+			case "derived":
+				r.Derived = true
+			case "pass":
+				r.Pass = true
+			case "public":
+				r.Public = true
+			default:
+				known = known && slices.Contains(opt.Flags, Flag(name))
+			}
+		}
+		if !known {
+			panic("routetable: unknown word in " + line)
+		}
+		t.Rows = append(t.Rows, r)
 	}
-	for name := range opt.Alias {
+	t.index()
+	return t
+}
+
+// index sorts the rows for find. If several rows match, the one with the most literal segments
+// wins, then one that names the method, then the earlier one.
+func (t *Table) index() {
+	t.byID, t.byMethod, t.literals = map[string]*Row{}, map[string]*[MaxSegments + 1][]*pattern{"*": {}}, map[string]bool{}
+	for name := range t.opt.Alias {
 		t.literals[name] = true
 	}
-	for i := range rows {
-		method, _, route := at(&rows[i])
-		t.byID[route.ID] = &rows[i]
-		if t.byMethod[method] == nil {
-			t.byMethod[method] = new([MaxSegments + 1][]*pattern[R])
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		t.byID[r.ID] = r
+		if t.byMethod[r.Method] == nil {
+			t.byMethod[r.Method] = new([MaxSegments + 1][]*pattern)
 		}
 	}
-	for i := range rows {
-		p := t.compile(&rows[i])
+	for i := range t.Rows {
+		p := t.compile(&t.Rows[i])
 		for method, bySize := range t.byMethod {
-			if p.method != "*" && p.method != method {
+			if p.row.Method != "*" && p.row.Method != method {
 				continue
 			}
 			last := len(p.words)
@@ -94,19 +149,16 @@ func New[R any](rows []R, at func(*R) (method, path string, route memproxy.Route
 	}
 	for _, bySize := range t.byMethod {
 		for _, ps := range bySize {
-			slices.SortStableFunc(ps, func(a, b *pattern[R]) int {
-				return cmp.Or(cmp.Compare(b.literals, a.literals), cmp.Compare(b.method, a.method)) // "*" sorts before any letter
+			slices.SortStableFunc(ps, func(a, b *pattern) int {
+				return cmp.Or(cmp.Compare(b.literals, a.literals), cmp.Compare(b.row.Method, a.row.Method)) // "*" sorts before any letter
 			})
 		}
 	}
-	return t
 }
 
-func (t *Table[R]) compile(r *R) *pattern[R] {
-	p := &pattern[R]{row: r}
-	method, path, _ := t.at(r)
-	p.method = method
-	if path = path[1:]; !t.opt.LastSlash {
+func (t *Table) compile(r *Row) *pattern {
+	p, path := &pattern{row: r}, r.Path[1:]
+	if !t.opt.LastSlash {
 		path = strings.TrimSuffix(path, "/")
 	}
 	if path == "" && !t.opt.LastSlash {
@@ -131,7 +183,7 @@ func (t *Table[R]) compile(r *R) *pattern[R] {
 }
 
 // matches reports whether a path with the same number of segments matches the pattern.
-func (p *pattern[R]) matches(s *segments) bool {
+func (p *pattern) matches(s *segments) bool {
 	for i, w := range p.words {
 		switch {
 		case w.name == "...":
@@ -148,7 +200,7 @@ func (p *pattern[R]) matches(s *segments) bool {
 }
 
 // params returns the path parameters, or nil if the row has none.
-func (p *pattern[R]) params(s *segments) map[string]string {
+func (p *pattern) params(s *segments) map[string]string {
 	var out map[string]string
 	for i, w := range p.words {
 		if w.name == "" || w.name == "..." {
@@ -163,16 +215,16 @@ func (p *pattern[R]) params(s *segments) map[string]string {
 }
 
 // Route finds the route of a request, with the parameters of its path.
-func (t *Table[R]) Route(req memproxy.Request) (memproxy.Route, bool) {
+func (t *Table) Route(req memproxy.Request) (memproxy.Route, bool) {
 	r, params := t.Match(req.Method, req.EscapedPath)
 	if r == nil {
 		return memproxy.Route{}, false
 	}
-	_, path, route := t.at(r)
-	if params != nil {
-		route.Params = params
+	route := r.Route
+	if route.Params = params; params == nil {
+		route.Params = map[string]string{} // Decode also stores there what Read needs
 	}
-	if spelled := withLastSlash(req.EscapedPath, strings.HasSuffix(path, "/")); spelled != req.EscapedPath && !strings.HasSuffix(path, "...}") {
+	if spelled := withLastSlash(req.EscapedPath, strings.HasSuffix(r.Path, "/")); spelled != req.EscapedPath && !strings.HasSuffix(r.Path, "...}") {
 		route.Respelled = spelled
 	}
 	return route, true
@@ -186,14 +238,16 @@ func withLastSlash(path string, slash bool) string {
 	return path
 }
 
-// Row returns the row of a route by its id, and an empty one for an unknown route.
-func (t *Table[R]) Row(id string) *R { return cmp.Or(t.byID[id], &t.none) }
+var unknown = Row{Shape: Opaque}
+
+// Row returns the row of a route by its id, and an opaque one for an unknown route.
+func (t *Table) Row(id string) *Row { return cmp.Or(t.byID[id], &unknown) }
 
 // Routes iterates over all routes, each with its method and path.
-func (t *Table[R]) Routes() iter.Seq2[string, memproxy.Route] {
+func (t *Table) Routes() iter.Seq2[string, memproxy.Route] {
 	return func(yield func(string, memproxy.Route) bool) {
-		for i := range t.rows {
-			if method, path, route := t.at(&t.rows[i]); !yield(method+" "+path, route) {
+		for i := range t.Rows {
+			if r := &t.Rows[i]; !yield(r.Method+" "+r.Path, r.Route) {
 				return
 			}
 		}
@@ -203,7 +257,7 @@ func (t *Table[R]) Routes() iter.Seq2[string, memproxy.Route] {
 // Match returns the row of a path as the client spelled it, percent-encoded, and its
 // decoded parameters; nil if there is none. HEAD matches like GET. Segments are decoded
 // one by one, so that an encoded slash stays inside its segment.
-func (t *Table[R]) Match(method, escapedPath string) (*R, map[string]string) {
+func (t *Table) Match(method, escapedPath string) (*Row, map[string]string) {
 	var s segments
 	slashes, ok := t.split(escapedPath, &s)
 	if !ok {
@@ -216,7 +270,7 @@ func (t *Table[R]) Match(method, escapedPath string) (*R, map[string]string) {
 	return p.row, p.params(&s)
 }
 
-func (t *Table[R]) find(method string, s *segments) *pattern[R] {
+func (t *Table) find(method string, s *segments) *pattern {
 	if method == "HEAD" {
 		method = "GET"
 	}
@@ -231,7 +285,7 @@ func (t *Table[R]) find(method string, s *segments) *pattern[R] {
 
 // split decodes a path's segments. slashes reports whether one of them has an encoded
 // slash.
-func (t *Table[R]) split(escaped string, s *segments) (slashes, ok bool) {
+func (t *Table) split(escaped string, s *segments) (slashes, ok bool) {
 	rest, ok := strings.CutPrefix(escaped, "/")
 	if !ok || strings.ContainsAny(escaped, "\\;") {
 		return false, false
@@ -273,7 +327,7 @@ func IsUnsafeInPath(r rune) bool { return r < 0x20 || r == 0x7f || r == '\\' }
 
 // respelled reports whether an encoded segment is a second spelling of a literal
 // segment, or changes when a server decodes it a second time.
-func (t *Table[R]) respelled(text string) bool {
+func (t *Table) respelled(text string) bool {
 	if t.literals[text] {
 		return true
 	}
@@ -286,7 +340,7 @@ func (t *Table[R]) respelled(text string) bool {
 
 // ambiguous reports whether a path with encoded slashes matches another row on a server
 // that decodes before it routes, as WSGI and ASGI servers do.
-func (t *Table[R]) ambiguous(method string, p *pattern[R], s *segments) bool {
+func (t *Table) ambiguous(method string, p *pattern, s *segments) bool {
 	var flat segments
 	for i := range s.n {
 		for rest, more := s.text[i], true; more; {

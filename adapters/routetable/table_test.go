@@ -10,23 +10,20 @@ import (
 	"github.com/memproxy/memproxy/internal/expect"
 )
 
-type row = routetabletest.Row
+const rows = `
+GET     /v1/things/              list     recall  opaque
+GET     /v1/things/{id}/         get      recall  opaque
+GET     /v1/things/{id}/history/ history  recall  opaque
+GET     /v1/things/count/        count    recall  opaque
+DELETE  /v1/things/{id}/         delete   forget  opaque
+*       /v1/things/{id}/         other    other   opaque
+POST    /v1/{kind}/{id}/         add      learn   opaque
+# Administrators.
+*       /admin/{rest...}         admin    admin   opaque  steering
+GET     /                        root     other   opaque  pass public
+`
 
-var rows = []row{
-	{Method: "GET", Path: "/v1/things/", ID: "list"},
-	{Method: "GET", Path: "/v1/things/{id}/", ID: "get"},
-	{Method: "GET", Path: "/v1/things/{id}/history/", ID: "history"},
-	{Method: "GET", Path: "/v1/things/count/", ID: "count"},
-	{Method: "DELETE", Path: "/v1/things/{id}/", ID: "delete"},
-	{Method: "*", Path: "/v1/things/{id}/", ID: "other"},
-	{Method: "POST", Path: "/v1/{kind}/{id}/", ID: "add"},
-	{Method: "*", Path: "/admin/{rest...}", ID: "admin"},
-	{Method: "GET", Path: "/", ID: "root"},
-}
-
-func build(opt routetable.Options) *routetable.Table[row] {
-	return routetable.New(rows, func(r *row) (string, string, memproxy.Route) { return r.Method, r.Path, memproxy.Route{ID: r.ID} }, opt)
-}
+func build(opt routetable.Options) *routetable.Table { return routetable.Parse(rows, opt) }
 
 var (
 	either = routetable.Options{Alias: map[string]string{"latest": "v1"}}

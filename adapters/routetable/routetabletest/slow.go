@@ -15,9 +15,6 @@ import (
 	"github.com/memproxy/memproxy/adapters/routetable"
 )
 
-// Row is a row of a table.
-type Row struct{ Method, Path, ID string }
-
 // Table is an adapter's table with its matcher.
 type Table interface {
 	Routes() iter.Seq2[string, memproxy.Route]
@@ -26,10 +23,10 @@ type Table interface {
 
 // Fuzz checks that a table finds the same row as the simple matcher.
 func Fuzz(f *testing.F, table Table, opt routetable.Options) {
-	var rows []Row
+	var rows []routetable.Row
 	for at, rt := range table.Routes() {
 		method, path, _ := strings.Cut(at, " ")
-		rows = append(rows, Row{method, path, rt.ID})
+		rows = append(rows, routetable.Row{Method: method, Path: path, Route: rt})
 		p := strings.NewReplacer("{", "", "}", "", "...", "/a/b").Replace(path)
 		f.Add(method, p)
 		f.Add("DELETE", strings.Replace(p, "id", "x%2Fhistory", 1))
@@ -51,7 +48,7 @@ func Fuzz(f *testing.F, table Table, opt routetable.Options) {
 
 // Slow is the simple matcher: it tries every row. The one with the most literal
 // segments wins, then one that names the method, then the earlier.
-func Slow(rows []Row, opt routetable.Options, method, escaped string) (best *Row, params map[string]string) {
+func Slow(rows []routetable.Row, opt routetable.Options, method, escaped string) (best *routetable.Row, params map[string]string) {
 	if method == "HEAD" {
 		method = "GET"
 	}
@@ -76,7 +73,7 @@ func Slow(rows []Row, opt routetable.Options, method, escaped string) (best *Row
 	return best, params
 }
 
-func find(rows []Row, opt routetable.Options, method string, parts []string) (best *Row, params map[string]string) {
+func find(rows []routetable.Row, opt routetable.Options, method string, parts []string) (best *routetable.Row, params map[string]string) {
 	score := -1
 	for i := range rows {
 		r := &rows[i]
@@ -129,7 +126,7 @@ func fits(want, parts []string) (int, map[string]string) {
 	return n, ps
 }
 
-func split(rows []Row, opt routetable.Options, escaped string) ([]string, bool) {
+func split(rows []routetable.Row, opt routetable.Options, escaped string) ([]string, bool) {
 	literals := map[string]bool{}
 	for name := range opt.Alias {
 		literals[name] = true
