@@ -201,7 +201,7 @@ func (r *huntRig) hunt(args ...string) (code int, out, errs string) {
 
 func mem0Store(t *testing.T) *embedded.Backend {
 	t.Helper()
-	b := must.Get(embedded.New(embedded.Options{Keys: []string{"sesame"}, AdminKey: "sesame"}))(t)
+	b := must.Get(embedded.New(embedded.Options{Keys: []string{"sesame"}}))(t)
 	return b
 }
 

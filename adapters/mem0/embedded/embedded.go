@@ -36,15 +36,12 @@ const (
 	maxEvents = 4096
 )
 
-// Options configure a Backend. With the zero value every caller is an administrator, as
-// in Mem0 with AUTH_DISABLED.
+// Options configure a Backend. Every accepted caller is an administrator, as in Mem0 with
+// AUTH_DISABLED.
 type Options struct {
 	// Keys are the accepted API keys. Without any, no credential is needed and any is
 	// accepted.
 	Keys []string
-	// AdminKey is the self-hosted administrator's key, in addition to Keys. Without it
-	// every accepted caller is an administrator.
-	AdminKey string
 	// Deferred leaves events PENDING until Step is called. Otherwise the work of an event
 	// is done before its request is answered, although the answer says PENDING.
 	Deferred bool
@@ -95,7 +92,6 @@ type call struct {
 	raw   []byte
 	body  object // empty without a payload
 	now   string
-	admin bool
 }
 
 // last returns the last value of a query parameter, the one that the frameworks of both
@@ -127,8 +123,6 @@ func badRequest(format string, args ...any) error {
 // detailed returns an error in the form of the frameworks of both dialects.
 func detailed(status int, text string) error { return &failure{status, "detail", text} }
 
-type created struct{ body any }
-
 // done answers with a message, the most common body.
 func done(message string) (any, error) { return object{"message": message}, nil }
 
@@ -150,9 +144,6 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if errors.As(err, &failed) {
 		status, body = failed.status, object{cmp.Or(failed.member, map[bool]string{true: "error", false: "detail"}[isHosted(r.URL.Path)]): failed.text}
 	}
-	if made, is := body.(created); is {
-		status, body = http.StatusCreated, made.body
-	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
@@ -169,19 +160,15 @@ func (b *Backend) answer(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := b.authorise(c, rt); err != nil {
-		return nil, err
+	// Mem0 does not bind keys to users: an accepted key reads and writes everybody's memories.
+	if len(b.opt.Keys) > 0 && !slices.Contains(b.opt.Keys, credential(c.r)) {
+		return nil, detailed(http.StatusUnauthorized, "Not authenticated")
 	}
 	c.query, _ = url.ParseQuery(c.r.URL.RawQuery) // ignores the unreadable part
 	c.body = object{}
-	if rt.needs != nil && (len(c.raw) > 0 || !isHosted(c.r.URL.Path)) {
+	if len(c.raw) > 0 {
 		if c.body, err = parse(c.raw); err != nil {
 			return nil, err
-		}
-		for _, name := range rt.needs {
-			if c.body[name] == nil {
-				return nil, fail(http.StatusUnprocessableEntity, "Field required: %s", name)
-			}
 		}
 	}
 	return rt.serve(c)
@@ -197,22 +184,6 @@ func parse(raw []byte) (object, error) {
 		return nil, fail(http.StatusUnprocessableEntity, "Input should be a valid dictionary")
 	}
 	return v, nil
-}
-
-// authorise checks the key. Mem0 does not bind keys to users: an accepted key reads and
-// writes everybody's memories.
-func (b *Backend) authorise(c *call, rt *route) error {
-	key := credential(c.r)
-	known := slices.Contains(b.opt.Keys, key)
-	isAdmin := b.opt.AdminKey != "" && key == b.opt.AdminKey
-	c.admin = isAdmin || b.opt.AdminKey == "" && (known || len(b.opt.Keys) == 0)
-	switch {
-	case !known && !isAdmin && len(b.opt.Keys) > 0:
-		return detailed(http.StatusUnauthorized, "Not authenticated")
-	case rt.admin && !c.admin:
-		return detailed(http.StatusForbidden, "Admin privileges required")
-	}
-	return nil
 }
 
 // credential returns the key from the dialect's own header; the other dialect's is

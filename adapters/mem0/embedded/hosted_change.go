@@ -18,18 +18,14 @@ const (
 
 func (b writes) addV3(c *call) (any, error) {
 	infer, do, err := b.addition(c)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if infer {
+	case infer:
 		return b.pending(c, do), nil
 	}
-	results, err := do()
-	if err != nil {
-		return nil, err
-	}
-	id := b.settled(c, results)
-	return object{"message": "Memories added successfully", "status": "SUCCEEDED", "event_id": id, "results": results}, nil
+	results, id, err := b.settled(c, do)
+	return object{"message": "Memories added successfully", "status": "SUCCEEDED", "event_id": id, "results": results}, err
 }
 
 // addV1 answers in the forms of older clients: an array, or an object with v1.1 and v2.
@@ -42,15 +38,12 @@ func (b writes) addV1(c *call) (any, error) {
 	if async, given := c.body["async_mode"]; infer && (!given || truthy(async)) {
 		results = []any{b.pending(c, do)}
 	} else {
-		if results, err = do(); err != nil {
-			return nil, err
-		}
-		b.settled(c, results)
+		results, _, err = b.settled(c, do)
 	}
 	if c.body["output_format"] == "v1.1" && c.body["version"] == "v2" {
-		return related(results), nil
+		return related(results), err
 	}
-	return results, nil
+	return results, err
 }
 
 // related returns the v1.1 form of an answer.
@@ -61,26 +54,17 @@ func (b writes) pending(c *call, do func() ([]any, error)) object {
 	return object{"message": queued, "status": "PENDING", "event_id": b.start(c, "ADD", c.body, do).ID}
 }
 
-// settled records an add that was executed before the answer.
-func (b writes) settled(c *call, results []any) (id string) {
+// settled executes an add before the answer.
+func (b writes) settled(c *call, do func() ([]any, error)) (results []any, id string, err error) {
+	results, err = do()
 	e := &event{ID: uuid.NewString(), Type: "ADD", Status: "SUCCEEDED", Payload: c.body, Results: results, Created: c.now, Updated: c.now, Completed: &c.now, Latency: 0.0}
 	b.events = append(b.events, e)
-	return e.ID
+	return results, e.ID, err
 }
 
 // addition reads an addition. It believes the identities in the payload.
 func (b writes) addition(c *call) (infer bool, do func() ([]any, error), err error) {
 	messages, _ := c.body["messages"].([]any)
-	if words := text(c.body, "messages"); words != "" {
-		messages = []any{object{"role": "user", "content": words}}
-	}
-	facts, _ := c.body["deduced_memories"].([]any)
-	for i, fact := range facts {
-		if i == 0 {
-			messages = nil
-		}
-		messages = append(messages, object{"role": "user", "content": fact})
-	}
 	if len(messages) == 0 {
 		return false, nil, badRequest("messages must be a non-empty list")
 	}
@@ -89,11 +73,8 @@ func (b writes) addition(c *call) (infer bool, do func() ([]any, error), err err
 		return false, nil, err
 	}
 	if meta, isObject := c.body["metadata"].(object); isObject {
-		app := template.of["app"]
 		template.addMetadata(meta)
-		if template.created = text(meta, "created_at"); app != "" {
-			template.of["app"] = app
-		}
+		template.created = text(meta, "created_at")
 	}
 	if n := c.body["timestamp"]; n != nil { // Mem0 lets clients backdate memories
 		if template.created, err = epoch(n); err != nil {
@@ -118,14 +99,9 @@ func hostedScope(body object) (map[string]string, error) {
 	both := object{}
 	for _, kind := range kinds {
 		key := kind + "_id"
-		v, given := body[key]
-		if !given {
-			v = inFilters[key]
+		if both[key] = body[key]; both[key] == nil {
+			both[key] = inFilters[key]
 		}
-		if _, isText := v.(string); v != nil && !isText {
-			return nil, badRequest("%s must be a string", key)
-		}
-		both[key] = v
 	}
 	of, err := scopeOf(both, kinds[:]...)
 	if err == nil && len(of) == 0 {
@@ -138,10 +114,7 @@ func hostedScope(body object) (map[string]string, error) {
 func plain(messages []any) []any {
 	var out []any
 	for _, item := range messages {
-		msg, isObject := item.(object)
-		if !isObject {
-			continue
-		}
+		msg, _ := item.(object)
 		content := msg["content"]
 		if one, isObject := content.(object); isObject {
 			content = []any{one}
@@ -161,9 +134,6 @@ func plain(messages []any) []any {
 }
 
 func epoch(v any) (string, error) {
-	if text, isText := v.(string); isText {
-		v = json.Number(text)
-	}
 	if n, isNumber := v.(json.Number); isNumber {
 		if s, err := n.Float64(); err == nil {
 			return stamp(time.UnixMicro(int64(s * 1e6))), nil
@@ -185,54 +155,10 @@ func (s *store) hostedMemory(id string) (*memory, error) {
 	return nil, fail(http.StatusNotFound, notFound)
 }
 
-// rewrite changes a memory. Metadata is replaced, including a provenance stamp.
-func (m *memory) rewrite(c *call, body object) error {
-	next, changed := *m, false
-	if v := body["text"]; v != nil {
-		words, isText := v.(string)
-		if !isText {
-			return badRequest("text must be a string")
-		}
-		next.setText(words)
-		changed = true
-	}
-	if v := body["metadata"]; v != nil {
-		meta, isObject := v.(object)
-		if !isObject {
-			return badRequest("metadata must be an object")
-		}
-		next.metadata = nil
-		next.addMetadata(meta)
-		changed = true
-	}
-	if day, given := body["expiration_date"]; given {
-		if err := checkDay(day); err != nil {
-			return err
-		}
-		next.expires = orCleared(day)
-		changed = true
-	}
-	if v := body["timestamp"]; v != nil {
-		at, err := epoch(v)
-		if err != nil {
-			return err
-		}
-		next.created = at
-	} else if !changed {
-		return badRequest("At least one of text, metadata, timestamp or expiration_date is required")
-	}
-	if changed { // a change of the date only is not in the history
-		next.updated = c.now
-		next.addHistory("UPDATE", m.text, next.text, c.now)
-	}
-	*m = next
-	return nil
-}
-
 func (b writes) updateOne(c *call) (any, error) {
 	m, err := b.hostedMemory(c.args[0])
 	if err == nil {
-		err = m.rewrite(c, c.body)
+		err = m.rewrite(c.body, false, c.now)
 	}
 	if err != nil {
 		return nil, err
@@ -298,7 +224,7 @@ func (b writes) batch(c *call, each func(*memory, object) error) (n int, err err
 }
 
 func (b writes) batchUpdate(c *call) (any, error) {
-	n, err := b.batch(c, func(m *memory, body object) error { return m.rewrite(c, body) })
+	n, err := b.batch(c, func(m *memory, body object) error { return m.rewrite(body, false, c.now) })
 	if err != nil {
 		return nil, err
 	}

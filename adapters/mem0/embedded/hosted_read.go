@@ -248,14 +248,6 @@ func (b reads) listEntities(c *call) (any, error) {
 	return out, nil
 }
 
-func (b reads) getEntity(c *call) (any, error) {
-	return slices.DeleteFunc(b.entities(c.args[0]), func(e *entity) bool { return e.Name != c.args[1] }), nil
-}
-
-func (b reads) stats(*call) (any, error) {
-	return object{"total_memories": len(b.memories), "total_entities": len(b.entities(kinds[:]...))}, nil
-}
-
 // Exports, summaries and profiles show texts of memories without ids or metadata, so
 // that a gate cannot filter them by item.
 
@@ -294,7 +286,7 @@ func (b reads) createExport(c *call) (any, error) {
 		}
 	}
 	b.exports = append(b.exports, e)
-	return created{object{"message": "Memory export request received.", "id": e.id}}, nil
+	return object{"message": "Memory export request received.", "id": e.id}, nil
 }
 
 // getExport returns an export by id, or the newest one with the same filters.
@@ -320,8 +312,8 @@ func (b reads) profile(c *call) (any, error) {
 	return object{"profile": object{}, "status": "not_enabled", "entity_type": "user", "entity_id": c.args[0], "updated_at": nil, "generation_count": 0, "error": nil}, nil
 }
 
-// paged returns one page of rows. The query takes precedence over the body. The links are
-// absolute and lead to this backend, bypassing any proxy.
+// paged returns one page of rows. The links are absolute and lead to this backend, bypassing
+// any proxy.
 func paged[T, R any](c *call, rows []T, shape func(T) R) (object, error) {
 	number, err := positive(c, "page", 1)
 	if err != nil {
@@ -368,15 +360,9 @@ func shapes[T, R any](rows []T, shape func(T) R) []R {
 // itself shows a row unchanged.
 func itself[T any](row T) T { return row }
 
-// positive reads a number from the query, or else from the body.
+// positive reads a number from the query.
 func positive(c *call, name string, fallback int) (int, error) {
 	text := c.last(name)
-	switch v := c.body[name].(type) {
-	case json.Number:
-		text = cmp.Or(text, v.String())
-	case string:
-		text = cmp.Or(text, v)
-	}
 	if text == "" {
 		return fallback, nil
 	}

@@ -20,7 +20,7 @@ type memory struct {
 	of                     map[string]string // owners by kind of entity
 	metadata               object
 	role, actor, attribute any // nil means absent
-	expires                any // nil if absent, else cleared or the given value
+	expires                any
 	created, updated       string
 	input                  []any // the messages that it was made from
 	words                  bag
@@ -34,18 +34,6 @@ type change struct {
 	actor, role any
 }
 
-// cleared is the value of a field (role, attributed_to, expiration_date) that was set to
-// null: Mem0 then shows the field with null.
-var cleared = json.RawMessage("null")
-
-// orCleared returns v, or cleared if a field is set to null.
-func orCleared(v any) any {
-	if v == nil {
-		return cleared
-	}
-	return v
-}
-
 func (m *memory) setText(text string) { m.text, m.words = text, bagOf(text) }
 
 func (m *memory) addHistory(event string, old, text any, at string) {
@@ -53,8 +41,8 @@ func (m *memory) addHistory(event string, old, text any, at string) {
 }
 
 // addMetadata adds a caller's metadata as Mem0's engine does, in one namespace with its own
-// fields: identities and computed fields are ignored, and role, attributed_to,
-// expiration_date and app_id are believed, whoever sent them.
+// fields: identities and computed fields are ignored, and role, attributed_to and
+// expiration_date are believed, whoever sent them.
 func (m *memory) addMetadata(meta object) {
 	kept := object{}
 	maps.Copy(kept, m.metadata)
@@ -62,15 +50,11 @@ func (m *memory) addMetadata(meta object) {
 		switch key {
 		case "user_id", "agent_id", "run_id", "actor_id", "data", "hash", "created_at", "updated_at", "text_lemmatized":
 		case "role":
-			m.role = orCleared(value)
+			m.role = value
 		case "attributed_to":
-			m.attribute = orCleared(value)
+			m.attribute = value
 		case "expiration_date":
-			m.expires = orCleared(value)
-		case "app_id":
-			if m.of = maps.Clone(m.of); text(meta, key) != "" {
-				m.of["app"] = text(meta, key)
-			}
+			m.expires = value
 		default:
 			kept[key] = value
 		}
@@ -84,11 +68,8 @@ func (m *memory) expired(now string) bool {
 }
 
 func checkDay(v any) error {
-	if _, isCleared := v.(json.RawMessage); v == nil || isCleared {
-		return nil
-	}
 	day, _ := v.(string)
-	if _, err := time.Parse(time.DateOnly, day); err != nil {
+	if _, err := time.Parse(time.DateOnly, day); v != nil && err != nil {
 		return badRequest("expiration_date must be a valid date in YYYY-MM-DD format.")
 	}
 	return nil
@@ -122,6 +103,49 @@ func scopeOf(from object, named ...string) (map[string]string, error) {
 		of[kind] = id
 	}
 	return of, nil
+}
+
+// rewrite changes a memory's text, metadata and date, as far as body has them. The platform
+// replaces metadata, including a provenance stamp, and lets clients backdate the memory; the
+// self-hosted server merges metadata.
+func (m *memory) rewrite(body object, merges bool, now string) error {
+	words, worded := body["text"].(string)
+	meta, tagged := body["metadata"].(object)
+	day, dated := body["expiration_date"]
+	seconds := body["timestamp"]
+	if merges {
+		seconds = nil
+	}
+	changed := worded || tagged || dated
+	if !changed && seconds == nil {
+		return badRequest("At least one of text, metadata, timestamp or expiration_date is required")
+	}
+	if err := checkDay(day); err != nil {
+		return err
+	}
+	if seconds != nil {
+		created, err := epoch(seconds)
+		if err != nil {
+			return err
+		}
+		m.created = created
+	}
+	if !changed {
+		return nil // a change of the creation time only is not in the history
+	}
+	was := m.text
+	if tagged && !merges {
+		m.metadata = nil
+	}
+	if m.addMetadata(meta); dated {
+		m.expires = day
+	}
+	if worded {
+		m.setText(words)
+	}
+	m.updated = now
+	m.addHistory("UPDATE", was, m.text, now)
+	return nil
 }
 
 // store is the state of a backend. It is not safe for concurrent use.
