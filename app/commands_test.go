@@ -301,7 +301,7 @@ func TestInjectRefusesToStart(t *testing.T) {
 	for _, c := range []struct{ path, want string }{
 		{filepath.Join(dir, "none.yaml"), "no such file"},
 		{write("wrong.yaml", strings.Replace(string(good), "pods: all", "pods: none", 1)), "want all or annotated"},
-		{write("nocert.yaml", strings.ReplaceAll(string(good), "/etc/memproxy/tls", dir)), "certificate"},
+		{write("nocert.yaml", strings.ReplaceAll(string(good), "/etc/memproxy/tls", dir)), "tls.crt: no such file"},
 	} {
 		says(t, cli.Failed, c.want, "inject", "--config", c.path)
 	}

@@ -1,10 +1,11 @@
 package mem0
 
 import (
-	_ "embed" // the table is data
+	_ "embed" // the tables are data
 	"sync"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/routetable"
 )
 
@@ -53,3 +54,30 @@ var indexed = sync.OnceValue(func() *routes {
 		Shapes: []shape{addBody, search, list, query, byID, update, batch, event, entity, config},
 	})
 })
+
+// nameTable has lists of names, with what each of them means.
+//
+//go:embed names.txt
+var nameTable string
+
+var (
+	nameLists     = wire.ParseLists(nameTable)
+	topKeys       = nameLists.Set("top")
+	steeringKeys  = nameLists.Set("steering")
+	configures    = nameLists.Set("configures")
+	messageKeys   = nameLists.Set("message")
+	metadataKeys  = nameLists.Set("metadata")
+	speakers      = nameLists.Set("speakers")
+	fetchedTypes  = nameLists.Set("fetched")
+	knownIDNames  = nameLists.Set("ids")
+	noReferences  = nameLists.Set("no-references")
+	labels        = nameLists.Set("labels")
+	unversioned   = nameLists.Set("unversioned")
+	backendFields = nameLists.Set("backend")
+)
+
+func topKey(name string) bool { return topKeys[name] || steeringKeys[name] }
+
+func messageKey(name string) bool { return messageKeys[name] }
+
+func metadataKey(name string) bool { return metadataKeys[name] }

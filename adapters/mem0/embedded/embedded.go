@@ -103,6 +103,9 @@ func (c *call) last(name string) string {
 	return ""
 }
 
+// created is the body of an answer 201.
+type created struct{ body any }
+
 // failure is an answer other than 200.
 type failure struct {
 	status int
@@ -141,6 +144,9 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	status := http.StatusOK
 	var failed *failure
+	if made, is := body.(created); is {
+		status, body = http.StatusCreated, made.body
+	}
 	if errors.As(err, &failed) {
 		status, body = failed.status, object{cmp.Or(failed.member, map[bool]string{true: "error", false: "detail"}[isHosted(r.URL.Path)]): failed.text}
 	}

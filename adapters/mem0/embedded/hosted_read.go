@@ -286,7 +286,7 @@ func (b reads) createExport(c *call) (any, error) {
 		}
 	}
 	b.exports = append(b.exports, e)
-	return object{"message": "Memory export request received.", "id": e.id}, nil
+	return created{object{"message": "Memory export request received.", "id": e.id}}, nil
 }
 
 // getExport returns an export by id, or the newest one with the same filters.
