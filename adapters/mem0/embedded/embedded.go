@@ -106,6 +106,15 @@ func (c *call) last(name string) string {
 // created is the body of an answer 201.
 type created struct{ body any }
 
+// number returns a number of the body, or otherwise if there is none.
+func (c *call) number(name string, otherwise float64) float64 {
+	n, _ := c.body[name].(json.Number)
+	if f, err := n.Float64(); err == nil && f >= 0 {
+		return f
+	}
+	return otherwise
+}
+
 // failure is an answer other than 200.
 type failure struct {
 	status int

@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"math"
 	"net"
@@ -86,18 +85,8 @@ func (b reads) found(c *call, filters any, threshold float64, runKey string) ([]
 	if strings.TrimSpace(query) == "" {
 		return nil, badRequest("query is required")
 	}
-	k := 10
-	for _, name := range [...]string{"limit", "top_k"} { // top_k takes precedence
-		if n, isNumber := c.body[name].(json.Number); isNumber {
-			if i, err := n.Int64(); err == nil && i > 0 {
-				k = int(min(i, 1000))
-			}
-		}
-	}
-	if n, isNumber := c.body["threshold"].(json.Number); isNumber {
-		threshold, _ = n.Float64()
-	}
-	return shapes(rank(query, rows, threshold, k), func(h hit) object {
+	k := int(min(c.number("top_k", c.number("limit", 10)), 1000))
+	return shapes(rank(query, rows, c.number("threshold", threshold), k), func(h hit) object {
 		row := hosted(h.memory, runKey)
 		row["score"] = h.score
 		return projected(row, c.body["fields"])

@@ -3,11 +3,9 @@ package embedded
 import (
 	"crypto/md5"
 	"encoding/hex"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 )
 
 const needID = "At least one of user_id, agent_id or run_id is required."
@@ -123,27 +121,23 @@ func (b server) history(c *call) (any, error) {
 
 // list lists memories. Without an id it shows the raw store.
 func (b server) list(c *call) (any, error) {
-	k := 20 // the default
-	if c.query.Has("top_k") {
-		var err error
-		if k, err = strconv.Atoi(c.last("top_k")); err != nil || k < 0 || k > 1000 {
-			return nil, badRequest("top_k must be between 0 and 1000")
-		}
-	}
 	of, err := scopeOf(queryParams(c), serverKinds...)
 	if err != nil {
 		return nil, err
 	}
-	whole := len(of) == 0
-	if whole && (k == 0 || !c.query.Has("top_k")) {
+	whole, k := len(of) == 0, 20
+	if whole {
 		k = len(b.memories)
+	}
+	if k, err = positive(c, "top_k", k); err != nil {
+		return nil, err
 	}
 	passes := within(of)
 	rows := b.find(func(m *memory) bool {
 		return passes(m) && (whole || truthy(c.last("show_expired")) || !m.expired(c.now))
 	})
 	slices.Reverse(rows)
-	return object{"results": shapes(rows[:min(max(k, 1), len(rows))], func(m *memory) object {
+	return object{"results": shapes(rows[:min(k, len(rows))], func(m *memory) object {
 		out := engineOf(m)
 		if whole { // role and similar fields stay in metadata, and expired memories are shown
 			meta := object{"text_lemmatized": m.text}
@@ -180,10 +174,7 @@ func (b server) search(c *call) (any, error) {
 		return nil, badRequest("filters must contain at least one of: user_id, agent_id, run_id. Example: filters={'user_id': 'u1'}")
 	}
 	if and, given := filters["AND"]; given {
-		list, isList := and.([]any)
-		if !isList {
-			return nil, badRequest("AND operator requires a list of conditions")
-		}
+		list, _ := and.([]any)
 		delete(filters, "AND")
 		for _, item := range list {
 			conditions, _ := item.(object)
@@ -194,19 +185,8 @@ func (b server) search(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	threshold, k := 0.1, 20
-	if n, given := c.body["threshold"].(json.Number); given {
-		threshold, _ = n.Float64()
-	}
-	if n, given := c.body["top_k"].(json.Number); given {
-		i, err := n.Int64()
-		if err != nil || i < 0 {
-			return nil, badRequest("Invalid top_k: %s. Must be a non-negative integer.", n)
-		}
-		k = int(i)
-	}
 	rows := b.find(func(m *memory) bool { return passes(m) && (truthy(c.body["show_expired"]) || !m.expired(c.now)) })
-	return object{"results": shapes(rank(text(c.body, "query"), rows, threshold, k), func(h hit) object {
+	return object{"results": shapes(rank(text(c.body, "query"), rows, c.number("threshold", 0.1), int(c.number("top_k", 20))), func(h hit) object {
 		row := engineOf(h.memory)
 		row["score"] = h.score
 		return row
