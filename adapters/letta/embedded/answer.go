@@ -35,8 +35,20 @@ func (l *answer) whole() map[string]any {
 // fragment is the size of the pieces in which a token stream sends arguments.
 const fragment = 16
 
+// stream begins with the ping that names the run.
 func (l *answer) stream(w http.ResponseWriter) {
-	send := l.begin(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	send := func(v any) {
+		b, _ := json.Marshal(v) // plain structs always marshal
+		fmt.Fprintf(w, "data: %s\n\n", b)
+		_ = http.NewResponseController(w).Flush()
+	}
+	ping := map[string]any{"message_type": "ping", "id": "ping-" + l.run, "run_id": l.run}
+	if n := l.number(); n != nil {
+		ping["seq_id"] = n
+	}
+	send(ping)
 	for _, m := range l.wanted() {
 		if l.q.Tokens && m.Type == "tool_return_message" && !m.ran {
 			continue // the server's token streams report only executed calls
@@ -51,37 +63,6 @@ func (l *answer) stream(w http.ResponseWriter) {
 	send(map[string]string{"message_type": "stop_reason", "stop_reason": l.stop})
 	send(l.usage())
 	fmt.Fprint(w, "data: [DONE]\n\n")
-}
-
-// begin starts the stream with the ping that names the run.
-func (l *answer) begin(w http.ResponseWriter) func(any) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.WriteHeader(http.StatusOK)
-	send := func(v any) {
-		b, err := json.Marshal(v)
-		if err != nil {
-			return // plain structs always marshal
-		}
-		fmt.Fprintf(w, "data: %s\n\n", b)
-		_ = http.NewResponseController(w).Flush()
-	}
-	ping := map[string]any{"message_type": "ping", "id": "ping-" + l.run, "run_id": l.run}
-	if n := l.number(); n != nil {
-		ping["seq_id"] = n
-	}
-	send(ping)
-	return send
-}
-
-// fail reports an error within a started stream.
-func (l *answer) fail(w http.ResponseWriter, detail string) {
-	send := l.begin(w)
-	send(map[string]string{"message_type": "stop_reason", "stop_reason": "error"})
-	b, err := json.Marshal(map[string]string{"message_type": "error_message", "error_type": "internal_error", "message": detail})
-	if err != nil {
-		return // strings always marshal
-	}
-	fmt.Fprintf(w, "event: error\ndata: %s\n\ndata: [DONE]\n\n", b)
 }
 
 // tokens sends calls in fragments: first the name, then pieces of the arguments. A fragment

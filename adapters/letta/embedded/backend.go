@@ -131,7 +131,6 @@ func New() *Backend {
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages/cancel", reading(b, b.runs.cancel))
 	b.mux.HandleFunc("GET /v1/runs/{id}", b.locked(b.runs.of(func(l *answer) any { return l.record() })))
 	b.mux.HandleFunc("GET /v1/runs/{id}/messages", b.locked(b.runs.of(func(l *answer) any { return l.messages })))
-	b.mux.HandleFunc("POST /v1/runs/{id}/stream", b.runs.stream)
 	return b
 }
 

@@ -55,9 +55,6 @@ func (s *objects) routes() {
 				}
 			}
 			o["id"] = s.b.id(k.prefix)
-			if config, ok := o["manager_config"].(map[string]any); ok {
-				o["manager_agent_id"] = config["manager_agent_id"]
-			}
 			s.all[o.id()] = o
 			return o
 		})
@@ -83,7 +80,6 @@ func (s *objects) routes() {
 		s.b.mux.HandleFunc("DELETE "+path+"{object}", one)
 		s.b.mux.HandleFunc("PATCH "+path+"{object}", reading(s.b, s.one))
 	}
-	s.b.mux.HandleFunc("GET /v1/archives/{object}/agents", s.b.locked(s.agents))
 }
 
 // shown returns an object without internal members.
@@ -117,12 +113,4 @@ func (s *objects) archiveOf(a *agent) string {
 	o := object{"id": s.b.id("archive"), "name": a.Name + "'s Archive", "description": "Default archive created automatically", "_agents": []any{a.ID}}
 	s.all[o.id()] = o
 	return o.id()
-}
-
-func (s *objects) agents(r *http.Request) any {
-	o := s.all[r.PathValue("object")]
-	if o == nil {
-		return refusal{http.StatusNotFound, "not found"}
-	}
-	return slices.DeleteFunc(sorted(s.b.agents), func(a *agent) bool { return !o.of(a.ID) })
 }

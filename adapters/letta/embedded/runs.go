@@ -155,21 +155,3 @@ func (s *runs) cancel(_ *http.Request, q *cancelling) any {
 type cancelling struct {
 	Runs []string `json:"run_ids"`
 }
-
-// stream sends the events of a background run again, from the first one.
-func (s *runs) stream(w http.ResponseWriter, r *http.Request) {
-	s.b.mu.Lock()
-	found := s.of(func(l *answer) any { return l })(r)
-	s.b.mu.Unlock()
-	l, ok := found.(*answer)
-	switch {
-	case !ok:
-		answerWith(w, found)
-	case !l.q.Back:
-		refuse(w, http.StatusBadRequest, "Run was not created in background mode, so it cannot be retrieved.")
-	default:
-		again := *l
-		again.seq = 0
-		again.stream(w)
-	}
-}

@@ -156,8 +156,6 @@ func (b *Backend) run(w http.ResponseWriter, q *request, agent, conv string, str
 	}
 	b.mu.Unlock()
 	switch {
-	case streams && status == http.StatusConflict:
-		l.fail(w, detail)
 	case status != 0:
 		refuse(w, status, detail)
 	case streams:
@@ -183,9 +181,6 @@ func (l *answer) process() (status int, detail string) {
 		}
 		answered := map[string]toolReturn{}
 		for _, ap := range m.Approvals {
-			if strings.HasPrefix(ap.ID, "message-") { // from an older client
-				ap.ID = l.a.Pending.ToolCalls[0].ID
-			}
 			switch {
 			case ap.Type == "tool":
 				answered[ap.ID] = toolReturn{"tool", ap.Return, ap.Status, ap.ID}
