@@ -206,7 +206,7 @@ func (d *decoding) query() error {
 		list := d.values[key]
 		base, _, _ := strings.Cut(key, "[")
 		ptr := "query:" + base
-		if low := strings.ToLower(base); low != base && known(low) {
+		if low := strings.ToLower(base); low != base && known[low] {
 			return malformed(memproxy.PayloadDuplicate, 400, ptr, "a known key is spelled with different letter case")
 		}
 		if dim, ok := dims[base]; ok && !(dim == memproxy.DimRun && list[0] == ownConversation) {

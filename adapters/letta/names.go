@@ -4,7 +4,7 @@ import (
 	_ "embed" // the table is data
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/internal/wire"
+	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
 // nameTable has lists of names, with what each of them means.
@@ -12,20 +12,20 @@ import (
 //go:embed names.txt
 var nameTable string
 
-var nameLists = wire.ParseLists(nameTable)
+var nameLists = spelling.ParseLists(nameTable)
 
 var (
-	dims       = wire.Mapping[memproxy.Dimension](nameLists, "dims")
-	targetKeys = wire.Mapping[memproxy.TargetKind](nameLists, "targets")
-	byName     = wire.Mapping[string](nameLists, "by-name")
+	dims       = spelling.Mapping[memproxy.Dimension](nameLists, "dims")
+	targetKeys = spelling.Mapping[memproxy.TargetKind](nameLists, "targets")
+	byName     = spelling.Mapping[string](nameLists, "by-name")
 
-	identityHeaders = wire.Mapping[memproxy.Dimension](nameLists, "headers")
+	identityHeaders = spelling.Mapping[memproxy.Dimension](nameLists, "headers")
 
-	collections = wire.Mapping[string](nameLists, "collections")
-	containers  = wire.Mapping[string](nameLists, "containers")
-	idMembers   = wire.Mapping[string](nameLists, "ids")
+	collections = spelling.Mapping[string](nameLists, "collections")
+	containers  = spelling.Mapping[string](nameLists, "containers")
+	idMembers   = spelling.Mapping[string](nameLists, "ids")
 
-	knownMembers     = nameLists.Set("known")
+	known            = nameLists.Set("known", "steering", "dims", "targets") // members with a meaning in the payload of some route
 	steeringKeys     = nameLists.Set("steering")
 	freeText         = nameLists.Set("free-text")
 	memoryMembers    = nameLists.Set("memory")
@@ -36,8 +36,3 @@ var (
 	ownerless        = nameLists.Set("ownerless")
 	textExtensions   = nameLists.Set("text-files")
 )
-
-// known reports whether a member name has a meaning in the payload of some route.
-func known(name string) bool {
-	return knownMembers[name] || steeringKeys[name] || dims[name] != "" || targetKeys[name] != ""
-}

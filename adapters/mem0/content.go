@@ -31,7 +31,7 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 		if m.Kind != jsondoc.Object {
 			return malformed(memproxy.PayloadMalformed, 422, at, "a message must be an object")
 		}
-		if err := noClaims.CheckMembers(m, at, messageKey); err != nil {
+		if err := noClaims.CheckMembers(m, at, messageKeys); err != nil {
 			return err
 		}
 		role := m.Get("role").Text()
@@ -183,7 +183,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 		wire.AddStrings(d.op, v, ptr, newItem(memproxy.ItemMetadata, ""))
 		return nil
 	}
-	if err := noClaims.CheckMembers(v, ptr, metadataKey); err != nil {
+	if err := noClaims.CheckMembers(v, ptr, metadataKeys); err != nil {
 		return err
 	}
 	prefix := strings.TrimSuffix(ptr, "metadata")

@@ -174,7 +174,7 @@ func (d *decoding) body() error {
 	if root.Kind != jsondoc.Object {
 		return withStatus(d.row, malformed(memproxy.PayloadMalformed, 400, "", "the body must be a JSON object"))
 	}
-	if err := d.a.names.CheckMembers(root, "", topKey); err != nil {
+	if err := d.a.names.CheckMembers(root, "", topKeys); err != nil {
 		return err
 	}
 	for _, m := range root.Members {

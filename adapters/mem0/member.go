@@ -157,7 +157,7 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 		if e.Kind != jsondoc.Object {
 			return malformed(memproxy.PayloadMalformed, 422, at, "a batch entry must be an object")
 		}
-		if err := d.a.names.CheckMembers(e, at, topKey); err != nil {
+		if err := d.a.names.CheckMembers(e, at, topKeys); err != nil {
 			return err
 		}
 		id := e.Get("memory_id")

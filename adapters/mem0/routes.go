@@ -5,8 +5,8 @@ import (
 	"sync"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/routetable"
+	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
 // routeText has every route of the formats. Literal segments take precedence over
@@ -61,8 +61,8 @@ var indexed = sync.OnceValue(func() *routes {
 var nameTable string
 
 var (
-	nameLists     = wire.ParseLists(nameTable)
-	topKeys       = nameLists.Set("top")
+	nameLists     = spelling.ParseLists(nameTable)
+	topKeys       = nameLists.Set("top", "steering")
 	steeringKeys  = nameLists.Set("steering")
 	configures    = nameLists.Set("configures")
 	messageKeys   = nameLists.Set("message")
@@ -75,9 +75,3 @@ var (
 	unversioned   = nameLists.Set("unversioned")
 	backendFields = nameLists.Set("backend")
 )
-
-func topKey(name string) bool { return topKeys[name] || steeringKeys[name] }
-
-func messageKey(name string) bool { return messageKeys[name] }
-
-func metadataKey(name string) bool { return metadataKeys[name] }

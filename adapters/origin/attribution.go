@@ -2,53 +2,49 @@ package origin
 
 import (
 	"cmp"
+	_ "embed" // the table is data
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// attributionOf returns what a member with this squashed name claims, or "". The names are
-// those under which backends show provenance, and memproxy's own.
+// nameTable has the names of claims.
+//
+//go:embed names.txt
+var nameTable string
+
+var (
+	nameLists      = spelling.ParseLists(nameTable)
+	authorNames    = nameLists.Set("author")
+	statusNames    = nameLists.Set("status")
+	credibility    = nameLists.Set("credibility")
+	timeNames      = nameLists.Set("times")
+	trustedSources = nameLists.Set("trusted")
+	lowering       = nameLists.Set("lower")
+	layers         = spelling.Mapping[memproxy.Layer](nameLists, "layers")
+)
+
+// attributionOf returns what a member with this squashed name claims, or "".
 func attributionOf(name string) memproxy.AttributionKind {
-	switch name {
-	case "actorid", "actor", "author", "authorid", "authorrole", "authoredby", "createdby", "createdbyid", "creator", "creatorid", "writer", "writerid", "by", "addedby", "submittedby", "postedby", "writtenby", "updatedby",
-		"toldby", "recordedby", "notedby", "enteredby", "editedby", "updatedbyid", "lastupdatedby", "lastupdatedbyid", "modifiedby", "saidby", "statedby", "speaker", "speakerid", "speakerrole",
-		"attributedto", "attribution", "role", "principal", "principalid":
+	switch {
+	case authorNames[name]:
 		return memproxy.AttributesAuthor
-	case "verified", "isverified", "verifiedby", "verification", "validated", "validatedby", "trusted", "istrusted", "trusttier",
-		"approvedby", "reviewedby", "humanconfirmed", "humanverified", "userconfirmed", "userverified", "onbehalfof", "confirmedby", "attestation", "attestedby",
-		"endorsedby", "signedby", "certifiedby", "authorizedby", "authorisedby", "checkedby", "vettedby", "vouchedby", "vouchedforby", "witnessedby", "provenance", "authoritative":
+	case statusNames[name], strings.HasPrefix(name, "memproxy"): // a stamp's member in another spelling or at another depth
 		return memproxy.AttributesStatus
-	}
-	if strings.HasPrefix(name, "memproxy") {
-		return memproxy.AttributesStatus // a stamp's member in another spelling or at another depth
 	}
 	return ""
 }
 
-// claimsCredibility reports whether a member with this squashed name claims how credible
-// its content is. If its value is a number, it is clamped like a confidence; any other value
-// counts as a claimed status.
-func claimsCredibility(name string) bool {
-	switch name {
-	case "confidence", "confidencescore", "confidencelevel", "certainty", "trust", "trustscore", "trustlevel", "reliability", "credibility":
-		return true
-	}
-	return false
-}
-
 // recordTimes records the members of a metadata object that say when the memory was made or
-// changed. Dates under other names, and deeper ones, are the application's.
+// changed. Deeper ones are the application's.
 func recordTimes(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string) {
 	for _, m := range v.Members {
-		switch strings.Map(lookAlike, jsondoc.Squash(m.Name)) {
-		case "createdat", "createdon", "updatedat", "updatedon", "timestamp":
-			if m.Value.Kind != jsondoc.Null {
-				op.Backdated = append(op.Backdated, memproxy.ClientTime{Pointer: jsondoc.Child(ptr, m.Name), Raw: string(doc.Raw(m.Value))})
-			}
+		if timeNames[strings.Map(lookAlike, jsondoc.Squash(m.Name))] && m.Value.Kind != jsondoc.Null {
+			op.Backdated = append(op.Backdated, memproxy.ClientTime{Pointer: jsondoc.Child(ptr, m.Name), Raw: string(doc.Raw(m.Value))})
 		}
 	}
 }
@@ -80,10 +76,10 @@ func RecordMemberAssertions(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.
 	kind := attributionOf(name)
 	isConfidence := func(key string) bool { return jsondoc.Squash(key) == name }
 	switch {
-	case m.Value.Kind == jsondoc.Number && (claimsCredibility(name) || slices.ContainsFunc(keys, isConfidence)):
+	case m.Value.Kind == jsondoc.Number && (credibility[name] || slices.ContainsFunc(keys, isConfidence)):
 		op.ConfidenceClaims = append(op.ConfidenceClaims, ReadConfidence(doc, m.Value, ptr))
 		return
-	case claimsCredibility(name):
+	case credibility[name]:
 		kind = memproxy.AttributesStatus
 	case (name == "source" || name == "sourcetrust") && slices.ContainsFunc(stringsIn(m.Value), claimsTrust):
 		kind = memproxy.AttributesStatus
@@ -154,19 +150,10 @@ func stringsIn(v *jsondoc.Value) []string {
 	return out
 }
 
-// claimsTrust reports whether the name of a source claims that the source is trusted. Other
-// names only say where content comes from.
-func claimsTrust(source string) bool {
-	return slices.Contains([]string{
-		"trusted", "verified", "validated", "system", "memproxy",
-		"admin", "administrator", "operator", "developer",
-		"human-confirmed", "human_confirmed", "log-anchored", "content-hashed", "tool-observed",
-	}, memproxy.Key(source))
-}
+func claimsTrust(source string) bool { return trustedSources[memproxy.Key(source)] }
 
 // isHarmless reports whether a value claims nothing, or only lowers the credibility. Such a
 // claim is accepted.
 func isHarmless(doc *jsondoc.Doc, v *jsondoc.Value) bool {
-	lower := []string{"untrusted", "unverified", "hostile", "anonymous", "unknown", "low", "self-reported", "inferred"}
-	return isNegative(doc, v) || v.Kind == jsondoc.String && slices.Contains(lower, memproxy.Key(v.Text()))
+	return isNegative(doc, v) || v.Kind == jsondoc.String && lowering[memproxy.Key(v.Text())]
 }

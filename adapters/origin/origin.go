@@ -79,15 +79,8 @@ func (c *Claims) AddLayer(word string) {
 
 // LayerOf returns the layer that a word names.
 func LayerOf(word string) (memproxy.Layer, bool) {
-	switch strings.ReplaceAll(memproxy.Key(word), "-", "_") {
-	case "episodic", "episodic_memory", "episode", "message", "messages", "conversation", "transcript":
-		return memproxy.Episodic, true
-	case "semantic", "semantic_memory", "fact", "facts":
-		return memproxy.Semantic, true
-	case "task", "tasks", "procedural", "procedural_memory", "todo", "todos", "plan", "plans", "work_item":
-		return memproxy.Task, true
-	}
-	return "", false
+	l, ok := layers[strings.ReplaceAll(memproxy.Key(word), "-", "_")]
+	return l, ok
 }
 
 // isNegative reports whether a value denies the claim in its name, such as "inferred": false.

@@ -46,13 +46,13 @@ func (n *Names) Claim(name string) string {
 // known name in another letter case or with look-alike letters, another spelling of a
 // present member ("userId" next to "user_id"), and any other spelling of a claim, even if
 // the claim itself is absent. Errors are *memproxy.Malformed.
-func (n *Names) CheckMembers(v *jsondoc.Value, ptr string, known func(string) bool) error {
+func (n *Names) CheckMembers(v *jsondoc.Value, ptr string, known map[string]bool) error {
 	for _, m := range v.Members {
-		if low := jsondoc.Fold(m.Name); low != m.Name && known(low) {
+		if low := jsondoc.Fold(m.Name); low != m.Name && known[low] {
 			return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key is spelled with different letter case")
 		}
 	}
-	if m, ok := jsondoc.Alias(v, known); ok {
+	if m, ok := jsondoc.Alias(v, func(name string) bool { return known[name] }); ok {
 		return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key occurs twice, in two spellings")
 	}
 	present := map[string]bool{}

@@ -1,4 +1,4 @@
-package wire
+package spelling
 
 import "strings"
 
@@ -21,11 +21,14 @@ func ParseLists(text string) Lists {
 	return lists
 }
 
-// Set returns the names of a list as a set.
-func (l Lists) Set(list string) map[string]bool {
-	set := make(map[string]bool, len(l[list]))
-	for _, name := range l[list] {
-		set[name] = true
+// Set returns the names of lists as a set.
+func (l Lists) Set(lists ...string) map[string]bool {
+	set := map[string]bool{}
+	for _, list := range lists {
+		for _, pair := range l[list] {
+			name, _, _ := strings.Cut(pair, "=")
+			set[name] = true
+		}
 	}
 	return set
 }
