@@ -47,15 +47,15 @@ func TestEveryPassingRowSaysWhy(t *testing.T) {
 // Proves EDGE-13, EDGE-3: every row whose path is about providers, MCP servers, users,
 // organisations, sandboxes or other providers' APIs is administration.
 func TestAdministrationByPath(t *testing.T) {
-	for _, r := range rows {
+	for _, r := range adapter(t).Rows {
 		for _, word := range []string{"provider", "/mcp", "/admin/", "sandbox", "/auth", "oauth", "anthropic", "/zai/", "token", "/metadata/{rest", "/generate-", "/tools/run"} {
-			if !strings.Contains(r.path, word) || r.shape == "gateway" {
+			if !strings.Contains(r.Path, word) || r.Shape == "gateway" {
 				continue
 			}
-			running := strings.HasSuffix(r.path, "/run") || strings.HasSuffix(r.path, "/execute")
-			shows := r.id != "letta.cloud.agent_mcp_servers" // no member of its answer is claimed
-			if r.kind != memproxy.Admin && !(running && r.kind == memproxy.Run) && shows {
-				t.Errorf("%s is %s", r.id, r.kind)
+			running := strings.HasSuffix(r.Path, "/run") || strings.HasSuffix(r.Path, "/execute")
+			shows := r.ID != "letta.cloud.agent_mcp_servers" // no member of its answer is claimed
+			if r.Kind != memproxy.Admin && !(running && r.Kind == memproxy.Run) && shows {
+				t.Errorf("%s is %s", r.ID, r.Kind)
 			}
 		}
 	}

@@ -103,31 +103,31 @@ func TestIDsInEveryMemberAreReferences(t *testing.T) {
 	members := bodyMembers()
 	tried := 0
 	freeText := strings.Fields(harmlessText)
-	for _, r := range rows {
-		if r.is("pass", "public") || !r.json() && !r.form() || r.method == "GET" || r.method == "DELETE" {
+	for _, r := range a.Rows {
+		if r.Pass || !hasJSON(&r) && !hasForm(&r) || r.Method == "GET" || r.Method == "DELETE" {
 			continue
 		}
-		for _, m := range append([]string{"nobody_knows_it"}, members[r.id]...) {
+		for _, m := range append([]string{"nobody_knows_it"}, members[r.ID]...) {
 			for _, value := range []string{`"` + theirs + `"`, `["x","` + theirs + `"]`, `{"a":[{"b":"` + theirs + `"}]}`} {
 				body, _ := bodyOf(r, m, value)
-				method := r.method
+				method := r.Method
 				if method == "*" {
 					method = "POST"
 				}
-				op, err := a.Decode(memproxy.Route{ID: r.id, Kind: r.kind, Params: map[string]string{}}, memproxy.Request{Method: method, Header: memproxy.Header{"Content-Type": {"application/json"}}}, []byte(body))
+				op, err := a.Decode(memproxy.Route{ID: r.ID, Kind: r.Kind, Params: map[string]string{}}, memproxy.Request{Method: method, Header: memproxy.Header{"Content-Type": {"application/json"}}}, []byte(body))
 				if err != nil || slices.Contains(freeText, m) && !strings.Contains(value, "{") {
 					continue // refused, or text
 				}
 				tried++
 				if !slices.ContainsFunc(op.Refs, func(ref memproxy.Ref) bool { return ref.ID == theirs }) {
-					t.Errorf("%s: nobody looks whose %s is in %s", r.id, theirs, body)
+					t.Errorf("%s: nobody looks whose %s is in %s", r.ID, theirs, body)
 				}
 			}
 			if what := lookedUp[m]; what != "" {
 				body, _ := bodyOf(r, m, `"somebodys"`)
-				op, err := a.Decode(memproxy.Route{ID: r.id, Kind: r.kind, Params: map[string]string{}}, memproxy.Request{Method: "POST"}, []byte(body))
+				op, err := a.Decode(memproxy.Route{ID: r.ID, Kind: r.Kind, Params: map[string]string{}}, memproxy.Request{Method: "POST"}, []byte(body))
 				if err == nil && !slices.ContainsFunc(op.Refs, func(ref memproxy.Ref) bool { return ref.ID == what+":somebodys" && ref.Kind == "name" }) {
-					t.Errorf("%s: nobody looks whose the %s in %s is", r.id, what, body)
+					t.Errorf("%s: nobody looks whose the %s in %s is", r.ID, what, body)
 				}
 			}
 		}

@@ -7,14 +7,15 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/routetable"
 	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // bodyOf returns a body of a row's shape with one more member, and the kind of object
 // that has the member, or "" if the shape does not say it.
-func bodyOf(r row, member, value string) (body, kind string) {
+func bodyOf(r routetable.Row, member, value string) (body, kind string) {
 	one := fmt.Sprintf("%q:%s", member, value)
-	switch r.shape {
+	switch r.Shape {
 	case "block":
 		return fmt.Sprintf(`{%s}`, without(`"label":"human","value":"v"`, member, one)), "block"
 	case "blocks":
@@ -54,23 +55,23 @@ func TestEveryMemberIsGoverned(t *testing.T) {
 		t.Fatalf("bodies.txt has %d operations", len(schemas))
 	}
 	told := 0
-	for _, r := range rows {
-		if !r.kind.Writes() && r.kind != memproxy.Admin || r.is("pass", "public") || !r.json() || r.shape == "toolRun" {
+	for _, r := range a.Rows {
+		if !r.Kind.Writes() && r.Kind != memproxy.Admin || r.Pass || !hasJSON(&r) || r.Shape == "toolRun" {
 			continue
 		}
 		of := "" // the kind of object that the body is
-		for _, member := range append([]string{"nobody_knows_it"}, schemas[r.id]...) {
-			if r.shape == "passages" && member == "passages" || r.shape == "batch" && member == "requests" {
+		for _, member := range append([]string{"nobody_knows_it"}, schemas[r.ID]...) {
+			if r.Shape == "passages" && member == "passages" || r.Shape == "batch" && member == "requests" {
 				continue // the list that contains the others
 			}
 			for _, value := range []string{`"` + canary + `"`, `["` + canary + `"]`, `[{"content":"` + canary + `"}]`, `{"key":"` + canary + `"}`, `[{"label":"l","value":"` + canary + `"}]`} {
 				body, kind := bodyOf(r, member, value)
-				method := r.method
+				method := r.Method
 				if method == "*" {
 					method = "POST"
 				}
 				req := memproxy.Request{Method: method, Header: memproxy.Header{"Content-Type": {"application/json"}}}
-				rt := memproxy.Route{ID: r.id, Kind: r.kind, Params: map[string]string{}}
+				rt := memproxy.Route{ID: r.ID, Kind: r.Kind, Params: map[string]string{}}
 				op, err := a.Decode(rt, req, []byte(body))
 				if err != nil {
 					continue
@@ -83,19 +84,19 @@ func TestEveryMemberIsGoverned(t *testing.T) {
 					object, name, ok := strings.Cut(it.Member, ".")
 					switch {
 					case !ok || name == "":
-						t.Errorf("%s: %s is governed as %q", r.id, body, it.Member)
+						t.Errorf("%s: %s is governed as %q", r.ID, body, it.Member)
 					case member == "nobody_knows_it" && (name != "other" || object != cmp.Or(kind, of, object)):
-						t.Errorf("%s: an unknown member is governed as %q, want %s.other", r.id, it.Member, cmp.Or(kind, of))
+						t.Errorf("%s: an unknown member is governed as %q, want %s.other", r.ID, it.Member, cmp.Or(kind, of))
 					case member == "nobody_knows_it":
 						of = object
 					case object == of && member != "nobody_knows_it" && name != member:
-						t.Errorf("%s: %s is governed as %q", r.id, body, it.Member)
+						t.Errorf("%s: %s is governed as %q", r.ID, body, it.Member)
 					}
 				}
 			}
 		}
-		if of == "server" && !strings.Contains("letta.warm_internal_search_cache letta.auth letta.cloud.environments letta.cloud.environment letta.cloud.all_tokens letta.cloud.tokens letta.cloud.metadata letta.anthropic_catchall_proxy letta.zai_catchall_proxy", r.id) {
-			t.Errorf("%s: its body is of no kind of object", r.id)
+		if of == "server" && !strings.Contains("letta.warm_internal_search_cache letta.auth letta.cloud.environments letta.cloud.environment letta.cloud.all_tokens letta.cloud.tokens letta.cloud.metadata letta.anthropic_catchall_proxy letta.zai_catchall_proxy", r.ID) {
+			t.Errorf("%s: its body is of no kind of object", r.ID)
 		}
 	}
 	if told < 400 {

@@ -153,12 +153,12 @@ func TestEveryReferenceIsFound(t *testing.T) {
 			continue
 		}
 		var payload []byte
-		r := rowOf(rt.ID)
+		r := *a.Row(rt.ID)
 		switch {
-		case r.json():
+		case hasJSON(&r):
 			payload = []byte(body(rt.ID, `"brand_new":"group`+uuid+`","deep":{"er":[{"x":"conv`+uuid+`"}]},"file`+uuid+`":1,"ids":["passage`+uuid+`","mcp_server`+uuid+`"],"content":"see message`+uuid+`","summary":"message`+uuid+`"`))
 			want = append(want, "group"+uuid, "conv"+uuid, "file"+uuid, "passage"+uuid, "mcp_server"+uuid)
-		case r.form():
+		case hasForm(&r):
 			req.Header["Content-Type"] = []string{formType}
 			payload = form("Content-Disposition: form-data; name=\"x\"\r\n\r\n{\"y\":[\"group"+uuid+"\"]}", "Content-Disposition: form-data; name=\"z\"\r\n\r\nconv"+uuid,
 				"Content-Disposition: form-data; name=\"file\"; filename=\"f.txt\"\r\n\r\nsee message"+uuid)
