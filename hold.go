@@ -284,7 +284,7 @@ const (
 	OutcomeDone                    // the backend processed it
 	OutcomeRefused                 // memproxy refused it; nothing was sent
 	OutcomeRejected                // the backend refused it
-	OutcomeUnsent                  // nothing was sent; another attempt may succeed
+	OutcomeUnsent                  // nothing was sent or taken; another attempt may succeed
 	OutcomeDenied                  // the backend rejected memproxy's credential and did nothing
 )
 
@@ -310,6 +310,8 @@ func AnsweredResult(r HoldResult) SendResult {
 	case r.Status == StatusUnauthorized:
 		r.Detail = "the backend rejects memproxy's credential: check backends[].credential"
 		return SendResult{Outcome: OutcomeDenied, Result: r}
+	case r.Status == StatusTooMany:
+		return UnsentResult(errors.New("the backend answered 429"))
 	case r.Status >= 300 && r.Status < 500 && r.Status != StatusRequestTimeout:
 		return SendResult{Outcome: OutcomeRejected, Result: r}
 	}

@@ -275,6 +275,7 @@ func TestReplayOutcomes(t *testing.T) {
 		"backend is slow":  {408, nil, memproxy.HoldReplaying, 1, false},
 		"cut off":          {0, errors.New("connection reset"), memproxy.HoldReplaying, 1, false},
 		"not reached":      {0, review.ErrNotSent, memproxy.HoldApproved, 0, false},
+		"backend is busy":  {429, nil, memproxy.HoldApproved, 0, false},
 	} {
 		r := newRig(t)
 		r.hold("h", "text")
