@@ -311,7 +311,7 @@ func AnsweredResult(r HoldResult) SendResult {
 		r.Detail = "the backend rejects memproxy's credential: check backends[].credential"
 		return SendResult{Outcome: OutcomeDenied, Result: r}
 	case r.Status == StatusTooMany:
-		return UnsentResult(errors.New("the backend answered 429"))
+		return UnsentResult(fmt.Errorf("%w: it answered 429", ErrAway))
 	case r.Status >= 300 && r.Status < 500 && r.Status != StatusRequestTimeout:
 		return SendResult{Outcome: OutcomeRejected, Result: r}
 	}
@@ -321,5 +321,5 @@ func AnsweredResult(r HoldResult) SendResult {
 // UnsentResult returns the outcome of a request that was not sent.
 func UnsentResult(err error) SendResult { return SendResult{Outcome: OutcomeUnsent, Err: err} }
 
-// ErrNoConnection means that no connection to a backend could be made.
-var ErrNoConnection = errors.New("no connection to the backend")
+// ErrAway means that no connection to a backend could be made, or that it answered 429.
+var ErrAway = errors.New("the backend takes no requests at present")

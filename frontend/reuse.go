@@ -61,7 +61,7 @@ func (f noUpgrade) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) { on = got.Conn }})
 	resp, err := f.next.RoundTrip(r.WithContext(ctx))
 	if wire := (*net.OpError)(nil); errors.As(err, &wire) && wire.Op == "dial" {
-		return nil, UnsentError{fmt.Errorf("%w: %w", memproxy.ErrNoConnection, err)}
+		return nil, UnsentError{fmt.Errorf("%w: %w", memproxy.ErrAway, err)}
 	}
 	if err == nil && resp.StatusCode < http.StatusOK {
 		_ = resp.Body.Close()

@@ -143,7 +143,7 @@ func TestReplaysAreBounded(t *testing.T) {
 	expect.Len(t, r.parts.Recorded()[len(r.parts.Recorded())-1].Reasons, 0, "of a redirect to the backend itself")
 	r.upstream.Close()
 	transport.CloseIdleConnections()
-	if got := p.BackendClient().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeUnsent || !errors.Is(got.Err, memproxy.ErrNoConnection) {
+	if got := p.BackendClient().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeUnsent || !errors.Is(got.Err, memproxy.ErrAway) {
 		t.Errorf("without a backend: %+v", got)
 	}
 	ring.Until(t, "what is held given back", func() bool { return budget.UsedBytes() == 0 })

@@ -171,7 +171,7 @@ func TestApproveFailsIfNothingIsWritten(t *testing.T) {
 	}{
 		{422, 1, nil, "h is failed, the backend answered 422\n"},
 		{401, 1, nil, "h is pending, the backend answered 401; the backend rejects memproxy's credential: check backends[].credential\n"},
-		{0, 0, memproxy.ErrNoConnection, "h is approved and not sent yet; it will be retried, see the log\n"},
+		{0, 0, memproxy.ErrAway, "h is approved and not sent yet; it will be retried, see the log\n"},
 		{0, 0, errors.New("connection reset"), "h is replaying; it is being sent, or it is unknown whether it arrived\n"},
 	} {
 		r := newRig(t)

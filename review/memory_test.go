@@ -295,23 +295,25 @@ func TestReplayOutcomes(t *testing.T) {
 	}
 }
 
-// A backend that is away is tried with one of the approved writes a round, and all are
+// A backend that is away or busy is tried with one of the approved writes a round, and all are
 // sent once it is back.
 //
 // Proves EDGE-11.
 func TestBackendIsAway(t *testing.T) {
-	r := newRig(t)
-	r.up.err = memproxy.ErrNoConnection
-	for _, id := range []string{"h1", "h2", "h3"} {
-		r.hold(id, "text of "+id)
-		must.Get(review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", id), review.ApproveRequest{Reason: "fine"}))(t)
+	for status, why := range map[int]error{0: memproxy.ErrAway, 429: nil} {
+		r := newRig(t)
+		r.up.status, r.up.err = status, why
+		for _, id := range []string{"h1", "h2", "h3"} {
+			r.hold(id, "text of "+id)
+			must.Get(review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", id), review.ApproveRequest{Reason: "fine"}))(t)
+		}
+		before := len(r.audit.events)
+		expect.Is(t, r.runner.Recover(t.Context()), review.ErrNotSent, len(r.audit.events)-before)
+		expect.Len(t, r.audit.events, before+2, len(r.audit.events)-before)
+		r.up.status, r.up.err = 200, nil
+		must.Do(t, r.runner.Recover(t.Context()), "back")
+		expect.Len(t, r.up.sent, 3, "back")
 	}
-	before := len(r.audit.events)
-	expect.Is(t, r.runner.Recover(t.Context()), review.ErrNotSent, len(r.audit.events)-before)
-	expect.Len(t, r.audit.events, before+2, len(r.audit.events)-before)
-	r.up.err = nil
-	must.Do(t, r.runner.Recover(t.Context()), "back")
-	expect.Len(t, r.up.sent, 3, "back")
 }
 
 // The backend is asked about a write that may have been sent, or a reviewer resolves

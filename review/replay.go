@@ -63,7 +63,7 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	return h, err
 }
 
-// replay is Replay; away also reports whether there was no connection to the backend.
+// replay is Replay; away also reports whether the backend takes no requests.
 func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, away bool, _ error) {
 	sending, done, ok := r.begin(ctx, r.opt.SendTimeout+r.opt.Timeout)
 	if !ok {
@@ -108,7 +108,7 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	}
 	r.opt.Steps.At(memproxy.StepReplaySettled)
 	h, err := r.opt.Holds.Get(settling, id)
-	return h, errors.Is(sent.Err, memproxy.ErrNoConnection), err
+	return h, errors.Is(sent.Err, memproxy.ErrAway), err
 }
 
 func (r *Runner) send(ctx context.Context, claim *memproxy.Replay) memproxy.SendResult {

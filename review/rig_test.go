@@ -66,7 +66,7 @@ const refusal = "memproxy refused it: owner.foreign"
 // outcome returns the result of sending now.
 func (u *upstream) outcome(r memproxy.HoldResult) memproxy.SendResult {
 	switch {
-	case errors.Is(u.err, review.ErrNotSent), errors.Is(u.err, memproxy.ErrNoConnection):
+	case errors.Is(u.err, review.ErrNotSent), errors.Is(u.err, memproxy.ErrAway):
 		return memproxy.UnsentResult(u.err)
 	case u.err != nil:
 		return memproxy.SendResult{Err: u.err}

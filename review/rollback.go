@@ -107,7 +107,7 @@ var (
 	errOutside   = problem(409, "changed", "the text in the backend is not the one that memproxy recorded: restore that with memory rollback, or have it written again")
 	errInUse     = problem(503, "in_flight", "other changes of the memory are under way; nothing was changed, try again")
 	errNoAnswer  = problem(502, "upstream", "the backend did not answer; nothing was changed, see the log")
-	errUnsent    = problem(502, "upstream", "the backend could not be reached; nothing was changed, see the log")
+	errUnsent    = problem(502, "upstream", "the backend could not be reached or takes no requests at present; nothing was changed, see the log")
 	errMaybeSent = problem(502, "upstream", "it is unknown whether the backend was changed; memproxy keeps checking, see the memory's history")
 )
 
