@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"net"
-	"os"
 	"reflect"
 	"strings"
 	"time"
@@ -143,12 +142,6 @@ type ControlTLS struct {
 	Key  string `yaml:"key,omitempty" doc:"its private key" required:"true" loose:"-"`
 	CA   string `yaml:"ca,omitempty" doc:"roots of the control plane's certificate" required:"true" loose:"-"`
 	Name string `yaml:"name,omitempty" doc:"name that the control plane's certificate must have" default:"the host of address" loose:"-"`
-}
-
-func (c *Control) defaults() {
-	if c.Node == "" {
-		c.Node, _ = os.Hostname() // without a host name, check requires node
-	}
 }
 
 func (v *reader) control(c *Control, at func(...any) int) {

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"maps"
+	"os"
 	"reflect"
 	"strings"
 
@@ -60,7 +61,9 @@ func (c *Config) defaults() {
 		or(&d.Kind, "anonymous")
 		or(&d.Trust, "anonymous")
 	}
-	if c.manyTenants() {
+	tenants, open := c.tenants()
+	delete(tenants, "") // callers without a tenant share memories only among themselves
+	if open || len(tenants) > 1 {
 		or(&c.Ownership.Unattributed, "named")
 	}
 	fill(reflect.ValueOf(c).Elem(), production)
@@ -89,18 +92,11 @@ func (c *Config) defaults() {
 	c.Confidence.Principal, c.Confidence.Source = ceilings.Principal, ceilings.Source
 	c.Memories.ttlDefaults()
 	c.Memories.governanceDefaults()
-	if c.Policy.Control != nil {
-		c.Policy.Control.defaults()
+	if p := c.Policy.Control; p != nil && p.Node == "" {
+		p.Node, _ = os.Hostname() // without a host name, check requires node
 	}
 	limits := memproxy.DefaultLimits()
 	c.Budgets.Default, c.Budgets.Anonymous = c.Budgets.Default.Or(limits.Default), c.Budgets.Anonymous.Or(limits.Anonymous)
-}
-
-// manyTenants reports whether there is more than one tenant, or may be.
-func (c *Config) manyTenants() bool {
-	tenants, open := c.tenants()
-	delete(tenants, "") // callers without a tenant share memories only among themselves
-	return open || len(tenants) > 1
 }
 
 // SingleTenant reports whether all callers have the same tenant, or all have none. Callers

@@ -49,19 +49,16 @@ func (s Secret) String() string {
 // Format hides the secret from every verb.
 func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 
-// UnmarshalYAML reads a secret.
 func (s *Secret) UnmarshalYAML(n *yaml.Node) error {
 	*s = NewSecret(n.Value)
 	return nil
 }
 
-// MarshalYAML hides the secret.
 func (s Secret) MarshalYAML() (any, error) { return s.String(), nil }
 
 // MarshalText hides the secret, in JSON as well.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// LogValue hides the secret.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // Duration is a time.Duration with a unit for days: "90d", "1h30m".
@@ -85,7 +82,6 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// UnmarshalYAML reads a duration.
 func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	v, err := parseDuration(n.Value)
 	*d = Duration(v)

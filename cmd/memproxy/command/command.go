@@ -28,7 +28,7 @@ type Invocation struct {
 
 // Commands returns all commands of memproxy.
 func (in *Invocation) Commands() *cobra.Command {
-	review := api.CLI{Stdout: in.Stdout, Stderr: in.Stderr, Getenv: in.Getenv, Clock: time.Now}
+	review := api.CLI{Stdout: in.Stdout, Getenv: in.Getenv, Clock: time.Now}
 	audit := auditcmd.Command(in.Stdout, in.Stderr)
 	audit.AddCommand(in.seal())
 	built := cli.BuildOf(in.Version, in.Commit)
