@@ -75,7 +75,6 @@ func InertMethod(name string) string {
 	return InertSession(name)
 }
 
-// plain reports whether a name consists of the characters of plain identifiers only.
 func plain(name string) bool {
 	for i := range len(name) {
 		c := name[i]

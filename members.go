@@ -100,7 +100,6 @@ func merged(now, over any) any {
 	return all
 }
 
-// without returns a list without one element.
 func without(list, element any) []any {
 	old, _ := list.([]any)
 	return slices.DeleteFunc(slices.Clone(old), func(v any) bool { return covers(v, element) })

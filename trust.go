@@ -175,7 +175,6 @@ func (t CeilingTable) Ceilings() (Ceilings, error) {
 	return c, errors.Join(principal, source, unclaimed)
 }
 
-// setCeilings sets the ceilings of the tiers that a table lists.
 func setCeilings[T ~string](name string, all map[T]PerMille, listed map[T]float64) error {
 	var faults []error
 	for _, tier := range slices.Sorted(maps.Keys(listed)) {

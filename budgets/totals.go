@@ -155,7 +155,6 @@ func (t *totals) add(changes []entry) error {
 	return nil
 }
 
-// write appends text, whole or not at all.
 func (t *totals) write(text []byte) error {
 	if _, err := t.f.Write(text); err != nil {
 		t.refused = max(t.refused, len(text))

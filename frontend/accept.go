@@ -140,7 +140,6 @@ func (l *Listener) takeSlot(c *Conn, now time.Time) bool {
 	return ok
 }
 
-// reset removes a connection from the queue and closes it.
 func (l *Listener) reset(e *list.Element) {
 	c := l.queue.waiting.Remove(e).(*Conn)
 	l.conns.mu.Lock()

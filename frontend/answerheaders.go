@@ -91,7 +91,6 @@ func (c *Credential) CopyResponseHeaders(dst, src http.Header, others func(names
 	}
 }
 
-// isClaimed reports whether a header of an answer is claimed.
 func isClaimed(name, folded string, values []string) bool {
 	if strings.IndexByte(name, '_') >= 0 || !slices.Contains(claimedHeaders[:], folded) && !hasAnyPrefix(folded, claimedPrefixes[:]) {
 		return false
@@ -125,7 +124,6 @@ func plainParameters(v string) bool {
 	return true
 }
 
-// plainValue reports whether a value is a plain name, a number or a time.
 func plainValue(v string) bool {
 	_, err := http.ParseTime(v)
 	return err == nil || memproxy.Inert(v) == v

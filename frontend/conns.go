@@ -88,7 +88,6 @@ func (cs *conns) take(c *Conn) {
 	}
 }
 
-// leave removes a connection from its caller's share.
 func (cs *conns) leave(c *Conn) {
 	if c.caller != "" {
 		add(cs.callers, party{c.peer, c.caller}, -1)

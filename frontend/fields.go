@@ -113,7 +113,6 @@ func memberOverrides(body []byte) bool {
 	return false
 }
 
-// ofType reports whether a Content-Type contains a word, in lower case.
 func ofType(h memproxy.Header, word string) bool {
 	return slices.ContainsFunc(h["Content-Type"], func(v string) bool { return strings.Contains(strings.ToLower(v), word) })
 }
@@ -141,7 +140,6 @@ func partOverrides(body []byte) bool {
 	return namesOverride(header)
 }
 
-// namesOverride reports whether a Content-Disposition names an overriding field.
 func namesOverride(header []byte) bool {
 	for param := range bytes.SplitSeq(header, []byte(";")) {
 		name, value, _ := strings.Cut(string(param), "=")

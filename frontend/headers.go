@@ -60,7 +60,6 @@ func forward(dst, src http.Header, withoutOwn bool) {
 	}
 }
 
-// presentedTokens returns the tokens that were presented to memproxy in its own headers.
 func presentedTokens(h http.Header) []string {
 	var out []string
 	for _, name := range [...]string{OwnPrefix + "Token", "Proxy-Authorization"} {
@@ -185,7 +184,6 @@ func rerouting(folded string) bool {
 	return containsWord(folded, targets[:]...) || strings.HasPrefix(folded, "x-forwarded-prefix") || folded == "destination"
 }
 
-// containsWord reports whether a folded name contains one of the words as a whole.
 func containsWord(folded string, words ...string) bool {
 	for rest, more := folded, true; more; _, rest, more = strings.Cut(rest, "-") {
 		if slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(rest, w) && (len(rest) == len(w) || rest[len(w)] == '-') }) {

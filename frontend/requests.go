@@ -49,7 +49,6 @@ type requests struct {
 	counts
 }
 
-// enter counts one more request, if all limits allow it.
 func (q *requests) enter(who party) bool {
 	tenant, caller := q.groups[who.group], q.callers[who]
 	share := max((q.most-(q.all-tenant))/2, q.least)

@@ -80,7 +80,6 @@ func (f noUpgrade) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// lastBody is the body of the last answer on a connection.
 type lastBody struct {
 	io.ReadCloser
 	on net.Conn

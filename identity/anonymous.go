@@ -70,7 +70,6 @@ func fromWebPage(c memproxy.Credentials) bool {
 	return err == nil && peer.Unmap().IsLoopback() && !private(hostname(c.Host))
 }
 
-// ownOrigin reports whether an origin is the requested host, or a page of this machine.
 func ownOrigin(origin, host string) bool {
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" {

@@ -13,7 +13,6 @@ import (
 // 2: sub has at most 255 ASCII characters).
 const maxSubject = 255
 
-// principalOf maps the claims of a verified token to a principal.
 func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Principal, error) {
 	id, ok := text(raw, o.Claims.ID)
 	if !ok {
@@ -66,7 +65,6 @@ func has(raw map[string]json.RawMessage, name string) bool {
 	return name != "" && ok
 }
 
-// text reads a claim that is a string and not empty.
 func text(raw map[string]json.RawMessage, name string) (s string, ok bool) {
 	r, there := raw[name]
 	if name == "" || !there || json.Unmarshal(r, &s) != nil {
@@ -75,7 +73,6 @@ func text(raw map[string]json.RawMessage, name string) (s string, ok bool) {
 	return s, s != ""
 }
 
-// list reads a claim that is a string or a list of strings.
 func list(raw map[string]json.RawMessage, name string) []string {
 	r, ok := raw[name]
 	if name == "" || !ok {

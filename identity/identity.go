@@ -195,7 +195,6 @@ func rejected(detail string) error {
 	return &memproxy.CredentialError{Code: memproxy.IdentityInvalid, Detail: detail}
 }
 
-// ownToken returns the credential for memproxy, or "".
 func ownToken(h memproxy.Header) (token string, err error) {
 	for _, name := range [...]string{"X-Memproxy-Token", "Proxy-Authorization"} {
 		for _, v := range h.Values(name) {

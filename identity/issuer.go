@@ -105,7 +105,6 @@ func elapsed(since, now time.Time) time.Duration {
 	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
 }
 
-// signed reports whether one of the keys made the signature.
 func signed(keys []jose.JSONWebKey, jws *jose.JSONWebSignature) bool {
 	head := jws.Signatures[0].Header
 	return slices.ContainsFunc(keys, func(k jose.JSONWebKey) bool {

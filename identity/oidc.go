@@ -75,7 +75,6 @@ var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, j
 
 func (o OIDCOptions) ruleset() ruleset { return ruleset{o.Rules, ":", "oidc"} }
 
-// couldIdentify reports whether a token could have this principal.
 func (o OIDCOptions) couldIdentify(p memproxy.Principal) bool {
 	subject, of := strings.CutPrefix(p.ID, o.Prefix)
 	return len(o.Rules) == 0 && of || o.ruleset().couldIdentify(p, subject, of)

@@ -60,7 +60,6 @@ func (s *SPIFFE) principal(uris []string) (memproxy.Principal, error) {
 	return p, nil
 }
 
-// couldIdentify reports whether a certificate could have this principal.
 func (s *SPIFFE) couldIdentify(p memproxy.Principal) bool {
 	id, err := spiffeid.FromString(p.ID)
 	of := err == nil && id.MemberOf(s.domain)

@@ -115,7 +115,6 @@ const (
 	AnnotationContainers = "memproxy.io/containers"
 )
 
-// template is a compiled Template.
 type template struct {
 	name                 string // of the sidecar
 	sidecar              object

@@ -17,7 +17,6 @@ type Patch struct {
 	Value raw    `json:"value,omitzero"`
 }
 
-// answer is a webhook's response about a pod.
 type answer struct {
 	refuse   string // why the pod is refused; "" allows it
 	result   string // the metric label: injected, skipped, refused, ok
@@ -164,7 +163,6 @@ func (b *builder) containers(p *pod, t *template) (missing []string) {
 	return missing
 }
 
-// sameVariable reports whether two variables have the same literal value.
 func sameVariable(v, w object) bool {
 	return v["valueFrom"] == nil && w["valueFrom"] == nil && text(v, "value") == text(w, "value")
 }
@@ -187,7 +185,6 @@ func (b *builder) sidecar(p *pod, t *template) {
 	b.op(op, path+"/0", t.sidecar)
 }
 
-// pointer escapes a key for a JSON pointer.
 func pointer(key string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }

@@ -39,7 +39,6 @@ type podSpec struct {
 	} `json:"os"`
 }
 
-// customDNS reports whether the pod overrides the cluster's name resolution.
 func (s *podSpec) customDNS() bool {
 	return len(s.HostAliases) > 0 || s.HostnameOverride != "" || s.DNSPolicy == "None" ||
 		len(s.DNSConfig.Nameservers) > 0 || len(s.DNSConfig.Searches) > 0
@@ -94,7 +93,6 @@ func (p *pod) containers() iter.Seq2[string, *container] {
 	}
 }
 
-// unsuitable returns why a pod cannot have a sidecar, or "".
 func (i *Injector) unsuitable(p *pod) string {
 	s := &p.Spec
 	switch {
@@ -139,7 +137,6 @@ func references(volume object) (secrets, claims []string) {
 	return secrets, claims
 }
 
-// objects returns the objects in a value that is one object or a list of them.
 func objects(v any) (out []object) {
 	switch v := v.(type) {
 	case object:

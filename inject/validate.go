@@ -195,7 +195,6 @@ func covers(have, want any) bool {
 	}
 }
 
-// containsAll reports whether each element of want is covered by an element of have.
 func containsAll(have, want any) bool {
 	h, _ := have.([]any)
 	w, _ := want.([]any)

@@ -29,7 +29,6 @@ const (
 	packFile = "screening.pack"
 )
 
-// settings is a directory's bundle.yaml.
 type settings struct {
 	// Builtin keeps the built-in policies in addition to the directory's. The default is
 	// true.

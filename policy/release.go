@@ -223,7 +223,6 @@ func (s Statement) check() error {
 	return nil
 }
 
-// plain reports whether s is short and has no control characters.
 func plain(s string) bool {
 	return len(s) <= 255 && strings.IndexFunc(s, unicode.IsControl) < 0
 }

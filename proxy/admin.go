@@ -84,7 +84,6 @@ func reply(w http.ResponseWriter, status int, v any) {
 // rebinding) sends its own name as Host, and is refused.
 type Hosts []string
 
-// accepts reports whether the Host header of a request is accepted.
 func (h Hosts) accepts(r *http.Request) bool {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -103,7 +102,6 @@ func (h Hosts) named(host string) bool {
 	return slices.ContainsFunc(h, func(name string) bool { return strings.EqualFold(name, host) })
 }
 
-// local reports whether an address is the local address of the connection.
 func local(r *http.Request, ip netip.Addr) bool {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {

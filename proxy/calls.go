@@ -52,7 +52,6 @@ func (t *agentTurn) previewApprovalCalls(ctx context.Context) (over bool, err er
 	return false, nil
 }
 
-// ruleOnPending rules on the calls that wait.
 func (t *agentTurn) ruleOnPending(ctx context.Context) error {
 	t.ruled = map[string]*gate.Admission{}
 	for _, call := range t.turn.PendingCalls() {
@@ -176,7 +175,6 @@ func (t *agentTurn) sendAmended(ctx context.Context, asked *gate.Admission, tc m
 	t.turn.Result(tc.ID, reply)
 }
 
-// makeRequest makes a request of memproxy's own on behalf of the caller.
 func (t *agentTurn) makeRequest(ctx context.Context, q memproxy.SideRequest) (memproxy.Reply, error) {
 	q.Request.Header = memproxy.Header(t.r.Header)
 	ctx, cancel := t.p.backend.Within(ctx)

@@ -56,7 +56,6 @@ func (p *Proxy) serveRuled(w *answerWriter, r *http.Request, e *frontend.Entry) 
 	return a
 }
 
-// perform carries out the gate's next action.
 func (p *Proxy) perform(w *answerWriter, r *http.Request, a *gate.Admission, next gate.Next, rest io.Reader) {
 	switch next := next.(type) {
 	case gate.Reply:
@@ -78,7 +77,6 @@ func (p *Proxy) perform(w *answerWriter, r *http.Request, a *gate.Admission, nex
 	}
 }
 
-// forwardLocked forwards a request that changes or runs an agent's tools.
 func (p *Proxy) forwardLocked(w *answerWriter, r *http.Request, a *gate.Admission, next gate.Next, rest io.Reader) {
 	ctx, cancel := context.WithTimeout(r.Context(), p.opt.UpstreamTimeout)
 	defer cancel()
@@ -154,7 +152,6 @@ func (p *Proxy) forward(w *answerWriter, r *http.Request, a *gate.Admission, res
 	}
 }
 
-// send sends an admitted request and returns the answer through the gate.
 func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
 	on, cancel := p.upstreamContext(r.Context(), a)
 	defer cancel()

@@ -99,7 +99,6 @@ func (b *pacedBody) whole() bool {
 	return b.ended
 }
 
-// shortenDeadline shortens the deadline of a body whose rest is not wanted.
 func (b *pacedBody) shortenDeadline() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,7 +138,6 @@ func (w *answerWriter) WriteHeader(code int) {
 	w.ResponseWriter.WriteHeader(code)
 }
 
-// reply sends a complete answer of memproxy's own.
 func (w *answerWriter) reply(reply memproxy.Reply) {
 	maps.Copy(w.Header(), http.Header(reply.Header))
 	w.writeWhole(reply)

@@ -116,7 +116,6 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// describe converts a request to the adapter's form.
 func describe(r *http.Request) memproxy.Request {
 	scheme := "http"
 	if r.TLS != nil {

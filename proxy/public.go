@@ -78,7 +78,6 @@ func (p public) preflight(w *answerWriter, r *http.Request) {
 	w.WriteHeader(frontend.PreflightStatus(resp.StatusCode))
 }
 
-// answerUnreachable answers when the backend did not answer and there is no admission.
 func (p public) answerUnreachable(w *answerWriter, r *http.Request, err error) {
 	p.opt.Log.WarnContext(r.Context(), "the backend did not respond", "backend", p.opt.Name, "error", err)
 	w.reply(frontend.NoAnswerReply())

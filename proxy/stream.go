@@ -167,7 +167,6 @@ func deliver(w *answerWriter, ctl *http.ResponseController, pieces ...[]byte) er
 	return nil
 }
 
-// copyResponseHeaders copies the headers of the backend's answer to the client's answer.
 func (p *Proxy) copyResponseHeaders(w *answerWriter, from http.Header) {
 	p.opt.Credential.CopyResponseHeaders(w.Header(), from, func(names []string) bool {
 		return p.opt.Gate.Headers(context.Background(), w.admission, p.opt.Name, names)

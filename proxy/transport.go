@@ -44,7 +44,6 @@ func NewTransport(conf *tls.Config, connect time.Duration) *http.Transport {
 	}
 }
 
-// upstreamRequest returns a request to the backend with the headers h and without a body.
 func (p *Proxy) upstreamRequest(ctx context.Context, r *http.Request, query string, h http.Header) *http.Request {
 	to := frontend.Join(p.opt.Upstream, r.URL.EscapedPath(), query, r.URL.ForceQuery)
 	out := (&http.Request{Method: r.Method, URL: to, Header: h}).WithContext(ctx)

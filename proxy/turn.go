@@ -23,7 +23,6 @@ import (
 // maxRequests is the maximum number of requests of one turn. Letta's limit is 50 steps.
 const maxRequests = 200
 
-// agentTurn is one turn of an agent, on behalf of one request of a client.
 type agentTurn struct {
 	p        *Proxy
 	w        *answerWriter
@@ -99,7 +98,6 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 	p.opt.Gate.RecordUnfiltered(context.WithoutCancel(ctx), a, t.status, end)
 }
 
-// ungated refuses a run that cannot be gated, or forwards it if the rules allow that.
 func (p *Proxy) ungated(w *answerWriter, r *http.Request, a *gate.Admission) {
 	if reply, refused := p.opt.Gate.Agents().RuleUngated(r.Context(), a, true); refused {
 		w.reply(reply)
@@ -240,7 +238,6 @@ func (t *agentTurn) attempt(ctx context.Context, out *http.Request, last bool) (
 	return t.handleJSON(ctx, resp)
 }
 
-// handleJSON handles a JSON answer.
 func (t *agentTurn) handleJSON(ctx context.Context, resp *http.Response) (bool, error) {
 	body, free, err := t.read(ctx, resp)
 	defer free()
@@ -270,7 +267,6 @@ func (t *agentTurn) read(ctx context.Context, resp *http.Response) (body []byte,
 	return body, func() { lease.Keep(before) }, err
 }
 
-// passError returns a backend's refusal to run the agent.
 func (t *agentTurn) passError(ctx context.Context, resp *http.Response) error {
 	body, free, err := t.read(ctx, resp)
 	defer free()
@@ -355,7 +351,6 @@ func (t *agentTurn) recordEvents(events [][]byte) {
 	t.recorded.Append(t.turn, seq, events)
 }
 
-// sendFiltered sends events without their unclaimed members.
 func (t *agentTurn) sendFiltered(ctx context.Context, events [][]byte) {
 	for i, e := range events {
 		events[i] = t.p.opt.Gate.Event(ctx, t.a, e)

@@ -131,7 +131,6 @@ const (
 	toneLast  = 0x1f3ff  // emoji modifier, dark skin tone
 )
 
-// sticks reports whether the character at i belongs to the preceding one.
 func sticks(text string, i int) bool {
 	before, _ := utf8.DecodeLastRuneInString(text[:i])
 	r, _ := utf8.DecodeRuneInString(text[i:])

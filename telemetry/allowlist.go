@@ -8,7 +8,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// allowList is the allow list of attribute keys that may be exported.
 type allowList map[attribute.Key]bool
 
 func newAllowList() allowList {
@@ -34,8 +33,6 @@ type filteredSpan struct {
 	attrs []attribute.KeyValue
 }
 
-// Attributes implements sdktrace.ReadOnlySpan.
 func (s filteredSpan) Attributes() []attribute.KeyValue { return s.attrs }
 
-// Events implements sdktrace.ReadOnlySpan.
 func (s filteredSpan) Events() []sdktrace.Event { return nil }

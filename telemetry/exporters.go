@@ -37,7 +37,6 @@ func (t *Telemetry) newExportCounter(name string) *exportCounter {
 	return o
 }
 
-// reportExports reports the version of the program and the counts of exports.
 func (t *Telemetry) reportExports(report signal.Observe) {
 	if t.opt.Version != "" {
 		report(signal.MetricBuild, 1, t.opt.Version, runtime.Version())
@@ -77,7 +76,6 @@ type spanExporter struct {
 	allowed allowList
 }
 
-// ExportSpans implements sdktrace.SpanExporter.
 func (e spanExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	clean := make([]sdktrace.ReadOnlySpan, len(spans))
 	for i, s := range spans {
@@ -102,7 +100,6 @@ type logExporter struct {
 	out *exportCounter
 }
 
-// Export implements sdklog.Exporter.
 func (e logExporter) Export(ctx context.Context, records []sdklog.Record) error {
 	return e.out.sent(len(records), e.Exporter.Export(ctx, records))
 }
@@ -113,7 +110,6 @@ type countingSpans struct {
 	sdktrace.SpanProcessor
 }
 
-// OnEnd implements sdktrace.SpanProcessor.
 func (c countingSpans) OnEnd(s sdktrace.ReadOnlySpan) {
 	if s.SpanContext().IsSampled() {
 		c.out.offered.Add(1)

@@ -21,10 +21,8 @@ func NewLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
 	return slog.New(tracedHandler{slog.NewJSONHandler(w, options)})
 }
 
-// tracedHandler adds the trace and span ids of the context to each record.
 type tracedHandler struct{ slog.Handler }
 
-// Handle implements slog.Handler.
 func (h tracedHandler) Handle(ctx context.Context, r slog.Record) error {
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		r = r.Clone() // the caller's record may share its attributes
@@ -33,12 +31,10 @@ func (h tracedHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// WithAttrs implements slog.Handler.
 func (h tracedHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return tracedHandler{h.Handler.WithAttrs(attrs)}
 }
 
-// WithGroup implements slog.Handler.
 func (h tracedHandler) WithGroup(name string) slog.Handler {
 	return tracedHandler{h.Handler.WithGroup(name)}
 }

@@ -61,7 +61,6 @@ type Headers map[string]string
 // String returns the names only.
 func (h Headers) String() string { return names(h) }
 
-// names lists the keys of a map, sorted, in brackets.
 func names[V any](m map[string]V) string {
 	return "[" + strings.Join(slices.Sorted(maps.Keys(m)), " ") + "]"
 }
@@ -72,7 +71,6 @@ func (h Headers) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, h.String
 // MarshalText hides the values from encoders.
 func (h Headers) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// complete sets the defaults.
 func (o *Options) complete() {
 	o.ServiceName = cmp.Or(o.ServiceName, DefaultServiceName)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))

@@ -13,7 +13,6 @@ import (
 // itself is forwarded to the backend unchanged.
 type withoutTraceState struct{ propagation.TraceContext }
 
-// Extract implements propagation.TextMapPropagator.
 func (s withoutTraceState) Extract(ctx context.Context, c propagation.TextMapCarrier) context.Context {
 	ctx = s.TraceContext.Extract(ctx, c)
 	sc := trace.SpanContextFromContext(ctx)

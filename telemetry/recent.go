@@ -56,7 +56,6 @@ type recentRequest struct {
 	attrs []attribute.KeyValue // source of Attributes
 }
 
-// recentStep is a span within a request.
 type recentStep struct {
 	Name   string `json:"name"`
 	Offset int64  `json:"offset_us"` // from the start of the request
@@ -87,7 +86,6 @@ type stepSpan struct {
 	step  recentStep
 }
 
-// Start implements trace.Tracer.
 func (r *recent) Start(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	psc := parent.SpanContext()
@@ -113,7 +111,6 @@ func (r *recent) Start(ctx context.Context, name string, opts ...trace.SpanStart
 	return trace.ContextWithSpan(ctx, s), s
 }
 
-// begin returns the context of a trace's first span.
 func (r *recent) begin(ctx context.Context, name string, id trace.SpanID) trace.SpanContext {
 	c := trace.SpanContextConfig{SpanID: id}
 	high, low := random(), random()
@@ -131,7 +128,6 @@ func random() (b [8]byte) {
 	return b
 }
 
-// SpanContext implements trace.Span.
 func (s *recentSpan) SpanContext() trace.SpanContext { return s.sc }
 
 // IsRecording implements trace.Span. It is false for a step: only name and time are kept.
@@ -148,7 +144,6 @@ func (s *recentSpan) SetStatus(code codes.Code, _ string) {
 	s.req.Failed = s.req.Failed || code == codes.Error
 }
 
-// SetAttributes implements trace.Span.
 func (s *recentSpan) SetAttributes(list ...attribute.KeyValue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +158,6 @@ func (s *recentSpan) SetAttributes(list ...attribute.KeyValue) {
 	}
 }
 
-// short truncates the strings of a value.
 func short(v attribute.Value) attribute.Value {
 	switch v.Type() {
 	case attribute.STRING:
@@ -185,7 +179,6 @@ func cut(s string) string {
 	return strings.ToValidUTF8(s[:maxAttribute], "")
 }
 
-// End implements trace.Span.
 func (s *recentSpan) End(...trace.SpanEndOption) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,10 +191,8 @@ func (s *recentSpan) End(...trace.SpanEndOption) {
 	s.of.keep(s.req)
 }
 
-// SpanContext implements trace.Span.
 func (s *stepSpan) SpanContext() trace.SpanContext { return s.of.sc }
 
-// SetStatus implements trace.Span.
 func (s *stepSpan) SetStatus(code codes.Code, _ string) {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
@@ -233,7 +224,6 @@ func (r *recent) keep(req recentRequest) {
 	r.next = (r.next + 1) % len(r.done)
 }
 
-// list returns the requests, newest first, or only those of one decision.
 func (r *recent) list(decision string) []recentRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()

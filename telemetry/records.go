@@ -45,7 +45,6 @@ func (t *Telemetry) OnRecord(_ uint64, ev *memproxy.Event, record []byte) {
 	t.records.Emit(ctx, r)
 }
 
-// severityOf returns the severity of an event.
 func severityOf(ev *memproxy.Event) (log.Severity, string) {
 	switch {
 	case ev.Type == memproxy.EventRepair, ev.Type == memproxy.EventChainBreak:

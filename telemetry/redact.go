@@ -41,7 +41,6 @@ func triggers() []string {
 	}
 }
 
-// attr implements slog.HandlerOptions.ReplaceAttr.
 func (r redactor) attr(_ []string, a slog.Attr) slog.Attr {
 	if secretName(a.Key) {
 		return slog.String(a.Key, redacted)

@@ -89,7 +89,6 @@ func parse(raw string) (target, error) {
 	return t, nil
 }
 
-// withPort adds the default port to a host without one.
 func withPort(host string) (string, error) {
 	if host == "" {
 		return "", errors.New("redisstore: an empty host")

@@ -143,7 +143,6 @@ func (an *answer) body(b *procv3.HttpBody) (*change, error) {
 	return an.forwardRead(changed || decoded), nil
 }
 
-// forwardRead forwards an answer that was read.
 func (an *answer) forwardRead(changed bool) *change {
 	h := an.header(changed)
 	if !changed {

@@ -89,7 +89,6 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	return p.allow(x, m), nil
 }
 
-// authRequest converts ext_authz's description of a request to the gate's form.
 func authRequest(at *authv3.AttributeContext) request {
 	q := at.GetRequest().GetHttp()
 	var h memproxy.Header

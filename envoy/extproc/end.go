@@ -31,7 +31,6 @@ func (x *exchange) end() {
 	x.b.Observe(ctx, string(x.entry.Class.Route.Kind), verdict, x.status, x.p.opt.Clock().Sub(x.begun))
 }
 
-// arrived ends the span of the upstream request.
 func (x *exchange) arrived() {
 	if x.forward != nil {
 		x.forward.End()
@@ -61,7 +60,6 @@ func (x *exchange) refuseUnread(flaw *memproxy.Malformed) *change {
 	return refusal
 }
 
-// replyUnreadable answers for a backend whose answer cannot be read, or did not arrive.
 func (x *exchange) replyUnreadable(err error) *change {
 	if why := frontend.AnswerFlaw(err, x.b.MaxAnswer); why != nil {
 		return x.reply(x.p.opt.Gate.AbandonUnreadable(context.WithoutCancel(x.forwarded), x.admission, why))
@@ -72,7 +70,6 @@ func (x *exchange) replyUnreadable(err error) *change {
 	return x.abandon(http.StatusBadGateway)
 }
 
-// abandon answers for a backend that did not answer, and records the outcome.
 func (x *exchange) abandon(code int) *change {
 	x.p.opt.Log.WarnContext(x.ctx, "the backend did not respond", "backend", x.b.Name, "decision", x.admission.Decision.ID)
 	reply := x.p.opt.Gate.Abandon(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)

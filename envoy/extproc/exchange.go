@@ -89,7 +89,6 @@ func (x *exchange) respond(ctx context.Context, msg *procv3.ProcessingRequest) (
 	return nil, errProtocol
 }
 
-// begin reads the head of the request and determines its route.
 func (x *exchange) begin(ctx context.Context, h *procv3.HttpHeaders, a attrs) error {
 	if x.span != nil {
 		return errProtocol
@@ -101,7 +100,6 @@ func (x *exchange) begin(ctx context.Context, h *procv3.HttpHeaders, a attrs) er
 	return nil
 }
 
-// start determines how a request is handled.
 func (x *exchange) start(ctx context.Context, r request, body bool) {
 	class := x.b.Classify(frontend.Head{Request: r.Request, Sent: r.credentials.Header, Body: body})
 	if to := class.Route.Respelled; to != "" {
@@ -263,7 +261,6 @@ func (x *exchange) reply(reply memproxy.Reply) *change {
 	return immediate(reply, x.admission.Shown())
 }
 
-// outgoing returns the changes of an admitted request's headers.
 func (x *exchange) outgoing(a *gate.Admission) *headerMutation {
 	out := x.b.AdmittedHeaders(http.Header(x.req.credentials.Header), a)
 	if a.Changed {

@@ -26,7 +26,6 @@ func (x *exchange) open() *change {
 	return &change{headers: changes(has, out), next: mode}
 }
 
-// preflight forwards a CORS preflight, with its CORS headers only.
 func (x *exchange) preflight() *change {
 	kept := http.Header{}
 	frontend.PreflightRequest(kept, http.Header(x.req.credentials.Header))
@@ -34,14 +33,12 @@ func (x *exchange) preflight() *change {
 	return &change{headers: changes(x.req.credentials.Header, kept), next: headersOnly()}
 }
 
-// preflightReply answers a CORS preflight, without a body.
 func (an *answer) preflightReply() *change {
 	reply := memproxy.Reply{Status: frontend.PreflightStatus(an.reply.Status), Header: memproxy.Header{}}
 	frontend.PreflightResponse(http.Header(reply.Header), http.Header(an.received))
 	return an.x.reply(reply)
 }
 
-// publicHeaders handles the head of a public route's answer.
 func (an *answer) publicHeaders(end, away bool) *change {
 	x, code := an.x, an.reply.Status
 	x.status = code

@@ -49,7 +49,6 @@ func (c *change) response(msg *procv3.ProcessingRequest) *procv3.ProcessingRespo
 	return r
 }
 
-// replaceBody returns the mutation that replaces a body.
 func replaceBody(by []byte) *procv3.BodyMutation {
 	return &procv3.BodyMutation{Mutation: &procv3.BodyMutation_Body{Body: by}}
 }
@@ -89,7 +88,6 @@ func decisionMetadata(header string) *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{"memproxy": structpb.NewStructValue(&structpb.Struct{Fields: in})}}
 }
 
-// immediate answers the client in place of the backend.
 func immediate(reply memproxy.Reply, d *memproxy.Decision) *change {
 	h := http.Header{}
 	maps.Copy(h, http.Header(reply.Header))

@@ -117,7 +117,6 @@ func Serve(ln *frontend.Listener, o ServerOptions) (stop func(context.Context) e
 // cutTime is how long exchanges may take to return after a stop has reset them.
 const cutTime = 3 * time.Second
 
-// maxBodySize returns the size of the largest request or answer body that any backend allows.
 func (p *Processor) maxBodySize() int {
 	var n int64
 	for _, b := range p.backends {

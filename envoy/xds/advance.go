@@ -59,7 +59,6 @@ func (s *Server) mark(r *release, m Mark) bool {
 	return true
 }
 
-// stopReason returns the reason to stop a rollout, or "".
 func (s *Server) stopReason(o offer) string {
 	name, refused, first := o.next.Name(), 0, ""
 	for _, n := range s.nodes {

@@ -63,7 +63,6 @@ func glob(pattern, s, sep string) bool {
 	return slices.EqualFunc(strings.Split(pattern, sep), strings.Split(s, sep), one)
 }
 
-// permits checks a sidecar's claims against the rule.
 func (r Rule) permits(n fleetpb.Node) error {
 	if r.Tenant != "*" && n.Tenant != r.Tenant {
 		return fmt.Errorf("the certificate does not permit tenant %q", n.Tenant)

@@ -59,7 +59,6 @@ func position(release uint64, id string) float64 {
 	return float64(binary.BigEndian.Uint32(sum[:4])) / (1 << 32) * 100
 }
 
-// offers groups releases by channel and determines what each channel offers.
 func offers(releases []*release, plan Plan) []offer {
 	channels := map[string][]*release{}
 	for _, r := range releases {

@@ -166,7 +166,6 @@ func (s *Server) Refresh() error {
 	return nil
 }
 
-// setReleases makes the store's releases available to sidecars.
 func (s *Server) setReleases(found []*policy.Release, faults []error, marks map[uint64]progress) {
 	s.faults = s.faults[:0]
 	for _, f := range faults {
@@ -197,7 +196,6 @@ func (s *Server) setReleases(found []*policy.Release, faults []error, marks map[
 	}
 }
 
-// assign assigns releases to sidecars, whose streams send what has changed.
 func (s *Server) assign() {
 	for _, n := range s.nodes {
 		n.assigned = s.releaseFor(n)
@@ -205,7 +203,6 @@ func (s *Server) assign() {
 	}
 }
 
-// releaseFor returns the name of the release that a sidecar's narrowest channel offers.
 func (s *Server) releaseFor(n *node) string {
 	if _, r := s.offered(n); r != nil {
 		return r.Name()

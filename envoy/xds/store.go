@@ -30,7 +30,6 @@ type progress struct {
 	reason        string // why it was stopped
 }
 
-// with returns the progress with one more mark.
 func (p progress) with(m Mark) progress {
 	switch m.Kind {
 	case MarkStopped:
@@ -46,7 +45,6 @@ func (p progress) with(m Mark) progress {
 	return p
 }
 
-// progressOf combines marks, in any order.
 func progressOf(marks []Mark) map[uint64]progress {
 	out := map[uint64]progress{}
 	for _, m := range marks {

@@ -160,7 +160,6 @@ func (s *Server) next(st *stream) *discovery.DeltaDiscoveryResponse {
 	return nil
 }
 
-// closed records that a sidecar disconnected.
 func (s *Server) closed(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,7 +213,6 @@ func (s *Server) requested(st *stream, req *discovery.DeltaDiscoveryRequest) err
 	return nil
 }
 
-// admit registers the sidecar of a stream.
 func (s *Server) admit(st *stream, c *core.Node) error {
 	said, err := fleetpb.NodeOf(c)
 	if err != nil {
@@ -265,7 +263,6 @@ func (s *Server) remove(n *node) {
 	}
 }
 
-// acknowledged records whether a sidecar accepted a release.
 func (s *Server) acknowledged(st *stream, req *discovery.DeltaDiscoveryRequest) {
 	name, ok := st.nonces[req.GetResponseNonce()]
 	if !ok {
@@ -294,7 +291,6 @@ func (s *Server) acknowledged(st *stream, req *discovery.DeltaDiscoveryRequest) 
 // handled immediately per minute. Further ones are handled at the next refresh.
 const maxRefusals = 16
 
-// refusalCount counts the refusals of a certificate within a minute.
 type refusalCount struct {
 	since time.Time
 	n     int

@@ -19,7 +19,6 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// rule is a compiled policy with its annotations.
 type rule struct {
 	RuleInfo
 	policy  *cedar.Policy
@@ -49,7 +48,6 @@ type Policy struct {
 
 type set []*rule
 
-// All implements cedar.PolicyIterator.
 func (s set) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
 		for _, r := range s {
@@ -145,7 +143,6 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle, admitted b
 	return nil
 }
 
-// checkID refuses an id that is missing, unprintable or taken.
 func (p *Policy) checkID(id string) error {
 	_, taken := p.rules[cedar.PolicyID(id)]
 	switch {
@@ -159,7 +156,6 @@ func (p *Policy) checkID(id string) error {
 	return nil
 }
 
-// annotate sets what a policy's annotations say about it.
 func (r *rule) annotate(ann cedar.Annotations) error {
 	for name := range ann {
 		if !slices.Contains([]string{"id", "reason", "detail", "opens", "verdict", "enforce"}, string(name)) {

@@ -103,7 +103,6 @@ func factsOf(q *memproxy.Question, f *memproxy.Facts) policyContext {
 	return a
 }
 
-// forPart returns the facts completed for one part of a write.
 func (a policyContext) forPart(w *memproxy.Written, g *memproxy.Governance) policyContext {
 	if a.names = a.names[:len(a.names):len(a.names)]; w.Field != "" {
 		a.names = addName(a.names, cmp.Or(w.Spelled, w.Field))
@@ -255,7 +254,6 @@ func entitiesOf(q *memproxy.Question) (cedar.EntityUID, cedar.EntityMap) {
 
 func actionUID(name string) cedar.EntityUID { return cedar.NewEntityUID("Action", cedar.String(name)) }
 
-// groupOf returns the schema's action group of a kind, or "".
 func groupOf(kind memproxy.Kind) string {
 	switch {
 	case kind == memproxy.Recall:

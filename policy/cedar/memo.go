@@ -79,7 +79,6 @@ func (s *visibility) compared(n xast.BinaryNode) bool {
 	return false
 }
 
-// attribute returns the context attribute that a node accesses.
 func attribute(n xast.IsNode) (string, bool) {
 	a, is := n.(xast.NodeTypeAccess)
 	if !is {
@@ -89,7 +88,6 @@ func attribute(n xast.IsNode) (string, bool) {
 	return string(a.Value), is && v.Name == "context"
 }
 
-// visibilityOf returns what the policies can observe together.
 func visibilityOf(rules map[cedar.PolicyID]*rule) *visibility {
 	s := &visibility{exact: map[string]bool{}, bounds: map[string][]int64{}}
 	for _, r := range rules {
@@ -124,7 +122,6 @@ func (s *visibility) of(f facts) facts {
 	return f
 }
 
-// reached returns how many bounds are at most v.
 func reached(bounds []int64, v int64) int64 {
 	n, found := slices.BinarySearch(bounds, v)
 	if found {

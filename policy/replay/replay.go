@@ -133,7 +133,6 @@ func (c *Case) byPolicies(ours []string) bool {
 	return ruled && !approved
 }
 
-// sameEffect reports whether two verdicts have the same effect on a request.
 func sameEffect(a, b memproxy.Verdict) bool { return a == b || !a.Stops() && !b.Stops() }
 
 // explainedBy reports whether a ruling reproduces the recorded verdict and its policy
@@ -154,7 +153,6 @@ func (c *Case) explainedBy(r memproxy.Ruling, ours []string) bool {
 	return slices.Equal(recorded, names(r.Reasons, func(r memproxy.Reason) string { return r.Rule }))
 }
 
-// names returns the names of reasons that have one, sorted.
 func names(of []memproxy.Reason, name func(memproxy.Reason) string) []string {
 	var out []string
 	for _, r := range of {

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// readCheckpoint verifies and reads this log's own checkpoint.
 func readCheckpoint(msg []byte, origin string, v note.Verifier) (size uint64, root tlog.Hash, err error) {
 	n, err := note.Open(msg, note.VerifierList(v))
 	if _, another := errors.AsType[*note.UnverifiedNoteError](err); another {

@@ -108,7 +108,6 @@ func (c *committer) begin(next uint64) {
 	c.events = c.events[:0]
 }
 
-// append writes one record into the frame.
 func (c *committer) append(t tip, it *item, part int) tip {
 	start := len(c.frame.buf)
 	c.frame.buf = append(c.frame.buf, 0, 0)

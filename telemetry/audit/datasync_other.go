@@ -4,5 +4,4 @@ package audit
 
 import "os"
 
-// datasync makes a file's content durable.
 func datasync(f *os.File) error { return f.Sync() }

@@ -283,7 +283,6 @@ func (w *writer) facts(f *memproxy.Facts) {
 	w.close()
 }
 
-// count writes a number that is not zero.
 func (w *writer) count(key string, n int64) {
 	if n != 0 {
 		w.num(key, n)

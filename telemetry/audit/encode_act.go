@@ -2,7 +2,6 @@ package audit
 
 import "github.com/memproxy/memproxy"
 
-// requested reports whether an event is part of a request.
 func requested(ev *memproxy.Event) bool {
 	return ev.Decision != "" || ev.Type == memproxy.EventDecision || ev.Type == memproxy.EventOutcome
 }

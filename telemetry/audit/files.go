@@ -44,7 +44,6 @@ func bundlePath(n int64, width int) string {
 func journalPath(bundle int64) string { return fmt.Sprintf("%s/%012d", journalDir, bundle) }
 func archivePath(size uint64) string  { return fmt.Sprintf("%s/%020d", archiveDir, size) }
 
-// disk writes files below the directory root.
 type disk struct {
 	root  string
 	sync  func(*os.File) error

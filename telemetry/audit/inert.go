@@ -41,7 +41,6 @@ func inertPointer(ptr string) string {
 
 func isIndex(s string) bool { return len(s) < 10 && strings.Trim(s, "0123456789") == "" }
 
-// eachPart maps the parts of a text between slashes.
 func eachPart(text string, as func(string) string) string {
 	for rest, more := text, true; more; {
 		var part string

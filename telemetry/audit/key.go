@@ -84,7 +84,6 @@ func CheckOrigin(origin string) error {
 	return err
 }
 
-// newSigner returns what signs with a key, and its public key in both forms.
 func newSigner(origin string, key ed25519.PrivateKey) (s note.Signer, vkey string, v note.Verifier, err error) {
 	if vkey, err = VerifierKey(origin, key.Public().(ed25519.PublicKey)); err == nil {
 		v, err = note.NewVerifier(vkey)

@@ -145,7 +145,6 @@ func (l *Log) Close(ctx context.Context) error {
 	}
 }
 
-// drained returns an error if the writer ended before it wrote everything.
 func (l *Log) drained() error {
 	if waiting, _ := l.queue.state(); waiting > 0 {
 		return fmt.Errorf("audit: %d events were not written: %w", waiting, cmp.Or(l.progress.failing()))

@@ -72,7 +72,6 @@ func (p *progress) advance(t tip, n int64, payload []byte, leaves []tlog.Hash) *
 	return b
 }
 
-// setJournalError records whether the last attempt to write the journal succeeded.
 func (p *progress) setJournalError(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +100,6 @@ func (p *progress) lagging() error {
 	return nil
 }
 
-// durable returns a snapshot of the records to be signed.
 func (p *progress) durable() (size uint64, bundles []bundle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +137,6 @@ func (p *progress) failing() (journal, checkpoint error) {
 	return p.broken, p.stale
 }
 
-// sizes returns how many records are durable and how many of them are signed.
 func (p *progress) sizes() (durable, signed uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

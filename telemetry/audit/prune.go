@@ -34,7 +34,6 @@ func (l *Log) Prune(ctx context.Context, before time.Time, maxBytes int64) (uint
 	return l.publisher.remove(ctx, from, to)
 }
 
-// remove deletes the bundles from one up to, but not including, another.
 func (p *publisher) remove(ctx context.Context, from, to int64) (uint64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

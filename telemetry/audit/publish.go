@@ -43,7 +43,6 @@ type publisher struct {
 	shut     bool       // the directory was released
 }
 
-// run publishes durable records until stop.
 func (p *publisher) run(stop <-chan struct{}) {
 	wake, again := p.progress.wake, (<-chan time.Time)(nil)
 	for {
@@ -130,7 +129,6 @@ func (p *publisher) writeTiles(bundles []bundle, size int64) (partials []string,
 	return partials, nil
 }
 
-// announce signs the tree of this size and writes the checkpoint.
 func (p *publisher) announce(size int64, archive bool) error {
 	root, err := tlog.TreeHash(size, p.tree)
 	if err != nil {

@@ -32,7 +32,6 @@ const (
 	withdrawn
 )
 
-// take reports whether the event is still to be written.
 func (it *item) take() bool {
 	c := it.caller
 	return c == nil || c.state.Load() == taken || c.state.CompareAndSwap(queued, taken)
@@ -50,7 +49,6 @@ func (it *item) answer(err error) {
 // keepBuffer is the largest buffer that is reused for another event.
 const keepBuffer = 8 << 10
 
-// queue holds the events that wait for the writer.
 type queue struct {
 	opt     *Options
 	wake    chan struct{} // wakes the writer
@@ -85,7 +83,6 @@ func (q *queue) item(ev *memproxy.Event) *item {
 	return it
 }
 
-// recycle returns an item to the pool.
 func (q *queue) recycle(it *item) {
 	if len(it.bodies) == 0 || cap(it.bodies[0].buf) <= keepBuffer {
 		it.bodies, it.event, it.caller = it.bodies[:0], memproxy.Event{}, nil
@@ -147,7 +144,6 @@ func (q *queue) takeAll(spare []*item) []*item {
 	return batch
 }
 
-// putBack returns items to the front of the queue, in order.
 func (q *queue) putBack(items []*item) {
 	if len(items) == 0 {
 		return
@@ -163,7 +159,6 @@ func (q *queue) close() {
 	q.closed = true
 }
 
-// state returns the number of waiting events and whether the queue is closed.
 func (q *queue) state() (waiting int, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -91,7 +91,6 @@ func (t tail) repair(next, size uint64) string {
 	return "the log was not closed: " + strings.Join(did, "; ")
 }
 
-// create starts a log in an empty directory.
 func (r *recovery) create() error {
 	for _, dir := range []string{"tile", journalDir} {
 		list, err := os.ReadDir(r.disk.path(dir))
@@ -233,7 +232,6 @@ func (r *recovery) replayFile(n int64, b []byte, size uint64) (good int, err err
 	return good, nil
 }
 
-// resume opens the last journal for appending, without its torn tail.
 func (r *recovery) resume(end tail) error {
 	if !end.file {
 		return nil

@@ -12,7 +12,6 @@ import (
 // append, and does not wait for other work of the file system. So the journal of the
 // next bundle is preallocated with zeros while the current one fills.
 
-// reserve preallocates the next bundle's journal.
 type reserve struct {
 	disk disk
 	size int64      // size of a journal; 0 disables the reserve
@@ -25,7 +24,6 @@ type reserve struct {
 	aheadOf int64    // bundle of ahead
 }
 
-// request requests the journal of bundle n, unless a request is pending.
 func (r *reserve) request(n int64) {
 	if r.size <= 0 {
 		return
@@ -36,7 +34,6 @@ func (r *reserve) request(n int64) {
 	}
 }
 
-// run preallocates requested journals until the log is closed.
 func (r *reserve) run() {
 	for {
 		select {
@@ -106,7 +103,6 @@ func (r *reserve) take(n int64) *os.File {
 	return ahead
 }
 
-// drop deletes an unused journal.
 func (r *reserve) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,5 +113,4 @@ func (r *reserve) drop() {
 	}
 }
 
-// blank reports whether b contains nothing but preallocated space.
 func blank(b []byte) bool { return len(bytes.TrimRight(b, "\x00")) == 0 }

@@ -36,7 +36,6 @@ func appendString(b []byte, s string) []byte {
 	return b
 }
 
-// appendLong writes the start of a string and the hash of the whole string.
 func appendLong(b []byte, s string) []byte {
 	n := keepOfLong
 	for n > 0 && !utf8.RuneStart(s[n]) {

@@ -31,7 +31,6 @@ func (t tree) forget(size int64) {
 	})
 }
 
-// ReadHashes implements tlog.HashReader.
 func (t tree) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	out := make([]tlog.Hash, len(indexes))
 	for i, index := range indexes {

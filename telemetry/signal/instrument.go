@@ -45,12 +45,10 @@ func newInstrument(meter metric.Meter, m Metric) (i *instrument, err error) {
 	return i, err
 }
 
-// add counts n items with the values of the metric's labels.
 func (i *instrument) add(ctx context.Context, n int, values ...string) {
 	i.counter.Add(ctx, int64(n), i.of(values...).add...)
 }
 
-// record records a value of a histogram with the values of its labels.
 func (i *instrument) record(ctx context.Context, x float64, values ...string) {
 	i.histogram.Record(ctx, x, i.of(values...).record...)
 }

@@ -70,7 +70,6 @@ func (in *Instruments) Decided(ctx context.Context, ev *memproxy.Event) {
 	}
 }
 
-// charged counts a charge and records the usage of its lines.
 func (in *Instruments) charged(ctx context.Context, ev *memproxy.Event) {
 	result, reason := ResultGranted, memproxy.ReasonCode(NoReason)
 	for i := range ev.Reasons {

@@ -151,13 +151,11 @@ func (c *Case) Updated(want string) []byte {
 	return txtar.Format(&txtar.Archive{Comment: c.archive.Comment, Files: append(others, txtar.File{Name: "want", Data: []byte(want)})})
 }
 
-// after returns the request with {decision} replaced by an id.
 func (r Request) after(decision string) Request {
 	r.Line = strings.ReplaceAll(r.Line, "{decision}", decision)
 	return r
 }
 
-// bytes returns the request as sent.
 func (r Request) bytes() []byte {
 	var b bytes.Buffer
 	method, target, _ := strings.Cut(r.Line, " ")

@@ -54,7 +54,6 @@ func Mode() *modev3.ProcessingMode {
 // errImmediate ends an exchange that the processor answered.
 var errImmediate = errors.New("answered by the processor")
 
-// filter is the external processing of one request.
 type filter struct {
 	e      *Envoy
 	w      http.ResponseWriter
@@ -273,7 +272,6 @@ func (f *filter) forward(r *http.Request, h headers, body io.Reader, empty bool)
 	return t.RoundTrip(out.WithContext(r.Context()))
 }
 
-// respond sends an answer through the processor to the client.
 func (f *filter) respond(h headers, body io.Reader, empty bool, details string) error {
 	if !f.over && f.mode.ResponseHeaderMode == modev3.ProcessingMode_SEND {
 		got, err := f.ask(&procv3.ProcessingRequest{

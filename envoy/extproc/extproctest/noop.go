@@ -12,7 +12,6 @@ import (
 // noop answers every message with "continue", to measure external processing itself.
 type noop struct{}
 
-// Process implements Envoy's ExternalProcessor service.
 func (noop) Process(s procv3.ExternalProcessor_ProcessServer) error {
 	for {
 		q, err := s.Recv()

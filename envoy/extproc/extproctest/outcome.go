@@ -43,7 +43,6 @@ type Backend struct {
 // NewBackend returns the backend of a case.
 func NewBackend(c *Case) *Backend { return &Backend{answers: c.Answers} }
 
-// ServeHTTP implements http.Handler.
 func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -155,7 +154,6 @@ const canary = "canary"
 
 var decision = regexp.MustCompile(`^(\w+); id=([0-9a-f-]{36})`)
 
-// sent is the answer to a request.
 type sent struct {
 	text        string
 	status      int

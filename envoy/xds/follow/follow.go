@@ -102,7 +102,6 @@ func New(opt Options) (*Follower, error) {
 // Stored returns the stored release that New found, or nil.
 func (f *Follower) Stored() *policy.Release { return f.current }
 
-// load reads and verifies the stored release.
 func (f *Follower) load() error {
 	k, err := readStoredState(f.opt.Path)
 	f.floor = k.Floor
@@ -121,7 +120,6 @@ func (f *Follower) load() error {
 	return nil
 }
 
-// unused returns the reason why a stored release is not used.
 func unused(why error) error { return fmt.Errorf("the stored release is not used: %w", why) }
 
 // Start must be called before Run, with the version of the bundle in force. It returns
@@ -143,7 +141,6 @@ func (f *Follower) Start(bundle string) *policy.Release {
 // State returns the current state.
 func (f *Follower) State() State { return f.update(func(*State) {}) }
 
-// update changes the state, and returns it.
 func (f *Follower) update(change func(*State)) State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -151,7 +148,6 @@ func (f *Follower) update(change func(*State)) State {
 	return f.state
 }
 
-// acceptable checks whether this sidecar may use a release with a verified signature.
 func (f *Follower) acceptable(r *policy.Release) error {
 	switch {
 	case r.Fleet != f.opt.Fleet:

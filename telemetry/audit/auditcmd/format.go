@@ -13,7 +13,6 @@ import (
 // ocsfForm is the format of the Open Cybersecurity Schema Framework, one event per line.
 const ocsfForm cli.Output = "ocsf"
 
-// printer returns a function that writes records in an output format.
 func (a *app) printer(form cli.Output, dir string) func(*verify.Record) error {
 	write := func(b []byte) error {
 		_, err := a.stdout.Write(append(b[:len(b):len(b)], '\n'))

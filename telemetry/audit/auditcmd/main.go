@@ -22,7 +22,6 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// app is one invocation of the command.
 type app struct {
 	stdout, stderr io.Writer
 }
@@ -39,7 +38,6 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 	return cli.Group("audit", "read and verify the audit log", "memproxy audit verify --dir state/audit", a.verify(), a.tail(), a.query(), a.prove())
 }
 
-// source identifies a log to verify, and its public key.
 type source struct{ dir, key string }
 
 // keyFlag adds --key to commands that verify. A query prints the log without verifying it.
@@ -47,7 +45,6 @@ func (l *source) keyFlag(c *cobra.Command) {
 	c.Flags().StringVar(&l.key, "key", "", "`file` with the log's public key (log.vkey), from a separate copy; default: the copy in the log's directory")
 }
 
-// missing returns an error if the directory contains no log.
 func missing(dir string) error {
 	if dir == "" {
 		return nil // checking a proof needs no log
@@ -68,7 +65,6 @@ func missing(dir string) error {
 // errProblems is the error of a log whose problems were printed.
 const errProblems = cli.ExitError(cli.Failed)
 
-// leaf returns a subcommand that reads a log.
 func (a *app) leaf(dir *string, name, short, example string, run func(context.Context) error) *cobra.Command {
 	c := cli.Leaf(name, short, "memproxy audit "+name+" --dir state/audit"+example, func(ctx context.Context) error {
 		if err := missing(*dir); err != nil {
@@ -96,7 +92,6 @@ func keyText(path string) (string, error) {
 	return key, err
 }
 
-// input reads a file that the command line names.
 func input(path string) ([]byte, error) {
 	b, err := durable.ReadInput(path)
 	if err != nil {

@@ -30,7 +30,6 @@ func (a *app) prove() *cobra.Command {
 	return c
 }
 
-// proof is a request to make or check a proof.
 type proof struct {
 	source
 	index                 int64

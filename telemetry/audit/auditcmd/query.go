@@ -63,7 +63,6 @@ func filterFlags(fs *pflag.FlagSet) (f *query.Filter, finish func() error) {
 	}
 }
 
-// parseTimeFlag parses a time, or an age counted back from now.
 func parseTimeFlag(name, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -75,7 +74,6 @@ func parseTimeFlag(name, s string) (time.Time, error) {
 	return t, nil
 }
 
-// search selects the records to print and the output format.
 type search struct {
 	dir    string
 	filter *query.Filter

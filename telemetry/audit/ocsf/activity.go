@@ -36,7 +36,6 @@ func (e *event) activity(r *verify.Record) {
 
 func orUnknown(s string) string { return cmp.Or(s, "unknown") }
 
-// crud returns OCSF's verb for an operation.
 func crud(kind string) (int, string) {
 	switch kind {
 	case "learn":
@@ -64,7 +63,6 @@ func versionVerb(versions []memproxy.VersionChange) (int, string) {
 	return crud("correct")
 }
 
-// addActor adds the caller.
 func (e *event) addActor(r *verify.Record) {
 	p := cmp.Or(r.Principal, &verify.Principal{})
 	u := user{UID: p.ID, Name: orUnknown(p.ID), TypeID: 99, Type: p.Kind}
@@ -169,7 +167,6 @@ func (e *event) addReviewStatus(a *memproxy.Act) {
 	e.StatusCode, e.StatusDetail = a.Rule, a.Reason
 }
 
-// sentence describes the event in a sentence for people.
 func sentence(r *verify.Record, op *verify.Operation) string {
 	who := "somebody"
 	if r.Principal != nil && r.Principal.ID != "" {

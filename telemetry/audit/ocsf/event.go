@@ -60,7 +60,6 @@ var severities = [...]string{"Unknown", "Informational", "Low", "Medium", "High"
 // thisProduct is the product that OCSF requires in an event.
 var thisProduct = product{Name: "memproxy", VendorName: "memproxy"}
 
-// threats adds the entries of public catalogues for the reasons.
 func (e *event) threats(r *verify.Record) {
 	var atlas []string
 	for _, reason := range r.Reasons {
@@ -91,7 +90,6 @@ func (e *event) threats(r *verify.Record) {
 
 func technique(id string) *entity { return &entity{UID: id, Name: techniques[id]} }
 
-// lifecycle describes changes of the process and its rules.
 func (e *event) lifecycle(r *verify.Record) {
 	e.ClassUID, e.ClassName = classLifecycle, "Application Lifecycle"
 	e.CategoryUID, e.CategoryName = 6, "Application Activity"
@@ -109,7 +107,6 @@ func (e *event) lifecycle(r *verify.Record) {
 	}
 }
 
-// finding describes an event that needs attention.
 func (e *event) finding(r *verify.Record) {
 	e.ClassUID, e.ClassName = classFinding, "Detection Finding"
 	e.CategoryUID, e.CategoryName = 2, "Findings"
@@ -142,7 +139,6 @@ func (e *event) finding(r *verify.Record) {
 	}
 }
 
-// unmappedMembers returns the members that OCSF does not define.
 func unmappedMembers(r *verify.Record) unmapped {
 	u := unmapped{
 		Trace: r.Trace, ContentSHA256: r.ContentSHA256, Degraded: r.Degraded, Unsafe: r.Unsafe, KeptFrom: r.KeptFrom,

@@ -15,7 +15,6 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// reader reads the records of a log and passes the selected ones to each.
 type reader struct {
 	dir   verify.Dir
 	f     Filter
@@ -144,7 +143,6 @@ func (r *reader) emit(found []*verify.Record) error {
 	return nil
 }
 
-// bundle returns the selected records of a bundle from an index on.
 func (r *reader) bundle(n int64, from uint64) (found []*verify.Record, err error) {
 	raws, err := r.dir.Records(n)
 	if err != nil {
@@ -195,7 +193,6 @@ func (r *reader) last(ctx context.Context, from, to int64) error {
 	return r.emit(kept)
 }
 
-// firstTime returns the time of append of a bundle's first record.
 func (r *reader) firstTime(n int64) (time.Time, bool) {
 	raws, err := r.dir.Records(n)
 	if err != nil || len(raws) == 0 {
@@ -219,7 +216,6 @@ func (r *reader) since(from, to int64) int64 {
 	return max(from, from+int64(k)-1)
 }
 
-// past reports whether no record after bundle n can be selected.
 func (r *reader) past(n int64) bool {
 	if r.f.Until.IsZero() {
 		return false
@@ -270,7 +266,6 @@ func (r *reader) skip() error {
 	return err
 }
 
-// more passes the records from the next one on to each.
 func (r *reader) more() error {
 	for {
 		next := r.next

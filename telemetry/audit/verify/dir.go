@@ -70,7 +70,6 @@ func (d Dir) partials(name string) []int {
 	return ws
 }
 
-// names lists the files of a directory whose names are numbers.
 func (d Dir) names(dir string) ([]int64, error) {
 	list, err := os.ReadDir(filepath.Join(string(d), filepath.FromSlash(dir)))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -88,7 +88,6 @@ func (r *run) readJournal(n int64, b []byte, next int64) (int64, error) {
 	return next, nil
 }
 
-// pending checks a record that no checkpoint covers yet.
 func (r *run) pending(i int64, raw []byte, leaf tlog.Hash, name string) bool {
 	rec, err := Decode(raw)
 	switch {

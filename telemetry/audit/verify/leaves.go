@@ -175,7 +175,6 @@ func (r *run) follows(i int64, rec *Record, file string) bool {
 	return bad
 }
 
-// compareTile compares a tile file with the tree's hashes.
 func (r *run) compareTile(level int, n int64, want []tlog.Hash) error {
 	if len(want) == 0 {
 		return nil

@@ -124,7 +124,6 @@ func (p *Prover) ProveConsistency(older []byte) (*Proof, error) {
 	return doc, doc.check(p.v)
 }
 
-// readHashes reads the tree's hashes from the tiles.
 func (p *Prover) readHashes(indexes []int64) ([]tlog.Hash, error) {
 	out := make([]tlog.Hash, len(indexes))
 	for i, x := range indexes {

@@ -76,7 +76,6 @@ func (r *Report) add(index int64, kind Kind, file, format string, args ...any) {
 	r.Problems = append(r.Problems, Problem{Index: index, Kind: kind, File: file, Detail: fmt.Sprintf(format, args...)})
 }
 
-// order sorts problems: records by index, then files.
 func (r *Report) order() {
 	slices.SortStableFunc(r.Problems, func(a, b Problem) int {
 		return cmp.Compare(uint64(a.Index), uint64(b.Index)) // -1 becomes the largest
@@ -106,7 +105,6 @@ func (r *Report) addMisplaced(i int64, rec *Record, b bundleFiles) {
 	r.add(i, RecordMissing, b.recordFile, "found record %d in its place", rec.Index)
 }
 
-// namesRecord reports whether there is a problem with a record.
 func (r *Report) namesRecord() bool {
 	return slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Index >= 0 })
 }

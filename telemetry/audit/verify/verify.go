@@ -53,7 +53,6 @@ func Verify(ctx context.Context, opt Options) (*Report, error) {
 	}
 }
 
-// run is one reading of a log.
 type run struct {
 	dir  Dir
 	opt  Options
@@ -75,7 +74,6 @@ type run struct {
 	pendingTiles   map[tileID][]tlog.Hash // tiles that records after the checkpoint fill
 }
 
-// olderCheckpoint is an older checkpoint with the tree's root at its size.
 type olderCheckpoint struct {
 	c    Checkpoint
 	file string
