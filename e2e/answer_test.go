@@ -115,8 +115,6 @@ func firstOf(body, name string) string {
 func id(t *testing.T, a answer) string {
 	t.Helper()
 	made := firstOf(a.body, "id")
-	if a.status/100 != 2 || made == "" {
-		t.Fatalf("nothing was made: %v %d %s", a.of, a.status, tail(a.body, 1000))
-	}
+	must.That(t, a.status/100 == 2 && made != "", "nothing was made: %v %d %s", a.of, a.status, tail(a.body, 1000))
 	return made
 }

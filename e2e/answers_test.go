@@ -116,9 +116,7 @@ func TestAnswersOfLettaAreClaimed(t *testing.T) {
 	do := func(method, path, body string) answer {
 		t.Helper()
 		a := call(t, method, car.base+path, "", body, sdk...)
-		if a.status >= 300 {
-			t.Errorf("%s %s: %d %s", method, path, a.status, tail(a.body, 300))
-		}
+		expect.That(t, a.status < 300, "%s %s: %d %s", method, path, a.status, tail(a.body, 300))
 		return a
 	}
 	agent := newLettaAgent(t, car.base, "claimed")
@@ -135,18 +133,14 @@ func TestAnswersOfLettaAreClaimed(t *testing.T) {
 	ids["conversation_id"] = newConversation(t, car.base, agent)
 	do("POST", "/v1/agents/"+agent+"/messages", `{"input":"SAY hello"}`)
 	stream := do("POST", "/v1/agents/"+agent+"/messages", `{"input":"SAY hello","streaming":true,"stream_tokens":true}`)
-	if !strings.Contains(stream.body, "hello") || !strings.Contains(stream.body, "[DONE]") {
-		t.Errorf("the stream: %s", tail(stream.body, 500))
-	}
+	expect.That(t, strings.Contains(stream.body, "hello") && strings.Contains(stream.body, "[DONE]"), "the stream: %s", tail(stream.body, 500))
 	first := func(path string) string { return id(t, call(t, "GET", real+path, "", "", sdk...)) }
 	ids["message_id"], ids["run_id"], ids["tool_id"] = first("/v1/agents/"+agent+"/messages"), first("/v1/runs/"), first("/v1/tools/")
 	ids["step_id"] = first("/v1/runs/" + ids["run_id"] + "/steps")
 	expect.Equal(t, counted(t, car), 0, "members or headers of the answers of writes and runs that no row claims")
 	routes := must.Get(letta.New(letta.Options{}))(t)
 	read := readAll(t, car, real, routes.Routes(), ids, func(string) string { return "" })
-	if read < 50 {
-		t.Errorf("only %d routes were read", read)
-	}
+	expect.That(t, read >= 50, "only %d routes were read", read)
 	t.Logf("%d routes were read", read)
 }
 
@@ -170,8 +164,6 @@ func TestAnswersOfMem0AreClaimed(t *testing.T) {
 		}
 		return "?user_id=ann"
 	})
-	if read < 2 {
-		t.Errorf("only %d routes were read", read)
-	}
+	expect.That(t, read >= 2, "only %d routes were read", read)
 	t.Logf("%d routes were read", read)
 }

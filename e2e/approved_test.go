@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -118,9 +119,8 @@ func TestClientsTextsAreApproved(t *testing.T) {
 			base := runs[i].listening(t, real)
 			for _, option := range c.presets {
 				home := t.TempDir()
-				if result, _, all := c.prompt(t, base, home, "SAY hello", append(strings.Fields(option), "--new-agent", "-m", codeModel)...); result != "hello" {
-					t.Errorf("%s %s %s: %s", c.name, c.version, option, tail(all, 1500))
-				}
+				result, _, all := c.prompt(t, base, home, "SAY hello", append(strings.Fields(option), "--new-agent", "-m", codeModel)...)
+				expect.That(t, result == "hello", "%s %s %s: %s", c.name, c.version, option, tail(all, 1500))
 			}
 		}
 		approve(t, list, c.name+" "+c.version, &runs)
@@ -137,9 +137,7 @@ func TestClientsTextsAreApproved(t *testing.T) {
 		writeFile(t, approvedTexts, []byte(text))
 	}
 	b := must.Get(os.ReadFile(approvedTexts))(t)
-	if string(b) != text {
-		t.Errorf("the installed clients tell a model other texts than %s lists: look at them, and write the list with -update-approved", approvedTexts)
-	}
+	expect.That(t, string(b) == text, "the installed clients tell a model other texts than %s lists: look at them, and write the list with -update-approved", approvedTexts)
 }
 
 // approve lists what both runs of a client say alike.
@@ -154,7 +152,5 @@ func approve(t *testing.T, list map[string]bool, client string, runs *[2]instruc
 		list[memproxy.TextSHA256(text)+" "+client+" "+place] = true
 		n++
 	}
-	if n == 0 {
-		t.Errorf("%s tells a model nothing", client)
-	}
+	expect.That(t, n != 0, "%s tells a model nothing", client)
 }

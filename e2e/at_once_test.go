@@ -74,9 +74,8 @@ func TestChangesAtOnceByTwoSidecars(t *testing.T) {
 		<-back.made
 		second := change(b, tc.second)
 		back.free <- struct{}{}
-		if first := <-done; first.status != 200 || second.status != 200 && tc.name != "two deletions" {
-			t.Errorf("%s: %d %s, %d %s", tc.name, first.status, first.body, second.status, second.body)
-		}
+		first := <-done
+		expect.That(t, first.status == 200 && (second.status == 200 || tc.name == "two deletions"), "%s: %d %s, %d %s", tc.name, first.status, first.body, second.status, second.body)
 		for name, car := range map[string]*sidecar{"first": a, "second": b} {
 			got := call(t, "GET", car.base+"/memories/"+id, "k", "")
 			if tc.text == "" && got.status != 404 && got.body != "null" || tc.text != "" && (got.status != 200 || !strings.Contains(got.body, tc.text) || got.header.Get("X-Memproxy-Unverified") != "") {

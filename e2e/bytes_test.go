@@ -68,9 +68,8 @@ func TestByteForByte(t *testing.T) {
 			log := eng.requests(t)
 			must.Len(t, log, 2)
 			want, got := log[0], log[1]
-			if got.Method != want.Method || got.Path != want.Path || got.Query != want.Query || !bytes.Equal(got.Body, want.Body) {
-				t.Errorf("arrived %s %s?%s %q\nsent    %s %s?%s %q", got.Method, got.Path, got.Query, got.Body, want.Method, want.Path, want.Query, want.Body)
-			}
+			expect.That(t, got.Method == want.Method && got.Path == want.Path && got.Query == want.Query && bytes.Equal(got.Body, want.Body),
+				"arrived %s %s?%s %q\nsent    %s %s?%s %q", got.Method, got.Path, got.Query, got.Body, want.Method, want.Path, want.Query, want.Body)
 			if w, g := own(want.Headers), own(got.Headers); !slices.Equal(g, w) {
 				t.Errorf("headers arrived\n %q\nsent\n %q", g, w)
 			}

@@ -26,9 +26,8 @@ func starter(t *testing.T, backend, upstream string, opens ...string) *sidecar {
 	s := &sidecar{dir: t.TempDir()}
 	path := filepath.Join(s.dir, "memproxy.yaml")
 	key := map[string]string{"letta": "LETTA_API_KEY", "mem0": "MEM0_API_KEY"}[backend]
-	if out, code := run(t, []string{key + "=" + clientKey}, memproxyBinary(t), "init", "--backend", backend, "--upstream", upstream, "--out", path); code != 0 {
-		t.Fatal(out)
-	}
+	out, code := run(t, []string{key + "=" + clientKey}, memproxyBinary(t), "init", "--backend", backend, "--upstream", upstream, "--out", path)
+	must.That(t, code == 0, "%v", out)
 	b := must.Get(os.ReadFile(path))(t)
 	listen, file := freeport.Addr(t), strings.Replace(string(b), "${"+key+"}", clientKey, 1)
 	for address, want := range map[string]string{`admin: {listen: "`: freeport.Addr(t), `  listen: "`: listen, `state: `: filepath.Join(s.dir, "state")} {
@@ -46,9 +45,7 @@ func starter(t *testing.T, backend, upstream string, opens ...string) *sidecar {
 		file = strings.Replace(file, "# roles: [memproxy-forget]", "roles: ["+strings.Join(roles, ", ")+"]", 1)
 	}
 	for _, o := range opens {
-		if !regexp.MustCompile(`(?m)^ +(roles: .*)?` + regexp.QuoteMeta(o)).MatchString(file) {
-			t.Fatalf("the file has no line for %s:\n%s", o, file)
-		}
+		must.That(t, regexp.MustCompile(`(?m)^ +(roles: .*)?`+regexp.QuoteMeta(o)).MatchString(file), "the file has no line for %s:\n%s", o, file)
 	}
 	writeFile(t, path, []byte(file))
 	s.base = "http://" + listen
@@ -121,9 +118,7 @@ func TestLettaCode(t *testing.T) {
 			writeFile(t, filepath.Join(home, "planted.txt"), []byte(plantedInFile+"\n"))
 			file := func(name string) string { return strings.Replace(client.read, "%s", filepath.Join(home, name), 1) }
 			result, agent, all := client.prompt(t, car.base, home, "SAY hello", create...)
-			if result != "hello" || agent == "" {
-				t.Fatalf("the first turn: %s", tail(all, 3000))
-			}
+			must.That(t, result == "hello" && agent != "", "the first turn: %s", tail(all, 3000))
 			for _, turn := range []struct{ text, want string }{
 				{file("plain.txt") + "\nTHEN\nSAY read", "read"},
 				{`CALL memory_insert {"label":"human","new_string":"Likes green tea."}` + "\nTHEN\nSAY remembered", "remembered"},
@@ -132,9 +127,7 @@ func TestLettaCode(t *testing.T) {
 				{file("plain.txt") + "\nTHEN\nSAY bye", "bye"},
 			} {
 				result, _, all := client.prompt(t, car.base, home, turn.text)
-				if result != turn.want || turn.want == "" && !strings.Contains(all, "looks like an attack") {
-					t.Errorf("%s: %q\n%s", turn.text, result, tail(all, 3000))
-				}
+				expect.That(t, result == turn.want && (turn.want != "" || strings.Contains(all, "looks like an attack")), "%s: %q\n%s", turn.text, result, tail(all, 3000))
 			}
 			call(t, http.MethodGet, real+"/v1/agents/"+agent+"/core-memory/blocks/human", "", "").about("the memory edit is not there").has(t, "Likes green tea.")
 			seen := ""

@@ -58,9 +58,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	car.stop()
 	car.verifyAudit(t)
 	car.recorded(t, acked)
-	if len(acked) < 900 {
-		t.Errorf("only %d writes: the test does not do its work", len(acked))
-	}
+	expect.That(t, len(acked) >= 900, "only %d writes: the test does not do its work", len(acked))
 	if car.audit(t, "--type", "repair") == "" {
 		t.Log("no crash left anything to repair") // possible, not likely
 	}

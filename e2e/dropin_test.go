@@ -69,9 +69,7 @@ func TestUnmodifiedClients(t *testing.T) {
 
 func compare(t *testing.T, want, got []string) {
 	t.Helper()
-	if len(want) < 30 {
-		t.Fatalf("only %d steps directly: the scenario does not do its work", len(want))
-	}
+	must.That(t, len(want) >= 30, "only %d steps directly: the scenario does not do its work", len(want))
 	ids := renaming{}
 	for i := range want {
 		if i >= len(got) {
@@ -138,18 +136,14 @@ func TestMilestone(t *testing.T) {
 		Metadata map[string]any `json:"metadata"`
 	}
 	must.Do(t, json.Unmarshal([]byte(lines(out)[len(lines(out))-1]), &found))
-	if c := found.Metadata["confidence"]; c != 0.7 {
-		t.Errorf("confidence %v came back, want 0.7: an authenticated agent's ceiling", c)
-	}
+	c := found.Metadata["confidence"]
+	expect.That(t, c == 0.7, "confidence %v came back, want 0.7: an authenticated agent's ceiling", c)
 	id, _ := found.Metadata["memproxy_id"].(string)
-	if id == "" || found.Metadata["memproxy_actor"] != "agent:dev" {
-		t.Fatalf("metadata %v: want the provenance stamp", found.Metadata)
-	}
+	must.That(t, id != "" && found.Metadata["memproxy_actor"] == "agent:dev", "metadata %v: want the provenance stamp", found.Metadata)
 	car.stop()
 	expect.Text(t, car.audit(t, "--decision", id), id).Has("trust.clamped")
 	car.verifyAudit(t)
 	otlp.wantDecision(t, id)
-	if n := redis.keys(t); n == 0 {
-		t.Error("nothing was charged in Redis")
-	}
+	n := redis.keys(t)
+	expect.That(t, n != 0, "nothing was charged in Redis")
 }

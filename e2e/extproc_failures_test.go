@@ -79,12 +79,8 @@ func TestEnvoyProcessorSlow(t *testing.T) {
 	defer close(let)
 	b.start(settings(t))
 	got := devCall(t, "DELETE", "http://"+b.mem0+foreignDelete, "")
-	if got.status != 503 && got.status != 504 {
-		t.Errorf("%d %s", got.status, got.body)
-	}
-	if got := rec.arrived(); slices.Contains(got, "DELETE "+foreignDelete) {
-		t.Errorf("arrived %q", got)
-	}
+	expect.That(t, got.status == 503 || got.status == 504, "%d %s", got.status, got.body)
+	expect.That(t, !slices.Contains(rec.arrived(), "DELETE "+foreignDelete), "it arrived")
 }
 
 // Proves CARD-9: what is in flight when the processor is told to stop is
@@ -119,9 +115,8 @@ func TestEnvoyProcessorDrains(t *testing.T) {
 	}
 	b.memproxy.stop()
 	expect.Equal(t, b.memproxy.cmd.ProcessState.ExitCode(), 0, "memproxy ended with")
-	if log := b.audit(); !strings.Contains(log, `"outcome":{"memories":["00000000-0000-4000-8000-00000000aaaa"],"status":200}`) {
-		t.Errorf("no outcome in\n%s", tail(log, 2000))
-	}
+	log := b.audit()
+	expect.That(t, strings.Contains(log, `"outcome":{"memories":["00000000-0000-4000-8000-00000000aaaa"],"status":200}`), "no outcome in\n%s", tail(log, 2000))
 }
 
 // chunked hides a body's length.
@@ -182,9 +177,8 @@ func TestEnvoyMisconfigured(t *testing.T) {
 				want = 200 // there is only one, so none needs a name
 			}
 			devCall(t, "POST", "http://"+b.mem0+"/memories", addBody, "X-Memproxy-Backend", "mem0").want(t, want)
-			if got := rec.arrived(); want == 503 && len(got) > 0 {
-				t.Errorf("arrived %q", got)
-			}
+			got := rec.arrived()
+			expect.That(t, want != 503 || len(got) == 0, "arrived %q", got)
 		})
 	}
 	t.Run("no mode override", func(t *testing.T) { // costs time and lets nothing through
@@ -204,9 +198,7 @@ func TestEnvoyBackendDown(t *testing.T) {
 	b := startEnvoy(t, "port_value: 8000", "port_value: 1") // nobody listens there
 	b.start(settings(t))
 	got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody)
-	if got.status != 502 || !strings.Contains(got.body, `"code":"upstream.unavailable"`) || got.header.Get("Retry-After") == "" {
-		t.Errorf("%d %v %s", got.status, got.header, got.body)
-	}
+	expect.That(t, got.status == 502 && strings.Contains(got.body, `"code":"upstream.unavailable"`) && got.header.Get("Retry-After") != "", "%d %v %s", got.status, got.header, got.body)
 	waitFor(t, "the outcome in the audit log", func() bool { return strings.Contains(b.audit(), `"code":"upstream.unavailable"`) })
 }
 
@@ -224,9 +216,7 @@ func TestEnvoyAnswerBreaksOff(t *testing.T) {
 	b.start(settings(t))
 	for _, got := range []answer{devCall(t, "POST", "http://"+b.mem0+"/memories", addBody), devCall(t, "GET", "http://"+b.mem0+"/memories?user_id=ann", "")} {
 		_, id, _ := strings.Cut(got.header.Get("X-Memproxy-Decision"), "allow; id=")
-		if got.status != 502 || id == "" {
-			t.Errorf("%d %v %s", got.status, got.header, got.body)
-		}
+		expect.That(t, got.status == 502 && id != "", "%d %v %s", got.status, got.header, got.body)
 		waitFor(t, "the decision in the audit log", func() bool { return strings.Contains(b.audit(), id) })
 	}
 }
@@ -240,12 +230,9 @@ func TestEnvoyBodyTooSlow(t *testing.T) {
 	b.answers(rec)
 	b.start(settings(t))
 	got := raw(t, "http://"+b.mem0, "POST /memories HTTP/1.1\r\nHost: mem.example\r\nX-API-Key: m0sk_dev\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
-	if got.status != 408 || !strings.Contains(got.body, `"code":"payload.slow"`) {
-		t.Errorf("%d %s", got.status, got.body)
-	}
-	if log := b.audit(); !strings.Contains(log, `"code":"payload.slow"`) || len(rec.arrived()) > 0 {
-		t.Errorf("records: %s", tail(log, 1500))
-	}
+	expect.That(t, got.status == 408 && strings.Contains(got.body, `"code":"payload.slow"`), "%d %s", got.status, got.body)
+	log := b.audit()
+	expect.That(t, strings.Contains(log, `"code":"payload.slow"`) && len(rec.arrived()) == 0, "records: %s", tail(log, 1500))
 }
 
 // Proves CARD-9: nothing of an answer that Envoy cannot hold is shown, and the
@@ -259,9 +246,7 @@ func TestEnvoyAnswerOverTheBuffer(t *testing.T) {
 	}))
 	b.start(settings(t))
 	got := devCall(t, "GET", "http://"+b.mem0+"/memories?user_id=ann", "")
-	if got.status < 500 || strings.Contains(got.body, "secret") {
-		t.Errorf("%d %s", got.status, tail(got.body, 200))
-	}
+	expect.That(t, got.status >= 500 && !strings.Contains(got.body, "secret"), "%d %s", got.status, tail(got.body, 200))
 	waitFor(t, "the outcome in the audit log", func() bool { return strings.Contains(b.audit(), `"type":"outcome"`) })
 }
 

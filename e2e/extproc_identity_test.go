@@ -57,9 +57,8 @@ func TestEnvoyPeerCertificate(t *testing.T) {
 		body, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		expect.Equal(t, resp.StatusCode, c.status, c, body)
-		if log := b.audit(); !strings.Contains(log, c.log) {
-			t.Errorf("%+v: not in\n%s", c, tail(log, 1500))
-		}
+		log := b.audit()
+		expect.That(t, strings.Contains(log, c.log), "%+v: not in\n%s", c, tail(log, 1500))
 	}
 	expect.List(t, rec.arrived(), []string{"POST /memories"}, "arrived")
 }
@@ -100,9 +99,7 @@ func TestEnvoyPaths(t *testing.T) {
 						t.Errorf("%s: %q arrived", path, a)
 						continue
 					}
-					if strings.Contains(u.Path, "memories") && got.header.Get("X-Memproxy-Decision") == "" {
-						t.Errorf("%s: %q arrived and was not ruled on (%d)", path, a, got.status)
-					}
+					expect.That(t, !strings.Contains(u.Path, "memories") || got.header.Get("X-Memproxy-Decision") != "", "%s: %q arrived and was not ruled on (%d)", path, a, got.status)
 					expect.Text(t, u.RawQuery, path, a, "arrived", got.status).Lacks("bob", "b%6fb")
 				}
 			}

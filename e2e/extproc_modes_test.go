@@ -32,9 +32,7 @@ func TestEnvoyObservabilityIsShadow(t *testing.T) {
 	b.start(settings(t))
 	body := strings.Replace(addBody, `"agent_id":"dev"`, `"agent_id":"ceo"`, 1)
 	got := devCall(t, "POST", "http://"+b.mem0+"/memories", body)
-	if got.status != 200 || arrived.Load() != body {
-		t.Errorf("%d, arrived %q", got.status, arrived.Load())
-	}
+	expect.That(t, got.status == 200 && arrived.Load() == body, "%d, arrived %q", got.status, arrived.Load())
 	defer func() {
 		if t.Failed() {
 			t.Log(b.audit())
@@ -80,12 +78,9 @@ func TestEnvoyLettaRuns(t *testing.T) {
 		b.answers(backend(&turns))
 		b.start(settings(t, "kind", "letta"))
 		got := call(t, b, "POST", "/v1/agents/"+runner+"/messages", oneTurn)
-		if got.status != 200 || turns.Load() == 0 || strings.Contains(got.body, "run.ungated") {
-			t.Errorf("%d %s", got.status, got.body)
-		}
-		if got := call(t, b, "GET", "/v1/blocks/?limit=5", ""); got.status != 200 || got.header.Get("X-Memproxy-Decision") == "" {
-			t.Errorf("blocks go by the processor: %d %v", got.status, got.header)
-		}
+		expect.That(t, got.status == 200 && turns.Load() != 0 && !strings.Contains(got.body, "run.ungated"), "%d %s", got.status, got.body)
+		got = call(t, b, "GET", "/v1/blocks/?limit=5", "")
+		expect.That(t, got.status == 200 && got.header.Get("X-Memproxy-Decision") != "", "blocks go by the processor: %d %v", got.status, got.header)
 	})
 	t.Run("by the processor", func(t *testing.T) {
 		b := startEnvoy(t, runsByProcessor...)
@@ -99,9 +94,8 @@ func TestEnvoyLettaRuns(t *testing.T) {
 			{"PATCH", "/v1/agents/" + runner, `{"name":"b"}`}, // may change its tools
 		} {
 			got := call(t, b, c[0], c[1], c[2])
-			if got.status != 403 || !strings.Contains(got.body, `"code":"run.ungated"`) || got.header.Get("X-Should-Retry") != "false" {
-				t.Errorf("%s %s: %d %v %s", c[0], c[1], got.status, got.header, got.body)
-			}
+			expect.That(t, got.status == 403 && strings.Contains(got.body, `"code":"run.ungated"`) && got.header.Get("X-Should-Retry") == "false",
+				"%s %s: %d %v %s", c[0], c[1], got.status, got.header, got.body)
 		}
 		expect.Equal(t, turns.Load(), 0)
 		call(t, b, "GET", "/v1/agents/"+runner, "").want(t, 200, "a read of the agent")
@@ -133,14 +127,12 @@ func TestEnvoyAuthorization(t *testing.T) {
 	} {
 		rec.arrived()
 		got := devCall(t, c.method, "http://"+b.mem0+c.path, c.body, "X-Memproxy-Decision", "mine").want(t, c.status, c.what).has(t, c.code)
-		if c.code != "" && (!strings.HasPrefix(got.header.Get("X-Memproxy-Decision"), "deny; id=") || got.header.Get("Content-Type") != "application/json") {
-			t.Errorf("%s: %v", c.what, got.header)
-		}
+		expect.That(t, c.code == "" || strings.HasPrefix(got.header.Get("X-Memproxy-Decision"), "deny; id=") && got.header.Get("Content-Type") == "application/json",
+			"%s: %v", c.what, got.header)
 		expect.Equal(t, len(rec.arrived()), map[bool]int{true: 1}[c.status == 200], c.what)
 	}
-	if log := b.audit(); !strings.Contains(log, "ext_authz cannot modify the request") || !strings.Contains(log, `"verdict":"deny"`) {
-		t.Errorf("records: %s", tail(log, 2000))
-	}
+	log := b.audit()
+	expect.That(t, strings.Contains(log, "ext_authz cannot modify the request") && strings.Contains(log, `"verdict":"deny"`), "records: %s", tail(log, 2000))
 	large := add("likes tea", strings.Repeat("tea ", 400_000))
 	devCall(t, "POST", "http://"+b.mem0+"/memories", large).want(t, 413, "too large")
 	b.memproxy.kill()

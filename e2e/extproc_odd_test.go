@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -127,11 +128,8 @@ func TestEnvoyForwardsWhatTheHTTPListenerWould(t *testing.T) {
 		if o.method == "HEAD" {
 			plain.method = "HEAD" // both ask for the whole answer
 		}
-		if want := send(b.httpMem0, plain); len(got) > 1 || !slices.Equal(got, want) {
-			t.Errorf("%q arrives as\n%q, and as what arrived through the HTTP listener as\n%q", o, got, want)
-		}
+		want := send(b.httpMem0, plain)
+		expect.That(t, len(got) <= 1 && slices.Equal(got, want), "%q arrives as\n%q, and as what arrived through the HTTP listener as\n%q", o, got, want)
 	}
-	if through < 20 {
-		t.Errorf("%d requests came through", through)
-	}
+	expect.That(t, through >= 20, "%d requests came through", through)
 }

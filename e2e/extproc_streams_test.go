@@ -141,9 +141,8 @@ func TestEnvoyStreamsLastWhileTheySend(t *testing.T) {
 			b.start(settings(t, "kind", "letta"))
 			a, err := tryCall(http.MethodPost, "http://"+b.letta+run+"/stream", "", "{}", "Authorization", "Bearer m0sk_eve")
 			close(over)
-			if n := strings.Count(a.body, "data: "); a.status != 200 || n != sent || err == nil {
-				t.Errorf("%d, %d events, and then %v", a.status, n, err)
-			}
+			n := strings.Count(a.body, "data: ")
+			expect.That(t, a.status == 200 && n == sent && err != nil, "%d, %d events, and then %v", a.status, n, err)
 			waitFor(t, "the outcome", func() bool { return strings.Contains(b.audit(), `"ended":"`+c.ended+`"`) })
 		})
 	}
@@ -188,9 +187,7 @@ func TestEnvoyHTTP2(t *testing.T) {
 	resp := must.Get(h2c().Do(req))(t)
 	defer resp.Body.Close()
 	got, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != 200 || string(got) != `{"results":[]}` {
-		t.Fatalf("%d %s %v", resp.StatusCode, got, err)
-	}
+	must.That(t, err == nil && resp.StatusCode == 200 && string(got) == `{"results":[]}`, "%d %s %v", resp.StatusCode, got, err)
 	expect.Equal(t, resp.ProtoMajor, 2, "HTTP/")
 	expect.Equal(t, saw.ProtoMajor, 2, "HTTP/")
 	if !slices.Equal(saw.Header["X-Twice"], []string{"one", "two"}) || strings.Join(resp.Header["Vary"], ",") != "one,two" { // Envoy has one line of it
@@ -198,9 +195,7 @@ func TestEnvoyHTTP2(t *testing.T) {
 	}
 	expect.Equal(t, saw.Trailer.Get("X-Trailer"), "", "trailers: up", saw.Trailer, "down", resp.Trailer)
 	expect.Equal(t, resp.Trailer.Get("X-After"), "", "trailers: up", saw.Trailer, "down", resp.Trailer)
-	if !bytes.Contains(body, []byte(`"memproxy_sig"`)) || saw.ContentLength != int64(len(body)) {
-		t.Errorf("arrived with length %d: %s", saw.ContentLength, body)
-	}
+	expect.That(t, bytes.Contains(body, []byte(`"memproxy_sig"`)) && saw.ContentLength == int64(len(body)), "arrived with length %d: %s", saw.ContentLength, body)
 }
 
 // Proves CARD-9: a request that ends in trailers instead of a body cannot slip
@@ -214,9 +209,7 @@ func TestEnvoyTrailersWithoutBody(t *testing.T) {
 			t.Errorf("%s: %s", path, fmt.Sprint(status))
 		}
 		for _, a := range rec.arrived() {
-			if strings.HasPrefix(a, "DELETE") {
-				t.Errorf("arrived %q", a)
-			}
+			expect.That(t, !strings.HasPrefix(a, "DELETE"), "arrived %q", a)
 		}
 	}
 	expect.Equal(t, strings.Count(b.audit(), "has trailers but no body"), 2)

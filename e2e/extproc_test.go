@@ -18,9 +18,7 @@ import (
 func TestEnvoyDoesWhatTheHTTPListenerDoes(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob(filepath.Join("..", "envoy", "extproc", "testdata", "*.txtar"))
-	if err != nil || len(paths) < 20 {
-		t.Fatal(paths, err)
-	}
+	must.That(t, err == nil && len(paths) >= 20, "%v %v", paths, err)
 	b := startEnvoy(t)
 	for _, group := range grouped(t, paths) {
 		t.Run(group[0].name, func(t *testing.T) {

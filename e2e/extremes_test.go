@@ -7,6 +7,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
+
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // extremes are values of JSON at the edges of what parsers take, some of which
@@ -38,9 +42,8 @@ func readable(t *testing.T, written, id string, reads ...string) {
 		if strings.HasPrefix(url, "direct ") {
 			url, key = strings.TrimPrefix(url, "direct "), "m0sk_e2e"
 		}
-		if a := call(t, http.MethodGet, url, key, "", sdk...); a.status != 200 || !json.Valid([]byte(a.body)) || !strings.Contains(a.body, id) {
-			t.Fatalf("after %.80s was accepted: %s: %d %.300s", written, url, a.status, a.body)
-		}
+		a := call(t, http.MethodGet, url, key, "", sdk...)
+		must.That(t, a.status == 200 && json.Valid([]byte(a.body)) && strings.Contains(a.body, id), "after %.80s was accepted: %s: %d %.300s", written, url, a.status, a.body)
 	}
 }
 
@@ -48,9 +51,7 @@ func readable(t *testing.T, written, id string, reads ...string) {
 // memproxy: a server's own failure over a value is not left to it.
 func accepted(t *testing.T, written string, a answer) bool {
 	t.Helper()
-	if a.status >= 500 || a.status >= 300 && !strings.Contains(a.body, "memproxy_") {
-		t.Errorf("%.80s: %d %.300s", written, a.status, a.body)
-	}
+	expect.That(t, a.status < 500 && (a.status < 300 || strings.Contains(a.body, "memproxy_")), "%.80s: %d %.300s", written, a.status, a.body)
 	return a.status < 300
 }
 
@@ -70,9 +71,7 @@ func TestWhatMem0AcceptsCanBeRead(t *testing.T) {
 		id := id(t, a.about(value))
 		readable(t, value, id, car.base+"/memories?user_id=ann&top_k=1000", car.base+"/memories/"+id, "direct "+eng.base+"/memories?user_id=ann&top_k=1000")
 	}
-	if n < 25 {
-		t.Errorf("only %d values were accepted", n)
-	}
+	expect.That(t, n >= 25, "only %d values were accepted", n)
 	call(t, http.MethodPost, car.base+"/search", "", `{"query":"tea","user_id":"ann"}`).want(t, 200, "search")
 }
 
@@ -103,7 +102,5 @@ func TestWhatLettaAcceptsCanBeRead(t *testing.T) {
 			readable(t, value, "passage-", car.base+"/v1/agents/"+agent+"/archival-memory?limit=500", "direct "+real+"/v1/agents/"+agent+"/archival-memory?limit=500")
 		}
 	}
-	if n < 25 {
-		t.Errorf("only %d values were accepted", n)
-	}
+	expect.That(t, n >= 25, "only %d values were accepted", n)
 }

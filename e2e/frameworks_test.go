@@ -81,9 +81,7 @@ func (c client) use(t *testing.T, base string) (found, left, refused string) {
 	t.Helper()
 	out := c.says(t, base)
 	said := regexp.MustCompile(`(?s)(?:found: (.*)\n)?(?:left: (.*)\n)?(?:not )?refused: (.*)`).FindStringSubmatch(out)
-	if said == nil {
-		t.Fatalf("it said:\n%s", tail(out, 3000))
-	}
+	must.That(t, said != nil, "it said:\n%s", tail(out, 3000))
 	return said[1], said[2], said[3]
 }
 
@@ -105,9 +103,8 @@ func TestClientsWithTheStarterFile(t *testing.T) {
 				ran = true
 				for i, setting := range c.opens {
 					closed := starter(t, c.backend, real[c.backend], c.opens[:i]...)
-					if _, _, why := c.use(t, closed.base); !strings.Contains(why+closed.audit(t, "--verdict", "deny"), setting) {
-						t.Errorf("without %s: %s", setting, tail(why, 2000))
-					}
+					_, _, why := c.use(t, closed.base)
+					expect.That(t, strings.Contains(why+closed.audit(t, "--verdict", "deny"), setting), "without %s: %s", setting, tail(why, 2000))
 					closed.stop()
 				}
 				car := starter(t, c.backend, real[c.backend], c.opens...)
@@ -119,16 +116,13 @@ func TestClientsWithTheStarterFile(t *testing.T) {
 				expect.Text(t, found, "found").Has(name)
 				expect.Text(t, left, "found").Lacks(name)
 				for _, r := range server.requests(t) {
-					if bytes.Contains(r.Body, []byte("evil.example")) || bytes.Contains(r.Body, []byte("AKIA")) {
-						t.Errorf("the attack reached %s %s", r.Method, r.Path)
-					}
+					expect.That(t, !bytes.Contains(r.Body, []byte("evil.example")) && !bytes.Contains(r.Body, []byte("AKIA")), "the attack reached %s %s", r.Method, r.Path)
 				}
 				if c.direct {
 					harmless := c
 					harmless.attack = "I like black tea."
-					if f, l, _ := harmless.use(t, real[c.backend]); f != found || l != left {
-						t.Errorf("without memproxy: found %s, and when it was deleted %s\nwith it: %s, %s", f, l, found, left)
-					}
+					f, l, _ := harmless.use(t, real[c.backend])
+					expect.That(t, f == found && l == left, "without memproxy: found %s, and when it was deleted %s\nwith it: %s, %s", f, l, found, left)
 				}
 				switch {
 				case strings.Contains(why, "looks like an attack"), strings.Contains(why, "credentials are not kept"):
@@ -155,9 +149,7 @@ func TestClientsWithTheStarterFile(t *testing.T) {
 	page := must.Get(os.ReadFile(file))(t)
 	before, rest, ok := strings.Cut(string(page), "<!-- clients -->\n")
 	is, after, end := strings.Cut(rest, "<!-- end -->")
-	if !ok || !end || is != table {
-		t.Errorf("%s has another table than this run made: UPDATE=1 writes it", file)
-	}
+	expect.That(t, ok && end && is == table, "%s has another table than this run made: UPDATE=1 writes it", file)
 	if ok && end && os.Getenv("UPDATE") != "" {
 		writeFile(t, file, []byte(before+"<!-- clients -->\n"+table+"<!-- end -->"+after))
 	}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -115,9 +116,7 @@ func TestFullDisks(t *testing.T) {
 			}
 			t.Logf("%d writes until the disk was full", len(ids))
 			wait, err := strconv.Atoi(refused.header.Get("Retry-After"))
-			if refused.status != 503 || !strings.Contains(refused.body, `"detail":`) || wait < 1 || err != nil {
-				t.Errorf("a write: %d %v %s", refused.status, refused.header, refused.body)
-			}
+			expect.That(t, refused.status == 503 && strings.Contains(refused.body, `"detail":`) && wait >= 1 && err == nil, "a write: %d %v %s", refused.status, refused.header, refused.body)
 			// One that still fits is held, and has its record.
 			if a := write("Bob rows.", "bob"); a.status == 200 && strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "hold") {
 				records = append(records, decisionID(a))
@@ -129,9 +128,7 @@ func TestFullDisks(t *testing.T) {
 			waitFor(t, "readiness to fail", func() bool { return ready().status == 503 }) // it is cached for a second
 			ready().has(t, tc.check)
 			call(t, "GET", car.admin+"/healthz", "", "").want(t, 200, "liveness")
-			if back.sent("Bob rows.") > 0 || tc.review == 503 && back.sent("Bob sails.") > 0 {
-				t.Error("what is held, or an approval that could not be recorded, was sent")
-			}
+			expect.That(t, back.sent("Bob rows.") == 0 && (tc.review != 503 || back.sent("Bob sails.") == 0), "what is held, or an approval that could not be recorded, was sent")
 			disk.free(t)
 			waitFor(t, "room to be noticed", func() bool {
 				return write("Ann likes milk.", "ann").status == 200 && ready().status == 200

@@ -262,9 +262,7 @@ func run(t *testing.T, env []string, name string, args ...string) (stdout string
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
-	if err != nil && cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
+	must.That(t, err == nil || cmd.ProcessState != nil, "%v", err)
 	if errs.Len() > 0 {
 		t.Logf("%s: %s", filepath.Base(name), tail(errs.String(), 2000))
 	}

@@ -29,9 +29,7 @@ func holdsPart(t *testing.T, answer string) string {
 func (s *sidecar) settle(t *testing.T, verb, id string) {
 	t.Helper()
 	out, code := run(t, []string{"MEMPROXY_REVIEW_TOKEN=" + reviewToken}, memproxyBinary(t), "holds", verb, "--admin", s.admin, "--reason", "seen", id)
-	if code != 0 {
-		t.Fatalf("holds %s: %s", verb, out)
-	}
+	must.That(t, code == 0, "holds %s: %s", verb, out)
 }
 
 // script runs one call of a client and reads what it printed.
@@ -39,9 +37,7 @@ func script(t *testing.T, env []string, name string, args ...string) (text strin
 	t.Helper()
 	out, code := run(t, append(env, "MEM0_TELEMETRY=false", "NO_PROXY=127.0.0.1"), name, args...)
 	all := lines(out)
-	if code != 0 || len(all) == 0 {
-		t.Fatalf("exit %d: %s", code, tail(out, 2000))
-	}
+	must.That(t, code == 0 && len(all) > 0, "exit %d: %s", code, tail(out, 2000))
 	text = all[len(all)-1]
 	must.Do(t, json.Unmarshal([]byte(text), &answer), text)
 	return text, answer
@@ -84,14 +80,11 @@ func TestHeldWritesInMem0Clients(t *testing.T) {
 				said := fmt.Sprintf("Bob sails %d times a year, says %s", 40+i, name)
 				text, answer := client(t, car.base, "add", "bob", said)
 				id := member(answer, "event_id", "eventId")
-				if id == "" || !strings.Contains(text, "PENDING") || strings.Contains(text, "raised") {
-					t.Fatalf("add: %s", text)
-				}
+				must.That(t, id != "" && strings.Contains(text, "PENDING") && !strings.Contains(text, "raised"), "add: %s", text)
 				_, list := answer.([]any)
 				object, _ := answer.(map[string]any)
-				if _, wrapped := object["results"]; strings.Contains(name, "v1 form") != (list || wrapped) {
-					t.Errorf("the form: %s", text)
-				}
+				_, wrapped := object["results"]
+				expect.That(t, strings.Contains(name, "v1 form") == (list || wrapped), "the form: %s", text)
 				if text, _ := client(t, car.base, "event", id); !strings.Contains(text, `"PENDING"`) {
 					t.Errorf("before: %s", text)
 				}
@@ -110,26 +103,22 @@ func TestHeldWritesInMem0Clients(t *testing.T) {
 					call(t, "GET", eng.base+"/memories?user_id=bob", "m0sk_e2e", "").about("rejected, and written").lacks(t, said)
 					continue
 				}
-				if text, _ := client(t, car.base, "get", memory); memory == "" || !strings.Contains(text, said) {
-					t.Errorf("the memory %q: %s", memory, text)
-				}
+				text, _ = client(t, car.base, "get", memory)
+				expect.That(t, memory != "" && strings.Contains(text, said), "the memory %q: %s", memory, text)
 			}
 			text, answer := client(t, strict.base, "add", "bob", "Bob rows.")
 			if is := member(answer, "name", "raised"); is != "AuthenticationError" && is != "APIError" { // the SDKs' own, of a 403
 				t.Errorf("refused: %s", text)
 			}
-			if text, _ := client(t, strict.base, "add", "ann", "Ann rows."); strings.Contains(text, "raised") {
-				t.Errorf("the nearest that passes: %s", text)
-			}
+			text, _ = client(t, strict.base, "add", "ann", "Ann rows.")
+			expect.That(t, !strings.Contains(text, "raised"), "the nearest that passes: %s", text)
 		})
 	}
 	car = serve(t, t.TempDir(), dropin(eng, lent["mem0"], holdsPart(t, "accept")))
 	body := `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob climbs."}]}`
 	a := call(t, "POST", car.base+"/memories", "m0sk_e2e", body)
 	id := decisionID(a)
-	if a.status != 200 || strings.TrimSpace(a.body) != `{"results":[]}` || id == "" {
-		t.Fatalf("the server's form: %d %s", a.status, a.body)
-	}
+	must.That(t, a.status == 200 && strings.TrimSpace(a.body) == `{"results":[]}` && id != "", "the server's form: %d %s", a.status, a.body)
 	car.settle(t, "approve", id)
 	waitFor(t, "the server's memory", func() bool {
 		return strings.Contains(call(t, "GET", car.base+"/memories?user_id=bob", "m0sk_e2e", "").body, "Bob climbs.")
@@ -158,16 +147,14 @@ func TestHeldPassagesInLettaClients(t *testing.T) {
 	}
 	out, code := run(t, []string{"MEMPROXY_REVIEW_TOKEN=" + reviewToken}, memproxyBinary(t), "holds", "list", "--admin", car.admin, "--json")
 	var page struct{ Holds []struct{ ID string } }
-	if err := json.Unmarshal([]byte(out), &page); code != 0 || err != nil || len(page.Holds) != 1 {
-		t.Fatalf("%d %v: %s", code, err, out)
-	}
+	err := json.Unmarshal([]byte(out), &page)
+	must.That(t, code == 0 && err == nil && len(page.Holds) == 1, "%d %v: %s", code, err, out)
 	car.settle(t, "approve", page.Holds[0].ID)
 	waitFor(t, "the passage", func() bool {
 		line, _ := write(car.base, agent, "")
 		return strings.Contains(line, "Grass in Uri is green.")
 	})
 	strict := serve(t, t.TempDir(), lettaDropin(real)+holdsPart(t, "refuse"))
-	if line, told := write(strict.base, agent, "Coal is black."); told["raised"] != "PermissionDeniedError" || strings.Contains(fmt.Sprint(told["reads"]), "Coal") {
-		t.Errorf("refused: %s", line)
-	}
+	line, told = write(strict.base, agent, "Coal is black.")
+	expect.That(t, told["raised"] == "PermissionDeniedError" && !strings.Contains(fmt.Sprint(told["reads"]), "Coal"), "refused: %s", line)
 }

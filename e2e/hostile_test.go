@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -27,9 +28,8 @@ func TestOrdinaryClientUnderAttack(t *testing.T) {
 	must.Len(t, results, len(kinds))
 	for _, r := range results {
 		// An address has 1,536; others are closed for newcomers, and come back.
-		if most := r.Tallies[r.Kind].Most; most < 1500 {
-			t.Errorf("%s: only %d hostile connections were open at once", r.Kind, most)
-		}
+		most := r.Tallies[r.Kind].Most
+		expect.That(t, most >= 1500, "%s: only %d hostile connections were open at once", r.Kind, most)
 		r.served(t, 100, time.Second)
 	}
 }
@@ -43,9 +43,7 @@ func TestOrdinaryClientUnderAllAttacksAtOnce(t *testing.T) {
 		t.Skip("not met where attackers and proxy share two cores; ALL_AT_ONCE=1 measures it")
 	}
 	results := underAttack(t, "-attack", "all at once")
-	if len(results) != 2 || results[0].Address == results[1].Address {
-		t.Fatalf("measured: %+v", results)
-	}
+	must.That(t, len(results) == 2 && results[0].Address != results[1].Address, "measured: %+v", results)
 	for _, r := range results {
 		r.served(t, 50, 5*time.Second)
 	}
@@ -68,9 +66,8 @@ func underAttack(t *testing.T, args ...string) (results []attacked) {
 	report := filepath.Join(t.TempDir(), "hostile.json")
 	cmd := exec.Command("go", append([]string{"run", "./bench", "-hostile", "-attack-length", "12s", "-report", report}, args...)...)
 	cmd.Dir = ".."
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	must.That(t, err == nil, "%v\n%s", err, out)
 	raw := must.Get(os.ReadFile(report))(t)
 	must.Do(t, json.Unmarshal(raw, &results))
 	return results
@@ -80,13 +77,7 @@ func underAttack(t *testing.T, args ...string) (results []attacked) {
 func (r *attacked) served(t *testing.T, requests int, p99 time.Duration) {
 	t.Helper()
 	t.Logf("%s from the %s address: p99 %v of %d requests, %d failed, peak %d MiB", r.Kind, r.Address, r.Served.P99, r.Served.Requests, r.Served.Failed, r.PeakRSS>>10)
-	if r.Served.Failed > 0 || r.Served.Requests < requests {
-		t.Errorf("%s: %d of %d requests failed: %s", r.Kind, r.Served.Failed, r.Served.Requests, r.Served.FirstError)
-	}
-	if r.PeakRSS>>10 >= 256 {
-		t.Errorf("%s: the process took %d MiB", r.Kind, r.PeakRSS>>10)
-	}
-	if r.Served.P99 > p99 {
-		t.Errorf("%s: p99 %v", r.Kind, r.Served.P99)
-	}
+	expect.That(t, r.Served.Failed == 0 && r.Served.Requests >= requests, "%s: %d of %d requests failed: %s", r.Kind, r.Served.Failed, r.Served.Requests, r.Served.FirstError)
+	expect.That(t, r.PeakRSS>>10 < 256, "%s: the process took %d MiB", r.Kind, r.PeakRSS>>10)
+	expect.That(t, r.Served.P99 <= p99, "%s: p99 %v", r.Kind, r.Served.P99)
 }

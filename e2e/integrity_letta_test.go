@@ -41,9 +41,8 @@ memories: {validate: 0}
 `))
 	s.stop()
 	var sealed review.SealReport
-	if code := integrity(t, s.dir, &sealed, "audit", "seal", "--backend", "letta", "--tenant", "acme"); code != 0 || sealed.Sealed < 2 || !sealed.Whole {
-		t.Fatalf("exit %d %+v", code, sealed)
-	}
+	code := integrity(t, s.dir, &sealed, "audit", "seal", "--backend", "letta", "--tenant", "acme")
+	must.That(t, code == 0 && sealed.Sealed >= 2 && sealed.Whole, "exit %d %+v", code, sealed)
 	s = s.resume(t)
 	made := func(path, body string) string {
 		t.Helper()
@@ -99,23 +98,20 @@ memories: {validate: 0}
 	s = s.resume(t)
 	read := call(t, http.MethodGet, s.base+archive+"?limit=50", "", "", sdk...)
 	for name, id := range ids {
-		if strings.HasPrefix(id, "passage") && name != "deleted" && strings.Contains(read.header.Get("X-Memproxy-Unverified"), id) != (want[name] != "") {
-			t.Errorf("read: %s: want %q: %q", name, want[name], read.header.Get("X-Memproxy-Unverified"))
-		}
+		expect.That(t, !strings.HasPrefix(id, "passage") || name == "deleted" || strings.Contains(read.header.Get("X-Memproxy-Unverified"), id) == (want[name] != ""),
+			"read: %s: want %q: %q", name, want[name], read.header.Get("X-Memproxy-Unverified"))
 	}
 	for _, name := range []string{"forged", "robbed", "metadata", "fresh"} {
-		if a := call(t, http.MethodGet, s.base+"/v1/blocks/"+ids[name], "", "", sdk...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != ids[name] {
-			t.Errorf("read: %s: %d %q", name, a.status, a.header.Get("X-Memproxy-Unverified"))
-		}
+		a := call(t, http.MethodGet, s.base+"/v1/blocks/"+ids[name], "", "", sdk...)
+		expect.That(t, a.status == 200 && a.header.Get("X-Memproxy-Unverified") == ids[name], "read: %s: %d %q", name, a.status, a.header.Get("X-Memproxy-Unverified"))
 	}
 	waitFor(t, "the changed block, once no agent can be at work on it", func() bool {
 		a := call(t, http.MethodGet, s.base+"/v1/blocks/"+ids["block"], "", "", sdk...)
 		return a.status == 200 && a.header.Get("X-Memproxy-Unverified") == ids["block"]
 	})
 	for _, path := range []string{"/v1/agents/" + agent, "/v1/blocks/" + ids["quiet"], "/v1/blocks/" + ids["plain"]} {
-		if a := call(t, http.MethodGet, s.base+path, "", "", sdk...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != "" {
-			t.Errorf("read: %s: %d %q", path, a.status, a.header.Get("X-Memproxy-Unverified"))
-		}
+		a := call(t, http.MethodGet, s.base+path, "", "", sdk...)
+		expect.That(t, a.status == 200 && a.header.Get("X-Memproxy-Unverified") == "", "read: %s: %d %q", path, a.status, a.header.Get("X-Memproxy-Unverified"))
 	}
 	s.stop()
 	got := swept(t, s.dir)

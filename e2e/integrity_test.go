@@ -39,9 +39,7 @@ func swept(t *testing.T, dir string, args ...string) map[string]string {
 	for _, c := range report.Chains {
 		expect.Len(t, c.Faults, 0, "faults of the chain")
 	}
-	if (code == 1) != (len(out) > 0) || code > 1 {
-		t.Errorf("exit %d with findings %v", code, out)
-	}
+	expect.That(t, (code == 1) == (len(out) > 0) && code <= 1, "exit %d with findings %v", code, out)
 	return out
 }
 
@@ -139,9 +137,8 @@ func TestIntegrityOnMem0(t *testing.T) {
 				t.Helper()
 				var m struct{ Metadata json.RawMessage }
 				body := behind(http.MethodGet, one(ids[name]), "")
-				if err := json.Unmarshal([]byte(body), &m); err != nil || len(m.Metadata) == 0 {
-					t.Fatalf("%v %s", err, body)
-				}
+				err := json.Unmarshal([]byte(body), &m)
+				must.That(t, err == nil && len(m.Metadata) > 0, "%v %s", err, body)
 				return string(m.Metadata)
 			}
 			put := func(name, body string) { t.Helper(); behind(http.MethodPut, one(ids[name]), body) }
@@ -171,9 +168,8 @@ func TestIntegrityOnMem0(t *testing.T) {
 			s = s.resume(t)
 			a := d.list(s.base)
 			for name, id := range ids {
-				if name != "deleted" && name != "gone" && strings.Contains(a.header.Get("X-Memproxy-Unverified"), id) != (want[name] != "") {
-					t.Errorf("read: %s: want %q: %q", name, want[name], a.header.Get("X-Memproxy-Unverified"))
-				}
+				expect.That(t, name == "deleted" || name == "gone" || strings.Contains(a.header.Get("X-Memproxy-Unverified"), id) == (want[name] != ""),
+					"read: %s: want %q: %q", name, want[name], a.header.Get("X-Memproxy-Unverified"))
 			}
 			s.stop()
 			got := swept(t, s.dir, d.args...)

@@ -47,18 +47,15 @@ func (in *installation) refused(t *testing.T) {
 			t.Errorf("%s: %d %s, want a refusal with %q", c.name, code, message, c.want)
 		}
 	}
-	if first := itemsOf(in.get("Pod", "agents", "with-init"), "spec", "initContainers")[0]; first["name"] != "memproxy" {
-		t.Errorf("the first init container is %v", first["name"])
-	}
-	if in.get("Pod", "elsewhere", "own-names-elsewhere")["metadata"].(map[string]any)["labels"] != nil {
-		t.Error("a pod of a namespace without the label was touched")
-	}
+	first := itemsOf(in.get("Pod", "agents", "with-init"), "spec", "initContainers")[0]
+	expect.That(t, first["name"] == "memproxy", "the first init container is %v", first["name"])
+	expect.That(t, in.get("Pod", "elsewhere", "own-names-elsewhere")["metadata"].(map[string]any)["labels"] == nil, "a pod of a namespace without the label was touched")
 	in.changed(t)
 	for container, want := range map[string]int{"memproxy": http.StatusForbidden, "agent": http.StatusBadRequest} { // it runs on no node
 		code, out, _ := in.do(http.MethodPost, in.path("Pod", "agents")+"/plain/exec?command=sh&stdout=true&container="+container, asJSON, nil)
-		if message, _ := out["message"].(string); code != want || (want == http.StatusForbidden) != strings.Contains(message, "with the sidecar's Secrets") {
-			t.Errorf("a command in %s: %d %s, want %d", container, code, message, want)
-		}
+		message, _ := out["message"].(string)
+		expect.That(t, code == want && (want == http.StatusForbidden) == strings.Contains(message, "with the sidecar's Secrets"),
+			"a command in %s: %d %s, want %d", container, code, message, want)
 	}
 }
 
@@ -125,16 +122,13 @@ func (in *installation) runs(t *testing.T, accepted map[string]any) {
 	}
 	in.backend.mu.Lock()
 	defer in.backend.mu.Unlock()
-	if len(in.backend.keys) == 0 {
-		t.Error("nothing arrived")
-	}
+	expect.That(t, len(in.backend.keys) > 0, "nothing arrived")
 	for _, key := range in.backend.keys {
 		expect.Equal(t, key, backendKey, "the backend was given")
 	}
 	records, code := run(t, nil, in.binary, "audit", "query", "--dir", filepath.Join(k.root, "var/lib/memproxy/audit"), "--principal", "system:serviceaccount:agents:support", "--type", "decision")
-	if n := len(lines(records)); code != 0 || n != 3 {
-		t.Errorf("%d decisions of the pod's service account:\n%s", n, records)
-	}
+	n := len(lines(records))
+	expect.That(t, code == 0 && n == 3, "%d decisions of the pod's service account:\n%s", n, records)
 }
 
 // away: while the webhook is away no agent starts next to the gate, and nobody
@@ -143,10 +137,7 @@ func (in *installation) away(t *testing.T) {
 	in.webhook.stop()
 	code, out, _ := in.try(agentPod(t, "agents", "too-early", "", ""))
 	message, _ := out["message"].(string)
-	if code != http.StatusInternalServerError || !strings.Contains(message, "inject.memproxy.io") {
-		t.Errorf("without the webhook: %d %s", code, message)
-	}
-	if code, out, _ := in.try(agentPod(t, "elsewhere", "bystander", "", "")); code != http.StatusCreated {
-		t.Errorf("elsewhere: %d %v", code, out["message"])
-	}
+	expect.That(t, code == http.StatusInternalServerError && strings.Contains(message, "inject.memproxy.io"), "without the webhook: %d %s", code, message)
+	code, out, _ = in.try(agentPod(t, "elsewhere", "bystander", "", ""))
+	expect.That(t, code == http.StatusCreated, "elsewhere: %d %v", code, out["message"])
 }

@@ -28,9 +28,7 @@ func TestKubeHelmInstallsTheDocumentedValues(t *testing.T) {
 	page := must.Get(os.ReadFile("../docs/kubernetes.md"))(t)
 	_, rest, ok := strings.Cut(string(page), "```yaml\n# values.yaml\n")
 	text, _, end := strings.Cut(rest, "```")
-	if !ok || !end {
-		t.Fatal("the page shows no values")
-	}
+	must.That(t, ok && end, "the page shows no values")
 	dir := t.TempDir()
 	values, config := filepath.Join(dir, "values.yaml"), filepath.Join(dir, "kubeconfig")
 	writeFile(t, values, []byte(strings.Replace(text, "sha256:…", "sha256:"+strings.Repeat("0", 64), 1)))

@@ -204,9 +204,7 @@ spec:
 func TestKubeAcceptsTheInjectedPod(t *testing.T) {
 	in := install(t)
 	_, _, warnings := in.try(agentPod(t, "agents", "agent", "", ""))
-	if len(warnings) != 1 || !strings.Contains(warnings[0], "MEM0_BASE_URL now leads to the sidecar") {
-		t.Errorf("warnings: %q", warnings)
-	}
+	expect.That(t, len(warnings) == 1 && strings.Contains(warnings[0], "MEM0_BASE_URL now leads to the sidecar"), "warnings: %q", warnings)
 	accepted := in.get("Pod", "agents", "agent")
 	in.compare(accepted, filepath.Join("kube", "testdata", "accepted.yaml"))
 	t.Run("refused", in.refused)

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // layersStopNothing holds the decisions of a sidecar with production's defaults, of which
@@ -20,9 +22,7 @@ func (s *sidecar) layersStopNothing(t *testing.T, some int) {
 			t.Errorf("stopped: %s", tail(line, 1500))
 		}
 	}
-	if len(decisions) < some {
-		t.Errorf("only %d decisions", len(decisions))
-	}
+	expect.That(t, len(decisions) >= some, "only %d decisions", len(decisions))
 }
 
 // refusal is how a rule of the layers words one; a mark in a stamp is none.
@@ -49,9 +49,8 @@ func TestLayersLeaveClientsAlone(t *testing.T) {
 			script, name = filepath.Join("letta", "sdk", "run.sh"), "py"
 		}
 		out, _ := run(t, []string{"MEM0_TELEMETRY=false"}, script, append([]string{name, "--base", c.car.base, "--suffix", "lay" + scenario}, strings.Fields(c.args)...)...)
-		if n := len(lines(out)); n < 30 || refusal.MatchString(out) {
-			t.Errorf("%s: %d steps, %s", scenario, n, tail(out, 1500))
-		}
+		n := len(lines(out))
+		expect.That(t, n >= 30 && !refusal.MatchString(out), "%s: %d steps, %s", scenario, n, tail(out, 1500))
 	}
 	mem0.layersStopNothing(t, 60)
 	letta.layersStopNothing(t, 50)
@@ -68,17 +67,12 @@ func TestRealEngineInference(t *testing.T) {
 		thread := "run-" + treatment
 		said := `{"agent_id":"dev","run_id":"` + thread + `","messages":[{"role":"user","content":"I like green tea."},{"role":"assistant","content":"Answers should stay brief."}]}`
 		a := call(t, http.MethodPost, car.base+"/memories", "m0sk_e2e", said)
-		if a.status != 200 || !strings.Contains(a.body, "green tea") || strings.Contains(a.body, "brief") == gone {
-			t.Errorf("%s: %d %s", treatment, a.status, a.body)
-		}
-		if list := call(t, http.MethodGet, eng.base+"/memories?agent_id=dev&run_id="+thread, "m0sk_e2e", ""); !strings.Contains(list.body, "green tea") || strings.Contains(list.body, "brief") == gone {
-			t.Errorf("%s: the engine holds %s", treatment, list.body)
-		}
+		expect.That(t, a.status == 200 && strings.Contains(a.body, "green tea") && strings.Contains(a.body, "brief") != gone, "%s: %d %s", treatment, a.status, a.body)
+		list := call(t, http.MethodGet, eng.base+"/memories?agent_id=dev&run_id="+thread, "m0sk_e2e", "")
+		expect.That(t, strings.Contains(list.body, "green tea") && strings.Contains(list.body, "brief") != gone, "%s: the engine holds %s", treatment, list.body)
 		alone := call(t, http.MethodPost, car.base+"/memories", "m0sk_e2e", `{"agent_id":"dev","run_id":"`+thread+`","messages":[{"role":"assistant","content":"Answers should stay brief."}]}`)
 		alone.want(t, map[bool]int{true: 403, false: 200}[gone], treatment, "an assistant alone")
 		out := car.audit(t, "--decision", decisionID(a))
-		if !strings.Contains(out, "layer.inferred") || strings.Contains(out, "undone") != gone || strings.Contains(out, "brief") {
-			t.Errorf("%s: the record says %s", treatment, out)
-		}
+		expect.That(t, strings.Contains(out, "layer.inferred") && strings.Contains(out, "undone") == gone && !strings.Contains(out, "brief"), "%s: the record says %s", treatment, out)
 	}
 }

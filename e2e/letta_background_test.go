@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // told are the run ids and the numbers of a stream's events.
@@ -54,33 +55,24 @@ func TestLettaBackground(t *testing.T) {
 				body := fmt.Sprintf(`{"messages":[{"role":"user","content":%q,"otid":"otid-%s-%v"}],"streaming":true,"background":true,"stream_tokens":%v}`, selfEdits, name, tokens, tokens)
 				first := call(t, http.MethodPost, car.base+path, "", body, sdk...)
 				runs, seqs := told(first.body)
-				if len(runs) != 1 || len(seqs) == 0 || !strings.Contains(first.body, "[DONE]") || strings.Contains(first.body, "approval") {
-					t.Fatalf("runs %v, numbers %v\n%s", runs, seqs, tail(first.body, 3000))
-				}
+				must.That(t, len(runs) == 1 && len(seqs) > 0 && strings.Contains(first.body, "[DONE]") && !strings.Contains(first.body, "approval"),
+					"runs %v, numbers %v\n%s", runs, seqs, tail(first.body, 3000))
 				for i := range seqs {
-					if i > 0 && seqs[i] <= seqs[i-1] {
-						t.Fatalf("the numbers do not rise: %v", seqs)
-					}
+					must.That(t, i == 0 || seqs[i] > seqs[i-1], "the numbers do not rise: %v", seqs)
 				}
-				if b := lettaBlocks(t, direct, agent); b["persona"] != "helper" || !strings.Contains(b["human"], "plays go") {
-					t.Errorf("blocks %v", b)
-				}
+				b := lettaBlocks(t, direct, agent)
+				expect.That(t, b["persona"] == "helper" && strings.Contains(b["human"], "plays go"), "blocks %v", b)
 				var run string
 				for run = range runs {
 				}
 				again := call(t, http.MethodPost, car.base+"/v1/runs/"+run+"/stream", "", `{"starting_after":0}`, sdk...)
-				if again.body != first.body {
-					t.Errorf("read again: %d %s", again.status, tail(again.body, 2000))
-				}
+				expect.That(t, again.body == first.body, "read again: %d %s", again.status, tail(again.body, 2000))
 				middle := seqs[len(seqs)/2]
 				rest := call(t, http.MethodPost, car.base+"/v1/runs/"+run+"/stream", "", fmt.Sprintf(`{"starting_after":%d}`, middle), sdk...)
-				if rest.body == "" || !strings.HasSuffix(first.body, rest.body) {
-					t.Errorf("from %d on: %s", middle, tail(rest.body, 2000))
-				}
+				expect.That(t, rest.body != "" && strings.HasSuffix(first.body, rest.body), "from %d on: %s", middle, tail(rest.body, 2000))
 				before := lettaBlocks(t, direct, agent)["human"]
-				if twice := call(t, http.MethodPost, car.base+path, "", body, sdk...); twice.body != first.body {
-					t.Errorf("the same messages again: %s", tail(twice.body, 2000))
-				}
+				twice := call(t, http.MethodPost, car.base+path, "", body, sdk...)
+				expect.That(t, twice.body == first.body, "the same messages again: %s", tail(twice.body, 2000))
 				expect.Equal(t, lettaBlocks(t, direct, agent)["human"], before, "a repeated request wrote again")
 				call(t, http.MethodGet, car.base+"/v1/runs/"+run, "", "", sdk...).about("the run").has(t, `"stop_reason":"end_turn"`, run)
 				var usage struct {
@@ -88,19 +80,16 @@ func TestLettaBackground(t *testing.T) {
 				}
 				numbers := call(t, http.MethodGet, car.base+"/v1/runs/"+run+"/usage", "", "", sdk...)
 				steps := call(t, http.MethodGet, car.base+"/v1/runs/"+run+"/steps", "", "", sdk...)
-				if n := strings.Count(steps.body, `"run_id":"`+run+`"`); n < 2 || json.Unmarshal([]byte(numbers.body), &usage) != nil || usage.Total != 15*n {
-					t.Errorf("the numbers are not the turn's: %s of %s", numbers.body, steps.body)
-				}
+				n := strings.Count(steps.body, `"run_id":"`+run+`"`)
+				expect.That(t, n >= 2 && json.Unmarshal([]byte(numbers.body), &usage) == nil && usage.Total == 15*n, "the numbers are not the turn's: %s of %s", numbers.body, steps.body)
 				all := call(t, http.MethodGet, car.base+"/v1/runs/"+run+"/messages", "", "", sdk...)
-				if strings.Contains(all.body, "approval") || !strings.Contains(all.body, "plays go") || !strings.Contains(all.body, "done") {
-					t.Errorf("its messages: %s", tail(all.body, 3000))
-				}
+				expect.That(t, !strings.Contains(all.body, "approval") && strings.Contains(all.body, "plays go") && strings.Contains(all.body, "done"),
+					"its messages: %s", tail(all.body, 3000))
 				if name == "conversation" {
 					// The server reads again only a turn that lasts.
 					over := call(t, http.MethodPost, car.base+"/v1/conversations/"+conversation+"/stream", "", `{}`, sdk...)
-					if over.status != http.StatusBadRequest || !strings.Contains(over.body, "No active runs") {
-						t.Errorf("by the conversation, whose turn is over: %d %s", over.status, tail(over.body, 2000))
-					}
+					expect.That(t, over.status == http.StatusBadRequest && strings.Contains(over.body, "No active runs"),
+						"by the conversation, whose turn is over: %d %s", over.status, tail(over.body, 2000))
 				}
 			})
 		}
@@ -127,16 +116,12 @@ func TestLettaCancel(t *testing.T) {
 			body = fmt.Sprintf(`{"run_ids":[%q]}`, id)
 		}
 		a := call(t, http.MethodPost, car.base+"/v1/agents/"+agent+"/messages/cancel", "", body, sdk...)
-		if a.status != 200 || named && !strings.Contains(a.body, id) {
-			t.Errorf("cancel: %d %s", a.status, a.body)
-		}
+		expect.That(t, a.status == 200 && (!named || strings.Contains(a.body, id)), "cancel: %d %s", a.status, a.body)
 		t.Logf("cancelled: %s", a.body)
 		got := <-done
 		expect.Text(t, lettaBlocks(t, direct, agent)["human"], "named", named, "human is", tail(got.body, 2000)).Has("first").Lacks("never")
 		next := call(t, http.MethodPost, path, "", `{"input":"SAY hello"}`, sdk...)
-		if next.status != 200 || !strings.Contains(next.body, "hello") {
-			t.Errorf("named %v: the agent is not free: %d %s", named, next.status, tail(next.body, 1000))
-		}
+		expect.That(t, next.status == 200 && strings.Contains(next.body, "hello"), "named %v: the agent is not free: %d %s", named, next.status, tail(next.body, 1000))
 	}
 }
 

@@ -62,9 +62,7 @@ ASIDE CALL memory_finish_edits {}`, ``, 0},
 			got := call(t, http.MethodPost, car.base+"/v1/agents/"+agent+tc.route, "", said(t, tc.text, tc.more), sdk...).want(t, 200)
 			waitFor(t, "the settling", func() bool { return !car.journalled(t) })
 			b := lettaBlocks(t, real, agent)
-			if !strings.HasPrefix(b["human"], "Ann\nlikes tea") || b["persona"] != "helper" {
-				t.Errorf("blocks %q\n%s", b, tail(got.body, 1500))
-			}
+			expect.That(t, strings.HasPrefix(b["human"], "Ann\nlikes tea") && b["persona"] == "helper", "blocks %q\n%s", b, tail(got.body, 1500))
 			list := call(t, http.MethodGet, real+"/v1/agents/"+agent+"/archival-memory", "", "", sdk...)
 			expect.Equal(t, strings.Count(list.body, `"text":"Ann likes tea"`), tc.archived, tail(list.body, 500))
 			out := car.audit(t, "--type", "outcome")
@@ -89,9 +87,8 @@ func TestLettaCompensatesConversations(t *testing.T) {
 		got := call(t, http.MethodPost, car.base+"/v1/conversations/"+conversation+"/messages", "", said(t, spy+"\nTHEN\nCALL send_message {\"message\":\"done\"}", more), sdk...)
 		got.want(t, status)
 		waitFor(t, "the settling", func() bool { return !car.journalled(t) })
-		if b := lettaBlocks(t, real, agent); b["persona"] != "helper" {
-			t.Errorf("blocks %q\n%s", b, tail(got.body, 1500))
-		}
+		b := lettaBlocks(t, real, agent)
+		expect.That(t, b["persona"] == "helper", "blocks %q\n%s", b, tail(got.body, 1500))
 	}
 	out := car.audit(t, "--type", "outcome")
 	expect.Equal(t, strings.Count(out, "undone: sha256 "+sha("spy")), 1, tail(out, 1500))
@@ -106,9 +103,8 @@ func TestLettaCompensatesChatCompletions(t *testing.T) {
 	agent := newLettaAgent(t, real, "chat")
 	got := call(t, http.MethodPost, car.base+"/v1/chat/completions", "", fmt.Sprintf(`{"model":%q,"stream":true,"messages":[{"role":"user","content":%q}]}`, agent, selfEdits), sdk...).want(t, 200)
 	waitFor(t, "the settling", func() bool { return !car.journalled(t) })
-	if b := lettaBlocks(t, real, agent); !strings.HasPrefix(b["human"], "Ann\nlikes tea") || b["persona"] != "helper" {
-		t.Errorf("blocks %q\n%s", b, tail(got.body, 1500))
-	}
+	b := lettaBlocks(t, real, agent)
+	expect.That(t, strings.HasPrefix(b["human"], "Ann\nlikes tea") && b["persona"] == "helper", "blocks %q\n%s", b, tail(got.body, 1500))
 }
 
 // Proves EDGE-1: memproxy is killed while a background run is under way; the
@@ -123,7 +119,6 @@ func TestLettaCompensationSurvivesKill(t *testing.T) {
 	waitFor(t, "the write that nobody ruled on", func() bool { return lettaBlocks(t, real, agent)["persona"] == "spy" })
 	car = serve(t, dir, lettaConf(t, real, ", ungated: compensate"))
 	waitFor(t, "the settling", func() bool { return !car.journalled(t) })
-	if b := lettaBlocks(t, real, agent); !strings.HasPrefix(b["human"], "Ann\nlikes tea") || b["persona"] != "helper" {
-		t.Errorf("blocks %q", b)
-	}
+	b := lettaBlocks(t, real, agent)
+	expect.That(t, strings.HasPrefix(b["human"], "Ann\nlikes tea") && b["persona"] == "helper", "blocks %q", b)
 }

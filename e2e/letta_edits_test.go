@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -32,9 +33,8 @@ func TestLettaSelfEditsAreReadAsTheServerReadsThem(t *testing.T) {
 	for _, pkg := range []string{"selfedit", "turn"} {
 		read := exec.Command("go", "test", "-count=1", "-run", "TestMemoryBecomesWhatTheServerMakesOfIt|TestNothingIsInMemoryThatTheGateDidNotSee", ".", "-calls", calls)
 		read.Dir = filepath.Join("..", "adapters", "letta", pkg)
-		if out, err := read.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", pkg, err, tail(string(out), 4000))
-		}
+		out, err := read.CombinedOutput()
+		expect.That(t, err == nil, "%s: %v\n%s", pkg, err, tail(string(out), 4000))
 	}
 }
 
@@ -54,9 +54,8 @@ func TestLettaToolsAreGatedByWhatTheServerReads(t *testing.T) {
 		talk := newConversation(t, direct, agent)
 		body := strings.Replace(said(t, spy+"\nTHEN\nSAY done", `,"streaming":false`), "{", "{"+more, 1)
 		a := call(t, http.MethodPost, car.base+"/v1/conversations/"+talk+"/messages", "", body, sdk...)
-		if b := lettaBlocks(t, car.base, agent); a.status != 200 || b["persona"] != "helper" {
-			t.Errorf("%s: %d %q %s", name, a.status, b, tail(a.body, 600))
-		}
+		b := lettaBlocks(t, car.base, agent)
+		expect.That(t, a.status == 200 && b["persona"] == "helper", "%s: %d %q %s", name, a.status, b, tail(a.body, 600))
 	}
 	// A pause of the caller's own tool, of a message in which the model says something, too.
 	const own = `,"client_tools":[{"name":"memory_replace","parameters":{"type":"object"}}],"streaming":false}`
@@ -76,8 +75,7 @@ func TestLettaToolsAreGatedByWhatTheServerReads(t *testing.T) {
 		pause := asked.Messages[len(asked.Messages)-1]
 		of := map[string]string{"call": pause.Calls[0].ID, "message": pause.ID}[answers]
 		a := call(t, http.MethodPost, messages, "", fmt.Sprintf(`{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":%q,"approve":true}]}]`, of)+own, sdk...)
-		if b := lettaBlocks(t, car.base, agent); a.status != 200 || b["persona"] != "helper" {
-			t.Errorf("approved by the %s: %d %q %s", answers, a.status, b, tail(a.body, 600))
-		}
+		b := lettaBlocks(t, car.base, agent)
+		expect.That(t, a.status == 200 && b["persona"] == "helper", "approved by the %s: %d %q %s", answers, a.status, b, tail(a.body, 600))
 	}
 }

@@ -45,9 +45,8 @@ func TestLettaKeysOfOthers(t *testing.T) {
 		all := map[string]string{"blocks of the agent": call(t, "GET", direct+"/v1/agents/"+agent+"/core-memory/blocks", "", "").body}
 		for name, id := range objects {
 			a := call(t, "GET", direct+paths[name]+id, "", "")
-			if all[name] = a.body; a.status != 200 {
-				t.Errorf("the victim's %s: %d %s", name, a.status, a.body)
-			}
+			all[name] = a.body
+			expect.That(t, a.status == 200, "the victim's %s: %d %s", name, a.status, a.body)
 		}
 		return all
 	}
@@ -80,9 +79,8 @@ func TestLettaKeysOfOthers(t *testing.T) {
 		{"GET", "/v1/agents/?identifier_keys=" + key, ``},
 		{"GET", "/v1/archives/?name=" + secret, ``},
 	} {
-		if a := call(t, c[0], car.base+c[1], "rival", c[2], sdk...); strings.Contains(a.body, secret) || a.status >= 500 {
-			t.Errorf("%s %s %s: %d %s", c[0], c[1], c[2], a.status, tail(a.body, 600))
-		}
+		a := call(t, c[0], car.base+c[1], "rival", c[2], sdk...)
+		expect.That(t, !strings.Contains(a.body, secret) && a.status < 500, "%s %s %s: %d %s", c[0], c[1], c[2], a.status, tail(a.body, 600))
 	}
 	for name, was := range before {
 		expect.Equal(t, state()[name], was, "the victim's", name)

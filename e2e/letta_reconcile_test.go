@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/must"
+
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves EDGE-1: on the real server, memproxy is killed in mid-turn; the next
@@ -43,20 +47,16 @@ func TestLettaReconciler(t *testing.T) {
 		body := call(t, http.MethodGet, real+"/v1/conversations/"+conversation+"/messages?order=desc&limit=20", "", "", sdk...).body
 		return strings.Contains(body, "may have been made or not")
 	})
-	if !pending(ruled) {
-		t.Error("an approval that a rule asks for was answered")
-	}
+	expect.That(t, pending(ruled), "an approval that a rule asks for was answered")
 	for _, id := range []string{agent, other, ruled} {
-		if b := lettaBlocks(t, real, id); b["human"] != "Ann" || b["persona"] != "helper" {
-			t.Errorf("written unruled: %q", b)
-		}
+		b := lettaBlocks(t, real, id)
+		expect.That(t, b["human"] == "Ann" && b["persona"] == "helper", "written unruled: %q", b)
 	}
 	call(t, http.MethodPost, real+"/v1/agents/"+agent+"/messages", "", `{"input":"SAY hello"}`, sdk...).want(t, 200, "past memproxy").has(t, "hello")
 	call(t, http.MethodPost, car.base+"/v1/conversations/"+conversation+"/messages", "", said(t, "SAY hello", `,"streaming":false`), sdk...).want(t, 200, "in the conversation").has(t, "hello")
 	out := car.audit(t, "--type", "decision")
-	if n := strings.Count(out, `"id":"system:reconciler"`); n < 6 {
-		t.Errorf("%d denials recorded: %s", n, tail(out, 2000))
-	}
+	n := strings.Count(out, `"id":"system:reconciler"`)
+	expect.That(t, n >= 6, "%d denials recorded: %s", n, tail(out, 2000))
 }
 
 // Proves EDGE-16: with the interval that nobody set, every agent that waits
@@ -109,9 +109,7 @@ func TestLettaReconcilerInTime(t *testing.T) {
 			}
 		}
 	}
-	if waiting["whole"] == "" || waiting["conversation"] == "" || waiting["background"] == "" {
-		t.Fatalf("no pause to be found: %v", waiting)
-	}
+	must.That(t, waiting["whole"] != "" && waiting["conversation"] != "" && waiting["background"] != "", "no pause to be found: %v", waiting)
 	serve(t, dir, lettaConf(t, real, ", ungated: deny"))
 	start := time.Now()
 	for name, look := range waiting { // one after the other; on a busy machine each takes seconds

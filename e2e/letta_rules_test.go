@@ -80,12 +80,10 @@ func TestLettaApprovalsStayThePersons(t *testing.T) {
 			a := call(t, http.MethodPost, at, "", said(t, `CALL memory_insert {"label":"`+block+`","new_string":"x"}`+"\nTHEN\nSAY done", more), sdk...)
 			if want == "" {
 				a.want(t, 200, mode, "the person is asked for what is refused").lacks(t, "requires_approval", "approval_request_message").has(t, "tool_call_message", "done")
-				if list := call(t, http.MethodGet, at+"?limit=20", "", "", sdk...); strings.Contains(list.body, `"approval_re`) {
-					t.Errorf("%s: the history shows a question: %s", mode, tail(list.body, 2500))
-				}
-				if b := lettaBlocks(t, real, agent); b["human"] != "Ann" || b["persona"] != "helper" {
-					t.Errorf("%s: %q", mode, b)
-				}
+				list := call(t, http.MethodGet, at+"?limit=20", "", "", sdk...)
+				expect.That(t, !strings.Contains(list.body, `"approval_re`), "%s: the history shows a question: %s", mode, tail(list.body, 2500))
+				b := lettaBlocks(t, real, agent)
+				expect.That(t, b["human"] == "Ann" && b["persona"] == "helper", "%s: %q", mode, b)
 				continue
 			}
 			a.want(t, 200, mode).has(t, "approval_request_message", `"requires_approval"`)
@@ -95,15 +93,12 @@ func TestLettaApprovalsStayThePersons(t *testing.T) {
 			if list := call(t, http.MethodGet, at+"?limit=20", "", "", sdk...); !strings.Contains(list.body, "approval_request_message") {
 				t.Errorf("the question is not in the history: %s", tail(list.body, 1500))
 			}
-			if busy := call(t, http.MethodPost, at, "", `{"input":"SAY hello"}`, sdk...); busy.status != 409 {
-				t.Errorf("a message in the middle of it: %d %s", busy.status, tail(busy.body, 500))
-			}
+			busy := call(t, http.MethodPost, at, "", `{"input":"SAY hello"}`, sdk...)
+			expect.That(t, busy.status == 409, "a message in the middle of it: %d %s", busy.status, tail(busy.body, 500))
 			id := a.body[strings.Index(a.body, `"tool_call_id":"`)+len(`"tool_call_id":"`):]
 			id = id[:strings.Index(id, `"`)]
 			yes := call(t, http.MethodPost, at, "", `{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":"`+id+`","approve":true}]}]`+more+`}`, sdk...)
-			if yes.status != 200 || !strings.Contains(yes.body, "done") {
-				t.Errorf("%s: %d %s", mode, yes.status, tail(yes.body, 1500))
-			}
+			expect.That(t, yes.status == 200 && strings.Contains(yes.body, "done"), "%s: %d %s", mode, yes.status, tail(yes.body, 1500))
 			expect.Equal(t, lettaBlocks(t, real, agent)[block], want, mode)
 		}
 	}

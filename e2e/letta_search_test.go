@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves EDGE-1, EDGE-3: on the real server, what an agent's search tools find
@@ -36,20 +38,14 @@ SAY done`
 		for _, line := range outline(a.body) {
 			if strings.HasPrefix(line, "tool_return_message") {
 				returns++
-				if strings.HasPrefix(line, "tool_return_message error") {
-					t.Errorf("%s: %s", more, line)
-				}
+				expect.That(t, !strings.HasPrefix(line, "tool_return_message error"), "%s: %s", more, line)
 			}
 		}
-		if a.status != 200 || returns < 2 || !strings.Contains(a.body, "at five") || strings.Contains(a.body, "for rivals") || strings.Contains(a.body, "approval") {
-			t.Errorf("%s: %d\n%s", more, a.status, strings.Join(outline(a.body), "\n"))
-		}
-		if b := lettaBlocks(t, direct, agent); !strings.Contains(b["human"], "likes tea") {
-			t.Errorf("%s: %v", more, b)
-		}
+		expect.That(t, a.status == 200 && returns >= 2 && strings.Contains(a.body, "at five") && !strings.Contains(a.body, "for rivals") && !strings.Contains(a.body, "approval"),
+			"%s: %d\n%s", more, a.status, strings.Join(outline(a.body), "\n"))
+		b := lettaBlocks(t, direct, agent)
+		expect.That(t, strings.Contains(b["human"], "likes tea"), "%s: %v", more, b)
 	}
 	history := call(t, http.MethodGet, car.base+path+"?limit=100", "dev", "", sdk...)
-	if strings.Contains(history.body, "approval_re") {
-		t.Errorf("the history tells of approvals: %s", tail(history.body, 3000))
-	}
+	expect.That(t, !strings.Contains(history.body, "approval_re"), "the history tells of approvals: %s", tail(history.body, 3000))
 }

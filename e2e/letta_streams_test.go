@@ -7,6 +7,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
+
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves EDGE-3, EDGE-13, TRL-1: on the real server, which finds a stream by
@@ -29,13 +33,9 @@ func TestLettaStreamsByMessagesOwnIDs(t *testing.T) {
 	words := id(t, as("rival", "/v1/conversations/?agent_id="+other, `{}`))
 	const message = `{"messages":[{"role":"user","content":"SAY %s","otid":"otid-1"}],"streaming":true,"background":true}`
 	first := as("dev", "/v1/agents/"+mine+"/messages", fmt.Sprintf(message, secret))
-	if first.status != 200 || !strings.Contains(first.body, secret) {
-		t.Fatalf("%d %s", first.status, tail(first.body, 1000))
-	}
+	must.That(t, first.status == 200 && strings.Contains(first.body, secret), "%d %s", first.status, tail(first.body, 1000))
 	plain := call(t, http.MethodPost, direct+"/v1/conversations/"+conv+"/stream", "", `{"otid":"otid-1"}`, sdk...)
-	if !strings.Contains(plain.body, secret) {
-		t.Fatalf("the server looks elsewhere by now: %d %s", plain.status, tail(plain.body, 500))
-	}
+	must.That(t, strings.Contains(plain.body, secret), "the server looks elsewhere by now: %d %s", plain.status, tail(plain.body, 500))
 	for _, when := range []string{"at once", "after a restart"} {
 		if when != "at once" {
 			car.stop()
@@ -48,14 +48,12 @@ func TestLettaStreamsByMessagesOwnIDs(t *testing.T) {
 			"/v1/conversations/" + conv + "/messages":  fmt.Sprintf(message, "nothing"),
 			"/v1/conversations/default/messages":       strings.Replace(fmt.Sprintf(message, "nothing"), "{", `{"agent_id":"`+other+`",`, 1),
 		} {
-			if a := as("rival", path, body); strings.Contains(a.body, secret) || strings.Contains(a.body, mine) {
-				t.Errorf("%s, %s: %d %s", when, path, a.status, tail(a.body, 1000))
-			}
+			a := as("rival", path, body)
+			expect.That(t, !strings.Contains(a.body, secret) && !strings.Contains(a.body, mine), "%s, %s: %d %s", when, path, a.status, tail(a.body, 1000))
 		}
 		theirs, nobodys := as("rival", "/v1/conversations/"+asks+"/stream", `{"otid":"otid-1"}`), as("rival", "/v1/conversations/"+asks+"/stream", `{"otid":"otid-9"}`)
-		if theirs.status != 404 || nobodys.status != 404 || len(theirs.body) != len(nobodys.body) {
-			t.Errorf("%s, by the id: %d %s\n%d %s", when, theirs.status, theirs.body, nobodys.status, nobodys.body)
-		}
+		expect.That(t, theirs.status == 404 && nobodys.status == 404 && len(theirs.body) == len(nobodys.body),
+			"%s, by the id: %d %s\n%d %s", when, theirs.status, theirs.body, nobodys.status, nobodys.body)
 		if a := as("dev", "/v1/agents/"+mine+"/messages", fmt.Sprintf(message, secret)); !strings.Contains(a.body, secret) {
 			t.Errorf("%s, the owner's own messages again: %d %s", when, a.status, tail(a.body, 1000))
 		}
@@ -97,12 +95,10 @@ func TestLettaToolsRunFromOutside(t *testing.T) {
 	if a, err := patiently(t, http.MethodPost, strict.base+"/v1/agents/"+id+"/tools/clock/run", `{}`); a.status != 200 || !strings.Contains(a.body, "noon") {
 		t.Errorf("a tool without the state: %v %d %s", err, a.status, tail(a.body, 800))
 	}
-	if b := lettaBlocks(t, direct, id); b["persona"] != "helper" {
-		t.Errorf("blocks %q", b)
-	}
+	b := lettaBlocks(t, direct, id)
+	expect.That(t, b["persona"] == "helper", "blocks %q", b)
 	id = agent("lenient")
 	call(t, http.MethodPost, lenient.base+"/v1/agents/"+id+"/tools/spy/run", "", `{}`, sdk...).want(t, 200)
-	if b := lettaBlocks(t, direct, id); b["persona"] != "helper" {
-		t.Errorf("blocks %q", b)
-	}
+	b = lettaBlocks(t, direct, id)
+	expect.That(t, b["persona"] == "helper", "blocks %q", b)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // apart serves two tenants, one caller each.
@@ -31,9 +32,7 @@ func TestLettaTenants(t *testing.T) {
 		t.Helper()
 		a := as(key, http.MethodPost, path, body)
 		id := firstOf(a.body, name)
-		if a.status != 200 && a.status != 201 || id == "" {
-			t.Fatalf("%s: %d %s", path, a.status, tail(a.body, 1000))
-		}
+		must.That(t, (a.status == 200 || a.status == 201) && id != "", "%s: %d %s", path, a.status, tail(a.body, 1000))
 		return id
 	}
 	const secret = "CANARY-7f3a"
@@ -69,15 +68,13 @@ func TestLettaTenants(t *testing.T) {
 		"/v1/identities/" + identity:       secret,
 		"/v1/groups/" + group:              secret,
 	} {
-		if a := as("dev", http.MethodGet, path, ""); a.status != 200 || !strings.Contains(a.body, want) {
-			t.Errorf("own %s: %d %s", path, a.status, tail(a.body, 600))
-		}
+		a := as("dev", http.MethodGet, path, "")
+		expect.That(t, a.status == 200 && strings.Contains(a.body, want), "own %s: %d %s", path, a.status, tail(a.body, 600))
 	}
 	says := `{"input":"SAY hello","streaming":false}`
 	for _, path := range []string{"/v1/conversations/" + agent + "/messages", "/v1/conversations/" + conv + "/messages"} {
-		if a := as("dev", http.MethodPost, path, says); a.status != 200 || !strings.Contains(a.body, "hello") {
-			t.Errorf("own %s: %d %s", path, a.status, tail(a.body, 600))
-		}
+		a := as("dev", http.MethodPost, path, says)
+		expect.That(t, a.status == 200 && strings.Contains(a.body, "hello"), "own %s: %d %s", path, a.status, tail(a.body, 600))
 	}
 
 	before := lettaBlocks(t, direct, agent)
@@ -111,18 +108,15 @@ func TestLettaTenants(t *testing.T) {
 		{"POST", "/v1/groups/", `{"agent_ids":["` + agent + `"],"description":"x"}`},
 	} {
 		a := as("rival", c[0], c[1], c[2])
-		if a.status != 404 && c[1] != "/v1/messages/"+message || strings.Contains(a.body, secret) || strings.Contains(a.body, "Ann") {
-			t.Errorf("another's %s %s %s: %d %s", c[0], c[1], c[2], a.status, tail(a.body, 600))
-		}
+		expect.That(t, (a.status == 404 || c[1] == "/v1/messages/"+message) && !strings.Contains(a.body, secret) && !strings.Contains(a.body, "Ann"),
+			"another's %s %s %s: %d %s", c[0], c[1], c[2], a.status, tail(a.body, 600))
 	}
 	for _, path := range []string{"/v1/agents/", "/v1/blocks/", "/v1/conversations/", "/v1/runs/", "/v1/messages/", "/v1/archives/", "/v1/identities/", "/v1/groups/"} {
-		if a := as("rival", http.MethodGet, path, ""); a.status != 200 || strings.Contains(a.body, secret) || strings.Contains(a.body, agent) {
-			t.Errorf("another's list %s: %d %s", path, a.status, tail(a.body, 600))
-		}
+		a := as("rival", http.MethodGet, path, "")
+		expect.That(t, a.status == 200 && !strings.Contains(a.body, secret) && !strings.Contains(a.body, agent), "another's list %s: %d %s", path, a.status, tail(a.body, 600))
 	}
-	if after := lettaBlocks(t, direct, agent); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("the other's blocks were %v and are %v", before, after)
-	}
+	after := lettaBlocks(t, direct, agent)
+	expect.That(t, fmt.Sprint(after) == fmt.Sprint(before), "the other's blocks were %v and are %v", before, after)
 }
 
 // Agents that were there before memproxy: callers whose limits name one have its messages on every
@@ -136,9 +130,8 @@ func TestLettaAgentsFromBefore(t *testing.T) {
 	made := map[string]string{}
 	for _, name := range []string{"mine", "theirs", "nobodys"} {
 		agent := firstOf(call(t, "POST", direct+"/v1/agents/", "", fmt.Sprintf(lettaAgent, name), sdk...).body, "id")
-		if a := call(t, "POST", direct+"/v1/agents/"+agent+"/messages", "", `{"input":"SAY CANARY-`+name+`"}`, sdk...); a.status != 200 {
-			t.Fatalf("%s: %d %s", name, a.status, tail(a.body, 1000))
-		}
+		a := call(t, "POST", direct+"/v1/agents/"+agent+"/messages", "", `{"input":"SAY CANARY-`+name+`"}`, sdk...)
+		must.That(t, a.status == 200, "%s: %d %s", name, a.status, tail(a.body, 1000))
 		made[name] = agent
 	}
 	limited := strings.NewReplacer(`"agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"`, `"agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: [`+made["mine"]+`]`,

@@ -45,9 +45,8 @@ var sdk = []string{"X-Stainless-Package-Version", "1.12.1"}
 func newLettaAgent(t *testing.T, base, name string) string {
 	t.Helper()
 	agent := makeAgent(t, base, fmt.Sprintf(lettaAgent, name))
-	if a := call(t, http.MethodPatch, base+"/v1/agents/"+agent, "", `{"parallel_tool_calls":true}`); a.status != 200 && a.status != 404 && a.status != 405 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	a := call(t, http.MethodPatch, base+"/v1/agents/"+agent, "", `{"parallel_tool_calls":true}`)
+	must.That(t, a.status == 200 || a.status == 404 || a.status == 405, "%d %s", a.status, a.body)
 	return agent
 }
 
@@ -192,13 +191,11 @@ func TestLettaSelfEdits(t *testing.T) {
 			for _, of := range []struct{ base, agent string }{{real, onReal}, {small.URL, onSmall}} {
 				expect.Map(t, lettaBlocks(t, of.base, of.agent), map[string]string{"human": tc.human, "persona": "helper"}, of.base)
 			}
-			if a, b := outline(got.body), outline(like.body); !slices.Equal(a, b) {
-				t.Errorf("real\n  %s\nsmall\n  %s", strings.Join(a, "\n  "), strings.Join(b, "\n  "))
-			}
+			a, b := outline(got.body), outline(like.body)
+			expect.That(t, slices.Equal(a, b), "real\n  %s\nsmall\n  %s", strings.Join(a, "\n  "), strings.Join(b, "\n  "))
 			history := call(t, http.MethodGet, carReal.base+"/v1/agents/"+onReal+"/messages", "", "", sdk...)
-			if history.status != 200 || strings.Contains(history.body, "approval") || !strings.Contains(history.body, "tool_call_message") {
-				t.Errorf("history: %d %s", history.status, tail(history.body, 3000))
-			}
+			expect.That(t, history.status == 200 && !strings.Contains(history.body, "approval") && strings.Contains(history.body, "tool_call_message"),
+				"history: %d %s", history.status, tail(history.body, 3000))
 			got.about("the caller sees an approval").lacks(t, "approval")
 		})
 	}

@@ -127,12 +127,8 @@ func playMatrix(t *testing.T, s processed, w *contract.World, f *contract.Format
 	}
 	begin := time.Now()
 	must.Do(t, p.Run())
-	if p.Cases == 0 || p.Forwarded == 0 {
-		t.Fatalf("%d cases were played, and %d reached the server", p.Cases, p.Forwarded)
-	}
-	if compared.Load() == 0 {
-		t.Fatal("no case was compared with Envoy's")
-	}
+	must.That(t, p.Cases != 0 && p.Forwarded != 0, "%d cases were played, and %d reached the server", p.Cases, p.Forwarded)
+	must.That(t, compared.Load() != 0, "no case was compared with Envoy's")
 	t.Logf("%d cases in %v, of %d something reached the server, %d requests; %d were compared with Envoy's", p.Cases, time.Since(begin).Round(time.Second), p.Forwarded, p.Arrived, compared.Load())
 	s.recorded(t, p.Decisions)
 }

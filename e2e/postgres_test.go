@@ -122,9 +122,7 @@ func TestTwoSidecarsOnOnePostgres(t *testing.T) {
 	})
 
 	held := call(t, "POST", a.base+"/memories", "k", writtenText("Bob sails.", "bob"))
-	if !strings.HasPrefix(held.header.Get("X-Memproxy-Decision"), "hold") {
-		t.Fatalf("%d %s", held.status, held.body)
-	}
+	must.That(t, strings.HasPrefix(held.header.Get("X-Memproxy-Decision"), "hold"), "%d %s", held.status, held.body)
 	hold := decisionID(held)
 	done := make(chan int, 2)
 	for _, car := range []*sidecar{b, a} { // both at once
@@ -184,9 +182,8 @@ func TestSidecarSurvivesPostgres(t *testing.T) {
 		expect.Equal(t, back.sent("Bob sails."), 0, away.name, "a hold that cannot be kept")
 		start := time.Now()
 		call(t, "GET", car.base+"/memories?user_id=ann", "k", "").want(t, 200, away.name, "a read")
-		if took := time.Since(start); took > 30*time.Second {
-			t.Errorf("%s: a read took %v", away.name, took)
-		}
+		took := time.Since(start)
+		expect.That(t, took <= 30*time.Second, "%s: a read took %v", away.name, took)
 		away.end()
 		waitFor(t, "the sidecar's recovery from "+away.name, func() bool { return change().status == 200 })
 	}

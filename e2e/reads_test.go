@@ -47,16 +47,12 @@ func TestMem0PagesThroughTheSDK(t *testing.T) {
 	w := walk(t, filepath.Join("mem0", "sdk", "run.sh"), "pages", "--base", car.base, "--direct", eng.base, "--key", "m0-e2e", "--suffix", "reads")
 	must.Len(t, w.Through, 8, w)
 	for _, got := range w.Walks {
-		if !sameSet(got.IDs, w.Through) || !slices.Equal(got.Actors, []string{"service:app"}) {
-			t.Errorf("saw %v of %v, in the words of %v", got.IDs, w.Through, got.Actors)
-		}
+		expect.That(t, sameSet(got.IDs, w.Through) && slices.Equal(got.Actors, []string{"service:app"}), "saw %v of %v, in the words of %v", got.IDs, w.Through, got.Actors)
 		expect.Equal(t, got.Counts[len(got.Counts)-1], len(w.Through), "counts", got.Counts)
 	}
 	expect.List(t, w.Walks[0].IDs, w.Walks[1].IDs, "the order depends on the page", w.Walks)
 	expect.List(t, w.Walks[0].IDs, w.Walks[2].IDs, "the order depends on the page", w.Walks)
-	if len(w.Searches[0]) != 3 || !sameSet(w.Searches[1], w.Through) {
-		t.Errorf("searches found %v", w.Searches)
-	}
+	expect.That(t, len(w.Searches[0]) == 3 && sameSet(w.Searches[1], w.Through), "searches found %v", w.Searches)
 }
 
 // Proves MFW-8, CARD-1: the unmodified Letta client walks lists with cursors in
@@ -66,16 +62,12 @@ func TestLettaPagesThroughTheSDK(t *testing.T) {
 	real := startLetta(t) // lists are walked to their ends
 	car := serve(t, t.TempDir(), lettaDropin(real))
 	w := walk(t, filepath.Join("letta", "sdk", "run.sh"), "pages", "--base", car.base, "--direct", real, "--suffix", "reads")
-	if len(w.Through) == 0 || len(w.Kept) != 3 {
-		t.Fatal(w)
-	}
+	must.That(t, len(w.Through) > 0 && len(w.Kept) == 3, "%v", w)
 	for _, got := range w.Walks {
 		expect.List(t, got.IDs, w.Through, "saw")
 		expect.List(t, got.Actors, []string{"service:app"}, "saw")
 	}
 	for _, got := range w.Passages {
-		if !sameSet(got, w.Kept) || len(got) != len(w.Kept) {
-			t.Errorf("passages %v, want %v", got, w.Kept)
-		}
+		expect.That(t, sameSet(got, w.Kept) && len(got) == len(w.Kept), "passages %v, want %v", got, w.Kept)
 	}
 }

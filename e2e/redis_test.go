@@ -90,9 +90,8 @@ func TestTwoProxiesShareOneLimit(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if stored.Load() != limit || refused.Load() != 64*8-limit || other.Load() != 0 {
-		t.Errorf("%d stored, %d refused, %d neither; want exactly %d stored", stored.Load(), refused.Load(), other.Load(), limit)
-	}
+	expect.That(t, stored.Load() == limit && refused.Load() == 64*8-limit && other.Load() == 0,
+		"%d stored, %d refused, %d neither; want exactly %d stored", stored.Load(), refused.Load(), other.Load(), limit)
 	a := call(t, http.MethodPost, cars[0].base+"/memories", "k", add)
 	if s, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || s < 1 || s > 3660 { // the hour slides by minutes
 		t.Errorf("Retry-After %q, want whole seconds up to an hour and a minute", a.header.Get("Retry-After"))
@@ -132,13 +131,10 @@ func TestRedisGoesAwayAndComesBack(t *testing.T) {
 			for range 20 {
 				// A silent Redis must cost its deadline, and not go-redis's five
 				// seconds. The bound between them is for a busy machine.
-				if a, took := put(); a.status != 200 || took > 4*time.Second {
-					t.Errorf("without Redis: %d after %v", a.status, took)
-				}
+				a, took := put()
+				expect.That(t, a.status == 200 && took <= 4*time.Second, "without Redis: %d after %v", a.status, took)
 			}
-			if !degraded() {
-				t.Error("nothing shows that the budget is degraded")
-			}
+			expect.That(t, degraded(), "nothing shows that the budget is degraded")
 			a, _ := put()
 			id := decisionID(a)
 			call(t, http.MethodGet, car.admin+"/readyz", "", "").want(t, 200, "readyz").has(t, `"degraded":true`)

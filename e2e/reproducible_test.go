@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -25,20 +26,16 @@ func TestBuildsAreReproducible(t *testing.T) {
 	first, second := buildIn(t, ".."), buildIn(t, elsewhere)
 	a := must.Get(os.ReadFile(first))(t)
 	b := must.Get(os.ReadFile(second))(t)
-	if !bytes.Equal(a, b) {
-		t.Errorf("two builds differ: %x and %x", sha256.Sum256(a), sha256.Sum256(b))
-	}
-	if out, code := run(t, nil, first, "version"); code != 0 || !strings.HasPrefix(out, "memproxy v9.9.9 (commit ") {
-		t.Errorf("version: %q", out)
-	}
+	expect.That(t, bytes.Equal(a, b), "two builds differ: %x and %x", sha256.Sum256(a), sha256.Sum256(b))
+	out, code := run(t, nil, first, "version")
+	expect.That(t, code == 0 && strings.HasPrefix(out, "memproxy v9.9.9 (commit "), "version: %q", out)
 	file, err := elf.Open(first)
 	if err != nil {
 		t.Skip("not an ELF system: ", err)
 	}
 	defer file.Close()
-	if libs, err := file.ImportedLibraries(); err == nil && len(libs) > 0 {
-		t.Errorf("the binary wants %v, and the image has no libraries", libs)
-	}
+	libs, err := file.ImportedLibraries()
+	expect.That(t, err != nil || len(libs) == 0, "the binary wants %v, and the image has no libraries", libs)
 }
 
 // buildIn builds with the flags of the Makefile and the Dockerfile.
@@ -48,9 +45,8 @@ func buildIn(t *testing.T, dir string) string {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w -X main.version=v9.9.9", "-o", out, "./cmd/memproxy")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	text, err := cmd.CombinedOutput()
+	must.That(t, err == nil, "%v\n%s", err, text)
 	return out
 }
 

@@ -38,9 +38,8 @@ func hunted(t *testing.T, kind, upstream, key, as string, args ...string) map[st
 	conf, report := filepath.Join(dir, "memproxy.yaml"), filepath.Join(dir, "report.jsonl")
 	must.Do(t, os.WriteFile(conf, fmt.Appendf(nil, huntConfig, filepath.Join(dir, "state"), kind, upstream, key, as), 0o600))
 	args = append([]string{"screen", "--config", conf, "--backend", "store", "--rate", "50", "--out", report, "--state", filepath.Join(dir, "walk.json")}, args...)
-	if out, code := run(t, nil, memproxyBinary(t), args...); code != 0 || out != "" {
-		t.Fatalf("exit %d %s", code, out)
-	}
+	out, code := run(t, nil, memproxyBinary(t), args...)
+	must.That(t, code == 0 && out == "", "exit %d %s", code, out)
 	b := must.Get(os.ReadFile(report))(t)
 	expect.Text(t, string(b), "the report quotes content").Lacks("invoices")
 	all := map[string]found{}
@@ -71,9 +70,8 @@ func TestHuntInMem0(t *testing.T) {
 	} {
 		got := hunted(t, "mem0", e.base, args[0], args[1], append([]string{"--api", name}, args[2:]...)...)
 		for id, evil := range ids {
-			if f, ok := got[id+" memory"]; ok != evil || evil && f.Verdict != "deny" {
-				t.Errorf("%s: %s: attack %t, reported %+v", name, id, evil, f)
-			}
+			f, ok := got[id+" memory"]
+			expect.That(t, ok == evil && (!evil || f.Verdict == "deny"), "%s: %s: attack %t, reported %+v", name, id, evil, f)
 		}
 	}
 }
@@ -100,9 +98,8 @@ func TestHuntInLetta(t *testing.T) {
 		if strings.HasPrefix(id, "passage") {
 			field = " text"
 		}
-		if f, ok := got[id+field]; ok != evil {
-			t.Errorf("%s: attack %t, reported %+v", id, evil, f)
-		}
+		f, ok := got[id+field]
+		expect.That(t, ok == evil, "%s: attack %t, reported %+v", id, evil, f)
 	}
 	expect.Len(t, got, 2, "reported")
 }

@@ -40,9 +40,8 @@ func (s *sidecar) history(t *testing.T, backend, id string) string {
 	t.Helper()
 	a := call(t, "GET", s.admin+"/v1/memories/"+backend+"/"+id+"/history", "", "", "Authorization", "Bearer "+reviewToken)
 	var page review.HistoryAnswer
-	if err := json.Unmarshal([]byte(a.body), &page); err != nil || a.status != 200 && a.status != 404 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	err := json.Unmarshal([]byte(a.body), &page)
+	must.That(t, err == nil && (a.status == 200 || a.status == 404), "%d %s", a.status, a.body)
 	var ops []string
 	for i := range page.Versions {
 		ops = append([]string{string(page.Versions[i].Op)}, ops...)
@@ -64,9 +63,8 @@ func TestLettaSelfEditsAreVersions(t *testing.T) {
 	must.Equal(t, lettaBlocks(t, letta, agent)["human"], "Ann\nlikes tea\nplays go")
 	for _, text := range []string{"Ann\nlikes tea", "Ann"} {
 		car.rolledBack(t, "letta", human, "--sha256", sha(text))
-		if got := lettaBlocks(t, letta, agent); got["human"] != text || got["persona"] != "helper" {
-			t.Errorf("after the rollback: %q", got)
-		}
+		got := lettaBlocks(t, letta, agent)
+		expect.That(t, got["human"] == text && got["persona"] == "helper", "after the rollback: %q", got)
 	}
 	expect.Equal(t, car.history(t, "letta", human), "seal self_edit self_edit rollback rollback")
 	// What an outside tool run does is one as well.
@@ -96,12 +94,10 @@ func TestMem0Rollback(t *testing.T) {
 	call(t, "GET", car.base+"/memories/"+id, "m0sk_e2e", "").want(t, 200, "read").has(t, "Ann likes green tea.")
 	call(t, "DELETE", car.base+"/memories/"+id, "m0sk_e2e", "").want(t, 200)
 	waitFor(t, "the deletion", func() bool { return strings.HasSuffix(car.history(t, "mem0", id), "delete") })
-	if out, code := car.rollback(t, "mem0", id, "--sha256", sha("Ann likes coffee.")); code == 0 {
-		t.Errorf("a deleted memory was rolled back: %s", out)
-	}
-	if a := call(t, "GET", car.base+"/memories/"+id, "m0sk_e2e", ""); a.status == 200 && strings.Contains(a.body, "Ann likes") {
-		t.Errorf("a deleted memory is read: %d %s", a.status, a.body)
-	}
+	out, code := car.rollback(t, "mem0", id, "--sha256", sha("Ann likes coffee."))
+	expect.That(t, code != 0, "a deleted memory was rolled back: %s", out)
+	a := call(t, "GET", car.base+"/memories/"+id, "m0sk_e2e", "")
+	expect.That(t, a.status != 200 || !strings.Contains(a.body, "Ann likes"), "a deleted memory is read: %d %s", a.status, a.body)
 }
 
 // Proves SYN-5, CARD-2: what is changed of an agent of the real server (its name,

@@ -109,18 +109,14 @@ func aCallersShareOfConnections(t *testing.T) {
 		_, server := d.enter()
 		d.request(server, "mallory")
 	}
-	if !open(ann) || !open(second) {
-		t.Error("a caller lost its connections to another caller at its address")
-	}
+	expect.That(t, open(ann) && open(second), "a caller lost its connections to another caller at its address")
 	frontend.State(server, http.StateIdle) // no request is lost
 	third, server := d.enter()
 	d.request(server, "ann") // over her share
 	for range 20 {
 		d.enter()
 	}
-	if !open(ann) || !open(second) || open(third) {
-		t.Error("what is over a caller's share does not make room first")
-	}
+	expect.That(t, open(ann) && open(second) && !open(third), "what is over a caller's share does not make room first")
 	// A connection that now belongs to another caller is not the first one's any more.
 	d.request(annServer, "bob")
 	fourth, server := d.enter()
@@ -128,12 +124,9 @@ func aCallersShareOfConnections(t *testing.T) {
 	for range 20 {
 		d.enter()
 	}
-	if !open(ann) || !open(fourth) {
-		t.Error("a connection counts for a caller whose it is no more")
-	}
-	if refused, evicted := d.ln.TurnedAway(); refused != 0 || evicted < 80 {
-		t.Errorf("%d refused, %d evicted", refused, evicted)
-	}
+	expect.That(t, open(ann) && open(fourth), "a connection counts for a caller whose it is no more")
+	refused, evicted := d.ln.TurnedAway()
+	expect.That(t, refused == 0 && evicted >= 80, "%d refused, %d evicted", refused, evicted)
 }
 
 // Proves EDGE-14: a connection leaves its place although a later one has the same address
@@ -153,14 +146,12 @@ func TestAPlaceIsLeftWhoeverHasTheSameAddress(t *testing.T) {
 			for range 3 {
 				d.enter()
 			}
-			if refused, evicted := d.ln.TurnedAway(); refused != 0 || evicted != 0 || !open(same) {
-				t.Errorf("%d refused, %d evicted", refused, evicted)
-			}
+			refused, evicted := d.ln.TurnedAway()
+			expect.That(t, refused == 0 && evicted == 0 && open(same), "%d refused, %d evicted", refused, evicted)
 			d.dial()
 			synctest.Wait()
-			if refused, evicted := d.ln.TurnedAway(); refused+evicted != 1 || open(same) != keep {
-				t.Errorf("a full listener has refused %d and closed %d", refused, evicted)
-			}
+			refused, evicted = d.ln.TurnedAway()
+			expect.That(t, refused+evicted == 1 && open(same) == keep, "a full listener has refused %d and closed %d", refused, evicted)
 		})
 	}
 }
@@ -178,9 +169,7 @@ func theNewestIsServedFirst(t *testing.T) {
 		waiting = append(waiting, d.dial())
 	}
 	time.Sleep(100 * time.Millisecond)
-	if len(d.in) != 0 || !open(first) {
-		t.Fatal("a caller's own connection made room")
-	}
+	must.That(t, len(d.in) == 0 && open(first), "a caller's own connection made room")
 	for i := len(waiting) - 1; i >= 0; i-- {
 		server.Close()
 		server = <-d.in
@@ -191,12 +180,10 @@ func theNewestIsServedFirst(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	d.ln.Close()
 	_ = late.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if _, err := late.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error("somebody waits at a listener that is closed")
-	}
-	if refused, _ := d.ln.TurnedAway(); refused != 1 {
-		t.Errorf("%d were refused", refused)
-	}
+	_, err := late.Read(make([]byte, 1))
+	expect.That(t, err != nil && !errors.Is(err, os.ErrDeadlineExceeded), "somebody waits at a listener that is closed")
+	refused, _ := d.ln.TurnedAway()
+	expect.That(t, refused == 1, "%d were refused", refused)
 }
 
 // Proves EDGE-14: where the process may open few files, a listener is full before none can
@@ -244,9 +231,8 @@ func placesAreMadeAtAPace(t *testing.T) {
 	}
 	for _, want := range []int64{65, 75, 85} { // a burst, and then one each millisecond
 		synctest.Wait()
-		if _, evicted := d.ln.TurnedAway(); evicted != want {
-			t.Errorf("%d were closed for others, want %d", evicted, want)
-		}
+		_, evicted := d.ln.TurnedAway()
+		expect.That(t, evicted == want, "%d were closed for others, want %d", evicted, want)
 		time.Sleep(10 * time.Millisecond)
 	}
 	c := d.dial()

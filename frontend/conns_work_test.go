@@ -7,6 +7,7 @@ package frontend
 import (
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -29,9 +30,7 @@ func TestAFullAddressPassesOverNoOthers(t *testing.T) {
 		}
 		return func() {
 			for range n {
-				if !enter("full") {
-					t.Fatal("refused")
-				}
+				must.That(t, enter("full"), "refused")
 			}
 		}
 	})

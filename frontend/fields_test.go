@@ -83,9 +83,7 @@ func TestFieldsThatOverrideTheMethod(t *testing.T) {
 		for _, known := range []bool{true, false} {
 			class := frontend.Class{Known: known}
 			flaw := class.Body(memproxy.Request{Method: "POST", Header: h}, []byte(c.body))
-			if (flaw != nil) != c.refused || flaw != nil && flaw.Status != 400 {
-				t.Errorf("%s %q: %+v", c.media, c.body, flaw)
-			}
+			expect.That(t, (flaw != nil) == c.refused && (flaw == nil || flaw.Status == 400), "%s %q: %+v", c.media, c.body, flaw)
 		}
 		expect.Equal(t, frontend.HasFields(h), true, c.media, "is not read")
 	}
@@ -106,9 +104,7 @@ func TestReadsHaveNoBody(t *testing.T) {
 			class := frontend.Class{Known: known}
 			flaw := class.Body(memproxy.Request{Method: method, Header: memproxy.Header{}}, []byte("{}"))
 			expect.Equal(t, flaw != nil, known && (method == "GET" || method == "HEAD"), method, "known", known, flaw)
-			if class.Body(memproxy.Request{Method: method}, nil) != nil {
-				t.Errorf("%s without a body is refused", method)
-			}
+			expect.That(t, class.Body(memproxy.Request{Method: method}, nil) == nil, "%s without a body is refused", method)
 		}
 	}
 }
@@ -128,9 +124,8 @@ func TestBodiesThatCannotBeRead(t *testing.T) {
 		if want == memproxy.PayloadSlow {
 			status = 408
 		}
-		if got := frontend.BodyFlaw(err); got.Code != want || got.Status != status {
-			t.Errorf("%v: %d %s", err, got.Status, got.Code)
-		}
+		got := frontend.BodyFlaw(err)
+		expect.That(t, got.Code == want && got.Status == status, "%v: %d %s", err, got.Status, got.Code)
 	}
 }
 
@@ -182,9 +177,7 @@ func TestWhatReadersAskFor(t *testing.T) {
 		req, got, flaw := frontend.ParseReadOptions(memproxy.Request{Query: tc.query, Header: h})
 		switch {
 		case tc.flawed:
-			if flaw == nil || flaw.Status != 400 {
-				t.Errorf("%+v: taken for %+v", tc, got)
-			}
+			expect.That(t, flaw != nil && flaw.Status == 400, "%+v: taken for %+v", tc, got)
 		case flaw != nil || got != tc.want || req.Query != tc.rest || req.ProxyQuery != tc.own:
 			t.Errorf("%+v: %+v, query %q, own %q, %v", tc, got, req.Query, req.ProxyQuery, flaw)
 		}
@@ -206,15 +199,11 @@ func FuzzReadWishes(f *testing.F) {
 		req, _, _ := frontend.ParseReadOptions(memproxy.Request{Query: query})
 		for part := range strings.SplitSeq(req.Query, "&") {
 			name, _, _ := strings.Cut(part, "=")
-			if key, err := url.QueryUnescape(name); err == nil && strings.HasPrefix(key, memproxy.StampPrefix) {
-				t.Errorf("%q goes on as %q", query, req.Query)
-			}
+			key, err := url.QueryUnescape(name)
+			expect.That(t, err != nil || !strings.HasPrefix(key, memproxy.StampPrefix), "%q goes on as %q", query, req.Query)
 		}
-		if req.ProxyQuery == "" && req.Query != query {
-			t.Errorf("%q became %q", query, req.Query)
-		}
-		if again, _, _ := frontend.ParseReadOptions(req); again.Query != req.Query {
-			t.Errorf("%q, and then %q", req.Query, again.Query)
-		}
+		expect.That(t, req.ProxyQuery != "" || req.Query == query, "%q became %q", query, req.Query)
+		again, _, _ := frontend.ParseReadOptions(req)
+		expect.That(t, again.Query == req.Query, "%q, and then %q", req.Query, again.Query)
 	})
 }

@@ -36,11 +36,8 @@ func TestTheBusiestCallersOldestGivesWay(t *testing.T) {
 	}
 	expect.Equal(t, slices.ContainsFunc(append(busy, quiet), gone), false, "one gave way while there was room")
 	newcomer := follow("newcomer", 2)
-	if gone(quiet) || gone(newcomer) || !gone(busy[0]) || !gone(busy[1]) || gone(busy[2]) {
-		t.Error("the busiest caller's oldest did not give way")
-	}
+	expect.That(t, !gone(quiet) && !gone(newcomer) && gone(busy[0]) && gone(busy[1]) && !gone(busy[2]), "the busiest caller's oldest did not give way")
 	f.leave(newcomer)
-	if follow("busy", 2); gone(busy[2]) {
-		t.Error("what has left takes room")
-	}
+	follow("busy", 2)
+	expect.That(t, !gone(busy[2]), "what has left takes room")
 }

@@ -66,9 +66,8 @@ func FuzzPatterns(f *testing.F) {
 			return
 		}
 		// All servers read an opened path in the same way.
-		if clean := slashpath.Clean(path); clean != path && clean+"/" != path || strings.Contains(path, "%") {
-			t.Errorf("%q opens %q", entry, path)
-		}
+		clean := slashpath.Clean(path)
+		expect.That(t, (clean == path || clean+"/" == path) && !strings.Contains(path, "%"), "%q opens %q", entry, path)
 	})
 }
 
@@ -131,12 +130,10 @@ func TestReadAnswer(t *testing.T) {
 		"grows too large":     {answer("gzip", zipped.Bytes(), int64(zipped.Len())), 99, 0, true, frontend.ErrTooLarge},
 	} {
 		body, decoded, err := frontend.ReadAnswer(c.resp, c.limit, nil)
-		if len(body) != c.want || decoded != c.decoded || !errors.Is(err, c.err) {
-			t.Errorf("%s: %d bytes, decoded %v, %v", name, len(body), decoded, err)
-		}
-		if why := frontend.AnswerFlaw(err, c.limit); (why != nil) != (c.err == frontend.ErrTooLarge) || why != nil && !strings.Contains(why.Detail, fmt.Sprintf("%d bytes (the backend's limits.answer)", c.limit)) {
-			t.Errorf("%s: reported as %+v", name, why)
-		}
+		expect.That(t, len(body) == c.want && decoded == c.decoded && errors.Is(err, c.err), "%s: %d bytes, decoded %v, %v", name, len(body), decoded, err)
+		why := frontend.AnswerFlaw(err, c.limit)
+		expect.That(t, (why != nil) == (c.err == frontend.ErrTooLarge) && (why == nil || strings.Contains(why.Detail, fmt.Sprintf("%d bytes (the backend's limits.answer)", c.limit))),
+			"%s: reported as %+v", name, why)
 	}
 	var reserved []int64
 	if _, _, err := frontend.ReadAnswer(answer("", make([]byte, 3<<20), 3<<20), 4<<20, func(n int64) error { reserved = append(reserved, n); return nil }); err != nil || len(reserved) != 1 {
@@ -175,9 +172,7 @@ func TestSideRequests(t *testing.T) {
 	reply, err := side.Send(t.Context(), q, []byte("{}"))
 	must.Do(t, err, reply)
 	must.Equal(t, string(reply.Body), "answer", reply)
-	if got.Method != "PUT" || got.RequestURI != "/base/v1/a%20b?x=1" || sent != "{}" {
-		t.Errorf("sent %s %s %q", got.Method, got.RequestURI, sent)
-	}
+	expect.That(t, got.Method == "PUT" && got.RequestURI == "/base/v1/a%20b?x=1" && sent == "{}", "sent %s %s %q", got.Method, got.RequestURI, sent)
 	for name, want := range map[string]string{"X-Api-Key": "own", "Authorization": "", "X-Project": "p", "Content-Md5": "", "X-Memproxy-Session": "", "Accept-Encoding": "identity"} {
 		expect.Equal(t, got.Header.Get(name), want, name)
 	}
@@ -187,9 +182,8 @@ func TestSideRequests(t *testing.T) {
 		_, _ = io.WriteString(w, frontendtest.Zipped("answer"))
 	})
 	reply, err = side.FetchAnswer(t.Context(), memproxy.Request{Method: "GET", EscapedPath: "/v1"}, 100)
-	if err != nil || string(reply.Body) != "answer" || reply.Header.Get("Content-Encoding") != "" || reply.Header.Get("Etag") != "" {
-		t.Errorf("one that was compressed: %v, %v", reply, err)
-	}
+	expect.That(t, err == nil && string(reply.Body) == "answer" && reply.Header.Get("Content-Encoding") == "" && reply.Header.Get("Etag") == "",
+		"one that was compressed: %v, %v", reply, err)
 }
 
 // Proves EDGE-3: the header names a stricter verdict of shadow mode, and not that the
@@ -204,12 +198,10 @@ func TestDecisionWords(t *testing.T) {
 	}
 	told := map[string]string{}
 	frontend.SetListHeaders(&gate.Admission{Contested: strings.Split(strings.Repeat("a,", 100), ","), Rewritten: []string{"/a", "/n\u00e4me\n/0"}}, func(name, value string) { told[name] = value })
-	if n := strings.Count(told[frontend.ContestedHeader], "a"); n != 64 || told[frontend.RewrittenHeader] != "/a, /n%C3%A4me%0A/0" || len(told) != 2 {
-		t.Errorf("what an answer names: %q", told)
-	}
-	if got := frontend.Session(memproxy.Header{frontend.SessionHeader: {strings.Repeat("s", 200)}}).String(); len(got) > 64 || strings.Contains(got, "ss") {
-		t.Errorf("a session's name gets in: %s", got)
-	}
+	n := strings.Count(told[frontend.ContestedHeader], "a")
+	expect.That(t, n == 64 && told[frontend.RewrittenHeader] == "/a, /n%C3%A4me%0A/0" && len(told) == 2, "what an answer names: %q", told)
+	got := frontend.Session(memproxy.Header{frontend.SessionHeader: {strings.Repeat("s", 200)}}).String()
+	expect.That(t, len(got) <= 64 && !strings.Contains(got, "ss"), "a session's name gets in: %s", got)
 }
 
 // Proves EDGE-13: a change of protocol is refused by the head of a request, and so are
@@ -293,15 +285,13 @@ func FuzzForwardable(f *testing.F) {
 		frontend.CopyRequestHeaders(sent, h)
 		for n := range sent {
 			low := strings.ReplaceAll(strings.ToLower(n), "_", "-")
-			if _, ok := ruled[n]; !ok || strings.HasPrefix(low, "x-memproxy-") || strings.HasPrefix(low, "proxy-") || low == "connection" || low == "te" || low == "upgrade" {
-				t.Errorf("%q goes on", n)
-			}
+			_, ok := ruled[n]
+			expect.That(t, ok && !strings.HasPrefix(low, "x-memproxy-") && !strings.HasPrefix(low, "proxy-") && low != "connection" && low != "te" && low != "upgrade", "%q goes on", n)
 			if n != "X-Api-Key" && n != "Authorization" && (low == "x-api-key" && n != "X-Api-Key" && strings.Contains(n, "_") || low == "authorization" && strings.Contains(n, "_")) {
 				t.Errorf("%q goes on", n)
 			}
 		}
-		if again := frontend.Forwardable(ruled); len(again) > len(ruled) {
-			t.Error("more than before")
-		}
+		again := frontend.Forwardable(ruled)
+		expect.That(t, len(again) <= len(ruled), "more than before")
 	})
 }

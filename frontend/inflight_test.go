@@ -185,9 +185,8 @@ func TestLargeAnswersWaitLonger(t *testing.T) {
 		for n, want := range map[int64]time.Duration{64 << 10: f.Wait, 1 << 20: 15 * f.Wait} {
 			begun := time.Now()
 			err := f.Lease("b").Grow(t.Context(), n)
-			if waited := time.Since(begun); !errors.Is(err, frontend.ErrBusy) || waited != want {
-				t.Errorf("%d bytes wait %v: %v", n, waited, err)
-			}
+			waited := time.Since(begun)
+			expect.That(t, errors.Is(err, frontend.ErrBusy) && waited == want, "%d bytes wait %v: %v", n, waited, err)
 		}
 	})
 }

@@ -27,15 +27,11 @@ func TestWriteIsStampedAndForwarded(t *testing.T) {
 	r := newRig(t, nil)
 	a := r.admit(learn("likes tea"))
 	wantCodes(t, a.Decision, memproxy.Allow)
-	if a.Reply != nil || string(a.Body) != "stamped by agent:dev" || !a.Changed {
-		t.Errorf("got reply %v, body %q, changed %v", a.Reply, a.Body, a.Changed)
-	}
-	if got := r.recorder.types(); len(got) != 1 || got[0] != memproxy.EventDecision {
-		t.Errorf("events before forwarding: %v", got)
-	}
-	if ev := r.recorder.events[0]; ev.Confidence != 700 || ev.Claimed != -1 || !ev.Time.Equal(noon) {
-		t.Errorf("event %+v: want the ceiling of 700, no claim, and the gate's clock", ev)
-	}
+	expect.That(t, a.Reply == nil && string(a.Body) == "stamped by agent:dev" && a.Changed, "got reply %v, body %q, changed %v", a.Reply, a.Body, a.Changed)
+	got := r.recorder.types()
+	expect.That(t, len(got) == 1 && got[0] == memproxy.EventDecision, "events before forwarding: %v", got)
+	ev := r.recorder.events[0]
+	expect.That(t, ev.Confidence == 700 && ev.Claimed == -1 && ev.Time.Equal(noon), "event %+v: want the ceiling of 700, no claim, and the gate's clock", ev)
 }
 
 // Proves TRL-1, SYN-10 (T3), EDGE-3: what the payload names is held to what the caller
@@ -59,9 +55,7 @@ func TestPayloadMayNotNameOthers(t *testing.T) {
 				return
 			}
 			wantCodes(t, a.Decision, memproxy.Deny, tc.want)
-			if a.Decision.Status != 403 || a.Reply == nil {
-				t.Errorf("status %d, reply %v", a.Decision.Status, a.Reply)
-			}
+			expect.That(t, a.Decision.Status == 403 && a.Reply != nil, "status %d, reply %v", a.Decision.Status, a.Reply)
 		})
 	}
 }
@@ -120,9 +114,7 @@ func TestEveryBreakageFailsClosed(t *testing.T) {
 			r := newRig(t, tc.smash)
 			a := r.admit(tc.op)
 			wantCodes(t, a.Decision, memproxy.Deny, tc.code)
-			if a.Decision.Status != 503 || a.Reply == nil {
-				t.Errorf("status %d, reply %v: want a 503 and nothing forwarded", a.Decision.Status, a.Reply)
-			}
+			expect.That(t, a.Decision.Status == 503 && a.Reply != nil, "status %d, reply %v: want a 503 and nothing forwarded", a.Decision.Status, a.Reply)
 			expect.Equal(t, r.budget.used, 0)
 		})
 	}
@@ -136,12 +128,10 @@ func TestShadowForwardsUnchangedAndRecordsWhatItWouldHaveDone(t *testing.T) {
 	})
 	a := r.admit(learn("x"))
 	wantCodes(t, a.Decision, memproxy.Allow, memproxy.PolicyForbid)
-	if a.Decision.ShadowVerdict != memproxy.Deny || a.Reply != nil || string(a.Body) != "body" || a.Changed || a.Inspect {
-		t.Errorf("decision %+v, body %q, changed %v, inspect %v", a.Decision, a.Body, a.Changed, a.Inspect)
-	}
-	if ev := r.recorder.events[0]; ev.Verdict != memproxy.Allow || ev.ShadowVerdict != memproxy.Deny {
-		t.Errorf("recorded %v, would %v", ev.Verdict, ev.ShadowVerdict)
-	}
+	expect.That(t, a.Decision.ShadowVerdict == memproxy.Deny && a.Reply == nil && string(a.Body) == "body" && !a.Changed && !a.Inspect,
+		"decision %+v, body %q, changed %v, inspect %v", a.Decision, a.Body, a.Changed, a.Inspect)
+	ev := r.recorder.events[0]
+	expect.That(t, ev.Verdict == memproxy.Allow && ev.ShadowVerdict == memproxy.Deny, "recorded %v, would %v", ev.Verdict, ev.ShadowVerdict)
 }
 
 func TestShadowPolicyIsNotEnforced(t *testing.T) {

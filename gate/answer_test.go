@@ -30,12 +30,9 @@ func TestAnswersAreFiltered(t *testing.T) {
 	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 	expect.Equal(t, string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("everything")}).Body), "mine,anns")
 	out := r.recorder.events[1]
-	if out.Type != memproxy.EventOutcome || out.Filtered != 4 || fmt.Sprint(out.Memories) != "[mine anns]" {
-		t.Errorf("outcome %+v: want 4 filtered and the ids that were shown", out)
-	}
-	if list := a.Attributes(nil); !slices.Contains(list, attribute.Int(signal.AttrFiltered, 4)) {
-		t.Errorf("attributes of the request's span: %v", list)
-	}
+	expect.That(t, out.Type == memproxy.EventOutcome && out.Filtered == 4 && fmt.Sprint(out.Memories) == "[mine anns]", "outcome %+v: want 4 filtered and the ids that were shown", out)
+	list := a.Attributes(nil)
+	expect.That(t, slices.Contains(list, attribute.Int(signal.AttrFiltered, 4)), "attributes of the request's span: %v", list)
 }
 
 func TestUnreadableAnswersAreWithheld(t *testing.T) {
@@ -63,17 +60,13 @@ func TestLedgerAndTotalsFollowWrites(t *testing.T) {
 	a := r.admit(op)
 	r.gate.Return(ctx, a, memproxy.Reply{Status: 200})
 	row := r.ledger.rows["m1"]
-	if row.Actor != "agent:dev" || row.Scope.Tenant != "acme" || row.Scope.User != "ann" || row.Decision != a.Decision.ID || row.SHA256 == "" {
-		t.Errorf("ledger row %+v", row)
-	}
+	expect.That(t, row.Actor == "agent:dev" && row.Scope.Tenant == "acme" && row.Scope.User == "ann" && row.Decision == a.Decision.ID && row.SHA256 != "", "ledger row %+v", row)
 	expect.Equal(t, r.ledger.rows["e1"].Kind, memproxy.TargetEvent, "the receipt's owner was not remembered", r.ledger.rows["e1"])
 	must.Equal(t, r.budget.used, 1)
 
 	a = r.admit(byID(memproxy.Forget, "m1"))
 	r.gate.Return(ctx, a, memproxy.Reply{Status: 200})
-	if r.budget.used != 0 || !r.ledger.rows["m1"].Deleted {
-		t.Errorf("after the deletion %d are charged, row %+v", r.budget.used, r.ledger.rows["m1"])
-	}
+	expect.That(t, r.budget.used == 0 && r.ledger.rows["m1"].Deleted, "after the deletion %d are charged, row %+v", r.budget.used, r.ledger.rows["m1"])
 	for _, l := range r.budget.released[0].Lines {
 		expect.Equal(t, l.Window, memproxy.WindowTotal, "a deletion gave back")
 	}
@@ -95,9 +88,7 @@ func TestWhatADeletionLeavesStays(t *testing.T) {
 	op := byID(memproxy.Forget, "box", "m1")
 	op.Kept = []string{"box"}
 	r.gate.Return(ctx, r.admit(op), memproxy.Reply{Status: 204})
-	if r.ledger.rows["box"].Deleted || !r.ledger.rows["m1"].Deleted || r.budget.used != 1 {
-		t.Errorf("%+v, %d charged", r.ledger.rows, r.budget.used)
-	}
+	expect.That(t, !r.ledger.rows["box"].Deleted && r.ledger.rows["m1"].Deleted && r.budget.used == 1, "%+v, %d charged", r.ledger.rows, r.budget.used)
 }
 
 // caching is a reader that notes what it is to remove from its cache.
@@ -156,9 +147,7 @@ func TestBudgetEvents(t *testing.T) {
 	}
 	a := r.admit(learn("x"))
 	wantCodes(t, a.Decision, memproxy.Deny, memproxy.BudgetHour)
-	if a.Decision.Status != 429 || a.Decision.Allowance == nil {
-		t.Errorf("status %d, allowance %v", a.Decision.Status, a.Decision.Allowance)
-	}
+	expect.That(t, a.Decision.Status == 429 && a.Decision.Allowance != nil, "status %d, allowance %v", a.Decision.Status, a.Decision.Allowance)
 	count := map[memproxy.EventType]int{}
 	for _, et := range r.recorder.types() {
 		count[et]++
@@ -211,9 +200,7 @@ func TestExplainHasNoEffect(t *testing.T) {
 	for _, s := range ex.Steps {
 		ruled = ruled || s.Step == "gate.rule" && s.Verdict == memproxy.Allow
 	}
-	if !ruled {
-		t.Errorf("the policy's own answer should be readable after a refusal: %+v", ex.Steps)
-	}
+	expect.That(t, ruled, "the policy's own answer should be readable after a refusal: %+v", ex.Steps)
 }
 
 // placed are the elements of a list, or the one object that an answer is.

@@ -56,17 +56,14 @@ func TestUnclaimedMembers(t *testing.T) {
 				got := r.gate.Return(ctx, a, memproxy.Reply{Status: status, Body: []byte("a canary b")})
 				event := r.gate.Event(ctx, a, []byte("data: canary"))
 				passed := setting == gate.UnclaimedPass
-				if strings.Contains(string(got.Body), "canary") != passed || strings.Contains(string(event), "canary") != passed || got.Status != status {
-					t.Errorf("%q, %s, %d: %d %q, event %q", setting, kind, status, got.Status, got.Body, event)
-				}
+				expect.That(t, strings.Contains(string(got.Body), "canary") == passed && strings.Contains(string(event), "canary") == passed && got.Status == status,
+					"%q, %s, %d: %d %q, event %q", setting, kind, status, got.Status, got.Body, event)
 				out := r.recorder.last()
 				found := false
 				for _, why := range out.Reasons {
 					found = found || why.Code == memproxy.AnswerUnclaimed && !strings.Contains(why.Detail, "canary")
 				}
-				if !found {
-					t.Errorf("%q, %s, %d: the outcome does not tell of it: %v", setting, kind, status, out.Reasons)
-				}
+				expect.That(t, found, "%q, %s, %d: the outcome does not tell of it: %v", setting, kind, status, out.Reasons)
 			}
 		}
 	}
@@ -95,8 +92,7 @@ func TestAnswersOfWritesAreFiltered(t *testing.T) {
 	a := r.admit(op)
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
 	for i, want := range []struct{ hidden, bare bool }{{false, false}, {false, false}, {true, false}, {false, true}} {
-		if m := k.rd.Memories[i]; m.Drop != want.hidden || m.OmitBefore != want.bare {
-			t.Errorf("%s: hidden %v, bare %v", m.ID, m.Drop, m.OmitBefore)
-		}
+		m := k.rd.Memories[i]
+		expect.That(t, m.Drop == want.hidden && m.OmitBefore == want.bare, "%s: hidden %v, bare %v", m.ID, m.Drop, m.OmitBefore)
 	}
 }

@@ -61,15 +61,10 @@ func TestOnlyContentIsSetAside(t *testing.T) {
 			tc.change(r, l, c)
 		}
 		a := r.admit(memproxy.Operation{Kind: tc.kind, Cost: 1, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: "x"}}})
-		if a.Decision.Verdict != tc.want || (a.Reply != nil) != tc.want.Stops() {
-			t.Errorf("%s: %+v, %+v", name, a.Decision, a.Reply)
-		}
-		if got := strings.Join(l.marks, ","); !strings.HasPrefix(got, tc.marks) || (got == "") != (tc.marks == "") {
-			t.Errorf("%s: noted %q", name, got)
-		}
-		if name == "nothing is written" && a.Decision.Status != 503 {
-			t.Errorf("%s: %+v", name, a.Decision)
-		}
+		expect.That(t, a.Decision.Verdict == tc.want && (a.Reply != nil) == tc.want.Stops(), "%s: %+v, %+v", name, a.Decision, a.Reply)
+		got := strings.Join(l.marks, ",")
+		expect.That(t, strings.HasPrefix(got, tc.marks) && (got == "") == (tc.marks == ""), "%s: noted %q", name, got)
+		expect.That(t, name != "nothing is written" || a.Decision.Status == 503, "%s: %+v", name, a.Decision)
 	}
 }
 
@@ -124,11 +119,7 @@ func TestAStatusIsRecordedBeforeAChange(t *testing.T) {
 		l.statuses["d-other"] = memproxy.Status{State: memproxy.StateFlagged, Tenant: "acme", Decision: "d-other"}
 		l.full = tc.full
 		a := r.admit(memproxy.Operation{Kind: memproxy.Correct, Targets: []string{"m"}, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: "y", Target: "m"}}})
-		if a.Decision.Verdict != tc.want || tc.want.Stops() && a.Decision.Status != 503 {
-			t.Errorf("%s: %+v", name, a.Decision)
-		}
-		if len(l.changes) != 1 || l.changes[0].ID != "m" || l.changes[0].State != memproxy.StateFlagged {
-			t.Errorf("%s: recorded %+v", name, l.changes)
-		}
+		expect.That(t, a.Decision.Verdict == tc.want && (!tc.want.Stops() || a.Decision.Status == 503), "%s: %+v", name, a.Decision)
+		expect.That(t, len(l.changes) == 1 && l.changes[0].ID == "m" && l.changes[0].State == memproxy.StateFlagged, "%s: recorded %+v", name, l.changes)
 	}
 }

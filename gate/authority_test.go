@@ -73,9 +73,8 @@ func TestAuthorityOfReplacedTexts(t *testing.T) {
 			j.corrections = tc.corrections
 			j.statuses = map[string]memproxy.Status{"m1": {MemoryKey: memproxy.MemoryKey{Backend: "mem", Kind: memproxy.TargetMemory, ID: "m1"}, Attestation: tc.attested}}
 			a := r.admit(correct("coffee", "m1"))
-			if a.Reply != nil || asked.AuthorTrust != tc.trust || asked.Others != tc.others || asked.AuthorAttestation != tc.attestation {
-				t.Errorf("trust %d, others %v, %q; want %d, %v, %q", asked.AuthorTrust, asked.Others, asked.AuthorAttestation, tc.trust, tc.others, tc.attestation)
-			}
+			expect.That(t, a.Reply == nil && asked.AuthorTrust == tc.trust && asked.Others == tc.others && asked.AuthorAttestation == tc.attestation,
+				"trust %d, others %v, %q; want %d, %v, %q", asked.AuthorTrust, asked.Others, asked.AuthorAttestation, tc.trust, tc.others, tc.attestation)
 			expect.Equal(t, len(a.Decision.Recorded()) == 1 && a.Decision.Recorded()[0].Code == memproxy.TrustCorrection, tc.others, a.Decision.Recorded())
 		})
 	}
@@ -115,9 +114,8 @@ func TestWhatIsLeftHasNoAuthorsSay(t *testing.T) {
 		shown := gone
 		shown.ID = "m4"
 		j.rows["m1"], j.rows["m2"], j.rows["m3"], j.rows["m4"] = own, another, gone, shown
-		if a := r.admit(tc.op); a.Decision.Status != tc.status || asked.Others != tc.others {
-			t.Errorf("%s: others %v, want %v; %+v", name, asked.Others, tc.others, a.Decision)
-		}
+		a := r.admit(tc.op)
+		expect.That(t, a.Decision.Status == tc.status && asked.Others == tc.others, "%s: others %v, want %v; %+v", name, asked.Others, tc.others, a.Decision)
 	}
 }
 
@@ -235,9 +233,8 @@ func TestCallsOfAgentsAreCredited(t *testing.T) {
 		op, c := correct("coffee", "m1"), r.call(learn("x"))
 		op.TargetKind, op.Current = memproxy.TargetMemory, map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea"}}
 		r.gate.Agents().RuleOnCall(context.Background(), r.gate.Agents().AdmissionFor(c, r.admit(learn("x")).Principal, ""), memproxy.ToolCall{ID: "c", Tool: "t", Operation: &op})
-		if settled := len(j.corrected) == 1 && len(j.retracted) == 1; settled != enforce || !enforce && len(j.corrected)+len(j.retracted) > 0 {
-			t.Errorf("enforced %v: %+v, %+v", enforce, j.corrected, j.retracted)
-		}
+		settled := len(j.corrected) == 1 && len(j.retracted) == 1
+		expect.That(t, settled == enforce && (enforce || len(j.corrected)+len(j.retracted) == 0), "enforced %v: %+v, %+v", enforce, j.corrected, j.retracted)
 	}
 }
 
@@ -279,13 +276,10 @@ func TestModelsDoNotOverrule(t *testing.T) {
 			}
 			last := r.recorder.last()
 			named := len(last.Reasons) == 1 && last.Reasons[0].Code == memproxy.TrustAuthority && last.Reasons[0].Rule == "m1"
-			if (len(f.sent) == 1) != tc.put || named != tc.named {
-				t.Errorf("%s, late %v: sent %v, %+v", name, late, f.sent, last.Reasons)
-			}
+			expect.That(t, (len(f.sent) == 1) == tc.put && named == tc.named, "%s, late %v: sent %v, %+v", name, late, f.sent, last.Reasons)
 			expect.Equal(t, len(j.dissent) == 1 && j.dissent[0].Text == "coffee" && j.dissent[0].Author == tc.author, tc.put, name, "late", late, j.dissent)
-			if row := j.rows["m1"]; tc.put && (row.Actor != tc.author || row.SHA256 != "") {
-				t.Errorf("%s: %+v", name, row)
-			}
+			row := j.rows["m1"]
+			expect.That(t, !tc.put || row.Actor == tc.author && row.SHA256 == "", "%s: %+v", name, row)
 		}
 	}
 }
@@ -311,9 +305,8 @@ func TestChangesOfUnknownAuthorsAreNotShown(t *testing.T) {
 		a := r.admitWith(learn("Ann likes coffee."), f)
 		set(j, fail)
 		reply := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
-		if row := j.rows["m1"]; reply.Status != 502 || row.Actor != "human:ann" || row.SHA256 != "" || len(j.versions) > 0 {
-			t.Errorf("%s: status %d, %+v, %+v", name, reply.Status, row, j.versions)
-		}
+		row := j.rows["m1"]
+		expect.That(t, reply.Status == 502 && row.Actor == "human:ann" && row.SHA256 == "" && len(j.versions) == 0, "%s: status %d, %+v, %+v", name, reply.Status, row, j.versions)
 
 		r, j, x, f = start()
 		x.memories = []memproxy.Memory{{Pointer: "/0", ID: "m2", Text: "beer", Event: "ADD"}}
@@ -326,14 +319,10 @@ func TestChangesOfUnknownAuthorsAreNotShown(t *testing.T) {
 		a = r.admitWith(learn("Ann likes coffee."), f)
 		r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
 		set(j, fail)
-		if r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) > 0 {
-			t.Errorf("%s: over, %v", name, f.sent)
-		}
+		expect.That(t, !r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}) && len(f.sent) == 0, "%s: over, %v", name, f.sent)
 		set(j, nil)
 		x.became[0].Drop = false
-		if !r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) != 1 || len(j.dissent) != 1 {
-			t.Errorf("%s, later: %v, %+v", name, f.sent, j.dissent)
-		}
+		expect.That(t, r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}) && len(f.sent) == 1 && len(j.dissent) == 1, "%s, later: %v, %+v", name, f.sent, j.dissent)
 	}
 }
 
@@ -346,9 +335,8 @@ func TestBatchesContestTheWordsOfOthers(t *testing.T) {
 	own.ID, others.ID = "m1", "m2"
 	j.rows["m1"], j.rows["m2"] = own, others
 	r.admit(correct("coffee", "m1", "m2"))
-	if len(j.dissent) != 1 || j.dissent[0].ID != "m2" || j.dissent[0].Text != "coffee" || j.dissent[0].Author != "human:ann" || j.dissent[0].Corrector != "agent:dev" {
-		t.Errorf("%+v", j.dissent)
-	}
+	expect.That(t, len(j.dissent) == 1 && j.dissent[0].ID == "m2" && j.dissent[0].Text == "coffee" && j.dissent[0].Author == "human:ann" && j.dissent[0].Corrector == "agent:dev",
+		"%+v", j.dissent)
 }
 
 // toolCall is a call of a tool that changes an agent's memory.
@@ -393,8 +381,6 @@ func TestCallsAreWeighed(t *testing.T) {
 			expect.Equal(t, a.Decision.Verdict, memproxy.Deny, name)
 			expect.Len(t, j.corrected, 0, name)
 		}
-		if tc.kind == memproxy.Correct && tc.trust > 0 && len(j.corrected) != 1 {
-			t.Errorf("%s: %+v", name, j.corrected)
-		}
+		expect.That(t, tc.kind != memproxy.Correct || tc.trust == 0 || len(j.corrected) == 1, "%s: %+v", name, j.corrected)
 	}
 }

@@ -40,15 +40,13 @@ func TestTheClamp(t *testing.T) {
 		for _, why := range a.Decision.Recorded() {
 			rule, clamped = why.Rule, why.Code == memproxy.TrustClamped
 		}
-		if r.fake.stamp.Confidence != tc.want || clamped != (tc.rule != "") || clamped && rule != strings.Trim(tc.rule, "-") {
-			t.Errorf("%+v: %d, %+v", tc, r.fake.stamp.Confidence, a.Decision.Recorded())
-		}
+		expect.That(t, r.fake.stamp.Confidence == tc.want && clamped == (tc.rule != "") && (!clamped || rule == strings.Trim(tc.rule, "-")),
+			"%+v: %d, %+v", tc, r.fake.stamp.Confidence, a.Decision.Recorded())
 		if amends := a.Decision.Verdict == memproxy.Amend; amends != (clamped && tc.claimed > 0) {
 			t.Errorf("%+v: %v", tc, a.Decision.Verdict)
 		}
-		if ev := r.recorder.last(); ev.Confidence != tc.want || tc.claimed > 0 && ev.Claimed != tc.claimed {
-			t.Errorf("%+v: recorded are %d of %d", tc, ev.Confidence, ev.Claimed)
-		}
+		ev := r.recorder.last()
+		expect.That(t, ev.Confidence == tc.want && (tc.claimed == 0 || ev.Claimed == tc.claimed), "%+v: recorded are %d of %d", tc, ev.Confidence, ev.Claimed)
 	}
 }
 
@@ -116,7 +114,6 @@ func TestAttributionsAreStripped(t *testing.T) {
 	}
 	a := r.admit(op)
 	wantCodes(t, a.Decision, memproxy.Amend, memproxy.TrustAttribution)
-	if at := op.Attributions; !at[0].Removed || at[1].Removed {
-		t.Errorf("%+v", at)
-	}
+	at := op.Attributions
+	expect.That(t, at[0].Removed && !at[1].Removed, "%+v", at)
 }

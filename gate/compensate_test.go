@@ -53,9 +53,8 @@ func TestUngatedRuns(t *testing.T) {
 			if refused != tc.refused || a.IsCompensated() != tc.compensated || refused && reply.Status != 403 {
 				t.Errorf("refused %v %d, compensated %v", refused, reply.Status, a.IsCompensated())
 			}
-			if last := r.recorder.last(); !tc.compensated && (last.Type != memproxy.EventOutcome || len(last.Reasons) == 0 || last.Reasons[0].Code != memproxy.RunUngated) {
-				t.Errorf("recorded %+v", last)
-			}
+			last := r.recorder.last()
+			expect.That(t, tc.compensated || last.Type == memproxy.EventOutcome && len(last.Reasons) > 0 && last.Reasons[0].Code == memproxy.RunUngated, "recorded %+v", last)
 			if !tc.compensated {
 				return
 			}
@@ -88,12 +87,10 @@ func TestARefusedRunSaysWhatAllowsIt(t *testing.T) {
 		})
 		r.fake.op = memproxy.Operation{Kind: memproxy.Run}
 		d := r.gate.Admit(context.Background(), r.call(r.fake.op)).Shown()
-		if wantCodes(t, *d, memproxy.Deny, memproxy.RunUngated); strings.Contains(d.Reasons[0].Detail, "compensate") != covered {
-			t.Errorf("%v: %s", covered, d.Reasons[0].Detail)
-		}
-		if last := r.recorder.last(); last.Verdict != memproxy.Deny || last.Type != memproxy.EventOutcome {
-			t.Errorf("%v: recorded as %s with the verdict %s", covered, last.Type, last.Verdict)
-		}
+		wantCodes(t, *d, memproxy.Deny, memproxy.RunUngated)
+		expect.That(t, strings.Contains(d.Reasons[0].Detail, "compensate") == covered, "%v: %s", covered, d.Reasons[0].Detail)
+		last := r.recorder.last()
+		expect.That(t, last.Verdict == memproxy.Deny && last.Type == memproxy.EventOutcome, "%v: recorded as %s with the verdict %s", covered, last.Type, last.Verdict)
 	}
 }
 

@@ -45,15 +45,12 @@ func TestOwnersConfigure(t *testing.T) {
 				return deniesFindings(q)
 			})
 			a := r.admit(memproxy.Operation{Kind: memproxy.Learn, Items: tc.items})
-			if got := a.Decision.Verdict == memproxy.Deny; got != (tc.found > 0) {
-				t.Errorf("%+v", a.Decision)
-			}
+			expect.Equal(t, a.Decision.Verdict == memproxy.Deny, tc.found > 0, a.Decision)
 			told := slices.ContainsFunc(a.Decision.Recorded(), func(why memproxy.Reason) bool {
 				return why.Code == memproxy.ScreenConfigured && why.Pointer == "/system"
 			})
-			if last := r.recorder.last(); tc.found == 0 && (!told || len(last.Findings) != 1) {
-				t.Errorf("told %v, on record %+v", told, last.Findings)
-			}
+			last := r.recorder.last()
+			expect.That(t, tc.found != 0 || told && len(last.Findings) == 1, "told %v, on record %+v", told, last.Findings)
 		})
 	}
 }

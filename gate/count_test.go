@@ -49,9 +49,7 @@ func TestCountsAreSettled(t *testing.T) {
 	}
 	a := write()
 	wantCharged(t, r, 100, 100, "estimated")
-	if len(r.gate.FollowUpRequests(a)) != 2 || tell(a, 0, false, 200) || tell(a, 0, false, 503) {
-		t.Fatal("it is over before the backend says so")
-	}
+	must.That(t, len(r.gate.FollowUpRequests(a)) == 2 && !tell(a, 0, false, 200) && !tell(a, 0, false, 503), "it is over before the backend says so")
 	wantCharged(t, r, 100, 100, "being worked on")
 	tell(a, 2, true, 200)
 	wantCharged(t, r, 100, 100, "one of two")
@@ -64,9 +62,7 @@ func TestCountsAreSettled(t *testing.T) {
 	tell(write(), 0, true, 404)
 	wantCharged(t, r, 157, 157, "nothing is left of it")
 	x.wrong = errors.New("a server that does not count")
-	if !tell(write(), 0, false, 200) {
-		t.Error("it is asked for ever")
-	}
+	expect.That(t, tell(write(), 0, false, 200), "it is asked for ever")
 	wantCharged(t, r, 257, 257, "nobody can tell")
 	x.wrong, x.asks = nil, 0
 	write()
@@ -103,9 +99,7 @@ func TestHeldWritesAreSettled(t *testing.T) {
 		wantCharged(t, r, hour+4, total, "held")
 		h.memories = added(tc.made)
 		sent, err := r.replay(k.approve(a.Decision.ID))
-		if err != nil || sent.Reply != nil {
-			t.Fatalf("%+v, %v", sent, err)
-		}
+		must.That(t, err == nil && sent.Reply == nil, "%+v, %v", sent, err)
 		r.gate.Return(context.Background(), sent, memproxy.Reply{Status: tc.status})
 		hour, total = hour+tc.wantHour, total+tc.wantTotal
 		wantCharged(t, r, hour, total, "sent")
@@ -152,16 +146,13 @@ func TestWhatAnAnswerOnlyNamesIsRecorded(t *testing.T) {
 	}
 	x.wrong = nil
 	write()
-	if row := r.ledger.rows["block-1"]; row.Scope.Agent != "agent-1" || row.Scope.Tenant != r.who.Tenant || row.SHA256 == "" {
-		t.Errorf("%+v", row)
-	}
-	if row := r.ledger.rows["source-1"]; row.Scope.Agent != "agent-1" {
-		t.Errorf("%+v", row)
-	}
+	row := r.ledger.rows["block-1"]
+	expect.That(t, row.Scope.Agent == "agent-1" && row.Scope.Tenant == r.who.Tenant && row.SHA256 != "", "%+v", row)
+	row = r.ledger.rows["source-1"]
+	expect.That(t, row.Scope.Agent == "agent-1", "%+v", row)
 	for id, want := range map[string]bool{"source-1": true, "block-0": false, "source-0": false} {
-		if _, there := r.ledger.rows[id]; there != want {
-			t.Errorf("%s: recorded %v", id, there)
-		}
+		_, there := r.ledger.rows[id]
+		expect.That(t, there == want, "%s: recorded %v", id, there)
 	}
 	wantCharged(t, r, 6, 6, "as estimated, then the block")
 }

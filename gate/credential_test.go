@@ -8,6 +8,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-18: a caller whom only memproxy's own credential keeps out is told whose it
@@ -33,9 +34,7 @@ func TestARefusedCredentialIsMemproxys(t *testing.T) {
 			a.Principal.ID = ""
 		}
 		reply := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 401, Body: []byte(`{"detail":"Unauthorized"}`)})
-		if reply.Status != tc.want || strings.Contains(string(reply.Body), "backends[].credential") != (tc.want == 502) {
-			t.Errorf("%s: %d %s", name, reply.Status, reply.Body)
-		}
+		expect.That(t, reply.Status == tc.want && strings.Contains(string(reply.Body), "backends[].credential") == (tc.want == 502), "%s: %d %s", name, reply.Status, reply.Body)
 		expect.Equal(t, r.recorder.last().Status, 401, name, "the backend answered")
 	}
 }
@@ -79,12 +78,10 @@ func TestARefusedLookUpIsTheBackends(t *testing.T) {
 			for range 10 {
 				a := r.gate.Admit(context.Background(), call)
 				wantCodes(t, a.Decision, memproxy.Deny, memproxy.UpstreamUnavailable)
-				if d := a.Decision; d.Status != tc.want || !strings.Contains(d.Reasons[0].Detail, tc.detail) {
-					t.Fatalf("%s: %d %v", name, d.Status, d.Reasons)
-				}
-				if last := r.recorder.last(); last.Verdict != memproxy.Deny || !strings.Contains(last.Reasons[0].Detail, tc.detail) {
-					t.Errorf("%s: the record has %s %v", name, last.Verdict, last.Reasons)
-				}
+				d := a.Decision
+				must.That(t, d.Status == tc.want && strings.Contains(d.Reasons[0].Detail, tc.detail), "%s: %d %v", name, d.Status, d.Reasons)
+				last := r.recorder.last()
+				expect.That(t, last.Verdict == memproxy.Deny && strings.Contains(last.Reasons[0].Detail, tc.detail), "%s: the record has %s %v", name, last.Verdict, last.Reasons)
 				if tc.want != 429 {
 					continue
 				}

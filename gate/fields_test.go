@@ -115,7 +115,5 @@ func TestMembersAreCountedAndNamed(t *testing.T) {
 	}
 	wantCodes(t, r.admit(op).Decision, memproxy.Allow)
 	want := []string{"agent.name", "agent.system", "human"}
-	if !slices.Equal(lines, want) || !slices.Equal(r.recorder.events[0].Fields, want) {
-		t.Errorf("counted under %q, recorded as %q", lines, r.recorder.events[0].Fields)
-	}
+	expect.That(t, slices.Equal(lines, want) && slices.Equal(r.recorder.events[0].Fields, want), "counted under %q, recorded as %q", lines, r.recorder.events[0].Fields)
 }

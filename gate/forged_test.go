@@ -8,6 +8,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/tamper"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // oneOf is a ledger that knows one row by its decision, and no history.
@@ -44,9 +45,8 @@ func TestStampsOfWhatWasMadeTogether(t *testing.T) {
 		e := tamper.Examiner{Ledger: &oneOf{newLedger(), block}, Signer: fakeSigner{}, Backend: "mem", Tenant: "acme"}
 		c.row.Scope.Tenant = "acme"
 		m := memproxy.Memory{ID: "agent-1", Kind: memproxy.TargetMemory, Stamp: &memproxy.Stamp{ID: "made", Signature: "signed for acme"}}
-		if got, _ := e.Examine(context.Background(), &c.row, &m); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
+		got, _ := e.Examine(context.Background(), &c.row, &m)
+		expect.That(t, got == c.want, "%s: %q, want %q", name, got, c.want)
 	}
 }
 
@@ -69,9 +69,8 @@ func TestCachedAnswersAreOfOneTenantAndKey(t *testing.T) {
 			{noSigner{}, "acme", memproxy.IntegrityForged},
 		} {
 			e := tamper.Examiner{Ledger: newLedger(), Signer: c.signer, Backend: "mem", Tenant: c.tenant}
-			if got, _ := e.Examine(t.Context(), row(c.tenant), &m); got != c.want {
-				t.Errorf("%T for %s: %q, want %q", c.signer, c.tenant, got, c.want)
-			}
+			got, _ := e.Examine(t.Context(), row(c.tenant), &m)
+			expect.That(t, got == c.want, "%T for %s: %q, want %q", c.signer, c.tenant, got, c.want)
 		}
 	}
 	changed := row("acme")

@@ -91,9 +91,7 @@ func TestRunsThatAreUnderWayAreLocked(t *testing.T) {
 	}
 	wantCodes(t, r.gate.Agents().RuleOnCall(ctx, a, call("fine")).Decision, memproxy.Deny, memproxy.SessionLocked)
 	f := r.gate.Agents().PreviewCall(ctx, a, call("fine"))
-	if f == nil {
-		t.Fatal("a person is asked about a call of a locked session")
-	}
+	must.That(t, f != nil, "a person is asked about a call of a locked session")
 	wantCodes(t, f.Decision, memproxy.Deny, memproxy.SessionLocked)
 	wantCodes(t, r.admit(memproxy.Operation{Kind: memproxy.Run}).Decision, memproxy.Allow)
 }
@@ -202,9 +200,7 @@ func TestRecordsQuoteNoSentences(t *testing.T) {
 		op.Scope.User = user
 		r.admit(op)
 		named := slices.DeleteFunc(slices.Sorted(maps.Keys(l.strikes)), func(id string) bool { return id == "acme/caller:agent:dev" })
-		if len(named) != 1 || !strings.HasPrefix(named[0], "acme/caller:agent:dev/"+want) {
-			t.Errorf("%q is counted as %q, want %s", user, named, want)
-		}
+		expect.That(t, len(named) == 1 && strings.HasPrefix(named[0], "acme/caller:agent:dev/"+want), "%q is counted as %q, want %s", user, named, want)
 	}
 }
 
@@ -229,7 +225,5 @@ func TestNewMemoriesAreMarked(t *testing.T) {
 	write()
 	forever := time.Time{}.Sub(noon).String()
 	want := []string{"m1 untrusted until " + forever, "m2 untrusted until 1h0m0s", "m1 pending_review until " + forever, "m2 pending_review until 1h0m0s"}
-	if !slices.Equal(l.marks, want) {
-		t.Errorf("got  %q\nwant %q", l.marks, want)
-	}
+	expect.That(t, slices.Equal(l.marks, want), "got  %q\nwant %q", l.marks, want)
 }

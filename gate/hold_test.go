@@ -83,9 +83,7 @@ func TestHeldWritesAreKept(t *testing.T) {
 	c.Request.Query = "a=b"
 	r.fake.op = op
 	a := r.gate.Admit(context.Background(), c)
-	if a.Reply == nil || string(a.Reply.Body) != "pending" || a.Decision.Verdict != memproxy.Hold || r.budget.used != 1 {
-		t.Errorf("%+v, %d charged", a.Decision, r.budget.used)
-	}
+	expect.That(t, a.Reply != nil && string(a.Reply.Body) == "pending" && a.Decision.Verdict == memproxy.Hold && r.budget.used == 1, "%+v, %d charged", a.Decision, r.budget.used)
 	h, content := k.kept[a.Decision.ID], k.content[a.Decision.ID]
 	if h.Principal != "agent:dev" || h.Tenant != "acme" || h.State != memproxy.HoldPending || h.Route != "fake.route" || h.Scope.User != "ann" || h.ContentSHA256 == "" || len(h.Reasons) != 1 {
 		t.Errorf("%+v", h)
@@ -94,9 +92,8 @@ func TestHeldWritesAreKept(t *testing.T) {
 		len(content.Header["Authorization"]) != 0 || content.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("%+v", content)
 	}
-	if got := r.recorder.types(); len(got) != 1 || got[0] != memproxy.EventDecision {
-		t.Errorf("recorded %v", got)
-	}
+	got := r.recorder.types()
+	expect.That(t, len(got) == 1 && got[0] == memproxy.EventDecision, "recorded %v", got)
 }
 
 // Proves MFW-7: reviewers see which texts a write empties, as they see those that it writes.
@@ -139,9 +136,8 @@ func TestHoldsThatAreRefusals(t *testing.T) {
 	} {
 		r, _, k := holdRig(t, tc.change)
 		a := r.admit(learn("x"))
-		if a.Reply == nil || a.Reply.Status != tc.status || len(k.kept) != tc.kept || a.Decision.Verdict != tc.code {
-			t.Errorf("%s: %+v %+v, %d kept", name, a.Reply, a.Decision, len(k.kept))
-		}
+		expect.That(t, a.Reply != nil && a.Reply.Status == tc.status && len(k.kept) == tc.kept && a.Decision.Verdict == tc.code,
+			"%s: %+v %+v, %d kept", name, a.Reply, a.Decision, len(k.kept))
 	}
 	r, _, k := holdRig(t, func(r *rig, _ *fakeHoldReplier, _ *fakeHoldStore) { r.rules.Enforce = false })
 	if a := r.admit(learn("x")); a.Reply != nil || len(k.kept) != 0 || a.Decision.ShadowVerdict != memproxy.Hold {
@@ -180,9 +176,7 @@ func TestOnlyWhatCanBeSentLaterWaits(t *testing.T) {
 		a := r.gate.Admit(t.Context(), c)
 		expect.Equal(t, a.Decision.Verdict, tc.want, name, a.Decision.Reasons)
 		expect.Equal(t, a.Decision.Reasons[0].Code, memproxy.PolicyForbid, name)
-		if len(k.kept) > 0 != (tc.want == memproxy.Hold) {
-			t.Errorf("%s: %d kept", name, len(k.kept))
-		}
+		expect.That(t, len(k.kept) > 0 == (tc.want == memproxy.Hold), "%s: %d kept", name, len(k.kept))
 	}
 }
 
@@ -202,9 +196,8 @@ func TestCallsThatCannotBeMadeLaterDoNotWait(t *testing.T) {
 	op := learn("x")
 	run := r.gate.Admit(context.Background(), r.call(memproxy.Operation{Kind: memproxy.Run}))
 	a := r.gate.Agents().RuleOnCall(context.Background(), run, memproxy.ToolCall{ID: "c-1", Tool: "note", Operation: &op})
-	if _, kept := k.kept[a.Decision.ID]; kept || a.Decision.Verdict != memproxy.Hold || a.Decision.Reasons[0].Code != memproxy.HoldReviewer {
-		t.Errorf("%+v, kept %v", a.Decision, kept)
-	}
+	_, kept := k.kept[a.Decision.ID]
+	expect.That(t, !kept && a.Decision.Verdict == memproxy.Hold && a.Decision.Reasons[0].Code == memproxy.HoldReviewer, "%+v, kept %v", a.Decision, kept)
 }
 
 // Who asks for the receipt of a held write is told how it stands; who could
@@ -237,9 +230,7 @@ func TestReceiptsOfHeldWrites(t *testing.T) {
 		case tc.want == "503":
 			wantCodes(t, a.Decision, memproxy.Deny, memproxy.LedgerUnavailable)
 		case tc.want == "":
-			if a.Reply != nil && strings.Contains(string(a.Reply.Body), "pending") {
-				t.Errorf("%s: %s", name, a.Reply.Body)
-			}
+			expect.That(t, a.Reply == nil || !strings.Contains(string(a.Reply.Body), "pending"), "%s: %+v", name, a.Reply)
 		case a.Reply == nil || string(a.Reply.Body) != tc.want:
 			t.Errorf("%s: %+v", name, a.Reply)
 		}
@@ -262,9 +253,7 @@ func TestHoldsAreCharged(t *testing.T) {
 		t.Helper()
 		now = now.Add(time.Second)
 		sent, err := r.replay(k.approve(a.Decision.ID))
-		if err != nil || sent.Reply != nil {
-			t.Fatalf("%+v, %v", sent, err)
-		}
+		must.That(t, err == nil && sent.Reply == nil, "%+v, %v", sent, err)
 		return sent
 	}
 	for range 2 {
@@ -278,20 +267,16 @@ func TestHoldsAreCharged(t *testing.T) {
 		t.Helper()
 		a := r.admit(costs(1))
 		wantCodes(t, a.Decision, memproxy.Deny, codes...)
-		if a.Reply == nil || a.Reply.Status != status {
-			t.Errorf("%+v, want %d", a.Reply, status)
-		}
+		expect.That(t, a.Reply != nil && a.Reply.Status == status, "%+v, want %d", a.Reply, status)
 	}
-	if a := r.admit(costs(1)); a.Reply == nil || a.Reply.Status != 503 {
-		t.Errorf("%+v", a.Reply)
-	}
+	a = r.admit(costs(1))
+	expect.That(t, a.Reply != nil && a.Reply.Status == 503, "%+v", a.Reply)
 	wantCharged(t, r, 4, 4, "not kept")
 	k.err = &memproxy.HoldLimitError{Key: "holds/agent:dev", Limit: 100}
 	wantStatus(429, memproxy.HoldQueue)
 	wantCharged(t, r, 4, 4, "no room")
-	if last := r.recorder.events[len(r.recorder.events)-1]; last.Type != memproxy.EventOutcome || last.Verdict != memproxy.Deny {
-		t.Errorf("the record ends with %s %s", last.Type, last.Verdict)
-	}
+	last := r.recorder.events[len(r.recorder.events)-1]
+	expect.That(t, last.Type == memproxy.EventOutcome && last.Verdict == memproxy.Deny, "the record ends with %s %s", last.Type, last.Verdict)
 	k.err = nil
 	r.admit(costs(6))
 	wantCharged(t, r, 10, 4, "all of the hour")

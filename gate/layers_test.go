@@ -71,9 +71,8 @@ func TestExtractedFactsWithoutAStatement(t *testing.T) {
 		wantCodes(t, a.Decision, memproxy.Allow)
 		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
 		last := r.recorder.last()
-		if string(got.Body) != want.shown || len(f.sent) != want.sent || len(k.kept) != want.kept || len(last.Reasons) != want.named {
-			t.Errorf("%s: %s, sent %v, %d kept, %+v", treatment, got.Body, f.sent, len(k.kept), last.Reasons)
-		}
+		expect.That(t, string(got.Body) == want.shown && len(f.sent) == want.sent && len(k.kept) == want.kept && len(last.Reasons) == want.named,
+			"%s: %s, sent %v, %d kept, %+v", treatment, got.Body, f.sent, len(k.kept), last.Reasons)
 		for _, why := range last.Reasons {
 			expect.Equal(t, why.Code, memproxy.LayerInferred, treatment, why)
 			expect.Text(t, why.Detail, treatment, why).Lacks("wealthy")
@@ -163,9 +162,7 @@ func TestSelfEditsThatQuoteTheUser(t *testing.T) {
 		asked := r.gate.Agents().RuleOnCall(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "memory_insert", Operation: &memproxy.Operation{
 			Kind: memproxy.Learn, Cost: 1, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Role: "assistant", Text: text, Inferred: true, Layer: memproxy.Semantic}},
 		}})
-		if asked.Decision.Verdict != want {
-			t.Errorf("%q: %v", text, asked.Decision)
-		}
+		expect.That(t, asked.Decision.Verdict == want, "%q: %v", text, asked.Decision)
 	}
 }
 

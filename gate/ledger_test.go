@@ -226,9 +226,8 @@ func TestADecoratedLedgerLosesNothing(t *testing.T) {
 	r.gate.Return(t.Context(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
 	expect.Len(t, l.history, 1, "versions")
 	r.rules.Policy = says(memproxy.Deny, memproxy.ScreenRisk)
-	if r.admit(learn("another note")); len(l.strikes)+l.unsure == 0 {
-		t.Error("a rejection is not counted")
-	}
+	r.admit(learn("another note"))
+	expect.That(t, len(l.strikes)+l.unsure > 0, "a rejection is not counted")
 }
 
 // Proves CARD-6: each call of the ledger that fails is counted once, whoever made
@@ -240,9 +239,8 @@ func TestFailuresOfTheLedgerAreCounted(t *testing.T) {
 		l.noTrack = failing
 		a := r.admit(learn("a note"))
 		must.Equal(t, l.tracked > 0, true, "the track record is asked for", a.Decision)
-		if want := map[bool]int{true: l.tracked}[failing != nil]; m.failed != want {
-			t.Errorf("%v: %d of %d failures are counted", failing, m.failed, want)
-		}
+		want := map[bool]int{true: l.tracked}[failing != nil]
+		expect.That(t, m.failed == want, "%v: %d of %d failures are counted", failing, m.failed, want)
 	}
 	m, c := &meter{}, &echoer{}
 	r, l := anyAgent(t, func(r *rig) {

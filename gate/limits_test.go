@@ -22,9 +22,8 @@ func TestNamesThatAreCutAreRefused(t *testing.T) {
 	for name, status := range map[string]int{"ann ": 400, "ann of sales": 0} {
 		for _, kind := range []memproxy.Kind{memproxy.Learn, memproxy.Recall, memproxy.Forget} {
 			op := memproxy.Operation{Kind: kind, Claims: []memproxy.Claim{pinned(memproxy.DimUser, "bob"), claim(memproxy.DimUser, memproxy.ClaimExclude, "x", name)}}
-			if a := newRig(t, nil).admit(op); a.Decision.Status != status {
-				t.Errorf("%q, %s: %+v", name, kind, a.Decision)
-			}
+			a := newRig(t, nil).admit(op)
+			expect.That(t, a.Decision.Status == status, "%q, %s: %+v", name, kind, a.Decision)
 		}
 	}
 }
@@ -77,18 +76,15 @@ func TestRefusalsAreBounded(t *testing.T) {
 		}
 		wantCodesOnly(t, name, a.Decision.Reasons, c.code)
 		record := must.Get(json.Marshal(r.recorder.last()))(t)
-		if n := len(a.Reply.Body) + len(record); n > refusalBound {
-			t.Errorf("%s: an answer of %d bytes and a record of %d", name, len(a.Reply.Body), len(record))
-		}
+		n := len(a.Reply.Body) + len(record)
+		expect.That(t, n <= refusalBound, "%s: an answer of %d bytes and a record of %d", name, len(a.Reply.Body), len(record))
 	}
 }
 
 // wantCodesOnly holds reasons to a handful of one code.
 func wantCodesOnly(t *testing.T, name string, rs []memproxy.Reason, code memproxy.ReasonCode) {
 	t.Helper()
-	if len(rs) == 0 || len(rs) > 32 {
-		t.Errorf("%s: %d reasons", name, len(rs))
-	}
+	expect.That(t, len(rs) > 0 && len(rs) <= 32, "%s: %d reasons", name, len(rs))
 	for _, r := range rs {
 		expect.Equal(t, r.Code, code, name, r)
 	}
@@ -181,9 +177,8 @@ func TestLargeBatchesOnSlowBackends(t *testing.T) {
 			began := time.Now()
 			a := r.gate.Admit(t.Context(), call)
 			expect.Equal(t, a.Decision.Status, status, takes, a.Decision.Reasons)
-			if took := time.Since(began); status != 0 && took != gate.DefaultFetchTimeout {
-				t.Errorf("a backend that hangs costs %v", took)
-			}
+			took := time.Since(began)
+			expect.That(t, status == 0 || took == gate.DefaultFetchTimeout, "a backend that hangs costs %v", took)
 		})
 	}
 }
@@ -212,9 +207,8 @@ func TestFloodsOfRejections(t *testing.T) {
 	read := memproxy.Operation{Kind: memproxy.Recall}
 	for i := range 1000 {
 		a := admit("10.0.0.1", "", read)
-		if want := map[bool]int{false: 401, true: 429}[i >= 5]; a.Reply == nil || a.Reply.Status != want || a.RateLimited != (i >= 5) {
-			t.Fatalf("rejection %d: %+v", i, a.Reply)
-		}
+		want := map[bool]int{false: 401, true: 429}[i >= 5]
+		must.That(t, a.Reply != nil && a.Reply.Status == want && a.RateLimited == (i >= 5), "rejection %d: %+v", i, a.Reply)
 	}
 	must.Equal(t, len(r.recorder.events), 5)
 	if a := admit("10.0.0.1", "key", read); a.Reply != nil {
@@ -223,17 +217,14 @@ func TestFloodsOfRejections(t *testing.T) {
 	foreign := memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"bob"}}}}
 	before := len(r.recorder.events)
 	for range 20 {
-		if a := admit("10.0.0.1", "key", foreign); a.Reply.Status != 403 {
-			t.Fatal(a.Reply)
-		}
+		a := admit("10.0.0.1", "key", foreign)
+		must.That(t, a.Reply.Status == 403, "%v", a.Reply)
 	}
 	expect.Equal(t, len(r.recorder.events)-before, 20)
 	now = now.Add(30 * time.Second)
 	r.gate.SummariseRejections(t.Context())
 	last := r.recorder.last()
-	if last.Type != memproxy.EventRejections || last.Items != 995 || !strings.Contains(last.Detail, "995 more rejections of 10.0.0.1 since 2026-03-14T12:00:00Z") {
-		t.Errorf("%+v", last)
-	}
+	expect.That(t, last.Type == memproxy.EventRejections && last.Items == 995 && strings.Contains(last.Detail, "995 more rejections of 10.0.0.1 since 2026-03-14T12:00:00Z"), "%+v", last)
 	n := len(r.recorder.events)
 	r.gate.SummariseRejections(t.Context())
 	expect.Len(t, r.recorder.events, n, "a summary of nothing")
@@ -242,9 +233,8 @@ func TestFloodsOfRejections(t *testing.T) {
 		admit(fmt.Sprint("10.1.0.", i), "", read)
 	}
 	r.gate.SummariseRejections(t.Context())
-	if n := len(r.recorder.events); n > 200 {
-		t.Errorf("%d records", n)
-	}
+	n = len(r.recorder.events)
+	expect.That(t, n <= 200, "%d records", n)
 }
 
 // Proves EDGE-14: who calls is known before a body is read, and asked once.
@@ -257,20 +247,14 @@ func TestCallersAreIdentifiedFirst(t *testing.T) {
 		}
 	})
 	call := r.decodes(memproxy.Operation{Kind: memproxy.Recall})
-	if r.gate.Identify(t.Context(), call) {
-		t.Error("nobody is somebody")
-	}
-	if a := r.gate.Admit(t.Context(), call); a.Reply == nil || a.Reply.Status != 401 || asked != 1 {
-		t.Errorf("%+v after %d questions", a.Reply, asked)
-	}
+	expect.That(t, !r.gate.Identify(t.Context(), call), "nobody is somebody")
+	a := r.gate.Admit(t.Context(), call)
+	expect.That(t, a.Reply != nil && a.Reply.Status == 401 && asked == 1, "%+v after %d questions", a.Reply, asked)
 	call = r.decodes(memproxy.Operation{Kind: memproxy.Recall})
 	call.Credentials.Header = memproxy.Header{"Authorization": {"key"}}
-	if !r.gate.Identify(t.Context(), call) {
-		t.Error("a known caller is nobody")
-	}
-	if a := r.gate.Admit(t.Context(), call); a.Reply != nil || asked != 2 {
-		t.Errorf("%+v after %d questions", a.Reply, asked)
-	}
+	expect.That(t, r.gate.Identify(t.Context(), call), "a known caller is nobody")
+	a = r.gate.Admit(t.Context(), call)
+	expect.That(t, a.Reply == nil && asked == 2, "%+v after %d questions", a.Reply, asked)
 }
 
 // byKey is the caller of the rig for a request with a key.

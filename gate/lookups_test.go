@@ -51,9 +51,7 @@ func TestAPhaseAsksTheLedgerOnce(t *testing.T) {
 			l.statuses["m1"] = memproxy.Status{State: memproxy.StateValidated}
 			r.fake.memories = tc.answer
 			a := r.admit(tc.op)
-			if a.Decision.Verdict.Stops() || l.asked != tc.admit {
-				t.Errorf("asked %d times before, want %d: %+v", l.asked, tc.admit, a.Decision)
-			}
+			expect.That(t, !a.Decision.Verdict.Stops() && l.asked == tc.admit, "asked %d times before, want %d: %+v", l.asked, tc.admit, a.Decision)
 			l.asked = 0
 			r.gate.Return(t.Context(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
 			expect.Equal(t, l.asked, tc.after, "asked")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves DOL-5, TRL-9: what is made of many memories is refused for one that is
@@ -23,8 +24,7 @@ func TestDerivedTextsWaitForPendingMemories(t *testing.T) {
 		r, l := anyAgent(t, func(r *rig) { r.rules.WithholdUntrusted = true })
 		tc.st.Kind, tc.st.ID = memproxy.TargetDecision, "d0"
 		l.statuses["d0"] = tc.st
-		if a := r.admit(memproxy.Operation{Kind: memproxy.Recall, Derived: true}); a.Decision.Verdict.Stops() != tc.refused {
-			t.Errorf("%s: %v", name, a.Decision)
-		}
+		a := r.admit(memproxy.Operation{Kind: memproxy.Recall, Derived: true})
+		expect.That(t, a.Decision.Verdict.Stops() == tc.refused, "%s: %v", name, a.Decision)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // driver is a fake whose backend runs agents.
@@ -68,12 +69,8 @@ func TestWhatIsNext(t *testing.T) {
 			if again, ok := a.Next.(gate.Resume); ok {
 				got += fmt.Sprintf(" else %T", again.Else)
 			}
-			if got != tc.want || (a.Reply != nil) != (got == "gate.Reply") {
-				t.Errorf("%s with %v, want %s", got, a.Reply, tc.want)
-			}
-			if a.Reply != nil && strings.Contains(string(a.Reply.Body), "ledger") {
-				t.Errorf("the ledger is blamed, which works: %s", a.Reply.Body)
-			}
+			expect.That(t, got == tc.want && (a.Reply != nil) == (got == "gate.Reply"), "%s with %v, want %s", got, a.Reply, tc.want)
+			expect.That(t, a.Reply == nil || !strings.Contains(string(a.Reply.Body), "ledger"), "the ledger is blamed, which works: %+v", a.Reply)
 		})
 	}
 }

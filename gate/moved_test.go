@@ -69,9 +69,8 @@ func TestDescriptionsAreNoCorrections(t *testing.T) {
 			})
 			j.rows["m1"] = by("agent:ci", memproxy.TrustAuthenticated, 500)
 			r.gate.Return(t.Context(), r.admit(tc.op), memproxy.Reply{Status: 200})
-			if len(j.corrected) != tc.want || len(j.retracted) != tc.want || len(j.changes) != tc.want {
-				t.Errorf("corrections %+v, retractions %+v, states %+v", j.corrected, j.retracted, j.changes)
-			}
+			expect.That(t, len(j.corrected) == tc.want && len(j.retracted) == tc.want && len(j.changes) == tc.want,
+				"corrections %+v, retractions %+v, states %+v", j.corrected, j.retracted, j.changes)
 		})
 	}
 }

@@ -84,9 +84,8 @@ func TestAnswersNameNothingOfOtherTenants(t *testing.T) {
 		r := named(t, nil, object("mine", "acme", "agent:a"), object("theirs", "globex", "agent:b"), object("whole", "globex", "agent:b"))
 		a := r.admit(memproxy.Operation{Kind: kind})
 		for body, want := range map[string]string{"mine,theirs,nobodys": "mine,-,nobodys", "mine,nobodys": "mine,nobodys", "": ""} {
-			if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte(body)}); got.Status != 200 || string(got.Body) != want {
-				t.Errorf("%s: %q became %d %q, want %q", kind, body, got.Status, got.Body, want)
-			}
+			got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte(body)})
+			expect.That(t, got.Status == 200 && string(got.Body) == want, "%s: %q became %d %q, want %q", kind, body, got.Status, got.Body, want)
 		}
 		if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("whole")}); got.Status != 404 {
 			t.Errorf("%s: an answer that is another's: %d %q", kind, got.Status, got.Body)
@@ -103,14 +102,12 @@ func TestAnswersThatCannotBeLookedThroughAreWithheld(t *testing.T) {
 	r := named(t, nil)
 	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 	r.ledger.err = errors.New("away")
-	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")}); got.Status != 502 || string(got.Body) == "x" {
-		t.Errorf("the ledger away: %d %q", got.Status, got.Body)
-	}
+	got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")})
+	expect.That(t, got.Status == 502 && string(got.Body) != "x", "the ledger away: %d %q", got.Status, got.Body)
 	r = named(t, func(_ *rig, f *naming) { f.err = errors.New("unreadable") })
 	a = r.admit(memproxy.Operation{Kind: memproxy.Recall})
-	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")}); got.Status != 502 {
-		t.Errorf("an unreadable answer: %d %q", got.Status, got.Body)
-	}
+	got = r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")})
+	expect.That(t, got.Status == 502, "an unreadable answer: %d %q", got.Status, got.Body)
 }
 
 // Proves EDGE-3: what came to be next to a write is its caller's, and what was
@@ -119,12 +116,10 @@ func TestObjectsCreatedAlongWithAWriteAreAdopted(t *testing.T) {
 	r := named(t, func(_ *rig, f *naming) { f.made = []string{"new", "theirs"} }, object("theirs", "globex", "agent:b"))
 	a := r.admit(memproxy.Operation{Kind: memproxy.Correct, Cost: 1})
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
-	if row := r.ledger.rows["new"]; row.Scope.Tenant != "acme" || row.Actor != r.who.ID {
-		t.Errorf("new: %+v", row)
-	}
-	if row := r.ledger.rows["theirs"]; row.Scope.Tenant != "globex" || row.Actor != "agent:b" {
-		t.Errorf("theirs: %+v", row)
-	}
+	row := r.ledger.rows["new"]
+	expect.That(t, row.Scope.Tenant == "acme" && row.Actor == r.who.ID, "new: %+v", row)
+	row = r.ledger.rows["theirs"]
+	expect.That(t, row.Scope.Tenant == "globex" && row.Actor == "agent:b", "theirs: %+v", row)
 }
 
 // Proves EDGE-3: an addition's answer shows the memories of an owner that it made; a change's
@@ -172,9 +167,8 @@ func TestObjectsAreAttributedByDescent(t *testing.T) {
 	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 	got := string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200}).Body)
 	expect.Equal(t, got, "of-mine,over-mine,over-mine-2,shipped", "shown")
-	if n := len(r.fetch.asked); n == 0 || n > 3 {
-		t.Errorf("%d side requests: %q", n, r.fetch.asked)
-	}
+	n := len(r.fetch.asked)
+	expect.That(t, n != 0 && n <= 3, "%d side requests: %q", n, r.fetch.asked)
 	r.fetch.err = errBroken
 	got = string(r.gate.Return(context.Background(), r.admit(memproxy.Operation{Kind: memproxy.Recall}), memproxy.Reply{Status: 200}).Body)
 	expect.Text(t, got, "while the backend does not say").Has("of-mine", "shipped").Lacks("over-mine", "theirs", "nobody")

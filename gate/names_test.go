@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3: whatever write is sent has a row for each name that it claims,
@@ -38,26 +39,21 @@ func TestWhateverIsSentBindsItsNames(t *testing.T) {
 					tc.change(r)
 				}
 			})
-			if a := r.admit(tc.op); a.Reply != nil {
-				t.Fatalf("%+v", a.Decision)
-			}
+			a := r.admit(tc.op)
+			must.That(t, a.Reply == nil, "%+v", a.Decision)
 			for _, id := range []string{"user:ann", "agent:agent-1"} {
 				row, bound := r.ledger.rows[id]
-				if !bound || row.Scope.Tenant != "acme" {
-					t.Errorf("%s: bound %v: %+v", id, bound, row)
-				}
-				if made := id == "user:ann" || len(tc.op.Refs) == 0; (row.Actor == "agent:dev") != made {
-					t.Errorf("%s: the writer made it: %v, and the row has %q", id, made, row.Actor)
-				}
+				expect.That(t, bound && row.Scope.Tenant == "acme", "%s: bound %v: %+v", id, bound, row)
+				made := id == "user:ann" || len(tc.op.Refs) == 0
+				expect.That(t, (row.Actor == "agent:dev") == made, "%s: the writer made it: %v, and the row has %q", id, made, row.Actor)
 			}
 		})
 	}
 	t.Run("that waits for review", func(t *testing.T) { // what its owner deletes meanwhile includes it
 		r := tenants(t, func(r *rig) { r.rules.Policy, r.holds = says(memproxy.Hold, memproxy.PolicyForbid), newHoldStore() })
 		wantCodes(t, r.admit(write).Decision, memproxy.Hold, memproxy.PolicyForbid)
-		if row, bound := r.ledger.rows["user:ann"]; !bound || row.Scope.Tenant != "acme" || r.budget.used != 1 {
-			t.Errorf("bound %v: %+v, %d charged", bound, row, r.budget.used)
-		}
+		row, bound := r.ledger.rows["user:ann"]
+		expect.That(t, bound && row.Scope.Tenant == "acme" && r.budget.used == 1, "bound %v: %+v, %d charged", bound, row, r.budget.used)
 	})
 	t.Run("in shadow mode, of an owner that is there", func(t *testing.T) {
 		r := tenants(t, func(r *rig) {
@@ -65,18 +61,16 @@ func TestWhateverIsSentBindsItsNames(t *testing.T) {
 			r.fake.located = map[string]memproxy.Memory{"agent-1": {Scope: memproxy.Scope{Agent: "agent-1"}}}
 		})
 		r.admit(there)
-		if _, taken := r.ledger.rows["agent:agent-1"]; taken || r.ledger.rows["user:ann"].Scope.Tenant != "acme" {
-			t.Errorf("bound: %+v", r.ledger.rows)
-		}
+		_, taken := r.ledger.rows["agent:agent-1"]
+		expect.That(t, !taken && r.ledger.rows["user:ann"].Scope.Tenant == "acme", "bound: %+v", r.ledger.rows)
 	})
 	t.Run("of a running agent", func(t *testing.T) {
 		r := tenants(t, nil, object("agent-own", "acme", "agent:author"))
 		a := r.admit(memproxy.Operation{Kind: memproxy.Run, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-own"}}})
 		wantCodes(t, a.Decision, memproxy.Allow)
 		wantCodes(t, r.gate.Agents().RuleOnCall(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "note", Operation: &write}).Decision, memproxy.Allow)
-		if row, bound := r.ledger.rows["user:ann"]; !bound || row.Scope.Tenant != "acme" {
-			t.Errorf("bound %v: %+v", bound, row)
-		}
+		row, bound := r.ledger.rows["user:ann"]
+		expect.That(t, bound && row.Scope.Tenant == "acme", "bound %v: %+v", bound, row)
 	})
 }
 
@@ -97,9 +91,8 @@ func TestOneForeignRecordIsEnough(t *testing.T) {
 	for _, one := range []bool{true, false} {
 		r = tenants(t, func(r *rig) { r.rules.OneTenant, r.rules.Unattributed = one, access.Visible })
 		op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "*")}
-		if a := r.admit(op); (a.Decision.Verdict == memproxy.Allow) != one || len(r.ledger.rows) > 0 {
-			t.Errorf("one tenant %v: %+v, bound %v", one, a.Decision, r.ledger.rows)
-		}
+		a := r.admit(op)
+		expect.That(t, (a.Decision.Verdict == memproxy.Allow) == one && len(r.ledger.rows) == 0, "one tenant %v: %+v, bound %v", one, a.Decision, r.ledger.rows)
 	}
 }
 
@@ -163,15 +156,13 @@ func TestNamesOfRefusedWritesAreReleased(t *testing.T) {
 			r := tenants(t, tc.change)
 			a := r.admit(write)
 			if tc.meantime != nil {
-				if b := r.admit(*tc.meantime); b.Reply != nil {
-					t.Fatalf("%+v", b.Decision)
-				}
+				b := r.admit(*tc.meantime)
+				must.That(t, b.Reply == nil, "%+v", b.Decision)
 				r.fake.op = write
 			}
 			tc.end(r, a)
-			if row, bound := r.ledger.rows["user:ann"]; bound != tc.stays || bound && row.Scope.Tenant != "acme" {
-				t.Errorf("bound %v: %+v", bound, row)
-			}
+			row, bound := r.ledger.rows["user:ann"]
+			expect.That(t, bound == tc.stays && (!bound || row.Scope.Tenant == "acme"), "bound %v: %+v", bound, row)
 			if tc.meantime == nil {
 				expect.Equal(t, r.budget.used > 0, tc.stays, "charged")
 			}
@@ -197,15 +188,12 @@ func TestNamesOfApprovedWritesAreKept(t *testing.T) {
 		held.ID, held.Tenant = h.Decision.ID, "acme"
 		for _, status := range []int{earlier, 400} {
 			a, err := r.replay(held, memproxy.HoldContent{Body: []byte("body")})
-			if err != nil || a.Reply != nil {
-				t.Fatalf("%+v, %v", a, err)
-			}
+			must.That(t, err == nil && a.Reply == nil, "%+v, %v", a, err)
 			if status > 0 {
 				r.gate.Return(t.Context(), a, memproxy.Reply{Status: status, Body: []byte("{}")})
 			}
 		}
-		if row, bound := r.ledger.rows["user:ann"]; !bound || row.Scope.Tenant != "acme" {
-			t.Errorf("after %d and 400: bound %v: %+v", earlier, bound, row)
-		}
+		row, bound := r.ledger.rows["user:ann"]
+		expect.That(t, bound && row.Scope.Tenant == "acme", "after %d and 400: bound %v: %+v", earlier, bound, row)
 	}
 }

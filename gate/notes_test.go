@@ -24,12 +24,8 @@ func TestNotesNeverReachTheCaller(t *testing.T) {
 		a := r.admit(memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{pinned(memproxy.DimUser, who)}})
 		bodies[i] = string(a.Reply.Body)
 		note := map[string]memproxy.ReasonCode{"theirs": memproxy.OwnerForeign, "nobody": memproxy.OwnerUnknown}[who]
-		if !has(a.Decision.Notes, note) || !has(r.recorder.events[0].Reasons, note) {
-			t.Errorf("%s: %s is not on record: %+v", who, note, r.recorder.events[0].Reasons)
-		}
-		if has(a.Decision.Reasons, note) || !has(a.Decision.Reasons, memproxy.PolicyForbid) {
-			t.Errorf("%s: refused for %+v", who, a.Decision.Reasons)
-		}
+		expect.That(t, has(a.Decision.Notes, note) && has(r.recorder.events[0].Reasons, note), "%s: %s is not on record: %+v", who, note, r.recorder.events[0].Reasons)
+		expect.That(t, !has(a.Decision.Reasons, note) && has(a.Decision.Reasons, memproxy.PolicyForbid), "%s: refused for %+v", who, a.Decision.Reasons)
 	}
 	expect.Equal(t, bodies[0], bodies[1], "the refusal says whether the name is in use")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves TRL-5, EDGE-4: a change waits for another of the same memory, and for no other;
@@ -40,9 +41,7 @@ func TestChangesHaveTheirTurn(t *testing.T) {
 		}
 		sent := func(a *gate.Admission, waited time.Duration) *gate.Admission {
 			t.Helper()
-			if a.Reply != nil || waited != 0 {
-				t.Errorf("waited %v: %+v", waited, a.Decision)
-			}
+			expect.That(t, a.Reply == nil && waited == 0, "waited %v: %+v", waited, a.Decision)
 			return a
 		}
 		first := sent(admit("tea", "m1"))
@@ -100,9 +99,7 @@ func TestTheLastChangeIsWhatTheBackendHas(t *testing.T) {
 				op = rename("what it is for", "m1")
 			}
 			a := r.admit(op)
-			if a.Reply != nil {
-				t.Fatalf("%+v", a.Decision)
-			}
+			must.That(t, a.Reply == nil, "%+v", a.Decision)
 			theirs := row
 			theirs.Decision, theirs.Deleted = "theirs", tc.gone
 			r.ledger.rows["m1"] = theirs
@@ -112,9 +109,8 @@ func TestTheLastChangeIsWhatTheBackendHas(t *testing.T) {
 			}
 			r.gate.Return(t.Context(), a, memproxy.Reply{Status: 200})
 			got, versions := r.ledger.rows["m1"], len(r.ledger.versions)
-			if mine := got != theirs; mine != tc.mine || mine && got.Deleted != tc.deletes || (versions > 0) != tc.mine {
-				t.Errorf("noted is %+v, with %d versions", got, versions)
-			}
+			mine := got != theirs
+			expect.That(t, mine == tc.mine && (!mine || got.Deleted == tc.deletes) && (versions > 0) == tc.mine, "noted is %+v, with %d versions", got, versions)
 			expect.Equal(t, len(r.unconfirmed) == 1, tc.away, "the backend is asked again later")
 			left := slices.Contains(memproxy.Codes(r.recorder.last().Reasons), string(memproxy.LedgerUnavailable))
 			expect.Equal(t, left, tc.away, "the next process asks, if this one ends before")

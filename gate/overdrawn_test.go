@@ -29,9 +29,7 @@ func TestWhatABudgetRefusesIsNotScreened(t *testing.T) {
 	big.Cost = 11 // of 10
 	a := r.admit(big)
 	wantCodes(t, a.Decision, memproxy.Deny, memproxy.BudgetHour)
-	if a.Decision.Status != 429 || a.Decision.Allowance == nil || screened != 0 || r.budget.used != 0 {
-		t.Errorf("%+v; screened %d times, charged %d", a.Decision, screened, r.budget.used)
-	}
+	expect.That(t, a.Decision.Status == 429 && a.Decision.Allowance != nil && screened == 0 && r.budget.used == 0, "%+v; screened %d times, charged %d", a.Decision, screened, r.budget.used)
 	for range 10 {
 		wantCodes(t, r.admit(learn("a note")).Decision, memproxy.Allow)
 	}
@@ -43,7 +41,6 @@ func TestWhatABudgetRefusesIsNotScreened(t *testing.T) {
 	expect.Equal(t, screened, 10, "with nothing left: screened")
 	expect.Equal(t, r.budget.used, 10, "with nothing left: screened")
 	r.rules.Enforce = false
-	if a := r.admit(learn("a note")); a.Decision.Verdict != memproxy.Allow || a.Decision.ShadowVerdict != memproxy.Deny || screened != 11 {
-		t.Errorf("shadow mode: %+v, screened %d times", a.Decision, screened)
-	}
+	a = r.admit(learn("a note"))
+	expect.That(t, a.Decision.Verdict == memproxy.Allow && a.Decision.ShadowVerdict == memproxy.Deny && screened == 11, "shadow mode: %+v, screened %d times", a.Decision, screened)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // teller is a fake whose answers are what its memories say, and relations.
@@ -138,9 +139,7 @@ func TestEveryAnswerGoesThroughOneListOfFilters(t *testing.T) {
 		op := memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}}
 		op.Claims = []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"ann"}, Pins: true}}
 		a := r.admit(op)
-		if a.Reply != nil {
-			t.Fatalf("%s: %+v", kind, a.Decision)
-		}
+		must.That(t, a.Reply == nil, "%s: %+v", kind, a.Decision)
 		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("everything")})
 		expect.Text(t, string(got.Body), kind, got.Status, got.Body).Lacks("canary", "theirs", "secret").Has("tea", "milk")
 		var want []string
@@ -217,9 +216,7 @@ func TestHeadersOfAnswersAreRuledOn(t *testing.T) {
 		})
 		a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 		for range 2 {
-			if r.gate.Headers(context.Background(), a, "fake", []string{"X-New"}) != tc.pass || r.gate.Headers(context.Background(), nil, "fake", nil) != tc.pass {
-				t.Errorf("%+v", tc)
-			}
+			expect.That(t, r.gate.Headers(context.Background(), a, "fake", []string{"X-New"}) == tc.pass && r.gate.Headers(context.Background(), nil, "fake", nil) == tc.pass, "%+v", tc)
 		}
 		r.gate.Headers(context.Background(), a, "fake", []string{"X-New", "X-Newer", strings.Repeat("x", 65)})
 		expect.Text(t, log.String(), tc).Times(2, "names=").Times(1, "names=[X-New]").Times(1, "names=[X-Newer]")
@@ -260,9 +257,8 @@ func TestUnreadableElements(t *testing.T) {
 			}
 			r.fake.memories = []memproxy.Memory{{ID: "m2", Text: "canary", Unreadable: true}}
 			a = r.admit(memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}})
-			if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")}); got.Status != 502 || strings.Contains(string(got.Body), "canary") {
-				t.Errorf("%s, %s: %d %q", setting, kind, got.Status, got.Body)
-			}
+			got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")})
+			expect.That(t, got.Status == 502 && !strings.Contains(string(got.Body), "canary"), "%s, %s: %d %q", setting, kind, got.Status, got.Body)
 		}
 	}
 }
@@ -284,9 +280,7 @@ func TestCountsAreOfMoreThanALimitedCallerSees(t *testing.T) {
 			})
 			r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Scope: memproxy.Scope{User: "ann"}}}
 			r.gate.Return(context.Background(), r.admit(memproxy.Operation{Kind: memproxy.Recall, Claims: tc.claims}), memproxy.Reply{Status: 200, Body: []byte("x")})
-			if k.rd == nil || k.rd.Limited != tc.want {
-				t.Errorf("%+v, alone %v: %+v", tc, alone, k.rd)
-			}
+			expect.That(t, k.rd != nil && k.rd.Limited == tc.want, "%+v, alone %v: %+v", tc, alone, k.rd)
 		}
 	}
 }

@@ -31,9 +31,7 @@ func TestHangingLogIsRefusedInTime(t *testing.T) {
 	a := r.admit(learn("x"))
 	wantCodes(t, a.Decision, memproxy.Deny, memproxy.AuditUnavailable)
 	expect.Equal(t, a.Decision.ShadowVerdict, memproxy.Deny, "would is")
-	if a.Reply == nil || a.Decision.Status != 503 {
-		t.Errorf("status %d, reply %v: want 503 and nothing forwarded", a.Decision.Status, a.Reply)
-	}
+	expect.That(t, a.Reply != nil && a.Decision.Status == 503, "status %d, reply %v: want 503 and nothing forwarded", a.Decision.Status, a.Reply)
 	expect.Equal(t, r.budget.used, 0)
 }
 
@@ -45,7 +43,6 @@ func TestUnweighedContentHasNoConfidence(t *testing.T) {
 	op.ConfidenceClaims = []memproxy.ConfidenceClaim{{Pointer: "/c", Claimed: 990, Legible: true}}
 	op.Claims = []memproxy.Claim{claim(memproxy.DimAgent, memproxy.ClaimIs, "ceo")}
 	wantCodes(t, r.admit(op).Decision, memproxy.Deny, memproxy.IdentityActsAs)
-	if ev := r.recorder.last(); ev.Claimed != -1 || ev.Confidence != -1 {
-		t.Errorf("claimed %d, given %d", ev.Claimed, ev.Confidence)
-	}
+	ev := r.recorder.last()
+	expect.That(t, ev.Claimed == -1 && ev.Confidence == -1, "claimed %d, given %d", ev.Claimed, ev.Confidence)
 }

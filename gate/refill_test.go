@@ -104,14 +104,10 @@ func TestRefill(t *testing.T) {
 			admitted := r.gate.Admit(context.Background(), c)
 			got := r.gate.Return(context.Background(), admitted, memproxy.Reply{Status: 200, Body: []byte("mine,foreign")})
 			expect.Equal(t, admitted.Shown().Verdict, memproxy.Allow, "the decision on an answer that is shown")
-			if string(got.Body) != tc.want || send.n != tc.requests || !send.deadline {
-				t.Errorf("answer %q by %d side requests, with a deadline %v", got.Body, send.n, send.deadline)
-			}
+			expect.That(t, string(got.Body) == tc.want && send.n == tc.requests && send.deadline, "answer %q by %d side requests, with a deadline %v", got.Body, send.n, send.deadline)
 			expect.Equal(t, a.of, "body", "the request is")
 			out := r.recorder.events[1]
-			if fmt.Sprint(out.Memories) != tc.shown || out.Filtered != tc.gone {
-				t.Errorf("the record tells of %v and %d left out", out.Memories, out.Filtered)
-			}
+			expect.That(t, fmt.Sprint(out.Memories) == tc.shown && out.Filtered == tc.gone, "the record tells of %v and %d left out", out.Memories, out.Filtered)
 		})
 	}
 }
@@ -140,9 +136,7 @@ func TestStreamedOutcome(t *testing.T) {
 		a := r.admit(learn("likes tea"))
 		r.gate.RecordUnfiltered(context.Background(), a, status, memproxy.StreamGone)
 		out := r.recorder.last()
-		if out.Type != memproxy.EventOutcome || out.Status != status || !out.Cancelled {
-			t.Errorf("%d: the record tells of %d", status, out.Status)
-		}
+		expect.That(t, out.Type == memproxy.EventOutcome && out.Status == status && out.Cancelled, "%d: the record tells of %d", status, out.Status)
 		expect.Equal(t, r.budget.used, used, status)
 	}
 }

@@ -30,19 +30,14 @@ func TestAnAddDoesNotChangeOwners(t *testing.T) {
 		t.Errorf("new: %+v, want the caller as its author", row)
 	}
 	upd := r.ledger.rows["upd"]
-	if upd.Actor != "agent:bob" || upd.Scope != bob || upd.Trust != memproxy.TrustHuman {
-		t.Errorf("upd: %+v, want it to stay bob's", upd)
-	}
-	if upd.SHA256 == "" || upd.Decision != a.Decision.ID || upd.Confidence != r.ledger.rows["new"].Confidence {
-		t.Errorf("upd: %+v, want the new text's hash and confidence, and the decision that changed it", upd)
-	}
-	if del := r.ledger.rows["del"]; !del.Deleted || del.Actor != "agent:bob" {
-		t.Errorf("del: %+v, want bob's tombstone", del)
-	}
+	expect.That(t, upd.Actor == "agent:bob" && upd.Scope == bob && upd.Trust == memproxy.TrustHuman, "upd: %+v, want it to stay bob's", upd)
+	expect.That(t, upd.SHA256 != "" && upd.Decision == a.Decision.ID && upd.Confidence == r.ledger.rows["new"].Confidence,
+		"upd: %+v, want the new text's hash and confidence, and the decision that changed it", upd)
+	del := r.ledger.rows["del"]
+	expect.That(t, del.Deleted && del.Actor == "agent:bob", "del: %+v, want bob's tombstone", del)
 	for _, id := range []string{"stranger", "same"} {
-		if row, there := r.ledger.rows[id]; there {
-			t.Errorf("%s: %+v, want it to stay unattributed", id, row)
-		}
+		row, there := r.ledger.rows[id]
+		expect.That(t, !there, "%s: %+v, want it to stay unattributed", id, row)
 	}
 	if r.budget.used != 7 { // one added and two changed are charged, one of bob's is given back
 		t.Errorf("%d charged, want 7", r.budget.used)
@@ -118,9 +113,7 @@ func TestBulkDeletionsLowerTotals(t *testing.T) {
 	a := r.admit(op)
 	wantCodes(t, a.Decision, memproxy.Allow)
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
-	if len(led.scopes) != 1 || led.scopes[0].User != "ann" || r.budget.used != 6 {
-		t.Errorf("swept %+v, %d charged; want ann's, and 6", led.scopes, r.budget.used)
-	}
+	expect.That(t, len(led.scopes) == 1 && led.scopes[0].User == "ann" && r.budget.used == 6, "swept %+v, %d charged; want ann's, and 6", led.scopes, r.budget.used)
 
 	op.DeletesScope = false // narrowed by something that the ledger cannot evaluate
 	a = r.admit(op)

@@ -30,21 +30,15 @@ func TestReplay(t *testing.T) {
 	r.fake.op, r.fake.knows = learn("x"), true
 	held := approved("fake.route")
 	a, err := r.replay(held, memproxy.HoldContent{Body: []byte("body")})
-	if err != nil || a.Reply != nil || a.Decision.ID != "d0" || a.Principal.ID != "agent:author" || r.budget.used != 1 {
-		t.Fatalf("%+v %v, %d charged", a, err, r.budget.used)
-	}
-	if s := r.fake.stamp; s == nil || s.ID != "d0" || s.Actor != "agent:author" || s.Attestation != memproxy.HumanConfirmed {
-		t.Errorf("stamp %+v", s)
-	}
+	must.That(t, err == nil && a.Reply == nil && a.Decision.ID == "d0" && a.Principal.ID == "agent:author" && r.budget.used == 1, "%+v %v, %d charged", a, err, r.budget.used)
+	s := r.fake.stamp
+	expect.That(t, s != nil && s.ID == "d0" && s.Actor == "agent:author" && s.Attestation == memproxy.HumanConfirmed, "stamp %+v", s)
 	ev := r.recorder.last()
-	if len(ev.Reasons) != 1 || ev.Reasons[0].Code != memproxy.ReviewApproved || ev.Reasons[0].Detail != "approved by eve" || ev.Decision != "d0" {
-		t.Errorf("%+v", ev)
-	}
+	expect.That(t, len(ev.Reasons) == 1 && ev.Reasons[0].Code == memproxy.ReviewApproved && ev.Reasons[0].Detail == "approved by eve" && ev.Decision == "d0", "%+v", ev)
 	expect.Is(t, expect.Err(r.replay(approved("another"), memproxy.HoldContent{})), gate.ErrRouteGone)
 	r.budget.limit = 1
-	if a, err := r.replay(held, memproxy.HoldContent{Body: []byte("body")}); err != nil || a.Reply == nil || a.Decision.Status != 429 {
-		t.Errorf("over the budget: %+v %v", a, err)
-	}
+	a, err = r.replay(held, memproxy.HoldContent{Body: []byte("body")})
+	expect.That(t, err == nil && a.Reply != nil && a.Decision.Status == 429, "over the budget: %+v %v", a, err)
 }
 
 // Proves MFW-7, EDGE-5: what was approved for the object that a name meant is not sent to
@@ -70,9 +64,7 @@ func TestReplaysAreChargedByAttempt(t *testing.T) {
 	ids := map[string]bool{}
 	for range 2 {
 		a, err := r.replay(approved("fake.route"), memproxy.HoldContent{Body: []byte("body"), Reserved: 1})
-		if err != nil || a.Reply != nil {
-			t.Fatalf("%+v %v", a, err)
-		}
+		must.That(t, err == nil && a.Reply == nil, "%+v %v", a, err)
 		r.gate.AbandonUnsent(context.Background(), a, memproxy.StreamWhole)
 	}
 	for _, refund := range r.budget.released {
@@ -126,9 +118,7 @@ func TestSeekReadsEveryPage(t *testing.T) {
 	} {
 		l := &listed{fakeReader: fakeReader{fakeAdapter: *r.fake}, decisions: tc.decisions, grows: tc.grows}
 		ids, known, err := r.gate.Reviewed().FindWrite(t.Context(), gate.Backend{Name: "mem", Adapter: l, Fetch: l}, held, memproxy.HoldContent{Body: []byte("body")})
-		if known != tc.known || (err == nil) != tc.known || (len(ids) == 1) != tc.there {
-			t.Errorf("%s: %v, %v, %v", name, ids, known, err)
-		}
+		expect.That(t, known == tc.known && (err == nil) == tc.known && (len(ids) == 1) == tc.there, "%s: %v, %v, %v", name, ids, known, err)
 	}
 }
 

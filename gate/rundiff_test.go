@@ -48,9 +48,7 @@ func TestWatchedIsShadow(t *testing.T) {
 			}
 			shadow, want := through(false)
 			watched, got := through(true)
-			if got.Decision.ShadowVerdict != tc.would || got.Decision.Verdict != memproxy.Allow || !got.Shadow() || got.Reply != nil || got.Changed || got.Inspect {
-				t.Errorf("%+v", got)
-			}
+			expect.That(t, got.Decision.ShadowVerdict == tc.would && got.Decision.Verdict == memproxy.Allow && got.Shadow() && got.Reply == nil && !got.Changed && !got.Inspect, "%+v", got)
 			expect.Deep(t, got.Decision, want.Decision, "decided")
 			expect.Deep(t, watched.recorder.events, shadow.recorder.events, "recorded")
 			expect.Equal(t, watched.budget.used, shadow.budget.used, "charged")

@@ -104,9 +104,7 @@ func TestFindingsAreNamed(t *testing.T) {
 		})
 		a := r.admit(learn("an evil note"))
 		expect.Len(t, a.Decision.Reasons, want, code)
-		if want == 2 && a.Decision.Reasons[1] != (memproxy.Reason{Code: memproxy.ScreenFinding, Rule: "test.evil"}) {
-			t.Errorf("%+v", a.Decision.Reasons)
-		}
+		expect.That(t, want != 2 || a.Decision.Reasons[1] == (memproxy.Reason{Code: memproxy.ScreenFinding, Rule: "test.evil"}), "%+v", a.Decision.Reasons)
 	}
 	r, _, _, _ := screeningRig(t)
 	r.rules.Screener = screener{err: errBroken}
@@ -210,15 +208,12 @@ func TestExtractionsAreRetracted(t *testing.T) {
 			t.Errorf("%s: %+v", name, last.Reasons)
 		}
 		// What was deleted is recorded as that, for receipts and histories that have its text.
-		if row, there := r.ledger.rows["m2"]; there != (tc.want == "undone") || there && !row.Deleted || len(k.kept) != 1 {
-			t.Errorf("%s: row %v %+v, %d kept", name, there, row, len(k.kept))
-		}
+		row, there := r.ledger.rows["m2"]
+		expect.That(t, there == (tc.want == "undone") && (!there || row.Deleted) && len(k.kept) == 1, "%s: row %v %+v, %d kept", name, there, row, len(k.kept))
 		for _, content := range k.content {
 			expect.Equal(t, content.Reserved, 0, name, "paid already") // by the write that it came from
 		}
-		if !tc.cannot && (len(f.sent) != 1 || f.sent[0] != "DELETE /m2") {
-			t.Errorf("%s: sent %v", name, f.sent)
-		}
+		expect.That(t, tc.cannot || len(f.sent) == 1 && f.sent[0] == "DELETE /m2", "%s: sent %v", name, f.sent)
 	}
 }
 
@@ -260,9 +255,8 @@ func TestExtractionsAreHeldToTheRulesForWrites(t *testing.T) {
 		a := r.admitWith(op, f)
 		r.rules.Policy = tc.policy
 		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
-		if back := len(f.sent) == 1; back != tc.back || (string(got.Body) == "") != tc.back {
-			t.Errorf("%s: sent %v, shown %q", name, f.sent, got.Body)
-		}
+		back := len(f.sent) == 1
+		expect.That(t, back == tc.back && (string(got.Body) == "") == tc.back, "%s: sent %v, shown %q", name, f.sent, got.Body)
 	}
 }
 
@@ -287,17 +281,11 @@ func TestLateExtractionsAreRetracted(t *testing.T) {
 	a := r.admitWith(learn("a note"), f)
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
 	owed := r.gate.FollowUpRequests(a)
-	if len(owed) != 1 || owed[0].EscapedPath != "/receipt/e1" {
-		t.Fatalf("%+v", owed)
-	}
+	must.That(t, len(owed) == 1 && owed[0].EscapedPath == "/receipt/e1", "%+v", owed)
 	x.over, x.became = false, nil
-	if r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}) {
-		t.Error("over before it is")
-	}
+	expect.That(t, !r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}), "over before it is")
 	x.over, x.became = true, []memproxy.Memory{{ID: "m2", Text: "evil evil", Event: "ADD"}}
-	if !r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) != 1 || len(k.kept) != 1 {
-		t.Errorf("sent %v, %d kept", f.sent, len(k.kept))
-	}
+	expect.That(t, r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}) && len(f.sent) == 1 && len(k.kept) == 1, "sent %v, %d kept", f.sent, len(k.kept))
 }
 
 // A screener that judges writes by those before is notified of the ones that went

@@ -44,9 +44,7 @@ func wantCharged(t *testing.T, r *rig, hour, total int64, about ...any) {
 	lines := r.rules.Lines(r.who, memproxy.Learn, "", nil)
 	c := memproxy.Charge{ID: fmt.Sprint("look", rand.Int64()), Tenant: r.who.Tenant, Time: noon, Lines: lines, Written: true}
 	a := must.Get(r.shared.Charge(context.Background(), c))(t)
-	if a.Lines[0].Used != hour || a.Lines[1].Used != total {
-		t.Errorf("%d in the hour and %d in all are charged, want %d and %d %v", a.Lines[0].Used, a.Lines[1].Used, hour, total, about)
-	}
+	expect.That(t, a.Lines[0].Used == hour && a.Lines[1].Used == total, "%d in the hour and %d in all are charged, want %d and %d %v", a.Lines[0].Used, a.Lines[1].Used, hour, total, about)
 }
 
 func added(n int) []memproxy.Memory {
@@ -151,9 +149,8 @@ func TestMemoriesOfAnswerAndReceiptCountOnce(t *testing.T) {
 		x.exact = tc.exact
 		a := r.admit(costs(3))
 		r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
-		if owed := r.gate.FollowUpRequests(a); int64(len(owed)) != tc.owed {
-			t.Errorf("exact %v: %d owed", tc.exact, len(owed))
-		}
+		owed := r.gate.FollowUpRequests(a)
+		expect.That(t, int64(len(owed)) == tc.owed, "exact %v: %d owed", tc.exact, len(owed))
 		if tc.owed > 0 {
 			r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200})
 		}

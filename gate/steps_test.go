@@ -43,23 +43,17 @@ func TestStepsAreInTheDesign(t *testing.T) {
 			}
 		}
 		fmt.Fprintf(&b, " `%s` |\n", r.Broken)
-		if runs == 0 {
-			t.Errorf("%s runs in no mode", r.Name)
-		}
+		expect.That(t, runs != 0, "%s runs in no mode", r.Name)
 	}
 	const file, begin, end = "../docs/design.md", "<!-- steps: make docs -->\n\n", "\n<!-- /steps -->"
 	raw := must.Get(os.ReadFile(file))(t)
 	before, rest, ok := strings.Cut(string(raw), begin)
 	was, after, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		t.Fatalf("%s has no place for the table", file)
-	}
+	must.That(t, ok && closed, "%s has no place for the table", file)
 	if was == b.String() {
 		return
 	}
-	if !*update {
-		t.Fatalf("the table of steps in %s is not the list that runs: make docs", file)
-	}
+	must.That(t, *update, "the table of steps in %s is not the list that runs: make docs", file)
 	must.Do(t, os.WriteFile(file, []byte(before+begin+b.String()+end+after), 0o644))
 }
 
@@ -71,12 +65,11 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 	held := approved("fake.route")
 	refused := func(t *testing.T, r *rig, a *gate.Admission, row gate.Row) {
 		t.Helper()
-		if d := a.Decision; d.Verdict != memproxy.Deny || d.Status != 503 || len(a.Shown().Reasons) == 0 || a.Shown().Reasons[0].Code != row.Broken {
-			t.Errorf("%v %d, %+v", d.Verdict, d.Status, a.Shown().Reasons)
-		}
-		if _, reply := a.Next.(gate.Reply); !reply && a.Call().Route.ID == "fake.route" {
-			t.Errorf("next is %T", a.Next)
-		}
+		d := a.Decision
+		expect.That(t, d.Verdict == memproxy.Deny && d.Status == 503 && len(a.Shown().Reasons) > 0 && a.Shown().Reasons[0].Code == row.Broken,
+			"%v %d, %+v", d.Verdict, d.Status, a.Shown().Reasons)
+		_, reply := a.Next.(gate.Reply)
+		expect.That(t, reply || a.Call().Route.ID != "fake.route", "next is %T", a.Next)
 		expect.Equal(t, r.budget.used, 0)
 	}
 	tool := func() memproxy.ToolCall {
@@ -96,16 +89,14 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 		"preview": func(t *testing.T, r *rig, _ gate.Backend, _ gate.Row, smash func()) {
 			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
 			smash()
-			if f := r.gate.Agents().PreviewCall(ctx, a, tool()); f != nil {
-				t.Errorf("foreseen: %+v", f.Decision)
-			}
+			f := r.gate.Agents().PreviewCall(ctx, a, tool())
+			expect.That(t, f == nil, "foreseen: %+v", f)
 		},
 		"decline": func(t *testing.T, r *rig, _ gate.Backend, _ gate.Row, smash func()) {
 			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
 			smash()
-			if d := r.gate.Agents().Decline(ctx, a, tool(), "because").Decision; d.Verdict != memproxy.Deny {
-				t.Errorf("%+v", d)
-			}
+			d := r.gate.Agents().Decline(ctx, a, tool(), "because").Decision
+			expect.That(t, d.Verdict == memproxy.Deny, "%+v", d)
 		},
 		"replay": func(t *testing.T, r *rig, b gate.Backend, row gate.Row, smash func()) {
 			smash()
@@ -125,9 +116,7 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 			smash()
 			r.fake.op = learn("x")
 			ex := r.gate.Explain(ctx, r.call(r.fake.op))
-			if ex.Decision.Verdict != memproxy.Deny || !has(ex.Decision.Reasons, row.Broken) {
-				t.Errorf("%+v", ex.Decision)
-			}
+			expect.That(t, ex.Decision.Verdict == memproxy.Deny && has(ex.Decision.Reasons, row.Broken), "%+v", ex.Decision)
 		},
 	}
 	for i, mode := range gate.ModeNames {

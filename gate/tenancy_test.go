@@ -99,9 +99,8 @@ func TestForeignListsAreRequestedUnderAnUnusedName(t *testing.T) {
 		if got := wantFirst(ex.Decision); len(ex.Decision.Reasons) != 0 || ex.Decision.Verdict != memproxy.Allow || got != map[string]memproxy.ReasonCode{"theirs": memproxy.OwnerForeign, "nobody": memproxy.OwnerUnknown}[who] {
 			t.Errorf("%s: %+v", who, ex.Decision)
 		}
-		if as, is := ex.Operation.Masked["user:"+who]; is != masked || is && as == who {
-			t.Errorf("%s is asked for as %q, %v", who, as, is)
-		}
+		as, is := ex.Operation.Masked["user:"+who]
+		expect.That(t, is == masked && (!is || as != who), "%s is asked for as %q, %v", who, as, is)
 	}
 }
 
@@ -191,15 +190,9 @@ func TestIDsOfOthersAreSentAsUnknown(t *testing.T) {
 				op.Refs = append(op.Refs, memproxy.Ref{Kind: of, ID: id, Pointer: "/x", Loose: true})
 			}
 			a := r.admit(op)
-			if a.Decision.Verdict.Stops() || len(a.Decision.Reasons) > 0 {
-				t.Errorf("%s of %s: %+v", kind, id, a.Decision)
-			}
-			if a.ContainsHiddenID("a header with "+id) != hidden {
-				t.Errorf("%s of %s: hidden is %v", kind, id, !hidden)
-			}
-			if noted := len(a.Decision.Notes) > 0; noted != (id == "theirs") {
-				t.Errorf("%s of %s: %+v", kind, id, a.Decision.Notes)
-			}
+			expect.That(t, !a.Decision.Verdict.Stops() && len(a.Decision.Reasons) == 0, "%s of %s: %+v", kind, id, a.Decision)
+			expect.That(t, a.ContainsHiddenID("a header with "+id) == hidden, "%s of %s: hidden is %v", kind, id, !hidden)
+			expect.Equal(t, len(a.Decision.Notes) > 0, id == "theirs", kind, id, a.Decision.Notes)
 		}
 	}
 }
@@ -262,9 +255,7 @@ func lostName(t *testing.T, would memproxy.Verdict) {
 	op := learn("x")
 	op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
 	d := r.admit(op).Decision
-	if d.Verdict != memproxy.Deny || d.Status != 404 || d.Reasons[0].Code != memproxy.OwnerUnknown || len(k.kept) > 0 {
-		t.Errorf("%s: %+v, kept %v", would, d, k.kept)
-	}
+	expect.That(t, d.Verdict == memproxy.Deny && d.Status == 404 && d.Reasons[0].Code == memproxy.OwnerUnknown && len(k.kept) == 0, "%s: %+v, kept %v", would, d, k.kept)
 	expect.Equal(t, r.budget.used, 0)
 }
 
@@ -287,9 +278,7 @@ func TestACallerMayNameWhatItMade(t *testing.T) {
 			object("agent-mine", "acme", "agent:dev"), object("agent-colleagues", "acme", "agent:author"), object("agent-others", "globex", "agent:dev"))
 		a := r.admit(memproxy.Operation{Kind: memproxy.Run,
 			Claims: []memproxy.Claim{pinned(memproxy.DimAgent, id)}, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: id, Pointer: "path:agent_id"}}})
-		if a.Decision.Verdict != want {
-			t.Errorf("%s: %+v", id, a.Decision)
-		}
+		expect.That(t, a.Decision.Verdict == want, "%s: %+v", id, a.Decision)
 	}
 }
 
@@ -308,9 +297,7 @@ func TestTenancyFailsClosed(t *testing.T) {
 			r := tenants(t, func(r *rig) { r.ledger.err = errBroken })
 			tc.op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
 			a := r.admit(tc.op)
-			if a.Decision.Verdict != tc.want || tc.want == memproxy.Deny && a.Decision.Status != 503 {
-				t.Errorf("%+v", a.Decision)
-			}
+			expect.That(t, a.Decision.Verdict == tc.want && (tc.want != memproxy.Deny || a.Decision.Status == 503), "%+v", a.Decision)
 		})
 	}
 }
@@ -322,18 +309,14 @@ func TestMissingAndForeignMemoriesAreAnsweredAlike(t *testing.T) {
 	for _, id := range []string{"theirs", "nobody"} {
 		r := tenants(t, func(r *rig) { r.fetch.status = 404 }, object("theirs", "globex", "agent:other"))
 		a := r.admit(byID(memproxy.Forget, id))
-		if a.Decision.Verdict != memproxy.Deny || a.Decision.Status != 404 {
-			t.Errorf("%s: %+v", id, a.Decision)
-		}
+		expect.That(t, a.Decision.Verdict == memproxy.Deny && a.Decision.Status == 404, "%s: %+v", id, a.Decision)
 		c := r.call(byID(memproxy.Recall, "read"))
 		c.Request = memproxy.Request{Method: "GET", EscapedPath: "/read"}
 		r.fake.op = byID(memproxy.Recall, "read")
 		got := r.gate.Return(context.Background(), r.gate.Admit(context.Background(), c), memproxy.Reply{Status: 404, Body: []byte("the backend's own words")})
 		bodies = append(bodies, string(got.Body))
 	}
-	if bodies[0] != bodies[1] || bodies[0] == "the backend's own words" {
-		t.Errorf("%q", bodies)
-	}
+	expect.That(t, bodies[0] == bodies[1] && bodies[0] != "the backend's own words", "%q", bodies)
 }
 
 // Proves EDGE-3, EDGE-13: an addition's answer says nothing of another tenant's
@@ -352,9 +335,8 @@ func TestAdditionsSayNothingOfOthersMemories(t *testing.T) {
 			op := learn("x")
 			expect.Equal(t, string(r.gate.Return(context.Background(), r.admitWith(op, f), memproxy.Reply{Status: 200, Body: []byte("all")}).Body), "own")
 			expect.Len(t, f.sent, map[string]int{"UPDATE": 2}[event], "sent")
-			if row := r.ledger.rows["theirs"]; row.Scope.Tenant != "globex" || row.Deleted {
-				t.Errorf("the ledger has %+v", row)
-			}
+			row := r.ledger.rows["theirs"]
+			expect.That(t, row.Scope.Tenant == "globex" && !row.Deleted, "the ledger has %+v", row)
 		})
 	}
 }

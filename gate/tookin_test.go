@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves EDGE-3, EDGE-1: what an agent changed or took in, in a run that is ruled
@@ -22,9 +23,8 @@ func TestWhatAnAgentTookInIsHeldToTheTenant(t *testing.T) {
 			asked := r.gate.Agents().RuleOnCall(context.Background(), r.gate.Agents().AdmissionFor(&gate.Call{Backend: gate.Backend{Name: "mem0", Adapter: r.adapter}}, r.admit(learn("x")).Principal, ""),
 				memproxy.ToolCall{ID: "c", Tool: "block.attached", Operation: &op})
 			missing := has(asked.Decision.Reasons, memproxy.OwnerUnknown)
-			if want := foreign && kind == memproxy.Correct; missing != want || want && asked.Decision.Verdict != memproxy.Deny {
-				t.Errorf("%s %s: %+v", kind, id, asked.Decision)
-			}
+			want := foreign && kind == memproxy.Correct
+			expect.That(t, missing == want && (!want || asked.Decision.Verdict == memproxy.Deny), "%s %s: %+v", kind, id, asked.Decision)
 		}
 	}
 }

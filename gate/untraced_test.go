@@ -54,9 +54,7 @@ func TestStreamsFoundAnywhere(t *testing.T) {
 			})
 			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
 			reply, refused := r.gate.Agents().RefuseByNameStream(context.Background(), a)
-			if refused != tc.refused || refused && reply.Status != 404 {
-				t.Errorf("refused %v with %d, want %v", refused, reply.Status, tc.refused)
-			}
+			expect.That(t, refused == tc.refused && (!refused || reply.Status == 404), "refused %v with %d, want %v", refused, reply.Status, tc.refused)
 			if refused {
 				wantCodes(t, *a.Shown(), memproxy.Deny, memproxy.OwnerUnknown)
 			}
@@ -109,15 +107,11 @@ func TestEventsOfOthersRuns(t *testing.T) {
 					got = append(got, string(out))
 				}
 			}
-			if a.IsForeignStream() != strings.HasPrefix(tc.want, "error") {
-				t.Errorf("foreign: %v", a.IsForeignStream())
-			}
+			expect.That(t, a.IsForeignStream() == strings.HasPrefix(tc.want, "error"), "foreign: %v", a.IsForeignStream())
 			expect.Equal(t, strings.Join(got, " "), tc.want, "passed on", got)
 			r.gate.RecordUnfiltered(ctx, a, 200, memproxy.StreamWhole)
 			out := r.recorder.last()
-			if kept := has(out.Reasons, memproxy.OwnerForeign); kept != (tc.want != tc.events) {
-				t.Errorf("the outcome's reasons are %v", out.Reasons)
-			}
+			expect.Equal(t, has(out.Reasons, memproxy.OwnerForeign), tc.want != tc.events, out.Reasons)
 		})
 	}
 }

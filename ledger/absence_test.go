@@ -52,7 +52,5 @@ func TestCachedAbsencesAreInvalidated(t *testing.T) {
 	expect.Equal(t, must.Get(l.SessionLocked(ctx, "acme", "s1", "s2"))(t).ID, "s2", "after three rejections")
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Retractions: []memproxy.Retraction{{Tenant: "acme", Author: "agent:dev", Text: "Ann drinks green tea every morning.", Confidence: 300, Time: clock.Now()}}}))
 	r, said, err := l.Retraction(ctx, "acme", "agent:dev", []string{"Ann drinks green tea every morning."}, clock.Now().Add(-time.Hour))
-	if err != nil || !said || r.Confidence != 300 {
-		t.Errorf("what was retracted: %+v %v %v", r, said, err)
-	}
+	expect.That(t, err == nil && said && r.Confidence == 300, "what was retracted: %+v %v %v", r, said, err)
 }

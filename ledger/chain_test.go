@@ -67,9 +67,7 @@ func TestChainFaults(t *testing.T) {
 			}
 			expect.Equal(t, slices.ContainsFunc(report.Faults, func(f memproxy.ChainFault) bool { return f.Class == c.want && f.Position == c.at }), true, report.Faults, c.want, c.at)
 			for _, f := range report.Faults {
-				if c.only && f.Class != c.want {
-					t.Errorf("also %+v", f)
-				}
+				expect.That(t, !c.only || f.Class == c.want, "also %+v", f)
 			}
 		})
 	}
@@ -84,9 +82,7 @@ func TestChainForgery(t *testing.T) {
 	vandalise(t, path, `DELETE FROM record`) // otherwise the ledger of another key is not opened
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 	report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{})
-	if err != nil || len(report.Faults) != 2 || report.Faults[0].Class != memproxy.FaultForge || report.Faults[1].Class != memproxy.FaultForge {
-		t.Errorf("%+v, %v", report.Faults, err)
-	}
+	expect.That(t, err == nil && len(report.Faults) == 2 && report.Faults[0].Class == memproxy.FaultForge && report.Faults[1].Class == memproxy.FaultForge, "%+v, %v", report.Faults, err)
 }
 
 // Records appended to a broken chain are intact, and the chain stays broken.
@@ -102,9 +98,7 @@ func TestBrokenChainIsNotRepaired(t *testing.T) {
 		add(fmt.Sprint("after ", i))
 	}
 	report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{})
-	if err != nil || len(report.Faults) != 1 || report.Faults[0].Class != memproxy.FaultForge {
-		t.Errorf("%+v, %v; want the head not signed", report.Faults, err)
-	}
+	expect.That(t, err == nil && len(report.Faults) == 1 && report.Faults[0].Class == memproxy.FaultForge, "%+v, %v; want the head not signed", report.Faults, err)
 }
 
 // A rollback of the whole ledger, head included, is detected by an anchor.

@@ -74,8 +74,7 @@ func TestVersionsAreCheckedAgainstTheirHash(t *testing.T) {
 		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{v}}))
 		vandalise(t, opt.Path, `UPDATE version SET `+column+` = '`+memproxy.TextSHA256("another text")+`'`)
 		got, err := l.Version(t.Context(), v.MemoryKey, 1)
-		if expect.Is(t, err, ledger.ErrSealed, column); got.Text != "" || got.Metadata != nil {
-			t.Errorf("%s: %q, %s", column, got.Text, got.Metadata)
-		}
+		expect.Is(t, err, ledger.ErrSealed, column)
+		expect.That(t, got.Text == "" && got.Metadata == nil, "%s: %q, %s", column, got.Text, got.Metadata)
 	}
 }

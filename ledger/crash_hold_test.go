@@ -31,9 +31,7 @@ func (b backend) send(t *testing.T, id string) {
 
 func (b backend) sent(t *testing.T) map[string]int {
 	text, err := os.ReadFile(string(b))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
+	must.That(t, err == nil || errors.Is(err, os.ErrNotExist), "%v", err)
 	n := map[string]int{}
 	for _, id := range strings.Fields(string(text)) {
 		n[id]++
@@ -134,8 +132,6 @@ func TestCrashHolds(t *testing.T) {
 			continue
 		}
 		// A write killed between hold and approval is pending; every other is sent.
-		if h.State != memproxy.HoldPending && (h.State != memproxy.HoldDone || sent[id] != 1) {
-			t.Errorf("%s is %s and was sent %d times", id, h.State, sent[id])
-		}
+		expect.That(t, h.State == memproxy.HoldPending || h.State == memproxy.HoldDone && sent[id] == 1, "%s is %s and was sent %d times", id, h.State, sent[id])
 	}
 }

@@ -144,9 +144,7 @@ func wantEntries(t *testing.T, l *ledger.Ledger, n int) {
 			continue // the chain has its version
 		}
 		history, err := l.History(t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, 0, 0)
-		if err != nil || !rec.HasOwner() || !rec.HasStatus() || len(history) == 0 {
-			t.Fatalf("of the first %d entries, %s is %+v with %d versions, %v", n, id, rec, len(history), err)
-		}
+		must.That(t, err == nil && rec.HasOwner() && rec.HasStatus() && len(history) > 0, "of the first %d entries, %s is %+v with %d versions, %v", n, id, rec, len(history), err)
 	}
 	if report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{}); err != nil || len(report.Faults) > 0 || report.Checked < int64(n) {
 		t.Fatalf("with %d entries: %+v, %v", n, report.Faults, err)

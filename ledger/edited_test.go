@@ -22,9 +22,7 @@ import (
 func edits(t *testing.T, l *ledger.Ledger) (ids []string) {
 	t.Helper()
 	must.Do(t, l.Backends.ReportEdits(func(d memproxy.Discrepancy) error {
-		if d.Code != memproxy.IntegrityLedger || d.Detail == "" {
-			t.Errorf("told of %+v", d)
-		}
+		expect.That(t, d.Code == memproxy.IntegrityLedger && d.Detail != "", "told of %+v", d)
 		ids = append(ids, string(d.Kind)+" "+d.ID)
 		return nil
 	}))
@@ -62,19 +60,17 @@ func TestEditedRecordsAreQuarantined(t *testing.T) {
 			shown := func() memproxy.Record {
 				t.Helper()
 				found, err := l.Lookup(t.Context(), key("m"), key("sound"))
-				if rec := found.Of(key("sound")); err != nil || rec.Status.State != memproxy.StateValidated || rec.Owner.Scope.Tenant != "acme" {
-					t.Errorf("the neighbour: %+v, %v", rec, err)
-				}
+				rec := found.Of(key("sound"))
+				expect.That(t, err == nil && rec.Status.State == memproxy.StateValidated && rec.Owner.Scope.Tenant == "acme", "the neighbour: %+v, %v", rec, err)
 				return found.Of(key("m"))
 			}
 			for range 2 {
-				if rec := shown(); rec.Status.State != memproxy.StateQuarantined || rec.Status.Unverified != memproxy.IntegrityLedger || rec.Owner.Scope.Tenant != memproxy.TenantInaccessible {
-					t.Errorf("%+v", rec)
-				}
+				rec := shown()
+				expect.That(t, rec.Status.State == memproxy.StateQuarantined && rec.Status.Unverified == memproxy.IntegrityLedger && rec.Owner.Scope.Tenant == memproxy.TenantInaccessible,
+					"%+v", rec)
 			}
-			if got := edits(t, l); !told || !slices.Equal(got, []string{"memory m"}) || len(edits(t, l)) > 0 {
-				t.Errorf("told %v of %v", told, got)
-			}
+			got := edits(t, l)
+			expect.That(t, told && slices.Equal(got, []string{"memory m"}) && len(edits(t, l)) == 0, "told %v of %v", told, got)
 			// Rules, authors and reviewers do not overwrite it.
 			if n, err := l.SetState(t.Context(), memproxy.StateChange{MemoryKey: key("m"), State: memproxy.StateValidated, Person: true}); n != 0 || err != nil {
 				t.Errorf("%d states are changed, %v", n, err)
@@ -84,9 +80,7 @@ func TestEditedRecordsAreQuarantined(t *testing.T) {
 			expect.Equal(t, shown().Owner.Scope.Tenant, memproxy.TenantInaccessible)
 			expect.Equal(t, values(t, path), edited, "written over")
 			found, _, err := l.Backends.VerifyRecords(t.Context(), nil, nil)
-			if err != nil || len(found) != 1 || found[0].ID != "m" {
-				t.Fatalf("found %v, %v", found, err)
-			}
+			must.That(t, err == nil && len(found) == 1 && found[0].ID == "m", "found %v, %v", found, err)
 			if _, n, err := l.Chains.Accept(t.Context(), found[0].Tenant, nil); err != nil || n != 1 {
 				t.Errorf("accepted %d, %v", n, err)
 			}
@@ -121,9 +115,8 @@ func TestUnreadableRowsAreNotAccepted(t *testing.T) {
 				t.Errorf("%s: accepted %d, %v", name, n, err)
 			}
 			recs, err := l.Lookup(t.Context(), key("m"), key("sound"))
-			if err != nil || recs.Of(key("sound")).Owner.Scope.Tenant != "acme" || recs.Of(key("m")).Owner.Scope.Tenant != memproxy.TenantInaccessible {
-				t.Errorf("%s: %+v, %v", name, recs, err)
-			}
+			expect.That(t, err == nil && recs.Of(key("sound")).Owner.Scope.Tenant == "acme" && recs.Of(key("m")).Owner.Scope.Tenant == memproxy.TenantInaccessible,
+				"%s: %+v, %v", name, recs, err)
 			expect.OK(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m"), ledgertest.Row("new")}}), name)
 		}
 	}
@@ -233,21 +226,15 @@ func TestEditedSessionsAreLocked(t *testing.T) {
 				return lock.ID == id
 			}
 			first, again := locked(), locked()
-			if !first || !again || !slices.Contains(edits(t, l), "session "+memproxy.InertID(id)) {
-				t.Error("it is not locked, or nobody is told")
-			}
-			if page, err := l.Sessions.List(t.Context(), memproxy.SessionFilter{}); err != nil || len(page.Sessions) != 1 || page.Sessions[0].ID != id {
-				t.Errorf("listed %+v, %v", page, err)
-			}
-			if clock.Pass(memproxy.DefaultLockLimits().For - time.Minute); !locked() {
-				t.Error("the lock ended early")
-			}
-			if clock.Pass(time.Minute); locked() {
-				t.Error("the lock does not end")
-			}
-			if reject("session:b/ann/s", 2); locked() {
-				t.Error("locked again")
-			}
+			expect.That(t, first && again && slices.Contains(edits(t, l), "session "+memproxy.InertID(id)), "it is not locked, or nobody is told")
+			page, err := l.Sessions.List(t.Context(), memproxy.SessionFilter{})
+			expect.That(t, err == nil && len(page.Sessions) == 1 && page.Sessions[0].ID == id, "listed %+v, %v", page, err)
+			clock.Pass(memproxy.DefaultLockLimits().For - time.Minute)
+			expect.That(t, locked(), "the lock ended early")
+			clock.Pass(time.Minute)
+			expect.That(t, !locked(), "the lock does not end")
+			reject("session:b/ann/s", 2)
+			expect.That(t, !locked(), "locked again")
 		})
 	}
 }
@@ -274,12 +261,9 @@ func TestEditedVotesAndNoticesDoNotCount(t *testing.T) {
 	}
 	expect.Equal(t, vote("h1", "human:bob"), true, "the vote of before does not count")
 	due, _, err := l.Notices.Due(t.Context(), 10, time.Minute)
-	if err != nil || len(due) != 1 || due[0].Subject != "h2" {
-		t.Errorf("due: %+v, %v", due, err)
-	}
-	if got := edits(t, l); !slices.Contains(got, "notice h1") || !slices.ContainsFunc(got, func(id string) bool { return id[:5] == "vote " }) {
-		t.Errorf("told of %v", got)
-	}
+	expect.That(t, err == nil && len(due) == 1 && due[0].Subject == "h2", "due: %+v, %v", due, err)
+	got := edits(t, l)
+	expect.That(t, slices.Contains(got, "notice h1") && slices.ContainsFunc(got, func(id string) bool { return id[:5] == "vote " }), "told of %v", got)
 }
 
 // An edit neither begins a rollback, nor changes one, nor repeats one that made its version.
@@ -305,9 +289,7 @@ func TestEditedRollbacksDoNotCount(t *testing.T) {
 		`INSERT OR IGNORE INTO rollback SELECT * FROM rows`, `INSERT OR IGNORE INTO content SELECT * FROM contents`)
 	clock.Pass(time.Minute)
 	left := must.Get(l.Rollbacks.Unfinished(t.Context(), time.Minute))(t)
-	if len(left) != 1 || left[0].ID != "m" {
-		t.Errorf("unfinished: %+v", left)
-	}
+	expect.That(t, len(left) == 1 && left[0].ID == "m", "unfinished: %+v", left)
 	must.List(t, slices.Sorted(slices.Values(edits(t, l))), []string{"rollback edited", "rollback ended", "rollback inserted"})
 	var refs string
 	must.Do(t, opened(t, path).QueryRow(`SELECT group_concat(ref) FROM content WHERE ref LIKE 'rollback/%'`).Scan(&refs))
@@ -344,9 +326,8 @@ func TestSignatureMarksCannotBeRemoved(t *testing.T) {
 	vandalise(t, edited.Path, `ATTACH '`+marked.Path+`' AS marked; DELETE FROM chain; INSERT INTO chain
 		SELECT tenant, place, link, base, base_link, lower(hex(substr(mac, 1, 4))), substr(mac, 5) FROM marked.chain`)
 	found, err := open(t, edited).Lookup(t.Context(), key("m1"))
-	if rec := found.Of(key("m1")); err != nil || rec.Status.State != memproxy.StateQuarantined || rec.Status.Unverified != memproxy.IntegrityLedger {
-		t.Errorf("%+v, %v", rec, err)
-	}
+	rec := found.Of(key("m1"))
+	expect.That(t, err == nil && rec.Status.State == memproxy.StateQuarantined && rec.Status.Unverified == memproxy.IntegrityLedger, "%+v, %v", rec, err)
 	// One edited to look like one from before authors' records and held writes were signed.
 	edited = ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t)}
 	l := open(t, edited)
@@ -383,7 +364,6 @@ func TestEachEditIsReported(t *testing.T) {
 		ids = append(ids, "memory "+d.ID)
 		return nil
 	})
-	if slices.Sort(ids); err != nil || !slices.Equal(ids, []string{"memory a", "memory b"}) {
-		t.Errorf("reported %v, %v", ids, err)
-	}
+	slices.Sort(ids)
+	expect.That(t, err == nil && slices.Equal(ids, []string{"memory a", "memory b"}), "reported %v, %v", ids, err)
 }

@@ -44,9 +44,8 @@ func TestLargeEntriesAreCommittedInParts(t *testing.T) {
 			// Commit waited for all parts: the last ones are there.
 			for _, id := range []string{e.Owners[0].ID, e.Owners[each-1].ID} {
 				got, err := ledger.ByID(t.Context(), l, e.Owners[0].Backend, memproxy.TargetMemory, id)
-				if r := got[id]; err != nil || !r.HasOwner() || r.Status.State != memproxy.StatePending {
-					t.Errorf("%s: %+v, %v", id, r, err)
-				}
+				r := got[id]
+				expect.That(t, err == nil && r.HasOwner() && r.Status.State == memproxy.StatePending, "%s: %+v, %v", id, r, err)
 			}
 		})
 	}
@@ -55,9 +54,8 @@ func TestLargeEntriesAreCommittedInParts(t *testing.T) {
 	for _, n := range sizes {
 		sum += n
 	}
-	if most := slices.Max(append(sizes, 0)); most > 128 || sum != callers*each {
-		t.Errorf("%d versions in all, at most %d in a transaction; want %d and 128", sum, most, callers*each)
-	}
+	most := slices.Max(append(sizes, 0))
+	expect.That(t, most <= 128 && sum == callers*each, "%d versions in all, at most %d in a transaction; want %d and 128", sum, most, callers*each)
 }
 
 // Proves EDGE-14, EDGE-4: a decision becomes known with all of its memories, so that those

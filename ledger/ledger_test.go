@@ -133,7 +133,5 @@ func TestQueueIsBounded(t *testing.T) {
 	for ; n < 1000 && err == nil; n++ {
 		err = l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row(fmt.Sprint(n))}})
 	}
-	if !errors.Is(err, context.DeadlineExceeded) || n > 3 {
-		t.Errorf("the %dth entry: %v, want the third to wait in vain", n, err)
-	}
+	expect.That(t, errors.Is(err, context.DeadlineExceeded) && n <= 3, "the %dth entry: %v, want the third to wait in vain", n, err)
 }

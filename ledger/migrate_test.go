@@ -139,9 +139,8 @@ func TestSessionsAreMigrated(t *testing.T) {
 		INSERT INTO session_event SELECT 'acme', id, 'd' || n, 'a', 'deny', 'mem0.v3.add', '[{"code":"screen.risk","detail":"\"x\""}]', ?1 + n
 			FROM session, (SELECT 1 AS n UNION SELECT 2 UNION SELECT 3)`, now.UnixMicro())
 	s, err := l.Sessions.Get(t.Context(), new("acme"), "s")
-	if err != nil || s.Locked.IsZero() || s.Rejections != 3 || s.Held != 1 || fmt.Sprint(s.Reasons) != "[{screen.risk  3} {policy.forbid r 1}]" || len(s.Refused) != 3 {
-		t.Fatalf("%+v, %v", s, err)
-	}
+	must.That(t, err == nil && !s.Locked.IsZero() && s.Rejections == 3 && s.Held == 1 && fmt.Sprint(s.Reasons) == "[{screen.risk  3} {policy.forbid r 1}]" && len(s.Refused) == 3,
+		"%+v, %v", s, err)
 	if e := s.Refused[1]; e.Decision != "d2" || e.Principal != "a" || e.Verdict != memproxy.Deny || e.Route != "mem0.v3.add" || e.Time.UnixMicro() != now.UnixMicro()+2 ||
 		len(e.Reasons) != 1 || e.Reasons[0].Detail != `"x"` {
 		t.Errorf("%+v", e)
@@ -195,9 +194,7 @@ func TestChangedLimitsApplyToExistingLocks(t *testing.T) {
 	} {
 		with(c.change, func(l *ledger.Ledger) {
 			listed, err := l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new("acme")})
-			if err != nil || (len(listed.Sessions) == len(ids)) != c.locked || !c.locked && len(listed.Sessions) > 0 {
-				t.Errorf("%s: %d are listed, %v", name, len(listed.Sessions), err)
-			}
+			expect.That(t, err == nil && (len(listed.Sessions) == len(ids)) == c.locked && (c.locked || len(listed.Sessions) == 0), "%s: %d are listed, %v", name, len(listed.Sessions), err)
 			for _, id := range ids {
 				expect.Equal(t, must.Get(l.SessionLocked(t.Context(), "acme", id))(t, name, id).ID == id, c.locked, name, id)
 			}
@@ -220,9 +217,8 @@ func TestSingleEvidenceRejectionsDoNotLock(t *testing.T) {
 	for range 10 {
 		must.Equal(t, deny(true), false, "rejection", n, "locks")
 	}
-	if s, err := l.Sessions.Get(t.Context(), new("acme"), id); err != nil || s.Rejections != 10 || s.CountedRejections != 0 {
-		t.Errorf("%+v, %v", s, err)
-	}
+	s, err := l.Sessions.Get(t.Context(), new("acme"), id)
+	expect.That(t, err == nil && s.Rejections == 10 && s.CountedRejections == 0, "%+v, %v", s, err)
 	for i := range memproxy.DefaultLockLimits().Session {
 		expect.Equal(t, deny(false), i+1 == memproxy.DefaultLockLimits().Session, "sure rejection", i+1, "locks")
 	}

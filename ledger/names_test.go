@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -49,9 +50,8 @@ func TestNamesOfEarlierVersions(t *testing.T) {
 		l := must.Get(ledger.Open(ledger.Options{Path: path, Vault: testVault(t), Timeout: ring.Limit}))(t)
 		rows := must.Get(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetEntity, slices.Collect(maps.Keys(want))...))(t)
 		for id, tenant := range want {
-			if got, is := rows[id]; !is || got.Owner.Scope.Tenant != tenant || tenant == memproxy.TenantInaccessible && got.Owner.Actor != "" {
-				t.Errorf("%s is %+v, want %q", id, got, tenant)
-			}
+			got, is := rows[id]
+			expect.That(t, is && got.Owner.Scope.Tenant == tenant && (tenant != memproxy.TenantInaccessible || got.Owner.Actor == ""), "%s is %+v, want %q", id, got, tenant)
 		}
 		must.Do(t, l.Close())
 	}

@@ -55,16 +55,14 @@ func TestQueuedNoticesWakeTheDeliverer(t *testing.T) {
 		}
 		must.Len(t, noticed, want, name, "is told")
 		due, next, err := l.Notices.Due(t.Context(), 10, time.Minute)
-		if err != nil || len(due) != want || next.IsZero() != (want == 0) || want == 1 && next.Sub(clock.Now()).Round(time.Second) != time.Minute {
-			t.Errorf("%s: %+v, more at %v, %v", name, due, next, err)
-		}
+		expect.That(t, err == nil && len(due) == want && next.IsZero() == (want == 0) && (want != 1 || next.Sub(clock.Now()).Round(time.Second) == time.Minute),
+			"%s: %+v, more at %v, %v", name, due, next, err)
 		for _, n := range due {
 			must.Do(t, l.Notices.MarkDelivered(t.Context(), n.ID))
 			<-noticed
 		}
-		if due, next, err := l.Notices.Due(t.Context(), 10, time.Minute); err != nil || len(due) > 0 || !next.IsZero() {
-			t.Errorf("%s: %+v, more at %v, %v", name, due, next, err)
-		}
+		due, next, err = l.Notices.Due(t.Context(), 10, time.Minute)
+		expect.That(t, err == nil && len(due) == 0 && next.IsZero(), "%s: %+v, more at %v, %v", name, due, next, err)
 	}
 	expect.Len(t, noticed, 0, "a delivery is told as something new")
 }

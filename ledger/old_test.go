@@ -80,9 +80,8 @@ func TestOldLedgerIsMigrated(t *testing.T) {
 		expect.Equal(t, table.rows != 0, true, "the fixture has no", name)
 	}
 	plan, err := ledger.Rehearse(t.Context(), opt)
-	if want := (ledger.Plan{From: 11, To: 25, Rows: plan.Rows, Copy: opt.Path + ".before-11"}); err != nil || plan != want || plan.Rows < 20 {
-		t.Errorf("rehearsed: %+v, %v", plan, err)
-	}
+	want := (ledger.Plan{From: 11, To: 25, Rows: plan.Rows, Copy: opt.Path + ".before-11"})
+	expect.That(t, err == nil && plan == want && plan.Rows >= 20, "rehearsed: %+v, %v", plan, err)
 	expect.List(t, namesOf(t, filepath.Dir(opt.Path)), []string{"ledger.db"}, "the rehearsal left")
 	expect.Map(t, tablesOf(t, opt.Path), was, "the rehearsal left")
 
@@ -171,9 +170,8 @@ func TestMigrationLeavesNoContents(t *testing.T) {
 		must.Do(t, rows.Scan(&key))
 		keys = append(keys, key)
 	}
-	if err := rows.Err(); err != nil || len(keys) < 10 {
-		t.Fatal(len(keys), err)
-	}
+	err := rows.Err()
+	must.That(t, err == nil && len(keys) >= 10, "%v %v", len(keys), err)
 	file := must.Get(os.ReadFile(opt.Path))(t)
 	for _, key := range keys {
 		expect.Equal(t, bytes.Count(file, key), 1, "a key is in the file")

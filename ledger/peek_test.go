@@ -38,9 +38,8 @@ func TestPeek(t *testing.T) {
 	must.Do(t, l.Sync(t.Context()))
 	for who, want := range map[string]memproxy.Track{"agent:dev": {Facts: 2, Corrections: 1}, "agent:other": {}} {
 		got, err := peek(path, who)
-		if got.Since = (time.Time{}); err != nil || got != want {
-			t.Errorf("%s: %+v %v", who, got, err)
-		}
+		got.Since = (time.Time{})
+		expect.That(t, err == nil && got == want, "%s: %+v %v", who, got, err)
 	}
 	// A removed record is a finding, also for a reader that reports none.
 	vandalise(t, path, `DELETE FROM record WHERE id = 'm1'`)

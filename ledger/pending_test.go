@@ -57,15 +57,11 @@ func TestSweepIsInOrderWithPuts(t *testing.T) {
 	ctx := context.Background()
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{before}}))
 	got, err := l.DeleteScope(ctx, before.Backend, memproxy.Scope{User: before.Scope.User}, new(memproxy.Version))
-	if err != nil || len(got.Tallies) != 1 || got.Tallies[0].Memories != 1 {
-		t.Fatalf("%+v, %v: want one memory", got, err)
-	}
+	must.That(t, err == nil && len(got.Tallies) == 1 && got.Tallies[0].Memories == 1, "%+v, %v: want one memory", got, err)
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{after}}))
 	for range 2 { // queued, then written
 		rows, err := ledger.ByID(ctx, l, before.Backend, before.Kind, "before", "after")
-		if err != nil || !rows["before"].Owner.Deleted || rows["after"].Owner.Deleted {
-			t.Errorf("%+v, %v: want a tombstone before and none after", rows, err)
-		}
+		expect.That(t, err == nil && rows["before"].Owner.Deleted && !rows["after"].Owner.Deleted, "%+v, %v: want a tombstone before and none after", rows, err)
 		must.Do(t, l.Sync(ctx))
 	}
 }

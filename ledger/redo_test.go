@@ -114,15 +114,13 @@ func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 			if !rec.HasOwner() && !rec.HasStatus() && len(history) == 0 {
 				continue
 			}
-			if rec.Owner != want.Owners[0] || rec.Status.State != memproxy.StateFlagged || len(history) != 1 {
-				t.Fatalf("round %d: a part of %d: %+v, %d versions", round, i, rec, len(history))
-			}
+			must.That(t, rec.Owner == want.Owners[0] && rec.Status.State == memproxy.StateFlagged && len(history) == 1,
+				"round %d: a part of %d: %+v, %d versions", round, i, rec, len(history))
 			must.Equal(t, must.Get(l.Version(t.Context(), k, 1))(t).Text, want.Versions[0].Text, "round", round, i)
 			whole++
 		}
-		if report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{}); err != nil || report.Checked != int64(whole) || len(report.Faults) > 0 {
-			t.Fatalf("round %d: %+v, %v", round, report, err)
-		}
+		report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{})
+		must.That(t, err == nil && report.Checked == int64(whole) && len(report.Faults) == 0, "round %d: %+v, %v", round, report, err)
 		must.Equal(t, must.Get(os.Stat(path+redo.Suffix))(t, round).Size(), 0, "round", round, "what is applied stays in the log")
 		must.Do(t, l.Close())
 	}
@@ -169,9 +167,8 @@ func TestDamagedRedoLogs(t *testing.T) {
 		wantRevived(t, files, 2, 1, 1, "changed at", at)
 	}
 	files[redo.Suffix] = append(bytes.Clone(log[first:]), log[:first]...)
-	if whole, _ := revived(t, files, 2); whole != 1 {
-		t.Errorf("in another order: %d entries", whole)
-	}
+	whole, _ := revived(t, files, 2)
+	expect.That(t, whole == 1, "in another order: %d entries", whole)
 	files[redo.Suffix] = append(bytes.Clone(log), log...)
 	wantRevived(t, files, 2, 2, 0, "twice")
 }

@@ -49,9 +49,8 @@ func TestSimilarityIsTheSameUnderEveryKey(t *testing.T) {
 			must.Do(t, l.Commit(t.Context(), memproxy.Entry{Retractions: []memproxy.Retraction{{Tenant: tenant, Author: "ann", Text: tc.a, Time: time.Now()}}}))
 			_, again, err := l.Retraction(t.Context(), tenant, "ann", []string{tc.b}, time.Time{})
 			must.Do(t, err)
-			if alike := of(tc.a) == of(tc.b); alike != tc.sketch || again != tc.again {
-				t.Fatalf("key %d: %.30q and %.30q: alike %v, said again %v", i, tc.a, tc.b, alike, again)
-			}
+			alike := of(tc.a) == of(tc.b)
+			must.That(t, alike == tc.sketch && again == tc.again, "key %d: %.30q and %.30q: alike %v, said again %v", i, tc.a, tc.b, alike, again)
 		}
 		must.Do(t, l.Close())
 	}

@@ -73,9 +73,8 @@ func TestAcceptReadsFlaggedMemoriesOnly(t *testing.T) {
 	asked = slices.DeleteFunc(asked, func(text string) bool { return !strings.Contains(text, "unverified = ?") })
 	expect.Len(t, asked, 2, "queries")
 	for _, text := range asked {
-		if plan := planOf(t, l, text, make([]any, strings.Count(text, "?"))...); !strings.Contains(plan, "record_unverified") || strings.Contains(plan, "B-TREE") {
-			t.Errorf("%s: %s", text, plan)
-		}
+		plan := planOf(t, l, text, make([]any, strings.Count(text, "?"))...)
+		expect.That(t, strings.Contains(plan, "record_unverified") && !strings.Contains(plan, "B-TREE"), "%s: %s", text, plan)
 	}
 }
 
@@ -127,9 +126,9 @@ func TestListsReuseStatements(t *testing.T) {
 	}
 	read, before := list()
 	_, written := list()
-	if again, still := list(); again != read || still != written || written <= before {
-		t.Errorf("kept: %d statements of readers, %d after the same calls; %d of the writer, then %d, then %d", read, again, before, written, still)
-	}
+	again, still := list()
+	expect.That(t, again == read && still == written && written > before,
+		"kept: %d statements of readers, %d after the same calls; %d of the writer, then %d, then %d", read, again, before, written, still)
 }
 
 // Proves EDGE-3: filters grow without losing keys.
@@ -144,16 +143,12 @@ func TestFiltersKeepTheirKeysWhenGrowing(t *testing.T) {
 	wrong := 0
 	for i := 0; i < 2*n; i += step {
 		_, unknown := s.absent(id(i))
-		if i < n && unknown {
-			t.Fatalf("%d is unknown", i)
-		}
+		must.That(t, i >= n || !unknown, "%d is unknown", i)
 		if i >= n && !unknown {
 			wrong++
 		}
 	}
-	if len(s.filters) != 2 || wrong > n/step/25 {
-		t.Errorf("%d filters take %d of %d unknown keys for known ones", len(s.filters), wrong, n/step)
-	}
+	expect.That(t, len(s.filters) == 2 && wrong <= n/step/25, "%d filters take %d of %d unknown keys for known ones", len(s.filters), wrong, n/step)
 }
 
 func TestDialect(t *testing.T) {

@@ -127,9 +127,8 @@ func TestVaultRotation(t *testing.T) {
 			if i == 2 && j == 0 {
 				want = ledger.ErrSealed
 			}
-			if _, _, err := l.Holds.Content(t.Context(), fmt.Sprint("h", j)); !errors.Is(err, want) {
-				t.Errorf("keys %v: h%d: %v, want %v", keys, j, err, want)
-			}
+			_, _, err := l.Holds.Content(t.Context(), fmt.Sprint("h", j))
+			expect.That(t, errors.Is(err, want), "keys %v: h%d: %v, want %v", keys, j, err, want)
 		}
 		must.Do(t, l.Close())
 	}
@@ -151,12 +150,10 @@ func TestEnvelopesAreBound(t *testing.T) {
 			held(t, l, "h1")
 			held(t, l, "h2")
 			vandalise(t, path, change)
-			if _, _, err := l.Holds.Content(t.Context(), "h1"); !errors.Is(err, ledger.ErrSealed) {
-				t.Errorf("%v, want ErrSealed", err)
-			}
-			if _, _, err := l.Holds.Content(t.Context(), "h2"); err != nil {
-				t.Errorf("the neighbour: %v", err)
-			}
+			_, _, err := l.Holds.Content(t.Context(), "h1")
+			expect.That(t, errors.Is(err, ledger.ErrSealed), "%v, want ErrSealed", err)
+			_, _, err = l.Holds.Content(t.Context(), "h2")
+			expect.That(t, err == nil, "the neighbour: %v", err)
 		})
 	}
 }
@@ -225,9 +222,8 @@ func TestEditedHoldsAreNotSent(t *testing.T) {
 			approve("h")
 		}
 		_, err := l.Holds.Claim(t.Context(), "h", time.Minute)
-		if forged := errors.Is(err, memproxy.ErrForged); forged != (c.edit != nil) || !forged && err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		forged := errors.Is(err, memproxy.ErrForged)
+		expect.That(t, forged == (c.edit != nil) && (forged || err == nil), "%s: %v", name, err)
 		if h, err := l.Holds.Get(t.Context(), "h"); c.edit != nil && (err != nil || h.State != memproxy.HoldPending) {
 			t.Errorf("%s: it is %s, %v", name, h.State, err)
 		}

@@ -73,9 +73,8 @@ func TestOwnHeadersAreNotBelieved(t *testing.T) {
 		for name := range r.last(t).header {
 			expect.Equal(t, strings.HasPrefix(name, "X-Memproxy-"), false, path, name, "was forwarded")
 		}
-		if path == "/memory" && strings.Contains(fmt.Sprint(resp.Header[frontend.DecisionHeader]), "forged") {
-			t.Errorf("the backend's own decision header came through: %v", resp.Header[frontend.DecisionHeader])
-		}
+		expect.That(t, path != "/memory" || !strings.Contains(fmt.Sprint(resp.Header[frontend.DecisionHeader]), "forged"),
+			"the backend's own decision header came through: %v", resp.Header[frontend.DecisionHeader])
 	}
 }
 
@@ -117,9 +116,8 @@ func TestOnlyIdentifiedCallersGetTheCredential(t *testing.T) {
 				continue
 			}
 			got := r.last(t).header
-			if got.Get("Authorization") != want || lent == (got.Get("X-Api-Key") != "") || lent == (got.Get("Cookie") != "") {
-				t.Errorf("%s %s with a %s key, lent %v: presented %q, %q and %q", tc.method, tc.path, tc.key, lent, got.Get("Authorization"), got.Get("X-Api-Key"), got.Get("Cookie"))
-			}
+			expect.That(t, got.Get("Authorization") == want && lent != (got.Get("X-Api-Key") != "") && lent != (got.Get("Cookie") != ""),
+				"%s %s with a %s key, lent %v: presented %q, %q and %q", tc.method, tc.path, tc.key, lent, got.Get("Authorization"), got.Get("X-Api-Key"), got.Get("Cookie"))
 			for name, values := range got {
 				expect.Text(t, fmt.Sprint(values), tc.method, tc.path, name, "holds what was meant for memproxy").Lacks("for memproxy", "twin")
 			}
@@ -248,8 +246,7 @@ func TestWritesAreSentOnce(t *testing.T) {
 		resp, _ := r.do(t, "POST", path, body, "Idempotency-Key", "k", "X-Idempotency-Key", "k")
 		expect.Equal(t, resp.StatusCode, 502, path, r.count()-1)
 		expect.Equal(t, r.count(), 2, path, r.count()-1)
-		if got := r.last(t).header; got.Get("Idempotency-Key") != "k" || got.Get("X-Idempotency-Key") != "k" {
-			t.Errorf("%s: arrived with %v", path, got)
-		}
+		got := r.last(t).header
+		expect.That(t, got.Get("Idempotency-Key") == "k" && got.Get("X-Idempotency-Key") == "k", "%s: arrived with %v", path, got)
 	}
 }

@@ -60,9 +60,8 @@ func TestAnswersOfTurnsAreBounded(t *testing.T) {
 			expect.Equal(t, len(body) <= 64<<10, true, len(body), "bytes are answered, and there is no room")
 			expect.Equal(t, budget.Refused() != 0, true, "no request is counted that found no room")
 			free()
-			if resp, body := r.do(t, "POST", "/run", "x"); resp.StatusCode != 200 || len(body) < 1000<<10 {
-				t.Errorf("%d, %d bytes, and there is room", resp.StatusCode, len(body))
-			}
+			resp, body := r.do(t, "POST", "/run", "x")
+			expect.That(t, resp.StatusCode == 200 && len(body) >= 1000<<10, "%d, %d bytes, and there is room", resp.StatusCode, len(body))
 			// They are returned after the answer, which its reader may already have.
 			ring.Until(t, "what is held given back", func() bool { return budget.UsedBytes() == 0 })
 		})
@@ -104,9 +103,8 @@ func TestSideAnswersAreBounded(t *testing.T) {
 	q := memproxy.Request{Method: "GET", EscapedPath: "/memory"}
 	expect.Is(t, expect.Err(side.Fetch(context.Background(), q)), frontend.ErrBusy, "without room")
 	free()
-	if got, err := side.Fetch(context.Background(), q); err != nil || len(got.Body) < 700<<10 {
-		t.Errorf("with room: %d bytes, %v", len(got.Body), err)
-	}
+	got, err := side.Fetch(context.Background(), q)
+	expect.That(t, err == nil && len(got.Body) >= 700<<10, "with room: %d bytes, %v", len(got.Body), err)
 	ring.Until(t, "what is held given back", func() bool { return budget.UsedBytes() == 0 })
 }
 
@@ -135,9 +133,8 @@ func TestReplaysAreBounded(t *testing.T) {
 	}
 	expect.Equal(t, r.parts.Recorded()[len(r.parts.Recorded())-1].Ended, memproxy.StreamNoRoom, "no client hung up")
 	free()
-	if got := p.BackendClient().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeDone || got.Result.Status != 200 || r.count() != before+1 {
-		t.Errorf("with room: %+v", got)
-	}
+	got = p.BackendClient().Replay(context.Background(), held, content)
+	expect.That(t, got.Outcome == memproxy.OutcomeDone && got.Result.Status == 200 && r.count() == before+1, "with room: %+v", got)
 	moved.Store(true)
 	expect.Equal(t, p.BackendClient().Replay(context.Background(), held, content).Result.Status, 307, "redirected")
 	expect.Len(t, r.parts.Recorded()[len(r.parts.Recorded())-1].Reasons, 0, "of a redirect to the backend itself")

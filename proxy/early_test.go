@@ -45,9 +45,7 @@ func TestAnswersMayBeginBeforeTheBodyEnds(t *testing.T) {
 				sends.Close()
 			}()
 			resp, said, err := b.ask(t, "POST", "/stream?"+query, body)
-			if err != nil || said != "one two" || !strings.HasSuffix(got, "xend") || len(got) != 5003 {
-				t.Fatalf("%q: %q, %v, %d bytes arrived", query, said, err, len(got))
-			}
+			must.That(t, err == nil && said == "one two" && strings.HasSuffix(got, "xend") && len(got) == 5003, "%q: %q, %v, %d bytes arrived", query, said, err, len(got))
 			expect.Equal(t, resp.Close, closes, query, "the connection is closed")
 		}
 	})
@@ -112,9 +110,8 @@ func TestNoAnswerIsCut(t *testing.T) {
 				})
 			}
 			all.Wait()
-			if n := cut.Load(); n > 0 {
-				t.Errorf("%d of %d answers were cut", n, requests)
-			}
+			n := cut.Load()
+			expect.That(t, n == 0, "%d of %d answers were cut", n, requests)
 		})
 	}
 }

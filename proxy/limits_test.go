@@ -96,9 +96,7 @@ func TestBodiesOfUnidentifiedCallersAreNotRead(t *testing.T) {
 		c := dial(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nX-Key: bad\r\nContent-Length: 1048576\r\n\r\nx")
 		_ = c.SetReadDeadline(start.Add(ring.Limit))
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil || resp.StatusCode != 401 || held.UsedBytes() > 0 {
-			t.Fatal(path, resp, err, held.UsedBytes())
-		}
+		must.That(t, err == nil && resp.StatusCode == 401 && held.UsedBytes() == 0, "%v %v %v %v", path, resp, err, held.UsedBytes())
 		c = dial(t, addr, "")
 		in := bufio.NewReader(c)
 		for range 2 {
@@ -162,9 +160,8 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 			t.Fatal("nobody is refused, with", held.UsedBytes(), "bytes held")
 		}
 	}
-	if n := held.UsedBytes(); n > total {
-		t.Errorf("%d bytes are held", n)
-	}
+	n := held.UsedBytes()
+	expect.That(t, n <= total, "%d bytes are held", n)
 	// Requests that hold little are served meanwhile.
 	q, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+addr+"/nowhere", nil)
 	expect.Equal(t, must.Get(http.DefaultClient.Do(q))(t).StatusCode, 403)
@@ -172,9 +169,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	for range cap(codes) - 4 {
 		counts[<-codes]++
 	}
-	if counts[503] < 4 || counts[200] == 0 || counts[503]+counts[200] != cap(codes) {
-		t.Errorf("answers %v", counts)
-	}
+	expect.That(t, counts[503] >= 4 && counts[200] != 0 && counts[503]+counts[200] == cap(codes), "answers %v", counts)
 	refused := 0
 	for _, ev := range r.parts.Recorded() {
 		if ev.Type == memproxy.EventDecision && len(ev.Reasons) > 0 && ev.Reasons[0].Code == memproxy.LimitInFlight {
@@ -248,9 +243,8 @@ func TestAdminIsAskedByItsName(t *testing.T) {
 			if guarded && !named {
 				want = http.StatusMisdirectedRequest
 			}
-			if w.Code != want || path == "/readyz" && strings.Contains(w.Body.String(), "in force") != named {
-				t.Errorf("%s by the name %q: %d, want %d: %s", path, host, w.Code, want, w.Body)
-			}
+			expect.That(t, w.Code == want && (path != "/readyz" || strings.Contains(w.Body.String(), "in force") == named),
+				"%s by the name %q: %d, want %d: %s", path, host, w.Code, want, w.Body)
 		}
 	}
 }
@@ -314,13 +308,11 @@ func TestOneCallerDoesNotStopOthers(t *testing.T) {
 				for range many {
 					a := <-got
 					codes[a.resp.StatusCode]++
-					if a.resp.StatusCode == 503 && (a.resp.Header.Get("Retry-After") == "" || a.body != `"`+string(memproxy.LimitInFlight)+`"`) {
-						t.Fatalf("%s: refused with %q, %v", path, a.body, a.resp.Header)
-					}
+					must.That(t, a.resp.StatusCode != 503 || a.resp.Header.Get("Retry-After") != "" && a.body == `"`+string(memproxy.LimitInFlight)+`"`,
+						"%s: refused with %q, %v", path, a.body, a.resp.Header)
 				}
-				if codes[200] > frontend.MaxRequests/2 || codes[200]+1 != arrived.Load() || codes[200] == 0 {
-					t.Errorf("%s, enforced: %v: %v, and %d arrived", path, enforce, codes, arrived.Load())
-				}
+				expect.That(t, codes[200] <= frontend.MaxRequests/2 && codes[200]+1 == arrived.Load() && codes[200] != 0,
+					"%s, enforced: %v: %v, and %d arrived", path, enforce, codes, arrived.Load())
 				if resp, _, err := b.ask(t, "GET", path, nil, "X-Key", "mallory"); err != nil || resp.StatusCode != 200 {
 					t.Error("not served afterwards:", path, resp, err)
 				}

@@ -59,9 +59,8 @@ func TestSlowBodiesAreCutOff(t *testing.T) {
 				head := kind + " HTTP/1.1\r\nHost: h\r\nContent-Type: application/octet-stream\r\n"
 				c, begun := b.dial(t, head+"Content-Length: 1000000\r\n\r\nx"), time.Now()
 				_, err := io.Copy(io.Discard, c)
-				if took := time.Since(begun); err != nil || took < proxy.DefaultBodyTimeout || took > proxy.DefaultBodyTimeout+2*time.Second {
-					t.Errorf("the connection is closed after %v: %v", took, err)
-				}
+				took := time.Since(begun)
+				expect.That(t, err == nil && took >= proxy.DefaultBodyTimeout && took <= proxy.DefaultBodyTimeout+2*time.Second, "the connection is closed after %v: %v", took, err)
 				const body = "slow and steady"
 				c = b.dial(t, fmt.Sprintf("%sContent-Length: %d\r\n\r\n", head, len(body)))
 				go func() {
@@ -71,9 +70,7 @@ func TestSlowBodiesAreCutOff(t *testing.T) {
 					}
 				}()
 				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-				if err != nil || resp.StatusCode != http.StatusOK && kind != "POST /nowhere" {
-					t.Errorf("a steady body is not taken: %v %v", resp, err)
-				}
+				expect.That(t, err == nil && (resp.StatusCode == http.StatusOK || kind == "POST /nowhere"), "a steady body is not taken: %v %v", resp, err)
 				c.Close()
 			})
 		})
@@ -111,9 +108,8 @@ func TestTheEndOfABodyIsForwarded(t *testing.T) {
 			}
 			more := func(when string) {
 				synctest.Wait()
-				if n, err := body.Read(make([]byte, 1)); n != 0 || err != want {
-					t.Errorf("%s: %d bytes are read, %v, want %v", when, n, err, want)
-				}
+				n, err := body.Read(make([]byte, 1))
+				expect.That(t, n == 0 && err == want, "%s: %d bytes are read, %v, want %v", when, n, err, want)
 			}
 			more("the handler is done")
 			if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.Close == whole {
@@ -151,9 +147,8 @@ func TestBodiesAnnouncedOverTheLimit(t *testing.T) {
 			defer c.Close()
 			resp := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
 			took := time.Since(begun)
-			if (resp.StatusCode == http.StatusRequestEntityTooLarge) != (wait == 0) || took < wait || wait == 0 && took > 0 || !resp.Close {
-				t.Errorf("%d bytes: %d after %v, closed: %v", length, resp.StatusCode, took, resp.Close)
-			}
+			expect.That(t, (resp.StatusCode == http.StatusRequestEntityTooLarge) == (wait == 0) && took >= wait && (wait != 0 || took == 0) && resp.Close,
+				"%d bytes: %d after %v, closed: %v", length, resp.StatusCode, took, resp.Close)
 		})
 	}
 }
@@ -239,9 +234,8 @@ func TestStalledReadersOfSocketsAreCutOff(t *testing.T) {
 			}
 			time.Sleep(patience / 20)
 		}
-		if took := time.Since(begun); took < patience {
-			t.Errorf("%s: that was not slow: %v", path, took)
-		}
+		took := time.Since(begun)
+		expect.That(t, took >= patience, "%s: that was not slow: %v", path, took)
 		<-ended
 		expect.Equal(t, got >= size*99/100, true, path, "a slow reader gets", got, "bytes of", size)
 	}
@@ -260,9 +254,8 @@ func TestSilentStreamsSurvive(t *testing.T) {
 			}
 			io.WriteString(c, lastChunk)
 		}, func(t *testing.T, b *bubble) {
-			if _, said, err := b.ask(t, method, "/stream", strings.NewReader(body)); err != nil || said != anEvent+anEvent+anEvent {
-				t.Errorf("%s: %q, %v", method, said, err)
-			}
+			_, said, err := b.ask(t, method, "/stream", strings.NewReader(body))
+			expect.That(t, err == nil && said == anEvent+anEvent+anEvent, "%s: %q, %v", method, said, err)
 		})
 	}
 }

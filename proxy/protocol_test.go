@@ -113,9 +113,8 @@ func TestMethodsThatNoRouteHas(t *testing.T) {
 		for _, method := range []string{"TRACE", "PRI", "SEARCH", "PROPFIND", "get", "X"} {
 			n := len(r.parts.Recorded())
 			status, _, _ := r.raw(t, method+" "+path+" HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n", "")
-			if status != 405 || r.count() != 0 || len(r.parts.Recorded()) != n+1 {
-				t.Errorf("%s %s: %d, %d arrived, %d recorded", method, path, status, r.count(), len(r.parts.Recorded())-n)
-			}
+			expect.That(t, status == 405 && r.count() == 0 && len(r.parts.Recorded()) == n+1,
+				"%s %s: %d, %d arrived, %d recorded", method, path, status, r.count(), len(r.parts.Recorded())-n)
 		}
 	}
 	for _, request := range []string{
@@ -125,17 +124,15 @@ func TestMethodsThatNoRouteHas(t *testing.T) {
 		"OPTIONS * HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n",
 		"GET urn:memory HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n",
 	} {
-		if status, _, _ := r.raw(t, request, ""); status < 400 && !strings.HasPrefix(request, "OPTIONS *") || r.count() != 0 {
-			t.Errorf("%q: %d, %d arrived", request, status, r.count())
-		}
+		status, _, _ := r.raw(t, request, "")
+		expect.That(t, (status >= 400 || strings.HasPrefix(request, "OPTIONS *")) && r.count() == 0, "%q: %d, %d arrived", request, status, r.count())
 	}
 	// The absolute form is for the proxy, whatever host it has.
 	if status, _, _ := r.raw(t, "GET http://elsewhere.example/ping HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n", ""); status != 200 || r.last(t).target != "/ping" {
 		t.Errorf("in absolute form: %d", status)
 	}
-	if resp, _ := r.do(t, "PATCH", "/custom/x", "y"); resp.StatusCode != 200 || r.last(t).body != "y" {
-		t.Errorf("PATCH: %d", resp.StatusCode)
-	}
+	resp, _ := r.do(t, "PATCH", "/custom/x", "y")
+	expect.That(t, resp.StatusCode == 200 && r.last(t).body == "y", "PATCH: %d", resp.StatusCode)
 }
 
 // Proves EDGE-13: a second method besides the one in the request line is refused and
@@ -151,9 +148,8 @@ func TestMethodOverridesAreRefused(t *testing.T) {
 			t.Helper()
 			n, before := len(r.parts.Recorded()), r.count()
 			resp, said := r.do(t, method, path, body, header...)
-			if resp.StatusCode != 400 || r.count() != before || len(r.parts.Recorded()) != n+1 {
-				t.Errorf("%s on %s: %d %s, %d arrived, %d recorded", what, path, resp.StatusCode, said, r.count()-before, len(r.parts.Recorded())-n)
-			}
+			expect.That(t, resp.StatusCode == 400 && r.count() == before && len(r.parts.Recorded()) == n+1,
+				"%s on %s: %d %s, %d arrived, %d recorded", what, path, resp.StatusCode, said, r.count()-before, len(r.parts.Recorded())-n)
 		}
 		for _, path := range []string{"/memory", "/ping", "/health", "/custom/x", "/unknown"} {
 			for _, name := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X_HTTP_Method_Override", "X_METHOD", "HTTP-Method", "_method", "X-Http-Verb"} {
@@ -176,12 +172,10 @@ func TestMethodOverridesAreRefused(t *testing.T) {
 		}
 		for _, path := range []string{"/ping?method=fast", "/custom/x?payment_method=card&methods=a", "/health"} {
 			before := r.count()
-			if resp, said := r.do(t, "GET", path, "", "X-Methodical", ""); resp.StatusCode == 200 {
-				t.Errorf("%s: a header with the word: %d %s", path, resp.StatusCode, said)
-			}
-			if resp, said := r.do(t, "GET", path, ""); resp.StatusCode != 200 || r.count() != before+1 {
-				t.Errorf("%s: %d %s", path, resp.StatusCode, said)
-			}
+			resp, said := r.do(t, "GET", path, "", "X-Methodical", "")
+			expect.That(t, resp.StatusCode != 200, "%s: a header with the word: %d %s", path, resp.StatusCode, said)
+			resp, said = r.do(t, "GET", path, "")
+			expect.That(t, resp.StatusCode == 200 && r.count() == before+1, "%s: %d %s", path, resp.StatusCode, said)
 		}
 		for media, sent := range map[string]string{
 			"application/json": `{"method":"tools/call","a":{"_method":"x"},"text":"_method=DELETE"}`, "application/octet-stream": `{"_method":"DELETE"}`,
@@ -225,13 +219,11 @@ func TestHopByHopHeadersEndHere(t *testing.T) {
 		resp, _ := r.do(t, "GET", path, "", header...)
 		got := r.last(t).header
 		for _, name := range gone {
-			if _, there := got[name]; there {
-				t.Errorf("%s: %s arrived: %q", path, name, got[name])
-			}
+			_, there := got[name]
+			expect.That(t, !there, "%s: %s arrived: %q", path, name, got[name])
 		}
-		if !slices.Equal(got["User_id"], []string{"user-1"}) || got.Get("X-End") != "1" || got.Get("X-Curled") != "1" || got.Get("X-Pathology") != "2" {
-			t.Errorf("%s: headers for the backend were lost: %v", path, got)
-		}
+		expect.That(t, slices.Equal(got["User_id"], []string{"user-1"}) && got.Get("X-End") == "1" && got.Get("X-Curled") == "1" && got.Get("X-Pathology") == "2",
+			"%s: headers for the backend were lost: %v", path, got)
 		for _, name := range []string{"X-Back", "Alt-Svc", "Proxy-Authenticate"} {
 			expect.Equal(t, resp.Header.Get(name), "", path, name, "came back")
 		}
@@ -245,9 +237,8 @@ func TestDroppedHeadersAreNotRuledOn(t *testing.T) {
 	var seen memproxy.Header
 	r := newRig(t, func(r *rig) { r.opt.Adapter = peeking{frontendtest.Toy{}, &seen} })
 	r.do(t, "GET", "/memory", "", "Connection", "User_id", "User_id", "user-1")
-	if _, there := seen["User_id"]; there || r.last(t).header["User_id"] != nil {
-		t.Errorf("ruled on with %v", seen)
-	}
+	_, there := seen["User_id"]
+	expect.That(t, !there && r.last(t).header["User_id"] == nil, "ruled on with %v", seen)
 }
 
 // peeking is the toy that exposes the headers of its requests.
@@ -278,14 +269,11 @@ func TestPreflights(t *testing.T) {
 	ask := []string{"Origin", "https://app.example", "Access-Control-Request-Headers", "authorization", "Authorization", "Token mine", "Cookie", "s=1", "X-Any", "1"}
 	for _, path := range []string{"/memory?x=1", "/ping", "/custom/x"} {
 		resp, said := r.do(t, "OPTIONS", path, "", append(ask, "Access-Control-Request-Method", "POST")...)
-		if resp.StatusCode != 200 || said != "" || resp.Header.Get("Access-Control-Allow-Origin") == "" || resp.Header.Get("Set-Cookie")+resp.Header.Get("X-Secret") != "" {
-			t.Errorf("%s: %d %q %v", path, resp.StatusCode, said, resp.Header)
-		}
+		expect.That(t, resp.StatusCode == 200 && said == "" && resp.Header.Get("Access-Control-Allow-Origin") != "" && resp.Header.Get("Set-Cookie")+resp.Header.Get("X-Secret") == "",
+			"%s: %d %q %v", path, resp.StatusCode, said, resp.Header)
 		got := r.last(t)
 		for name := range got.header {
-			if !strings.HasPrefix(name, "Access-Control-Request-") && name != "Origin" {
-				t.Errorf("%s: %s arrived", path, name)
-			}
+			expect.That(t, strings.HasPrefix(name, "Access-Control-Request-") || name == "Origin", "%s: %s arrived", path, name)
 		}
 		expect.Equal(t, got.target, path)
 		expect.Equal(t, got.body, "")
@@ -302,9 +290,7 @@ func TestPreflights(t *testing.T) {
 		"with a method's header": {"/memory", "", "Access-Control-Request-Method", "POST", "X-Method", "POST"},
 	} {
 		resp, said := r.do(t, "OPTIONS", q[0], q[1], append([]string{"Origin", "https://app.example"}, q[2:]...)...)
-		if resp.StatusCode < 400 || r.count() != before || strings.Contains(said, "canary") {
-			t.Errorf("a preflight %s: %d %s, %d arrived", name, resp.StatusCode, said, r.count()-before)
-		}
+		expect.That(t, resp.StatusCode >= 400 && r.count() == before && !strings.Contains(said, "canary"), "a preflight %s: %d %s, %d arrived", name, resp.StatusCode, said, r.count()-before)
 	}
 }
 
@@ -321,12 +307,9 @@ func TestPassedRoutesNeedACaller(t *testing.T) {
 			n, before := r.decided(), r.count()
 			resp, said := r.do(t, "GET", path, "", "X-Key", "bad")
 			closed := resp.StatusCode == 401 && said == `"identity.invalid"` && r.count() == before
-			if closed != (profile == gate.Production) || r.decided() == n {
-				t.Errorf("%s: %s: %d %s, %d recorded", profile, path, resp.StatusCode, said, r.decided()-n)
-			}
-			if resp, _ = r.do(t, "GET", path, ""); resp.StatusCode != 200 || resp.Header.Get("X-Memproxy-Decision") == "" {
-				t.Errorf("%s: %s: %d for a known caller", profile, path, resp.StatusCode)
-			}
+			expect.That(t, closed == (profile == gate.Production) && r.decided() != n, "%s: %s: %d %s, %d recorded", profile, path, resp.StatusCode, said, r.decided()-n)
+			resp, _ = r.do(t, "GET", path, "")
+			expect.That(t, resp.StatusCode == 200 && resp.Header.Get("X-Memproxy-Decision") != "", "%s: %s: %d for a known caller", profile, path, resp.StatusCode)
 		}
 		n := r.decided()
 		if resp, _ := r.do(t, "GET", "/health", "", "X-Key", "bad"); resp.StatusCode != 200 || r.decided() != n {

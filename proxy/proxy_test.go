@@ -40,9 +40,8 @@ func TestPassIsByteForByte(t *testing.T) {
 	for name, want := range map[string][]string{"X-Multi": {"1", "2"}, "X-Forwarded-For": {"1.2.3.4"}, "Accept-Encoding": {"zstd"}} {
 		expect.List(t, got.header[name], want, name, "arrived as")
 	}
-	if resp.StatusCode != http.StatusAccepted || body != "\x00\xff{" || resp.Header.Get("X-Request-Id") != "x" || !slices.Equal(resp.Header["Vary"], []string{"a", "b"}) {
-		t.Errorf("came back as %d %q %v", resp.StatusCode, body, resp.Header)
-	}
+	expect.That(t, resp.StatusCode == http.StatusAccepted && body == "\x00\xff{" && resp.Header.Get("X-Request-Id") == "x" && slices.Equal(resp.Header["Vary"], []string{"a", "b"}),
+		"came back as %d %q %v", resp.StatusCode, body, resp.Header)
 	expect.Equal(t, resp.Header.Get(frontend.DecisionHeader), "allow; id=d1", "decided")
 }
 
@@ -54,9 +53,7 @@ func TestGatedReadIsByteForByte(t *testing.T) {
 	got := r.last(t)
 	expect.Equal(t, got.target, "/memory?x=%7e&x=2", "arrived as", got.header)
 	expect.List(t, got.header["X-Multi"], []string{"1", "2"}, "arrived as", got.header)
-	if body != "m1 ann\n" || !strings.HasPrefix(resp.Header.Get(frontend.DecisionHeader), "allow; id=d1") {
-		t.Errorf("came back as %q, %q", body, resp.Header.Get(frontend.DecisionHeader))
-	}
+	expect.That(t, body == "m1 ann\n" && strings.HasPrefix(resp.Header.Get(frontend.DecisionHeader), "allow; id=d1"), "came back as %q, %q", body, resp.Header.Get(frontend.DecisionHeader))
 	if _, has := got.header["User-Agent"]; !has {
 		t.Log("the test client sent no user agent")
 	}
@@ -70,9 +67,7 @@ func TestAnswersAreFilteredAndResized(t *testing.T) {
 		}
 	})
 	resp, body := r.do(t, "GET", "/memory", "")
-	if body != "m1 ann\n" || resp.ContentLength != 7 || resp.Header.Get("Etag") != "" {
-		t.Errorf("%q, length %d, etag %q", body, resp.ContentLength, resp.Header.Get("Etag"))
-	}
+	expect.That(t, body == "m1 ann\n" && resp.ContentLength == 7 && resp.Header.Get("Etag") == "", "%q, length %d, etag %q", body, resp.ContentLength, resp.Header.Get("Etag"))
 	expect.Equal(t, r.last(t).header.Get("Accept-Encoding"), "identity", "asked upstream for")
 }
 
@@ -90,9 +85,8 @@ func TestCompressedAnswersAreReadAllTheSame(t *testing.T) {
 			}
 		})
 		resp, body := r.do(t, "GET", "/memory", "")
-		if resp.StatusCode != tc.status || (tc.status == 200 && (body != "m1 ann\n" || resp.Header.Get("Content-Encoding") != "")) {
-			t.Errorf("%s: %d %q %v", tc.encoding, resp.StatusCode, body, resp.Header)
-		}
+		expect.That(t, resp.StatusCode == tc.status && (tc.status != 200 || body == "m1 ann\n" && resp.Header.Get("Content-Encoding") == ""),
+			"%s: %d %q %v", tc.encoding, resp.StatusCode, body, resp.Header)
 	}
 }
 
@@ -107,9 +101,8 @@ func TestAnswersAreBounded(t *testing.T) {
 				fmt.Fprint(w, strings.Repeat("m1 ann\n", 20))
 			}
 		})
-		if resp, said := r.do(t, "GET", "/memory", ""); resp.StatusCode != 502 || said != `"upstream.malformed"` {
-			t.Errorf("chunked %v: %d %s, want 502", chunked, resp.StatusCode, said)
-		}
+		resp, said := r.do(t, "GET", "/memory", "")
+		expect.That(t, resp.StatusCode == 502 && said == `"upstream.malformed"`, "chunked %v: %d %s, want 502", chunked, resp.StatusCode, said)
 	}
 }
 
@@ -133,9 +126,8 @@ func TestShadowForwardsEvenWhatIsTooLarge(t *testing.T) {
 	resp, _ := r.do(t, "POST", "/memory", strings.Repeat("x", 5000))
 	expect.Equal(t, resp.StatusCode, 200, "bytes arrived")
 	expect.Len(t, r.last(t).body, 5000, "bytes arrived")
-	if ev := r.parts.Recorded()[0]; ev.ShadowVerdict != memproxy.Deny || ev.Verdict != memproxy.Allow {
-		t.Errorf("recorded %v, would %v", ev.Verdict, ev.ShadowVerdict)
-	}
+	ev := r.parts.Recorded()[0]
+	expect.That(t, ev.ShadowVerdict == memproxy.Deny && ev.Verdict == memproxy.Allow, "recorded %v, would %v", ev.Verdict, ev.ShadowVerdict)
 }
 
 // A client that waits for 100 Continue is refused at once, without its body.
@@ -171,17 +163,15 @@ func TestWritesAreStampedAndRefusalsStayHere(t *testing.T) {
 	if resp, _ := r.do(t, "POST", "/memory", "likes tea", "Content-Md5", "old"); resp.StatusCode != 200 {
 		t.Fatal(resp.Status)
 	}
-	if got := r.last(t); got.body != "agent:dev says: likes tea" || got.header.Get("Content-Md5") != "" {
-		t.Errorf("arrived as %q %v", got.body, got.header)
-	}
+	got := r.last(t)
+	expect.That(t, got.body == "agent:dev says: likes tea" && got.header.Get("Content-Md5") == "", "arrived as %q %v", got.body, got.header)
 	n := r.count()
 	resp, said := r.do(t, "POST", "/memory", "malformed")
 	if resp.StatusCode != 400 || said != `"payload.malformed"` || !strings.HasPrefix(resp.Header.Get(frontend.DecisionHeader), "deny; id=") || resp.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("%d %s %v", resp.StatusCode, said, resp.Header)
 	}
-	if resp, said = r.do(t, "POST", "/memory", "x", "X-Key", "bad"); resp.StatusCode != 401 {
-		t.Errorf("bad credential: %d %s", resp.StatusCode, said)
-	}
+	resp, said = r.do(t, "POST", "/memory", "x", "X-Key", "bad")
+	expect.That(t, resp.StatusCode == 401, "bad credential: %d %s", resp.StatusCode, said)
 	expect.Equal(t, r.count(), n, "a refused request was forwarded")
 }
 
@@ -202,9 +192,8 @@ func TestWriteOutlivesItsCaller(t *testing.T) {
 	if resp, err := http.DefaultClient.Do(q); err == nil {
 		resp.Body.Close()
 	}
-	if ev := <-r.parts.Wrote; ev.Status != 200 || !slices.Equal(ev.Memories, []string{"m1"}) {
-		t.Errorf("outcome %+v", ev)
-	}
+	ev := <-r.parts.Wrote
+	expect.That(t, ev.Status == 200 && slices.Equal(ev.Memories, []string{"m1"}), "outcome %+v", ev)
 }
 
 func TestBackendGone(t *testing.T) {
@@ -213,9 +202,8 @@ func TestBackendGone(t *testing.T) {
 	resp, said := r.do(t, "POST", "/memory", "x")
 	expect.Equal(t, resp.StatusCode, 502)
 	expect.Equal(t, said, `"upstream.unavailable"`)
-	if resp, said = r.do(t, "GET", "/ping", ""); resp.StatusCode != 502 || said != `"upstream.unavailable"` {
-		t.Errorf("on a pass route: %d %s", resp.StatusCode, said)
-	}
+	resp, said = r.do(t, "GET", "/ping", "")
+	expect.That(t, resp.StatusCode == 502 && said == `"upstream.unavailable"`, "on a pass route: %d %s", resp.StatusCode, said)
 }
 
 func TestStreamsFlow(t *testing.T) {
@@ -290,9 +278,7 @@ func TestChunksThatCannotBeRead(t *testing.T) {
 			conn, begun := b.dial(t, "POST /memory HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"+chunks), time.Now()
 			got, _ := io.ReadAll(conn)
 			_ = conn.Close()
-			if !strings.HasPrefix(string(got), "HTTP/1.1 "+want) || want != "200" && !strings.Contains(string(got), `"payload.`) {
-				t.Errorf("%q: %s", chunks, got)
-			}
+			expect.That(t, strings.HasPrefix(string(got), "HTTP/1.1 "+want) && (want == "200" || strings.Contains(string(got), `"payload.`)), "%q: %s", chunks, got)
 			expect.Equal(t, time.Since(begun), map[string]time.Duration{"408": proxy.DefaultBodyTimeout}[want], chunks)
 		})
 		expect.Equal(t, arrived > 0, want == "200", chunks, arrived, "arrived")

@@ -119,9 +119,7 @@ func TestRollbacksWithoutASlotAreUnsent(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if outcomes[memproxy.OutcomeUnsent] == 0 || outcomes[memproxy.OutcomeUnknown] == 0 || len(outcomes) != 2 {
-			t.Errorf("outcomes: %v", outcomes)
-		}
+		expect.That(t, outcomes[memproxy.OutcomeUnsent] != 0 && outcomes[memproxy.OutcomeUnknown] != 0 && len(outcomes) == 2, "outcomes: %v", outcomes)
 	})
 }
 
@@ -247,12 +245,9 @@ func TestAnswersOfTurnsAreFiltered(t *testing.T) {
 				}
 			})
 			resp, body := r.do(t, "POST", "/run", "x")
-			if resp.StatusCode != c.said || c.want != "" && body != c.want || strings.Contains(body, "canary") {
-				t.Errorf("%d %q, want %d %q", resp.StatusCode, body, c.said, c.want)
-			}
-			if resp.Header.Get("Set-Cookie") != "" || resp.Header.Get("Content-Encoding") != "" || c.said < 500 && resp.Header.Get("X-Request-Id") != "r" {
-				t.Errorf("headers %v", resp.Header)
-			}
+			expect.That(t, resp.StatusCode == c.said && (c.want == "" || body == c.want) && !strings.Contains(body, "canary"), "%d %q, want %d %q", resp.StatusCode, body, c.said, c.want)
+			expect.That(t, resp.Header.Get("Set-Cookie") == "" && resp.Header.Get("Content-Encoding") == "" && (c.said >= 500 || resp.Header.Get("X-Request-Id") == "r"),
+				"headers %v", resp.Header)
 		})
 	}
 }
@@ -297,13 +292,9 @@ func TestHeadAnswersLikeTheFilteredGet(t *testing.T) {
 		})
 		for j, method := range []string{"GET", "HEAD"} {
 			resp, said := r.do(t, method, "/memory", "")
-			if resp.StatusCode != 200 || method == "HEAD" && said != "" {
-				t.Errorf("%s: %d %q", method, resp.StatusCode, said)
-			}
+			expect.That(t, resp.StatusCode == 200 && (method != "HEAD" || said == ""), "%s: %d %q", method, resp.StatusCode, said)
 			lengths[i][j] = resp.Header.Get("Content-Length")
-			if others != "" && resp.Header.Get("Etag") != "" {
-				t.Errorf("%s: the tag of what was filtered came back", method)
-			}
+			expect.That(t, others == "" || resp.Header.Get("Etag") == "", "%s: the tag of what was filtered came back", method)
 		}
 		// A HEAD of a passed route is forwarded as a HEAD, and has no body either.
 		if resp, said := r.do(t, "HEAD", "/ping", ""); resp.StatusCode != 200 || said != "" {

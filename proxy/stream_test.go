@@ -209,9 +209,8 @@ func (b *bubble) outcome(t *testing.T, want memproxy.StreamEnd, status int) {
 			continue // it records that a run was admitted
 		}
 		n++
-		if ev.Ended != want || ev.Cancelled != want.Cancelled() || ev.Status != status && len(ev.Reasons) == 0 {
-			t.Errorf("the outcome says %q, cancelled: %v, status %d; want %q", ev.Ended, ev.Cancelled, ev.Status, want)
-		}
+		expect.That(t, ev.Ended == want && ev.Cancelled == want.Cancelled() && (ev.Status == status || len(ev.Reasons) > 0),
+			"the outcome says %q, cancelled: %v, status %d; want %q", ev.Ended, ev.Cancelled, ev.Status, want)
 	}
 	expect.Equal(t, n, 1)
 }
@@ -245,9 +244,8 @@ func TestTheAnswerMustBegin(t *testing.T) {
 					}()
 				}
 				resp, _, err := b.ask(t, route.method, route.path, body)
-				if took := time.Since(begun); err != nil || resp.StatusCode/100 != 5 || took != upload+route.silence {
-					t.Errorf("%v, %v after %v", resp, err, took)
-				}
+				took := time.Since(begun)
+				expect.That(t, err == nil && resp.StatusCode/100 == 5 && took == upload+route.silence, "%v, %v after %v", resp, err, took)
 				time.Sleep(2 * quietRun)
 			})
 		})
@@ -308,9 +306,7 @@ func TestBrokenStreamsAreReset(t *testing.T) {
 			resp := must.Get(front.Client().Post(front.URL+path+query, "application/octet-stream", strings.NewReader("x")))(t)
 			said, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if resp.ProtoMajor != 2 || string(said) != firstEvent || (err == nil) != whole {
-				t.Errorf("%s%s: %s %q, %v", path, query, resp.Proto, said, err)
-			}
+			expect.That(t, resp.ProtoMajor == 2 && string(said) == firstEvent && (err == nil) == whole, "%s%s: %s %q, %v", path, query, resp.Proto, said, err)
 		}
 	}
 }
@@ -342,9 +338,7 @@ func TestHeadOfAStreamAndPartsOfAnswers(t *testing.T) {
 		for _, name := range []string{"Range", "If-None-Match", "If-Modified-Since", "If-Range"} {
 			expect.Equal(t, r.last(t).header.Get(name), "", path, name, "arrived")
 		}
-		if path != "/ping" && resp.ContentLength == 14 {
-			t.Errorf("%s: the length of what was not filtered came back", path)
-		}
+		expect.That(t, path == "/ping" || resp.ContentLength != 14, "%s: the length of what was not filtered came back", path)
 	}
 }
 

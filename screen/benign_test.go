@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
@@ -17,9 +18,7 @@ import (
 func TestNaturalLanguagesAreNotHeld(t *testing.T) {
 	s := screener(t, screen.Options{})
 	files, err := filepath.Glob("testdata/benign/*.txt")
-	if err != nil || len(files) < 8 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
+	must.That(t, err == nil && len(files) >= 8, "%d files, %v", len(files), err)
 	for _, file := range files {
 		b := must.Get(os.ReadFile(file))(t)
 		n := 0
@@ -31,8 +30,6 @@ func TestNaturalLanguagesAreNotHeld(t *testing.T) {
 				t.Logf("%s:%d: near, at %d: %v", file, n, r.Score, r.Findings)
 			}
 		}
-		if n < 30 {
-			t.Errorf("%s: %d lines, want 30", file, n)
-		}
+		expect.That(t, n >= 30, "%s: %d lines, want 30", file, n)
 	}
 }

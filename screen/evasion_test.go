@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/evasion"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
@@ -39,19 +40,15 @@ func TestEvasions(t *testing.T) {
 			}
 		}
 		caught += here
-		if n := len(evasion.Poisons()); here*100 < 70*n {
-			t.Errorf("%s: %d of %d caught", tr.Name, here, n)
-		}
+		n := len(evasion.Poisons())
+		expect.That(t, here*100 >= 70*n, "%s: %d of %d caught", tr.Name, here, n)
 		for _, b := range evasion.Benign() {
-			if r := s.Text(tr.Apply(b), "", ""); r.Verdict.Stops() {
-				t.Errorf("%s: harmless text is held at %d: %.60q %v", tr.Name, r.Score, b, r.Findings)
-			}
+			r := s.Text(tr.Apply(b), "", "")
+			expect.That(t, !r.Verdict.Stops(), "%s: harmless text is held at %d: %.60q %v", tr.Name, r.Score, b, r.Findings)
 		}
 	}
 	t.Logf("%d of %d caught", caught, all)
-	if caught*100 < 85*all {
-		t.Errorf("%d of %d caught, want 85 %%", caught, all)
-	}
+	expect.That(t, caught*100 >= 85*all, "%d of %d caught, want 85 %%", caught, all)
 }
 
 // What is hidden in a paragraph of other prose is found as it is by itself, where no line
@@ -64,9 +61,8 @@ func TestProseHidesNothing(t *testing.T) {
 	for _, name := range []string{"letters in pairs", "letters in fives", "rot47", "pig latin", "without vowels", "reversed words"} {
 		tr := evasion.Transforms()[slices.IndexFunc(evasion.Transforms(), func(tr evasion.Transform) bool { return tr.Name == name })]
 		for _, p := range evasion.Poisons()[:4] {
-			if r := s.Text(prose+tr.Apply(p)+" "+prose, "", ""); !r.Verdict.Stops() {
-				t.Errorf("%s: %q is not found", name, p)
-			}
+			r := s.Text(prose+tr.Apply(p)+" "+prose, "", "")
+			expect.That(t, r.Verdict.Stops(), "%s: %q is not found", name, p)
 		}
 	}
 }
@@ -92,9 +88,7 @@ func TestSpokenPoison(t *testing.T) {
 			}
 		}
 	}
-	if caught*100 < 85*all {
-		t.Errorf("%d of %d caught, want 85 %%", caught, all)
-	}
+	expect.That(t, caught*100 >= 85*all, "%d of %d caught, want 85 %%", caught, all)
 }
 
 // Sentences that are poison together, or hardly more than that, are seen in harmless

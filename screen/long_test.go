@@ -9,6 +9,8 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/evasion"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
 )
@@ -50,9 +52,8 @@ func TestLongTextsHideNothing(t *testing.T) {
 	}
 	for _, n := range lengths {
 		text := document(n)
-		if r := s.Text(text, "", ""); r.Verdict.Stops() {
-			t.Fatalf("%d bytes of prose alone: %v", n, r)
-		}
+		r := s.Text(text, "", "")
+		must.That(t, !r.Verdict.Stops(), "%d bytes of prose alone: %v", n, r)
 		texts = append(texts, text)
 	}
 	const around = 2 << 10
@@ -75,14 +76,10 @@ func TestLongTextsHideNothing(t *testing.T) {
 				}
 			}
 		}
-		if long+1 < short {
-			t.Errorf("%s: it is found at %d places of long texts, and at %d in 4 KB", tr.Name, long, short)
-		}
+		expect.That(t, long+1 >= short, "%s: it is found at %d places of long texts, and at %d in 4 KB", tr.Name, long, short)
 		inLong, inShort = inLong+long, inShort+short
 	}
-	if inLong*1000 < inShort*995 || inLong*10 < places*9 {
-		t.Errorf("of %d, %d are found in long texts, and %d in 4 KB", places, inLong, inShort)
-	}
+	expect.That(t, inLong*1000 >= inShort*995 && inLong*10 >= places*9, "of %d, %d are found in long texts, and %d in 4 KB", places, inLong, inShort)
 }
 
 // A code that is longer than a piece is decoded as a whole, and what it says is read
@@ -100,9 +97,7 @@ func TestLongCodesHideNothing(t *testing.T) {
 		"base64, escaped":  strings.ReplaceAll(b64(prose+poison), "Q", "%51"),
 		"base64, twice":    b64(b64(prose + poison)),
 	} {
-		if !within(s, prose, code, len(prose)/2) {
-			t.Errorf("%s: what its end says is not found", name)
-		}
+		expect.That(t, within(s, prose, code, len(prose)/2), "%s: what its end says is not found", name)
 	}
 }
 

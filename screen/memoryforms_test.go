@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
@@ -28,9 +29,7 @@ func columns(t *testing.T, file string, n int) (lines [][]string) {
 func neighbours(t *testing.T, s *screen.Screener, poison, harmless, source, trust string) screen.Report {
 	t.Helper()
 	r := s.Text(poison, source, trust)
-	if !r.Verdict.Stops() {
-		t.Errorf("%q passes at %d: %v", poison, r.Score, r.Findings)
-	}
+	expect.That(t, r.Verdict.Stops(), "%q passes at %d: %v", poison, r.Score, r.Findings)
 	if r := s.Text(harmless, source, trust); r.Verdict.Stops() {
 		t.Errorf("%q is held at %d: %v", harmless, r.Score, r.Findings)
 	}
@@ -59,14 +58,11 @@ func TestMemoryForms(t *testing.T) {
 		} else {
 			t.Logf("%s: passes at %d: %q", trait, r.Score, attack)
 		}
-		if r := s.Text(harmless, "", ""); r.Verdict.Stops() {
-			t.Errorf("%s: held at %d: %q %v", trait, r.Score, harmless, r.Findings)
-		}
+		r := s.Text(harmless, "", "")
+		expect.That(t, !r.Verdict.Stops(), "%s: held at %d: %q %v", trait, r.Score, harmless, r.Findings)
 	}
 	for set, n := range least {
 		t.Logf("%s: %d of %d held", set, held[set], all[set])
-		if held[set] < n {
-			t.Errorf("%s: %d of %d held, want %d", set, held[set], all[set], n)
-		}
+		expect.That(t, held[set] >= n, "%s: %d of %d held, want %d", set, held[set], all[set], n)
 	}
 }

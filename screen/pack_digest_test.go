@@ -24,9 +24,8 @@ func TestDigest(t *testing.T) {
 		return err
 	}))
 	same, err := screen.Digest(files)
-	if p := screen.Default(); err != nil || same != p.Digest() || len(same) != 64 {
-		t.Errorf("%s, want %s: %v", same, p.Digest(), err)
-	}
+	p := screen.Default()
+	expect.That(t, err == nil && same == p.Digest() && len(same) == 64, "%s, want %s: %v", same, p.Digest(), err)
 	for name, f := range files {
 		was := f.Data
 		f.Data = append(was[:len(was):len(was)], '\n')

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/normal"
 )
@@ -31,9 +32,8 @@ func TestSentencesAreJudgedAFewTimes(t *testing.T) {
 		sc := &scratch{most: 1 << 30}
 		s.pack.read(&v, sc, nil)
 		s.classifier(nil, &v, sc)
-		if most := 160 * len(sc.words); len(sc.words) == 0 || sc.judged > most {
-			t.Errorf("%.20q: %d words are judged %d times", piece, len(sc.words), sc.judged)
-		}
+		most := 160 * len(sc.words)
+		expect.That(t, len(sc.words) > 0 && sc.judged <= most, "%.20q: %d words are judged %d times", piece, len(sc.words), sc.judged)
 	}
 }
 
@@ -52,9 +52,7 @@ func TestSentencesOfAllReadingsAreBounded(t *testing.T) {
 			s.pack.read(&v, sc, nil)
 			s.classifier(nil, &v, sc)
 		}
-		if sc.judged > sc.most+(mostSaid+2*maxCuts)*mostTogether {
-			t.Errorf("%d words are scored, %d may be", sc.judged, sc.most)
-		}
+		expect.That(t, sc.judged <= sc.most+(mostSaid+2*maxCuts)*mostTogether, "%d words are scored, %d may be", sc.judged, sc.most)
 		return sc.judged, slices.ContainsFunc(s.FindingsIn(&r, texts[0]), isTruncated)
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -69,16 +67,13 @@ func TestSentencesOfAllReadingsAreBounded(t *testing.T) {
 	one := orders()
 	once, held := read(one)
 	again, heldAgain := read(one, one, one, one)
-	if once == 0 || held || again != once || heldAgain {
-		t.Errorf("one reading: %d words, %v; the same four times: %d words, %v", once, held, again, heldAgain)
-	}
+	expect.That(t, once != 0 && !held && again == once && !heldAgain, "one reading: %d words, %v; the same four times: %d words, %v", once, held, again, heldAgain)
 	many := make([]string, 12)
 	for i := range many {
 		many[i] = orders()
 	}
-	if n, held := read(many...); !held {
-		t.Errorf("%d words are scored, and the text is not held", n)
-	}
+	n, held := read(many...)
+	expect.That(t, held, "%d words are scored, and the text is not held", n)
 }
 
 // Ordinary text may have many short sentences that resemble poison in some combination: a table
@@ -95,9 +90,8 @@ func TestTablesAreReadToTheirEnd(t *testing.T) {
 		PRCTL RT_SIGRETURN RT_SIGACTION RT_SIGPROCMASK RT_SIGPENDING RT_SIGTIMEDWAIT RT_SIGQUEUEINFO RT_SIGSUSPEND PREAD64`) {
 		fmt.Fprintf(&b, "SYS_%s = %d\n", name, 103+i)
 	}
-	if r := s.Text(b.String(), "", ""); r.Score != 0 {
-		t.Error(r)
-	}
+	r := s.Text(b.String(), "", "")
+	expect.That(t, r.Score == 0, "%v", r)
 }
 
 // What a later reading has is found, also after evidence that nothing can strengthen: a policy
@@ -112,9 +106,8 @@ func TestCompleteEvidenceHidesNothing(t *testing.T) {
 		return slices.ContainsFunc(found, func(f memproxy.Finding) bool { return f.Rule == rule })
 	}
 	first := s.FindingsIn(&normal.Readings{Views: r.Views[:1]}, poison)
-	if sum, two := s.pack.evidence(first); sum != 1000 || !two || has(first, "shell.fetch") {
-		t.Fatalf("evidence %d, %v: %v", sum, two, first)
-	}
+	sum, two := s.pack.evidence(first)
+	must.That(t, sum == 1000 && two && !has(first, "shell.fetch"), "evidence %d, %v: %v", sum, two, first)
 	if found := s.FindingsIn(&r, poison); !has(found, "shell.fetch") || has(found, RuleTruncated) {
 		t.Error(found)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
@@ -22,26 +23,17 @@ func TestTongues(t *testing.T) {
 	n := map[string]int{}
 	for _, c := range columns(t, "tongues/attacks.tsv", 2) {
 		n[c[0]]++
-		if !all.Text(c[1], "", "").Verdict.Stops() {
-			t.Errorf("%s: passes: %s", c[0], c[1])
-		}
-		if !rules.Text(c[1], "", "").Verdict.Stops() {
-			t.Errorf("%s: passes the rules: %s", c[0], c[1])
-		}
+		expect.That(t, all.Text(c[1], "", "").Verdict.Stops(), "%s: passes: %s", c[0], c[1])
+		expect.That(t, rules.Text(c[1], "", "").Verdict.Stops(), "%s: passes the rules: %s", c[0], c[1])
 	}
 	for _, c := range columns(t, "tongues/benign.tsv", 2) {
-		if r := all.Text(c[1], "", ""); r.Verdict.Stops() {
-			t.Errorf("%s: is held: %s %v", c[0], c[1], r.Findings)
-		}
+		r := all.Text(c[1], "", "")
+		expect.That(t, !r.Verdict.Stops(), "%s: is held: %s %v", c[0], c[1], r.Findings)
 	}
 	for language := range words(t) {
-		if n[language] < 7 {
-			t.Errorf("%s has words and %d cases", language, n[language])
-		}
+		expect.That(t, n[language] >= 7, "%s has words and %d cases", language, n[language])
 	}
-	if len(n) < 18 {
-		t.Errorf("%d languages", len(n))
-	}
+	expect.That(t, len(n) >= 18, "%d languages", len(n))
 }
 
 // words are the entries of each language by concept.
@@ -84,9 +76,8 @@ func TestWhatIsEnglishTooIsMarked(t *testing.T) {
 					continue
 				}
 				prefix, open := strings.CutSuffix(entry, "*")
-				if slices.ContainsFunc(english, func(w string) bool { return w == prefix || open && strings.HasPrefix(w, prefix) }) {
-					t.Errorf("%s: %s %q is English, too, and not in LOAN", language, concept, entry)
-				}
+				expect.That(t, !slices.ContainsFunc(english, func(w string) bool { return w == prefix || open && strings.HasPrefix(w, prefix) }),
+					"%s: %s %q is English, too, and not in LOAN", language, concept, entry)
 			}
 		}
 	}

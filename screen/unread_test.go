@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
 )
@@ -40,17 +41,15 @@ func TestWhatCannotBeReadIsHeld(t *testing.T) {
 				{"hostile", "anonymous", memproxy.Deny},
 			} {
 				got := s.Text(endless, from.source, from.trust).Verdict
-				if got != from.want && (from.want != memproxy.Hold || got != memproxy.Deny || sensitivity != "high") {
-					t.Errorf("%s without %v: from %q by %q: %q, want %q", sensitivity, off, from.source, from.trust, got, from.want)
-				}
+				expect.That(t, got == from.want || from.want == memproxy.Hold && got == memproxy.Deny && sensitivity == "high",
+					"%s without %v: from %q by %q: %q, want %q", sensitivity, off, from.source, from.trust, got, from.want)
 			}
 		}
 	}
 	s := screener(t, screen.Options{})
 	for name, text := range readable {
-		if r := s.Text(text, "untrusted", ""); r.Verdict.Stops() {
-			t.Errorf("%s: %v", name, r)
-		}
+		r := s.Text(text, "untrusted", "")
+		expect.That(t, !r.Verdict.Stops(), "%s: %v", name, r)
 	}
 }
 

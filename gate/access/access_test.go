@@ -83,25 +83,20 @@ func TestMadeBy(t *testing.T) {
 	} {
 		expect.Equal(t, access.MadeBy(p, tc.row), tc.want, tc.row)
 	}
-	if access.MadeBy(&memproxy.Principal{Tenant: "acme"}, by("", "acme")) {
-		t.Error("nobody made it")
-	}
+	expect.That(t, !access.MadeBy(&memproxy.Principal{Tenant: "acme"}, by("", "acme")), "nobody made it")
 }
 
 func TestLimits(t *testing.T) {
 	scope := memproxy.Scope{User: "ann", Agent: "a", App: "x", Run: "r"}
-	if access.Limited(caller(nil)) || !access.MayName(caller(nil), scope) || !access.MayName(caller(func(p *memproxy.Principal) { p.Users = only() }), memproxy.Scope{}) {
-		t.Error("unlimited")
-	}
+	expect.That(t, !access.Limited(caller(nil)) && access.MayName(caller(nil), scope) && access.MayName(caller(func(p *memproxy.Principal) { p.Users = only() }), memproxy.Scope{}),
+		"unlimited")
 	for name, limit := range map[string]func(*memproxy.Principal){
 		"users":  func(p *memproxy.Principal) { p.Users = only("bob") },
 		"agents": func(p *memproxy.Principal) { p.ActsAs = only("b") },
 		"apps":   func(p *memproxy.Principal) { p.Apps = only("y") },
 		"runs":   func(p *memproxy.Principal) { p.Runs = only("s") },
 	} {
-		if !access.Limited(caller(limit)) || access.MayName(caller(limit), scope) {
-			t.Errorf("%s are not limited", name)
-		}
+		expect.That(t, access.Limited(caller(limit)) && !access.MayName(caller(limit), scope), "%s are not limited", name)
 	}
 }
 
@@ -281,9 +276,8 @@ func TestBounds(t *testing.T) {
 		got := access.Bounds(caller(tc.limit), &tc.op)
 		expect.List(t, codes(got), tc.want, name)
 		for _, why := range got {
-			if !slices.ContainsFunc([]string{"acts_as", "users", "apps", "runs"}, func(s string) bool { return strings.Contains(why.Detail, s) }) {
-				t.Errorf("%s: %q names no setting", name, why.Detail)
-			}
+			expect.That(t, slices.ContainsFunc([]string{"acts_as", "users", "apps", "runs"}, func(s string) bool { return strings.Contains(why.Detail, s) }),
+				"%s: %q names no setting", name, why.Detail)
 		}
 	}
 	nobody := caller(none)

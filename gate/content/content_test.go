@@ -43,9 +43,7 @@ func TestContent(t *testing.T) {
 	} {
 		expect.List(t, tc.got, tc.want, tc.what)
 	}
-	if !content.Replaces(op) || content.Replaces(&memproxy.Operation{Kind: memproxy.Learn, Items: op.Items}) {
-		t.Error("a change replaces what its items name, and an addition does not")
-	}
+	expect.That(t, content.Replaces(op) && !content.Replaces(&memproxy.Operation{Kind: memproxy.Learn, Items: op.Items}), "a change replaces what its items name, and an addition does not")
 	one, two := sha256.Sum256([]byte("likes tea")), sha256.Sum256([]byte("search"))
 	if got, want := content.Hash(op), hash(append(one[:], two[:]...)); got != want {
 		t.Errorf("the hash of two texts is %s, want %s", got, want)
@@ -69,9 +67,7 @@ func TestStray(t *testing.T) {
 		at      string
 	}{{nil, ""}, {[]string{"a", "b"}, ""}, {[]string{"a"}, "/args"}, {[]string{"c"}, "/text"}} {
 		flaw := content.OtherObjectChange(&memproxy.Operation{Targets: tc.targets, Items: items})
-		if (flaw == nil) != (tc.at == "") || flaw != nil && (flaw.Pointer != tc.at || flaw.Status != 422) {
-			t.Errorf("%q: %+v", tc.targets, flaw)
-		}
+		expect.That(t, (flaw == nil) == (tc.at == "") && (flaw == nil || flaw.Pointer == tc.at && flaw.Status == 422), "%q: %+v", tc.targets, flaw)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy/gate/flood"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
@@ -17,26 +18,17 @@ func TestCounter(t *testing.T) {
 	c := flood.Counter{Limit: 2}
 	recorded := func(peer string, known bool, now time.Time) bool {
 		over, until := c.Note(peer, known, now)
-		if over && !until.After(now) {
-			t.Errorf("more of %s are not recorded until %s", peer, until)
-		}
+		expect.That(t, !over || until.After(now), "more of %s are not recorded until %s", peer, until)
 		return !over
 	}
 	for i, want := range []bool{true, true, false, false} {
-		if recorded("10.0.0.1", false, noon) != want {
-			t.Errorf("rejection %d of one address: recorded is not %v", i, want)
-		}
+		expect.That(t, recorded("10.0.0.1", false, noon) == want, "rejection %d of one address: recorded is not %v", i, want)
 	}
-	if !recorded("10.0.0.1", false, noon.Add(time.Minute)) {
-		t.Error("the minute does not end")
-	}
+	expect.That(t, recorded("10.0.0.1", false, noon.Add(time.Minute)), "the minute does not end")
 	got := c.Take(noon.Add(time.Minute))
-	if len(got) != 1 || got[0] != (flood.Summary{Peer: "10.0.0.1", N: 2, Since: noon}) {
-		t.Errorf("%+v", got)
-	}
-	if got := c.Take(noon.Add(time.Minute)); got != nil {
-		t.Errorf("%+v is told twice", got)
-	}
+	expect.That(t, len(got) == 1 && got[0] == (flood.Summary{Peer: "10.0.0.1", N: 2, Since: noon}), "%+v", got)
+	got = c.Take(noon.Add(time.Minute))
+	expect.That(t, got == nil, "%+v is told twice", got)
 	c = flood.Counter{Limit: 2}
 	recorded("agent:dev", true, noon)
 	n := 0
@@ -46,9 +38,7 @@ func TestCounter(t *testing.T) {
 		}
 	}
 	expect.Equal(t, n, 20)
-	if !recorded("agent:dev", true, noon) || !recorded("agent:new", true, noon) {
-		t.Error("strangers use up what is recorded of callers")
-	}
+	expect.That(t, recorded("agent:dev", true, noon) && recorded("agent:new", true, noon), "strangers use up what is recorded of callers")
 	sums := c.Take(noon)
 	if all := 0; len(sums) < 1000 || sums[0].Peer != flood.Others {
 		t.Errorf("%d summaries, the first of %v", len(sums), sums[0])
@@ -60,8 +50,7 @@ func TestCounter(t *testing.T) {
 	}
 	none := flood.Counter{Limit: -1}
 	for range 1000 {
-		if over, _ := none.Note("10.0.0.1", false, noon); over {
-			t.Fatal("without a limit one is not recorded")
-		}
+		over, _ := none.Note("10.0.0.1", false, noon)
+		must.That(t, !over, "without a limit one is not recorded")
 	}
 }

@@ -22,9 +22,8 @@ func TestTooMuch(t *testing.T) {
 		"an id of more than 1000 bytes":    {Targets: []string{long}},
 		"32769 values that memproxy would": {Reserved: make([]string, 1<<15), Unclaimed: []string{"/a"}},
 	} {
-		if got := limits.TooMuch(op); (want == "") != (got == "") || !strings.HasPrefix(got, want) {
-			t.Errorf("%q, want %q", got, want)
-		}
+		got := limits.TooMuch(op)
+		expect.That(t, (want == "") == (got == "") && strings.HasPrefix(got, want), "%q, want %q", got, want)
 	}
 }
 
@@ -35,9 +34,8 @@ func TestTrimmed(t *testing.T) {
 		" ann": true, "ann ": true, "ann\u00a0": true, "\u3000ann": true, "ann\u2028": true, "\x1cann": true, "ann\u200b": true, "\ufeffann": true, "ann\n": true, "\t": true,
 		"ann": false, "ann of sales": false, "a\u200cb": false, "Å": false, "": false,
 	} {
-		if got := limits.Trimmed(&memproxy.Operation{Claims: []memproxy.Claim{{Values: []string{name}}}}); (got != nil) != cut {
-			t.Errorf("%q: %+v", name, got)
-		}
+		got := limits.Trimmed(&memproxy.Operation{Claims: []memproxy.Claim{{Values: []string{name}}}})
+		expect.That(t, (got != nil) == cut, "%q: %+v", name, got)
 	}
 	if got := limits.Trimmed(&memproxy.Operation{Claims: []memproxy.Claim{{Op: memproxy.ClaimUnclear, Values: []string{" ann"}}}}); got != nil {
 		t.Errorf("what is unclear is no name: %+v", got)
@@ -51,18 +49,14 @@ func TestReasons(t *testing.T) {
 		all = append(all, memproxy.Reason{Code: memproxy.OwnerForeign, Rule: fmt.Sprint(i), Detail: "of another"})
 	}
 	got := limits.Reasons(all, 0)
-	if len(got) != 8 || got[7].Detail != "of another (and 12 more)" || all[7].Detail != "of another" {
-		t.Errorf("%d, %+v", len(got), got)
-	}
-	if got := limits.Reasons(all[:8], 0); len(got) != 8 || got[7].Detail != "of another" {
-		t.Errorf("of few all are shown: %+v", got)
-	}
+	expect.That(t, len(got) == 8 && got[7].Detail == "of another (and 12 more)" && all[7].Detail == "of another", "%d, %+v", len(got), got)
+	got = limits.Reasons(all[:8], 0)
+	expect.That(t, len(got) == 8 && got[7].Detail == "of another", "of few all are shown: %+v", got)
 	for i := range all {
 		all[i].Code = memproxy.ReasonCode(fmt.Sprintf("code.%02d", i))
 	}
-	if got := limits.Reasons(all, 30); len(got) != 2 || got[1].Detail != "of another (and 18 more)" {
-		t.Errorf("behind 30 others: %+v", got)
-	}
+	got = limits.Reasons(all, 30)
+	expect.That(t, len(got) == 2 && got[1].Detail == "of another (and 18 more)", "behind 30 others: %+v", got)
 	expect.Len(t, limits.Reasons(all, 100), 1, "behind 100 others")
 }
 
@@ -71,9 +65,7 @@ func TestRefusalAndClip(t *testing.T) {
 	ev := memproxy.Event{Method: strings.Repeat("M", 100), Targets: make([]string, 40)}
 	ev.Scope.User = strings.Repeat("u", 1000)
 	limits.Refusal(&ev)
-	if len(ev.Targets) != 33 || ev.Targets[32] != "and-8-more" || len(ev.Scope.User) > 100 || len(ev.Method) > 40 {
-		t.Errorf("%+v", ev)
-	}
+	expect.That(t, len(ev.Targets) == 33 && ev.Targets[32] == "and-8-more" && len(ev.Scope.User) <= 100 && len(ev.Method) <= 40, "%+v", ev)
 	for _, tc := range [][2]string{{"short", "short"}, {strings.Repeat("x", 60), strings.Repeat("x", 60)}, {strings.Repeat("<", 12), strings.Repeat("<", 10) + "…"}} {
 		expect.Equal(t, limits.Clip(tc[0], 60), tc[1], tc[0], "is cut to")
 	}
@@ -101,9 +93,8 @@ func TestUsedUpNamesTheShare(t *testing.T) {
 	l := &memproxy.LineState{Line: memproxy.Line{Key: "user/agent:app/ann", Window: memproxy.WindowHour, Limit: 10}, Used: 10}
 	for _, degraded := range []bool{false, true} {
 		got := limits.UsedUp(&memproxy.Principal{ID: "agent:app", Trust: memproxy.TrustAuthenticated}, l, 1, degraded)
-		if !strings.Contains(got, "10 of 10 memories") || strings.Contains(got, "(a share, without Redis)") != degraded || limits.Clip(got, 256) != got {
-			t.Errorf("degraded %v: %s", degraded, got)
-		}
+		expect.That(t, strings.Contains(got, "10 of 10 memories") && strings.Contains(got, "(a share, without Redis)") == degraded && limits.Clip(got, 256) == got,
+			"degraded %v: %s", degraded, got)
 	}
 }
 
@@ -112,8 +103,7 @@ func TestUsedUpByOneWrite(t *testing.T) {
 	l := &memproxy.LineState{Line: memproxy.Line{Key: "user/a/ann", Window: memproxy.WindowHour, Limit: 2}}
 	for cost, waits := range map[int]bool{2: true, 3: false} {
 		got := limits.UsedUp(&memproxy.Principal{ID: "a", Trust: memproxy.TrustAuthenticated}, l, cost, false)
-		if strings.Contains(got, "there is room at") != waits || strings.Contains(got, "send fewer at once") == waits || !strings.Contains(got, "writes_per_hour") {
-			t.Errorf("of %d: %s", cost, got)
-		}
+		expect.That(t, strings.Contains(got, "there is room at") == waits && strings.Contains(got, "send fewer at once") != waits && strings.Contains(got, "writes_per_hour"),
+			"of %d: %s", cost, got)
 	}
 }

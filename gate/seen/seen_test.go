@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy/gate/seen"
 	"github.com/memproxy/memproxy/gate/trust"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 const mostReaders, mostMemories, mostBytes = 1024, 256, 32 << 10 // are kept
@@ -27,36 +28,24 @@ func TestReadersAreBounded(t *testing.T) {
 		t.Error("it is not this reader's alone")
 	}
 	rs.RecordShown(seen.Reader{"acme", "agent:dev", ""}, []trust.ShownText{{ID: "nowhere"}})
-	if knows(seen.Reader{"acme", "agent:dev", ""}, "nowhere") {
-		t.Error("without a session something was kept")
-	}
-	if now = now.Add(time.Hour); !knows(a, "first") {
-		t.Error("it ends within the hour")
-	}
-	if now = now.Add(time.Second); knows(a, "first") {
-		t.Error("it does not end")
-	}
+	expect.That(t, !knows(seen.Reader{"acme", "agent:dev", ""}, "nowhere"), "without a session something was kept")
+	now = now.Add(time.Hour)
+	expect.That(t, knows(a, "first"), "it ends within the hour")
+	now = now.Add(time.Second)
+	expect.That(t, !knows(a, "first"), "it does not end")
 	for i := range mostMemories + 1 {
 		rs.RecordShown(a, []trust.ShownText{{ID: fmt.Sprint(i)}})
 	}
-	if knows(a, "0") || !knows(a, "1") || knows(a, "first") {
-		t.Error("memories of one session are not bounded")
-	}
+	expect.That(t, !knows(a, "0") && knows(a, "1") && !knows(a, "first"), "memories of one session are not bounded")
 	big := strings.Repeat("x", mostBytes/2)
 	for i := range 5 {
 		rs.RecordShown(a, []trust.ShownText{{ID: fmt.Sprint("big", i), Text: big}})
 	}
-	if !knows(a, "big4") || !knows(a, "big3") || knows(a, "big2") {
-		t.Error("more bytes are kept than may be, or fewer")
-	}
+	expect.That(t, knows(a, "big4") && knows(a, "big3") && !knows(a, "big2"), "more bytes are kept than may be, or fewer")
 	rs.RecordShown(a, []trust.ShownText{{ID: "huge", Text: big + big + "x"}})
-	if !knows(a, "huge") || !knows(a, "big3") {
-		t.Error("a text that is too long is kept in the place of others")
-	}
+	expect.That(t, knows(a, "huge") && knows(a, "big3"), "a text that is too long is kept in the place of others")
 	for i := range mostReaders {
 		rs.RecordShown(seen.Reader{"acme", "agent:dev", fmt.Sprint(i)}, []trust.ShownText{{ID: "x"}})
 	}
-	if knows(a, "huge") {
-		t.Error("sessions are not bounded")
-	}
+	expect.That(t, !knows(a, "huge"), "sessions are not bounded")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/trust"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func content(texts ...string) []memproxy.Item {
@@ -111,13 +112,9 @@ func FuzzPlain(f *testing.F) {
 			return
 		}
 		const end = "\x00" // of each sentence, and before the first
-		if !strings.HasPrefix(form, end) || !strings.HasSuffix(form, end) || strings.Contains(form, end+end) {
-			t.Fatalf("%q: %q", text, form)
-		}
+		must.That(t, strings.HasPrefix(form, end) && strings.HasSuffix(form, end) && !strings.Contains(form, end+end), "%q: %q", text, form)
 		// Letters may grow in lower case, and no text grows by more than that.
-		if len(form) > 4*len(text)+2 {
-			t.Fatalf("%d bytes of %d", len(form), len(text))
-		}
+		must.That(t, len(form) <= 4*len(text)+2, "%d bytes of %d", len(form), len(text))
 		expect.Text(t, trust.Plain(text+"\n"+more)).Has(form)
 	})
 }

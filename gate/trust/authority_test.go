@@ -74,9 +74,8 @@ func TestAuthority(t *testing.T) {
 		got.Corrected(c, "agent:dev", tc.by)
 		expect.Equal(t, got, tc.want, name)
 		expect.Equal(t, tc.row.Actor, tc.author, name)
-		if tc.row.Actor == tc.stamp.Actor && tc.row.Actor != "" && (tc.row.Trust != tc.stamp.Trust || tc.row.Confidence != tc.stamp.Confidence || tc.row.Scope.Tenant != "acme") {
-			t.Errorf("%s: the row is %+v", name, tc.row)
-		}
+		expect.That(t, tc.row.Actor != tc.stamp.Actor || tc.row.Actor == "" || tc.row.Trust == tc.stamp.Trust && tc.row.Confidence == tc.stamp.Confidence && tc.row.Scope.Tenant == "acme",
+			"%s: the row is %+v", name, tc.row)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/trust"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves TRL-3: tier, source and track record bound what a caller may claim, and
@@ -64,17 +65,12 @@ func TestLimitOf(t *testing.T) {
 		var rules []string
 		for _, r := range why {
 			rules = append(rules, r.Rule)
-			if r.Code != memproxy.TrustClamped || (r.Pointer == "/c") != (len(hints) > 0) || r.Detail == "" {
-				t.Errorf("%s: %+v", name, r)
-			}
+			expect.That(t, r.Code == memproxy.TrustClamped && (r.Pointer == "/c") == (len(hints) > 0) && r.Detail != "", "%s: %+v", name, r)
 		}
-		if got != tc.want || claimed != highest || !slices.Equal(rules, tc.lowered) {
-			t.Errorf("%s: %d of %d, lowered by %q", name, got, claimed, rules)
-		}
+		expect.That(t, got == tc.want && claimed == highest && slices.Equal(rules, tc.lowered), "%s: %d of %d, lowered by %q", name, got, claimed, rules)
 		for i := range hints {
-			if h := &hints[i]; h.Effective > h.Claimed || h.Effective < got {
-				t.Errorf("%s: %+v in a write of %d", name, h, got)
-			}
+			h := &hints[i]
+			expect.That(t, h.Effective <= h.Claimed && h.Effective >= got, "%s: %+v in a write of %d", name, h, got)
 		}
 	}
 }
@@ -109,8 +105,7 @@ func TestRepeats(t *testing.T) {
 			limit.Repeats(s.given, s.then, tc.now)
 		}
 		got, _, why := limit.Clamp([]memproxy.ConfidenceClaim{{Claimed: 700, Legible: true}})
-		if bound := len(why) == 1 && why[0].Rule == "trust.laundering"; got != tc.want || bound != (tc.want < 700) {
-			t.Errorf("%s: %d, %+v", name, got, why)
-		}
+		bound := len(why) == 1 && why[0].Rule == "trust.laundering"
+		expect.That(t, got == tc.want && bound == (tc.want < 700), "%s: %d, %+v", name, got, why)
 	}
 }

@@ -87,9 +87,7 @@ func TestSaidBy(t *testing.T) {
 		tc.change(&it)
 		expect.Equal(t, trust.UserStatements(&memproxy.Operation{Items: []memproxy.Item{it}}).States("User likes tea"), tc.want, name)
 	}
-	if trust.UserStatements(nil).States("User likes tea") {
-		t.Error("no operation states something")
-	}
+	expect.That(t, !trust.UserStatements(nil).States("User likes tea"), "no operation states something")
 }
 
 // What a user said is stated whatever else is said, and nothing is stated by who
@@ -99,12 +97,8 @@ func FuzzStated(f *testing.F) {
 	f.Add("私は緑茶が好きです 12")
 	f.Add("\xff the of")
 	f.Fuzz(func(t *testing.T, text string) {
-		if states("", text) {
-			t.Error("stated by nobody")
-		}
-		if states(text, text) && !states("No?\n"+text+"\nNot tea", text) {
-			t.Errorf("%q is stated no more", text)
-		}
+		expect.That(t, !states("", text), "stated by nobody")
+		expect.That(t, !states(text, text) || states("No?\n"+text+"\nNot tea", text), "%q is stated no more", text)
 	})
 }
 
@@ -112,8 +106,7 @@ func FuzzStated(f *testing.F) {
 // scan. A scan of the rest of the text for each of them would take minutes.
 func TestManySentences(t *testing.T) {
 	for _, end := range []string{". ", "\n", "!", "?", "。", ". \n"} {
-		if said := strings.Repeat("."+end, 1<<20/(1+len(end))) + "\nI like tea."; !states(said, "User likes tea") {
-			t.Errorf("%q: not stated", end)
-		}
+		said := strings.Repeat("."+end, 1<<20/(1+len(end))) + "\nI like tea."
+		expect.That(t, states(said, "User likes tea"), "%q: not stated", end)
 	}
 }

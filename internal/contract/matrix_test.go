@@ -55,9 +55,7 @@ func TestEveryRouteIsInTheMatrix(t *testing.T) {
 						expect.Equal(t, seen["path:"+part[1]+" "+string(class)], true, at, "no case has {", part[1], "}", class)
 					}
 				}
-				if !seen[" own"] || len(seen) < len(contract.Classes) {
-					t.Errorf("%s: %d kinds of cases", at, len(seen))
-				}
+				expect.That(t, seen[" own"] && len(seen) >= len(contract.Classes), "%s: %d kinds of cases", at, len(seen))
 			}
 			for _, path := range []string{"/v1/things/{thing_of_tomorrow}", "/v1/things/{rest...}"} {
 				failed := false

@@ -113,9 +113,8 @@ func TestAnswersMayBeginLate(t *testing.T) {
 		})}
 		begun := time.Now()
 		a, err := send(client, "http://server", "GET", "/", "", nil)
-		if took := time.Since(begun); err != nil || a.Body != ": ping\n\n" || took != 5*time.Minute+bodyTime {
-			t.Errorf("%+v after %v: %v", a, took, err)
-		}
+		took := time.Since(begun)
+		expect.That(t, err == nil && a.Body == ": ping\n\n" && took == 5*time.Minute+bodyTime, "%+v after %v: %v", a, took, err)
 	})
 }
 

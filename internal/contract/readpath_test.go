@@ -64,13 +64,10 @@ func TestEveryRouteIsFiltered(t *testing.T) {
 		for at, rt := range table {
 			backend := gate.Backend{Name: "x", Adapter: adapter}
 			page := !adapter.Structured(rt) // it streams: nothing in it could be claimed
-			if page && rt.Pass != rt.Public {
-				t.Errorf("%s answers with a page, and is not public", at)
-			}
+			expect.That(t, !page || rt.Pass == rt.Public, "%s answers with a page, and is not public", at)
 			if rt.Public {
-				if inspects, byStatus := g.InspectsPublic(backend, rt); inspects == page || byStatus != page {
-					t.Errorf("%s: what no row claims passes", at)
-				}
+				inspects, byStatus := g.InspectsPublic(backend, rt)
+				expect.That(t, inspects != page && byStatus == page, "%s: what no row claims passes", at)
 				continue
 			}
 			admit := func() *gate.Admission {
@@ -94,17 +91,13 @@ func TestEveryRouteIsFiltered(t *testing.T) {
 				}
 				a = admit()
 			}
-			if !went && withheld < 5 {
-				t.Errorf("%s: the last answer went through %v", at, passed)
-			}
+			expect.That(t, went || withheld >= 5, "%s: the last answer went through %v", at, passed)
 			passed = nil
 			g.Return(ctx, admit(), memproxy.Reply{Status: 500, Body: []byte(`{"detail":"d","evil":"canary"}`)})
 			expect.List(t, passed, body, at, "an error went through")
 			passed = nil
 			g.Event(ctx, admit(), []byte("data: {\"message_type\":\"assistant_message\",\"content\":\"a\"}\n\n"))
-			if len(passed) == 0 || !slices.Equal(passed, body[:len(passed)]) {
-				t.Errorf("%s: an event went through %v, want %v", at, passed, body)
-			}
+			expect.That(t, len(passed) > 0 && slices.Equal(passed, body[:len(passed)]), "%s: an event went through %v, want %v", at, passed, body)
 		}
 	}
 }

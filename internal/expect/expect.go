@@ -47,6 +47,18 @@ func shown(v any) string {
 	return fmt.Sprintf("%+v", v)
 }
 
+// That says whether a condition of several values holds. The message of the failure is
+// made as by t.Errorf.
+//
+//go:noinline
+func That(t testing.TB, ok bool, format string, args ...any) bool {
+	if ok {
+		return true
+	}
+	t.Helper()
+	return fail(t, nil, format, args...)
+}
+
 // Equal says whether a value is the wanted one.
 //
 //go:noinline

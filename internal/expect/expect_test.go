@@ -31,6 +31,8 @@ func TestChecks(t *testing.T) {
 		wrong, must func(t testing.TB)
 		want        string
 	}{
+		{"that", func(t testing.TB) { expect.That(t, true, "%d", 7) },
+			func(t testing.TB) { expect.That(t, false, "case %d", 7) }, func(t testing.TB) { must.That(t, false, "case %d", 7) }, "case 7\n"},
 		{"equal", func(t testing.TB) { expect.Equal(t, 1, 1) },
 			func(t testing.TB) { expect.Equal(t, "a", "b", "case", 7) }, func(t testing.TB) { must.Equal(t, "a", "b", "case", 7) }, "case 7: got \"a\", want \"b\"\n"},
 		{"list", func(t testing.TB) { expect.List(t, []int{}, nil) },

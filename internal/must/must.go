@@ -47,6 +47,16 @@ func stopUnless(t testing.TB, ok bool) {
 	}
 }
 
+// That ends the test, with a message made as by t.Fatalf, unless a condition holds.
+//
+//go:noinline
+func That(t testing.TB, ok bool, format string, args ...any) {
+	if !ok {
+		t.Helper()
+		stopUnless(t, expect.That(t, ok, format, args...))
+	}
+}
+
 // Equal ends the test unless a value is the wanted one.
 //
 //go:noinline

@@ -61,9 +61,7 @@ func opensAndCloses(t *testing.T) {
 		t.Helper()
 		before := dials
 		_, err := dial(t.Context(), "tcp", "db")
-		if errors.Is(err, circuit.ErrOpen) != want || (dials == before) != want {
-			t.Errorf("%s: %v after %d connections", what, err, dials-before)
-		}
+		expect.That(t, errors.Is(err, circuit.ErrOpen) == want && (dials == before) == want, "%s: %v after %d connections", what, err, dials-before)
 	}
 	must.Do(t, ask(connect(), 0, true))
 	must.Error(t, ask(connect(), 500*time.Millisecond, false), "an answer")

@@ -54,9 +54,8 @@ func TestStampsOfBeforeVerify(t *testing.T) {
 			func(st *memproxy.Stamp) { st.Flags = "" },
 		} {
 			forged := full
-			if forge(&forged); s.Verify(forged) {
-				t.Errorf("what it says of the write can be changed (%d)", i)
-			}
+			forge(&forged)
+			expect.That(t, !s.Verify(forged), "what it says of the write can be changed (%d)", i)
 		}
 		bare := full
 		bare.Session, bare.Trigger, bare.Received, bare.Score, bare.Flags = "", "", time.Time{}, 0, ""
@@ -81,9 +80,7 @@ func TestEveryFieldIsSigned(t *testing.T) {
 	in.Received, in.Session, in.Trigger, in.Score, in.Flags = in.Time.Add(-time.Hour), "sha256:00", "r", 100, "f"
 	in.Time = in.Time.Add(999 * time.Millisecond).In(time.FixedZone("", 7200))
 	signed := s.Sign(in)
-	if !signed.Time.Equal(stamp().Time) || signed.Time.Location() != time.UTC {
-		t.Errorf("time %v is not cut to the second in UTC", signed.Time)
-	}
+	expect.That(t, signed.Time.Equal(stamp().Time) && signed.Time.Location() == time.UTC, "time %v is not cut to the second in UTC", signed.Time)
 	must.Equal(t, s.Verify(signed), true, "its own stamp does not verify")
 	abroad := signed
 	abroad.Time = signed.Time.In(time.FixedZone("", 3600))
@@ -198,17 +195,13 @@ func TestLoadOrCreateKey(t *testing.T) {
 	first := load()
 	path := filepath.Join(dir, "stamp.key")
 	must.Equal(t, must.Get(os.Stat(path))(t).Mode().Perm(), 0o600)
-	if again := load(); again.Signing != first.Signing || len(again.Verifying) != 0 {
-		t.Error("another key the second time")
-	}
+	again := load()
+	expect.That(t, again.Signing == first.Signing && len(again.Verifying) == 0, "another key the second time")
 	must.Do(t, os.Rename(path, filepath.Join(dir, "stamp-2026.key")))
 	rotated := load()
-	if rotated.Signing == first.Signing || len(rotated.Verifying) != 1 || rotated.Verifying[0] != first.Signing {
-		t.Error("the renamed key does not verify")
-	}
-	if left, _ := filepath.Glob(filepath.Join(t.TempDir(), ".stamp-*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	expect.That(t, rotated.Signing != first.Signing && len(rotated.Verifying) == 1 && rotated.Verifying[0] == first.Signing, "the renamed key does not verify")
+	left, _ := filepath.Glob(filepath.Join(t.TempDir(), ".stamp-*"))
+	expect.That(t, len(left) == 0, "left behind: %v", left)
 	for name, spoil := range map[string]func() error{
 		"world readable": func() error { return os.Chmod(path, 0o644) },
 		"not base64":     func() error { return os.WriteFile(path, []byte("!SECRET!"), 0o600) },
@@ -269,8 +262,6 @@ func BenchmarkVerify(b *testing.B) {
 	st := s.Sign(stamp())
 	b.ReportAllocs()
 	for b.Loop() {
-		if !s.Verify(st) {
-			b.Fatal("no")
-		}
+		must.That(b, s.Verify(st), "no")
 	}
 }

@@ -39,18 +39,14 @@ func TestErase(t *testing.T) {
 	}
 	must.Do(t, l.Applied(2, true))
 	text, err := os.ReadFile(file.Name())
-	if err != nil || len(bytes.Trim(text[:ends[1]], "\x00")) > 0 || int64(len(text)) != ends[2] {
-		t.Errorf("%d bytes, %v", len(text), err)
-	}
+	expect.That(t, err == nil && len(bytes.Trim(text[:ends[1]], "\x00")) == 0 && int64(len(text)) == ends[2], "%d bytes, %v", len(text), err)
 	again := must.Get(os.Open(file.Name()))(t)
 	var found []string
 	second, err := redo.Open(again, v, 2, func(n uint64, plain []byte) error {
 		found = append(found, string(plain))
 		return nil
 	}, func(err error) { t.Error(err) })
-	if err != nil || len(found) != 1 || found[0] != strings.Repeat("x", 12) {
-		t.Errorf("left are %q, %v", found, err)
-	}
+	expect.That(t, err == nil && len(found) == 1 && found[0] == strings.Repeat("x", 12), "left are %q, %v", found, err)
 	_ = second.Close()
 	never := func(uint64) bool { t.Error("a full log had an entry queued"); return true }
 	if queued, logged := l.Append(make([]byte, 16<<20), never); queued || logged {
@@ -65,12 +61,10 @@ func TestRefusedEntriesAreRolledBack(t *testing.T) {
 	file := must.Get(os.Create(filepath.Join(t.TempDir(), "log")))(t)
 	l := must.Get(redo.Open(file, testVault(t), 4, nil, nil))(t)
 	t.Cleanup(func() { _ = l.Close() })
-	if queued, logged := l.Append([]byte("refused"), func(uint64) bool { return false }); queued || logged {
-		t.Error(queued, logged)
-	}
-	if queued, logged := l.Append([]byte("taken"), func(n uint64) bool { return n == 5 }); !queued || !logged {
-		t.Error(queued, logged)
-	}
+	queued, logged := l.Append([]byte("refused"), func(uint64) bool { return false })
+	expect.That(t, !queued && !logged, "%v %v", queued, logged)
+	queued, logged = l.Append([]byte("taken"), func(n uint64) bool { return n == 5 })
+	expect.That(t, queued && logged, "%v %v", queued, logged)
 }
 
 // A frame of the log that was torn while it was read had been applied, and is no

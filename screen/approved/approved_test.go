@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/approved"
 )
@@ -26,11 +27,7 @@ func TestTexts(t *testing.T) {
 			continue
 		}
 		shipped[l[:64]] = true
-		if !set[l[:64]] {
-			t.Errorf("%q is not approved", l)
-		}
+		expect.That(t, set[l[:64]], "%q is not approved", l)
 	}
-	if len(shipped) < 100 || !set[own] || len(set) != len(shipped)+1 {
-		t.Errorf("%d shipped, %d approved", len(shipped), len(set))
-	}
+	expect.That(t, len(shipped) >= 100 && set[own] && len(set) == len(shipped)+1, "%d shipped, %d approved", len(shipped), len(set))
 }

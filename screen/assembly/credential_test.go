@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/assembly"
 	"github.com/memproxy/memproxy/screen/secrets"
@@ -38,9 +39,7 @@ func TestSplitCredentials(t *testing.T) {
 					for _, h := range secrets.Scan(j.Text) {
 						if j.SpansTexts(h.Start, h.End) {
 							found[h.Class] = true
-							if len(j.SegmentsOf(id, h.Start, h.End)) == 0 {
-								t.Errorf("%q: nothing of it is the new write's", j.Text)
-							}
+							expect.That(t, len(j.SegmentsOf(id, h.Start, h.End)) > 0, "%q: nothing of it is the new write's", j.Text)
 						}
 					}
 				}

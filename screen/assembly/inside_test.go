@@ -29,9 +29,7 @@ func TestBounds(t *testing.T) {
 		k := Key{"acme", "agent", fmt.Sprint(i % 37)}
 		s.Commit(fmt.Sprint(i), []string{strings.Repeat("always ", i), "and", "or", "of", "to", "the"}, noon, k)
 		sessions, bytes := s.sessions.Len(), s.bytes
-		if sessions > o.sessions || bytes > o.total {
-			t.Fatalf("%d sessions, %d bytes", sessions, bytes)
-		}
+		must.That(t, sessions <= o.sessions && bytes <= o.total, "%d sessions, %d bytes", sessions, bytes)
 	}
 	for s.sessions.Len() > 0 {
 		s.sessions.RemoveOldest()
@@ -83,15 +81,11 @@ func TestIngredientsByDefinition(t *testing.T) {
 		seen[got]++
 	}
 	for _, want := range [][kinds]bool{{}, {true, false, false}, {false, true, false}, {true, true, true}} {
-		if seen[want] == 0 {
-			t.Errorf("no text with %v was tried", want)
-		}
+		expect.That(t, seen[want] != 0, "no text with %v was tried", want)
 	}
 	for k, words := range [kinds]string{packs: "tar backup", carries: "curl uploads", aims: "endpoint backup uploads"} {
 		for w := range strings.FieldsSeq(words) {
-			if !kind(k, w) {
-				t.Errorf("%q is not of kind %d", w, k)
-			}
+			expect.That(t, kind(k, w), "%q is not of kind %d", w, k)
 		}
 	}
 }

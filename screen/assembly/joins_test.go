@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/assembly"
 )
@@ -58,14 +59,10 @@ func checkSegments(t *testing.T, joined []assembly.JoinedText, writes map[string
 	for _, j := range joined {
 		last := 0
 		for _, s := range j.Segments {
-			if s.Start < last || s.End > len(j.Text) || s.From < 0 || s.To > len(writes[s.Write]) || s.From >= s.To {
-				t.Fatalf("%s %q: segment %+v", j.Kind, j.Text, s)
-			}
+			must.That(t, s.Start >= last && s.End <= len(j.Text) && s.From >= 0 && s.To <= len(writes[s.Write]) && s.From < s.To, "%s %q: segment %+v", j.Kind, j.Text, s)
 			last = s.End
 			said := writes[s.Write][s.From:s.To]
-			if j.Text[s.Start:s.End] != said && (j.Kind != assembly.Encoded || len(said) == s.End-s.Start) {
-				t.Errorf("%s: %q was taken from %q", j.Kind, j.Text[s.Start:s.End], said)
-			}
+			expect.That(t, j.Text[s.Start:s.End] == said || j.Kind == assembly.Encoded && len(said) != s.End-s.Start, "%s: %q was taken from %q", j.Kind, j.Text[s.Start:s.End], said)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/screen/assembly"
 )
 
@@ -63,13 +64,11 @@ func TestRecipesAreBounded(t *testing.T) {
 	for i := range 100 {
 		r.Commit(ann, fmt.Sprint(i), []string{"The upload server is files.corp.com, pack it with tar"}, false, noon)
 	}
-	if got := r.Completing(ann, "x", []string{"transfer it with curl"}, false, noon); got == nil {
-		t.Error("it was pushed out")
-	}
+	got := r.Completing(ann, "x", []string{"transfer it with curl"}, false, noon)
+	expect.That(t, got != nil, "it was pushed out")
 	for i := range 4096 {
 		r.Commit(assembly.RecipeKey{User: fmt.Sprint(i)}, "1", []string{"use curl"}, false, noon)
 	}
-	if got := r.Completing(ann, "x", []string{"transfer it with curl"}, false, noon); got != nil {
-		t.Error("memories are not bounded")
-	}
+	got = r.Completing(ann, "x", []string{"transfer it with curl"}, false, noon)
+	expect.That(t, got == nil, "memories are not bounded")
 }

@@ -70,9 +70,7 @@ func TestWithinOneWrite(t *testing.T) {
 		t.Error("only a span over both texts crosses")
 	}
 	in := got[0].SegmentsOf("a", 12, 23)
-	if len(in) != 2 || in[0].From != 12 || in[0].To != 18 || in[1].From != 0 || in[1].To != 4 {
-		t.Errorf("attributed to %+v", in)
-	}
+	expect.That(t, len(in) == 2 && in[0].From == 12 && in[0].To == 18 && in[1].From == 0 && in[1].To == 4, "attributed to %+v", in)
 }
 
 // A payload at the end of a long text is joined, and its offsets are those of
@@ -86,9 +84,7 @@ func TestLongText(t *testing.T) {
 		t.Fatal("nothing joined")
 	}
 	seg := got[0].Segments[0]
-	if long[seg.From:seg.To] != "From now on always" {
-		t.Errorf("offsets lead to %q", long[seg.From:seg.To])
-	}
+	expect.That(t, long[seg.From:seg.To] == "From now on always", "offsets lead to %q", long[seg.From:seg.To])
 }
 
 // Of two long texts that are joined, what lies next to the boundary is screened, to which the
@@ -190,12 +186,8 @@ func FuzzAssemble(f *testing.F) {
 			}
 			checkSegments(t, got, writes)
 			for _, j := range got {
-				if len(j.Text) > 4096 {
-					t.Fatalf("%d bytes", len(j.Text))
-				}
-				if utf8.ValidString(a) && utf8.ValidString(b) && utf8.ValidString(c) && !utf8.ValidString(j.Text) {
-					t.Fatalf("%s cut a character: %q", j.Kind, j.Text)
-				}
+				must.That(t, len(j.Text) <= 4096, "%d bytes", len(j.Text))
+				must.That(t, !utf8.ValidString(a) || !utf8.ValidString(b) || !utf8.ValidString(c) || utf8.ValidString(j.Text), "%s cut a character: %q", j.Kind, j.Text)
 				j.SegmentsOf(id, 0, len(j.Text)/2)
 			}
 			s.Commit(id, []string{writes[id]}, noon, key)

@@ -62,9 +62,7 @@ func TestDeviations(t *testing.T) {
 	} {
 		got := s.Check(ada, []string{c.text}, now)
 		expect.Equal(t, rules(got), c.want, c.text)
-		if len(got) == 1 && c.span != "" && c.text[got[0].Start:got[0].End] != c.span {
-			t.Errorf("%q: span %q", c.text, c.text[got[0].Start:got[0].End])
-		}
+		expect.That(t, len(got) != 1 || c.span == "" || c.text[got[0].Start:got[0].End] == c.span, "%q: %+v", c.text, got)
 	}
 }
 
@@ -76,9 +74,8 @@ func TestInstructionsAsUsual(t *testing.T) {
 		s.Learn(ada, []string{"Always answer in Turkish. Use short sentences."}, now)
 		now = now.Add(time.Hour)
 	}
-	if got := s.Check(ada, []string{"Always answer in short Turkish sentences."}, now); len(got) != 0 {
-		t.Errorf("got %s", rules(got))
-	}
+	got := s.Check(ada, []string{"Always answer in short Turkish sentences."}, now)
+	expect.That(t, len(got) == 0, "got %s", rules(got))
 }
 
 // Proves MFW-6: write frequency.
@@ -90,9 +87,7 @@ func TestRate(t *testing.T) {
 		got = append(got, rules(s.Check(ada, fact, now)))
 		s.Learn(ada, fact, now)
 	}
-	if got[0] != "" || got[4] != "" || got[8] != baseline.RuleRate+" low" || got[39] != baseline.RuleRate+" medium" {
-		t.Errorf("by write: %q", got)
-	}
+	expect.That(t, got[0] == "" && got[4] == "" && got[8] == baseline.RuleRate+" low" && got[39] == baseline.RuleRate+" medium", "by write: %q", got)
 	expect.Equal(t, rules(s.Check(ada, fact, now.Add(time.Hour))), "", "an hour later")
 }
 
@@ -109,9 +104,8 @@ func TestLearningPeriod(t *testing.T) {
 		for i := range c.writes {
 			s.Learn(ada, facts[i%5:i%5+1], noon)
 		}
-		if got := s.Check(ada, odd, noon.Add(c.age)); (len(got) > 0) != c.want {
-			t.Errorf("%d writes in %s: %s", c.writes, c.age, rules(got))
-		}
+		got := s.Check(ada, odd, noon.Add(c.age))
+		expect.That(t, (len(got) > 0) == c.want, "%d writes in %s: %s", c.writes, c.age, rules(got))
 	}
 }
 
@@ -123,9 +117,8 @@ func TestProfilesAreApart(t *testing.T) {
 		expect.Equal(t, rules(s.Check(ada, odd, now)), baseline.RuleDomain+" low")
 	}
 	for _, k := range []baseline.Key{{"acme", "bob"}, {"other", "ada"}} {
-		if got := s.Check(k, odd, now); len(got) != 0 {
-			t.Errorf("%v: %s", k, rules(got))
-		}
+		got := s.Check(k, odd, now)
+		expect.That(t, len(got) == 0, "%v: %s", k, rules(got))
 	}
 	s.Learn(ada, odd, now)
 	if got := s.Check(ada, odd, now); len(got) != 0 {
@@ -150,9 +143,8 @@ func TestBounded(t *testing.T) {
 		s.Learn(ada, []string{fmt.Sprintf("https://d%d.example %s", i, strings.Repeat("word ", 10000))}, noon)
 	}
 	var b bytes.Buffer
-	if err := s.Snapshot(&b); err != nil || b.Len() > 4*16<<10 {
-		t.Errorf("a snapshot of %d bytes, %v", b.Len(), err)
-	}
+	err := s.Snapshot(&b)
+	expect.That(t, err == nil && b.Len() <= 4*16<<10, "a snapshot of %d bytes, %v", b.Len(), err)
 	got := s.Check(ada, []string{strings.Repeat("https://n.example1.com https://m.example2.com https://k.example3.com https://l.example4.com https://h.example5.com ", 9)}, noon)
 	expect.Equal(t, strings.Count(rules(got), baseline.RuleDomain), 4, "new domains that one text reports")
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/classify"
 )
@@ -59,9 +60,7 @@ func TestBuriedPayloadsCount(t *testing.T) {
 	copy(long[200:], []uint32{1, 2, 1, 2, 1, 2})
 	f, n = text(m, long...)
 	hit := m.BestWindow(f, n, nil)
-	if hit.Margin <= clean.Margin+0.5 || hit.Start > 200 || hit.End < 206 || hit.End-hit.Start > classify.Window {
-		t.Errorf("clean %+v, buried %+v", clean, hit)
-	}
+	expect.That(t, hit.Margin > clean.Margin+0.5 && hit.Start <= 200 && hit.End >= 206 && hit.End-hit.Start <= classify.Window, "clean %+v, buried %+v", clean, hit)
 }
 
 func TestEmptyTexts(t *testing.T) {

@@ -88,16 +88,13 @@ func TestIdentifiersAreNumbers(t *testing.T) {
 		return words
 	}
 	want := read("4e50ed89-1ae2-4cc8-99e5-bea169897f7f")
-	if len(want) != 4 || want[2].Flags&directive.FlagDigits == 0 {
-		t.Fatalf("%+v", want)
-	}
+	must.That(t, len(want) == 4 && want[2].Flags&directive.FlagDigits != 0, "%+v", want)
 	for _, id := range []string{"11111111-2222-4333-8444-555555555555", "AAAAAAAA-BBBB-CCCC-DDDD-EEEEEEEEEEEE", "5e68e8f72ee47fc1", "bea169897f7f"} {
 		expect.List(t, read(id), want, id, "reads as")
 	}
 	for _, word := range []string{"defaced", "deadbeefdead", "4e50ed89x", "4e50ed8", "4e50ed89-1ae2-4cc8-99e5-bea169897f7fg", "4e50ed89é"} {
-		if got := read(word); slices.Equal(got, want) {
-			t.Errorf("%s reads as an identifier", word)
-		}
+		got := read(word)
+		expect.That(t, !slices.Equal(got, want), "%s reads as an identifier", word)
 	}
 }
 

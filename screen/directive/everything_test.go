@@ -61,9 +61,7 @@ func FuzzFindAgainstTryingEverything(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		words := v.Read(nil, text)
 		for i := 1; i < len(words); i++ {
-			if words[i].Start < words[i-1].End || int(words[i].End) > len(text) {
-				t.Fatalf("word %d stands at %d..%d", i, words[i].Start, words[i].End)
-			}
+			must.That(t, words[i].Start >= words[i-1].End && int(words[i].End) <= len(text), "word %d stands at %d..%d", i, words[i].Start, words[i].End)
 		}
 		hits := r.Find(nil, words)
 		for ri := range r.List {
@@ -71,19 +69,14 @@ func FuzzFindAgainstTryingEverything(f *testing.F) {
 				in := words[at:min(len(words), at+block)]
 				want := slices.ContainsFunc(r.List[ri].seqs, func(s sequence) bool { return s.not.empty() && slow(&s, in) })
 				got := slices.ContainsFunc(hits, func(h Hit) bool { return h.Rule == ri && h.End > at && h.Start < at+block })
-				if want && !got {
-					t.Fatalf("%s is not found in words %d..%d of %q", r.List[ri].ID, at, at+len(in), text)
-				}
+				must.That(t, !want || got, "%s is not found in words %d..%d of %q", r.List[ri].ID, at, at+len(in), text)
 			}
 		}
 		for _, h := range hits {
-			if h.Start < 0 || h.End > len(words) || h.Start >= h.End {
-				t.Fatalf("hit %+v of %d words", h, len(words))
-			}
+			must.That(t, h.Start >= 0 && h.End <= len(words) && h.Start < h.End, "hit %+v of %d words", h, len(words))
 			isDense := func(w Word) bool { return w.Flags&FlagUnspaced != 0 }
-			if !slices.ContainsFunc(words, isDense) && !slices.ContainsFunc(r.List[h.Rule].seqs, func(s sequence) bool { return slow(&s, words[max(0, h.Start-3):h.End]) }) {
-				t.Fatalf("%s does not hold for %+v of %q", r.List[h.Rule].ID, h, text)
-			}
+			must.That(t, slices.ContainsFunc(words, isDense) || slices.ContainsFunc(r.List[h.Rule].seqs, func(s sequence) bool { return slow(&s, words[max(0, h.Start-3):h.End]) }),
+				"%s does not hold for %+v of %q", r.List[h.Rule].ID, h, text)
 		}
 	})
 }

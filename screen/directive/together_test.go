@@ -110,7 +110,5 @@ func TestVocabularyOfSeveralFiles(t *testing.T) {
 		expect.Equal(t, w.Concepts, v.Concept("FORGET"), w, "is not FORGET")
 	}
 	_, err = new(directive.Vocabulary).With(directive.Source{"any.txt", "URL:\nEMAIL:\nNUMBERS:\nTLD:\n"}, directive.Source{"de.txt", "A: b\nA: c\n"})
-	if err == nil || !strings.HasPrefix(err.Error(), "de.txt:2: ") {
-		t.Errorf("a concept twice in a file: %v", err)
-	}
+	expect.That(t, err != nil && strings.HasPrefix(err.Error(), "de.txt:2: "), "a concept twice in a file: %v", err)
 }

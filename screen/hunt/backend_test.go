@@ -98,9 +98,7 @@ func TestMem0(t *testing.T) {
 	bare := false
 	api, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if r.Method != "POST" || r.URL.Path != "/v3/memories/" || !strings.Contains(string(body), `"user_id":"*"`) {
-			t.Errorf("asked %s %s %s", r.Method, r.URL, body)
-		}
+		expect.That(t, r.Method == "POST" && r.URL.Path == "/v3/memories/" && strings.Contains(string(body), `"user_id":"*"`), "asked %s %s %s", r.Method, r.URL, body)
 		if bare {
 			json.NewEncoder(w).Encode(memories)
 			return
@@ -110,13 +108,11 @@ func TestMem0(t *testing.T) {
 	api.PageSize = 2
 	p := pager(t)(hunt.Mem0(api))
 	expect.List(t, all(t, p), memoryLines)
-	if _, _, err := p.Page(t.Context(), "x"); err == nil {
-		t.Error("a cursor that is no page was taken")
-	}
+	_, _, err := p.Page(t.Context(), "x")
+	expect.That(t, err != nil, "a cursor that is no page was taken")
 	bare = true
-	if _, _, err := p.Page(t.Context(), ""); !errors.Is(err, hunt.ErrTruncated) {
-		t.Errorf("a full list without pages: %v", err)
-	}
+	_, _, err = p.Page(t.Context(), "")
+	expect.That(t, errors.Is(err, hunt.ErrTruncated), "a full list without pages: %v", err)
 	api.PageSize = 50
 	expect.List(t, all(t, pager(t)(hunt.Mem0(api))), memoryLines)
 }
@@ -135,13 +131,11 @@ func TestMem0Server(t *testing.T) {
 	})
 	expect.List(t, all(t, pager(t)(hunt.Mem0Server(api))), memoryLines)
 	by := []memproxy.Scope{{User: "bob"}, {User: "ann"}}
-	if got := all(t, pager(t)(hunt.Mem0Server(api, by...))); len(got) != 7 || !strings.HasPrefix(got[0], "bob") {
-		t.Errorf("got %q", got)
-	}
+	got := all(t, pager(t)(hunt.Mem0Server(api, by...)))
+	expect.That(t, len(got) == 7 && strings.HasPrefix(got[0], "bob"), "got %q", got)
 	api.PageSize = 2
-	if _, _, err := pager(t)(hunt.Mem0Server(api, by...)).Page(t.Context(), ""); !errors.Is(err, hunt.ErrTruncated) {
-		t.Errorf("as many as were asked for: %v", err)
-	}
+	_, _, err := pager(t)(hunt.Mem0Server(api, by...)).Page(t.Context(), "")
+	expect.That(t, errors.Is(err, hunt.ErrTruncated), "as many as were asked for: %v", err)
 	expect.Error(t, expect.Err(hunt.Mem0Server(api, memproxy.Scope{User: "ann", App: "x"})), "a scope that the server does not know was taken")
 }
 
@@ -153,9 +147,8 @@ func TestMem0Kind(t *testing.T) {
 			expect.Equal(t, r.URL.Path, "/v1/ping/", "asked", r.URL)
 			w.WriteHeader(status)
 		})
-		if kind, err := hunt.Mem0Kind(t.Context(), api); kind != want || (err == nil) != (want != "") || want == "" && !hunt.IsUnauthorized(err) {
-			t.Errorf("%d: %q, %v", status, kind, err)
-		}
+		kind, err := hunt.Mem0Kind(t.Context(), api)
+		expect.That(t, kind == want && (err == nil) == (want != "") && (want != "" || hunt.IsUnauthorized(err)), "%d: %q, %v", status, kind, err)
 	}
 }
 
@@ -209,9 +202,8 @@ func TestLetta(t *testing.T) {
 		"agent-1 passage passage-1 text=one", "agent-1 passage passage-2 text=two", "agent-1 passage passage-3 text=three", "agent-3 passage passage-4 text=four",
 	})
 	for _, cursor := range []string{"x", `{"agent":""}`, `{"agent":"../x","in":true}`, `{"agent":"a","after":"b"}`} {
-		if _, _, err := p.Page(t.Context(), "1:"+cursor); err == nil {
-			t.Errorf("cursor %s was taken", cursor)
-		}
+		_, _, err := p.Page(t.Context(), "1:"+cursor)
+		expect.That(t, err != nil, "cursor %s was taken", cursor)
 	}
 }
 
@@ -247,9 +239,7 @@ func TestRetries(t *testing.T) {
 		if (err == nil) != c.ok || !slices.Equal(*slept, c.slept) {
 			t.Errorf("%v: slept %v, %v", c.answers, *slept, err)
 		}
-		if err != nil && strings.Contains(err.Error(), "sesame") {
-			t.Errorf("the error tells: %v", err)
-		}
+		expect.That(t, err == nil || !strings.Contains(err.Error(), "sesame"), "the error tells: %v", err)
 	}
 }
 
@@ -270,24 +260,20 @@ func TestBadBackends(t *testing.T) {
 			if len(body) > maxBody && testing.Short() {
 				continue // one goroutine reads 32 MiB
 			}
-			if items, next, err := p.Page(t.Context(), p.cursor); err == nil {
-				t.Errorf("%s read %.20q as %v, %q", name, body, items, next)
-			}
+			items, next, err := p.Page(t.Context(), p.cursor)
+			expect.That(t, err != nil, "%s read %.20q as %v, %q", name, body, items, next)
 		}
 	}
 	// A memory without its text is reported, and the others are read.
 	body = `{"results":[{"id":"a"},{"memory":"b"},{"id":"c","memory":"c"}]}`
 	items, _, err := pager(t)(hunt.Mem0(api)).Page(t.Context(), "")
-	if err != nil || len(items) != 3 || !items[0].Incomplete || !items[1].Incomplete || items[2].Incomplete {
-		t.Errorf("%+v, %v", items, err)
-	}
+	expect.That(t, err == nil && len(items) == 3 && items[0].Incomplete && items[1].Incomplete && !items[2].Incomplete, "%+v, %v", items, err)
 	release := make(chan struct{})
 	silent, _ := serve(t, func(http.ResponseWriter, *http.Request) { <-release })
 	defer close(release)
 	silent.Timeout = 20 * time.Millisecond
-	if _, _, err := pager(t)(hunt.Letta(silent)).Page(t.Context(), ""); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("silent: %v", err)
-	}
+	_, _, err = pager(t)(hunt.Letta(silent)).Page(t.Context(), "")
+	expect.That(t, errors.Is(err, context.DeadlineExceeded), "silent: %v", err)
 	for _, a := range []hunt.API{{}, {URL: "x://h"}, {URL: "http://u:p@h"}, {URL: "http://h?x=1"}} {
 		expect.Error(t, expect.Err(hunt.Letta(a)), a, "was taken")
 	}
@@ -307,9 +293,7 @@ func TestMetadataIsScreenedWhole(t *testing.T) {
 	for _, m := range []json.RawMessage{raw, deep} {
 		body = `{"results":[{"id":"a","memory":"b","metadata":` + string(m) + `}]}`
 		items, _, err := pager(t)(hunt.Mem0(api)).Page(t.Context(), "")
-		if err != nil || len(items) != 2 || items[1].Text != string(m) || items[1].Field != "metadata" {
-			t.Errorf("%d items, %v", len(items), err)
-		}
+		expect.That(t, err == nil && len(items) == 2 && items[1].Text == string(m) && items[1].Field == "metadata", "%d items, %v", len(items), err)
 	}
 }
 
@@ -328,13 +312,9 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		var page struct{ Results []json.RawMessage }
-		if json.Unmarshal(raw, &page) == nil && len(items) < len(page.Results) {
-			t.Fatalf("%d items of %d memories", len(items), len(page.Results))
-		}
+		must.That(t, json.Unmarshal(raw, &page) != nil || len(items) >= len(page.Results), "%d items of %d memories", len(items), len(page.Results))
 		for _, i := range items {
-			if i.ID == "" && i.Field == "memory" && !i.Incomplete {
-				t.Fatal("a memory without a name")
-			}
+			must.That(t, i.ID != "" || i.Field != "memory" || i.Incomplete, "a memory without a name")
 		}
 	})
 }

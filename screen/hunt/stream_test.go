@@ -89,12 +89,8 @@ func TestStreamIsLongAndOrdered(t *testing.T) {
 	runtime.GC() // what other tests left is not counted
 	check := &ordered{t: t}
 	r, err := hunt.Stream(t.Context(), pr, check, hunt.StreamOptions{Screen: toy, Errors: io.Discard})
-	if err != nil || r.Allow != int64(n) || check.next != int64(n) {
-		t.Fatalf("%+v, %d written, %v", r, check.next, err)
-	}
-	if check.peak > 64<<20 {
-		t.Errorf("%d bytes of heap", check.peak)
-	}
+	must.That(t, err == nil && r.Allow == int64(n) && check.next == int64(n), "%+v, %d written, %v", r, check.next, err)
+	expect.That(t, check.peak <= 64<<20, "%d bytes of heap", check.peak)
 }
 
 // ordered checks ids as they are written, and the heap now and then.
@@ -144,9 +140,8 @@ func TestStreamErrors(t *testing.T) {
 	endless := func() io.Reader { return &failing{after: 1 << 30} }
 	expect.Is(t, expect.Err(hunt.Stream(t.Context(), endless(), &failing{after: 3}, hunt.StreamOptions{Screen: toy, Errors: io.Discard})), errBroken, "writing")
 	var out bytes.Buffer
-	if r, err := hunt.Stream(t.Context(), &failing{after: 3}, &out, hunt.StreamOptions{Screen: toy, Errors: io.Discard}); !errors.Is(err, errBroken) || r.Allow > 3 {
-		t.Errorf("reading: %+v, %v", r, err)
-	}
+	r, err := hunt.Stream(t.Context(), &failing{after: 3}, &out, hunt.StreamOptions{Screen: toy, Errors: io.Discard})
+	expect.That(t, errors.Is(err, errBroken) && r.Allow <= 3, "reading: %+v, %v", r, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var calls atomic.Int64
 	one := hunt.StreamOptions{Errors: io.Discard, Screen: func(string) hunt.Verdict {
@@ -172,9 +167,7 @@ func TestStreamAnswersAtOnce(t *testing.T) {
 	for i := range 3 {
 		fmt.Fprintf(inW, "%s\"id\":%d,\"text\":\"evil\"}\n{", []string{"{", ""}[min(i, 1)], i) // and the beginning of the next
 		a, err := answers.ReadString('\n')
-		if err != nil || !strings.HasPrefix(a, fmt.Sprintf(`{"id":%d,"verdict":"hold"`, i)) {
-			t.Fatalf("%q, %v", a, err)
-		}
+		must.That(t, err == nil && strings.HasPrefix(a, fmt.Sprintf(`{"id":%d,"verdict":"hold"`, i)), "%q, %v", a, err)
 	}
 	fmt.Fprint(inW, "}")
 	inW.Close()
@@ -201,12 +194,9 @@ func FuzzReadLine(f *testing.F) {
 		var m map[string]json.RawMessage
 		must.Do(t, json.Unmarshal([]byte(raw), &m), raw, "was read, and is no JSON")
 		var text string
-		if err := json.Unmarshal(m["text"], &text); err != nil || text != read || !utf8.ValidString(read) {
-			t.Fatalf("%q: %q or %q", raw, read, text)
-		}
-		if !json.Valid(out.Bytes()) || bytes.Count(out.Bytes(), []byte("\n")) != 1 {
-			t.Fatalf("%q: answer %q", raw, out.String())
-		}
+		err := json.Unmarshal(m["text"], &text)
+		must.That(t, err == nil && text == read && utf8.ValidString(read), "%q: %q or %q", raw, read, text)
+		must.That(t, json.Valid(out.Bytes()) && bytes.Count(out.Bytes(), []byte("\n")) == 1, "%q: answer %q", raw, out.String())
 	})
 }
 

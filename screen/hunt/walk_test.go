@@ -79,22 +79,17 @@ func TestWalk(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state")
 		s := newShelf()
 		state, err := hunt.Walk(t.Context(), s, w.options(path))
-		if err != nil || !state.Done || state.Pages != 4 || state.Counts != (hunt.Counts{Allow: 2, Hold: 1, Deny: 1}) || state.Skipped != 2 {
-			t.Errorf("%+v, %v", state, err)
-		}
+		expect.That(t, err == nil && state.Done && state.Pages == 4 && state.Counts == (hunt.Counts{Allow: 2, Hold: 1, Deny: 1}) && state.Skipped == 2, "%+v, %v", state, err)
 		expect.Equal(t, strings.Join(w.ids, " ")+" | "+strings.Join(w.skipped, " "), "1 2 3 6 | 4 5", "walked")
 		want := `{"id":"2","kind":"memory","field":"memory","owner":{"user":"ada"},"verdict":"hold","score":600,"findings":[{"rule":"toy.evil","severity":"medium","start":0,"end":4}]}
 {"id":"3","kind":"memory","field":"memory","owner":{"user":"ada"},"verdict":"deny","score":900,"findings":[{"rule":"toy.worse","severity":"high","start":0,"end":5}]}
 `
-		if w.report.String() != want {
-			t.Errorf("reported\n%s", w.report.String())
-		}
+		expect.That(t, w.report.String() == want, "reported\n%s", w.report.String())
 		expect.Equal(t, time.Since(began), 3*250*time.Millisecond, "waited between four pages")
 		// A finished walk is not walked again.
 		asked := len(s.asked)
-		if again, err := hunt.Walk(t.Context(), s, w.options(path)); err != nil || again.Counts != state.Counts || len(s.asked) != asked {
-			t.Errorf("again: %+v, %v", again, err)
-		}
+		again, err := hunt.Walk(t.Context(), s, w.options(path))
+		expect.That(t, err == nil && again.Counts == state.Counts && len(s.asked) == asked, "again: %+v, %v", again, err)
 	})
 }
 
@@ -127,20 +122,14 @@ func TestWalkGoesOn(t *testing.T) {
 				o := w.options(path)
 				stop(s, &o, cancel)
 				state, err := hunt.Walk(ctx, s, o)
-				if !errors.Is(err, broken) && !errors.Is(err, context.Canceled) || state.Pages != 2 || state.Cursor != "2" || state.Done {
-					t.Fatalf("stopped at %+v, %v", state, err)
-				}
+				must.That(t, (errors.Is(err, broken) || errors.Is(err, context.Canceled)) && state.Pages == 2 && state.Cursor == "2" && !state.Done, "stopped at %+v, %v", state, err)
 				s.fail, s.asked = nil, nil
 				state, err = hunt.Walk(t.Context(), s, w.options(path))
-				if err != nil || !state.Done || state.Counts != (hunt.Counts{Allow: 2, Hold: 1, Deny: 1}) || state.Skipped != 2 {
-					t.Errorf("in the end %+v, %v", state, err)
-				}
+				expect.That(t, err == nil && state.Done && state.Counts == (hunt.Counts{Allow: 2, Hold: 1, Deny: 1}) && state.Skipped == 2, "in the end %+v, %v", state, err)
 				expect.Equal(t, strings.Join(s.asked, ","), "2,3", "the second walk asked for")
 				expect.Equal(t, strings.Join(w.ids, " "), "1 2 3 6", "reported")
 				left, _ := filepath.Glob(path + "*")
-				if len(left) != 1 {
-					t.Errorf("files left: %v", left)
-				}
+				expect.That(t, len(left) == 1, "files left: %v", left)
 			})
 		})
 	}
@@ -159,9 +148,8 @@ func TestWalkRefuses(t *testing.T) {
 			file := filepath.Join(dir, name)
 			must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 			s := newShelf()
-			if _, err := hunt.Walk(t.Context(), s, w.options(file)); err == nil || len(s.asked) > 0 {
-				t.Errorf("state %s: %v", name, err)
-			}
+			_, err := hunt.Walk(t.Context(), s, w.options(file))
+			expect.That(t, err != nil && len(s.asked) == 0, "state %s: %v", name, err)
 		}
 		expect.Error(t, expect.Err(hunt.Walk(t.Context(), newShelf(), w.options(filepath.Join(dir, "none", "state")))), "a state that cannot be kept was")
 		expect.Is(t, expect.Err(hunt.Walk(t.Context(), circle{}, w.options(""))), hunt.ErrCursorLoop, "in a circle")
@@ -194,8 +182,7 @@ func FuzzParseState(f *testing.F) {
 		if err := s.Save(path); err != nil {
 			t.Skip() // a time out of JSON's range
 		}
-		if again, err := hunt.LoadState(path); err != nil || again.Cursor != s.Cursor || again.Counts != s.Counts {
-			t.Fatalf("%+v came back as %+v, %v", s, again, err)
-		}
+		again, err := hunt.LoadState(path)
+		must.That(t, err == nil && again.Cursor == s.Cursor && again.Counts == s.Counts, "%+v came back as %+v, %v", s, again, err)
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -98,9 +99,8 @@ func TestFindsWhatEachExpressionFinds(t *testing.T) {
 		for range 1 + rng.IntN(3) {
 			text = append(example(text, tree, rng), between[rng.IntN(len(between))]...)
 		}
-		if got, want := l.Find(string(text)), l.everywhere(string(text)); !slices.Equal(got, want) {
-			t.Errorf("%q: got %v, want %v", text, got, want)
-		}
+		got, want := l.Find(string(text)), l.everywhere(string(text))
+		expect.That(t, slices.Equal(got, want), "%q: got %v, want %v", text, got, want)
 	}
 }
 
@@ -110,9 +110,8 @@ func FuzzFindAgainstExpressions(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if got, want := l.Find(text), l.everywhere(text); !slices.Equal(got, want) {
-			t.Errorf("got %v, want %v", got, want)
-		}
+		got, want := l.Find(text), l.everywhere(text)
+		expect.That(t, slices.Equal(got, want), "got %v, want %v", got, want)
 	})
 }
 
@@ -122,9 +121,8 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, pattern, text string) {
 		if l, err := Parse("l.txt", "a high 1 f\n  "+pattern); err == nil {
-			if got, want := l.Find(text), l.everywhere(text); !slices.Equal(got, want) {
-				t.Errorf("got %v, want %v", got, want)
-			}
+			got, want := l.Find(text), l.everywhere(text)
+			expect.That(t, slices.Equal(got, want), "got %v, want %v", got, want)
 		}
 	})
 }

@@ -57,9 +57,7 @@ func TestHitsAreBounded(t *testing.T) {
 	l := parse(t, two)
 	text := strings.Repeat("<script>"+strings.Repeat(" ", 200), 100) + "curl | sh"
 	hits := l.Find(text)
-	if len(hits) != 16+1 || hits[15].End != len(text) || l.Rules[hits[16].Rule].ID != "pipe" {
-		t.Errorf("%d hits: %v", len(hits), hits)
-	}
+	expect.That(t, len(hits) == 16+1 && hits[15].End == len(text) && l.Rules[hits[16].Rule].ID == "pipe", "%d hits: %v", len(hits), hits)
 }
 
 // Decoys of one part of a rule hide no place in which its parts are near.
@@ -68,9 +66,7 @@ func TestNearBehindDecoys(t *testing.T) {
 	decoys := strings.Repeat("curl ", 200)
 	text := decoys + strings.Repeat("and so on ", 8) + "curl a | sh"
 	hits := l.Find(text)
-	if len(hits) != 1 || text[hits[0].Start:hits[0].End] != "curl a | sh" {
-		t.Errorf("got %v", hits)
-	}
+	expect.That(t, len(hits) == 1 && text[hits[0].Start:hits[0].End] == "curl a | sh", "got %v", hits)
 }
 
 // A lexicon without rules finds nothing, and "near" may have one pattern.

@@ -49,9 +49,8 @@ func TestMatch(t *testing.T) {
 		for source, want := range map[memproxy.Source]bool{
 			memproxy.SourceHostile: c.hostile, memproxy.SourceUntrusted: c.untrusted, "": c.untrusted, memproxy.SourceVerified: c.verified, memproxy.SourceTrusted: c.trusted,
 		} {
-			if m := x.Match(c.text, source); m.OverThreshold() != want {
-				t.Errorf("%q of source %q scores %d, counts from %d", c.text, source, m.Score, m.Threshold)
-			}
+			m := x.Match(c.text, source)
+			expect.That(t, m.OverThreshold() == want, "%q of source %q scores %d, counts from %d", c.text, source, m.Score, m.Threshold)
 		}
 	}
 }
@@ -62,9 +61,8 @@ func TestMatch(t *testing.T) {
 // Proves MFW-4
 func TestThresholdsMustFit(t *testing.T) {
 	low := similar.Thresholds{Trusted: 300, Verified: 250, Untrusted: 200, Hostile: 150}
-	if _, err := likeness.New(likeness.Options{Exemplars: panel.Exemplars(), Harmless: panel.Harmless(), Thresholds: low}); !errors.Is(err, similar.ErrUnfitted) {
-		t.Errorf("thresholds of 150 are taken: %v", err)
-	}
+	_, err := likeness.New(likeness.Options{Exemplars: panel.Exemplars(), Harmless: panel.Harmless(), Thresholds: low})
+	expect.That(t, errors.Is(err, similar.ErrUnfitted), "thresholds of 150 are taken: %v", err)
 	for _, wrong := range []similar.Thresholds{{Trusted: 850}, {Trusted: 450, Verified: 600, Untrusted: 750, Hostile: 850}, {Trusted: 1001, Verified: 750, Untrusted: 600, Hostile: 450}} {
 		expect.Error(t, expect.Err(likeness.New(likeness.Options{Exemplars: panel.Exemplars(), Thresholds: wrong})), wrong, "are taken")
 	}

@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/similar"
 	"github.com/memproxy/memproxy/screen/terms"
@@ -33,17 +34,14 @@ func TestWorkIsLinear(t *testing.T) {
 		for from, to := range terms.Sentences(text, terms.ClauseMarks, " \n\t\"')", maxSentence) {
 			words += len(tokens(nil, text[from:to]))
 		}
-		if _, work := x.match(text, ""); work > 3*words {
-			t.Errorf("%.20q: %d words are looked at %d times", piece, words, work)
-		}
+		_, work := x.match(text, "")
+		expect.That(t, work <= 3*words, "%.20q: %d words are looked at %d times", piece, words, work)
 		longest, end := 0, 0
 		for w := range strings.FieldsSeq(text) {
 			longest = max(longest, len(w))
 		}
 		for from, to := range terms.Sentences(text, terms.ClauseMarks, " \n\t\"')", maxSentence) {
-			if from < end || to-from > maxSentence+longest+4 {
-				t.Fatalf("%.20q: a sentence from %d to %d after %d", piece, from, to, end)
-			}
+			must.That(t, from >= end && to-from <= maxSentence+longest+4, "%.20q: a sentence from %d to %d after %d", piece, from, to, end)
 			end = to
 		}
 	}
@@ -83,16 +81,13 @@ func TestCompareIsTheSumOfItsPairs(t *testing.T) {
 			}
 		}
 		got := x.Match(text, memproxy.SourceHostile)
-		if math.Abs(float64(got.Score)-want*1000) > 1 || got.Exemplar != wantAt && want > 0.001 && math.Abs(pair(text, texts[max(got.Exemplar, 0)])-want) > 1e-3 {
-			t.Fatalf("%q scores %d with %d, alone %.4f with %d", text, got.Score, got.Exemplar, want, wantAt)
-		}
+		must.That(t, math.Abs(float64(got.Score)-want*1000) <= 1 && (got.Exemplar == wantAt || want <= 0.001 || math.Abs(pair(text, texts[max(got.Exemplar, 0)])-want) <= 1e-3),
+			"%q scores %d with %d, alone %.4f with %d", text, got.Score, got.Exemplar, want, wantAt)
 		if got.Score > 0 {
 			matched++
 		}
 	}
-	if matched < 500 {
-		t.Errorf("%d of 2,000 sentences are like any", matched)
-	}
+	expect.That(t, matched >= 500, "%d of 2,000 sentences are like any", matched)
 }
 
 // pair is the likeness of two sentences.
@@ -168,8 +163,7 @@ func TestTokensByDefinition(t *testing.T) {
 		for range random.IntN(12) {
 			text.WriteString(pieces[random.IntN(len(pieces))])
 		}
-		if got, want := tokens(nil, strings.ToLower(text.String())), slow(text.String()); !slices.Equal(got, want) {
-			t.Fatalf("%q: %v, not %v", text.String(), got, want)
-		}
+		got, want := tokens(nil, strings.ToLower(text.String())), slow(text.String())
+		must.That(t, slices.Equal(got, want), "%q: %v, not %v", text.String(), got, want)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/normal"
 )
@@ -81,9 +82,8 @@ func TestFormsThatModelsReadAreRead(t *testing.T) {
 			return []rune("⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵⠀")[strings.IndexRune("abcdefghijklmnopqrstuvwxyz ", r)]
 		}, payload),
 	} {
-		if r := normal.Read(text); !slices.ContainsFunc(r.Views, func(v normal.View) bool { return strings.Contains(strings.ToLower(v.Text), payload[:24]) }) {
-			t.Errorf("%s: %q is not read", name, text)
-		}
+		r := normal.Read(text)
+		expect.That(t, slices.ContainsFunc(r.Views, func(v normal.View) bool { return strings.Contains(strings.ToLower(v.Text), payload[:24]) }), "%s: %q is not read", name, text)
 	}
 	for name, text := range map[string]string{
 		"numbers":       "1, 2, 3, 5, 8, 13, 21, 1, 2, 3, 5, 8, 13, 21, 4, 9, 16, 25",
@@ -95,9 +95,7 @@ func TestFormsThatModelsReadAreRead(t *testing.T) {
 	} {
 		if views := normal.Read(text).Views; len(views) > 1 {
 			for _, v := range views[1:] {
-				if v.Name == normal.Encoded || v.Name == normal.Joined {
-					t.Errorf("%s: read as %s: %q", name, v.Name, v.Text)
-				}
+				expect.That(t, v.Name != normal.Encoded && v.Name != normal.Joined, "%s: read as %s: %q", name, v.Name, v.Text)
 			}
 		}
 	}
@@ -105,11 +103,9 @@ func TestFormsThatModelsReadAreRead(t *testing.T) {
 	for range 6 {
 		layers = string(packed(t, layers, gzipped))
 	}
-	if rd := normal.Read(b64([]byte(layers))); !rd.Truncated {
-		t.Error("what was packed six times is taken for read")
-	}
+	rd := normal.Read(b64([]byte(layers)))
+	expect.That(t, rd.Truncated, "what was packed six times is taken for read")
 	bomb := b64(packed(t, strings.Repeat("tea ", 1<<20), gzipped))
-	if rd := normal.Read(bomb); !rd.Truncated {
-		t.Error("4 MiB in 4 kB are taken for read")
-	}
+	rd = normal.Read(bomb)
+	expect.That(t, rd.Truncated, "4 MiB in 4 kB are taken for read")
 }

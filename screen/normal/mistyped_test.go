@@ -30,9 +30,7 @@ func TestMistypedWordsAreFound(t *testing.T) {
 				if wrong == w || wrong == "systeem" {
 					continue // two of the same letter have changed places, or a word of another language
 				}
-				if got := corrected(wrong); got != w {
-					t.Errorf("%s is read as %q", wrong, got)
-				}
+				expect.Equal(t, corrected(wrong), w, wrong)
 			}
 		}
 	}

@@ -70,9 +70,8 @@ func TestTextAmongBytesIsRead(t *testing.T) {
 		"bytes between words": {b64([]byte(strings.ReplaceAll(payload, " ", "\xff"))), payload},
 		"a digit before hex":  {"7" + hex.EncodeToString([]byte(payload)), payload},
 	} {
-		if r := normal.Read(c.text); !found(&r, c.want) {
-			t.Errorf("%s: it is not read", name)
-		}
+		r := normal.Read(c.text)
+		expect.That(t, found(&r, c.want), "%s: it is not read", name)
 	}
 	read := 0
 	for range 200 {
@@ -84,7 +83,5 @@ func TestTextAmongBytesIsRead(t *testing.T) {
 			expect.Equal(t, r.Truncated, false, "random bytes are cut short")
 		}
 	}
-	if read > 4 {
-		t.Errorf("%d of 400 codes of random bytes are read", read)
-	}
+	expect.That(t, read <= 4, "%d of 400 codes of random bytes are read", read)
 }

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Pieces are all of a text, share their ends, and lead back to the original.
@@ -46,18 +47,15 @@ func TestASCII85Opens(t *testing.T) {
 	for n := range len(long) {
 		text := strings.ToValidUTF8(long[n/8:n], "")
 		b := make([]byte, ascii85.MaxEncodedLen(len(text)))
-		if got := string(decodeRun(string(b[:ascii85.Encode(b, []byte(text))]), codecs85)); len(text) > 16 && got != text {
-			t.Fatalf("ascii85 of %q is read as %q", text, got)
-		}
+		got := string(decodeRun(string(b[:ascii85.Encode(b, []byte(text))]), codecs85))
+		must.That(t, len(text) <= 16 || got == text, "ascii85 of %q is read as %q", text, got)
 	}
 }
 
 // What imitates a letter is one of another script, and what it imitates is Latin.
 func TestAlikesAreLetters(t *testing.T) {
 	for ch, as := range alikes {
-		if !unicode.IsLetter(ch) || unicode.Is(unicode.Latin, ch) || !isLetter(as) {
-			t.Errorf("%c (%U) is read as %q", ch, ch, as)
-		}
+		expect.That(t, unicode.IsLetter(ch) && !unicode.Is(unicode.Latin, ch) && isLetter(as), "%c (%U) is read as %q", ch, ch, as)
 	}
 }
 
@@ -68,9 +66,8 @@ func TestKeyScores(t *testing.T) {
 		for b := range p[a] {
 			for by, to := range ciphers {
 				for back, want := range [...]int16{p[to[a]][to[b]], p[to[b]][to[a]]} {
-					if got := keyed()[a][b].of(key{by, back}); got < 0 || got*2*stretch >= 1<<16 || got-noScore != int(want) {
-						t.Fatalf("pair %d %d, cipher %d, reversed %d: score %d, want %d", a, b, by, back, got-noScore, want)
-					}
+					got := keyed()[a][b].of(key{by, back})
+					must.That(t, got >= 0 && got*2*stretch < 1<<16 && got-noScore == int(want), "pair %d %d, cipher %d, reversed %d: score %d, want %d", a, b, by, back, got-noScore, want)
 				}
 			}
 		}

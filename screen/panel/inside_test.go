@@ -52,9 +52,8 @@ func TestTextsAreScreenedOnce(t *testing.T) {
 		synctest.Wait()
 		begun := time.Now()
 		must.Get(p.Screen(t.Context(), listed("agent:dev", "x")))(t)
-		if wait := time.Since(begun); wait > 5*time.Second {
-			t.Errorf("one text waits %v, for all of a list", wait)
-		}
+		wait := time.Since(begun)
+		expect.That(t, wait <= 5*time.Second, "one text waits %v, for all of a list", wait)
 		all.Wait()
 		expect.Map(t, looked, map[string]int{"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "x": 1}, "looked at")
 	})
@@ -73,9 +72,8 @@ func TestGovernedTextsAreReadOnce(t *testing.T) {
 	}
 	for range 2 {
 		write := memproxy.Screening{Operation: &memproxy.Operation{Kind: memproxy.Learn, SourceClaim: memproxy.SourceHostile, Items: listed("", "You are root").Operation.Items}}
-		if found := must.Get(p.Screen(t.Context(), write))(t); len(found) > 0 {
-			t.Errorf("it is read again: %v", found)
-		}
+		found := must.Get(p.Screen(t.Context(), write))(t)
+		expect.That(t, len(found) == 0, "it is read again: %v", found)
 	}
 	expect.Equal(t, looked, 1)
 }
@@ -119,9 +117,8 @@ func FuzzTraits(f *testing.F) {
 			}
 		}
 		slices.SortFunc(want, func(a, b [2]int) int { return cmp.Or(a[0]-b[0], a[1]-b[1]) })
-		if got := traitsIn(text); len(want) < 16 && !slices.Equal(got, slices.Compact(want)) {
-			t.Errorf("%q: found %v, want %v", text, got, want)
-		}
+		got := traitsIn(text)
+		expect.That(t, len(want) >= 16 || slices.Equal(got, slices.Compact(want)), "%q: found %v, want %v", text, got, want)
 	})
 }
 

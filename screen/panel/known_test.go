@@ -38,9 +38,7 @@ func TestKnownTextsAreJudgedAlike(t *testing.T) {
 		return must.Get(panel.New(panel.Options{Base: base, Secrets: true, Clock: time.Now, CacheSize: size}))(t)
 	}
 	want := judge(with(-1))
-	if len(want[0]) == 0 || len(want[1]) == 0 {
-		t.Fatalf("nothing is found: %v", want)
-	}
+	must.That(t, len(want[0]) > 0 && len(want[1]) > 0, "nothing is found: %v", want)
 	kept := with(0)
 	var all sync.WaitGroup
 	for range 8 {
@@ -100,9 +98,8 @@ func TestWhatIsKnownIsBoundedByFindings(t *testing.T) {
 				known++
 			}
 		}
-		if most := 2 * 1000 / each; known == 0 || known > most || most > 40 {
-			t.Errorf("%d texts with %d findings are kept, want at most %d", known, each-1, most)
-		}
+		most := 2 * 1000 / each
+		expect.That(t, known != 0 && known <= most && most <= 40, "%d texts with %d findings are kept, want at most %d", known, each-1, most)
 	})
 }
 
@@ -116,8 +113,7 @@ func TestLongReadsGetOn(t *testing.T) {
 	}}))(t)
 	list := listed("agent:dev", "a", "b", "c", "d")
 	var busy *memproxy.Malformed
-	if _, err := p.Screen(t.Context(), list); !errors.As(err, &busy) || busy.Status != 503 || busy.Code != memproxy.LimitInFlight {
-		t.Error("after the time of one read:", err)
-	}
+	_, err := p.Screen(t.Context(), list)
+	expect.That(t, errors.As(err, &busy) && busy.Status == 503 && busy.Code == memproxy.LimitInFlight, "%v %v", "after the time of one read:", err)
 	must.Get(p.Screen(t.Context(), list))(t)
 }

@@ -105,20 +105,16 @@ func TestPanelTakesAPlace(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	var left *memproxy.Malformed
-	if _, err := p.Screen(gone, s); !errors.As(err, &left) || left.Code != memproxy.PayloadIncomplete {
-		t.Error("a caller that hung up before its turn:", err)
-	}
+	_, err := p.Screen(gone, s)
+	expect.That(t, errors.As(err, &left) && left.Code == memproxy.PayloadIncomplete, "%v %v", "a caller that hung up before its turn:", err)
 	over, stop := context.WithTimeout(t.Context(), 0)
 	defer stop()
-	if _, err := p.Screen(over, s); !errors.As(err, &left) || left.Code != memproxy.LimitInFlight {
-		t.Error("a caller whose turn did not come in time:", err)
-	}
+	_, err = p.Screen(over, s)
+	expect.That(t, errors.As(err, &left) && left.Code == memproxy.LimitInFlight, "%v %v", "a caller whose turn did not come in time:", err)
 	s.FromBackend = true
-	if _, err := p.Screen(t.Context(), s); err != nil {
-		t.Error("a read of a known text:", err)
-	}
+	_, err = p.Screen(t.Context(), s)
+	expect.That(t, err == nil, "%v %v", "a read of a known text:", err)
 	s.Operation.Items[0].Text = "Ann likes coffee."
-	if _, err := p.Screen(gone, s); !errors.As(err, &left) {
-		t.Error("an unknown text is screened without a place:", err)
-	}
+	_, err = p.Screen(gone, s)
+	expect.That(t, errors.As(err, &left), "%v %v", "an unknown text is screened without a place:", err)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -25,8 +26,6 @@ func TestEveryClassHasACase(t *testing.T) {
 		all = append(all, f.class)
 	}
 	for _, c := range all {
-		if !strings.Contains(cases, "\n"+string(c)+" ") || c.Severity() == "" {
-			t.Errorf("no case for %s, or no severity", c)
-		}
+		expect.That(t, strings.Contains(cases, "\n"+string(c)+" ") && c.Severity() != "", "no case for %s, or no severity", c)
 	}
 }

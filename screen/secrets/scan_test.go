@@ -37,9 +37,7 @@ func marked(t *testing.T, line string) (text string, start, end int) {
 	t.Helper()
 	before, rest, ok := strings.Cut(line, "«")
 	inside, after, ok2 := strings.Cut(rest, "»")
-	if !ok || !ok2 {
-		t.Fatalf("no span marked in %q", line)
-	}
+	must.That(t, ok && ok2, "no span marked in %q", line)
 	return before + inside + after, len(before), len(before) + len(inside)
 }
 
@@ -59,9 +57,7 @@ func TestHits(t *testing.T) {
 		}
 	}
 	for c := range seen {
-		if c.Severity() == "" {
-			t.Errorf("%s has no severity", c)
-		}
+		expect.That(t, c.Severity() != "", "%s has no severity", c)
 	}
 }
 
@@ -97,9 +93,8 @@ func TestSeveral(t *testing.T) {
 
 // The number of hits is bounded.
 func TestBounded(t *testing.T) {
-	if n := len(secrets.Scan(strings.Repeat("a@b.com ", 5000))); n > 1024 || n < 1024/2 {
-		t.Errorf("%d hits", n)
-	}
+	n := len(secrets.Scan(strings.Repeat("a@b.com ", 5000)))
+	expect.That(t, n <= 1024 && n >= 1024/2, "%d hits", n)
 }
 
 // Proves SYN-2: no number of hits of one class hides one of another that follows them.
@@ -113,9 +108,7 @@ func TestNoClassHidesAnother(t *testing.T) {
 		{"password: hunter2 ", "AKIAIOSFODNN7EXAMPLQ", secrets.AWSAccessKey},
 	} {
 		hits := secrets.Scan(strings.Repeat(tc.many, 5000) + tc.one)
-		if len(hits) == 0 || hits[len(hits)-1].Class != tc.want {
-			t.Errorf("%s: the last of %d hits is %+v", tc.want, len(hits), hits[len(hits)-1:])
-		}
+		expect.That(t, len(hits) > 0 && hits[len(hits)-1].Class == tc.want, "%s: the last of %d hits is %+v", tc.want, len(hits), hits[len(hits)-1:])
 	}
 	expect.Equal(t, len(secrets.Scan(strings.Repeat("AKIAIOSFODNN7EXAMPLQ ", 5000))), 1024)
 }

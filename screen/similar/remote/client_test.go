@@ -96,9 +96,7 @@ func TestBadAnswers(t *testing.T) {
 	} {
 		c := client(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }), remote.Options{})
 		_, err := c.Embed(t.Context(), []string{"secret-text", "other"})
-		if err == nil || strings.Contains(err.Error(), "secret-text") || strings.Contains(err.Error(), "sesame") {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.That(t, err != nil && !strings.Contains(err.Error(), "secret-text") && !strings.Contains(err.Error(), "sesame"), "%s: %v", name, err)
 	}
 }
 
@@ -108,9 +106,8 @@ func TestRedirectIsRefused(t *testing.T) {
 	thief := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { stolen.Add(1) }))
 	defer thief.Close()
 	c := client(t, http.RedirectHandler(thief.URL, http.StatusTemporaryRedirect), remote.Options{})
-	if _, err := c.Embed(t.Context(), []string{"a"}); err == nil || stolen.Load() != 0 {
-		t.Errorf("%v, %d calls elsewhere", err, stolen.Load())
-	}
+	_, err := c.Embed(t.Context(), []string{"a"})
+	expect.That(t, err != nil && stolen.Load() == 0, "%v, %d calls elsewhere", err, stolen.Load())
 }
 
 // A silent endpoint ends with the deadline.
@@ -144,9 +141,8 @@ func TestBreaker(t *testing.T) {
 		must.Is(t, expect.Err(c.Embed(gone, []string{"a"})), context.Canceled)
 	}
 	for range maxFailures {
-		if err := try(); err == nil || errors.Is(err, remote.ErrOpen) {
-			t.Fatalf("got %v", err)
-		}
+		err := try()
+		must.That(t, err != nil && !errors.Is(err, remote.ErrOpen), "got %v", err)
 	}
 	before := calls.Load()
 	expect.Is(t, try(), remote.ErrOpen, "open")
@@ -189,9 +185,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, v := range vectors {
-			if len(v) == 0 || len(v) != len(vectors[0]) {
-				t.Fatal("a vector is missing")
-			}
+			must.That(t, len(v) > 0 && len(v) == len(vectors[0]), "a vector is missing")
 		}
 		must.Len(t, vectors, want)
 	})
