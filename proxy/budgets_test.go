@@ -128,9 +128,8 @@ func TestReplaysAreBounded(t *testing.T) {
 	held := memproxy.HeldWrite{ID: "h1", Backend: "toy", Route: "toy.add", Method: "POST", EscapedPath: "/memory", Principal: "agent:dev", Kind: memproxy.Learn}
 	content := memproxy.HoldContent{Body: []byte(strings.Repeat("x", 600<<10)), Author: &memproxy.Principal{ID: "agent:dev", Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, ActsAs: memproxy.Limit{All: true}}}
 	before := r.count()
-	if got := p.BackendClient().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeUnsent || !errors.Is(got.Err, frontend.ErrBusy) || r.count() != before {
-		t.Errorf("without room: %+v, %d requests", got, r.count()-before)
-	}
+	got := p.BackendClient().Replay(context.Background(), held, content)
+	expect.That(t, got.Outcome == memproxy.OutcomeUnsent && errors.Is(got.Err, frontend.ErrBusy) && r.count() == before, "without room: %+v, %d requests", got, r.count()-before)
 	expect.Equal(t, r.parts.Recorded()[len(r.parts.Recorded())-1].Ended, memproxy.StreamNoRoom, "no client hung up")
 	free()
 	got = p.BackendClient().Replay(context.Background(), held, content)
@@ -140,8 +139,7 @@ func TestReplaysAreBounded(t *testing.T) {
 	expect.Len(t, r.parts.Recorded()[len(r.parts.Recorded())-1].Reasons, 0, "of a redirect to the backend itself")
 	r.upstream.Close()
 	transport.CloseIdleConnections()
-	if got := p.BackendClient().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeUnsent || !errors.Is(got.Err, memproxy.ErrAway) {
-		t.Errorf("without a backend: %+v", got)
-	}
+	got = p.BackendClient().Replay(context.Background(), held, content)
+	expect.That(t, got.Outcome == memproxy.OutcomeUnsent && errors.Is(got.Err, memproxy.ErrAway), "without a backend: %+v", got)
 	ring.Until(t, "what is held given back", func() bool { return budget.UsedBytes() == 0 })
 }
