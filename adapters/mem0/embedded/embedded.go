@@ -201,23 +201,12 @@ func parse(raw []byte) (object, error) {
 	return v, nil
 }
 
-// credential returns the key from the dialect's own header; the other dialect's is
-// ignored.
+// credential returns the key from the dialect's own header.
 func credential(r *http.Request) string {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if isHosted(r.URL.Path) {
-		if scheme == "Token" {
-			return token
-		}
-		return ""
+		return strings.TrimPrefix(r.Header.Get("Authorization"), "Token ")
 	}
-	if key := r.Header.Get("X-API-Key"); key != "" {
-		return key
-	}
-	if scheme == "Bearer" {
-		return token
-	}
-	return ""
+	return r.Header.Get("X-API-Key")
 }
 
 // stamp formats microseconds only if there are any, as Python does.

@@ -52,18 +52,12 @@ func (g grammar) passes(m *memory, filter object) (ok bool, err error) {
 
 func (g grammar) list(m *memory, key string, want any) (bool, error) {
 	list, isList := want.([]any)
-	if !isList && key == "NOT" {
-		list, isList = []any{want}, true
-	}
 	if !isList {
-		return false, badRequest("%s must be a list", key)
+		list = []any{want}
 	}
 	passed := 0
 	for _, item := range list {
-		sub, isObject := item.(object)
-		if !isObject {
-			return false, badRequest("filters must be an object")
-		}
+		sub, _ := item.(object)
 		ok, err := g.passes(m, sub)
 		if err != nil {
 			return false, err
@@ -85,10 +79,7 @@ func (g grammar) list(m *memory, key string, want any) (bool, error) {
 func (g grammar) field(m *memory, key string, want any) (bool, error) {
 	have, known := m.field(key)
 	if g == platform && key == "metadata" {
-		fields, isObject := want.(object)
-		if !isObject {
-			return false, badRequest("metadata filter must be an object")
-		}
+		fields, _ := want.(object)
 		return engine.passes(m, fields)
 	}
 	switch {
