@@ -252,20 +252,25 @@ func (m *memory) detach(label string) error {
 	return nil
 }
 
+// requiredBy lists the arguments that the commands of the tool named memory require.
+var requiredBy = map[string][]string{
+	"create": {"path", "description"}, "str_replace": {"path"}, "insert": {"path", "insert_line", "insert_text"}, "delete": {"path"},
+}
+
 // command executes the tool named memory, whose argument command selects what it does.
 func (m *memory) command(a Args) error {
 	has := func(names ...string) bool {
 		return !slices.ContainsFunc(names, func(n string) bool { return !a.has(n) })
 	}
+	if !has(requiredBy[a.Text("command")]...) {
+		return errServer
+	}
 	switch a.Text("command") {
 	case "create":
-		if !has("path", "description") {
-			return errServer
-		}
 		m.create(labelIn(a.Text("path")), a.Text("description"), a.Text("file_text"))
 		return nil
 	case "str_replace":
-		if !has("path", "old_string", "new_string") && !has("path", "old_str", "new_str") {
+		if !has("old_string", "new_string") && !has("old_str", "new_str") {
 			return errServer
 		}
 		from, to := "old_string", "new_string"
@@ -274,14 +279,8 @@ func (m *memory) command(a Args) error {
 		}
 		return m.replace(labelIn(a.Text("path")), a.Text(from), a.Text(to), store)
 	case "insert":
-		if !has("path", "insert_line", "insert_text") {
-			return errServer
-		}
 		return m.insert(flatLabel(a.Text("path")), a.Text("insert_text"), a, store)
 	case "delete":
-		if !has("path") {
-			return errServer
-		}
 		return m.detach(flatLabel(a.Text("path")))
 	case "rename":
 		return m.rename(a)
