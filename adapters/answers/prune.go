@@ -156,7 +156,7 @@ func (s *spec) hasForm(v *jsondoc.Value) bool {
 	case v.Kind == jsondoc.Array:
 		return s.list != nil
 	}
-	return s.holdsScalars()
+	return s.scalar || s.phrases != nil // numbers, true and false are claimed where texts are
 }
 
 // claims reports whether everything in a value is claimed, without an edit.

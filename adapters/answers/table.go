@@ -32,9 +32,6 @@ type spec struct {
 	text    bool
 }
 
-// holdsScalars reports whether numbers, true and false are claimed.
-func (s *spec) holdsScalars() bool { return s.scalar || s.phrases != nil }
-
 // object is the set of allowed forms of an object's members.
 type object struct {
 	members map[string]*member

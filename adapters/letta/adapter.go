@@ -24,18 +24,14 @@ type Adapter struct {
 	*answertable.Table
 	runs
 	holdReplier
-	noCache
 	opt     Options
 	bodies  members
 	names   *spelling.Names // keys that name the owner or the subject of a request
 	headers *spelling.Names // headers that name an identity
 }
 
-// noCache is the cache of an adapter that has none.
-type noCache struct{}
-
-// Evict implements the gate's Adapter.
-func (noCache) Evict(...string) {}
+// Evict implements the gate's Adapter, which has no cache here.
+func (a *Adapter) Evict(...string) {}
 
 // New returns the adapter.
 func New(opt Options) (*Adapter, error) {
@@ -79,19 +75,7 @@ func KindOf(id string) memproxy.TargetKind {
 	case prefix == "agent" && strings.Contains(rest, "/"):
 		return TargetLabel
 	}
-	return prefixKind(prefix)
-}
-
-func prefixKind(prefix string) memproxy.TargetKind {
-	switch prefix {
-	case "block", "agent", "passage", "archive", "file", "group", "identity", "message", "run", "step", "tool", "job":
-		return memproxy.TargetKind(prefix)
-	case "source", "folder":
-		return TargetFolder
-	case "conv":
-		return TargetConversation
-	}
-	return ""
+	return idPrefixes[prefix]
 }
 
 func malformed(code memproxy.ReasonCode, status int, pointer, detail string) error {

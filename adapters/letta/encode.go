@@ -30,7 +30,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 		return nil, "", err
 	}
 	if op.Stamp != nil {
-		patch{w}.stamp(r, p.doc.Root, op)
+		stamp(w, r, p.doc.Root, op)
 	}
 	if w.Empty() {
 		return body, query, nil
@@ -54,22 +54,19 @@ func (a *Adapter) Reword(rt memproxy.Route, req memproxy.Request, body []byte, t
 	return p.patched(e.Apply()), nil
 }
 
-// patch is a stamps.Patch that knows which objects of a body to stamp.
-type patch struct{ *stamps.Patch }
-
 // stamp stamps every object that can have metadata. Agent archival passages, archives,
 // conversations, identities and groups have no metadata: only the ledger records their
 // origin.
-func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
+func stamp(p *stamps.Patch, r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	list := root
 	switch {
 	case op.Kind == memproxy.Correct:
 		if r.Is(stamped) && len(op.Targets) > 0 {
-			p.update(root, op, op.Current[op.Targets[0]].Metadata)
+			update(p, root, op, op.Current[op.Targets[0]].Metadata)
 		}
 		return
 	case r.Is(stamped):
-		p.write(root, op, nil)
+		write(p, root, op, nil)
 		return
 	case r.Shape == blocks && root.Kind == jsondoc.Object, r.Shape == file:
 		list = root.Get("blocks")
@@ -77,18 +74,18 @@ func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	case r.Shape == passages:
 		list = root.Get("passages")
 	case r.Shape == agent:
-		p.write(root, op, nil)
+		write(p, root, op, nil)
 		list = root.Get("memory_blocks")
 	default:
 		return
 	}
 	for _, e := range list.List() {
-		p.write(e, op, nil)
+		write(p, e, op, nil)
 	}
 }
 
 // write stamps an object's metadata. If the object has none, it gets the current metadata.
-func (p patch) write(holder *jsondoc.Value, op *memproxy.Operation, current []byte) {
+func write(p *stamps.Patch, holder *jsondoc.Value, op *memproxy.Operation, current []byte) {
 	if holder.Kind != jsondoc.Object {
 		return
 	}
@@ -98,7 +95,7 @@ func (p patch) write(holder *jsondoc.Value, op *memproxy.Operation, current []by
 // update stamps a change. The server replaces metadata as a whole, so the current metadata
 // is included if the client sends none. If the text is unchanged, its stamp is kept and
 // sealed again for the new metadata.
-func (p patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []byte) {
+func update(p *stamps.Patch, holder *jsondoc.Value, op *memproxy.Operation, current []byte) {
 	meta := nonNull(holder.Get("metadata"))
 	if nonNull(holder.Get("value")) == nil {
 		if old := stamps.FilterMembers(current, true); meta != nil && len(old) > 0 {
@@ -115,5 +112,5 @@ func (p patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []b
 	if meta != nil {
 		current = nil
 	}
-	p.write(holder, op, current)
+	write(p, holder, op, current)
 }

@@ -50,7 +50,7 @@ var parsedMembers = sync.OnceValue(func() members {
 
 // objectOf returns the kind of object that a row's body is or changes.
 func objectOf(r *row) string {
-	if kind := shapeKinds[r.Shape]; kind != "" {
+	if kind := shapeKinds[string(r.Shape)]; kind != "" {
 		return kind
 	}
 	kind := "server" // unless the path has a collection, of which the last counts
@@ -60,13 +60,6 @@ func objectOf(r *row) string {
 		}
 	}
 	return kind
-}
-
-// shapeKinds maps shapes to the kind of object in such a body. The messages in a run are
-// objects of their own kind.
-var shapeKinds = map[shape]string{
-	block: "block", blocks: "block", agent: "agent", passage: "passage", passages: "passage", toolRun: "call",
-	chat: "run", batch: "run", gateway: "run", capture: "run", file: "file", upload: "file",
 }
 
 // member returns the name of the text at a pointer in policies and budgets: the kind of

@@ -17,6 +17,9 @@ var nameLists = spelling.ParseLists(nameTable)
 var (
 	dims       = spelling.Mapping[memproxy.Dimension](nameLists, "dims")
 	targetKeys = spelling.Mapping[memproxy.TargetKind](nameLists, "targets")
+	idPrefixes = spelling.Mapping[memproxy.TargetKind](nameLists, "prefixes")
+	paramKinds = spelling.Mapping[memproxy.TargetKind](nameLists, "parameters")
+	shapeKinds = spelling.Mapping[string](nameLists, "shapes")
 	byName     = spelling.Mapping[string](nameLists, "by-name")
 
 	identityHeaders = spelling.Mapping[memproxy.Dimension](nameLists, "headers")
@@ -32,6 +35,7 @@ var (
 	modelSettings    = nameLists.Set("model")
 	ordinarySettings = nameLists.Set("ordinary")
 	outputSchemas    = nameLists.Set("schemas")
+	references       = nameLists.Set("references")
 	agentRelations   = nameLists.Set("relations")
 	ownerless        = nameLists.Set("ownerless")
 	textExtensions   = nameLists.Set("text-files")

@@ -135,8 +135,7 @@ func object(r *row, req memproxy.Request, params map[string]string) string {
 // "close-all" or "approval"; "" if it does nothing with one.
 func verb(r *row) string {
 	for word := range strings.SplitSeq(r.Path, "/") {
-		switch word {
-		case "attach", "detach", "open", "close", "close-all", "approval", "repositories":
+		if references[word] {
 			return word
 		}
 	}

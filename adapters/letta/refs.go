@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"cmp"
 	"maps"
 	"net/url"
 	"slices"
@@ -187,13 +188,5 @@ func hasIDForm(s string) bool {
 // paramKind returns the kind of object that a path parameter names by its id, or "". A test
 // has the reason for every parameter without a kind.
 func paramKind(param string) memproxy.TargetKind {
-	switch param {
-	case "batch_id":
-		return TargetJob
-	case "memory_id":
-		return TargetPassage
-	case "conversation_id":
-		return TargetConversation
-	}
-	return prefixKind(strings.TrimSuffix(param, "_id"))
+	return cmp.Or(paramKinds[param], idPrefixes[strings.TrimSuffix(param, "_id")])
 }

@@ -57,7 +57,8 @@ func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 		r.wait(d.Allowance, now)
 	case r.Status >= 500:
 		r.Body.Detail = sentence(d, "memproxy could not process this request")
-		if !HasReason(d, memproxy.UpstreamMalformed) { // the backend would give the same answer to a retry
+		malformed := func(r memproxy.Reason) bool { return r.Code == memproxy.UpstreamMalformed }
+		if !slices.ContainsFunc(d.Reasons, malformed) { // the backend would give the same answer to a retry
 			r.Header["Retry-After"] = []string{"1"}
 		}
 	default:
@@ -76,11 +77,6 @@ func Unprocessable(err error) error {
 		m.Status = 422
 	}
 	return err
-}
-
-// HasReason reports whether a decision has a reason.
-func HasReason(d memproxy.Decision, code memproxy.ReasonCode) bool {
-	return slices.ContainsFunc(d.Reasons, func(r memproxy.Reason) bool { return r.Code == code })
 }
 
 // visible returns the reasons that the caller may see: a reason about another owner's object
