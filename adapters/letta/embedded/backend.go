@@ -101,7 +101,7 @@ func New() *Backend {
 		mux: http.NewServeMux(), agents: map[string]*agent{},
 	}
 	b.runs, b.blocks = runs{b, map[string]*answer{}}, blocks{b, map[string]*block{}}
-	b.talks, b.objects = conversations{b, map[string]*conversation{}}, objects{b, map[string]object{}}
+	b.talks, b.objects = conversations{b}, objects{b, map[string]object{}}
 	b.objects.routes()
 	b.talks.routes()
 	b.mux.HandleFunc("POST /v1/agents/{$}", reading(b, b.create))

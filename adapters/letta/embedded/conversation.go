@@ -2,42 +2,14 @@ package embedded
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 )
 
-// conversation is one of an agent's histories.
-type conversation struct {
-	ID       string   `json:"id"`
-	Agent    string   `json:"agent_id"`
-	Summary  string   `json:"summary"`
-	Messages []string `json:"in_context_message_ids"`
-	Isolated []string `json:"isolated_block_ids"`
-}
-
-type conversations struct {
-	b   *Backend
-	all map[string]*conversation
-}
+// conversations are the routes of conversations and messages. The conversations are stored
+// objects.
+type conversations struct{ b *Backend }
 
 func (s *conversations) routes() {
-	s.b.mux.HandleFunc("POST /v1/conversations/{$}", reading(s.b, s.create))
-	s.b.mux.HandleFunc("GET /v1/conversations/{$}", s.b.locked(func(r *http.Request) any {
-		list := slices.DeleteFunc(sorted(s.all), func(c *conversation) bool {
-			return r.URL.Query().Has("agent_id") && c.Agent != r.URL.Query().Get("agent_id")
-		})
-		return page(list, r.URL.Query(), func(c *conversation) string { return c.ID })
-	}))
-	s.b.mux.HandleFunc("GET /v1/conversations/{talk}", s.b.locked(func(r *http.Request) any {
-		switch c := s.all[r.PathValue("talk")]; {
-		case c != nil:
-			return c
-		case strings.HasPrefix(r.PathValue("talk"), "conv-"):
-			return notFound("Conversation")
-		default: // only this route checks the form of a conversation id
-			return refusal{http.StatusUnprocessableEntity, "String should match pattern '^conv-'"}
-		}
-	}))
 	s.b.mux.HandleFunc("POST /v1/conversations/{talk}/messages", s.talk)
 	s.b.mux.HandleFunc("GET /v1/conversations/{talk}/messages", s.b.locked(func(r *http.Request) any {
 		agent, conv, ok := s.place(r.PathValue("talk"), r.URL.Query().Get("agent_id"))
@@ -62,21 +34,13 @@ func (s *conversations) routes() {
 	}))
 }
 
-func (s *conversations) create(r *http.Request, c *conversation) any {
-	if c.Agent = r.URL.Query().Get("agent_id"); s.b.agents[c.Agent] == nil {
-		return notFound("Agent")
-	}
-	c.ID, c.Messages, c.Isolated = s.b.id("conv"), []string{}, []string{}
-	s.all[c.ID] = c
-	return c
-}
-
 // place returns the agent and the conversation that a conversation id identifies. "default"
 // is used together with an agent id, and older clients send an agent's id. The lock is held.
 func (s *conversations) place(name, agent string) (of, conv string, ok bool) {
-	switch c := s.all[name]; {
-	case c != nil:
-		return c.Agent, c.ID, true
+	switch c := s.b.objects.all[name]; {
+	case c != nil && strings.HasPrefix(name, "conv-"):
+		agent, _ = c["agent_id"].(string)
+		return agent, name, true
 	case strings.HasPrefix(name, "agent-"):
 		agent = name
 	case name != "default":

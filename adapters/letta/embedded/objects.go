@@ -4,10 +4,11 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 )
 
-// object is an object that this server stores without using it: a group, an identity, a
-// folder, a custom tool or an archive.
+// object is an object of which this server uses little: a conversation, a group, an identity,
+// a folder, a custom tool or an archive.
 type object map[string]any
 
 func (o object) id() string { s, _ := o["id"].(string); return s }
@@ -24,11 +25,12 @@ var storedKinds = map[string]struct {
 	prefix string
 	added  object
 }{
-	"archives":   {"archive", object{"vector_db_provider": "native"}},
-	"groups":     {"group", object{"shared_block_ids": []any{}, "manager_agent_id": nil}},
-	"identities": {"identity", object{"agent_ids": []any{}, "block_ids": []any{}, "properties": []any{}}},
-	"folders":    {"source", object{"metadata": nil}},
-	"tools":      {"tool", object{"tool_type": "custom"}},
+	"conversations": {"conv", object{"summary": "", "in_context_message_ids": []any{}, "isolated_block_ids": []any{}}},
+	"archives":      {"archive", object{"vector_db_provider": "native"}},
+	"groups":        {"group", object{"shared_block_ids": []any{}, "manager_agent_id": nil}},
+	"identities":    {"identity", object{"agent_ids": []any{}, "block_ids": []any{}, "properties": []any{}}},
+	"folders":       {"source", object{"metadata": nil}},
+	"tools":         {"tool", object{"tool_type": "custom"}},
 }
 
 type objects struct {
@@ -54,6 +56,9 @@ func (s *objects) routes() {
 					o[name] = v
 				}
 			}
+			if segment == "conversations" {
+				o["agent_id"] = r.URL.Query().Get("agent_id")
+			}
 			o["id"] = s.b.id(k.prefix)
 			s.all[o.id()] = o
 			return o
@@ -66,6 +71,7 @@ func (s *objects) routes() {
 			q := r.URL.Query()
 			list := slices.DeleteFunc(sorted(s.all), func(o object) bool {
 				return o.id()[:len(k.prefix)+1] != k.prefix+"-" ||
+					segment == "conversations" && q.Has("agent_id") && o["agent_id"] != q.Get("agent_id") ||
 					segment == "archives" && q.Has("agent_id") && !o.of(q.Get("agent_id")) ||
 					segment == "identities" && q.Has("identifier_key") && o["identifier_key"] != q.Get("identifier_key")
 			})
@@ -91,7 +97,11 @@ func (o object) shown() object {
 
 func (s *objects) one(r *http.Request, change *object) any {
 	o := s.all[r.PathValue("object")]
-	if o == nil {
+	switch {
+	case o != nil:
+	case strings.HasPrefix(r.URL.Path, "/v1/conversations/") && !strings.HasPrefix(r.PathValue("object"), "conv-"):
+		return refusal{http.StatusUnprocessableEntity, "String should match pattern '^conv-'"} // the other routes check no form
+	default:
 		return refusal{http.StatusNotFound, "not found"}
 	}
 	if r.Method == http.MethodDelete {
