@@ -270,17 +270,13 @@ func readOrigin(m *memproxy.Memory, v *jsondoc.Value) {
 		case "attributed_to", "role":
 			m.Inferred = m.Inferred || !memproxy.UserRole(value.Text())
 			continue
-		case "user_id":
-			owner = &m.Scope.User
-		case "agent_id":
-			owner = &m.Scope.Agent
-		case "app_id":
-			owner = &m.Scope.App
-		case "run_id":
-			owner = &m.Scope.Run
 		case "session_id":
 		default:
-			continue
+			dim, ok := dimOf(name)
+			if !ok {
+				continue
+			}
+			owner = m.Scope.Owner(dim)
 		}
 		*owner = cmp.Or(*owner, value.Text())
 		m.Unreadable = m.Unreadable || value.Kind != jsondoc.String && value.Kind != jsondoc.Null

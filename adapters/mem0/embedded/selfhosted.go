@@ -79,17 +79,10 @@ func (b server) get(c *call) (any, error) {
 	return out, nil
 }
 
-func (b server) memory(id string) (*memory, error) {
-	if m := b.byID(id); m != nil {
-		return m, nil
-	}
-	return nil, fail(http.StatusNotFound, "Memory %s not found", id)
-}
-
 func (b server) update(c *call) (any, error) {
-	m, err := b.memory(c.args[0])
-	if err != nil {
-		return nil, err
+	m := b.byID(c.args[0])
+	if m == nil {
+		return nil, fail(http.StatusNotFound, notFound)
 	}
 	if err := m.rewrite(c.body, true, c.now); err != nil {
 		return nil, err
@@ -98,9 +91,9 @@ func (b server) update(c *call) (any, error) {
 }
 
 func (b server) drop(c *call) (any, error) {
-	m, err := b.memory(c.args[0])
-	if err != nil {
-		return nil, err
+	m := b.byID(c.args[0])
+	if m == nil {
+		return nil, fail(http.StatusNotFound, notFound)
 	}
 	b.delete(m, c.now)
 	return done("Memory deleted successfully!")
