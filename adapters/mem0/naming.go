@@ -1,6 +1,7 @@
 package mem0
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -75,16 +76,11 @@ func rewriteQuery(op *memproxy.Operation, query string) string {
 
 // recordHeaderIDs records the ids in the request's headers, whatever their names.
 func recordHeaderIDs(op *memproxy.Operation, h memproxy.Header) {
-	var long []string // headers that are long enough for an id
-	for name, list := range h {
-		if slices.ContainsFunc(list, func(text string) bool { return len(text) >= spelling.UUIDLen }) {
-			long = append(long, name)
-		}
-	}
-	slices.Sort(long)
-	for _, name := range long {
+	for _, name := range slices.Sorted(maps.Keys(h)) {
 		for _, text := range h[name] {
-			addLooseIDs(op, text, "header:"+strings.ToLower(name))
+			if len(text) >= spelling.UUIDLen {
+				addLooseIDs(op, text, "header:"+strings.ToLower(name))
+			}
 		}
 	}
 }

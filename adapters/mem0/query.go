@@ -17,9 +17,7 @@ func (d *decoding) query() error {
 	if err != nil {
 		return err
 	}
-	keys := slices.AppendSeq(make([]string, 0, len(values)), maps.Keys(values))
-	slices.Sort(keys)
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		list := values[key]
 		d.queryIDs(key, list)
 		base := jsondoc.Fold(key)
