@@ -7,8 +7,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
-	"github.com/memproxy/memproxy/adapters/routetable"
-	"github.com/memproxy/memproxy/adapters/routetable/routetabletest"
 )
 
 func FuzzLaws(f *testing.F) { adaptertest.Fuzz(f, adapter(f), own) }
@@ -24,11 +22,6 @@ func plain(s string) bool {
 	return len(s) <= 40 && !strings.ContainsFunc(s, func(r rune) bool {
 		return !strings.ContainsRune("_-.$0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", r)
 	})
-}
-
-// Proves EDGE-3: the index agrees with the table.
-func FuzzRoute(f *testing.F) {
-	routetabletest.Fuzz(f, adapter(f), routetable.Options{Alias: map[string]string{"latest": "v1"}})
 }
 
 // A located object is the requested one, or has no owner.

@@ -6,11 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/routetable"
-	"github.com/memproxy/memproxy/adapters/routetable/routetabletest"
 )
-
-// Proves EDGE-3: the index agrees with the table.
-func FuzzRoute(f *testing.F) { routetabletest.Fuzz(f, adapter(f), routetable.Options{LastSlash: true}) }
 
 // Ids are unique, because Decode finds its row by them.
 func TestTable(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/routetable"
-	"github.com/memproxy/memproxy/adapters/routetable/routetabletest"
 	"github.com/memproxy/memproxy/internal/expect"
 )
 
@@ -90,11 +89,6 @@ func TestRespelled(t *testing.T) {
 		expect.Equal(t, r.Respelled, want, path)
 	}
 }
-
-// The tables agree with the simple matcher.
-func FuzzMatch(f *testing.F) { routetabletest.Fuzz(f, build(strict), strict) }
-
-func FuzzMatchAlias(f *testing.F) { routetabletest.Fuzz(f, build(either), either) }
 
 func TestMatchWithoutParametersDoesNotAllocate(t *testing.T) {
 	x := build(strict)

@@ -1,6 +1,4 @@
-// Package routetabletest has a simple matcher for rows of a route table, for comparison
-// in tests.
-package routetabletest
+package routetable_test
 
 import (
 	"fmt"
@@ -12,17 +10,30 @@ import (
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/adapters/routetable"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Table is an adapter's table with its matcher.
-type Table interface {
+// The tables agree with a simple matcher.
+func FuzzMatch(f *testing.F) { agrees(f, build(strict), strict) }
+
+func FuzzMatchAlias(f *testing.F) { agrees(f, build(either), either) }
+
+// Proves EDGE-3: the index agrees with the table.
+func FuzzMatchLetta(f *testing.F) { agrees(f, must.Get(letta.New(letta.Options{}))(f), either) }
+
+// Proves EDGE-3: the index agrees with the table.
+func FuzzMatchMem0(f *testing.F) { agrees(f, must.Get(mem0.New(mem0.Options{}))(f), strict) }
+
+type table interface {
 	Routes() iter.Seq2[string, memproxy.Route]
 	Route(memproxy.Request) (memproxy.Route, bool)
 }
 
-// Fuzz checks that a table finds the same row as the simple matcher.
-func Fuzz(f *testing.F, table Table, opt routetable.Options) {
+// agrees checks that a table finds the same row as a simple matcher.
+func agrees(f *testing.F, table table, opt routetable.Options) {
 	var rows []routetable.Row
 	for at, rt := range table.Routes() {
 		method, path, _ := strings.Cut(at, " ")
@@ -38,7 +49,7 @@ func Fuzz(f *testing.F, table Table, opt routetable.Options) {
 	f.Add("GET", "/latest/%252e%252e/a")
 	f.Add("GET", "/memories/50%25")
 	f.Fuzz(func(t *testing.T, method, path string) {
-		want, params := Slow(rows, opt, method, path)
+		want, params := slow(rows, opt, method, path)
 		got, ok := table.Route(memproxy.Request{Method: method, EscapedPath: path})
 		if ok != (want != nil) || ok && (got.ID != want.ID || !maps.Equal(got.Params, params)) {
 			t.Errorf("%s %q: %s %q, want %v %q", method, path, got.ID, got.Params, want, params)
@@ -46,9 +57,9 @@ func Fuzz(f *testing.F, table Table, opt routetable.Options) {
 	})
 }
 
-// Slow is the simple matcher: it tries every row. The one with the most literal
+// slow is the simple matcher: it tries every row. The one with the most literal
 // segments wins, then one that names the method, then the earlier.
-func Slow(rows []routetable.Row, opt routetable.Options, method, escaped string) (best *routetable.Row, params map[string]string) {
+func slow(rows []routetable.Row, opt routetable.Options, method, escaped string) (best *routetable.Row, params map[string]string) {
 	if method == "HEAD" {
 		method = "GET"
 	}
@@ -165,30 +176,4 @@ func split(rows []routetable.Row, opt routetable.Options, escaped string) ([]str
 		parts[0] = opt.Alias[parts[0]]
 	}
 	return parts, true
-}
-
-// Unknown checks that no row is found for the requests, "METHOD /path".
-func Unknown(t *testing.T, table Table, requests ...string) {
-	t.Helper()
-	for _, at := range requests {
-		method, path, _ := strings.Cut(at, " ")
-		if r, ok := table.Route(memproxy.Request{Method: method, EscapedPath: path}); ok {
-			t.Errorf("%s is %s (%s), want no row", at, r.ID, r.Kind)
-		}
-	}
-}
-
-// Respelled returns other spellings of a path. open is the path of a row that takes every
-// path below it.
-func Respelled(path, open string) []string {
-	end := strings.Index(path[1:]+"/", "/") + 1
-	first, rest := path[:end], strings.TrimPrefix(path[end:], "/")
-	return []string{
-		"/" + path, first + "//" + rest, path + "//", // doubled slashes
-		fmt.Sprintf("/%%%x%s", path[1], path[2:]), // an encoded letter
-		first + "%2f" + rest, strings.TrimSuffix(path, "/") + "%2F", path + "%0a",
-		strings.ToUpper(path), path[1:], "http://h" + path, path + ";x=1",
-		"/." + path, "/x/.." + path, "/x/%2e%2e" + path, open + "/x%2f..%2f.." + path, open + "/%252e%252e" + path,
-		strings.ReplaceAll(path, "/", `\`), open + "/%5c.." + path,
-	}
 }
