@@ -140,11 +140,9 @@ func (d *decoding) agentFile(v *jsondoc.Value, ptr string) error {
 			return malformed(memproxy.PayloadMalformed, 422, p, "a tool in the file has no source code, and importing it would delete the source code of the server's tool with that name; exports contain it only for callers with the role memproxy-admin")
 		case memproxy.Reserved(m.Name):
 			d.op.Reserved = append(d.op.Reserved, p)
+		case m.Name == "message_ids":
+			wire.AddStrings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 		case steeringKeys[m.Name], m.Name == "source_code", m.Name == "json_schema", m.Name == "skills":
-			if m.Name == "message_ids" || m.Name == "in_context_message_ids" {
-				wire.AddStrings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
-				break
-			}
 			d.steer(m.Value, p)
 		case (m.Name == "metadata" || m.Name == "metadata_") && m.Value.Kind == jsondoc.Object:
 			return d.metadata(m.Value, p)

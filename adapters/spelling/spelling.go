@@ -4,7 +4,7 @@
 //
 // A name is refused if one reader takes it for an owner's and another does not: other
 // spellings, brackets, repetitions, doubly encoded names, and names and values that are not
-// plain text.
+// plain text. Lists has the names on which an adapter depends.
 package spelling
 
 import (
