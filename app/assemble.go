@@ -55,7 +55,6 @@ type Options struct {
 	pace    integrity.Pace       // pace of reading backends, for tests; zero is the default
 }
 
-// within returns a timeout multiplied by TimeoutFactor.
 func (o *Options) within(d time.Duration) time.Duration { return d * max(1, o.TimeoutFactor) }
 
 // App is everything that the serve command runs, built from a configuration.
@@ -118,7 +117,7 @@ func build(ctx context.Context, s *App) (err error) {
 	if s.budget, err = s.openBudget(); err != nil {
 		return err
 	}
-	s.fleet = &fleetClient{s, newReleaseMeter(s.telemetry.Instruments())}
+	s.fleet = &fleetClient{s, &releaseMeter{Meter: s.telemetry.Instruments(), names: map[string]string{}}}
 	if s.rules, err = newRuleset(s.cfg, s.unsafe, s.fleet.connect, s.log, s.clock, s.group.Go); err != nil {
 		return err
 	}

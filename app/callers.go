@@ -53,7 +53,6 @@ func (c *callers) watchIssuer(stores *readiness, log *slog.Logger) {
 	})
 }
 
-// issuerAnswers returns an error if the issuer of tokens does not answer.
 func issuerAnswers(ctx context.Context, by *identity.Identifier) error {
 	if err := by.CheckIssuer(ctx); err != nil {
 		return fmt.Errorf("tokens whose keys are not known are answered 503 (identity.oidc.issuer %s): %w", by.Issuer(), err)
@@ -125,7 +124,6 @@ func issuerClient(o *config.OIDC) (*http.Client, error) {
 	return &http.Client{Transport: t}, nil
 }
 
-// sameIssuer reports whether requests to two configured issuers are the same.
 func sameIssuer(a, b *config.OIDC) bool {
 	return a != nil && b != nil && a.Issuer == b.Issuer && a.CA == b.CA && a.TokenFile == b.TokenFile
 }

@@ -185,7 +185,6 @@ func machineProblems(cfg *config.Config, getenv func(string) string) []string {
 	return out
 }
 
-// isListening reports whether a process listens on a socket.
 func isListening(path string) bool {
 	c, err := net.Dial("unix", path)
 	if err != nil {

@@ -256,7 +256,6 @@ type readOnlyLedger struct {
 	store ledger.Options
 }
 
-// SessionLocked reads the locks from the ledger.
 func (s readOnlyLedger) SessionLocked(ctx context.Context, _ string, ids ...string) (lock memproxy.Lock, err error) {
 	err = ledger.Peek(s.store, func(l *ledger.Ledger) (err error) {
 		lock, err = l.SessionLocked(ctx, s.who.Tenant, ids...)
@@ -265,7 +264,6 @@ func (s readOnlyLedger) SessionLocked(ctx context.Context, _ string, ids ...stri
 	return lock, err
 }
 
-// Record reads the track record from the ledger without changing it.
 func (s readOnlyLedger) Record(ctx context.Context, _, _ string) (track memproxy.Track, err error) {
 	err = ledger.Peek(s.store, func(l *ledger.Ledger) (err error) {
 		track, err = l.Record(ctx, s.who.Tenant, s.who.ID)

@@ -150,7 +150,6 @@ func (m *fleetClient) applyRelease(r *policy.Release, keep func() error) error {
 	return nil
 }
 
-// refused records that a release was refused, and why.
 func (m *fleetClient) refused(release string, err error) {
 	m.telemetry.Instruments().Reloaded(context.Background(), false)
 	m.edits.notInForce("release "+release, err)
@@ -188,10 +187,6 @@ type releaseMeter struct {
 	mu    sync.Mutex
 	names map[string]string // release, by version of the rules
 	tally follow.Tally
-}
-
-func newReleaseMeter(m gate.Meter) *releaseMeter {
-	return &releaseMeter{Meter: m, names: map[string]string{}}
 }
 
 // name records which release a version of the rules belongs to.
@@ -233,7 +228,6 @@ func (t *releaseMeter) Decided(ctx context.Context, ev *memproxy.Event) {
 	}
 }
 
-// take returns the counts for follow.Options.
 func (t *releaseMeter) take(all bool) []follow.Count {
 	t.mu.Lock()
 	defer t.mu.Unlock()

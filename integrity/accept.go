@@ -26,8 +26,8 @@ func (c *Checker) Accept(ctx context.Context, q review.AcceptRequest) (review.Ac
 		return report, errBusy
 	}
 	defer c.busy.Unlock()
-	c.anchors.mu.Lock() // Anchor must not report a fault while it is being accepted
-	defer c.anchors.mu.Unlock()
+	c.anchoring.Lock() // Anchor must not report a fault while it is being accepted
+	defer c.anchoring.Unlock()
 	last, err := c.anchored(ctx)
 	if err != nil {
 		return report, err
@@ -80,10 +80,10 @@ func (c *Checker) Accept(ctx context.Context, q review.AcceptRequest) (review.Ac
 	if err := c.record(ctx, anchorEvent(c.Clock(), name, report.Head)); err != nil {
 		return report, err
 	}
-	if c.anchors.last == nil {
-		c.anchors.last = last
+	if c.anchors == nil {
+		c.anchors = last
 	}
-	c.anchors.last[name] = anchor{report.Head, c.Clock()}
+	c.anchors[name] = anchor{report.Head, c.Clock()}
 	return report, nil
 }
 

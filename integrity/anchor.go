@@ -3,7 +3,6 @@ package integrity
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -19,24 +18,18 @@ type anchor struct {
 	noted time.Time
 }
 
-// anchors holds the last recorded head of each tenant's chain.
-type anchors struct {
-	mu   sync.Mutex
-	last map[string]anchor // by the tenant's hash; nil until the log was read
-}
-
 // Anchor records the present heads of the chains that grew. Each chain must still
 // contain its last anchor. A chain that does not is broken and is not anchored any
 // more, so that the newest anchor of a chain covers everything before it.
 func (c *Checker) Anchor(ctx context.Context) error {
-	c.anchors.mu.Lock()
-	defer c.anchors.mu.Unlock()
-	if c.anchors.last == nil {
+	c.anchoring.Lock()
+	defer c.anchoring.Unlock()
+	if c.anchors == nil {
 		last, err := c.anchored(ctx)
 		if err != nil {
 			return err
 		}
-		c.anchors.last = last
+		c.anchors = last
 	}
 	heads, err := c.Ledger.Chains.Heads(ctx)
 	if err != nil {
@@ -44,7 +37,7 @@ func (c *Checker) Anchor(ctx context.Context) error {
 	}
 	for _, h := range heads {
 		name := tenantHash(h.Tenant)
-		last := c.anchors.last[name]
+		last := c.anchors[name]
 		still := h.Position == last.Position && h.Link == last.Link
 		if still && c.Clock().Sub(last.noted) < anchorAgain || h.Position == 0 {
 			continue
@@ -69,7 +62,7 @@ func (c *Checker) Anchor(ctx context.Context) error {
 		if err := c.Audit.RecordAsync(anchorEvent(c.Clock(), name, h)); err != nil {
 			return err
 		}
-		c.anchors.last[name] = anchor{h, c.Clock()}
+		c.anchors[name] = anchor{h, c.Clock()}
 	}
 	return nil
 }

@@ -98,7 +98,8 @@ type Checker struct {
 	// reporting is held while a finding is looked up, recorded and flagged, because a
 	// sweep and the validation may find the same memory at the same time.
 	reporting sync.Mutex
-	anchors   anchors
+	anchoring sync.Mutex        // guards anchors
+	anchors   map[string]anchor // last recorded heads of chains, by the tenant's hash; nil until the log was read
 	checks    checks
 	adopted   sync.Map // whether a backend is sealed (bool), by the name of each that is sealed in the background
 }

@@ -28,11 +28,6 @@ func (w *storeSweep) finding(
 	}}
 }
 
-// recorded returns the memory as the ledger has it.
-func (f *finding) recorded() memproxy.Ownership {
-	return memproxy.Ownership{Backend: f.Backend, Kind: f.Kind, ID: f.ID, Scope: memproxy.Scope{Tenant: f.Tenant}, SHA256: f.wants}
-}
-
 // comparison is the result of comparing a page once.
 type comparison struct {
 	items, known, unknown, skipped int

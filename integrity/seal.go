@@ -10,7 +10,6 @@ import (
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/review"
-	"github.com/memproxy/memproxy/screen/hunt"
 )
 
 // Seal implements review.Integrity: it gives what a backend held before memproxy an
@@ -44,7 +43,7 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 	err = c.walk(ctx, backends[0], walk{scopes: q.Scopes, rate: c.Pace.Rate}, func(p page) error {
 		before := report.Items
 		defer func() { count(report.Items - before) }()
-		return s.page(ctx, p.adapter, p.items)
+		return s.page(ctx, p)
 	})
 	if err != nil {
 		return report, err
@@ -92,8 +91,8 @@ type sealing struct {
 }
 
 // page gives the memories of a page an owner and a first version.
-func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.Item) error {
-	entries, err := entriesOf(ctx, s.c, s.backend, adapter, items)
+func (s *sealing) page(ctx context.Context, p page) error {
+	entries, err := entriesOf(ctx, s.c, s.backend, p.adapter, p.items)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (w *storeSweep) run(ctx context.Context, rate float64, count func(int)) (er
 		w.adapter = p.adapter
 		before := w.report.Items
 		defer func() { count(w.report.Items - before) }()
-		return w.page(ctx, p.items, p.again)
+		return w.page(ctx, p)
 	})
 	if err == nil {
 		err = w.missing(ctx)
@@ -168,8 +168,13 @@ func (w *storeSweep) hash(id string) uint64 { return maphash.String(w.seed, id) 
 
 // page compares one page. If it finds differences, it compares again after pending
 // writes had time to arrive.
-func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() ([]hunt.Item, error)) error {
-	underway := w.underway()
+func (w *storeSweep) page(ctx context.Context, p page) error {
+	// underway reports whether any of the agents' turns that run now is still running.
+	underway := func() bool { return false }
+	if t := w.c.Turns(w.backend.Name); t != nil {
+		underway = t.TurnsBegun()
+	}
+	items := p.items
 	seen, err := w.comparePage(ctx, items)
 	if err != nil {
 		return err
@@ -183,7 +188,7 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 		if err != nil {
 			return err
 		}
-		if items, err = again(); err != nil {
+		if items, err = p.again(); err != nil {
 			return err
 		}
 		still, err := w.comparePage(ctx, items)
@@ -192,10 +197,13 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 		}
 		for id, f := range seen.found {
 			now, yes := still.found[id]
-			switch {
-			case !yes || now.Code != f.Code:
+			if !yes || now.Code != f.Code {
 				delete(seen.found, id)
-			case w.changing(f) && (!settled || now.has != f.has || shared(w.c.Config) && w.c.QueueCheck(now.recorded())):
+				continue
+			}
+			recorded := memproxy.Ownership{Backend: now.Backend, Kind: now.Kind, ID: id, Scope: memproxy.Scope{Tenant: now.Tenant}, SHA256: now.wants}
+			switch {
+			case w.changing(f) && (!settled || now.has != f.has || shared(w.c.Config) && w.c.QueueCheck(recorded)):
 				delete(seen.found, id)
 				w.report.Unsettled++
 			default:
@@ -243,15 +251,6 @@ func (w *storeSweep) addFinding(ctx context.Context, f *finding) error {
 	}
 	w.found = append(w.found, f)
 	return nil
-}
-
-// underway returns a function that reports whether any of the turns of the backend's
-// agents that run now is still running.
-func (w *storeSweep) underway() func() bool {
-	if t := w.c.Turns(w.backend.Name); t != nil {
-		return t.TurnsBegun()
-	}
-	return func() bool { return false }
 }
 
 // listsRow reports whether the walk reads objects like row: the ledger also has agents,

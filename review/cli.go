@@ -34,9 +34,9 @@ const TokenEnv = "MEMPROXY_REVIEW_TOKEN"
 
 // CLI is the environment of the commands.
 type CLI struct {
-	Stdout, Stderr io.Writer
-	Getenv         func(string) string
-	Clock          func() time.Time
+	Stdout io.Writer
+	Getenv func(string) string
+	Clock  func() time.Time
 }
 
 // Commands returns the commands holds, memory, sessions, upkeep and status.

@@ -37,8 +37,8 @@ func ran(t *testing.T, clock func() time.Time, token, url, line string) (code in
 	if len(words) > 1 || line == "status" {
 		words = append(words, "--admin", url)
 	}
-	commands := func(stdout, stderr io.Writer) *cobra.Command {
-		c.Stdout, c.Stderr = stdout, stderr
+	commands := func(stdout, _ io.Writer) *cobra.Command {
+		c.Stdout = stdout
 		return cli.Group("memproxy", "", "", c.Commands()...)
 	}
 	return cli.Main(t.Context(), commands, words, nil, &out, &errs), out.String(), errs.String()
