@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -60,20 +59,19 @@ func (o *Options) within(d time.Duration) time.Duration { return d * max(1, o.Ti
 // App is everything that the serve command runs, built from a configuration.
 type App struct {
 	*state
-	gate        *gate.Gate
-	callers     *callers
-	edits       *edits
-	clockGuard  *upkeep.ClockGuard
-	rules       *ruleset
-	fleet       *fleetClient
-	listeners   []*listener
-	listenersMu sync.Mutex     // guards listeners against concurrent reads by metrics
-	proxies     []*proxy.Proxy // of the backends, in the order of the configuration
-	jobs        *upkeep.Jobs
-	review      *review.API
-	socket      string // path of the local operator's socket; "" if there is none
-	webhooks    *review.Webhooks
-	checker     *integrity.Checker
+	gate       *gate.Gate
+	callers    *callers
+	edits      *edits
+	clockGuard *upkeep.ClockGuard
+	rules      *ruleset
+	fleet      *fleetClient
+	listeners  []*listener
+	proxies    []*proxy.Proxy // of the backends, in the order of the configuration
+	jobs       *upkeep.Jobs
+	review     *review.API
+	socket     string // path of the local operator's socket; "" if there is none
+	webhooks   *review.Webhooks
+	checker    *integrity.Checker
 
 	unconfirmed *memories.Unconfirmed
 }

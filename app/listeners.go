@@ -32,7 +32,7 @@ type listener struct {
 	handler    http.Handler
 	tls        *tls.Config
 	ln         net.Listener
-	limited    *frontend.Listener // ln with its limits; nil for another server's listener
+	limited    *frontend.Listener // ln with its limits
 	inFlight   *frontend.InFlight // memory budget of its requests; nil if it is not limited
 	refused    func() int64       // number of requests over the processor's limit; nil if it has none
 	cut        func()             // cancels requests that outlive their callers; nil if there are none
@@ -180,24 +180,19 @@ func (s *App) Listen() error {
 		})
 		stop, failed := proxy.Serve(l.limited, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, Cut: l.cut, Log: s.log})
 		s.group.Serve(stageListeners, l.name, stop, failed)
+		if err := s.observe(l); err != nil {
+			return err
+		}
 	}
 	s.group.Own(stageNotes, func(context.Context) error { s.record(memproxy.EventStop, "stopped"); return nil })
-	unwatch, err := s.telemetry.Instruments().ObserveSource(s.observeLimits)
-	if err == nil {
-		s.group.Own(stageTelemetry, func(context.Context) error { return unwatch() })
-	}
-	return err
+	return nil
 }
 
-// observeLimits reports the listeners' memory in use, and their refused connections and requests.
-func (s *App) observeLimits(observe signal.Observe) {
-	s.listenersMu.Lock()
-	defer s.listenersMu.Unlock()
-	for _, l := range s.listeners {
-		var refused, evicted, held, refusedRequests int64
-		if l.limited != nil {
-			refused, evicted = l.limited.TurnedAway()
-		}
+// observe reports a listener's memory in use, and its refused connections and requests.
+func (s *App) observe(l *listener) error {
+	stop, err := s.telemetry.Instruments().ObserveSource(func(observe signal.Observe) {
+		var held, refusedRequests int64
+		refused, evicted := l.limited.TurnedAway()
 		if l.refused != nil {
 			refused += l.refused()
 		}
@@ -208,7 +203,11 @@ func (s *App) observeLimits(observe signal.Observe) {
 		observe(signal.MetricConnections, evicted, l.name, signal.ResultEvicted)
 		observe(signal.MetricInFlight, held, l.name)
 		observe(signal.MetricInFlightRefused, refusedRequests, l.name)
+	})
+	if err == nil {
+		s.group.Own(stageTelemetry, func(context.Context) error { return stop() })
 	}
+	return err
 }
 
 // Handler returns the handler of a listener, by its name: a backend's, "admin" or
@@ -323,10 +322,8 @@ func (s *App) listenExtproc(f Envoy) error {
 	l := &listener{name: "extproc", addr: f.Listen, ln: ln, limited: extproc.Limit(ln), refused: p.Refused}
 	stop, failed := extproc.Serve(l.limited, opt)
 	s.group.Serve(stageListeners, l.name, stop, failed)
-	s.listenersMu.Lock()
-	defer s.listenersMu.Unlock()
 	s.listeners = append(s.listeners, l)
-	return nil
+	return s.observe(l)
 }
 
 // removeSocket removes the socket that a killed process left.
