@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -171,18 +170,17 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 // tenant's chain from its end back to a day before the hold, as clocks may differ, page by page.
 func hasVersions(ctx context.Context, hs Holds, id string) (seen bool, err error) {
 	h, err := hs.Get(ctx, id)
-	at, before := int64(math.MaxInt64), int64(math.MaxInt64)
-	err = cmp.Or(err, eachPage(verifyStep, func(versionRow) ([]versionRow, error) {
-		if err != nil || seen || at < toMicros(h.Created.Add(-longestLease)) {
-			return nil, nil
+	last := versionRow{at: math.MaxInt64, place: math.MaxInt64}
+	for err == nil && !seen && last.at >= toMicros(h.Created.Add(-longestLease)) {
+		var page []versionRow
+		page, err = querySettled(ctx, hs.store, "look for the versions of a hold", scanVersionRow,
+			`SELECT `+versionColumns+` FROM version WHERE tenant = ? AND place < ? ORDER BY place DESC LIMIT ?`, h.Tenant, last.place, verifyStep)
+		if len(page) == 0 {
+			break
 		}
-		return querySettled(ctx, hs.store, "look for the versions of a hold", scanVersionRow,
-			`SELECT `+versionColumns+` FROM version WHERE tenant = ? AND place < ? ORDER BY place DESC LIMIT ?`, h.Tenant, before, verifyStep)
-	}, func(page []versionRow) error {
-		at, before = page[len(page)-1].at, page[len(page)-1].place
+		last = page[len(page)-1]
 		seen = slices.ContainsFunc(page, func(r versionRow) bool { return r.Backend == h.Backend && r.Decision == id })
-		return nil
-	}))
+	}
 	return seen, err
 }
 
