@@ -217,94 +217,65 @@ const sentenceWords = 3
 // a script without spaces. Agents see such names together with memories, so such a name is
 // screened as text. Numbers and keys are not words.
 func LooksLikeSentence(name string) bool {
-	whole := name
-	state, words := uint8(0), uint8(0)
-	for ; len(name) > 1; name = name[2:] {
-		a, b := name[0], name[1]
-		if a|b >= utf8.RuneSelf {
-			return sentenceRunes(whole)
+	state, words, foreign := uint8(0), uint8(0), 0
+	for _, r := range name {
+		var class uint8
+		if r < utf8.RuneSelf {
+			class = asciiClass[r]
+		} else if class = letterClass(r); class >= smallLetter {
+			foreign++
 		}
-		next := wordings[state][4*letterClass[a]+letterClass[b]]
-		state = next % word
-		if words += next / word; words >= sentenceWords {
+		state = wording[state%word][class]
+		if words += state / word; words >= sentenceWords {
 			return true
 		}
 	}
-	if name != "" {
-		if name[0] >= utf8.RuneSelf {
-			return sentenceRunes(whole)
-		}
-		state = wording[state][letterClass[name[0]]]
-		words += state / word
-	}
-	return words >= sentenceWords || words == sentenceWords-1 && wording[state%word][0] >= word
+	return foreign >= 3*sentenceWords || words == sentenceWords-1 && wording[state%word][separator] >= word
 }
 
-// letterClass is the class of each ASCII character: 1 for digits, 2 for small letters, 3
-// for capitals, 0 for all others.
-var letterClass = [utf8.RuneSelf]uint8{
-	'0': 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-	'a': 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2,
-	'A': 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,
+// The classes of characters. Letters without case are those of a script that has none.
+const (
+	separator = iota
+	digit
+	smallLetter
+	capital
+	caseless
+)
+
+func letterClass(r rune) uint8 {
+	switch {
+	case unicode.IsDigit(r):
+		return digit
+	case !unicode.IsLetter(r):
+		return separator
+	case unicode.IsUpper(r):
+		return capital
+	case unicode.IsLower(r):
+		return smallLetter
+	}
+	return caseless
 }
+
+var asciiClass = func() (classes [utf8.RuneSelf]uint8) {
+	for r := range classes {
+		classes[r] = letterClass(rune(r))
+	}
+	return classes
+}()
 
 // word is a flag in a state of wording: the character ends a word.
 const word = 8
 
 // wording is the state machine of LooksLikeSentence: the next state, by state and class.
-// The states are: outside of a word (0), after one capital (1), after more letters and a
-// capital (2), after one small letter (3), after more letters and a small one (4). Letters
-// before a digit are not a word, and a capital after a small letter begins a new word. The
-// code has no branch that depends on the characters of a hash.
-var wording = [5][4]uint8{
-	{0, 0, 3, 1},
-	{0, 0, 4, 2},
-	{0 | word, 0, 4, 2},
-	{0, 0, 4, 1},
-	{0 | word, 0, 4, 1 | word},
-}
-
-// wordings is wording for two characters at once: by state and both classes, the next state
-// and the number of words that end, as a multiple of word.
-var wordings = func() (both [5][16]uint8) {
-	for state := range both {
-		for classes := range both[state] {
-			first := wording[state][classes/4]
-			second := wording[first%word][classes%4]
-			both[state][classes] = first - first%word + second
-		}
-	}
-	return both
-}()
-
-// sentenceRunes is LooksLikeSentence for all scripts.
-func sentenceRunes(name string) bool {
-	words, letters, others := 0, 0, 0
-	var before rune
-	end := func() {
-		if letters >= 2 {
-			words++
-		}
-		letters = 0
-	}
-	for _, r := range name {
-		switch {
-		case !unicode.IsLetter(r):
-			if unicode.IsDigit(r) {
-				letters = 0 // "a1b2" is not a word
-			}
-			end()
-		default:
-			if unicode.IsUpper(r) && unicode.IsLower(before) {
-				end()
-			}
-			letters++
-			if r > unicode.MaxASCII {
-				others++
-			}
-		}
-		before = r
-	}
-	end()
-	return words >= sentenceWords || others >= 3*sentenceWords
+// The states are: outside of a word (0), after one letter that is not small (1), after more
+// letters of which the last is not small (2), after one small letter (3), after more letters
+// of which the last is small (4). Letters before a digit are not a word, and a capital after
+// a small letter begins a new word. The code has no branch that depends on the characters of
+// a hash.
+var wording = [5][5]uint8{
+	{0, 0, 3, 1, 1},
+	{0, 0, 4, 2, 2},
+	{0 | word, 0, 4, 2, 2},
+	{0, 0, 4, 1, 2},
+	{0 | word, 0, 4, 1 | word, 2},
 }

@@ -24,6 +24,18 @@ func TestWordy(t *testing.T) {
 		"Müller":                               false,
 		"田中太郎":                                 false,
 		"a-b-c-d":                              false,
+		"ab cd ef":                             true,
+		"ab cd e":                              false,
+		"ab cd":                                false,
+		"abCdEf":                               true,
+		"aBcDeF":                               false, // words of one letter
+		"ABcDE fg hi":                          true,
+		"ab1 cd ef gh":                         true, // letters before a digit are no word
+		"ab1 cd ef":                            false,
+		"2026-11-28T17:42:10Z":                 false,
+		"ab\xffcd ef":                          true,
+		"ÄbÖdÜf":                               true,
+		"Äb田Öd":                                false, // a letter without case does not end a word
 	} {
 		expect.Equal(t, memproxy.LooksLikeSentence(name), want, name)
 	}
