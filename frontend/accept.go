@@ -142,9 +142,7 @@ func (l *Listener) takeSlot(c *Conn, now time.Time) bool {
 
 func (l *Listener) reset(e *list.Element) {
 	c := l.queue.waiting.Remove(e).(*Conn)
-	l.conns.mu.Lock()
-	l.conns.refused++
-	l.conns.mu.Unlock()
+	l.conns.refused.Add(1)
 	if t, is := c.Conn.(*net.TCPConn); is {
 		_ = t.SetLinger(0) // reset, so that the kernel keeps no state for the connection
 	}

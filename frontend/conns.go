@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 )
 
 // DefaultConnections is the default of ListenOptions.Connections.
@@ -27,8 +28,9 @@ type conns struct {
 	mu     sync.Mutex
 	counts // of the connections, by address, and of those within the shares, by caller
 	ranks
-	peers            map[string]*ranks // by address
-	refused, evicted int64
+	peers map[string]*ranks // by address
+
+	refused, evicted atomic.Int64
 }
 
 // ranks has the connections that may be closed for new ones, by age.
@@ -53,7 +55,7 @@ func (cs *conns) admit(c *Conn, evict bool) (ok bool, over *Conn) {
 		if over == nil {
 			return false, nil
 		}
-		cs.evicted++
+		cs.evicted.Add(1)
 		cs.drop(over)
 	}
 	c.counted = true
@@ -172,9 +174,7 @@ func State(nc net.Conn, s http.ConnState) {
 // TurnedAway returns how many connections were refused, and how many were closed for a new
 // one, since the start.
 func (l *Listener) TurnedAway() (refused, evicted int64) {
-	l.conns.mu.Lock()
-	defer l.conns.mu.Unlock()
-	return l.conns.refused, l.conns.evicted
+	return l.conns.refused.Load(), l.conns.evicted.Load()
 }
 
 // Close stops counting the connection.

@@ -46,16 +46,11 @@ const maxListed = 64
 // answer that was refused after its request was allowed looks like a refusal of the
 // request.
 func FormatDecision(d *memproxy.Decision) string {
-	var b strings.Builder
-	b.Grow(64)
-	b.WriteString(d.Verdict.String())
-	b.WriteString("; id=")
-	b.WriteString(d.ID)
+	text := d.Verdict.String() + "; id=" + d.ID
 	if d.ShadowVerdict > d.Verdict {
-		b.WriteString("; would=")
-		b.WriteString(d.ShadowVerdict.String())
+		text += "; would=" + d.ShadowVerdict.String()
 	}
-	return b.String()
+	return text
 }
 
 // SetListHeaders sets the headers that list memories of an answer and texts of its request.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -63,7 +64,8 @@ type InFlight struct {
 	work    int64
 	waiting list.List // of *waiter, in order of arrival
 	first   *Lease    // the one large lease that may grow into the reserved quarter, so that growing leases do not deadlock
-	refused int64
+
+	refused atomic.Int64
 
 	known, unidentified *requests
 }
@@ -259,7 +261,7 @@ func (f *InFlight) wait(ctx context.Context, most time.Duration, take func() boo
 	default:
 	}
 	f.waiting.Remove(e)
-	f.refused++
+	f.refused.Add(1)
 	return ErrBusy
 }
 
@@ -304,11 +306,7 @@ func (f *InFlight) UsedBytes() int64 {
 }
 
 // Refused returns how many requests were refused for lack of room since the start.
-func (f *InFlight) Refused() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.refused
-}
+func (f *InFlight) Refused() int64 { return f.refused.Load() }
 
 // Busy refuses a request for which there is no room.
 func Busy() *memproxy.Malformed {

@@ -55,12 +55,11 @@ func Limit(ln net.Listener, o ListenOptions) *Listener {
 		most = max(1, maxOpenFiles()/filesPerConnection(o.Backends))
 		peer = min(peer, max(1, most-most/4))
 	}
-	l := &Listener{Listener: ln, WriteTimeout: cmp.Or(max(o.WriteTimeout, 0), DefaultWriteTimeout)}
-	l.conns = conns{
+	l := &Listener{Listener: ln, WriteTimeout: cmp.Or(max(o.WriteTimeout, 0), DefaultWriteTimeout), conns: conns{
 		most: most, mostPeer: peer, keep: o.NoEviction,
 		share:  max(1, peer/4), // a caller's guaranteed share of its address's connections
 		counts: newCounts(), peers: map[string]*ranks{},
-	}
+	}}
 	if !o.NoEviction {
 		l.queue = queueFor(ln, most)
 	}
