@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 )
@@ -85,11 +84,7 @@ func (r redactor) value(v any) slog.Value {
 // text redacts what looks like a credential, and truncates.
 func (r redactor) text(s string) string {
 	if len(s) > maxLogText {
-		cut := maxLogText
-		for cut > 0 && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		s = s[:cut] + "…"
+		s = strings.ToValidUTF8(s[:maxLogText], "") + "…"
 	}
 	if containsAny(strings.ToLower(s), triggers()...) {
 		return r.looks.ReplaceAllString(s, redacted)

@@ -14,32 +14,26 @@ import (
 const ocsfForm cli.Output = "ocsf"
 
 func (a *app) printer(form cli.Output, dir string) func(*verify.Record) error {
-	write := func(b []byte) error {
-		_, err := a.stdout.Write(append(b[:len(b):len(b)], '\n'))
-		return err
-	}
-	switch form {
-	case cli.JSON: // verbatim, one per line
-		return func(r *verify.Record) error { return write(r.Raw) }
-	case cli.YAML:
-		return func(r *verify.Record) error {
-			if _, err := io.WriteString(a.stdout, "---\n"); err != nil {
+	origin := verify.Dir(dir).Origin()
+	return func(r *verify.Record) (err error) {
+		var text string
+		switch form {
+		case cli.JSON: // verbatim, one per line
+			text = string(r.Raw)
+		case cli.YAML:
+			text = "---"
+		case ocsfForm:
+			var b []byte
+			if b, err = ocsf.Event(r, origin); err != nil {
 				return err
 			}
-			return form.Print(a.stdout, jsontext.Value(r.Raw), nil)
+			text = string(b)
+		default:
+			text = line(r)
 		}
-	case ocsfForm:
-		origin := verify.Dir(dir).Origin()
-		return func(r *verify.Record) error {
-			b, err := ocsf.Event(r, origin)
-			if err != nil {
-				return err
-			}
-			return write(b)
+		if _, err = io.WriteString(a.stdout, text+"\n"); err == nil && form == cli.YAML {
+			err = form.Print(a.stdout, jsontext.Value(r.Raw), nil)
 		}
-	}
-	return func(r *verify.Record) error {
-		_, err := io.WriteString(a.stdout, line(r)+"\n")
 		return err
 	}
 }

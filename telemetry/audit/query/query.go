@@ -48,25 +48,27 @@ var ErrLastRange = fmt.Errorf("the number of last records must be from 0 to %d",
 // wraps ErrUnknownName and lists names in the log. A log without any such name is not an
 // error.
 func CheckNames(ctx context.Context, dir string, f Filter) error {
-	for _, d := range dimensions(f) {
-		if d.value == "" {
-			continue
-		}
-		found, known := map[string]bool{}, false
-		err := Query(ctx, dir, Filter{}, func(r *verify.Record) error {
-			known = known || d.only.Match(r)
-			for _, name := range d.names(r, cmp.Or(r.Operation, &verify.Operation{})) {
-				if name != "" && len(found) < maxNamed {
-					found[name] = true
+	known, found := map[string]bool{}, map[string]map[string]bool{}
+	err := Query(ctx, dir, Filter{}, func(r *verify.Record) error {
+		for _, d := range dimensions(&f, r) {
+			known[d.name] = known[d.name] || d.only.Match(r)
+			if found[d.name] == nil {
+				found[d.name] = map[string]bool{}
+			}
+			for _, name := range d.names {
+				if name != "" && len(found[d.name]) < maxNamed {
+					found[d.name][name] = true
 				}
 			}
-			return nil
-		})
-		if err != nil {
-			return err
 		}
-		if !known && len(found) > 0 {
-			return fmt.Errorf("%w names the %s %q; they name: %s", ErrUnknownName, d.name, d.value, strings.Join(slices.Sorted(maps.Keys(found)), ", "))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, d := range dimensions(&f, &verify.Record{}) {
+		if names := found[d.name]; !known[d.name] && len(names) > 0 {
+			return fmt.Errorf("%w names the %s %q; they name: %s", ErrUnknownName, d.name, d.value, strings.Join(slices.Sorted(maps.Keys(names)), ", "))
 		}
 	}
 	return nil
@@ -78,30 +80,24 @@ const maxNamed = 100
 // dimension is a part of a filter that has no fixed set of names.
 type dimension struct {
 	name, value string
-	only        Filter // selects the records with the name, whatever else they have
-	names       func(*verify.Record, *verify.Operation) []string
+	only        Filter   // selects the records with the name, whatever else they have; all if the filter names none
+	names       []string // those of a record
 }
 
-func dimensions(f Filter) []dimension {
-	principal := func(r *verify.Record) *verify.Principal { return cmp.Or(r.Principal, &verify.Principal{}) }
+func dimensions(f *Filter, r *verify.Record) []dimension {
+	p, op := cmp.Or(r.Principal, &verify.Principal{}), cmp.Or(r.Operation, &verify.Operation{})
+	fields := slices.Clone(op.Fields)
+	for _, v := range r.Versions {
+		fields = append(fields, v.Field)
+	}
 	return []dimension{
-		{"backend", f.Backend, Filter{Backend: f.Backend}, func(_ *verify.Record, op *verify.Operation) []string { return []string{op.Backend} }},
-		{"principal", f.Principal, Filter{Principal: f.Principal}, func(r *verify.Record, _ *verify.Operation) []string { return []string{principal(r).ID} }},
-		{"agent", f.Agent, Filter{Agent: f.Agent}, func(r *verify.Record, op *verify.Operation) []string {
-			return []string{principal(r).ID, op.Scope.Agent}
-		}},
-		{"tenant", f.Tenant, Filter{Tenant: f.Tenant}, func(r *verify.Record, op *verify.Operation) []string {
-			return []string{principal(r).Tenant, op.Scope.Tenant}
-		}},
-		{"user", f.User, Filter{User: f.User}, func(_ *verify.Record, op *verify.Operation) []string { return []string{op.Scope.User} }},
-		{"session", f.Session, Filter{Session: f.Session}, func(r *verify.Record, _ *verify.Operation) []string { return []string{r.Session} }},
-		{"field", f.Field, Filter{Field: f.Field}, func(r *verify.Record, op *verify.Operation) []string {
-			names := op.Fields
-			for _, v := range r.Versions {
-				names = append(names[:len(names):len(names)], v.Field)
-			}
-			return names
-		}},
+		{"backend", f.Backend, Filter{Backend: f.Backend}, []string{op.Backend}},
+		{"principal", f.Principal, Filter{Principal: f.Principal}, []string{p.ID}},
+		{"agent", f.Agent, Filter{Agent: f.Agent}, []string{p.ID, op.Scope.Agent}},
+		{"tenant", f.Tenant, Filter{Tenant: f.Tenant}, []string{p.Tenant, op.Scope.Tenant}},
+		{"user", f.User, Filter{User: f.User}, []string{op.Scope.User}},
+		{"session", f.Session, Filter{Session: f.Session}, []string{r.Session}},
+		{"field", f.Field, Filter{Field: f.Field}, fields},
 	}
 }
 
