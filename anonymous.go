@@ -2,8 +2,7 @@ package memproxy
 
 import "strings"
 
-// Anonymous is the name that all callers without credentials share. The id of each of
-// them begins with AnonymousPrefix.
+// Anonymous is the name of all callers without credentials; their ids begin with AnonymousPrefix.
 const (
 	Anonymous       = "anonymous"
 	AnonymousPrefix = Anonymous + ":"

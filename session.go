@@ -22,11 +22,9 @@ type SessionKind string
 // The kinds. Each record belongs to one principal of one tenant: rejections of one
 // principal never count against another.
 const (
-	// SessionNamed is one session of a principal, on behalf of the end user that its
-	// writes name.
+	// SessionNamed is one session of a principal for one end user.
 	SessionNamed SessionKind = "session"
-	// SessionUser is a principal on behalf of one end user, or without one, in all
-	// sessions.
+	// SessionUser is a principal for one end user, or none, in all sessions.
 	SessionUser SessionKind = "user"
 	// SessionPrincipal is a principal as a whole.
 	SessionPrincipal SessionKind = "principal"
@@ -72,8 +70,7 @@ func SessionKeyOf(id string) SessionKey {
 	return SessionKey{Kind: SessionNamed, Name: id}
 }
 
-// maxIDPart is the maximum length of one part of an id in bytes. The end of a longer part
-// is replaced by a hash.
+// maxIDPart limits a part of an id, in bytes. The end of a longer one is hashed.
 const maxIDPart = 200
 
 func idPart(s string) string {
@@ -108,8 +105,7 @@ type LockLimits struct {
 	For time.Duration
 }
 
-// DefaultLockLimits returns the limits of requirement SYN-7, which are the defaults of
-// the configuration.
+// DefaultLockLimits returns the limits of SYN-7, the configuration's defaults.
 func DefaultLockLimits() LockLimits {
 	return LockLimits{Session: 3, User: 10, Principal: 100, Window: time.Hour, For: time.Hour}
 }

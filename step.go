@@ -28,8 +28,7 @@ var Steps = [...]Step{
 	StepRollbackSettled, StepRunJournalled, StepRunAnswered, StepRunRuled, StepRunUndone, StepRunSettled,
 }
 
-// Stepper is called at each step, before the next side effect. A nil Stepper is not
-// called.
+// Stepper, if not nil, is called at each step, before the next side effect.
 type Stepper func(Step)
 
 // At calls the Stepper, if there is one.

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Verdict is what is done with an operation. Verdicts are ordered: a stronger
-// one wins over a weaker one.
+// Verdict is what is done with an operation. The stronger one wins.
 type Verdict uint8
 
 // The verdicts, weakest first.
@@ -44,8 +43,7 @@ func (v *Verdict) UnmarshalText(b []byte) error {
 // Stops reports whether the operation is not forwarded to the backend.
 func (v Verdict) Stops() bool { return v >= Hold }
 
-// Reason is one reason for a verdict other than Allow. Code is from the closed vocabulary
-// in reasons.go.
+// Reason is a reason for a verdict other than Allow, from the vocabulary in reasons.go.
 type Reason struct {
 	Code ReasonCode `json:"code"`
 	// Rule is the policy or screening rule that matched, or "".

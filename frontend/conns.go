@@ -126,8 +126,7 @@ func connOf(nc net.Conn) *Conn {
 	return c
 }
 
-// MarkAccepted reports that the connection of a request, by its context, has an accepted
-// caller.
+// MarkAccepted attributes the connection of a request, by its context, to a caller.
 func MarkAccepted(ctx context.Context, caller string) {
 	c, _ := ctx.Value(connKey{}).(*Conn)
 	if c == nil || caller == "" {
@@ -171,8 +170,7 @@ func State(nc net.Conn, s http.ConnState) {
 	}
 }
 
-// TurnedAway returns how many connections were refused, and how many were closed for a new
-// one, since the start.
+// TurnedAway returns how many connections were refused, and how many closed for a new one.
 func (l *Listener) TurnedAway() (refused, evicted int64) {
 	return l.conns.refused.Load(), l.conns.evicted.Load()
 }

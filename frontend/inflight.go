@@ -24,8 +24,7 @@ const (
 	DefaultInFlightPeer = 48 << 20
 )
 
-// The memory that ruling on bodies and answers takes, per byte: they are parsed and
-// encoded again.
+// The memory for parsing and encoding bodies and answers again, per byte.
 const (
 	BodyCost   = 5
 	AnswerCost = 3
@@ -112,8 +111,7 @@ type Lease struct {
 // OwnPeer is the client address under which memproxy's own requests are counted.
 const OwnPeer = "memproxy"
 
-// Lease returns the lease of a request from an address. It is nil, and so unlimited, if f
-// is nil.
+// Lease returns the lease of a request from an address; if f is nil, it is nil: unlimited.
 func (f *InFlight) Lease(peer string) *Lease {
 	if f == nil {
 		return nil
@@ -121,8 +119,7 @@ func (f *InFlight) Lease(peer string) *Lease {
 	return &Lease{all: f, who: party{group: peer}}
 }
 
-// SetCaller sets the caller, once it is identified. Bytes of unidentified callers count
-// for the address only.
+// SetCaller sets the caller. Bytes of unidentified callers count for the address only.
 func (l *Lease) SetCaller(caller string) {
 	if l == nil || caller == "" || l.who.name == caller {
 		return
@@ -177,8 +174,7 @@ func (f *InFlight) wake() {
 	}
 }
 
-// Grow takes n more bytes, and waits a short time for room. The error is ErrBusy if there
-// is none.
+// Grow takes n more bytes, after a short wait if need be. The error is ErrBusy.
 func (l *Lease) Grow(ctx context.Context, n int64) error {
 	if l == nil || n <= 0 {
 		return nil
@@ -199,8 +195,7 @@ func (l *Lease) Grow(ctx context.Context, n int64) error {
 	})
 }
 
-// Room waits a short time until n more bytes would fit. The error is ErrBusy if they do
-// not.
+// Room waits a short time until n more bytes would fit. The error is ErrBusy.
 func (l *Lease) Room(ctx context.Context, n int64) error {
 	if l == nil || n <= 0 {
 		return nil
@@ -316,8 +311,7 @@ func Busy() *memproxy.Malformed {
 	}
 }
 
-// NoRoom returns the reply to a request for which there is no room, on a route that is
-// not ruled on.
+// NoRoom returns the reply, for lack of room, on a route that is not ruled on.
 func NoRoom(adapter gate.Adapter, q memproxy.Request) memproxy.Reply {
 	flaw := Busy()
 	return adapter.Refuse(q, memproxy.Decision{
@@ -325,8 +319,7 @@ func NoRoom(adapter gate.Adapter, q memproxy.Request) memproxy.Reply {
 	})
 }
 
-// Peer returns the remote address of a connection, without the port. Headers that claim
-// an address are not trusted.
+// Peer returns a connection's remote address without the port, whatever headers claim.
 func Peer(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

@@ -38,8 +38,7 @@ var errBusy = errors.New("another request to it is in progress")
 // errSignature: no key of the issuer made the signature.
 var errSignature = errors.New("identity: the signature matches no key of the issuer")
 
-// issuer fetches and caches the keys of one OpenID provider (OpenID Connect Discovery
-// 1.0, section 4; RFC 7517).
+// issuer caches the keys of an OpenID provider (OIDC Discovery 1.0, section 4; RFC 7517).
 type issuer struct {
 	url     string
 	client  *http.Client
@@ -205,8 +204,7 @@ func (s *issuer) fetch(ctx context.Context, jwks string) ([]jose.JSONWebKey, str
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
 		var k jose.JSONWebKey
-		// Keys of unknown types are ignored (RFC 7517, section 5); symmetric keys are
-		// never published.
+		// Unknown types are ignored (RFC 7517, section 5); symmetric keys are never published.
 		if json.Unmarshal(raw, &k) != nil || !k.IsPublic() || k.Use != "" && k.Use != "sig" {
 			continue
 		}

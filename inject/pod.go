@@ -9,8 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// pod is the part of a Pod that the webhooks use. Other members are neither read nor
-// changed.
+// pod is the part of a Pod that the webhooks read and change.
 type pod struct {
 	Metadata struct {
 		Labels      map[string]string `json:"labels"`

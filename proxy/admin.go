@@ -91,8 +91,7 @@ func (h Hosts) accepts(r *http.Request) bool {
 	}
 	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 	if ip, err := netip.ParseAddr(host); err == nil {
-		// DNS rebinding needs a name: the same-origin policy protects browsers that use
-		// an address in the URL.
+		// DNS rebinding needs a name: with an address in the URL the same-origin policy protects.
 		return ip.IsLoopback() || h.named(ip.String()) || local(r, ip)
 	}
 	return host == "localhost" || h.named(host)

@@ -63,8 +63,7 @@ type recentStep struct {
 	Failed bool   `json:"failed,omitempty"`
 }
 
-// recentSpan is a running request, or a span that is not kept because it is not sampled
-// or not part of a request.
+// recentSpan is a running request, or a span that is not kept.
 type recentSpan struct {
 	noop.Span
 	of   *recent

@@ -70,8 +70,7 @@ type stream struct {
 }
 
 const (
-	// maxNonces is the maximum number of unacknowledged responses of a stream. No sidecar
-	// has as many.
+	// maxNonces limits the unacknowledged responses of a stream. No sidecar has as many.
 	maxNonces = 64
 	// maxSidecars is the maximum number of node ids of one certificate.
 	maxSidecars = maxConns

@@ -117,8 +117,7 @@ func (a policyContext) forPart(w *memproxy.Written, g *memproxy.Governance) poli
 	return a
 }
 
-// joined concatenates strings with length prefixes, so that different lists give
-// different keys.
+// joined joins strings with their lengths, so that different lists differ.
 func joined[T ~string](all []T) string {
 	b := make([]byte, 0, 128)
 	for _, text := range all {
@@ -191,8 +190,7 @@ func policyKey(key string) string {
 	return key
 }
 
-// emptySet is the empty set, allocated once because most content has no findings or
-// keys.
+// emptySet is allocated once: most content has no findings or keys.
 var emptySet = cedar.NewSet()
 
 func setOf(all []cedar.String) cedar.Set {

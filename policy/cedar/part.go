@@ -36,8 +36,7 @@ func (s set) of(kind memproxy.Kind) set {
 	return out
 }
 
-// covers reports whether an action scope covers a kind, and whether the form of the scope
-// is known.
+// covers reports whether an action scope of a known form covers a kind.
 func covers(scope xast.IsActionScopeNode, kind memproxy.Kind) (covers, known bool) {
 	is := []cedar.EntityUID{actionUID(string(kind))}
 	if group := groupOf(kind); group != "" {

@@ -15,8 +15,7 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// committer is the writer. It appends the queue to the journal, with one fsync for
-// everything that waits.
+// committer is the writer. It appends the queue to the journal, with one fsync for all.
 type committer struct {
 	opt      *Options
 	disk     disk

@@ -7,8 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// AppendKey appends the attributes by which log records are searched. The record itself
-// has the rest.
+// AppendKey appends the attributes for searching log records.
 func AppendKey(to []attribute.KeyValue, ev *memproxy.Event) []attribute.KeyValue {
 	to = append(to,
 		attribute.String(AttrDecision, ev.Decision),

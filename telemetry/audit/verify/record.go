@@ -13,8 +13,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Record is one record of the log. docs/audit-format.md describes the members and
-// when they are present.
+// Record is one record of the log. docs/audit-format.md describes the members.
 type Record struct {
 	Index    uint64 `json:"index"`
 	Time     string `json:"time"`

@@ -37,8 +37,7 @@ const (
 	attempts = 3
 )
 
-// Verify checks a whole log. The report has the problems; an error means that it is
-// unreadable.
+// Verify checks a whole log. The error means that it is unreadable.
 func Verify(ctx context.Context, opt Options) (*Report, error) {
 	opt.Settle = cmp.Or(opt.Settle, defaultSettle)
 	for n := 1; ; n++ {
@@ -124,8 +123,7 @@ func (r *run) moved() bool {
 	return r.live
 }
 
-// readCheckpoints reads the key, the checkpoint and older checkpoints. It returns false
-// if nothing can be verified.
+// readCheckpoints reads key and checkpoints; false if nothing can be verified.
 func (r *run) readCheckpoints() (bool, error) {
 	own, err := r.dir.read(KeyFile)
 	if err != nil {
@@ -230,8 +228,7 @@ func (r *run) bracket() (lo, hi int64) {
 	return lo, max(hi, lo+1)
 }
 
-// reportMissing reports the first missing bundle that was not pruned: a pruning is recorded
-// before it is done.
+// reportMissing reports the first missing bundle of which no pruning is recorded.
 func (r *run) reportMissing() {
 	for _, n := range r.missingBundles {
 		if (n+1)*width <= r.keptFrom {
