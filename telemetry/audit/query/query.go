@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"sort"
@@ -21,6 +22,7 @@ type reader struct {
 	hints [][]byte
 	each  func(*verify.Record) error
 	next  uint64 // index after the last record that was read
+	tip   []byte // that record
 	seen  bool   // a bundle with records was read
 	empty *int64 // a later bundle without records
 }
@@ -149,7 +151,9 @@ func (r *reader) bundle(n int64, from uint64) (found []*verify.Record, err error
 		return nil, fmt.Errorf("records %d to %d: %w", *r.empty*256, *r.empty*256+255, verify.ErrGap)
 	case len(raws) > 0: // r.empty is nil, or this bundle, which has been filled meanwhile
 		r.seen, r.empty = true, nil
-		r.next = max(r.next, first+uint64(len(raws)))
+		if end := first + uint64(len(raws)); end > r.next {
+			r.next, r.tip = end, bytes.Clone(raws[len(raws)-1])
+		}
 	case r.seen:
 		r.empty = &n
 	}
@@ -240,6 +244,9 @@ func Tail(ctx context.Context, dir string, f Filter, n int, follow bool, each fu
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for {
+		if err := r.checkLog(); err != nil {
+			return err
+		}
 		if err := r.more(); err != nil {
 			return err
 		}
@@ -258,6 +265,30 @@ func (r *reader) skip() error {
 		_, err = r.bundle(n, 1<<63) // reads no record, only sets next
 	}
 	return err
+}
+
+// checkLog looks whether the last record that was read is in its place. A log that replaced
+// the one that was read, as after it was archived, is read from its first record on.
+func (r *reader) checkLog() error {
+	if r.next == 0 {
+		return nil
+	}
+	last := r.next - 1
+	raws, err := r.dir.Records(int64(last / 256))
+	if k := last % 256; err != nil || k < uint64(len(raws)) && bytes.Equal(raws[k], r.tip) {
+		return err
+	}
+	from, _, err := r.dir.Bundles()
+	switch kept := uint64(from) * 256; {
+	case errors.Is(err, fs.ErrNotExist): // there is none at present
+		return nil
+	case err != nil || len(raws) == 0 && r.next == kept: // what was read has been pruned
+		return err
+	case len(raws) == 0 && r.next < kept:
+		return fmt.Errorf("records %d to %d: %w", r.next, kept-1, verify.ErrGap)
+	}
+	r.next, r.seen, r.empty = 0, false, nil
+	return nil
 }
 
 func (r *reader) more() error {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,6 +181,52 @@ func tailFollows(t *testing.T, last int) {
 	must.Do(t, l.Close(context.Background()))
 	stop := errors.New("enough")
 	expect.Is(t, query.Tail(context.Background(), dir, query.Filter{}, 5, false, func(*verify.Record) error { return stop }), stop, "the caller's error is lost")
+}
+
+// A log that replaces the one that is followed, as after it was archived, is followed from
+// its first record on. Records that were pruned before they were read are an error.
+func TestTailMissesNothing(t *testing.T) {
+	for want, change := range map[string]func(t *testing.T, dir string, l *audit.Log, read func()){
+		"4 5 0 1 2 <nil>": func(t *testing.T, dir string, l *audit.Log, read func()) {
+			add(t, l, 5, 6)
+			must.Do(t, l.Close(t.Context()))
+			read()
+			must.Do(t, os.Rename(dir, dir+".archived"))
+			read() // nothing
+			l = openLog(t, dir)
+			add(t, l, 0, 3)
+			must.Do(t, l.Close(t.Context()))
+		},
+		"4 records 5 to 255: " + verify.ErrGap.Error(): func(t *testing.T, _ string, l *audit.Log, _ func()) {
+			add(t, l, 5, 800)
+			must.Do(t, l.Flush(t.Context()))
+			must.Equal(t, must.Get(l.Prune(t.Context(), begin.Add(300*time.Second), 0))(t), 256, "pruned")
+			must.Do(t, l.Close(t.Context()))
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			dir := filepath.Join(ring.Dir(t), "audit")
+			l := openLog(t, dir)
+			add(t, l, 0, 5)
+			ctx, cancel := context.WithCancel(t.Context())
+			got, read, done := "", make(chan bool), make(chan error, 1)
+			go func() {
+				done <- query.Tail(ctx, dir, query.Filter{}, 1, true, func(r *verify.Record) error {
+					got += fmt.Sprint(r.Index, " ")
+					<-read
+					return nil
+				})
+			}()
+			synctest.Wait()
+			goOn := sync.OnceFunc(func() { close(read) })
+			change(t, dir, l, func() { goOn(); time.Sleep(time.Second) })
+			goOn()
+			time.Sleep(time.Second)
+			cancel()
+			err := <-done
+			expect.Equal(t, got+fmt.Sprint(err), want)
+		})
+	}
 }
 
 // Records that are missing in the middle, or before the end in the checkpoint, are an
