@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -71,6 +72,57 @@ func TestWhatIsNext(t *testing.T) {
 			}
 			expect.That(t, got == tc.want && (a.Reply != nil) == (got == "gate.Reply"), "%s with %v, want %s", got, a.Reply, tc.want)
 			expect.That(t, a.Reply == nil || !strings.Contains(string(a.Reply.Body), "ledger"), "the ledger is blamed, which works: %+v", a.Reply)
+		})
+	}
+}
+
+// Proves TRL-10: a call that is only observed leaves exactly what shadow mode
+// leaves (record, charge, ledger), whatever the rules enforce, and the next call
+// at the same gate is enforced again.
+func TestWatchedIsShadow(t *testing.T) {
+	hint := learn("x")
+	hint.ConfidenceClaims = []memproxy.ConfidenceClaim{{Pointer: "/confidence", Claimed: 990, Legible: true}}
+	recall := memproxy.Operation{Kind: memproxy.Recall}
+	for _, tc := range []struct {
+		name   string
+		change func(*rig)
+		op     memproxy.Operation
+		would  memproxy.Verdict
+	}{
+		{"allowed", nil, learn("x"), memproxy.Allow},
+		{"amended", nil, hint, memproxy.Amend},
+		{"held", func(r *rig) { r.rules.Policy = says(memproxy.Hold, memproxy.PolicyForbid) }, learn("x"), memproxy.Hold},
+		{"denied", func(r *rig) { r.rules.Policy = says(memproxy.Deny, memproxy.PolicyForbid) }, learn("x"), memproxy.Deny},
+		{"over budget", func(r *rig) { r.budget.limit = 0 }, learn("x"), memproxy.Deny},
+		{"unrecorded", func(r *rig) { r.recorder.err = errBroken }, learn("x"), memproxy.Allow},
+		{"a read", nil, recall, memproxy.Allow},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			through := func(watch bool) (*rig, *gate.Admission) {
+				r := newRig(t, func(r *rig) {
+					if tc.change != nil {
+						tc.change(r)
+					}
+					r.holds = newHoldStore()
+					r.rules.Enforce = watch
+				})
+				r.fake.op, r.fake.memories = tc.op, []memproxy.Memory{{ID: "m1", Text: "x"}}
+				c := r.call(tc.op)
+				c.ObserveOnly = watch
+				a := r.gate.Admit(context.Background(), c)
+				r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("m1")})
+				return r, a
+			}
+			shadow, want := through(false)
+			watched, got := through(true)
+			expect.That(t, got.Decision.ShadowVerdict == tc.would && got.Decision.Verdict == memproxy.Allow && got.Shadow() && got.Reply == nil && !got.Changed && !got.Inspect, "%+v", got)
+			expect.Deep(t, got.Decision, want.Decision, "decided")
+			expect.Deep(t, watched.recorder.events, shadow.recorder.events, "recorded")
+			expect.Equal(t, watched.budget.used, shadow.budget.used, "charged")
+			expect.Deep(t, watched.ledger.rows, shadow.ledger.rows, "charged")
+			if a := watched.admit(tc.op); a.Shadow() || a.Decision.Verdict < tc.would {
+				t.Errorf("the next call: %+v", a.Decision)
+			}
 		})
 	}
 }

@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -195,5 +196,77 @@ func TestNamesOfApprovedWritesAreKept(t *testing.T) {
 		}
 		row, bound := r.ledger.rows["user:ann"]
 		expect.That(t, bound && row.Scope.Tenant == "acme", "after %d and 400: bound %v: %+v", earlier, bound, row)
+	}
+}
+
+// Proves EDGE-3, EDGE-13: who may not administer is answered alike whatever an
+// administrative request names: one's own, another tenant's, nobody's, in a claim
+// or as a reference, also of a kind that no backend can be asked about.
+func TestRefusedAdministrationDisclosesNothing(t *testing.T) {
+	for _, kind := range []memproxy.TargetKind{memproxy.TargetMemory, memproxy.TargetEvent} {
+		bodies := map[string]bool{}
+		for _, who := range []string{"own", "theirs", "nobody"} {
+			r := tenants(t, func(r *rig) {
+				r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
+					expect.Equal(t, q.Operation.Kind, memproxy.Admin, "asked about", q)
+					expect.Equal(t, q.Principal.ID, "agent:dev", "asked about", q)
+					return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}}, nil
+				})
+				for _, row := range []memproxy.Ownership{{ID: "own", Scope: memproxy.Scope{Tenant: "acme"}}, {ID: "theirs", Scope: memproxy.Scope{Tenant: "globex"}}} {
+					row.Kind = kind
+					r.ledger.rows[row.ID] = row
+				}
+			}, name(memproxy.DimUser, "own", "acme"), name(memproxy.DimUser, "theirs", "globex"))
+			a := r.admit(memproxy.Operation{Kind: memproxy.Admin, Refs: []memproxy.Ref{{Kind: kind, ID: who, Pointer: "/file_id"}}, Claims: []memproxy.Claim{pinned(memproxy.DimUser, who)}})
+			wantCodes(t, a.Decision, memproxy.Deny, memproxy.PolicyForbid)
+			bodies[string(a.Reply.Body)] = true
+		}
+		expect.Len(t, bodies, 1, kind, "told apart")
+	}
+}
+
+// Proves EDGE-13: notes are recorded and never shown, whatever else refuses the
+// request: the refusal of a list under another tenant's name is that under
+// nobody's.
+func TestNotesNeverReachTheCaller(t *testing.T) {
+	var bodies [2]string
+	for i, who := range []string{"theirs", "nobody"} {
+		r := tenants(t, func(r *rig) {
+			r.adapter = &masking{}
+			r.rules.Policy = policy(func(memproxy.Question) (memproxy.Ruling, error) {
+				return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid, Rule: "no-schema"}}}, nil
+			})
+		}, name(memproxy.DimUser, "theirs", "globex"))
+		r.fake = &r.adapter.(*masking).fakeAdapter
+		a := r.admit(memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{pinned(memproxy.DimUser, who)}})
+		bodies[i] = string(a.Reply.Body)
+		note := map[string]memproxy.ReasonCode{"theirs": memproxy.OwnerForeign, "nobody": memproxy.OwnerUnknown}[who]
+		expect.That(t, has(a.Decision.Notes, note) && has(r.recorder.events[0].Reasons, note), "%s: %s is not on record: %+v", who, note, r.recorder.events[0].Reasons)
+		expect.That(t, !has(a.Decision.Reasons, note) && has(a.Decision.Reasons, memproxy.PolicyForbid), "%s: refused for %+v", who, a.Decision.Reasons)
+	}
+	expect.Equal(t, bodies[0], bodies[1], "the refusal says whether the name is in use")
+}
+
+func has(reasons []memproxy.Reason, code memproxy.ReasonCode) bool {
+	return slices.ContainsFunc(reasons, func(why memproxy.Reason) bool { return why.Code == code })
+}
+
+// Proves EDGE-3, EDGE-1: what an agent changed or took in, in a run that is ruled
+// on when it is over, is held to the caller's tenant too. What came to be in it is
+// nobody's yet, and what is let go of may be anybody's.
+func TestWhatAnAgentTookInIsHeldToTheTenant(t *testing.T) {
+	for _, kind := range []memproxy.Kind{memproxy.Correct, memproxy.Forget} {
+		for id, foreign := range map[string]bool{"block-own": false, "block-theirs": true, "block-new": false} {
+			r := tenants(t, nil, object("block-own", "acme", "agent:author"), object("block-theirs", "globex", "agent:other"))
+			op := memproxy.Operation{
+				Kind: kind, Targets: []string{id}, TargetKind: memproxy.TargetMemory, Scope: memproxy.Scope{Agent: "dev"},
+				Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: "likes tea", Target: id}},
+			}
+			asked := r.gate.Agents().RuleOnCall(context.Background(), r.gate.Agents().AdmissionFor(&gate.Call{Backend: gate.Backend{Name: "mem0", Adapter: r.adapter}}, r.admit(learn("x")).Principal, ""),
+				memproxy.ToolCall{ID: "c", Tool: "block.attached", Operation: &op})
+			missing := has(asked.Decision.Reasons, memproxy.OwnerUnknown)
+			want := foreign && kind == memproxy.Correct
+			expect.That(t, missing == want && (!want || asked.Decision.Verdict == memproxy.Deny), "%s %s: %+v", kind, id, asked.Decision)
+		}
 	}
 }
