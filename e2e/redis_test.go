@@ -113,9 +113,7 @@ func TestRedisGoesAwayAndComesBack(t *testing.T) {
 		return a, time.Since(begin)
 	}
 	counted := regexp.MustCompile(`(?m)^memproxy_budget_degraded_total(\{.*\})? [1-9]`)
-	degraded := func() bool {
-		return counted.MatchString(call(t, http.MethodGet, car.admin+"/metrics", "", "").body)
-	}
+	degraded := func() bool { return counted.MatchString(call(t, http.MethodGet, car.admin+"/metrics", "", "").body) }
 	if a, _ := put(); a.status != 200 || degraded() {
 		t.Fatalf("with Redis: %d, degraded %v", a.status, degraded())
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	slashpath "path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -246,6 +247,22 @@ func TestChart(t *testing.T) {
 		} else if c.status != 0 {
 			t.Errorf("%s: crosses", name)
 		}
+	}
+}
+
+// Proves EDGE-13: each spelling of a second method's header or parameter is refused.
+func TestSpellingsOfTheMethodAreRefused(t *testing.T) {
+	headers := []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X_METHOD", "HTTP-Method", "_method", "X-Http-Verb", "X-Methodical"}
+	queries := []string{"_method=DELETE", "a=1&_Method=PUT", "%5fmethod=DELETE", "%255Fmethod=DELETE", "X-HTTP-Method-Override=PUT", "x_http_method=PUT", "a;_method=PUT", "_method"}
+	for _, spelled := range append(headers, queries...) {
+		q := memproxy.Request{Method: "GET", EscapedPath: "/x", Header: memproxy.Header{}}
+		if slices.Contains(headers, spelled) {
+			q.Header[spelled] = []string{"DELETE"}
+		} else {
+			q.Query = spelled
+		}
+		flaw := frontend.Classify(nowhere{}, nil, frontend.Head{Request: q, Sent: q.Header}).Flaw
+		expect.That(t, flaw != nil && flaw.Status == 400, "%q: %+v", spelled, flaw)
 	}
 }
 

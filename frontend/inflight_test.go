@@ -15,12 +15,6 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// grants checks what came of a request for room: nil, or frontend.ErrBusy.
-func grants(t *testing.T, what string, err, want error) {
-	t.Helper()
-	expect.Is(t, err, want, what)
-}
-
 // Proves EDGE-14: no address gets all the bytes in flight, a quarter is for small
 // requests, and returned bytes go to those that wait.
 func TestInFlight(t *testing.T) {
@@ -34,18 +28,18 @@ func inFlight(t *testing.T) {
 	f := frontend.NewInFlight(32*mega, 16*mega)
 	a := f.Lease("a")
 	must.Do(t, a.Grow(now, 6*mega))
-	grants(t, "alone, and still refused", a.Grow(now, mega), nil)
+	expect.OK(t, a.Grow(now, mega), "alone, and still refused")
 	other := f.Lease("a")
-	grants(t, "one address gets more than its share", other.Grow(now, mega), frontend.ErrBusy)
-	grants(t, "a small request is refused", other.Grow(now, 64<<10), nil)
+	expect.Is(t, other.Grow(now, mega), frontend.ErrBusy, "one address gets more than its share")
+	expect.OK(t, other.Grow(now, 64<<10), "a small request is refused")
 	b := f.Lease("b")
-	grants(t, "another address is refused", b.Grow(now, 4*mega), nil)
-	grants(t, "the last quarter goes to a large request", f.Lease("c").Grow(now, 4*mega), frontend.ErrBusy)
+	expect.OK(t, b.Grow(now, 4*mega), "another address is refused")
+	expect.Is(t, f.Lease("c").Grow(now, 4*mega), frontend.ErrBusy, "the last quarter goes to a large request")
 	done := make(chan error)
 	go func() { done <- f.Lease("c").Grow(t.Context(), mega) }()
 	synctest.Wait()
 	a.Release()
-	grants(t, "what was given back does not reach who waits", <-done, nil)
+	expect.OK(t, <-done, "what was given back does not reach who waits")
 	b.Keep(mega)
 	b.Force(20 * mega)
 	expect.Equal(t, f.UsedBytes(), 64<<10+mega+21*mega)
@@ -54,10 +48,10 @@ func inFlight(t *testing.T) {
 	other.Release()
 	expect.Equal(t, f.UsedBytes(), mega)
 	expect.OK(t, a.Work(now, 12*mega))
-	grants(t, "more is worked on than there is room for", b.Work(now, 12*mega), frontend.ErrBusy)
-	grants(t, "a small request waits for large ones", b.Work(now, 64<<10), nil)
+	expect.Is(t, b.Work(now, 12*mega), frontend.ErrBusy, "more is worked on than there is room for")
+	expect.OK(t, b.Work(now, 64<<10), "a small request waits for large ones")
 	a.Done()
-	grants(t, "alone, and still refused", b.Work(now, 40*mega), nil)
+	expect.OK(t, b.Work(now, 40*mega), "alone, and still refused")
 	b.Release()
 	var none *frontend.InFlight
 	expect.OK(t, none.Lease("a").Grow(now, 1<<40))
@@ -85,7 +79,7 @@ func inFlightOfCallers(t *testing.T) {
 	expect.Equal(t, f.UsedBytes(), 6<<20, "one caller holds")
 	ann := f.Lease("a")
 	ann.SetCaller("ann")
-	grants(t, "a caller is shut out by another at its address", ann.Grow(now, 64<<10), nil)
+	expect.OK(t, ann.Grow(now, 64<<10), "a caller is shut out by another at its address")
 	const many = 2000
 	got := make(chan error, many)
 	for range many {
@@ -102,7 +96,7 @@ func inFlightOfCallers(t *testing.T) {
 		l.Release()
 	}
 	for range many {
-		grants(t, "what is given back does not reach all who wait", <-got, nil)
+		expect.OK(t, <-got, "what is given back does not reach all who wait")
 	}
 	ann.Release()
 	expect.Equal(t, f.UsedBytes(), 0)
@@ -121,8 +115,8 @@ func TestSmallRequestsPassALargeOneThatWaits(t *testing.T) {
 		large := make(chan error)
 		go func() { large <- f.Lease("c").Grow(t.Context(), 5<<20) }()
 		synctest.Wait()
-		grants(t, "4 MiB are free, and a small request is refused", f.Lease("d").Grow(now, 64<<10), nil)
-		grants(t, "a large request is served out of what is left for small ones", <-large, frontend.ErrBusy)
+		expect.OK(t, f.Lease("d").Grow(now, 64<<10), "4 MiB are free, and a small request is refused")
+		expect.Is(t, <-large, frontend.ErrBusy, "a large request is served out of what is left for small ones")
 	})
 }
 
@@ -231,8 +225,8 @@ func TestRequestsUnderWay(t *testing.T) {
 		synctest.Wait()
 		mallory[0].Release()
 		mallory[0].Release()
-		grants(t, "a place that was given back does not reach who waits", <-got, nil)
-		grants(t, "one place was given back twice", <-got, frontend.ErrBusy)
+		expect.OK(t, <-got, "a place that was given back does not reach who waits")
+		expect.Is(t, <-got, frontend.ErrBusy, "one place was given back twice")
 	})
 }
 

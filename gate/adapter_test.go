@@ -46,12 +46,10 @@ func (noRuns) Counts(memproxy.Route, memproxy.Request, []string) []memproxy.Requ
 func (noRuns) ObjectRequests(memproxy.Route, memproxy.Request, *memproxy.Operation, *memproxy.Reading) ([]memproxy.Request, bool) {
 	return nil, false
 }
-func (noRuns) Turn(memproxy.Route, memproxy.Request, []byte) (memproxy.Turn, error) {
-	return nil, nil
-}
-func (noRuns) ChangesToolsOf(memproxy.Route) string                              { return "" }
-func (noRuns) Attaches(memproxy.Route, *memproxy.Operation) []string             { return nil }
-func (noRuns) ToolRun(memproxy.Route, memproxy.Request, []byte) memproxy.ToolRun { return nil }
+func (noRuns) Turn(memproxy.Route, memproxy.Request, []byte) (memproxy.Turn, error) { return nil, nil }
+func (noRuns) ChangesToolsOf(memproxy.Route) string                                 { return "" }
+func (noRuns) Attaches(memproxy.Route, *memproxy.Operation) []string                { return nil }
+func (noRuns) ToolRun(memproxy.Route, memproxy.Request, []byte) memproxy.ToolRun    { return nil }
 func (noRuns) Probe(memproxy.Route, memproxy.Request) (string, memproxy.Request, bool) {
 	return "", memproxy.Request{}, false
 }

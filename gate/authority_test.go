@@ -204,12 +204,8 @@ func TestToolsCorrectOnce(t *testing.T) {
 		"a body": func(g *gate.Gate, a *gate.Admission) {
 			g.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
 		},
-		"no body": func(g *gate.Gate, a *gate.Admission) {
-			g.Return(context.Background(), a, memproxy.Reply{Status: 200})
-		},
-		"lost": func(g *gate.Gate, a *gate.Admission) {
-			g.Abandon(context.Background(), a, memproxy.StreamTorn)
-		},
+		"no body": func(g *gate.Gate, a *gate.Admission) { g.Return(context.Background(), a, memproxy.Reply{Status: 200}) },
+		"lost":    func(g *gate.Gate, a *gate.Admission) { g.Abandon(context.Background(), a, memproxy.StreamTorn) },
 	} {
 		r, j := anyAgent(t, func(r *rig) {
 			r.fake.merges = true
@@ -226,9 +222,7 @@ func TestToolsCorrectOnce(t *testing.T) {
 // author's record; in shadow mode nothing is.
 func TestCallsOfAgentsAreCredited(t *testing.T) {
 	for _, enforce := range []bool{true, false} {
-		r, j := anyAgent(t, func(r *rig) {
-			r.rules.Enforce = enforce
-		})
+		r, j := anyAgent(t, func(r *rig) { r.rules.Enforce = enforce })
 		j.rows["m1"] = by("agent:ci", memproxy.TrustAuthenticated, 300)
 		op, c := correct("coffee", "m1"), r.call(learn("x"))
 		op.TargetKind, op.Current = memproxy.TargetMemory, map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea"}}
@@ -328,9 +322,7 @@ func TestChangesOfUnknownAuthorsAreNotShown(t *testing.T) {
 
 // Proves TRL-5: a batch contests what is others', and not what is one's own.
 func TestBatchesContestTheWordsOfOthers(t *testing.T) {
-	r, j := anyAgent(t, func(r *rig) {
-		r.rules.Policy = says(memproxy.Hold, memproxy.TrustAuthority)
-	})
+	r, j := anyAgent(t, func(r *rig) { r.rules.Policy = says(memproxy.Hold, memproxy.TrustAuthority) })
 	own, others := by("agent:dev", memproxy.TrustAuthenticated, 700), by("human:ann", memproxy.TrustHuman, 900)
 	own.ID, others.ID = "m1", "m2"
 	j.rows["m1"], j.rows["m2"] = own, others

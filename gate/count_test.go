@@ -26,9 +26,7 @@ func (c *counting) Counts(memproxy.Route, memproxy.Request, []string) []memproxy
 	return make([]memproxy.Request, c.asks)
 }
 
-func (c *counting) ReadCount(memproxy.Reply) (int64, bool, error) {
-	return c.more, c.over, c.wrong
-}
+func (c *counting) ReadCount(memproxy.Reply) (int64, bool, error) { return c.more, c.over, c.wrong }
 
 // Proves TRL-6: what a backend makes of a document or a file is charged once it
 // tells how much that is: less than was estimated, or more; what nobody can tell stays as estimated.

@@ -192,9 +192,7 @@ func TestFloodsOfRejections(t *testing.T) {
 		r.clock = func() time.Time { return now }
 		r.rejections = 5
 		r.who.Users = only("ann")
-		r.identify = func(_ context.Context, c memproxy.Credentials) (memproxy.Principal, error) {
-			return r.byKey(c)
-		}
+		r.identify = func(_ context.Context, c memproxy.Credentials) (memproxy.Principal, error) { return r.byKey(c) }
 	})
 	admit := func(peer, key string, op memproxy.Operation) *gate.Admission {
 		call := r.decodes(op)

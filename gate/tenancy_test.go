@@ -240,30 +240,24 @@ func (f *first) Bind(ctx context.Context, rows ...memproxy.Ownership) ([]memprox
 // not leave and costs nothing.
 func TestALostNameIsRefused(t *testing.T) {
 	for _, would := range []memproxy.Verdict{memproxy.Allow, memproxy.Hold} {
-		lostName(t, would)
+		k := newHoldStore()
+		r := tenants(t, func(r *rig) {
+			r.sweeper, r.holds = &first{r.ledger}, k
+			if would == memproxy.Hold {
+				r.rules.Policy = says(would, memproxy.PolicyForbid)
+			}
+		})
+		op := learn("x")
+		op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
+		d := r.admit(op).Decision
+		expect.That(t, d.Verdict == memproxy.Deny && d.Status == 404 && d.Reasons[0].Code == memproxy.OwnerUnknown && len(k.kept) == 0, "%s: %+v, kept %v", would, d, k.kept)
+		expect.Equal(t, r.budget.used, 0)
 	}
-}
-
-func lostName(t *testing.T, would memproxy.Verdict) {
-	k := newHoldStore()
-	r := tenants(t, func(r *rig) {
-		r.sweeper, r.holds = &first{r.ledger}, k
-		if would == memproxy.Hold {
-			r.rules.Policy = says(would, memproxy.PolicyForbid)
-		}
-	})
-	op := learn("x")
-	op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
-	d := r.admit(op).Decision
-	expect.That(t, d.Verdict == memproxy.Deny && d.Status == 404 && d.Reasons[0].Code == memproxy.OwnerUnknown && len(k.kept) == 0, "%s: %+v, kept %v", would, d, k.kept)
-	expect.Equal(t, r.budget.used, 0)
 }
 
 // A refusal binds nothing, and neither does a question.
 func TestRefusalsBindNothing(t *testing.T) {
-	r := tenants(t, func(r *rig) {
-		r.rules.Policy = says(memproxy.Deny, memproxy.PolicyForbid)
-	})
+	r := tenants(t, func(r *rig) { r.rules.Policy = says(memproxy.Deny, memproxy.PolicyForbid) })
 	op := learn("x")
 	op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
 	wantCodes(t, r.admit(op).Decision, memproxy.Deny, memproxy.PolicyForbid)

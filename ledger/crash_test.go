@@ -110,9 +110,7 @@ func child(t *testing.T, test string, env ...string) (lines *bufio.Scanner, kill
 	out := must.Get(cmd.StdoutPipe())(t)
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Wait() }) // it was killed
-	return bufio.NewScanner(out), func() {
-		expect.OK(t, cmd.Process.Kill())
-	}
+	return bufio.NewScanner(out), func() { expect.OK(t, cmd.Process.Kill()) }
 }
 
 func crashOnce(t *testing.T, path, queued string, after int) {

@@ -47,9 +47,7 @@ var streamers = []streamer{
 }
 
 // chunk sends a piece of an answer.
-func chunk(c net.Conn, s string) {
-	fmt.Fprintf(c, "%x\r\n%s\r\n", len(s), s)
-}
+func chunk(c net.Conn, s string) { fmt.Fprintf(c, "%x\r\n%s\r\n", len(s), s) }
 
 const (
 	streamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -275,9 +273,7 @@ func TestSlowReadersAreNotIdleStreams(t *testing.T) {
 						time.Sleep(10 * time.Second)
 						_, _ = io.CopyN(io.Discard, body, size)
 					}
-				}, func(said string, err error) {
-					expect.OK(t, err, "the answer is cut")
-				})
+				}, func(said string, err error) { expect.OK(t, err, "the answer is cut") })
 			})
 		})
 	}

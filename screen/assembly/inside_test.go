@@ -50,9 +50,7 @@ func TestIdleSessionsGo(t *testing.T) {
 // The words of a recipe are found as by the definition of them that is slow: each
 // kind has a set of words, and edges are trimmed by strings.Trim.
 func TestIngredientsByDefinition(t *testing.T) {
-	kind := func(k int, w string) bool {
-		return roles.Get(hash(w))&(1<<k) != 0
-	}
+	kind := func(k int, w string) bool { return roles.Get(hash(w))&(1<<k) != 0 }
 	slow := func(text string) (found [kinds]bool) {
 		for _, s := range sentences(text) {
 			address, aim := false, false

@@ -228,9 +228,7 @@ func TestOneCallerCannotExhaustTheJudge(t *testing.T) {
 	now = now.Add(time.Minute)
 	var wg sync.WaitGroup
 	for i := range 2 {
-		wg.Go(func() {
-			expect.OK(t, expect.Err(j.Ask(context.Background(), "greedy", fmt.Sprint("slow ", i), 500)))
-		})
+		wg.Go(func() { expect.OK(t, expect.Err(j.Ask(context.Background(), "greedy", fmt.Sprint("slow ", i), 500))) })
 		<-arrived
 	}
 	now = now.Add(time.Minute) // what is under way still counts

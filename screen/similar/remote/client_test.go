@@ -72,9 +72,7 @@ func TestEmbed(t *testing.T) {
 	expect.Len(t, must.Get(c.Embed(t.Context(), nil))(t), 0, "nothing")
 	var wg sync.WaitGroup
 	for i := range 8 {
-		wg.Go(func() {
-			expect.OK(t, expect.Err(c.Embed(context.Background(), []string{fmt.Sprint(i % 3)})))
-		})
+		wg.Go(func() { expect.OK(t, expect.Err(c.Embed(context.Background(), []string{fmt.Sprint(i % 3)}))) })
 	}
 	wg.Wait()
 }
