@@ -36,7 +36,12 @@ func (*fakeAdapter) PruneEvent(_ memproxy.Route, event []byte) memproxy.Pruned {
 func (*fakeAdapter) Refill(memproxy.Route, memproxy.Request, []byte, memproxy.Reply, *memproxy.Reading) memproxy.Refill {
 	return nil
 }
-func (*fakeAdapter) Evict(...string) {}
+func (f *fakeAdapter) Evict(ids ...string) {
+	if len(ids) == 0 {
+		ids = []string{"all"}
+	}
+	f.gone = append(f.gone, ids...)
+}
 
 // noRuns is the part of a fake that makes it an AgentRunner, of whose agents nothing is known.
 type noRuns struct{ gate.AgentRunner }

@@ -95,19 +95,6 @@ func TestWhatADeletionLeavesStays(t *testing.T) {
 	expect.That(t, !r.ledger.rows["box"].Deleted && r.ledger.rows["m1"].Deleted && r.budget.used == 1, "%+v, %d charged", r.ledger.rows, r.budget.used)
 }
 
-// caching is a reader that notes what it is to remove from its cache.
-type caching struct {
-	fakeReader
-	gone []string
-}
-
-func (c *caching) Evict(ids ...string) {
-	if len(ids) == 0 {
-		ids = []string{"all"}
-	}
-	c.gone = append(c.gone, ids...)
-}
-
 // What was deleted or replaced does not stay in an adapter's cache; what the backend
 // refused to delete may. Shadow mode deletes as well.
 func TestDeletedMemoriesLeaveTheCache(t *testing.T) {
@@ -130,15 +117,14 @@ func TestDeletedMemoriesLeaveTheCache(t *testing.T) {
 		"read":           {byID(memproxy.Recall, "m1"), false, 200, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cache := &caching{}
-			r := newRig(t, func(r *rig) { r.adapter, r.fake, r.rules.Enforce = cache, &cache.fakeAdapter, !tc.shadow })
+			r := newRig(t, func(r *rig) { r.rules.Enforce = !tc.shadow })
 			r.ledger.rows["m1"] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: "m1", Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Actor: "agent:dev"}
 			if a := r.admit(tc.op); tc.status == 0 {
 				r.gate.Abandon(t.Context(), a, memproxy.StreamTorn)
 			} else {
 				r.gate.Return(t.Context(), a, memproxy.Reply{Status: tc.status, Body: []byte("{}")})
 			}
-			expect.List(t, cache.gone, tc.want, "removed")
+			expect.List(t, r.fake.gone, tc.want, "removed")
 		})
 	}
 }
@@ -285,8 +271,7 @@ func TestUnclaimedMembers(t *testing.T) {
 // Proves EDGE-3, EDGE-13: what a write's answer tells of memories of others, and
 // of texts that nobody can say whose they were, is left out; one's own stays.
 func TestAnswersOfWritesAreFiltered(t *testing.T) {
-	k := &keeping{}
-	r := newRig(t, func(r *rig) { r.adapter, r.fake, r.rules.OneTenant = k, &k.fakeAdapter, false })
+	r := newRig(t, func(r *rig) { r.rules.OneTenant = false })
 	r.ledger.rows["theirs"], r.ledger.rows["mine"] = owned("theirs", "globex", "dev"), owned("mine", "acme", "dev")
 	r.fake.memories = []memproxy.Memory{
 		{Pointer: "/0", ID: "new", Text: "likes tea", Event: "ADD"},
@@ -299,7 +284,7 @@ func TestAnswersOfWritesAreFiltered(t *testing.T) {
 	a := r.admit(op)
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
 	for i, want := range []struct{ hidden, bare bool }{{false, false}, {false, false}, {true, false}, {false, true}} {
-		m := k.rd.Memories[i]
+		m := r.fake.rd.Memories[i]
 		expect.That(t, m.Drop == want.hidden && m.OmitBefore == want.bare, "%s: hidden %v, bare %v", m.ID, m.Drop, m.OmitBefore)
 	}
 }

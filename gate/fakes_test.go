@@ -33,8 +33,10 @@ type fakeAdapter struct {
 	memories  []memproxy.Memory
 	events    []string
 	located   map[string]memproxy.Memory
-	stamp     *memproxy.Stamp // of the last write
-	knows     bool            // it has a route
+	stamp     *memproxy.Stamp   // of the last write
+	knows     bool              // it has a route
+	rd        *memproxy.Reading // the last that was rewritten
+	gone      []string          // of its cache
 }
 
 func (f *fakeAdapter) Route(memproxy.Request) (memproxy.Route, bool) {
@@ -77,6 +79,7 @@ func (f *fakeReader) Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*me
 }
 
 func (f *fakeReader) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
+	f.rd = rd
 	var ids []string
 	for _, m := range rd.Memories {
 		if !m.Drop {

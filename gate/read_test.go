@@ -274,14 +274,13 @@ func TestCountsAreOfMoreThanALimitedCallerSees(t *testing.T) {
 		want    bool
 	}{{false, nil, false}, {true, nil, true}, {true, []memproxy.Claim{pinned(memproxy.DimUser, "ann")}, false}} {
 		for _, alone := range []bool{false, true} {
-			k := &keeping{}
 			r := newRig(t, func(r *rig) {
-				r.adapter, r.fake, r.rules.OneTenant = k, &k.fakeAdapter, alone
+				r.rules.OneTenant = alone
 				r.who.ActsAs, r.who.Users, r.who.Apps, r.who.Runs = everybody, memproxy.Limit{All: !tc.limited, Values: []string{"ann"}}, everybody, everybody
 			})
 			r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Scope: memproxy.Scope{User: "ann"}}}
 			r.gate.Return(context.Background(), r.admit(memproxy.Operation{Kind: memproxy.Recall, Claims: tc.claims}), memproxy.Reply{Status: 200, Body: []byte("x")})
-			expect.That(t, k.rd != nil && k.rd.Limited == tc.want, "%+v, alone %v: %+v", tc, alone, k.rd)
+			expect.Equal(t, r.fake.rd.Limited, tc.want, tc, "alone", alone)
 		}
 	}
 }
@@ -301,25 +300,13 @@ func shown(m memproxy.Memory) string {
 	return "shown"
 }
 
-// keeping is an adapter that keeps what it is given to rewrite.
-type keeping struct {
-	fakeReader
-	rd *memproxy.Reading
-}
-
-func (k *keeping) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
-	k.rd = rd
-	return k.fakeReader.Rewrite(rt, req, reply, rd)
-}
-
 // Proves MFW-8, EDGE-3: what a reader is told about a memory is the ledger's, else a
 // verified stamp's, else that nothing is known; what another tenant owns is
 // left out, also of an answer about something of one's own. What was changed or copied in
 // the backend has no known confidence and attestation, and a copied stamp says nothing.
 // Messages, receipts and what is missing have no provenance.
 func TestProvenance(t *testing.T) {
-	k := &keeping{}
-	r := newRig(t, func(r *rig) { r.adapter, r.fake, r.who.ActsAs = k, &k.fakeAdapter, all() })
+	r, _ := anyAgent(t, nil)
 	mine := owned("mine", "acme", "dev")
 	mine.Actor, mine.Confidence, mine.Decision = "agent:writer", 600, "d-mine"
 	r.ledger.rows["mine"] = mine
@@ -351,14 +338,14 @@ func TestProvenance(t *testing.T) {
 		delete(r.ledger.rows, "copied") // this ledger does not know which memory a stamp belongs to
 		r.gate.Return(context.Background(), r.gate.Admit(context.Background(), c), memproxy.Reply{Status: 200, Body: []byte("[]")})
 		for i, want := range []string{"agent:writer 600 d-mine tool-observed", "agent:stamped 800 d-mine tool-observed", " 0  unknown integrity.forged", " 0  unknown", "-", "-", "-", "-", "agent:writer 0 d-mine unknown integrity.mismatch", " 0  unknown integrity.forged"} {
-			got, p := "-", k.rd.Memories[i].ShowProvenance
+			got, p := "-", r.fake.rd.Memories[i].ShowProvenance
 			if p != nil {
 				got = join(p)
 			}
 			if !ask {
 				want = "-"
 			}
-			expect.Equal(t, got, want, "asked", ask, k.rd.Memories[i].ID)
+			expect.Equal(t, got, want, "asked", ask, r.fake.rd.Memories[i].ID)
 		}
 	}
 }

@@ -11,17 +11,6 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// showing is a backend that echoes stamps and tells what is shown of each memory.
-type showing struct {
-	echoer
-	rd *memproxy.Reading
-}
-
-func (s *showing) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
-	s.rd = rd
-	return nil, nil
-}
-
 // reading is a read of one memory, of the caller's tenant unless a row says otherwise.
 type reading struct {
 	*rig
@@ -367,7 +356,7 @@ func TestWhatAReaderIsShown(t *testing.T) {
 		"its write was approved long before it was copied": {untrusted(func(r *reading) { r.isOf(person(48*time.Hour), memproxy.Status{}) }), leave},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := &showing{}
+			b := &echoer{}
 			m := memproxy.Memory{Pointer: "/0", ID: "m", Text: "likes tea", TextAt: "/0/text"}
 			r := &reading{memory: &m}
 			r.rig, r.ledger = anyAgent(t, func(r *rig) {
@@ -388,7 +377,7 @@ func TestWhatAReaderIsShown(t *testing.T) {
 			}
 			var got string
 			if reply := r.gate.Return(t.Context(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}); reply.Status == 200 {
-				got = shown(b.rd.Memories[0])
+				got = shown(r.fake.rd.Memories[0])
 			} else {
 				got = refused(a.Shown().Reasons[0].Code)
 			}
