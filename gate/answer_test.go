@@ -205,7 +205,7 @@ func placed(memories []memproxy.Memory) []memproxy.Memory {
 }
 
 // pruner is a fake whose answers are claimed but for the word canary.
-type pruner struct{ *fakeReader }
+type pruner struct{ *fakeAdapter }
 
 func (pruner) Prune(_ memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
 	if string(reply.Body) == "another shape" {
@@ -216,14 +216,6 @@ func (pruner) Prune(_ memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, er
 		return memproxy.Pruned{Body: reply.Body}, nil
 	}
 	return memproxy.Pruned{Body: bytes.ReplaceAll(reply.Body, []byte("canary"), nil), Unclaimed: n, Names: []string{"/canary"}}, nil
-}
-
-func (pruner) Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error) {
-	return &memproxy.Reading{}, nil
-}
-
-func (pruner) Rewrite(_ memproxy.Route, _ memproxy.Request, reply memproxy.Reply, _ *memproxy.Reading) ([]byte, error) {
-	return reply.Body, nil
 }
 
 func (pruner) Structured(memproxy.Route) bool { return true }
@@ -243,7 +235,7 @@ func TestUnclaimedMembers(t *testing.T) {
 			for _, status := range []int{200, 404, 500} {
 				r := newRig(t, func(r *rig) {
 					r.rules.Unclaimed = setting
-					r.adapter = pruner{r.adapter.(*fakeReader)}
+					r.adapter = pruner{r.fake}
 				})
 				a := r.admit(memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}})
 				got := r.gate.Return(ctx, a, memproxy.Reply{Status: status, Body: []byte("a canary b")})
@@ -260,10 +252,10 @@ func TestUnclaimedMembers(t *testing.T) {
 			}
 		}
 	}
-	r := newRig(t, func(r *rig) { r.adapter = pruner{r.adapter.(*fakeReader)} })
+	r := newRig(t, func(r *rig) { r.adapter = pruner{r.fake} })
 	a := r.admit(memproxy.Operation{Kind: memproxy.Correct})
 	expect.Equal(t, r.gate.Return(ctx, a, memproxy.Reply{Status: 200, Body: []byte("another shape")}).Status, 502, "an answer of another shape")
-	r = newRig(t, func(r *rig) { r.rules.Enforce = false; r.adapter = pruner{r.adapter.(*fakeReader)} })
+	r = newRig(t, func(r *rig) { r.rules.Enforce = false; r.adapter = pruner{r.fake} })
 	a = r.admit(memproxy.Operation{Kind: memproxy.Correct})
 	expect.Equal(t, string(r.gate.Return(ctx, a, memproxy.Reply{Status: 200, Body: []byte("canary")}).Body), "canary", "shadow mode changes an answer")
 }

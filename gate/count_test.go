@@ -15,7 +15,7 @@ import (
 // counting is an adapter whose backend is asked what a write came to.
 type counting struct {
 	noRuns
-	settling
+	fakeExtractor
 	asks  int
 	more  int64
 	over  bool
@@ -67,28 +67,15 @@ func TestCountsAreSettled(t *testing.T) {
 	wantCharged(t, r, 357, 357, "nobody can be asked")
 }
 
-// settledHoldReplier is a backend whose answers name all that a write made.
-type settledHoldReplier struct{ fakeHoldReplier }
-
-func (s *settledHoldReplier) Read(rt memproxy.Route, q memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
-	rd, err := s.fakeHoldReplier.Read(rt, q, reply)
-	if rd != nil {
-		rd.Settles = true
-	}
-	return rd, err
-}
-
 // Proves TRL-6, MFW-7: a write that was held is charged, once it is approved and
 // sent, for what it came to, in its hour and in all; one that is never sent keeps
 // the hour that it was charged for, and nothing in all.
 func TestHeldWritesAreSettled(t *testing.T) {
-	h := &settledHoldReplier{}
-	r, _, k := holdRig(t, func(r *rig, _ *fakeHoldReplier, _ *fakeHoldStore) {
-		r.shared, r.adapter, r.fake = must.Get(budgets.NewMemory(""))(t), h, &h.fakeAdapter
-		r.rules.Lines = hourAndTotal(1000)
+	r, h, k := holdRig(t, func(r *rig, _ *fakeHoldReplier, _ *fakeHoldStore) {
+		r.shared, r.rules.Lines = must.Get(budgets.NewMemory(""))(t), hourAndTotal(1000)
 	})
 	var hour, total int64
-	h.knows = true
+	h.knows, h.exact = true, true
 	for _, tc := range []struct {
 		made, status        int
 		wantHour, wantTotal int64
@@ -109,7 +96,7 @@ func TestHeldWritesAreSettled(t *testing.T) {
 // abridging is an adapter whose answers only name what a write made.
 type abridging struct {
 	noRuns
-	settling
+	fakeExtractor
 	whole *memproxy.Reading
 	wrong error
 }

@@ -32,6 +32,9 @@ type fakeAdapter struct {
 	merges    bool
 	memories  []memproxy.Memory
 	events    []string
+	made      []string // objects besides
+	relations []string
+	exact     bool // its answers name all that a write made
 	located   map[string]memproxy.Memory
 	stamp     *memproxy.Stamp   // of the last write
 	knows     bool              // it has a route
@@ -75,7 +78,11 @@ func (f *fakeReader) Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*me
 	if f.readErr != nil {
 		return nil, f.readErr
 	}
-	return &memproxy.Reading{Memories: placed(f.memories), Events: f.events}, nil
+	rd := &memproxy.Reading{Memories: placed(f.memories), Events: f.events, Relations: f.relations, Settles: f.exact}
+	for _, id := range f.made {
+		rd.Created = append(rd.Created, memproxy.CreatedObject{ID: id})
+	}
+	return rd, nil
 }
 
 func (f *fakeReader) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {

@@ -19,18 +19,7 @@ import (
 type naming struct {
 	noRuns
 	fakeReader
-	made []string
-	err  error
-}
-
-func (f *naming) Read(rt memproxy.Route, q memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
-	rd, err := f.fakeReader.Read(rt, q, reply)
-	if err == nil {
-		for _, id := range f.made {
-			rd.Created = append(rd.Created, memproxy.CreatedObject{ID: id})
-		}
-	}
-	return rd, err
+	err error
 }
 
 func (f *naming) Rewrite(_ memproxy.Route, _ memproxy.Request, reply memproxy.Reply, _ *memproxy.Reading) ([]byte, error) {

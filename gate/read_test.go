@@ -19,15 +19,6 @@ import (
 type teller struct {
 	noRuns
 	*fakeReader
-	relations []string
-}
-
-func (s teller) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
-	rd, err := s.fakeReader.Read(rt, req, reply)
-	if err == nil {
-		rd.Relations = s.relations
-	}
-	return rd, err
 }
 
 func (s teller) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
@@ -54,15 +45,7 @@ func (s teller) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply, 
 	return []byte(strings.Join(out, ",")), nil
 }
 
-func (s teller) Prune(_ memproxy.Route, r memproxy.Reply) (memproxy.Pruned, error) {
-	return memproxy.Pruned{Body: r.Body}, nil
-}
-
 func (teller) Structured(memproxy.Route) bool { return true }
-
-func (s teller) PruneEvent(_ memproxy.Route, e []byte) memproxy.Pruned {
-	return memproxy.Pruned{Body: e}
-}
 
 // Names are words of the form "tool-…"; every one is the whole of its place.
 func (s teller) Names(_ memproxy.Route, r memproxy.Reply) ([]memproxy.Ref, error) {
@@ -101,7 +84,7 @@ func (briefly) Withhold(_ memproxy.Route, body []byte, administers bool) ([]byte
 func TestAdministratorsSeeShortValues(t *testing.T) {
 	for verdict, want := range map[memproxy.Verdict]string{memproxy.Allow: `"ab"`, memproxy.Deny: "null"} {
 		r, _ := anyAgent(t, func(r *rig) {
-			r.adapter = briefly{teller{noRuns{}, r.adapter.(*fakeReader), nil}}
+			r.adapter = briefly{teller{noRuns{}, r.adapter.(*fakeReader)}}
 			r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
 				if q.Operation.Kind == memproxy.Admin {
 					return memproxy.Ruling{Verdict: verdict}, nil
@@ -122,7 +105,7 @@ func TestEveryAnswerGoesThroughOneListOfFilters(t *testing.T) {
 		var passed []string
 		r, l := anyAgent(t, func(r *rig) {
 			r.rules.OneTenant, r.rules.Withhold, r.rules.Screener = false, 500, screener{}
-			r.adapter = teller{noRuns{}, r.adapter.(*fakeReader), []string{"evil evil canary"}}
+			r.adapter, r.fake.relations = teller{noRuns{}, r.adapter.(*fakeReader)}, []string{"evil evil canary"}
 			r.filtered = func(_ memproxy.Route, name string) { passed = append(passed, name) }
 		})
 		l.rows["theirs"], l.rows["tool-theirs"], l.rows["old"] = owned("theirs", "globex", "dev"), owned("tool-theirs", "globex", "dev"), owned("old", "acme", "dev")
@@ -185,7 +168,7 @@ func TestRelationsAreShownOfAnOwner(t *testing.T) {
 					r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "bad", Scope: memproxy.Scope{User: "ann"}}}
 				}
 				r.rules.OneTenant, r.rules.Withhold, r.rules.Screener = tc.one, 500, screener{}
-				r.adapter = teller{noRuns{}, r.adapter.(*fakeReader), strings.Split(tc.relation, "|")}
+				r.adapter, r.fake.relations = teller{noRuns{}, r.adapter.(*fakeReader)}, strings.Split(tc.relation, "|")
 				r.ledger.rows = map[string]memproxy.Ownership{"user:ann": {Kind: memproxy.TargetEntity, ID: "user:ann", Scope: memproxy.Scope{Tenant: "acme"}}}
 				r.ledger.rows["bad"], r.ledger.statuses = owned("bad", "acme", "dev"), map[string]memproxy.Status{"bad": {State: memproxy.StateQuarantined}}
 				limit := func(d memproxy.Dimension) memproxy.Limit {

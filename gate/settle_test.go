@@ -13,24 +13,11 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// settling is an adapter whose backend decides itself what an add becomes.
-type settling struct {
-	fakeExtractor
-	exact bool
-}
-
-func (s *settling) Read(rt memproxy.Route, q memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
-	rd, err := s.fakeExtractor.Read(rt, q, reply)
-	if rd != nil {
-		rd.Settles = s.exact
-	}
-	return rd, err
-}
-
 // settlingRig counts in a real store, on one total and one hour.
-func settlingRig(t *testing.T, limit int64) (*rig, *settling) {
+func settlingRig(t *testing.T, limit int64) (*rig, *fakeExtractor) {
 	t.Helper()
-	x := &settling{exact: true}
+	x := &fakeExtractor{}
+	x.exact = true
 	r := newRig(t, func(r *rig) {
 		r.adapter, r.fake, r.shared = x, &x.fakeAdapter, must.Get(budgets.NewMemory(""))(t)
 		r.rules.Lines = hourAndTotal(limit)
