@@ -1,7 +1,6 @@
 package mem0
 
 import (
-	"bytes"
 	"hash/maphash"
 	"math/bits"
 	"slices"
@@ -138,17 +137,21 @@ func (f *answerReader) ReadElement(list string, i int, v *jsondoc.Value, text st
 // match returns the length of this element at the start of rest, or 0 if rest does not
 // begin with it.
 func (e *element) match(rest []byte) int {
-	if !bytes.HasPrefix(rest, []byte(e.before)) {
+	if !hasPrefix(rest, e.before) {
 		return 0
 	}
 	if e.after == "" {
 		return len(e.before)
 	}
 	s := jsondoc.Scanner{Src: rest, At: len(e.before)}
-	if !s.Number() || !bytes.HasPrefix(rest[s.At:], []byte(e.after)) {
+	if !s.Number() || !hasPrefix(rest[s.At:], e.after) {
 		return 0
 	}
 	return s.At + len(e.after)
+}
+
+func hasPrefix(b []byte, with string) bool {
+	return len(b) >= len(with) && string(b[:len(with)]) == with
 }
 
 // place gives a copy of the element's memory its position in a list. raw is the element in

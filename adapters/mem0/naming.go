@@ -1,7 +1,6 @@
 package mem0
 
 import (
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -76,11 +75,16 @@ func rewriteQuery(op *memproxy.Operation, query string) string {
 
 // recordHeaderIDs records the ids in the request's headers, whatever their names.
 func recordHeaderIDs(op *memproxy.Operation, h memproxy.Header) {
-	for _, name := range slices.Sorted(maps.Keys(h)) {
+	var long []string // headers that are long enough for an id
+	for name, list := range h {
+		if slices.ContainsFunc(list, func(text string) bool { return len(text) >= spelling.UUIDLen }) {
+			long = append(long, name)
+		}
+	}
+	slices.Sort(long)
+	for _, name := range long {
 		for _, text := range h[name] {
-			if len(text) >= spelling.UUIDLen {
-				addLooseIDs(op, text, "header:"+strings.ToLower(name))
-			}
+			addLooseIDs(op, text, "header:"+strings.ToLower(name))
 		}
 	}
 }
