@@ -8,7 +8,8 @@ import "time"
 type Act struct {
 	// Action names it: "hold.approve", "memory.rollback", "hold.replay".
 	Action string `json:"action,omitzero"`
-	// Of Need reviewers Have have agreed so far. Both are 0 where none are counted.
+	// Have is how many reviewers agreed so far, Need how many must. Both are 0 where
+	// reviewers are not counted.
 	Have int `json:"have,omitzero"`
 	Need int `json:"need,omitzero"`
 	// Reason is the reason that the reviewer gave.

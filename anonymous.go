@@ -2,7 +2,8 @@ package memproxy
 
 import "strings"
 
-// Anonymous is the name of all callers without credentials; their ids begin with AnonymousPrefix.
+// Anonymous is the name that all callers without credentials share. The id of each of
+// them begins with AnonymousPrefix.
 const (
 	Anonymous       = "anonymous"
 	AnonymousPrefix = Anonymous + ":"

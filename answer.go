@@ -51,18 +51,22 @@ type Memory struct {
 	PreviousMembers []byte
 	// Stamp is the provenance found in the metadata, unverified, or nil.
 	Stamp *Stamp
-	// Altered is set if a member of the metadata changed, or is missing, since Stamp was written.
+	// Altered is set if a member of the metadata was changed or removed since Stamp was
+	// written.
 	Altered bool
-	// Unstamped is set if the backend stores stamps in metadata, and this metadata has none.
+	// Unstamped is set if the backend stores stamps in the metadata, and the element's
+	// metadata has none.
 	Unstamped bool
 	// Memo is shared by all answers that show the memory with identical bytes. It is nil
 	// if the adapter does not recognise repeated bytes.
 	Memo *Memo
 	// Layer is Episodic for the raw messages of a conversation; "" is semantic.
 	Layer Layer
-	// Inferred is set if the backend reports that a model inferred it and no user stated it.
+	// Inferred is set if the backend reports that a model inferred the memory and no user
+	// stated it.
 	Inferred bool
-	// Event is what happened to the memory, by the answer, such as MemoryAdded; "" if nothing.
+	// Event is what happened to the memory if the answer reports an event, such as
+	// MemoryAdded, or "".
 	Event string
 	// Before is the text that an update replaced, if the answer has it.
 	Before string
@@ -76,7 +80,8 @@ type Memory struct {
 	// Annotations are texts next to the memory's text, such as metadata and the name of
 	// the speaker. They are screened, too.
 	Annotations []string
-	// ClaimsProvenance is set if the metadata has ProvenanceKey, which memproxy never stores.
+	// ClaimsProvenance is set if the metadata has ProvenanceKey, which no write through
+	// memproxy stores.
 	ClaimsProvenance bool
 	// Missing is set if the backend does not have the memory. Unproven is set if that is
 	// unknown because the backend cannot be asked.
@@ -99,7 +104,8 @@ type Memory struct {
 	// IsContainer is set for an object that contains memories, such as an agent or a group
 	// with its blocks. Each of these memories is judged separately.
 	IsContainer bool
-	// Uncounted is set for what budgets do not count as a memory, such as an agent or a folder.
+	// Uncounted is set for objects that budgets do not count as a memory, such as an
+	// agent or a folder.
 	Uncounted bool
 	// ShowProvenance, if not nil, is the provenance to show to the reader, under
 	// ProvenanceKey in the memory's metadata.
@@ -134,7 +140,8 @@ type Reading struct {
 	// Limited is set if the backend may have counted memories of owners that the caller may
 	// not name. Rewrite then removes its totals and the number of memories of each owner.
 	Limited bool
-	// Links are JSON pointers of absolute URLs, which would lead the client around the proxy.
+	// Links are JSON pointers of absolute URLs that would lead the client around the
+	// proxy.
 	Links []string
 	// Settles is set if the answer to a write names every memory that it created, so that
 	// the write is charged for exactly these.
@@ -243,7 +250,8 @@ func isLineEnd(r rune) bool { return r == '\r' || r == '\n' }
 // The caller calls Next until it reports false, passes the answer to each request to
 // Select, and calls Answer at the end.
 type Refill interface {
-	// Next returns the next side request; false if the list is full or the backend has no more.
+	// Next returns the next side request. It reports false if the list is full or the
+	// backend has no more.
 	Next() (SideRequest, bool)
 	// Select takes an answer and its judged reading. It sets Drop on memories that the list
 	// has already or that exceed its size.

@@ -20,7 +20,8 @@ const (
 
 // Line is one budget that a charge counts against.
 type Line struct {
-	// Key names the account: "principal/agent:dev", "tenant/acme", "namespace/gotchas".
+	// Key names the account: "principal/agent:dev", "tenant/acme",
+	// "namespace/gotchas".
 	Key string `json:"account"`
 	// Reason is the reason given if this line refuses: budget.hour, budget.total,
 	// budget.tenant, budget.namespace.
@@ -34,9 +35,11 @@ type Line struct {
 
 // Charge requests Cost memories on every line. Either all lines are charged, or none.
 type Charge struct {
-	// ID, the decision id, is the idempotency key: charges with the same id count once.
+	// ID is the idempotency key: charges with the same id count once. It is the decision
+	// id.
 	ID string
-	// Tenant selects the shard of the store: all accounts of one charge are on one shard.
+	// Tenant selects the shard of the store, so that all accounts of one charge are on
+	// one shard.
 	Tenant string
 	Cost   int64
 	Lines  []Line
@@ -71,7 +74,8 @@ type Allowance struct {
 	// resets last. It is -1 if the charge was granted.
 	Refused int
 	Lines   []LineState
-	// Degraded is set if a local share of the limits was applied, for lack of the shared store.
+	// Degraded is set if the shared store was unreachable and a local share of the limits
+	// was applied.
 	Degraded bool
 }
 
@@ -79,7 +83,8 @@ type Allowance struct {
 // is room again only when memories are deleted or the limit is raised.
 const WaitForDeletion = time.Hour
 
-// RetryAfter returns after how many seconds, at least 1, a refused charge may succeed.
+// RetryAfter returns after how many whole seconds, at least 1, a refused charge may
+// succeed.
 func (a *Allowance) RetryAfter(now time.Time) int {
 	wait := WaitForDeletion
 	if a.Refused >= 0 && a.Refused < len(a.Lines) && !a.Lines[a.Refused].Reset.IsZero() {
@@ -96,12 +101,14 @@ type Limits struct {
 	// Tenants are the limits by tenant; "*" applies to each tenant without an entry.
 	// Without any entry a tenant is not limited.
 	Tenants map[string]WriteLimit
-	// Namespaces are the limits by governed field; one without an entry is not limited.
+	// Namespaces are the limits by governed field. A field without an entry is not
+	// limited.
 	Namespaces map[string]WriteLimit
 	// PrincipalFactor is the factor by which a principal's limit is multiplied to limit its writes
 	// for all end users in total. Zero counts as 1.
 	PrincipalFactor int64
-	// RapidPerMinute is how many writes a minute raise the rapid_writes event; 0: never.
+	// RapidPerMinute is the number of writes per minute that raises the rapid_writes
+	// event; 0 disables it.
 	RapidPerMinute int64
 }
 

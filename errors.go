@@ -2,7 +2,8 @@ package memproxy
 
 import "errors"
 
-// Errors with which a store refuses a call that it understood, for errors.Is.
+// Errors with which a store refuses a call that it understood. Compare them with
+// errors.Is.
 var (
 	// ErrUnknown: the object does not exist.
 	ErrUnknown = errors.New("unknown")
@@ -17,7 +18,8 @@ var (
 	ErrGone = errors.New("the content no longer exists")
 	// ErrRefused: an argument is invalid for every store.
 	ErrRefused = errors.New("refused")
-	// ErrStale: a row that an entry is based on has changed; see Entry.ExpectedOwners.
+	// ErrStale: a row that an entry is based on has changed since it was read; see
+	// Entry.ExpectedOwners.
 	ErrStale = errors.New("changed meanwhile")
 	// ErrKept: an entry is kept in memory and is written when the store can be written
 	// again. It is lost if the process ends before.

@@ -16,9 +16,11 @@ const (
 	EventBudgetWarning  EventType = "budget_warning"  // 80 % of a budget is used
 	EventBudgetExceeded EventType = "budget_exceeded" // a budget refused a write
 	EventRapidWrites    EventType = "rapid_writes"
-	// EventCrossCorrection: a principal changed another author's memory, and why it might.
+	// EventCrossCorrection records that a principal changed another author's memory, and
+	// why it was allowed to.
 	EventCrossCorrection EventType = "cross_correction"
-	// EventRejections has the number of an address's rejections without a record of their own.
+	// EventRejections has the number of rejected requests from one address that were not
+	// recorded individually.
 	EventRejections EventType = "rejections"
 	EventReload     EventType = "reload" // rules were replaced, or an invalid edit was not loaded
 	EventStart      EventType = "start"
@@ -77,14 +79,16 @@ type Event struct {
 	// Findings are the rules and positions that screening found, the worst first. If
 	// there are too many, only the worst are included.
 	Findings []Finding
-	// Facts are the policy's other inputs; nil if none was asked, or if they exceed their bounds.
+	// Facts are the further inputs of the policy. It is nil if no policy was asked, or if
+	// the facts exceed their bounds.
 	Facts *Facts
 
 	Claimed    PerMille // requested confidence; -1 if none
 	Confidence PerMille // granted confidence; -1 if not applicable
 	Budget     []LineState
 	Degraded   bool
-	// Unsafe are the settings that weakened production then. The log fills it in.
+	// Unsafe are the settings that weakened a production profile at the time of the
+	// event. The log fills it in.
 	Unsafe []string
 
 	// Act is set in events about a reviewer's or memproxy's own action. Versions are the
@@ -124,7 +128,8 @@ type Facts struct {
 	Backdated   bool   `json:"backdated"`
 	Source      Source `json:"source"`
 
-	// The results of screening: the highest score; a credential or personal data was found.
+	// The results of screening: the highest score, and whether a credential or
+	// personal data was found.
 	Risk     PerMille `json:"risk"`
 	Secret   bool     `json:"secret"`
 	Personal bool     `json:"personal"`

@@ -17,7 +17,8 @@ const (
 	TreatRefuse Treatment = "refuse" // denied
 )
 
-// Rewriting is how far memproxy may change a dangerous text instead of refusing it.
+// Rewriting is how far memproxy may change a dangerous text before it is stored, as an
+// alternative to refusing it.
 type Rewriting string
 
 // The rewritings, weakest first.
@@ -31,10 +32,12 @@ const (
 // inferred facts are treated. The zero value allows everything. Names are compared in
 // lower case.
 type Governance struct {
-	// Namespaces are the keys that may be written, Outside the treatment of others; "" is allow.
+	// Namespaces are the keys that may be written. Outside is the treatment of all other
+	// keys; "" is allow.
 	Namespaces []string
 	Outside    Treatment
-	// Inferred is the treatment of inferred facts by layer; "" is allow.
+	// Inferred is the treatment of inferred facts, by the layer to which they are
+	// written; "" is allow.
 	Inferred map[Layer]Treatment
 	// Fields assigns governed fields to a layer, on every route.
 	Fields map[string]Layer
@@ -80,7 +83,8 @@ func UserRole(role string) bool {
 	return false
 }
 
-// Key returns a key as keys are compared: in lower case, without white space around it.
+// Key returns a key in the form in which keys are compared: lower case, without
+// surrounding white space.
 func Key(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
 
 // DefaultNamespaces returns the keys that may be written by default: shared project
@@ -90,7 +94,8 @@ func DefaultNamespaces() []string {
 	return slices.Concat([]string{"format", "tone", "project", "constraints"}, GovernedFields(), []string{"human", "persona"})
 }
 
-// GovernedFields returns the fields with writers and sizes in the built-in bundle.
+// GovernedFields returns the fields for which the built-in bundle defines writers and
+// sizes.
 func GovernedFields() []string {
 	return []string{"learnings", "preferences", "gotchas", "conventions", "decisions"}
 }

@@ -78,7 +78,8 @@ type HoldResult struct {
 	// SentBefore reports that the write was sent before but the backend does not have it. The
 	// earlier attempt was charged.
 	SentBefore bool `json:"again,omitempty"`
-	// Cleared reports that the owner's memories were all deleted after it was held.
+	// Cleared reports that all memories of the write's owner were deleted after it was
+	// held.
 	Cleared bool `json:"cleared,omitempty"`
 }
 
@@ -98,7 +99,8 @@ type HoldContent struct {
 	// Before are the hashes, by memory id, of the texts that the write replaces or
 	// deletes, as of when it was held.
 	Before map[string]string `json:"before,omitempty"`
-	// Texts are the operation's items, in order, to which findings refer.
+	// Texts are the operation's items, in order. Finding.Item and the span of a finding
+	// refer to them.
 	Texts []HeldText `json:"texts,omitempty"`
 	// Rewritten are the rewritten texts, by JSON pointer. Body is the rewritten body if
 	// the write is pending, and the original one if it was sent.
@@ -127,7 +129,8 @@ func (h *HoldLimitError) Error() string {
 	return fmt.Sprintf("%s: the limit of %d writes awaiting review is reached", h.Key, h.Limit)
 }
 
-// ErrNoReviewer: no reviewer is configured. It is a refusal, not a failure.
+// ErrNoReviewer is the error of a store of holds if no reviewer is configured. It is a
+// refusal, not a failure.
 var ErrNoReviewer = errors.New("no reviewer is configured for held writes")
 
 // HoldFilter selects holds. Empty fields select all.
@@ -203,7 +206,8 @@ type VoteResult struct {
 	Need int `json:"need"`
 }
 
-// ReviewedGroup is a similarity group after a review, with its holds' lowest tallies.
+// ReviewedGroup is a similarity group after a review, with the lowest of its holds'
+// tallies.
 type ReviewedGroup struct {
 	Holds []HeldWrite `json:"holds"`
 	VoteResult
@@ -291,7 +295,8 @@ type SendResult struct {
 	Err     error      // the error, for OutcomeUnsent and OutcomeUnknown
 }
 
-// CallFailed is the detail of a call that failed, by an answer with a status of success.
+// CallFailed is the detail of a call that the backend answered with a status of success and
+// reports as failed.
 const CallFailed = "the backend reports that the call failed"
 
 // AnsweredResult returns the outcome of a request that the backend answered. A backend that

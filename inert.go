@@ -65,7 +65,8 @@ func Inert(name string) string {
 	return inertHash(name)
 }
 
-// InertMethod returns a method as it is recorded. HTTP allows any token.
+// InertMethod returns a method in the form in which it is recorded. HTTP allows any token
+// as a method.
 func InertMethod(name string) string {
 	switch name {
 	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE":
@@ -164,7 +165,8 @@ func InertScope(s Scope) Scope {
 	return s
 }
 
-// InertPath returns an escaped path as it is recorded.
+// InertPath returns an escaped path with callers' names in the form in which they are
+// recorded.
 func InertPath(escaped string) string {
 	parts := strings.Split(escaped, "/")
 	for i, part := range parts {

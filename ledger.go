@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// AuthorCount is how many memories of an author, for one end user, were removed.
+// AuthorCount is how many memories of one author, written for one end user, an operation
+// removed.
 type AuthorCount struct {
 	Tenant, Actor string
 	Trust         Trust
@@ -48,7 +49,8 @@ func (o *Ownership) Key() MemoryKey {
 	return MemoryKey{Backend: o.Backend, Kind: o.Kind, ID: o.ID}
 }
 
-// Presence tells whether an object without an owner was there when its backend was sealed.
+// Presence tells whether an object without an owner was in its backend when that backend
+// was sealed.
 type Presence uint8
 
 // The presences.
@@ -68,7 +70,8 @@ type Record struct {
 	FirstSeen string
 }
 
-// Records are records of objects by key. They are shared, and must not be changed.
+// Records are the records that were found of objects, by key. They are shared, so they must
+// not be changed.
 type Records map[MemoryKey]*Record
 
 // Of returns a copy of an object's record, which is empty if there is none.
@@ -99,7 +102,8 @@ func (p Progress) Counting() func(more int) {
 	}
 }
 
-// Discrepancy is a difference of a backend's content from what was written through memproxy.
+// Discrepancy is one difference between a backend's content and what was written through
+// memproxy.
 type Discrepancy struct {
 	Class     FaultClass `json:"class"`
 	Code      ReasonCode `json:"code"`
@@ -131,5 +135,6 @@ type Breach struct {
 	Accepted bool `json:",omitempty"`
 }
 
-// TargetKind returns the ledger's kind of the memory: TargetMemory if Kind is "".
+// TargetKind returns the kind under which the ledger stores the memory: Kind, or
+// TargetMemory if Kind is "".
 func (m *Memory) TargetKind() TargetKind { return cmp.Or(m.Kind, TargetMemory) }

@@ -25,7 +25,8 @@ type MemberChange struct {
 	Object string
 	// Set are the new values of members, in JSON, by name.
 	Set map[string][]byte
-	// Merge are objects, by name, whose members the backend sets in the existing ones.
+	// Merge are objects, by member name, whose members the backend sets in the existing
+	// ones.
 	Merge map[string][]byte
 	// Add and Remove are the elements, in JSON, that are added to and removed from lists,
 	// by the list's name. An object matches every object in the list that has at least
@@ -75,7 +76,8 @@ func (c *MemberChange) Apply(now []byte) ([]byte, error) {
 	return EncodeMembers(all), nil
 }
 
-// ordered returns a sorted copy of a list of texts, and any other list as it is.
+// ordered returns a sorted copy of a list of texts. Other lists are returned in their
+// order.
 func ordered(list []any) []any {
 	isOther := func(v any) bool { _, text := v.(string); return !text }
 	if slices.ContainsFunc(list, isOther) {
@@ -187,7 +189,8 @@ type Item struct {
 	// Field is the governed field (a Letta block label, a Mem0 metadata field
 	// or category) that the item is written to, or "".
 	Field string
-	// OtherFields are further governed fields of the text, each with its rules.
+	// OtherFields are further governed fields that it is written to. The rules of each of them
+	// apply.
 	OtherFields []string
 	// Member is the member of the backend's object that has the text, as policies and
 	// budgets name it: "agent.system", "tool.source_code". It is "" if the adapter does
@@ -211,7 +214,8 @@ type Item struct {
 	Target string
 }
 
-// ConfidenceClaim is a confidence that the caller claims, at one position of the payload.
+// ConfidenceClaim is one confidence value that the caller claims, at one position of the
+// payload.
 type ConfidenceClaim struct {
 	Pointer string
 	// Raw is the original JSON text, for the audit record of a clamped value.

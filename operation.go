@@ -62,7 +62,8 @@ type Route struct {
 	// ID names the row for policies, spans and audit: "mem0.v3.add".
 	ID   string
 	Kind Kind
-	// Bulk marks routes of an open set of memories: "delete everything of this user".
+	// Bulk marks routes that affect an open set of memories, such as "delete everything
+	// of this user".
 	Bulk bool
 	// Steering marks routes whose payload may instruct the backend's own extraction
 	// model (custom instructions, prompts, includes, excludes).
@@ -74,14 +75,16 @@ type Route struct {
 	// path, query and headers are checked, and the request is recorded. Both bodies are
 	// streamed byte for byte and not decoded.
 	Pass bool
-	// Public marks Pass routes without identity and record, such as health and documentation.
+	// Public marks Pass routes that need no identity and are not recorded, such as health
+	// and documentation.
 	Public bool
 	// Respelled is the path with the trailing slash added or removed, if the backend would
 	// redirect the request to that path; else "". The request is ruled on and sent with it,
 	// so that a client that does not follow redirects is served, a write is decided on once,
 	// and a held write is sent to the path that the backend accepts.
 	Respelled string
-	// Params are the path parameters by name, and what Decode leaves to Read and Rewrite.
+	// Params are the decoded path parameters by name, and what Decode stores for Read and
+	// Rewrite.
 	Params map[string]string
 }
 
@@ -217,7 +220,8 @@ type Operation struct {
 	// operation names. Kept are those of them that continue to exist: a deletion that
 	// only empties them, or a change of another object that only refers to them.
 	Targets, Kept []string
-	// Upserts is the id, derived from a key, of a target that is created if it is missing.
+	// Upserts is the id, derived from a key, of the target that is created if it does not
+	// exist.
 	Upserts    string
 	TargetKind TargetKind
 	// Refs are all existing objects and owners that the request names, anywhere: in the
@@ -232,12 +236,14 @@ type Operation struct {
 	Hidden           map[string]string
 	Items            []Item
 	ConfidenceClaims []ConfidenceClaim
-	// Attributions are claims about the content that readers would believe.
+	// Attributions are claims of the payload about its own content that readers would
+	// believe.
 	Attributions []Attribution
 	// SourceClaim is the source that the payload claims for its content, or "". It can
 	// lower trust, never raise it.
 	SourceClaim Source
-	// Changes are the changes of objects' members. Each makes a version.
+	// Changes are the operation's changes of objects' members. Each is recorded as a new
+	// version.
 	Changes []MemberChange
 	// Administers is set if the payload also changes settings of the installation (a
 	// model's endpoint, keys, an environment), or asks for secrets, or if the route is for
@@ -269,7 +275,8 @@ type Operation struct {
 	// corrected once the backend has reported the number. It is zero for reads.
 	Cost int
 
-	// Parsed is the adapter's form of the payload, from Decode to Encode.
+	// Parsed is the adapter's own form of the payload, which Decode stores for Encode
+	// only.
 	Parsed any
 
 	// Set by the gate, for Encode.

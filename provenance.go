@@ -20,7 +20,8 @@ type Provenance struct {
 	State       MemoryState
 	// Contested is set if a principal of lower trust contradicts the memory.
 	Contested bool
-	// Unverified is why the memory is not what was written through memproxy; "" if it is.
+	// Unverified is the reason why the memory is not what was written through memproxy;
+	// "" if it is.
 	Unverified ReasonCode
 	Decision   string    // id of the decision that admitted it, or its last change
 	Written    time.Time // when it was first written
@@ -95,7 +96,8 @@ func (n Newcomers) Include(t Track, now time.Time) bool {
 	return t.Accepted < n.Accepted && now.Sub(t.Since) < n.Age
 }
 
-// PromotionRule is the track record that makes an authenticated author an established one.
+// PromotionRule is the track record with which an authenticated author becomes an established
+// one.
 type PromotionRule struct {
 	// Facts is the required number of validated memories; with zero no author is
 	// promoted. Memories that were refused, are held, or were not examined yet do not

@@ -22,9 +22,11 @@ type SessionKind string
 // The kinds. Each record belongs to one principal of one tenant: rejections of one
 // principal never count against another.
 const (
-	// SessionNamed is one session of a principal for one end user.
+	// SessionNamed is one session of a principal, on behalf of the end user that its
+	// writes name.
 	SessionNamed SessionKind = "session"
-	// SessionUser is a principal for one end user, or none, in all sessions.
+	// SessionUser is a principal on behalf of one end user, or without one, in all
+	// sessions.
 	SessionUser SessionKind = "user"
 	// SessionPrincipal is a principal as a whole.
 	SessionPrincipal SessionKind = "principal"
@@ -70,7 +72,8 @@ func SessionKeyOf(id string) SessionKey {
 	return SessionKey{Kind: SessionNamed, Name: id}
 }
 
-// maxIDPart limits a part of an id, in bytes. The end of a longer one is hashed.
+// maxIDPart is the maximum length of one part of an id in bytes. The end of a longer part
+// is replaced by a hash.
 const maxIDPart = 200
 
 func idPart(s string) string {
@@ -105,7 +108,8 @@ type LockLimits struct {
 	For time.Duration
 }
 
-// DefaultLockLimits returns the limits of SYN-7, the configuration's defaults.
+// DefaultLockLimits returns the limits of requirement SYN-7, which are the defaults of
+// the configuration.
 func DefaultLockLimits() LockLimits {
 	return LockLimits{Session: 3, User: 10, Principal: 100, Window: time.Hour, For: time.Hour}
 }

@@ -38,7 +38,8 @@ type Status struct {
 	Changed   time.Time   `json:"changed"`
 	Contested bool        `json:"contested,omitempty"` // a principal of lower trust contradicts it
 	Pinned    bool        `json:"pinned,omitempty"`    // never expires
-	// Unverified is why the memory is not what was written through memproxy; "" if it is.
+	// Unverified is the reason why the memory is not what was written through memproxy;
+	// "" if it is.
 	Unverified  ReasonCode  `json:"unverified,omitempty"`
 	Expires     time.Time   `json:"expires,omitzero"` // zero: never
 	Attestation Attestation `json:"attestation,omitempty"`
@@ -74,7 +75,8 @@ func Shorter(a, b time.Duration) time.Duration {
 // AnyText stands for the hash of an unknown text.
 const AnyText = "*"
 
-// StateChange changes a memory's state, and expiry, pin and contest only if stated.
+// StateChange changes the state of a memory. Expiry, pin and contest remain unless
+// stated.
 type StateChange struct {
 	MemoryKey
 	Tenant string
@@ -148,13 +150,15 @@ type Retraction struct {
 // The memory is contested while the dissent is open.
 type Dissent struct {
 	Correction
-	// SHA256 is the hex hash of the proposed Text, which is stored encrypted.
+	// SHA256 is the hex hash of the proposed text; Text is that text, stored
+	// encrypted.
 	SHA256 string `json:"sha256"`
 	Text   string `json:"-"`
 	Open   bool   `json:"open"`
 }
 
-// Session is the record of the rejections of a session or a principal; see SessionKind.
+// Session is the record of the rejections of one session, or of a principal; see
+// SessionKind.
 type Session struct {
 	Tenant            string         `json:"tenant"`
 	ID                string         `json:"id"`

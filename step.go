@@ -28,7 +28,8 @@ var Steps = [...]Step{
 	StepRollbackSettled, StepRunJournalled, StepRunAnswered, StepRunRuled, StepRunUndone, StepRunSettled,
 }
 
-// Stepper, if not nil, is called at each step, before the next side effect.
+// Stepper is called at each step, before the next side effect. A nil Stepper is not
+// called.
 type Stepper func(Step)
 
 // At calls the Stepper, if there is one.

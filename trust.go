@@ -21,7 +21,8 @@ func FromFraction(f float64) PerMille { return PerMille(f*1000 + 0.5) }
 // Fraction converts to a number from 0 to 1.
 func (p PerMille) Fraction() float64 { return float64(p) / 1000 }
 
-// Decimal reads a plain number such as 0.25: without sign, exponent or base.
+// Decimal reads a number in plain decimal digits, such as 0.25: without a sign, an exponent or
+// another base.
 func Decimal(text string) (n float64, ok bool) {
 	n, err := strconv.ParseFloat(text, 64)
 	return n, err == nil && strings.Trim(text, "0123456789.") == ""
@@ -54,7 +55,8 @@ const (
 	SourceVerified  Source = "verified"
 	SourceUntrusted Source = "untrusted"
 	SourceHostile   Source = "hostile"
-	// SourceUnstated marks unstated origin, which has no ceiling of its own.
+	// SourceUnstated marks content of unstated origin. It has no ceiling of its own; the
+	// ceiling of the principal applies.
 	SourceUnstated Source = "unstated"
 )
 
@@ -74,7 +76,8 @@ type Attestation string
 
 // The attestations, weakest first.
 const (
-	// AttestationUnknown marks memories from before the proxy, or written out of band.
+	// AttestationUnknown marks a memory that is older than the proxy, or was written out
+	// of band.
 	AttestationUnknown Attestation = "unknown"
 	Inferred           Attestation = "inferred" // inferred by a model, and not stated by a person
 	SelfReported       Attestation = "self-reported"
@@ -89,7 +92,8 @@ var Attestations = [...]Attestation{
 	AttestationUnknown, Inferred, SelfReported, ToolObserved, ContentHashed, HumanConfirmed, LogAnchored,
 }
 
-// Outranks reports whether a is stronger than b. One that is not listed ranks as unknown.
+// Outranks reports whether attestation a is stronger than b. A value that is not in
+// Attestations ranks as unknown.
 func (a Attestation) Outranks(b Attestation) bool {
 	return slices.Index(Attestations[1:], a) > slices.Index(Attestations[1:], b)
 }
@@ -251,7 +255,8 @@ type Credentials struct {
 	PeerURIs []string
 	// PeerExpired is set if that certificate has expired since the connection was made.
 	PeerExpired bool
-	// Peer is the connection's address without the port, or ""; never from a header.
+	// Peer is the remote address of the connection without the port, or "". It is never
+	// taken from a header.
 	Peer string
 	// Host is the requested host, with or without a port.
 	Host string
@@ -259,7 +264,8 @@ type Credentials struct {
 	Session SessionName
 }
 
-// Limit is the values of a dimension that a principal may name. The zero value allows none.
+// Limit is the set of values of one identity dimension that a principal may name. The
+// zero value allows none.
 type Limit struct {
 	All    bool
 	Values []string
@@ -285,7 +291,8 @@ type Principal struct {
 	Tenant string
 	Roles  []string
 	Trust  Trust
-	// Method is how the caller was identified: "key", "oidc", "spiffe", "default".
+	// Method is how the caller was identified: "key", "oidc", "spiffe",
+	// "default".
 	Method string
 	// ActsAs, Users, Apps and Runs limit which owners the principal may name and
 	// whose memories it may see.

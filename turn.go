@@ -2,7 +2,8 @@ package memproxy
 
 import "errors"
 
-// ErrUngated: the backend cannot be made to pause before an agent's tools write.
+// ErrUngated means that the backend cannot be made to pause before an agent's tools
+// write.
 var ErrUngated = errors.New("the agent's own memory writes cannot be checked before they are executed")
 
 // ErrNotStored means that the backend has not stored its own pause yet. It refused the
@@ -94,7 +95,8 @@ type Turn interface {
 	Rule(id string, d Decision)
 	Result(id string, found Reply)
 
-	// Answer returns the caller's whole answer, Tail the last events of a stream.
+	// Answer returns the whole answer for the caller; Tail returns the last events of a
+	// streamed one.
 	Answer() []byte
 	Tail() [][]byte
 
@@ -135,7 +137,8 @@ type ToolObserver interface {
 type Resumption struct {
 	// Names are the names by which it is requested, the most specific first.
 	Names []string
-	// Within, if set, must match the stream, too: it belongs to the caller.
+	// Within, if set, is a further name that the stream must match: it was verified to
+	// belong to the caller.
 	Within string
 	// After is the number of the last event that the caller has.
 	After int64
@@ -144,7 +147,8 @@ type Resumption struct {
 	Anywhere bool
 	// Starts is set if the backend begins a new run when there is no such stream.
 	Starts bool
-	// Active is set if the name is a turn's only while it is running.
+	// Active is set if the backend knows a turn by this name only while the turn is
+	// running.
 	Active bool
 }
 

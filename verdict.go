@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Verdict is what is done with an operation. The stronger one wins.
+// Verdict is what is done with an operation. Verdicts are ordered: a stronger
+// one wins over a weaker one.
 type Verdict uint8
 
 // The verdicts, weakest first.
@@ -43,7 +44,8 @@ func (v *Verdict) UnmarshalText(b []byte) error {
 // Stops reports whether the operation is not forwarded to the backend.
 func (v Verdict) Stops() bool { return v >= Hold }
 
-// Reason is a reason for a verdict other than Allow, from the vocabulary in reasons.go.
+// Reason is one reason for a verdict other than Allow. Code is from the closed vocabulary
+// in reasons.go.
 type Reason struct {
 	Code ReasonCode `json:"code"`
 	// Rule is the policy or screening rule that matched, or "".

@@ -37,7 +37,8 @@ type Version struct {
 	Before string   `json:"before,omitempty"`
 	Score  PerMille `json:"score"`
 	Pinned bool     `json:"pinned"`
-	// Compacted is set if the text was deleted for newer versions. The record remains.
+	// Compacted is set if the text was deleted because newer versions exist. The record
+	// remains.
 	Compacted bool `json:"compacted,omitempty"`
 	// Link is the hex hash that links the record into its two hash chains.
 	Link string `json:"link"`
@@ -47,7 +48,8 @@ type Version struct {
 	Metadata []byte `json:"-"`
 }
 
-// Entry is the ledger's change for a decision: atomic, in the order of its fields.
+// Entry is the ledger's change for one decision. It is applied atomically, in the order
+// of its fields.
 type Entry struct {
 	// ExpectedOwners are the owners of the changed objects as they were before the change
 	// was sent. If another process has changed one since (another Decision, or Deleted),
@@ -62,7 +64,8 @@ type Entry struct {
 	Renewed []Renewal
 	// Owners replace the rows with the same (Backend, Kind, ID).
 	Owners []Ownership
-	// Dissents are refused corrections. Their memories are contested until all are closed.
+	// Dissents are corrections that were refused. Their memories are contested until
+	// every dissent is closed.
 	Dissents []Dissent
 	// Corrections are admitted corrections. Each counts against the author once per
 	// memory and decision, except for changes of one's own memories.
@@ -146,7 +149,8 @@ func (r *ChainReport) Open() int {
 	return n
 }
 
-// Rollback is one in progress, from before its request until its version is stored.
+// Rollback is a rollback in progress: from before the backend request until its version
+// is stored.
 type Rollback struct {
 	MemoryKey
 	Tenant   string

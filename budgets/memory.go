@@ -16,7 +16,8 @@ const (
 	maxRemembered = 100_000
 )
 
-// Memory is a store in this process. Windows follow the times of the charges, not a clock.
+// Memory is a store that counts in this process. Windows follow the times of the
+// charges, not a clock.
 type Memory struct {
 	mu     sync.Mutex
 	counts map[account]int64

@@ -12,7 +12,8 @@ import (
 
 // Limits of the queue of a full listener.
 const (
-	// maxWaiting limits the connections that wait for a slot. Each costs one file descriptor.
+	// maxWaiting limits the connections that wait for a slot. Each costs one file
+	// descriptor, and no more.
 	maxWaiting = 16 << 10
 	// spareFiles is the number of file descriptors left for everything else.
 	spareFiles = 2048
@@ -124,7 +125,8 @@ func (l *Listener) next(now time.Time) *Conn {
 	return q.waiting.Remove(e).(*Conn)
 }
 
-// takeSlot gives a connection a slot, if one is free or another connection can be closed.
+// takeSlot gives a connection a slot, if one is free or can be freed by closing another
+// connection.
 func (l *Listener) takeSlot(c *Conn, now time.Time) bool {
 	evict := !l.conns.keep && !l.queue.nextEviction.After(now)
 	ok, over := l.conns.admit(c, evict)

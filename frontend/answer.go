@@ -18,7 +18,8 @@ import (
 var (
 	// ErrTooLarge means that an answer exceeds the limit.
 	ErrTooLarge = errors.New("the response exceeds the size limit")
-	// ErrEncoded means that an answer cannot be decoded, although identity was requested.
+	// ErrEncoded means that an answer is encoded although identity was requested, and
+	// cannot be decoded.
 	ErrEncoded = errors.New("the request accepts only identity")
 )
 
@@ -118,7 +119,8 @@ func Inflate(src io.Reader, h http.Header) (io.Reader, error) {
 	return zr, nil
 }
 
-// Failed returns the reply for a backend's error of which the client sees only the status.
+// Failed returns the reply for a backend's error of which the client sees the status
+// only.
 func Failed(status int) memproxy.Reply {
 	body, _ := json.Marshal(map[string]string{"detail": fmt.Sprintf("the backend answered %d", status)}) // cannot fail for strings
 	return memproxy.Reply{Status: status, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: body}
@@ -136,7 +138,8 @@ func UnreadableReply() memproxy.Reply {
 // AwayReply is NoAnswerReply for a redirect that LeadsAway.
 func AwayReply() memproxy.Reply { return upstreamReply(gate.RedirectsAway) }
 
-// LeadsAway reports whether an answer redirects elsewhere. a is nil for a public route.
+// LeadsAway reports whether an answer redirects to another address, to which no client is
+// led. a is nil for a public route.
 func LeadsAway(ctx context.Context, g *gate.Gate, a *gate.Admission, status int, h http.Header) bool {
 	return gate.LeadsAway(status, h.Get("Location")) && !g.Headers(ctx, a, "", nil)
 }

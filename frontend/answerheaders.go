@@ -51,7 +51,8 @@ var idHeaders = [...]string{
 // file's name or a backend's explanation. Sentences in them are dropped.
 var parameterHeaders = [...]string{"content-disposition", "content-language", "www-authenticate"}
 
-// unreported lists headers of every server that no client needs. They are dropped silently.
+// unreported lists headers that every server sends and that clients do not need. They are
+// dropped without a report.
 var unreported = [...]string{
 	"server", "x-envoy-upstream-service-time", "etag", "last-modified", "accept-ranges", "alt-svc", "via", "x-powered-by", "server-timing", "nel", "report-to", "strict-transport-security",
 }
@@ -111,7 +112,8 @@ func isPlain(folded string, values []string) bool {
 	return !slices.ContainsFunc(values, func(v string) bool { return len(v) > maxHeaderValue || !form(v) })
 }
 
-// plainParameters reports whether a value is plain names, at most two between separators.
+// plainParameters reports whether a value consists of plain names, at most two between
+// separators.
 func plainParameters(v string) bool {
 	for part := range strings.FieldsFuncSeq(v, func(r rune) bool { return strings.ContainsRune(`;,="'`, r) }) {
 		words := strings.Fields(part)

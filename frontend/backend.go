@@ -20,7 +20,8 @@ import (
 
 // Defaults of Backend.
 const (
-	// DefaultMaxBody has room for Mem0's largest batch (1,000 memories) at 1 KiB each.
+	// DefaultMaxBody has room for the largest batch that the hosted Mem0 API accepts
+	// (1,000 memories) at 1 KiB each.
 	DefaultMaxBody = 1 << 20
 	// DefaultMaxAnswer limits an answer that must be read before it is returned.
 	DefaultMaxAnswer = 16 << 20
@@ -35,14 +36,17 @@ type Backend struct {
 	Upstream *url.URL
 	// Credential replaces the client's backend credential, if set.
 	Credential *Credential
-	// Passthrough are "METHOD /path/*" of unknown routes that access no memory.
+	// Passthrough are patterns "METHOD /path/*" of routes that the adapter does not know
+	// and that access no memory.
 	Passthrough []string
 	// MaxBody limits a request's body, and MaxAnswer an answer that is read as a whole,
 	// in bytes. Envoy's own buffers must be at least as large.
 	MaxBody, MaxAnswer int64
-	// InFlight limits the bytes of bodies and answers in memory; nil: no limit.
+	// InFlight limits the bytes of bodies and answers in memory. If it is nil, there is
+	// no limit.
 	InFlight *InFlight
-	// Observe, if not nil, gets the kind, verdict, status and duration of every request.
+	// Observe is called with the kind, verdict, status and duration of every request, if
+	// it is not nil.
 	Observe func(ctx context.Context, kind, verdict string, status int, d time.Duration)
 
 	patterns Patterns // compiled from Passthrough

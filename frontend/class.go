@@ -186,7 +186,8 @@ func OverridingField(name string) bool {
 	}, name)
 	switch {
 	case folded == "method":
-		// Only with a prefix such as "_": plain "method" can have any meaning.
+		// Only with a prefix such as "_": a field called just "method" can have any
+		// meaning.
 		return strings.TrimSpace(name[:strings.IndexAny(name, "mM")]) != ""
 	case folded == "xmethod", folded == "httpverb", folded == "xverb", folded == "xhttpverb", folded == "httpaction", folded == "xhttpaction":
 		return true
@@ -196,7 +197,8 @@ func OverridingField(name string) bool {
 	return strings.Contains(folded, "verboverride")
 }
 
-// preflight reports whether a request is a CORS preflight: without credentials and body.
+// preflight reports whether a request is a CORS preflight (Fetch standard), which has no
+// credentials and no body.
 func preflight(h Head) bool {
 	return h.Method == http.MethodOptions && !h.Body && h.Header.Get("Origin") != "" && h.Header.Get("Access-Control-Request-Method") != ""
 }

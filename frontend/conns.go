@@ -126,7 +126,8 @@ func connOf(nc net.Conn) *Conn {
 	return c
 }
 
-// MarkAccepted attributes the connection of a request, by its context, to a caller.
+// MarkAccepted reports that the connection of a request, by its context, has an accepted
+// caller.
 func MarkAccepted(ctx context.Context, caller string) {
 	c, _ := ctx.Value(connKey{}).(*Conn)
 	if c == nil || caller == "" {
@@ -170,7 +171,8 @@ func State(nc net.Conn, s http.ConnState) {
 	}
 }
 
-// TurnedAway returns how many connections were refused, and how many closed for a new one.
+// TurnedAway returns how many connections were refused, and how many were closed for a new
+// one, since the start.
 func (l *Listener) TurnedAway() (refused, evicted int64) {
 	return l.conns.refused.Load(), l.conns.evicted.Load()
 }

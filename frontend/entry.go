@@ -26,7 +26,8 @@ type Entry struct {
 	Call gate.Call
 }
 
-// Identify identifies the caller. It reports whether to read the body; see Gate.Identify.
+// Identify identifies the caller and reports whether the body should be read; see
+// Gate.Identify.
 func (e *Entry) Identify(ctx context.Context) bool {
 	e.Call.NoMemoryAccess = e.Class.Handling == Passed
 	return e.Gate.Identify(ctx, &e.Call)

@@ -11,7 +11,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// EventStream reports, by its media type, whether an answer is a stream of events.
+// EventStream reports whether an answer is a stream of server-sent events, by its media
+// type.
 func EventStream(h http.Header) bool {
 	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
@@ -74,7 +75,8 @@ func (e *Events) Feed(b []byte) (events [][]byte, err error) {
 // Pending returns the number of bytes of the incomplete event.
 func (e *Events) Pending() int64 { return int64(len(e.buf)) }
 
-// Rest returns the remainder of the stream: an event without its blank line, or none.
+// Rest returns the remainder at the end of the stream: an event without its blank line,
+// or none.
 func (e *Events) Rest() (events [][]byte) {
 	if len(bytes.TrimSpace(e.buf)) > 0 {
 		events = [][]byte{e.buf}

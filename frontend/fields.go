@@ -24,7 +24,8 @@ var streaming = [...]string{
 	"application/vnd.apache.parquet", "application/wasm", "text/csv", "text/event-stream", "text/markdown",
 }
 
-// HasFields reports whether a body of this type, or of none, may have fields.
+// HasFields reports whether a framework may read fields from a body of this type. A body
+// without a type may have fields.
 func HasFields(h memproxy.Header) bool {
 	types := h.Values("Content-Type")
 	if len(types) != 1 {

@@ -11,7 +11,8 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// Limits of polling for the outcome of writes that are processed after the answer.
+// Limits of polling for the outcome of writes that the backend's model processes after
+// the answer.
 const (
 	followTime = 5 * time.Minute
 	followMost = 256         // number of writes; a large write counts once more for each 64 KiB
@@ -45,7 +46,8 @@ type followed struct {
 	leave chan struct{}
 }
 
-// NewFollower returns a Follower, of nothing if fetch is nil. Close ends it.
+// NewFollower returns a Follower of a backend's writes. If fetch is nil it follows
+// nothing. Close ends it.
 func NewFollower(g *gate.Gate, fetch gate.Fetcher, backend string, run Runtime) *Follower {
 	f := &Follower{gate: g, fetch: fetch, backend: backend, run: run}
 	f.life, f.end = context.WithCancel(context.Background())

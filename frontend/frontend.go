@@ -20,7 +20,8 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// memproxy's own headers. None that begins with OwnPrefix is forwarded.
+// memproxy's own headers. Headers from callers and backends that begin with OwnPrefix are
+// not forwarded.
 const (
 	OwnPrefix = "X-Memproxy-"
 	// DecisionHeader carries the decision on every answer of a gated request.
@@ -29,7 +30,8 @@ const (
 	SessionHeader = OwnPrefix + "Session"
 	// ContestedHeader lists the ids of contested memories in an answer.
 	ContestedHeader = OwnPrefix + "Contested"
-	// UnverifiedHeader lists the ids of memories that differ from what was written.
+	// UnverifiedHeader lists the ids of memories in an answer that differ from what was
+	// written through memproxy.
 	UnverifiedHeader = OwnPrefix + "Unverified"
 	// RewrittenHeader lists the texts of a request that were changed before they were
 	// stored, as JSON pointers in the form of URI fragments.
@@ -160,7 +162,8 @@ type Credential struct {
 	Value  string // the whole header value, "Token …"
 }
 
-// credentialHeaders lists the headers of credentials for a backend, such as a session's cookie.
+// credentialHeaders lists the headers in which a backend accepts a credential, such as the
+// cookie of a session.
 var credentialHeaders = [...]string{"Authorization", "Cookie", "X-Api-Key", "X-Bare-Password"}
 
 // Present replaces the client's credential. A nil Credential keeps the client's.

@@ -72,7 +72,8 @@ func presentedTokens(h http.Header) []string {
 	return out
 }
 
-// preflightHeaders are those of a preflight (Fetch standard, Private Network Access).
+// preflightHeaders lists the request headers of a preflight (the Fetch standard, and
+// Private Network Access).
 var preflightHeaders = [...]string{"Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "Access-Control-Request-Private-Network"}
 
 // PreflightRequest copies the request headers of a CORS preflight: the origin, and the
@@ -107,7 +108,8 @@ func PreflightStatus(status int) int {
 	return http.StatusForbidden
 }
 
-// connection returns the hop-by-hop headers that Connection names (RFC 9110, section 7.6.1).
+// connection returns the headers that Connection names, which are hop-by-hop (RFC 9110,
+// section 7.6.1).
 func connection(h http.Header) []string {
 	var listed []string
 	for _, v := range h["Connection"] {
@@ -137,7 +139,8 @@ func folded(name string) string {
 	return string(b)
 }
 
-// hop lists the hop-by-hop headers, in lower case; Expect, because memproxy answers with 100.
+// hop lists the hop-by-hop headers, in lower case. Expect is one of them because memproxy
+// itself answers with 100.
 var hop = [...]string{
 	"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings", "expect",
 }

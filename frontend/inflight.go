@@ -24,7 +24,8 @@ const (
 	DefaultInFlightPeer = 48 << 20
 )
 
-// The memory for parsing and encoding bodies and answers again, per byte.
+// The memory that ruling on bodies and answers takes, per byte: they are parsed and
+// encoded again.
 const (
 	BodyCost   = 5
 	AnswerCost = 3
@@ -111,7 +112,8 @@ type Lease struct {
 // OwnPeer is the client address under which memproxy's own requests are counted.
 const OwnPeer = "memproxy"
 
-// Lease returns the lease of a request from an address; if f is nil, it is nil: unlimited.
+// Lease returns the lease of a request from an address. It is nil, and so unlimited, if f
+// is nil.
 func (f *InFlight) Lease(peer string) *Lease {
 	if f == nil {
 		return nil
@@ -119,7 +121,8 @@ func (f *InFlight) Lease(peer string) *Lease {
 	return &Lease{all: f, who: party{group: peer}}
 }
 
-// SetCaller sets the caller. Bytes of unidentified callers count for the address only.
+// SetCaller sets the caller, once it is identified. Bytes of unidentified callers count
+// for the address only.
 func (l *Lease) SetCaller(caller string) {
 	if l == nil || caller == "" || l.who.name == caller {
 		return
@@ -174,7 +177,8 @@ func (f *InFlight) wake() {
 	}
 }
 
-// Grow takes n more bytes, after a short wait if need be. The error is ErrBusy.
+// Grow takes n more bytes, and waits a short time for room. The error is ErrBusy if there
+// is none.
 func (l *Lease) Grow(ctx context.Context, n int64) error {
 	if l == nil || n <= 0 {
 		return nil
@@ -195,7 +199,8 @@ func (l *Lease) Grow(ctx context.Context, n int64) error {
 	})
 }
 
-// Room waits a short time until n more bytes would fit. The error is ErrBusy.
+// Room waits a short time until n more bytes would fit. The error is ErrBusy if they do
+// not.
 func (l *Lease) Room(ctx context.Context, n int64) error {
 	if l == nil || n <= 0 {
 		return nil
@@ -311,7 +316,8 @@ func Busy() *memproxy.Malformed {
 	}
 }
 
-// NoRoom returns the reply, for lack of room, on a route that is not ruled on.
+// NoRoom returns the reply to a request for which there is no room, on a route that is
+// not ruled on.
 func NoRoom(adapter gate.Adapter, q memproxy.Request) memproxy.Reply {
 	flaw := Busy()
 	return adapter.Refuse(q, memproxy.Decision{
@@ -319,7 +325,8 @@ func NoRoom(adapter gate.Adapter, q memproxy.Request) memproxy.Reply {
 	})
 }
 
-// Peer returns a connection's remote address without the port, whatever headers claim.
+// Peer returns the remote address of a connection, without the port. Headers that claim
+// an address are not trusted.
 func Peer(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

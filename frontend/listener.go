@@ -15,13 +15,15 @@ const (
 	DefaultWriteTimeout = 30 * time.Second
 	// WritePiece is the largest write, in bytes, that has one deadline.
 	WritePiece = 64 << 10
-	// MinRate is the minimum rate of a body, on average, and of a piece of an answer, in bytes/s.
+	// MinRate is the minimum rate, in bytes per second, of a request's body on average,
+	// and of a piece of an answer.
 	MinRate = 32 << 10
 )
 
 // ListenOptions limit the connections of a listener.
 type ListenOptions struct {
-	// WriteTimeout is how long a client may leave its answer unread (DefaultWriteTimeout).
+	// WriteTimeout is how long a client may leave its answer unread. The default is
+	// DefaultWriteTimeout.
 	WriteTimeout time.Duration
 	// Connections is the maximum number of connections, and ConnectionsPeer that of one
 	// address. The defaults are DefaultConnections and three quarters of Connections.

@@ -13,7 +13,8 @@ import (
 	"github.com/memproxy/memproxy/gate/paths"
 )
 
-// Patterns are passthrough entries: unknown routes that access no memory.
+// Patterns are passthrough entries: routes that the adapter does not know and that access
+// no memory.
 type Patterns []pattern
 
 // ParsePatterns parses entries "METHOD /path/*".
@@ -29,7 +30,8 @@ func ParsePatterns(entries []string) (Patterns, error) {
 	return out, nil
 }
 
-// Match reports whether an entry matches. No ambiguous path does, such as "/custom/..%2Fv1".
+// Match reports whether a request matches an entry. An ambiguous path, such as
+// "/custom/..%2Fv1", matches none.
 func (ps Patterns) Match(method, escapedPath string) bool {
 	return paths.Flaw(escapedPath) == "" && slices.ContainsFunc(ps, func(p pattern) bool { return p.matches(method, escapedPath) })
 }
@@ -80,7 +82,8 @@ func Unmatched(adapter gate.Adapter, entries []string) (out []string) {
 	return out
 }
 
-// isReachable reports whether one of several requests that match is passed through.
+// isReachable reports whether at least one of several sample requests that the pattern
+// matches is passed through.
 func (p pattern) isReachable(adapter gate.Adapter) bool {
 	methods, tails := []string{p.method}, []string{""}
 	if p.method == "*" {

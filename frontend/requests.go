@@ -13,7 +13,8 @@ const (
 	minTenant = 4
 )
 
-// party is a caller in its tenant or at its address; the name of an unidentified one is "".
+// party is a caller in a group: its tenant, or a client's address. An unidentified caller
+// has an empty name.
 type party struct{ group, name string }
 
 // counts are counters: for everything, for each group, and for each named caller.

@@ -21,7 +21,8 @@ import (
 // answer and sends nothing on it until then: a Write that fails before its first byte
 // makes the transport use another connection, if it can get the body again (GetBody).
 
-// Dial makes connections that are not used again after an internal error of the server.
+// Dial wraps a dial function so that its connections are not reused after an internal
+// error of the server.
 func Dial(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)

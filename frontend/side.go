@@ -54,7 +54,8 @@ func (s *Side) Fetch(ctx context.Context, q memproxy.Request) (memproxy.Reply, e
 	return s.SendAs(ctx, q, nil, q.Header, nil, maxFetch)
 }
 
-// Send sends a request with a body, and the headers that identify the caller.
+// Send sends a request with a body. Of the request's headers only those that identify the
+// caller are sent.
 func (s *Side) Send(ctx context.Context, q memproxy.Request, body []byte) (memproxy.Reply, error) {
 	return s.SendAs(ctx, q, body, q.Header, nil, maxSent)
 }

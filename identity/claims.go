@@ -30,7 +30,8 @@ func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Princ
 	}
 	p := memproxy.Principal{ID: o.Prefix + id, Kind: o.Kind, Trust: o.Trust, Method: "oidc"}
 	if o.Claims.Tenant != "" {
-		// A token without a tenant would share the memories of callers without one.
+		// A token without its tenant would share the memories of callers without a
+		// tenant.
 		if p.Tenant, ok = text(raw, o.Claims.Tenant); !ok || len(p.Tenant) > maxSubject || strings.ContainsFunc(p.Tenant, unicode.IsControl) {
 			return memproxy.Principal{}, rejected("the token does not name its tenant")
 		}

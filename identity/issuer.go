@@ -38,7 +38,8 @@ var errBusy = errors.New("another request to it is in progress")
 // errSignature: no key of the issuer made the signature.
 var errSignature = errors.New("identity: the signature matches no key of the issuer")
 
-// issuer caches the keys of an OpenID provider (OIDC Discovery 1.0, section 4; RFC 7517).
+// issuer fetches and caches the keys of one OpenID provider (OpenID Connect Discovery
+// 1.0, section 4; RFC 7517).
 type issuer struct {
 	url     string
 	client  *http.Client
@@ -204,7 +205,8 @@ func (s *issuer) fetch(ctx context.Context, jwks string) ([]jose.JSONWebKey, str
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
 		var k jose.JSONWebKey
-		// Unknown types are ignored (RFC 7517, section 5); symmetric keys are never published.
+		// Keys of unknown types are ignored (RFC 7517, section 5); symmetric keys are
+		// never published.
 		if json.Unmarshal(raw, &k) != nil || !k.IsPublic() || k.Use != "" && k.Use != "sig" {
 			continue
 		}

@@ -24,7 +24,8 @@ const (
 	DefaultOIDCCache   = 4096
 )
 
-// Claims are the names of a principal's claims. One without a name is not read.
+// Claims are the names of the claims from which a principal is made. A claim without a
+// name is not read.
 type Claims struct {
 	ID, Tenant, Roles, Kind, Trust string
 	ActsAs, Users, Apps, Runs      string

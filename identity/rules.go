@@ -18,7 +18,8 @@ type Rule struct {
 	Principal memproxy.Principal
 }
 
-// ruleset is a list of rules for names with parts. The first match counts.
+// ruleset is a list of rules for names that consist of parts. The first matching rule
+// counts.
 type ruleset struct {
 	rules  []Rule
 	sep    string // separator between parts

@@ -16,7 +16,8 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// Config is the file of `memproxy inject --config FILE`, which the chart writes.
+// Config is the configuration file of `memproxy inject --config FILE`, which the chart
+// writes.
 type Config struct {
 	// Listen is the address of the webhooks, host:port.
 	Listen string `yaml:"listen"`
@@ -26,7 +27,8 @@ type Config struct {
 		Cert string `yaml:"cert"`
 		Key  string `yaml:"key"`
 	} `yaml:"tls"`
-	// Pods selects the pods: "all" except those that opt out, or only the "annotated" ones.
+	// Pods selects the pods to inject: "all" except those that opt out, or only the
+	// "annotated" ones.
 	Pods string `yaml:"pods"`
 	// PodNames accepts pods with their own name resolution (hostAliases, name servers).
 	// Authors of such pods control where the names of backends lead, which is safe only
@@ -81,7 +83,8 @@ func ParseConfig(text []byte) (*Config, error) {
 // Template is what is injected into a pod. The chart writes it. Pods that the webhook
 // does not inject can include the same text themselves.
 type Template struct {
-	// Sidecar is a native sidecar: the first init container, with restartPolicy Always.
+	// Sidecar is the container. It is a native sidecar: the first init container, with
+	// restartPolicy Always.
 	Sidecar map[string]any `yaml:"sidecar"`
 	// Ports are the ports on which the sidecar listens on the pod's loopback address.
 	// Other containers may use neither these nor those that Sidecar declares.
@@ -124,7 +127,8 @@ type template struct {
 	claimSuffixes        []string // suffixes of the names of claims that are made for a pod's sidecar
 }
 
-// throughJSON copies a value as JSON, so that it compares equal to that of a pod.
+// throughJSON copies a value through JSON, so that its numbers and lists compare equal to
+// those of a pod.
 func throughJSON(value, to any) error {
 	b, err := encode(value)
 	if err != nil {
@@ -190,7 +194,8 @@ func (t Template) compile() (*template, error) {
 	return out, nil
 }
 
-// checkNames checks that objects have names, and that none but mounts repeats one.
+// checkNames checks that the objects of a list have names and, unless they are mounts, that
+// none is repeated.
 func checkNames(what string, list []object) error {
 	for i, o := range list {
 		name := text(o, "name")

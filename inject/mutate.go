@@ -50,7 +50,8 @@ func (i *Injector) mutate(p *pod) answer {
 	return answer{patch: b.ops, warnings: b.warnings, result: "injected"}
 }
 
-// skip removes the label, by which policies of the network would admit the pod.
+// skip removes the label from a pod that gets no sidecar. Network policies of backends
+// would otherwise admit the pod.
 func skip(p *pod) answer {
 	a := answer{result: "skipped"}
 	if _, has := p.Metadata.Labels[LabelInjected]; has {
@@ -107,7 +108,8 @@ func (b *builder) object(path string, have, want map[string]string) {
 	}
 }
 
-// list adds objects at one end of a list, or in place of those that equal them in key.
+// list adds objects to the front or the end of a list, or puts them in place of those that
+// equal them in the members of key.
 func (b *builder) list(path string, have, want []object, front bool, key ...string) {
 	all, fresh := slices.Clone(have), []object(nil)
 	for _, w := range want {
@@ -165,7 +167,8 @@ func sameVariable(v, w object) bool {
 	return v["valueFrom"] == nil && w["valueFrom"] == nil && text(v, "value") == text(w, "value")
 }
 
-// sidecar inserts the container first, so that it runs when the others start.
+// sidecar inserts the container before all other init containers, so that it already runs
+// when they start.
 func (b *builder) sidecar(p *pod, t *template) {
 	const path = initContainers
 	if len(p.Spec.InitContainers) == 0 {

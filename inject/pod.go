@@ -9,7 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// pod is the part of a Pod that the webhooks read and change.
+// pod is the part of a Pod that the webhooks use. Other members are neither read nor
+// changed.
 type pod struct {
 	Metadata struct {
 		Labels      map[string]string `json:"labels"`

@@ -50,7 +50,8 @@ type status struct {
 
 const reviewVersion = "admission.k8s.io/v1"
 
-// errMalformed: not an AdmissionReview. The API server's failure policy decides.
+// errMalformed means that the body is not an AdmissionReview. The API server's failure
+// policy then decides.
 var errMalformed = errors.New("inject: not an AdmissionReview of " + reviewVersion)
 
 // maxWarning is the maximum length of a warning that the API server keeps.
@@ -65,7 +66,8 @@ const (
 	Validate Webhook = "validate"
 )
 
-// Review answers an AdmissionReview. The error means that it is none; a refusal is no error.
+// Review answers an AdmissionReview. It returns an error if the body is not one; a
+// refused pod is not an error.
 func (i *Injector) Review(w Webhook, body []byte) ([]byte, error) {
 	var in review
 	if err := json.Unmarshal(body, &in); err != nil || in.Request == nil || in.Request.UID == "" ||

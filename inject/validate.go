@@ -64,7 +64,8 @@ func (i *Injector) exec(options raw) answer {
 	return answer{result: "ok"}
 }
 
-// placement lists the members of a spec that say where and for how long a pod runs.
+// placement lists the members of a pod's spec that determine where and for how long it
+// runs.
 var placement = []string{
 	"activeDeadlineSeconds", "affinity", "nodeName", "nodeSelector", "schedulingGates", "terminationGracePeriodSeconds", "tolerations",
 }
@@ -149,7 +150,8 @@ func mayAdd(k string, have any) bool {
 // mount elsewhere could replace the sidecar's trust roots, configuration or program.
 const tokens = "/var/run/secrets/"
 
-// mayMount reports whether each mount is the template's, or a token outside of its paths.
+// mayMount reports whether every mount is one of the template's, or a token outside of
+// the template's paths.
 func (t *template) mayMount(have any) bool {
 	want := objects(t.sidecar["volumeMounts"])
 	place := func(mount any) string { return path.Clean(text(mount, "mountPath")) + "/" }

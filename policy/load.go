@@ -30,7 +30,8 @@ const (
 )
 
 type settings struct {
-	// Builtin keeps the built-in policies, too. The default is true.
+	// Builtin keeps the built-in policies in addition to the directory's. The default is
+	// true.
 	Builtin *bool    `yaml:"builtin"`
 	Disable []string `yaml:"disable"`
 	Shadow  []string `yaml:"shadow"`
@@ -41,7 +42,8 @@ type settings struct {
 // name of the file that lists such ids.
 func (b *Bundle) Position(id string) string { return cmp.Or(b.places[id], settingsFile) }
 
-// BuiltinOff returns the file that leaves the built-in policies out, or "".
+// BuiltinOff returns the file of a directory, or of a release's, that leaves the built-in
+// policies out, or "".
 func (b *Bundle) BuiltinOff() string { return b.builtinOff }
 
 // Load reads a directory: every *.cedar, an optional *.cedarschema that replaces the
@@ -119,7 +121,8 @@ func Load(dir string) (Bundle, error) {
 	return own, nil
 }
 
-// parseSettings parses a bundle.yaml, and records where each id was read.
+// parseSettings parses a bundle.yaml as the configuration is parsed, and records where each
+// id was read.
 func (b *Bundle) parseSettings(path string, text []byte) (set settings, err error) {
 	if len(bytes.TrimSpace(comment.ReplaceAll(text, nil))) == 0 {
 		return set, nil

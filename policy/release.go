@@ -68,7 +68,8 @@ func (s Selector) String() string {
 
 // Statement is the part of a release that the fleet's key signs.
 type Statement struct {
-	// Fleet is the installation. A sidecar accepts only releases of its own fleet.
+	// Fleet is the name of the installation. A sidecar accepts only releases of its own
+	// fleet.
 	Fleet string `json:"fleet"`
 	// Number orders all releases of a fleet, across selectors. Each number is used once.
 	Number uint64 `json:"number"`
@@ -91,7 +92,8 @@ func (s Statement) Name() string {
 	return fmt.Sprintf("%06d-%.12s", s.Number, s.Bundle)
 }
 
-// Release is a bundle with its signed statement. It is immutable.
+// Release is a bundle with its signed statement, as returned by SignRelease or
+// OpenRelease. It is immutable.
 type Release struct {
 	Statement
 	Contents Bundle

@@ -91,7 +91,8 @@ func (h Hosts) accepts(r *http.Request) bool {
 	}
 	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 	if ip, err := netip.ParseAddr(host); err == nil {
-		// DNS rebinding needs a name: with an address in the URL the same-origin policy protects.
+		// DNS rebinding needs a name: the same-origin policy protects browsers that use
+		// an address in the URL.
 		return ip.IsLoopback() || h.named(ip.String()) || local(r, ip)
 	}
 	return host == "localhost" || h.named(host)

@@ -266,7 +266,8 @@ func (p *Proxy) passOn(w *answerWriter, got memproxy.Reply, changed bool) {
 	w.writeWhole(got)
 }
 
-// readAnswer reads a whole answer, within limit and lease. decoded: it was compressed.
+// readAnswer reads an answer to its end, within a size limit and the lease. decoded reports
+// that it was decompressed.
 func readAnswer(ctx context.Context, w *answerWriter, resp *http.Response, a *gate.Admission, limit int64) (body []byte, decoded bool, err error) {
 	body, decoded, err = frontend.ReadAnswer(resp, limit, func(n int64) error {
 		if a.Writes() { // the write has happened, so its outcome must become known

@@ -28,7 +28,8 @@ func paced(w http.ResponseWriter, r *http.Request, timeout, stall time.Duration)
 		return aw, r
 	}
 	aw.body = &pacedBody{ReadCloser: r.Body, ctl: http.NewResponseController(w), allowed: timeout, left: timeout}
-	// It also covers the part of the body that the server reads if no handler does.
+	// The deadline also covers the part of the body that the server itself reads if no
+	// handler does.
 	_ = aw.body.ctl.SetReadDeadline(time.Now().Add(timeout)) // fails only with the recorders of tests
 	r = r.WithContext(r.Context())                           // the server keeps the body in its own request
 	r.Body = aw.body
@@ -83,7 +84,8 @@ func (b *pacedBody) begin(start time.Time) error {
 	return nil
 }
 
-// Close ends reading. The server itself closes the body after the handler.
+// Close ends reading. The server closes the underlying body when the handler has
+// returned.
 func (b *pacedBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,7 +213,8 @@ func (w *answerWriter) begin(code int) {
 // Unwrap lets http.ResponseController reach the connection.
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// drainMost is how much of an unwanted body is read, so that a client keeps its connection.
+// drainMost is how much of an unwanted body is read, in bytes, so that an ordinary client
+// can keep its connection.
 const drainMost = 256 << 10
 
 // drain reads an unwanted body, unless the client waits for 100 Continue: the first read sends it.

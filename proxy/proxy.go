@@ -21,7 +21,8 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// Proxy is the handler of one backend's listener. It is safe for concurrent use.
+// Proxy is the handler of one backend's listener. It is safe for concurrent
+// use.
 type Proxy struct {
 	opt      Options
 	backend  gate.Backend
@@ -57,7 +58,8 @@ func (p *Proxy) Runs() *agentrun.Runs { return p.runs }
 // Backend returns the backend, for another listener of the process.
 func (p *Proxy) Backend() frontend.Backend { return p.opt.Backend }
 
-// BackendClient returns the sender of memproxy's own requests; nil if p is nil.
+// BackendClient returns the sender of memproxy's own requests to the backend; nil if p is
+// nil.
 func (p *Proxy) BackendClient() *BackendClient { return (*BackendClient)(p) }
 
 // Close ends the background work. No request may be in progress.
@@ -152,7 +154,8 @@ func credentials(r *http.Request, now time.Time) (c memproxy.Credentials, renew 
 	return c, now.Add(idleTimeout).After(end)
 }
 
-// expiry returns when the last chain expires. A chain does with its first certificate.
+// expiry returns when the last of the chains expires. A chain expires with the first of its
+// certificates.
 func expiry(chains [][]*x509.Certificate) (end time.Time) {
 	for _, chain := range chains {
 		first := slices.MinFunc(chain, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })

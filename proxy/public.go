@@ -12,7 +12,8 @@ import (
 // preflightTimeout is the timeout of a CORS preflight.
 const preflightTimeout = 10 * time.Second
 
-// public serves what is not ruled on: public routes, and browsers' CORS preflights.
+// public serves requests that are not ruled on: public routes, and browsers' CORS
+// preflights.
 type public struct{ *Proxy }
 
 // open forwards a request on a public route. If the backend has its own credential, it is

@@ -123,7 +123,8 @@ func refused(a *gate.Admission) memproxy.SendResult {
 	return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy refused the write: " + detail}}
 }
 
-// Reevaluate evaluates a held write under the current rules, in a span of its own.
+// Reevaluate evaluates a held write under the current rules. Its span belongs to no
+// request.
 func (o *BackendClient) Reevaluate(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
 	ctx, span := o.opt.Tracer.Start(ctx, signal.SpanServer+h.Route)
 	defer span.End()

@@ -48,7 +48,8 @@ func (o *BackendClient) LockMemory(ctx context.Context, k memproxy.MemoryKey) (l
 	return o.opt.Gate.Reviewed().LockMemory(ctx, o.backend, k)
 }
 
-// Restore restores a version on behalf of a reviewer; now is from CurrentMemory.
+// Restore restores a version of a memory on behalf of a reviewer; now is the result of
+// CurrentMemory.
 func (o *BackendClient) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.SendResult {
 	if to.Kind == memproxy.TargetObject {
 		return o.restoreObject(ctx, to, now, decision, reviewer)

@@ -30,7 +30,8 @@ type watchdog struct {
 	timer *time.Timer
 }
 
-// newWatchdog returns a watchdog that also ends with severed, when the process stops.
+// newWatchdog returns a watchdog that also ends with severed, which ends when the process
+// stops.
 func newWatchdog(ctx, severed context.Context, most time.Duration) (*watchdog, context.CancelFunc) {
 	ctx, cut := context.WithCancelCause(ctx)
 	w := &watchdog{ctx, most, time.AfterFunc(most, func() { cut(errSilent) })}

@@ -17,7 +17,8 @@ const (
 	// upstreamIdle is when idle connections are closed. It is below uvicorn's 5 s, so
 	// that no request uses a connection that the upstream is closing.
 	upstreamIdle = 4 * time.Second
-	// DefaultConnectTimeout is the timeout of a connection, and of its TLS handshake.
+	// DefaultConnectTimeout is the timeout of a connection's set-up, and of its TLS
+	// handshake.
 	DefaultConnectTimeout = 5 * time.Second
 )
 

@@ -51,7 +51,8 @@ type agentTurn struct {
 	ending      bool // the events being sent are the last ones
 }
 
-// takeTurn runs an agent, ruling on each gated tool call before the backend runs it.
+// takeTurn runs an agent, request by request, ruling on each gated tool call before
+// the backend runs it.
 func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, turn memproxy.Turn) {
 	ctx, cancel := newWatchdog(context.WithoutCancel(r.Context()), p.severed, p.opt.RunTimeout)
 	defer cancel()
@@ -151,7 +152,8 @@ func (t *agentTurn) sendRequests(ctx context.Context) error {
 	return agentrun.ErrRequests
 }
 
-// sendRequest sends one request and handles its answer. over: the turn is over.
+// sendRequest sends one request and handles its answer. over reports whether the turn is
+// over.
 func (t *agentTurn) sendRequest(ctx context.Context) (over bool, err error) {
 	if t.cancelled(ctx) {
 		return true, t.cancel(ctx)
@@ -335,7 +337,8 @@ func (t *agentTurn) endsTurn(event []byte) bool {
 	return memproxy.HasEventName(lines)
 }
 
-// recordEvents records the events for the caller, with their numbers, if any.
+// recordEvents records the events that are sent to the caller, with their numbers if they have
+// any.
 func (t *agentTurn) recordEvents(events [][]byte) {
 	seq, said := t.turn.Seq()
 	switch {

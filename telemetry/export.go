@@ -21,7 +21,8 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// Limits of a span's attributes: ids and codes. Longer ones are an attack or a bug.
+// Limits of a span's attributes. They are ids and codes, so longer ones are an attack
+// or a bug.
 const (
 	maxAttribute  = 256
 	maxAttributes = 64

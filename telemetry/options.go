@@ -33,7 +33,8 @@ type Options struct {
 
 	// OTLP is the collector. Without an endpoint nothing is exported.
 	OTLP OTLP
-	// SampleRatio is the share of traces to record, without a decision in traceparent.
+	// SampleRatio is the share of traces that are recorded, for requests without a
+	// sampling decision in traceparent.
 	SampleRatio float64
 
 	// Log receives warnings about failing exports. Nil disables them.

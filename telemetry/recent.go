@@ -63,7 +63,8 @@ type recentStep struct {
 	Failed bool   `json:"failed,omitempty"`
 }
 
-// recentSpan is a running request, or a span that is not kept.
+// recentSpan is a running request, or a span that is not kept because it is not sampled
+// or not part of a request.
 type recentSpan struct {
 	noop.Span
 	of   *recent

@@ -53,7 +53,8 @@ func (r redactor) attr(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// value renders a value. Those of unknown types may contain anything, and are not printed.
+// value renders a value of a complex type. It does not print values of unknown types,
+// which may contain anything.
 func (r redactor) value(v any) slog.Value {
 	switch v := v.(type) {
 	case nil:
@@ -91,7 +92,8 @@ func (r redactor) text(s string) string {
 	return s
 }
 
-// secretName reports whether an attribute may contain a credential or content.
+// secretName reports whether an attribute of this name may contain a credential or
+// content.
 func secretName(key string) bool {
 	key = strings.ToLower(key)
 	switch key {

@@ -80,12 +80,14 @@ func (t *Telemetry) Tracer() trace.Tracer { return t.tracer }
 // Instruments returns the instruments that record the metrics.
 func (t *Telemetry) Instruments() *signal.Instruments { return t.instruments }
 
-// Propagator is for W3C trace context, without callers' tracestate, and baggage.
+// Propagator reads and writes W3C trace context (callers' tracestate excepted) and
+// baggage.
 func (t *Telemetry) Propagator() propagation.TextMapPropagator {
 	return propagation.NewCompositeTextMapPropagator(withoutTraceState{}, propagation.Baggage{})
 }
 
-// Metrics serves Prometheus, with exemplars for scrapers that ask for OpenMetrics.
+// Metrics serves the Prometheus metrics, with exemplars for scrapers that ask for
+// OpenMetrics.
 func (t *Telemetry) Metrics() http.Handler {
 	return promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{
 		EnableOpenMetrics:   true,

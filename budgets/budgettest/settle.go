@@ -41,7 +41,8 @@ func writtenOnce(_ *testing.T, b *bench) {
 	b.grant(b.ask(0, total("principal/a", -1)), 20)
 }
 
-// A settlement beyond the limit makes the line refuse charges until there is room again.
+// A settlement beyond the limit makes the line refuse further charges until there is
+// room again.
 func overdrafts(_ *testing.T, b *bench) {
 	lines := []memproxy.Line{hour("principal/a", 10), total("principal/a", 100)}
 	b.grant(b.ask(1, lines...), 1, 1)

@@ -24,7 +24,8 @@ var chargeLua string
 //go:embed release.lua
 var releaseLua string
 
-// remembered is how long charge ids are kept: longer than any retry or replay takes.
+// remembered is how long charge ids are kept for idempotence. It is longer than any
+// retry or replay takes.
 const remembered = 10 * time.Minute
 
 // DefaultTimeout bounds each dial, write and read, unless the context ends earlier.
@@ -49,7 +50,8 @@ type Store struct {
 	prefix              string
 }
 
-// New returns a store without connecting: a Redis that is down is like one that goes down later.
+// New returns a store without connecting, so that a Redis that is down at the start is
+// handled like a later outage.
 func New(opt Options) (*Store, error) {
 	opt.Timeout, opt.Prefix = cmp.Or(opt.Timeout, DefaultTimeout), cmp.Or(opt.Prefix, "memproxy")
 	if strings.ContainsAny(opt.Prefix, "{}") {
@@ -62,7 +64,8 @@ func New(opt Options) (*Store, error) {
 	return &Store{t.client(opt.Timeout), redis.NewScript(chargeLua), redis.NewScript(releaseLua), opt.Prefix}, nil
 }
 
-// tag returns a tenant's hash tag, which puts all keys of a charge into one slot of a Cluster.
+// tag returns the hash tag of a tenant's keys. It puts all keys of a charge into one
+// slot of a Cluster.
 func (s *Store) tag(tenant string) string {
 	if tenant == "" || tenant[0] == '#' || strings.ContainsAny(tenant, "{}") || len(tenant) > 64 {
 		sum := sha256.Sum256([]byte(tenant))

@@ -18,7 +18,8 @@ import (
 // errUnruled means that Envoy forwarded a request without a ruling.
 var errUnruled = errors.New("received a response to a request without a decision")
 
-// answer is the answer of an exchange: its head, and its body if that must be read.
+// answer is the answer of an exchange. Its head arrives first; its body is requested only
+// if it must be read.
 type answer struct {
 	x        *exchange
 	received memproxy.Header  // headers of the backend's answer
@@ -203,7 +204,8 @@ func (an *answer) filter(body []byte) (changed bool, refusal *change) {
 	return !frontend.SameBytes(an.reply.Body, body), nil
 }
 
-// header returns the headers to forward. changed: the answer's bytes differ from the backend's.
+// header returns the headers with which the answer is forwarded. changed means that its
+// bytes differ from the backend's.
 func (an *answer) header(changed bool) http.Header {
 	x := an.x
 	out := http.Header{}
@@ -221,7 +223,8 @@ func (an *answer) header(changed bool) http.Header {
 	return out
 }
 
-// passUnread forwards an unread answer, with the generally allowed headers and no trailers.
+// passUnread forwards an answer whose body is not read, with the generally allowed headers
+// only and without trailers.
 func (an *answer) passUnread(end bool) *change {
 	x := an.x
 	x.settled, x.over, an.passing = true, end, true

@@ -38,7 +38,8 @@ func (x *exchange) arrived() {
 	}
 }
 
-// cutShort refuses a request whose body exceeds Envoy's buffer or did not arrive.
+// cutShort refuses a request that Envoy answers itself, because the body exceeds Envoy's
+// buffer or did not arrive.
 func (x *exchange) cutShort(a attrs) (*change, error) {
 	if a.fromUpstream() {
 		return nil, errUnruled

@@ -135,7 +135,8 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	if flaw == nil && reads && x.req.length() > x.b.MaxBody {
 		flaw = frontend.TooLarge(x.b.MaxBody)
 	}
-	// No body is requested of a caller that is not accepted, or without room for it.
+	// The body is not requested if the caller is not accepted, or if there is no room for
+	// it.
 	if x.entry.Identify(x.ctx) && x.entry.Enter(x.ctx) && flaw == nil && reads && !h.GetEndOfStream() {
 		if x.entry.Lease.Room(x.ctx, x.req.length()) == nil {
 			return &change{next: wholeExchange()}, nil
@@ -205,7 +206,8 @@ func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*change, error) {
 		return nil, errProtocol
 	}
 	if x.entry.Class.ReadsBody() && x.admission == nil {
-		// The headers can no longer be changed: even a harmless request could not be forwarded.
+		// The headers can no longer be changed, so even a harmless request could not be
+		// forwarded correctly.
 		_, refusal := x.admit(nil, &memproxy.Malformed{
 			Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the request has trailers but no body",
 		})
@@ -216,7 +218,8 @@ func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*change, error) {
 	return removeTrailers(t), nil
 }
 
-// admit lets the gate rule. It returns the changes of the request's headers, or a refusal.
+// admit passes the request through the gate. It returns the changes of the request's
+// headers, or a refusal.
 func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*headerMutation, *change) {
 	a := x.entry.Admit(x.ctx, body, flaw)
 	x.admission = a

@@ -93,7 +93,8 @@ func (p *Processor) enter() error {
 	return nil
 }
 
-// Process serves one stream: one request. It implements Envoy's ExternalProcessor service.
+// Process serves one stream, which is one request. It implements Envoy's
+// ExternalProcessor service.
 func (p *Processor) Process(stream procv3.ExternalProcessor_ProcessServer) error {
 	ctx := stream.Context()
 	defer p.underway.Add(-1)
@@ -175,6 +176,7 @@ type Options struct {
 	// UnfilteredReads lets Check admit reads that are narrowed to what the caller may see.
 	UnfilteredReads bool
 
-	// Exchanges limits the concurrent requests. The default is DefaultExchanges.
+	// Exchanges is the maximum number of concurrent requests. The default is
+	// DefaultExchanges.
 	Exchanges int
 }

@@ -44,10 +44,12 @@ type ServerOptions struct {
 
 // Limits of the transport.
 const (
-	// headRoom limits a message without its body, in bytes: headers and framing.
+	// headRoom is the maximum size of a message without its body, in bytes: headers and
+	// framing.
 	headRoom   = 1 << 20
 	maxStreams = math.MaxUint32
-	// pingAfter is when an idle connection is pinged, to detect an Envoy that is gone.
+	// pingAfter is when an idle connection is pinged, to detect an Envoy that has
+	// disappeared without closing it.
 	pingAfter = 30 * time.Second
 	pingWait  = 10 * time.Second
 	// connectWithin is the timeout of handshakes, and maxConns the maximum number of
@@ -101,7 +103,8 @@ func Serve(ln *frontend.Listener, o ServerOptions) (stop func(context.Context) e
 		if err == nil {
 			return nil
 		}
-		// The other streams are reset, and Envoy refuses their requests; the handlers record that.
+		// The remaining streams are reset, and Envoy refuses their requests. Their
+		// handlers record that.
 		cut, cancel := context.WithTimeout(context.Background(), cutTime)
 		defer cancel()
 		if wait.For(cut, srv.Stop) != nil {

@@ -39,7 +39,8 @@ func (s *Server) advance() bool {
 	return moved
 }
 
-// stage returns the mark of stage n, or that of the rollout's end.
+// stage returns the mark of stage n, or the mark of the rollout's end if there is no such
+// stage.
 func (p *Plan) stage(n int) Mark {
 	if n >= len(p.Stages) {
 		return Mark{Kind: MarkDone}
@@ -97,7 +98,8 @@ func (s *Server) stageDone(o offer, p progress) bool {
 	return n == 0 || members > 0 && s.opt.Clock().Sub(p.since) >= s.opt.Plan.Stages[min(p.stage, n-1)].Hold
 }
 
-// warn computes what a release newly allows, in the background: that may take long.
+// warn computes what a release newly allows, in the background, because it may take
+// long.
 func (s *Server) warn(from, to *release) {
 	if s.opt.Warn == nil || to.warned {
 		return

@@ -23,11 +23,13 @@ type Rule struct {
 	CommonName string
 	// Tenant is the tenant that the sidecar must claim; "*" is any, "" none.
 	Tenant string
-	// Labels are the labels that the sidecar may claim, by name; "*" is any value.
+	// Labels are the labels that the sidecar may claim, with the allowed values of each;
+	// "*" is any.
 	Labels map[string][]string
 }
 
-// identity is that of a verified certificate: its SPIFFE id, or else its common name.
+// identity is the identity in a verified certificate: its SPIFFE id, or else its common
+// name.
 type identity struct{ spiffe, name string }
 
 func (i identity) String() string {
@@ -73,7 +75,8 @@ func (r Rule) permits(n fleetpb.Node) error {
 	return nil
 }
 
-// authorise checks a sidecar's claims by the first rule that matches the certificate.
+// authorise checks a sidecar's claims against the first rule that matches the
+// certificate.
 func authorise(rules []Rule, who identity, n fleetpb.Node) error {
 	for _, r := range rules {
 		if r.matches(who) {

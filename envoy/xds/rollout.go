@@ -33,7 +33,8 @@ type Stage struct {
 	Hold    time.Duration
 }
 
-// offer is a channel's: next for a share of its sidecars, base for all others.
+// offer is what one channel offers: next to a share of its sidecars, and base to all
+// others.
 type offer struct {
 	selector policy.Selector
 	base     *release // nil if all releases are stopped
@@ -51,7 +52,8 @@ func (o offer) pick(id string) *release {
 	return o.base
 }
 
-// position returns a sidecar's place in a release's rollout, from 0 to 100.
+// position returns a sidecar's position in the order of a release's rollout, from 0 to
+// 100.
 func position(release uint64, id string) float64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "memproxy rollout %d %s", release, id))
 	return float64(binary.BigEndian.Uint32(sum[:4])) / (1 << 32) * 100
@@ -113,7 +115,8 @@ type DecisionCounts struct {
 	Errors    uint64 `json:"errors"`
 }
 
-// maxTally limits the counts of one certificate, so that the sum of all does not overflow.
+// maxTally is the maximum of the counts of one certificate, so that the sum of all does
+// not overflow.
 const maxTally = 1 << 48
 
 func (c DecisionCounts) add(u DecisionCounts) DecisionCounts {

@@ -210,7 +210,8 @@ func (s *Server) releaseFor(n *node) string {
 	return ""
 }
 
-// offered returns the release of a sidecar's narrowest channel, and the channel's selector.
+// offered returns the release that a sidecar's narrowest channel offers, and the
+// channel's selector.
 func (s *Server) offered(n *node) (channel string, r *release) {
 	for _, o := range s.offers {
 		if !o.selector.Matches(n.Tenant, n.Labels) {

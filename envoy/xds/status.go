@@ -12,7 +12,8 @@ import (
 type Status struct {
 	Fleet    string          `json:"fleet"`
 	Releases []ReleaseStatus `json:"releases"`
-	// Connected counts the sidecars, Behind those that do not run their assigned release.
+	// Connected is the number of sidecars, and Behind the number of those that do not run
+	// their assigned release.
 	Connected int `json:"connected"`
 	Behind    int `json:"behind"`
 	// Unassigned is the number of connected sidecars without a release.
@@ -34,7 +35,8 @@ type ReleaseStatus struct {
 	Percent float64   `json:"percent,omitempty"` // while rolling
 	Since   time.Time `json:"since,omitzero"`    // when the stage began
 	Reason  string    `json:"reason,omitempty"`  // why it was stopped
-	// Assigned and Running count connected sidecars, Refused all that refused the release.
+	// Assigned and Running count connected sidecars; Refused counts all sidecars that
+	// refused the release.
 	Assigned int            `json:"assigned"`
 	Running  int            `json:"running"`
 	Refused  int            `json:"refused"`

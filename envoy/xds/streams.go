@@ -70,7 +70,8 @@ type stream struct {
 }
 
 const (
-	// maxNonces limits the unacknowledged responses of a stream. No sidecar has as many.
+	// maxNonces is the maximum number of unacknowledged responses of a stream. No sidecar
+	// has as many.
 	maxNonces = 64
 	// maxSidecars is the maximum number of node ids of one certificate.
 	maxSidecars = maxConns

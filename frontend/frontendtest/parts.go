@@ -216,7 +216,8 @@ type Party interface {
 	gate.Policy
 }
 
-// NewGate returns a gate of these parts, without a ledger unless set adds one.
+// NewGate returns a gate with these collaborators, and without a ledger unless set adds
+// one.
 func NewGate(t testing.TB, parts Party, rules *gate.Rules, set ...func(*gate.Options)) *gate.Gate {
 	t.Helper()
 	var n atomic.Int64

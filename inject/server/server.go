@@ -51,7 +51,8 @@ func Run(ctx context.Context, cfg *inject.Config, log *slog.Logger) error {
 	return g.Run(ctx)
 }
 
-// adminHandler serves probes and metrics. ready says why the webhooks cannot respond.
+// adminHandler serves probes and metrics. ready returns why the webhooks cannot respond,
+// or nil.
 func adminHandler(ready func() error, metrics http.Handler) http.Handler {
 	return proxy.NewAdmin(proxy.AdminOptions{Metrics: metrics, Ready: func() []proxy.Check {
 		c := proxy.Check{Name: "certificate", OK: true}

@@ -58,7 +58,8 @@ func (s set) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	}
 }
 
-// Compile parses and validates a bundle. The error has every fault with file and line.
+// Compile parses and validates a bundle. The error lists every fault, each with file
+// and line.
 func Compile(b policy.Bundle) (*Policy, error) {
 	checked, err := schemaOf(b.Schema)
 	if err != nil {

@@ -117,7 +117,8 @@ func (a policyContext) forPart(w *memproxy.Written, g *memproxy.Governance) poli
 	return a
 }
 
-// joined joins strings with their lengths, so that different lists differ.
+// joined concatenates strings with length prefixes, so that different lists give
+// different keys.
 func joined[T ~string](all []T) string {
 	b := make([]byte, 0, 128)
 	for _, text := range all {
@@ -190,7 +191,8 @@ func policyKey(key string) string {
 	return key
 }
 
-// emptySet is allocated once: most content has no findings or keys.
+// emptySet is the empty set, allocated once because most content has no findings or
+// keys.
 var emptySet = cedar.NewSet()
 
 func setOf(all []cedar.String) cedar.Set {

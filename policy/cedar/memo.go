@@ -12,7 +12,8 @@ import (
 // maxAnswers is the maximum size of the decision cache. An entry takes about a kilobyte.
 const maxAnswers = 2048
 
-// cacheKey is the caller, and the facts that the policies can distinguish.
+// cacheKey is the key of the decision cache: the caller, and the facts that the policies
+// can distinguish.
 type cacheKey struct {
 	caller
 	facts

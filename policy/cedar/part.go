@@ -36,7 +36,8 @@ func (s set) of(kind memproxy.Kind) set {
 	return out
 }
 
-// covers reports whether an action scope of a known form covers a kind.
+// covers reports whether an action scope covers a kind, and whether the form of the scope
+// is known.
 func covers(scope xast.IsActionScopeNode, kind memproxy.Kind) (covers, known bool) {
 	is := []cedar.EntityUID{actionUID(string(kind))}
 	if group := groupOf(kind); group != "" {

@@ -62,7 +62,8 @@ func (r *ruling) add(v memproxy.Verdict, reasons ...memproxy.Reason) {
 	}
 }
 
-// inOrder returns the reasons, sorted and compact, and how many led to the verdict.
+// inOrder returns the reasons, sorted and without duplicates, and how many of them led to
+// the verdict.
 func (r *ruling) inOrder() ([]memproxy.Reason, int) {
 	r.denied, r.held = sorted(r.denied), sorted(r.held)
 	if len(r.denied) == 0 {

@@ -10,7 +10,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Case is a recorded decision, as `memproxy audit query --json` prints it.
+// Case is one recorded decision: an audit record, as `memproxy audit query --json` prints
+// it.
 type Case struct {
 	Type          string             `json:"type"`
 	ID            string             `json:"decision"` // or "line N"

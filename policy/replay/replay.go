@@ -34,7 +34,8 @@ type Change struct {
 	Backend   string           `json:"backend"`
 	Route     string           `json:"route"`
 	Fields    []string         `json:"fields"`
-	// Rules are the policies that refused and no longer do, or newly refuse.
+	// Rules are the ids of the policies that refused and no longer do, or that newly
+	// refuse.
 	Rules []string `json:"rules"`
 	Count int      `json:"count"`
 	// Example is the id of the first such decision.
@@ -134,7 +135,8 @@ func (c *Case) byPolicies(ours []string) bool {
 
 func sameEffect(a, b memproxy.Verdict) bool { return a == b || !a.Stops() && !b.Stops() }
 
-// explainedBy reports whether a ruling has the recorded verdict and policy reasons.
+// explainedBy reports whether a ruling reproduces the recorded verdict and its policy
+// reasons.
 func (c *Case) explainedBy(r memproxy.Ruling, ours []string) bool {
 	if !sameEffect(c.Verdict, r.Verdict) {
 		return false

@@ -15,7 +15,8 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// committer is the writer. It appends the queue to the journal, with one fsync for all.
+// committer is the writer. It appends the queue to the journal, with one fsync for
+// everything that waits.
 type committer struct {
 	opt      *Options
 	disk     disk

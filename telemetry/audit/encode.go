@@ -99,7 +99,8 @@ func list[T ~string](w *writer, key string, values []T, recorded func(T) T) {
 // unchanged is for lists whose values memproxy or its operator chose.
 func unchanged[T any](v T) T { return v }
 
-// objects writes n objects, if any. The loop over it writes the members of each.
+// objects writes a list of n objects, unless n is 0. The loop over the result writes
+// the members of each object.
 func (w *writer) objects(key string, n int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if n == 0 {
@@ -247,7 +248,8 @@ func (w *writer) reasons(rs []memproxy.Reason) {
 	}
 }
 
-// facts writes even an empty object: nothing was special. Without facts there is none.
+// facts writes an object even if it is empty, which means that nothing was special. It
+// is omitted if there are no facts.
 func (w *writer) facts(f *memproxy.Facts) {
 	if f == nil {
 		return

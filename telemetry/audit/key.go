@@ -62,7 +62,8 @@ func createKey(dir string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// VerifierKey returns the public key as package note has it: "<origin>+<hash>+<base64>".
+// VerifierKey returns the public key in the format of package note:
+// "<origin>+<hash>+<base64>".
 func VerifierKey(origin string, pub ed25519.PublicKey) (string, error) {
 	vkey, err := note.NewEd25519VerifierKey(origin, pub)
 	if err != nil {

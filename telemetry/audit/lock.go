@@ -9,7 +9,8 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// lock locks the directory for one writer, until the process ends.
+// lock locks the directory for one writer. The kernel releases the lock when the
+// process ends.
 func lock(path string) (*os.File, error) {
 	f, err := durable.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {

@@ -163,7 +163,8 @@ func (l *Log) closeFiles() {
 	_ = l.held.Close() // releases the lock
 }
 
-// Healthy returns nil if journal and checkpoint could be written the last time.
+// Healthy returns nil when the last attempts to write the journal and the
+// checkpoint succeeded.
 func (l *Log) Healthy() error {
 	if _, closed := l.queue.state(); closed {
 		return ErrClosed

@@ -34,7 +34,8 @@ type Options struct {
 
 	// Clock returns the time of append. Nil is time.Now.
 	Clock func() time.Time
-	// Sync makes a file durable. Nil is (*os.File).Sync, and fdatasync for commits.
+	// Sync makes a file durable. Nil is (*os.File).Sync, and fdatasync for commits where
+	// available.
 	Sync func(*os.File) error
 	// CheckpointEvery is the time between two checkpoints, and so how long records may wait
 	// for a signature. The first records after a pause wait a tenth of it, and a burst that
@@ -42,7 +43,8 @@ type Options struct {
 	CheckpointEvery time.Duration
 	// MaxQueue bounds the events that wait for the disk. Zero is the default.
 	MaxQueue int
-	// AsyncDelay bounds how long an event of RecordAsync waits for others. Zero is the default.
+	// AsyncDelay bounds how long an event of RecordAsync waits to share another's fsync.
+	// Zero is the default.
 	AsyncDelay time.Duration
 	// Unsafe lists the settings that weaken production. Every record contains them.
 	Unsafe []string

@@ -89,7 +89,8 @@ func (p *progress) journalFailure() (n int64, b *bundle, why error) {
 	return int64(p.tip.next / tileWidth), b, p.broken
 }
 
-// lagging returns an error if memory would fill for lack of checkpoints.
+// lagging returns an error if checkpoints have not been written for so long that memory
+// would fill.
 func (p *progress) lagging() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

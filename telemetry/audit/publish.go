@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// archiveEvery is how often a checkpoint is archived, besides opening, closing and pruning.
+	// archiveEvery is how often a checkpoint is archived, in addition to those at
+	// opening, closing and pruning.
 	archiveEvery = time.Hour
 	// keepPartials is the number of checkpoints for which partial tiles are kept, so that
 	// a reader with an older checkpoint can finish.

@@ -10,7 +10,8 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// item is a queued event, or a barrier without a body. Once queued, it is the writer's.
+// item is a queued event, or a barrier if it has no body. Once it is queued, it is the
+// writer's.
 type item struct {
 	bodies []body         // none for a barrier
 	event  memproxy.Event // set only if a hook needs it

@@ -104,7 +104,8 @@ func (r *recovery) create() error {
 	return r.disk.replace(vkeyFile, []byte(r.vkey+"\n"), true)
 }
 
-// loadTree restores the tree from full tiles. The caller verifies them by the root hash.
+// loadTree restores the tree above the leaves from full tiles. The caller verifies them by
+// the root hash.
 func (r *recovery) loadTree(size int64) error {
 	r.publisher.size = size
 	for level := 1; size>>(tileHeight*level) > 0; level++ { // the leaves are read from the journal

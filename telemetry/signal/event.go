@@ -7,7 +7,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// AppendKey appends the attributes for searching log records.
+// AppendKey appends the attributes by which log records are searched. The record itself
+// has the rest.
 func AppendKey(to []attribute.KeyValue, ev *memproxy.Event) []attribute.KeyValue {
 	to = append(to,
 		attribute.String(AttrDecision, ev.Decision),

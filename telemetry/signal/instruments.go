@@ -46,7 +46,8 @@ func (in *Instruments) exportZeros() {
 	in.all[MetricLedgerErrors].add(ctx, 0)
 }
 
-// Decided counts a decision and its charge, with the id in the exemplar of a sampled trace.
+// Decided counts a decision and its charge. In a sampled trace the exemplar has the
+// decision id.
 func (in *Instruments) Decided(ctx context.Context, ev *memproxy.Event) {
 	reason := memproxy.ReasonCode(NoReason)
 	if len(ev.Reasons) > 0 {
@@ -99,7 +100,8 @@ func (in *Instruments) Filtered(ctx context.Context, backend string, n int) {
 	in.all[MetricFiltered].add(ctx, n, backend)
 }
 
-// Unclaimed counts unclaimed members and headers of responses.
+// Unclaimed counts members and headers of responses that no row of the adapter's table
+// claims.
 func (in *Instruments) Unclaimed(ctx context.Context, backend string, n int) {
 	in.all[MetricUnclaimed].add(ctx, n, backend)
 }

@@ -11,7 +11,8 @@ import (
 // with the values of its labels in the order of the catalogue.
 type Observe func(metric string, n int64, labels ...string)
 
-// ObserveSource calls source, which must not block, at every collection until stop.
+// ObserveSource calls source at every collection until stop is called. The source must not
+// block.
 func (in *Instruments) ObserveSource(source func(Observe)) (stop func() error, err error) {
 	var all []metric.Observable
 	for _, i := range in.all {

@@ -61,7 +61,8 @@ type filter struct {
 	mode   *modev3.ProcessingMode
 	over   bool // the processor ended the stream
 	first  bool
-	// trailers returns the answer's trailers after its body; nil for Envoy's own answers.
+	// trailers returns the answer's trailers once its body was read. It is nil for
+	// Envoy's own answers.
 	trailers func() http.Header
 	decision string // from the dynamic metadata
 }
@@ -175,7 +176,8 @@ func (e *Envoy) buffer() int {
 	return 32 << 20
 }
 
-// ask sends a message and waits. An end of the stream counts as consent to everything.
+// ask sends a message and waits for the response. An end of the stream counts as consent
+// to everything.
 func (f *filter) ask(q *procv3.ProcessingRequest) (*procv3.ProcessingResponse, error) {
 	if f.over {
 		return &procv3.ProcessingResponse{}, nil

@@ -75,7 +75,8 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, a.Body) // the client may have disconnected
 }
 
-// startup begins the queries of the requests that a sidecar sends when it starts (Letta).
+// startup is the query prefix of the requests that a sidecar sends to a Letta server when
+// it starts.
 const startup = "stop_reason=requires_approval&order=desc&limit="
 
 // taken returns the requests since the last call.

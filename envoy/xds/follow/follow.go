@@ -37,7 +37,8 @@ type Options struct {
 	Refused func(release string, err error)
 	// Counts returns all decisions of the process, or those since the last call; see Tally.
 	Counts func(all bool) []Count
-	// Jitter returns a random number from 0 to 1: the share of the delay to wait.
+	// Jitter returns a random number from 0 to 1, the fraction of the delay to wait
+	// before the next attempt.
 	Jitter func() float64
 	Log    *slog.Logger
 }

@@ -91,7 +91,8 @@ func (f *Follower) session(ctx context.Context) (heard bool, err error) {
 	return heard, cause(ctx, err)
 }
 
-// cause returns the cause for which the context was cancelled, else err.
+// cause returns the reason for which the context was cancelled, if there is one, else
+// err.
 func cause(ctx context.Context, err error) error {
 	if c := context.Cause(ctx); c != nil {
 		return c
@@ -99,7 +100,8 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// answer acts on a response, and acknowledges or rejects it (ACK or NACK).
+// answer acts on a response, and acknowledges it or rejects it with the reason (ACK or
+// NACK).
 func (s *session) answer(resp *discovery.DeltaDiscoveryResponse) error {
 	ack := &discovery.DeltaDiscoveryRequest{TypeUrl: resp.GetTypeUrl(), ResponseNonce: resp.GetNonce()}
 	var next *discovery.DeltaDiscoveryRequest

@@ -58,7 +58,8 @@ func template(name string) *x509.Certificate {
 	}
 }
 
-// Issue issues a certificate for servers and clients on this machine.
+// Issue issues a certificate with a common name and URIs, for servers and clients on
+// this machine.
 func (ca *CA) Issue(name string, uris ...string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -95,7 +96,8 @@ func (ca *CA) Client(name string, uris ...string) (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: ca.Pool, MinVersion: tls.VersionTLS13}, err
 }
 
-// Write writes a new certificate to NAME.crt and NAME.key in dir, the authority to ca.crt.
+// Write writes a new certificate to PEM files NAME.crt and NAME.key in dir, with the
+// authority in ca.crt.
 func (ca *CA) Write(dir, name string, uris ...string) error {
 	cert, err := ca.Issue(name, uris...)
 	if err != nil {

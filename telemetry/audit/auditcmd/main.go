@@ -26,7 +26,8 @@ type app struct {
 	stdout, stderr io.Writer
 }
 
-// Main runs `memproxy audit` until it is done or ctx ends. It returns the exit code.
+// Main runs `memproxy audit` with its arguments, until it is done or ctx ends, and
+// returns the exit code.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return cli.Main(ctx, Command, args, nil, stdout, stderr)
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// filterFlags adds the flags of a filter, which finish completes after they are parsed.
+// filterFlags adds the flags of a filter. The filter is complete after the flags are
+// parsed and finish was called.
 func filterFlags(fs *pflag.FlagSet) (f *query.Filter, finish func() error) {
 	f = &query.Filter{}
 	for _, o := range []struct {

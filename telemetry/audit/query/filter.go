@@ -96,7 +96,8 @@ func (f *Filter) matchesMemory(r *verify.Record, op *verify.Operation) bool {
 		slices.ContainsFunc(r.Versions, func(v memproxy.VersionChange) bool { return v.Memory == id })
 }
 
-// hints returns bytes of every selected record, so that most others are not decoded.
+// hints returns byte strings that every selected record contains, so that most other
+// records need not be decoded.
 func (f *Filter) hints() (out [][]byte) {
 	for _, s := range []string{
 		memproxy.InertSession(f.Session), memproxy.Inert(f.User), memproxy.InertID(f.Memory),

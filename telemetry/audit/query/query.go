@@ -41,7 +41,8 @@ func Query(ctx context.Context, dir string, f Filter, each func(*verify.Record) 
 // would look like an empty result.
 var ErrUnknownName = errors.New("no record")
 
-// ErrLastRange means that a query asked for more than MaxLast of the last records.
+// ErrLastRange means that a query asked for fewer than 0 or more than MaxLast of the last
+// records.
 var ErrLastRange = fmt.Errorf("the number of last records must be from 0 to %d", MaxLast)
 
 // CheckNames returns an error if a backend, principal, agent, tenant, user, session or field
@@ -258,7 +259,8 @@ func Tail(ctx context.Context, dir string, f Filter, n int, follow bool, each fu
 	}
 }
 
-// skip goes to the end of the log, before journals that are not used yet.
+// skip goes to the end of the log. The last journals may be empty: the next one is there
+// before it is used.
 func (r *reader) skip() error {
 	from, to, err := r.dir.Bundles()
 	for n := to - 1; err == nil && n >= from && r.next == 0; n-- {

@@ -29,7 +29,8 @@ const (
 // entryLevel stands for the entry bundles where a level of tiles is expected.
 const entryLevel = -1
 
-// tileName returns tlog's path without the constant height, with "entries" for bundles.
+// tileName returns tlog's path of a tile without the height, which is constant, and
+// with "entries" for bundles.
 func tileName(level int, n int64) string {
 	path := tlog.Tile{H: height, L: level, N: n, W: width}.Path()
 	return strings.Replace("tile/"+strings.TrimPrefix(path, tlogTiles), "tile/data/", "tile/entries/", 1)
@@ -71,7 +72,8 @@ func ParseCheckpoint(msg []byte, v note.Verifier) (Checkpoint, error) {
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	// Package note accepts non-zero trailing bits. A checkpoint must have a unique encoding.
+	// Package note accepts base64 with non-zero trailing bits. Here a checkpoint must have
+	// a unique encoding.
 	for _, line := range strings.Split(string(msg[len(n.Text):]), "\n") {
 		if i := strings.LastIndexByte(line, ' '); i >= 0 {
 			if _, err := base64.StdEncoding.Strict().DecodeString(line[i+1:]); err != nil {
@@ -86,7 +88,8 @@ func ParseCheckpoint(msg []byte, v note.Verifier) (Checkpoint, error) {
 	return c, nil
 }
 
-// parseText reads a checkpoint's text unverified, and ignores extensions.
+// parseText reads a checkpoint's text without verifying it. Further lines are
+// extensions, which are ignored.
 func parseText(text string) (Checkpoint, error) {
 	f := strings.SplitN(text, "\n", 4)
 	if len(f) != 4 || f[0] == "" {
@@ -103,7 +106,8 @@ func parseText(text string) (Checkpoint, error) {
 	return Checkpoint{Origin: f[0], Size: size, Root: root}, nil
 }
 
-// ParseKey parses "<origin>+<hash>+<base64>", with or without a trailing newline.
+// ParseKey parses a public key, "<origin>+<hash>+<base64>", with or without a trailing
+// newline.
 func ParseKey(key string) (note.Verifier, error) {
 	key = strings.TrimSuffix(key, "\n")
 	v, err := note.NewVerifier(key)

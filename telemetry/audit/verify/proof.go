@@ -56,7 +56,8 @@ type Prover struct {
 // Key returns the public key in use.
 func (p *Prover) Key() string { return p.key }
 
-// NewProver makes proofs for a log's checkpoint. The default key is the directory's.
+// NewProver opens a log to make proofs for its checkpoint. If key is empty, the key in
+// the directory is used.
 func NewProver(dir, key string) (*Prover, error) {
 	p := &Prover{dir: Dir(dir), key: key}
 	if key == "" {
@@ -142,7 +143,8 @@ func (p *Prover) readHashes(indexes []int64) ([]tlog.Hash, error) {
 // checkpoints and 64 hashes.
 const maxProof = 1 << 20
 
-// CheckProof checks a proof by the public key alone. The error of an invalid one wraps ErrProof.
+// CheckProof checks a proof document with only the public key. The error of an invalid
+// proof wraps ErrProof.
 func CheckProof(doc []byte, key string) (*Proof, error) {
 	v, err := ParseKey(key)
 	if err != nil {

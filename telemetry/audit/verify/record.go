@@ -13,7 +13,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Record is one record of the log. docs/audit-format.md describes the members.
+// Record is one record of the log. docs/audit-format.md describes the members and
+// when they are present.
 type Record struct {
 	Index    uint64 `json:"index"`
 	Time     string `json:"time"`

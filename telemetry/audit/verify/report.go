@@ -55,7 +55,8 @@ type Report struct {
 	Origin string `json:"origin"`
 	Size   int64  `json:"size"` // records that the checkpoint signs
 	Root   string `json:"root"` // base64
-	// Pruned is the number of pruned leading records; their hashes were verified.
+	// Pruned is the number of leading records that a recorded pruning removed; their
+	// hashes were verified.
 	Pruned int64 `json:"pruned"`
 	// Pending is the number of chained records after the checkpoint. A closed log has none.
 	Pending int64 `json:"pending"`

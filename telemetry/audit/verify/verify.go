@@ -37,7 +37,8 @@ const (
 	attempts = 3
 )
 
-// Verify checks a whole log. The error means that it is unreadable.
+// Verify checks a whole log. The report has the problems; an error means that it is
+// unreadable.
 func Verify(ctx context.Context, opt Options) (*Report, error) {
 	opt.Settle = cmp.Or(opt.Settle, defaultSettle)
 	for n := 1; ; n++ {
@@ -123,7 +124,8 @@ func (r *run) moved() bool {
 	return r.live
 }
 
-// readCheckpoints reads key and checkpoints; false if nothing can be verified.
+// readCheckpoints reads the key, the checkpoint and older checkpoints. It returns false
+// if nothing can be verified.
 func (r *run) readCheckpoints() (bool, error) {
 	own, err := r.dir.read(KeyFile)
 	if err != nil {
@@ -228,7 +230,8 @@ func (r *run) bracket() (lo, hi int64) {
 	return lo, max(hi, lo+1)
 }
 
-// reportMissing reports the first missing bundle of which no pruning is recorded.
+// reportMissing reports the first missing bundle that was not pruned: a pruning is recorded
+// before it is done.
 func (r *run) reportMissing() {
 	for _, n := range r.missingBundles {
 		if (n+1)*width <= r.keptFrom {
