@@ -5,52 +5,58 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 const (
 	maxDigits = 19
 	maxGroups = 8
+	minDigits = 9
 )
 
-// run is a number as written: groups of digits with one separator between them.
-type run struct {
-	digits [maxDigits]byte
-	n      int
-	groups [maxGroups]int // group lengths
-	g      int
-	sep    byte // 0 for one group
+// numbers are the formats of numbers, the first of which counts: the lengths of their groups of
+// digits, the separators between these, and a check of the digits and of the text before them.
+var numbers = []struct {
+	class      Class
+	groups     [][]int
+	separators string
+	check      func(digits, before string) bool
+}{
+	{PaymentCard, [][]int{{13}, {14}, {15}, {16}, {17}, {18}, {19}, {4, 4, 4, 4}, {4, 6, 5}, {4, 6, 4}, {4, 4, 4, 4, 3}}, " -", card},
+	{USSSN, [][]int{{3, 2, 4}}, " -", ssn},
+	{USSSN, [][]int{{9}}, "", func(digits, before string) bool { return saidSSN(before) && ssn(digits, before) }},
+	{Phone, [][]int{{3, 3, 4}}, "-.", func(digits, _ string) bool { return digits[0] >= '2' }},
+	{Phone, [][]int{{11}, {4, 3, 2, 2}, {1, 3, 3, 2, 2}, {4, 3, 4}}, " -.", func(digits, _ string) bool { return digits[:2] == "05" }}, // Turkish mobile
+	{TurkishID, [][]int{{11}}, "", tckn},
+	{GermanTaxID, [][]int{{11}, {2, 3, 3, 3}}, " -", germanTaxID},
 }
-
-func (r *run) shape(lengths ...int) bool { return slices.Equal(r.groups[:r.g], lengths) }
-
-func (r *run) text() string { return string(r.digits[:r.n]) }
 
 // number classifies the number at i and returns where to continue. The number may end
 // after any group; the longest reading with a class is taken, since a card number may be
 // followed by its date.
 func (s *scanner) number(i int) int {
-	var r run
+	found, groups := make([]byte, 0, maxDigits+1), make([]int, 0, maxGroups) // the digits, and the lengths of their groups
 	var class Class
-	end, at := 0, i
-	for r.g < maxGroups {
+	end, at, separator := 0, i, byte(0)
+	for len(groups) < maxGroups {
 		from := at
-		for at < len(s.text) && isDigit(s.text[at]) && r.n < maxDigits {
-			r.digits[r.n] = s.text[at]
-			r.n++
-			at++
+		for ; at < len(s.text) && isDigit(s.text[at]) && len(found) <= maxDigits; at++ {
+			found = append(found, s.text[at])
 		}
-		if at == from || at < len(s.text) && isDigit(s.text[at]) {
+		if at == from || len(found) > maxDigits {
 			break
 		}
-		r.groups[r.g] = at - from
-		r.g++
-		if c := s.meaning(&r, i, at); c != "" {
-			class, end = c, at
+		groups = append(groups, at-from)
+		if len(found) >= minDigits && s.alone(i, at) {
+			if c := meaning(found, groups, separator, s.text[max(0, i-40):i]); c != "" {
+				class, end = c, at
+			}
 		}
-		if at == len(s.text) || !separator(s.text[at]) || r.sep != 0 && s.text[at] != r.sep {
+		if at == len(s.text) || !betweenDigits[s.text[at]] || separator != 0 && s.text[at] != separator {
 			break
 		}
-		r.sep = s.text[at]
+		separator = s.text[at]
 		at++
 	}
 	if end > 0 {
@@ -59,26 +65,15 @@ func (s *scanner) number(i int) int {
 	return digits.End(s.text, i)
 }
 
-func separator(c byte) bool { return c == ' ' || c == '-' || c == '.' }
+var betweenDigits = terms.BytesOf(" -.")
 
-// meaning returns the class of the number text[start:end], or "".
-func (s *scanner) meaning(r *run, start, end int) Class {
-	if r.n < 9 || !s.alone(start, end) {
-		return ""
-	}
-	switch {
-	case r.n >= 13 && card(r):
-		return PaymentCard
-	case r.n == 9 && ssn(r, s.text[max(0, start-40):start]):
-		return USSSN
-	case r.n == 10 && r.shape(3, 3, 4) && r.sep != ' ' && r.digits[0] >= '2':
-		return Phone
-	case r.n == 11 && turkishMobile(r):
-		return Phone
-	case r.n == 11 && r.g == 1 && tckn(r.text()):
-		return TurkishID
-	case r.n == 11 && (r.g == 1 || r.shape(2, 3, 3, 3)) && r.sep != '.' && germanTaxID(r.text()):
-		return GermanTaxID
+// meaning returns the class of a number after some text, or "".
+func meaning(digits []byte, groups []int, separator byte, before string) Class {
+	for _, n := range numbers {
+		shaped := slices.ContainsFunc(n.groups, func(g []int) bool { return slices.Equal(g, groups) })
+		if shaped && (separator == 0 || strings.IndexByte(n.separators, separator) >= 0) && n.check(string(digits), before) {
+			return n.class
+		}
 	}
 	return ""
 }
@@ -107,13 +102,10 @@ func (s *scanner) alone(start, end int) bool {
 	return true
 }
 
-// card reports whether the digits are in an issuer's range with its length, grouped as on
-// cards, and pass the Luhn check.
-func card(r *run) bool {
-	if r.sep == '.' || r.g > 1 && !r.shape(4, 4, 4, 4) && !r.shape(4, 6, 5) && !r.shape(4, 6, 4) && !r.shape(4, 4, 4, 4, 3) {
-		return false
-	}
-	d, n := r.text(), r.n
+// card reports whether the digits are in an issuer's range with its length, and pass the
+// Luhn check.
+func card(d, _ string) bool {
+	n := len(d)
 	four, _ := strconv.Atoi(d[:4]) // cannot fail: they are digits
 	two, three := four/100, four/10
 	var known bool
@@ -146,20 +138,19 @@ func luhn(d string) bool {
 	return sum%10 == 0
 }
 
-// ssn reports whether the nine digits are a US social security number: written 3-2-4, or
-// in one piece after words that say so, in an issued range.
-func ssn(r *run, before string) bool {
-	if !r.shape(3, 2, 4) || r.sep == '.' {
-		if before = strings.ToLower(before); r.g != 1 || !strings.Contains(before, "ssn") && !strings.Contains(before, "social security") {
-			return false
-		}
-	}
-	d := r.text()
+// ssn reports whether nine digits are in an issued range of US social security numbers.
+func ssn(d, _ string) bool {
 	return d[:3] != "000" && d[:3] != "666" && d[0] != '9' && d[3:5] != "00" && d[5:] != "0000"
 }
 
+// saidSSN reports whether the words before a number say that it is a social security number.
+func saidSSN(before string) bool {
+	before = strings.ToLower(before)
+	return strings.Contains(before, "ssn") || strings.Contains(before, "social security")
+}
+
 // tckn checks the two check digits of a Turkish identity number.
-func tckn(d string) bool {
+func tckn(d, _ string) bool {
 	if d[0] == '0' {
 		return false
 	}
@@ -174,7 +165,7 @@ func tckn(d string) bool {
 // germanTaxID checks a German tax identification number: among the first ten
 // digits exactly one comes twice or three times and the others at most once,
 // and the eleventh is the check digit of ISO 7064 MOD 11,10.
-func germanTaxID(d string) bool {
+func germanTaxID(d, _ string) bool {
 	if d[0] == '0' {
 		return false
 	}
@@ -195,12 +186,6 @@ func germanTaxID(d string) bool {
 		}
 	}
 	return repeated == 1 && (11-product)%10 == int(d[10]-'0')
-}
-
-// turkishMobile reports whether r is 05xx xxx xx xx, in its usual groupings.
-func turkishMobile(r *run) bool {
-	return r.digits[0] == '0' && r.digits[1] == '5' &&
-		(r.g == 1 || r.shape(4, 3, 2, 2) || r.shape(1, 3, 3, 2, 2) || r.shape(4, 3, 4))
 }
 
 // phone returns the end of a telephone number that begins with the + or the
