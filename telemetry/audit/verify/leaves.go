@@ -40,6 +40,10 @@ func (r *run) readLeaves(ctx context.Context) error {
 				return err
 			}
 		}
+		if !b.exists && len(b.hashes) == 0 { // nothing after these records can be compared with the signed root
+			r.rep.add(n*width, RecordMissing, b.recordFile, "neither the bundle nor its tile is there")
+			return nil
+		}
 		r.leavesOf(n, b)
 		if r.opt.Progress != nil {
 			r.opt.Progress(r.tree.size, r.c.Size)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"encoding/base64"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/mod/sumdb/note"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
@@ -225,6 +228,20 @@ func TestMissingFilesAreNamed(t *testing.T) {
 	// A copy without the writer's own files is complete for readers.
 	must.Do(t, os.RemoveAll(filepath.Join(dir, "journal")))
 	mustBeGood(t, dir)
+}
+
+// A checkpoint of far more records than there are files does not keep the verifier busy.
+func TestAnEndFarAway(t *testing.T) {
+	dir := ring.Dir(t)
+	writeLog(t, dir, 600)
+	secret := base64.StdEncoding.EncodeToString(append([]byte{1}, key(1).Seed()...))
+	signer := must.Get(note.NewSigner("PRIVATE+KEY+" + origin + "+" + strings.Split(vkey(t, 1), "+")[1] + "+" + secret))(t)
+	text := origin + "\n9007199254740991\n" + base64.StdEncoding.EncodeToString(make([]byte, 32)) + "\n"
+	write(t, dir, "checkpoint", must.Get(note.Sign(&note.Note{Text: text}, signer))(t))
+	r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1)})
+	if p := first(r); p.Index != 512 || p.Kind != verify.RecordMissing || len(r.Problems) != 1 {
+		t.Errorf("found %v", r.Problems)
+	}
 }
 
 // A tile that was cut or changed is reported, and not the records below it, which are as
