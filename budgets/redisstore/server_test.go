@@ -264,7 +264,7 @@ func TestNonsenseIsAnError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := miniredis.RunT(t)
-			s := connect(t, redisstore.Options{URL: "redis://" + m.Addr(), Timeout: redisstore.DefaultTimeout})
+			s := connect(t, redisstore.Options{URL: "redis://" + m.Addr()})
 			charges(t, s, hourly("0", 1, 100), 1)
 			says(m, "EVALSHA", answer)
 			var before, after runtime.MemStats
