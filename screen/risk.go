@@ -2,8 +2,8 @@ package screen
 
 import (
 	"cmp"
+	"maps"
 	"slices"
-
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -56,17 +56,12 @@ func (s *Screener) risk(findings []memproxy.Finding, source, trust string) mempr
 // evidence returns the sum of findings before it is shifted, and whether two families of
 // them corroborate each other.
 func (p *Pack) evidence(findings []memproxy.Finding) (sum int, two bool) {
-	tops, seen := []int(nil), make(map[string]int, 8)
+	strongest := make(map[string]int, 8) // by family
 	for _, f := range findings {
-		fam := p.Family(f.Rule)
-		if i, ok := seen[fam]; ok {
-			tops[i] = max(tops[i], int(f.Score))
-			continue
-		}
-		seen[fam] = len(tops)
-		tops = append(tops, int(f.Score))
+		family := p.Family(f.Rule)
+		strongest[family] = max(strongest[family], int(f.Score))
 	}
-	slices.SortFunc(tops, func(a, b int) int { return cmp.Compare(b, a) })
+	tops := slices.SortedFunc(maps.Values(strongest), func(a, b int) int { return cmp.Compare(b, a) })
 	for i, t := range tops {
 		if i == 0 {
 			sum = t
