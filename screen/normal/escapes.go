@@ -175,7 +175,7 @@ func strip(found []View, v *View) []View {
 			i = j
 			continue
 		case c == '<':
-			if end := tagsEnd(s, i); end > 0 {
+			if end := tagsEnd(s, i); end > i {
 				if i > 0 && end < len(s) && isLetter(s[i-1]) && isLetter(s[end]) {
 					inside++
 				}
@@ -192,16 +192,12 @@ func strip(found []View, v *View) []View {
 	return append(found, mapped(Stripped, b, v))
 }
 
-// tagsEnd returns the end of consecutive tags and comments at s[i], or 0.
-func tagsEnd(s string, i int) (end int) {
-	for {
-		n := tagLength(s[i:])
-		if n == 0 {
-			return end
-		}
+// tagsEnd returns the end of consecutive tags and comments at s[i].
+func tagsEnd(s string, i int) int {
+	for n := tagLength(s[i:]); n > 0; n = tagLength(s[i:]) {
 		i += n
-		end = i
 	}
+	return i
 }
 
 // tagLength returns the length of the tag or comment at the beginning of s, or 0.

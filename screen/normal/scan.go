@@ -167,11 +167,13 @@ const minHex = 8 // hexadecimal digits that are no word
 // Identifier returns the length of the UUID (RFC 9562) or hexadecimal number at the
 // beginning of a text, or 0. It is treated as a number: its spelling is no evidence.
 func Identifier(text string) int {
-	n, digits := hexRun(text)
+	n := hexDigit.End(text, 0)
 	switch {
+	case n < minHex, n < len(text) && (isLetter(text[n]) || text[n] >= utf8.RuneSelf): // part of a longer word
+		return 0
 	case n == 8 && isUUID(text):
 		return uuidBytes
-	case n < minHex, digits == 0, digits == n:
+	case !digit.AnyIn(text[:n]), digit.End(text, 0) == n:
 		return 0
 	}
 	return n
@@ -181,19 +183,4 @@ const uuidBytes = 36
 
 func isUUID(text string) bool {
 	return len(text) >= uuidBytes && text[8] == '-' && uuid.Validate(text[:uuidBytes]) == nil && (len(text) == uuidBytes || !isLetter(text[uuidBytes]) && text[uuidBytes] < utf8.RuneSelf)
-}
-
-// hexRun returns the number of hexadecimal digits at the beginning of a text, and how
-// many of them are decimal; 0 if they are part of a longer word.
-func hexRun(text string) (n, digits int) {
-	for n < len(text) && hexDigit[text[n]] {
-		if isDigit(text[n]) {
-			digits++
-		}
-		n++
-	}
-	if n < len(text) && (isLetter(text[n]) || text[n] >= utf8.RuneSelf) {
-		return 0, 0
-	}
-	return n, digits
 }
