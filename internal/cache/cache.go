@@ -4,7 +4,6 @@ package cache
 import (
 	"sync"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
@@ -25,11 +24,7 @@ type Cache[K comparable, V any] interface {
 
 // New returns a cache of size entries; it panics where there would be none.
 func New[K comparable, V any](size int) Cache[K, V] {
-	c, err := lru.New[K, V](size)
-	if err != nil {
-		panic(err)
-	}
-	return c
+	return NewWeighed[K](size, func(V) int { return 1 })
 }
 
 // Generations keeps at least the last size entries that were added or got, and at most
