@@ -56,8 +56,8 @@ const (
 	maxOpaque = 256
 )
 
-// noSecret are the bytes that no secret contains.
-var noSecret = terms.BytesOf(" \t\n\r\"'`=<>()[],;")
+// inSecret are the bytes that a secret may contain.
+var inSecret = terms.BytesOf(" \t\n\r\"'`=<>()[],;").Not()
 
 // opaque returns the spans of s that may be pieces of a secret, at most 4, and the cue of
 // the text.
@@ -79,14 +79,14 @@ func opaque(s string, words []word) ([]span, cue) {
 		return nil, c // a number or an identifier in a sentence
 	}
 	var out []span
-	for at := range stretches(s, &noSecret) {
-		t := s[at.from:at.to]
+	for from, to := range inSecret.Runs(s) {
+		t := s[from:to]
 		if !digits.AnyIn(t) && !((c.piece || c.label != "") && joints.AnyIn(t)) {
 			continue
 		}
 		t = strings.TrimRight(t, ".!?:")
 		if len(t) >= minOpaque && len(t) <= maxOpaque && !strings.Contains(t, "part") {
-			out = append(out, span{at.from, at.from + len(t)})
+			out = append(out, span{from, from + len(t)})
 		}
 	}
 	// A piece that is explicitly called a part may be letters only: "the second half is

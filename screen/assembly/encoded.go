@@ -10,20 +10,19 @@ import (
 
 const minRun = 8 // the shortest run of bytes that counts as encoded
 
-// noCode are all bytes except those of base64, base64url and hex. Padding is matched
-// separately.
-var noCode = terms.BytesOf(terms.Alnum + "_+/-").Not()
+// inCode are the bytes of base64, base64url and hex. Padding is matched separately.
+var inCode = terms.BytesOf(terms.Alnum + "_+/-")
 
 // longestRun returns the longest run of base64 or hex in s that is unlike a word: it
 // mixes upper and lower case, or letters and digits.
 func longestRun(s string) (best span) {
-	for at := range stretches(s, &noCode) {
-		t := s[at.from:at.to]
+	for from, to := range inCode.Runs(s) {
+		t := s[from:to]
 		if len(t) < minRun || len(t) <= best.len() {
 			continue
 		}
 		if digits.AnyIn(t) || strings.ContainsAny(t[1:], terms.Capitals) && strings.ContainsAny(t, terms.Smalls) {
-			best = span{at.from, len(s) - len(strings.TrimLeft(s[at.to:], "="))}
+			best = span{from, len(s) - len(strings.TrimLeft(s[to:], "="))}
 		}
 	}
 	return best

@@ -131,8 +131,8 @@ var roles = func() (all terms.Table[byte]) {
 	return all
 }()
 
-// noRole are the bytes that no such word contains.
-var noRole = terms.BytesOf(" \t\n,;!?()[]{}\"'`<>")
+// inRole are the bytes that such a word may contain.
+var inRole = terms.BytesOf(" \t\n,;!?()[]{}\"'`<>").Not()
 
 var around = terms.BytesOf(".:*_")
 
@@ -154,23 +154,23 @@ func ingredients(texts []string) (all [kinds]bool, which []int) {
 func ingredientsOf(text string) (found [kinds]bool) {
 	for from, to := range terms.Sentences(text, terms.EndMarks, " \n", len(text)) {
 		t, named := text[from:to], byte(0)
-		for at := range stretches(t, &noRole) {
-			named |= roles.Get(hash(bare(t, at)))
+		for from, to := range inRole.Runs(t) {
+			named |= roles.Get(hash(bare(t, from, to)))
 		}
 		found[packs] = found[packs] || named&(1<<packs) != 0
 		found[carries] = found[carries] || named&(1<<carries) != 0
 		if named&(1<<aims) == 0 || found[aims] {
 			continue
 		}
-		for at := range stretches(t, &noRole) {
-			found[aims] = found[aims] || terms.IsAddress(strings.ToLower(bare(t, at)))
+		for from, to := range inRole.Runs(t) {
+			found[aims] = found[aims] || terms.IsAddress(strings.ToLower(bare(t, from, to)))
 		}
 	}
 	return found
 }
 
-// bare returns a word of s without the punctuation around it.
-func bare(s string, at span) string {
-	from := min(around.End(s, at.from), at.to)
-	return s[from:max(from, around.Begin(s, at.to))]
+// bare returns the word s[from:to] without the punctuation around it.
+func bare(s string, from, to int) string {
+	from = min(around.End(s, from), to)
+	return s[from:max(from, around.Begin(s, to))]
 }

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -88,7 +89,7 @@ func (s *Store) Assemble(id string, texts []string, now time.Time, keys ...Key) 
 		j.triggers()
 		j.credentials()
 		for _, t := range j.out {
-			if !slices.ContainsFunc(out, t.Same) {
+			if !slices.ContainsFunc(out, func(o JoinedText) bool { return reflect.DeepEqual(o, t) }) {
 				out = append(out, t)
 			}
 		}

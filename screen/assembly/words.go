@@ -96,19 +96,6 @@ var (
 	inWord         = terms.BytesOf(terms.Alnum + "'_") // of ASCII
 )
 
-// stretches yields the maximal spans of s without any byte of part.
-func stretches(s string, part *terms.Bytes) iter.Seq[span] {
-	return func(yield func(span) bool) {
-		for from := 0; from < len(s); from++ {
-			to := part.Find(s, from)
-			if to > from && !yield(span{from, to}) {
-				return
-			}
-			from = to
-		}
-	}
-}
-
 // inside returns the words within p.
 func inside(words []word, p span) []word {
 	from, _ := slices.BinarySearchFunc(words, p.from, func(w word, at int) int { return w.from - at })

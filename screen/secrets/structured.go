@@ -95,16 +95,15 @@ const (
 
 // keyed reports whether text has a base64 run that can be part of a key.
 func keyed(text string) bool {
-	run := 0
-	for i := range len(text) {
-		if c := text[i]; !alnum[c] && c != '+' && c != '/' && c != '=' {
-			run = 0
-		} else if run++; run >= minPEM {
+	for from, to := range inKey.Runs(text) {
+		if to-from >= minPEM {
 			return true
 		}
 	}
 	return false
 }
+
+var inKey = terms.BytesOf(terms.Alnum + "+/=")
 
 const (
 	maxScheme   = 24

@@ -1,5 +1,7 @@
 package terms
 
+import "iter"
+
 // Bytes is a set of bytes as a lookup table.
 type Bytes [256]bool
 
@@ -41,6 +43,19 @@ func (b *Bytes) Find(s string, i int) int {
 		i++
 	}
 	return i
+}
+
+// Runs yields the maximal runs of bytes of the set in s.
+func (b *Bytes) Runs(s string) iter.Seq2[int, int] {
+	return func(yield func(from, to int) bool) {
+		for from := b.Find(s, 0); from < len(s); {
+			to := b.End(s, from)
+			if !yield(from, to) {
+				return
+			}
+			from = b.Find(s, to)
+		}
+	}
 }
 
 // Begin returns the start of the run of bytes of the set that ends before s[i].
