@@ -31,6 +31,11 @@ type JoinedText struct {
 	Segments []Segment
 }
 
+// same reports whether o joins the same segments to the same text.
+func (j JoinedText) same(o JoinedText) bool {
+	return j.Kind == o.Kind && j.Text == o.Text && slices.Equal(j.Segments, o.Segments)
+}
+
 // SpansTexts reports whether the span of a finding in j.Text touches two different texts. A
 // finding within one text was reported when that text was screened.
 func (j JoinedText) SpansTexts(start, end int) bool {

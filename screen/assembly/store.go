@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -89,7 +88,7 @@ func (s *Store) Assemble(id string, texts []string, now time.Time, keys ...Key) 
 		j.triggers()
 		j.credentials()
 		for _, t := range j.out {
-			if !slices.ContainsFunc(out, func(o JoinedText) bool { return reflect.DeepEqual(o, t) }) {
+			if !slices.ContainsFunc(out, t.same) {
 				out = append(out, t)
 			}
 		}

@@ -2,8 +2,8 @@
 // layer 2 of the memory firewall without a model. The score is a cosine similarity of
 // weighted words and word pairs.
 //
-// Invariants: the work is linear in the text, every sentence is compared, and thresholds
-// are validated: a set of them that takes harmless sentences for attacks is refused.
+// Invariants: the work is linear in the text, every sentence is compared, and exemplars by
+// which harmless sentences are taken for attacks are refused.
 package likeness
 
 import (
@@ -24,8 +24,6 @@ import (
 // Options set up an Index.
 type Options struct {
 	Exemplars []similar.Exemplar
-	// Thresholds are DefaultThresholds when zero.
-	Thresholds similar.Thresholds
 	// Harmless are sentences that are no attack from any source. New fails if one is over
 	// the threshold for hostile sources.
 	Harmless []string
@@ -33,11 +31,10 @@ type Options struct {
 
 // Index is a set of exemplars. It is immutable and safe for concurrent use.
 type Index struct {
-	exemplars  []similar.Exemplar
-	thresholds similar.Thresholds
-	by         terms.Table[[]posting] // the exemplars that have a feature, by its hash
-	aims       []bool                 // whether an exemplar names an address, which is its point
-	scratch    sync.Pool              // of *scratch
+	exemplars []similar.Exemplar
+	by        terms.Table[[]posting] // the exemplars that have a feature, by its hash
+	aims      []bool                 // whether an exemplar names an address, which is its point
+	scratch   sync.Pool              // of *scratch
 }
 
 type posting struct {
@@ -63,25 +60,17 @@ const (
 	nearlyTheSame = 0.85
 )
 
-// DefaultThresholds returns thresholds fitted to this measure: no harmless row of the
-// development data is over the one for untrusted sources.
-func DefaultThresholds() similar.Thresholds {
-	return similar.Thresholds{Trusted: 850, Verified: 750, Untrusted: 600, Hostile: 500}
-}
+// thresholds are fitted to this measure: no harmless row of the development data is over the
+// one for untrusted sources.
+var thresholds = similar.Thresholds{Trusted: 850, Verified: 750, Untrusted: 600, Hostile: 500}
 
 // New returns the index of the exemplars. It fails without exemplars, for an exemplar
-// without words, and for thresholds that do not fit.
+// without words, and for one that a harmless sentence is too similar to.
 func New(o Options) (*Index, error) {
-	if o.Thresholds == (similar.Thresholds{}) {
-		o.Thresholds = DefaultThresholds()
-	}
 	if len(o.Exemplars) == 0 {
 		return nil, errors.New("likeness: no exemplars")
 	}
-	if err := o.Thresholds.Check(); err != nil {
-		return nil, fmt.Errorf("likeness: %w", err)
-	}
-	x := &Index{exemplars: slices.Clone(o.Exemplars), thresholds: o.Thresholds}
+	x := &Index{exemplars: slices.Clone(o.Exemplars)}
 	var v vector
 	for i, e := range x.exemplars {
 		words := tokens(nil, strings.ToLower(e.Text))
@@ -103,7 +92,7 @@ func New(o Options) (*Index, error) {
 }
 
 // Threshold returns the score from which a match counts for a source.
-func (x *Index) Threshold(source memproxy.Source) memproxy.PerMille { return x.thresholds.For(source) }
+func Threshold(source memproxy.Source) memproxy.PerMille { return thresholds.For(source) }
 
 // Match returns the best match of a sentence of the text, or of two consecutive ones,
 // whether over the threshold or not.
@@ -114,7 +103,7 @@ func (x *Index) Match(text string, source memproxy.Source) similar.Match {
 
 // match also returns its work: the number of words it compared, each time it did.
 func (x *Index) match(text string, source memproxy.Source) (best similar.Match, work int) {
-	best = similar.Match{Exemplar: -1, Threshold: x.Threshold(source)}
+	best = similar.Match{Exemplar: -1, Threshold: Threshold(source)}
 	with, ok := x.scratch.Get().(*scratch)
 	if !ok {
 		with = &scratch{counts: make([]uint8, len(x.exemplars)), sums: make([]float32, len(x.exemplars))}

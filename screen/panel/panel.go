@@ -141,7 +141,7 @@ func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.F
 	for i, l := range found {
 		if l != nil && p.opt.Likeness != nil {
 			match := l.like // the match is cached; its threshold depends on the source
-			match.Threshold = p.opt.Likeness.Threshold(s.Operation.SourceClaim)
+			match.Threshold = likeness.Threshold(s.Operation.SourceClaim)
 			findings = resembles(findings, "likeness", match, i)
 		}
 	}
