@@ -31,6 +31,12 @@ func Transforms() []Transform {
 	return slices.Concat(invisible(), lookalikes(), spacings(), escapes(), encodings(), ciphers(), orders())
 }
 
+// Apply hides a text by the transform with a name.
+func Apply(name, text string) string {
+	all := Transforms()
+	return all[slices.IndexFunc(all, func(t Transform) bool { return t.Name == name })].Apply(text)
+}
+
 const alphabet = "abcdefghijklmnopqrstuvwxyz"
 
 // note is a harmless sentence to precede hidden text.
