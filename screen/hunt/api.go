@@ -22,17 +22,15 @@ type API struct {
 	Header http.Header
 
 	PageSize  int               // elements of a page; default 100, or 1000 for a Mem0 server, which has no pages
-	Timeout   time.Duration     // of one attempt including its answer; default 30 s
 	Transport http.RoundTripper // default: a new http.Transport
-	Sleep     func(context.Context, time.Duration) error
 }
 
 const (
-	defaultTimeout = 30 * time.Second
-	tries          = 5
-	backoff        = 500 * time.Millisecond // before the second attempt, doubled for each further one
-	maxWait        = time.Minute
-	maxBody        = 32 << 20 // bytes of an answer
+	timeout = 30 * time.Second // of one attempt including its answer
+	tries   = 5
+	backoff = 500 * time.Millisecond // before the second attempt, doubled for each further one
+	maxWait = time.Minute
+	maxBody = 32 << 20 // bytes of an answer
 )
 
 // statusOf returns the status of a response that is an error, or 0.
@@ -51,8 +49,7 @@ func IsUnauthorized(err error) bool {
 
 type caller struct {
 	*endpoint.Endpoint
-	size  int // elements of a page
-	sleep func(context.Context, time.Duration) error
+	size int // elements of a page
 }
 
 func newCaller(a API, size int) (*caller, error) {
@@ -60,21 +57,17 @@ func newCaller(a API, size int) (*caller, error) {
 	for name, values := range a.Header {
 		header[http.CanonicalHeaderKey(name)] = values
 	}
-	to, err := endpoint.New("backend", a.URL, header, cmp.Or(a.Timeout, defaultTimeout), a.Transport)
+	to, err := endpoint.New("backend", a.URL, header, timeout, a.Transport)
 	if err != nil || strings.Contains(a.URL, "?") {
 		return nil, errors.New("hunt: the backend's URL must be an http or https URL without credentials or query")
 	}
-	c := &caller{to, cmp.Or(a.PageSize, size), wait.Sleep}
-	if a.Sleep != nil {
-		c.sleep = a.Sleep
-	}
-	return c, nil
+	return &caller{to, cmp.Or(a.PageSize, size)}, nil
 }
 
 // call requests one page, and retries if the backend is overloaded, failing or
 // unreachable. Every request reads only, POSTs of lists included, so a retry is safe.
 func (c *caller) call(ctx context.Context, method string, path []string, query url.Values, body []byte) ([]byte, error) {
-	wait := backoff
+	pause := backoff
 	for try := 1; ; try++ {
 		raw, err := c.Do(ctx, method, path, query, body, maxBody)
 		after, status := time.Duration(0), http.StatusServiceUnavailable // as if it was unreachable
@@ -84,9 +77,9 @@ func (c *caller) call(ctx context.Context, method string, path []string, query u
 		if err == nil || status < 500 && status != http.StatusTooManyRequests || errors.As(err, new(endpoint.TooLongError)) || try == tries || ctx.Err() != nil {
 			return raw, err
 		}
-		if err := c.sleep(ctx, min(max(wait, after), maxWait)); err != nil {
+		if err := wait.Sleep(ctx, min(max(pause, after), maxWait)); err != nil {
 			return nil, err
 		}
-		wait *= 2
+		pause *= 2
 	}
 }

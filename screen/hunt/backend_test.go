@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -20,22 +21,22 @@ import (
 	"github.com/memproxy/memproxy/screen/hunt"
 )
 
-// serve starts a backend and returns how to ask it, without real waiting.
-func serve(t testing.TB, h http.HandlerFunc) (hunt.API, *[]time.Duration) {
-	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Token sesame" {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		h(w, r)
-	}))
-	t.Cleanup(s.Close)
-	var slept []time.Duration
-	return hunt.API{URL: s.URL, Header: http.Header{"authorization": {"Token sesame"}}, Sleep: func(ctx context.Context, d time.Duration) error {
-		slept = append(slept, d)
-		return ctx.Err()
-	}}, &slept
+// served is a backend without a network, so that its tests need not wait.
+type served http.HandlerFunc
+
+func (h served) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	if r.Header.Get("Authorization") != "Token sesame" {
+		w.WriteHeader(http.StatusUnauthorized)
+	} else if h(w, r); r.Context().Err() != nil {
+		return nil, r.Context().Err()
+	}
+	return w.Result(), nil
+}
+
+// serve returns how to ask a backend.
+func serve(h http.HandlerFunc) hunt.API {
+	return hunt.API{URL: "http://backend", Header: http.Header{"authorization": {"Token sesame"}}, Transport: served(h)}
 }
 
 // all reads a store from end to end and returns its items as lines.
@@ -96,7 +97,7 @@ func paged(w http.ResponseWriter, r *http.Request) {
 // Proves SYN-2
 func TestMem0(t *testing.T) {
 	bare := false
-	api, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	api := serve(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		expect.That(t, r.Method == "POST" && r.URL.Path == "/v3/memories/" && strings.Contains(string(body), `"user_id":"*"`), "asked %s %s %s", r.Method, r.URL, body)
 		if bare {
@@ -118,7 +119,7 @@ func TestMem0(t *testing.T) {
 }
 
 func TestMem0Server(t *testing.T) {
-	api, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	api := serve(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		expect.Equal(t, r.URL.Path, "/memories", "asked", r.URL)
 		var list []map[string]any
@@ -143,7 +144,7 @@ func TestMem0Server(t *testing.T) {
 // know learns nothing.
 func TestMem0Kind(t *testing.T) {
 	for status, want := range map[int]string{http.StatusOK: "platform", http.StatusNotFound: "server", http.StatusMethodNotAllowed: "server", http.StatusForbidden: ""} {
-		api, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		api := serve(func(w http.ResponseWriter, r *http.Request) {
 			expect.Equal(t, r.URL.Path, "/v1/ping/", "asked", r.URL)
 			w.WriteHeader(status)
 		})
@@ -181,7 +182,7 @@ func TestLetta(t *testing.T) {
 		"agent-1": {{"id": "passage-1", "text": "one"}, {"id": "passage-2", "text": "two"}, {"id": "passage-3", "text": "three"}},
 		"agent-3": {{"id": "passage-4", "text": "four"}},
 	}
-	api, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	api := serve(func(w http.ResponseWriter, r *http.Request) {
 		parts := strings.Split(r.URL.Path, "/")
 		switch {
 		case r.URL.Path == "/v1/blocks/":
@@ -208,10 +209,15 @@ func TestLetta(t *testing.T) {
 }
 
 // Busy and broken backends are asked again, later each time; refusals are not.
-func TestRetries(t *testing.T) {
+func TestRetries(t *testing.T) { synctest.Test(t, testRetries) }
+
+func testRetries(t *testing.T) {
 	var answers []int
+	var slept []time.Duration
+	var last time.Time
 	retryAfter := ""
-	api, slept := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	api := serve(func(w http.ResponseWriter, r *http.Request) {
+		slept, last = append(slept, time.Since(last)), time.Now()
 		status := answers[0]
 		answers = answers[1:]
 		w.Header().Set("Retry-After", retryAfter)
@@ -234,10 +240,10 @@ func TestRetries(t *testing.T) {
 		{[]int{403, 200}, "", nil, false},
 		{[]int{307, 200}, "", nil, false},
 	} {
-		answers, retryAfter, *slept = c.answers, c.after, nil
+		answers, retryAfter, slept = c.answers, c.after, nil
 		_, _, err := pager(t)(hunt.Letta(api)).Page(t.Context(), "")
-		if (err == nil) != c.ok || !slices.Equal(*slept, c.slept) {
-			t.Errorf("%v: slept %v, %v", c.answers, *slept, err)
+		if (err == nil) != c.ok || !slices.Equal(slept[1:], c.slept) {
+			t.Errorf("%v: slept %v, %v", c.answers, slept[1:], err)
 		}
 		expect.That(t, err == nil || !strings.Contains(err.Error(), "sesame"), "the error tells: %v", err)
 	}
@@ -246,7 +252,7 @@ func TestRetries(t *testing.T) {
 func TestBadBackends(t *testing.T) {
 	const maxBody = 32 << 20
 	body := ""
-	api, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) })
+	api := serve(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) })
 	for _, body = range []string{"", "x", "null", `{"results":null}`, `{}`, `"text"`, `[1]`, `[{"id":7}]`, "[" + strings.Repeat(" ", maxBody) + "]"} {
 		for name, p := range map[string]struct {
 			hunt.Pager
@@ -268,12 +274,11 @@ func TestBadBackends(t *testing.T) {
 	body = `{"results":[{"id":"a"},{"memory":"b"},{"id":"c","memory":"c"}]}`
 	items, _, err := pager(t)(hunt.Mem0(api)).Page(t.Context(), "")
 	expect.That(t, err == nil && len(items) == 3 && items[0].Incomplete && items[1].Incomplete && !items[2].Incomplete, "%+v, %v", items, err)
-	release := make(chan struct{})
-	silent, _ := serve(t, func(http.ResponseWriter, *http.Request) { <-release })
-	defer close(release)
-	silent.Timeout = 20 * time.Millisecond
-	_, _, err = pager(t)(hunt.Letta(silent)).Page(t.Context(), "")
-	expect.That(t, errors.Is(err, context.DeadlineExceeded), "silent: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		silent := serve(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		_, _, err := pager(t)(hunt.Letta(silent)).Page(t.Context(), "")
+		expect.That(t, errors.Is(err, context.DeadlineExceeded), "silent: %v", err)
+	})
 	for _, a := range []hunt.API{{}, {URL: "x://h"}, {URL: "http://u:p@h"}, {URL: "http://h?x=1"}} {
 		expect.Error(t, expect.Err(hunt.Letta(a)), a, "was taken")
 	}
@@ -283,7 +288,7 @@ func TestBadBackends(t *testing.T) {
 func TestMetadataIsScreenedWhole(t *testing.T) {
 	const maxStrings, maxDepth = 256, 16
 	body := ""
-	api, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) })
+	api := serve(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) })
 	many := make([]string, maxStrings+5)
 	for i := range many {
 		many[i] = fmt.Sprint("s", i)
@@ -302,7 +307,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"next":"x","results":[{"id":"a","memory":"b","metadata":{"c":["d"]}}]}`))
 	f.Add([]byte(`[{"id":"a","memory":null}]`))
 	var body []byte
-	api, _ := serve(f, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })
+	api := serve(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })
 	p, blocks := pager(f)(hunt.Mem0(api)), pager(f)(hunt.Letta(api))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		body = raw

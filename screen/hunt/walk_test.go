@@ -162,7 +162,7 @@ func (circle) Page(context.Context, string) ([]hunt.Item, string, error) { retur
 
 // A sequence of pagers, as of a Letta server, takes no cursor of none of them.
 func TestSequence(t *testing.T) {
-	api, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "[]") })
+	api := serve(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "[]") })
 	p := pager(t)(hunt.Letta(api))
 	for cursor, ok := range map[string]bool{"": true, "0:": true, "1:": true, "x": false, "7:": false, "-1:": false, "1": false} {
 		_, _, err := p.Page(t.Context(), cursor)
