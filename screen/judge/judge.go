@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -35,7 +33,7 @@ var (
 	ErrTooLong = errors.New("judge: the text exceeds the length limit")
 )
 
-// Options set up a Judge. All but Key and Random are required.
+// Options set up a Judge. All but Key are required.
 type Options struct {
 	// URL is the address of the API, without "/chat/completions".
 	URL   string
@@ -45,17 +43,17 @@ type Options struct {
 	Timeout   time.Duration // of one call including its answer
 	PerMinute int           // calls
 	Now       func() time.Time
-	Random    io.Reader // default crypto/rand; reads are serialised
 }
 
 // The bounds of a Judge.
 const (
 	low, high memproxy.PerMille = 350, 650 // the borderline, both included
 
-	inFlight = 4        // calls at once
-	maxText  = 8 << 10  // bytes
-	maxBody  = 64 << 10 // bytes of an answer
-	kept     = 4096     // cached opinions
+	inFlight   = 4        // calls at once
+	maxText    = 8 << 10  // bytes
+	maxBody    = 64 << 10 // bytes of an answer
+	kept       = 4096     // cached opinions
+	markerSize = 16       // characters of five random bits of a marker or canary
 )
 
 // Judge asks a model. It is safe for concurrent use.
@@ -71,9 +69,6 @@ func New(o Options) (*Judge, error) {
 	api, err := endpoint.NewModel(o.URL, o.Key, o.Timeout)
 	if err != nil {
 		return nil, fmt.Errorf("judge: %w", err)
-	}
-	if o.Random == nil {
-		o.Random = rand.Reader
 	}
 	return &Judge{
 		opts: o, api: api, cache: cache.New[[sha256.Size]byte, Opinion](kept),
@@ -99,10 +94,7 @@ func (j *Judge) Ask(ctx context.Context, asker, text string, score memproxy.PerM
 		return NotAsked, err
 	}
 	defer j.budget.release(asker)
-	nonce, canary, err := j.draw()
-	if err != nil {
-		return NotAsked, err
-	}
+	nonce, canary := rand.Text()[:markerSize], rand.Text()[:markerSize]
 	reply, err := j.post(ctx, prompt(canary), question(nonce, text))
 	if err != nil {
 		return NotAsked, err
@@ -112,17 +104,6 @@ func (j *Judge) Ask(ctx context.Context, asker, text string, score memproxy.PerM
 	w := read(reply, nonce, canary)
 	j.cache.Add(key, w)
 	return w, nil
-}
-
-// draw returns a random marker and a random canary.
-func (j *Judge) draw() (nonce, canary string, err error) {
-	j.budget.mu.Lock() // an injected source need not be safe for concurrent use
-	defer j.budget.mu.Unlock()
-	var b [16]byte
-	if _, err := io.ReadFull(j.opts.Random, b[:]); err != nil {
-		return "", "", errors.New("judge: the random source failed")
-	}
-	return hex.EncodeToString(b[:8]), hex.EncodeToString(b[8:]), nil
 }
 
 // budget is the budget: calls per clock minute, and concurrent calls. One asker gets at

@@ -26,7 +26,7 @@ type asked struct {
 	system, user, nonce, canary, content string
 }
 
-var canaryIn = regexp.MustCompile(`"check" \(([0-9a-f]+)\)`)
+var canaryIn = regexp.MustCompile(`"check" \(([0-9A-Z]+)\)`)
 
 // model is a fake endpoint whose answer is worked out by reply.
 func model(t *testing.T, calls *atomic.Int64, reply func(asked) string) http.HandlerFunc {
@@ -160,10 +160,6 @@ func TestNoOpinion(t *testing.T) {
 	expect.Is(t, expect.Err(silent.Ask(t.Context(), "acme/agent:dev", strings.Repeat("x", 8<<10+1), 500)), judge.ErrTooLong, "long")
 	moved := newJudge(t, http.RedirectHandler("http://127.0.0.1:1/", http.StatusTemporaryRedirect), judge.Options{})
 	expect.Error(t, expect.Err(moved.Ask(t.Context(), "acme/agent:dev", "text", 500)), "a redirect was followed")
-	var calls atomic.Int64
-	dry := newJudge(t, model(t, &calls, obey("SAFE")), judge.Options{Random: strings.NewReader("short")})
-	_, err := dry.Ask(t.Context(), "acme/agent:dev", "text", 500)
-	expect.That(t, err != nil && calls.Load() == 0, "without randomness: %v", err)
 }
 
 // Calls of a minute and calls at once are bounded, and nobody waits.
@@ -256,13 +252,11 @@ func FuzzRead(f *testing.F) {
 	f.Add(`{"verdict":"SAFE","marker":"nonce","check":"canary"} `)
 	var now atomic.Int64 // a minute for each call
 	said := ""
-	j := newJudge(f, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, said) }), judge.Options{
-		Now: func() time.Time { return time.Unix(now.Add(60), 0) }, Random: strings.NewReader(strings.Repeat("\x5f\x1d\x0c", 1<<20)),
-	})
+	j := newJudge(f, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, said) }), judge.Options{Now: func() time.Time { return time.Unix(now.Add(60), 0) }})
 	f.Fuzz(func(t *testing.T, reply string) {
 		said = reply
 		w, err := j.Ask(t.Context(), "a", fmt.Sprint(now.Load()), 500)
-		if err == nil && w != judge.Suspicious && (!strings.Contains(reply, "5f1d0c") && !strings.Contains(reply, `\u`) || w == judge.NotAsked) {
+		if err == nil && w != judge.Suspicious {
 			t.Fatalf("%q is %s", reply, w)
 		}
 	})
