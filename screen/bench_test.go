@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/memproxy/memproxy/internal/evasion"
 	"github.com/memproxy/memproxy/internal/must"
@@ -65,17 +63,6 @@ func BenchmarkText(b *testing.B) {
 	}
 }
 
-// BenchmarkParallel shows that cores do not wait for each other.
-func BenchmarkParallel(b *testing.B) {
-	s := screener(b, screen.Options{})
-	text := prose(500, 3)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			s.Text(text, "", "")
-		}
-	})
-}
-
 // BenchmarkHostile keeps the dearest inputs that fuzzing and thought have
 // found, at 8 and 64 KiB: time grows with length and not faster.
 func BenchmarkHostile(b *testing.B) {
@@ -92,26 +79,6 @@ func BenchmarkHostile(b *testing.B) {
 			})
 		}
 	}
-}
-
-// BenchmarkPercentiles reports p50 and p99 over different texts of 500 bytes.
-func BenchmarkPercentiles(b *testing.B) {
-	s := screener(b, screen.Options{})
-	texts := make([]string, 200)
-	for i := range texts {
-		texts[i] = prose(500, uint64(i))
-	}
-	var took []time.Duration
-	i := 0
-	for b.Loop() {
-		start := time.Now()
-		s.Text(texts[i%len(texts)], "", "")
-		took = append(took, time.Since(start))
-		i++
-	}
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1000, "p50-µs")
-	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1000, "p99-µs")
 }
 
 type piece struct{ name, piece string }
