@@ -231,13 +231,17 @@ func TestEveryListenerCountsRefusals(t *testing.T) {
 			return r.observed("memproxy_connections_turned_away_total")[name+" "+result]
 		}
 		expect.Equal(t, turnedAway(c.want)+turnedAway(c.other), 0, name)
-		ring.Until(t, name, func() bool {
-			for range c.most + 1 {
-				if conn, err := net.Dial("tcp", r.car.Addr(name)); err == nil { // else it was turned away at once
-					defer conn.Close()
-					_, _ = io.WriteString(conn, c.hello)
-				}
+		dial := func() { // the connection stays open: the listener accepts it when it comes to it
+			if conn, err := net.Dial("tcp", r.car.Addr(name)); err == nil { // else it was turned away at once
+				t.Cleanup(func() { _ = conn.Close() })
+				_, _ = io.WriteString(conn, c.hello)
 			}
+		}
+		for range c.most {
+			dial()
+		}
+		ring.Until(t, name, func() bool {
+			dial()
 			return turnedAway(c.want)+turnedAway(c.other) > 0
 		})
 		expect.Equal(t, turnedAway(c.other), 0, name, c.other)
