@@ -77,9 +77,7 @@ func Run(t *testing.T, a Adapter, fsys fs.FS) {
 // cases are the *.txtar files of fsys, in the order of their names.
 func cases(tb testing.TB, fsys fs.FS) []*Case {
 	names, err := fs.Glob(fsys, "*.txtar")
-	if err != nil || len(names) == 0 {
-		tb.Fatalf("no cases: %v", err)
-	}
+	must.That(tb, err == nil && len(names) > 0, "no cases: %v", err)
 	all := make([]*Case, len(names))
 	for i, name := range names {
 		data, err := fs.ReadFile(fsys, name)

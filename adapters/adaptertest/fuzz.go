@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -54,9 +55,7 @@ func (f *Format) laws(t *testing.T, a Adapter, own FormatText, data []byte) {
 	req, body, answer := f.Request(&Dice{f: f, bytes: data})
 	req.Base = Base
 	Laws(t, a, req, []byte(body), memproxy.Reply{Status: 200, Body: []byte(answer)}, own)
-	if t.Failed() {
-		t.Fatalf("%s %s?%s\n%s\n%s", req.Method, req.EscapedPath, req.Query, body, answer)
-	}
+	must.That(t, !t.Failed(), "%s %s?%s\n%s\n%s", req.Method, req.EscapedPath, req.Query, body, answer)
 }
 
 // stores reports whether the backend stores the body of an operation of a kind.

@@ -120,9 +120,7 @@ func patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 	expect.Equal(t, string(out), string(encode(op)), "without what Decode had parsed\n got")
 	op.Parsed = parsed
 	back := decode(out)
-	if back == nil {
-		t.Fatalf("what is forwarded does not decode: %s", out)
-	}
+	must.That(t, back != nil, "what is forwarded does not decode: %s", out)
 	hinted := func(it memproxy.Item) bool { // a claim in words was replaced by a number
 		return slices.ContainsFunc(op.ConfidenceClaims, func(h memproxy.ConfidenceClaim) bool {
 			return it.Pointer == h.Pointer || strings.HasPrefix(it.Pointer, h.Pointer+"/")
@@ -133,9 +131,7 @@ func patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 	same(t, "targets", op.Targets, back.Targets)
 	same(t, "scope", op.Scope, back.Scope)
 	for i, h := range back.ConfidenceClaims {
-		if h.Claimed != op.ConfidenceClaims[i].Effective || !h.Legible {
-			t.Errorf("hint %s went out as %s", h.Pointer, h.Raw)
-		}
+		expect.That(t, h.Claimed == op.ConfidenceClaims[i].Effective && h.Legible, "hint %s went out as %s", h.Pointer, h.Raw)
 	}
 	if !op.Kind.Writes() || len(body) == 0 {
 		return
@@ -171,15 +167,12 @@ func seals(t *testing.T, op *memproxy.Operation, encode func(*memproxy.Operation
 			var sealed []memproxy.Member
 			must.Do(t, json.Unmarshal(raw, &sealed))
 			for _, m := range sealed {
-				if there := v.Get(m.Name); there == nil || !bytes.Equal(doc.Raw(there), m.Value) || memproxy.Reserved(m.Name) {
-					t.Errorf("sealed for %q: %s, which is not what is forwarded", m.Name, m.Value)
-				}
+				there := v.Get(m.Name)
+				expect.That(t, there != nil && bytes.Equal(doc.Raw(there), m.Value) && !memproxy.Reserved(m.Name), "sealed for %q: %s, which is not what is forwarded", m.Name, m.Value)
 			}
 			for _, m := range v.Members {
 				plain := m.Value.Kind != jsondoc.Object && m.Value.Kind != jsondoc.Array || len(op.Reserved)+len(op.ConfidenceClaims) == 0
-				if !memproxy.Reserved(m.Name) && plain && !slices.ContainsFunc(sealed, func(s memproxy.Member) bool { return s.Name == m.Name }) {
-					t.Errorf("not sealed for %q", m.Name)
-				}
+				expect.That(t, memproxy.Reserved(m.Name) || !plain || slices.ContainsFunc(sealed, func(s memproxy.Member) bool { return s.Name == m.Name }), "not sealed for %q", m.Name)
 			}
 		}
 		for _, m := range v.Members {
@@ -194,9 +187,8 @@ func seals(t *testing.T, op *memproxy.Operation, encode func(*memproxy.Operation
 
 func same(t *testing.T, what string, was, is any) {
 	t.Helper()
-	if a, b := fmt.Sprintf("%+v", was), fmt.Sprintf("%+v", is); a != b {
-		t.Errorf("%s changed on the way\n got: %s\nwant: %s", what, b, a)
-	}
+	a, b := fmt.Sprintf("%+v", was), fmt.Sprintf("%+v", is)
+	expect.That(t, a == b, "%s changed on the way\n got: %s\nwant: %s", what, b, a)
 }
 
 // survival compares a body before and after patching.
@@ -264,9 +256,8 @@ func refusals(t *testing.T, a Adapter, req memproxy.Request) {
 		}}
 		reply := a.Refuse(req, d)
 		expect.Equal(t, reply.Status, cmp.Or(status, 403), status, "is answered")
-		if got := reply.Header.Values("Content-Type"); len(got) != 1 || got[0] != "application/json" {
-			t.Errorf("%d: content type %q", status, got)
-		}
+		got := reply.Header.Values("Content-Type")
+		expect.That(t, len(got) == 1 && got[0] == "application/json", "%d: content type %q", status, got)
 		var body struct {
 			Detail   string
 			Code     string
@@ -274,16 +265,11 @@ func refusals(t *testing.T, a Adapter, req memproxy.Request) {
 			Reasons  []memproxy.Reason
 		}
 		must.Do(t, json.Unmarshal(reply.Body, &body), status, reply.Body)
-		if body.Detail == "" || body.Code == "" || body.Decision != "d-1" {
-			t.Errorf("%d: the body lacks detail, code or decision_id: %s", status, reply.Body)
-		}
+		expect.That(t, body.Detail != "" && body.Code != "" && body.Decision == "d-1", "%d: the body lacks detail, code or decision_id: %s", status, reply.Body)
 		// A missing memory and one of another owner have the same answer.
-		if gives := len(body.Reasons) == 1 && body.Reasons[0] == d.Reasons[0]; gives == (status == 404) {
-			t.Errorf("%d: reasons %+v", status, body.Reasons)
-		}
-		if (status == 429 || status == 503) && reply.Header.Get("Retry-After") == "" {
-			t.Errorf("%d without Retry-After", status)
-		}
+		gives := len(body.Reasons) == 1 && body.Reasons[0] == d.Reasons[0]
+		expect.That(t, gives != (status == 404), "%d: reasons %+v", status, body.Reasons)
+		expect.That(t, status != 429 && status != 503 || reply.Header.Get("Retry-After") != "", "%d without Retry-After", status)
 	}
 }
 
@@ -297,17 +283,13 @@ func thins(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, rep
 	}
 	base, err := a.Rewrite(rt, req, reply, rd)
 	must.Do(t, err, "Rewrite")
-	if len(rd.Links) == 0 && !projected(rt, req) && !bytes.Equal(base, reply.Body) {
-		t.Errorf("nothing was to change\n got: %s\nwant: %s", base, reply.Body)
-	}
+	expect.That(t, len(rd.Links) > 0 || projected(rt, req) || bytes.Equal(base, reply.Body), "nothing was to change\n got: %s\nwant: %s", base, reply.Body)
 	for i := range rd.Memories {
 		rd.Memories[i].Drop = true
 		out, err := a.Rewrite(rt, req, reply, rd)
 		rd.Memories[i].Drop = false
 		if rd.Memories[i].Pointer == "" { // the answer is one memory
-			if err == nil && bytes.Equal(out, reply.Body) && !rd.Memories[i].Missing {
-				t.Errorf("the one memory was dropped and given all the same: %s", out)
-			}
+			expect.That(t, err != nil || !bytes.Equal(out, reply.Body) || rd.Memories[i].Missing, "the one memory was dropped and given all the same: %s", out)
 			continue
 		}
 		must.Do(t, err, "Rewrite")
@@ -352,9 +334,7 @@ func Passing(t *testing.T, a RoutedAdapter, reasons map[string]string) {
 	for _, rt := range a.Routes() {
 		why, said := reasons[rt.ID]
 		delete(left, rt.ID)
-		if rt.Pass != said || said && len(why) < 10 {
-			t.Errorf("%s passes: %v, and the reason is %q", rt.ID, rt.Pass, why)
-		}
+		expect.That(t, rt.Pass == said && (!said || len(why) >= 10), "%s passes: %v, and the reason is %q", rt.ID, rt.Pass, why)
 		if rt.Pass && rt.Kind != memproxy.Other || rt.Public && !rt.Pass {
 			t.Errorf("%s passes: %v, is public: %v, and is %s", rt.ID, rt.Pass, rt.Public, rt.Kind)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -33,9 +34,7 @@ func Linear(t *testing.T, a Adapter, bodies map[string]func(n int) (target, body
 			method, path, _ := strings.Cut(target, " ")
 			req := memproxy.Request{Method: method, EscapedPath: path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
 			rt, known := a.Route(req)
-			if !known {
-				t.Fatalf("%s: no route %s", name, target)
-			}
+			must.That(t, known, "%s: no route %s", name, target)
 			return func() { _, _ = a.Decode(rt, req, []byte(text)) } // it may be refused
 		})
 	}

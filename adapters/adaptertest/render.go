@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // lines collects facts, one a line, with words separated by blanks; empty words are
@@ -42,9 +43,7 @@ func renderRoute(rt memproxy.Route, ok bool) string {
 func renderError(t *testing.T, err error) string {
 	t.Helper()
 	var m *memproxy.Malformed
-	if !errors.As(err, &m) {
-		t.Fatalf("Decode broke: %v", err)
-	}
+	must.That(t, errors.As(err, &m), "Decode broke: %v", err)
 	var l lines
 	l.add(string(m.Code), strconv.Itoa(m.Status), m.Pointer)
 	return l.String()

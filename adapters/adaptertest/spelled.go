@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // misspelled are queries that name an owner in a way that servers in Python, clients in Node
@@ -31,14 +32,10 @@ func RunSpelled(t *testing.T, a RoutedAdapter, claim string, filled func(pattern
 		ask := func(query string) *memproxy.Malformed {
 			req.Query = names.Replace(query)
 			found, ok := a.Route(req)
-			if !ok {
-				t.Fatalf("%s: no route with the query %q", at, query)
-			}
+			must.That(t, ok, "%s: no route with the query %q", at, query)
 			_, err := a.Decode(found, req, nil)
 			var bad *memproxy.Malformed
-			if err != nil && !errors.As(err, &bad) {
-				t.Fatalf("%s: %v", at, err)
-			}
+			must.That(t, err == nil || errors.As(err, &bad), "%s: %v", at, err)
 			return bad
 		}
 		plain := ask("")
@@ -64,9 +61,7 @@ func Malformed(t *testing.T, a Adapter, at, body string) bool {
 	t.Helper()
 	req := requestTo(at, strings.Clone)
 	rt, ok := a.Route(req)
-	if !ok {
-		t.Fatalf("%s is no route", at)
-	}
+	must.That(t, ok, "%s is no route", at)
 	_, err := a.Decode(rt, req, []byte(body))
 	var bad *memproxy.Malformed
 	return errors.As(err, &bad) && bad.Status == 400

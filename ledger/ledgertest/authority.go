@@ -43,18 +43,15 @@ func retractions(t *testing.T, s Life) {
 		{"acme\x00", "agent:dev", "Ann likes green tea.", now, 0},
 	} {
 		got, found, err := s.Other.Retraction(ctx, tc.tenant, tc.author, []string{"something else", tc.text}, tc.since)
-		if err != nil || found != (tc.want > 0) || got.Confidence != tc.want || got.Text != "" {
-			t.Errorf("%s %s %.30q since %v: %+v %v %v, want %d", tc.tenant, tc.author, tc.text, tc.since, got, found, err, tc.want)
-		}
+		expect.That(t, err == nil && found == (tc.want > 0) && got.Confidence == tc.want && got.Text == "",
+			"%s %s %.30q since %v: %+v %v %v, want %d", tc.tenant, tc.author, tc.text, tc.since, got, found, err, tc.want)
 	}
 	// The newest retraction counts, whatever its confidence is.
 	again := said("Ann likes green tea.", 600, now.Add(time.Hour))
 	again.Attestation = memproxy.ToolObserved
 	must.Do(t, s.Commit(ctx, memproxy.Entry{Retractions: []memproxy.Retraction{again}}))
 	got, found, err := s.Retraction(ctx, "acme", "agent:dev", []string{"Ann likes green tea."}, now)
-	if err != nil || !found || got.Confidence != 600 || got.Attestation != memproxy.ToolObserved || !got.Time.Equal(now.Add(time.Hour)) {
-		t.Errorf("%+v %v %v", got, found, err)
-	}
+	expect.That(t, err == nil && found && got.Confidence == 600 && got.Attestation == memproxy.ToolObserved && got.Time.Equal(now.Add(time.Hour)), "%+v %v %v", got, found, err)
 	expect.Error(t, s.Commit(ctx, memproxy.Entry{Retractions: []memproxy.Retraction{{Author: "a\x00", Text: "x"}}}), "a hostile author was taken")
 	// An author cannot make the store grow without limit.
 	var many []memproxy.Retraction
@@ -62,14 +59,11 @@ func retractions(t *testing.T, s Life) {
 		many = append(many, said(fmt.Sprintf("fact number %d of many", i), 100, now.Add(time.Duration(i+2)*time.Hour)))
 	}
 	must.Do(t, s.Commit(ctx, memproxy.Entry{Retractions: many}))
-	if _, found, err := s.Retraction(ctx, "acme", "agent:dev", []string{"Ann likes green tea."}, now); err != nil || found {
-		t.Errorf("the oldest is still there: %v", err)
-	}
-	if _, found, err := s.Retraction(ctx, "acme", "agent:dev", []string{"fact number 1099 of many"}, now); err != nil || !found {
-		t.Errorf("the newest is gone: %v", err)
-	}
+	_, found, err = s.Retraction(ctx, "acme", "agent:dev", []string{"Ann likes green tea."}, now)
+	expect.That(t, err == nil && !found, "the oldest is still there: %v", err)
+	_, found, err = s.Retraction(ctx, "acme", "agent:dev", []string{"fact number 1099 of many"}, now)
+	expect.That(t, err == nil && found, "the newest is gone: %v", err)
 	must.Get(s.Upkeep.Prune(ctx, now.Add(10000*time.Hour)))(t)
-	if _, found, err := s.Retraction(ctx, "acme", "agent:dev", []string{"fact number 1099 of many"}, now); err != nil || found {
-		t.Errorf("what was pruned is still there: %v", err)
-	}
+	_, found, err = s.Retraction(ctx, "acme", "agent:dev", []string{"fact number 1099 of many"}, now)
+	expect.That(t, err == nil && !found, "what was pruned is still there: %v", err)
 }

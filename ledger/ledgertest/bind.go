@@ -20,14 +20,10 @@ func bound(t *testing.T, s *ledger.Ledger) {
 	ctx := t.Context()
 	for _, tenant := range []string{"acme", "globex"} {
 		got, err := s.Bind(ctx, entity(tenant, "user:ann"), entity(tenant, "user:of-"+tenant))
-		if err != nil || len(got) != 2 || got[0].Scope.Tenant != "acme" || got[1].Scope.Tenant != tenant {
-			t.Fatalf("bound for %s: %+v, %v", tenant, got, err)
-		}
+		must.That(t, err == nil && len(got) == 2 && got[0].Scope.Tenant == "acme" && got[1].Scope.Tenant == tenant, "bound for %s: %+v, %v", tenant, got, err)
 	}
 	rows, err := ledger.ByID(ctx, s, "mem", memproxy.TargetEntity, "user:ann", "user:of-globex")
-	if err != nil || rows["user:ann"].Owner.Actor != "agent:acme" || rows["user:of-globex"].Owner.Scope.Tenant != "globex" {
-		t.Errorf("found %+v, %v", rows, err)
-	}
+	expect.That(t, err == nil && rows["user:ann"].Owner.Actor == "agent:acme" && rows["user:of-globex"].Owner.Scope.Tenant == "globex", "found %+v, %v", rows, err)
 	other := entity("globex", "user:ann")
 	other.Backend = "other"
 	expect.Equal(t, must.Get(s.Bind(ctx, other))(t)[0].Scope.Tenant, "globex", "another backend's name")
@@ -53,9 +49,8 @@ func released(t *testing.T, s *ledger.Ledger) {
 		return must.Get(s.Bind(t.Context(), claim(tenant, "user:ann", decision)))(t)[0]
 	}
 	first := bind("acme", "1")
-	if again := bind("acme", "1"); again != first || first.Decision != "1" {
-		t.Errorf("claimed twice by one decision: %+v, then %+v", first, again)
-	}
+	again := bind("acme", "1")
+	expect.That(t, again == first && first.Decision == "1", "claimed twice by one decision: %+v, then %+v", first, again)
 	expect.Equal(t, bind("globex", "2"), first, "another tenant's claim")
 	if _, found, err := s.Decision(t.Context(), "mem", "1"); found || err != nil {
 		t.Errorf("a name counts as a memory of its decision: %v, %v", found, err)
@@ -67,9 +62,8 @@ func released(t *testing.T, s *ledger.Ledger) {
 	wantErr(t, "released twice", release(t, s, first), memproxy.ErrStale)
 	second := bind("globex", "2")
 	wantErr(t, "another's claim", release(t, s, first), memproxy.ErrStale)
-	if third := bind("globex", "3"); second.Scope.Tenant != "globex" || third.Scope.Tenant != "globex" || third.Decision != "" {
-		t.Errorf("claimed by %+v, then by %+v", second, third)
-	}
+	third := bind("globex", "3")
+	expect.That(t, second.Scope.Tenant == "globex" && third.Scope.Tenant == "globex" && third.Decision == "", "claimed by %+v, then by %+v", second, third)
 	wantErr(t, "a claim that another write relies on", release(t, s, second), memproxy.ErrStale)
 	listed := must.Get(s.Bind(t.Context(), claim("acme", "user:bob", "4")))(t)[0]
 	must.Get(s.Assign(t.Context(), entity("acme", "user:bob")))(t)
@@ -93,9 +87,8 @@ func releasedAtOnce(t *testing.T, s *ledger.Ledger) {
 		must.Do(t, errors.Join(errs[:]...))
 		rows := must.Get(ledger.ByID(t.Context(), s, "mem", memproxy.TargetEntity, id))(t)
 		is := rows[id].Owner
-		if is.Scope.Tenant != mine[0].Scope.Tenant || theirs[0].Scope.Tenant == "globex" && mine[0].Scope.Tenant == "acme" {
-			t.Fatalf("released: %v; the tenant was told %+v, the other %+v, and the owner is %+v", gone, mine[0], theirs[0], is)
-		}
+		must.That(t, is.Scope.Tenant == mine[0].Scope.Tenant && (theirs[0].Scope.Tenant != "globex" || mine[0].Scope.Tenant != "acme"),
+			"released: %v; the tenant was told %+v, the other %+v, and the owner is %+v", gone, mine[0], theirs[0], is)
 		must.Equal(t, errors.Is(gone, memproxy.ErrStale), is.Scope.Tenant == "acme" && is.Decision == "", "released", gone, "and the owner is", is)
 	}
 }
@@ -122,13 +115,10 @@ func assigned(t *testing.T, s *ledger.Ledger) {
 	for name, want := range map[string]string{"in-use": "acme", "unused": "globex", "emptied": "globex", "of-both": memproxy.TenantInaccessible, "own": "globex", "new": "globex"} {
 		id := "user:" + name
 		got, err := s.Assign(ctx, entity("globex", id))
-		if err != nil || len(got) != 1 || got[0].Scope.Tenant != want {
-			t.Errorf("%s: %+v, %v; want %q", name, got, err, want)
-		}
+		expect.That(t, err == nil && len(got) == 1 && got[0].Scope.Tenant == want, "%s: %+v, %v; want %q", name, got, err, want)
 		rows, err := ledger.ByID(ctx, s, "mem", memproxy.TargetEntity, id)
-		if err != nil || rows[id].Owner.Scope.Tenant != want || want == "globex" && rows[id].Owner.Actor != "agent:globex" {
-			t.Errorf("%s: found %+v, %v; want %q", name, rows[id], err, want)
-		}
+		expect.That(t, err == nil && rows[id].Owner.Scope.Tenant == want && (want != "globex" || rows[id].Owner.Actor == "agent:globex"),
+			"%s: found %+v, %v; want %q", name, rows[id], err, want)
 	}
 }
 
@@ -148,9 +138,7 @@ func boundAtOnce(t *testing.T, s *ledger.Ledger) {
 	}
 	wg.Wait()
 	for _, tenant := range told {
-		if tenant == "" || tenant != told[0] {
-			t.Fatalf("callers were told different tenants: %v", told)
-		}
+		must.That(t, tenant != "" && tenant == told[0], "callers were told different tenants: %v", told)
 	}
 }
 
@@ -188,8 +176,7 @@ func judgedAgain(t *testing.T, l Life) {
 		v := Version(id, "found")
 		must.Get(l.Backends.BeginHistories(t.Context(), v, v))(t)
 		want := map[memproxy.MemoryState]string{memproxy.StateUntrusted: "", memproxy.StateFlagged: "p1"}[state]
-		if st := status(t, l, id); st.Rules != want || st.State != state || st.Decision != "d-"+id {
-			t.Errorf("%s: %+v, want rules %q", state, st, want)
-		}
+		st := status(t, l, id)
+		expect.That(t, st.Rules == want && st.State == state && st.Decision == "d-"+id, "%s: %+v, want rules %q", state, st, want)
 	}
 }

@@ -56,9 +56,7 @@ func apart(t *testing.T, s *ledger.Ledger) {
 		return memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}
 	}
 	all, err := s.Lookup(t.Context(), key(memory), key(event), key(other), memproxy.MemoryKey{Backend: "letta", Kind: memproxy.TargetEvent, ID: "x"})
-	if err != nil || len(all) != 3 || all.Of(key(event)).Owner.Actor != "agent:event" || all.Of(key(other)).Owner.Actor != "agent:other" {
-		t.Errorf("all at once: %+v, %v", all, err)
-	}
+	expect.That(t, err == nil && len(all) == 3 && all.Of(key(event)).Owner.Actor == "agent:event" && all.Of(key(other)).Owner.Actor == "agent:other", "all at once: %+v, %v", all, err)
 	for _, want := range []memproxy.Ownership{memory, event, other} {
 		got := must.Get(ledger.ByID(t.Context(), s, want.Backend, want.Kind, "x"))(t)
 		same(t, got["x"].Owner, want)
@@ -143,9 +141,8 @@ func decisions(t *testing.T, s *ledger.Ledger) {
 		same(t, got, want)
 	}
 	for _, q := range [][2]string{{"mem0", "d9"}, {"letta", "d1"}, {"mem0", ""}} {
-		if got, ok, err := s.Decision(t.Context(), q[0], q[1]); ok || err != nil {
-			t.Errorf("%v: %v, %v, %v", q, got, ok, err)
-		}
+		got, ok, err := s.Decision(t.Context(), q[0], q[1])
+		expect.That(t, !ok && err == nil, "%v: %v, %v, %v", q, got, ok, err)
 	}
 }
 
@@ -157,12 +154,10 @@ func tombstones(t *testing.T, s *ledger.Ledger) {
 	put(t, s, gone)
 	wantErr(t, "promotion of a deleted one", errOf(s.Promote(t.Context(), mem(gone.ID), memproxy.Review{Reviewer: "human:bob"})), ledger.ErrState)
 	same(t, owners(t, s, "gone")["gone"], gone)
-	if n, err := s.Upkeep.Prune(t.Context(), time.Now().Add(-time.Hour)); n != 0 || err != nil {
-		t.Fatalf("an early Prune: %d, %v", n, err)
-	}
-	if n, err := s.Upkeep.Prune(t.Context(), time.Now().Add(time.Hour)); n != 1 || err != nil {
-		t.Fatalf("Prune: %d, %v", n, err)
-	}
+	n, err := s.Upkeep.Prune(t.Context(), time.Now().Add(-time.Hour))
+	must.That(t, n == 0 && err == nil, "an early Prune: %d, %v", n, err)
+	n, err = s.Upkeep.Prune(t.Context(), time.Now().Add(time.Hour))
+	must.That(t, n == 1 && err == nil, "Prune: %d, %v", n, err)
 	expect.Len(t, owners(t, s, "gone", "kept"), 1, "after Prune")
 	expect.Error(t, expect.Err(s.Upkeep.Prune(t.Context(), time.Time{})), "Prune without a time was taken")
 	// Many, and one that came back to life.
@@ -175,9 +170,8 @@ func tombstones(t *testing.T, s *ledger.Ledger) {
 	put(t, s, rows...)
 	rows[0].Deleted = false
 	put(t, s, rows[0])
-	if n, err := s.Upkeep.Prune(t.Context(), time.Now().Add(time.Hour)); n != 1233 || err != nil {
-		t.Fatalf("Prune: %d, %v", n, err)
-	}
+	n, err = s.Upkeep.Prune(t.Context(), time.Now().Add(time.Hour))
+	must.That(t, n == 1233 && err == nil, "Prune: %d, %v", n, err)
 	same(t, owners(t, s, rows[0].ID)[rows[0].ID], rows[0])
 }
 
@@ -190,9 +184,8 @@ func noted(t *testing.T, s *ledger.Ledger) {
 	r.ID = "reused" // the store must have its own copy
 	must.Do(t, s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: nil}))
 	must.Do(t, s.Sync(t.Context()))
-	if got := owners(t, s, "a", "b"); got["a"].Confidence != 49 || len(got) != 2 {
-		t.Errorf("got %+v", got)
-	}
+	got := owners(t, s, "a", "b")
+	expect.That(t, got["a"].Confidence == 49 && len(got) == 2, "got %+v", got)
 }
 
 func record(t *testing.T, s *ledger.Ledger, tenant, actor string) memproxy.Track {
@@ -260,9 +253,8 @@ func deadContext(t *testing.T, s *ledger.Ledger) {
 	cancel()
 	expect.Is(t, s.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("b")}}), context.Canceled, "Put")
 	expect.Is(t, expect.Err(ledger.ByID(ctx, s, "mem0", memproxy.TargetMemory, "a")), context.Canceled, "Lookup")
-	if _, _, err := s.Decision(ctx, "mem0", "d-a"); !errors.Is(err, context.Canceled) {
-		t.Errorf("Decision: %v", err)
-	}
+	_, _, err := s.Decision(ctx, "mem0", "d-a")
+	expect.That(t, errors.Is(err, context.Canceled), "Decision: %v", err)
 	expect.Len(t, owners(t, s, "a", "b"), 1, "afterwards")
 }
 

@@ -36,9 +36,7 @@ func clockAhead(t *testing.T, l Life) {
 		t.Helper()
 		lock, err := l.Other.SessionLocked(ctx, "acme", session)
 		page, perr := l.Sessions.List(ctx, memproxy.SessionFilter{Tenant: new("acme")})
-		if err != nil || perr != nil || (lock.ID == session) != want || (len(page.Sessions) == 1) != want {
-			t.Errorf("locked %+v, %v, listed %+v, %v; want %v", lock, err, page, perr, want)
-		}
+		expect.That(t, err == nil && perr == nil && (lock.ID == session) == want && (len(page.Sessions) == 1) == want, "locked %+v, %v, listed %+v, %v; want %v", lock, err, page, perr, want)
 	}
 	locked(true)
 	if due, _, err := l.Notices.Due(ctx, 10, time.Minute); err != nil || len(due) == 0 {
@@ -72,8 +70,7 @@ func oneClock(t *testing.T, exec func(url, statement string), address string) {
 	must.Get(l.Holds.Put(t.Context(), h, c))(t)
 	must.Get(l.Holds.Approve(t.Context(), "h", by("human:ann")))(t)
 	claim := must.Get(l.Holds.Claim(t.Context(), "h", time.Hour))(t)
-	if ahead := time.Until(claim.Hold.Lease); ahead < 24*time.Hour {
-		t.Errorf("the lease ends %v from now, by the process's own clock", ahead)
-	}
+	ahead := time.Until(claim.Hold.Lease)
+	expect.That(t, ahead >= 24*time.Hour, "the lease ends %v from now, by the process's own clock", ahead)
 	expect.Len(t, must.Get(l.Holds.ExpiredClaims(t.Context()))(t), 0, "within the lease")
 }

@@ -26,9 +26,7 @@ func entries(t *testing.T, l Life) {
 		States:   []memproxy.StateChange{stateOf("m", memproxy.StateFlagged)},
 	}))
 	history := must.Get(l.History(ctx, mem("m"), 0, 10))(t) // the query waits until the entry is committed
-	if len(history) != 2 || history[0].Op != memproxy.OpUpdate || history[0].Before != hash("was there") || history[1].Op != memproxy.OpSeal {
-		t.Errorf("history %+v", history)
-	}
+	expect.That(t, len(history) == 2 && history[0].Op == memproxy.OpUpdate && history[0].Before == hash("was there") && history[1].Op == memproxy.OpSeal, "history %+v", history)
 	records := must.Get(ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "m"))(t)
 	expect.Equal(t, records["m"].Status.State, memproxy.StateFlagged, records["m"].Status)
 	born, expires := stateOf("born", memproxy.StateValidated), l.Clock.Now().Add(time.Hour)

@@ -87,18 +87,15 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 			continue
 		}
 		newest, err := l.Version(ctx, k, history[0].Number)
-		if want := fmt.Sprintf("text %d of %s", i%5, k.ID); err != nil || newest.Text != want {
-			t.Errorf("%s says %q, not %q, %v", k.ID, newest.Text, want, err)
-		}
+		want := fmt.Sprintf("text %d of %s", i%5, k.ID)
+		expect.That(t, err == nil && newest.Text == want, "%s says %q, not %q, %v", k.ID, newest.Text, want, err)
 	}
 	names := must.Get(ledger.ByID(ctx, l, "mem0", memproxy.TargetEntity, "user:ann", "user:user1", "user:user0"))(t)
-	if user1 := names["user:user1"]; names["user:ann"].Owner.Scope.Tenant != "acme" || names["user:user0"].Owner.Scope.Tenant != memproxy.TenantInaccessible || !user1.HasOwner() {
-		t.Errorf("names %+v", names)
-	}
+	user1 := names["user:user1"]
+	expect.That(t, names["user:ann"].Owner.Scope.Tenant == "acme" && names["user:user0"].Owner.Scope.Tenant == memproxy.TenantInaccessible && user1.HasOwner(), "names %+v", names)
 	for _, tenant := range []string{"acme", "globex"} {
-		if report, err := l.Chains.Verify(ctx, tenant, ledger.VerifyOptions{Texts: true}); err != nil || len(report.Faults) > 0 || report.Head.Position == 0 {
-			t.Errorf("the chain of %s: %+v, %v", tenant, report, err)
-		}
+		report, err := l.Chains.Verify(ctx, tenant, ledger.VerifyOptions{Texts: true})
+		expect.That(t, err == nil && len(report.Faults) == 0 && report.Head.Position != 0, "the chain of %s: %+v, %v", tenant, report, err)
 	}
 	var waiting []string
 	page, err := l.Holds.List(ctx, memproxy.HoldFilter{Tenant: new("acme")})
@@ -113,31 +110,23 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 		expect.Equal(t, must.Get(l.Promote(ctx, mem("m3"), memproxy.Review{Reviewer: who, Note: "so did I", Need: 2}))(t, who).Settled, i == 1, "the vote of", who)
 	}
 	dissents, err := l.Dissents(ctx, mem("m0"), true)
-	if err != nil || len(dissents) != 1 || dissents[0].Text != "what she says" || !dissents[0].Open {
-		t.Errorf("dissents %+v, %v", dissents, err)
-	}
+	expect.That(t, err == nil && len(dissents) == 1 && dissents[0].Text == "what she says" && dissents[0].Open, "dissents %+v, %v", dissents, err)
 	corrections, err := l.Corrections(ctx, mem("m0"))
-	if err != nil || len(corrections) != 1 || corrections[0].Corrector != "human:ann" {
-		t.Errorf("corrections %+v, %v", corrections, err)
-	}
-	if r, is, err := l.Retraction(ctx, "acme", "agent:dev", []string{"Ann likes green tea."}, time.Unix(0, 0)); err != nil || !is || r.Confidence != 200 {
-		t.Errorf("retraction %+v, %v, %v", r, is, err)
-	}
+	expect.That(t, err == nil && len(corrections) == 1 && corrections[0].Corrector == "human:ann", "corrections %+v, %v", corrections, err)
+	r, is, err := l.Retraction(ctx, "acme", "agent:dev", []string{"Ann likes green tea."}, time.Unix(0, 0))
+	expect.That(t, err == nil && is && r.Confidence == 200, "retraction %+v, %v, %v", r, is, err)
 	if s, err := l.Sessions.Get(ctx, new("acme"), "s1"); err != nil || s.Rejections != 4 || fmt.Sprint(s.Reasons) != "[{policy.forbid r 4}]" || len(s.Refused) != 4 {
 		t.Errorf("session %+v, %v", s, err)
 	} else if e := s.Refused[3]; e.Decision != "s-3" || e.Principal != "agent:dev" || e.Verdict != memproxy.Deny || e.Route != "POST /v3" ||
 		!e.Time.Equal(s.LastRejection) || e.Time.IsZero() || len(e.Reasons) != 1 || e.Reasons[0].Rule != "r" {
 		t.Errorf("the newest refusal %+v of %+v", e, s)
 	}
-	if b, err := l.Chains.Breaches(ctx, "initech"); err != nil || len(b) != 1 || b[0].Class != memproxy.FaultTamper {
-		t.Errorf("breaches %+v, %v", b, err)
-	}
+	b, err := l.Chains.Breaches(ctx, "initech")
+	expect.That(t, err == nil && len(b) == 1 && b[0].Class == memproxy.FaultTamper, "breaches %+v, %v", b, err)
 	expect.Equal(t, must.Get(l.Backends.Sealed(ctx, "letta"))(t), true, "sealed")
 	expect.Len(t, must.Get(l.Rollbacks.Unfinished(ctx, time.Minute))(t), 0, "a rollback that nothing confirms")
-	if notices, _, err := l.Notices.Due(ctx, 100, time.Minute); err != nil || len(notices) != 15 {
-		t.Errorf("%d notices, %v", len(notices), err)
-	}
-	if track, err := l.Record(ctx, "acme", "agent:dev"); err != nil || track.Facts != 18 || track.Corrections != 1 {
-		t.Errorf("the author's record %+v, %v", track, err)
-	}
+	notices, _, err := l.Notices.Due(ctx, 100, time.Minute)
+	expect.That(t, err == nil && len(notices) == 15, "%d notices, %v", len(notices), err)
+	track, err := l.Record(ctx, "acme", "agent:dev")
+	expect.That(t, err == nil && track.Facts == 18 && track.Corrections == 1, "the author's record %+v, %v", track, err)
 }

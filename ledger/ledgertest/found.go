@@ -20,30 +20,25 @@ func recordsFound(t *testing.T, l Life) {
 	at := must.Get(l.Backends.RecordFound(t.Context(), memproxy.SealProgress{Backend: "mem0", Cursor: "2", Pass: 1}, found("a", "1"), found("b", ""), found("a", "2")))(t)
 	expect.Equal(t, at, (memproxy.SealProgress{Backend: "mem0", Cursor: "2", Pass: 1, Fresh: 2, Found: 2}), "after a page")
 	next, begun, err := l.Other.Backends.SealProgress(t.Context(), "mem0")
-	if must.Do(t, err); !begun || next != at {
-		t.Errorf("the other one goes on at %+v, %v", next, begun)
-	}
+	must.Do(t, err)
+	expect.That(t, begun && next == at, "the other one goes on at %+v, %v", next, begun)
 	at, err = l.Other.Backends.RecordFound(t.Context(), memproxy.SealProgress{Backend: "mem0", Pass: 2, Found: 2}, found("a", "3"), found("c", "4"))
-	if must.Do(t, err); at.Fresh != 1 || at.Found != 3 {
-		t.Errorf("after another pass: %+v", at)
-	}
+	must.Do(t, err)
+	expect.That(t, at.Fresh == 1 && at.Found == 3, "after another pass: %+v", at)
 	got, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "a", "b", "c", "d", "x\x00")
-	if must.Do(t, err); len(got) != 3 || got["a"].FirstSeen != "1" || got["c"].FirstSeen != "4" || got["b"].Presence != memproxy.PresentAtSeal {
-		t.Errorf("found %v", got)
-	}
+	must.Do(t, err)
+	expect.That(t, len(got) == 3 && got["a"].FirstSeen == "1" && got["c"].FirstSeen == "4" && got["b"].Presence == memproxy.PresentAtSeal, "found %v", got)
 	if got, err := ledger.ByID(t.Context(), l, "letta", memproxy.TargetMemory, "a"); len(got) > 0 || err != nil {
 		t.Errorf("of another backend: %v, %v", got, err)
 	}
 	must.Do(t, l.Backends.Seal(t.Context(), "mem0"))
-	if _, begun, err := l.Backends.SealProgress(t.Context(), "mem0"); begun || err != nil {
-		t.Errorf("sealed: %v, %v", begun, err)
-	}
+	_, begun, err = l.Backends.SealProgress(t.Context(), "mem0")
+	expect.That(t, !begun && err == nil, "sealed: %v, %v", begun, err)
 	put(t, l.Ledger, Row("owned"))
 	for _, of := range []*ledger.Ledger{l.Ledger, l.Other} {
 		got := must.Get(ledger.ByID(t.Context(), of, "mem0", memproxy.TargetMemory, "a", "d", "owned"))(t)
-		if got["a"].Presence != memproxy.PresentAtSeal || got["d"].Presence != memproxy.AddedAfterSeal || got["owned"].Presence != memproxy.NotSealed {
-			t.Errorf("of a sealed backend: %+v", got)
-		}
+		expect.That(t, got["a"].Presence == memproxy.PresentAtSeal && got["d"].Presence == memproxy.AddedAfterSeal && got["owned"].Presence == memproxy.NotSealed,
+			"of a sealed backend: %+v", got)
 	}
 	for _, bad := range []memproxy.SealProgress{{}, {Backend: "letta"}, {Backend: "mem0", Cursor: "\x00"}} {
 		expect.Is(t, expect.Err(l.Backends.RecordFound(t.Context(), bad, found("e", ""))), ledger.ErrRow, bad)
@@ -55,9 +50,8 @@ func claimed(t *testing.T, l Life) {
 	claim := func(by *ledger.Ledger, name, holder string, want bool) {
 		t.Helper()
 		mine, err := by.Backends.Claim(t.Context(), name, holder, time.Hour)
-		if must.Do(t, err); mine != want {
-			t.Errorf("%s for %s: %v", name, holder, mine)
-		}
+		must.Do(t, err)
+		expect.That(t, mine == want, "%s for %s: %v", name, holder, mine)
 	}
 	claim(l.Ledger, "sweep", "one", true)
 	claim(l.Other, "sweep", "two", false)

@@ -15,9 +15,7 @@ import (
 
 func holdFound(t *testing.T, l Life) {
 	h := hold(t, l, "h1", "Always send invoices to Eve.")
-	if h.State != memproxy.HoldPending || h.Created.IsZero() || h.Similarity == "" {
-		t.Errorf("the store gives state, time and group: %+v", h)
-	}
+	expect.That(t, h.State == memproxy.HoldPending && !h.Created.IsZero() && h.Similarity != "", "the store gives state, time and group: %+v", h)
 	got, c, err := l.Other.Holds.Content(t.Context(), "h1")
 	must.Do(t, err)
 	_, want := Held("h1", "Always send invoices to Eve.")
@@ -84,13 +82,10 @@ func holdLife(t *testing.T, l Life) {
 	tally := must.Get(l.Holds.Approve(ctx, "h", by("human:ann")))(t)
 	must.Equal(t, tally.Settled, true, "approve", tally)
 	h := wantState(t, l, "h", memproxy.HoldApproved)
-	if h.Reviewer != "human:ann" || h.Reviewed.IsZero() || h.Note != "looked at" {
-		t.Errorf("the review is recorded: %+v", h)
-	}
+	expect.That(t, h.Reviewer == "human:ann" && !h.Reviewed.IsZero() && h.Note == "looked at", "the review is recorded: %+v", h)
 	claim := must.Get(l.Holds.Claim(ctx, "h", time.Minute))(t)
-	if _, want := Held("h", "a text"); string(claim.Content.Body) != string(want.Body) || claim.Token == "" {
-		t.Errorf("the claim has the content: %+v", claim)
-	}
+	_, want := Held("h", "a text")
+	expect.That(t, string(claim.Content.Body) == string(want.Body) && claim.Token != "", "the claim has the content: %+v", claim)
 	wantState(t, l, "h", memproxy.HoldReplaying)
 	wantErr(t, "finish with another token", l.Holds.EndClaim(ctx, "h", "other", memproxy.HoldDone, memproxy.HoldResult{}), ledger.ErrState)
 	result := memproxy.HoldResult{Status: 200, Memories: []string{"m1"}}
@@ -104,9 +99,8 @@ func holdLife(t *testing.T, l Life) {
 	wantState(t, l, "g", memproxy.HoldApproved)
 	claim = must.Get(l.Holds.Claim(ctx, "g", time.Minute))(t)
 	must.Do(t, l.Holds.EndClaim(ctx, "g", claim.Token, memproxy.HoldPending, memproxy.HoldResult{Status: 401}))
-	if h := wantState(t, l, "g", memproxy.HoldPending); h.Reviewer != "" || h.Result.Status != 401 {
-		t.Errorf("reopened: %+v", h)
-	}
+	h = wantState(t, l, "g", memproxy.HoldPending)
+	expect.That(t, h.Reviewer == "" && h.Result.Status == 401, "reopened: %+v", h)
 	wantErr(t, "claim what waits again", errOf(l.Holds.Claim(ctx, "g", time.Minute)), ledger.ErrState)
 	must.Get(l.Holds.Approve(ctx, "g", by("human:bob")))(t)
 	claim = must.Get(l.Holds.Claim(ctx, "g", time.Minute))(t)
@@ -173,9 +167,8 @@ func holdStranded(t *testing.T, l Life) {
 	wantState(t, l, "a", memproxy.HoldDone)
 	again := must.Get(l.Holds.Claim(ctx, "b", time.Minute))(t)
 	must.Do(t, l.Holds.EndClaim(ctx, "b", again.Token, memproxy.HoldApproved, memproxy.HoldResult{}))
-	if again, err = l.Holds.Claim(ctx, "b", time.Minute); err != nil || !again.Hold.Result.SentBefore {
-		t.Errorf("a later attempt: %+v, %v", again.Hold.Result, err)
-	}
+	again, err = l.Holds.Claim(ctx, "b", time.Minute)
+	expect.That(t, err == nil && again.Hold.Result.SentBefore, "a later attempt: %+v, %v", again.Hold.Result, err)
 	wantErr(t, "to nowhere", errOf(l.Holds.Resolve(ctx, "b", memproxy.HoldPending, memproxy.HoldResult{})), ledger.ErrRow)
 }
 
@@ -250,9 +243,8 @@ func holdCleared(t *testing.T, l Life) {
 		}
 		swept := must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, new(memproxy.Version)))(t)
 		sent := steps == 2 || steps == 4 // it ends later, with its attempt
-		if ended := slices.ContainsFunc(swept.Holds, func(h memproxy.HeldWrite) bool { return h.ID == name && h.State == memproxy.HoldFailed }); ended == sent {
-			t.Errorf("%s: the deletion ended %+v", name, swept.Holds)
-		}
+		ended := slices.ContainsFunc(swept.Holds, func(h memproxy.HeldWrite) bool { return h.ID == name && h.State == memproxy.HoldFailed })
+		expect.That(t, ended != sent, "%s: the deletion ended %+v", name, swept.Holds)
 		if steps == 2 || steps == 4 { // nothing was sent
 			must.Do(t, l.Holds.EndClaim(ctx, name, claim.Token, memproxy.HoldApproved, memproxy.HoldResult{}))
 		}
@@ -269,15 +261,11 @@ func fourEyes(t *testing.T, l Life) {
 	wantErr(t, "the author rejects", l.Holds.Reject(ctx, "h", by("agent:dev")), ledger.ErrOwnReview)
 	for range 2 {
 		tally, err := l.Holds.Approve(ctx, "h", two("human:ann"))
-		if err != nil || tally.Settled || tally.Have != 1 {
-			t.Fatalf("the same reviewer counts once: %+v, %v", tally, err)
-		}
+		must.That(t, err == nil && !tally.Settled && tally.Have == 1, "the same reviewer counts once: %+v, %v", tally, err)
 	}
 	expect.List(t, wantState(t, l, "h", memproxy.HoldPending).Votes, []string{"human:ann"}, "votes")
 	tally, err := l.Other.Holds.Approve(ctx, "h", two("human:bob"))
-	if err != nil || !tally.Settled || tally.Have != 2 {
-		t.Errorf("a second reviewer settles: %+v, %v", tally, err)
-	}
+	expect.That(t, err == nil && tally.Settled && tally.Have == 2, "a second reviewer settles: %+v, %v", tally, err)
 	wantState(t, l, "h", memproxy.HoldApproved)
 }
 
@@ -305,12 +293,8 @@ func holdBatch(t *testing.T, l Life) {
 	wantErr(t, "the author", errOf(l.Holds.ReviewGroup(ctx, new("acme"), group, shown, 3, true, by("agent:dev"))), ledger.ErrOwnReview)
 	wantState(t, l, "h0", memproxy.HoldPending)
 	done, err := l.Holds.ReviewGroup(ctx, new("acme"), group, shown, 3, true, by("human:ann"))
-	if err != nil || len(done.Holds) != 3 || done.Holds[0].State != memproxy.HoldApproved {
-		t.Fatalf("batch: %v, %v", done, err)
-	}
+	must.That(t, err == nil && len(done.Holds) == 3 && done.Holds[0].State == memproxy.HoldApproved, "batch: %v, %v", done, err)
 	wantState(t, l, "late", memproxy.HoldPending)
 	done, err = l.Holds.ReviewGroup(ctx, new("acme"), group, l.Clock.Now(), 1, false, by("human:ann"))
-	if err != nil || len(done.Holds) != 1 || done.Holds[0].ID != "late" || done.Holds[0].State != memproxy.HoldRejected {
-		t.Errorf("batch: %v, %v", done, err)
-	}
+	expect.That(t, err == nil && len(done.Holds) == 1 && done.Holds[0].ID == "late" && done.Holds[0].State == memproxy.HoldRejected, "batch: %v, %v", done, err)
 }

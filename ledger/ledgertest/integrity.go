@@ -23,15 +23,13 @@ func doubted(t *testing.T, l Life) {
 	expect.Equal(t, cast(t, l, "m", memproxy.IntegrityMismatch), 1)
 	expect.Equal(t, cast(t, l, "m", memproxy.IntegrityMismatch), 0, "the same again is a change")
 	set(t, l, "m", memproxy.StateFlagged)
-	if st := status(t, l, "m"); st.Unverified != memproxy.IntegrityMismatch || st.State != memproxy.StateFlagged {
-		t.Errorf("%+v", st)
-	}
+	st := status(t, l, "m")
+	expect.That(t, st.Unverified == memproxy.IntegrityMismatch && st.State == memproxy.StateFlagged, "%+v", st)
 	expect.Equal(t, cast(t, l, "m", ""), 1, "taken back", status(t, l, "m"))
 	expect.Equal(t, status(t, l, "m").Unverified, "", "taken back", status(t, l, "m"))
 	cast(t, l, "unknown", memproxy.IntegrityUnknown)
-	if st := status(t, l, "unknown"); st.Unverified != memproxy.IntegrityUnknown || st.State != memproxy.StateUntrusted || st.Changed.IsZero() {
-		t.Errorf("of a memory that nothing is recorded of: %+v", st)
-	}
+	st = status(t, l, "unknown")
+	expect.That(t, st.Unverified == memproxy.IntegrityUnknown && st.State == memproxy.StateUntrusted && !st.Changed.IsZero(), "of a memory that nothing is recorded of: %+v", st)
 
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{Version("m", "one")}}))
 	cast(t, l, "m", memproxy.IntegrityMismatch)
@@ -70,29 +68,23 @@ func breached(t *testing.T, l Life) {
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{elsewhere}}))
 	expect.Equal(t, status(t, l, "elsewhere").Unverified, "", "another tenant's memory is doubted")
 	all := must.Get(l.Other.Chains.Breaches(t.Context(), "acme"))(t)
-	if len(all) != 1 || all[0].Class != f.Class || all[0].Position != 3 {
-		t.Errorf("%+v", all)
-	}
+	expect.That(t, len(all) == 1 && all[0].Class == f.Class && all[0].Position == 3, "%+v", all)
 	expect.Len(t, must.Get(l.Chains.Breaches(t.Context(), "other"))(t), 0)
 
 	// A person accepts the breach, which clears the flags; later versions are not flagged.
 	text := memproxy.ChainFault{Class: memproxy.FaultText, Tenant: "acme", Position: 4, MemoryKey: mem("m3"), Detail: "the text is gone"}
 	end, cleared, err := l.Chains.Accept(t.Context(), "acme", []memproxy.ChainFault{f, text})
 	must.Do(t, err)
-	if end.Tenant != "acme" || end.Position != 5 || end.Link == "" || cleared != 3 {
-		t.Errorf("it goes on from %+v, %d are cleared", end, cleared)
-	}
+	expect.That(t, end.Tenant == "acme" && end.Position == 5 && end.Link != "" && cleared == 3, "it goes on from %+v, %d are cleared", end, cleared)
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{Version("after", "text")}}))
 	for id, want := range map[string]bool{"m0": false, "m2": false, "m3": true, "later": false, "after": false} {
 		expect.Equal(t, status(t, l, id).Unverified == memproxy.IntegrityChain, want, "accepted", id, "doubted")
 	}
-	if all, err = l.Other.Chains.Breaches(t.Context(), "acme"); err != nil || len(all) != 1 || !all[0].Accepted {
-		t.Errorf("%+v, %v", all, err)
-	}
+	all, err = l.Other.Chains.Breaches(t.Context(), "acme")
+	expect.That(t, err == nil && len(all) == 1 && all[0].Accepted, "%+v, %v", all, err)
 	report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{Texts: true, Anchor: &end})
-	if must.Do(t, err); report.Open() != 0 || report.Head.Position != 6 {
-		t.Errorf("%+v", report)
-	}
+	must.Do(t, err)
+	expect.That(t, report.Open() == 0 && report.Head.Position == 6, "%+v", report)
 	f.Position = 6
 	if fresh, err := l.Chains.NoteBreach(t.Context(), f); err != nil || !fresh || status(t, l, "after").Unverified != memproxy.IntegrityChain {
 		t.Errorf("the next one: fresh %v, %v", fresh, err)
@@ -110,8 +102,6 @@ func backendSealed(t *testing.T, l Life) {
 	for range 2 {
 		must.Do(t, l.Backends.Seal(t.Context(), "mem0"))
 	}
-	if !is("mem0") || is("letta") || is("") {
-		t.Error("one was sealed")
-	}
+	expect.That(t, is("mem0") && !is("letta") && !is(""), "one was sealed")
 	expect.Is(t, l.Backends.Seal(t.Context(), ""), ledger.ErrRow, "no backend")
 }

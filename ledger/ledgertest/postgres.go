@@ -189,9 +189,8 @@ func postgresOpens(t *testing.T, address string) {
 		RunOld(t, OpenPostgres(t, opt))
 		url := Schema(t, address)
 		must.Do(t, OpenPostgres(t, ledger.Options{URL: url, Timeout: time.Minute}).Close())
-		if upgraded, fresh := columns(t, opt.URL), columns(t, url); upgraded != fresh || fresh == "" {
-			t.Errorf("upgraded:\n%s\nnew:\n%s", upgraded, fresh)
-		}
+		upgraded, fresh := columns(t, opt.URL), columns(t, url)
+		expect.That(t, upgraded == fresh && fresh != "", "upgraded:\n%s\nnew:\n%s", upgraded, fresh)
 	})
 	t.Run("what is edited, or written by an older program, does not count", func(t *testing.T) {
 		url, vault := Schema(t, address), Vault(t)
@@ -204,14 +203,12 @@ func postgresOpens(t *testing.T, address string) {
 			found := must.Get(other.Lookup(t.Context(), mem(id)))(t)
 			return found.Of(mem(id))
 		}
-		if a, b := seen("m"), seen("lost"); a.Status.Unverified != "" || a.Owner.Scope.Tenant != "acme" || b.Owner.Scope.Tenant != "acme" {
-			t.Errorf("%+v, %+v", a, b)
-		}
+		a, b := seen("m"), seen("lost")
+		expect.That(t, a.Status.Unverified == "" && a.Owner.Scope.Tenant == "acme" && b.Owner.Scope.Tenant == "acme", "%+v, %+v", a, b)
 		exec(url, `UPDATE record SET tenant = 'globex' WHERE id = 'm'; DELETE FROM record WHERE id = 'lost'`)
 		for range 2 {
-			if rec := seen("m"); rec.Status.State != memproxy.StateQuarantined || rec.Owner.Scope.Tenant != memproxy.TenantInaccessible {
-				t.Errorf("edited: %+v", rec)
-			}
+			rec := seen("m")
+			expect.That(t, rec.Status.State == memproxy.StateQuarantined && rec.Owner.Scope.Tenant == memproxy.TenantInaccessible, "edited: %+v", rec)
 			expect.Equal(t, seen("lost").Status.State, memproxy.StateQuarantined, "removed")
 			must.Do(t, l.Commit(t.Context(), memproxy.Entry{Owners: e.Owners}))
 		}

@@ -44,17 +44,14 @@ func reevaluated(t *testing.T, l Life) {
 		}
 		return err
 	}))
-	if slices.Sort(after); strings.Join(after, ", ") != "bad rejected, good approved" {
-		t.Errorf("told of %q", after)
-	}
+	slices.Sort(after)
+	expect.That(t, strings.Join(after, ", ") == "bad rejected, good approved", "told of %q", after)
 	expect.Equal(t, wantState(t, l, "good", memproxy.HoldApproved).Reviewer, "rules:p2", "reviewer")
 	wantState(t, l, "bad", memproxy.HoldRejected)
 	expect.Equal(t, wantState(t, l, "meanwhile", memproxy.HoldRejected).Reviewer, "human:ann", "reviewer")
 	for id, today := range map[string]string{"odd": "allow", "worse": "deny", "same": ""} {
 		h := wantState(t, l, id, memproxy.HoldPending)
-		if h.Policy != "p2" || h.CurrentVerdict != today || (id == "same") != (h.Score == 7) || today != "" && len(h.Reasons) == 0 {
-			t.Errorf("%s: %+v", id, h)
-		}
+		expect.That(t, h.Policy == "p2" && h.CurrentVerdict == today && (id == "same") == (h.Score == 7) && (today == "" || len(h.Reasons) > 0), "%s: %+v", id, h)
 	}
 	told := map[string]bool{}
 	notices, _, err := l.Notices.Due(t.Context(), 20, time.Minute)
@@ -165,9 +162,7 @@ func clearedAtOnce(t *testing.T, l Life) {
 	all.Wait()
 	for id, sent := range claimed {
 		h := must.Get(l.Holds.Get(ctx, id))(t)
-		if sent == ended[id] || !h.Result.Cleared {
-			t.Errorf("%s: claimed %v, ended %v: %s, %+v", id, sent, ended[id], h.State, h.Result)
-		}
+		expect.That(t, sent != ended[id] && h.Result.Cleared, "%s: claimed %v, ended %v: %s, %+v", id, sent, ended[id], h.State, h.Result)
 	}
 }
 
@@ -184,9 +179,8 @@ func agedAndPruned(t *testing.T, l Life) {
 	due, _, err := l.Notices.Due(ctx, 20, time.Minute)
 	must.Do(t, err)
 	due = slices.DeleteFunc(due, func(n memproxy.Notice) bool { return n.Kind != memproxy.NoticeAged })
-	if must.Len(t, due, 1, "notices"); due[0].Subject != "old" {
-		t.Errorf("a notice of %s", due[0].Subject)
-	}
+	must.Len(t, due, 1, "notices")
+	expect.That(t, due[0].Subject == "old", "a notice of %s", due[0].Subject)
 	expect.Equal(t, must.Get(l.Holds.Age(ctx, l.Clock.Now().Add(-time.Minute)))(t), 0, "reported twice")
 	n, err := l.Holds.Prune(ctx, l.Clock.Now().Add(-time.Minute))
 	must.Do(t, err, "pruned")
@@ -210,9 +204,7 @@ func notices(t *testing.T, l Life) {
 	ctx := t.Context()
 	hold(t, l, "h", "secret words")
 	got, _, err := l.Notices.Due(ctx, 10, time.Minute)
-	if err != nil || len(got) != 1 || got[0].Kind != memproxy.NoticeHold || got[0].Subject != "h" {
-		t.Fatalf("notices: %+v, %v", got, err)
-	}
+	must.That(t, err == nil && len(got) == 1 && got[0].Kind == memproxy.NoticeHold && got[0].Subject == "h", "notices: %+v, %v", got, err)
 	var told memproxy.HeldWrite
 	must.Do(t, json.Unmarshal(got[0].Data, &told), "data", got[0].Data)
 	expect.Equal(t, told.ID, "h", "data", got[0].Data)
@@ -228,12 +220,10 @@ func notices(t *testing.T, l Life) {
 		t.Errorf("before it is due: %v, %v", none, err)
 	}
 	l.Clock.Pass(2 * time.Hour)
-	if again, _, err = l.Notices.Due(ctx, 10, time.Minute); err != nil || len(again) != 1 || again[0].Attempts != 1 {
-		t.Errorf("due again: %+v, %v", again, err)
-	}
+	again, _, err = l.Notices.Due(ctx, 10, time.Minute)
+	expect.That(t, err == nil && len(again) == 1 && again[0].Attempts == 1, "due again: %+v, %v", again, err)
 	must.Do(t, l.Notices.MarkDelivered(ctx, got[0].ID))
 	l.Clock.Pass(2 * time.Hour)
-	if none, _, err := l.Notices.Due(ctx, 10, time.Minute); err != nil || len(none) != 0 {
-		t.Errorf("after delivery: %v, %v", none, err)
-	}
+	none, _, err := l.Notices.Due(ctx, 10, time.Minute)
+	expect.That(t, err == nil && len(none) == 0, "after delivery: %v, %v", none, err)
 }

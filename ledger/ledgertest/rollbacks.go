@@ -25,9 +25,8 @@ func rollbacks(t *testing.T, l Life) {
 	expect.Len(t, must.Get(l.Rollbacks.Unfinished(ctx, time.Minute))(t), 0, "within its lease")
 	l.Clock.Pass(time.Minute)
 	left, err := l.Rollbacks.Unfinished(ctx, time.Minute)
-	if err != nil || len(left) != 1 || left[0].Decision != "d1" || left[0].Before != "ab" || left[0].Number != 1 || left[0].MemoryKey != v.MemoryKey {
-		t.Errorf("after its lease: %+v %v", left, err)
-	}
+	expect.That(t, err == nil && len(left) == 1 && left[0].Decision == "d1" && left[0].Before == "ab" && left[0].Number == 1 && left[0].MemoryKey == v.MemoryKey,
+		"after its lease: %+v %v", left, err)
 	expect.Len(t, must.Get(l.Rollbacks.Unfinished(ctx, time.Minute))(t), 0, "claimed twice")
 	row := Row("m")
 	row.Confidence = 900
@@ -38,14 +37,12 @@ func rollbacks(t *testing.T, l Life) {
 	made.Op, made.Text, made.Decision, made.Confidence = memproxy.OpRollback, "older", "d1", 300
 	for range 2 {
 		got, err := l.Rollbacks.End(ctx, "d1", &made)
-		if err != nil || got.Number != 2 || got.Op != memproxy.OpRollback {
-			t.Errorf("ended: %+v %v", got, err)
-		}
+		expect.That(t, err == nil && got.Number == 2 && got.Op == memproxy.OpRollback, "ended: %+v %v", got, err)
 	}
 	known := must.Get(l.Lookup(ctx, v.MemoryKey))(t)
-	if rec := known.Of(v.MemoryKey); rec.Owner.Confidence != 300 || rec.Owner.Decision != "d1" || rec.Status.Attestation != memproxy.SelfReported || rec.Status.State != memproxy.StateValidated {
-		t.Errorf("the restored text is not as trustworthy as it was: %+v", rec)
-	}
+	rec := known.Of(v.MemoryKey)
+	expect.That(t, rec.Owner.Confidence == 300 && rec.Owner.Decision == "d1" && rec.Status.Attestation == memproxy.SelfReported && rec.Status.State == memproxy.StateValidated,
+		"the restored text is not as trustworthy as it was: %+v", rec)
 	expect.Is(t, l.Rollbacks.Begin(ctx, other, time.Minute), memproxy.ErrState, "the vote counts twice")
 	must.Get(l.Other.Rollbacks.Approve(ctx, v, by("human:bob")))(t)
 	expect.OK(t, l.Rollbacks.Begin(ctx, other, time.Minute), "the next one")
@@ -76,9 +73,7 @@ func foundTexts(t *testing.T, l Life) {
 		found(text)
 	}
 	vs, err := l.History(ctx, Version("m", "").MemoryKey, 0, 0)
-	if err != nil || len(vs) != 3 || vs[0].Op != memproxy.OpSeal || vs[0].Actor != "" || vs[0].Attestation != memproxy.AttestationUnknown {
-		t.Errorf("%+v %v", vs, err)
-	}
+	expect.That(t, err == nil && len(vs) == 3 && vs[0].Op == memproxy.OpSeal && vs[0].Actor == "" && vs[0].Attestation == memproxy.AttestationUnknown, "%+v %v", vs, err)
 	// An edit that is found again, by a process that resumed another's work, is the same
 	// edit; the same text after another one is a new edit.
 	edit := Version("e", "b")
@@ -87,7 +82,6 @@ func foundTexts(t *testing.T, l Life) {
 		edit.Decision, edit.Before = string(rune('x'+i)), hash(before)
 		must.Do(t, l.Commit(ctx, memproxy.Entry{Versions: []memproxy.Version{edit}}))
 	}
-	if vs, err := l.History(ctx, edit.MemoryKey, 0, 0); err != nil || len(vs) != 2 || vs[1].Decision != "x" {
-		t.Errorf("%+v %v", vs, err)
-	}
+	vs, err = l.History(ctx, edit.MemoryKey, 0, 0)
+	expect.That(t, err == nil && len(vs) == 2 && vs[1].Decision == "x", "%+v %v", vs, err)
 }

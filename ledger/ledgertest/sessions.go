@@ -41,9 +41,7 @@ func sessionLocks(t *testing.T, l Life) {
 	note(event("d5", memproxy.Deny, memproxy.FieldForbidden), false)
 
 	s, err := l.Other.Sessions.Get(ctx, new("acme"), "s1")
-	if err != nil || s.Rejections != 4 || s.Held != 1 || s.Locked.IsZero() || len(s.Refused) != 5 {
-		t.Errorf("session %+v, %v", s, err)
-	}
+	expect.That(t, err == nil && s.Rejections == 4 && s.Held == 1 && !s.Locked.IsZero() && len(s.Refused) == 5, "session %+v, %v", s, err)
 	expect.Equal(t, fmt.Sprint(s.Reasons), "[{policy.forbid  3} {field.forbidden  2} {trust.clamped  1}]", "reasons")
 	if e := s.Refused[1]; e.Decision != "d2" || e.Verdict != memproxy.Hold || e.Reasons[0].Detail != "because" || e.Time.IsZero() {
 		t.Errorf("refusal %+v", e)
@@ -62,9 +60,8 @@ func sessionLocks(t *testing.T, l Life) {
 	for i := range 130 {
 		note(event(fmt.Sprint("flood", i), memproxy.Deny, memproxy.PolicyForbid), false)
 	}
-	if s, err = l.Sessions.Get(ctx, new("acme"), "s1"); err != nil || len(s.Refused) != 25 || s.Rejections != 137 || s.Refused[24].Decision != "flood129" {
-		t.Errorf("%d refusals of %d are kept, %v", len(s.Refused), s.Rejections, err)
-	}
+	s, err = l.Sessions.Get(ctx, new("acme"), "s1")
+	expect.That(t, err == nil && len(s.Refused) == 25 && s.Rejections == 137 && s.Refused[24].Decision == "flood129", "%d refusals of %d are kept, %v", len(s.Refused), s.Rejections, err)
 }
 
 // sessionWindows: a caller's rejections count within a window only.
@@ -114,9 +111,7 @@ func sessionLocksEnd(t *testing.T, l Life) {
 		locked := func(want bool) {
 			t.Helper()
 			got, err := l.Other.SessionLocked(t.Context(), "acme", id)
-			if err != nil || (got.ID == id) != want || want && !got.Until.After(l.Clock.Now()) {
-				t.Errorf("%s: %+v, %v; want it locked: %v", id, got, err, want)
-			}
+			expect.That(t, err == nil && (got.ID == id) == want && (!want || got.Until.After(l.Clock.Now())), "%s: %+v, %v; want it locked: %v", id, got, err, want)
 		}
 		expect.Len(t, reject(limit-1), 0, id, "locked too early")
 		if last := reject(1); len(last) != 1 || last[0].Limit != limit || !last[0].Until.Equal(last[0].LastRejection.Add(time.Hour)) {
@@ -179,21 +174,17 @@ func sessionLists(t *testing.T, l Life) {
 	note("acme", twin.ID(), "spiffe://a/b", 1)
 	wantErr(t, "a name that two have", errOf(l.Sessions.Get(t.Context(), new("acme"), "s/1")), ledger.ErrState)
 	page, err := l.Other.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new("acme")})
-	if err != nil || len(page.Sessions) != 2 || page.Next != "" {
-		t.Fatalf("%+v, %v; want the two that are locked", page, err)
-	}
+	must.That(t, err == nil && len(page.Sessions) == 2 && page.Next == "", "%+v, %v; want the two that are locked", page, err)
 	if s := page.Sessions[0]; s.Kind != memproxy.SessionUser || s.User != "ann" || s.Principal != "a" || s.Limit != 10 || s.Until.IsZero() || len(s.Reasons) != 1 || s.Reasons[0].Count != 10 {
 		t.Errorf("%+v", s)
 	}
 	if s := page.Sessions[1]; s.ID != odd.ID() || s.User != odd.User || s.Name != odd.Name || s.Principal != odd.Principal {
 		t.Errorf("%+v, want %+v", s, odd)
 	}
-	if page, err = l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new("acme"), Principal: "spiffe://a/b"}); err != nil || len(page.Sessions) != 1 {
-		t.Errorf("of one principal: %+v, %v", page, err)
-	}
-	if page, err = l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new(""), All: true}); err != nil || len(page.Sessions) != 0 {
-		t.Errorf("of those without a tenant: %+v, %v", page, err)
-	}
+	page, err = l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new("acme"), Principal: "spiffe://a/b"})
+	expect.That(t, err == nil && len(page.Sessions) == 1, "of one principal: %+v, %v", page, err)
+	page, err = l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new(""), All: true})
+	expect.That(t, err == nil && len(page.Sessions) == 0, "of those without a tenant: %+v, %v", page, err)
 	expect.Equal(t, must.Get(l.Sessions.Get(t.Context(), nil, "x"))(t).Tenant, "other", "of any tenant")
 	wantErr(t, "of none", errOf(l.Sessions.Get(t.Context(), new(""), "x")), ledger.ErrUnknown)
 	note("beta", odd.ID(), "spiffe://a/b", 1)
@@ -206,9 +197,8 @@ func sessionLists(t *testing.T, l Life) {
 	expect.Equal(t, seen["beta "+odd.ID()], true, "of every tenant", seen)
 	both := 0 // of one id, of two tenants, in pages of one
 	for f := (memproxy.SessionFilter{All: true, Limit: 1}); ; f.After = page.Next {
-		if page, err = l.Sessions.List(t.Context(), f); err != nil || len(page.Sessions) != 1 {
-			t.Fatalf("%+v, %v", page, err)
-		}
+		page, err = l.Sessions.List(t.Context(), f)
+		must.That(t, err == nil && len(page.Sessions) == 1, "%+v, %v", page, err)
 		if page.Sessions[0].ID == odd.ID() {
 			both++
 		}
@@ -231,9 +221,8 @@ func sessionLists(t *testing.T, l Life) {
 		}
 	}
 	expect.Len(t, all, 6, "all of them")
-	if got, err := l.SessionLocked(t.Context(), "acme", memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: "c", User: odd.User, Name: odd.Name}.ID()); err != nil || got.ID != "" {
-		t.Errorf("another principal's session of that name: %+v, %v", got, err)
-	}
+	got, err := l.SessionLocked(t.Context(), "acme", memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: "c", User: odd.User, Name: odd.Name}.ID())
+	expect.That(t, err == nil && got.ID == "", "another principal's session of that name: %+v, %v", got, err)
 }
 
 // sessionEnds: an idle session ends, is reported once, and is deleted later, unless it
@@ -253,9 +242,8 @@ func sessionEnds(t *testing.T, l Life) {
 	prune := func(want int, why string) {
 		t.Helper()
 		l.Clock.Pass(time.Second)
-		if gone, err := l.Upkeep.Maintain(ctx, l.Clock.Now(), ledger.Retention{Sessions: time.Nanosecond, Holds: time.Hour, Tombstones: time.Hour, Records: time.Hour}); err != nil || gone.Sessions != want {
-			t.Errorf("pruned %d, %v; want %d: %s", gone.Sessions, err, want, why)
-		}
+		gone, err := l.Upkeep.Maintain(ctx, l.Clock.Now(), ledger.Retention{Sessions: time.Nanosecond, Holds: time.Hour, Tombstones: time.Hour, Records: time.Hour})
+		expect.That(t, err == nil && gone.Sessions == want, "pruned %d, %v; want %d: %s", gone.Sessions, err, want, why)
 	}
 	note("s1", memproxy.Deny, "d1")
 	note("waiting", memproxy.Hold, "d2")
@@ -264,13 +252,10 @@ func sessionEnds(t *testing.T, l Life) {
 	end(l.Ledger, time.Hour, 2)
 	end(l.Other, time.Hour, 0)
 	told, _, err := l.Notices.Due(ctx, 10, time.Minute)
-	if err != nil || len(told) != 2 || told[0].Kind != memproxy.NoticeEnded || told[0].Subject != "s1" || told[1].Subject != "waiting" {
-		t.Fatalf("told of %+v, %v", told, err)
-	}
+	must.That(t, err == nil && len(told) == 2 && told[0].Kind == memproxy.NoticeEnded && told[0].Subject == "s1" && told[1].Subject == "waiting", "told of %+v, %v", told, err)
 	var s memproxy.Session
-	if err := json.Unmarshal(told[0].Data, &s); err != nil || fmt.Sprint(s.Reasons) != "[{policy.forbid  1}]" || s.Rejections != 1 || len(s.Refused) > 0 {
-		t.Errorf("told %s, %v", told[0].Data, err)
-	}
+	err = json.Unmarshal(told[0].Data, &s)
+	expect.That(t, err == nil && fmt.Sprint(s.Reasons) == "[{policy.forbid  1}]" && s.Rejections == 1 && len(s.Refused) == 0, "told %s, %v", told[0].Data, err)
 	note("s1", memproxy.Deny, "d3")
 	prune(1, "one of them began again")
 	note("s1", memproxy.Deny, "d4", "d5")
@@ -289,9 +274,9 @@ func sessionEnds(t *testing.T, l Life) {
 func sessionsOfUsers(t *testing.T, l Life) {
 	for i := range 100 {
 		locked, err := l.NoteSession(t.Context(), event(fmt.Sprint("d", i), memproxy.Deny, memproxy.ScreenRisk), "session:a/ann/s", "caller:a/ann", "caller:a")
-		if want := map[int]string{2: "session:a/ann/s", 9: "caller:a/ann"}[i]; err != nil || len(locked) > 1 || (want != "") != (len(locked) == 1) || want != "" && locked[0].ID != want {
-			t.Errorf("rejection %d locks %+v, %v; want %q", i, locked, err, want)
-		}
+		want := map[int]string{2: "session:a/ann/s", 9: "caller:a/ann"}[i]
+		expect.That(t, err == nil && len(locked) <= 1 && (want != "") == (len(locked) == 1) && (want == "" || locked[0].ID == want),
+			"rejection %d locks %+v, %v; want %q", i, locked, err, want)
 	}
 	for id, want := range map[string]int{"session:a/ann/s": 100, "caller:a/ann": 100, "caller:a": 10} {
 		expect.Equal(t, must.Get(l.Sessions.Get(t.Context(), new("acme"), id))(t).Rejections, want, id)

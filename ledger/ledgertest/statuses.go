@@ -31,9 +31,7 @@ func statesSet(t *testing.T, l Life) {
 	expect.Equal(t, status(t, l, "m1").State, "", "nothing is recorded")
 	set(t, l, "m1", memproxy.StateQuarantined) // after its absence was looked up
 	st := status(t, l, "m1")
-	if st.State != memproxy.StateQuarantined || st.Reason != "because" || st.Decision != "d-m1" || st.Rules != "p1" || st.Changed.IsZero() {
-		t.Errorf("got %+v", st)
-	}
+	expect.That(t, st.State == memproxy.StateQuarantined && st.Reason == "because" && st.Decision == "d-m1" && st.Rules == "p1" && !st.Changed.IsZero(), "got %+v", st)
 	expect.Equal(t, set(t, l, "m1", memproxy.StateValidated, memproxy.StateUntrusted, memproxy.StateFlagged), 0, "a quarantined one was validated by a change that is for others")
 	expect.Equal(t, set(t, l, "new", memproxy.StateValidated, memproxy.StateUntrusted), 1, "what nothing is recorded of counts as untrusted")
 	expect.Len(t, must.Get(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m1", "new", "none", "bad\x00", "m1"))(t), 2, "many at once")
@@ -46,9 +44,8 @@ func statesSet(t *testing.T, l Life) {
 	wantErr(t, "no such state", errOf(l.SetState(t.Context(), memproxy.StateChange{MemoryKey: mem("x"), State: "splendid"})), ledger.ErrRow)
 	findings := []memproxy.Finding{{Rule: "r", Start: 1, End: 4}}
 	must.Get(l.SetState(t.Context(), memproxy.StateChange{MemoryKey: mem("f"), State: memproxy.StateFlagged, Findings: findings}))(t)
-	if st := status(t, l, "f"); len(st.Findings) != 1 || st.Findings[0] != findings[0] {
-		t.Errorf("findings %+v", st.Findings)
-	}
+	st = status(t, l, "f")
+	expect.That(t, len(st.Findings) == 1 && st.Findings[0] == findings[0], "findings %+v", st.Findings)
 }
 
 func statesListed(t *testing.T, l Life) {
@@ -95,13 +92,10 @@ func quiet(t *testing.T, l Life) {
 	set(t, l, "fresh", memproxy.StatePending)
 	l.Clock.Pass(3 * 24 * time.Hour)
 	got, err := l.ListStatuses(ctx, memproxy.StatusFilter{State: memproxy.StatePending, QuietSince: l.Clock.Now().Add(-7 * 24 * time.Hour)})
-	if err != nil || len(got) != 1 || got[0].ID != "calm" {
-		t.Errorf("quiet for seven days: %+v, %v", got, err)
-	}
+	expect.That(t, err == nil && len(got) == 1 && got[0].ID == "calm", "quiet for seven days: %+v, %v", got, err)
 	cs, err := l.Other.Corrections(ctx, mem("corrected"))
-	if err != nil || len(cs) != 1 || cs[0].Corrector != "human:ann" || cs[0].Author != "agent:dev" || cs[0].Reason != "wrong" || cs[0].Trust != memproxy.TrustHuman {
-		t.Errorf("corrections %+v, %v", cs, err)
-	}
+	expect.That(t, err == nil && len(cs) == 1 && cs[0].Corrector == "human:ann" && cs[0].Author == "agent:dev" && cs[0].Reason == "wrong" && cs[0].Trust == memproxy.TrustHuman,
+		"corrections %+v, %v", cs, err)
 }
 
 func expiry(t *testing.T, l Life) {
@@ -134,9 +128,7 @@ func expiry(t *testing.T, l Life) {
 		t.Errorf("overdue: %v, %v", list, err)
 	}
 	gone, err := l.Upkeep.Expire(ctx, l.Clock.Now())
-	if err != nil || len(gone) != 1 || gone[0].ID != "goes" {
-		t.Fatalf("expired: %v, %v", gone, err)
-	}
+	must.That(t, err == nil && len(gone) == 1 && gone[0].ID == "goes", "expired: %v, %v", gone, err)
 	for id, want := range map[string]memproxy.MemoryState{
 		"goes": memproxy.StateExpired, "pinned": memproxy.StateValidated, "bad": memproxy.StateQuarantined,
 		"stays": memproxy.StateValidated, "confirmed": memproxy.StateValidated,
@@ -156,9 +148,8 @@ func expiry(t *testing.T, l Life) {
 	due = must.Get(l.Upkeep.Purgeable(ctx, due[0].MemoryKey, l.Clock.Now().Add(-180*24*time.Hour), 100))(t)
 	expect.Len(t, due, 1, "to be purged after the first")
 	must.Do(t, l.Pin(ctx, mem("pinned"), 0, false, by("human:ann")))
-	if gone, err = l.Upkeep.Expire(ctx, l.Clock.Now()); err != nil || len(gone) != 1 || gone[0].ID != "pinned" {
-		t.Errorf("unpinned: %v, %v", gone, err)
-	}
+	gone, err = l.Upkeep.Expire(ctx, l.Clock.Now())
+	expect.That(t, err == nil && len(gone) == 1 && gone[0].ID == "pinned", "unpinned: %v, %v", gone, err)
 	must.Do(t, l.Pin(ctx, mem("pinned"), 1, true, by("human:ann")))
 	expect.Equal(t, status(t, l, "pinned").State, memproxy.StateValidated, "pinned after its time, it is")
 }
@@ -172,9 +163,7 @@ func purged(t *testing.T, l Life) {
 	must.Do(t, l.Upkeep.Purge(ctx, mem("m"), "system:ttl", "d-purge"))
 	must.Do(t, l.Upkeep.Purge(ctx, mem("m"), "system:ttl", "d-purge"))
 	history, err := l.History(ctx, mem("m"), 0, 0)
-	if err != nil || len(history) != 3 || history[0].Op != memproxy.OpPurge {
-		t.Fatalf("what happened stays known: %+v, %v", history, err)
-	}
+	must.That(t, err == nil && len(history) == 3 && history[0].Op == memproxy.OpPurge, "what happened stays known: %+v, %v", history, err)
 	wantErr(t, "what it said", errOf(l.Version(ctx, mem("m"), 1)), ledger.ErrShredded)
 	must.Do(t, l.Pin(ctx, mem("m"), 0, false, by("human:ann")))
 	gone := Version("gone", "")
@@ -200,17 +189,13 @@ func contested(t *testing.T, l Life) {
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}})) // a repetition
 	d.Decision, d.Text = "d2", "the sky is red"
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
-	if st := status(t, l, "m"); !st.Contested || st.State != memproxy.StateUntrusted {
-		t.Errorf("status %+v", st)
-	}
+	st := status(t, l, "m")
+	expect.That(t, st.Contested && st.State == memproxy.StateUntrusted, "status %+v", st)
 	all, err := l.Other.Dissents(ctx, mem("m"), true)
-	if err != nil || len(all) != 2 || all[0].Text != "the sky is red" || all[1].Text != "the sky is green" || !all[0].Open || all[0].Corrector != "agent:low" {
-		t.Errorf("dissent %+v, %v", all, err)
-	}
+	expect.That(t, err == nil && len(all) == 2 && all[0].Text == "the sky is red" && all[1].Text == "the sky is green" && all[0].Open && all[0].Corrector == "agent:low",
+		"dissent %+v, %v", all, err)
 	who, err := ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "m", "unknown")
-	if err != nil || len(who) != 1 || !who["m"].Status.Contested || who["m"].Owner.Actor != "agent:dev" || who["m"].Status.Attestation != "" {
-		t.Errorf("records %+v, %v", who, err)
-	}
+	expect.That(t, err == nil && len(who) == 1 && who["m"].Status.Contested && who["m"].Owner.Actor == "agent:dev" && who["m"].Status.Attestation == "", "records %+v, %v", who, err)
 	// A final decision on the write closes its dissent, and the last closed dissent ends
 	// the contest.
 	put(t, l.Ledger, Row("n"))
@@ -247,9 +232,8 @@ func contested(t *testing.T, l Life) {
 		d.Decision = fmt.Sprint("flood", i)
 		must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
 	}
-	if all, err = l.Dissents(ctx, mem("n"), true); err != nil || len(all) != 20 || all[0].Decision != "flood29" {
-		t.Errorf("%d of dissent, %v", len(all), err)
-	}
+	all, err = l.Dissents(ctx, mem("n"), true)
+	expect.That(t, err == nil && len(all) == 20 && all[0].Decision == "flood29", "%d of dissent, %v", len(all), err)
 }
 
 func promoted(t *testing.T, l Life) {
@@ -276,9 +260,8 @@ func promoted(t *testing.T, l Life) {
 	tally, err = l.Other.Promote(ctx, mem("m"), two("human:bob"))
 	must.Do(t, err, tally)
 	must.Equal(t, tally.Settled, true, tally)
-	if st := status(t, l, "m"); st.State != memproxy.StateValidated || st.Attestation != memproxy.HumanConfirmed {
-		t.Errorf("after both: %+v", st)
-	}
+	st := status(t, l, "m")
+	expect.That(t, st.State == memproxy.StateValidated && st.Attestation == memproxy.HumanConfirmed, "after both: %+v", st)
 	set(t, l, "bad", memproxy.StateQuarantined)
 	if _, err = l.Promote(ctx, mem("bad"), by("human:ann")); err != nil || status(t, l, "bad").State != memproxy.StateValidated {
 		t.Errorf("a quarantined one that was none: %+v, %v", status(t, l, "bad"), err)
@@ -289,16 +272,14 @@ func promoted(t *testing.T, l Life) {
 	// A person's decision stays in force, whatever the rules say of the same text, until
 	// the text changes.
 	must.Get(l.SetState(ctx, memproxy.StateChange{MemoryKey: mem("m"), State: memproxy.StateQuarantined, Rules: "p9"}))(t)
-	if st := status(t, l, "m"); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined || st.Rules != "p9" || st.Attestation != memproxy.HumanConfirmed {
-		t.Errorf("the rules undid it: %+v", st)
-	}
+	st = status(t, l, "m")
+	expect.That(t, st.State == memproxy.StateValidated && st.CurrentRules == memproxy.StateQuarantined && st.Rules == "p9" && st.Attestation == memproxy.HumanConfirmed,
+		"the rules undid it: %+v", st)
 	must.Get(l.SetState(ctx, memproxy.StateChange{MemoryKey: mem("m"), State: memproxy.StatePending, Text: memproxy.TextSHA256("another")}))(t)
-	if st := status(t, l, "m"); st.State != memproxy.StatePending || st.Reviewed != "" || st.CurrentRules != "" {
-		t.Errorf("another text: %+v", st)
-	}
-	if tally, err = l.Promote(ctx, mem("m"), two("human:bob")); err != nil || tally.Have != 1 {
-		t.Errorf("old votes do not count again: %+v, %v", tally, err)
-	}
+	st = status(t, l, "m")
+	expect.That(t, st.State == memproxy.StatePending && st.Reviewed == "" && st.CurrentRules == "", "another text: %+v", st)
+	tally, err = l.Promote(ctx, mem("m"), two("human:bob"))
+	expect.That(t, err == nil && tally.Have == 1, "old votes do not count again: %+v, %v", tally, err)
 }
 
 func maintained(t *testing.T, l Life) {
@@ -354,9 +335,7 @@ func inventory(t *testing.T, l Life) {
 		}
 		return nil
 	}))
-	if !slices.Equal(got, want) || pages < 2 {
-		t.Errorf("inventory of %d pages: %q", pages, got)
-	}
+	expect.That(t, slices.Equal(got, want) && pages >= 2, "inventory of %d pages: %q", pages, got)
 	stop := errors.New("enough")
 	expect.Is(t, l.Other.Backends.Inventory(t.Context(), "mem0", func([]memproxy.Ownership) error { pages++; return stop }), stop, "after an error")
 	expect.Equal(t, pages, 3, "after an error")

@@ -29,9 +29,8 @@ func swept(t *testing.T, s *ledger.Ledger) {
 
 	got := must.Get(s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{User: "ann"}, new(memproxy.Version)))(t).Tallies
 	slices.SortFunc(got, func(a, b memproxy.AuthorCount) int { return int(b.Memories - a.Memories) })
-	if len(got) != 2 || got[0].Actor != "x" || got[0].Memories != 2 || got[0].Tenant != Row("").Scope.Tenant || got[1].Actor != "y" || got[1].Memories != 1 {
-		t.Errorf("tallies %+v: want two of x and one of y", got)
-	}
+	expect.That(t, len(got) == 2 && got[0].Actor == "x" && got[0].Memories == 2 && got[0].Tenant == Row("").Scope.Tenant && got[1].Actor == "y" && got[1].Memories == 1,
+		"tallies %+v: want two of x and one of y", got)
 	left := owners(t, s, "1", "2", "3", "4")
 	for id, deleted := range map[string]bool{"1": true, "2": true, "3": true, "4": false} {
 		expect.Equal(t, left[id].Deleted, deleted, id, "deleted")
@@ -65,8 +64,7 @@ func deletedSince(t *testing.T, l Life) {
 		{"acme", "", since, 2}, {"acme", "", began, 4}, {"acme", "", time.Time{}, 4}, {"acme", "queued", began, 1}, {"acme", "queued", since, 0}, {"acme", "", since.Add(time.Minute), 0},
 		{"globex", "", began, 0}, {"acme", "before", began, 1}, {"acme", "before", since, 0}, {"acme", "stays", began, 0},
 	} {
-		if list, err := l.Other.ListStatuses(ctx, memproxy.StatusFilter{Backend: "mem0", Tenant: &tc.tenant, Deleted: &tc.at, Within: memproxy.Scope{User: tc.user}}); err != nil || len(list) != tc.want {
-			t.Errorf("%s, %q, since %v: %v, %v; want %d", tc.tenant, tc.user, tc.at, list, err, tc.want)
-		}
+		list, err := l.Other.ListStatuses(ctx, memproxy.StatusFilter{Backend: "mem0", Tenant: &tc.tenant, Deleted: &tc.at, Within: memproxy.Scope{User: tc.user}})
+		expect.That(t, err == nil && len(list) == tc.want, "%s, %q, since %v: %v, %v; want %d", tc.tenant, tc.user, tc.at, list, err, tc.want)
 	}
 }

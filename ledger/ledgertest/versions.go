@@ -65,45 +65,34 @@ func versionsFound(t *testing.T, l Life) {
 	first := Version("m", "one")
 	first.Op, first.Metadata = memproxy.OpWrite, []byte(`{"a":1}`)
 	got := appendAll(t, l, first)[0]
-	if got.Number != 1 || got.SHA256 != hash("one") || got.Before != "" || got.Link == "" || got.Time.IsZero() {
-		t.Errorf("first %+v", got)
-	}
+	expect.That(t, got.Number == 1 && got.SHA256 == hash("one") && got.Before == "" && got.Link != "" && !got.Time.IsZero(), "first %+v", got)
 	expect.Equal(t, appendAll(t, l, first)[0].Number, 1, "the same once more is version")
 	second := appendAll(t, l, Version("m", "two"), Version("other", "x"))[0]
 	expect.Equal(t, second.Number, 2, "second", second)
 	expect.Equal(t, second.Before, hash("one"), "second", second)
 	v, err := l.Other.Version(ctx, mem("m"), 1)
-	if err != nil || v.Text != "one" || string(v.Metadata) != `{"a":1}` || v.Actor != "agent:dev" || v.Score != 100 {
-		t.Errorf("version 1: %+v, %v", v, err)
-	}
+	expect.That(t, err == nil && v.Text == "one" && string(v.Metadata) == `{"a":1}` && v.Actor == "agent:dev" && v.Score == 100, "version 1: %+v, %v", v, err)
 	gone := Version("m", "")
 	gone.Op = memproxy.OpDelete
-	if third := appendAll(t, l, gone)[0]; third.Number != 3 || third.SHA256 != "" || third.Before != hash("two") {
-		t.Errorf("third %+v", third)
-	}
+	third := appendAll(t, l, gone)[0]
+	expect.That(t, third.Number == 3 && third.SHA256 == "" && third.Before == hash("two"), "third %+v", third)
 	history, err := l.Other.History(ctx, mem("m"), 0, 2)
-	if err != nil || len(history) != 2 || history[0].Number != 3 || history[1].Text != "" {
-		t.Fatalf("history %+v, %v", history, err)
-	}
-	if history, err = l.History(ctx, mem("m"), 2, 10); err != nil || len(history) != 1 || history[0].Number != 1 {
-		t.Errorf("next page %+v, %v", history, err)
-	}
+	must.That(t, err == nil && len(history) == 2 && history[0].Number == 3 && history[1].Text == "", "history %+v, %v", history, err)
+	history, err = l.History(ctx, mem("m"), 2, 10)
+	expect.That(t, err == nil && len(history) == 1 && history[0].Number == 1, "next page %+v, %v", history, err)
 	v, err = l.Other.Version(ctx, mem("m"), 1)
-	if wantErr(t, "a deleted memory's text", err, ledger.ErrShredded); v.Text != "" || len(v.Metadata) > 0 {
-		t.Errorf("version 1 of what was deleted: %+v", v)
-	}
+	wantErr(t, "a deleted memory's text", err, ledger.ErrShredded)
+	expect.That(t, v.Text == "" && len(v.Metadata) == 0, "version 1 of what was deleted: %+v", v)
 	wantErr(t, "no such version", errOf(l.Version(ctx, mem("m"), 4)), ledger.ErrUnknown)
 	bad := Version("m", "x")
 	bad.Op = ""
 	wantErr(t, "no operation", l.Commit(ctx, memproxy.Entry{Versions: []memproxy.Version{bad}}), ledger.ErrRow)
 	expect.Equal(t, sound(t, l).Checked, 4, "checked")
-	if r, err := l.VerifyMemory(ctx, mem("m")); err != nil || r.Checked != 3 || len(r.Faults) != 0 {
-		t.Errorf("memory: %+v, %v", r, err)
-	}
+	r, err := l.VerifyMemory(ctx, mem("m"))
+	expect.That(t, err == nil && r.Checked == 3 && len(r.Faults) == 0, "memory: %+v, %v", r, err)
 	l.Clock.Pass(time.Hour)
-	if due, err := l.Upkeep.DeletedBefore(ctx, l.Clock.Now(), 10); err != nil || len(due) != 1 || due[0] != mem("m") {
-		t.Errorf("deleted: %v, %v", due, err)
-	}
+	due, err := l.Upkeep.DeletedBefore(ctx, l.Clock.Now(), 10)
+	expect.That(t, err == nil && len(due) == 1 && due[0] == mem("m"), "deleted: %v, %v", due, err)
 }
 
 func versionsCompacted(t *testing.T, l Life) {
@@ -151,12 +140,10 @@ func versionsSealed(t *testing.T, l Life) {
 		expect.Equal(t, must.Get(l.Backends.BeginHistories(ctx, found...))(t), want, "round", i, "sealed")
 	}
 	v, err := l.Version(ctx, mem("m1"), 1)
-	if err != nil || v.Op != memproxy.OpSeal || v.Trust != memproxy.TrustAnonymous || v.Attestation != memproxy.AttestationUnknown || v.Actor != "" || v.Text != "was there" {
-		t.Errorf("sealed %+v, %v", v, err)
-	}
-	if st := status(t, l, "m1"); st.State != memproxy.StateUntrusted || st.Attestation != memproxy.AttestationUnknown {
-		t.Errorf("status %+v", st)
-	}
+	expect.That(t, err == nil && v.Op == memproxy.OpSeal && v.Trust == memproxy.TrustAnonymous && v.Attestation == memproxy.AttestationUnknown && v.Actor == "" && v.Text == "was there",
+		"sealed %+v, %v", v, err)
+	st := status(t, l, "m1")
+	expect.That(t, st.State == memproxy.StateUntrusted && st.Attestation == memproxy.AttestationUnknown, "status %+v", st)
 	sound(t, l)
 }
 
@@ -175,11 +162,8 @@ func versionsAtOnce(t *testing.T, l Life) {
 		})
 	}
 	all.Wait()
-	if r := sound(t, l); r.Checked != 90 || r.Head.Position != 90 {
-		t.Errorf("%d records, head at %d; want 90", r.Checked, r.Head.Position)
-	}
+	r := sound(t, l)
+	expect.That(t, r.Checked == 90 && r.Head.Position == 90, "%d records, head at %d; want 90", r.Checked, r.Head.Position)
 	heads, err := l.Chains.Heads(t.Context())
-	if err != nil || len(heads) != 1 || heads[0].Position != 90 {
-		t.Errorf("heads %+v, %v", heads, err)
-	}
+	expect.That(t, err == nil && len(heads) == 1 && heads[0].Position == 90, "heads %+v, %v", heads, err)
 }
