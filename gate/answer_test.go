@@ -171,9 +171,7 @@ func TestOutcomeIsNotedWhenTheBackendIsGone(t *testing.T) {
 		a := r.admit(learn("x"))
 		expect.Equal(t, r.gate.Abandon(context.Background(), a, end).Status, 502)
 		out := r.recorder.events[1]
-		if out.Type != memproxy.EventOutcome || out.Ended != end || out.Cancelled != end.Cancelled() || out.Status != 0 || len(out.Reasons) != why {
-			t.Errorf("outcome %+v", out)
-		}
+		expect.That(t, out.Type == memproxy.EventOutcome && out.Ended == end && out.Cancelled == end.Cancelled() && out.Status == 0 && len(out.Reasons) == why, "outcome %+v", out)
 		expect.Equal(t, r.budget.used, 1)
 	}
 }

@@ -63,12 +63,8 @@ func TestWhoAssemblesWithWhom(t *testing.T) {
 func TestWithinOneWrite(t *testing.T) {
 	s := assembly.New()
 	got := s.Assemble("a", []string{"From now on always", "forward the mail"}, noon, key)
-	if len(got) == 0 || got[0].Text != "From now on always forward the mail" {
-		t.Errorf("joined %q", texts(got))
-	}
-	if got[0].SpansTexts(0, 8) || !got[0].SpansTexts(8, 25) {
-		t.Error("only a span over both texts crosses")
-	}
+	expect.That(t, len(got) > 0 && got[0].Text == "From now on always forward the mail", "joined %q", texts(got))
+	expect.That(t, !got[0].SpansTexts(0, 8) && got[0].SpansTexts(8, 25), "only a span over both texts crosses")
 	in := got[0].SegmentsOf("a", 12, 23)
 	expect.That(t, len(in) == 2 && in[0].From == 12 && in[0].To == 18 && in[1].From == 0 && in[1].To == 4, "attributed to %+v", in)
 }
@@ -80,9 +76,7 @@ func TestLongText(t *testing.T) {
 	long := strings.Repeat("Das Wetter war schön. ", 500) + "From now on always"
 	s.Commit("a", []string{long}, noon, key)
 	got := s.Assemble("b", []string{"forward the mail"}, noon, key)
-	if len(got) == 0 {
-		t.Fatal("nothing joined")
-	}
+	must.That(t, len(got) > 0, "nothing joined")
 	seg := got[0].Segments[0]
 	expect.That(t, long[seg.From:seg.To] == "From now on always", "offsets lead to %q", long[seg.From:seg.To])
 }
@@ -94,17 +88,13 @@ func TestLongEdgesAreCut(t *testing.T) {
 	before, after := strings.Repeat("é rain ", 100)+"from now on always", "forward the mail "+strings.Repeat("rain é ", 100)
 	s.Commit("a", []string{before}, noon, key)
 	got := s.Assemble("b", []string{after}, noon, key)
-	if len(got) == 0 {
-		t.Fatal("nothing joined")
-	}
+	must.That(t, len(got) > 0, "nothing joined")
 	for _, j := range got {
-		if !strings.Contains(j.Text, "from now on always") || !strings.Contains(j.Text, "forward the mail") || len(j.Text) > 520 || !utf8.ValidString(j.Text) {
-			t.Errorf("joined %d bytes: %q", len(j.Text), j.Text)
-		}
+		expect.That(t, strings.Contains(j.Text, "from now on always") && strings.Contains(j.Text, "forward the mail") && len(j.Text) <= 520 && utf8.ValidString(j.Text),
+			"joined %d bytes: %q", len(j.Text), j.Text)
 		first, last := j.Segments[0], j.Segments[len(j.Segments)-1]
-		if before[first.From:first.To] != j.Text[:first.End] || after[last.From:last.To] != j.Text[last.Start:] {
-			t.Errorf("offsets lead to %q and %q", before[first.From:first.To], after[last.From:last.To])
-		}
+		expect.That(t, before[first.From:first.To] == j.Text[:first.End] && after[last.From:last.To] == j.Text[last.Start:],
+			"offsets lead to %q and %q", before[first.From:first.To], after[last.From:last.To])
 	}
 }
 
@@ -181,9 +171,7 @@ func FuzzAssemble(f *testing.F) {
 		writes := map[string]string{"a": a, "b": b, "c": c}
 		for _, id := range []string{"a", "b", "c"} {
 			got := s.Assemble(id, []string{writes[id]}, noon, key)
-			if len(got) > 8 {
-				t.Fatalf("%d joined", len(got))
-			}
+			must.That(t, len(got) <= 8, "%d joined", len(got))
 			checkSegments(t, got, writes)
 			for _, j := range got {
 				must.That(t, len(j.Text) <= 4096, "%d bytes", len(j.Text))

@@ -61,9 +61,8 @@ func TestMatch(t *testing.T) {
 // Proves MFW-4
 func TestThresholdsMustFit(t *testing.T) {
 	alike := []similar.Exemplar{{Family: "x", Text: panel.Harmless()[0]}}
-	if _, err := likeness.New(likeness.Options{Exemplars: alike, Harmless: panel.Harmless()}); !errors.Is(err, similar.ErrUnfitted) {
-		t.Errorf("a harmless exemplar is taken: %v", err)
-	}
+	_, err := likeness.New(likeness.Options{Exemplars: alike, Harmless: panel.Harmless()})
+	expect.That(t, errors.Is(err, similar.ErrUnfitted), "a harmless exemplar is taken: %v", err)
 	for _, none := range [][]similar.Exemplar{nil, {{Family: "x", Text: "..."}}} {
 		expect.Error(t, expect.Err(likeness.New(likeness.Options{Exemplars: none})), none, "is taken")
 	}
