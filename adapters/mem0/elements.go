@@ -82,15 +82,7 @@ func (f *answerReader) head(list string, rest []byte) (h head, ok bool) {
 // Evict removes the elements of these memories from the cache, such as the rows of their
 // histories, or all if no id is given.
 func (a *Adapter) Evict(ids ...string) {
-	if len(ids) == 0 {
-		a.elements.Purge()
-		return
-	}
-	for _, h := range a.elements.Keys() {
-		if e, ok := a.elements.Get(h); ok && slices.Contains(ids, e.memory.ID) {
-			a.elements.Remove(h)
-		}
-	}
+	a.elements.DeleteFunc(func(_ head, e *element) bool { return len(ids) == 0 || slices.Contains(ids, e.memory.ID) })
 }
 
 // hasMemories reports whether the elements of an answer's list are memories, by the list's

@@ -13,13 +13,10 @@ import (
 // the generic functions behind it.
 type Cache[K comparable, V any] interface {
 	Get(key K) (V, bool)
-	// Add reports whether another entry made room.
-	Add(key K, value V) bool
-	Remove(key K) bool
-	Purge()
-	// Keys are the keys of all entries.
-	Keys() []K
-	Len() int
+	Add(key K, value V)
+	Remove(key K)
+	// DeleteFunc removes the entries for which del returns true.
+	DeleteFunc(del func(K, V) bool)
 }
 
 // New returns a cache of size entries; it panics where there would be none.
@@ -114,37 +111,28 @@ func (c *weighed[K, V]) Get(key K) (V, bool) {
 	return c.kept.Get(key)
 }
 
-func (c *weighed[K, V]) Add(key K, value V) (evicted bool) {
+func (c *weighed[K, V]) Add(key K, value V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.kept.Remove(key) // its weight leaves with it
 	c.kept.Add(key, value)
-	for c.total += c.weight(value); c.total > c.limit; evicted = true {
+	for c.total += c.weight(value); c.total > c.limit; {
 		c.kept.RemoveOldest()
 	}
-	return evicted
 }
 
-func (c *weighed[K, V]) Remove(key K) bool {
+func (c *weighed[K, V]) Remove(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.kept.Remove(key)
+	c.kept.Remove(key)
 }
 
-func (c *weighed[K, V]) Purge() {
+func (c *weighed[K, V]) DeleteFunc(del func(K, V) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.kept.Purge()
-}
-
-func (c *weighed[K, V]) Keys() []K {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.kept.Keys()
-}
-
-func (c *weighed[K, V]) Len() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.kept.Len()
+	for _, key := range c.kept.Keys() {
+		if value, _ := c.kept.Peek(key); del(key, value) {
+			c.kept.Remove(key)
+		}
+	}
 }
