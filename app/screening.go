@@ -217,7 +217,7 @@ func (m *lazyMatcher) open(ctx context.Context, opt similar.Options, log *slog.L
 func (m *lazyMatcher) Match(ctx context.Context, text string, source memproxy.Source) (similar.Match, error) {
 	x := m.index.Load()
 	if x == nil {
-		return similar.Match{Exemplar: -1}, errNotYet
+		return similar.Match{}, errNotYet
 	}
 	return x.Match(ctx, text, source)
 }

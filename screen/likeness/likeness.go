@@ -103,7 +103,7 @@ func (x *Index) Match(text string, source memproxy.Source) similar.Match {
 
 // match also returns its work: the number of words it compared, each time it did.
 func (x *Index) match(text string, source memproxy.Source) (best similar.Match, work int) {
-	best = similar.Match{Exemplar: -1, Threshold: Threshold(source)}
+	best = similar.Match{Threshold: Threshold(source)}
 	with, ok := x.scratch.Get().(*scratch)
 	if !ok {
 		with = &scratch{counts: make([]uint8, len(x.exemplars)), sums: make([]float32, len(x.exemplars))}
@@ -186,7 +186,7 @@ func (x *Index) compare(best *similar.Match, words []token, s span, with *scratc
 		}
 		score := memproxy.PerMille(math.Round(float64(min(sum, 1)) * 1000))
 		if score > best.Score {
-			best.Score, best.Exemplar, best.Family, best.Start, best.End = score, i, x.exemplars[i].Family, s.from, s.to
+			best.Score, best.Family, best.Start, best.End = score, x.exemplars[i].Family, s.from, s.to
 		}
 	}
 	clear(with.sums)

@@ -36,6 +36,9 @@ func TestTextsAreScreenedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := must.Get(New(Options{Base: must.Get(screen.New(screen.Options{}))(t), Clock: time.Now}))(t)
 		p.shares.most = 1
+		if p.examine("Ann likes tea.", false) != nil {
+			t.Error("a text without findings takes memory of its own")
+		}
 		looked := map[string]int{}
 		var mu sync.Mutex
 		p.examine = func(text string, _ bool) *textFindings {

@@ -96,8 +96,7 @@ type Index struct {
 
 // Match is the best match of a text.
 type Match struct {
-	Exemplar  int    // index into Options.Exemplars; -1 when the text is empty
-	Family    string // of that exemplar
+	Family    string // of the exemplar; "" if there is none, because the text is empty
 	Score     memproxy.PerMille
 	Threshold memproxy.PerMille
 	Start     int // the window that matched, bytes of the text
@@ -105,7 +104,7 @@ type Match struct {
 }
 
 // OverThreshold reports whether the match counts.
-func (m Match) OverThreshold() bool { return m.Exemplar >= 0 && m.Score >= m.Threshold }
+func (m Match) OverThreshold() bool { return m.Family != "" && m.Score >= m.Threshold }
 
 // New embeds the exemplars. It fails if an option is out of range, the embedder fails,
 // the vector of an exemplar is zero, or the thresholds do not fit.
@@ -151,7 +150,7 @@ func New(ctx context.Context, o Options) (*Index, error) {
 // Match returns the best match of text, whether over the threshold or not. An error is
 // the embedder's.
 func (x *Index) Match(ctx context.Context, text string, source memproxy.Source) (Match, error) {
-	best := Match{Exemplar: -1, Threshold: x.opts.Thresholds.For(source)}
+	best := Match{Threshold: x.opts.Thresholds.For(source)}
 	spans := windows(text, windowSize, maxWindows)
 	if len(spans) == 0 {
 		return best, nil
@@ -172,7 +171,7 @@ func (x *Index) Match(ctx context.Context, text string, source memproxy.Source) 
 		for k, e := range x.vectors {
 			if d := dot(v, e); d > top {
 				top = d
-				best.Exemplar, best.Family, best.Start, best.End = k, x.opts.Exemplars[k].Family, spans[i].from, spans[i].to
+				best.Family, best.Start, best.End = x.opts.Exemplars[k].Family, spans[i].from, spans[i].to
 			}
 		}
 	}
