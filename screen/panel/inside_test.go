@@ -90,10 +90,20 @@ func traitsIn(text string) (all [][2]int) {
 	return all
 }
 
+// traitLines are the patterns as they are written.
+func traitLines() (all []string) {
+	for line := range strings.Lines(traits) {
+		if line[0] == ' ' {
+			all = append(all, strings.TrimSpace(line))
+		}
+	}
+	return all
+}
+
 // traitPatterns are the expressions as they read, with counted repetitions.
 func traitPatterns() (all []*regexp.Regexp) {
-	for _, line := range strings.Split(strings.TrimSpace(traits), "\n")[1:] {
-		line = strings.ReplaceAll(strings.TrimSpace(line), "DEGREES", `(?:(?:`+degrees+`)\s+){0,4}`)
+	for _, line := range traitLines() {
+		line = strings.ReplaceAll(line, "DEGREES", `(?:(?:`+degrees+`)\s+){0,4}`)
 		line = strings.ReplaceAll(line, `(?:\w+\s+(?:\w+\s+)?)?`, `(?:\w+\s+){0,2}`)
 		all = append(all, regexp.MustCompile("(?i)"+line))
 	}
@@ -128,7 +138,7 @@ func FuzzTraits(f *testing.F) {
 // Every alternative is found.
 func TestEveryTrait(t *testing.T) {
 	heads := []string{"Ann is ", "Ann has a very ", "her "}
-	for k, line := range strings.Split(strings.TrimSpace(traits), "\n")[1:] {
+	for k, line := range traitLines() {
 		_, tail, _ := strings.Cut(line[strings.LastIndex(line, "("+[]string{"anxious|", "low self", "personality type"}[k]):], "(")
 		tail = strings.NewReplacer("an? (?:anxious|avoidant) ", "an avoidant ", "(?:intelligence|iq)", "iq", `)\b`, "").Replace(tail)
 		for phrase := range strings.SplitSeq(tail, "|") {
