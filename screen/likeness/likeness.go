@@ -85,7 +85,7 @@ func New(o Options) (*Index, error) {
 	}
 	for _, text := range o.Harmless {
 		if m := x.Match(text, memproxy.SourceHostile); m.OverThreshold() {
-			return nil, fmt.Errorf("likeness: %w: a harmless sentence scores %d, with a threshold of %d for hostile sources: %.60q", similar.ErrUnfitted, m.Score, m.Threshold, text)
+			return nil, fmt.Errorf("likeness: an exemplar of the family %q is too general: a harmless sentence scores %d, with a threshold of %d for hostile sources: %.60q", m.Family, m.Score, m.Threshold, text)
 		}
 	}
 	return x, nil

@@ -1,7 +1,6 @@
 package likeness_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"testing/quick"
@@ -59,10 +58,10 @@ func TestMatch(t *testing.T) {
 // that are none.
 //
 // Proves MFW-4
-func TestThresholdsMustFit(t *testing.T) {
+func TestGeneralExemplarsAreRefused(t *testing.T) {
 	alike := []similar.Exemplar{{Family: "x", Text: panel.Harmless()[0]}}
 	_, err := likeness.New(likeness.Options{Exemplars: alike, Harmless: panel.Harmless()})
-	expect.That(t, errors.Is(err, similar.ErrUnfitted), "a harmless exemplar is taken: %v", err)
+	expect.That(t, err != nil && strings.Contains(err.Error(), `family "x" is too general`), "a harmless exemplar is taken: %v", err)
 	for _, none := range [][]similar.Exemplar{nil, {{Family: "x", Text: "..."}}} {
 		expect.Error(t, expect.Err(likeness.New(likeness.Options{Exemplars: none})), none, "is taken")
 	}
