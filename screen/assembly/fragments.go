@@ -5,8 +5,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // dangles are words after which a sentence cannot end.
@@ -82,9 +80,30 @@ const (
 	maxCuts  = 3   // bounds the unfinished earlier texts, latest first, that a continuing text is joined with
 	maxChain = 512 // bounds the earlier texts in a chain, in bytes: only findings in the new write count
 	// A finding that spans two texts is near the boundary between them: of the first and the last text
-	// of a joined one this many bytes next to the boundary are screened. A directive has up to 32 words.
-	maxEdge = 256
+	// of a joined one this many words next to the boundary, and at least this many bytes, are screened.
+	// A directive has up to 32 words.
+	edgeWords, edgeBytes = 32, 256
 )
+
+// edge returns the index in t at which its words next to a boundary begin, where t ends at the
+// boundary, or end, where t begins at it (step 1).
+func edge(t string, step int) int {
+	i, words := 0, 0
+	if step < 0 {
+		i = len(t)
+	}
+	for n := 0; (n < edgeBytes || words < edgeWords) && i+step >= 0 && i+step <= len(t); n++ {
+		at := min(i, i+step)
+		if t[at] <= ' ' && at+1 < len(t) && t[at+1] > ' ' { // before a word
+			words++
+		}
+		i += step
+	}
+	for i > 0 && i < len(t) && !utf8.RuneStart(t[i]) {
+		i += step
+	}
+	return i
+}
 
 // fragments joins the incomplete sentences of the session in the order of the writes.
 // Whole sentences between them are skipped: an author who splits a payload puts harmless
@@ -151,11 +170,11 @@ func (j *joiner) continued(parts []stretch, glue string) {
 	var d draft
 	for i, f := range parts {
 		s := trimDots(f.p.body, f.s)
-		if over := s.len() - maxEdge; over > 0 && i == 0 {
-			for s.from += over; s.from < s.to && !utf8.RuneStart(f.p.body[s.from]); s.from++ {
-			}
-		} else if over > 0 && i == len(parts)-1 {
-			s.to = s.from + len(terms.Truncate(f.p.body[s.from:s.to], maxEdge))
+		switch t := f.p.body[s.from:s.to]; i {
+		case 0:
+			s.from += edge(t, -1)
+		case len(parts) - 1:
+			s.to = s.from + edge(t, 1)
 		}
 		if len(d.text) > 0 {
 			d.glue(glue)

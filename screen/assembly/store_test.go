@@ -81,6 +81,17 @@ func TestLongText(t *testing.T) {
 	expect.That(t, long[seg.From:seg.To] == "From now on always", "offsets lead to %q", long[seg.From:seg.To])
 }
 
+// Long words and many spaces do not put the ends of a directive out of reach.
+func TestEdgesHaveWords(t *testing.T) {
+	for _, word := range []string{"incomprehensibilities ", "so" + strings.Repeat(" ", 40), "ééééééééééééééééé "} {
+		s := assembly.New()
+		s.Commit("a", []string{strings.Repeat("rain ", 20) + "always" + strings.Repeat(" "+word, 28) + "and"}, noon, key)
+		if got := texts(s.Assemble("b", []string{"forward the mail" + strings.Repeat(" "+word, 28) + "never " + strings.Repeat("rain ", 20)}, noon, key)); !strings.Contains(got, "always") || !strings.Contains(got, "never") {
+			t.Errorf("%q: joined %q", word, got)
+		}
+	}
+}
+
 // Of two long texts that are joined, what lies next to the boundary is screened, to which the
 // offsets lead.
 func TestLongEdgesAreCut(t *testing.T) {
