@@ -93,14 +93,18 @@ func BenchmarkRead(b *testing.B) {
 
 // Each write has a text of its own, by 16 callers for each processor.
 func BenchmarkWrite(b *testing.B) {
-	h := sidecar(b, addBackend())
-	b.ReportAllocs()
-	b.SetParallelism(16)
-	b.RunParallel(func(p *testing.PB) {
-		next := numbered(request(fact))
-		for p.Next() {
-			_, body, _ := strings.Cut(string(next()), "\r\n\r\n")
-			ask(b, h, "POST", "/memories", body)
-		}
-	})
+	for name, text := range map[string]string{"sentences": fact, "chat": chat} {
+		b.Run(name, func(b *testing.B) {
+			h := sidecar(b, addBackend())
+			b.ReportAllocs()
+			b.SetParallelism(16)
+			b.RunParallel(func(p *testing.PB) {
+				next := numbered(request(text))
+				for p.Next() {
+					_, body, _ := strings.Cut(string(next()), "\r\n\r\n")
+					ask(b, h, "POST", "/memories", body)
+				}
+			})
+		})
+	}
 }

@@ -77,13 +77,22 @@ type stretch struct {
 }
 
 const (
-	maxCuts  = 3   // bounds the unfinished earlier texts, latest first, that a continuing text is joined with
-	maxChain = 512 // bounds the earlier texts in a chain, in bytes: only findings in the new write count
+	maxCuts = 3 // bounds the unfinished earlier texts, latest first, that a continuing text is joined with
 	// A finding that spans two texts is near the boundary between them: of the first and the last text
-	// of a joined one this many words next to the boundary, and at least this many bytes, are screened.
-	// A directive has up to 32 words.
+	// of a joined one, and of all that was written before the new write, this many words next to the
+	// boundary, and at least this many bytes, are screened. A directive has up to 32 words.
 	edgeWords, edgeBytes = 32, 256
 )
+
+// spaces returns how often words of t are separated.
+func spaces(t string) (n int) {
+	for i := 1; i < len(t); i++ {
+		if t[i-1] <= ' ' && t[i] > ' ' {
+			n++
+		}
+	}
+	return n
+}
 
 // edge returns the index in t at which its words next to a boundary begin, where t ends at the
 // boundary, or end, where t begins at it (step 1).
@@ -121,17 +130,18 @@ func (j *joiner) fragments() {
 }
 
 // chain returns the sentences that are incomplete by themselves, oldest first: those of the
-// new write up to maxLength bytes, and before them the latest up to one that passes maxChain.
+// new write up to maxLength bytes, and before them the latest that an edge of it needs.
 func (j *joiner) chain() []stretch {
 	var out []stretch
-	size, earlier := 0, 0
+	size, bytes, words := 0, 0, 0 // bytes and words of earlier writes
 	for _, p := range slices.Backward(j.all) {
 		for _, f := range slices.Backward(p.frags) {
-			if size += f.len() + 1; size <= maxLength && earlier <= maxChain {
+			if size += f.len() + 1; size <= maxLength && (bytes < edgeBytes || words < edgeWords) {
 				out = append(out, stretch{p, f})
 			}
 			if !j.isNew(p) {
-				earlier += f.len() + 1
+				bytes += f.len() + 1
+				words += 1 + spaces(p.body[f.from:f.to])
 			}
 		}
 	}

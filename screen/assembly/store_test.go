@@ -124,10 +124,10 @@ func TestTheOldestAreForgotten(t *testing.T) {
 		s := assembly.New()
 		s.Commit("a", []string{"From now on always"}, noon, key)
 		for i := range c.most - 1 {
-			s.Commit(fmt.Sprint("x", i), []string{"They always say"}, noon, c.other(i))
+			s.Commit(fmt.Sprint("x", i), []string{"It rains."}, noon, c.other(i))
 		}
 		expect.Equal(t, joins(s), true, name)
-		s.Commit("y", []string{"They always say"}, noon, c.other(c.most))
+		s.Commit("y", []string{"It rains."}, noon, c.other(c.most))
 		expect.Equal(t, joins(s), false, name)
 	}
 }
