@@ -85,7 +85,7 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 	if err != nil {
 		return err
 	}
-	out := t.newExportCounter("traces")
+	out := t.newExportCounter("traces", o.Queue)
 	batch := sdktrace.NewBatchSpanProcessor(spanExporter{exporter, out, allowed},
 		sdktrace.WithMaxQueueSize(o.Queue),
 		sdktrace.WithMaxExportBatchSize(spanBatch),
@@ -136,7 +136,7 @@ func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource) er
 		if err != nil {
 			return err
 		}
-		reader := sdkmetric.NewPeriodicReader(metricExporter{exporter, t.newExportCounter("metrics")},
+		reader := sdkmetric.NewPeriodicReader(metricExporter{exporter, t.newExportCounter("metrics", 1)},
 			sdkmetric.WithInterval(o.MetricInterval),
 			sdkmetric.WithTimeout(o.Timeout),
 		)
@@ -162,9 +162,10 @@ func (t *Telemetry) startLogs(ctx context.Context, res *resource.Resource) error
 	if err != nil {
 		return err
 	}
-	t.logs = t.newExportCounter("logs")
+	queue := max(1, o.Queue/spansPerRecord)
+	t.logs = t.newExportCounter("logs", queue)
 	processor := sdklog.NewBatchProcessor(logExporter{exporter, t.logs},
-		sdklog.WithMaxQueueSize(max(1, o.Queue/spansPerRecord)),
+		sdklog.WithMaxQueueSize(queue),
 		sdklog.WithExportMaxBatchSize(spanBatch/spansPerRecord),
 		sdklog.WithExportInterval(o.BatchDelay),
 		sdklog.WithExportTimeout(o.Timeout),

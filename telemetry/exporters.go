@@ -19,11 +19,19 @@ import (
 // warnInterval is the minimum time between two warnings about failing exports of a signal.
 const warnInterval = time.Minute
 
+// maxWaiting limits the bytes of a signal that wait for the collector or are being sent to it.
+const maxWaiting = 8 << 20
+
 // exportCounter counts the exports of a signal. The exporters below never return an error,
 // because OpenTelemetry's global error handler would log each.
+//
+// It also enforces maxWaiting. Each item takes at least a share of it, of which there are as
+// many as places in the SDK's queue: the queue bounds the number of small items.
 type exportCounter struct {
 	name                string
 	offered, ok, failed atomic.Int64
+	waiting             atomic.Int64 // bytes
+	share               int64
 
 	log   *slog.Logger
 	clock func() time.Time
@@ -31,11 +39,25 @@ type exportCounter struct {
 	last  time.Time
 }
 
-func (t *Telemetry) newExportCounter(name string) *exportCounter {
-	o := &exportCounter{name: name, log: t.opt.Log, clock: t.opt.Clock}
+func (t *Telemetry) newExportCounter(name string, queue int) *exportCounter {
+	o := &exportCounter{name: name, share: maxWaiting / int64(queue), log: t.opt.Log, clock: t.opt.Clock}
 	t.exportCounters = append(t.exportCounters, o)
 	return o
 }
+
+// offer reports whether there is room for an item of a size, which then waits.
+func (o *exportCounter) offer(size int64) bool {
+	o.offered.Add(1)
+	size = max(size, o.share)
+	fits := o.waiting.Add(size) <= maxWaiting
+	if !fits {
+		o.waiting.Add(-size)
+	}
+	return fits
+}
+
+// done makes room after an export.
+func (o *exportCounter) done(size int64) { o.waiting.Add(-max(size, o.share)) }
 
 func (t *Telemetry) reportExports(report signal.Observe) {
 	if t.opt.Version != "" {
@@ -78,6 +100,11 @@ type spanExporter struct {
 
 func (e spanExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	clean := make([]sdktrace.ReadOnlySpan, len(spans))
+	defer func() {
+		for _, s := range spans {
+			e.out.done(sizeOfSpan(s))
+		}
+	}()
 	for i, s := range spans {
 		clean[i] = filteredSpan{s, e.allowed.attributes(s.Attributes())}
 	}
@@ -101,18 +128,32 @@ type logExporter struct {
 }
 
 func (e logExporter) Export(ctx context.Context, records []sdklog.Record) error {
-	return e.out.sent(len(records), e.Exporter.Export(ctx, records))
+	err := e.Exporter.Export(ctx, records)
+	for i := range records {
+		e.out.done(int64(len(records[i].Body().AsString())))
+	}
+	return e.out.sent(len(records), err)
 }
 
-// countingSpans counts the spans to be exported.
+// countingSpans counts the spans to be exported, and drops those for which there is no room.
 type countingSpans struct {
 	out *exportCounter
 	sdktrace.SpanProcessor
 }
 
 func (c countingSpans) OnEnd(s sdktrace.ReadOnlySpan) {
-	if s.SpanContext().IsSampled() {
-		c.out.offered.Add(1)
+	if s.SpanContext().IsSampled() && c.out.offer(sizeOfSpan(s)) {
+		c.SpanProcessor.OnEnd(s)
 	}
-	c.SpanProcessor.OnEnd(s)
+}
+
+// sizeOfSpan is the size of a span's texts; the rest is always smaller than its share.
+func sizeOfSpan(s sdktrace.ReadOnlySpan) (n int64) {
+	for _, kv := range s.Attributes() {
+		n += int64(len(kv.Value.AsString()))
+		for _, text := range kv.Value.AsStringSlice() {
+			n += int64(len(text))
+		}
+	}
+	return n
 }

@@ -16,7 +16,7 @@ import (
 func (t *Telemetry) OnRecord(_ uint64, ev *memproxy.Event, record []byte) {
 	ctx := context.Background()
 	t.instruments.Recorded(ctx, ev.Type)
-	if t.records == nil {
+	if t.records == nil || !t.logs.offer(int64(len(record))) {
 		return
 	}
 	var r log.Record
@@ -38,7 +38,6 @@ func (t *Telemetry) OnRecord(_ uint64, ev *memproxy.Event, record []byte) {
 		attrs = append(attrs, attribute.Bool(signal.AttrCancelled, true))
 	}
 	r.AddAttributes(attrs...)
-	t.logs.offered.Add(1)
 	if id, err := trace.TraceIDFromHex(ev.Trace); err == nil { // the span ended long ago
 		ctx = trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: id}))
 	}

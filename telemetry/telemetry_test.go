@@ -28,6 +28,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/proto"
 )
 
 var _ gate.Meter = (*signal.Instruments)(nil)
@@ -207,6 +208,36 @@ func TestFailingCollector(t *testing.T) {
 			defer cancel()
 			must.Do(t, wait.For(long, func() { _ = tel.Shutdown(short) }), "the shutdown waits for the collector")
 		})
+	}
+}
+
+// What waits for a collector that hangs is bounded in bytes, and there is room again once it
+// answers.
+func TestWaitingIsBoundedInBytes(t *testing.T) {
+	r := receive(t, nil)
+	tel := start(t, telemetry.Options{OTLP: r.otlp()})
+	ev, record := event(""), bytes.Repeat([]byte("a"), 64<<10)
+	findings := make([]memproxy.Finding, 400)
+	for i := range findings {
+		findings[i].Rule = strings.Repeat("r", 100)
+	}
+	for _, round := range []string{"first", "second"} {
+		for range 300 { // 19 MB of records and 12 MB of spans
+			tel.OnRecord(1, &ev, record)
+			_, span := tel.Tracer().Start(t.Context(), round)
+			span.SetAttributes(signal.AppendEvent(nil, &memproxy.Event{Findings: findings}, false)...)
+			span.End()
+		}
+		must.Do(t, tel.Flush(t.Context()))
+		r.mu.Lock()
+		expect.Equal(t, len(r.logs), 8<<20/len(record), round, "records")
+		size := 0
+		for _, s := range r.spans {
+			size += proto.Size(s)
+		}
+		expect.Equal(t, len(r.spans) > 150 && size < 9<<20, true, round, len(r.spans), "spans of", size)
+		r.logs, r.spans = nil, nil
+		r.mu.Unlock()
 	}
 }
 
