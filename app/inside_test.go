@@ -2,12 +2,17 @@ package app
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets/redisstore"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/extproc"
@@ -15,6 +20,8 @@ import (
 	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/telemetry/audit"
@@ -122,4 +129,26 @@ func NewProcess(ctx context.Context, cfg *config.Config, o Options, in *Process)
 		return s.listenExtproc(Envoy{Listen: address, Authorize: authorize})
 	}
 	return s, nil
+}
+
+// A ledger that cannot be written, on a full volume for example, does not keep the audit log
+// from giving room back: records beyond audit.max_bytes are removed, none by age, and the
+// job still fails.
+func TestLogIsPrunedBySizeWithoutTheLedger(t *testing.T) {
+	full, dir := errors.New("database or disk is full"), ring.Dir(t)
+	log := must.Get(audit.Open(audit.Options{Dir: dir, Key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), Origin: "test/log", Sync: func(*os.File) error { return nil }}))(t)
+	defer func() { must.Do(t, log.Close(context.Background())) }()
+	for range 3 * 256 {
+		must.Do(t, log.RecordAsync(memproxy.Event{Type: memproxy.EventStart}))
+	}
+	must.Do(t, log.Flush(t.Context()))
+	noted := func(context.Context, time.Duration) (time.Time, error) { return time.Time{}, full }
+	guard := upkeep.NewClockGuard(time.Now, func() time.Duration { return 0 }, noted, slog.New(slog.DiscardHandler))
+	for _, tc := range []struct {
+		maxBytes int64
+		left     int
+	}{{0, 3}, {1, 1}} {
+		expect.Is(t, pruning(log, guard, time.Hour, tc.maxBytes)(t.Context(), time.Now().AddDate(1, 0, 0)), full)
+		expect.Len(t, must.Get(filepath.Glob(filepath.Join(dir, "tile/entries/???")))(t), tc.left, "at most", tc.maxBytes, "bytes: files")
+	}
 }

@@ -69,17 +69,16 @@ func (s *App) startJobs(held *holds.Maintainer) {
 }
 
 // pruning returns a job that removes records of the audit log that are older than keep,
-// and the oldest ones while the log exceeds maxBytes. Zero means no limit.
+// and the oldest ones while the log exceeds maxBytes. Zero means no limit. If the ledger
+// cannot say what is safely older, such as on a full volume that it shares with the log, room
+// is still made by size.
 func pruning(log *audit.Log, steady *upkeep.ClockGuard, keep time.Duration, maxBytes int64) func(context.Context, time.Time) error {
 	return func(ctx context.Context, now time.Time) error {
 		var before time.Time
-		var wait error
+		var unsafe, wait error
 		if keep > 0 {
-			came, err := steady.SafeTime(ctx, now, keep)
-			if err != nil {
-				return err
-			}
-			if !came.IsZero() {
+			var came time.Time
+			if came, unsafe = steady.SafeTime(ctx, now, keep); !came.IsZero() {
 				before = came.Add(-keep)
 			}
 			if in := steady.Wait(keep); in > 0 {
@@ -87,7 +86,7 @@ func pruning(log *audit.Log, steady *upkeep.ClockGuard, keep time.Duration, maxB
 			}
 		}
 		_, err := log.Prune(ctx, before, maxBytes)
-		return cmp.Or(err, wait)
+		return cmp.Or(err, unsafe, wait)
 	}
 }
 
