@@ -113,14 +113,19 @@ func (b *pacedBody) shortenDeadline() {
 type answerWriter struct {
 	http.ResponseWriter
 	body        *pacedBody // nil if the request has none
-	code        int        // 0 until the answer begins
+	code        int        // 0 until the answer begins; statusHungUp if the caller could not get it
 	multiplexed bool
 	stall       time.Duration
 	lease       *frontend.Lease
 	torn        bool            // the answer is incomplete: abort the connection without a regular end, or reset the HTTP/2 stream
 	admission   *gate.Admission // of the request; nil if it is not ruled on
 	before      func()          // called before an answer that is not a stream of events; may be nil
+	hungUp      func() bool     // reports whether the caller disconnected
 }
+
+// statusHungUp stands in spans and metrics for memproxy's own error to a caller that
+// disconnected, which mostly is why the request failed: nginx and Envoy count it as 499, too.
+const statusHungUp = 499
 
 func (w *answerWriter) WriteHeader(code int) {
 	if w.code == 0 && code >= 200 {
@@ -139,8 +144,12 @@ func (w *answerWriter) WriteHeader(code int) {
 }
 
 func (w *answerWriter) reply(reply memproxy.Reply) {
+	hungUp := reply.Status >= http.StatusInternalServerError && w.hungUp()
 	maps.Copy(w.Header(), http.Header(reply.Header))
 	w.writeWhole(reply)
+	if hungUp {
+		w.code = statusHungUp
+	}
 }
 
 func (w *answerWriter) writeWhole(reply memproxy.Reply) {

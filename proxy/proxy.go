@@ -93,6 +93,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if renew {
 		aw.Header()["Connection"] = []string{"close"}
 	}
+	aw.hungUp = func() bool { return r.Context().Err() != nil && p.severed.Err() == nil }
 	aw.Header()["Content-Type"] = nil // otherwise net/http would guess a type from the body
 	aw.lease = p.opt.InFlight.Lease(creds.Peer)
 	defer aw.lease.Release()

@@ -64,3 +64,50 @@ func TestAStopClosesConnections(t *testing.T) {
 		})
 	}
 }
+
+// A request that fails because its caller disconnected counts as 499, one that a stop cut off
+// as the server's error, and an error of the backend as itself.
+func TestStatusOfUnansweredRequests(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		end  func(b *bubble, hangUp func(), answer chan<- string)
+		want int
+	}{
+		{"the caller hangs up", func(_ *bubble, hangUp func(), _ chan<- string) { hangUp() }, 499},
+		{"memproxy stops", func(b *bubble, _ func(), _ chan<- string) { b.proxy.AbortAll() }, 502},
+		{"the backend fails", func(_ *bubble, _ func(), answer chan<- string) {
+			answer <- "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n"
+		}, 500},
+		{"the backend breaks off", func(_ *bubble, _ func(), answer chan<- string) { answer <- "" }, 502},
+	} {
+		for _, path := range []string{"/memory", "/ping"} {
+			var statuses []int
+			var answer chan string
+			inBubble(t, func(o *proxy.Options, _ *gate.Rules) {
+				answer = make(chan string, 1)
+				o.Observe = func(_ context.Context, _, _ string, status int, _ time.Duration) { statuses = append(statuses, status) }
+			}, func(_ *http.Request, c net.Conn) {
+				select {
+				case said := <-answer:
+					_, _ = io.WriteString(c, said)
+					c.Close()
+				case <-time.After(time.Minute):
+				}
+			}, func(t *testing.T, b *bubble) {
+				ctx, hangUp := context.WithCancel(t.Context())
+				defer hangUp()
+				q := must.Get(http.NewRequestWithContext(ctx, "GET", "http://memproxy"+path, http.NoBody))(t)
+				go func() {
+					if resp, err := b.client.Do(q); err == nil {
+						_ = resp.Body.Close()
+					}
+				}()
+				synctest.Wait()
+				tc.end(b, hangUp, answer)
+				synctest.Wait()
+				expect.List(t, statuses, []int{tc.want}, tc.name, path)
+				time.Sleep(time.Hour)
+			})
+		}
+	}
+}
