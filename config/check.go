@@ -286,10 +286,30 @@ func (c *Config) Warnings() []string {
 			out = append(out, "the OIDC issuer's keys are fetched in the clear: an attacker who changes them can pose as any caller")
 		}
 	}
+	for _, p := range c.principals() {
+		who := cmp.Or(p.ID, "a rule of identity."+p.method)
+		if !slices.ContainsFunc(c.Backends, func(b Backend) bool { return b.Serves(p.Tenant) }) {
+			whom := "callers without a tenant, such as " + who
+			if p.Tenant != "" {
+				whom = "tenant " + p.Tenant + " of " + who
+			}
+			out = append(out, "no backend serves "+whom+": each of their requests is refused (identity.tenant)")
+		}
+		for _, role := range p.Roles {
+			if strings.HasPrefix(role, "memproxy-") && !slices.Contains(roles(), role) {
+				out = append(out, fmt.Sprintf("the role %s of %s is none of memproxy's: %s", role, who, strings.Join(roles(), ", ")))
+			}
+		}
+	}
 	if !*c.Enforce {
 		out = append(out, "enforce is false: nothing is refused")
 	}
 	return out
+}
+
+// roles lists the roles that the built-in policies and the gate know.
+func roles() []string {
+	return []string{"memproxy-owner", "memproxy-forget", "memproxy-admin", "memproxy-reviewer"}
 }
 
 // AnonymousAccess describes how production serves callers without a credential. It is "" if

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -286,6 +287,9 @@ func TestWarnings(t *testing.T) {
 	two := func(upstream string) string {
 		return "backends:\n  - {name: a, kind: mem0, listen: 127.0.0.1:1, upstream: http://127.0.0.1:9}\n  - {name: b, kind: mem0, listen: 127.0.0.1:2, upstream: " + upstream + "}\n"
 	}
+	acme := func(key string) string {
+		return "profile: production\n" + strings.Replace(backend, "kind: mem0", "kind: mem0, tenant: acme", 1) + "\nidentity: {keys: [{sha256: " + strings.Repeat("a", 64) + ", id: \"agent:dev\", " + key + "}]}\n"
+	}
 	for _, tc := range []struct{ text, want string }{
 		{two("http://127.0.0.1:9"), "the same upstream"},
 		{two("http://127.0.0.1:8"), ""},
@@ -301,6 +305,10 @@ func TestWarnings(t *testing.T) {
 		{"identity: {default: {id: demo}}\n" + backend, ""},
 		{"identity: {oidc: {issuer: \"http://i.example\", audience: a}}\n" + backend, "in the clear"},
 		{"identity: {oidc: {issuer: \"http://127.0.0.1:99\", audience: a}}\n" + backend, ""},
+		{acme("tenant: acme, roles: [dev, memproxy-owner]"), ""},
+		{acme("tenant: acmee"), "no backend serves tenant acmee of agent:dev: "},
+		{acme("kind: agent"), "no backend serves callers without a tenant, such as agent:dev: "},
+		{acme("tenant: acme, roles: [memproxy-onwer]"), "memproxy-onwer of agent:dev"},
 		{two("https://mem0.example"), "backend b has no credential"},
 		{two("https://mem0.example, credential: k"), ""},
 		{two("http://mem0.example/v1/"), "ends in /v1/,"},
@@ -309,6 +317,12 @@ func TestWarnings(t *testing.T) {
 		got := strings.Join(parse(t, tc.text).Warnings(), "\n")
 		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: warnings %q, want %q", tc.text, got, tc.want)
+		}
+	}
+	paths := must.Get(filepath.Glob("../policy/builtin/*.cedar"))(t)
+	for _, path := range paths {
+		for _, role := range regexp.MustCompile(`"(memproxy-[^"]*)"`).FindAllStringSubmatch(string(must.Get(os.ReadFile(path))(t)), -1) {
+			expect.Len(t, parse(t, acme("tenant: acme, roles: ["+role[1]+"]")).Warnings(), 0, role[1], "of", path)
 		}
 	}
 }
