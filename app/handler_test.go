@@ -23,6 +23,7 @@ import (
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
@@ -153,6 +154,18 @@ log: {level: info}`)
 	says(t, 0, "on this machine: tokens whose keys are not known are answered 503 (identity.oidc.issuer "+away.URL+"): identity: the issuer did not answer: status 404 from "+away.URL, "check", "--config", writeFile(t, file, r.conf))
 	there := must.Get(config.Parse(file, []byte(strings.ReplaceAll(r.conf, away.URL, newTokenIssuer(t).URL)), func(string) string { return "" }))(t)
 	expect.Text(t, strings.Join(must.Get(app.Check(t.Context(), there, func(string) string { return "" }))(t).MachineProblems, "\n"), "an issuer that answers").Lacks("issuer")
+}
+
+// A backend that accepts no connections is named on /readyz and by memproxy status, with the
+// time since when. The sidecar stays ready: it answers for the backend, and others may work.
+func TestUnreachableBackendsAreNamed(t *testing.T) {
+	t.Parallel()
+	r := start(t, strings.Replace(plain+reviewers()+"\n", `"UPSTREAM"}`, `"UPSTREAM"}
+  - {name: away, kind: mem0, listen: "127.0.0.1:0", upstream: "http://127.0.0.1:9"}`, 1))
+	r.get("/readyz").want(t, 200).has(t, `"status":"degraded"`, `"name":"backend:mem0","ok":true,"detail":"accepts connections"`,
+		`"name":"backend:away","ok":true,"degraded":true,"detail":"dial tcp 127.0.0.1:9: connect: connection refused, since 20`)
+	out, _, _ := invoked(map[string]string{review.TokenEnv: reviewToken}, "status", "--admin", r.admin)
+	expect.Text(t, out).Has("backend:away: dial tcp 127.0.0.1:9: connect: connection refused, since 20").Lacks("backend:mem0")
 }
 
 // A state directory that is removed is not made anew: nothing is served until it is back,

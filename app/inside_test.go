@@ -63,7 +63,7 @@ func testReadinessNamesHangingStores(t *testing.T) {
 	}
 	for _, most := range []time.Duration{2 * answerTime, answerTime / 2} { // the second request does not wait again
 		got := look(most)
-		for name, state := range map[string]string{"quick": "ok: well", "frozen": "not ready: no response", "slow": "degraded: no response", "broken": "degraded: disk full; no room"} {
+		for name, state := range map[string]string{"quick": "ok: well", "frozen": "not ready: no response", "slow": "degraded: no response", "broken": "degraded: disk full; no room, since 2000-01-01T00:00:00Z"} {
 			expect.Text(t, got[name], name).Has(state)
 		}
 	}

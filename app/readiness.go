@@ -1,9 +1,12 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -41,6 +44,7 @@ type storeCheck struct {
 	over  <-chan struct{} // closed when the last check has ended or its time is over
 	at    time.Time       // when the last check ended
 	err   error
+	from  time.Time // when the first of the checks that failed in a row ended
 }
 
 // readiness checks the stores concurrently, each for at most within. A store that hangs
@@ -86,7 +90,10 @@ func (s *storeCheck) start(r *readiness) <-chan struct{} {
 		err := s.ask(ctx)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.since, s.at, s.err = time.Time{}, r.clock(), err
+		if s.since, s.at = (time.Time{}), r.clock(); s.err == nil {
+			s.from = s.at
+		}
+		s.err = err
 	})
 	return s.over
 }
@@ -107,11 +114,14 @@ func (s *storeCheck) check(r *readiness) proxy.Check {
 	}
 	c.OK, c.Degraded = !s.needed, !s.needed
 	c.Detail = strings.ReplaceAll(err.Error(), "\n", "; ") // joined errors, in one line
+	if s.err != nil {
+		c.Detail += ", since " + s.from.UTC().Format(time.RFC3339)
+	}
 	return c
 }
 
-// watchStores adds the stores that requests depend on to the readiness; openBudget adds
-// its own.
+// watchStores adds the stores and backends that requests depend on to the readiness;
+// openBudget adds its own.
 func (s *state) watchStores() {
 	s.stores = &readiness{begin: s.group.Go, within: s.opt.within(answerTime), clock: time.Now} // timeouts are in real time, even with an injected clock
 	kind := "a file"
@@ -127,6 +137,24 @@ func (s *state) watchStores() {
 		_, err := s.ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending, Limit: 1})
 		return err
 	}})
+	for _, b := range s.cfg.Backends {
+		if s.opt.Transport == nil { // otherwise its address means nothing
+			s.stores.add(probe{name: "backend:" + b.Name, okDetail: func() string { return "accepts connections" }, ask: func(ctx context.Context) error { return connects(ctx, b.Upstream) }})
+		}
+	}
+}
+
+// connects opens a connection to the host of a URL and closes it again.
+func connects(ctx context.Context, to string) error {
+	u, err := url.Parse(to)
+	if err != nil {
+		return err
+	}
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), u.Scheme)))
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }
 
 // auditAnswers returns an error if the log is broken, or if queued records do not reach
