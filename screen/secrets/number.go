@@ -16,20 +16,37 @@ const (
 )
 
 // numbers are the formats of numbers, the first of which counts: the lengths of their groups of
-// digits, the separators between these, and a check of the digits and of the text before them.
+// digits, and the separators between these.
 var numbers = []struct {
 	class      Class
 	groups     [][]int
 	separators string
-	check      func(digits, before string) bool
 }{
-	{PaymentCard, [][]int{{13}, {14}, {15}, {16}, {17}, {18}, {19}, {4, 4, 4, 4}, {4, 6, 5}, {4, 6, 4}, {4, 4, 4, 4, 3}}, " -", card},
-	{USSSN, [][]int{{3, 2, 4}}, " -", ssn},
-	{USSSN, [][]int{{9}}, "", func(digits, before string) bool { return saidSSN(before) && ssn(digits, before) }},
-	{Phone, [][]int{{3, 3, 4}}, "-.", func(digits, _ string) bool { return digits[0] >= '2' }},
-	{Phone, [][]int{{11}, {4, 3, 2, 2}, {1, 3, 3, 2, 2}, {4, 3, 4}}, " -.", func(digits, _ string) bool { return digits[:2] == "05" }}, // Turkish mobile
-	{TurkishID, [][]int{{11}}, "", tckn},
-	{GermanTaxID, [][]int{{11}, {2, 3, 3, 3}}, " -", germanTaxID},
+	{PaymentCard, [][]int{{13}, {14}, {15}, {16}, {17}, {18}, {19}, {4, 4, 4, 4}, {4, 6, 5}, {4, 6, 4}, {4, 4, 4, 4, 3}}, " -"},
+	{USSSN, [][]int{{3, 2, 4}, {9}}, " -"},
+	{Phone, [][]int{{3, 3, 4}}, "-."},
+	{Phone, [][]int{{11}, {4, 3, 2, 2}, {1, 3, 3, 2, 2}, {4, 3, 4}}, " -."},
+	{TurkishID, [][]int{{11}}, ""},
+	{GermanTaxID, [][]int{{11}, {2, 3, 3, 3}}, " -"},
+}
+
+// valid reports whether the digits of a number can be one of a class, after some text. It is no
+// column of the formats, because the digits of each candidate would then be allocated.
+func valid(class Class, digits string, grouped bool, before string) bool {
+	switch class {
+	case PaymentCard:
+		return card(digits)
+	case USSSN:
+		return ssn(digits) && (grouped || saidSSN(before))
+	case TurkishID:
+		return tckn(digits)
+	case GermanTaxID:
+		return germanTaxID(digits)
+	}
+	if len(digits) == 10 { // North American
+		return digits[0] >= '2'
+	}
+	return digits[:2] == "05" // Turkish mobile
 }
 
 // number classifies the number at i and returns where to continue. The number may end
@@ -71,7 +88,7 @@ var betweenDigits = terms.BytesOf(" -.")
 func meaning(digits []byte, groups []int, separator byte, before string) Class {
 	for _, n := range numbers {
 		shaped := slices.ContainsFunc(n.groups, func(g []int) bool { return slices.Equal(g, groups) })
-		if shaped && (separator == 0 || strings.IndexByte(n.separators, separator) >= 0) && n.check(string(digits), before) {
+		if shaped && (separator == 0 || strings.IndexByte(n.separators, separator) >= 0) && valid(n.class, string(digits), separator != 0, before) {
 			return n.class
 		}
 	}
@@ -104,7 +121,7 @@ func (s *scanner) alone(start, end int) bool {
 
 // card reports whether the digits are in an issuer's range with its length, and pass the
 // Luhn check.
-func card(d, _ string) bool {
+func card(d string) bool {
 	n := len(d)
 	four, _ := strconv.Atoi(d[:4]) // cannot fail: they are digits
 	two, three := four/100, four/10
@@ -139,7 +156,7 @@ func luhn(d string) bool {
 }
 
 // ssn reports whether nine digits are in an issued range of US social security numbers.
-func ssn(d, _ string) bool {
+func ssn(d string) bool {
 	return d[:3] != "000" && d[:3] != "666" && d[0] != '9' && d[3:5] != "00" && d[5:] != "0000"
 }
 
@@ -150,7 +167,7 @@ func saidSSN(before string) bool {
 }
 
 // tckn checks the two check digits of a Turkish identity number.
-func tckn(d, _ string) bool {
+func tckn(d string) bool {
 	if d[0] == '0' {
 		return false
 	}
@@ -165,7 +182,7 @@ func tckn(d, _ string) bool {
 // germanTaxID checks a German tax identification number: among the first ten
 // digits exactly one comes twice or three times and the others at most once,
 // and the eleventh is the check digit of ISO 7064 MOD 11,10.
-func germanTaxID(d, _ string) bool {
+func germanTaxID(d string) bool {
 	if d[0] == '0' {
 		return false
 	}

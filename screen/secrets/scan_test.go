@@ -112,3 +112,11 @@ func TestNoClassHidesAnother(t *testing.T) {
 	}
 	expect.Equal(t, len(secrets.Scan(strings.Repeat("AKIAIOSFODNN7EXAMPLQ ", 5000))), 1024)
 }
+
+// What looks like a number costs no allocation, however often it stands in a text.
+func TestCandidatesAreNotAllocated(t *testing.T) {
+	for _, piece := range []string{"4111 ", "4111 1111 1111 1112 ", "123-45-678 ", "12345678901 "} {
+		text := strings.Repeat(piece, 100)
+		expect.Equal(t, testing.AllocsPerRun(10, func() { secrets.Scan(text) }), 0, piece)
+	}
+}
