@@ -9,12 +9,15 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/review"
 )
 
 const holdingPolicy = `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("Bob's memories are looked at first")
@@ -304,4 +307,44 @@ func TestNothingIsHeldWithoutReviewers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Proves EDGE-15, TRL-6: approved writes that the backend answers 429 are sent again, one
+// request a round as long as it takes none, and once each when it does. A total is charged
+// for what was written, and the records have every attempt.
+func TestBusyBackendGetsApprovedWritesLater(t *testing.T) {
+	t.Parallel()
+	never := func(time.Duration) (<-chan time.Time, func()) { return nil, func() {} }
+	r := startRig(&rig{t: t, pace: never}, screeningConf, "SCREENING", fmt.Sprintf("policy: {dir: %q}\nbudgets: {default: {writes_per_hour: 100, writes_total: 3}}", policyDir(t, holdingPolicy)))
+	var busy atomic.Bool
+	var posts atomic.Int32
+	b := r.back.handler()
+	r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.Method == http.MethodPost {
+			posts.Add(1)
+			if busy.Load() {
+				w.WriteHeader(http.StatusTooManyRequests)
+				return
+			}
+		}
+		b.ServeHTTP(w, q)
+	}))
+	busy.Store(true)
+	var ids []string
+	for i := range 3 {
+		id := heldID(t, r.do("POST", "/memories", fmt.Sprintf(`{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob owns %d boats."}]}`, i)))
+		must.Get(r.car.Ledger.Holds.Approve(t.Context(), id, memproxy.Review{Reviewer: "eve"}))(t)
+		ids = append(ids, id)
+	}
+	for round := range int32(5) {
+		expect.Is(t, r.car.Once(t.Context(), "replays", time.Now()), review.ErrNotSent)
+		expect.Equal(t, posts.Load(), round+1, "requests after round", round)
+	}
+	busy.Store(false)
+	r.once("replays", time.Now())
+	expect.Equal(t, posts.Load(), 5+3)
+	for _, id := range ids {
+		expect.Equal(t, r.heldWrite(id).State, memproxy.HoldDone, id)
+	}
+	expect.Text(t, r.audit("--type", "review")).Times(5, `"not_sent"`)
 }

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -299,4 +301,37 @@ func TestChangesByLabelOfAKilledProcessAreRecorded(t *testing.T) {
 	key := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: l.letta.BlockID(l.agent, "human")}
 	by := must.Get(l.car.Ledger.Corrections(t.Context(), key))(t)
 	expect.Equal(t, len(by) == 1 && by[0].Corrector == "human:ann" && by[0].Trust == memproxy.TrustHuman, true, "corrected by", by)
+}
+
+// Proves EDGE-15: the record of a caller that hung up says so, and blames nobody else. A read
+// ends with it and counts as 4xx; a write goes on, and has the backend's outcome.
+func TestCallersThatHangUpAreOnRecord(t *testing.T) {
+	t.Parallel()
+	r := start(t, plain)
+	b, arrived, gone := r.back.handler(), make(chan bool, 1), make(chan bool)
+	r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		arrived <- true
+		<-gone
+		b.ServeHTTP(w, q)
+	}))
+	for _, tc := range []struct{ method, path, body, outcome, metric string }{
+		{"GET", "/memories?user_id=ann", "", `"outcome":{"cancelled":true,"ended":"client_gone"}`, `kind="recall",status="4xx"`},
+		{"POST", "/memories", note, `"status":200`, `kind="learn",status="2xx"`},
+	} {
+		ctx, hangUp := context.WithCancel(t.Context())
+		q := must.Get(http.NewRequestWithContext(ctx, tc.method, r.base+tc.path, strings.NewReader(tc.body)))(t)
+		q.Header.Set("Content-Type", "application/json")
+		q.Header.Set("X-API-Key", devToken)
+		go func() { <-arrived; hangUp() }()
+		if resp, err := http.DefaultClient.Do(q); err == nil {
+			resp.Body.Close()
+			t.Errorf("%s was answered", tc.method)
+		}
+		if tc.method == "POST" {
+			close(gone)
+		}
+		ring.Until(t, "the outcome", func() bool { return strings.Contains(r.audit("--type", "outcome"), tc.outcome) })
+		ring.Until(t, "the metric", func() bool { return strings.Contains(r.get("/metrics").body, tc.metric) })
+	}
+	expect.Text(t, r.audit("--type", "outcome")).Lacks("upstream.unavailable")
 }
