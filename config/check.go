@@ -15,6 +15,8 @@ import (
 	"unicode"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/memproxy/memproxy"
 )
 
 func faultIf(v *reader, wrong bool, line int, format string, args ...any) {
@@ -96,7 +98,11 @@ func (v *reader) check(c *Config, at func(...any) int) {
 
 func (v *reader) identity(c *Config, at func(...any) int) {
 	seen := map[string]int{}
+	named := func(id string, path ...any) { // identity refuses every request of such a caller
+		faultIf(v, strings.HasPrefix(id, memproxy.AnonymousPrefix), at(append(path, "id")...), "ids that begin with %s are reserved for callers without a credential", memproxy.AnonymousPrefix)
+	}
 	for i, k := range c.Identity.Keys {
+		named(k.ID, "identity", "keys", i)
 		line := at("identity", "keys", i, "sha256")
 		if !isSHA256(k.SHA256) {
 			v.fault(line, "identity.keys[%d].sha256 is not 64 hex digits", i)
@@ -112,7 +118,18 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 		seen[hash] = line
 	}
 	faultIf(v, c.Identity.Default != nil && *c.Identity.Require, at("identity", "require"), "require and default exclude each other")
+	if p := c.Identity.Default; p != nil && p.Kind != "anonymous" {
+		named(p.ID, "identity", "default")
+	}
+	if s := c.Identity.SPIFFE; s != nil {
+		for i, r := range s.Rules {
+			named(r.ID, "identity", "spiffe", "rules", i)
+		}
+	}
 	if o := c.Identity.OIDC; o != nil {
+		for i, r := range o.Rules {
+			named(r.ID, "identity", "oidc", "rules", i)
+		}
 		v.url(o.Issuer, at("identity", "oidc", "issuer"), "issuer", "it is public", false)
 		faultIf(v, o.TokenFile != "" && !strings.HasPrefix(o.Issuer, "https://"), at("identity", "oidc", "token_file"), "token_file would be sent to the issuer unencrypted: use https")
 	}

@@ -186,7 +186,12 @@ func invalidByte(text []byte) (at int, what string) {
 	return -1, ""
 }
 
-var yamlLine = regexp.MustCompile(`(?s)^(?:yaml: )?line (\d+): (.*)$`)
+var (
+	yamlLine = regexp.MustCompile(`(?s)^(?:yaml: )?line (\d+): (.*)$`)
+	// yamlParser matches the faults of the library's parser, whose lines it counts from 0.
+	// It counts those of its scanner from 1.
+	yamlParser = regexp.MustCompile(`^did not find expected (?:node content|'-' indicator|key|',' or '[]}]'|<document start>)$`)
+)
 
 // fromYAML adds a fault that the YAML library found.
 func (v *reader) fromYAML(err error) {
@@ -199,6 +204,9 @@ func (v *reader) fromYAML(err error) {
 		return
 	}
 	line, _ := strconv.Atoi(m[1]) // the pattern matches digits only
+	if yamlParser.MatchString(m[2]) {
+		line++
+	}
 	v.fault(line, "%s", strings.Replace(m[2], "found character that cannot start any token", "a value cannot begin with this character; indent with spaces, not tabs", 1))
 }
 
