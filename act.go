@@ -32,7 +32,8 @@ const (
 	ActUnknown   ActStage = "unknown" // it was sent, and its result is unknown
 )
 
-// ActEvent returns the record of an act, of the decision that it is about.
+// ActEvent returns the event that records an act, under the id of the decision that the act
+// is about.
 func ActEvent(at time.Time, by Principal, act Act, backend, decision string, targets ...string) Event {
 	return Event{
 		Type: EventReview, Time: at, Decision: decision, Route: "review." + act.Action, Principal: by,

@@ -132,7 +132,7 @@ func (w WriteLimit) Or(other WriteLimit) WriteLimit {
 	return WriteLimit{PerHour: cmp.Or(w.PerHour, other.PerHour), Total: cmp.Or(w.Total, other.Total)}
 }
 
-// DefaultLimits returns the limits of the built-in bundle.
+// DefaultLimits returns the limits that apply where the configuration sets none.
 func DefaultLimits() Limits {
 	return Limits{
 		Default:         WriteLimit{PerHour: 100, Total: 10000},

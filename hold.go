@@ -243,7 +243,7 @@ func (h *HeldWrite) ByRules() bool { return strings.HasPrefix(h.Reviewer, rulesR
 
 const rulesReviewer = "rules:"
 
-// NoticeKind is the subject of a notice.
+// NoticeKind is the event that a notice reports.
 type NoticeKind string
 
 // The notices.

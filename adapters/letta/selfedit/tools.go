@@ -20,7 +20,7 @@ type Tool struct {
 	params []param
 }
 
-// Use is what the calls of a tool use.
+// Use is what the calls of a tool read or change.
 type Use string
 
 // Uses of the tools whose calls are ruled on, and others.
