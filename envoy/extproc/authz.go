@@ -141,7 +141,7 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 	case ex.Decision.Verdict != memproxy.Amend:
 		return nil
 	case len(ex.Decision.Reasons) == 0:
-		return flaw(memproxy.InternalError, http.StatusForbidden, "memproxy would modify this request, which ext_authz cannot do")
+		return flaw(memproxy.InternalError, http.StatusServiceUnavailable, "memproxy would modify this request, which ext_authz cannot do")
 	}
 	why := ex.Decision.Reasons[0]
 	f := flaw(why.Code, http.StatusForbidden, why.Detail+"; ext_authz cannot modify the request, so it is refused")
