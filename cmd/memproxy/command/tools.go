@@ -16,10 +16,9 @@ import (
 
 // check returns a command that validates a configuration, its policies and its files
 // without opening the state, and shows what would prevent it from running on this
-// machine. With print it prints the configuration and every control; otherwise it does so
-// only if the options ask for it.
-func (in *Invocation) check(use, short, example string, print bool) *cobra.Command {
-	controls := print
+// machine. With show it prints the configuration instead, which can be read as a file.
+func (in *Invocation) check(use, short, example string, show bool) *cobra.Command {
+	print, controls := show, false
 	c := configCommand(in, required(), use, short, example, func(ctx context.Context, file string, cfg *config.Config) error {
 		found, err := app.Check(ctx, cfg, in.Getenv)
 		if err != nil {
@@ -38,6 +37,9 @@ func (in *Invocation) check(use, short, example string, print bool) *cobra.Comma
 			}
 			fmt.Fprint(in.Stdout, string(b))
 		}
+		if show {
+			return nil
+		}
 		found.Print(in.Stdout, controls)
 		fmt.Fprintf(in.Stdout, "%s is valid: profile %s, backends: %d, rules %s\n", file, cfg.Profile, len(cfg.Backends), found.Version)
 		for _, w := range found.MachineProblems {
@@ -49,7 +51,7 @@ func (in *Invocation) check(use, short, example string, print bool) *cobra.Comma
 		}
 		return nil
 	})
-	if !print {
+	if !show {
 		c.Flags().BoolVar(&print, "print", false, "print the configuration with all defaults, secrets redacted")
 		c.Flags().BoolVar(&controls, "controls", false, "list every control and policy, and not only what the file sets")
 	}
