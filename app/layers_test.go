@@ -249,7 +249,7 @@ func TestLayersOnLetta(t *testing.T) {
 	says := func(user, script string) got {
 		return l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(`{"messages":[{"role":"user","content":%q},{"role":"system","content":%q}]}`, user, script))
 	}
-	says("I am fond of chess", "CALL memory_insert {\"label\":\"human\",\"new_string\":\"fond of chess\"}\nTHEN\nCALL memory_insert {\"label\":\"human\",\"new_string\":\"probably lonely\"}\nTHEN\nSAY done").want(t, 200).has(t, "stated by no user")
+	says("I am fond of chess", "CALL memory_insert {\"label\":\"human\",\"new_string\":\"fond of chess\"}\nTHEN\nCALL memory_insert {\"label\":\"human\",\"new_string\":\"probably lonely\"}\nTHEN\nSAY done").want(t, 200).has(t, "not stated by a user")
 	l.blocks("Ann\nfond of chess", "helper")
 	expect.Text(t, l.audit("--type", "decision"), "the record says").Has("layer.inferred.refuse").Lacks("lonely")
 }

@@ -125,7 +125,7 @@ func TestClientsWithTheStarterFile(t *testing.T) {
 					expect.That(t, f == found && l == left, "without memproxy: found %s, and when it was deleted %s\nwith it: %s, %s", f, l, found, left)
 				}
 				switch {
-				case strings.Contains(why, "looks like an attack"), strings.Contains(why, "credentials are not kept"):
+				case strings.Contains(why, "looks like an attack"), strings.Contains(why, "memories may not contain credentials"):
 				case strings.Contains(why, "403"):
 					shows = "the status only"
 					expect.Text(t, car.audit(t, "--verdict", "deny"), "the audit log does not have the reason either").Has("looks like an attack")
