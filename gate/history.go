@@ -361,13 +361,16 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 		ret.g.opt.Unconfirmed(ret.event)
 		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "not recorded in the ledger"})
 	}
+	left := map[memproxy.MemoryKey]string{} // hashes of the texts after this change, also of those that it does not touch
+	for _, row := range ret.rows {
+		left[row.Key()] = row.SHA256
+	}
 	e.ExpectedOwners = nil
 	foreign := map[memproxy.MemoryKey]bool{}
 	for k, target := range targets {
 		m, asked := there[target]
-		text := content.NewText(ret.op, target)
 		gone, now := ret.op.Kind == memproxy.Forget, records.Of(k)
-		if foreign[k] = !asked || m.Missing != gone || !gone && text != "" && m.Text != text; !foreign[k] && now.HasOwner() {
+		if foreign[k] = !asked || m.Missing != gone || !gone && left[k] != "" && memproxy.Hash(m.Text) != left[k]; !foreign[k] && now.HasOwner() {
 			e.ExpectedOwners = append(e.ExpectedOwners, now.Owner)
 		}
 	}

@@ -84,11 +84,12 @@ func TestTheLastChangeIsWhatTheBackendHas(t *testing.T) {
 		"deleted, and there again":          {deletes: true, there: "theirs"},
 		"nobody says":                       {there: "mine", away: true},
 		"this name, the text as it was":     {renames: true, there: "before", mine: true},
+		"this name, the other's text":       {renames: true, there: "theirs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, func(r *rig) { r.fake.merges = true })
 			row := by("agent:dev", memproxy.TrustAuthenticated, 500)
-			row.ID = "m1"
+			row.ID, row.SHA256 = "m1", memproxy.Hash("before")
 			r.ledger.rows["m1"] = row
 			r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: "before"}}
 			op := correct("mine", "m1")
