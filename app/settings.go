@@ -108,7 +108,7 @@ func (s *edits) configurationIn(ctx context.Context, file string) func() (string
 		if err != nil {
 			return "", nil, err
 		}
-		return memproxy.TextSHA256(string(text)), func() error {
+		return config.Version(text), func() error {
 			next, err := config.Parse(file, text, s.opt.Getenv)
 			if err == nil {
 				err = s.apply(ctx, next)
@@ -240,7 +240,7 @@ func (s *App) watch() {
 	}
 	s.group.Go("hangup", func(ctx context.Context) { hangup(ctx, s.log) })
 	if file := s.opt.File; file != "" {
-		s.edits.follow("configuration", fromConfiguration, s.edits.configurationIn(s.group.Context(), file), s.cfg.SHA256(), filepath.Dir(file))
+		s.edits.follow("configuration", fromConfiguration, s.edits.configurationIn(s.group.Context(), file), s.cfg.Version(), filepath.Dir(file))
 	}
 	s.startJobs(held)
 }

@@ -322,6 +322,14 @@ func TestConfigurationReloads(t *testing.T) {
 		return strings.Contains(r.audit("--type", "reload"), "loosens: budgets.default.writes_per_hour: 1 became")
 	})
 	edit(strings.Replace(keys, row(second, "globex"), "", 1), "a key taken away", func() bool { return write(second, "bob", "globex") == 401 })
+
+	hash := writeFile(t, filepath.Join(t.TempDir(), "hash"), sha(second)+"\n") // a file of its own, in another directory
+	edit(strings.Replace(keys, sha(second), "file:"+hash, 1), "a key by reference", func() bool { return write(second, "bob", "globex") == 200 })
+	writeFile(t, hash, sha("another key"))
+	r.within(p, time.Second, "the other key in the file", func() bool { return write(second, "bob", "globex") == 401 })
+	must.Do(t, os.Remove(hash))
+	r.within(p, time.Second, "the file is gone", says("the newest edit is not in force"))
+	expect.Equal(t, write("another key", "bob", "globex"), 200, "what was in force is not any more")
 }
 
 // A broken edit of the policies remains reported while other files are edited.

@@ -55,17 +55,37 @@ func (f Faults) Error() string { return strings.Join(f, "\n") }
 // Parse parses a configuration. name is used in errors.
 func Parse(name string, text []byte, getenv func(string) string) (*Config, error) {
 	c := &Config{}
-	var hidden []string
+	var hidden, referred []string
 	root, err := parse(name, text, getenv, c, func(v *reader, at func(...any) int) {
 		c.defaults()
 		v.check(c, at)
-		hidden = v.hidden
+		hidden, referred = v.hidden, v.files
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.file = &file{name, root, memproxy.TextSHA256(string(text)), func(what string) string { return redact(hidden, what) }}
+	c.file = &file{name, root, version(text, referred), func(what string) string { return redact(hidden, what) }}
 	return c, nil
+}
+
+// Version returns a hash of a configuration's text and of the values that it takes from
+// files, as they are now. Those that cannot be read do not count.
+func Version(text []byte) string {
+	v := &reader{getenv: func(string) string { return "" }, referenced: map[*yaml.Node]bool{}}
+	if bytes.Contains(text, []byte("file:/")) { // otherwise the text need not be parsed at every look
+		if root := v.document(text); root != nil {
+			v.resolve(root, 0)
+		}
+	}
+	return version(text, v.files)
+}
+
+func version(text []byte, files []string) string {
+	sum := memproxy.TextSHA256(string(text))
+	for _, value := range files {
+		sum = memproxy.TextSHA256(sum + value)
+	}
+	return sum
 }
 
 // Strict parses another file, in which a reference is a fault, into a struct with the tags of a Config.
@@ -100,6 +120,7 @@ type reader struct {
 	faults     []fault
 	referenced map[*yaml.Node]bool // scalars whose value came from a reference
 	hidden     []string            // values that faults must not quote
+	files      []string            // values from files
 }
 
 type fault struct {
@@ -262,6 +283,7 @@ func (v *reader) scalar(n *yaml.Node) {
 			v.fault(n.Line, "%v", err)
 			return
 		}
+		v.files = append(v.files, text)
 		v.replaceScalar(n, text, text)
 		return
 	}

@@ -14,13 +14,13 @@ import (
 // file is the source of a configuration.
 type file struct {
 	name string
-	root *yaml.Node // YAML tree with resolved references
-	sum  string
+	root *yaml.Node          // YAML tree with resolved references
+	sum  string              // of the text and of what it takes from files
 	hide func(string) string // hides values of references; a function, because a list would be printed with a Config
 }
 
-// SHA256 is the SHA-256 of the source text.
-func (c *Config) SHA256() string { return c.file.sum }
+// Version is Version of the source text when it was parsed.
+func (c *Config) Version() string { return c.file.sum }
 
 // Setting is the value of a key that a control depends on.
 type Setting struct {
