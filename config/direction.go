@@ -135,9 +135,15 @@ func Snapshot(settings []Setting) map[string]string {
 }
 
 // fallbacks are the keys that apply if a map lacks an entry, by the prefixes of their paths.
-var fallbacks = [...]struct{ entry, key string }{
-	{"budgets.overrides[", "budgets.default."},
-	{"screening.sources[", "screening.sensitivity"},
+// An entry that is whole has nothing from them in place of what it leaves out.
+var fallbacks = [...]struct {
+	entry, key string
+	whole      bool
+}{
+	{entry: "budgets.overrides[", key: "budgets.default."},
+	{entry: "budgets.tenants[", key: "budgets.tenants[*].", whole: true},
+	{entry: "memories.ttl[", key: "memories.ttl[default]"},
+	{entry: "screening.sources[", key: "screening.sensitivity"},
 }
 
 // sourceEntry begins the path of a source's tier.
@@ -149,6 +155,15 @@ const sourceEntry = "sources.names["
 func tierOf(name, others string) string {
 	tier := memproxy.DefaultSourceNames().With(map[string]memproxy.Source{everyOther: memproxy.Source(others)}).Tier(name)
 	return string(cmp.Or(tier, memproxy.SourceTrusted))
+}
+
+func hasPath(in map[string]string, prefix string) bool {
+	for path := range in {
+		if strings.HasPrefix(path, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // Loosened describes the settings that are looser than before, one sentence each:
@@ -166,7 +181,11 @@ func Loosened(before map[string]string, after []Setting) []string {
 			if strings.HasPrefix(path, i.entry) {
 				key := i.key
 				if strings.HasSuffix(key, ".") {
-					key += path[strings.LastIndexByte(path, '.')+1:]
+					dot := strings.LastIndexByte(path, '.') + 1
+					key += path[dot:]
+					if i.whole && hasPath(in, path[:dot]) {
+						return "", false
+					}
 				}
 				v, ok := in[key]
 				return v, ok
