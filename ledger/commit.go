@@ -25,7 +25,7 @@ func (s *store) persist(group []*job) error {
 // commit runs the jobs of a group in one transaction. The transaction has its own
 // deadline instead of the callers', because one caller's short deadline must not undo
 // the jobs of the others.
-func (s *store) commit(group []*job) (err error) {
+func (s *store) commit(group []*job) error {
 	if s.file != nil { // a removed file stays open, and what is written to it is lost
 		if now, err := os.Stat(s.opt.Path); err != nil || !os.SameFile(s.file, now) {
 			return errors.Join(errMoved, err)
@@ -34,14 +34,15 @@ func (s *store) commit(group []*job) (err error) {
 	ctx, cancel := s.writing()
 	defer cancel()
 	restore, err := s.setDurability(ctx, group)
+	defer func() { // if it fails, what was committed is committed: no job runs again
+		left := restore()
+		for _, j := range group {
+			j.left = left
+		}
+	}()
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if rerr := restore(); err == nil {
-			err = rerr
-		}
-	}()
 	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return err

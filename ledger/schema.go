@@ -87,10 +87,10 @@ func migrate(ctx context.Context, s *store) (failed error) {
 	}
 	if from > 0 { // overwrites what the migration removes, so that no texts remain in unused pages
 		restore, err := s.setDurability(ctx, []*job{{erase: true}})
+		defer func() { failed = errors.Join(failed, restore()) }()
 		if err != nil {
 			return err
 		}
-		defer func() { failed = errors.Join(failed, restore()) }()
 	}
 	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {

@@ -1,12 +1,15 @@
 // These tests count transactions, which no caller sees, so they are in the slow ring.
 
-//go:build slow
+//go:build slow && linux
 
 package ledger
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -104,4 +107,33 @@ func TestDeletionsPassEndedHistories(t *testing.T) {
 	last := must.Get(l.History(t.Context(), k, 0, 1))(t)
 	expect.Equal(t, last[0].Op, memproxy.OpDelete)
 	expect.Equal(t, deleted(), nothing, "the transactions of the next")
+}
+
+// A group that was committed does not run again if what it removed cannot be overwritten on the
+// disk. The caller that asked for the erasure is told, and no other.
+//
+// Proves EDGE-8, SYN-5.
+func TestUnfinishedErasureRunsOnce(t *testing.T) {
+	path := filepath.Join(ring.Dir(t), "ledger.db")
+	l := opened(t, path)
+	file := must.Get(os.Open(path))(t)
+	defer file.Close()
+	for _, e := range must.Get(os.ReadDir("/proc/self/fd"))(t) { // checkpoints fail from now on
+		fd := must.Get(strconv.Atoi(e.Name()))(t)
+		if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); to == path && fd != int(file.Fd()) {
+			must.Do(t, syscall.Dup3(int(file.Fd()), fd, syscall.O_CLOEXEC))
+		}
+	}
+	var runs int
+	counted := func(erase bool) *job {
+		return &job{ctx: t.Context(), erase: erase, durable: erase, done: make(chan error, 1), run: func(t *transaction) {
+			runs++
+			t.run(`INSERT INTO claim (name, holder, until) VALUES (?, '', 0)`, fmt.Sprint("job ", runs))
+		}}
+	}
+	group := []*job{counted(true), counted(false)}
+	commitOrKeep(l.store, group)
+	expect.Equal(t, runs, 2)
+	expect.That(t, <-group[0].done != nil, "the erasure is not done")
+	must.Do(t, <-group[1].done)
 }

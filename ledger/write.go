@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,6 +35,7 @@ type job struct {
 	// durable jobs are on disk when they are done. erase jobs also overwrite what they
 	// remove.
 	durable, erase bool
+	left           error // why the disk may still have what an erase job removed
 }
 
 // transaction is a transaction of the writer, with what it changed. After the first
@@ -197,7 +199,7 @@ func finish(s *store, group []*job, err error) {
 	left := s.redo.Applied(lastNumber(group), erase)
 	for _, j := range group {
 		if err == nil && j.erase {
-			s.answer(j, left)
+			s.answer(j, errors.Join(j.left, left))
 		} else {
 			s.answer(j, err) // a redo log that was not truncated is truncated after the next group
 		}
