@@ -41,14 +41,6 @@ func scanHold(s scanner) (h memproxy.HeldWrite, err error) {
 	return h, err
 }
 
-// fromMicros is the inverse of toMicros.
-func fromMicros(at int64) time.Time {
-	if at == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(at).UTC()
-}
-
 // asJSON encodes a value whose encoding cannot fail.
 func asJSON(v any) string { return string(inJSON(v)) }
 
@@ -197,6 +189,9 @@ func (hs Holds) Content(ctx context.Context, id string) (memproxy.HeldWrite, mem
 	}
 	if over := h.State == memproxy.HoldRejected || h.State == memproxy.HoldDone || h.State == memproxy.HoldFailed; !over {
 		if said, err := hs.confirmed(ctx, &h); err != nil || !bytes.Equal(said.Shown, shownOf(&h)) {
+			if err == nil && hs.changed(ctx, &h) {
+				return hs.Content(ctx, id)
+			}
 			return h, memproxy.HoldContent{}, cmp.Or(err, forged(hs.store, &h))
 		}
 	}

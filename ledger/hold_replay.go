@@ -36,6 +36,9 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	if err == nil && h.State == memproxy.HoldApproved { // otherwise the update below reports it
 		var said confirmation
 		if said, err = hs.confirmed(ctx, &h); err == nil && !bytes.Equal(said.Approval, approvalOf(&h)) {
+			if hs.changed(ctx, &h) {
+				return hs.Claim(ctx, id, lease)
+			}
 			err = forged(hs.store, &h)
 		}
 	}

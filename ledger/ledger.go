@@ -257,3 +257,11 @@ func toMicros(t time.Time) int64 {
 	}
 	return t.UnixMicro()
 }
+
+// fromMicros is the inverse of toMicros.
+func fromMicros(at int64) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(at).UTC()
+}

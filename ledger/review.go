@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -183,6 +184,13 @@ func (hs Holds) confirmed(ctx context.Context, h *memproxy.HeldWrite) (confirmat
 		err = nil
 	}
 	return confirmationIn(content), err
+}
+
+// changed reports whether a hold is not any more as it was read, so that a confirmation that
+// was read later says nothing about it.
+func (hs Holds) changed(ctx context.Context, h *memproxy.HeldWrite) bool {
+	now, err := hs.Get(ctx, h.ID)
+	return err != nil || !reflect.DeepEqual(now, *h)
 }
 
 // withdrawApproval deletes the approval and the votes of a hold.

@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -144,6 +145,34 @@ func holdClaimed(t *testing.T, l Life) {
 	}
 	all.Wait()
 	expect.Equal(t, got, 1)
+}
+
+// holdSettledWhileRead settles holds that others read, and of which they claim one that is
+// approved: what they find was not edited.
+func holdSettledWhileRead(t *testing.T, l Life) {
+	ctx := t.Context()
+	for i := range 20 {
+		id := fmt.Sprint("h", i)
+		hold(t, l, id, "text of "+id)
+		if i%2 == 1 {
+			must.Get(l.Holds.Approve(ctx, id, by("human:ann")))(t)
+		}
+		var all sync.WaitGroup
+		for _, store := range []*ledger.Ledger{l.Ledger, l.Other, l.Ledger, l.Other} {
+			all.Go(func() {
+				for over := false; !over; {
+					h, _, err := store.Holds.Content(ctx, id)
+					expect.OK(t, err, "read")
+					if over = err != nil || h.State != memproxy.HoldPending; h.State == memproxy.HoldApproved {
+						_, err = store.Holds.Claim(ctx, id, time.Minute)
+						expect.Equal(t, errors.Is(err, memproxy.ErrForged), false, "claimed", err)
+					}
+				}
+			})
+		}
+		_ = l.Other.Holds.Reject(ctx, id, by("human:bob")) // unless it was claimed
+		all.Wait()
+	}
 }
 
 func holdStranded(t *testing.T, l Life) {

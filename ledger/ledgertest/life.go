@@ -77,6 +77,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"a hold's life", holdLife},
 		{"what is settled stays settled", holdSettled},
 		{"a claim is given once", holdClaimed},
+		{"a hold is settled while it is read", holdSettledWhileRead},
 		{"a claim that was left is stranded", holdStranded},
 		{"a claim that was left is done if its write has versions", holdArrived},
 		{"what waits is not sent after everything of its owner was deleted", holdCleared},
