@@ -64,7 +64,11 @@ func (ret *effects) commitEffects(ctx context.Context, states []memproxy.StateCh
 			why.Detail = memproxy.ErrKept.Error()
 		}
 		ret.reasons = append(ret.reasons, why)
+		if !errors.Is(err, memproxy.ErrKept) {
+			return
+		}
 	}
+	ret.g.accounts.creditAuthors(ctx, ret.Admission, ret.gone)
 }
 
 // commit commits an entry, even if the caller has disconnected. It logs an error, with
@@ -380,6 +384,9 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 	e.Renewed = slices.DeleteFunc(e.Renewed, func(c memproxy.Renewal) bool { return foreign[c.MemoryKey] })
 	e.Owners = slices.DeleteFunc(e.Owners, func(o memproxy.Ownership) bool {
 		return foreign[o.Key()]
+	})
+	ret.gone = slices.DeleteFunc(ret.gone, func(o memproxy.Ownership) bool { // who deleted it first has credited the author
+		return foreign[o.Key()] || records.Of(o.Key()).Owner.Deleted
 	})
 	return e
 }

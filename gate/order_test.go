@@ -66,7 +66,8 @@ func TestChangesHaveTheirTurn(t *testing.T) {
 }
 
 // Proves EDGE-4, TRL-5: a change that the ledger hears of after another process's is noted
-// if the backend has it, and else leaves what is noted alone.
+// if the backend has it, and else leaves what is noted alone. A memory that both delete is
+// credited to its author once.
 func TestTheLastChangeIsWhatTheBackendHas(t *testing.T) {
 	for name, tc := range map[string]struct {
 		deletes, gone bool   // this change; the other's
@@ -112,6 +113,7 @@ func TestTheLastChangeIsWhatTheBackendHas(t *testing.T) {
 			got, versions := r.ledger.rows["m1"], len(r.ledger.versions)
 			mine := got != theirs
 			expect.That(t, mine == tc.mine && (!mine || got.Deleted == tc.deletes) && (versions > 0) == tc.mine, "noted is %+v, with %d versions", got, versions)
+			expect.Equal(t, len(r.budget.released) == 1, tc.deletes && mine && !tc.gone, "credited", r.budget.released)
 			expect.Equal(t, len(r.unconfirmed) == 1, tc.away, "the backend is asked again later")
 			left := slices.Contains(memproxy.Codes(r.recorder.last().Reasons), string(memproxy.LedgerUnavailable))
 			expect.Equal(t, left, tc.away, "the next process asks, if this one ends before")

@@ -18,6 +18,7 @@ import (
 type effects struct {
 	*answer
 	rows []memproxy.Ownership // the last of an object counts
+	gone []memproxy.Ownership // deleted memories, whose authors are credited once this is recorded
 }
 
 // recordEffects records the effects of the operation in the ledger: who owns the new
@@ -206,7 +207,6 @@ func (ret *effects) recordDeleted(ctx context.Context) {
 	if ret.DeletesOwner() {
 		ret.recordScopeDeletion(ctx)
 	}
-	var gone []memproxy.Ownership
 	for _, id := range ret.op.Targets {
 		row, known := ret.owners[id]
 		m := ret.op.Current[id]
@@ -215,7 +215,7 @@ func (ret *effects) recordDeleted(ctx context.Context) {
 			continue
 		case known:
 			if !m.IsContainer { // the blocks of an agent or a group were charged, and they stay
-				gone = append(gone, row)
+				ret.gone = append(ret.gone, row)
 			}
 		default: // it bypassed memproxy or existed before; the backend may keep its history
 			row = memproxy.Ownership{Backend: ret.op.Backend, Kind: m.TargetKind(), ID: m.ID, Scope: m.Scope, Written: ret.begun}
@@ -224,7 +224,6 @@ func (ret *effects) recordDeleted(ctx context.Context) {
 		row.Deleted = true
 		ret.setOwner(row)
 	}
-	ret.g.accounts.creditAuthors(ctx, ret.Admission, gone)
 	ret.shown = ret.op.Targets
 }
 
