@@ -203,7 +203,7 @@ func facesBefore(t *testing.T, settings extproctest.Settings, backend http.Handl
 	must.Do(t, r.listenBoth(true))
 	t.Cleanup(r.stop)
 	r.admin = "http://" + r.car.Addr("admin")
-	f.conn = must.Get(grpc.NewClient(r.car.Addr("extproc"), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
+	f.conn = must.Get(grpc.NewClient(r.car.ExtprocAddr, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	t.Cleanup(func() { _ = f.conn.Close() })
 	return f
 }

@@ -111,9 +111,10 @@ type Process struct {
 	Group   *group.Group
 	// Take puts an edit of the configuration in force.
 	Take func(context.Context, *config.Config) error
-	// Processor builds Envoy's processor, and ListenExtproc serves one.
+	// Processor builds Envoy's processor, and ListenExtproc serves one, at ExtprocAddr.
 	Processor     func(unfilteredReads bool) (*extproc.Processor, error)
 	ListenExtproc func(address string, authorize bool) error
+	ExtprocAddr   string
 }
 
 // NewProcess is New with what a test sets of the inside, which it fills in.
@@ -126,7 +127,11 @@ func NewProcess(ctx context.Context, cfg *config.Config, o Options, in *Process)
 	in.Ledger, in.Audit, in.Budget, in.Gate, in.Checker, in.Runner, in.Jobs, in.Group = s.ledger, s.audit, s.budget, s.gate, s.checker, s.review.Runner, s.jobs, s.group
 	in.Take, in.Processor = s.edits.apply, s.processor
 	in.ListenExtproc = func(address string, authorize bool) error {
-		return s.listenExtproc(Envoy{Listen: address, Authorize: authorize})
+		l, err := s.listenExtproc(Envoy{Listen: address, Authorize: authorize})
+		if err == nil {
+			in.ExtprocAddr = l.ln.Addr().String()
+		}
+		return err
 	}
 	return s, nil
 }

@@ -293,16 +293,17 @@ func (f *Envoy) Check() error {
 // isOpen reports whether any process on the machine can connect to the processor.
 func (f *Envoy) isOpen() bool { return f.ClientCA == "" && !strings.HasPrefix(f.Listen, "unix:") }
 
-// listenExtproc serves the external processor.
-func (s *App) listenExtproc(f Envoy) error {
+// listenExtproc serves the external processor. Its listener is none of s.listeners, which are
+// complete when the process is built.
+func (s *App) listenExtproc(f Envoy) (*listener, error) {
 	p, err := s.processor(f.UnfilteredReads)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	opt := extproc.ServerOptions{Processor: p, Authorize: f.Authorize, Grace: f.Grace, Log: s.log}
 	if f.Cert != "" {
 		if opt.TLS, err = listenTLS(config.TLS{Cert: f.Cert, Key: f.Key, ClientCA: f.ClientCA}, s.log); err != nil {
-			return fmt.Errorf("extproc: %w", err)
+			return nil, fmt.Errorf("extproc: %w", err)
 		}
 		if f.ClientCA != "" {
 			opt.TLS.ClientAuth = tls.RequireAndVerifyClientCert
@@ -317,13 +318,12 @@ func (s *App) listenExtproc(f Envoy) error {
 		ln, err = net.Listen("tcp", f.Listen)
 	}
 	if err != nil {
-		return fmt.Errorf("extproc: %w", err)
+		return nil, fmt.Errorf("extproc: %w", err)
 	}
 	l := &listener{name: "extproc", addr: f.Listen, ln: ln, limited: extproc.Limit(ln), refused: p.Refused}
 	stop, failed := extproc.Serve(l.limited, opt)
 	s.group.Serve(stageListeners, l.name, stop, failed)
-	s.listeners = append(s.listeners, l)
-	return s.observe(l)
+	return l, s.observe(l)
 }
 
 // removeSocket removes the socket that a killed process left.

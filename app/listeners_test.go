@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -231,8 +232,9 @@ func TestEveryListenerCountsRefusals(t *testing.T) {
 			return r.observed("memproxy_connections_turned_away_total")[name+" "+result]
 		}
 		expect.Equal(t, turnedAway(c.want)+turnedAway(c.other), 0, name)
+		addr := cmp.Or(r.car.Addr(name), r.car.ExtprocAddr)
 		dial := func() { // the connection stays open: the listener accepts it when it comes to it
-			if conn, err := net.Dial("tcp", r.car.Addr(name)); err == nil { // else it was turned away at once
+			if conn, err := net.Dial("tcp", addr); err == nil { // else it was turned away at once
 				t.Cleanup(func() { _ = conn.Close() })
 				_, _ = io.WriteString(conn, c.hello)
 			}

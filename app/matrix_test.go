@@ -244,7 +244,7 @@ func play(t *testing.T, kind string) {
 // throughEnvoy returns the address of an Envoy in front of the sidecar's processor.
 func (r *rig) throughEnvoy() string {
 	r.t.Helper()
-	conn := must.Get(grpc.NewClient(r.car.Addr("extproc"), grpc.WithTransportCredentials(insecure.NewCredentials())))(r.t)
+	conn := must.Get(grpc.NewClient(r.car.ExtprocAddr, grpc.WithTransportCredentials(insecure.NewCredentials())))(r.t)
 	r.t.Cleanup(func() { _ = conn.Close() })
 	srv := serving(r.t, &extproctest.Envoy{Conn: conn, Upstream: r.up, Backend: "mem0", Attributes: map[string]any{"source.address": "127.0.0.1:999"}})
 	return srv.URL

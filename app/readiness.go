@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -150,7 +150,7 @@ func connects(ctx context.Context, to string) error {
 	if err != nil {
 		return err
 	}
-	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), u.Scheme)))
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), config.PortOf(u)))
 	if err != nil {
 		return err
 	}

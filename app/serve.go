@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -34,9 +35,12 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 		return err
 	}
 	detail := "version " + s.opt.Version + ", profile " + cfg.Profile
+	all := slices.Clip(s.listeners)
 	if err = s.Listen(); err == nil && envoy != nil {
 		detail += ", behind Envoy"
-		err = s.listenExtproc(*envoy)
+		var l *listener
+		l, err = s.listenExtproc(*envoy)
+		all = append(all, l)
 	}
 	if err != nil {
 		_ = s.Close(context.Background()) // the listener's error is the one to report
@@ -44,7 +48,7 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 	}
 	s.record(memproxy.EventStart, detail)
 	s.log.Info("started", "version", s.opt.Version, "profile", cfg.Profile, "switched_off", switchedOff(s.rules.now.Load()))
-	for _, l := range s.listeners {
+	for _, l := range all {
 		s.log.Info("listening", "name", l.name, "address", l.ln.Addr().String())
 		warnExpired(s.log, l, time.Now())
 	}
