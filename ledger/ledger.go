@@ -36,8 +36,10 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -45,6 +47,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/wait"
@@ -230,6 +233,91 @@ func (l *Ledger) Decision(ctx context.Context, backend, decision string) (mempro
 		err = wait.For(ctx, func() { <-done.(chan struct{}) })
 	}
 	return own, known, err
+}
+
+func validOwner(row *memproxy.Ownership) error {
+	return cmp.Or(validKey(row.Key()), storableParts("owner", row.Scope.Tenant, row.Scope.User, row.Scope.Agent, row.Scope.App, row.Scope.Run,
+		row.Actor, string(row.Trust), string(row.Source), row.Decision, row.SHA256))
+}
+
+// Bind inserts owners for objects that have none, and returns for each object the owner
+// that is then stored, tombstones included. The owners are on disk when Bind returns.
+// If several proxies or callers bind one id at once, the first wins and all get the
+// same answer.
+//
+// The owner of a name (memproxy.TargetEntity) is a claim while it has a Decision: an entry
+// can release it with ExpectedOwners and a tombstone, which removes the owner. Bind by the
+// same tenant with another decision makes the claim permanent, by removing its decision.
+func (l *Ledger) Bind(ctx context.Context, bound ...memproxy.Ownership) ([]memproxy.Ownership, error) {
+	return bindRows(ctx, l.store, bound, func(*transaction, *memproxy.Ownership) bool { return false })
+}
+
+// Assign is Bind for names of owners that an operator lists. It gives a name that
+// belongs to another tenant, or to none, to the row's tenant, unless another tenant has
+// memories under that name that are not deleted.
+func (l *Ledger) Assign(ctx context.Context, listed ...memproxy.Ownership) ([]memproxy.Ownership, error) {
+	return bindRows(ctx, l.store, listed, func(t *transaction, row *memproxy.Ownership) bool {
+		dim, name, _ := strings.Cut(row.ID, ":")
+		t.save()
+		return !t.one(`SELECT 1 FROM record WHERE backend = ?1 AND kind = 'memory' AND owned = 1 AND deleted = 0 AND tenant <> ?2
+			AND CASE ?3 WHEN 'user' THEN "user" WHEN 'agent' THEN agent WHEN 'app' THEN app WHEN 'run' THEN run ELSE ?4 END = ?4 LIMIT 1`,
+			[]any{row.Backend, row.Scope.Tenant, dim, name}, new(int64))
+	})
+}
+
+// bindRows inserts owners. A row replaces the owner of another tenant if free allows it.
+func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free func(*transaction, *memproxy.Ownership) bool) ([]memproxy.Ownership, error) {
+	own, err := copyOwners(bound)
+	if err != nil || len(own) == 0 {
+		return nil, err
+	}
+	return changeResult(ctx, s, nil, func(t *transaction) []memproxy.Ownership {
+		bound := make([]memproxy.Ownership, 0, len(own))
+		for i := range own {
+			row := &own[i]
+			switch r := t.record(row.Key()); {
+			case !r.HasOwner() || r.Owner.Scope.Tenant != row.Scope.Tenant && free(t, row):
+				r.setOwner(row, t.now())
+			case row.Kind == memproxy.TargetEntity && r.Owner.Scope.Tenant == row.Scope.Tenant && r.Owner.Decision != "" && r.Owner.Decision != row.Decision:
+				kept := r.Owner
+				kept.Decision = ""
+				r.setOwner(&kept, t.now())
+			}
+			bound = append(bound, t.record(row.Key()).Owner)
+		}
+		return bound
+	})
+}
+
+// maxText is the longest string of a row, in bytes. Ids are UUIDs or short slugs.
+const maxText = 1024
+
+// storable returns an error if a string cannot be part of a row. NUL and invalid UTF-8
+// are refused because databases treat them differently: two ids that the database takes
+// for the same would give two memories one owner.
+func storable(s string) error { return storableUpTo(maxText, s) }
+
+func storableUpTo(limit int, s string) error {
+	switch {
+	case len(s) > limit:
+		return fmt.Errorf("longer than %d bytes", limit)
+	case strings.IndexByte(s, 0) >= 0:
+		return errors.New("has a NUL")
+	case !utf8.ValidString(s):
+		return errors.New("is not UTF-8")
+	}
+	return nil
+}
+
+// storableParts returns an error if one of the parts is not storable. of says what they
+// belong to.
+func storableParts(of string, parts ...string) error {
+	for _, s := range parts {
+		if err := storable(s); err != nil {
+			return invalidArgument("a part of the %s %v", of, err)
+		}
+	}
+	return nil
 }
 
 // wrap adds the name of the failed call, or returns ErrClosed if that is the cause.

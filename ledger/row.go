@@ -2,23 +2,17 @@ package ledger
 
 import (
 	"cmp"
-	"context"
 	"database/sql"
 	"encoding/binary"
-	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
-	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/ledger/keys"
 )
-
-// maxText is the longest string of a row, in bytes. Ids are UUIDs or short slugs.
-const maxText = 1024
 
 type key = memproxy.MemoryKey
 
@@ -242,134 +236,114 @@ func (r *recordRow) setOwner(row *memproxy.Ownership, now int64) {
 	}
 }
 
-// scanner is a *sql.Row or *sql.Rows.
-type scanner interface{ Scan(...any) error }
-
-func scanOne[T any](s scanner) (v T, err error) {
-	err = s.Scan(&v)
-	return v, err
-}
-
-func scanKey(s scanner) (k key, err error) {
-	err = s.Scan(&k.Backend, &k.Kind, &k.ID)
-	return k, err
-}
-
-// sqlTime reads a time in the form of toMicros.
-type sqlTime time.Time
-
-func (w *sqlTime) Scan(column any) error {
-	at, ok := column.(int64)
-	if !ok {
-		return fmt.Errorf("%T is not a time", column)
+func putOwner(t *transaction, owner *memproxy.Ownership, at int64) {
+	r := t.record(owner.Key())
+	if !r.HasOwner() && owner.Kind == memproxy.TargetMemory && owner.Actor != "" && !owner.Deleted {
+		t.counted[account{owner.Scope.Tenant, memproxy.Account(owner.Actor)}]++
 	}
-	*w = sqlTime(fromMicros(at))
-	return nil
+	r.setOwner(owner, max(1, at))
 }
 
-// sqlFlag reads a positive number, such as a count or the time of a deletion, as true.
-type sqlFlag bool
-
-func (f *sqlFlag) Scan(column any) error {
-	n, ok := column.(int64)
-	if !ok {
-		return fmt.Errorf("%T is not a number", column)
+// record returns an object's record, locked against other transactions until this one
+// ends. save writes changes of it.
+func (t *transaction) record(k key) *recordRow {
+	if r := t.records[k]; r != nil {
+		return r
 	}
-	*f = n > 0
-	return nil
-}
-
-// sqlJSON reads JSON that asJSON wrote.
-type sqlJSON struct{ to any }
-
-func (p sqlJSON) Scan(column any) error {
-	switch text := column.(type) {
-	case string:
-		return json.Unmarshal([]byte(text), p.to)
-	case []byte:
-		return json.Unmarshal(text, p.to)
-	}
-	return fmt.Errorf("%T is not JSON", column)
-}
-
-// storable returns an error if a string cannot be part of a row. NUL and invalid UTF-8
-// are refused because databases treat them differently: two ids that the database takes
-// for the same would give two memories one owner.
-func storable(s string) error { return storableUpTo(maxText, s) }
-
-func storableUpTo(limit int, s string) error {
-	switch {
-	case len(s) > limit:
-		return fmt.Errorf("longer than %d bytes", limit)
-	case strings.IndexByte(s, 0) >= 0:
-		return errors.New("has a NUL")
-	case !utf8.ValidString(s):
-		return errors.New("is not UTF-8")
-	}
-	return nil
-}
-
-// storableParts returns an error if one of the parts is not storable. of says what they
-// belong to.
-func storableParts(of string, parts ...string) error {
-	for _, s := range parts {
-		if err := storable(s); err != nil {
-			return invalidArgument("a part of the %s %v", of, err)
+	r := recordRow{key: k}
+	if r.Record, r.listingKnown = t.store.filter.absent(k); !r.listingKnown {
+		text := oneRecord
+		if t.store.dialect == postgresDialect {
+			text = lockRecord
 		}
-	}
-	return nil
-}
-
-func validOwner(row *memproxy.Ownership) error {
-	return cmp.Or(validKey(row.Key()), storableParts("owner", row.Scope.Tenant, row.Scope.User, row.Scope.Agent, row.Scope.App, row.Scope.Run,
-		row.Actor, string(row.Trust), string(row.Source), row.Decision, row.SHA256))
-}
-
-// Bind inserts owners for objects that have none, and returns for each object the owner
-// that is then stored, tombstones included. The owners are on disk when Bind returns.
-// If several proxies or callers bind one id at once, the first wins and all get the
-// same answer.
-//
-// The owner of a name (memproxy.TargetEntity) is a claim while it has a Decision: an entry
-// can release it with ExpectedOwners and a tombstone, which removes the owner. Bind by the
-// same tenant with another decision makes the claim permanent, by removing its decision.
-func (l *Ledger) Bind(ctx context.Context, bound ...memproxy.Ownership) ([]memproxy.Ownership, error) {
-	return bindRows(ctx, l.store, bound, func(*transaction, *memproxy.Ownership) bool { return false })
-}
-
-// Assign is Bind for names of owners that an operator lists. It gives a name that
-// belongs to another tenant, or to none, to the row's tenant, unless another tenant has
-// memories under that name that are not deleted.
-func (l *Ledger) Assign(ctx context.Context, listed ...memproxy.Ownership) ([]memproxy.Ownership, error) {
-	return bindRows(ctx, l.store, listed, func(t *transaction, row *memproxy.Ownership) bool {
-		dim, name, _ := strings.Cut(row.ID, ":")
-		t.save()
-		return !t.one(`SELECT 1 FROM record WHERE backend = ?1 AND kind = 'memory' AND owned = 1 AND deleted = 0 AND tenant <> ?2
-			AND CASE ?3 WHEN 'user' THEN "user" WHEN 'agent' THEN agent WHEN 'app' THEN app WHEN 'run' THEN run ELSE ?4 END = ?4 LIMIT 1`,
-			[]any{row.Backend, row.Scope.Tenant, dim, name}, new(int64))
-	})
-}
-
-// bindRows inserts owners. A row replaces the owner of another tenant if free allows it.
-func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free func(*transaction, *memproxy.Ownership) bool) ([]memproxy.Ownership, error) {
-	own, err := copyOwners(bound)
-	if err != nil || len(own) == 0 {
-		return nil, err
-	}
-	return changeResult(ctx, s, nil, func(t *transaction) []memproxy.Ownership {
-		bound := make([]memproxy.Ownership, 0, len(own))
-		for i := range own {
-			row := &own[i]
-			switch r := t.record(row.Key()); {
-			case !r.HasOwner() || r.Owner.Scope.Tenant != row.Scope.Tenant && free(t, row):
-				r.setOwner(row, t.now())
-			case row.Kind == memproxy.TargetEntity && r.Owner.Scope.Tenant == row.Scope.Tenant && r.Owner.Decision != "" && r.Owner.Decision != row.Decision:
-				kept := r.Owner
-				kept.Decision = ""
-				r.setOwner(&kept, t.now())
+		if found, there := row(t, rowScanner(t.store), text, k); there {
+			r = found
+		}
+		if r.blank() {
+			for _, k := range rows(t, scanKey, lostQuery, k.Backend, string(k.Kind), asJSON([]string{k.ID})) {
+				r.Status, r.rowRemoved = lostStatus(t.store, k), true
 			}
-			bound = append(bound, t.record(row.Key()).Owner)
 		}
-		return bound
-	})
+	}
+	t.records[k] = &r
+	return &r
+}
+
+// lock returns at most limit records that match a condition, locked as by record.
+func (t *transaction) lock(limit int, where string, args ...any) (all []*recordRow) {
+	t.save()
+	where += fmt.Sprintf(` LIMIT ?%d`, len(args)+1)
+	text := `SELECT ` + recordColumns + ` FROM record WHERE ` + where
+	if t.store.dialect == postgresDialect {
+		text += ` FOR UPDATE`
+	}
+	found := rows(t, rowScanner(t.store), text, append(args, limit)...)
+	for i := range found {
+		r := &found[i]
+		if old, known := t.records[r.key]; known { // nil: changed, and not in memory
+			r.touched = old == nil || old.touched
+		}
+		t.records[r.key] = r
+		all = append(all, r)
+	}
+	return all
+}
+
+// save writes changed records. It runs before the transaction ends, and before a
+// statement that selects several records.
+func (t *transaction) save() {
+	var changed [len(upserts)][]*recordRow
+	for _, r := range t.records {
+		if r == nil || r.edited {
+			continue
+		}
+		if r.historyBegun && r.blank() { // gives the history a record: a history without one would count as removed
+			_, st := t.status(r.key)
+			t.putStatus(r, st, "")
+		}
+		r.rowRemoved = r.rowRemoved && !r.dirty
+		if (r.blank() || r.rowRemoved) && r.stored {
+			t.run(`DELETE FROM record`+ofKey, r.key)
+			r.stored = false
+		} else if !r.blank() && r.dirty {
+			r.findings = findingsOf(&r.Status)
+			t.store.filter.add(r.key)
+			changed[count(r.decided)] = append(changed[count(r.decided)], r)
+			r.stored = true
+		}
+		r.touched, r.dirty, r.decided = r.touched || r.dirty, false, false
+	}
+	var f fields // reused for each row, like args
+	var args []any
+	for decided, left := range changed {
+		slices.SortFunc(left, func(a, b *recordRow) int {
+			return cmp.Or(cmp.Compare(a.Backend, b.Backend), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
+		})
+		for len(left) > 0 {
+			n, text := 1, upserts[decided].one
+			if t.store.dialect == postgresDialect && len(left) >= bulkRows {
+				n, text = bulkRows, upserts[decided].bulk
+			}
+			args = args[:0]
+			for _, r := range left[:n] {
+				f = r.fields()
+				args = f.append(args, t.store.opt.Vault)
+			}
+			t.run(text, args...)
+			left = left[n:]
+		}
+	}
+}
+
+// account identifies an author whose memories are counted.
+type account struct{ tenant, actor string }
+
+// putCounts writes the numbers of memories that authors added.
+func putCounts(t *transaction) {
+	// All processes use the same order: two that wait for each other's rows would deadlock.
+	for _, who := range slices.SortedFunc(maps.Keys(t.counted), func(a, b account) int {
+		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.actor, b.actor))
+	}) {
+		changeTrack(t, who, func(of *memproxy.Track) { of.Facts += t.counted[who] })
+	}
 }

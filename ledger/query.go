@@ -1,154 +1,45 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
+	"time"
+
+	"github.com/memproxy/memproxy"
 )
 
-const maxTries = 5 // how often a transaction that conflicts with that of another proxy is tried
+// transaction is a transaction of the writer, with what it changed. After the first
+// error, of a statement or given to fail, no further statement is executed, and nothing
+// is committed.
+type transaction struct {
+	store   *store
+	ctx     context.Context // bounds the whole group's commit
+	tx      *sql.Tx
+	err     error
+	records map[key]*recordRow   // records that were read or changed; nil: changed, and to be read anew
+	ready   map[string]*sql.Stmt // statements used in this transaction, by text
+	heads   map[string]*head     // heads of chains, by tenant
+	steps   []memproxy.Event     // changes of histories, for OnSteps
+	sealed  []string             // backends that the transaction seals
 
-// persist commits a group. It retries after a conflict with the transaction of another
-// proxy.
-func (s *store) persist(group []*job) error {
-	for try := 1; ; try++ {
-		err := s.commit(group)
-		if err == nil || try == maxTries || !transient(err) {
-			return err
-		}
-	}
+	// counted is the number of memories that each author added: an author's row is written
+	// once for the whole group.
+	counted  map[account]int64
+	breached map[string]bool // cached result of isBreached, by tenant
+
+	broken  bool // a version differs from what was written
+	noticed bool // a notice was queued
 }
 
-// commit runs the jobs of a group in one transaction. The transaction has its own
-// deadline instead of the callers', because one caller's short deadline must not undo
-// the jobs of the others.
-func (s *store) commit(group []*job) error {
-	if s.file != nil { // a removed file stays open, and what is written to it is lost
-		if now, err := os.Stat(s.opt.Path); err != nil || !os.SameFile(s.file, now) {
-			return errors.Join(errMoved, err)
-		}
-	}
-	ctx, cancel := s.writing()
-	defer cancel()
-	restore, err := s.setDurability(ctx, group)
-	defer func() { // if it fails, what was committed is committed: no job runs again
-		left := restore()
-		for _, j := range group {
-			j.left = left
-		}
-	}()
-	if err != nil {
-		return err
-	}
-	tx, err := s.writer.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	t := &transaction{
-		store: s, ctx: ctx, tx: tx, records: make(map[key]*recordRow, len(group)), heads: map[string]*head{},
-		ready: map[string]*sql.Stmt{}, counted: map[account]int64{}, breached: map[string]bool{},
-	}
-	defer s.prepareNew(t)
-	defer func() { _ = tx.Rollback() }() // runs before the other deferred calls, and does nothing after a successful commit
-	lockChains(t, group)
-	for _, j := range group {
-		if j.ctx.Err() != nil || j.run == nil {
-			continue
-		}
-		j.run(t)
-		if t.err != nil {
-			return t.err
-		}
-	}
-	t.save()
-	t.putHeads()
-	if last := lastNumber(group); last > 0 {
-		t.run(`UPDATE redo SET applied = ?1 WHERE applied < ?1`, int64(last))
-	}
-	if putCounts(t); t.err != nil {
-		return t.err
-	}
-	s.recent.begin(t.records)
-	if err := tx.Commit(); err != nil {
-		s.recent.end(nil)
-		return err
-	}
-	s.recent.end(t.records)
-	s.filter.seal(t.sealed...)
-	if len(t.steps) > 0 {
-		s.opt.OnSteps(t.steps)
-	}
-	if t.broken {
-		s.opt.OnBroken()
-	}
-	if t.noticed {
-		s.opt.OnNotice()
-	}
-	return nil
-}
+// fail ends the transaction with an error, unless it has one already.
+func (t *transaction) fail(err error) { t.err = cmp.Or(t.err, err) }
 
-// lockChains locks the chains that a group extends, before any record: proxies that locked
-// what they share in different orders would wait for each other until Postgres ends one
-// of the transactions, after a second.
-func lockChains(t *transaction, group []*job) {
-	var tenants []string
-	for _, j := range group {
-		if j.entry != nil && t.store.dialect == postgresDialect {
-			for _, v := range slices.Concat(j.entry.Found, j.entry.Versions) {
-				tenants = append(tenants, v.Tenant)
-			}
-		}
-	}
-	slices.Sort(tenants)
-	for _, tenant := range slices.Compact(tenants) {
-		t.head(tenant)
-	}
-}
-
-// lastNumber returns the number of a group's last entry in the redo log, or 0.
-func lastNumber(group []*job) (last uint64) {
-	for _, j := range group {
-		last = max(last, j.number)
-	}
-	return last
-}
-
-// writing returns the context of one transaction. SQLite's needs no deadline, because
-// the busy timeout bounds it; this saves a goroutine for each statement.
-func (s *store) writing() (context.Context, context.CancelFunc) {
-	if s.dialect == sqliteDialect {
-		return context.Background(), func() {}
-	}
-	return context.WithTimeout(context.Background(), s.opt.Timeout)
-}
-
-// setDurability makes SQLite's next transaction wait for the disk, or overwrite what it
-// removes, if a job of the group needs that. Both are settings of the writer's only
-// connection. restore resets them.
-func (s *store) setDurability(ctx context.Context, group []*job) (restore func() error, err error) {
-	set := func(pragmas ...string) error {
-		for _, pragma := range pragmas {
-			if _, err := s.writer.ExecContext(ctx, "PRAGMA "+pragma); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	switch {
-	case s.dialect != sqliteDialect:
-	case slices.ContainsFunc(group, func(j *job) bool { return j.erase }):
-		// The WAL keeps old pages until a checkpoint truncates it. Readers may prevent the
-		// truncation now; then the next group does it.
-		restore = func() error { return set("synchronous=NORMAL", "secure_delete=FAST", "wal_checkpoint(TRUNCATE)") }
-		return restore, set("synchronous=FULL", "secure_delete=ON")
-	case slices.ContainsFunc(group, func(j *job) bool { return j.durable }):
-		return func() error { return set("synchronous=NORMAL") }, set("synchronous=FULL")
-	}
-	return func() error { return nil }, nil
-}
+// now returns the time in the form in which rows store it, never 0.
+func (t *transaction) now() int64 { return max(1, toMicros(t.store.opt.Clock())) }
 
 // prepareNew keeps the statements that a transaction ran for the second time as prepared
 // statements for later transactions. This prepares them once more, which would be lost on
@@ -184,19 +75,6 @@ func (t *transaction) stmt(text string) *sql.Stmt {
 	return stmt
 }
 
-// ofKey is the condition that selects a key, which is passed as one argument.
-const ofKey = ` WHERE backend = ? AND kind = ? AND id = ?`
-
-// columns replaces a key among the arguments of a statement by its three columns.
-func columns(args []any) []any {
-	for i, arg := range args {
-		if k, is := arg.(key); is {
-			return slices.Replace(slices.Clone(args), i, i+1, any(k.Backend), any(string(k.Kind)), any(k.ID))
-		}
-	}
-	return args
-}
-
 // run executes a statement, and returns how many rows it changed.
 func (t *transaction) run(text string, args ...any) (n int64) {
 	stmt := t.stmt(text)
@@ -219,6 +97,19 @@ func (t *transaction) run(text string, args ...any) (n int64) {
 func (t *transaction) one(text string, args []any, to ...any) bool {
 	found := rows(t, func(s scanner) (struct{}, error) { return struct{}{}, s.Scan(to...) }, text, args...)
 	return len(found) > 0
+}
+
+// ofKey is the condition that selects a key, which is passed as one argument.
+const ofKey = ` WHERE backend = ? AND kind = ? AND id = ?`
+
+// columns replaces a key among the arguments of a statement by its three columns.
+func columns(args []any) []any {
+	for i, arg := range args {
+		if k, is := arg.(key); is {
+			return slices.Replace(slices.Clone(args), i, i+1, any(k.Backend), any(string(k.Kind)), any(k.ID))
+		}
+	}
+	return args
 }
 
 func rows[T any](t *transaction, scan func(scanner) (T, error), text string, args ...any) (all []T) {
@@ -393,4 +284,54 @@ func require(met bool, format string, args ...any) error {
 		return nil
 	}
 	return invalidArgument(format, args...)
+}
+
+// scanner is a *sql.Row or *sql.Rows.
+type scanner interface{ Scan(...any) error }
+
+func scanOne[T any](s scanner) (v T, err error) {
+	err = s.Scan(&v)
+	return v, err
+}
+
+func scanKey(s scanner) (k key, err error) {
+	err = s.Scan(&k.Backend, &k.Kind, &k.ID)
+	return k, err
+}
+
+// sqlTime reads a time in the form of toMicros.
+type sqlTime time.Time
+
+func (w *sqlTime) Scan(column any) error {
+	at, ok := column.(int64)
+	if !ok {
+		return fmt.Errorf("%T is not a time", column)
+	}
+	*w = sqlTime(fromMicros(at))
+	return nil
+}
+
+// sqlFlag reads a positive number, such as a count or the time of a deletion, as true.
+type sqlFlag bool
+
+func (f *sqlFlag) Scan(column any) error {
+	n, ok := column.(int64)
+	if !ok {
+		return fmt.Errorf("%T is not a number", column)
+	}
+	*f = n > 0
+	return nil
+}
+
+// sqlJSON reads JSON that asJSON wrote.
+type sqlJSON struct{ to any }
+
+func (p sqlJSON) Scan(column any) error {
+	switch text := column.(type) {
+	case string:
+		return json.Unmarshal([]byte(text), p.to)
+	case []byte:
+		return json.Unmarshal(text, p.to)
+	}
+	return fmt.Errorf("%T is not JSON", column)
 }
