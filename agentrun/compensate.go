@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
@@ -62,7 +63,7 @@ type CompensatedRun struct {
 // determined. Requests for the agents' memory carry the credentials of the caller's
 // headers.
 func (r *Runs) Compensate(ctx context.Context, a *gate.Admission, caller http.Header) (*CompensatedRun, error) {
-	compensator := r.opt.Adapter.(gate.AgentRunner) // required by the gate before it admits such a run
+	compensator := r.opt.Adapter.(backend.AgentRunner) // required by the gate before it admits such a run
 	call := a.Call()
 	c := &CompensatedRun{r: r, a: a, caller: caller, ruled: map[string]*gate.Admission{}}
 	var who []string
@@ -129,7 +130,7 @@ func (c *CompensatedRun) lock(ctx context.Context, agents []string) (err error) 
 
 func (c *CompensatedRun) snapshot(ctx context.Context) error {
 	c.diff.StartSnapshot()
-	return gate.Prepare(c.diff, maxLook, func(q memproxy.Request) (memproxy.Reply, error) { return c.r.ask(ctx, q, c.caller) })
+	return backend.Prepare(c.diff, maxLook, func(q memproxy.Request) (memproxy.Reply, error) { return c.r.ask(ctx, q, c.caller) })
 }
 
 // SettleLater settles a run in the background, after its response was sent.

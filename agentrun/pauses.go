@@ -17,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 )
 
 const (
@@ -144,7 +145,7 @@ func (t *turns) due(now time.Time) ([]string, error) {
 // declineInterrupted declines the pending calls of interrupted turns. It examines at most
 // maxLooks, so that the backend is not flooded.
 func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
-	runner, ok := r.opt.Adapter.(gate.AgentRunner)
+	runner, ok := r.opt.Adapter.(backend.AgentRunner)
 	if !ok || r.turns.dir == "" {
 		return nil
 	}
@@ -169,7 +170,7 @@ func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
 // was interrupted since it was due. A turn without pending calls is examined until the time
 // limit of a run, at growing intervals, because its model may still be generating; one that
 // cannot be examined, for a day.
-func (r *Runs) examine(ctx context.Context, runner gate.AgentRunner, key string, now time.Time) error {
+func (r *Runs) examine(ctx context.Context, runner backend.AgentRunner, key string, now time.Time) error {
 	path := r.turns.path(key)
 	was, _ := r.turns.take(key)
 	file, ended := os.Stat(path)
@@ -196,14 +197,14 @@ func (r *Runs) examine(ctx context.Context, runner gate.AgentRunner, key string,
 
 // declinePending declines the pending calls of a turn until the run ends. over reports that
 // no call is pending, or none that the gate decides on.
-func (r *Runs) declinePending(ctx context.Context, runner gate.AgentRunner, key string) (over bool, err error) {
+func (r *Runs) declinePending(ctx context.Context, runner backend.AgentRunner, key string) (over bool, err error) {
 	req, turn, err := runner.Recover(key)
 	if err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.opt.RunTimeout)
 	defer cancel()
-	err = gate.Prepare(turn, gate.MaxPrepare, func(q memproxy.Request) (memproxy.Reply, error) { return r.ask(ctx, q, nil) })
+	err = backend.Prepare(turn, backend.MaxPrepare, func(q memproxy.Request) (memproxy.Reply, error) { return r.ask(ctx, q, nil) })
 	switch {
 	case errors.Is(err, memproxy.ErrUngated):
 		return true, nil

@@ -16,7 +16,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -47,8 +47,8 @@ func opened(t *testing.T, r *Runs, key string) (done func(whole bool)) {
 
 // unreachable is a backend whose agents cannot be examined. It records who was to be.
 type unreachable struct {
-	gate.Adapter
-	gate.AgentRunner
+	backend.Adapter
+	backend.AgentRunner
 	examined *[]string
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
@@ -82,7 +83,7 @@ const lockPatience = 50 * time.Millisecond
 // Resettle retries the compensated runs that no goroutine is settling. When it returns,
 // their agents are locked. Runs with busy agents are retried in a later round.
 func (r *Runs) Resettle(now time.Time) error {
-	runner, ok := r.opt.Adapter.(gate.AgentRunner)
+	runner, ok := r.opt.Adapter.(backend.AgentRunner)
 	if !ok || r.opt.Dir == "" {
 		return nil
 	}
@@ -105,7 +106,7 @@ func (r *Runs) Resettle(now time.Time) error {
 
 // resettle settles a run in the background, from its state c in this process or, if c is
 // nil, from its journal entry.
-func (r *Runs) resettle(runner gate.AgentRunner, e *journalEntry, c *CompensatedRun) (*CompensatedRun, error) {
+func (r *Runs) resettle(runner backend.AgentRunner, e *journalEntry, c *CompensatedRun) (*CompensatedRun, error) {
 	if c == nil {
 		call := &gate.Call{
 			Backend: r.opt.Backend.Backend, Known: true, Route: memproxy.Route{ID: e.Route, Kind: memproxy.Run}, Credentials: memproxy.Credentials{Session: e.Session},

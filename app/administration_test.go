@@ -15,7 +15,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -68,7 +68,7 @@ func (s *shower) take(path string) (out []*http.Request) {
 var pathParam = regexp.MustCompile(`\{[^}]*\}`)
 
 // adapterOf is the adapter of a kind of backend.
-func adapterOf(t *testing.T, kind string) gate.Adapter {
+func adapterOf(t *testing.T, kind string) backend.Adapter {
 	t.Helper()
 	if kind == "letta" {
 		return must.Get(letta.New(letta.Options{}))(t)

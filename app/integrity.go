@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/frontend"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/review"
@@ -27,7 +27,7 @@ func (s *App) newChecker() *integrity.Checker {
 	return integrity.New(integrity.Options{
 		Config: s.cfg, Audit: s.audit, AuditDir: s.path("audit"), Ledger: s.ledger, Signer: s.signer, Log: s.log,
 		Clock: s.clock, NewID: newID, Pace: s.opt.pace, RecordTime: s.opt.within(integrity.DefaultRecordTime),
-		Open: func(ctx context.Context, b config.Backend, scopes []memproxy.Scope) (gate.Locator, hunt.Pager, error) {
+		Open: func(ctx context.Context, b config.Backend, scopes []memproxy.Scope) (backend.Locator, hunt.Pager, error) {
 			return openInventory(ctx, b, s.cfg.Sources.Table(), scopes)
 		},
 		Traits:  traitsOf,
@@ -52,7 +52,7 @@ func callerNames(s *App) memproxy.CallerNames {
 
 // openInventory returns a pager of a backend's memories, for a scan, and the adapter that
 // parses them.
-func openInventory(ctx context.Context, b config.Backend, sources memproxy.SourceNames, scopes []memproxy.Scope) (gate.Locator, hunt.Pager, error) {
+func openInventory(ctx context.Context, b config.Backend, sources memproxy.SourceNames, scopes []memproxy.Scope) (backend.Locator, hunt.Pager, error) {
 	adapter, err := adapterFor(b, sources)
 	if err != nil {
 		return nil, nil, err

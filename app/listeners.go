@@ -21,6 +21,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/tlsfile"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -78,7 +79,7 @@ func adminPages(s *App, review http.Handler) http.Handler {
 	})
 }
 
-func adapterFor(b config.Backend, sources memproxy.SourceNames) (gate.Adapter, error) {
+func adapterFor(b config.Backend, sources memproxy.SourceNames) (backend.Adapter, error) {
 	switch b.Kind {
 	case "letta":
 		return letta.New(letta.Options{ConfidenceKeys: b.ConfidenceKeys, Sources: sources, MaxDepth: b.Limits.Depth})

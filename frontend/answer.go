@@ -13,6 +13,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 )
 
 var (
@@ -136,12 +137,12 @@ func UnreadableReply() memproxy.Reply {
 }
 
 // AwayReply is NoAnswerReply for a redirect that LeadsAway.
-func AwayReply() memproxy.Reply { return upstreamReply(gate.RedirectsAway) }
+func AwayReply() memproxy.Reply { return upstreamReply(backend.RedirectsAway) }
 
 // LeadsAway reports whether an answer redirects to another address, to which no client is
 // led. a is nil for a public route.
 func LeadsAway(ctx context.Context, g *gate.Gate, a *gate.Admission, status int, h http.Header) bool {
-	return gate.LeadsAway(status, h.Get("Location")) && !g.Headers(ctx, a, "", nil)
+	return backend.LeadsAway(status, h.Get("Location")) && !g.Headers(ctx, a, "", nil)
 }
 
 func upstreamReply(detail string) memproxy.Reply {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 )
 
 // claimedHeaders lists the headers of answers that are returned to clients, in lower
@@ -96,7 +96,7 @@ func isClaimed(name, folded string, values []string) bool {
 		return false
 	}
 	if name == "Location" {
-		return len(values) == 1 && gate.LeadsBack(values[0])
+		return len(values) == 1 && backend.LeadsBack(values[0])
 	}
 	return isPlain(folded, values)
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 )
 
 // Handling is how much of a request is read and ruled on.
@@ -53,7 +53,7 @@ type Head struct {
 }
 
 // Classify determines how a request is handled, in the same way for both listeners.
-func Classify(adapter gate.Adapter, passthrough Patterns, h Head) Class {
+func Classify(adapter backend.Adapter, passthrough Patterns, h Head) Class {
 	c := Class{Flaw: protocol(h)}
 	c.Route, c.Known = adapter.Route(h.Request)
 	c.Name = c.Route.ID
@@ -204,7 +204,7 @@ func preflight(h Head) bool {
 }
 
 // isForKnownRoute reports whether a preflight is for an existing route.
-func isForKnownRoute(adapter gate.Adapter, passthrough Patterns, h Head) bool {
+func isForKnownRoute(adapter backend.Adapter, passthrough Patterns, h Head) bool {
 	asked := h.Request
 	asked.Method = h.Header.Get("Access-Control-Request-Method")
 	if protocol(Head{Request: memproxy.Request{Method: asked.Method}}) != nil {
@@ -217,7 +217,7 @@ func isForKnownRoute(adapter gate.Adapter, passthrough Patterns, h Head) bool {
 // listed reports whether the passthrough entries match a request. A path that differs
 // from a route of the adapter in its slashes only is never matched, because servers that
 // ignore such slashes would serve that route.
-func listed(adapter gate.Adapter, passthrough Patterns, req memproxy.Request) bool {
-	_, meant := gate.NormalizedRoute(adapter, req)
+func listed(adapter backend.Adapter, passthrough Patterns, req memproxy.Request) bool {
+	_, meant := backend.NormalizedRoute(adapter, req)
 	return !meant && passthrough.Match(req.Method, req.EscapedPath)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
@@ -27,8 +28,8 @@ const (
 // under their decision before they were sent.
 type Follower struct {
 	gate    *gate.Gate
-	fetch   gate.Fetcher // nil if nothing is followed
-	backend string       // name of the backend, for the log
+	fetch   backend.Fetcher // nil if nothing is followed
+	backend string          // name of the backend, for the log
 	run     Runtime
 
 	life context.Context
@@ -48,7 +49,7 @@ type followed struct {
 
 // NewFollower returns a Follower of a backend's writes. If fetch is nil it follows
 // nothing. Close ends it.
-func NewFollower(g *gate.Gate, fetch gate.Fetcher, backend string, run Runtime) *Follower {
+func NewFollower(g *gate.Gate, fetch backend.Fetcher, backend string, run Runtime) *Follower {
 	f := &Follower{gate: g, fetch: fetch, backend: backend, run: run}
 	f.life, f.end = context.WithCancel(context.Background())
 	return f

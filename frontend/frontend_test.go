@@ -21,6 +21,7 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -278,12 +279,12 @@ func TestPassedReadsHaveNoBody(t *testing.T) {
 }
 
 // passes is an adapter whose routes all pass.
-type passes struct{ gate.Adapter }
+type passes struct{ backend.Adapter }
 
 func (passes) Route(memproxy.Request) (memproxy.Route, bool) { return memproxy.Route{Pass: true}, true }
 
 // nowhere is an adapter without a route.
-type nowhere struct{ gate.Adapter }
+type nowhere struct{ backend.Adapter }
 
 func (nowhere) Route(memproxy.Request) (memproxy.Route, bool) { return memproxy.Route{}, false }
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 )
 
 // ErrBusy means that too many bytes are in memory, or too many requests in progress.
@@ -318,7 +318,7 @@ func Busy() *memproxy.Malformed {
 
 // NoRoom returns the reply to a request for which there is no room, on a route that is
 // not ruled on.
-func NoRoom(adapter gate.Adapter, q memproxy.Request) memproxy.Reply {
+func NoRoom(adapter backend.Adapter, q memproxy.Request) memproxy.Reply {
 	flaw := Busy()
 	return adapter.Refuse(q, memproxy.Decision{
 		Verdict: memproxy.Deny, Status: flaw.Status, Reasons: []memproxy.Reason{{Code: flaw.Code, Detail: flaw.Detail}},

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/gate/paths"
 )
 
@@ -73,7 +73,7 @@ func (p pattern) matches(method, escapedPath string) bool {
 // Unmatched returns the passthrough entries that no request can match: those with a
 // method that is never forwarded, with an impossible path, or whose paths are all routes
 // of the adapter.
-func Unmatched(adapter gate.Adapter, entries []string) (out []string) {
+func Unmatched(adapter backend.Adapter, entries []string) (out []string) {
 	for _, entry := range entries {
 		if p, err := parsePattern(entry); err == nil && !p.isReachable(adapter) {
 			out = append(out, entry)
@@ -84,7 +84,7 @@ func Unmatched(adapter gate.Adapter, entries []string) (out []string) {
 
 // isReachable reports whether at least one of several sample requests that the pattern
 // matches is passed through.
-func (p pattern) isReachable(adapter gate.Adapter) bool {
+func (p pattern) isReachable(adapter backend.Adapter) bool {
 	methods, tails := []string{p.method}, []string{""}
 	if p.method == "*" {
 		methods = routeMethods[:]

@@ -28,7 +28,7 @@ var callerHeaders = [...]string{"Authorization", "X-Api-Key", "Cookie", "User-Ag
 	"User_id", "X-Bare-Password", "X-Project", "X-Project-Id", "X-Stainless-Package-Version"}
 
 // Side sends memproxy's own requests to a backend, on behalf of a caller or with the
-// backend's credential. It implements gate.Fetcher. Contexts set the deadlines.
+// backend's credential. It implements backend.Fetcher. Contexts set the deadlines.
 type Side struct {
 	to             *Backend
 	transport      http.RoundTripper

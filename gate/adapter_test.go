@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 )
 
 // What the fakes have because every adapter does. What no test calls is nil.
@@ -44,7 +44,7 @@ func (f *fakeAdapter) Evict(ids ...string) {
 }
 
 // noRuns is the part of a fake that makes it an AgentRunner, of whose agents nothing is known.
-type noRuns struct{ gate.AgentRunner }
+type noRuns struct{ backend.AgentRunner }
 
 func (noRuns) Withhold(_ memproxy.Route, body []byte, _ bool) ([]byte, error)       { return body, nil }
 func (noRuns) Counts(memproxy.Route, memproxy.Request, []string) []memproxy.Request { return nil }
@@ -66,7 +66,7 @@ func (noRuns) DiffRun(memproxy.Route, memproxy.Request, []byte) (memproxy.RunDif
 }
 
 // noModel is the part of a fake that makes it an Extractor, of whose model nothing is known.
-type noModel struct{ gate.Extractor }
+type noModel struct{ backend.Extractor }
 
 func (noModel) Masks(memproxy.Route, *memproxy.Operation) bool  { return false }
 func (noModel) Echoes(memproxy.Route, *memproxy.Operation) bool { return false }

@@ -4,106 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
+	"maps"
+	"slices"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/backend"
+	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
-
-// A Next is the action that remains for an admitted call: Reply, Forward, RunAgent,
-// ChangeTools, Probe or Resume. Each listener carries it out in one switch.
-type Next interface{ next() }
-
-type (
-	// Reply is the complete answer: nothing is forwarded.
-	Reply struct{ memproxy.Reply }
-	// Forward sends Body and Query of the admission, and passes the answer to
-	// Return.
-	Forward struct{}
-	// RunAgent drives an agent's run through its turn, and asks the gate about each
-	// tool call.
-	RunAgent struct{ Turn memproxy.Turn }
-	// ChangeTools forwards a request that changes the tools of an agent while no turn of
-	// the agent is under way: a tool that was added during a turn would write
-	// without a pause.
-	ChangeTools struct{ Agent string }
-	// Probe forwards a request that runs one of an agent's tools, after Gate.Probe
-	// has determined which. The agent's tools must not change in between.
-	Probe struct {
-		Agent string
-		ask   memproxy.Request
-	}
-	// Resume sends the stream of a turn again whose run is the caller's, as the
-	// gate has verified. If the listener has no such turn, it asks Gate.RefuseByNameStream
-	// and continues with Else.
-	Resume struct {
-		memproxy.Resumption
-		Else Next
-	}
-)
-
-func (Reply) next()       {}
-func (Forward) next()     {}
-func (RunAgent) next()    {}
-func (ChangeTools) next() {}
-func (Probe) next()       {}
-func (Resume) next()      {}
-
-func mayRunAgent(r *evaluation) bool {
-	_, ok := r.call.Backend.Adapter.(AgentRunner)
-	return ok && r.op != nil && !r.call.NoMemoryAccess && r.enforced() && r.Reply == nil
-}
-
-// chooseNext asks the adapter what an admitted request makes an agent do. A run that
-// cannot be paused is ruled on by the backend's setting.
-func chooseNext(ctx context.Context, r *evaluation) error {
-	runner, c := r.call.Backend.Adapter.(AgentRunner), r.call
-	if r.op.Kind == memproxy.Run {
-		turn, err := runner.Turn(c.Route, c.Request, r.Body)
-		switch {
-		case errors.Is(err, memproxy.ErrUngated):
-			if reply, refused := r.g.Agents().RuleUngated(ctx, r.Admission, true); refused {
-				r.Reply = &reply
-				return nil
-			}
-		case err != nil:
-			return err
-		case turn != nil:
-			r.Next = RunAgent{turn}
-		}
-	}
-	if agent, q, ok := runner.Probe(c.Route, c.Request); ok && agent != "" && r.Next == nil {
-		r.Next = Probe{agent, q}
-	}
-	if agent := runner.ChangesToolsOf(c.Route); agent != "" && r.Next == nil {
-		r.Next = ChangeTools{agent}
-	}
-	if q, ok := runner.Resume(c.Route, c.Request, r.Body); ok {
-		r.Next = Resume{q, r.nextAction()}
-	}
-	return nil
-}
-
-func runsAgent(c *Call) bool {
-	runner, ok := c.Backend.Adapter.(AgentRunner)
-	if !ok {
-		return false
-	}
-	turn, err := runner.Turn(c.Route, c.Request, c.Body)
-	return turn != nil || err != nil
-}
-
-// nextAction is the next action, Forward by default.
-func (a *Admission) nextAction() Next {
-	switch {
-	case a.Reply != nil:
-		return Reply{*a.Reply}
-	case a.Next == nil:
-		return Forward{}
-	}
-	return a.Next
-}
 
 // Agents rules on what agents write in their runs: on the tool calls of a turn, and
 // on the changes of a run that could not be paused.
@@ -123,12 +32,12 @@ func (g Agents) Probe(ctx context.Context, a *Admission, p Probe) error {
 	if err != nil {
 		return err
 	}
-	err = a.call.Backend.Adapter.(AgentRunner).ReadProbe(a.call.Route, reply)
+	err = a.call.Backend.Adapter.(backend.AgentRunner).ReadProbe(a.call.Route, reply)
 	if errors.Is(err, memproxy.ErrUngated) && err != memproxy.ErrUngated { // it says more
 		a.ungatedWhy = err.Error()
 		return err
 	}
-	return LookupFailure(reply, err)
+	return backend.LookupFailure(reply, err)
 }
 
 // toolCallEvaluation begins to rule on a tool call of a running agent. The call is attributed
@@ -161,23 +70,6 @@ func ruleOnToolCall(ctx context.Context, r *evaluation) *Admission {
 // separate request.
 func (g Agents) RuleOnCall(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Admission {
 	return ruleOnToolCall(ctx, g.toolCallEvaluation(call, a, tc))
-}
-
-// BeginSend says that the calls that were ruled on are sent. Changes of the agent wait until
-// the answer, and for no longer than the backend may take to begin: a tool that the run
-// calls next may make such a change. A second request means that the backend accepted the
-// first, so the run keeps its names and its charge whatever the later ones are answered.
-func (g Agents) BeginSend(a *Admission) (answered func()) {
-	if a.sent {
-		a.boundNames, a.bill = nil, nil
-	}
-	a.sent = true
-	leave := a.unlock
-	if a.unlock, a.callLocks = nil, nil; leave == nil {
-		return func() {}
-	}
-	begun := time.AfterFunc(a.call.Backend.timeout(), leave)
-	return func() { begun.Stop(); leave() }
 }
 
 // Decline denies a call of a running agent without asking the policy, and
@@ -250,12 +142,135 @@ func decodeToolCall(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
+// settleToolCall settles the changes of a running agent's call that is admitted: the agent
+// runs the tool next, so the call counts as made.
+func settleToolCall(ctx context.Context, r *evaluation) error {
+	settleChange(ctx, r.g, r.Admission)
+	return nil
+}
+
+func mayCallTool(r *evaluation) bool {
+	_, ok := r.call.Backend.Adapter.(backend.AgentRunner)
+	return ok && r.call.Backend.Fetch != nil && writes(r)
+}
+
+// prepareToolCall handles a request that calls an agent's tool directly: it adds the call's
+// changes of the agent's memory to the operation, and prepares their recording. Blocks to which
+// the call only adds are locked here; those that it replaces are (loadTargets).
+func prepareToolCall(ctx context.Context, r *evaluation) error {
+	for again := true; again; {
+		call := r.call.Backend.Adapter.(backend.AgentRunner).ToolRun(r.call.Route, r.call.Request, r.Body)
+		if call == nil {
+			return nil
+		}
+		since := currentEpoch(r.g)
+		r.edits = call
+		if err := fetchEdits(ctx, r.Admission); err != nil {
+			r.edits = nil
+			return err
+		}
+		if again = false; !content.Replaces(r.op) {
+			r.op.Current = call.Current()
+			again = lockResolved(ctx, r, since)
+		}
+		if !again {
+			call.AddContent(r.op)
+		}
+	}
+	return nil
+}
+
+// refetchAdded fetches the blocks to which a call adds and that were changed after its turn had
+// read them, before they were locked: their record is of another text.
+func refetchAdded(ctx context.Context, r *evaluation) {
+	if r.op.Kind != memproxy.Learn {
+		return
+	}
+	_ = r.known.memories(ctx, slices.Collect(maps.Values(r.op.Current))) // after an error, the text is as the turn read it
+	var stale []string
+	for name, m := range r.op.Current {
+		if row := r.known.owner(m.TargetKind(), m.ID); row != nil && row.SHA256 != memproxy.Hash(m.Text) {
+			stale = append(stale, name)
+		}
+	}
+	now, _ := fetch(ctx, r.call, stale)
+	maps.Copy(r.op.Current, now)
+}
+
+// fetchEdits makes the side requests that are needed to follow a tool call.
+func fetchEdits(ctx context.Context, a *Admission) error {
+	ctx, cancel := a.call.Backend.Within(context.WithoutCancel(ctx))
+	defer cancel()
+	return backend.Prepare(a.edits, backend.MaxPrepare, func(q memproxy.Request) (memproxy.Reply, error) {
+		q.Header = a.call.Request.Header
+		return a.call.Backend.Fetch.Fetch(ctx, q)
+	})
+}
+
+// recordEdits records what the call changed, also if its answer is lost. It runs before the
+// answer and before the locks are released, because the next change of the same memory must not
+// be read as this call's. A call that failed and changed nothing is not charged.
+func recordEdits(ctx context.Context, ret *answer) {
+	g, a, body, lost := ret.g, ret.Admission, ret.raw.Body, !memproxy.IsSuccess(ret.status)
+	if lost {
+		body = nil
+	}
+	_ = a.edits.ReadAnswer(body) // after an error the changes are read back
+	err := fetchEdits(ctx, a)
+	if err != nil { // edits that need no request are recorded all the same
+		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be queried", "decision", a.Decision.ID, "error", err)
+	}
+	edits := a.edits.TakeEdits()
+	switch changed := slices.ContainsFunc(edits, func(e memproxy.Edit) bool { return len(e.Memories) > 0 }); {
+	case changed && (a.Failed || lost):
+		settleChange(ctx, g, a)
+	case a.Failed && !changed && err == nil:
+		g.accounts.release(ctx, a)
+	}
+	for _, e := range edits {
+		recordChanges(ctx, g, a, e.Memories)
+	}
+}
+
+// RecordChanges records the memories that a tool call of a run changed: versions, owners, states.
+// Others may change them too while the run goes on, also under an older decision: approved writes.
+// What they made or replaced is left out: its version has the text before it, which is nobody's.
+func (g Agents) RecordChanges(ctx context.Context, ruled *Admission, memories []memproxy.Memory) {
+	known := newLookups(g.Gate, ruled)
+	_ = known.memories(ctx, memories) // after an error only its stamp tells
+	recordChanges(ctx, g.Gate, ruled, slices.DeleteFunc(slices.Clone(memories), func(m memproxy.Memory) bool {
+		row, is := known.owner(m.TargetKind(), m.ID), memproxy.Hash(m.Text)
+		switch {
+		case m.Event == memproxy.MemoryUnchanged:
+			return false
+		case m.Stamp != nil && m.Stamp.ID > ruled.Decision.ID && m.Stamp.SHA256 == is && tamper.SignedFor(g.opt.Signer, ruled.Principal.Tenant, *m.Stamp):
+			return true
+		case row == nil || row.Decision <= ruled.Decision.ID && row.SHA256 == memproxy.Hash(m.Before):
+			return false
+		}
+		now, _ := fetch(context.WithoutCancel(ctx), ruled.call, []string{m.ID})
+		return row.SHA256 == is || now[m.ID].Text != m.Text
+	}))
+}
+
+func recordChanges(ctx context.Context, g *Gate, ruled *Admission, memories []memproxy.Memory) {
+	if len(memories) == 0 || ruled.op == nil || !ruled.enforced() {
+		return
+	}
+	a := *ruled
+	a.op = new(*ruled.op)
+	a.op.Kind = memproxy.Learn // every tool call's changes are reported as for an addition
+	ret := &answer{Admission: &a, g: g, status: 200, reading: &memproxy.Reading{Memories: memories}, byAgent: true}
+	(&effects{answer: ret}).recordEffects(ctx)
+	g.outcome(ctx, ret)
+}
+
 // RuleUngated rules on a run that cannot be gated call by call, by the backend's
 // setting, or by the profile. It reports whether the reply is to be sent; if not, the run
 // goes on, and is compensated if its writes are to be ruled on afterwards. traceable means
 // that its changes may be determined then.
 func (g Agents) RuleUngated(ctx context.Context, a *Admission, traceable bool) (memproxy.Reply, bool) {
-	runner, runs := a.call.Backend.Adapter.(AgentRunner)
+	runner, runs := a.call.Backend.Adapter.(backend.AgentRunner)
 	mode := a.call.Backend.Ungated
 	a.compensated = traceable && runs && mode == UngatedCompensate && a.enforced()
 	switch {

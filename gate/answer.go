@@ -1,16 +1,17 @@
 package gate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/gate/trust"
 	"github.com/memproxy/memproxy/gate/verdict"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -54,6 +55,7 @@ type answer struct {
 const notFiltered = "the backend's answer could not be read, so it could not be filtered"
 
 var noAnswer = memproxy.Malformed{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusBadGateway, Detail: "the backend did not answer"}
+
 var notSent = memproxy.Malformed{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusBadGateway, Detail: memproxy.NotReached}
 
 // Return filters the backend's answer to an admitted call, records what was written and
@@ -136,6 +138,47 @@ func (g *Gate) FilterRunAnswer(ctx context.Context, a *Admission, reply memproxy
 	return ret.reply
 }
 
+// Event filters one event of a stream and returns the event to send on. It returns nil
+// for an event that is withheld, such as one of a run that the caller may not see.
+func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
+	if ok, instead := filterStreamEvent(ctx, g, a, event); !ok {
+		return instead
+	}
+	if !a.Inspect {
+		return event
+	}
+	ret := &answer{Admission: a, g: g, reply: memproxy.Reply{Status: 200, Body: event}, status: 200, isEvent: true, part: true}
+	defer func() { a.leftovers.filtered += ret.filtered }()
+	if refused, err := ret.runStage(ctx, bodyAsSent); err != nil || refused {
+		return lostEvent(ctx, g, a, err)
+	}
+	if event = ret.reply.Body; len(event) == 0 {
+		return nil
+	}
+	data, others := memproxy.SplitStreamEvent(event)
+	data = bytes.TrimSpace(data)
+	if len(data) == 0 || !bytes.ContainsAny(data[:1], "{[") || string(data) == endOfStream {
+		return event // nothing to filter: a name, a comment, the end mark
+	}
+	ret.reply.Body = data
+	if refused, err := ret.runStage(ctx, bodyToSend); err != nil || refused {
+		return lostEvent(ctx, g, a, err)
+	}
+	if bytes.Equal(ret.reply.Body, data) {
+		return event
+	}
+	return memproxy.JoinStreamEvent(ret.reply.Body, others...)
+}
+
+// endOfStream is the data of the last event of a stream, which is not JSON. Without
+// it clients treat the stream as broken.
+const endOfStream = "[DONE]"
+
+func lostEvent(ctx context.Context, g *Gate, a *Admission, err error) []byte {
+	g.opt.Log.ErrorContext(ctx, "event withheld", "decision", a.Decision.ID, "route", a.call.Route.ID, "error", err)
+	return nil
+}
+
 func (ret *answer) refuse(status int, code memproxy.ReasonCode, detail string) {
 	d := ret.Decision
 	d.Refuse(status, memproxy.Reason{Code: code, Detail: detail})
@@ -187,6 +230,24 @@ func (ret *answer) filterReply(ctx context.Context) {
 	ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamMalformed, notFiltered)
 }
 
+// ownRefused is the detail if the backend refuses memproxy's own credential.
+const ownRefused = "the backend rejects memproxy's credential (backends[].credential); the caller's credential was accepted"
+
+// misconfigured returns what the configuration of the backend lacks by its answer, or "":
+// the backend refuses the credential that memproxy sends instead of the caller's, or
+// redirects to another address, to which no client is led. The caller cannot correct that.
+func misconfigured(ret *answer) string {
+	b := &ret.call.Backend
+	switch refuser, ok := b.Adapter.(backend.AgentRunner); {
+	case !ret.enforced():
+	case backend.LeadsAway(ret.status, ret.reply.Header.Get("Location")) && ret.rules.Headers != UnclaimedPass:
+		return backend.RedirectsAway
+	case ret.status == memproxy.StatusUnauthorized && b.ReplacesCredential && ret.Principal.ID != "" && (!ok || refuser.RefusesCredential(ret.reply)):
+		return ownRefused
+	}
+	return ""
+}
+
 func (ret *answer) filterMemories(ctx context.Context) (refused bool, err error) {
 	if !ret.Inspect || !memproxy.IsSuccess(ret.reply.Status) {
 		return false, nil
@@ -226,7 +287,7 @@ func (ret *answer) disclose(ctx context.Context) (refused bool, err error) {
 		if !ret.reading.Settles {
 			ret.receipts = ret.reading.Events
 		}
-		extractor, _ := ret.call.Backend.Adapter.(Extractor)
+		extractor, _ := ret.call.Backend.Adapter.(backend.Extractor)
 		if err := (&extraction{answer: ret, extractor: extractor, memories: ret.reading.Memories}).checkExtracted(ctx); err != nil {
 			return false, err
 		}
@@ -334,50 +395,4 @@ func (a *Admission) Attributes(to []attribute.KeyValue) []attribute.KeyValue {
 	ev := a.event
 	ev.Filtered = a.leftOut
 	return signal.AppendEvent(to, &ev, a.op != nil && a.op.Bulk)
-}
-
-// maxHeaders bounds the names of headers that are remembered as reported.
-const maxHeaders = 256
-
-// Headers counts the headers of an answer that have no claim, logs each name once, and
-// reports whether they pass: by the setting, and always in shadow mode. A is nil for a
-// public route.
-func (g *Gate) Headers(ctx context.Context, a *Admission, backend string, names []string) (pass bool) {
-	rules := g.rules.Load()
-	if a != nil {
-		rules = a.rules
-	}
-	pass = rules.Headers == UnclaimedPass || !rules.Enforce || a != nil && !a.enforced()
-	if len(names) == 0 {
-		return pass
-	}
-	g.opt.Meter.Unclaimed(ctx, backend, len(names))
-	if fresh := g.reported.fresh(backend, names); len(fresh) > 0 {
-		g.opt.Log.WarnContext(ctx, "unknown response headers were "+treatment[pass], "backend", backend, "names", fresh)
-	}
-	return pass
-}
-
-// reported has the names of headers and members of answers that were logged, by source.
-type reported struct {
-	mu    sync.Mutex
-	names map[string]bool
-}
-
-// fresh returns the names that were not reported before, and remembers them. It leaves
-// out names that are too long or beyond the limit.
-func (r *reported) fresh(from string, names []string) []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.names == nil {
-		r.names = map[string]bool{}
-	}
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		key := from + " " + name
-		if len(name) > 64 || r.names[key] || len(r.names) >= maxHeaders {
-			return true
-		}
-		r.names[key] = true
-		return false
-	})
 }

@@ -217,15 +217,6 @@ func contest(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
-func admitted(r *evaluation) bool { return r.op != nil && !r.Decision.Verdict.Stops() }
-
-// settleToolCall settles the changes of a running agent's call that is admitted: the agent
-// runs the tool next, so the call counts as made.
-func settleToolCall(ctx context.Context, r *evaluation) error {
-	settleChange(ctx, r.g, r.Admission)
-	return nil
-}
-
 func recordDissent(ctx context.Context, g *Gate, a *Admission, w *changedMemory, text string) {
 	d := memproxy.Dissent{Open: true, Text: text, SHA256: memproxy.Hash(text), Correction: correctionOf(a, w, string(memproxy.TrustAuthority))}
 	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Dissents: []memproxy.Dissent{d}}, "a dissenting text could not be stored") // it is in the log

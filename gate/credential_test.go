@@ -8,6 +8,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -107,7 +108,7 @@ func TestRedirectsLeadBack(t *testing.T) {
 		"//elsewhere.example": false, "///elsewhere.example": false, " //elsewhere.example": false, `/\elsewhere.example`: false,
 		"/\t/elsewhere.example": false, "https:elsewhere.example": false,
 	} {
-		expect.Equal(t, gate.LeadsBack(to), want, to)
+		expect.Equal(t, backend.LeadsBack(to), want, to)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/gate/trust"
 )
@@ -16,7 +17,7 @@ var errUndo = errors.New("the backend did not undo the change")
 
 type extraction struct {
 	*answer
-	extractor    Extractor
+	extractor    backend.Extractor
 	memories     []memproxy.Memory
 	deletedEarly int64 // of memories: deleted with all that their owner has, before they were recorded
 }
@@ -134,7 +135,7 @@ func (g *Gate) FollowUpRequests(a *Admission) []memproxy.Request {
 	if len(a.countRequests) > 0 && a.bill.open() {
 		return a.countRequests
 	}
-	extractor, ok := a.call.Backend.Adapter.(Extractor)
+	extractor, ok := a.call.Backend.Adapter.(backend.Extractor)
 	if !ok || !a.enforced() {
 		return nil
 	}
@@ -147,7 +148,7 @@ func (g *Gate) FollowUpRequests(a *Admission) []memproxy.Request {
 
 // followReceipt asks the backend for the result of an approved write that it answered with a
 // receipt of its own. Until the result is known, the write counts as being sent.
-func followReceipt(ctx context.Context, r *evaluation, extractor Extractor) {
+func followReceipt(ctx context.Context, r *evaluation, extractor backend.Extractor) {
 	b, h := &r.call.Backend, r.polledHold
 	ctx, cancel := b.Within(ctx)
 	defer cancel()
@@ -172,10 +173,10 @@ func followReceipt(ctx context.Context, r *evaluation, extractor Extractor) {
 // ReadFollowUp takes the answer to one of FollowUpRequests, and reports whether it is
 // final.
 func (g *Gate) ReadFollowUp(ctx context.Context, a *Admission, reply memproxy.Reply) (over bool) {
-	if counter, ok := a.call.Backend.Adapter.(AgentRunner); ok && len(a.countRequests) > 0 {
+	if counter, ok := a.call.Backend.Adapter.(backend.AgentRunner); ok && len(a.countRequests) > 0 {
 		return g.accounts.settleCounted(ctx, a, counter, reply)
 	}
-	extractor, ok := a.call.Backend.Adapter.(Extractor)
+	extractor, ok := a.call.Backend.Adapter.(backend.Extractor)
 	if !ok || !memproxy.IsSuccess(reply.Status) {
 		return !ok || reply.Status == memproxy.StatusNotFound
 	}
@@ -349,7 +350,7 @@ func (ret *extraction) recordLate(ctx context.Context) {
 }
 
 // settleCounted reads the answer to one of FollowUpRequests. The last one settles the bill.
-func (acc *accounts) settleCounted(ctx context.Context, a *Admission, counter AgentRunner, reply memproxy.Reply) (over bool) {
+func (acc *accounts) settleCounted(ctx context.Context, a *Admission, counter backend.AgentRunner, reply memproxy.Reply) (over bool) {
 	if reply.Status == memproxy.StatusNotFound {
 		reply = memproxy.Reply{Status: reply.Status} // deleted meanwhile: it contains nothing
 	} else if !memproxy.IsSuccess(reply.Status) {

@@ -14,6 +14,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -24,7 +25,7 @@ import (
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
 type fakeAdapter struct {
-	gate.Restorer
+	backend.Restorer
 	op        memproxy.Operation
 	decodeErr error
 	encodeErr error
@@ -113,12 +114,12 @@ func (f *fakeAdapter) ReadLocated(_ memproxy.Route, id string, r memproxy.Reply)
 func (f *fakeAdapter) Merges(memproxy.Route, *memproxy.Operation) bool { return f.merges }
 
 type fakeFetch struct {
-	gate.Fetcher // nil: nothing is sent with a body
-	mu           sync.Mutex
-	asked        []string
-	status       int
-	header       memproxy.Header
-	err          error
+	backend.Fetcher // nil: nothing is sent with a body
+	mu              sync.Mutex
+	asked           []string
+	status          int
+	header          memproxy.Header
+	err             error
 }
 
 func (f *fakeFetch) Fetch(_ context.Context, q memproxy.Request) (memproxy.Reply, error) {
@@ -257,7 +258,7 @@ type rig struct {
 	clock         func() time.Time // nil: noon
 	rejections    int
 	sweeper       gate.Ledger // nil: ledger itself
-	adapter       gate.Adapter
+	adapter       backend.Adapter
 	fake          *fakeAdapter
 	ledger        *fakeLedger
 	budget        *fakeBudget

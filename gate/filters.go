@@ -1,382 +1,383 @@
 package gate
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
-	"time"
+	"strings"
+	"sync"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate/access"
-	"github.com/memproxy/memproxy/gate/limits"
-	"github.com/memproxy/memproxy/gate/seen"
-	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// bindLate records the owners of memories that were made after their write was
-// answered (asynchronous extraction), by the decision in their stamps. Memories that the
-// answer reports only as past events may have been deleted in the meantime, so they are
-// fetched from the backend.
-func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
-	var late []*item
-	var past []string
-	e := examinerOf(ret.g, ret.Admission)
+// Effect is what a filter does with the parts of an answer that it selects.
+type Effect string
+
+// The effects.
+const (
+	Drops     Effect = "drop"     // removes it from the answer
+	Notes     Effect = "note"     // changes nothing, and records what was shown
+	Marks     Effect = "mark"     // shows it together with the result of the check
+	Withholds Effect = "withhold" // shows it in part, or refuses the answer
+)
+
+// stage is the form of the answer that a filter works on.
+type stage uint8
+
+const (
+	bodyAsSent   stage = iota // the body as the backend sent it
+	memoriesRead              // the memories in it
+	bodyToSend                // the body as it will be sent on
+)
+
+// Filter is a row of the read path. It has either judge or whole.
+type Filter struct {
+	Name   string `json:"name"`
+	Effect Effect `json:"effect"`
+	// What describes its subject in a few words.
+	What string `json:"what"`
+
+	stage stage
+	// load fetches what judge needs, for all items at once. An error withholds the
+	// answer.
+	load func(context.Context, *answer) error
+	// judge decides on one item from what load has fetched. It changes nothing.
+	judge func(*answer, *item) outcome
+	// whole filters the answer as a whole.
+	whole func(context.Context, *answer) (refused bool, err error)
+	// left is the reason that is recorded once if judge removed items.
+	left memproxy.Reason
+}
+
+// Memories reports whether the filter works on the memories in an answer, and so
+// does not apply to one without any: an error, an event.
+func (f *Filter) Memories() bool { return f.stage == memoriesRead }
+
+// filters is the read path: the filters that every answer passes, in order. This holds
+// for answers to reads and writes, for pages that fill up a list, for the side requests
+// of an agent's searches, and for agent runs, whole or event by event, at both listeners.
+// Each filter can rely on the results of those before it. The first refusal ends the
+// list. An error withholds the answer.
+var filters = [...]Filter{
+	{Name: "members", Effect: Drops, What: "members unknown to the adapter, unreadable elements", stage: bodyAsSent, whole: members},
+	{Name: "readable", Effect: Drops, What: "elements whose owners cannot be read", stage: memoriesRead,
+		judge: readable, left: memproxy.Reason{Code: memproxy.AnswerUnreadable}},
+	{Name: "deleted", Effect: Drops, What: "copies of memories that were deleted", stage: memoriesRead,
+		load: loadRecords, judge: deleted, left: leftOut(memproxy.OwnerFiltered, "memories of others")},
+	{Name: "owners", Effect: Drops, What: "memories of other tenants, and of owners that the caller may not name", stage: memoriesRead,
+		judge: visible, left: leftOut(memproxy.OwnerFiltered, "memories of others")},
+	{Name: "late", Effect: Notes, What: "owners of memories that were created after the response to their write", stage: memoriesRead, whole: bindLate},
+	{Name: "integrity", Effect: Marks, What: "memories that differ from what was written; withheld if configured", stage: memoriesRead,
+		load: checkIntegrity, judge: unaltered}, // it records a reason for each memory
+	{Name: "confidence", Effect: Drops, What: "memories below the requested minimum confidence", stage: memoriesRead,
+		judge: confident, left: leftOut(memproxy.TrustBelow, "memories below the requested minimum confidence")},
+	{Name: "receipts", Effect: Withholds, What: "results of writes that await review: whether they were written, never their texts", stage: memoriesRead, load: loadDisplays, whole: receipts},
+	{Name: "states", Effect: Withholds, What: "quarantined, pending, expired and superseded memories; flagged ones are sanitised", stage: memoriesRead,
+		judge: byStatus, left: memproxy.Reason{Code: memproxy.StateWithheld, Detail: "memories were removed from the response because of their status"}},
+	{Name: "compiled", Effect: Drops, What: "data that the backend derived from withheld memories", stage: memoriesRead,
+		load: loadCompiled, judge: compiled, left: leftOut(memproxy.StateWithheld, "data derived from withheld memories")},
+	{Name: "attacks", Effect: Withholds, What: "memories that look like attacks", stage: memoriesRead,
+		load: screenMemories, judge: harmless, left: leftOut(memproxy.ScreenWithheld, "memories that look like attacks")},
+	{Name: "derived", Effect: Withholds, What: "responses derived from many memories that look like attacks, or are older than a deletion", stage: memoriesRead, whole: derived},
+	{Name: "previous", Effect: Drops, What: "replaced texts without a known author, or that look like attacks", stage: memoriesRead, load: findOrphanedTexts, judge: previous},
+	{Name: "enclosed", Effect: Drops, What: "parts of removed items", stage: memoriesRead, load: findRemoved, judge: enclosed},
+	{Name: "relations", Effect: Drops, What: "totals and relations that may be of memories of others, relations that may be of withheld memories or look like attacks", stage: memoriesRead, whole: related},
+	{Name: "provenance", Effect: Marks, What: "the provenance of memories, if the reader requests it", stage: memoriesRead, judge: provenance},
+	{Name: "names", Effect: Drops, What: "ids of objects of other tenants", stage: bodyToSend, whole: foreignIDs},
+	{Name: "secrets", Effect: Drops, What: "keys, tokens and environments, unless an administrator asks for them; the source code of tools, for all other callers", stage: bodyToSend, whole: secrets},
+	{Name: "heard", Effect: Notes, What: "results of tools, as possible sources of what the session writes", stage: bodyToSend, whole: recordToolResults},
+}
+
+func leftOut(code memproxy.ReasonCode, what string) memproxy.Reason {
+	return memproxy.Reason{Code: code, Detail: what + " were removed from the response"}
+}
+
+// Filters are the rows of the read path, in order.
+func Filters() []Filter { return slices.Clone(filters[:]) }
+
+// An item is one memory of an answer on its way through the filters: what the
+// adapter read, and what the loads added.
+type item struct {
+	*memproxy.Memory
+	rec *memproxy.Record    // the ledger's record of it, which must not be changed
+	row *memproxy.Ownership // &rec.Owner, or nil without an owner
+
+	altered       memproxy.ReasonCode // the failed integrity check, or ""
+	detail        string              // the explanation of altered
+	statusUnknown string              // why its status is unknown, which withholds it, or ""
+	display       display             // what its status allows to show
+	judged        judged              // the result of screening
+	hidesBefore   bool                // Before must not be shown
+	write         string              // the decision of its write, while its status is determined, or ""
+}
+
+func itemsOf(rd *memproxy.Reading) []item {
+	items := make([]item, len(rd.Memories))
+	for i := range items {
+		items[i].Memory, items[i].rec = &rd.Memories[i], nothing
+	}
+	return items
+}
+
+func (it *item) setRecord(known *lookups) {
+	it.rec, it.row = known.of(it.Memory.TargetKind(), it.ID), nil
+	if it.rec.HasOwner() {
+		it.row = &it.rec.Owner
+	}
+}
+
+// action is what is done with an item. Stricter actions come later.
+type action uint8
+
+const (
+	keep     action = iota
+	annotate        // shown, with its provenance
+	strip           // shown without the text that it replaced
+	redact          // shown with another text
+	remove          // removed, at any position
+	drop            // removed; if it is the whole answer, the answer is refused
+	expel           // like drop, but not even shown without its text
+	refuse          // the answer is refused
+)
+
+// outcome is a filter's judgement on one item.
+type outcome struct {
+	action action
+	// code and detail are the reason shown to the caller if the answer is refused.
+	code       memproxy.ReasonCode
+	detail     string
+	status     int                  // HTTP status of a refusal; 0 means 404
+	text       string               // the text shown by redact
+	provenance *memproxy.Provenance // the provenance shown by annotate
+	// note is recorded about the item, whatever the action.
+	note *memproxy.Reason
+}
+
+// any reports whether is holds for an item. It passes pointers because items are large.
+func (ret *answer) any(is func(*item) bool) bool {
 	for i := range ret.items {
-		it := &ret.items[i]
-		if ret.toWrite || it.Drop || it.row != nil || it.Memory.TargetKind() != memproxy.TargetMemory || it.ID == "" || !ret.signed(it.Memory) || e.IsCopiedStamp(ctx, nil, it.Memory) {
-			continue
-		}
-		if m := ret.op.Current[it.ID]; m.Missing {
-			it.statusUnknown = "the memory was deleted before its addition was read"
-		}
-		if ret.targetsChecked && slices.Contains(ret.op.Targets, it.ID) {
-			continue
-		}
-		late = append(late, it)
-		if it.Event != "" && !slices.Contains(past, it.ID) {
-			past = append(past, it.ID)
+		if is(&ret.items[i]) {
+			return true
 		}
 	}
-	// Those that the backend does not answer for are not found.
-	found, _ := fetch(ctx, ret.call, past[:min(len(past), limits.MaxUnknown)])
-	for _, it := range late {
-		switch m, asked := found[it.ID]; {
-		case it.Event == "" || asked && !m.Missing:
-			bindOne(ret, it)
-		case !asked:
-			it.statusUnknown = "it is unknown whether the memory still exists, so it is withheld"
-		default:
-			it.statusUnknown = "the memory was deleted before its addition was read"
+	return false
+}
+
+func (ret *answer) runStage(ctx context.Context, at stage) (refused bool, err error) {
+	if at == memoriesRead {
+		ret.items = itemsOf(ret.reading)
+	}
+	for i := range filters {
+		f := &filters[i]
+		if f.stage != at {
+			continue
+		}
+		if ret.g.opt.Filtered != nil {
+			ret.g.opt.Filtered(ret.call.Route, f.Name)
+		}
+		if refused, err := ret.filter(ctx, f); refused || err != nil {
+			return refused, err
 		}
 	}
 	return false, nil
 }
 
-func idsOfAll(memories []memproxy.Memory) (ids []string) {
-	for i := range memories {
-		ids = append(ids, memories[i].ID)
+func (ret *answer) filter(ctx context.Context, f *Filter) (refused bool, err error) {
+	if f.load != nil {
+		if err := f.load(ctx, ret); err != nil {
+			return false, err
+		}
 	}
-	return ids
-}
-
-// bindOne adds the owner, first version and expiry of a memory to the late entry. Its
-// author is the one in its stamp, which was verified.
-func bindOne(ret *answer, it *item) {
-	m, s := it.Memory, *it.Stamp
-	s.Tenant = ret.Principal.Tenant
-	ret.lateEntry.Owners = append(ret.lateEntry.Owners, OwnerFromStamp(ret.op.Backend, m, s.Tenant))
-	ret.lateEntry.Versions = append(ret.lateEntry.Versions, memproxy.Version{
-		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetMemory, ID: m.ID},
-		Tenant:    s.Tenant, Op: memproxy.OpWrite, Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence,
-		Attestation: s.Attestation, Decision: s.ID, Score: s.Score,
-		Text: m.Text, Field: m.Field, Metadata: m.Metadata,
-	})
-	c, ends := lateExpiry(ret, m, &s)
-	if !ends {
-		return
+	if f.whole != nil {
+		return f.whole(ctx, ret)
 	}
-	if !c.Expires.After(ret.begun) {
-		it.statusUnknown = "the memory expired before it was first read"
-	}
-	ret.lateEntry.States = append(ret.lateEntry.States, c)
-	// The expiry is also for a memory that has a status already, such as a contested one.
-	again := memproxy.Renewal{MemoryKey: c.MemoryKey, Expires: c.Expires, Sooner: true}
-	ret.lateEntry.Renewed = append(ret.lateEntry.Renewed, again)
-}
-
-// receipts replaces the receipt of a write that was set aside by one that says whether it
-// was written and with what status, but not its content.
-func receipts(_ context.Context, ret *answer) (refused bool, err error) {
-	extractor, ok := ret.call.Backend.Adapter.(Extractor)
-	if !ok {
-		return false, nil
-	}
+	var n [refuse + 1]int
 	for i := range ret.items {
 		it := &ret.items[i]
-		if it.display != withhold || it.statusUnknown != "" || it.Drop || it.Memory.TargetKind() != memproxy.TargetEvent || it.Pointer != "" {
+		if it.Drop {
 			continue
 		}
-		memories, state, err := extractor.ReadExtracted(ret.reply)
-		h := memproxy.HeldWrite{ID: it.ID, Created: it.rec.Status.Changed, State: state}
-		if state != memproxy.HoldPending {
-			h.Reviewed, h.Result.Memories = h.Created, idsOfAll(memories)
+		o := f.judge(ret, it)
+		if ret.apply(it, o) {
+			return true, nil
 		}
-		ret.reply = extractor.ReceiptReply(ret.call.Route, ret.call.Request, h)
-		ret.shown = append(ret.shown, it.ID)
-		return true, err
+		n[o.action]++
+	}
+	if f.left.Code == memproxy.AnswerUnreadable {
+		ret.leftovers.unreadable += n[remove] // reported with the members that cannot be read
+	}
+	if left := n[drop] + n[expel]; left > 0 {
+		ret.filtered += left
+		if f.left.Code != "" && !slices.Contains(ret.reasons, f.left) {
+			ret.reasons = append(ret.reasons, f.left)
+		}
+	}
+	if n[redact] > 0 {
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.StateSanitised, Detail: "dangerous spans of memories were replaced in the answer"})
 	}
 	return false, nil
 }
 
-// related rules on totals and relations, which are derived from memories without
-// naming them. They are shown if all those memories are of owners of the tenant that the
-// caller may name. Relations are not shown if one of them looks like an attack, or if a
-// memory of the answer is withheld, from which they may be drawn.
-func related(ctx context.Context, ret *answer) (refused bool, err error) {
-	ret.reading.CountsOthers, ret.reading.Limited = !oneOwner(ret), !access.Confined(&ret.Principal, ret.op)
-	if len(ret.reading.Relations) == 0 {
-		return false, nil
+// apply carries out a judgement on an item, and reports whether the answer is
+// refused because of it. It is the only place where a filter changes an item;
+// memories that the gate retracted from the backend (extraction.retract) were dropped
+// before. A write that is answered with the memory alone has taken effect, so it is
+// shown without its text instead of being refused.
+func (ret *answer) apply(it *item, o outcome) (refused bool) {
+	if o.note != nil {
+		ret.reasons = append(ret.reasons, *o.note)
 	}
-	withheld := slices.ContainsFunc(ret.reading.Memories, func(m memproxy.Memory) bool { return m.Drop })
-	if ret.reading.Unrelated = ret.reading.CountsOthers || ret.reading.Limited || withheld; ret.reading.Unrelated {
-		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "relations that may be of other owners' or withheld memories were removed from the response"})
-		return false, nil
-	}
-	ret.reading.Unrelated, err = attacks(ctx, ret, ret.reading.Relations)
-	if ret.reading.Unrelated {
-		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.ScreenWithheld, Detail: "relations that look like attacks were removed from the response"})
-	}
-	return false, err
-}
-
-// derived refuses an answer that is made of many memories if a text in it looks like an
-// attack, or if it may be older than the deletion of one of them. A memory that was written
-// out-of-band, which reads would withhold, cannot be removed from such an answer.
-func derived(ctx context.Context, ret *answer) (refused bool, err error) {
-	if refused, err = attacks(ctx, ret, ret.reading.Derived); refused && err == nil {
-		ret.refuse(memproxy.StatusForbidden, memproxy.ScreenWithheld, "the response is derived from many memories and contains a suspected attack")
-	}
-	if made := ret.reading.Made; made != nil && !refused && err == nil && deletedSince(ctx, ret.g, ret.Admission, *made, access.RestrictedTo(ret.op)) {
-		ret.refuse(memproxy.StatusForbidden, memproxy.StateWithheld, "the response may contain memories that were deleted since it was made; regenerate it")
-		return true, nil
-	}
-	return refused, err
-}
-
-func attacks(ctx context.Context, ret *answer, texts []string) (bool, error) {
-	if ret.rules.Withhold <= 0 {
-		return false, nil
-	}
-	memories := make([]memproxy.Memory, len(texts))
-	for i, text := range texts {
-		memories[i].Text = text
-	}
-	found, err := ret.judge(ctx, memories)
-	for _, j := range found {
-		if j.risk >= ret.rules.Withhold {
-			return true, err
-		}
-	}
-	return false, err
-}
-
-// oneOwner reports whether the backend made an answer only from memories of the caller's
-// tenant: the backend has no other tenant, or the operation is narrowed to owners that
-// the ledger records as the tenant's and nothing in the answer contradicts that.
-func oneOwner(ret *answer) bool {
-	if ret.singleTenant() {
+	element := it.Pointer != "" && (!ret.toWrite || isElement(it.Pointer))
+	switch {
+	case o.action == annotate:
+		it.ShowProvenance = o.provenance
+	case o.action == strip:
+		it.OmitBefore = true
+	case o.action == redact:
+		it.Show = new(o.text) // keeps o on the stack
+	case o.action == remove, o.action > remove && o.action < refuse && element:
+		it.Drop = true
+	case o.action == drop && ret.toWrite && it.TextAt != "":
+		it.Show = new(string)
+	case o.action >= drop:
+		ret.refuse(cmp.Or(o.status, memproxy.StatusNotFound), o.code, o.detail)
+		ret.filtered++
 		return true
 	}
-	if ret.ownersUnknown || len(ret.op.Masked) > 0 || ret.leftovers.unreadable > 0 || slices.ContainsFunc(ret.reasons, func(why memproxy.Reason) bool { return why.Code == memproxy.OwnerFiltered }) {
-		return false
-	}
-	pinned := false
-	for _, c := range access.Narrowing(ret.op) {
-		for _, name := range c.Values {
-			row := ret.namedRecords.owner(memproxy.TargetEntity, memproxy.OwnerID(c.Dim, name))
-			if row == nil || row.Scope.Tenant != ret.Principal.Tenant {
-				return false
-			}
-			pinned = true
-		}
-	}
-	return pinned
+	return false
 }
 
-// foreignIDs removes from an answer the objects that the ledger records as another
-// tenant's: an identity attached to an agent, a tool, a member of a group. The
-// memories of the answer were ruled on before.
-func foreignIDs(ctx context.Context, ret *answer) (refused bool, err error) {
-	lister, ok := ret.call.Backend.Adapter.(AgentRunner)
-	if !ok || !ret.Inspect || ret.singleTenant() || !memproxy.IsSuccess(ret.reply.Status) || len(bytes.TrimSpace(ret.reply.Body)) == 0 {
-		return false, nil
-	}
-	refs, err := lister.Names(ret.call.Route, ret.reply)
-	if err != nil {
-		return false, err
-	}
-	theirs, err := lookUpForeign(ctx, ret, refs)
-	if err != nil {
-		return false, fmt.Errorf("look up the owners of the objects in the response: %w", err)
-	}
-	var gone []string
-	for i := range refs {
-		if theirs[ret.lookups().key(refs[i].Kind, refs[i].ID)] {
-			gone = append(gone, refs[i].Pointer)
-		}
-	}
-	if len(gone) == 0 {
-		return false, nil
-	}
-	ret.filtered += len(gone)
-	ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "data of other tenants was removed from the response"})
-	if slices.Contains(gone, "") { // the pointer of the whole answer
-		ret.refuse(memproxy.StatusNotFound, memproxy.OwnerUnknown, "not found in this caller's tenant")
-		return true, nil
-	}
-	body, err := lister.RemovePointers(ret.reply, gone)
-	if err != nil {
-		return false, err
-	}
-	ret.reply.Body = body
-	return false, nil
+// isElement reports whether a pointer leads to an element of a list, which can be
+// removed. The pointer of a memory that a write made ends with its id instead.
+func isElement(pointer string) bool {
+	last := pointer[strings.LastIndexByte(pointer, '/')+1:]
+	return last != "" && strings.Trim(last, "0123456789") == ""
 }
 
-// maxStreamObjects bounds the objects of a stream that are remembered.
-const maxStreamObjects = 4096
+// treatment is what was done with unclaimed members and headers, by whether they pass.
+var treatment = map[bool]string{false: "left out", true: "passed on"}
 
-// lookUpForeign looks up which of the objects are another tenant's. In a stream each
-// object is looked up once, because its events repeat the same run and message.
-func lookUpForeign(ctx context.Context, ret *answer, refs []memproxy.Ref) (map[memproxy.MemoryKey]bool, error) {
-	m := map[memproxy.MemoryKey]bool{}
+// maxUnclaimed bounds the names that are logged for one call.
+const maxUnclaimed = 8
+
+// leftovers are the members without a claim in one call's answers.
+type leftovers struct {
+	n        int
+	names    []string
+	filtered int // memories left out of the events of a stream
+	// unreadable counts elements that were removed because they cannot be read.
+	unreadable int
+}
+
+// members counts the members without a claim in an answer, or in one event of a stream,
+// and removes them unless the rules pass them on. An event may then be empty. This filter
+// runs before all others, because they do not know these members.
+func members(ctx context.Context, ret *answer) (refused bool, err error) {
+	if !ret.Inspect {
+		return false, nil
+	}
+	pruner := ret.call.Backend.Adapter
+	var p memproxy.Pruned
+	pass := ret.rules.Unclaimed == UnclaimedPass
 	if ret.isEvent {
-		if ret.streamObjects == nil || len(ret.streamObjects) > maxStreamObjects {
-			ret.streamObjects = m
-		}
-		m = ret.streamObjects
-	}
-	known := ret.lookups()
-	var ask []memproxy.MemoryKey
-	for i := range refs {
-		k := known.key(refs[i].Kind, refs[i].ID)
-		if _, is := m[k]; !is {
-			ask = append(ask, k)
-		}
-	}
-	if err := known.need(ctx, ask...); err != nil {
-		return nil, err
-	}
-	for _, k := range ask {
-		row := known.owner(k.Kind, k.ID)
-		m[k] = row != nil && row.Scope.Tenant != ret.Principal.Tenant
-	}
-	return m, nil
-}
-
-// secrets removes secrets from ordinary answers, and for callers who may not administer
-// the backend everything else that only administrators are shown.
-func secrets(ctx context.Context, ret *answer) (refused bool, err error) {
-	w, ok := ret.call.Backend.Adapter.(AgentRunner)
-	if !ok || !ret.Inspect || !memproxy.IsSuccess(ret.reply.Status) || len(ret.reply.Body) == 0 || ret.op.Kind == memproxy.Admin || ret.op.Administers {
-		return false, nil
-	}
-	body := ret.reply.Body
-	if ret.reply.Body, err = w.Withhold(ret.call.Route, body, false); err != nil || bytes.Equal(ret.reply.Body, body) {
+		p = pruner.PruneEvent(ret.call.Route, ret.reply.Body)
+		p.Unreadable = 0
+	} else if p, err = pruner.Prune(ret.call.Route, ret.reply); err != nil && !pass {
 		return false, err
+	} else if err != nil {
+		p = memproxy.Pruned{Unclaimed: 1, Names: []string{"/"}}
 	}
-	op := *ret.op
-	op.Kind = memproxy.Admin
-	if ruling, no := ret.rules.Policy.Rule(ctx, ret.asking(&op)); no == nil && !ruling.Verdict.Stops() {
-		ret.reply.Body, err = w.Withhold(ret.call.Route, body, true)
+	u := &ret.leftovers
+	u.n, u.unreadable = u.n+p.Unclaimed, u.unreadable+p.Unreadable
+	u.names = append(u.names, p.Names[:min(len(p.Names), maxUnclaimed-len(u.names))]...)
+	if p.Unclaimed > 0 {
+		ret.g.opt.Meter.Unclaimed(ctx, ret.call.Backend.Name, p.Unclaimed)
 	}
-	return false, err
-}
-
-// recordToolResults records the results of tools that are shown to the caller, as possible sources
-// of its later writes. The caller's own texts, in its request or in the arguments of its
-// agent's calls, are not a source, even if a tool repeats them. Neither is a text that
-// the caller may have said but that is no longer remembered, nor the result of a call
-// that memproxy did not see.
-func recordToolResults(_ context.Context, ret *answer) (refused bool, err error) {
-	who := readerOf(ret.Admission)
-	o, ok := ret.call.Backend.Adapter.(AgentRunner)
-	if !ok || who.Session == "" || ret.op == nil || !ret.enforced() {
+	ret.reply.Parsed = p.Parsed
+	if pass {
+		if p.Unreadable > 0 {
+			ret.reply.Body = p.Readable
+		}
 		return false, nil
 	}
-	if ret.op.Kind != memproxy.Recall {
-		var own []string
-		for i := range ret.op.Items {
-			own = append(own, ret.op.Items[i].Text)
-		}
-		ret.g.readers.RecordOwn(who, own)
+	if ret.reply.Body = p.Body; p.Type != "" {
+		ret.reply.Header = maps.Clone(ret.reply.Header)
+		ret.reply.Header.Set("Content-Type", p.Type)
 	}
-	if ret.op.Kind != memproxy.Run || !memproxy.IsSuccess(ret.reply.Status) {
-		return false, nil
-	}
-	if ret.toolObserver == nil {
-		ret.toolObserver, ret.calls = o.ObserveTools(ret.call.Route), map[string]bool{}
-	}
-	calls, results := ret.toolObserver.Observe(ret.reply.Body)
-	for _, c := range calls {
-		// The result of a call whose id is used twice, or whose arguments are unclear, is
-		// no source.
-		if _, again := ret.calls[c.Call]; again || len(ret.calls) < maxCalls {
-			ret.calls[c.Call] = !again && !c.Unclear
-		}
-		if c.Unclear {
-			ret.g.readers.SaidUnknown(who)
-			continue
-		}
-		ret.g.readers.RecordOwn(who, c.Texts)
-	}
-	var all []trust.ShownText
-	for _, r := range results {
-		if r.Call == "" || ret.calls[r.Call] {
-			all = append(all, ret.g.readers.WithoutOwn(who, r.Texts)...)
-		}
-	}
-	ret.g.readers.RecordShown(who, all)
 	return false, nil
 }
 
-// maxCalls bounds the calls of one turn whose results may be sources.
-const maxCalls = 1024
-
-func readerOf(a *Admission) seen.Reader {
-	return seen.Reader{Tenant: a.Principal.Tenant, Principal: a.Principal.ID, Session: a.namedSession()}
+// reportUnclaimed reports members without a claim in the outcome's reasons and in the
+// log. Only the log has their names, because the backend chose them.
+func (ret *answer) reportUnclaimed(ctx context.Context) {
+	u := ret.leftovers
+	ret.leftovers = leftovers{}
+	if u.filtered > 0 {
+		ret.filtered += u.filtered
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "data of other tenants was removed from the response"})
+	}
+	if u.unreadable > 0 {
+		ret.filtered += u.unreadable
+		ret.reasons = append(ret.reasons, memproxy.Reason{
+			Code: memproxy.AnswerUnreadable, Detail: fmt.Sprintf("%d unreadable elements of the response were withheld", u.unreadable),
+		})
+		ret.g.opt.Meter.Filtered(ctx, ret.call.Backend.Name, u.unreadable)
+	}
+	if u.n == 0 {
+		return
+	}
+	what := treatment[ret.rules.Unclaimed == UnclaimedPass]
+	ret.reasons = append(ret.reasons, memproxy.Reason{
+		Code: memproxy.AnswerUnclaimed, Detail: fmt.Sprintf("%d unknown members of the response were %s", u.n, what),
+	})
+	ret.g.opt.Log.WarnContext(ctx, "unknown members of a response were "+what, "decision", ret.Decision.ID,
+		"backend", ret.call.Backend.Name, "route", ret.call.Route.ID, "members", u.n, "names", u.names)
 }
 
-// reportMissing reports a memory that was requested by its id and that the backend
-// does not have, although it was not deleted through the proxy.
-func reportMissing(ctx context.Context, ret *answer) {
-	if ret.op.Kind != memproxy.Recall || ret.rules.Changed == ChangedIgnore || !isLocateRequest(ret.Admission, ret.op.Targets) {
-		return
+// maxHeaders bounds the names of headers that are remembered as reported.
+const maxHeaders = 256
+
+// Headers counts the headers of an answer that have no claim, logs each name once, and
+// reports whether they pass: by the setting, and always in shadow mode. A is nil for a
+// public route.
+func (g *Gate) Headers(ctx context.Context, a *Admission, backend string, names []string) (pass bool) {
+	rules := g.rules.Load()
+	if a != nil {
+		rules = a.rules
 	}
-	row, known := ret.owners[ret.op.Targets[0]] // visibility was ruled on before
-	if !known {
-		return
+	pass = rules.Headers == UnclaimedPass || !rules.Enforce || a != nil && !a.enforced()
+	if len(names) == 0 {
+		return pass
 	}
-	code, detail, _ := examinerOf(ret.g, ret.Admission).ExamineMissing(ctx, row.ID)
-	if code == "" {
-		return
+	g.opt.Meter.Unclaimed(ctx, backend, len(names))
+	if fresh := g.reported.fresh(backend, names); len(fresh) > 0 {
+		g.opt.Log.WarnContext(ctx, "unknown response headers were "+treatment[pass], "backend", backend, "names", fresh)
 	}
-	ret.Unverified = append(ret.Unverified, row.ID)
-	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
+	return pass
 }
 
-// recordScopeDeletion records that everything within the scope was deleted, and cancels the held
-// writes within it, so that none of them restores deleted content. Only these are cancelled where
-// a backend that has nothing of the owner answers 404, which confirms no deletion, and where the
-// owner itself is deleted (an agent of Letta, whose blocks and archive the server keeps).
-func (ret *effects) recordScopeDeletion(ctx context.Context) {
-	now := ret.g.opt.Clock()
-	ret.g.scopeDeleted.Store(&now)
-	var v *memproxy.Version
-	if ret.op.DeletesScope && ret.status != memproxy.StatusNotFound {
-		if v = new(memproxy.Version); ret.enforced() {
-			*v = ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)
+// reported has the names of headers and members of answers that were logged, by source.
+type reported struct {
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+// fresh returns the names that were not reported before, and remembers them. It leaves
+// out names that are too long or beyond the limit.
+func (r *reported) fresh(from string, names []string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.names == nil {
+		r.names = map[string]bool{}
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		key := from + " " + name
+		if len(name) > 64 || r.names[key] || len(r.names) >= maxHeaders {
+			return true
 		}
-	}
-	// There is no deadline, because the ledger bounds each of its steps.
-	swept, err := ret.g.opt.Ledger.DeleteScope(context.WithoutCancel(ctx), ret.op.Backend, ret.op.Scope, v)
-	if err != nil {
-		ret.g.opt.Log.ErrorContext(ctx, "bulk deletion not recorded in the ledger", "decision", ret.Decision.ID, "error", err)
-	}
-	for _, who := range swept.Tallies {
-		ret.g.accounts.creditTotals(ctx, ret.Admission, ret.Decision.ID, who)
-	}
-	for i := range swept.Holds {
-		ret.g.accounts.recordAsync(ctx, clearedEvent(&swept.Holds[i], ret.Decision.ID, now))
-	}
-}
-
-// clearedEvent is the record that a held write is never sent, because a decision deleted
-// everything of its owner. It is the hold's tenant's, which may be another's than the
-// decision's.
-func clearedEvent(h *memproxy.HeldWrite, decision string, at time.Time) memproxy.Event {
-	return h.ServiceEvent(at, memproxy.SystemActor, memproxy.Act{
-		Action: "hold.clear", Stage: memproxy.ActDone,
-		Reason: "everything of its owner was deleted: decision " + decision,
+		r.names[key] = true
+		return false
 	})
 }

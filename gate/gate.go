@@ -3,6 +3,12 @@
 // the filters of a read in a fixed order (docs/design.md, "Life of a write" and "Life
 // of a read"), and pins one immutable Rules for each request.
 //
+// Where to read: steps.go has the list of a write's steps and runs it; rule.go, targets.go,
+// tenancy.go, screening.go, budget.go, locks.go and hold.go have the steps. filters.go has
+// the list of an answer's filters and applies them; judgements.go judges single memories,
+// wholeanswer.go whole answers, from what loads.go has loaded. remember.go and history.go
+// record what a write did.
+//
 // It guarantees three things. Every operation passes the same steps in the same order,
 // whichever listener calls the gate (HTTP or Envoy). An error of a collaborator never
 // becomes an allow. The audit record of a decision is durable before Admit returns
@@ -21,6 +27,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/gate/flood"
 	"github.com/memproxy/memproxy/gate/seen"
 	"github.com/memproxy/memproxy/internal/cache"
@@ -157,18 +164,22 @@ func (g *Gate) Use(r *Rules) error {
 type noMeter struct{}
 
 func (noMeter) Step(context.Context, string, time.Duration) {}
-func (noMeter) Decided(context.Context, *memproxy.Event)    {}
-func (noMeter) Filtered(context.Context, string, int)       {}
-func (noMeter) Unclaimed(context.Context, string, int)      {}
-func (noMeter) LedgerFailed(context.Context)                {}
+
+func (noMeter) Decided(context.Context, *memproxy.Event) {}
+
+func (noMeter) Filtered(context.Context, string, int) {}
+
+func (noMeter) Unclaimed(context.Context, string, int) {}
+
+func (noMeter) LedgerFailed(context.Context) {}
 
 // Backend is one configured backend as the gate sees it.
 type Backend struct {
 	Name               string
-	Adapter            Adapter
-	Fetch              Fetcher // sends side requests; if nil, unknown owners stay unknown
-	Ungated            Ungated // how runs that cannot be gated are treated
-	ReplacesCredential bool    // memproxy sends its own credential instead of the caller's
+	Adapter            backend.Adapter
+	Fetch              backend.Fetcher // sends side requests; if nil, unknown owners stay unknown
+	Ungated            Ungated         // how runs that cannot be gated are treated
+	ReplacesCredential bool            // memproxy sends its own credential instead of the caller's
 	// Tenant is the only tenant with memories in the backend; "" if several share
 	// it. Callers of other tenants are refused.
 	Tenant string

@@ -1,15 +1,14 @@
 package gate
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
-	"github.com/memproxy/memproxy/gate/tamper"
 )
 
 // version returns a version of an object that this operation makes.
@@ -207,120 +206,90 @@ func (ret *effects) stateBefore(target string) (id string, m memproxy.Memory) {
 	return cmp.Or(m.ID, target), m
 }
 
-func mayCallTool(r *evaluation) bool {
-	_, ok := r.call.Backend.Adapter.(AgentRunner)
-	return ok && r.call.Backend.Fetch != nil && writes(r)
+func changesMembers(r *evaluation) bool {
+	return r.enforced() && r.Reply == nil && admitted(r) && len(r.op.Changes) > 0
 }
 
-// prepareToolCall handles a request that calls an agent's tool directly: it adds the call's
-// changes of the agent's memory to the operation, and prepares their recording. Blocks to which
-// the call only adds are locked here; those that it replaces are (loadTargets).
-func prepareToolCall(ctx context.Context, r *evaluation) error {
-	for again := true; again; {
-		call := r.call.Backend.Adapter.(AgentRunner).ToolRun(r.call.Route, r.call.Request, r.Body)
-		if call == nil {
-			return nil
+// images fetches the objects whose members the operation changes, unless they were
+// fetched already. Their present state is recorded as the version before the change.
+// This is history, not permission: an object that cannot be read is changed all the
+// same, and then only its new state is recorded.
+func images(ctx context.Context, r *evaluation) error {
+	var ask []string
+	for i := range r.op.Changes {
+		id := r.op.Changes[i].Object
+		if m, known := r.op.Current[id]; id != "" && !(known && (m.Missing || m.Members != nil)) && len(ask) < maxImages && !slices.Contains(ask, id) {
+			ask = append(ask, id)
 		}
-		since := currentEpoch(r.g)
-		r.edits = call
-		if err := fetchEdits(ctx, r.Admission); err != nil {
-			r.edits = nil
-			return err
-		}
-		if again = false; !content.Replaces(r.op) {
-			r.op.Current = call.Current()
-			again = lockResolved(ctx, r, since)
-		}
-		if !again {
-			call.AddContent(r.op)
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	found, err := fetch(ctx, r.call, ask)
+	if err != nil {
+		r.g.opt.Log.WarnContext(ctx, "the object that a change replaces cannot be fetched", "decision", r.Decision.ID, "error", err)
+	}
+	if r.op.Current == nil {
+		r.op.Current = make(map[string]memproxy.Memory, len(found))
+	}
+	for id, m := range found {
+		if _, known := r.op.Current[id]; !known && m.Members != nil {
+			r.op.Current[id] = m
 		}
 	}
 	return nil
 }
 
-// refetchAdded fetches the blocks to which a call adds and that were changed after its turn had
-// read them, before they were locked: their record is of another text.
-func refetchAdded(ctx context.Context, r *evaluation) {
-	if r.op.Kind != memproxy.Learn {
-		return
+// addObjectVersions adds the versions of metadata and of objects other than memories that
+// were made, changed or deleted.
+func (ret *effects) addObjectVersions(e *memproxy.Entry) {
+	if ret.call.restores {
+		return // a rollback records the version itself, from the restored state
 	}
-	_ = r.known.memories(ctx, slices.Collect(maps.Values(r.op.Current))) // after an error, the text is as the turn read it
-	var stale []string
-	for name, m := range r.op.Current {
-		if row := r.known.owner(m.TargetKind(), m.ID); row != nil && row.SHA256 != memproxy.Hash(m.Text) {
-			stale = append(stale, name)
+	changed := func(id string, before, after []byte, op memproxy.VersionOp) {
+		was, is := memproxy.Memory{Text: string(before)}, memproxy.Memory{Text: string(after)}
+		ret.addVersion(e, memproxy.TargetObject, id, op, was, is)
+	}
+	for i := range ret.op.Changes {
+		c := &ret.op.Changes[i]
+		if c.Object == "" {
+			if m, ok := answered(ret.answer); ok {
+				changed(m.ID, nil, m.Members, memproxy.OpUpdate)
+			}
+			continue
+		}
+		id, before := ret.stateBefore(c.Object)
+		after, err := c.Apply(before.Members)
+		if err != nil || before.Members != nil && bytes.Equal(after, before.Members) {
+			continue // it was decoded from a valid request; nothing changes
+		}
+		changed(id, before.Members, after, memproxy.OpUpdate)
+	}
+	if ret.op.Kind == memproxy.Learn && ret.reading != nil {
+		for i := range ret.reading.Memories {
+			switch m := &ret.reading.Memories[i]; {
+			case m.ID == "" || m.Members == nil || m.Drop:
+			case ret.byAgent && m.PreviousMembers != nil:
+				changed(m.ID, m.PreviousMembers, m.Members, memproxy.OpSelfEdit)
+			case m.Event == "" || m.Event == memproxy.MemoryAdded:
+				changed(m.ID, nil, m.Members, memproxy.OpWrite)
+			}
 		}
 	}
-	now, _ := fetch(ctx, r.call, stale)
-	maps.Copy(r.op.Current, now)
-}
-
-// fetchEdits makes the side requests that are needed to follow a tool call.
-func fetchEdits(ctx context.Context, a *Admission) error {
-	ctx, cancel := a.call.Backend.Within(context.WithoutCancel(ctx))
-	defer cancel()
-	return Prepare(a.edits, MaxPrepare, func(q memproxy.Request) (memproxy.Reply, error) {
-		q.Header = a.call.Request.Header
-		return a.call.Backend.Fetch.Fetch(ctx, q)
-	})
-}
-
-// recordEdits records what the call changed, also if its answer is lost. It runs before the
-// answer and before the locks are released, because the next change of the same memory must not
-// be read as this call's. A call that failed and changed nothing is not charged.
-func recordEdits(ctx context.Context, ret *answer) {
-	g, a, body, lost := ret.g, ret.Admission, ret.raw.Body, !memproxy.IsSuccess(ret.status)
-	if lost {
-		body = nil
-	}
-	_ = a.edits.ReadAnswer(body) // after an error the changes are read back
-	err := fetchEdits(ctx, a)
-	if err != nil { // edits that need no request are recorded all the same
-		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be queried", "decision", a.Decision.ID, "error", err)
-	}
-	edits := a.edits.TakeEdits()
-	switch changed := slices.ContainsFunc(edits, func(e memproxy.Edit) bool { return len(e.Memories) > 0 }); {
-	case changed && (a.Failed || lost):
-		settleChange(ctx, g, a)
-	case a.Failed && !changed && err == nil:
-		g.accounts.release(ctx, a)
-	}
-	for _, e := range edits {
-		recordChanges(ctx, g, a, e.Memories)
-	}
-}
-
-// RecordChanges records the memories that a tool call of a run changed: versions, owners, states.
-// Others may change them too while the run goes on, also under an older decision: approved writes.
-// What they made or replaced is left out: its version has the text before it, which is nobody's.
-func (g Agents) RecordChanges(ctx context.Context, ruled *Admission, memories []memproxy.Memory) {
-	known := newLookups(g.Gate, ruled)
-	_ = known.memories(ctx, memories) // after an error only its stamp tells
-	recordChanges(ctx, g.Gate, ruled, slices.DeleteFunc(slices.Clone(memories), func(m memproxy.Memory) bool {
-		row, is := known.owner(m.TargetKind(), m.ID), memproxy.Hash(m.Text)
-		switch {
-		case m.Event == memproxy.MemoryUnchanged:
-			return false
-		case m.Stamp != nil && m.Stamp.ID > ruled.Decision.ID && m.Stamp.SHA256 == is && tamper.SignedFor(g.opt.Signer, ruled.Principal.Tenant, *m.Stamp):
-			return true
-		case row == nil || row.Decision <= ruled.Decision.ID && row.SHA256 == memproxy.Hash(m.Before):
-			return false
+	if ret.op.Kind == memproxy.Forget {
+		for _, target := range ret.op.Targets {
+			if id, before := ret.stateBefore(target); before.Members != nil && !slices.Contains(ret.op.Kept, target) {
+				changed(id, before.Members, nil, memproxy.OpDelete)
+			}
 		}
-		now, _ := fetch(context.WithoutCancel(ctx), ruled.call, []string{m.ID})
-		return row.SHA256 == is || now[m.ID].Text != m.Text
-	}))
+	}
 }
 
-func recordChanges(ctx context.Context, g *Gate, ruled *Admission, memories []memproxy.Memory) {
-	if len(memories) == 0 || ruled.op == nil || !ruled.enforced() {
-		return
-	}
-	a := *ruled
-	a.op = new(*ruled.op)
-	a.op.Kind = memproxy.Learn // every tool call's changes are reported as for an addition
-	ret := &answer{Admission: &a, g: g, status: 200, reading: &memproxy.Reading{Memories: memories}, byAgent: true}
-	(&effects{answer: ret}).recordEffects(ctx)
-	g.outcome(ctx, ret)
+// answered returns the changed object from the answer, for a request that does not name
+// the object.
+func answered(ret *answer) (memproxy.Memory, bool) {
+	m, err := ret.call.Backend.Adapter.ReadLocated(ret.call.Route, "", ret.raw)
+	return m, err == nil && m.ID != "" && m.Members != nil
 }
 
 // maxStale is how often an entry is reconciled with concurrent changes of other
@@ -389,10 +358,4 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 		return foreign[o.Key()] || records.Of(o.Key()).Owner.Deleted
 	})
 	return e
-}
-
-// DeletesOwner reports whether the operation deletes everything of an owner, or an owner
-// itself. The end of the answer must then wait until the deletion is recorded.
-func (a *Admission) DeletesOwner() bool {
-	return a.op != nil && a.op.Kind == memproxy.Forget && (a.op.DeletesScope || a.op.SingleOwner)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/gate/content"
 )
 
@@ -35,20 +36,6 @@ func RefuseHold(d *memproxy.Decision, err error) bool {
 // does is then still wanted, and its body is kept.
 func canWait(r *evaluation) bool {
 	return !r.call.NoMemoryAccess && (writes(r) || r.op.Kind == memproxy.Admin && !safe(r.call.Request.Method))
-}
-
-// ruleOn asks the policy. What cannot wait is denied where it would be held.
-func ruleOn(ctx context.Context, r *evaluation, q memproxy.Question) (memproxy.Ruling, error) {
-	ruling, err := r.rules.Policy.Rule(ctx, q)
-	if err != nil || canWait(r) {
-		return ruling, err
-	}
-	for _, v := range []*memproxy.Verdict{&ruling.Verdict, &ruling.ShadowVerdict} {
-		if *v == memproxy.Hold {
-			*v = memproxy.Deny
-		}
-	}
-	return ruling, nil
 }
 
 func isHeld(r *evaluation) bool {
@@ -224,7 +211,7 @@ func heldTexts(a *Admission) (all []memproxy.HeldText) {
 
 // asksForReceipt reports whether the request asks for a receipt, which may be a held write's.
 func asksForReceipt(r *evaluation) bool {
-	extractor, ok := r.call.Backend.Adapter.(Extractor)
+	extractor, ok := r.call.Backend.Adapter.(backend.Extractor)
 	return ok && r.op != nil && r.g.opt.Holds != nil && extractor.ReceiptID(r.call.Route) != ""
 }
 
@@ -232,7 +219,7 @@ func asksForReceipt(r *evaluation) bool {
 // have written it; for others the request goes to the backend, which does not know
 // the receipt and says so.
 func findHeldReceipt(ctx context.Context, r *evaluation) error {
-	id := r.call.Backend.Adapter.(Extractor).ReceiptID(r.call.Route) // asksForReceipt is true
+	id := r.call.Backend.Adapter.(backend.Extractor).ReceiptID(r.call.Route) // asksForReceipt is true
 	ctx, cancel := r.call.Backend.Within(ctx)
 	defer cancel()
 	h, ok, err := r.g.opt.Holds.Get(ctx, id)
@@ -254,7 +241,7 @@ func answersPoll(r *evaluation) bool {
 }
 
 func answerPoll(ctx context.Context, r *evaluation) error {
-	extractor := r.call.Backend.Adapter.(Extractor) // asksForReceipt was true
+	extractor := r.call.Backend.Adapter.(backend.Extractor) // asksForReceipt was true
 	if r.polledHold.State == memproxy.HoldDone && len(r.polledHold.Result.Memories) == 0 {
 		followReceipt(ctx, r, extractor)
 	}
@@ -310,7 +297,7 @@ func (a *Admission) traceable() bool {
 	if a.op == nil || a.op.Kind != memproxy.Learn || !a.enforced() {
 		return false
 	}
-	echoer, ok := a.call.Backend.Adapter.(Extractor)
+	echoer, ok := a.call.Backend.Adapter.(backend.Extractor)
 	return ok && echoer.Echoes(a.call.Route, a.op)
 }
 
@@ -363,7 +350,7 @@ func spansIn(a *Admission, m *memproxy.Memory) []memproxy.Finding {
 // from the writes that made them: the change may remove the stamp that links a target
 // to its write.
 func recallStates(ctx context.Context, r *evaluation) error {
-	if _, echoes := r.call.Backend.Adapter.(Extractor); !echoes || r.dry() {
+	if _, echoes := r.call.Backend.Adapter.(backend.Extractor); !echoes || r.dry() {
 		return nil
 	}
 	ret := &answer{Admission: r.Admission, g: r.g, cached: r.known, reading: &memproxy.Reading{}}

@@ -8,8 +8,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
-	"github.com/memproxy/memproxy/gate/limits"
-	"github.com/memproxy/memproxy/gate/verdict"
 	"github.com/memproxy/memproxy/redaction"
 )
 
@@ -171,6 +169,16 @@ func enclosed(ret *answer, it *item) outcome {
 	return outcome{}
 }
 
+func findRemoved(_ context.Context, ret *answer) error {
+	ret.removed = map[string]bool{}
+	for i := range ret.items {
+		if it := &ret.items[i]; it.Drop {
+			ret.removed[it.Pointer] = true
+		}
+	}
+	return nil
+}
+
 // provenance adds its provenance to each memory, for readers who ask for it, and in place
 // of one that was planted in the backend. Raw messages, receipts and entities are not
 // memories.
@@ -321,57 +329,4 @@ func spansToRedact(ret *answer, it *item) []memproxy.Finding {
 // no spans that could be redacted.
 func irredactable(ret *answer, it *item) bool {
 	return ret.rules.Sanitise > 0 && it.judged.risk >= ret.rules.Sanitise && (it.TextAt == "" || it.judged.score < ret.rules.Sanitise) && outOfBand(it)
-}
-
-// failed refuses a call if a step failed, and releases what it was charged.
-func failed(ctx context.Context, r *evaluation, s *step, err error) {
-	if !r.dry() {
-		r.g.accounts.release(ctx, r.Admission)
-	}
-	if r.decided { // the decision is on record, so its refusal is a record of its own
-		detail := notCompleted
-		if s.broken == memproxy.LedgerUnavailable {
-			detail = "the records of this request could not be written to the ledger"
-		}
-		reply := deny(ctx, r.g, r.Admission, memproxy.StatusUnavailable, s.broken, detail)
-		r.Decision.Refuse(memproxy.StatusUnavailable, r.Decision.Reasons...)
-		r.Reply = &reply
-		return
-	}
-	status, detail := incomplete(r, err)
-	r.verdict.Refuse(status, memproxy.Reason{Code: s.broken, Detail: detail})
-	if s.final {
-		r.makeDecision()
-	}
-}
-
-func decide(_ context.Context, r *evaluation) error {
-	r.makeDecision()
-	return nil
-}
-
-func (r *evaluation) makeDecision() {
-	if r.decided = true; r.mode == restore && r.verdict.Worst == memproxy.Hold {
-		r.verdict.Worst = memproxy.Amend // the requester is the reviewer who would approve it
-	}
-	verdict.Sort(r.verdict.Shadow)
-	r.verdict.Reasons, r.verdict.Notes = r.verdict.Decisive()
-	d := &r.Decision
-	d.ShadowVerdict = max(r.verdict.Worst, r.verdict.ShadowVerdict)
-	d.Verdict = r.verdict.Worst
-	d.Reasons = r.verdict.Reasons
-	d.Status = r.verdict.Status
-	if !r.enforced() {
-		// Forwarded as received: not even our own changes are made.
-		d.Verdict = memproxy.Allow
-		d.Status = 0
-		r.Body, r.Query, r.Changed = r.call.Body, r.call.Request.Query, false
-	}
-	d.Notes = append(r.verdict.Notes, limits.Reasons(r.verdict.Shadow, 0)...)
-	if d.Verdict.Stops() && d.Status == 0 {
-		d.Status = memproxy.StatusForbidden
-	}
-	forwarded := r.enforced() && !d.Verdict.Stops()
-	r.Inspect = forwarded && r.inspects()
-	r.ErrorsByStatus = forwarded && !r.Inspect && r.call.Known && r.rules.Unclaimed != UnclaimedPass
 }

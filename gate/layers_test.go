@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -166,4 +166,4 @@ func TestSelfEditsThatQuoteTheUser(t *testing.T) {
 	}
 }
 
-var _ gate.Extractor = (*fakeExtractor)(nil)
+var _ backend.Extractor = (*fakeExtractor)(nil)

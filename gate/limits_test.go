@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/wait"
@@ -150,7 +151,7 @@ func TestSideRequestsAreBounded(t *testing.T) {
 
 // slowFetch answers side requests after a while.
 type slowFetch struct {
-	gate.Fetcher
+	backend.Fetcher
 	takes time.Duration
 }
 

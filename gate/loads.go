@@ -9,6 +9,7 @@ import (
 	"weak"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/gate/tamper"
 )
 
@@ -153,16 +154,6 @@ func findOrphanedTexts(ctx context.Context, ret *answer) error {
 	return err
 }
 
-func findRemoved(_ context.Context, ret *answer) error {
-	ret.removed = map[string]bool{}
-	for i := range ret.items {
-		if it := &ret.items[i]; it.Drop {
-			ret.removed[it.Pointer] = true
-		}
-	}
-	return nil
-}
-
 // judged is the result of screening a memory as the answer shows it.
 type judged struct {
 	risk memproxy.PerMille
@@ -275,7 +266,7 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 // memory whose write is unknown may have been set aside, so it is withheld if
 // Rules.NeverRefuse is set.
 func statusesFromWrites(ctx context.Context, ret *answer) {
-	echoer, ok := ret.call.Backend.Adapter.(Extractor)
+	echoer, ok := ret.call.Backend.Adapter.(backend.Extractor)
 	if !ok {
 		return
 	}

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"maps"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/gate/tamper"
 )
 
@@ -115,92 +115,6 @@ func (l *lookups) setStatus(st memproxy.Status) {
 	l.records[st.MemoryKey] = &rec
 }
 
-func changesMembers(r *evaluation) bool {
-	return r.enforced() && r.Reply == nil && admitted(r) && len(r.op.Changes) > 0
-}
-
-// images fetches the objects whose members the operation changes, unless they were
-// fetched already. Their present state is recorded as the version before the change.
-// This is history, not permission: an object that cannot be read is changed all the
-// same, and then only its new state is recorded.
-func images(ctx context.Context, r *evaluation) error {
-	var ask []string
-	for i := range r.op.Changes {
-		id := r.op.Changes[i].Object
-		if m, known := r.op.Current[id]; id != "" && !(known && (m.Missing || m.Members != nil)) && len(ask) < maxImages && !slices.Contains(ask, id) {
-			ask = append(ask, id)
-		}
-	}
-	if len(ask) == 0 {
-		return nil
-	}
-	found, err := fetch(ctx, r.call, ask)
-	if err != nil {
-		r.g.opt.Log.WarnContext(ctx, "the object that a change replaces cannot be fetched", "decision", r.Decision.ID, "error", err)
-	}
-	if r.op.Current == nil {
-		r.op.Current = make(map[string]memproxy.Memory, len(found))
-	}
-	for id, m := range found {
-		if _, known := r.op.Current[id]; !known && m.Members != nil {
-			r.op.Current[id] = m
-		}
-	}
-	return nil
-}
-
-// addObjectVersions adds the versions of metadata and of objects other than memories that
-// were made, changed or deleted.
-func (ret *effects) addObjectVersions(e *memproxy.Entry) {
-	if ret.call.restores {
-		return // a rollback records the version itself, from the restored state
-	}
-	changed := func(id string, before, after []byte, op memproxy.VersionOp) {
-		was, is := memproxy.Memory{Text: string(before)}, memproxy.Memory{Text: string(after)}
-		ret.addVersion(e, memproxy.TargetObject, id, op, was, is)
-	}
-	for i := range ret.op.Changes {
-		c := &ret.op.Changes[i]
-		if c.Object == "" {
-			if m, ok := answered(ret.answer); ok {
-				changed(m.ID, nil, m.Members, memproxy.OpUpdate)
-			}
-			continue
-		}
-		id, before := ret.stateBefore(c.Object)
-		after, err := c.Apply(before.Members)
-		if err != nil || before.Members != nil && bytes.Equal(after, before.Members) {
-			continue // it was decoded from a valid request; nothing changes
-		}
-		changed(id, before.Members, after, memproxy.OpUpdate)
-	}
-	if ret.op.Kind == memproxy.Learn && ret.reading != nil {
-		for i := range ret.reading.Memories {
-			switch m := &ret.reading.Memories[i]; {
-			case m.ID == "" || m.Members == nil || m.Drop:
-			case ret.byAgent && m.PreviousMembers != nil:
-				changed(m.ID, m.PreviousMembers, m.Members, memproxy.OpSelfEdit)
-			case m.Event == "" || m.Event == memproxy.MemoryAdded:
-				changed(m.ID, nil, m.Members, memproxy.OpWrite)
-			}
-		}
-	}
-	if ret.op.Kind == memproxy.Forget {
-		for _, target := range ret.op.Targets {
-			if id, before := ret.stateBefore(target); before.Members != nil && !slices.Contains(ret.op.Kept, target) {
-				changed(id, before.Members, nil, memproxy.OpDelete)
-			}
-		}
-	}
-}
-
-// answered returns the changed object from the answer, for a request that does not name
-// the object.
-func answered(ret *answer) (memproxy.Memory, bool) {
-	m, err := ret.call.Backend.Adapter.ReadLocated(ret.call.Route, "", ret.raw)
-	return m, err == nil && m.ID != "" && m.Members != nil
-}
-
 // viewer is an access.View that can load the records it needs.
 type viewer struct {
 	access.View
@@ -254,6 +168,94 @@ func (v *viewer) lookUp(ctx context.Context, scopes []*memproxy.Scope, bare []me
 		}
 	}
 	return v.known.need(ctx, also...)
+}
+
+// maxParents bounds the objects that are fetched so that what belongs to them can be
+// attributed.
+const maxParents = 64
+
+// loadParents fetches the parents of objects that memories are within and that have no
+// record: of a message the run, and of the run the agent, which has an owner, or whose name
+// has one. What is found counts as if it had been recorded. If one tenant has the backend alone,
+// only callers who may not act for every agent need it.
+func (v *viewer) loadParents(ctx context.Context, bare []memproxy.Memory) error {
+	c := v.call.call
+	if c.Backend.Fetch == nil || v.call.singleTenant() && v.Principal.ActsAs.All {
+		return nil
+	}
+	var unknown []*memproxy.Memory
+	for i := range bare {
+		if v.Descent(&bare[i]) == access.Unknown {
+			unknown = append(unknown, &bare[i])
+		}
+	}
+	var ask []string
+	for back := 1; len(unknown) > 0; back++ { // the last parents first: they are the nearest
+		unknown = slices.DeleteFunc(unknown, func(m *memproxy.Memory) bool { return len(m.Parents) < back })
+		for _, m := range unknown {
+			if ref := m.Parents[len(m.Parents)-back]; ref.Kind == memproxy.TargetMemory && len(ask) < maxParents && !slices.Contains(ask, ref.ID) &&
+				c.Backend.Adapter.Locate(c.Route, c.Request, ref.ID).EscapedPath != "" {
+				ask = append(ask, ref.ID)
+			}
+		}
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	found, _ := fetch(ctx, c, ask) // an object that is not returned belongs to nothing
+	maps.DeleteFunc(found, func(_ string, m memproxy.Memory) bool { return m.Missing })
+	var above []memproxy.MemoryKey
+	for _, id := range ask {
+		above = append(above, v.known.key(memproxy.TargetEntity, memproxy.OwnerID(memproxy.DimAgent, found[id].Scope.Agent)))
+		for _, ref := range found[id].Parents {
+			above = append(above, v.known.key(ref.Kind, ref.ID), v.known.key(memproxy.TargetEntity, memproxy.OwnerID(memproxy.DimAgent, ref.ID)))
+		}
+	}
+	if err := v.known.need(ctx, above...); err != nil {
+		return err
+	}
+	over := *v
+	over.Derived = nil
+	v.Derived, v.Agents = map[string]memproxy.Ownership{}, map[string]string{}
+	for _, id := range ask {
+		v.Agents[id] = found[id].Scope.Agent
+		tenant := v.Principal.Tenant
+		relation := over.Descent(&memproxy.Memory{Scope: memproxy.Scope{Agent: v.Agents[id]}, Parents: found[id].Parents})
+		for _, ref := range found[id].Parents { // of a group all agents
+			relation = relation.With(over.Rows(memproxy.TargetEntity, memproxy.OwnerID(memproxy.DimAgent, ref.ID)), tenant)
+		}
+		switch relation {
+		case access.Unknown:
+			continue
+		case access.Foreign:
+			tenant += "/" // not the caller's tenant; which one does not matter
+		}
+		v.Derived[id] = memproxy.Ownership{Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: tenant}}
+	}
+	return nil
+}
+
+// maySee reports whether the caller may see an object. It returns false if that cannot
+// be determined.
+func maySee(ctx context.Context, g *Gate, a *Admission, id string) bool {
+	if a.call.Backend.Fetch == nil {
+		return false
+	}
+	known := newLookups(g, a)
+	if err := known.need(ctx, known.key(memproxy.TargetMemory, id)); err != nil {
+		return false
+	}
+	v := a.viewer(g.opt.Signer, known)
+	if row := known.owner(memproxy.TargetMemory, id); row != nil {
+		return v.lookUp(ctx, []*memproxy.Scope{&row.Scope}, nil) == nil && v.Sees(row, &memproxy.Memory{})
+	}
+	found, err := fetch(ctx, a.call, []string{id})
+	if err != nil {
+		g.opt.Log.WarnContext(ctx, "the owner of a run could not be determined", "decision", a.Decision.ID, "error", err)
+		return false
+	}
+	m := found[id]
+	return !m.Missing && v.lookUp(ctx, nil, []memproxy.Memory{m}) == nil && v.Sees(nil, &m)
 }
 
 // How track records are cached.
@@ -327,7 +329,7 @@ func idsOf(op *memproxy.Operation, names []string) []string {
 // backend accepts any text, so that the request has the effect of an unknown id. It
 // reports whether the adapter can replace ids.
 func maskHiddenIDs(r *evaluation, v *viewer) bool {
-	if _, masks := r.call.Backend.Adapter.(Extractor); !masks {
+	if _, masks := r.call.Backend.Adapter.(backend.Extractor); !masks {
 		return false
 	}
 	if len(r.op.Refs) == 0 {

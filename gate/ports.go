@@ -270,3 +270,35 @@ type Rules struct {
 	// UnclaimedDrop.
 	Headers Unclaimed
 }
+
+// Unclaimed is how members of answers without a claim are treated.
+type Unclaimed string
+
+// The settings for unclaimed members.
+const (
+	// UnclaimedDrop removes them. It is the default.
+	UnclaimedDrop Unclaimed = "drop"
+	// UnclaimedPass passes them on; they are still counted and reported.
+	UnclaimedPass Unclaimed = "pass"
+)
+
+// Changed is how memories that were changed out-of-band are treated in answers.
+type Changed string
+
+// The settings.
+const (
+	// ChangedReport names them in the record of the read and in a header of the answer.
+	ChangedReport Changed = "report"
+	// ChangedWithhold also removes them from the answer.
+	ChangedWithhold Changed = "withhold"
+	// ChangedIgnore disables the check.
+	ChangedIgnore Changed = "ignore"
+)
+
+// NeedsReview reports whether the memories of a principal's write wait for review: by the
+// principal's tier and track record, and by the claimed source of the content.
+type NeedsReview func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) bool
+
+// Lifetime returns how long a memory is kept, by its field, layer and claimed source.
+// Zero means without limit.
+type Lifetime func(field string, layer memproxy.Layer, source memproxy.Source) time.Duration

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/flood"
 	"github.com/memproxy/memproxy/gate/limits"
@@ -73,7 +74,7 @@ func scopeOf(a *Admission) memproxy.Scope {
 func rejectionRecords(r *evaluation) []string {
 	a := cmp.Or(r.run, r.Admission)
 	session, who, user := a.namedSession(), r.Principal.Account(), memproxy.Inert(a.endUser())
-	if _, runs := r.call.Backend.Adapter.(AgentRunner); session == "" && runs && r.run == nil {
+	if _, runs := r.call.Backend.Adapter.(backend.AgentRunner); session == "" && runs && r.run == nil {
 		session = memproxy.Inert(r.op.Scope.Agent)
 	}
 	ids := []string{
@@ -85,25 +86,6 @@ func rejectionRecords(r *evaluation) []string {
 		ids = slices.Insert(ids, 0, named.ID())
 	}
 	return ids
-}
-
-func writes(r *evaluation) bool { return r.op != nil && r.op.Kind.Writes() }
-
-// checkTargets runs loadTargets. If this found the end user, as the owner of a target, it
-// checks the locks of rejected callers again. An approved write is not checked.
-func checkTargets(ctx context.Context, r *evaluation) error {
-	named := !writes(r) || r.op.Scope.User != ""
-	if err := loadTargets(ctx, r); err != nil || r.verdict.Worst.Stops() {
-		return err
-	}
-	if named || r.endUser() == "" || has(r.verdict.Notes, memproxy.ReviewApproved) {
-		return nil
-	}
-	if err := checkSessionLock(ctx, r); err != nil {
-		r.g.opt.Log.ErrorContext(ctx, "locks could not be looked up", "decision", r.Decision.ID, "error", err)
-		r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: notCompleted})
-	}
-	return nil
 }
 
 // checkSessionLock refuses a write if its session, its principal for this end user, or its
@@ -366,4 +348,21 @@ func followUpEvent(decision *memproxy.Event, t memproxy.EventType, at time.Time)
 	ev.Type, ev.Time = t, at
 	ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts = nil, "", nil, nil
 	return ev
+}
+
+// recordWarnings records each line that the charge took past its warning mark.
+func (acc *accounts) recordWarnings(ctx context.Context, a *Admission, al *memproxy.Allowance) {
+	for _, l := range al.Lines {
+		if l.Warn && l.Window == memproxy.WindowMinute {
+			acc.recordBudget(ctx, a, memproxy.EventRapidWrites, al)
+		} else if l.Warn {
+			acc.recordBudget(ctx, a, memproxy.EventBudgetWarning, al)
+		}
+	}
+}
+
+func (acc *accounts) recordBudget(ctx context.Context, a *Admission, t memproxy.EventType, al *memproxy.Allowance) {
+	ev := followUpEvent(&a.event, t, a.event.Time)
+	ev.Budget, ev.Degraded, ev.Targets, ev.Fields = al.Lines, al.Degraded, nil, nil
+	acc.recordAsync(ctx, ev)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/internal/metadata"
@@ -227,6 +228,48 @@ func (ret *effects) recordDeleted(ctx context.Context) {
 	ret.shown = ret.op.Targets
 }
 
+// recordScopeDeletion records that everything within the scope was deleted, and cancels the held
+// writes within it, so that none of them restores deleted content. Only these are cancelled where
+// a backend that has nothing of the owner answers 404, which confirms no deletion, and where the
+// owner itself is deleted (an agent of Letta, whose blocks and archive the server keeps).
+func (ret *effects) recordScopeDeletion(ctx context.Context) {
+	now := ret.g.opt.Clock()
+	ret.g.scopeDeleted.Store(&now)
+	var v *memproxy.Version
+	if ret.op.DeletesScope && ret.status != memproxy.StatusNotFound {
+		if v = new(memproxy.Version); ret.enforced() {
+			*v = ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)
+		}
+	}
+	// There is no deadline, because the ledger bounds each of its steps.
+	swept, err := ret.g.opt.Ledger.DeleteScope(context.WithoutCancel(ctx), ret.op.Backend, ret.op.Scope, v)
+	if err != nil {
+		ret.g.opt.Log.ErrorContext(ctx, "bulk deletion not recorded in the ledger", "decision", ret.Decision.ID, "error", err)
+	}
+	for _, who := range swept.Tallies {
+		ret.g.accounts.creditTotals(ctx, ret.Admission, ret.Decision.ID, who)
+	}
+	for i := range swept.Holds {
+		ret.g.accounts.recordAsync(ctx, clearedEvent(&swept.Holds[i], ret.Decision.ID, now))
+	}
+}
+
+// clearedEvent is the record that a held write is never sent, because a decision deleted
+// everything of its owner. It is the hold's tenant's, which may be another's than the
+// decision's.
+func clearedEvent(h *memproxy.HeldWrite, decision string, at time.Time) memproxy.Event {
+	return h.ServiceEvent(at, memproxy.SystemActor, memproxy.Act{
+		Action: "hold.clear", Stage: memproxy.ActDone,
+		Reason: "everything of its owner was deleted: decision " + decision,
+	})
+}
+
+// DeletesOwner reports whether the operation deletes everything of an owner, or an owner
+// itself. The end of the answer must then wait until the deletion is recorded.
+func (a *Admission) DeletesOwner() bool {
+	return a.op != nil && a.op.Kind == memproxy.Forget && (a.op.DeletesScope || a.op.SingleOwner)
+}
+
 func recordExport(ret *effects) {
 	if ret.reading == nil || !ret.op.Derived {
 		return
@@ -239,65 +282,12 @@ func recordExport(ret *effects) {
 	}
 }
 
-// bindsNames reports whether a request binds names: some have no rows, and the request is
-// forwarded or held. In shadow mode it is always forwarded.
-func bindsNames(r *evaluation) bool {
-	return !r.dry() && len(r.namesToBind) > 0 && (!r.verdict.Worst.Stops() || !r.enforced() || r.storesHold())
-}
-
-// bindNames records the caller's tenant as the owner of the names that a write is the first
-// to use, before the write is forwarded or held. A deletion of everything of that owner
-// then includes the held write. If two tenants race for a name, one gets it, and the
-// other's write is refused. A name that only this write uses is released if the backend
-// refuses the write (accounts.unbind). An approved write makes its names permanent, because
-// it may have been sent before, with an outcome that stayed unknown.
-func bindNames(ctx context.Context, r *evaluation) error {
-	var rows []memproxy.Ownership
-	claim := r.Decision.ID
-	if r.mode == replay {
-		claim = ""
-	}
-	for _, id := range r.namesToBind {
-		actor := r.Principal.ID
-		if d, name, _ := strings.Cut(id, ":"); access.Exists(r.op, memproxy.Dimension(d), name) {
-			if r.verdict.Worst.Stops() {
-				continue // the owner may be another tenant's: a write that would be refused does not bind it
-			}
-			actor = "" // the owner was made out-of-band, by an unknown author
-		}
-		rows = append(rows, memproxy.Ownership{
-			Backend: r.op.Backend, Kind: memproxy.TargetEntity, ID: id, Scope: memproxy.Scope{Tenant: r.Principal.Tenant},
-			Actor: actor, Trust: r.Principal.Trust, Written: r.begun, Decision: claim,
-		})
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
-	defer cancel()
-	bound, err := r.g.opt.Ledger.Bind(ctx, rows...)
-	if err != nil {
-		return err
-	}
-	for _, row := range bound {
-		if row.Scope.Tenant != r.Principal.Tenant {
-			r.verdict.Missing("")
-		} else if row.Decision != "" && row.Decision == claim {
-			r.boundNames = append(r.boundNames, row)
-			if r.bill != nil && !r.singleTenant() {
-				r.bill.bound = true
-			}
-		}
-	}
-	if r.verdict.Worst.Stops() && !r.storesHold() {
-		r.g.accounts.release(ctx, r.Admission)
-	}
-	return nil
-}
-
 // signStamp signs a stamp together with the metadata that the adapter writes next to it. An
 // existing stamp is signed again only if this installation signed it for the memory's
 // tenant.
 func (r *evaluation) signStamp(s memproxy.Stamp, members []memproxy.Member) memproxy.Stamp {
 	mixed := func(string) bool { return false }
-	if mixer, ok := r.call.Backend.Adapter.(Extractor); ok {
+	if mixer, ok := r.call.Backend.Adapter.(backend.Extractor); ok {
 		mixed = mixer.IsBackendField
 	}
 	hashes := metadata.Hashes(s.ID, members, mixed)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -75,7 +76,7 @@ func TestReplaysAreChargedByAttempt(t *testing.T) {
 
 // listed is an adapter whose backend lists what writes made in pages of one.
 type listed struct {
-	gate.Fetcher
+	backend.Fetcher
 	noModel
 	fakeReader
 	decisions []string // of what is listed

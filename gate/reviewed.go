@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/gate/tamper"
@@ -67,21 +68,6 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 	return r.Admission, nil
 }
 
-// refuseCleared refuses an approved write if everything of its owner was deleted since it was
-// claimed: while it waited for that deletion, say.
-func refuseCleared(ctx context.Context, r *evaluation) error {
-	if r.mode != replay || r.g.opt.Holds == nil {
-		return nil
-	}
-	h, _, err := r.g.opt.Holds.Get(ctx, r.heldWrite.ID)
-	if err == nil && h.Result.Cleared {
-		r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{
-			Code: memproxy.OwnerUnknown, Detail: "everything of its owner was deleted after it was held",
-		})
-	}
-	return err
-}
-
 // refuseUnseen refuses an approved write that brings or moves existing memories if one
 // has another text than the reviewers saw.
 func refuseUnseen(r *evaluation) {
@@ -95,26 +81,6 @@ func refuseUnseen(r *evaluation) {
 			return
 		}
 	}
-}
-
-// ErrInUse reports that changes of a memory were still under way after the time that a
-// change waits for them.
-var ErrInUse = errors.New("other changes of the memory are under way")
-
-// LockMemory waits until no change of a memory, and no bulk deletion of its owner, is under way,
-// and makes later ones wait until leave is called. The error is ErrInUse if they do not end
-// in time.
-func (g Reviewed) LockMemory(ctx context.Context, b Backend, k memproxy.MemoryKey) (leave func(), err error) {
-	r := g.begin(restore, &Call{Backend: b})
-	records, err := g.opt.Ledger.Lookup(ctx, k)
-	if err != nil {
-		return nil, err
-	}
-	if !tryLock(ctx, r, lockTimeout(r), true, targetLockKeys(r, k.Kind, k.ID)) || !tryLock(ctx, r, lockTimeout(r), false, ownerLockKeys(r.call, records.Of(k).Owner.Scope)) {
-		r.ReleaseLocks()
-		return nil, ErrInUse
-	}
-	return r.ReleaseLocks, nil
 }
 
 // authorWithoutLimits returns the author of a held write without limits on whom it may name,
@@ -193,7 +159,7 @@ func (g Reviewed) FindWrite(ctx context.Context, b Backend, h memproxy.HeldWrite
 	if op.Kind == memproxy.Correct || op.Kind == memproxy.Forget {
 		return changeArrived(ctx, g.Gate, c, op, &h, content)
 	}
-	seeker, ok := b.Adapter.(Extractor)
+	seeker, ok := b.Adapter.(backend.Extractor)
 	if !ok {
 		return nil, false, nil
 	}

@@ -101,6 +101,56 @@ func isConfiguration(r *evaluation, it *memproxy.Item, owns bool) bool {
 	return steers && owns && it.Configures || (steers || reminds) && r.rules.Approved[memproxy.TextSHA256(it.Text)]
 }
 
+func hasSystemMessages(r *evaluation) bool {
+	return r.op != nil && slices.ContainsFunc(r.op.Attributions, isInstruction)
+}
+
+func isInstruction(at memproxy.Attribution) bool { return at.Kind == memproxy.AttributesInstruction }
+
+// roleSystem is the role of messages that the model reads like the system prompt, and
+// memberSystem is their content in policies and budgets.
+const (
+	roleSystem   = "system"
+	memberSystem = "message.system"
+)
+
+// instruct asks the policy whether the caller may instruct the model by system messages,
+// which act like a change of the system prompt. If it may not, they are screened and
+// forwarded as user messages.
+func instruct(ctx context.Context, r *evaluation) error {
+	op := *r.op
+	op.Steering, op.Items = true, nil
+	for _, it := range r.op.Items {
+		if it.Role == roleSystem {
+			it.Member = memberSystem
+			op.Items = append(op.Items, it)
+		}
+	}
+	ruling, err := r.rules.Policy.Rule(ctx, r.asking(&op))
+	if err != nil {
+		return err
+	}
+	role, member := "user", ""
+	if !ruling.Verdict.Stops() {
+		role, member = roleSystem, memberSystem
+	}
+	for i := range r.op.Items {
+		if it := &r.op.Items[i]; it.Role == roleSystem {
+			it.Role, it.Member = role, cmp.Or(member, it.Member)
+		}
+	}
+	for i := range r.op.Attributions {
+		if at := &r.op.Attributions[i]; isInstruction(*at) && role != roleSystem {
+			at.Removed = true
+			r.verdict.Add(memproxy.Amend, memproxy.Reason{
+				Code: memproxy.TrustAttribution, Rule: string(memproxy.PolicySteering), Pointer: at.Pointer,
+				Detail: "this caller may not give system instructions; the message is sent with the role user",
+			})
+		}
+	}
+	return nil
+}
+
 // screening returns the operation for a screener: a copy, which rewording does not change, whose
 // claimed source is limited to what the caller's tier may claim.
 func (a *Admission) screening() memproxy.Screening {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -84,7 +85,7 @@ func screeningRig(t *testing.T) (*rig, *fakeExtractor, *sender, *fakeHoldStore) 
 	return r, x, &sender{status: 200}, k
 }
 
-func (r *rig) admitWith(op memproxy.Operation, f gate.Fetcher) *gate.Admission {
+func (r *rig) admitWith(op memproxy.Operation, f backend.Fetcher) *gate.Admission {
 	r.fake.op = op
 	c := r.call(op)
 	c.Backend.Fetch = f

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
 )
@@ -54,10 +55,6 @@ func (ret *effects) endPlannedStatus(memories int) []memproxy.StateChange {
 	c.Text = memproxy.AnyText
 	return []memproxy.StateChange{c}
 }
-
-// NeedsReview reports whether the memories of a principal's write wait for review: by the
-// principal's tier and track record, and by the claimed source of the content.
-type NeedsReview func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) bool
 
 // recordUnconfirmed fetches the targets of a change that the backend did not confirm, and
 // records the change of those that have it. Otherwise a deleted memory could still be
@@ -108,10 +105,6 @@ func (ret *answer) recordUnconfirmed(ctx context.Context) {
 func (a *Admission) needsReview() bool {
 	return a.rules.Pending != nil && a.rules.Pending(a.Principal, a.op.SourceClaim, a.track, a.begun)
 }
-
-// Lifetime returns how long a memory is kept, by its field, layer and claimed source.
-// Zero means without limit.
-type Lifetime func(field string, layer memproxy.Layer, source memproxy.Source) time.Duration
 
 // lifetime returns the shortest lifetime of a memory in fields. A claim of another layer
 // can only shorten it.
@@ -337,7 +330,7 @@ func excludesUser(narrow []*memproxy.Claim, user string) bool {
 }
 
 func attachedTargets(c *Call, op *memproxy.Operation) []string {
-	if runner, ok := c.Backend.Adapter.(AgentRunner); ok {
+	if runner, ok := c.Backend.Adapter.(backend.AgentRunner); ok {
 		return runner.Attaches(c.Route, op)
 	}
 	return nil

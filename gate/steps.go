@@ -1,22 +1,335 @@
 package gate
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/codes"
+
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/gate/content"
-	"github.com/memproxy/memproxy/gate/limits"
-	"github.com/memproxy/memproxy/gate/trust"
+	"github.com/memproxy/memproxy/gate/verdict"
 )
+
+// evaluation is one call on its way through the steps.
+type evaluation struct {
+	*Admission
+	g          *Gate
+	mode       mode
+	q          memproxy.Question
+	verdict    verdict.Sum
+	known      *lookups             // what the ledger answered so far
+	polledHold *memproxy.HeldWrite  // the held write whose receipt is asked for
+	clamped    bool                 // the content has a confidence
+	decided    bool                 // the decision is made; only its consequences are left
+	lines      []memproxy.Line      // the budget lines of linesFor
+	linesFor   *memproxy.Operation  // the form of the operation that was charged last
+	refused    *backend.LookupError // the backend's refusal of a look-up that the client gets, or nil
+	// run is the admission of the run whose agent makes the tool call.
+	run  *Admission
+	tool memproxy.ToolCall
+	// after, if set, is called after each step, with its error.
+	after func(*step, error)
+	// resolvedLocks are the keys that lockResolved locked before the second look-up of what
+	// the request's labels stand for; nil before that.
+	resolvedLocks []string
+}
+
+// A mode is the kind of call that is ruled on.
+type mode uint8
+
+const (
+	client  mode = 1 << iota // a request of a client
+	call                     // a tool call of a running agent
+	preview                  // a tool call before a person is asked: nothing is charged or recorded
+	decline                  // a tool call that is refused without asking the policies
+	replay                   // a held write that was approved
+	restore                  // an object that a reviewer restores to one of its versions
+	recheck                  // a held write under new rules: nothing is charged, recorded or sent
+	explain                  // `memproxy explain`: as recheck, but a refusal does not end it
+)
+
+// step is one row of the life of a write. An error of run is breakage: the call
+// is refused with 503 and the reason broken.
+type step struct {
+	name   string // of its span
+	modes  mode   // in which it runs
+	final  bool   // it also runs after a refusal
+	broken memproxy.ReasonCode
+	// when reports whether there is something to do; nil means always. If there is not, the
+	// step is neither run nor traced.
+	when func(*evaluation) bool
+	run  func(context.Context, *evaluation) error
+}
+
+// admission is the life of a write (and of a read, up to the backend) in order, in
+// every mode. After a refusal only the final steps run, so that each step can rely
+// on what the earlier ones established.
+var admission = [...]step{
+	{"gate.identify", client | explain, false, memproxy.IdentityUnavailable, nil, identify},
+	{"gate.call", call | preview, false, memproxy.InternalError, nil, decodeToolCall},
+	{"gate.decode", client | replay | restore | recheck | explain, false, memproxy.InternalError, nil, decode},
+	{"gate.bound", client | call | preview | explain, false, memproxy.InternalError, namesOwners, checkLimits},
+	{"gate.tenancy", client | call | preview | replay | restore | explain, false, memproxy.InternalError, decoded, checkTenancy},
+	{"gate.earn", client | explain, false, memproxy.InternalError, mayBePromoted, promote},
+	{"gate.session", client | call | preview | explain, false, memproxy.LedgerUnavailable, writes, checkSessionLock},
+	{"gate.polled", client | explain, false, memproxy.LedgerUnavailable, asksForReceipt, findHeldReceipt},
+	{"gate.order", client | replay | restore, false, memproxy.InternalError, needsLocks, lockTargets},
+	{"gate.own", client | replay | restore | recheck | explain, false, memproxy.UpstreamUnavailable, hasTargets, checkTargets},
+	{"gate.follow", client | replay | recheck, false, memproxy.UpstreamUnavailable, mayCallTool, prepareToolCall},
+	{"gate.instruct", client | replay | recheck | explain, false, memproxy.PolicyError, hasSystemMessages, instruct},
+	{"gate.screen", client | call | preview | restore | recheck | explain, false, memproxy.InternalError, screens, screen},
+	{"gate.clamp", client | call | preview | replay | restore | recheck | explain, false, memproxy.InternalError, hasConfidence, clamp},
+	{"gate.rule", client | call | preview | restore | recheck | explain, false, memproxy.PolicyError, decoded, rule},
+	{"gate.encode", client | replay | restore, false, memproxy.InternalError, sendsPayload, encode},
+	{"gate.charge", client | call | replay | explain, false, memproxy.InternalError, costs, charge},
+	// A held write is charged for its place in the review queue, and binds its names.
+	{"gate.reserve", client | call, true, memproxy.InternalError, costsReview, charge},
+	{"gate.bind", client | call | replay | restore, true, memproxy.LedgerUnavailable, bindsNames, bindNames},
+	{"gate.decide", client | call | preview | decline | replay | restore | recheck, true, memproxy.InternalError, undecided, decide},
+	// The record is durable before anything is forwarded.
+	{"gate.record", client | call | decline | replay | restore, true, memproxy.AuditUnavailable, nil, record},
+	{"gate.hold", client | call, true, memproxy.LedgerUnavailable, isHeld, hold},
+	{"gate.aside", client | replay, true, memproxy.LedgerUnavailable, plansStatus, storePlannedStatus},
+	{"gate.evidence", client, true, memproxy.LedgerUnavailable, isReworded, storeEvidence},
+	{"gate.reject", client | call, true, memproxy.LedgerUnavailable, isRejection, countRejection},
+	{"gate.contest", client | call, true, memproxy.LedgerUnavailable, isContested, contest},
+	{"gate.credit", call, true, memproxy.LedgerUnavailable, admitted, settleToolCall},
+	{"gate.images", client | replay | restore, true, memproxy.InternalError, changesMembers, images},
+	{"gate.answer", client | replay | restore, true, memproxy.InternalError, needsRefusal, answerRefused},
+	{"gate.poll", client, true, memproxy.InternalError, answersPoll, answerPoll},
+	{"gate.next", client | replay | restore, true, memproxy.InternalError, mayRunAgent, chooseNext},
+}
+
+// Admit rules on a call. It returns only after the decision's audit record is
+// durable; if it cannot be made durable the admission is a refusal with 503.
+// Refusals are data in the Admission, never errors.
+func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
+	r := g.begin(client, c)
+	r.walk(ctx)
+	return r.Admission
+}
+
+func (g *Gate) begin(m mode, c *Call) *evaluation {
+	now := g.opt.Clock()
+	a := &Admission{call: c, rules: g.rules.Load(), Body: c.Body, Query: c.Request.Query, begun: now}
+	a.Decision.ID = g.opt.NewID()
+	a.Decision.Policy = a.rules.Version
+	return &evaluation{Admission: a, g: g, mode: m, known: newLookups(g, a)}
+}
+
+func (r *evaluation) walk(ctx context.Context) {
+	for i := range admission {
+		s := &admission[i]
+		if s.modes&r.mode == 0 || !s.final && stopped(r) {
+			continue
+		}
+		var err error
+		if s.when == nil || s.when(r) {
+			if err = s.timed(ctx, r); err != nil {
+				r.g.opt.Log.ErrorContext(ctx, "gate step failed", "step", s.name, "decision", r.Decision.ID, "error", err)
+				failed(ctx, r, s, err)
+			}
+		}
+		if r.after != nil {
+			r.after(s, err)
+		}
+	}
+	if r.Next = r.nextAction(); r.Reply != nil {
+		r.ReleaseLocks()
+	}
+}
+
+// stopped reports whether only final steps are left.
+func stopped(r *evaluation) bool {
+	switch {
+	case r.decided, r.verdict.Worst == memproxy.Deny && r.mode&(restore|recheck) != 0:
+		return true
+	case r.mode&(restore|recheck|explain) != 0: // a write that would be held goes on
+		return false
+	}
+	return r.verdict.Worst.Stops() && r.enforced()
+}
+
+func (s *step) timed(ctx context.Context, r *evaluation) error {
+	start := time.Now() // durations are measured on the monotonic clock, not the injected one
+	ctx, span := r.g.opt.Tracer.Start(ctx, s.name)
+	err := s.run(ctx, r)
+	if err != nil {
+		span.SetStatus(codes.Error, string(s.broken))
+	}
+	span.End()
+	r.g.opt.Meter.Step(ctx, s.name, time.Since(start))
+	return err
+}
+
+// failed refuses a call if a step failed, and releases what it was charged.
+func failed(ctx context.Context, r *evaluation, s *step, err error) {
+	if !r.dry() {
+		r.g.accounts.release(ctx, r.Admission)
+	}
+	if r.decided { // the decision is on record, so its refusal is a record of its own
+		detail := notCompleted
+		if s.broken == memproxy.LedgerUnavailable {
+			detail = "the records of this request could not be written to the ledger"
+		}
+		reply := deny(ctx, r.g, r.Admission, memproxy.StatusUnavailable, s.broken, detail)
+		r.Decision.Refuse(memproxy.StatusUnavailable, r.Decision.Reasons...)
+		r.Reply = &reply
+		return
+	}
+	status, detail := incomplete(r, err)
+	r.verdict.Refuse(status, memproxy.Reason{Code: s.broken, Detail: detail})
+	if s.final {
+		r.makeDecision()
+	}
+}
+
+// notCompleted is the detail of a refusal because a step failed.
+const notCompleted = "memproxy could not complete its decision on this request"
+
+// incomplete returns the status and the detail of the refusal of a call on which a step
+// could not decide. A look-up presents the caller's credential unless memproxy sends its
+// own, so a backend's refusal is about the caller: a client is told, as by the backend.
+func incomplete(r *evaluation, err error) (status int, detail string) {
+	refused, is := errors.AsType[*backend.LookupError](err)
+	switch {
+	case !is:
+		return memproxy.StatusUnavailable, notCompleted
+	case !refused.IsForClient() || r.mode&(client|explain) == 0:
+		return memproxy.StatusUnavailable, refused.Error()
+	case refused.Reply.Status != memproxy.StatusUnauthorized:
+		r.refused = refused
+		return refused.Reply.Status, refused.Error()
+	case r.call.Backend.ReplacesCredential:
+		return memproxy.StatusBadGateway, ownRefused
+	}
+	return memproxy.StatusUnauthorized, "the backend does not accept this credential"
+}
+
+// A Next is the action that remains for an admitted call: Reply, Forward, RunAgent,
+// ChangeTools, Probe or Resume. Each listener carries it out in one switch.
+type Next interface{ next() }
+
+type (
+	// Reply is the complete answer: nothing is forwarded.
+	Reply struct{ memproxy.Reply }
+	// Forward sends Body and Query of the admission, and passes the answer to
+	// Return.
+	Forward struct{}
+	// RunAgent drives an agent's run through its turn, and asks the gate about each
+	// tool call.
+	RunAgent struct{ Turn memproxy.Turn }
+	// ChangeTools forwards a request that changes the tools of an agent while no turn of
+	// the agent is under way: a tool that was added during a turn would write
+	// without a pause.
+	ChangeTools struct{ Agent string }
+	// Probe forwards a request that runs one of an agent's tools, after Gate.Probe
+	// has determined which. The agent's tools must not change in between.
+	Probe struct {
+		Agent string
+		ask   memproxy.Request
+	}
+	// Resume sends the stream of a turn again whose run is the caller's, as the
+	// gate has verified. If the listener has no such turn, it asks Gate.RefuseByNameStream
+	// and continues with Else.
+	Resume struct {
+		memproxy.Resumption
+		Else Next
+	}
+)
+
+func (Reply) next() {}
+
+func (Forward) next() {}
+
+func (RunAgent) next() {}
+
+func (ChangeTools) next() {}
+
+func (Probe) next() {}
+
+func (Resume) next() {}
+
+func mayRunAgent(r *evaluation) bool {
+	_, ok := r.call.Backend.Adapter.(backend.AgentRunner)
+	return ok && r.op != nil && !r.call.NoMemoryAccess && r.enforced() && r.Reply == nil
+}
+
+// chooseNext asks the adapter what an admitted request makes an agent do. A run that
+// cannot be paused is ruled on by the backend's setting.
+func chooseNext(ctx context.Context, r *evaluation) error {
+	runner, c := r.call.Backend.Adapter.(backend.AgentRunner), r.call
+	if r.op.Kind == memproxy.Run {
+		turn, err := runner.Turn(c.Route, c.Request, r.Body)
+		switch {
+		case errors.Is(err, memproxy.ErrUngated):
+			if reply, refused := r.g.Agents().RuleUngated(ctx, r.Admission, true); refused {
+				r.Reply = &reply
+				return nil
+			}
+		case err != nil:
+			return err
+		case turn != nil:
+			r.Next = RunAgent{turn}
+		}
+	}
+	if agent, q, ok := runner.Probe(c.Route, c.Request); ok && agent != "" && r.Next == nil {
+		r.Next = Probe{agent, q}
+	}
+	if agent := runner.ChangesToolsOf(c.Route); agent != "" && r.Next == nil {
+		r.Next = ChangeTools{agent}
+	}
+	if q, ok := runner.Resume(c.Route, c.Request, r.Body); ok {
+		r.Next = Resume{q, r.nextAction()}
+	}
+	return nil
+}
+
+func runsAgent(c *Call) bool {
+	runner, ok := c.Backend.Adapter.(backend.AgentRunner)
+	if !ok {
+		return false
+	}
+	turn, err := runner.Turn(c.Route, c.Request, c.Body)
+	return turn != nil || err != nil
+}
+
+// nextAction is the next action, Forward by default.
+func (a *Admission) nextAction() Next {
+	switch {
+	case a.Reply != nil:
+		return Reply{*a.Reply}
+	case a.Next == nil:
+		return Forward{}
+	}
+	return a.Next
+}
+
+// answerRefused writes the refusal in the backend's own error format.
+func answerRefused(_ context.Context, r *evaluation) error {
+	r.Reply = new(r.call.Backend.Adapter.Refuse(r.call.Request, r.Decision.Shown()))
+	if r.refused != nil && r.Reply.Status == r.refused.Reply.Status {
+		r.refused.SetRate(r.Reply)
+	}
+	return nil
+}
+
+// dry reports whether the run only evaluates: nothing is charged, recorded, changed or
+// sent.
+func (r *evaluation) dry() bool { return r.mode&(recheck|explain) != 0 }
+
+func isToolCall(r *evaluation) bool { return r.mode&(call|preview|decline) != 0 }
 
 // The following functions are conditions of steps (step.when).
 
 func decoded(r *evaluation) bool { return r.op != nil }
+
+func writes(r *evaluation) bool { return r.op != nil && r.op.Kind.Writes() }
+
+func admitted(r *evaluation) bool { return r.op != nil && !r.Decision.Verdict.Stops() }
 
 // namesOwners reports whether the operation names owners, or has to be narrowed to some.
 func namesOwners(r *evaluation) bool {
@@ -27,12 +340,6 @@ func namesOwners(r *evaluation) bool {
 func hasTargets(r *evaluation) bool {
 	return r.op != nil && (len(r.op.Targets) > 0 || content.Replaces(r.op)) && r.op.TargetKind != memproxy.TargetEntity && r.polledHold == nil
 }
-
-// dry reports whether the run only evaluates: nothing is charged, recorded, changed or
-// sent.
-func (r *evaluation) dry() bool { return r.mode&(recheck|explain) != 0 }
-
-func isToolCall(r *evaluation) bool { return r.mode&(call|preview|decline) != 0 }
 
 func screens(r *evaluation) bool {
 	return r.op != nil && r.rules.Screener != nil && !r.call.NoMemoryAccess
@@ -62,332 +369,3 @@ func sendsPayload(r *evaluation) bool {
 func undecided(r *evaluation) bool { return !r.decided }
 
 func needsRefusal(r *evaluation) bool { return r.Reply == nil && r.Decision.Verdict.Stops() }
-
-// answerRefused writes the refusal in the backend's own error format.
-func answerRefused(_ context.Context, r *evaluation) error {
-	r.Reply = new(r.call.Backend.Adapter.Refuse(r.call.Request, r.Decision.Shown()))
-	if r.refused != nil && r.Reply.Status == r.refused.Reply.Status {
-		r.refused.setRate(r.Reply)
-	}
-	return nil
-}
-
-// identify determines the principal from the credentials, never from the payload.
-func identify(ctx context.Context, r *evaluation) error {
-	if r.call.who == nil {
-		r.g.Identify(ctx, r.call)
-	}
-	p, err := r.call.who.principal, r.call.who.err
-	if no, is := errors.AsType[*memproxy.CredentialError](err); is {
-		r.Principal = memproxy.Principal{Kind: memproxy.KindAnonymous, Trust: memproxy.TrustAnonymous}
-		if r.call.NoMemoryAccess && r.call.Flaw == nil && r.rules.Profile == Development {
-			return nil // requests that touch no memory need no identity in development
-		}
-		r.verdict.Refuse(memproxy.StatusUnauthorized, memproxy.Reason{Code: no.Code, Detail: no.Detail})
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	r.Principal = p
-	return nil
-}
-
-// identified is the result of identifying a call's credentials.
-type identified struct {
-	principal memproxy.Principal
-	err       error
-}
-
-// Identify determines the principal of a call from its headers alone, and reports
-// whether the listener should read the body: the caller is accepted, or the rules are
-// not enforced. Admit reuses the result.
-func (g *Gate) Identify(ctx context.Context, c *Call) bool {
-	p, err := g.opt.Identifier.Identify(ctx, c.Credentials)
-	c.who = &identified{p, err}
-	rules := g.rules.Load()
-	return err == nil || !rules.Enforce || c.ObserveOnly || c.NoMemoryAccess && rules.Profile == Development
-}
-
-// Knows reports whether credentials identify a caller. It is for public routes, which
-// are not ruled on.
-func (g *Gate) Knows(ctx context.Context, c memproxy.Credentials) bool {
-	_, err := g.opt.Identifier.Identify(ctx, c)
-	return err == nil
-}
-
-// decode reads the payload. A payload that cannot be read is refused, never passed on.
-// For a request that touches no memory decode reads only the head, so that the owners
-// that it names are checked. An anonymous caller of such a request, allowed in the
-// development profile only, has no limits to check.
-func decode(_ context.Context, r *evaluation) error {
-	c := r.call
-	body := c.Body
-	switch {
-	case c.Flaw != nil:
-		r.verdict.Malformed(c.Flaw)
-		return nil
-	case c.NoMemoryAccess && r.Principal.ID == "":
-		return nil
-	case c.NoMemoryAccess:
-		body = nil
-	case !c.Known:
-		refuseUnknownRoute(r)
-		return nil
-	}
-	var op *memproxy.Operation
-	if !c.Known {
-		op = &memproxy.Operation{Kind: memproxy.Other, Route: c.Route.ID}
-	} else if read, err := c.Backend.Adapter.Decode(c.Route, c.Request, body); err == nil {
-		op = read
-	} else {
-		return r.verdict.Unreadable(err)
-	}
-	if much := limits.TooMuch(op); much != "" && !c.NoMemoryAccess {
-		r.verdict.Refuse(memproxy.StatusTooLarge, memproxy.Reason{Code: memproxy.PayloadTooMany, Detail: "the request names " + much})
-		return nil
-	}
-	if flaw := cmp.Or(limits.Trimmed(op), content.OtherObjectChange(op)); flaw != nil {
-		r.verdict.Malformed(flaw)
-		return nil
-	}
-	op.Backend, op.Backdated = c.Backend.Name, trust.Backdating(op.Backdated, arrivalTime(r.Admission))
-	if r.op = op; !c.NoMemoryAccess {
-		noteRemoved(r)
-	}
-	return nil
-}
-
-// noteRemoved reports the removal of memproxy's own keys, and of names that neither
-// memproxy nor the backend knows.
-func noteRemoved(r *evaluation) {
-	if len(r.op.Reserved) > 0 {
-		r.verdict.Amend(memproxy.PayloadReserved, r.op.Reserved[0], "keys that begin with "+memproxy.StampPrefix+" are memproxy's own and were removed")
-	}
-	if len(r.op.Unclaimed) > 0 {
-		r.verdict.Amend(memproxy.PayloadUnclaimed, r.op.Unclaimed[0], "neither memproxy nor the backend uses this member, so it was removed")
-	}
-}
-
-// refuseUnknownRoute rules on a request to a route that the adapter does not know. A request
-// that could write is refused in every profile; a read passes in development,
-// because a newer backend may have routes that this version does not know, unless a
-// server could serve a known route for it.
-func refuseUnknownRoute(r *evaluation) {
-	if r.rules.Profile != Development || !safe(r.call.Request.Method) || !onlyUnknown(r.call.Backend.Adapter, r.call.Request) {
-		r.verdict.Forbid(memproxy.RouteUnknown, "", "memproxy does not know this route, so it cannot check the request; "+unknownHint(r.call.Backend.Adapter, r.call.Request))
-	}
-}
-
-func safe(method string) bool { return method == "GET" || method == "HEAD" || method == "OPTIONS" }
-
-// rule asks the policy. An error of the policy denies.
-func rule(ctx context.Context, r *evaluation) error {
-	r.q.Principal, r.q.Operation, r.q.Profile = r.Principal, r.op, string(r.rules.Profile)
-	r.q.Governance, r.q.AttachedItems = r.rules.Governance, content.AttachedItems(r.op, attachedTargets(r.call, r.op))
-	addAuthors(r)
-	r.q.Ceiling = r.rules.Ceilings.Ceiling(r.Principal.Trust, "")
-	ruling, err := ruleOn(ctx, r, r.q)
-	if err != nil {
-		return err
-	}
-	if r.op.Administers && r.op.Kind != memproxy.Admin {
-		if err := administers(ctx, r); err != nil {
-			return err
-		}
-	}
-	if err := reword(ctx, r, &ruling); err != nil {
-		return err
-	}
-	admitFlagged(r, &ruling)
-	refuseDerived(ctx, r)
-	addPointers(r.op, ruling.Reasons)
-	refuseHeldRun(r, &ruling)
-	r.verdict.Ruled(&ruling)
-	if !ruling.Verdict.Stops() {
-		r.marks = codesOf(ruling.Marks)
-		r.verdict.Note(ruling.Marks...)
-	}
-	explainFindings(r, ruling.Reasons)
-	if has(ruling.Shadow, memproxy.PolicyError) {
-		r.g.opt.Log.WarnContext(ctx, "a policy that is not enforced could not be evaluated; enforced it would deny", "decision", r.Decision.ID)
-	}
-	return nil
-}
-
-// administers asks the policy whether the caller may administer, for an operation
-// with an administrative part. If a caller who configures agents may not, its read
-// that asks for secrets is answered without them instead of being refused.
-func administers(ctx context.Context, r *evaluation) error {
-	op, q := *r.op, r.q
-	op.Kind, q.Operation = memproxy.Admin, &op
-	ruling, err := ruleOn(ctx, r, q)
-	if err != nil {
-		return err
-	}
-	if ruling.Verdict.Stops() && r.mayConfigure() && safe(r.call.Request.Method) {
-		r.op.Administers = false
-		return nil
-	}
-	addPointers(&op, ruling.Reasons)
-	refuseHeldRun(r, &ruling)
-	r.verdict.Ruled(&ruling)
-	return nil
-}
-
-func refuseHeldRun(r *evaluation, ruling *memproxy.Ruling) {
-	if ruling.Verdict == memproxy.Hold && runsAgent(r.call) {
-		r.verdict.Forbid(memproxy.RunUngated, "", "the write requires review, and an agent's run cannot be held: its writes are checked while its caller is connected")
-	}
-}
-
-// addPointers gives reasons without a pointer that of the first member they are about.
-func addPointers(op *memproxy.Operation, reasons []memproxy.Reason) {
-	for i := range reasons {
-		switch why := &reasons[i]; {
-		case why.Pointer != "":
-		case why.Code == memproxy.PolicyAdmin:
-			why.Pointer = op.AdministersAt
-		case why.Code == memproxy.PolicySteering:
-			if n := slices.IndexFunc(op.Items, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemSteering }); n >= 0 {
-				why.Pointer = op.Items[n].Pointer
-			}
-		case why.Code == memproxy.TrustBackdated && len(op.Backdated) > 0:
-			why.Pointer = op.Backdated[0].Pointer
-		}
-	}
-}
-
-func hasSystemMessages(r *evaluation) bool {
-	return r.op != nil && slices.ContainsFunc(r.op.Attributions, isInstruction)
-}
-
-func isInstruction(at memproxy.Attribution) bool { return at.Kind == memproxy.AttributesInstruction }
-
-// roleSystem is the role of messages that the model reads like the system prompt, and
-// memberSystem is their content in policies and budgets.
-const (
-	roleSystem   = "system"
-	memberSystem = "message.system"
-)
-
-// instruct asks the policy whether the caller may instruct the model by system messages,
-// which act like a change of the system prompt. If it may not, they are screened and
-// forwarded as user messages.
-func instruct(ctx context.Context, r *evaluation) error {
-	op := *r.op
-	op.Steering, op.Items = true, nil
-	for _, it := range r.op.Items {
-		if it.Role == roleSystem {
-			it.Member = memberSystem
-			op.Items = append(op.Items, it)
-		}
-	}
-	ruling, err := r.rules.Policy.Rule(ctx, r.asking(&op))
-	if err != nil {
-		return err
-	}
-	role, member := "user", ""
-	if !ruling.Verdict.Stops() {
-		role, member = roleSystem, memberSystem
-	}
-	for i := range r.op.Items {
-		if it := &r.op.Items[i]; it.Role == roleSystem {
-			it.Role, it.Member = role, cmp.Or(member, it.Member)
-		}
-	}
-	for i := range r.op.Attributions {
-		if at := &r.op.Attributions[i]; isInstruction(*at) && role != roleSystem {
-			at.Removed = true
-			r.verdict.Add(memproxy.Amend, memproxy.Reason{
-				Code: memproxy.TrustAttribution, Rule: string(memproxy.PolicySteering), Pointer: at.Pointer,
-				Detail: "this caller may not give system instructions; the message is sent with the role user",
-			})
-		}
-	}
-	return nil
-}
-
-// asking returns a policy question about an operation, without screening findings and
-// without the authors whose memories it changes.
-func (a *Admission) asking(op *memproxy.Operation) memproxy.Question {
-	return memproxy.Question{
-		Principal: a.Principal, Operation: op, Profile: string(a.rules.Profile), Governance: a.rules.Governance,
-		Ceiling: a.rules.Ceilings.Ceiling(a.Principal.Trust, ""),
-	}
-}
-
-// refuseAdministration refuses an administrative request of a caller who may not administer. It runs
-// before the names in the request are looked up, so that the refusal does not reveal
-// what exists.
-func refuseAdministration(ctx context.Context, r *evaluation) (bool, error) {
-	if r.op.Kind != memproxy.Admin || !r.enforced() {
-		return false, nil
-	}
-	q := r.asking(r.op)
-	ruling, err := ruleOn(ctx, r, q)
-	if err != nil || ruling.Verdict != memproxy.Deny {
-		return false, err
-	}
-	r.q = q // its facts are recorded, so that a replay can ask newer rules
-	ruling.Shadow, ruling.ShadowVerdict = nil, memproxy.Allow
-	r.verdict.Ruled(&ruling)
-	return true, nil
-}
-
-func encode(_ context.Context, r *evaluation) error {
-	op := r.op
-	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
-		op.Stamp, op.SignStamp = new(stampOf(r)), r.signStamp
-	}
-	body, query, err := r.call.Backend.Adapter.Encode(r.call.Route, r.call.Request, r.reworded.toSend(r.call.Body), op)
-	if err != nil {
-		return r.verdict.Unreadable(err)
-	}
-	r.Changed = query != r.call.Request.Query || !bytes.Equal(body, r.call.Body)
-	r.Body, r.Query = body, query
-	return nil
-}
-
-// retractionPeriod is how long an author's retraction of a text limits the confidence with
-// which the author can write the text again.
-const retractionPeriod = 30 * 24 * time.Hour
-
-// clamp removes attributions of the content that the caller may not make, and limits
-// every claimed confidence (gate/trust): by the caller's tier and track record, by the
-// source, and by the confidence that the caller gave to the same text before.
-func clamp(ctx context.Context, r *evaluation) error {
-	op, q, ceilings := r.op, &r.q, r.rules.Ceilings
-	for i := range op.Attributions {
-		if at := &op.Attributions[i]; !trust.MayAttribute(ceilings, &r.Principal, &op.Scope, at) {
-			at.Removed = true
-			r.verdict.Amend(memproxy.TrustAttribution, at.Pointer,
-				"claims an author or a trust level that this caller may not claim; it was removed")
-		}
-	}
-	r.attestation = trust.Attest(op, r.g.readers.Of(readerOf(r.Admission)))
-	loadTrack(ctx, r)
-	q.Attestation, q.Track = r.attestationOf(nil), r.track.Factor()
-	limit := trust.LimitOf(ceilings, r.Principal.Trust, op.SourceClaim, r.track)
-	for i := range r.changedMemories {
-		if w := &r.changedMemories[i]; w.Own {
-			limit.Repeats(w.row.Confidence, w.Attestation, q.Attestation)
-		}
-	}
-	if texts := trust.Texts(op); len(texts) > 0 {
-		said, _, err := r.g.opt.Ledger.Retraction(ctx, r.Principal.Tenant, r.Principal.Account(), texts, r.begun.Add(-retractionPeriod))
-		if err != nil {
-			ledgerFailed(ctx, r, err, "the caller's earlier writes cannot be looked up")
-			return nil
-		}
-		limit.Repeats(said.Confidence, said.Attestation, q.Attestation)
-	}
-	var lowered []memproxy.Reason
-	if q.Confidence, q.Claimed, lowered = limit.Clamp(op.ConfidenceClaims); len(op.ConfidenceClaims) == 0 {
-		r.verdict.Note(lowered...) // this does not change the payload
-	} else if len(lowered) > 0 {
-		r.verdict.Add(memproxy.Amend, lowered...)
-	}
-	r.clamped = true
-	return nil
-}

@@ -5,10 +5,11 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
-	"github.com/memproxy/memproxy/gate/tamper"
+	"github.com/memproxy/memproxy/gate/backend"
 )
 
 // checkLimits checks every identity in the payload against the limits of the principal.
@@ -121,7 +122,7 @@ func (l *lookups) namedKeys(op *memproxy.Operation) []memproxy.MemoryKey {
 
 // namesOf returns the names in the request, with their records, for the access rules.
 func namesOf(r *evaluation) *access.Names {
-	masker, masks := r.call.Backend.Adapter.(Extractor)
+	masker, masks := r.call.Backend.Adapter.(backend.Extractor)
 	return &access.Names{
 		Op: r.op, Tenant: r.Principal.Tenant, Rows: r.namedRecords.owner, Alone: r.singleTenant(), Visible: r.rules.Unattributed == access.Visible,
 		Masks: masks && r.op.Kind == memproxy.Recall && masker.Masks(r.call.Route, r.op),
@@ -207,6 +208,59 @@ func fetchReferenced(ctx context.Context, r *evaluation, refs []*memproxy.Ref) e
 	return nil
 }
 
+// bindsNames reports whether a request binds names: some have no rows, and the request is
+// forwarded or held. In shadow mode it is always forwarded.
+func bindsNames(r *evaluation) bool {
+	return !r.dry() && len(r.namesToBind) > 0 && (!r.verdict.Worst.Stops() || !r.enforced() || r.storesHold())
+}
+
+// bindNames records the caller's tenant as the owner of the names that a write is the first
+// to use, before the write is forwarded or held. A deletion of everything of that owner
+// then includes the held write. If two tenants race for a name, one gets it, and the
+// other's write is refused. A name that only this write uses is released if the backend
+// refuses the write (accounts.unbind). An approved write makes its names permanent, because
+// it may have been sent before, with an outcome that stayed unknown.
+func bindNames(ctx context.Context, r *evaluation) error {
+	var rows []memproxy.Ownership
+	claim := r.Decision.ID
+	if r.mode == replay {
+		claim = ""
+	}
+	for _, id := range r.namesToBind {
+		actor := r.Principal.ID
+		if d, name, _ := strings.Cut(id, ":"); access.Exists(r.op, memproxy.Dimension(d), name) {
+			if r.verdict.Worst.Stops() {
+				continue // the owner may be another tenant's: a write that would be refused does not bind it
+			}
+			actor = "" // the owner was made out-of-band, by an unknown author
+		}
+		rows = append(rows, memproxy.Ownership{
+			Backend: r.op.Backend, Kind: memproxy.TargetEntity, ID: id, Scope: memproxy.Scope{Tenant: r.Principal.Tenant},
+			Actor: actor, Trust: r.Principal.Trust, Written: r.begun, Decision: claim,
+		})
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
+	defer cancel()
+	bound, err := r.g.opt.Ledger.Bind(ctx, rows...)
+	if err != nil {
+		return err
+	}
+	for _, row := range bound {
+		if row.Scope.Tenant != r.Principal.Tenant {
+			r.verdict.Missing("")
+		} else if row.Decision != "" && row.Decision == claim {
+			r.boundNames = append(r.boundNames, row)
+			if r.bill != nil && !r.singleTenant() {
+				r.bill.bound = true
+			}
+		}
+	}
+	if r.verdict.Worst.Stops() && !r.storesHold() {
+		r.g.accounts.release(ctx, r.Admission)
+	}
+	return nil
+}
+
 // adopt records the caller as the owner of the objects that a write made, unless
 // they have an owner.
 func (ret *effects) adopt(ctx context.Context) {
@@ -279,7 +333,7 @@ func filterStreamEvent(ctx context.Context, g *Gate, a *Admission, event []byte)
 	if !s.anywhere {
 		return true, nil
 	}
-	run, data := a.call.Backend.Adapter.(AgentRunner).RunOf(event)
+	run, data := a.call.Backend.Adapter.(backend.AgentRunner).RunOf(event)
 	if !data {
 		return true, nil // a comment, the end mark
 	}
@@ -306,29 +360,6 @@ func filterStreamEvent(ctx context.Context, g *Gate, a *Admission, event []byte)
 	return false, memproxy.JoinStreamEvent(reply.Body, []byte("event: error"))
 }
 
-// maySee reports whether the caller may see an object. It returns false if that cannot
-// be determined.
-func maySee(ctx context.Context, g *Gate, a *Admission, id string) bool {
-	if a.call.Backend.Fetch == nil {
-		return false
-	}
-	known := newLookups(g, a)
-	if err := known.need(ctx, known.key(memproxy.TargetMemory, id)); err != nil {
-		return false
-	}
-	v := a.viewer(g.opt.Signer, known)
-	if row := known.owner(memproxy.TargetMemory, id); row != nil {
-		return v.lookUp(ctx, []*memproxy.Scope{&row.Scope}, nil) == nil && v.Sees(row, &memproxy.Memory{})
-	}
-	found, err := fetch(ctx, a.call, []string{id})
-	if err != nil {
-		g.opt.Log.WarnContext(ctx, "the owner of a run could not be determined", "decision", a.Decision.ID, "error", err)
-		return false
-	}
-	m := found[id]
-	return !m.Missing && v.lookUp(ctx, nil, []memproxy.Memory{m}) == nil && v.Sees(nil, &m)
-}
-
 // reportWithheld reports withheld events of another caller's stream in the outcome's
 // reasons and in the log.
 func (ret *answer) reportWithheld(ctx context.Context) {
@@ -338,27 +369,4 @@ func (ret *answer) reportWithheld(ctx context.Context) {
 	ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerForeign, Detail: "the backend answered with the stream of a run that is not the caller's; it was withheld"})
 	ret.g.opt.Log.WarnContext(ctx, "the stream of another caller's run was withheld", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "events", ret.streamRuns.withheld)
 	ret.streamRuns.withheld = 0
-}
-
-func examinerOf(g *Gate, a *Admission) *tamper.Examiner {
-	return &tamper.Examiner{Ledger: g.opt.Ledger, Signer: g.opt.Signer, Backend: a.op.Backend, Tenant: a.Principal.Tenant}
-}
-
-// inspectTarget records a failed integrity check of a target. The operation is about to
-// replace or delete the evidence of the out-of-band change, so later reads cannot report
-// it. It refuses nothing.
-func inspectTarget(ctx context.Context, r *evaluation, target string) {
-	m, row := r.op.Current[target], r.owners[target]
-	if r.rules.Changed == ChangedIgnore || row.ID == "" || row.Deleted {
-		return
-	}
-	e := examinerOf(r.g, r.Admission)
-	code, detail := e.Examine(ctx, &row, &m)
-	if m.Missing {
-		code, detail, _ = e.ExamineMissing(ctx, row.ID) // after an error the code is empty
-	}
-	if code == "" || code == memproxy.IntegrityMismatch && m.Mutable {
-		return
-	}
-	r.verdict.Note(memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
 }

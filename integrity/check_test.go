@@ -14,7 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -128,7 +128,7 @@ func (p pages) Page(_ context.Context, cursor string) ([]hunt.Item, string, erro
 func TestChecksAreMadeDuringASweep(t *testing.T) {
 	c := newRig(t, &fakeTurns{})
 	n := 0
-	c.Open = func(context.Context, config.Backend, []memproxy.Scope) (gate.Locator, hunt.Pager, error) {
+	c.Open = func(context.Context, config.Backend, []memproxy.Scope) (backend.Locator, hunt.Pager, error) {
 		return nil, pages{func(cursor string) {
 			n++
 			if cursor == "" {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/review"
@@ -59,7 +59,7 @@ type Options struct {
 	Clock    func() time.Time
 	NewID    func() string
 	// Open opens a backend for reading. With scopes, only objects in them are read.
-	Open func(ctx context.Context, b config.Backend, scopes []memproxy.Scope) (gate.Locator, hunt.Pager, error)
+	Open func(ctx context.Context, b config.Backend, scopes []memproxy.Scope) (backend.Locator, hunt.Pager, error)
 	// Traits returns the traits of an object, by its id.
 	Traits func(b config.Backend, id string) Traits
 	// Callers returns the names that callers can have by the configuration in force.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -22,7 +22,7 @@ import (
 // textReader is a backend of one page, whose items are their own text without spaces around it. It calls before, once,
 // before it reads the first.
 type textReader struct {
-	gate.Locator
+	backend.Locator
 	items  []hunt.Item
 	before func()
 }
@@ -45,7 +45,7 @@ func seal(t *testing.T, l *ledger.Ledger, tenant, decision string, store *textRe
 	c.Config.Backends = []config.Backend{{Name: "mem0", Kind: "mem0"}}
 	c.Ledger = l
 	c.NewID = func() string { return decision }
-	c.Open = func(context.Context, config.Backend, []memproxy.Scope) (gate.Locator, hunt.Pager, error) {
+	c.Open = func(context.Context, config.Backend, []memproxy.Scope) (backend.Locator, hunt.Pager, error) {
 		return store, store, nil
 	}
 	return must.Get(c.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: tenant}))(t)

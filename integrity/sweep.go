@@ -10,7 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/wait"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/review"
@@ -25,7 +25,7 @@ const maxListed = 1000
 type storeSweep struct {
 	c       *Checker
 	backend config.Backend
-	adapter gate.Locator
+	adapter backend.Locator
 	scopes  []memproxy.Scope
 	tenants []string
 	sealed  bool
@@ -73,7 +73,7 @@ type walk struct {
 
 // page is one page of a walk.
 type page struct {
-	adapter gate.Locator
+	adapter backend.Locator
 	items   []hunt.Item
 	again   func() ([]hunt.Item, error) // reads the page anew
 	next    string                      // cursor of the next one, "" at the end
@@ -135,7 +135,7 @@ type entry struct {
 
 // entriesOf returns the memories of a page, parsed with the adapter that the gate uses. An item
 // without JSON of its own is a part of the preceding one.
-func entriesOf(ctx context.Context, c *Checker, backend string, adapter gate.Locator, items []hunt.Item) (out []entry, err error) {
+func entriesOf(ctx context.Context, c *Checker, backend string, adapter backend.Locator, items []hunt.Item) (out []entry, err error) {
 	ids := make([]string, len(items))
 	for i := range items {
 		ids[i] = items[i].ID

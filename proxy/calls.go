@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy/agentrun"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 )
 
 // previewApprovalCalls lets the gate rule in advance on the calls of a pause that a person is
@@ -103,7 +104,7 @@ func (t *agentTurn) cancelled(ctx context.Context) bool {
 func (t *agentTurn) cancel(ctx context.Context) error {
 	t.abandonWaiting(ctx)
 	reply, err := t.makeRequest(ctx, t.turn.Cancel())
-	if err == nil && !t.p.opt.Adapter.(gate.AgentRunner).Stopped(reply, t.turn.Runs()) {
+	if err == nil && !t.p.opt.Adapter.(backend.AgentRunner).Stopped(reply, t.turn.Runs()) {
 		err = fmt.Errorf("the backend did not cancel the run: status %d", reply.Status)
 	}
 	if err != nil {

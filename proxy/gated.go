@@ -14,6 +14,7 @@ import (
 	"github.com/memproxy/memproxy/agentrun"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/wait"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
@@ -225,7 +226,7 @@ func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission
 // request, the caller gets that answer. unsent means that the request was certainly not
 // sent, whatever was sent for it.
 func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, unsent bool, err error) {
-	if refused, is := errors.AsType[*gate.LookupError](err); is && refused.IsForClient() {
+	if refused, is := errors.AsType[*backend.LookupError](err); is && refused.IsForClient() {
 		got := p.opt.Gate.Return(context.WithoutCancel(r.Context()), a, refused.Reply)
 		p.passOn(w, got, true)
 		return

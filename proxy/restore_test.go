@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
@@ -23,7 +24,7 @@ import (
 // caching is an adapter that deletes by one request, and records what it is told to
 // remove from its cache.
 type caching struct {
-	gate.Adapter
+	backend.Adapter
 	gone []string
 }
 
@@ -92,7 +93,7 @@ func (hanging) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // withoutAnswers is a proxy whose side requests get no answer.
-func withoutAnswers(t *testing.T, adapter gate.Adapter) (*proxy.Proxy, *frontendtest.Parts) {
+func withoutAnswers(t *testing.T, adapter backend.Adapter) (*proxy.Proxy, *frontendtest.Parts) {
 	parts := &frontendtest.Parts{}
 	rules := frontendtest.Rules(parts)
 	return must.Get(proxy.New(proxy.Options{
@@ -156,7 +157,7 @@ func TestTurnsWithoutASlotAreUnsent(t *testing.T) {
 // unchanged.
 type running struct {
 	frontendtest.Pruning
-	gate.AgentRunner
+	backend.AgentRunner
 }
 
 func (running) Turn(rt memproxy.Route, _ memproxy.Request, _ []byte) (memproxy.Turn, error) {

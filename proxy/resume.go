@@ -10,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy/agentrun"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 )
 
 // resume sends a turn's stream from an event on, and follows it until it ends.
@@ -42,7 +43,7 @@ func (p *Proxy) resume(w *answerWriter, r *http.Request, a *gate.Admission, ch *
 
 // runQuery is a request about turns that consist of several runs of the backend.
 type runQuery struct {
-	runner gate.AgentRunner
+	runner backend.AgentRunner
 	call   *gate.Call
 	// run is the id of the turn that is read, runs are the ids of all its runs.
 	run  string
@@ -57,7 +58,7 @@ type runQuery struct {
 // runQueryOf returns the turns that a request is about, or nil. It redirects a request that
 // stops runs to the active runs.
 func runQueryOf(a *gate.Admission, streams *agentrun.Streams) *runQuery {
-	runner, ok := a.Call().Backend.Adapter.(gate.AgentRunner)
+	runner, ok := a.Call().Backend.Adapter.(backend.AgentRunner)
 	if !ok || a.Shadow() {
 		return nil
 	}

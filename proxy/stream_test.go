@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
@@ -30,7 +31,7 @@ const (
 // streamer is a kind of route with streamed answers.
 type streamer struct {
 	name, method, path string
-	adapter            gate.Adapter
+	adapter            backend.Adapter
 	shadow             bool
 	filters            bool          // event by event
 	silence            time.Duration // how long the backend may send nothing

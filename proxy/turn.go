@@ -17,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy/agentrun"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
@@ -108,7 +109,7 @@ func (p *Proxy) ungated(w *answerWriter, r *http.Request, a *gate.Admission) {
 
 // prepare sends the turn's side requests, with the agent's tools locked.
 func (t *agentTurn) prepare(ctx context.Context) error {
-	return gate.Prepare(t.turn, gate.MaxPrepare, func(q memproxy.Request) (memproxy.Reply, error) {
+	return backend.Prepare(t.turn, backend.MaxPrepare, func(q memproxy.Request) (memproxy.Reply, error) {
 		if agent := t.turn.Agent(); agent != t.agent {
 			unlock, err := t.p.runs.Locks.Lock(ctx, agentrun.Shared, "agent "+agent)
 			if err != nil {
@@ -142,7 +143,7 @@ func (t *agentTurn) sendRequests(ctx context.Context) error {
 		if ctx.Err() != nil { // stopped while the changes were read back
 			return context.Cause(ctx)
 		}
-		if refused, is := errors.AsType[*gate.LookupError](looked); is {
+		if refused, is := errors.AsType[*backend.LookupError](looked); is {
 			return errors.New(refused.Error()) // the caller's request was not refused: its client would repeat it, and it runs
 		}
 		if looked != nil {

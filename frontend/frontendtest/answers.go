@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/expect"
 )
 
@@ -54,7 +55,7 @@ func Zipped(text string) string {
 // answer. GET /custom/* is a passthrough entry.
 type Setup struct {
 	Name    string // name of the case
-	Adapter gate.Adapter
+	Adapter backend.Adapter
 	Rules   func(*gate.Rules) // may be nil
 	Answer  http.HandlerFunc
 }
@@ -91,7 +92,7 @@ func Forms(t *testing.T, start Start, broken int, said string) {
 		"a redirect":                  {"GET", "/memory", "text/plain", "", "canary", 307, ""},
 		"a redirect elsewhere":        {"GET", "/memory", "text/plain", "", "canary", 502, `"upstream.unavailable"`},
 		"a page's elsewhere":          {"GET", "/page", "text/plain", "", "canary", 502, `"upstream.unavailable"`},
-		"public, elsewhere":           {"GET", "/health", "text/plain", "", "canary", 502, `{"detail":"` + gate.RedirectsAway + `","code":"memproxy_upstream"}`},
+		"public, elsewhere":           {"GET", "/health", "text/plain", "", "canary", 502, `{"detail":"` + backend.RedirectsAway + `","code":"memproxy_upstream"}`},
 		"an error":                    {"GET", "/memory", "text/plain", "", "canary", 503, ""},
 		"a part":                      {"GET", "/memory", "application/json", "", "m1 ann\nm2 bob\n", 206, "m1 ann\n"},
 		"of no memory":                {"GET", "/ping", "application/json", "", "m1 anncanary\n", 200, "m1 ann\n"},

@@ -22,6 +22,7 @@ import (
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -42,7 +43,7 @@ func (s *speaker) Identify(context.Context, memproxy.Credentials) (memproxy.Prin
 // direct is a backend that is asked within the process.
 type direct struct {
 	http.Handler
-	gate.Fetcher // nil: nothing is sent with a body
+	backend.Fetcher // nil: nothing is sent with a body
 }
 
 func (d direct) Fetch(_ context.Context, q memproxy.Request) (memproxy.Reply, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -60,7 +61,7 @@ func TestEveryRouteIsFiltered(t *testing.T) {
 		o.Filtered = func(_ memproxy.Route, name string) { passed = append(passed, name) }
 	})
 	ctx := context.Background()
-	for adapter, table := range map[gate.Adapter]func(func(string, memproxy.Route) bool){mem0Answers{m}: m.Routes(), lettaAnswers{l}: l.Routes()} {
+	for adapter, table := range map[backend.Adapter]func(func(string, memproxy.Route) bool){mem0Answers{m}: m.Routes(), lettaAnswers{l}: l.Routes()} {
 		for at, rt := range table {
 			backend := gate.Backend{Name: "x", Adapter: adapter}
 			page := !adapter.Structured(rt) // it streams: nothing in it could be claimed

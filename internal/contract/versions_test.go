@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/gate/gatetest"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
@@ -30,8 +31,8 @@ func (c *chronicler) Commit(_ context.Context, e memproxy.Entry) error {
 // stands is a backend that has one object, whatever is asked for: it is the one
 // that the path names.
 type stands struct {
-	gate.Fetcher // nil: nothing is sent with a body
-	attached     bool
+	backend.Fetcher // nil: nothing is sent with a body
+	attached        bool
 }
 
 func (s *stands) Fetch(_ context.Context, q memproxy.Request) (memproxy.Reply, error) {
@@ -124,7 +125,7 @@ func TestEveryChangeIsAVersion(t *testing.T) {
 	rules.OneTenant = true
 	g := frontendtest.NewGate(t, &plain{}, &rules, func(o *gate.Options) { o.Ledger = ledger })
 	checked := 0
-	for adapter, table := range map[gate.Adapter]func(func(string, memproxy.Route) bool){m: m.Routes(), l: l.Routes()} {
+	for adapter, table := range map[backend.Adapter]func(func(string, memproxy.Route) bool){m: m.Routes(), l: l.Routes()} {
 		for at, rt := range table {
 			method, pattern, _ := strings.Cut(at, " ")
 			if method == "*" {

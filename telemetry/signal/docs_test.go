@@ -43,7 +43,7 @@ var step = regexp.MustCompile(`(?m)^\t\{"(gate\.[a-z]+)", `)
 // spans are the names of the spans.
 func spans(t *testing.T) (names []string) {
 	t.Helper()
-	for _, m := range step.FindAllStringSubmatch(string(must.Get(os.ReadFile(filepath.Join(root, "gate", "admit.go")))(t)), -1) {
+	for _, m := range step.FindAllStringSubmatch(string(must.Get(os.ReadFile(filepath.Join(root, "gate", "steps.go")))(t)), -1) {
 		names = append(names, m[1])
 	}
 	src := must.Get(os.ReadFile("names.go"))(t)

@@ -2,168 +2,15 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/codes"
-
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/gate/content"
-	"github.com/memproxy/memproxy/gate/verdict"
 )
-
-// evaluation is one call on its way through the steps.
-type evaluation struct {
-	*Admission
-	g          *Gate
-	mode       mode
-	q          memproxy.Question
-	verdict    verdict.Sum
-	known      *lookups            // what the ledger answered so far
-	polledHold *memproxy.HeldWrite // the held write whose receipt is asked for
-	clamped    bool                // the content has a confidence
-	decided    bool                // the decision is made; only its consequences are left
-	lines      []memproxy.Line     // the budget lines of linesFor
-	linesFor   *memproxy.Operation // the form of the operation that was charged last
-	refused    *LookupError        // the backend's refusal of a look-up that the client gets, or nil
-	// run is the admission of the run whose agent makes the tool call.
-	run  *Admission
-	tool memproxy.ToolCall
-	// after, if set, is called after each step, with its error.
-	after func(*step, error)
-	// resolvedLocks are the keys that lockResolved locked before the second look-up of what
-	// the request's labels stand for; nil before that.
-	resolvedLocks []string
-}
-
-// A mode is the kind of call that is ruled on.
-type mode uint8
-
-const (
-	client  mode = 1 << iota // a request of a client
-	call                     // a tool call of a running agent
-	preview                  // a tool call before a person is asked: nothing is charged or recorded
-	decline                  // a tool call that is refused without asking the policies
-	replay                   // a held write that was approved
-	restore                  // an object that a reviewer restores to one of its versions
-	recheck                  // a held write under new rules: nothing is charged, recorded or sent
-	explain                  // `memproxy explain`: as recheck, but a refusal does not end it
-)
-
-// step is one row of the life of a write. An error of run is breakage: the call
-// is refused with 503 and the reason broken.
-type step struct {
-	name   string // of its span
-	modes  mode   // in which it runs
-	final  bool   // it also runs after a refusal
-	broken memproxy.ReasonCode
-	// when reports whether there is something to do; nil means always. If there is not, the
-	// step is neither run nor traced.
-	when func(*evaluation) bool
-	run  func(context.Context, *evaluation) error
-}
-
-// admission is the life of a write (and of a read, up to the backend) in order, in
-// every mode. After a refusal only the final steps run, so that each step can rely
-// on what the earlier ones established.
-var admission = [...]step{
-	{"gate.identify", client | explain, false, memproxy.IdentityUnavailable, nil, identify},
-	{"gate.call", call | preview, false, memproxy.InternalError, nil, decodeToolCall},
-	{"gate.decode", client | replay | restore | recheck | explain, false, memproxy.InternalError, nil, decode},
-	{"gate.bound", client | call | preview | explain, false, memproxy.InternalError, namesOwners, checkLimits},
-	{"gate.tenancy", client | call | preview | replay | restore | explain, false, memproxy.InternalError, decoded, checkTenancy},
-	{"gate.earn", client | explain, false, memproxy.InternalError, mayBePromoted, promote},
-	{"gate.session", client | call | preview | explain, false, memproxy.LedgerUnavailable, writes, checkSessionLock},
-	{"gate.polled", client | explain, false, memproxy.LedgerUnavailable, asksForReceipt, findHeldReceipt},
-	{"gate.order", client | replay | restore, false, memproxy.InternalError, needsLocks, lockTargets},
-	{"gate.own", client | replay | restore | recheck | explain, false, memproxy.UpstreamUnavailable, hasTargets, checkTargets},
-	{"gate.follow", client | replay | recheck, false, memproxy.UpstreamUnavailable, mayCallTool, prepareToolCall},
-	{"gate.instruct", client | replay | recheck | explain, false, memproxy.PolicyError, hasSystemMessages, instruct},
-	{"gate.screen", client | call | preview | restore | recheck | explain, false, memproxy.InternalError, screens, screen},
-	{"gate.clamp", client | call | preview | replay | restore | recheck | explain, false, memproxy.InternalError, hasConfidence, clamp},
-	{"gate.rule", client | call | preview | restore | recheck | explain, false, memproxy.PolicyError, decoded, rule},
-	{"gate.encode", client | replay | restore, false, memproxy.InternalError, sendsPayload, encode},
-	{"gate.charge", client | call | replay | explain, false, memproxy.InternalError, costs, charge},
-	// A held write is charged for its place in the review queue, and binds its names.
-	{"gate.reserve", client | call, true, memproxy.InternalError, costsReview, charge},
-	{"gate.bind", client | call | replay | restore, true, memproxy.LedgerUnavailable, bindsNames, bindNames},
-	{"gate.decide", client | call | preview | decline | replay | restore | recheck, true, memproxy.InternalError, undecided, decide},
-	// The record is durable before anything is forwarded.
-	{"gate.record", client | call | decline | replay | restore, true, memproxy.AuditUnavailable, nil, record},
-	{"gate.hold", client | call, true, memproxy.LedgerUnavailable, isHeld, hold},
-	{"gate.aside", client | replay, true, memproxy.LedgerUnavailable, plansStatus, storePlannedStatus},
-	{"gate.evidence", client, true, memproxy.LedgerUnavailable, isReworded, storeEvidence},
-	{"gate.reject", client | call, true, memproxy.LedgerUnavailable, isRejection, countRejection},
-	{"gate.contest", client | call, true, memproxy.LedgerUnavailable, isContested, contest},
-	{"gate.credit", call, true, memproxy.LedgerUnavailable, admitted, settleToolCall},
-	{"gate.images", client | replay | restore, true, memproxy.InternalError, changesMembers, images},
-	{"gate.answer", client | replay | restore, true, memproxy.InternalError, needsRefusal, answerRefused},
-	{"gate.poll", client, true, memproxy.InternalError, answersPoll, answerPoll},
-	{"gate.next", client | replay | restore, true, memproxy.InternalError, mayRunAgent, chooseNext},
-}
-
-// Admit rules on a call. It returns only after the decision's audit record is
-// durable; if it cannot be made durable the admission is a refusal with 503.
-// Refusals are data in the Admission, never errors.
-func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
-	r := g.begin(client, c)
-	r.walk(ctx)
-	return r.Admission
-}
-
-func (g *Gate) begin(m mode, c *Call) *evaluation {
-	now := g.opt.Clock()
-	a := &Admission{call: c, rules: g.rules.Load(), Body: c.Body, Query: c.Request.Query, begun: now}
-	a.Decision.ID = g.opt.NewID()
-	a.Decision.Policy = a.rules.Version
-	return &evaluation{Admission: a, g: g, mode: m, known: newLookups(g, a)}
-}
-
-func (r *evaluation) walk(ctx context.Context) {
-	for i := range admission {
-		s := &admission[i]
-		if s.modes&r.mode == 0 || !s.final && stopped(r) {
-			continue
-		}
-		var err error
-		if s.when == nil || s.when(r) {
-			if err = s.timed(ctx, r); err != nil {
-				r.g.opt.Log.ErrorContext(ctx, "gate step failed", "step", s.name, "decision", r.Decision.ID, "error", err)
-				failed(ctx, r, s, err)
-			}
-		}
-		if r.after != nil {
-			r.after(s, err)
-		}
-	}
-	if r.Next = r.nextAction(); r.Reply != nil {
-		r.ReleaseLocks()
-	}
-}
-
-// stopped reports whether only final steps are left.
-func stopped(r *evaluation) bool {
-	switch {
-	case r.decided, r.verdict.Worst == memproxy.Deny && r.mode&(restore|recheck) != 0:
-		return true
-	case r.mode&(restore|recheck|explain) != 0: // a write that would be held goes on
-		return false
-	}
-	return r.verdict.Worst.Stops() && r.enforced()
-}
-
-func (s *step) timed(ctx context.Context, r *evaluation) error {
-	start := time.Now() // durations are measured on the monotonic clock, not the injected one
-	ctx, span := r.g.opt.Tracer.Start(ctx, s.name)
-	err := s.run(ctx, r)
-	if err != nil {
-		span.SetStatus(codes.Error, string(s.broken))
-	}
-	span.End()
-	r.g.opt.Meter.Step(ctx, s.name, time.Since(start))
-	return err
-}
 
 // maxLockTime is how long a change keeps its locks at most, in addition to the time that the
 // backend has for it. It releases them if a listener never returns a request.
@@ -198,7 +45,7 @@ func lockTargets(ctx context.Context, r *evaluation) error {
 // lockTimeout is how long a change waits for a lock. The calls of an agent's turn keep theirs
 // for up to half of it (BeginSend).
 func lockTimeout(r *evaluation) time.Duration {
-	if _, runs := r.call.Backend.Adapter.(AgentRunner); runs {
+	if _, runs := r.call.Backend.Adapter.(backend.AgentRunner); runs {
 		return 2 * r.call.Backend.timeout()
 	}
 	return r.call.Backend.timeout()
@@ -210,7 +57,7 @@ func lockTimeout(r *evaluation) time.Duration {
 // turn (ChangesToolsOf) does not take: the turn and the change would wait for each other.
 // It returns false if the request was refused because a lock was not released in time.
 func lockAgents(ctx context.Context, r *evaluation) bool {
-	runner, ok := r.call.Backend.Adapter.(AgentRunner)
+	runner, ok := r.call.Backend.Adapter.(backend.AgentRunner)
 	if !ok {
 		return true
 	}
@@ -331,7 +178,7 @@ func lockKey(c *Call, kind memproxy.TargetKind, id string) string {
 // do of agents (lockAgents), which a change that is sent after the turn does not take.
 func targetLockKeys(r *evaluation, kind memproxy.TargetKind, id string) []string {
 	key := lockKey(r.call, kind, id)
-	runner, runs := r.call.Backend.Adapter.(AgentRunner)
+	runner, runs := r.call.Backend.Adapter.(backend.AgentRunner)
 	switch {
 	case !runs || runner.ChangesToolsOf(r.call.Route) != "":
 		return []string{key}
@@ -392,4 +239,56 @@ func (a *Admission) ReleaseLocks() {
 	if a.unlock != nil {
 		a.unlock()
 	}
+}
+
+// refuseCleared refuses an approved write if everything of its owner was deleted since it was
+// claimed: while it waited for that deletion, say.
+func refuseCleared(ctx context.Context, r *evaluation) error {
+	if r.mode != replay || r.g.opt.Holds == nil {
+		return nil
+	}
+	h, _, err := r.g.opt.Holds.Get(ctx, r.heldWrite.ID)
+	if err == nil && h.Result.Cleared {
+		r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{
+			Code: memproxy.OwnerUnknown, Detail: "everything of its owner was deleted after it was held",
+		})
+	}
+	return err
+}
+
+// ErrInUse reports that changes of a memory were still under way after the time that a
+// change waits for them.
+var ErrInUse = errors.New("other changes of the memory are under way")
+
+// LockMemory waits until no change of a memory, and no bulk deletion of its owner, is under way,
+// and makes later ones wait until leave is called. The error is ErrInUse if they do not end
+// in time.
+func (g Reviewed) LockMemory(ctx context.Context, b Backend, k memproxy.MemoryKey) (leave func(), err error) {
+	r := g.begin(restore, &Call{Backend: b})
+	records, err := g.opt.Ledger.Lookup(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	if !tryLock(ctx, r, lockTimeout(r), true, targetLockKeys(r, k.Kind, k.ID)) || !tryLock(ctx, r, lockTimeout(r), false, ownerLockKeys(r.call, records.Of(k).Owner.Scope)) {
+		r.ReleaseLocks()
+		return nil, ErrInUse
+	}
+	return r.ReleaseLocks, nil
+}
+
+// BeginSend says that the calls that were ruled on are sent. Changes of the agent wait until
+// the answer, and for no longer than the backend may take to begin: a tool that the run
+// calls next may make such a change. A second request means that the backend accepted the
+// first, so the run keeps its names and its charge whatever the later ones are answered.
+func (g Agents) BeginSend(a *Admission) (answered func()) {
+	if a.sent {
+		a.boundNames, a.bill = nil, nil
+	}
+	a.sent = true
+	leave := a.unlock
+	if a.unlock, a.callLocks = nil, nil; leave == nil {
+		return func() {}
+	}
+	begun := time.AfterFunc(a.call.Backend.timeout(), leave)
+	return func() { begun.Stop(); leave() }
 }

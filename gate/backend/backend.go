@@ -1,13 +1,15 @@
-package gate
+// Package backend has what memproxy needs to know of a memory service: the interfaces that its
+// adapter implements, and what the service answers to requests of memproxy itself.
+package backend
 
 import (
 	"context"
+	"fmt"
 	"net/url"
+	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate/paths"
 )
 
 // An Adapter translates one backend's wire format. It never decides.
@@ -95,34 +97,6 @@ func NormalizedRoute(a Adapter, req memproxy.Request) (memproxy.Route, bool) {
 	return memproxy.Route{}, false
 }
 
-// onlyUnknown reports whether no server takes a path without a row for one of the adapter's
-// routes, by slashes, dot segments or encoded characters, which only ids may have. Servers whose
-// routes are regular expressions take a line end after a route's path for its end. To a
-// slash too many or too few at the end the known servers answer 404 or redirect.
-func onlyUnknown(a Adapter, req memproxy.Request) bool {
-	path, err := url.PathUnescape(req.EscapedPath)
-	escaped := req.EscapedPath
-	req.EscapedPath = path
-	_, known := a.Route(req)
-	return err == nil && !known && paths.Flaw(path) == "" && !strings.ContainsAny(path, "?#") && !strings.ContainsFunc(path, unicode.IsControl) && strings.Count(path, "/") == strings.Count(escaped, "/")
-}
-
-// unknownHint says how to repeat a request that has no row: the path may have one for another
-// method.
-func unknownHint(a Adapter, req memproxy.Request) string {
-	other := req
-	for _, other.Method = range [...]string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
-		if _, ok := a.Route(other); ok {
-			return "it knows the path with the method " + other.Method + ": check the method"
-		}
-	}
-	return paths.Hint(req.EscapedPath, func(path string) bool {
-		req.EscapedPath = path
-		_, ok := NormalizedRoute(a, req)
-		return ok
-	})
-}
-
 // A Locator fetches one memory from a backend, so that operations by id can be ruled on.
 type Locator interface {
 	// Locate returns the request that fetches target.
@@ -149,7 +123,7 @@ type Fetcher interface {
 // An Extractor is an Adapter whose backend lets its own model decide what a write
 // becomes, at once or later behind a receipt. It shows the stamp of a write with the
 // memories made from it, so that they can be matched with their write before their ids
-// are known. Only such writes are set aside (Rules.NeverRefuse).
+// are known. Only such writes are set aside (gate.Rules.NeverRefuse).
 type Extractor interface {
 	// Masks reports whether all names of a read can be replaced (Operation.Masked), so that
 	// the backend answers as for an unknown name. Ids can be replaced (Operation.Hidden) in
@@ -312,4 +286,79 @@ type AgentRunner interface {
 
 	// RestoreRunDiff restores a RunDiff from its serialised baseline.
 	RestoreRunDiff(baseline []byte) (memproxy.RunDiff, error)
+}
+
+// LookupError is a backend's refusal of a look-up that memproxy made for a request.
+type LookupError struct{ Reply memproxy.Reply }
+
+func (e *LookupError) Error() string {
+	return fmt.Sprintf("the backend answered %d when memproxy looked the object up", e.Reply.Status)
+}
+
+// IsForClient reports whether the backend would have refused the client's request in the
+// same way: it does not accept the credential, or limits what or how often the caller asks.
+func (e *LookupError) IsForClient() bool {
+	return slices.Contains([]int{memproxy.StatusUnauthorized, memproxy.StatusForbidden, memproxy.StatusTooMany}, e.Reply.Status)
+}
+
+// LookupFailure returns the error of reading the reply to a look-up: a LookupError if the
+// backend refused it.
+func LookupFailure(reply memproxy.Reply, err error) error {
+	if err != nil && reply.Status >= memproxy.StatusBadRequest {
+		return &LookupError{reply}
+	}
+	return err
+}
+
+// rateHeaders say when a client may ask a backend again.
+var rateHeaders = [...]string{"Retry-After", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
+
+// SetRate gives a reply to a client the backend's headers about its rate limit.
+func (e *LookupError) SetRate(reply *memproxy.Reply) {
+	if reply.Header == nil {
+		reply.Header = memproxy.Header{}
+	}
+	for _, name := range rateHeaders {
+		delete(reply.Header, name)
+		if v := e.Reply.Header.Values(name); len(v) > 0 {
+			reply.Header[name] = v
+		}
+	}
+}
+
+// MaxPrepare is the maximum number of side requests before a call or a request of a turn: for
+// the agent, its conversation, and their blocks.
+const MaxPrepare = 80
+
+// Prepare makes side requests, and stops at the first error.
+func Prepare(of memproxy.SideRequests, most int, ask func(memproxy.Request) (memproxy.Reply, error)) error {
+	for range most {
+		q, more := of.NextSideRequest()
+		if !more {
+			return nil
+		}
+		reply, err := ask(q)
+		if err == nil {
+			err = of.ReadSideReply(reply)
+		}
+		if err != nil {
+			return LookupFailure(reply, err)
+		}
+	}
+	return fmt.Errorf("reading the agents' memory takes more than %d requests", most)
+}
+
+// RedirectsAway is the detail if a backend's redirect LeadsAway.
+const RedirectsAway = "the backend redirects to another address, to which memproxy leads no client; backends[].upstream must be an address that answers"
+
+// LeadsAway reports whether an answer redirects to another address than memproxy's.
+func LeadsAway(status int, location string) bool {
+	return status >= 300 && status <= 399 && !LeadsBack(location)
+}
+
+// LeadsBack reports whether a redirect is relative to the URL that the client requested,
+// and therefore leads to memproxy.
+func LeadsBack(location string) bool {
+	u, err := url.Parse(location)
+	return err == nil && u.Scheme == "" && u.Host == "" && u.Opaque == "" && !strings.ContainsAny(location, "\\ \t\r\n") && !strings.HasPrefix(location, "//")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/gate/verdict"
@@ -217,7 +218,7 @@ func (ret *extraction) settleLater(ctx context.Context) {
 // made, and reports whether there are any. The listener sends them, as it does for
 // asynchronous extraction, and the bill is settled by their answers.
 func (ret *effects) countsLater(b *bill) bool {
-	counter, ok := ret.call.Backend.Adapter.(AgentRunner)
+	counter, ok := ret.call.Backend.Adapter.(backend.AgentRunner)
 	if !ok || ret.reading.Settles || !ret.enforced() {
 		return false
 	}
@@ -329,23 +330,6 @@ func CreditTotals(ctx context.Context, b Budget, rules *Rules, id string, at tim
 		id += "/" + who.Field
 	}
 	return b.Release(ctx, memproxy.Charge{ID: id, Tenant: who.Tenant, Cost: who.Memories, Lines: lines, Time: at})
-}
-
-// recordWarnings records each line that the charge took past its warning mark.
-func (acc *accounts) recordWarnings(ctx context.Context, a *Admission, al *memproxy.Allowance) {
-	for _, l := range al.Lines {
-		if l.Warn && l.Window == memproxy.WindowMinute {
-			acc.recordBudget(ctx, a, memproxy.EventRapidWrites, al)
-		} else if l.Warn {
-			acc.recordBudget(ctx, a, memproxy.EventBudgetWarning, al)
-		}
-	}
-}
-
-func (acc *accounts) recordBudget(ctx context.Context, a *Admission, t memproxy.EventType, al *memproxy.Allowance) {
-	ev := followUpEvent(&a.event, t, a.event.Time)
-	ev.Budget, ev.Degraded, ev.Targets, ev.Fields = al.Lines, al.Degraded, nil, nil
-	acc.recordAsync(ctx, ev)
 }
 
 // settleTo adjusts the charge to the given numbers of memories: window in the hourly

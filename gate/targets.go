@@ -12,8 +12,27 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/gate/limits"
+	"github.com/memproxy/memproxy/gate/tamper"
 )
+
+// checkTargets runs loadTargets. If this found the end user, as the owner of a target, it
+// checks the locks of rejected callers again. An approved write is not checked.
+func checkTargets(ctx context.Context, r *evaluation) error {
+	named := !writes(r) || r.op.Scope.User != ""
+	if err := loadTargets(ctx, r); err != nil || r.verdict.Worst.Stops() {
+		return err
+	}
+	if named || r.endUser() == "" || has(r.verdict.Notes, memproxy.ReviewApproved) {
+		return nil
+	}
+	if err := checkSessionLock(ctx, r); err != nil {
+		r.g.opt.Log.ErrorContext(ctx, "locks could not be looked up", "decision", r.Decision.ID, "error", err)
+		r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: notCompleted})
+	}
+	return nil
+}
 
 // loadTargets loads the owners of the targets and refuses targets that the principal may
 // not see, with the same 404 as for a missing one. The ledger is asked first, then
@@ -243,7 +262,7 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 			if err == nil {
 				all[i], err = c.Backend.Adapter.ReadLocated(c.Route, id, reply)
 			}
-			if errs[i] = LookupFailure(reply, err); errors.Is(err, context.DeadlineExceeded) {
+			if errs[i] = backend.LookupFailure(reply, err); errors.Is(err, context.DeadlineExceeded) {
 				cancel(err) // a backend that hangs costs one deadline
 			}
 		})
@@ -314,72 +333,30 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 	}
 }
 
+// inspectTarget records a failed integrity check of a target. The operation is about to
+// replace or delete the evidence of the out-of-band change, so later reads cannot report
+// it. It refuses nothing.
+func inspectTarget(ctx context.Context, r *evaluation, target string) {
+	m, row := r.op.Current[target], r.owners[target]
+	if r.rules.Changed == ChangedIgnore || row.ID == "" || row.Deleted {
+		return
+	}
+	e := examinerOf(r.g, r.Admission)
+	code, detail := e.Examine(ctx, &row, &m)
+	if m.Missing {
+		code, detail, _ = e.ExamineMissing(ctx, row.ID) // after an error the code is empty
+	}
+	if code == "" || code == memproxy.IntegrityMismatch && m.Mutable {
+		return
+	}
+	r.verdict.Note(memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
+}
+
+func examinerOf(g *Gate, a *Admission) *tamper.Examiner {
+	return &tamper.Examiner{Ledger: g.opt.Ledger, Signer: g.opt.Signer, Backend: a.op.Backend, Tenant: a.Principal.Tenant}
+}
+
 // unlimited reports whether the principal may see everything there is.
 func (a *Admission) unlimited() bool {
 	return !access.Limited(&a.Principal) && a.rules.Unattributed == access.Visible
-}
-
-// maxParents bounds the objects that are fetched so that what belongs to them can be
-// attributed.
-const maxParents = 64
-
-// loadParents fetches the parents of objects that memories are within and that have no
-// record: of a message the run, and of the run the agent, which has an owner, or whose name
-// has one. What is found counts as if it had been recorded. If one tenant has the backend alone,
-// only callers who may not act for every agent need it.
-func (v *viewer) loadParents(ctx context.Context, bare []memproxy.Memory) error {
-	c := v.call.call
-	if c.Backend.Fetch == nil || v.call.singleTenant() && v.Principal.ActsAs.All {
-		return nil
-	}
-	var unknown []*memproxy.Memory
-	for i := range bare {
-		if v.Descent(&bare[i]) == access.Unknown {
-			unknown = append(unknown, &bare[i])
-		}
-	}
-	var ask []string
-	for back := 1; len(unknown) > 0; back++ { // the last parents first: they are the nearest
-		unknown = slices.DeleteFunc(unknown, func(m *memproxy.Memory) bool { return len(m.Parents) < back })
-		for _, m := range unknown {
-			if ref := m.Parents[len(m.Parents)-back]; ref.Kind == memproxy.TargetMemory && len(ask) < maxParents && !slices.Contains(ask, ref.ID) &&
-				c.Backend.Adapter.Locate(c.Route, c.Request, ref.ID).EscapedPath != "" {
-				ask = append(ask, ref.ID)
-			}
-		}
-	}
-	if len(ask) == 0 {
-		return nil
-	}
-	found, _ := fetch(ctx, c, ask) // an object that is not returned belongs to nothing
-	maps.DeleteFunc(found, func(_ string, m memproxy.Memory) bool { return m.Missing })
-	var above []memproxy.MemoryKey
-	for _, id := range ask {
-		above = append(above, v.known.key(memproxy.TargetEntity, memproxy.OwnerID(memproxy.DimAgent, found[id].Scope.Agent)))
-		for _, ref := range found[id].Parents {
-			above = append(above, v.known.key(ref.Kind, ref.ID), v.known.key(memproxy.TargetEntity, memproxy.OwnerID(memproxy.DimAgent, ref.ID)))
-		}
-	}
-	if err := v.known.need(ctx, above...); err != nil {
-		return err
-	}
-	over := *v
-	over.Derived = nil
-	v.Derived, v.Agents = map[string]memproxy.Ownership{}, map[string]string{}
-	for _, id := range ask {
-		v.Agents[id] = found[id].Scope.Agent
-		tenant := v.Principal.Tenant
-		relation := over.Descent(&memproxy.Memory{Scope: memproxy.Scope{Agent: v.Agents[id]}, Parents: found[id].Parents})
-		for _, ref := range found[id].Parents { // of a group all agents
-			relation = relation.With(over.Rows(memproxy.TargetEntity, memproxy.OwnerID(memproxy.DimAgent, ref.ID)), tenant)
-		}
-		switch relation {
-		case access.Unknown:
-			continue
-		case access.Foreign:
-			tenant += "/" // not the caller's tenant; which one does not matter
-		}
-		v.Derived[id] = memproxy.Ownership{Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: tenant}}
-	}
-	return nil
 }
