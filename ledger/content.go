@@ -185,7 +185,8 @@ func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memp
 // transaction. A memory's record gets the version's text hash and decision, so that the
 // text does not count as an out-of-band change, and its confidence and attestation,
 // because the restored text is as trustworthy as before. For a rollback that has ended
-// already, End returns the existing version.
+// already, End returns the existing version. It changes nothing, with ErrStale, if the version
+// would not get its Number (0 is any), because another was recorded since.
 func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error) {
 	var bad error
 	if made != nil {
@@ -197,6 +198,9 @@ func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Ver
 			return memproxy.Version{}
 		}
 		v := t.append(*made)
+		if open && made.Number != 0 && v.Number != made.Number {
+			t.fail(memproxy.ErrStale)
+		}
 		if r := t.record(v.MemoryKey); open && v.Kind == memproxy.TargetMemory && r.HasOwner() {
 			row := r.Owner
 			row.SHA256, row.Decision, row.Confidence, row.Deleted = v.SHA256, decision, v.Confidence, false

@@ -130,6 +130,8 @@ func ruleOf(err error) (rule string, stage memproxy.ActStage) {
 	switch p := problemOf(err); {
 	case errors.Is(err, errMaybeSent):
 		return "upstream", memproxy.ActUnknown
+	case errors.Is(err, errOvertaken):
+		return "stale", memproxy.ActFailed
 	case p.Code == errChanged.Code:
 		return "stale", memproxy.ActRefused
 	case p.Status >= http.StatusInternalServerError:

@@ -37,6 +37,7 @@ type upstream struct {
 	mu       sync.Mutex
 	sent     []string
 	applied  []applied
+	overtake func() // another process's change, right after a rollback
 	status   int
 	err      error
 	refuses  bool // memproxy refuses to send
@@ -99,6 +100,9 @@ func (u *upstream) Restore(_ context.Context, to memproxy.Version, _ memproxy.Me
 	u.applied = append(u.applied, applied{to, decision, reviewer})
 	if u.status == 200 && u.err == nil {
 		u.now.Text = to.Text
+	}
+	if u.overtake != nil {
+		u.overtake()
 	}
 	return u.outcome(memproxy.HoldResult{Status: u.status})
 }

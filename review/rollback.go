@@ -104,6 +104,7 @@ func (c *call) target(k memproxy.MemoryKey, in RollbackRequest) (memproxy.Versio
 var (
 	errDeleted   = problem(409, "deleted", "the memory was deleted in the backend, which cannot restore one under its id")
 	errChanged   = problem(409, "changed", "the memory has changed; see its history")
+	errOvertaken = problem(409, "changed", "another change of the memory, at the same time, replaced the restored version; see its history")
 	errOutside   = problem(409, "changed", "the text in the backend is not the one that memproxy recorded: restore that with memory rollback, or have it written again")
 	errInUse     = problem(503, "in_flight", "other changes of the memory are under way; nothing was changed, try again")
 	errNoAnswer  = problem(502, "upstream", "the backend did not answer; nothing was changed, see the log")
@@ -189,6 +190,9 @@ func (r *Runner) restore(ctx, sending context.Context, backend Backend, b *mempr
 		return answer, nil
 	}
 	made, err := r.settle(ctx, backend, b, to)
+	if errors.Is(err, errOvertaken) {
+		return RollbackAnswer{}, err
+	}
 	if err != nil {
 		return RollbackAnswer{}, fmt.Errorf("the backend was rolled back and the version is not recorded yet: %w", err)
 	}
@@ -199,24 +203,41 @@ func (r *Runner) restore(ctx, sending context.Context, backend Backend, b *mempr
 	return answer, nil
 }
 
-func (r *Runner) settle(ctx context.Context, backend Backend, b *memproxy.Rollback, to memproxy.Version) (memproxy.Version, error) {
-	if to.Kind == memproxy.TargetObject {
-		// A backend may not accept every member, so the version is the backend's present
-		// state.
-		if now, err := backend.CurrentMemory(ctx, b.MemoryKey); err != nil || now.Missing {
-			return memproxy.Version{}, errors.Join(err, errors.New("review: the outcome of the rollback is not known yet"))
-		} else if now.Text != to.Text {
+// settle records the version that a rollback made, if the memory is still as the rollback left
+// it: another process may have changed or deleted it since.
+func (r *Runner) settle(ctx context.Context, backend Backend, b *memproxy.Rollback, to memproxy.Version) (made memproxy.Version, err error) {
+	for range 3 {
+		next := int64(1)
+		last, err := r.opt.Memories.History(ctx, b.MemoryKey, 0, 1)
+		if err != nil {
+			return made, err
+		}
+		if len(last) > 0 {
+			next += last[0].Number
+		}
+		now, err := backend.CurrentMemory(ctx, b.MemoryKey)
+		object := to.Kind == memproxy.TargetObject
+		switch {
+		case err != nil || object && now.Missing:
+			return made, errors.Join(err, errors.New("review: the outcome of the rollback is not known yet"))
+		case object: // a backend may not accept every member, so the version is the backend's present state
 			to.Text = now.Text
+		case now.Missing || now.Text != to.Text:
+			_, err = r.opt.Rollbacks.End(ctx, b.Decision, nil)
+			return made, cmp.Or(err, error(errOvertaken))
+		}
+		made, err = r.opt.Rollbacks.End(ctx, b.Decision, &memproxy.Version{
+			MemoryKey: b.MemoryKey, Number: next, Tenant: to.Tenant, Field: to.Field, Op: memproxy.OpRollback, Actor: b.Reviewer, Trust: memproxy.TrustHuman,
+			Confidence: to.Confidence, Attestation: to.Attestation, Decision: b.Decision, Score: to.Score, Before: b.Before, Text: to.Text, Metadata: to.Metadata,
+		})
+		if err == nil {
+			r.opt.Steps.At(memproxy.StepRollbackSettled)
+		}
+		if !errors.Is(err, memproxy.ErrStale) {
+			return made, err
 		}
 	}
-	made, err := r.opt.Rollbacks.End(ctx, b.Decision, &memproxy.Version{
-		MemoryKey: b.MemoryKey, Tenant: to.Tenant, Field: to.Field, Op: memproxy.OpRollback, Actor: b.Reviewer, Trust: memproxy.TrustHuman,
-		Confidence: to.Confidence, Attestation: to.Attestation, Decision: b.Decision, Score: to.Score, Before: b.Before, Text: to.Text, Metadata: to.Metadata,
-	})
-	if err == nil {
-		r.opt.Steps.At(memproxy.StepRollbackSettled)
-	}
-	return made, err
+	return made, memproxy.ErrStale // it remains in progress
 }
 
 // recordDeletion records that a memory was deleted in the backend out of band, unless its
@@ -298,6 +319,9 @@ func (r *Runner) resume(ctx context.Context, b *memproxy.Rollback) error {
 		var made memproxy.Version
 		if made, err = r.settle(ctx, backend, b, to); err == nil {
 			r.recordRollback(ctx, b, memproxy.ActDone, "", &made)
+		} else if errors.Is(err, errOvertaken) {
+			rule, stage := ruleOf(err)
+			r.recordRollback(ctx, b, stage, rule, nil)
 		}
 	case hash == b.Before:
 		var answer RollbackAnswer
@@ -309,6 +333,9 @@ func (r *Runner) resume(ctx context.Context, b *memproxy.Rollback) error {
 		r.recordRollback(ctx, b, act.Stage, act.Rule, answer.Version)
 	default:
 		err = r.abandon(ctx, b, "something else was written since")
+	}
+	if errors.Is(err, errOvertaken) {
+		return nil // it is over
 	}
 	return err
 }

@@ -69,6 +69,37 @@ func TestRollbackChecksTheBackend(t *testing.T) {
 	wantOps(t, r, "deleted", "seal", "rollback", "rollback", `delete ""`)
 }
 
+// Proves SYN-5, EDGE-4: what another process writes or deletes while a version is restored is
+// the newest state, whichever is recorded first.
+func TestOvertakenRollbacks(t *testing.T) {
+	for name, c := range map[string]struct {
+		there    memproxy.Memory // in the backend afterwards
+		recorded string          // by the other process
+		ops      []string        // of the history
+	}{
+		"another text":                     {memproxy.Memory{ID: "m", Text: "theirs"}, "theirs", []string{`update "theirs"`}},
+		"another text, not yet recorded":   {memproxy.Memory{ID: "m", Text: "theirs"}, "", nil},
+		"a deletion":                       {memproxy.Memory{ID: "m", Missing: true}, "", nil},
+		"another text, which it overwrote": {memproxy.Memory{ID: "m", Text: "text 0"}, "theirs", []string{`update "theirs"`, `rollback "text 0"`}},
+	} {
+		r := newRig(t)
+		vs := remembered(r)
+		r.up.overtake = func() {
+			if r.up.now = c.there; c.recorded != "" {
+				theirs := vs[2]
+				theirs.Decision, theirs.Op, theirs.Text = "theirs", memproxy.OpUpdate, c.recorded
+				must.Do(t, r.ledger.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{theirs}}))
+			}
+		}
+		_, err := review.Call[review.RollbackAnswer](t.Context(), r.client(bobToken), "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
+		done := c.there.Text == "text 0"
+		expect.That(t, done == (err == nil) && (done || strings.Contains(err.Error(), "at the same time")), "%s: %v", name, err)
+		wantOps(t, r, name, c.ops...)
+		left := must.Get(r.ledger.Rollbacks.Unfinished(t.Context(), time.Minute))(t)
+		expect.Len(t, left, 0, name, "in progress")
+	}
+}
+
 // Proves SYN-5: a memory that the backend lacks is recorded as deleted, with the end of its
 // history, by whatever action of a reviewer finds it missing. An owner that changes meanwhile stays.
 func TestMissingMemoriesAreRecorded(t *testing.T) {

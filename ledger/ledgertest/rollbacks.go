@@ -35,6 +35,9 @@ func rollbacks(t *testing.T, l Life) {
 	}}))
 	made := v
 	made.Op, made.Text, made.Decision, made.Confidence = memproxy.OpRollback, "older", "d1", 300
+	made.Number = 1
+	expect.Is(t, expect.Err(l.Rollbacks.End(ctx, "d1", &made)), memproxy.ErrStale, "another version was recorded since")
+	made.Number = 2
 	for range 2 {
 		got, err := l.Rollbacks.End(ctx, "d1", &made)
 		expect.That(t, err == nil && got.Number == 2 && got.Op == memproxy.OpRollback, "ended: %+v %v", got, err)
