@@ -91,6 +91,10 @@ func standsAsAtOnce(t *testing.T, body string, told bool) {
 			return err == nil && len(list) == 1 && list[0].ID == id
 		})
 	}
+	const bobs = `{"filters":{"user_id":"bob"}}`
+	r.do("POST", "/v3/memories/add/", strings.Replace(body, `"ann"`, `"bob"`, 1)).want(t, 200)
+	r.do("POST", "/v3/memories/", bobs).about("the first read, by its author").has(t, "bees")
+	other.do("POST", "/v3/memories/", bobs).about("another caller sees it").lacks(t, "bees")
 }
 
 // Proves EDGE-15, DOL-3: the approval of an asynchronous write applies to the text that came

@@ -104,6 +104,8 @@ type item struct {
 	rec *memproxy.Record    // the ledger's record of it, which must not be changed
 	row *memproxy.Ownership // &rec.Owner, or nil without an owner
 
+	boundTo *memproxy.Ownership // the owner that bindLate records, which rec does not have yet, or nil
+
 	altered       memproxy.ReasonCode // the failed integrity check, or ""
 	detail        string              // the explanation of altered
 	statusUnknown string              // why its status is unknown, which withholds it, or ""
@@ -126,6 +128,16 @@ func (it *item) setRecord(known *lookups) {
 	if it.rec.HasOwner() {
 		it.row = &it.rec.Owner
 	}
+}
+
+// boundRecord returns the ledger's record with the owner that bindLate adds to it, if any.
+func (it *item) boundRecord() *memproxy.Record {
+	if it.boundTo == nil {
+		return it.rec
+	}
+	rec := *it.rec
+	rec.Owner = *it.boundTo
+	return &rec
 }
 
 // action is what is done with an item. Stricter actions come later.

@@ -250,7 +250,8 @@ func (r *Rules) display(state memproxy.MemoryState, roles []string) display {
 
 // displayTo returns how a memory with its present text is shown to a reader, and its state in
 // words. A nil reader is an agent, which reads inside the backend. Authorship comes from the
-// ledger, not from a signature. Deletion is judged by the callers.
+// ledger, or is what bindLate records there, and not from a signature alone. Deletion is
+// judged by the callers.
 func (r *Rules) displayTo(reader *memproxy.Principal, rec *memproxy.Record, m *memproxy.Memory) (display, string) {
 	st := &rec.Status
 	reader = cmp.Or(reader, &memproxy.Principal{})

@@ -102,7 +102,7 @@ func loadDisplays(ctx context.Context, ret *answer) error {
 		switch hasText := it.Text != "" || len(it.OtherTexts) > 0; {
 		case it.rec.HasStatus():
 			if !it.Missing && !ret.ownText(it.Memory) {
-				it.display, _ = ret.rules.displayTo(&ret.Principal, it.rec, it.Memory)
+				it.display, _ = ret.rules.displayTo(&ret.Principal, it.boundRecord(), it.Memory)
 			}
 		case old && ret.rules.WithholdUntrusted && it.statusUnknown == "" && it.ID != "" && hasText && !it.Drop && it.Layer != memproxy.Episodic:
 			it.statusUnknown = "the memory's status is unknown, so it is withheld"

@@ -65,7 +65,9 @@ func idsOfAll(memories []memproxy.Memory) (ids []string) {
 func bindOne(ret *answer, it *item) {
 	m, s := it.Memory, *it.Stamp
 	s.Tenant = ret.Principal.Tenant
-	ret.lateEntry.Owners = append(ret.lateEntry.Owners, OwnerFromStamp(ret.op.Backend, m, s.Tenant))
+	owner := OwnerFromStamp(ret.op.Backend, m, s.Tenant)
+	it.boundTo = &owner
+	ret.lateEntry.Owners = append(ret.lateEntry.Owners, owner)
 	ret.lateEntry.Versions = append(ret.lateEntry.Versions, memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetMemory, ID: m.ID},
 		Tenant:    s.Tenant, Op: memproxy.OpWrite, Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence,
