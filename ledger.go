@@ -96,7 +96,8 @@ type Progress func(done, total int64)
 func (p Progress) Counting() func(more int) {
 	var done int64
 	return func(more int) {
-		if done += int64(more); p != nil && more > 0 {
+		done += int64(more)
+		if p != nil && more > 0 {
 			p(done, 0)
 		}
 	}

@@ -162,7 +162,7 @@ type ToolCall struct {
 	FromEarlierTurn bool
 	// Operation is the effect of the call; nil if Flaw is set.
 	Operation *Operation
-	Flaw      *Malformed
+	Flaw      *Flaw
 	// Direct is the client request that is equivalent to a writing call, without reserved
 	// members; nil if there is none. It is sent for a call that is held and approved
 	// later, or admitted with changes.

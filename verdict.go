@@ -191,17 +191,17 @@ func (q *Question) Content() []Item {
 	return slices.Concat(q.Operation.Items, q.AttachedItems)
 }
 
-// Malformed is the error with which an adapter refuses a payload that it cannot or must
-// not read. It is the caller's fault, and is answered with Status.
-type Malformed struct {
+// Flaw is why a request, or the answer to it, is not processed: a payload that cannot or must
+// not be read, a protocol or a limit that it violates, or a backend that did not answer.
+type Flaw struct {
 	Code    ReasonCode
-	Status  int    // 400, 413, 415 or 422
+	Status  int    // that it is answered with
 	Detail  string // for a person; never quotes content
 	Pointer string
 }
 
-// Error makes Malformed an error.
-func (m *Malformed) Error() string {
+// Error makes Flaw an error.
+func (m *Flaw) Error() string {
 	if m.Pointer == "" {
 		return fmt.Sprintf("%s: %s", m.Code, m.Detail)
 	}

@@ -168,7 +168,8 @@ func (j *journal) release(decision string, c *CompensatedRun, tried bool, now ti
 	if at == nil {
 		return
 	}
-	if at.busy, at.run = false, c; tried {
+	at.busy, at.run = false, c
+	if tried {
 		at.wait = min(lastRetry, max(firstRetry, 2*at.wait))
 		at.again = now.Add(at.wait)
 	}

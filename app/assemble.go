@@ -148,7 +148,7 @@ func gateOptions(s *App) gate.Options {
 		Ledger:        s.ledger,
 		Budget:        s.budget,
 		Recorder:      s.audit,
-		RecordTimeout: s.opt.within(gate.DefaultRecordTimeout),
+		StoreTimeout: s.opt.within(gate.DefaultStoreTimeout),
 		Signer:        s.signer,
 		Holds: holdStore{s.ledger.Holds, func(h *memproxy.HeldWrite) bool {
 			return reviewable(reviewers, s.cfg.Review.Need, h, s.socket != "")

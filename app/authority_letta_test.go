@@ -91,7 +91,7 @@ func TestSelfEditsCountAsCorrections(t *testing.T) {
 	must.Equal(t, l.letta.Value(l.agent, "human"), "Ann likes coffee", a.status, a.body)
 	list, err := l.car.Ledger.Corrections(t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: block})
 	expect.Equal(t, err == nil && len(list) == 1 && list[0].Author == "agent:peer" && list[0].Corrector == "agent:reviewer" && strings.Contains(list[0].Reason, "memproxy-reviewer"), true, list, err)
-	if track, err := l.car.Ledger.Record(t.Context(), "acme", "agent:peer"); err != nil || track.Corrections != 1 {
+	if track, err := l.car.Ledger.Track(t.Context(), "acme", "agent:peer"); err != nil || track.Corrections != 1 {
 		t.Errorf("%+v %v", track, err)
 	}
 }

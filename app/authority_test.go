@@ -158,7 +158,7 @@ func TestCorrectionsAreRecorded(t *testing.T) {
 	own := r.note("", "Ann plays go.", "")
 	r.do("PUT", "/memories/"+own, `{"text":"Ann plays chess."}`).want(t, 200)
 	must.Do(t, r.car.Ledger.Sync(t.Context()))
-	if track, err := r.car.Ledger.Record(t.Context(), "acme", "agent:dev"); err != nil || track.Corrections != 2 || track.Facts != 2 {
+	if track, err := r.car.Ledger.Track(t.Context(), "acme", "agent:dev"); err != nil || track.Corrections != 2 || track.Facts != 2 {
 		t.Errorf("%+v %v", track, err)
 	}
 }

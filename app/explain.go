@@ -186,7 +186,7 @@ func (q *ExplainRequest) call(cfg *config.Config) (*gate.Call, error) {
 	if int64(len(q.Body)) > backend.MaxBody && entry.Class.ReadsBody() {
 		return entry.GateCall(q.Body, frontend.TooLarge(backend.MaxBody)), nil
 	}
-	entry.Read(q.Body)
+	entry.CheckBody(q.Body)
 	return entry.GateCall(q.Body, nil), nil
 }
 
@@ -266,7 +266,7 @@ func (s readOnlyLedger) SessionLocked(ctx context.Context, _ string, ids ...stri
 
 func (s readOnlyLedger) Record(ctx context.Context, _, _ string) (track memproxy.Track, err error) {
 	err = ledger.Peek(s.store, func(l *ledger.Ledger) (err error) {
-		track, err = l.Record(ctx, s.who.Tenant, s.who.ID)
+		track, err = l.Track(ctx, s.who.Tenant, s.who.ID)
 		return err
 	})
 	return track, err

@@ -74,7 +74,7 @@ func (r *rig) playMembers(own string, names []string, method, path, body string)
 		req := memproxy.Request{Method: method, EscapedPath: path, Header: memproxy.Header{"Content-Type": {"application/json"}, "X-Api-Key": {devToken}, "Authorization": {"Bearer " + devToken}}}
 		entry := frontend.Entry{Class: b.Classify(frontend.Head{Request: req, Body: true}), Call: gate.Call{Backend: b.Backend, Request: req, Credentials: memproxy.Credentials{Header: req.Header}}}
 		sent := []byte(strings.ReplaceAll(body, "MORE", member))
-		entry.Read(sent)
+		entry.CheckBody(sent)
 		return r.car.Gate.Explain(r.t.Context(), entry.GateCall(sent, nil)).Decision.Verdict
 	}
 	v := ask("")

@@ -90,7 +90,8 @@ func (s *storeCheck) start(r *readiness) <-chan struct{} {
 		err := s.ask(ctx)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.since, s.at = (time.Time{}), r.clock(); s.err == nil {
+		s.since, s.at = (time.Time{}), r.clock()
+		if s.err == nil {
 			s.from = s.at
 		}
 		s.err = err

@@ -294,7 +294,8 @@ func (s *edits) packIn(dir string) func() (string, func() error, error) {
 			if err == nil {
 				err = s.rules.edit(fromPack, func(in *ruleSources) { in.pack = p }, s.gate.Use)
 			}
-			if of, broken = found, err; err == nil {
+			of, broken = found, err
+			if err == nil {
 				s.reloaded()
 			}
 			return err

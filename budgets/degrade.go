@@ -262,7 +262,8 @@ func (d *Degrading) replayPending() {
 func (d *Degrading) queueReplay(send func(context.Context) error) {
 	d.mu.Lock()
 	full, reported := len(d.pending) == maxPending, d.full
-	if d.full = full; !full {
+	d.full = full
+	if !full {
 		d.pending = append(d.pending, &pendingReplay{send: send})
 	}
 	d.mu.Unlock()

@@ -20,7 +20,8 @@ func fill(v reflect.Value, production bool) {
 		at := v.FieldByIndex(f.index)
 		value, _, _ := strings.Cut(f.def, ";")
 		if strict, other, ok := strings.Cut(value, " in production, else "); ok {
-			if value = other; production {
+			value = other
+			if production {
 				value = strict
 			}
 		}

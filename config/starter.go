@@ -106,7 +106,8 @@ func freeFrom(addr, backend string) string {
 		if err != nil {
 			continue
 		}
-		if _ = l.Close(); at != backend {
+		_ = l.Close()
+		if at != backend {
 			return net.JoinHostPort(host, at)
 		}
 	}

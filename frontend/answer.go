@@ -26,8 +26,8 @@ var (
 
 // AnswerFlaw returns the reason, for the client, why an answer that arrived could not be
 // read. It is nil if no answer arrived.
-func AnswerFlaw(err error, limit int64) *memproxy.Malformed {
-	flaw := &memproxy.Malformed{Code: memproxy.UpstreamMalformed, Status: http.StatusBadGateway}
+func AnswerFlaw(err error, limit int64) *memproxy.Flaw {
+	flaw := &memproxy.Flaw{Code: memproxy.UpstreamMalformed, Status: http.StatusBadGateway}
 	switch {
 	case errors.Is(err, ErrTooLarge):
 		flaw.Detail = fmt.Sprintf("the backend's response exceeds %d bytes (the backend's limits.answer)", limit)

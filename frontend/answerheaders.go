@@ -75,7 +75,8 @@ func (c *Credential) CopyResponseHeaders(dst, src http.Header, others func(names
 		case isClaimed(name, f, values), c == nil && hasAnyPrefix(f, usagePrefixes[:]) && isPlain(f, values):
 			dst[name] = values
 		default:
-			if rest = append(rest, name); !slices.Contains(unreported[:], f) {
+			rest = append(rest, name)
+			if !slices.Contains(unreported[:], f) {
 				told = append(told, name)
 			}
 		}

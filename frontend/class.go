@@ -40,7 +40,7 @@ type Class struct {
 	Fields bool
 	// Flaw is set if the method or protocol of the request is not allowed. The request is
 	// then refused and recorded on every route, in shadow mode as well.
-	Flaw *memproxy.Malformed
+	Flaw *memproxy.Flaw
 }
 
 // Head is the input of Classify.
@@ -93,7 +93,7 @@ var routeMethods = [...]string{http.MethodGet, http.MethodHead, http.MethodPost,
 // protocol refuses requests that a server could understand differently from the gate: a
 // method without routes, a protocol upgrade, headers that control Envoy, a method override,
 // or a fragment in the request line.
-func protocol(h Head) *memproxy.Malformed {
+func protocol(h Head) *memproxy.Flaw {
 	if !slices.Contains(routeMethods[:], h.Method) {
 		return barred(http.StatusMethodNotAllowed, "memproxy does not support this method")
 	}
@@ -117,7 +117,7 @@ func protocol(h Head) *memproxy.Malformed {
 		}
 	}
 	if strings.Contains(h.Query, "#") {
-		return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Pointer: "query", Detail: "a # in the request line is not accepted, because some servers end the query there; encode it as %23"}
+		return &memproxy.Flaw{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Pointer: "query", Detail: "a # in the request line is not accepted, because some servers end the query there; encode it as %23"}
 	}
 	_, params, _ := strings.Cut(h.EscapedPath, ";") // parameters of path segments
 	if queryOverrides(h.Query) || queryOverrides(strings.ReplaceAll(params, "/", "&")) {
@@ -135,8 +135,8 @@ var envoyControl = [...]string{
 	"x-envoy-retry-", "x-envoy-retriable-", "x-envoy-max-retries", "x-envoy-hedge-", "x-envoy-upstream-", "x-envoy-original-dst-",
 }
 
-func barred(status int, detail string) *memproxy.Malformed {
-	return &memproxy.Malformed{Code: memproxy.RouteUnknown, Status: status, Detail: detail}
+func barred(status int, detail string) *memproxy.Flaw {
+	return &memproxy.Flaw{Code: memproxy.RouteUnknown, Status: status, Detail: detail}
 }
 
 // overrides reports whether frameworks use a header to override the method. Neither

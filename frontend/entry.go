@@ -49,15 +49,15 @@ func (e *Entry) Enter(ctx context.Context) (entered bool) {
 	return true
 }
 
-// Read checks a body; see Class.Body.
-func (e *Entry) Read(body []byte) {
+// CheckBody checks a body; see Class.CheckBody.
+func (e *Entry) CheckBody(body []byte) {
 	if e.Class.Flaw == nil {
-		e.Class.Flaw = e.Class.Body(e.Call.Request, body)
+		e.Class.Flaw = e.Class.CheckBody(e.Call.Request, body)
 	}
 }
 
 // GateCall returns the call for the gate. flaw is the flaw of the body.
-func (e *Entry) GateCall(body []byte, flaw *memproxy.Malformed) *gate.Call {
+func (e *Entry) GateCall(body []byte, flaw *memproxy.Flaw) *gate.Call {
 	call := e.Call
 	req, options, wrong := ParseReadOptions(call.Request)
 	if len(body) == 0 || e.Class.Handling == Passed {
@@ -72,7 +72,7 @@ func (e *Entry) GateCall(body []byte, flaw *memproxy.Malformed) *gate.Call {
 }
 
 // Admit lets the gate rule on the request, and then releases the working memory.
-func (e *Entry) Admit(ctx context.Context, body []byte, flaw *memproxy.Malformed) *gate.Admission {
+func (e *Entry) Admit(ctx context.Context, body []byte, flaw *memproxy.Flaw) *gate.Admission {
 	a := e.Gate.Admit(ctx, e.GateCall(body, flaw))
 	e.Lease.Done()
 	LogDecision(ctx, e.Log, e.Call.Backend.Name, a)

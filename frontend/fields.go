@@ -45,18 +45,18 @@ func HasFields(h memproxy.Header) bool {
 }
 
 // encoded refuses compressed fields, which the backend might read and memproxy does not.
-func encoded(h memproxy.Header) *memproxy.Malformed {
+func encoded(h memproxy.Header) *memproxy.Flaw {
 	for _, v := range h.Values("Content-Encoding") {
 		if v != "" && !strings.EqualFold(v, "identity") {
-			return &memproxy.Malformed{Code: memproxy.PayloadEncoding, Status: http.StatusUnsupportedMediaType, Detail: "Content-Encoding is not supported for request bodies"}
+			return &memproxy.Flaw{Code: memproxy.PayloadEncoding, Status: http.StatusUnsupportedMediaType, Detail: "Content-Encoding is not supported for request bodies"}
 		}
 	}
 	return nil
 }
 
-// Body checks a body. It refuses a body on a request that must not have one, and a body
+// CheckBody refuses a body on a request that must not have one, and a body
 // that overrides the method.
-func (c *Class) Body(q memproxy.Request, body []byte) *memproxy.Malformed {
+func (c *Class) CheckBody(q memproxy.Request, body []byte) *memproxy.Flaw {
 	switch {
 	case len(body) == 0:
 		return nil
@@ -133,7 +133,8 @@ func partOverrides(body []byte) bool {
 		if header != nil && namesOverride(header) {
 			return true
 		}
-		if header = nil; begins {
+		header = nil
+		if begins {
 			header = slices.Clip(rest)
 		}
 	}

@@ -85,7 +85,7 @@ func TestFieldsThatOverrideTheMethod(t *testing.T) {
 		}
 		for _, known := range []bool{true, false} {
 			class := frontend.Class{Known: known}
-			flaw := class.Body(memproxy.Request{Method: "POST", Header: h}, []byte(c.body))
+			flaw := class.CheckBody(memproxy.Request{Method: "POST", Header: h}, []byte(c.body))
 			expect.That(t, (flaw != nil) == c.refused && (flaw == nil || flaw.Status == 400), "%s %q: %+v", c.media, c.body, flaw)
 		}
 		expect.Equal(t, frontend.HasFields(h), true, c.media, "is not read")
@@ -105,9 +105,9 @@ func TestReadsHaveNoBody(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "POST", "DELETE"} {
 		for _, known := range []bool{true, false} {
 			class := frontend.Class{Known: known}
-			flaw := class.Body(memproxy.Request{Method: method, Header: memproxy.Header{}}, []byte("{}"))
+			flaw := class.CheckBody(memproxy.Request{Method: method, Header: memproxy.Header{}}, []byte("{}"))
 			expect.Equal(t, flaw != nil, known && (method == "GET" || method == "HEAD"), method, "known", known, flaw)
-			expect.That(t, class.Body(memproxy.Request{Method: method}, nil) == nil, "%s without a body is refused", method)
+			expect.That(t, class.CheckBody(memproxy.Request{Method: method}, nil) == nil, "%s without a body is refused", method)
 		}
 	}
 }

@@ -101,24 +101,24 @@ func SameBytes(a, b []byte) bool {
 }
 
 // TooLarge refuses a body that exceeds the limit, in bytes.
-func TooLarge(limit int64) *memproxy.Malformed {
-	return &memproxy.Malformed{
+func TooLarge(limit int64) *memproxy.Flaw {
+	return &memproxy.Flaw{
 		Code: memproxy.PayloadTooLarge, Status: http.StatusRequestEntityTooLarge,
 		Detail: "the body exceeds the limit of " + strconv.FormatInt(limit, 10) + " bytes (the backend's limits.body)",
 	}
 }
 
 // TooSlow refuses a body that did not arrive in time.
-func TooSlow() *memproxy.Malformed {
-	return &memproxy.Malformed{Code: memproxy.PayloadSlow, Status: http.StatusRequestTimeout, Detail: "the complete body was not received in time"}
+func TooSlow() *memproxy.Flaw {
+	return &memproxy.Flaw{Code: memproxy.PayloadSlow, Status: http.StatusRequestTimeout, Detail: "the complete body was not received in time"}
 }
 
 // BodyFlaw refuses a body that could not be read because it did not arrive in time, because
 // its connection ended before, or because its framing (such as its chunks) is invalid.
-func BodyFlaw(err error) *memproxy.Malformed {
+func BodyFlaw(err error) *memproxy.Flaw {
 	var wire *net.OpError
 	var timeout interface{ Timeout() bool }
-	flaw := &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the body's framing is invalid"}
+	flaw := &memproxy.Flaw{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the body's framing is invalid"}
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, os.ErrDeadlineExceeded):
 		return TooSlow()

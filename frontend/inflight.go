@@ -309,8 +309,8 @@ func (f *InFlight) UsedBytes() int64 {
 func (f *InFlight) Refused() int64 { return f.refused.Load() }
 
 // Busy refuses a request for which there is no room.
-func Busy() *memproxy.Malformed {
-	return &memproxy.Malformed{
+func Busy() *memproxy.Flaw {
+	return &memproxy.Flaw{
 		Code: memproxy.LimitInFlight, Status: http.StatusServiceUnavailable,
 		Detail: "too many requests in flight; try again",
 	}

@@ -25,9 +25,9 @@ const (
 // query is unchanged. A parameter that is repeated, malformed or unknown is a flaw: a
 // caller that expects to be shown less must not be shown more. Two different names of the
 // session are a flaw, too, because only one can be locked.
-func ParseReadOptions(req memproxy.Request) (memproxy.Request, gate.ReadOptions, *memproxy.Malformed) {
+func ParseReadOptions(req memproxy.Request) (memproxy.Request, gate.ReadOptions, *memproxy.Flaw) {
 	said := map[string][]string{minTrustParam: req.Header.Values(MinTrustHeader), provenanceParam: req.Header.Values(ProvenanceHeader)}
-	var flaw *memproxy.Malformed
+	var flaw *memproxy.Flaw
 	req.Query, req.ProxyQuery, flaw = ownParams(req.Query, said)
 	var w gate.ReadOptions
 	if flaw != nil {
@@ -54,7 +54,7 @@ func ParseReadOptions(req memproxy.Request) (memproxy.Request, gate.ReadOptions,
 
 // ownParams splits a query into the part to forward and memproxy's own parameters, and
 // adds the values of the latter to said.
-func ownParams(query string, said map[string][]string) (rest, own string, flaw *memproxy.Malformed) {
+func ownParams(query string, said map[string][]string) (rest, own string, flaw *memproxy.Flaw) {
 	if !strings.ContainsRune(query, '%') && !strings.Contains(strings.ToLower(query), memproxy.StampPrefix) {
 		return query, "", nil // it has no parameter of memproxy's own, like most
 	}
@@ -79,6 +79,6 @@ func ownParams(query string, said map[string][]string) (rest, own string, flaw *
 	return strings.Join(keep, "&"), strings.Join(ours, "&"), flaw
 }
 
-func unclear(detail string) *memproxy.Malformed {
-	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: memproxy.StatusBadRequest, Detail: detail}
+func unclear(detail string) *memproxy.Flaw {
+	return &memproxy.Flaw{Code: memproxy.PayloadMalformed, Status: memproxy.StatusBadRequest, Detail: detail}
 }

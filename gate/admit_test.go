@@ -223,7 +223,7 @@ func (onlyMemory) Route(q memproxy.Request) (memproxy.Route, bool) {
 
 func TestMalformedIsRefusedWithItsStatusAndRecorded(t *testing.T) {
 	r := newRig(t, func(r *rig) {
-		r.fake.decodeErr = &memproxy.Malformed{Code: memproxy.PayloadDuplicate, Status: 422, Detail: "a key twice", Pointer: "/messages"}
+		r.fake.decodeErr = &memproxy.Flaw{Code: memproxy.PayloadDuplicate, Status: 422, Detail: "a key twice", Pointer: "/messages"}
 	})
 	a := r.admit(learn("x"))
 	wantCodes(t, a.Decision, memproxy.Deny, memproxy.PayloadDuplicate)

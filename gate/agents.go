@@ -92,7 +92,7 @@ type PreviewedRefusal struct {
 // approval is not requested for a call that would be refused. It returns nil if the
 // person is to be asked: the call may be admitted, would wait for review, or cannot
 // be ruled on now. Nothing is charged or recorded: RuleOnCall rules on the call after the
-// answer, and Refused records a previewed refusal.
+// answer, and RecordRefusal records a previewed refusal.
 func (g Agents) PreviewCall(ctx context.Context, a *Admission, tc memproxy.ToolCall) *PreviewedRefusal {
 	r := g.toolCallEvaluation(preview, a, tc)
 	r.walk(ctx)
@@ -169,7 +169,8 @@ func prepareToolCall(ctx context.Context, r *evaluation) error {
 			r.edits = nil
 			return err
 		}
-		if again = false; !content.Replaces(r.op) {
+		again = false
+		if !content.Replaces(r.op) {
 			r.op.Current = call.Current()
 			again = lockResolved(ctx, r, since)
 		}
@@ -262,7 +263,7 @@ func recordChanges(ctx context.Context, g *Gate, ruled *Admission, memories []me
 	a.op.Kind = memproxy.Learn // every tool call's changes are reported as for an addition
 	ret := &answer{Admission: &a, g: g, status: 200, reading: &memproxy.Reading{Memories: memories}, byAgent: true}
 	(&effects{answer: ret}).recordEffects(ctx)
-	g.outcome(ctx, ret)
+	g.recordOutcome(ctx, ret)
 }
 
 // RuleUngated rules on a run that cannot be gated call by call, by the backend's
@@ -355,7 +356,7 @@ func (g Agents) RecordUndo(ctx context.Context, a *Admission, c memproxy.Change,
 		g.opt.Log.ErrorContext(ctx, "a write that was not admitted could not be undone", "decision", a.Decision.ID, "targets", ret.shown, "error", err)
 	}
 	ret.reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: detail}}
-	g.outcome(ctx, ret)
+	g.recordOutcome(ctx, ret)
 }
 
 func hashOrNothing(hash string) string {
@@ -375,7 +376,7 @@ func (g Agents) RecordUnsettled(ctx context.Context, a *Admission, givenUp bool,
 	}
 	g.opt.Log.ErrorContext(ctx, detail, "decision", a.Decision.ID, "error", err)
 	ret.reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: detail}}
-	g.outcome(ctx, ret)
+	g.recordOutcome(ctx, ret)
 }
 
 // recordUngated records that a run goes on although its calls are not ruled on.

@@ -54,9 +54,9 @@ type answer struct {
 // notFiltered is the detail of the refusal of an answer that cannot be read.
 const notFiltered = "the backend's answer could not be read, so it could not be filtered"
 
-var noAnswer = memproxy.Malformed{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusBadGateway, Detail: "the backend did not answer"}
+var noAnswer = memproxy.Flaw{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusBadGateway, Detail: "the backend did not answer"}
 
-var notSent = memproxy.Malformed{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusBadGateway, Detail: memproxy.NotReached}
+var notSent = memproxy.Flaw{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusBadGateway, Detail: memproxy.NotReached}
 
 // Return filters the backend's answer to an admitted call, records what was written and
 // the outcome, and returns the answer to pass on. It must be called for every admission
@@ -73,7 +73,7 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	}
 	kept := &effects{answer: ret}
 	kept.recordEffects(ctx)
-	g.outcome(ctx, ret)
+	g.recordOutcome(ctx, ret)
 	g.opt.Meter.Step(ctx, signal.SpanFilterAnswer, time.Since(start))
 	return ret.reply
 }
@@ -98,22 +98,22 @@ func (g *Gate) AbandonUnsent(ctx context.Context, a *Admission, end memproxy.Str
 // AbandonUnreadable records the outcome of an admitted call whose answer cannot be read,
 // and returns the refusal to pass on. In shadow mode it is also for a request whose body did
 // not arrive completely: such a body cannot be forwarded.
-func (g *Gate) AbandonUnreadable(ctx context.Context, a *Admission, why *memproxy.Malformed) memproxy.Reply {
+func (g *Gate) AbandonUnreadable(ctx context.Context, a *Admission, why *memproxy.Flaw) memproxy.Reply {
 	ret := &answer{Admission: a, g: g}
 	ret.recordUnconfirmed(ctx)
 	if why.Code == memproxy.LimitInFlight && why != a.call.Flaw && !repeatable(a) {
-		why = &memproxy.Malformed{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusBadGateway, Detail: why.Detail}
+		why = &memproxy.Flaw{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusBadGateway, Detail: why.Detail}
 	}
 	return g.unanswered(ctx, ret, why)
 }
 
-func (g *Gate) unanswered(ctx context.Context, ret *answer, why *memproxy.Malformed) memproxy.Reply {
+func (g *Gate) unanswered(ctx context.Context, ret *answer, why *memproxy.Flaw) memproxy.Reply {
 	ret.refuse(why.Status, why.Code, why.Detail)
 	ret.AnswerRefusal = nil // the decision is unchanged; there is no answer to rule on
 	if ret.ended == memproxy.StreamGone {
 		ret.reasons = nil // the backend may well have answered later
 	}
-	g.outcome(ctx, ret)
+	g.recordOutcome(ctx, ret)
 	return ret.reply
 }
 
@@ -128,7 +128,7 @@ func (g *Gate) RecordUnfiltered(ctx context.Context, a *Admission, status int, e
 	if !a.enforced() && a.DeletesOwner() && (memproxy.IsSuccess(status) || status == memproxy.StatusNotFound) { // in shadow mode
 		(&effects{answer: ret}).recordScopeDeletion(ctx)
 	}
-	g.outcome(ctx, ret)
+	g.recordOutcome(ctx, ret)
 }
 
 // FilterRunAnswer filters an answer of an agent's run that a listener composed itself.
@@ -223,7 +223,7 @@ func (ret *answer) filterReply(ctx context.Context) {
 		return
 	}
 	ret.g.opt.Log.ErrorContext(ctx, "answer withheld", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
-	if busy := (*memproxy.Malformed)(nil); errors.As(err, &busy) && (busy.Code == memproxy.LimitInFlight || busy.Code == memproxy.PayloadIncomplete) && repeatable(ret.Admission) {
+	if busy := (*memproxy.Flaw)(nil); errors.As(err, &busy) && (busy.Code == memproxy.LimitInFlight || busy.Code == memproxy.PayloadIncomplete) && repeatable(ret.Admission) {
 		ret.refuse(busy.Status, busy.Code, busy.Detail)
 		return
 	}
@@ -361,12 +361,12 @@ func wroteIt(ret *answer, it *item) bool {
 func deny(ctx context.Context, g *Gate, a *Admission, status int, code memproxy.ReasonCode, detail string) memproxy.Reply {
 	ret := &answer{Admission: a, g: g}
 	ret.refuse(status, code, detail)
-	g.outcome(ctx, ret)
+	g.recordOutcome(ctx, ret)
 	return ret.reply
 }
 
-// outcome records the result of the call.
-func (g *Gate) outcome(ctx context.Context, ret *answer) {
+// recordOutcome records the result of the call.
+func (g *Gate) recordOutcome(ctx context.Context, ret *answer) {
 	defer ret.ReleaseLocks()
 	evictCached(ret)
 	ret.Memories, ret.leftOut = ret.shown, ret.filtered
@@ -377,7 +377,8 @@ func (g *Gate) outcome(ctx context.Context, ret *answer) {
 	}
 	ev := followUpEvent(&ret.event, memproxy.EventOutcome, g.opt.Clock())
 	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.ended.Cancelled()
-	if ev.Ended, ev.Reasons = ret.ended, ret.reasons; ret.Failed {
+	ev.Ended, ev.Reasons = ret.ended, ret.reasons
+	if ret.Failed {
 		ev.Detail = memproxy.CallFailed
 	}
 	verdict.Sort(ev.Reasons)

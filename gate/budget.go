@@ -73,7 +73,8 @@ func refuseOverdrawn(ctx context.Context, r *evaluation) error {
 		return nil
 	}
 	c := chargeFor(r)
-	if c.Peek = true; len(c.Lines) == 0 {
+	c.Peek = true
+	if len(c.Lines) == 0 {
 		return nil
 	}
 	allowance, err := r.g.opt.Budget.Charge(ctx, c)
@@ -235,7 +236,7 @@ type accounts struct{ opt *Options }
 // afterwards returns the context of a settlement: it must be made even if the caller has
 // disconnected, and a store that hangs must not delay the answer for longer.
 func (acc *accounts) afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), acc.opt.RecordTimeout)
+	return context.WithTimeout(context.WithoutCancel(ctx), acc.opt.StoreTimeout)
 }
 
 // release credits the charge of a write that made nothing, and releases the names that it

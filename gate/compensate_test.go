@@ -146,7 +146,7 @@ func TestDeclinedCalls(t *testing.T) {
 		})
 	})
 	a := r.gate.Agents().AdmissionFor(r.call(memproxy.Operation{Kind: memproxy.Run}), memproxy.Principal{ID: "system:reconciler"}, "")
-	for _, call := range []memproxy.ToolCall{changed("tea").Call, {ID: "c", Tool: "x", Arguments: []byte("{"), Flaw: &memproxy.Malformed{Detail: "no"}}} {
+	for _, call := range []memproxy.ToolCall{changed("tea").Call, {ID: "c", Tool: "x", Arguments: []byte("{"), Flaw: &memproxy.Flaw{Detail: "no"}}} {
 		d := r.gate.Agents().Decline(context.Background(), a, call, "nobody ruled on it").Decision
 		wantCodes(t, d, memproxy.Deny, memproxy.RunUngated)
 		expect.Equal(t, d.Reasons[0].Detail, "nobody ruled on it", d.Reasons)

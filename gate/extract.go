@@ -198,7 +198,7 @@ func (g *Gate) ReadFollowUp(ctx context.Context, a *Admission, reply memproxy.Re
 		ret.settleLater(ctx)
 	}
 	if len(ret.reasons) > 0 {
-		g.outcome(ctx, ret.answer)
+		g.recordOutcome(ctx, ret.answer)
 	}
 	return over
 }

@@ -334,7 +334,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	g := must.Get(gate.New(gate.Options{
 		Identifier: r.identify, Ledger: r.store(), Budget: r.counts(), Recorder: r.recorder, Signer: fakeSigner{},
 		Clock: r.clock, Rejections: r.rejections, Filtered: r.filtered,
-		RecordTimeout: r.recordTimeout, Holds: r.holds, RefuseHolds: r.refuseHolds, Meter: r.meter, Log: r.log,
+		StoreTimeout: r.recordTimeout, Holds: r.holds, RefuseHolds: r.refuseHolds, Meter: r.meter, Log: r.log,
 		Unconfirmed: func(ev memproxy.Event) { r.unconfirmed = append(r.unconfirmed, ev) },
 		Check:       func(row memproxy.Ownership) bool { r.checks = append(r.checks, row); return true },
 		NewID:       func() string { n++; return fmt.Sprintf("d%d", n) },

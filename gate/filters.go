@@ -44,7 +44,7 @@ type Filter struct {
 	// answer.
 	load func(context.Context, *answer) error
 	// judge decides on one item from what load has fetched. It changes nothing.
-	judge func(*answer, *item) outcome
+	judge func(*answer, *item) judgement
 	// whole filters the answer as a whole.
 	whole func(context.Context, *answer) (refused bool, err error)
 	// left is the reason that is recorded once if judge removed items.
@@ -154,8 +154,8 @@ const (
 	refuse          // the answer is refused
 )
 
-// outcome is a filter's judgement on one item.
-type outcome struct {
+// judgement is what a filter decides on one item.
+type judgement struct {
 	action action
 	// code and detail are the reason shown to the caller if the answer is refused.
 	code       memproxy.ReasonCode
@@ -237,7 +237,7 @@ func (ret *answer) filter(ctx context.Context, f *Filter) (refused bool, err err
 // memories that the gate retracted from the backend (extraction.retract) were dropped
 // before. A write that is answered with the memory alone has taken effect, so it is
 // shown without its text instead of being refused.
-func (ret *answer) apply(it *item, o outcome) (refused bool) {
+func (ret *answer) apply(it *item, o judgement) (refused bool) {
 	if o.note != nil {
 		ret.reasons = append(ret.reasons, *o.note)
 	}
@@ -314,7 +314,8 @@ func members(ctx context.Context, ret *answer) (refused bool, err error) {
 		}
 		return false, nil
 	}
-	if ret.reply.Body = p.Body; p.Type != "" {
+	ret.reply.Body = p.Body
+	if p.Type != "" {
 		ret.reply.Header = maps.Clone(ret.reply.Header)
 		ret.reply.Header.Set("Content-Type", p.Type)
 	}

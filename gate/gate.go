@@ -91,8 +91,9 @@ type Options struct {
 	// negative: all are recorded.
 	Rejections int
 
-	// RecordTimeout bounds the writing of one audit record. Default 5 s.
-	RecordTimeout time.Duration
+	// StoreTimeout bounds a call of a store that does not end with its caller, such as the
+	// writing of an audit record. Default 5 s.
+	StoreTimeout time.Duration
 
 	Tracer trace.Tracer
 	Meter  Meter
@@ -101,9 +102,9 @@ type Options struct {
 
 // Timeouts and concurrency of the work for one request.
 const (
-	DefaultFetchTimeout  = 5 * time.Second // default of Backend.SideTimeout
-	DefaultRecordTimeout = 5 * time.Second // default of Options.RecordTimeout
-	fetchParallel        = 8               // concurrent side requests of one admission
+	DefaultFetchTimeout = 5 * time.Second // default of Backend.SideTimeout
+	DefaultStoreTimeout = 5 * time.Second // default of Options.StoreTimeout
+	fetchParallel       = 8               // concurrent side requests of one admission
 )
 
 // Gate rules on requests and filters answers. It is safe for concurrent use.
@@ -134,7 +135,7 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	case opt.Clock == nil, opt.NewID == nil:
 		return nil, errors.New("gate: clock and ids must be injected")
 	}
-	opt.RecordTimeout = cmp.Or(opt.RecordTimeout, DefaultRecordTimeout)
+	opt.StoreTimeout = cmp.Or(opt.StoreTimeout, DefaultStoreTimeout)
 	opt.Tracer = cmp.Or(opt.Tracer, noop.NewTracerProvider().Tracer(""))
 	opt.Meter = cmp.Or(opt.Meter, Meter(noMeter{}))
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
@@ -217,7 +218,7 @@ type Call struct {
 	Body           []byte
 	// Flaw says why the listener could not receive the body (too large, too slow), or is
 	// nil. The call is then refused and recorded with it.
-	Flaw *memproxy.Malformed
+	Flaw *memproxy.Flaw
 	// RefuseInShadow is set if Flaw is a protocol error, or the limit of concurrent
 	// requests is reached. The call is then refused in shadow mode as well.
 	RefuseInShadow bool

@@ -181,7 +181,7 @@ func (ret *effects) addChanges(e *memproxy.Entry) {
 func (ret *effects) addReported(e *memproxy.Entry, m *memproxy.Memory) {
 	gone := m.Event == memproxy.MemoryDeleted
 	if m.Uncounted && m.Members != nil {
-		return // objects records it, because the texts are among its members
+		return // addObjectVersions records it, because the texts are among its members
 	}
 	if m.ID == "" || m.Drop || m.Text == "" && !gone || m.Event == memproxy.MemoryUnchanged || m.Layer == memproxy.Episodic {
 		return
@@ -322,7 +322,7 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 			targets[k], keys = target, append(keys, k)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.StoreTimeout)
 	defer cancel()
 	records, err := ret.g.opt.Ledger.Lookup(ctx, keys...)
 	var there map[string]memproxy.Memory

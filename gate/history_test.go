@@ -58,7 +58,7 @@ func TestSessionsAreLocked(t *testing.T) {
 	r, l := anyAgent(t, nil)
 	r.rules.Policy = policy(deniesBad)
 	in := r.admitIn
-	r.fake.decodeErr = &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400}
+	r.fake.decodeErr = &memproxy.Flaw{Code: memproxy.PayloadMalformed, Status: 400}
 	in("s1", learn("x"))
 	r.fake.decodeErr = nil
 	for range 3 {

@@ -64,7 +64,7 @@ func hold(ctx context.Context, r *evaluation) error {
 			return err
 		}
 		g.accounts.release(ctx, r.Admission)
-		g.outcome(ctx, &answer{Admission: r.Admission, g: g, reasons: r.Decision.Reasons})
+		g.recordOutcome(ctx, &answer{Admission: r.Admission, g: g, reasons: r.Decision.Reasons})
 		return answerRefused(ctx, r)
 	}
 	g.opt.Steps.At(memproxy.StepHoldKept)
@@ -85,7 +85,7 @@ func heldReply(r *evaluation) (memproxy.Reply, bool) {
 
 // storeHold stores a write for reviewers, even if the caller has disconnected.
 func storeHold(ctx context.Context, g *Gate, h memproxy.HeldWrite, content memproxy.HoldContent) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.StoreTimeout)
 	defer cancel()
 	return g.opt.Holds.Put(ctx, h, content)
 }
@@ -247,7 +247,7 @@ func answerPoll(ctx context.Context, r *evaluation) error {
 	}
 	reply := extractor.ReceiptReply(r.call.Route, r.call.Request, *r.polledHold)
 	r.Reply = &reply
-	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, status: reply.Status, shown: r.polledHold.Result.Memories})
+	r.g.recordOutcome(ctx, &answer{Admission: r.Admission, g: r.g, status: reply.Status, shown: r.polledHold.Result.Memories})
 	return nil
 }
 

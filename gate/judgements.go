@@ -11,58 +11,58 @@ import (
 	"github.com/memproxy/memproxy/redaction"
 )
 
-func readable(_ *answer, it *item) outcome {
+func readable(_ *answer, it *item) judgement {
 	switch {
 	case !it.Unreadable:
-		return outcome{}
+		return judgement{}
 	case it.Pointer != "":
-		return outcome{action: remove}
+		return judgement{action: remove}
 	}
-	return outcome{action: refuse, status: memproxy.StatusBadGateway, code: memproxy.UpstreamMalformed, detail: notFiltered}
+	return judgement{action: refuse, status: memproxy.StatusBadGateway, code: memproxy.UpstreamMalformed, detail: notFiltered}
 }
 
 // deleted removes memories that were deleted but of which the backend still has a copy:
 // according to the ledger or, if it does not know the memory, to the backend that was asked
 // for the request's target. What the answer reports as made or changed by a write is shown,
 // and an event that only reports the deletion.
-func deleted(ret *answer, it *item) outcome {
+func deleted(ret *answer, it *item) judgement {
 	gone := it.row != nil && it.row.Deleted || it.row == nil && ret.op.Current[it.ID].Missing
 	if !gone || it.Missing || ret.toWrite && (it.Event != "" || slices.Contains(ret.op.Targets, it.ID)) {
-		return outcome{}
+		return judgement{}
 	}
 	if it.Event == memproxy.MemoryDeleted && it.Text == "" && it.Before == "" && len(it.OtherTexts) == 0 && len(it.Metadata) == 0 {
-		return outcome{}
+		return judgement{}
 	}
 	return foreignItem
 }
 
 var (
-	foreignItem = outcome{action: expel, code: memproxy.OwnerForeign, detail: "the target has another owner"}
-	unknownItem = outcome{action: expel, code: memproxy.OwnerUnknown, detail: "not found in this caller's tenant"}
+	foreignItem = judgement{action: expel, code: memproxy.OwnerForeign, detail: "the target has another owner"}
+	unknownItem = judgement{action: expel, code: memproxy.OwnerUnknown, detail: "not found in this caller's tenant"}
 )
 
 // visible removes memories that the caller may not see. The targets were ruled on
 // before the request was sent, by the ledger. Another tenant's memory that the backend
 // returns instead of a target, or along with it, was not, nor was the owner that a memory
 // names in the answer.
-func visible(ret *answer, it *item) outcome {
+func visible(ret *answer, it *item) judgement {
 	target := slices.Contains(ret.op.Targets, it.ID)
 	ours := it.row == nil || it.row.Scope.Tenant == ret.Principal.Tenant
 	switch {
 	case ret.targetsChecked:
 		if (ours || target) && !ret.view.Denies(it.Memory, nil) {
-			return outcome{}
+			return judgement{}
 		}
 	case ret.toWrite && (target || it.row == nil):
 		// This write has just made a memory that is not in the ledger, unless the memory
 		// names an owner that is not the caller's.
 		if target || !ret.view.Denies(it.Memory, ret.madeIDs) {
-			return outcome{}
+			return judgement{}
 		}
 	case !ret.toWrite && it.Missing, ret.view.Sees(it.row, it.Memory):
-		return outcome{}
+		return judgement{}
 	case !ret.toWrite && len(ret.op.Targets) > 0:
-		return outcome{action: refuse, code: foreignItem.code, detail: foreignItem.detail}
+		return judgement{action: refuse, code: foreignItem.code, detail: foreignItem.detail}
 	}
 	if ret.toWrite {
 		return unknownItem
@@ -72,11 +72,11 @@ func visible(ret *answer, it *item) outcome {
 
 // unaltered reports memories that fail the integrity check, and removes them if the
 // rules say so.
-func unaltered(ret *answer, it *item) outcome {
+func unaltered(ret *answer, it *item) judgement {
 	if it.altered == "" {
-		return outcome{}
+		return judgement{}
 	}
-	o := outcome{note: &memproxy.Reason{Code: it.altered, Rule: it.ID, Pointer: it.Pointer, Detail: it.detail}}
+	o := judgement{note: &memproxy.Reason{Code: it.altered, Rule: it.ID, Pointer: it.Pointer, Detail: it.detail}}
 	if ret.rules.Changed == ChangedWithhold {
 		o.action, o.code, o.detail = drop, memproxy.IntegrityMismatch, "the memory differs from what was written and is withheld"
 	}
@@ -86,10 +86,10 @@ func unaltered(ret *answer, it *item) outcome {
 // confident removes memories below the confidence that the caller asked for. The
 // confidence is the one in the ledger, else the one in a verified stamp. A memory that
 // fails the integrity check has no known confidence.
-func confident(ret *answer, it *item) outcome {
+func confident(ret *answer, it *item) judgement {
 	least := ret.call.ReadOptions.MinTrust
 	if ret.toWrite || least <= 0 || it.Missing || it.IsContainer || it.Layer == memproxy.Episodic {
-		return outcome{}
+		return judgement{}
 	}
 	is := memproxy.PerMille(-1)
 	switch {
@@ -100,18 +100,18 @@ func confident(ret *answer, it *item) outcome {
 		is = it.Stamp.Confidence
 	}
 	if is >= least {
-		return outcome{}
+		return judgement{}
 	}
-	return outcome{action: drop, code: memproxy.TrustBelow, detail: "the memory's confidence is below the requested minimum"}
+	return judgement{action: drop, code: memproxy.TrustBelow, detail: "the memory's confidence is below the requested minimum"}
 }
 
 // byStatus withholds memories for their status. A write's own content is shown to
 // its writer.
-func byStatus(ret *answer, it *item) outcome {
+func byStatus(ret *answer, it *item) judgement {
 	switch {
 	case ret.ownText(it.Memory):
 	case it.statusUnknown != "":
-		return outcome{action: drop, code: memproxy.StateWithheld, detail: it.statusUnknown}
+		return judgement{action: drop, code: memproxy.StateWithheld, detail: it.statusUnknown}
 	case it.display == withhold:
 		state := it.rec.Status.State
 		detail := "the memory is " + string(state) + " and withheld"
@@ -119,54 +119,54 @@ func byStatus(ret *answer, it *item) outcome {
 			detail += " from all callers but its author until a reviewer promotes it, " +
 				"or it stays unchanged for memories.quiet"
 		}
-		return outcome{action: drop, code: memproxy.StateWithheld, detail: detail}
+		return judgement{action: drop, code: memproxy.StateWithheld, detail: detail}
 	}
-	return outcome{}
+	return judgement{}
 }
 
 // compiled removes texts that the backend compiled from memories, such as an agent's
 // prompt among its messages, if some of these memories are withheld.
-func compiled(ret *answer, it *item) outcome {
+func compiled(ret *answer, it *item) judgement {
 	if !it.Compiled || !ret.hidesCompiled {
-		return outcome{}
+		return judgement{}
 	}
-	return outcome{action: drop, code: memproxy.StateWithheld, detail: "the response is derived from withheld memories"}
+	return judgement{action: drop, code: memproxy.StateWithheld, detail: "the response is derived from withheld memories"}
 }
 
 // harmless removes memories that look like an attack, and redacts dangerous spans.
 // Such a memory may have been written out-of-band, or before the rule existed.
-func harmless(ret *answer, it *item) outcome {
+func harmless(ret *answer, it *item) judgement {
 	switch made := ret.toWrite && ret.op.Kind == memproxy.Learn && it.Event != "" && it.Event != memproxy.MemoryUnchanged; {
 	case made, approvedAsIs(ret, it), ret.ownText(it.Memory):
-		return outcome{} // it was ruled on with the write
+		return judgement{} // it was ruled on with the write
 	case ret.rules.Withhold > 0 && it.judged.risk >= ret.rules.Withhold, irredactable(ret, it):
-		return outcome{action: drop, status: memproxy.StatusForbidden, code: memproxy.ScreenWithheld, detail: "the memory looks like an attack and is withheld"}
+		return judgement{action: drop, status: memproxy.StatusForbidden, code: memproxy.ScreenWithheld, detail: "the memory looks like an attack and is withheld"}
 	}
 	spans := spansToRedact(ret, it)
 	if spans == nil {
-		return outcome{}
+		return judgement{}
 	}
-	return outcome{action: redact, text: redaction.AppendDescriptions(redaction.Redact(it.Text, spans))}
+	return judgement{action: redact, text: redaction.AppendDescriptions(redaction.Redact(it.Text, spans))}
 }
 
 // previous removes a replaced text from the answer to a write. In answers to reads
 // the earlier texts (Memory.OtherTexts) are judged together with the memory.
-func previous(_ *answer, it *item) outcome {
+func previous(_ *answer, it *item) judgement {
 	if !it.hidesBefore {
-		return outcome{}
+		return judgement{}
 	}
-	return outcome{action: strip}
+	return judgement{action: strip}
 }
 
-func enclosed(ret *answer, it *item) outcome {
+func enclosed(ret *answer, it *item) judgement {
 	if len(ret.removed) > 0 {
 		for at := strings.LastIndexByte(it.Pointer, '/'); at > 0; at = strings.LastIndexByte(it.Pointer[:at], '/') {
 			if ret.removed[it.Pointer[:at]] {
-				return outcome{action: remove}
+				return judgement{action: remove}
 			}
 		}
 	}
-	return outcome{}
+	return judgement{}
 }
 
 func findRemoved(_ context.Context, ret *answer) error {
@@ -182,11 +182,11 @@ func findRemoved(_ context.Context, ret *answer) error {
 // provenance adds its provenance to each memory, for readers who ask for it, and in place
 // of one that was planted in the backend. Raw messages, receipts and entities are not
 // memories.
-func provenance(ret *answer, it *item) outcome {
+func provenance(ret *answer, it *item) judgement {
 	if !ret.call.ReadOptions.Provenance && !it.ClaimsProvenance || ret.toWrite || it.ID == "" || it.Missing || it.Layer == memproxy.Episodic || it.Memory.TargetKind() != memproxy.TargetMemory {
-		return outcome{}
+		return judgement{}
 	}
-	return outcome{action: annotate, provenance: new(provenanceOf(ret, it))}
+	return judgement{action: annotate, provenance: new(provenanceOf(ret, it))}
 }
 
 // provenanceOf returns the provenance of a memory: from the ledger, else from a verified

@@ -188,7 +188,7 @@ func (l *fakeLedger) Corrections(context.Context, memproxy.MemoryKey) ([]memprox
 	return l.corrections, errors.Join(l.broken, l.noCorrections)
 }
 
-func (l *fakeLedger) Record(context.Context, string, string) (memproxy.Track, error) {
+func (l *fakeLedger) Track(context.Context, string, string) (memproxy.Track, error) {
 	l.tracked++
 	return l.track, l.noTrack
 }

@@ -171,9 +171,9 @@ type screenedText struct {
 	extra  bool
 }
 
-// screening is what the result of screening a memory for a read depends on, besides its bytes.
+// screenedFor is what the result of screening a memory for a read depends on, besides its bytes.
 // The pointer does not keep rules that were replaced.
-type screening struct {
+type screenedFor struct {
 	rules  weak.Pointer[Rules]
 	tenant string // whose stamps need no screening
 	trust  memproxy.Trust
@@ -215,7 +215,8 @@ func results(texts []screenedText, findings []memproxy.Finding) map[int]judged {
 		}
 		t := &texts[f.Item]
 		j := found[t.memory]
-		if j.risk = max(j.risk, f.Score); !t.extra {
+		j.risk = max(j.risk, f.Score)
+		if !t.extra {
 			j.score = max(j.score, f.Score)
 			j.spans = append(j.spans, f)
 		}
@@ -232,7 +233,7 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 	}
 	var by any // nil for a write, whose source counts as well
 	if !ret.op.Kind.Writes() {
-		by = screening{weak.Make(ret.rules), ret.Principal.Tenant, ret.Principal.Trust}
+		by = screenedFor{weak.Make(ret.rules), ret.Principal.Tenant, ret.Principal.Trust}
 	}
 	texts := textsToScreen(examinerOf(ret.g, ret.Admission), memories, by)
 	if len(texts) == 0 {

@@ -286,7 +286,8 @@ func (g Agents) BeginSend(a *Admission) (answered func()) {
 	}
 	a.sent = true
 	leave := a.unlock
-	if a.unlock, a.callLocks = nil, nil; leave == nil {
+	a.unlock, a.callLocks = nil, nil
+	if leave == nil {
 		return func() {}
 	}
 	begun := time.AfterFunc(a.call.Backend.timeout(), leave)

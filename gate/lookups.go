@@ -268,7 +268,7 @@ const (
 	keepTrack = 10 * time.Second
 	// keepGap is how long the ledger is not asked again after it failed.
 	keepGap = time.Second
-	// trackShare is the divisor of RecordTimeout that bounds one lookup.
+	// trackShare is the divisor of StoreTimeout that bounds one lookup.
 	trackShare = 5
 )
 
@@ -286,9 +286,9 @@ func loadTrack(ctx context.Context, r *evaluation) {
 	who, now := author{r.Principal.Tenant, r.Principal.Account()}, r.g.opt.Clock()
 	last, there := r.g.tracks.Get(who)
 	if !there || !now.Before(last.until) {
-		asking, cancel := context.WithTimeout(ctx, r.g.opt.RecordTimeout/trackShare)
+		asking, cancel := context.WithTimeout(ctx, r.g.opt.StoreTimeout/trackShare)
 		defer cancel()
-		found, err := r.g.opt.Ledger.Record(asking, who.tenant, who.id)
+		found, err := r.g.opt.Ledger.Track(asking, who.tenant, who.id)
 		if err == nil {
 			last = track{found, now.Add(keepTrack)}
 		} else {

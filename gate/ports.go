@@ -121,9 +121,9 @@ type Ledger interface {
 	// newest first.
 	Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error)
 
-	// Record returns the track record of an author of a tenant; zeros for an
+	// Track returns the track record of an author of a tenant; zeros for an
 	// unknown one.
-	Record(ctx context.Context, tenant, actor string) (memproxy.Track, error)
+	Track(ctx context.Context, tenant, actor string) (memproxy.Track, error)
 
 	// Retraction returns the author's newest retraction since a time of a text like
 	// one of these, and false if there is none.
@@ -193,8 +193,8 @@ func (m metered) Corrections(ctx context.Context, v memproxy.MemoryKey) ([]mempr
 	return got, m.note(ctx, err)
 }
 
-func (m metered) Record(ctx context.Context, tenant, actor string) (memproxy.Track, error) {
-	got, err := m.of.Record(ctx, tenant, actor)
+func (m metered) Track(ctx context.Context, tenant, actor string) (memproxy.Track, error) {
+	got, err := m.of.Track(ctx, tenant, actor)
 	return got, m.note(ctx, err)
 }
 

@@ -127,7 +127,7 @@ func countRejection(ctx context.Context, r *evaluation) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.StoreTimeout)
 	defer cancel()
 	locked, err := g.opt.Ledger.NoteSession(ctx, memproxy.SessionEvent{
 		Tenant: a.Principal.Tenant, Principal: a.Principal.ID, Decision: d.ID, Verdict: d.Verdict,
@@ -227,7 +227,7 @@ func (g *Gate) SummariseRejections(ctx context.Context) {
 
 // rejectedStatus are the statuses of requests whose caller is unknown, that cannot be
 // read, or that exceed a rate limit.
-var rejectedStatus = [...]int{400, 401, 408, 411, 413, 415, 422, 429}
+var rejectedStatus = [...]int{400, 401, 408, 413, 415, 422, 429}
 
 // exceedsRejections reports whether a refusal exceeds the rate limit for rejections of its
 // address. It is then answered briefly (429), and only counted. A refusal by the backend of
@@ -270,7 +270,7 @@ func record(ctx context.Context, r *evaluation) error {
 		return nil
 	}
 	// The record must be written even if the caller hangs up.
-	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
+	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.StoreTimeout)
 	defer cancel()
 	err := g.opt.Recorder.Record(rctx, r.event)
 	if err != nil {

@@ -41,7 +41,8 @@ func (ret *effects) recordEffects(ctx context.Context) {
 		return
 	}
 	if ret.reading != nil && ret.reading.Failed {
-		if ret.Failed = true; ret.edits != nil {
+		ret.Failed = true
+		if ret.edits != nil {
 			recordEdits(ctx, ret.answer) // it may have changed something all the same
 		}
 		return
@@ -237,7 +238,8 @@ func (ret *effects) recordScopeDeletion(ctx context.Context) {
 	ret.g.scopeDeleted.Store(&now)
 	var v *memproxy.Version
 	if ret.op.DeletesScope && ret.status != memproxy.StatusNotFound {
-		if v = new(memproxy.Version); ret.enforced() {
+		v = new(memproxy.Version)
+		if ret.enforced() {
 			*v = ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)
 		}
 	}
@@ -295,7 +297,8 @@ func (r *evaluation) signStamp(s memproxy.Stamp, members []memproxy.Member) memp
 		if hashes == s.Metadata {
 			return s
 		}
-		if s.Tenant = r.Principal.Tenant; !r.g.opt.Signer.Verify(s) {
+		s.Tenant = r.Principal.Tenant
+		if !r.g.opt.Signer.Verify(s) {
 			return s
 		}
 	}

@@ -104,7 +104,8 @@ func (g Reviewed) Reevaluate(ctx context.Context, b Backend, h memproxy.HeldWrit
 	if err != nil {
 		return memproxy.Reevaluation{}, err
 	}
-	if r.Principal = authorWithoutLimits(h, content); content.Author != nil {
+	r.Principal = authorWithoutLimits(h, content)
+	if content.Author != nil {
 		r.Principal = *content.Author
 	}
 	r.walk(ctx)
@@ -180,7 +181,8 @@ func (g Reviewed) FindWrite(ctx context.Context, b Backend, h memproxy.HeldWrite
 		if page > 1 && of != all {
 			return nil, false, errors.New("the list changed while it was read")
 		}
-		if all = of; !more {
+		all = of
+		if !more {
 			return ids, true, nil
 		}
 	}

@@ -100,7 +100,8 @@ func decode(_ context.Context, r *evaluation) error {
 		return nil
 	}
 	op.Backend, op.Backdated = c.Backend.Name, trust.Backdating(op.Backdated, arrivalTime(r.Admission))
-	if r.op = op; !c.NoMemoryAccess {
+	r.op = op
+	if !c.NoMemoryAccess {
 		noteRemoved(r)
 	}
 	return nil
@@ -187,7 +188,8 @@ func clamp(ctx context.Context, r *evaluation) error {
 		limit.Repeats(said.Confidence, said.Attestation, q.Attestation)
 	}
 	var lowered []memproxy.Reason
-	if q.Confidence, q.Claimed, lowered = limit.Clamp(op.ConfidenceClaims); len(op.ConfidenceClaims) == 0 {
+	q.Confidence, q.Claimed, lowered = limit.Clamp(op.ConfidenceClaims)
+	if len(op.ConfidenceClaims) == 0 {
 		r.verdict.Note(lowered...) // this does not change the payload
 	} else if len(lowered) > 0 {
 		r.verdict.Add(memproxy.Amend, lowered...)
@@ -324,7 +326,8 @@ func decide(_ context.Context, r *evaluation) error {
 }
 
 func (r *evaluation) makeDecision() {
-	if r.decided = true; r.mode == restore && r.verdict.Worst == memproxy.Hold {
+	r.decided = true
+	if r.mode == restore && r.verdict.Worst == memproxy.Hold {
 		r.verdict.Worst = memproxy.Amend // the requester is the reviewer who would approve it
 	}
 	verdict.Sort(r.verdict.Shadow)

@@ -31,7 +31,7 @@ func screen(ctx context.Context, r *evaluation) error {
 	asked := r.screening()
 	asked.Operation.Items = content.Screened(r.op, attachedTargets(r.call, r.op))
 	findings, err := r.rules.Screener.Screen(ctx, asked)
-	if crowded, is := errors.AsType[*memproxy.Malformed](err); is {
+	if crowded, is := errors.AsType[*memproxy.Flaw](err); is {
 		r.verdict.Malformed(crowded)
 		return nil
 	}
@@ -298,7 +298,7 @@ func tryRewritten(ctx context.Context, r *evaluation, texts map[string]string) (
 		return nil, memproxy.Ruling{}, nil //nolint:nilerr // the write and the ruling stay as they are
 	}
 	read, err := c.Backend.Adapter.Decode(c.Route, c.Request, body)
-	if bad := (*memproxy.Malformed)(nil); errors.As(err, &bad) {
+	if bad := (*memproxy.Flaw)(nil); errors.As(err, &bad) {
 		return nil, memproxy.Ruling{}, nil
 	}
 	if err != nil {

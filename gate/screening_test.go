@@ -144,7 +144,7 @@ func TestARuleDoesNotCrowdOutOthers(t *testing.T) {
 // answer for which there is no room. A screener that fails shows nothing. Of a caller who hung
 // up before, the record does not say that the backend's answer could not be read.
 func TestWhatIsNotScreenedInTimeIsNotShown(t *testing.T) {
-	late := &memproxy.Malformed{Code: memproxy.LimitInFlight, Status: 503}
+	late := &memproxy.Flaw{Code: memproxy.LimitInFlight, Status: 503}
 	for _, tc := range []struct {
 		kind   memproxy.Kind
 		err    error
@@ -153,7 +153,7 @@ func TestWhatIsNotScreenedInTimeIsNotShown(t *testing.T) {
 	}{
 		{memproxy.Recall, late, 503, memproxy.LimitInFlight}, {memproxy.Correct, late, 502, memproxy.UpstreamMalformed}, {memproxy.Run, late, 502, memproxy.UpstreamMalformed},
 		{memproxy.Recall, errBroken, 502, memproxy.UpstreamMalformed},
-		{memproxy.Recall, &memproxy.Malformed{Code: memproxy.PayloadIncomplete, Status: 400}, 400, memproxy.PayloadIncomplete},
+		{memproxy.Recall, &memproxy.Flaw{Code: memproxy.PayloadIncomplete, Status: 400}, 400, memproxy.PayloadIncomplete},
 	} {
 		r, x, f, _ := screeningRig(t)
 		r.who.ActsAs = all()

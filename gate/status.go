@@ -29,7 +29,8 @@ func (ret *effects) newStates() []memproxy.StateChange {
 			continue
 		}
 		c, _ := plannedStatus(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: m.TargetKind(), ID: m.ID}, ret.marksOf(m.ID))
-		if c.Text = memproxy.Hash(m.Text); ret.flaggedAs != "" && !ret.confirmed {
+		c.Text = memproxy.Hash(m.Text)
+		if ret.flaggedAs != "" && !ret.confirmed {
 			c.Findings, c.Text = spansIn(ret.Admission, m), memproxy.TextSHA256(m.Text)
 		}
 		if ttl := lifetime(ret.Admission, fieldsOf(ret.op, m), ret.op.SourceClaim); ttl > 0 {

@@ -137,7 +137,8 @@ func (r *evaluation) walk(ctx context.Context) {
 			r.after(s, err)
 		}
 	}
-	if r.Next = r.nextAction(); r.Reply != nil {
+	r.Next = r.nextAction()
+	if r.Reply != nil {
 		r.ReleaseLocks()
 	}
 }

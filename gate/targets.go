@@ -262,7 +262,8 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 			if err == nil {
 				all[i], err = c.Backend.Adapter.ReadLocated(c.Route, id, reply)
 			}
-			if errs[i] = backend.LookupFailure(reply, err); errors.Is(err, context.DeadlineExceeded) {
+			errs[i] = backend.LookupFailure(reply, err)
+			if errors.Is(err, context.DeadlineExceeded) {
 				cancel(err) // a backend that hangs costs one deadline
 			}
 		})

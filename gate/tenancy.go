@@ -239,7 +239,7 @@ func bindNames(ctx context.Context, r *evaluation) error {
 			Actor: actor, Trust: r.Principal.Trust, Written: r.begun, Decision: claim,
 		})
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.StoreTimeout)
 	defer cancel()
 	bound, err := r.g.opt.Ledger.Bind(ctx, rows...)
 	if err != nil {

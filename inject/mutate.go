@@ -123,7 +123,8 @@ func (b *builder) list(path string, have, want []object, front bool, key ...stri
 			fresh = append(fresh, w)
 		}
 	}
-	if all = append(all, fresh...); front {
+	all = append(all, fresh...)
+	if front {
 		all = append(fresh, all[:len(have)]...)
 	}
 	if !reflect.DeepEqual(all, have) {

@@ -270,7 +270,8 @@ func (c *Checker) reportBreach(ctx context.Context, f memproxy.ChainFault) error
 		return err
 	}
 	ev := c.event(memproxy.EventChainBreak, f.Tenant, f.Backend, string(f.Class)+": "+f.Detail)
-	if ev.Items = int(f.Position); f.ID != "" {
+	ev.Items = int(f.Position)
+	if f.ID != "" {
 		ev.Targets = []string{f.ID}
 	}
 	ev.Reasons = []memproxy.Reason{{Code: memproxy.IntegrityChain, Detail: string(f.Class)}}

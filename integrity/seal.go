@@ -144,7 +144,8 @@ func (s *sealing) unknown(entries []entry) (unknown []memproxy.Memory, resumed [
 		case e.Incomplete:
 			s.report.Skipped++
 		case e.record.HasOwner():
-			if s.report.Known++; !e.invalid && s.interrupted(&e.record, &e.memory) {
+			s.report.Known++
+			if !e.invalid && s.interrupted(&e.record, &e.memory) {
 				resumed = append(resumed, s.version(&e.memory))
 			}
 		case e.invalid || e.memory.Stamp != nil && !tamper.SignedFor(s.c.Signer, s.tenant, *e.memory.Stamp):

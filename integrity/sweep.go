@@ -153,7 +153,8 @@ func entriesOf(ctx context.Context, c *Checker, backend string, adapter backend.
 			route.Params, body = map[string]string{"agent_id": item.Owner.Agent}, "["+item.Raw+"]"
 		}
 		m, err := adapter.ReadLocated(route, item.ID, memproxy.Reply{Status: 200, Body: []byte(body)})
-		if m.ID = item.ID; m.Kind == "" {
+		m.ID = item.ID
+		if m.Kind == "" {
 			m.Kind = memproxy.TargetMemory
 		}
 		if !m.Scope.HasOwner() {

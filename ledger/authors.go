@@ -183,9 +183,9 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 		tenant, author, toMicros(since), asJSON(words)))
 }
 
-// Record returns the track record of an actor of a tenant, zero for an unknown actor. Queued
+// Track returns the track record of an actor of a tenant, zero for an unknown actor. Queued
 // entries count once they are in the file. Corrections are never queued.
-func (l *Ledger) Record(ctx context.Context, tenant, actor string) (memproxy.Track, error) {
+func (l *Ledger) Track(ctx context.Context, tenant, actor string) (memproxy.Track, error) {
 	t, _, err := first(queryRows(ctx, l.store, "look up an actor", scanTrack(l.store), `SELECT `+trackColumns+` FROM actor WHERE tenant = ? AND actor = ?`, tenant, actor))
 	return t.Track, err
 }
@@ -271,7 +271,8 @@ func countValidated(t *transaction, r *recordRow, is memproxy.MemoryState) {
 	if !r.HasOwner() || r.Owner.Deleted || r.validated == (by > 0) {
 		return
 	}
-	if r.validated, r.dirty = by > 0, true; r.Kind == memproxy.TargetMemory && r.Owner.Actor != "" {
+	r.validated, r.dirty = by > 0, true
+	if r.Kind == memproxy.TargetMemory && r.Owner.Actor != "" {
 		changeTrack(t, account{r.Owner.Scope.Tenant, memproxy.Account(r.Owner.Actor)}, func(of *memproxy.Track) { of.Validated += by })
 	}
 }

@@ -150,7 +150,8 @@ func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (rem
 			did.removed = t.run(`DELETE FROM version WHERE tenant = ? AND place > ? AND place <= ? AND compacted = 1`, tenant, after, last.place)
 			return did
 		})
-		if removed += int(step.removed); err != nil || step.last == 0 {
+		removed += int(step.removed)
+		if err != nil || step.last == 0 {
 			return removed, err
 		}
 		after = step.last
@@ -266,7 +267,7 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 		if !noteBreach(t, &f) {
 			return false
 		}
-		t.save()
+		t.saveRecords()
 		for _, k := range rows(t, scanKey, `SELECT DISTINCT backend, kind, id FROM version WHERE tenant = ? AND place > ?`, f.Tenant, last) {
 			t.flag(&memproxy.Discrepancy{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
 		}

@@ -336,7 +336,7 @@ func TestSignatureMarksCannotBeRemoved(t *testing.T) {
 	must.Do(t, l.Close())
 	vandalise(t, edited.Path, `UPDATE schema_version SET version = 24`, `ALTER TABLE actor DROP COLUMN mac`, `UPDATE actor SET facts = 1000`, `UPDATE hold SET score = 1`)
 	l = open(t, edited)
-	expect.Equal(t, must.Get(l.Record(t.Context(), "acme", ledgertest.Row("m").Actor))(t), memproxy.Track{}, "an author's record")
+	expect.Equal(t, must.Get(l.Track(t.Context(), "acme", ledgertest.Row("m").Actor))(t), memproxy.Track{}, "an author's record")
 	_, _, err = l.Holds.Content(t.Context(), "h")
 	expect.Is(t, err, memproxy.ErrForged, "a held write")
 }

@@ -98,7 +98,8 @@ func commitParts(ctx context.Context, s *store, all []*memproxy.Entry, at int64)
 		}
 		err := commitNow(ctx, s, part, func(t *transaction) { applyEntry(t, part, at, nil) })
 		<-s.large
-		if kept = cmp.Or(kept, err); !errors.Is(err, memproxy.ErrKept) && err != nil {
+		kept = cmp.Or(kept, err)
+		if !errors.Is(err, memproxy.ErrKept) && err != nil {
 			return err
 		}
 	}
@@ -182,8 +183,8 @@ func size(c *memproxy.Entry) int {
 // enqueue queues an entry, which is then visible at once. queued is false if the queue
 // is full. logged reports whether the entry survives the death of the process.
 func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction)) (queued, logged bool, err error) {
-	s.gate.RLock()
-	defer s.gate.RUnlock()
+	s.closing.RLock()
+	defer s.closing.RUnlock()
 	if s.closed {
 		return false, false, ErrClosed
 	}

@@ -146,7 +146,7 @@ func (u Upkeep) Prune(ctx context.Context, before time.Time) (int, error) {
 }
 
 func pruneOnce(t *transaction, before time.Time) (n int) {
-	t.save()
+	t.saveRecords()
 	for _, table := range [...]string{"correction", "retraction", "vote"} { // votes of that age led to no decision
 		t.run(`DELETE FROM `+table+` WHERE at < ?`, before.UnixMicro())
 	}

@@ -77,7 +77,8 @@ func (hs Holds) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldCo
 		return h, err
 	}
 	sk := sketchOf(secret, c.Texts)
-	if h.Created = fromMicros(max(1, toMicros(hs.opt.Clock()))); h.State != memproxy.HoldRewritten {
+	h.Created = fromMicros(max(1, toMicros(hs.opt.Clock())))
+	if h.State != memproxy.HoldRewritten {
 		h.State = memproxy.HoldPending
 	}
 	h.Reviewer, h.Note, h.CurrentVerdict, h.Reviewed, h.Lease, h.Result = "", "", "", time.Time{}, time.Time{}, memproxy.HoldResult{}

@@ -64,7 +64,7 @@ func TestAnonymousSessionsShareAQueue(t *testing.T) {
 	author := memproxy.AnonymousID(here, strings.Repeat("1c", 8))
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m", Actor: author}}}))
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: "m"}, Author: author, Corrector: "human:ann", Decision: "d"}}}))
-	if got, err := l.Record(t.Context(), "", memproxy.Account(author)); err != nil || got.Facts != 1 || got.Corrections != 1 {
+	if got, err := l.Track(t.Context(), "", memproxy.Account(author)); err != nil || got.Facts != 1 || got.Corrections != 1 {
 		t.Errorf("the address has the record %+v %v", got, err)
 	}
 }

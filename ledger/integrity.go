@@ -30,7 +30,8 @@ func (t *transaction) flag(d *memproxy.Discrepancy) bool {
 	if st.Unverified == d.Code || st.Unverified == memproxy.IntegrityChain {
 		return false
 	}
-	if st.Unverified = d.Code; d.Code == memproxy.IntegrityMismatch || d.Code == "" {
+	st.Unverified = d.Code
+	if d.Code == memproxy.IntegrityMismatch || d.Code == "" {
 		st.Rules = "" // the rules have not judged the present text
 	}
 	st.Tenant = cmp.Or(st.Tenant, d.Tenant)

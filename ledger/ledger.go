@@ -3,7 +3,7 @@
 //
 // It promises:
 //
-//   - Once Commit has returned, every later call but Ledger.Record sees the entry. The
+//   - Once Commit has returned, every later call but Ledger.Track sees the entry. The
 //     entry is written to the file a fraction of a second later. Until then it is in a
 //     redo log next to the file, if there is a Vault to encrypt it, so that a killed
 //     process loses nothing. A power failure may lose the last entries, which does not
@@ -87,7 +87,7 @@ type store struct {
 	ready   map[string]*sql.Stmt // of the writer, by text, nil for one that ran once; see prepareNew
 	queries sync.Map             // of readers, by text; see query
 
-	gate    sync.RWMutex // read-locked to send on jobs, locked to close it
+	closing sync.RWMutex // read-locked to send on jobs, locked to close it
 	closed  bool
 	jobs    chan *job
 	large   chan struct{} // semaphore: holds an element while a part of a large entry waits for the writer
@@ -258,7 +258,7 @@ func (l *Ledger) Bind(ctx context.Context, bound ...memproxy.Ownership) ([]mempr
 func (l *Ledger) Assign(ctx context.Context, listed ...memproxy.Ownership) ([]memproxy.Ownership, error) {
 	return bindRows(ctx, l.store, listed, func(t *transaction, row *memproxy.Ownership) bool {
 		dim, name, _ := strings.Cut(row.ID, ":")
-		t.save()
+		t.saveRecords()
 		return !t.one(`SELECT 1 FROM record WHERE backend = ?1 AND kind = 'memory' AND owned = 1 AND deleted = 0 AND tenant <> ?2
 			AND CASE ?3 WHEN 'user' THEN "user" WHEN 'agent' THEN agent WHEN 'app' THEN app WHEN 'run' THEN run ELSE ?4 END = ?4 LIMIT 1`,
 			[]any{row.Backend, row.Scope.Tenant, dim, name}, new(int64))
@@ -330,8 +330,8 @@ func (s *store) wrap(call string, err error) error {
 
 // alive is ErrClosed once the ledger is closed.
 func (s *store) alive() error {
-	s.gate.RLock()
-	defer s.gate.RUnlock()
+	s.closing.RLock()
+	defer s.closing.RUnlock()
 	if s.closed {
 		return ErrClosed
 	}

@@ -106,7 +106,7 @@ func TestUnconfirmedLedgerIsMigrated(t *testing.T) {
 		vandalise(t, opt.Path, fmt.Sprintf(`UPDATE chain SET mac = x'%x'`, mark))
 		vandalise(t, opt.Path, `DELETE FROM schema_version`, `INSERT INTO schema_version VALUES (24, 1)`, `ALTER TABLE actor DROP COLUMN mac`, `DELETE FROM content WHERE ref LIKE 'approval/%'`, breaks)
 		l = open(t, opt)
-		expect.Equal(t, must.Get(l.Record(t.Context(), "acme", ledgertest.Row("m").Actor))(t).Facts, 1, breaks)
+		expect.Equal(t, must.Get(l.Track(t.Context(), "acme", ledgertest.Row("m").Actor))(t).Facts, 1, breaks)
 		must.Get(l.Holds.Approve(t.Context(), "h", memproxy.Review{Reviewer: "human:ann"}))(t)
 		must.Get(l.Holds.Claim(t.Context(), "h", time.Minute))(t)
 		expect.Equal(t, len(must.Get(l.Chains.Breaches(t.Context(), "acme"))(t)) == 1, breaks != "", breaks)

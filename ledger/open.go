@@ -250,14 +250,14 @@ func claim(path string) (fs.FileInfo, error) {
 // Close writes what is queued and closes the store. Later calls return ErrClosed. Close
 // waits as long as one call may take.
 func (l *Ledger) Close() error {
-	l.gate.Lock()
+	l.closing.Lock()
 	if l.closed {
-		l.gate.Unlock()
+		l.closing.Unlock()
 		return nil
 	}
 	l.closed = true
 	close(l.jobs)
-	l.gate.Unlock()
+	l.closing.Unlock()
 	<-l.stopped
 	l.stopLoading()
 	l.loading.Wait()

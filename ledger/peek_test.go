@@ -20,7 +20,7 @@ func TestPeek(t *testing.T) {
 	path := filepath.Join(ring.Dir(t), "ledger.db")
 	peek := func(path, who string) (track memproxy.Track, err error) {
 		err = ledger.Peek(ledger.Options{Path: path}, func(l *ledger.Ledger) (err error) {
-			track, err = l.Record(t.Context(), "acme", who)
+			track, err = l.Track(t.Context(), "acme", who)
 			return err
 		})
 		return track, err

@@ -44,7 +44,7 @@ func TestTrackRecordsDoNotWaitForTheWriter(t *testing.T) {
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("a")}}))
 	w.still.Store(true)
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("b")}}))
-	track, err := l.Record(t.Context(), "acme", "agent:dev")
+	track, err := l.Track(t.Context(), "acme", "agent:dev")
 	w.free()
 	expect.OK(t, err)
 	expect.Equal(t, track.Facts, 1, "facts in the file")

@@ -48,7 +48,8 @@ func (t *transaction) now() int64 { return max(1, toMicros(t.store.opt.Clock()))
 func (s *store) prepareNew(t *transaction) {
 	for text := range t.ready {
 		kept, ran := s.ready[text]
-		if s.ready[text] = kept; kept != nil || !ran {
+		s.ready[text] = kept
+		if kept != nil || !ran {
 			continue
 		}
 		if stmt, err := s.writer.PrepareContext(t.ctx, s.dialect.sql(text)); err == nil {
@@ -267,7 +268,8 @@ func countEach[T any](ctx context.Context, s *store, all []T, check func(*T) err
 func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction) int) (int, error) {
 	for total := 0; ; {
 		n, err := doResult(ctx, s, j, f)
-		if total += n; err != nil || n < step {
+		total += n
+		if err != nil || n < step {
 			return total, err
 		}
 	}

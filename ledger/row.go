@@ -62,7 +62,7 @@ type recordRow struct {
 
 	// stored: there is a row. listingKnown: the listing is known, even without an owner.
 	stored, listingKnown bool
-	dirty                bool // save has to write it
+	dirty                bool // saveRecords has to write it
 	decided              bool // its decision is not the stored one
 	touched              bool // something was changed in this transaction
 	// edited: the row was changed outside of memproxy, and is evidence until a person accepts
@@ -156,7 +156,8 @@ func rowScanner(of *store) func(scanner) (recordRow, error) {
 			}
 			r.deleted, r.validated = n[3], n[4] > 0
 		}
-		if r.findings = s[20]; s[13] != "" {
+		r.findings = s[20]
+		if s[13] != "" {
 			r.Status = memproxy.Status{
 				MemoryKey: r.key, State: memproxy.MemoryState(s[13]), Tenant: s[14], Reason: s[16], Decision: s[17], Attestation: memproxy.Attestation(s[18]), Rules: s[19],
 				Unverified: memproxy.ReasonCode(s[21]), Reviewed: s[22], CurrentRules: memproxy.MemoryState(s[23]),
@@ -271,7 +272,7 @@ func (t *transaction) record(k key) *recordRow {
 
 // lock returns at most limit records that match a condition, locked as by record.
 func (t *transaction) lock(limit int, where string, args ...any) (all []*recordRow) {
-	t.save()
+	t.saveRecords()
 	where += fmt.Sprintf(` LIMIT ?%d`, len(args)+1)
 	text := `SELECT ` + recordColumns + ` FROM record WHERE ` + where
 	if t.store.dialect == postgresDialect {
@@ -289,9 +290,9 @@ func (t *transaction) lock(limit int, where string, args ...any) (all []*recordR
 	return all
 }
 
-// save writes changed records. It runs before the transaction ends, and before a
+// saveRecords writes changed records. It runs before the transaction ends, and before a
 // statement that selects several records.
-func (t *transaction) save() {
+func (t *transaction) saveRecords() {
 	var changed [len(upserts)][]*recordRow
 	for _, r := range t.records {
 		if r == nil || r.edited {

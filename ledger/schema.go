@@ -241,7 +241,8 @@ var (
 func renameSessions(t *transaction) {
 	for _, s := range rows(t, scanSession(&store{}, false), `SELECT `+sessionColumns+` FROM session`) {
 		k := memproxy.SessionKeyOf(s.ID)
-		if k.User = memproxy.Inert(k.User); !strings.HasPrefix(k.Name, "agent-") {
+		k.User = memproxy.Inert(k.User)
+		if !strings.HasPrefix(k.Name, "agent-") {
 			k.Name = memproxy.InertSession(k.Name)
 		}
 		if id := k.ID(); k.Principal != "" {

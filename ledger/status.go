@@ -156,7 +156,8 @@ func validChange(c *memproxy.StateChange) error {
 // status returns a memory's record and its status. A memory without a status is untrusted.
 func (t *transaction) status(k memproxy.MemoryKey) (r *recordRow, st memproxy.Status) {
 	r = t.record(k)
-	if st = r.Status; !r.HasStatus() {
+	st = r.Status
+	if !r.HasStatus() {
 		st = memproxy.Status{MemoryKey: k, State: memproxy.StateUntrusted}
 	}
 	return r, st
@@ -203,7 +204,8 @@ func (t *transaction) setState(c *memproxy.StateChange) bool {
 			keepDecided(t, c, r, st)
 			return false
 		}
-		if st.Reviewed = ""; c.Person {
+		st.Reviewed = ""
+		if c.Person {
 			st.Reviewed = text
 		}
 	}

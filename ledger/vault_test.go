@@ -308,7 +308,7 @@ func TestEditedTrackRecordsDoNotCount(t *testing.T) {
 		}}))
 		of := func() memproxy.Track {
 			t.Helper()
-			return must.Get(l.Record(t.Context(), "acme", ledgertest.Row("m").Actor))(t)
+			return must.Get(l.Track(t.Context(), "acme", ledgertest.Row("m").Actor))(t)
 		}
 		was := of()
 		must.Equal(t, was.Facts == 1 && was.Corrections == 1, true, was)

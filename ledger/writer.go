@@ -60,8 +60,8 @@ func (s *store) do(ctx context.Context, j *job) error {
 }
 
 func (s *store) send(ctx context.Context, j *job) error {
-	s.gate.RLock()
-	defer s.gate.RUnlock()
+	s.closing.RLock()
+	defer s.closing.RUnlock()
 	if s.closed {
 		return ErrClosed
 	}
@@ -272,7 +272,7 @@ func (s *store) commit(group []*job) error {
 			return t.err
 		}
 	}
-	t.save()
+	t.saveRecords()
 	t.putHeads()
 	if last := lastNumber(group); last > 0 {
 		t.run(`UPDATE redo SET applied = ?1 WHERE applied < ?1`, int64(last))

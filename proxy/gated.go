@@ -24,7 +24,7 @@ import (
 func (p *Proxy) serveRuled(w *answerWriter, r *http.Request, e *frontend.Entry) *gate.Admission {
 	var body []byte
 	var rest io.Reader // the streamed body
-	var unread *memproxy.Malformed
+	var unread *memproxy.Flaw
 	switch {
 	case !e.Identify(r.Context()): // do not read the body of a caller that is not accepted
 		drain(r, e.Call.Credentials.Header.Get("Expect") != "")
@@ -32,7 +32,7 @@ func (p *Proxy) serveRuled(w *answerWriter, r *http.Request, e *frontend.Entry) 
 	case e.Class.ReadsBody():
 		body, rest, unread = takeBody(w, r, p.opt.MaxBody)
 	}
-	e.Read(body)
+	e.CheckBody(body)
 	a := e.Admit(r.Context(), body, unread)
 	if a.Reply != nil {
 		w.lease.Keep(int64(len(a.Reply.Body)))
@@ -123,7 +123,7 @@ func withToolsLocked(ctx context.Context, p *Proxy, a *gate.Admission, next gate
 // takeBody reads the body up to the limit; ServeHTTP sets its deadline. A larger body is
 // a flaw, which the gate refuses and records. rest is then the whole body, because shadow
 // mode still forwards it.
-func takeBody(w *answerWriter, r *http.Request, limit int64) (body []byte, rest io.Reader, flaw *memproxy.Malformed) {
+func takeBody(w *answerWriter, r *http.Request, limit int64) (body []byte, rest io.Reader, flaw *memproxy.Flaw) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil, nil
 	}

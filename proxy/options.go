@@ -12,7 +12,7 @@ import (
 
 // Defaults of Options.
 const (
-	// DefaultBodyTimeout is how long a client may take to send a body.
+	// DefaultBodyTimeout is how long one read of a body may wait.
 	DefaultBodyTimeout = 30 * time.Second
 	// DefaultUpstreamTimeout is how long the Mem0 Python client waits at most.
 	DefaultUpstreamTimeout = 300 * time.Second

@@ -102,7 +102,8 @@ func (b *pacedBody) whole() bool {
 func (b *pacedBody) shortenDeadline() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.left = min(b.left, drainTimeout); !b.ended {
+	b.left = min(b.left, drainTimeout)
+	if !b.ended {
 		_ = b.ctl.SetReadDeadline(time.Now().Add(b.left))
 	}
 }

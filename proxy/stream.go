@@ -204,7 +204,8 @@ func (p *Proxy) streamFiltered(on *watchdog, w *answerWriter, resp *http.Respons
 		if err != nil {
 			return nil, err
 		}
-		if event = p.opt.Gate.Event(on, a, event); a.IsForeignStream() {
+		event = p.opt.Gate.Event(on, a, event)
+		if a.IsForeignStream() {
 			return event, io.EOF
 		}
 		return event, nil

@@ -173,7 +173,8 @@ func (t *agentTurn) sendRequest(ctx context.Context) (over bool, err error) {
 		if over, err = t.attempt(ctx, out, last); !errors.Is(err, memproxy.ErrNotStored) {
 			return over, err
 		}
-		if t.waiting, t.spent = waiting, made; last {
+		t.waiting, t.spent = waiting, made
+		if last {
 			t.abandonWaiting(ctx)
 			return over, err
 		}

@@ -126,7 +126,8 @@ func (rt route) address(values map[string]string) (string, url.Values, error) {
 	}
 	for _, p := range rt.query {
 		if value, given := values[p.name]; given {
-			if used++; value != "" {
+			used++
+			if value != "" {
 				query.Set(p.name, value)
 			}
 		}

@@ -41,7 +41,8 @@ func joinNames(names []string) string {
 	}
 	out := make([]string, len(names))
 	for i, name := range names {
-		if out[i] = memproxy.Inert(name); name == "" {
+		out[i] = memproxy.Inert(name)
+		if name == "" {
 			out[i] = `""`
 		}
 	}

@@ -110,7 +110,8 @@ func addDetails(ev *memproxy.Event, answer any) {
 }
 
 func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
-	if ev.Act.Have, ev.Act.Need = got.votes.Have, got.votes.Need; got.Votes != nil {
+	ev.Act.Have, ev.Act.Need = got.votes.Have, got.votes.Need
+	if got.Votes != nil {
 		return
 	}
 	ev.Status = got.Result.Status

@@ -93,7 +93,8 @@ func (sc *scratch) measure(m *classify.Model) {
 	at := prefix{previous: noPrevious}
 	sc.prefixes, sc.strides = sc.prefixes[:0], sc.strides[:0]
 	for i := range sc.words {
-		if sc.prefixes = append(sc.prefixes, at); i%classify.Stride == 0 {
+		sc.prefixes = append(sc.prefixes, at)
+		if i%classify.Stride == 0 {
 			sc.strides = append(sc.strides, at.Total)
 		}
 		at.Total = at.Plus(m.SumWeights(at.features(sc, 0, i)))
@@ -268,7 +269,8 @@ func (o *featureSet) read(part string, old int) bool {
 			sign = c < 'a' && c != '0'
 		default:
 			c, size = utf8.DecodeRuneInString(part[i:])
-			if sign = false; size > 1 && unicode.IsSpace(c) {
+			sign = false
+			if size > 1 && unicode.IsSpace(c) {
 				c = ' '
 			}
 		}
@@ -276,7 +278,8 @@ func (o *featureSet) read(part string, old int) bool {
 		if c == ' ' && space {
 			continue
 		}
-		if space = c == ' '; i > old {
+		space = c == ' '
+		if i > old {
 			rest--
 		}
 		chars[n] = c

@@ -136,7 +136,8 @@ func (f Files) Follow(inForce string) (look func()) {
 			found = "error: " + err.Error()
 		}
 		settled := found == last
-		if last = found; !settled || found == inForce && failed == "" {
+		last = found
+		if !settled || found == inForce && failed == "" {
 			return
 		}
 		if err == nil {

@@ -42,7 +42,7 @@ func renderRoute(rt memproxy.Route, ok bool) string {
 
 func renderError(t *testing.T, err error) string {
 	t.Helper()
-	var m *memproxy.Malformed
+	var m *memproxy.Flaw
 	must.That(t, errors.As(err, &m), "Decode broke: %v", err)
 	var l lines
 	l.add(string(m.Code), strconv.Itoa(m.Status), m.Pointer)

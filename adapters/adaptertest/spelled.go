@@ -29,12 +29,12 @@ func RunSpelled(t *testing.T, a RoutedAdapter, claim string, filled func(pattern
 	names := strings.NewReplacer("NAME", claim, "CAMEL", first+strings.ToUpper(last[:1])+last[1:], "UPPER", strings.ToUpper(claim), "DASHED", first+"-"+last, "DOTTED", first+"."+last)
 	for at, rt := range a.Routes() {
 		req := requestTo(at, filled)
-		ask := func(query string) *memproxy.Malformed {
+		ask := func(query string) *memproxy.Flaw {
 			req.Query = names.Replace(query)
 			found, ok := a.Route(req)
 			must.That(t, ok, "%s: no route with the query %q", at, query)
 			_, err := a.Decode(found, req, nil)
-			var bad *memproxy.Malformed
+			var bad *memproxy.Flaw
 			must.That(t, err == nil || errors.As(err, &bad), "%s: %v", at, err)
 			return bad
 		}
@@ -63,6 +63,6 @@ func Malformed(t *testing.T, a Adapter, at, body string) bool {
 	rt, ok := a.Route(req)
 	must.That(t, ok, "%s is no route", at)
 	_, err := a.Decode(rt, req, []byte(body))
-	var bad *memproxy.Malformed
+	var bad *memproxy.Flaw
 	return errors.As(err, &bad) && bad.Status == 400
 }

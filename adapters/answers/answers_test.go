@@ -108,7 +108,7 @@ func TestShapes(t *testing.T) {
 		}
 	}
 	for _, body := range []string{`<html>`, `[{"id":"a"`, `{"id":"a","id":"b"}`, `[] []`, `{"id":"a",}`, "\xff", `{"id":01}`, `{"id":"\ud800"}`} {
-		var flaw *memproxy.Malformed
+		var flaw *memproxy.Flaw
 		if p, err := tab.Prune(memproxy.Route{ID: "list"}, memproxy.Reply{Status: 200, Body: []byte(body)}); !errors.As(err, &flaw) {
 			t.Errorf("%s: %s, %v", body, p.Body, err)
 		}

@@ -56,7 +56,8 @@ func prune(s *spec, body []byte, pathParams map[string]string) (memproxy.Pruned,
 	if err != nil {
 		return memproxy.Pruned{}, err
 	}
-	if whole.Parsed = doc; s.claims(doc.Root) {
+	whole.Parsed = doc
+	if s.claims(doc.Root) {
 		return whole, nil
 	}
 	p := pruning{e: doc.Edit(), pathParams: pathParams}

@@ -20,7 +20,7 @@ func (t *Table) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned,
 		return t.pruneReadable(rt, reply.Body)
 	}
 	out, err := prune(t.failed, reply.Body, rt.Params)
-	var flaw *memproxy.Malformed
+	var flaw *memproxy.Flaw
 	emptied := out.Unclaimed > 0 && len(bytes.Trim(out.Body, "{}[] \t\r\n")) == 0
 	switch {
 	case emptied:
@@ -45,7 +45,7 @@ func (t *Table) Structured(rt memproxy.Route) bool {
 // lists are removed first.
 func (t *Table) pruneReadable(rt memproxy.Route, body []byte) (memproxy.Pruned, error) {
 	p, err := prune(t.answers[rt.ID], body, nil)
-	var flaw *memproxy.Malformed
+	var flaw *memproxy.Flaw
 	if !errors.As(err, &flaw) {
 		return p, err
 	}

@@ -30,7 +30,7 @@ func FuzzParse(f *testing.F) {
 		const depth = 20
 		doc, err := jsondoc.Parse(src, depth)
 		if err != nil {
-			var m *memproxy.Malformed
+			var m *memproxy.Flaw
 			if !errors.As(err, &m) || m.Status != 400 {
 				t.Fatalf("%q: %v", src, err)
 			}

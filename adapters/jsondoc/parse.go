@@ -53,7 +53,7 @@ type Doc struct {
 // bound, see ParseRequest.
 const DefaultMaxDepth = 128
 
-// Parse reads a body. Errors are *memproxy.Malformed.
+// Parse reads a body. Errors are *memproxy.Flaw.
 func Parse(src []byte, maxDepth int) (*Doc, error) {
 	return parser{max: cmp.Or(max(maxDepth, 0), DefaultMaxDepth)}.parse(src)
 }
@@ -91,11 +91,11 @@ func (d *Doc) Is(body []byte) bool {
 func checkEncoding(src []byte) error {
 	switch {
 	case len(bytes.TrimSpace(src)) == 0:
-		return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Detail: "the body is empty"}
+		return &memproxy.Flaw{Code: memproxy.PayloadMalformed, Status: 400, Detail: "the body is empty"}
 	case bytes.HasPrefix(src, []byte("\xef\xbb\xbf")):
-		return &memproxy.Malformed{Code: memproxy.PayloadEncoding, Status: 400, Detail: "the body begins with a byte order mark"}
+		return &memproxy.Flaw{Code: memproxy.PayloadEncoding, Status: 400, Detail: "the body begins with a byte order mark"}
 	case bytes.IndexByte(src, 0) >= 0, !utf8.Valid(src):
-		return &memproxy.Malformed{Code: memproxy.PayloadEncoding, Status: 400, Detail: "the body is not valid UTF-8"}
+		return &memproxy.Flaw{Code: memproxy.PayloadEncoding, Status: 400, Detail: "the body is not valid UTF-8"}
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func refuses(t *testing.T, parse func([]byte, int) (*jsondoc.Doc, error), all []
 	for _, tt := range all {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := parse([]byte(tt.bad), 0)
-			var m *memproxy.Malformed
+			var m *memproxy.Flaw
 			if !errors.As(err, &m) || m.Code != tt.code || m.Status != 400 {
 				t.Errorf("%.60q: %v, want %s", tt.bad, err, tt.code)
 			}
@@ -103,7 +103,7 @@ func TestParseErrorsNameTheMember(t *testing.T) {
 		"\xff\xfe{\x00}\x00": "the body is not valid UTF-8",
 	} {
 		_, err := jsondoc.Parse([]byte(src), 0)
-		var m *memproxy.Malformed
+		var m *memproxy.Flaw
 		if !errors.As(err, &m) {
 			t.Fatalf("%q: %v", src, err)
 		}

@@ -16,12 +16,12 @@ import (
 func refusal(src []byte, maxDepth int, strict bool) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(src))
 	refuse := func(code memproxy.ReasonCode, detail string) error {
-		return &memproxy.Malformed{Code: code, Status: 400, Detail: detail, Pointer: string(dec.StackPointer())}
+		return &memproxy.Flaw{Code: code, Status: 400, Detail: detail, Pointer: string(dec.StackPointer())}
 	}
 	for first := true; ; first = false {
 		depth := dec.StackDepth()
 		if depth == 0 && !first {
-			return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Detail: "unexpected data after the JSON value"}
+			return &memproxy.Flaw{Code: memproxy.PayloadMalformed, Status: 400, Detail: "unexpected data after the JSON value"}
 		}
 		kind, n := dec.StackIndex(depth)
 		next := dec.PeekKind()
@@ -30,7 +30,7 @@ func refusal(src []byte, maxDepth int, strict bool) error {
 		}
 		switch tok, err := dec.ReadToken(); {
 		case errors.Is(err, jsontext.ErrDuplicateName):
-			flaw := &memproxy.Malformed{Code: memproxy.PayloadDuplicate, Status: 400, Detail: "a key is repeated in one object"}
+			flaw := &memproxy.Flaw{Code: memproxy.PayloadDuplicate, Status: 400, Detail: "a key is repeated in one object"}
 			if at, ok := errors.AsType[*jsontext.SyntacticError](err); ok { // the decoder is still at the member before
 				flaw.Pointer = string(at.JSONPointer)
 			}

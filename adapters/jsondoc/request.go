@@ -20,7 +20,7 @@ const DefaultRequestDepth = 32
 // ParseRequest parses a client's body. In addition to what Parse refuses, it refuses values
 // that a backend in Python would store differently or could not return: numbers that are not
 // storable, and the character NUL, which databases cannot store. maxDepth bounds the nesting; 0 means DefaultRequestDepth. Errors are
-// *memproxy.Malformed.
+// *memproxy.Flaw.
 func ParseRequest(src []byte, maxDepth int) (*Doc, error) {
 	return parser{max: cmp.Or(max(maxDepth, 0), DefaultRequestDepth), strict: true}.parse(src)
 }

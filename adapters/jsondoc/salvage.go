@@ -51,7 +51,8 @@ func (p *parser) element(depth int) *Value {
 		return v
 	}
 	p.At, p.elems, p.members = at, p.elems[:elems], p.members[:members]
-	if v = p.newValue(lost); !p.skip() {
+	v = p.newValue(lost)
+	if !p.skip() {
 		return nil
 	}
 	v.End = p.At

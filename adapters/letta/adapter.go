@@ -79,7 +79,7 @@ func KindOf(id string) memproxy.TargetKind {
 }
 
 func malformed(code memproxy.ReasonCode, status int, pointer, detail string) error {
-	return &memproxy.Malformed{Code: code, Status: status, Pointer: pointer, Detail: detail}
+	return &memproxy.Flaw{Code: code, Status: status, Pointer: pointer, Detail: detail}
 }
 
 // Refuse implements the gate's adapter. The SDKs show detail, in full if there is no

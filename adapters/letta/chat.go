@@ -125,7 +125,8 @@ func (d *draft) content(v *jsondoc.Value, ptr, role string) {
 	if v.Kind == jsondoc.String {
 		wire.AddItem(d.op, ptr, v.Text(), d.newItem(memproxy.ItemContent))
 		it := &d.op.Items[len(d.op.Items)-1]
-		if it.Role = role; role != "" {
+		it.Role = role
+		if role != "" {
 			it.Layer = memproxy.Episodic // a message of a history
 		}
 	}
@@ -231,7 +232,8 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 	d.op.Items = d.op.Items[:0]
 	for i, label := range labels {
 		for _, it := range plain {
-			if it.Field = label; replaces && it.Kind == memproxy.ItemContent {
+			it.Field = label
+			if replaces && it.Kind == memproxy.ItemContent {
 				it.Target = turn.Target(d.params["agent_id"], label)
 			}
 			if i == 0 || it.Kind == memproxy.ItemContent {

@@ -114,7 +114,8 @@ func (d *draft) readClaim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, 
 	case jsondoc.Null:
 		return
 	case jsondoc.String:
-		if c.Values = []string{v.Text()}; dim == memproxy.DimRun && v.Text() == ownConversation {
+		c.Values = []string{v.Text()}
+		if dim == memproxy.DimRun && v.Text() == ownConversation {
 			return
 		}
 	case jsondoc.Array:

@@ -76,7 +76,7 @@ func TestOwnersHaveOneSpellingInHeadersAndForms(t *testing.T) {
 	for name, refused := range map[string]bool{"User_id": false, "User-Id": true, "Userid": true, "X-Letta-Agent-Id": false, "X_letta_agent_id": true, "X-Request-Id": false, "X-User": false} {
 		rt, req := route(t, "GET", "/v1/blocks/")
 		req.Header[name] = []string{"x"}
-		var bad *memproxy.Malformed
+		var bad *memproxy.Flaw
 		if _, err := a.Decode(rt, req, nil); (errors.As(err, &bad) && bad.Status == 400) != refused {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -106,7 +106,7 @@ func TestOwnersHaveOneSpellingInHeadersAndForms(t *testing.T) {
 		"a form in the form":     {[]string{"Content-Disposition: form-data; name=\"x\"\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\n\r\nx\r\n--c--", file}, true},
 		"transfer encoding":      {[]string{"Content-Disposition: form-data; name=\"x\"\r\nContent-Transfer-Encoding: base64\r\n\r\neA==", file}, true},
 	} {
-		var bad *memproxy.Malformed
+		var bad *memproxy.Flaw
 		if _, err := a.Decode(rt, req, form(tc.parts...)); (errors.As(err, &bad) && bad.Status == 400) != tc.refused {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -253,13 +253,15 @@ func descends(elems []*jsondoc.Value, q url.Values) bool {
 	for _, m := range elems {
 		for _, c := range inMessage(m, "approval_request_message", "tool_calls") {
 			id := c.Get("tool_call_id").Text()
-			if asked[id] = true; ran[id] {
+			asked[id] = true
+			if ran[id] {
 				return true
 			}
 		}
 		for _, r := range inMessage(m, "tool_return_message", "tool_returns") {
 			id := r.Get("tool_call_id").Text()
-			if ran[id] = true; asked[id] {
+			ran[id] = true
+			if asked[id] {
 				return false
 			}
 		}

@@ -239,7 +239,8 @@ func readToolResult(rd *memproxy.Reading, rt memproxy.Route, body []byte) error 
 	if err != nil {
 		return err
 	}
-	if rd.Failed = doc.Root.Get("status").Text() == "error"; selfedit.Tools[rt.Params["tool_name"]].Uses != selfedit.Memories {
+	rd.Failed = doc.Root.Get("status").Text() == "error"
+	if selfedit.Tools[rt.Params["tool_name"]].Uses != selfedit.Memories {
 		return nil
 	}
 	f := answerReader{rd: rd, doc: doc, agent: rt.Params["agent_id"]}

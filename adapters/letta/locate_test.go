@@ -167,7 +167,7 @@ func TestLimitUpstream(t *testing.T) {
 		op.Stamp = &memproxy.Stamp{ID: "d-1"}
 		op.Current = map[string]memproxy.Memory{"block-1": {ID: "block-1", Limit: 5}}
 		_, _, err = a.Encode(rt, req, []byte(body), op)
-		var bad *memproxy.Malformed
+		var bad *memproxy.Flaw
 		if errors.As(err, &bad) != refused || refused && (bad.Code != memproxy.FieldSize || bad.Status != 422 || strings.Contains(bad.Detail, "123456")) {
 			t.Errorf("%s: %v", body, err)
 		}

@@ -165,7 +165,7 @@ func TestEveryReferenceIsFound(t *testing.T) {
 			want = append(want, "group"+uuid, "conv"+uuid)
 		}
 		op, err := a.Decode(rt, req, payload)
-		var bad *memproxy.Malformed
+		var bad *memproxy.Flaw
 		if errors.As(err, &bad) && bad.Code == memproxy.RouteUnknown {
 			continue // refused with any value
 		}
@@ -262,7 +262,7 @@ func TestReferencesAreBounded(t *testing.T) {
 		return err
 	}
 	expect.OK(t, ask(500), "500 references")
-	var bad *memproxy.Malformed
+	var bad *memproxy.Flaw
 	if err := ask(5000); !errors.As(err, &bad) || bad.Status != 422 {
 		t.Errorf("5000 references: %v", err)
 	}

@@ -65,7 +65,8 @@ func rewrite(doc *jsondoc.Doc, memories []memproxy.Memory) ([]byte, error) {
 			}
 			text := m.TextAt
 			if text != "" && at != m.Pointer {
-				if text = ""; v.Get("value").Text() != "" {
+				text = ""
+				if v.Get("value").Text() != "" {
 					text = at + "/value"
 				}
 			}

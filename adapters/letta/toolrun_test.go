@@ -62,7 +62,7 @@ func TestDirectCallsHaveTheParametersTypes(t *testing.T) {
 	} {
 		rt, req := routed(t, a, "POST", "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/"+tc.tool+"/run")
 		_, err := a.Decode(rt, req, []byte(`{"args":`+tc.args+`}`))
-		flaw, _ := errors.AsType[*memproxy.Malformed](err)
+		flaw, _ := errors.AsType[*memproxy.Flaw](err)
 		if flaw != nil && (flaw.Pointer != tc.at || tc.at == "/args" && flaw.Status != 422) || flaw == nil && (tc.at != "" || err != nil) {
 			t.Errorf("%s %s: %v", tc.tool, tc.args, err)
 		}

@@ -39,7 +39,7 @@ func New(opt Options) (*Adapter, error) {
 }
 
 func malformed(code memproxy.ReasonCode, status int, pointer, detail string) error {
-	return &memproxy.Malformed{Code: code, Status: status, Pointer: pointer, Detail: detail}
+	return &memproxy.Flaw{Code: code, Status: status, Pointer: pointer, Detail: detail}
 }
 
 // Refuse implements the gate's adapter. Both SDKs read detail.

@@ -156,7 +156,8 @@ func (e *element) place(m *memproxy.Memory, list string, i int, raw []byte) {
 		m.Metadata = raw[from : from+e.length]
 	}
 	text := list + "/" + strconv.Itoa(i) + e.text
-	if m.Pointer = text[:len(text)-len(e.text)]; e.text != "" {
+	m.Pointer = text[:len(text)-len(e.text)]
+	if e.text != "" {
 		m.TextAt = text
 	}
 }

@@ -59,7 +59,8 @@ func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 func number(query string, asked *jsondoc.Doc, name string, otherwise int) int {
 	text, said := pages.Param(query, name)
 	if v := asked.Root.Get(name); !said && v != nil {
-		if text, said = string(asked.Raw(v)), true; v.Kind == jsondoc.String {
+		text, said = string(asked.Raw(v)), true
+		if v.Kind == jsondoc.String {
 			text = v.Text()
 		}
 	}

@@ -36,7 +36,7 @@ func TestIDsHaveOneSpelling(t *testing.T) {
 				continue
 			}
 			_, err := a.Decode(rt, req, []byte(c.body))
-			var bad *memproxy.Malformed
+			var bad *memproxy.Flaw
 			expect.Equal(t, errors.As(err, &bad) && bad.Code == memproxy.PayloadPath, other, at, id, err)
 		}
 	}

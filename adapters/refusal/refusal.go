@@ -73,7 +73,7 @@ func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 // Unprocessable changes the status for an unreadable body to FastAPI's 422. For invalid
 // UTF-8 and excessive depth it stays 400, as in FastAPI.
 func Unprocessable(err error) error {
-	if m, ok := errors.AsType[*memproxy.Malformed](err); ok && (m.Code == memproxy.PayloadMalformed || m.Code == memproxy.PayloadContentType) {
+	if m, ok := errors.AsType[*memproxy.Flaw](err); ok && (m.Code == memproxy.PayloadMalformed || m.Code == memproxy.PayloadContentType) {
 		m.Status = 422
 	}
 	return err

@@ -221,7 +221,8 @@ func (t *Table) Route(req memproxy.Request) (memproxy.Route, bool) {
 		return memproxy.Route{}, false
 	}
 	route := r.Route
-	if route.Params = params; params == nil {
+	route.Params = params
+	if params == nil {
 		route.Params = map[string]string{} // Decode also stores there what Read needs
 	}
 	if spelled := withLastSlash(req.EscapedPath, strings.HasSuffix(r.Path, "/")); spelled != req.EscapedPath && !strings.HasSuffix(r.Path, "...}") {

@@ -42,7 +42,7 @@ func CheckCharset(params map[string]string) error {
 }
 
 func unsupported(code memproxy.ReasonCode, detail string) error {
-	return &memproxy.Malformed{Code: code, Status: 415, Detail: detail}
+	return &memproxy.Flaw{Code: code, Status: 415, Detail: detail}
 }
 
 // ParseMediaType parses a media type if all servers parse it in the same way. Readers differ

@@ -180,5 +180,5 @@ func (n *Names) CheckHeaders(h memproxy.Header) error {
 }
 
 func refused(code memproxy.ReasonCode, ptr, detail string) error {
-	return &memproxy.Malformed{Code: code, Status: 400, Pointer: ptr, Detail: detail}
+	return &memproxy.Flaw{Code: code, Status: 400, Pointer: ptr, Detail: detail}
 }

@@ -214,7 +214,8 @@ func dear(w io.Writer, least time.Duration, only string) error {
 		}
 		slices.Sort(took)
 		median := took[len(took)/2]
-		if all++; median > maxDear {
+		all++
+		if median > maxDear {
 			over++
 		}
 		if median >= least {

@@ -66,7 +66,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	if x.entry.Identify(x.ctx) {
 		x.entry.Enter(x.ctx)
 	}
-	var flaw *memproxy.Malformed
+	var flaw *memproxy.Flaw
 	if x.entry.Class.ReadsBody() {
 		if flaw = x.authFlaw(body); flaw == nil && x.room(body) != nil {
 			flaw = frontend.Busy()
@@ -75,7 +75,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 		flaw = x.req.flaw
 	}
 	if flaw == nil {
-		x.entry.Read(body)
+		x.entry.CheckBody(body)
 	}
 	m, refusal := x.admit(body, flaw)
 	if a := x.admission; refusal == nil && !a.Shadow() && a.Decision.Verdict == memproxy.Amend { // authFlaw did not see this
@@ -114,9 +114,9 @@ func authRequest(at *authv3.AttributeContext) request {
 
 // authFlaw returns why a request cannot be admitted by a decision alone, or nil. The gate
 // refuses it, so that the refusal is recorded like any other.
-func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
-	flaw := func(code memproxy.ReasonCode, status int, detail string) *memproxy.Malformed {
-		return &memproxy.Malformed{Code: code, Status: status, Detail: detail}
+func (x *exchange) authFlaw(body []byte) *memproxy.Flaw {
+	flaw := func(code memproxy.ReasonCode, status int, detail string) *memproxy.Flaw {
+		return &memproxy.Flaw{Code: code, Status: status, Detail: detail}
 	}
 	switch {
 	case x.req.flaw != nil:

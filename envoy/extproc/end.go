@@ -52,7 +52,7 @@ func (x *exchange) cutShort(a attrs) (*change, error) {
 }
 
 // refuseUnread refuses a request whose body did not arrive, also in shadow mode.
-func (x *exchange) refuseUnread(flaw *memproxy.Malformed) *change {
+func (x *exchange) refuseUnread(flaw *memproxy.Flaw) *change {
 	_, refusal := x.admit(nil, flaw)
 	if refusal == nil {
 		refusal = x.reply(x.p.opt.Gate.AbandonUnreadable(context.WithoutCancel(x.ctx), x.admission, flaw))

@@ -164,11 +164,11 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*change, error) {
 		return nil, errProtocol
 	}
 	body := b.GetBody()
-	var flaw *memproxy.Malformed
+	var flaw *memproxy.Flaw
 	if int64(len(body)) > x.b.MaxBody {
 		flaw, body = frontend.TooLarge(x.b.MaxBody), nil // recorded without a hash, as at the HTTP listener
 	} else {
-		x.entry.Read(body)
+		x.entry.CheckBody(body)
 	}
 	if flaw == nil && x.room(body) != nil {
 		flaw, body = frontend.Busy(), nil
@@ -182,7 +182,7 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*change, error) {
 
 // rule passes the request through the gate. It returns the changes of the request's
 // headers, or the answer in place of the backend's.
-func (x *exchange) rule(body []byte, flaw *memproxy.Malformed) *change {
+func (x *exchange) rule(body []byte, flaw *memproxy.Flaw) *change {
 	m, refusal := x.admit(body, flaw)
 	if refusal != nil {
 		return refusal
@@ -208,7 +208,7 @@ func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*change, error) {
 	if x.entry.Class.ReadsBody() && x.admission == nil {
 		// The headers can no longer be changed, so even a harmless request could not be
 		// forwarded correctly.
-		_, refusal := x.admit(nil, &memproxy.Malformed{
+		_, refusal := x.admit(nil, &memproxy.Flaw{
 			Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the request has trailers but no body",
 		})
 		if refusal != nil {
@@ -220,7 +220,7 @@ func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*change, error) {
 
 // admit passes the request through the gate. It returns the changes of the request's
 // headers, or a refusal.
-func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*headerMutation, *change) {
+func (x *exchange) admit(body []byte, flaw *memproxy.Flaw) (*headerMutation, *change) {
 	a := x.entry.Admit(x.ctx, body, flaw)
 	x.admission = a
 	if reply, refused := x.perform(a, a.Next); refused {

@@ -18,7 +18,7 @@ import (
 type observation struct {
 	x    *exchange
 	body []byte
-	flaw *memproxy.Malformed
+	flaw *memproxy.Flaw
 }
 
 func (o *observation) message(ctx context.Context, msg *procv3.ProcessingRequest) error {

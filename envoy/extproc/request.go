@@ -21,7 +21,7 @@ type request struct {
 	// target is the path and query as the client wrote them; forwarded is the form that
 	// is ruled on and sent.
 	target, forwarded string
-	flaw              *memproxy.Malformed
+	flaw              *memproxy.Flaw
 }
 
 // describe converts the head of a request to the gate's form. It parses the path as
@@ -48,7 +48,7 @@ func describe(pseudo map[string]string, h memproxy.Header, peer []string) reques
 		// that is not a path is refused.
 		r.EscapedPath = target
 		if target != "*" || r.Method != http.MethodOptions {
-			r.flaw = &memproxy.Malformed{Code: memproxy.PayloadPath, Status: http.StatusBadRequest, Detail: "the path cannot be read"}
+			r.flaw = &memproxy.Flaw{Code: memproxy.PayloadPath, Status: http.StatusBadRequest, Detail: "the path cannot be read"}
 		}
 		return r
 	}

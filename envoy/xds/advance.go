@@ -63,7 +63,8 @@ func (s *Server) stopReason(o offer) string {
 	name, refused, first := o.next.Name(), 0, ""
 	for _, n := range s.nodes {
 		if n.rejected.Release == name {
-			if refused++; first == "" || n.ID+": "+n.rejected.Reason < first {
+			refused++
+			if first == "" || n.ID+": "+n.rejected.Reason < first {
 				first = n.ID + ": " + n.rejected.Reason
 			}
 		}

@@ -101,7 +101,8 @@ func offerOf(list []*release, plan Plan) offer {
 		o.base = oldest
 	}
 	if o.next != nil {
-		if o.percent = 100; len(plan.Stages) > 0 {
+		o.percent = 100
+		if len(plan.Stages) > 0 {
 			o.percent = plan.Stages[min(o.next.progress.stage, len(plan.Stages)-1)].Percent
 		}
 	}

@@ -153,7 +153,8 @@ func (s *Server) Refresh() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.storeErr = err; err != nil {
+	s.storeErr = err
+	if err != nil {
 		return err
 	}
 	s.setReleases(releases, faults, progressOf(marks))

@@ -50,7 +50,7 @@ func (Toy) Decode(r memproxy.Route, _ memproxy.Request, body []byte) (*memproxy.
 	}
 	switch {
 	case strings.Contains(string(body), "malformed"):
-		return nil, &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Detail: "malformed"}
+		return nil, &memproxy.Flaw{Code: memproxy.PayloadMalformed, Status: 400, Detail: "malformed"}
 	case strings.Contains(string(body), "panic"):
 		panic("as asked")
 	}

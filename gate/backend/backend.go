@@ -22,7 +22,7 @@ type Adapter interface {
 	Route(memproxy.Request) (memproxy.Route, bool)
 
 	// Decode reads a request's payload (body, query, path parameters). An
-	// unreadable payload is a *memproxy.Malformed; any other error is
+	// unreadable payload is a *memproxy.Flaw; any other error is
 	// breakage. It never returns an operation that leaves content out.
 	Decode(memproxy.Route, memproxy.Request, []byte) (*memproxy.Operation, error)
 

@@ -53,13 +53,13 @@ func Replaced(op *memproxy.Operation) []string {
 // OtherObjectChange returns the flaw of an operation with targets if it also changes
 // another object. Only the owners and authors of targets are looked up, so it would
 // escape the checks.
-func OtherObjectChange(op *memproxy.Operation) *memproxy.Malformed {
+func OtherObjectChange(op *memproxy.Operation) *memproxy.Flaw {
 	if len(op.Targets) == 0 {
 		return nil
 	}
 	for i := range op.Items {
 		if it := &op.Items[i]; it.Target != "" && !slices.Contains(op.Targets, it.Target) {
-			return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 422, Pointer: it.Pointer, Detail: "the request names other objects than the one that it changes"}
+			return &memproxy.Flaw{Code: memproxy.PayloadMalformed, Status: 422, Pointer: it.Pointer, Detail: "the request names other objects than the one that it changes"}
 		}
 	}
 	return nil

@@ -40,7 +40,7 @@ func (NoLedger) NoteSession(context.Context, memproxy.SessionEvent, ...string) (
 func (NoLedger) Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error) {
 	return nil, nil
 }
-func (NoLedger) Record(context.Context, string, string) (memproxy.Track, error) {
+func (NoLedger) Track(context.Context, string, string) (memproxy.Track, error) {
 	return memproxy.Track{}, nil
 }
 func (NoLedger) Retraction(context.Context, string, string, []string, time.Time) (memproxy.Retraction, bool, error) {

@@ -75,12 +75,12 @@ func TooMuch(op *memproxy.Operation) string {
 // to another name: one that begins or ends with spaces, zero-width marks or control
 // characters. The Mem0 server strips such spaces, and would use the owner with the shorter
 // name.
-func Trimmed(op *memproxy.Operation) *memproxy.Malformed {
+func Trimmed(op *memproxy.Operation) *memproxy.Flaw {
 	cut := func(r rune) bool { return unicode.In(r, unicode.Z, unicode.Cc, unicode.Cf) }
 	for _, c := range op.Claims {
 		for _, v := range c.Values {
 			if c.Op != memproxy.ClaimUnclear && strings.TrimFunc(v, cut) != v {
-				return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Pointer: c.Pointer, Detail: "a name begins or ends with a space or an invisible character, which servers strip"}
+				return &memproxy.Flaw{Code: memproxy.PayloadMalformed, Status: 400, Pointer: c.Pointer, Detail: "a name begins or ends with a space or an invisible character, which servers strip"}
 			}
 		}
 	}

@@ -72,7 +72,8 @@ func (l *Limit) Clamp(hints []memproxy.ConfidenceClaim) (confidence, claimed mem
 		}
 	}
 	if len(hints) == 0 {
-		if claimed = confidence; l.ceiling < min(l.write, l.table) {
+		claimed = confidence
+		if l.ceiling < min(l.write, l.table) {
 			lowered = []memproxy.Reason{l.why}
 		}
 	}

@@ -69,13 +69,13 @@ func (v *Sum) Amend(code memproxy.ReasonCode, pointer, detail string) {
 }
 
 // Malformed refuses a request that cannot be read.
-func (v *Sum) Malformed(m *memproxy.Malformed) {
+func (v *Sum) Malformed(m *memproxy.Flaw) {
 	v.Refuse(cmp.Or(m.Status, memproxy.StatusBadRequest), memproxy.Reason{Code: m.Code, Detail: m.Detail, Pointer: m.Pointer})
 }
 
 // Unreadable refuses a request that cannot be read, and returns any other error.
 func (v *Sum) Unreadable(err error) error {
-	if bad, unreadable := errors.AsType[*memproxy.Malformed](err); unreadable {
+	if bad, unreadable := errors.AsType[*memproxy.Flaw](err); unreadable {
 		v.Malformed(bad)
 		return nil
 	}

@@ -244,7 +244,8 @@ func (f *Format) request(w *World, of *Case) (*Case, error) {
 	if p.where == "query" {
 		q.Set(p.name, at(p.kind, class))
 	}
-	if c.Target = path; len(q) > 0 {
+	c.Target = path
+	if len(q) > 0 {
 		c.Target += "?" + q.Encode()
 	}
 	if p.where == "header" {

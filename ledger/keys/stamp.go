@@ -124,7 +124,8 @@ func (s *Signer) mac(key Key, id string, st *memproxy.Stamp, sum *[sha256.Size]b
 		b = AppendFields(b, []string{st.Session, st.Trigger}, int64(st.Score))
 		b = AppendField(b, st.Flags)
 	} else if st.Mark != "" || st.Metadata != "" {
-		if b = AppendField(b, st.Mark); st.Metadata != "" {
+		b = AppendField(b, st.Mark)
+		if st.Metadata != "" {
 			b = AppendField(b, st.Metadata)
 		}
 	}
@@ -136,7 +137,8 @@ func (p *macPool) end(h *mac, b, sum []byte) {
 	h.Reset()
 	h.Write(b)
 	copy(sum, h.Sum(h.out[:0]))
-	if h.buf = b; cap(b) <= 4<<10 { // stamps and rows take about a tenth of that
+	h.buf = b
+	if cap(b) <= 4<<10 { // stamps and rows take about a tenth of that
 		p.pool.Put(h)
 	}
 }

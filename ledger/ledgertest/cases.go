@@ -120,7 +120,7 @@ func hostileLookup(t *testing.T, s *ledger.Ledger) {
 		if _, ok, err := s.Decision(t.Context(), "mem0", bad); ok || err != nil {
 			t.Errorf("Decision(%.12q): %v, %v", bad, ok, err)
 		}
-		expect.OK(t, expect.Err(s.Record(t.Context(), bad, bad)), "Record", bad)
+		expect.OK(t, expect.Err(s.Track(t.Context(), bad, bad)), "Record", bad)
 		err := s.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: bad}, Author: "a", Corrector: "b", Decision: "d"}}})
 		expect.Is(t, err, ledger.ErrRow, "Corrected", bad)
 	}
@@ -191,7 +191,7 @@ func noted(t *testing.T, s *ledger.Ledger) {
 func record(t *testing.T, s *ledger.Ledger, tenant, actor string) memproxy.Track {
 	t.Helper()
 	must.Do(t, s.Sync(t.Context()))
-	got := must.Get(s.Record(t.Context(), tenant, actor))(t)
+	got := must.Get(s.Track(t.Context(), tenant, actor))(t)
 	expect.Equal(t, got.Facts+got.Corrections > 0, !got.Since.IsZero(), actor, "is known since", got.Since, got)
 	got.Since = time.Time{}
 	return got
@@ -266,7 +266,7 @@ func closed(t *testing.T, s *ledger.Ledger) {
 		"Put":    s.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("b")}}),
 		"Note":   s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("b")}}),
 		"Lookup": errOf(ledger.ByID(t.Context(), s, "mem0", memproxy.TargetMemory, "a")),
-		"Record": errOf(s.Record(t.Context(), "acme", "agent:dev")),
+		"Record": errOf(s.Track(t.Context(), "acme", "agent:dev")),
 		"Prune":  errOf(s.Upkeep.Prune(t.Context(), time.Now())),
 	} {
 		expect.Is(t, err, ledger.ErrClosed, name)

@@ -39,7 +39,7 @@ func entries(t *testing.T, l Life) {
 		t.Errorf("at once: %+v, %v", records["born"], err)
 	}
 	must.Do(t, l.Sync(ctx))
-	if track, err := l.Record(ctx, "acme", Row("born").Actor); err != nil || track.Facts != 1 || track.Validated != 0 {
+	if track, err := l.Track(ctx, "acme", Row("born").Actor); err != nil || track.Facts != 1 || track.Validated != 0 {
 		t.Errorf("a memory that is made validated counts for its author: %+v, %v", track, err)
 	}
 	bad := stateOf("n", "no such state")

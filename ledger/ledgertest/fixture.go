@@ -127,6 +127,6 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 	expect.Len(t, must.Get(l.Rollbacks.Unfinished(ctx, time.Minute))(t), 0, "a rollback that nothing confirms")
 	notices, _, err := l.Notices.Due(ctx, 100, time.Minute)
 	expect.That(t, err == nil && len(notices) == 15, "%d notices, %v", len(notices), err)
-	track, err := l.Record(ctx, "acme", "agent:dev")
+	track, err := l.Track(ctx, "acme", "agent:dev")
 	expect.That(t, err == nil && track.Facts == 18 && track.Corrections == 1, "the author's record %+v, %v", track, err)
 }

@@ -74,7 +74,8 @@ func (l *Log) read(entry func(number uint64, plain []byte) error, lost func(erro
 		if err != nil {
 			lost(fmt.Errorf("redo log at %d: %w", at, err))
 		}
-		if at += n; err != nil || number <= l.last {
+		at += n
+		if err != nil || number <= l.last {
 			continue
 		}
 		if err := entry(number, plain); err != nil {
@@ -123,7 +124,8 @@ func (l *Log) append(plain []byte) (uint64, error) {
 	frame = append(frame, byte(len(name)))
 	frame = append(append(frame, name...), sealed...)
 	frame = append(frame, make([]byte, -len(frame)&3)...)
-	if l.frame = frame; cap(frame) > keepFrame {
+	l.frame = frame
+	if cap(frame) > keepFrame {
 		l.frame = nil
 	}
 	if _, err := l.file.WriteAt(frame, from); err != nil {

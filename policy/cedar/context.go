@@ -104,7 +104,8 @@ func factsOf(q *memproxy.Question, f *memproxy.Facts) policyContext {
 }
 
 func (a policyContext) forPart(w *memproxy.Written, g *memproxy.Governance) policyContext {
-	if a.names = a.names[:len(a.names):len(a.names)]; w.Field != "" {
+	a.names = a.names[:len(a.names):len(a.names)]
+	if w.Field != "" {
 		a.names = addName(a.names, cmp.Or(w.Spelled, w.Field))
 	}
 	a.Keys = joined(a.names)

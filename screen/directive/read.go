@@ -186,7 +186,8 @@ func contracted(rest string) bool {
 // addConcepts adds the concepts of the whole word.
 func (v *Vocabulary) addConcepts(w *Word) {
 	m := v.exact.Get(w.Hash)
-	if w.Concepts = w.Concepts.or(m.concepts); m.more {
+	w.Concepts = w.Concepts.or(m.concepts)
+	if m.more {
 		w.Flags |= starter
 	}
 }

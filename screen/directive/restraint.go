@@ -120,7 +120,8 @@ func (r *Rules) negated(dst []int, h Hit, words []Word, at int, text string) []i
 		}
 		condition = condition || w.Concepts.meets(r.when)
 		inside := i >= h.Start && i < h.End
-		if leave--; w.Concepts.meets(r.untilWords) && !inside {
+		leave--
+		if w.Concepts.meets(r.untilWords) && !inside {
 			leave = maxLeave
 			if w.Flags&FlagUnspaced != 0 {
 				leave *= 3

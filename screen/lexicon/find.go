@@ -98,7 +98,8 @@ func (p *part) matches(text string, around []span) []span {
 	for _, in := range around {
 		most := -1
 		if !p.near {
-			if most = maxHits + 3 - len(out); len(out) > maxHits { // two may touch an edge
+			most = maxHits + 3 - len(out)
+			if len(out) > maxHits { // two may touch an edge
 				break
 			}
 		}

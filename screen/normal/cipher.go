@@ -37,7 +37,8 @@ func cipher(found []View, v *View) (_ []View, strange int, opaque []span) {
 		if sum < fluent*n || signs*manySigns > n {
 			opaque = widen(opaque, s, from, to)
 		}
-		if marked += signs; n >= leastStretch {
+		marked += signs
+		if n >= leastStretch {
 			all += n
 			if sum < fluent*n {
 				strange += near

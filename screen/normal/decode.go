@@ -26,7 +26,8 @@ type codec struct {
 func newCodec(base uint64, in, out, least int, alphabet string) *codec {
 	c := codec{base: base, in: in, out: out, least: least}
 	for b := range c.value {
-		if c.value[b] = int8(strings.IndexByte(alphabet, byte(b))); b >= 'a' && b <= 'z' && base <= 32 {
+		c.value[b] = int8(strings.IndexByte(alphabet, byte(b)))
+		if b >= 'a' && b <= 'z' && base <= 32 {
 			c.value[b] = c.value[b-'a'+'A']
 		}
 		if c.value[b] >= int8(base) {

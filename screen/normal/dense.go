@@ -11,7 +11,8 @@ type dense struct {
 // add adds the word from i to j: gain if it has the property, loss if not.
 func (d *dense) add(is bool, gain, loss, i, j int) {
 	if !is {
-		if d.no += loss; d.sum > 0 {
+		d.no += loss
+		if d.sum > 0 {
 			d.sum -= loss
 		}
 		return

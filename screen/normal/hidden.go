@@ -70,7 +70,8 @@ func inBits(silent []rune) [][]byte {
 		if r != kinds[0] && r != kinds[1] {
 			continue
 		}
-		if bits <<= 1; r == kinds[0] {
+		bits <<= 1
+		if r == kinds[0] {
 			bits |= 1
 		}
 		if n++; n%8 == 0 {

@@ -74,7 +74,8 @@ func leet(found []View, v *View) []View {
 			if is.to > j+1 || !isLetter(s[j]) {
 				digits++
 			}
-			if j = is.to; len(word) <= maxLeet {
+			j = is.to
+			if len(word) <= maxLeet {
 				word = append(word, is)
 			}
 		}
@@ -104,7 +105,8 @@ func leet(found []View, v *View) []View {
 			tried++
 		}
 		if ok && letters > 0 && slices.ContainsFunc(word[:n], func(g glyph) bool { return !isLetter(s[g.from]) }) {
-			if known++; len(word) >= 5 {
+			known++
+			if len(word) >= 5 {
 				known++
 			}
 		}

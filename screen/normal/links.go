@@ -46,7 +46,8 @@ func links(found []View, v *View) []View {
 			b.copy(s, i, scheme)
 			i += at
 			n, in, all, foreign := linkWords(s[i:j])
-			if words += n; foreign || in >= minLinked && in*3 >= all || !web && sense(s[i:j]) >= legibleLink {
+			words += n
+			if foreign || in >= minLinked && in*3 >= all || !web && sense(s[i:j]) >= legibleLink {
 				known += n
 			}
 			innocent = innocent && web && !chained
@@ -202,7 +203,8 @@ func linkWords(s string) (n, common, all int, foreign bool) {
 		if j-i < 2 {
 			return
 		}
-		if all++; wide().common(h) {
+		all++
+		if wide().common(h) {
 			common++
 		}
 		if !addressWords[strings.ToLower(s[i:j])] {

@@ -150,7 +150,8 @@ func (r *reader) follow(found []View, depth int) {
 func (r *reader) level(found []View, depth int) []View {
 	found = trimmed(found)
 	for i := range found {
-		if found[i].sense = fluent; !foreign(found[i].Text) {
+		found[i].sense = fluent
+		if !foreign(found[i].Text) {
 			found[i].sense = sense(found[i].Text)
 		}
 	}

@@ -77,7 +77,8 @@ func decodeGroups(list []string) (sure []byte, guesses [][]byte) {
 				t = nil
 				break
 			}
-			if low = low || c < 9; c > 0xff {
+			low = low || c < 9
+			if c > 0xff {
 				t = utf8.AppendRune(t, c)
 			} else {
 				t = append(t, byte(c))

@@ -116,7 +116,8 @@ func scan(s string) marks {
 		}
 		letters = 0
 		if k&cB64 != 0 && run > 0 {
-			if run++; inRun == cDigit {
+			run++
+			if inRun == cDigit {
 				groups++
 			}
 			if k&cEmph == 0 {

@@ -115,7 +115,8 @@ func whole(name string, text []byte, v *View, start, end int) View {
 // mapped returns the reading in b, whose offsets point into parent.
 func mapped(name string, b *builder, parent *View) View {
 	v := View{Name: name, Text: string(b.text), orig: parent.orig, changed: b.changed(parent.Text, parent.Depth), worded: parent.worded || name == Split || name == Leet || name == Scrambled, pieced: parent.pieced, ciphered: parent.ciphered || name == Cipher || name == Reversed}
-	if v.guesses = parent.guesses; v.guessed() {
+	v.guesses = parent.guesses
+	if v.guessed() {
 		v.guesses++
 	}
 	if parent.whole {

@@ -129,7 +129,8 @@ const apart = 26 // index of any byte that is no letter
 // places maps each byte to its index in the alphabet.
 var places = func() (p [256]byte) {
 	for c := range p {
-		if p[c] = apart; isLetter(byte(c)) {
+		p[c] = apart
+		if isLetter(byte(c)) {
 			p[c] = terms.Lower(byte(c)) - 'a'
 		}
 	}

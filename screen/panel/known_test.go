@@ -112,7 +112,7 @@ func TestLongReadsGetOn(t *testing.T) {
 		return now
 	}}))(t)
 	list := listed("agent:dev", "a", "b", "c", "d")
-	var busy *memproxy.Malformed
+	var busy *memproxy.Flaw
 	_, err := p.Screen(t.Context(), list)
 	expect.That(t, errors.As(err, &busy) && busy.Status == 503 && busy.Code == memproxy.LimitInFlight, "%v %v", "after the time of one read:", err)
 	must.Get(p.Screen(t.Context(), list))(t)

@@ -107,7 +107,8 @@ func (p *Panel) similar(ctx context.Context, op *memproxy.Operation, findings []
 		if away == nil {
 			m, err = p.opt.Similar.Match(ctx, op.Items[i].Text, op.SourceClaim)
 		}
-		if findings = p.note(ctx, "similar", i, err, findings); err == nil {
+		findings = p.note(ctx, "similar", i, err, findings)
+		if err == nil {
 			findings = resembles(findings, "similar", m, i)
 		} else if lost += p.opt.Clock().Sub(begun); lost >= 5*time.Second || errors.Is(err, context.DeadlineExceeded) {
 			away = err

@@ -48,7 +48,8 @@ func (o *Outages) note(ctx context.Context, log *slog.Logger, now time.Time, lay
 	case errors.Is(err, judge.ErrBudget), errors.Is(err, judge.ErrBusy), errors.Is(err, judge.ErrTooLong):
 		l.refused++
 	case err != nil && !errors.Is(ctx.Err(), context.Canceled):
-		if l.failed++; l.last.IsZero() {
+		l.failed++
+		if l.last.IsZero() {
 			log.WarnContext(ctx, "a screening layer is unavailable; the findings of the other layers apply", "layer", layer, "error", err)
 		}
 		l.last = now

@@ -14,13 +14,13 @@ const shareWait = 10 * time.Second // the longest wait for other screenings of t
 
 // errBusy is returned if the texts cannot be screened in time. The results so far are
 // cached for a retry.
-var errBusy = &memproxy.Malformed{
+var errBusy = &memproxy.Flaw{
 	Code: memproxy.LimitInFlight, Status: http.StatusServiceUnavailable,
 	Detail: "too many texts of this caller are being screened; try again",
 }
 
 // errGone is returned if the caller hung up before its turn to be screened.
-var errGone = &memproxy.Malformed{
+var errGone = &memproxy.Flaw{
 	Code: memproxy.PayloadIncomplete, Status: http.StatusBadRequest,
 	Detail: "the client disconnected before its texts were screened",
 }

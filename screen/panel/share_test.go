@@ -84,7 +84,7 @@ func TestScreeningsOfACallerAreBounded(t *testing.T) {
 		start("mallory")
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		var busy *memproxy.Malformed
+		var busy *memproxy.Flaw
 		if err := <-ended; !errors.As(err, &busy) || busy.Status != 503 || busy.Code != memproxy.LimitInFlight {
 			t.Error("without a place:", err)
 		}
@@ -104,7 +104,7 @@ func TestPanelTakesAPlace(t *testing.T) {
 	hold(t, "agent:dev")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	var left *memproxy.Malformed
+	var left *memproxy.Flaw
 	_, err := p.Screen(gone, s)
 	expect.That(t, errors.As(err, &left) && left.Code == memproxy.PayloadIncomplete, "%v %v", "a caller that hung up before its turn:", err)
 	over, stop := context.WithTimeout(t.Context(), 0)

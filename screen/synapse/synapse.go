@@ -113,7 +113,8 @@ func Heuristics(text string, own []string) []memproxy.Finding {
 	for from, to := range terms.Sentences(text, terms.ClauseMarks, " \n\t\"')", len(text)) {
 		for word := range strings.FieldsFuncSeq(text[from:to], func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' }) {
 			if word = strings.ToLower(word); !courtesies[word] {
-				if all++; imperatives[word] {
+				all++
+				if imperatives[word] {
 					orders++
 				}
 				break
@@ -190,7 +191,8 @@ func mentions(text string, own []string) []string {
 				note(last)
 				w = "" // the next word is a verb
 			}
-			if before, last = last, w; apart {
+			before, last = last, w
+			if apart {
 				before, last = last, ""
 			}
 			i += length

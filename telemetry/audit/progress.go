@@ -116,7 +116,8 @@ func (p *progress) durable() (size uint64, bundles []bundle) {
 func (p *progress) published(size uint64, err error) (full []bundle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stale = err; err != nil {
+	p.stale = err
+	if err != nil {
 		return nil
 	}
 	p.signed, p.last = size, time.Now()

@@ -116,7 +116,8 @@ func shortest(m *config.Memories) time.Duration {
 func (k *Maintainer) expire(ctx context.Context, now time.Time) error {
 	for total := 0; ; {
 		gone, err := k.Ledger.Upkeep.Expire(ctx, now)
-		if total += len(gone); err == nil && len(gone) > 0 {
+		total += len(gone)
+		if err == nil && len(gone) > 0 {
 			continue
 		}
 		if total > 0 {
@@ -146,7 +147,8 @@ func (k *Maintainer) promote(ctx context.Context, now time.Time) error {
 // purge deletes memories that expired long ago, in the backend and then in the ledger.
 func (k *Maintainer) purge(ctx context.Context, now time.Time) error {
 	list, err := k.Ledger.Upkeep.Purgeable(ctx, k.purged, now.Add(-k.Config.Memories.Archive.Std()), 100)
-	if k.purged = (memproxy.MemoryKey{}); len(list) == 100 {
+	k.purged = (memproxy.MemoryKey{})
+	if len(list) == 100 {
 		k.purged = list[99].MemoryKey
 	}
 	if err != nil {

@@ -38,7 +38,7 @@ func Table(t *testing.T, p Adapter, texts ...string) {
 		rows[rt.ID] = true
 		method, _, _ := strings.Cut(at, " ")
 		_, err := p.Decode(rt, memproxy.Request{Method: method}, nil)
-		no, malformed := errors.AsType[*memproxy.Malformed](err)
+		no, malformed := errors.AsType[*memproxy.Flaw](err)
 		if unread := malformed && no.Code == memproxy.RouteUnknown; !unread && lines.answers[rt.ID] == "" {
 			t.Errorf("%s: what it answers with stands in no line of the table", rt.ID)
 		}

@@ -42,7 +42,8 @@ func (d *RunDiff) passages(a *agent, doc *jsondoc.Doc) error {
 		}
 	}
 	a.Whole = len(doc.Root.Elems) < pageSize
-	if d.pages++; a.Whole || fresh == 0 || d.base == nil || d.base.caughtUp(a) {
+	d.pages++
+	if a.Whole || fresh == 0 || d.base == nil || d.base.caughtUp(a) {
 		return nil
 	}
 	if d.pages > maxPages {

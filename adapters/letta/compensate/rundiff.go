@@ -161,7 +161,8 @@ func (d *RunDiff) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
 	if meta := v.Get("metadata"); meta != nil && meta.Kind == jsondoc.Object {
 		b.stamp, _ = stamps.Parse(meta, doc)
 	}
-	if d.now.Blocks[b.ID] = &b; len(d.now.Blocks) > maxBlocks {
+	d.now.Blocks[b.ID] = &b
+	if len(d.now.Blocks) > maxBlocks {
 		return "", errBounds
 	}
 	return b.ID, nil

@@ -160,8 +160,8 @@ func checkText(v *jsondoc.Value, at string) error {
 }
 
 // Malformed returns the error for invalid or ambiguous arguments.
-func Malformed(pointer, detail string) *memproxy.Malformed {
-	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Pointer: pointer, Detail: detail}
+func Malformed(pointer, detail string) *memproxy.Flaw {
+	return &memproxy.Flaw{Code: memproxy.PayloadMalformed, Status: 400, Pointer: pointer, Detail: detail}
 }
 
 // Unreadable reports whether the agent loop would read only a part of the arguments: it

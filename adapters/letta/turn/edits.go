@@ -69,7 +69,8 @@ func predict(calls []*call, by *caller, s *view) (l allowedCalls) {
 			p.effect = selfedit.Simulate(c.name, args, blocks)
 			blocks = p.effect.Blocks
 		}
-		if l.calls = append(l.calls, p); c.result != nil { // memproxy made the call itself
+		l.calls = append(l.calls, p)
+		if c.result != nil { // memproxy made the call itself
 			l.setResult(c.id, c.result.Status, c.result.Return)
 		}
 	}

@@ -135,7 +135,8 @@ func (p *pause) setStored(told *jsondoc.Value) {
 		p.calls = kept
 	}
 	for _, c := range p.calls {
-		if c.arguments = ""; alike {
+		c.arguments = ""
+		if alike {
 			c.arguments = waiting[stored(c)].arguments
 		}
 	}
@@ -158,7 +159,8 @@ func (v *view) retarget(op *memproxy.Operation) (own bool) {
 	for i := range op.Items {
 		it := &op.Items[i]
 		id, here := v.isolated[it.Field]
-		if own = own || here; here && it.Target != "" {
+		own = own || here
+		if here && it.Target != "" {
 			it.Target = id
 		}
 	}

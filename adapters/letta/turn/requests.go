@@ -46,7 +46,8 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 		case selfedit.Tools[c.name].Uses == selfedit.Memories:
 			pending.ReadRequest = c.direct(t.opt.Prefix, t.agent)
 		case t.view.retarget(op): // a direct call would change the agent's block instead of the isolated one
-			if pending.Operation = op; len(op.Reserved) > 0 {
+			pending.Operation = op
+			if len(op.Reserved) > 0 {
 				pending.Operation, pending.Flaw = nil, selfedit.Malformed(op.Reserved[0], "this key is reserved for memproxy and cannot be removed from a call on a conversation's isolated block")
 			}
 		default:
@@ -63,7 +64,8 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 func (t *Turn) Rule(id string, d memproxy.Decision) {
 	for _, c := range t.pause.calls {
 		if c.id == id {
-			if c.ruled, c.decision = true, d; !d.Verdict.Stops() {
+			c.ruled, c.decision = true, d
+			if !d.Verdict.Stops() {
 				t.view.refresh(c.op)
 			}
 		}

@@ -130,7 +130,8 @@ func (s *stitched) startsRun(kind string, doc *jsondoc.Doc) bool {
 	if !ok || s.started || s.requests == 0 {
 		return false
 	}
-	if s.started = true; kind != "ping" || n != 1 {
+	s.started = true
+	if kind != "ping" || n != 1 {
 		return false
 	}
 	s.run(doc.Root.Get("run_id").Text())
@@ -143,7 +144,8 @@ func (s *stitched) startsRun(kind string, doc *jsondoc.Doc) bool {
 func (s *stitched) number(doc *jsondoc.Doc) *jsondoc.Doc {
 	e := doc.Edit()
 	n, ok := numberOf(doc)
-	if s.numbered = ok; ok {
+	s.numbered = ok
+	if ok {
 		s.seq = n + s.shift
 		if s.shift != 0 {
 			e.Replace(doc.Root.Get("seq_id"), strconv.AppendInt(nil, s.seq, 10))

@@ -22,7 +22,7 @@ func CheckArguments(name string, doc *jsondoc.Doc, args *jsondoc.Value) error {
 		return nil
 	}
 	_, _, err := selfedit.Read(name, doc.Part(args))
-	if flaw, ok := errors.AsType[*memproxy.Malformed](err); ok {
+	if flaw, ok := errors.AsType[*memproxy.Flaw](err); ok {
 		flaw.Pointer = "/args" + flaw.Pointer
 	}
 	return err

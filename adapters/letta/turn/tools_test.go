@@ -102,7 +102,7 @@ func TestUnreadableArguments(t *testing.T) {
 		`{"label":"human","new_string":{"deep":["x"]}}`, `{"label":"human","new_string":5}`, `{"label":["human"],"new_string":"x"}`,
 		`{"label":"human","new_string":null}`, `{"label":"human","new_string":"x","insert_line":true}`, `{"label":"human","new_string":"x","insert_line":1.0}`,
 		`{"label":"human","new_string":"a\u0000b"}`, `{"label":"human","new_string":"}{"}`} {
-		var flaw *memproxy.Malformed
+		var flaw *memproxy.Flaw
 		if op, err := turn.Read("memory_insert", "agent-1", arguments); !errors.As(err, &flaw) {
 			t.Errorf("%s: %+v, %v; want a flaw", arguments, op, err)
 		}

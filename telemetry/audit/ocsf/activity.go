@@ -14,7 +14,8 @@ func (e *event) activity(r *verify.Record) {
 	e.ClassUID, e.ClassName = classAPI, "API Activity"
 	e.CategoryUID, e.CategoryName = 6, "Application Activity"
 	op := cmp.Or(r.Operation, &verify.Operation{})
-	if e.ActivityID, e.ActivityName = crud(op.Kind); op.Kind == "" && len(r.Versions) > 0 {
+	e.ActivityID, e.ActivityName = crud(op.Kind)
+	if op.Kind == "" && len(r.Versions) > 0 {
 		e.ActivityID, e.ActivityName = versionVerb(r.Versions)
 	}
 	e.API = &api{Operation: orUnknown(op.Route), Request: &entity{UID: orUnknown(r.Decision)}}
