@@ -264,7 +264,7 @@ func (s readOnlyLedger) SessionLocked(ctx context.Context, _ string, ids ...stri
 	return lock, err
 }
 
-func (s readOnlyLedger) Record(ctx context.Context, _, _ string) (track memproxy.Track, err error) {
+func (s readOnlyLedger) Track(ctx context.Context, _, _ string) (track memproxy.Track, err error) {
 	err = ledger.Peek(s.store, func(l *ledger.Ledger) (err error) {
 		track, err = l.Track(ctx, s.who.Tenant, s.who.ID)
 		return err
