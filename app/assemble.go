@@ -144,12 +144,12 @@ func build(ctx context.Context, s *App) (err error) {
 func gateOptions(s *App) gate.Options {
 	reviewers := reviewersOf(s.cfg.Review.Reviewers)
 	return gate.Options{
-		Identifier:    s.callers,
-		Ledger:        s.ledger,
-		Budget:        s.budget,
-		Recorder:      s.audit,
+		Identifier:   s.callers,
+		Ledger:       s.ledger,
+		Budget:       s.budget,
+		Recorder:     s.audit,
 		StoreTimeout: s.opt.within(gate.DefaultStoreTimeout),
-		Signer:        s.signer,
+		Signer:       s.signer,
 		Holds: holdStore{s.ledger.Holds, func(h *memproxy.HeldWrite) bool {
 			return reviewable(reviewers, s.cfg.Review.Need, h, s.socket != "")
 		}},
