@@ -281,6 +281,17 @@ func (l Limit) Allows(value string) bool {
 	return l.All || slices.Contains(l.Values, value)
 }
 
+// Roles that the built-in policies and the gate know. Others are the installation's own.
+const (
+	RoleOwner    = "memproxy-owner"    // configures the agents that the caller may name
+	RoleForget   = "memproxy-forget"   // deletes all that one named owner has
+	RoleAdmin    = "memproxy-admin"    // administers the backend
+	RoleReviewer = "memproxy-reviewer" // sees memories that wait for review
+)
+
+// Roles lists the roles above.
+func Roles() []string { return []string{RoleOwner, RoleForget, RoleAdmin, RoleReviewer} }
+
 // Principal is an authenticated caller.
 type Principal struct {
 	ID string

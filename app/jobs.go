@@ -75,10 +75,10 @@ func (s *App) startJobs(held *holds.Maintainer) {
 func pruning(log *audit.Log, steady *upkeep.ClockGuard, keep time.Duration, maxBytes int64) func(context.Context, time.Time) error {
 	return func(ctx context.Context, now time.Time) error {
 		var before time.Time
-		var unsafe, wait error
+		var unknown, wait error
 		if keep > 0 {
 			var came time.Time
-			if came, unsafe = steady.SafeTime(ctx, now, keep); !came.IsZero() {
+			if came, unknown = steady.SafeTime(ctx, now, keep); !came.IsZero() {
 				before = came.Add(-keep)
 			}
 			if in := steady.Wait(keep); in > 0 {
@@ -86,7 +86,7 @@ func pruning(log *audit.Log, steady *upkeep.ClockGuard, keep time.Duration, maxB
 			}
 		}
 		_, err := log.Prune(ctx, before, maxBytes)
-		return cmp.Or(err, unsafe, wait)
+		return cmp.Or(err, unknown, wait)
 	}
 }
 

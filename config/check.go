@@ -313,8 +313,8 @@ func (c *Config) Warnings() []string {
 			out = append(out, "no backend serves "+whom+": each of their requests is refused (identity.tenant)")
 		}
 		for _, role := range p.Roles {
-			if strings.HasPrefix(role, "memproxy-") && !slices.Contains(roles(), role) {
-				out = append(out, fmt.Sprintf("the role %s of %s is none of memproxy's: %s", role, who, strings.Join(roles(), ", ")))
+			if strings.HasPrefix(role, "memproxy-") && !slices.Contains(memproxy.Roles(), role) {
+				out = append(out, fmt.Sprintf("the role %s of %s is none of memproxy's: %s", role, who, strings.Join(memproxy.Roles(), ", ")))
 			}
 		}
 	}
@@ -322,11 +322,6 @@ func (c *Config) Warnings() []string {
 		out = append(out, "enforce is false: nothing is refused")
 	}
 	return out
-}
-
-// roles lists the roles that the built-in policies and the gate know.
-func roles() []string {
-	return []string{"memproxy-owner", "memproxy-forget", "memproxy-admin", "memproxy-reviewer"}
 }
 
 // AnonymousAccess describes how production serves callers without a credential. It is "" if

@@ -135,7 +135,7 @@ func Snapshot(settings []Setting) map[string]string {
 }
 
 // fallbacks are the keys that apply if a map lacks an entry, by the prefixes of their paths.
-// An entry that is whole has nothing from them in place of what it leaves out.
+// A whole entry replaces its fallback in all keys: those that it leaves out have no limit.
 var fallbacks = [...]struct {
 	entry, key string
 	whole      bool

@@ -314,8 +314,8 @@ func correctionReason(a *Admission) string {
 		return reasonApproved
 	case a.Principal.Kind == memproxy.KindHuman:
 		return "the corrector is a person"
-	case slices.Contains(a.Principal.Roles, RoleReviewer):
-		return "the corrector has the role " + RoleReviewer
+	case slices.Contains(a.Principal.Roles, memproxy.RoleReviewer):
+		return "the corrector has the role " + memproxy.RoleReviewer
 	}
 	return "the policy allows the corrector"
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/expect"
 )
 
@@ -77,11 +76,11 @@ func TestApprovedTextsInstruct(t *testing.T) {
 		"another is approved":          {text + ".", steers, memproxy.Learn, "", false},
 		"a word more":                  {text, more(steers), memproxy.Learn, "", false},
 		"remembered":                   {text, says, memproxy.Learn, "", false},
-		"remembered by an owner":       {text, says, memproxy.Learn, gate.RoleOwner, false},
+		"remembered by an owner":       {text, says, memproxy.Learn, memproxy.RoleOwner, false},
 		"kept beside a memory":         {text, memproxy.Item{Kind: memproxy.ItemMetadata, Pointer: "/system", Text: text}, memproxy.Learn, "", false},
 		"nothing is approved":          {"", steers, memproxy.Learn, "", false},
-		"an owner says it to an agent": {text, says, memproxy.Run, gate.RoleOwner, true},
-		"an owner says more":           {text, more(says), memproxy.Run, gate.RoleOwner, false},
+		"an owner says it to an agent": {text, says, memproxy.Run, memproxy.RoleOwner, true},
+		"an owner says more":           {text, more(says), memproxy.Run, memproxy.RoleOwner, false},
 		"another says it to an agent":  {text, says, memproxy.Run, "dev", false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -215,9 +215,6 @@ func provenanceOf(ret *answer, it *item) memproxy.Provenance {
 	return p
 }
 
-// RoleReviewer is the role of callers who see memories that wait for review.
-const RoleReviewer = "memproxy-reviewer"
-
 // A display is how a memory is shown in an answer.
 type display uint8
 
@@ -232,7 +229,7 @@ const (
 func (r *Rules) display(state memproxy.MemoryState, roles []string) display {
 	switch state {
 	case memproxy.StatePending:
-		if slices.Contains(roles, RoleReviewer) {
+		if slices.Contains(roles, memproxy.RoleReviewer) {
 			return show
 		}
 		return withhold

@@ -122,7 +122,7 @@ func TestWithheldMemoriesAreNotChangedNorAttached(t *testing.T) {
 	marked := memproxy.Status{State: memproxy.StateValidated, Unverified: memproxy.IntegrityMismatch}
 	strict := func(r *rig) { r.rules.WithholdUntrusted = true }
 	withhold := func(r *rig) { r.rules.Changed = gate.ChangedWithhold }
-	reviewer := func(r *rig) { r.who.Roles = append(r.who.Roles, gate.RoleReviewer) }
+	reviewer := func(r *rig) { r.who.Roles = append(r.who.Roles, memproxy.RoleReviewer) }
 	for name, tc := range map[string]struct {
 		m                     memproxy.Memory
 		row                   func(*memproxy.Ownership)

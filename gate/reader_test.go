@@ -260,7 +260,7 @@ func TestWhatAReaderIsShown(t *testing.T) {
 			r.ledger.statuses["m"] = status(memproxy.StateQuarantined)
 		}, leave},
 		"quarantined, and a reviewer reads": {func(r *reading) {
-			r.who.Roles = []string{gate.RoleReviewer}
+			r.who.Roles = []string{memproxy.RoleReviewer}
 			r.ledger.statuses["m"] = status(memproxy.StateQuarantined)
 		}, leave},
 
@@ -319,7 +319,7 @@ func TestWhatAReaderIsShown(t *testing.T) {
 		}, leave},
 		"another author's waits, and a reviewer reads": {func(r *reading) {
 			r.row(func(row *memproxy.Ownership) { row.Actor = "agent:x" })
-			r.who.Roles = []string{gate.RoleReviewer}
+			r.who.Roles = []string{memproxy.RoleReviewer}
 			r.ledger.statuses["m"] = status(memproxy.StatePending)
 		}, show},
 

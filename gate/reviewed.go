@@ -134,7 +134,7 @@ func (g Reviewed) AdmitRestore(ctx context.Context, b Backend, q memproxy.SideRe
 	r := g.begin(restore, &Call{Backend: b, Request: q.Request, Route: route, Known: true, Body: q.Body, restores: true})
 	all := memproxy.Limit{All: true}
 	r.Principal = memproxy.Principal{
-		ID: reviewer, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman, Roles: []string{roleAdmin, RoleReviewer},
+		ID: reviewer, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman, Roles: []string{memproxy.RoleAdmin, memproxy.RoleReviewer},
 		ActsAs: all, Users: all, Apps: all, Runs: all,
 	}
 	r.Decision.ID, r.confirmed, r.Inspect = decision, true, true

@@ -46,20 +46,13 @@ func screen(ctx context.Context, r *evaluation) error {
 	return err
 }
 
-// RoleOwner is the role of callers who may configure the agents that they may name.
-// Administrators may as well.
-const (
-	RoleOwner = "memproxy-owner"
-	roleAdmin = "memproxy-admin"
-)
-
 // mayConfigure reports whether the caller may configure agents: by its roles, which come
 // from the identity configuration and never from a payload. Anonymous callers have
 // no such role.
 func (a *Admission) mayConfigure() bool {
 	p := &a.Principal
 	return p.Trust != "" && p.Trust != memproxy.TrustAnonymous && p.Kind != memproxy.KindAnonymous &&
-		(slices.Contains(p.Roles, RoleOwner) || slices.Contains(p.Roles, roleAdmin))
+		(slices.Contains(p.Roles, memproxy.RoleOwner) || slices.Contains(p.Roles, memproxy.RoleAdmin))
 }
 
 // splitConfiguration separates the findings in an owner's configuration, in texts on the allow list,

@@ -25,8 +25,9 @@ const maxWaiting = 8 << 20
 // exportCounter counts the exports of a signal. The exporters below never return an error,
 // because OpenTelemetry's global error handler would log each.
 //
-// It also enforces maxWaiting. Each item takes at least a share of it, of which there are as
-// many as places in the SDK's queue: the queue bounds the number of small items.
+// It also enforces maxWaiting. Each item takes at least a share of it, of which there are no
+// more than places in the SDK's queue. So that queue is never full, and drops nothing that is
+// counted as waiting.
 type exportCounter struct {
 	name                string
 	offered, ok, failed atomic.Int64
@@ -40,7 +41,7 @@ type exportCounter struct {
 }
 
 func (t *Telemetry) newExportCounter(name string, queue int) *exportCounter {
-	o := &exportCounter{name: name, share: maxWaiting / int64(queue), log: t.opt.Log, clock: t.opt.Clock}
+	o := &exportCounter{name: name, share: (maxWaiting + int64(queue) - 1) / int64(queue), log: t.opt.Log, clock: t.opt.Clock}
 	t.exportCounters = append(t.exportCounters, o)
 	return o
 }

@@ -1,7 +1,7 @@
 // Package adaptertest has the contract tests of all adapters.
 //
 // A case is one txtar file, named after what it shows (see Case). In addition to its
-// expectations, every case must satisfy the laws of the gate's Adapter and Reader: no
+// expectations, every case must satisfy the laws of backend.Adapter: no
 // panics, no unintended changes, a patched body decodes to the same operation, and refusals
 // are JSON.
 package adaptertest
@@ -17,20 +17,13 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/backend"
 	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Adapter is the gate's Adapter and Reader. It is declared again because adapters do
-// not import the gate.
-type Adapter interface {
-	Route(memproxy.Request) (memproxy.Route, bool)
-	Decode(memproxy.Route, memproxy.Request, []byte) (*memproxy.Operation, error)
-	Encode(memproxy.Route, memproxy.Request, []byte, *memproxy.Operation) (body []byte, query string, err error)
-	Refuse(memproxy.Request, memproxy.Decision) memproxy.Reply
-	Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
-	Rewrite(memproxy.Route, memproxy.Request, memproxy.Reply, *memproxy.Reading) ([]byte, error)
-}
+// Adapter is what every adapter implements.
+type Adapter = backend.Adapter
 
 // RoutedAdapter is an adapter with its table of routes.
 type RoutedAdapter interface {
