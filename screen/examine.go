@@ -201,11 +201,6 @@ func places(spans []classify.Span, sc *scratch) []classify.Span {
 // risk: the spelling of a bare address or name says little.
 const minWhole = 5
 
-// unlifted is the distance below zero of the windows of a part from which it is not judged as a
-// whole. That does not make up for more: of 35,000 public texts, some of them transformed, all have
-// the score that they had without this bound.
-const unlifted = 6
-
 // lift returns the margin of each part as a whole, for every classify.Stride words, and 0 where
 // it makes no difference. A stride that overlaps two parts gets the higher margin.
 func (s *Screener) lift(v *normal.View, sc *scratch) []float32 {
@@ -214,7 +209,7 @@ func (s *Screener) lift(v *normal.View, sc *scratch) []float32 {
 	parts(v.Text, sc.words, func(part string, words []directive.Word, first int) {
 		from, to := first/classify.Stride, (first+len(words)-1)/classify.Stride
 		margin := float32(0)
-		if around := sc.strides[max(0, from-1):min(to+3, len(sc.strides))]; s.pack.model.BestWindow(around, len(sc.words), nil).Margin > s.pack.zero-unlifted {
+		if around := sc.strides[max(0, from-1):min(to+3, len(sc.strides))]; s.pack.model.BestWindow(around, len(sc.words), nil).Margin > s.pack.zero-s.pack.unlifted {
 			sc.part.whole(part, words)
 			margin = sc.part.margin(s.pack.whole) * s.pack.share
 		}

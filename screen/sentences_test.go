@@ -8,6 +8,8 @@ package screen
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -167,4 +169,35 @@ func features20(o *featureSet) (all []uint32) {
 	}
 	slices.Sort(all)
 	return all
+}
+
+// A part that is not judged as a whole, because its windows are far from any finding, would get the
+// same score if it were: texts of all kinds, alone and next to each other.
+//
+// Proves SYN-4
+func TestFarPartsNeedNoWhole(t *testing.T) {
+	fast := must.Get(New(Options{}))(t)
+	pack, slow := *fast.pack, *fast
+	pack.unlifted, slow.pack = 1000, &pack
+	var texts []string
+	for _, pattern := range []string{"testdata/*.tsv", "testdata/benign/*.txt", "testdata/tongues/*", "panel/exemplars.txt", "panel/harmless.txt", "../docs/*.md"} {
+		for _, file := range must.Get(filepath.Glob(pattern))(t) {
+			texts = append(texts, strings.Split(string(must.Get(os.ReadFile(file))(t)), "\n")...)
+		}
+	}
+	r, skipped := rand.New(rand.NewPCG(1, 2)), 0
+	for range 40_000 {
+		var text strings.Builder
+		for range 1 + r.IntN(4) {
+			text.WriteString(texts[r.IntN(len(texts))] + []string{"\n\n", "\n", " ", ". "}[r.IntN(4)])
+		}
+		got, want := fast.Text(text.String(), "", ""), slow.Text(text.String(), "", "")
+		if got.Score != want.Score {
+			t.Errorf("%d, and %d with all parts as a whole: %q", got.Score, want.Score, text.String())
+		}
+		if want.Score == 0 {
+			skipped++
+		}
+	}
+	expect.That(t, skipped > 1000 && skipped < 39_000, "%d of the texts have no finding", skipped)
 }
